@@ -1,0 +1,10 @@
+// Command memgauge sees, questions and records the memory of AI training jobs.
+package main
+
+import (
+	"os"
+
+	"github.com/memgauge/memgauge/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }

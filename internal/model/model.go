@@ -1,0 +1,160 @@
+// Package model is the vocabulary that the other packages share: the rows that flow from rings into the database, and
+// the shape of what comes out again. Types only; it imports nothing of ours and does nothing.
+package model
+
+import "time"
+
+// Null marks an integer that was not taken; it becomes NULL in the database.
+const Null int64 = -1 << 63
+
+// Stage of a module or an optimizer; the values are the wire format's.
+type Stage uint8
+
+// Name is a text that many rows share (a module's name); IDs are the session's own, from 1.
+type Name struct {
+	ID   int32
+	Text string
+}
+
+// Trace is a row of python.torch_trace. Sizes are bytes.
+type Trace struct {
+	Time                    int64 // µs since the epoch
+	PID                     int32
+	Rank, World             int32 // -1 unknown
+	Step                    int64
+	Micro                   int32 // forwards of a root module begun in this step, from 0
+	Seq                     int32 // order within the step, from 0
+	Module                  int32 // Name.ID
+	Stage                   Stage
+	Device                  int8 // -1 host
+	Allocated, MaxAllocated int64
+	Cached, MaxCached       int64
+	AllocatedDelta          int64 // against the stage's beginning; Null on rows that begin one
+	MaxAllocatedDelta       int64
+	OffsetNS, DurationNS    int64 // since the step's first row; since the stage's beginning (Null there)
+}
+
+// Step is a row of python.steps. Sizes are bytes.
+type Step struct {
+	Time                    int64 // µs since the epoch, at the end of the step
+	PID                     int32
+	Rank, World             int32
+	Step                    int64 // the last of Steps steps
+	Steps                   int32
+	DurationNS              int64 // of all of them together; Null for the very first
+	Sampled, Inference      bool
+	Device                  int8 // -1 host: then Allocated is anonymous, Reserved all resident memory
+	Allocated, MaxAllocated int64
+	Reserved, MaxReserved   int64
+	RSS, Anon, MaxRSS       int64
+	HeapInUse, HeapHeld     int64
+	PyBlocks                int64
+	GCCollections           int64 // all generations, since the process started
+	GCFull                  int64 // oldest generation, since the step row before
+	AgentNS                 int64
+}
+
+// Event is a row of memgauge.events.
+type Event struct {
+	Time int64 // µs since the epoch
+	PID  int32
+	Rank int32
+	Name string
+	Text string
+	A, B int64 // meaning depends on the event; Null if none
+}
+
+// Overhead is a row of memgauge.overhead: what a part of observing cost in a stretch of time.
+type Overhead struct {
+	Time      int64 // µs since the epoch, at the end of the stretch
+	PID       int32
+	Rank      int32
+	Part      string
+	NS        int64
+	Count     int64
+	Steps     int64
+	CoveredNS int64
+	Gap       int64 // one step in Gap was sampled; Null where it has no meaning
+	Measured  bool  // by comparing sampled with plain steps, not by the agent's clock
+}
+
+// Drop is a row of memgauge.drops: records that are not in the database, and why.
+type Drop struct {
+	Time    int64 // µs since the epoch, when it was noticed
+	PID     int32
+	Source  string // ring file, table …
+	Reason  string // overwritten, damaged, unknown kind, thinned, disk limit …
+	Records int64
+	Detail  string // place: record number, byte offset, step range
+}
+
+// Process is a row of memgauge.processes: a Python process of the job.
+type Process struct {
+	PID        int32
+	StartTicks int64
+	PPID       int32
+	Parent     int32 // pid of the process that forked it, 0 if none
+	Rank       int32
+	LocalRank  int32
+	World      int32
+	Started    int64  // µs since the epoch
+	Ended      int64  // Null while it lives
+	End        string // "", "exited", "detached", "vanished" (killed, or left without a word)
+	Argv       string
+	Cwd        string
+	Executable string
+	Python     string
+	Agent      string // content hash
+}
+
+// Cursor says how much of a ring is in the database.
+type Cursor struct {
+	RingID uint64
+	File   string
+	Seq    uint64 // the newest record that is accounted for
+	Done   bool   // the ring was read to its end and its process is gone: the file may be removed
+}
+
+// Batch goes into the database whole or not at all; Cursors is what makes a record count exactly once.
+type Batch struct {
+	Names     []Name
+	Processes []Process // inserted or replaced by (PID, StartTicks)
+	Trace     []Trace
+	Steps     []Step
+	Events    []Event
+	Overheads []Overhead
+	Drops     []Drop
+	Cursors   []Cursor
+}
+
+// Rows is the number of rows for tables that grow.
+func (b *Batch) Rows() int {
+	return len(b.Trace) + len(b.Steps) + len(b.Events) + len(b.Overheads) + len(b.Drops)
+}
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	*b = Batch{b.Names[:0], b.Processes[:0], b.Trace[:0], b.Steps[:0], b.Events[:0], b.Overheads[:0], b.Drops[:0], b.Cursors[:0]}
+}
+
+// Column of a query's result.
+type Column struct {
+	Name string
+	Type string // DuckDB's name of the type
+}
+
+// Table describes a table or view for `memgauge tables`.
+type Table struct {
+	Schema, Name string
+	Rows         int64 // -1 where counting is not cheap
+	Columns      []ColumnDoc
+	Doc          string
+}
+
+// ColumnDoc describes a column with its unit.
+type ColumnDoc struct {
+	Name, Type, Doc string
+}
+
+// Time converts µs since the epoch.
+func Time(us int64) time.Time { return time.UnixMicro(us).UTC() }
