@@ -2,7 +2,10 @@
 // the shape of what comes out again. Types only; it imports nothing of ours and does nothing.
 package model
 
-import "time"
+import (
+	"math/big"
+	"time"
+)
 
 // Null marks an integer that was not taken; it becomes NULL in the database.
 const Null int64 = -1 << 63
@@ -142,6 +145,31 @@ type Column struct {
 	Name string
 	Type string // DuckDB's name of the type
 }
+
+// Values of a query's result are nil, bool, int64, uint64, *big.Int, float64, float32, string, time.Time in UTC, []byte, or
+// one of the types below; types that have none of these (UUID, INTERVAL, BIT …) come as DuckDB's own text, a string.
+type (
+	// List is a LIST or an ARRAY.
+	List = []any
+	// Struct is a STRUCT, its members in the type's order.
+	Struct []Member
+	// Map is a MAP, its entries in stored order.
+	Map []Entry
+	// Decimal is Unscaled / 10^Scale.
+	Decimal struct {
+		Unscaled *big.Int
+		Scale    uint8
+	}
+)
+
+// Member of a Struct.
+type Member struct {
+	Name  string
+	Value any
+}
+
+// Entry of a Map.
+type Entry struct{ Key, Value any }
 
 // Table describes a table or view for `memgauge tables`.
 type Table struct {
