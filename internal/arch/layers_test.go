@@ -1,0 +1,139 @@
+package arch
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// onlyImporter says which package alone may import what (or anything below it): a heavy or a risky dependency has one
+// door. Tests are held to it too, except for those under test/.
+var onlyImporter = map[string]string{
+	"github.com/duckdb":            "internal/store", // 70 MB of C++: everything else builds and race-tests without it
+	"database/sql":                 "internal/store",
+	"github.com/spf13/cobra":       "internal/cli",
+	"github.com/prometheus/procfs": "internal/proc",
+	modulePath + "/internal/arch":  "",
+}
+
+// layer is a row of the table in docs/ARCHITECTURE.md.
+type layer struct {
+	dir   string
+	order int
+}
+
+var layerRow = regexp.MustCompile("(?m)^\\| `([a-z][a-z0-9/_]*)` \\|")
+
+// layers reads the order from the document that people read, so that the two can't differ.
+func layers(t *testing.T) map[string]layer {
+	t.Helper()
+	doc := string(readFile(t, "docs/ARCHITECTURE.md"))
+	_, section, ok := strings.Cut(doc, "\n## Packages, in import order\n")
+	if !ok {
+		t.Fatal(`docs/ARCHITECTURE.md has no section "Packages, in import order"`)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	table := map[string]layer{}
+	for i, row := range layerRow.FindAllStringSubmatch(section, -1) {
+		if _, twice := table[row[1]]; twice {
+			t.Errorf("docs/ARCHITECTURE.md lists %s twice", row[1])
+		}
+		table[row[1]] = layer{row[1], i}
+	}
+	return table
+}
+
+// layerOf finds the row of a directory; a sub-package belongs to the row of its nearest parent.
+func layerOf(table map[string]layer, dir string) (layer, bool) {
+	for {
+		if l, ok := table[dir]; ok {
+			return l, true
+		}
+		i := strings.LastIndexByte(dir, '/')
+		if i < 0 {
+			return layer{}, false
+		}
+		dir = dir[:i]
+	}
+}
+
+func layered(dir string) bool {
+	return strings.HasPrefix(dir, "internal/") || strings.HasPrefix(dir, "cmd/")
+}
+
+func TestImportOrder(t *testing.T) {
+	table := layers(t)
+	for _, f := range goFiles(t) {
+		if !layered(f.dir) {
+			continue
+		}
+		from, ok := layerOf(table, f.dir)
+		if !ok {
+			t.Errorf("%s: %s is not in the table of docs/ARCHITECTURE.md", f.path, f.dir)
+			continue
+		}
+		if f.isTest() { // a test may look down from above; Go itself forbids cycles
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			imported, ours := strings.CutPrefix(importPath(spec.Path.Value), modulePath+"/")
+			if !ours {
+				continue
+			}
+			to, ok := layerOf(table, imported)
+			if !ok || to.order > from.order {
+				t.Errorf("%s: %s imports %s, which does not stand above it in docs/ARCHITECTURE.md",
+					f.fset.Position(spec.Pos()), f.dir, imported)
+			}
+		}
+	}
+}
+
+func importPath(quoted string) string {
+	s, err := strconv.Unquote(quoted)
+	if err != nil {
+		panic(err) // the parser has accepted it
+	}
+	return s
+}
+
+func TestEveryLayerExists(t *testing.T) {
+	have := map[string]bool{}
+	for _, f := range goFiles(t) {
+		have[f.dir] = true
+	}
+	for dir := range layers(t) {
+		if !have[dir] {
+			t.Errorf("docs/ARCHITECTURE.md lists %s, which has no Go file", dir)
+		}
+	}
+}
+
+func TestOneDoorForEachDependency(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if !layered(f.dir) {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			imported := importPath(spec.Path.Value)
+			for dep, allowed := range onlyImporter {
+				if imported != dep && !strings.HasPrefix(imported, dep+"/") {
+					continue
+				}
+				if !within(f.dir, allowed) {
+					t.Errorf("%s: %s imports %s; only %q may", f.fset.Position(spec.Pos()), f.dir, imported, allowed)
+				}
+			}
+		}
+	}
+}
+
+func within(dir, allowed string) bool {
+	for a := range strings.FieldsSeq(allowed) {
+		if dir == a || strings.HasPrefix(dir, a+"/") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// Limits of size, in lines: what a reader can hold in mind at once. testdata/sizes.txt lists what exceeds them, with its
+// size; a listed thing may shrink (and the list must follow), never grow, and nothing new may come in.
+const (
+	maxFunction = 70
+	maxFile     = 600
+	sizesList   = "internal/arch/testdata/sizes.txt"
+)
+
+func TestSizes(t *testing.T) {
+	limits := readSizes(t)
+	over := map[string]int{}
+	for _, f := range goFiles(t) {
+		if f.isGenerated() {
+			continue
+		}
+		if n := countLines(f.src); n > maxFile {
+			over[f.path] = n
+		}
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				n := f.fset.Position(fn.End()).Line - f.fset.Position(fn.Pos()).Line + 1
+				if n > maxFunction {
+					over[f.path+":"+funcName(fn)] = n
+				}
+			}
+		}
+	}
+	pythonSizes(t, over)
+	for what, n := range over {
+		if limit, listed := limits[what]; !listed {
+			t.Errorf("%s has %d lines (at most %d in a function, %d in a file): split it", what, n, maxFunction, maxFile)
+		} else if n > limit {
+			t.Errorf("%s has grown from %d to %d lines: split it", what, limit, n)
+		}
+	}
+	for what, limit := range limits {
+		if n := over[what]; n < limit {
+			t.Errorf("%s says %s has %d lines; it has shrunk to %d (0: within the limit): update the list", sizesList, what, limit, n)
+		}
+	}
+}
+
+func countLines(src []byte) int { return bytes.Count(src, []byte("\n")) }
+
+func funcName(fn *ast.FuncDecl) string {
+	if fn.Recv == nil || len(fn.Recv.List) == 0 {
+		return fn.Name.Name
+	}
+	recv := fn.Recv.List[0].Type
+	if star, ok := recv.(*ast.StarExpr); ok {
+		recv = star.X
+	}
+	if index, ok := recv.(*ast.IndexExpr); ok {
+		recv = index.X
+	}
+	if id, ok := recv.(*ast.Ident); ok {
+		return id.Name + "." + fn.Name.Name
+	}
+	return fn.Name.Name
+}
+
+// readSizes reads lines "path LINES" or "path:function LINES".
+func readSizes(t *testing.T) map[string]int {
+	t.Helper()
+	limits := map[string]int{}
+	for line := range strings.Lines(string(readFile(t, sizesList))) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		var what string
+		var n int
+		if _, err := fmt.Sscanf(line, "%s %d", &what, &n); err != nil {
+			t.Fatalf("%s: %q: %v", sizesList, line, err)
+		}
+		limits[what] = n
+	}
+	return limits
+}
+
+// pySizes prints the length of every function of the sources that it gets as JSON {path: text}. Python's own parser
+// knows where a function ends.
+const pySizes = `
+import ast, json, sys
+FUNC = (ast.FunctionDef, ast.AsyncFunctionDef)
+for path, text in json.load(sys.stdin).items():
+    for node in ast.walk(ast.parse(text, path)):
+        if isinstance(node, FUNC):
+            print(path, node.name, node.end_lineno - node.lineno + 1)
+`
+
+func pythonSizes(t *testing.T, over map[string]int) {
+	t.Helper()
+	sources := map[string]string{}
+	for _, rel := range repoFiles(t) {
+		if strings.HasPrefix(rel, "testdata/") {
+			continue
+		}
+		src := readFile(t, rel)
+		if !isPython(rel, src) {
+			continue
+		}
+		if n := countLines(src); n > maxFile {
+			over[rel] = n
+		}
+		sources[rel] = string(src)
+	}
+	input, err := json.Marshal(sources)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("python3", "-c", pySizes)
+	cmd.Stdin = bytes.NewReader(input)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("python3 must parse every Python source: %v", withStderr(err))
+	}
+	for line := range strings.Lines(string(out)) {
+		var file, name string
+		var n int
+		if _, err := fmt.Sscanf(line, "%s %s %d", &file, &name, &n); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if n > maxFunction {
+			over[file+":"+name] = n
+		}
+	}
+}
+
+func withStderr(err error) error {
+	if exit, ok := err.(*exec.ExitError); ok {
+		return fmt.Errorf("%w: %s", err, exit.Stderr)
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+// Package env tells tests which Pythons this machine has, as scripts/testenv found or made them. A test that needs one
+// which is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,torch113,pythons,chroot (or all) turns the skip
+// into a failure on a machine that should have it. Only tests may import it.
+package env
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Python is an interpreter that tests can run.
+type Python struct {
+	Path string // under Root, if that is set
+	Root string // the tree that is its root directory, or ""
+}
+
+// Name tells interpreters apart in a test's name.
+func (p Python) Name() string {
+	if p.Root != "" {
+		return filepath.Base(p.Path)
+	}
+	return strings.Trim(strings.ReplaceAll(p.Path, "/", "-"), "-")
+}
+
+// Argv is the command line that runs this Python with the arguments. In another root the checkout and /tmp lie where they
+// lie here; the process has the PID of the command that was started.
+func (p Python) Argv(args ...string) []string {
+	argv := []string{p.Path}
+	if p.Root != "" {
+		argv = []string{filepath.Join(Checkout(), "scripts", "inchroot"), p.Root, p.Path}
+	}
+	return append(argv, args...)
+}
+
+// Command runs this Python, stopped at the end of the test.
+func (p Python) Command(t testing.TB, args ...string) *exec.Cmd {
+	argv := p.Argv(args...)
+	return exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+}
+
+// Torch is a Python with torch 2 or newer.
+func Torch(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "torch", "MEMGAUGE_TORCH_PYTHON")}
+}
+
+// Torch113 is a Python with torch 1.13, the oldest one supported.
+func Torch113(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "torch113", "MEMGAUGE_TORCH113_PYTHON")}
+}
+
+// Torches are all Pythons with torch, at least one.
+func Torches(t testing.TB) []Python {
+	t.Helper()
+	all := []Python{Torch(t)}
+	if path, _ := lookup("torch113", "MEMGAUGE_TORCH113_PYTHON"); path != "" || required("torch113") {
+		all = append(all, Torch113(t))
+	}
+	return all
+}
+
+// CPythons are CPython 3.8 to 3.13, as many as there are, in that order; most have no torch.
+func CPythons(t testing.TB) []Python {
+	t.Helper()
+	var all []Python
+	for _, path := range filepath.SplitList(need(t, "pythons", "MEMGAUGE_PYTHONS")) {
+		all = append(all, Python{Path: path})
+	}
+	return all
+}
+
+// ChrootCPythons are CPython 3.14 and 3.15 with another C library and another root.
+func ChrootCPythons(t testing.TB) []Python {
+	t.Helper()
+	var all []Python
+	for _, entry := range filepath.SplitList(need(t, "chroot", "MEMGAUGE_CHROOT_PYTHONS")) {
+		tree, name, _ := strings.Cut(entry, "|")
+		all = append(all, Python{Path: name, Root: tree})
+	}
+	return all
+}
+
+// Checkout is the root of the repository.
+func Checkout() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+}
+
+func need(t testing.TB, part, key string) string {
+	t.Helper()
+	value, reason := lookup(part, key)
+	switch {
+	case value != "":
+		return value
+	case required(part):
+		t.Fatalf("MEMGAUGE_REQUIRE wants %s: %s", part, reason)
+	default:
+		t.Skipf("no %s: %s", part, reason)
+	}
+	return ""
+}
+
+func required(part string) bool {
+	list := strings.Split(os.Getenv("MEMGAUGE_REQUIRE"), ",")
+	return slices.Contains(list, part) || slices.Contains(list, "all")
+}
+
+// lookup takes the environment's word before the list's.
+func lookup(part, key string) (value, reason string) {
+	if v := os.Getenv(key); v != "" {
+		return v, ""
+	}
+	values, err := list()
+	if err != nil {
+		return "", err.Error()
+	}
+	if v := values[key]; v != "" {
+		return v, ""
+	}
+	if reason := values["MEMGAUGE_MISSING_"+strings.ToUpper(part)]; reason != "" {
+		return "", reason
+	}
+	return "", "scripts/testenv has not looked for it"
+}
+
+var errNoList = errors.New("run scripts/testenv first")
+
+// list reads the file that scripts/testenv wrote.
+var list = sync.OnceValues(func() (map[string]string, error) {
+	cache := os.Getenv("MEMGAUGE_TEST_CACHE")
+	if cache == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return nil, err
+		}
+		cache = filepath.Join(home, ".cache", "memgauge-test")
+	}
+	f, err := os.Open(filepath.Join(cache, "env"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoList
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	values := map[string]string{}
+	scan := bufio.NewScanner(f)
+	for scan.Scan() {
+		if key, value, ok := strings.Cut(scan.Text(), "="); ok {
+			values[key] = value
+		}
+	}
+	return values, scan.Err()
+})
