@@ -76,9 +76,9 @@ const (
 	FlagInference = 2 // step: a stretch of forwards without an optimizer
 )
 
-// Header is the first page of a ring. Only head, names_head, state, names_dropped, rank and world_size change after
+// HeaderSpec is the first page of a ring. Only head, names_head, state, names_dropped, rank and world_size change after
 // creation.
-var Header = []Field{
+var HeaderSpec = []Field{
 	{"magic", U64, "MGRING CR LF"},
 	{"major", U16, "format version; a reader refuses a newer one by name"},
 	{"minor", U16, "format version"},

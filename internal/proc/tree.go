@@ -1,0 +1,113 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// maxDepth ends a chain of parents: PIDs that are used again while we read could make it a circle.
+const maxDepth = 128 // deeper than shells in shells in containers go
+
+// Ancestors lists the parents of a process, nearest first, without the process itself.
+func (f FS) Ancestors(pid int) []int {
+	var chain []int
+	for len(chain) < maxDepth {
+		s, err := f.Stat(pid)
+		if err != nil || s.PPID == 0 || slices.Contains(chain, s.PPID) {
+			break
+		}
+		chain = append(chain, s.PPID)
+		pid = s.PPID
+	}
+	return chain
+}
+
+// Tree lists a process and all that descend from it, parents before their children. One whose parent has ended hangs under
+// another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
+func (f FS) Tree(pid int) ([]int, error) {
+	entries, err := os.ReadDir(f.root)
+	if err != nil {
+		return nil, err
+	}
+	children, found := map[int][]int{}, false
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue // /proc/self, /proc/meminfo …
+		}
+		s, err := f.Stat(n)
+		if err != nil {
+			continue // ended since the directory was read
+		}
+		found = found || s.PID == pid
+		children[s.PPID] = append(children[s.PPID], s.PID)
+	}
+	if !found {
+		return nil, fmt.Errorf("read the processes under %d: %w", pid, os.ErrNotExist)
+	}
+	tree := []int{pid}
+	for i := 0; i < len(tree) && i <= len(entries); i++ { // the bound: a circle, made by PIDs used again
+		slices.Sort(children[tree[i]])
+		tree = append(tree, children[tree[i]]...)
+	}
+	return tree, nil
+}
+
+// RSS is what a process has in memory, in bytes: all of it, and the part of it that it may share with others.
+type RSS struct{ Resident, Shared uint64 }
+
+// RSS reads /proc/PID/statm.
+func (f FS) RSS(pid int) (RSS, error) {
+	p, err := f.proc(pid)
+	if err != nil {
+		return RSS{}, err
+	}
+	m, err := p.Statm()
+	if err != nil {
+		return RSS{}, fmt.Errorf("read %s: %w", f.path(pid, "statm"), err)
+	}
+	return RSS{Resident: m.ResidentBytes(), Shared: m.SHRBytes()}, nil
+}
+
+// Cmdline is the command with its arguments; empty for a kernel thread or a zombie.
+func (f FS) Cmdline(pid int) ([]string, error) {
+	p, err := f.proc(pid)
+	if err != nil {
+		return nil, err
+	}
+	args, err := p.CmdLine()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", f.path(pid, "cmdline"), err)
+	}
+	return args, nil
+}
+
+// BootID differs between machines, and between two starts of one machine.
+func (f FS) BootID() (string, error) {
+	text, err := os.ReadFile(f.root + "/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(text))
+	if len(id) != 36 { // a UUID as text; drivers/char/random.c, proc_do_uuid
+		return "", fmt.Errorf("read boot id: %w: %q", ErrMalformed, id)
+	}
+	return id, nil
+}
+
+func (f FS) proc(pid int) (procfs.Proc, error) {
+	fs, err := procfs.NewFS(f.root)
+	if err != nil {
+		return procfs.Proc{}, err
+	}
+	p, err := fs.Proc(pid)
+	if err != nil {
+		return procfs.Proc{}, fmt.Errorf("read process %d: %w", pid, err)
+	}
+	return p, nil
+}
