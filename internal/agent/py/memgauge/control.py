@@ -1,0 +1,359 @@
+"""The agent's control socket: docs/formats/control.md. One thread serves all connections, without blocking on any."""
+import _socket
+import _thread
+import os
+import select
+import struct
+from time import monotonic
+
+MAJOR, MINOR = 1, 0
+
+EVAL, INTERRUPT, PING, DETACH, SETTINGS = 1, 2, 3, 4, 5
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK = 64, 65, 66, 67, 68, 69, 70, 71
+
+MAX_FRAME = 1 << 20       # bytes of payload: the longest code, the longest value
+MAX_OUTPUT = 65535        # bytes of text in an output frame, which has one byte more
+MAX_CONNECTIONS = 8       # a user's terminals, and a collector; each may run code in the trainer
+MAX_UNSENT = 1 << 20      # bytes that wait for a client; output beyond waits with the code that prints it
+MAX_PATH = 100            # bytes; sockaddr_un takes 108 with the zero (unix(7))
+EVENT_TEXT = 2000         # characters of the code that memgauge.events keeps
+BEGIN_TEXT = 200          # of the note that code begins: enough to know which code killed the process
+
+_HEAD = struct.Struct("<IHH")
+_PEER = struct.Struct("3i")   # struct ucred: pid, uid, gid
+
+
+def encode(text):
+    """UTF-8; a lone surrogate becomes its backslash escape."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+class Control:
+    """Listens at path and answers with what hooks offers: hello() -> str, event(name, text, a, b), detach(),
+    settings(dict). event() is also called from the threads that run evals."""
+
+    def __init__(self, path, hooks):
+        self.path, self.hooks = path, hooks
+        self.listener = None
+        self.connections = {}    # fd -> Connection
+        self.jobs = []           # evals that run, or were given up and still do
+        self.detached = False
+        self.evals = 0
+
+    def open(self):
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            _bind(listener, self.path)
+            os.chmod(self.path, 0o600)   # until now its directory, which is 0700, keeps others out
+            listener.listen(MAX_CONNECTIONS)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        self.listener = listener
+
+    def run(self, wake_fd):
+        """Serves until wake_fd is readable ("wake") or a client has had the agent detached ("detach"; everything is
+        closed then). After "wake" it may be called again, from any thread."""
+        while not self.detached:
+            ready = self._wait(wake_fd)
+            if wake_fd in ready:
+                return "wake"
+            if self._wake_read in ready:
+                self._drain_wakes()
+            if self.listener.fileno() in ready:
+                self._accept()
+            for connection in list(self.connections.values()):
+                self._serve(connection, ready.get(connection.fd, 0))
+        self.close()
+        return "detach"
+
+    def close(self):
+        """Closes and unlinks."""
+        if self.listener is not None:
+            try:
+                os.unlink(self.path)
+            except OSError:
+                pass
+        for job in self.jobs:   # nobody keeps their time from now on
+            job.interrupt()
+            job.tick()
+        self.close_in_child()
+
+    def close_in_child(self):
+        """Closes this process's descriptors; the parent's socket and connections are not touched."""
+        if self.listener is None:
+            return
+        self.listener.close()
+        self.listener = None
+        for connection in self.connections.values():
+            connection.abandon()
+        self.connections, self.jobs = {}, []
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+        self._wake_write = -1
+
+    def wake(self):
+        """Makes run() look round; from any thread."""
+        try:
+            os.write(self._wake_write, b"w")
+        except OSError:   # full: it will look anyway; closed: nobody is there
+            pass
+
+    # ------------------------------------------------------------ the loop
+
+    def _wait(self, wake_fd):
+        """{descriptor: events}, empty when a job is due."""
+        due = self._tick()
+        poll = select.poll()
+        poll.register(wake_fd, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        poll.register(self.listener.fileno(), select.POLLIN)
+        for connection in self.connections.values():
+            poll.register(connection.fd, select.POLLIN | (select.POLLOUT if connection.unsent else 0))
+        timeout = None if due is None else max(0, int((due - monotonic()) * 1000) + 1)
+        return dict(poll.poll(timeout))
+
+    def _tick(self):
+        """Lets every job do what is due; returns when the next one is."""
+        due = None
+        for job in list(self.jobs):
+            when = job.tick()
+            if when is not None:
+                due = when if due is None else min(due, when)
+            elif job.outcome is not None:
+                self.jobs.remove(job)
+        return due
+
+    def _drain_wakes(self):
+        try:
+            while len(os.read(self._wake_read, 4096)) == 4096:
+                pass
+        except BlockingIOError:
+            pass
+
+    def _accept(self):
+        try:
+            fd, _ = self.listener._accept()
+        except OSError:   # it has gone again, or no descriptor is free
+            return
+        sock = _socket.socket(fileno=fd)
+        if len(self.connections) >= MAX_CONNECTIONS or not _is_friend(sock):
+            sock.close()
+            return
+        sock.setblocking(False)
+        connection = Connection(sock)
+        self.connections[connection.fd] = connection
+        version = struct.pack("<HHI", MAJOR, MINOR, os.getpid())
+        connection.send(HELLO, version, encode(self.hooks.hello()))
+
+    def _serve(self, connection, events):
+        if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+            connection.receive()
+            try:
+                for kind, payload in connection.frames():
+                    self._answer(connection, kind, payload)
+            except ValueError as error:
+                connection.send(ERROR, encode(str(error)))
+                connection.open = False
+        connection.flush()
+        if not connection.open:
+            self._drop(connection)
+
+    def _drop(self, connection):
+        if self.connections.pop(connection.fd, None) is None:
+            return
+        if connection.job is not None:
+            connection.job.interrupt()
+        connection.abandon()
+
+    # ------------------------------------------------------------ requests
+
+    def _answer(self, connection, kind, payload):
+        if kind == PING:
+            connection.send(PONG, payload)
+        elif kind == INTERRUPT:
+            if connection.job is not None:
+                connection.job.interrupt()
+        elif kind not in (EVAL, DETACH, SETTINGS):
+            connection.send(ERROR, b"request of unknown type %d" % kind)
+        elif connection.job is not None:
+            connection.send(ERROR, b"one request at a time: the code of this connection still runs")
+        elif kind == EVAL:
+            self._eval(connection, payload)
+        else:
+            self._order(connection, kind, payload)
+
+    def _order(self, connection, kind, payload):
+        try:
+            if kind == DETACH:
+                self.hooks.detach()
+                self.detached = True
+            else:
+                self.hooks.settings(_settings(payload))
+        except Exception as error:
+            connection.send(ERROR, encode("%s: %s" % (type(error).__name__, error)))
+        else:
+            connection.send(OK)
+
+    def _eval(self, connection, payload):
+        from . import evaluate
+        try:
+            timeout, = struct.unpack_from("<d", payload)
+            source = payload[8:].decode("utf-8")
+        except (struct.error, UnicodeDecodeError) as error:
+            connection.send(ERROR, encode("eval: %s" % error))
+            return
+        self.evals += 1
+        self.hooks.event("eval begin", source[:BEGIN_TEXT], self.evals, 0)
+        job = evaluate.Job(source, timeout, self.wake, lambda job: self._finished(connection, job))
+        connection.job = job
+        try:
+            job.start()
+        except RuntimeError as error:   # no more threads, or the interpreter is ending
+            connection.job = None
+            connection.send(ERROR, encode("eval: %s" % error))
+            return
+        self.jobs.append(job)
+
+    def _finished(self, connection, job):
+        """The eval is recorded before its client hears of it, so that a query right after finds it."""
+        try:
+            self.hooks.event("eval", job.source[:EVENT_TEXT], job.outcome, job.nanoseconds // 1000)
+        except Exception:   # the ring is gone; the client still gets its answer
+            pass
+        connection.finish(job)
+        self.wake()
+
+
+class Connection:
+    """A client. The control thread reads; it and the eval's thread write, under `lock`."""
+
+    def __init__(self, sock):
+        self.sock, self.fd = sock, sock.fileno()
+        self.open = True
+        self.job = None
+        self.unsent = bytearray()
+        self._received = bytearray()
+        self._lock = _thread.allocate_lock()
+
+    def abandon(self):
+        self.open = False
+        self.sock.close()
+
+    def receive(self):
+        try:
+            data = self.sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._received += data
+        self.open = self.open and bool(data)
+
+    def frames(self):
+        """The complete frames received, as (type, payload)."""
+        while len(self._received) >= _HEAD.size:
+            length, kind, _ = _HEAD.unpack_from(self._received)
+            if length > MAX_FRAME:
+                raise ValueError("frame of %d bytes, at most %d" % (length, MAX_FRAME))
+            end = _HEAD.size + length
+            if len(self._received) < end:
+                return
+            payload = bytes(self._received[_HEAD.size:end])
+            del self._received[:end]
+            yield kind, payload
+
+    def send(self, kind, *parts):
+        with self._lock:
+            self._add(kind, *parts)
+            self._push()
+
+    def flush(self):
+        """Sends what waits, the output of the eval included."""
+        with self._lock:
+            while True:
+                if self.job is not None:
+                    self._take_output(self.job.sink, MAX_UNSENT)
+                self._push()
+                if self.unsent or self.job is None or not self.job.sink.queue:
+                    return
+
+    def finish(self, job):
+        """The last frames of an eval, from its own thread: the client has them without waiting for another to wake."""
+        with self._lock:
+            self._take_output(job.sink, None)
+            if job.value:
+                self._add(VALUE, encode(job.value))
+            if job.error:
+                self._add(EXCEPTION, encode(job.error))
+            self._add(DONE, struct.pack("<BQ", job.outcome, job.nanoseconds))
+            self.job = None
+            self._push()
+
+    def _add(self, kind, *parts):
+        self.unsent += _HEAD.pack(sum(map(len, parts)), kind, 0)
+        for part in parts:
+            self.unsent += part
+
+    def _take_output(self, sink, limit):
+        """Moves what the code has printed into unsent; neighbours of one stream share frames."""
+        sink.signalled = False
+        stream, texts = None, []
+        while sink.queue and (limit is None or len(self.unsent) < limit):
+            next_stream, text = sink.queue.popleft()
+            if next_stream != stream or len(texts) >= 16:
+                self._add_output(stream, texts)
+                stream, texts = next_stream, []
+            texts.append(text)
+        self._add_output(stream, texts)
+
+    def _add_output(self, stream, texts):
+        data = encode("".join(texts))
+        while data:
+            end = min(len(data), MAX_OUTPUT)
+            while end < len(data) and data[end] & 0xC0 == 0x80:   # never within a character
+                end -= 1
+            self._add(OUTPUT, bytes((stream,)), data[:end])
+            data = data[end:]
+
+    def _push(self):
+        while self.unsent and self.open:
+            try:
+                del self.unsent[:self.sock.send(self.unsent, _socket.MSG_NOSIGNAL)]
+            except BlockingIOError:
+                return
+            except OSError:
+                self.open = False
+        if not self.open:
+            self.unsent = bytearray()
+
+
+def _bind(sock, path):
+    """A path may be longer than a socket's name: the directory then goes in as a descriptor."""
+    try:
+        os.unlink(path)   # of this very process: the name carries its pid and start
+    except FileNotFoundError:
+        pass
+    if len(os.fsencode(path)) <= MAX_PATH:
+        sock.bind(path)
+        return
+    directory, name = os.path.split(path)
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        sock.bind("/proc/self/fd/%d/%s" % (fd, name))
+    finally:
+        os.close(fd)
+
+
+def _is_friend(sock):
+    _, uid, _ = _PEER.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER.size))
+    return uid in (0, os.geteuid())
+
+
+def _settings(payload):
+    lines = payload.decode("utf-8").splitlines()
+    return dict(line.split("\t", 1) for line in lines if line)

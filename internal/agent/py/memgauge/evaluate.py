@@ -1,0 +1,325 @@
+"""Runs code that a client sent, each on a daemon thread of its own, and says how it ended.
+
+The thread executes, renders and finishes; the control thread only keeps the time. An interruption is an exception of ours
+that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is raised only while the thread is *armed*,
+that is, inside the user's code or their __repr__; `_disarm` makes sure that none is under way afterwards.
+"""
+import _thread
+import sys
+from time import monotonic, perf_counter_ns, sleep
+
+from . import scope, streams
+
+FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
+
+GRACE = 1.0      # s from the first interruption to giving the code up
+AGAIN = 0.05     # s between interruptions of code that swallows them
+MAX_TEXT = (1 << 20) - 1024   # bytes of a value or a traceback: a frame holds 1 MiB
+
+_PACKAGE = __file__.rpartition("/")[0] + "/"
+
+
+class Interruption(BaseException):
+    """Not an Exception, so that `except Exception` lets it pass."""
+    outcome = INTERRUPTED
+
+
+class EvalTimeout(Interruption):
+    outcome = TIMEOUT
+
+    def __str__(self):
+        return "the code ran into its time limit"
+
+
+class EvalInterrupted(Interruption):
+
+    def __str__(self):
+        return "the code was interrupted"
+
+
+EvalTimeout.__module__ = EvalInterrupted.__module__ = "memgauge"   # what a traceback shows
+
+
+class Job:
+    """One eval. `signal()` is called when output waits in `sink.queue`; `finished(job)` once, when outcome, value and
+    error are final, from the job's thread or from the one that calls tick()."""
+
+    def __init__(self, source, timeout, signal, finished):
+        self.source = source
+        self.deadline = monotonic() + timeout if 0 < timeout < 1e9 else None   # 0: no limit
+        self.sink = streams.Sink(signal)
+        self.finished = finished
+        self.outcome, self.value, self.error = None, "", ""
+        self.began = self.ended = perf_counter_ns()
+        self._thread = None
+        self._claim = [True]       # whoever pops it finishes the job
+        self._armed = self._firing = False
+        self._why = None           # the interruption that is wanted
+        self._since = self._next = 0.0
+
+    def start(self):
+        import os
+        if "threading" not in sys.modules:   # up to 3.12 the thread that imports it first passes for the main thread
+            scope.on_main_thread(lambda: __import__("threading"), 0.2)
+        from threading import Thread
+        self._pid = os.getpid()
+        self._thread = Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread.start()
+
+    @property
+    def nanoseconds(self):
+        return self.ended - self.began
+
+    # ------------------------------------------------------------ the thread that keeps the time
+
+    def interrupt(self, why=EvalInterrupted):
+        if self._why is None:
+            self._why = why
+            self._since = self._next = monotonic()
+
+    def tick(self):
+        """Does what is due. Returns when to call again (monotonic s), None for never."""
+        now = monotonic()
+        if self.outcome is not None and not self._thread.is_alive():
+            return None
+        if self._why is None:
+            if self.deadline is None or self.outcome is not None:
+                return None
+            if now < self.deadline:
+                return self.deadline
+            self.interrupt(EvalTimeout)
+        if now >= self._next:
+            self._fire()
+            self._next = now + (AGAIN if self.outcome is None else GRACE)
+        if self.outcome is None and now >= self._since + GRACE:
+            self._give_up()
+        return self._next
+
+    def _fire(self):
+        self._firing = True        # _disarm waits for this to end
+        try:
+            if self._armed:
+                _raise_in(self._thread.ident, self._why)
+        finally:
+            self._firing = False
+
+    def _give_up(self):
+        if not self._take():
+            return
+        frame = sys._current_frames().get(self._thread.ident)
+        self.error = "".join(_stack(frame, self.source))
+        frame = None
+        self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its thread,"
+                       " and what it prints from now on goes to the trainer's output\n")
+        self._finish(GOES_ON)
+
+    def _take(self):
+        try:
+            return self._claim.pop()
+        except IndexError:
+            return False
+
+    def _finish(self, outcome):
+        self.ended = perf_counter_ns()
+        streams.leave(self.sink)
+        self.outcome = outcome
+        self.finished(self)
+
+    # ------------------------------------------------------------ the eval's own thread
+
+    def _work(self):
+        outcome = EXCEPTION
+        try:
+            streams.enter(self.sink)
+            outcome = self._evaluate()
+        except BaseException as error:   # an interruption just between two shields, or no memory left
+            self.error = self.error or "memgauge: %r\n" % (error,)
+            outcome = getattr(error, "outcome", EXCEPTION)
+        self._disarm()
+        if self._forked():
+            return
+        if self._take():
+            self._finish(outcome)
+
+    def _forked(self):
+        """In a child that the code forked: this thread is all of it, so it ends with the code."""
+        import os
+        if os.getpid() == self._pid:
+            return False
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(0)
+
+    def _evaluate(self):
+        program, value, error = None, None, None
+        try:
+            program, error = self._shielded(self._compile)
+            if error is None:
+                value, error = self._shielded(program.run)
+                self._write_back(program)
+            if error is None and value is not None:
+                self.value, error = self._shielded(_render, value)
+            if error is not None:
+                return self._failed(error)
+            return FINE if self._why is None else self._why.outcome
+        finally:
+            value = None
+            if program is not None:
+                program.close()
+            if error is not None:
+                _let_go(error)
+            error = None
+
+    def _compile(self):
+        source = self.source
+        if source.lstrip("\r\n")[:1] in (" ", "\t"):   # pasted from an indented place
+            from textwrap import dedent
+            source = self.source = dedent(source)
+        return scope.Program(source, sys.modules["__main__"].__dict__)
+
+    def _write_back(self, program):
+        for note in program.write_back():
+            self.sink.write(streams.STDERR, "memgauge: %s\n" % note)
+
+    def _failed(self, error):
+        outcome = error.outcome if isinstance(error, Interruption) else EXCEPTION
+        text, failure = self._shielded(_traceback, error, self.source)
+        if failure is not None:   # its __str__ hangs or worse
+            text = "%s (its traceback can't be shown: %s)\n" % (type(error).__name__, type(failure).__name__)
+            _let_go(failure)
+        self.error = text
+        return outcome if self._why is None else self._why.outcome
+
+    def _shielded(self, function, *arguments):
+        """(result, exception): the user's code runs in here and nowhere else."""
+        result = error = None
+        try:
+            try:
+                self._armed = True
+                result = function(*arguments)
+                self._armed = False
+            except BaseException as e:
+                self._armed = False
+                error = e
+        except Interruption as e:   # a second one, while the first was being caught
+            error = e
+        self._disarm()
+        return result, error
+
+    def _disarm(self):
+        """No interruption reaches this thread after this returns."""
+        while True:
+            try:
+                self._armed = False
+                while self._firing:
+                    sleep(0.0005)
+                if self._why is not None:
+                    _raise_in(_thread.get_ident(), None)   # takes back one that is still to come
+                return
+            except Interruption:
+                continue
+
+
+def after_fork():
+    """In a forked child."""
+    streams.after_fork()
+
+
+def _raise_in(ident, kind):
+    try:
+        import ctypes
+    except ImportError:   # a Python without it: code can't be interrupted, and is given up after the grace
+        return
+    argument = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), argument)
+
+
+# ---------------------------------------------------------------- text
+
+def _render(value):
+    return _bounded(repr(value), "… [a repr of %d characters, cut]")
+
+
+def _bounded(text, note):
+    """At most MAX_TEXT bytes of UTF-8."""
+    if len(text) <= MAX_TEXT // 4:
+        return text
+    data = text.encode("utf-8", "backslashreplace")
+    if len(data) <= MAX_TEXT:
+        return text
+    note = note % len(text)
+    return data[:MAX_TEXT - 4 * len(note)].decode("utf-8", "ignore") + note
+
+
+def _traceback(error, source):
+    import traceback
+    cut = _cut(error.__traceback__)
+    with _lines_of(source):
+        parts = traceback.format_exception(type(error), error, cut)
+    return _bounded("".join(parts), "… [a traceback of %d characters, cut]\n")
+
+
+def _cut(trace):
+    """The traceback without our own frames at either end."""
+    while trace is not None and _is_ours(trace):
+        trace = trace.tb_next
+    last, item = None, trace
+    while item is not None:
+        if not _is_ours(item):
+            last = item
+        item = item.tb_next
+    if last is not None:
+        last.tb_next = None
+    return trace
+
+
+def _is_ours(trace):
+    return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
+
+
+def _stack(frame, source):
+    """Where the thread is, outermost first, as in a traceback."""
+    if frame is None:
+        return []
+    import traceback
+    with _lines_of(source):
+        entries = [e for e in traceback.extract_stack(frame)
+                   if not e.filename.startswith(_PACKAGE) and not e.filename.endswith("/threading.py")]
+        return ["Traceback (most recent call last):\n"] + traceback.format_list(entries)
+
+
+class _lines_of:
+    """Shows linecache the code while a traceback is made, and leaves nothing there."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __enter__(self):
+        import linecache
+        self.before = linecache.cache.get(scope.FILENAME)
+        linecache.cache[scope.FILENAME] = (len(self.source), None, self.source.splitlines(True), scope.FILENAME)
+
+    def __exit__(self, *_):
+        import linecache
+        linecache.cache.pop(scope.FILENAME, None)
+
+
+def _let_go(error):
+    """Empties the frames that the exception holds, and those of its causes: they refer to what the code had in hand."""
+    seen = set()
+    waiting = [error]
+    while waiting:
+        error = waiting.pop()
+        if error is None or id(error) in seen:
+            continue
+        seen.add(id(error))
+        waiting += [error.__cause__, error.__context__]
+        trace = error.__traceback__
+        while trace is not None:
+            try:
+                trace.tb_frame.clear()
+            except RuntimeError:   # it still runs: ours
+                pass
+            trace = trace.tb_next
+        error.__traceback__ = None
