@@ -14,3 +14,6 @@ func SlotKind(s *[SlotSize]byte) uint8 { return s[16] }
 func Whole(s *[SlotSize]byte, seq uint64) bool {
 	return le.Uint64(s[:]) == seq && le.Uint32(s[CheckOffset:]) == Check(seq, le.Uint64(s[8:]))
 }
+
+// SlotTS is the time, in ns of CLOCK_MONOTONIC, that a slot says it holds.
+func SlotTS(s *[SlotSize]byte) uint64 { return le.Uint64(s[8:]) }

@@ -1,0 +1,272 @@
+package ingest
+
+import (
+	"math"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+const (
+	hostDevice = -1
+
+	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep; what is beyond comes
+	// from hooks that were cut off by exceptions, and the oldest of them are forgotten.
+	maxOpen = 1024
+)
+
+// deriver makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again by
+// reading what the ring holds of the past; nothing reaches over the end of a step.
+type deriver struct {
+	in   *Ingester
+	r    *ring
+	wall int64 // ns since the epoch when CLOCK_MONOTONIC was 0
+	mute bool  // only the state counts: the rows were stored before
+
+	step    stepState
+	heap    wire.Heap
+	device  wire.Device // of several, the one that holds most
+	hasHeap bool
+	hasDev  bool
+	text    textState
+}
+
+// stepState is what the rows of a step have in common.
+type stepState struct {
+	number    uint32
+	begun     bool
+	first     uint64     // ts of its first row
+	rows      int32      // so far
+	roots     int32      // forwards of a root begun
+	maxAlloc  int64      // host: highest so far, Null if none
+	maxCached int64      //
+	open      [3][]frame // begun and not ended: forward, step, backward
+}
+
+// frame is a stage that has begun.
+type frame struct {
+	ts         uint64
+	alloc, max int64
+	name       uint32
+	device     int8
+}
+
+func (d *deriver) reset(in *Ingester, r *ring) {
+	*d = deriver{in: in, r: r, wall: r.WallTime(0)}
+}
+
+func (d *deriver) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
+
+// replay brings the state to the end of a chunk whose rows are stored.
+func (d *deriver) replay(c *wire.Chunk) {
+	d.mute = true
+	d.emit(c)
+	d.mute = false
+}
+
+// emit makes rows of a chunk.
+func (d *deriver) emit(c *wire.Chunk) {
+	for i := range c.Len() {
+		s := c.Slot(i)
+		switch wire.SlotKind(s) {
+		case wire.KindTrace:
+			d.trace(s)
+		case wire.KindStep:
+			d.endStep(s)
+		case wire.KindHeap:
+			d.heap.Decode(s)
+			d.hasHeap = true
+		case wire.KindDevice:
+			d.addDevice(s)
+		case wire.KindText:
+			d.text.add(s)
+		case wire.KindEvent:
+			d.event(s)
+		case wire.KindOverhead:
+			d.overhead(s)
+		case wire.KindNone:
+			continue // counted by the reader
+		default:
+			d.unknown(s)
+		}
+		d.r.lastTS = max(d.r.lastTS, wire.SlotTS(s))
+	}
+}
+
+// gap: records are missing, so what began before can't be matched with what ends after.
+func (d *deriver) gap() {
+	d.step.clearOpen()
+	d.hasHeap, d.hasDev = false, false
+	d.text = textState{buf: d.text.buf[:0]}
+}
+
+func (s *stepState) clearOpen() {
+	for i := range s.open {
+		s.open[i] = s.open[i][:0]
+	}
+}
+
+// begin starts a step at its first row.
+func (s *stepState) begin(number uint32, ts uint64) {
+	s.clearOpen()
+	*s = stepState{number: number, begun: true, first: ts, maxAlloc: model.Null, maxCached: model.Null, open: s.open}
+}
+
+func (d *deriver) trace(slot *[wire.SlotSize]byte) {
+	var t wire.Trace
+	t.Decode(slot)
+	if int(t.Stage) >= len(wire.Stages) { // of a newer minor version
+		d.unknown(slot)
+		return
+	}
+	s := &d.step
+	if !s.begun || s.number != t.Step {
+		s.begin(t.Step, t.TS)
+	}
+	if t.Flags&wire.FlagRoot != 0 && t.Stage == preForward {
+		s.roots++
+	}
+	row := model.Trace{
+		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
+		Step: int64(t.Step), Micro: max(s.roots-1, 0), Seq: s.rows, Stage: model.Stage(t.Stage), Device: t.Device,
+		Allocated: gauge(t.Allocated), MaxAllocated: gauge(t.MaxAllocated), Cached: gauge(t.Cached), MaxCached: gauge(t.MaxCached),
+		AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: int64(t.TS - s.first), DurationNS: model.Null,
+	}
+	s.rows++
+	if t.Device == hostDevice {
+		s.peak(&row)
+	}
+	s.match(&t, &row)
+	if !d.mute {
+		row.Module = d.in.nameID(d.r, t.Name)
+		d.in.batch.Trace = append(d.in.batch.Trace, row)
+	}
+}
+
+// peak fills a host row's peaks: the kernel tells ru_maxrss only when it rises, so the highest that was seen in the step
+// stands in for it.
+func (s *stepState) peak(row *model.Trace) {
+	s.maxAlloc = max(s.maxAlloc, row.Allocated, row.MaxAllocated) // Null is the smallest number
+	s.maxCached = max(s.maxCached, row.Cached, row.MaxCached)
+	row.MaxAllocated, row.MaxCached = s.maxAlloc, s.maxCached
+}
+
+// Stages come in pairs: even ones begin what the odd one after them ends.
+const preForward = 0
+
+// match keeps a stage that begins, and finds for one that ends the latest beginning of the same module. Others that lie
+// above stay: threads interleave (DataParallel), and backward stages don't nest. One whose end an exception skipped
+// stays until the end of the step and is found only by a call that lacks a beginning.
+func (s *stepState) match(t *wire.Trace, row *model.Trace) {
+	open := &s.open[t.Stage>>1]
+	if t.Stage&1 == 0 {
+		if len(*open) == maxOpen {
+			*open = append((*open)[:0], (*open)[maxOpen/2:]...)
+		}
+		*open = append(*open, frame{ts: t.TS, alloc: row.Allocated, max: row.MaxAllocated, name: t.Name, device: t.Device})
+		return
+	}
+	for i := len(*open) - 1; i >= 0; i-- {
+		f := (*open)[i]
+		if f.name != t.Name {
+			continue
+		}
+		row.DurationNS = int64(t.TS - f.ts)
+		if f.device == t.Device {
+			row.AllocatedDelta = difference(row.Allocated, f.alloc)
+			row.MaxAllocatedDelta = difference(row.MaxAllocated, f.max)
+		}
+		*open = append((*open)[:i], (*open)[i+1:]...)
+		return
+	}
+}
+
+func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
+	var v wire.Device
+	v.Decode(s)
+	if d.hasDev && v.Step == d.device.Step && d.device.Allocated >= v.Allocated {
+		return
+	}
+	d.device, d.hasDev = v, true
+}
+
+// endStep makes the row of a step of its record, of those before it (heap, device) and of what its trace rows saw.
+func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
+	var t wire.Step
+	t.Decode(slot)
+	row := model.Step{
+		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
+		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
+		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
+		RSS: gauge(t.RSS), Anon: gauge(t.Anon), MaxRSS: gauge(t.MaxRSS),
+		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null, GCFull: model.Null,
+		AgentNS: int64(t.AgentNS),
+	}
+	d.fillMemory(&row, t.Step)
+	if d.hasHeap && d.heap.Step == t.Step {
+		h := &d.heap
+		row.HeapInUse, row.HeapHeld, row.PyBlocks = gauge(h.HeapInUse), gauge(h.HeapHeld), gauge(h.PyBlocks)
+		row.GCCollections, row.GCFull = int64(h.GCYoung), int64(h.GCCount)
+	}
+	d.hasHeap, d.hasDev, d.step.begun = false, false, false
+	if !d.mute {
+		d.in.batch.Steps = append(d.in.batch.Steps, row)
+	}
+}
+
+// fillMemory takes the device that holds most, else the host: then anonymous memory stands for what is allocated, resident
+// memory for what is reserved, and the peaks are those that the step's trace rows saw, or ru_maxrss where it rose.
+func (d *deriver) fillMemory(row *model.Step, step uint32) {
+	if d.hasDev && d.device.Step == step {
+		v := &d.device
+		row.Device = v.Device
+		row.Allocated, row.MaxAllocated = gauge(v.Allocated), gauge(v.MaxAllocated)
+		row.Reserved, row.MaxReserved = gauge(v.Reserved), gauge(v.MaxReserved)
+		return
+	}
+	row.Allocated, row.Reserved = row.Anon, row.RSS
+	row.MaxAllocated, row.MaxReserved = model.Null, row.MaxRSS
+	if s := &d.step; s.begun && s.number == step && s.maxAlloc != model.Null {
+		row.MaxAllocated = max(s.maxAlloc, row.Anon)
+		row.MaxReserved = max(s.maxCached, row.RSS, row.MaxRSS)
+	}
+}
+
+func (d *deriver) overhead(s *[wire.SlotSize]byte) {
+	if d.mute {
+		return
+	}
+	var o wire.Overhead
+	o.Decode(s)
+	d.in.batch.Overheads = append(d.in.batch.Overheads, model.Overhead{
+		Time: d.micros(o.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Part: d.r.Name(o.Name),
+		NS: gauge(o.NS), Count: gauge(o.Count), Steps: int64(o.Steps), CoveredNS: gauge(o.Covered), Gap: gauge(o.Gap),
+		Measured: o.Flags&1 != 0,
+	})
+}
+
+func (d *deriver) unknown(s *[wire.SlotSize]byte) {
+	if d.mute {
+		return
+	}
+	l := &d.r.lost
+	if l.unknown == 0 {
+		l.unknownAt, l.unknownKind = wire.SlotSeq(s), wire.SlotKind(s)
+	}
+	l.unknown++
+}
+
+// gauge is a 64-bit value of a record; not taken, or too large to be true, is Null.
+func gauge(v uint64) int64 {
+	if v > math.MaxInt64 {
+		return model.Null
+	}
+	return int64(v)
+}
+
+func difference(a, b int64) int64 {
+	if a == model.Null || b == model.Null {
+		return model.Null
+	}
+	return a - b
+}

@@ -1,0 +1,57 @@
+package ingest
+
+import (
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// textState gathers the pieces of an event's text.
+type textState struct {
+	buf   []byte // at most wire.MaxText bytes
+	next  uint64 // number of the record that would go on with it
+	slots uint32 // pieces gathered
+}
+
+// add appends a piece if it follows the last one, else starts anew with it.
+func (t *textState) add(s *[wire.SlotSize]byte) {
+	var piece wire.Text
+	piece.Decode(s)
+	if piece.Seq != t.next || piece.Index == 0 {
+		t.buf, t.slots = t.buf[:0], 0
+	}
+	n := min(int(piece.Length), wire.TextChunk, wire.MaxText-len(t.buf))
+	t.buf = append(t.buf, piece.Data[:n]...)
+	t.next = piece.Seq + 1
+	t.slots++
+}
+
+// take returns the text of the event in record seq that says how much there should be, and forgets it. Of a text whose
+// beginning is lost the rest is told behind an ellipsis.
+func (t *textState) take(e *wire.Event) string {
+	text := ""
+	switch {
+	case e.TextSlots == 0:
+	case t.next != e.Seq || t.slots == 0:
+		text = "…"
+	case t.slots < e.TextSlots:
+		text = "…" + strings.ToValidUTF8(string(t.buf), "\uFFFD")
+	default:
+		text = strings.ToValidUTF8(string(t.buf[:min(len(t.buf), int(e.TextLen))]), "\uFFFD")
+	}
+	t.buf, t.next, t.slots = t.buf[:0], 0, 0
+	return text
+}
+
+func (d *deriver) event(s *[wire.SlotSize]byte) {
+	var e wire.Event
+	e.Decode(s)
+	text := d.text.take(&e)
+	if d.mute {
+		return
+	}
+	d.in.batch.Events = append(d.in.batch.Events, model.Event{
+		Time: d.micros(e.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Name: d.r.Name(e.Name), Text: text, A: e.A, B: e.B,
+	})
+}

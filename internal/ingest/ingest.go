@@ -1,0 +1,204 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+const (
+	maxBatch = 1 << 16 // rows in a batch: 10 MiB of them, and 30 ms of appending, during which a query waits
+	maxChunk = 1 << 13 // records copied at once: 512 KiB, little enough to stay in a core's cache
+	slack    = 16      // rows that are not records: a ring's drops
+
+	// aliveEvery is how often a process is asked whether it lives, which costs 10 times a look at its ring. A client that
+	// drains a finished session asks at once, since it is the first time.
+	aliveEvery = time.Second
+)
+
+// Sink stores batches.
+type Sink interface {
+	// Append stores all of a batch or nothing of it.
+	Append(ctx context.Context, b *model.Batch) error
+	// Cursors are the newest that were appended, by ring.
+	Cursors(ctx context.Context) (map[uint64]model.Cursor, error)
+	// Names are all that were appended.
+	Names(ctx context.Context) ([]model.Name, error)
+}
+
+// Options may be left empty.
+type Options struct {
+	// Alive tells whether the process with this PID and start (clock ticks) still runs; proc.Alive on this machine if nil.
+	Alive func(pid int, start uint64) bool
+	Now   func() time.Time // time.Now if nil
+}
+
+// Stats say what a drain did.
+type Stats struct {
+	Rings       int    // known, without removed ones
+	Records     uint64 // read and whole
+	Rows        int    // appended, Drop rows included
+	Overwritten uint64 // records that the reader came too late for
+	Damaged     uint64 // slots without their record
+	Unknown     uint64 // records of kinds that newer agents write
+	Refused     int    // rings that are not read: damaged, of a newer version, or of another user
+	Removed     int    // files of ended processes that were stored, or were empty
+}
+
+// Ingester reads one session's rings. Its methods may be called from several goroutines; one works, the others wait.
+type Ingester struct {
+	dir   string
+	sink  Sink
+	opts  Options
+	token chan struct{} // holds one; whoever has taken it works with all that is below
+
+	loaded  bool
+	cursors map[uint64]model.Cursor
+	names   names
+	listed  listing
+	rings   []*ring // by process, then generation
+	procs   map[procKey]*process
+	done    []*ring // to be removed after the next append
+	batch   model.Batch
+	buf     []byte
+	stats   Stats
+}
+
+// New reads rings below dir into sink. It opens nothing before the first Drain.
+func New(dir string, sink Sink, opts Options) *Ingester {
+	if opts.Alive == nil {
+		opts.Alive = proc.New("/proc").Alive
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	in := &Ingester{dir: dir, sink: sink, opts: opts, token: make(chan struct{}, 1), buf: make([]byte, maxChunk*wire.SlotSize)}
+	in.token <- struct{}{}
+	return in
+}
+
+// Drain stores all that the rings' processes had published when it was called. With nothing new it costs a short read for
+// each ring. A ring that can't be read for the moment doesn't stop the others; its error comes back at the end.
+func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ctx, false) }
+
+// Finish is Drain for a session that has just ended: it asks of every process at once whether it lives, where Drain may
+// rely on an answer of a second ago, so that the rings of ended processes are surely finished.
+func (in *Ingester) Finish(ctx context.Context) (Stats, error) { return in.run(ctx, true) }
+
+// Close closes the rings' files. A later Drain would open them again.
+func (in *Ingester) Close() error {
+	<-in.token
+	defer func() { in.token <- struct{}{} }()
+	in.forget()
+	return nil
+}
+
+func (in *Ingester) run(ctx context.Context, ask bool) (Stats, error) {
+	select {
+	case <-in.token:
+	case <-ctx.Done():
+		return Stats{}, ctx.Err()
+	}
+	defer func() { in.token <- struct{}{} }()
+	in.stats = Stats{}
+	err := in.drain(ctx, ask)
+	return in.stats, err
+}
+
+func (in *Ingester) drain(ctx context.Context, ask bool) error {
+	if err := in.load(ctx); err != nil {
+		return err
+	}
+	now := in.opts.Now()
+	if err := in.list(now); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range in.rings {
+		if err := ctx.Err(); err != nil {
+			return err // what the batch holds goes with the next drain
+		}
+		in.askAlive(r.proc, now, ask)
+		if err := in.drainRing(ctx, r); err != nil {
+			if !in.loaded { // the sink refused: nothing is known any more
+				return err
+			}
+			errs = append(errs, err)
+		}
+	}
+	if err := in.flush(ctx); err != nil {
+		return err
+	}
+	in.removeDone()
+	in.count()
+	return errors.Join(errs...)
+}
+
+// load asks the sink what it has, once.
+func (in *Ingester) load(ctx context.Context) (err error) {
+	if in.loaded {
+		return nil
+	}
+	if in.cursors, err = in.sink.Cursors(ctx); err != nil {
+		return fmt.Errorf("read the rings' cursors: %w", err)
+	}
+	list, err := in.sink.Names(ctx)
+	if err != nil {
+		return fmt.Errorf("read the session's names: %w", err)
+	}
+	in.names = newNames(list)
+	in.procs = map[procKey]*process{}
+	in.loaded = true
+	return nil
+}
+
+// forget brings the Ingester back to where New left it. After an append that failed, what we hold is ahead of what is
+// stored; starting afresh is the one path that a crash takes too, and thus the one that is tested best.
+func (in *Ingester) forget() {
+	for _, r := range in.rings {
+		r.close()
+	}
+	in.loaded, in.rings, in.done, in.procs, in.listed = false, nil, nil, nil, listing{}
+	in.batch.Reset()
+}
+
+// flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its time
+// limit must not cost the next one a fresh start.
+func (in *Ingester) flush(ctx context.Context) error {
+	b := &in.batch
+	if b.Rows()+len(b.Names)+len(b.Processes)+len(b.Cursors) == 0 {
+		return nil
+	}
+	if err := in.sink.Append(context.WithoutCancel(ctx), b); err != nil {
+		in.forget()
+		return fmt.Errorf("store %d rows: %w", b.Rows(), err)
+	}
+	in.stats.Rows += b.Rows()
+	b.Reset()
+	return nil
+}
+
+// setCursor says in the batch how far a ring has come.
+func (in *Ingester) setCursor(c model.Cursor) {
+	for i := range in.batch.Cursors {
+		if in.batch.Cursors[i].RingID == c.RingID {
+			in.batch.Cursors[i] = c
+			return
+		}
+	}
+	in.batch.Cursors = append(in.batch.Cursors, c)
+}
+
+func (in *Ingester) count() {
+	for _, r := range in.rings {
+		if r.refused {
+			in.stats.Refused++
+		}
+	}
+	in.stats.Rings = len(in.rings)
+}
