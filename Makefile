@@ -1,0 +1,37 @@
+# make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
+VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git describe --always --dirty 2>/dev/null || echo unknown))
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli.Version=$(VERSION)
+export CGO_ENABLED := 1
+
+.DEFAULT_GOAL := build
+.PHONY: build test check demo bench generate licenses clean help
+
+build: ## bin/memgauge
+	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
+	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/memgauge ./cmd/memgauge
+
+test: ## every test: lint, Go, and the agent on every Python that is here (first time: up to 40 minutes)
+	@scripts/runtests
+
+check: ## the quick part of test: vet, the house's rules, licences
+	@scripts/runtests lint
+	@go test ./internal/arch
+
+demo: build ## train a small PyTorch model that leaks on purpose, and ask about it in SQL
+	@scripts/demo
+
+bench: build ## the speed table with this machine's figures
+	@python=$$(scripts/testenv --only torch) && probing=$$(scripts/testenv --only probing || true) && \
+	go run ./test/bench -memgauge bin/memgauge -python "$$python" -probing "$$probing"
+
+generate: ## what is derived from internal/wire/spec.go
+	go generate ./...
+
+licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in
+	go run ./scripts/licenses
+
+clean: ## what was built here (the tests' Pythons stay in ~/.cache/memgauge-test)
+	rm -rf bin
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
