@@ -1,0 +1,275 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// ErrEnded is what an eval returns when its process ended while it ran the code.
+var ErrEnded = errors.New("the process ended while it ran the code")
+
+const (
+	// helloWait bounds the wait for an agent's first word: its thread needs the GIL, and an extension may hold that for
+	// seconds.
+	helloWait = 10 * time.Second
+	// interruptWait is how long an interrupted eval may still answer: the agent gives code up after 1 s.
+	interruptWait = 3 * time.Second
+	// endWait is how long a process may take to vanish after its socket has closed: the kernel closes descriptors before it
+	// frees a large address space.
+	endWait = 5 * time.Second
+)
+
+// Client speaks to the agent in one process. It serves one request at a time.
+type Client struct {
+	conn  net.Conn
+	pid   int // as this process sees it
+	Hello wire.Hello
+}
+
+// Dial connects to the control socket at path, however long that is. It refuses a socket that another user listens on.
+func Dial(ctx context.Context, path string) (*Client, error) {
+	conn, err := dialUnix(ctx, path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+			err = remedy.Add(err, "the process has ended, or its agent was detached; memgauge list shows what is alive")
+		}
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	c := &Client{conn: conn}
+	if err := c.handshake(ctx); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	return c, nil
+}
+
+// dialUnix goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)).
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	defer unix.Close(dir)
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)))
+}
+
+func (c *Client) handshake(ctx context.Context) error {
+	if err := c.checkPeer(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloWait)
+	defer cancel()
+	f, err := c.read(ctx)
+	if errors.Is(err, io.EOF) {
+		return remedy.Add(errors.New("it hung up"), "it serves 8 connections at a time; try again")
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return remedy.Add(fmt.Errorf("no answer for %s", helloWait), "an extension may hold Python's lock, or the process is stopped")
+	}
+	if err != nil {
+		return err
+	}
+	if f.Type != wire.FrameHello {
+		return fmt.Errorf("%w: %s frame where hello comes first", wire.ErrCorrupt, f.Type)
+	}
+	c.Hello, err = wire.ParseHello(f.Payload)
+	return err
+}
+
+// checkPeer keeps code and secrets from going to somebody else's socket.
+func (c *Client) checkPeer() error {
+	raw, err := c.conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return fmt.Errorf("ask who is at the other end: %w", credErr)
+	}
+	if uid := os.Geteuid(); uid != 0 && int(cred.Uid) != uid {
+		return remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
+	}
+	c.pid = int(cred.Pid)
+	return nil
+}
+
+// Close ends the connection; code that it still runs is interrupted.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// PID is the agent's process.
+func (c *Client) PID() int { return c.pid }
+
+// Result is how code ended.
+type Result struct {
+	Outcome   wire.Outcome
+	Value     string // repr of the last expression, "" for none
+	Exception string // traceback, ends in a newline
+	Elapsed   time.Duration
+}
+
+// Eval runs code and copies what it prints to stdout and stderr while it runs. When ctx ends, the code is interrupted and
+// the result says so. A write error of stdout or stderr interrupts too and is returned.
+func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer) (Result, error) {
+	if err := wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e)); err != nil {
+		return Result{}, fmt.Errorf("eval: %w", err)
+	}
+	stop := context.AfterFunc(ctx, c.interrupt)
+	defer stop()
+	var r Result
+	for {
+		f, err := wire.ReadFrame(c.conn)
+		if err != nil {
+			return r, fmt.Errorf("eval: %w", c.explain(ctx, err))
+		}
+		done, err := r.take(f, stdout, stderr)
+		if done || err != nil {
+			return r, err
+		}
+	}
+}
+
+// interrupt asks for the end of the code, and bounds the wait for it.
+func (c *Client) interrupt() {
+	_ = c.conn.SetDeadline(time.Now().Add(interruptWait))
+	_ = wire.WriteFrame(c.conn, wire.FrameInterrupt, nil) // where it fails, reading fails too
+}
+
+// take adds a frame to the result.
+func (r *Result) take(f wire.Frame, stdout, stderr io.Writer) (done bool, err error) {
+	switch f.Type {
+	case wire.FrameOutput:
+		stream, text, err := wire.ParseOutput(f.Payload)
+		if err != nil {
+			return false, err
+		}
+		w := stdout
+		if stream == wire.StreamStderr {
+			w = stderr
+		}
+		if _, err := w.Write(text); err != nil {
+			return false, fmt.Errorf("write the code's output: %w", err)
+		}
+	case wire.FrameValue:
+		r.Value = string(f.Payload)
+	case wire.FrameException:
+		r.Exception = string(f.Payload)
+	case wire.FrameError:
+		return false, fmt.Errorf("eval: the agent says: %s", f.Payload)
+	case wire.FrameDone:
+		d, err := wire.ParseDone(f.Payload)
+		r.Outcome, r.Elapsed = d.Outcome, d.Elapsed
+		return true, err
+	}
+	return false, nil // frames of a newer minor version
+}
+
+// explain says why a connection ended in the middle of an eval.
+func (c *Client) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, endWait)
+	defer cancel()
+	if c.waitForEnd(ctx) {
+		return ErrEnded
+	}
+	return remedy.Add(errors.New("the agent closed the connection while the code ran"), "it was detached meanwhile, or is a process that replaced itself (exec)")
+}
+
+// waitForEnd waits until the process is gone or a zombie.
+func (c *Client) waitForEnd(ctx context.Context) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if c.pid <= 0 || ended(c.pid) {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		}
+	}
+}
+
+// ended reads the state after the command's name, which is in parentheses and may hold anything (proc_pid_stat(5)).
+func ended(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	i := strings.LastIndexByte(string(b), ')')
+	return i >= 0 && i+2 < len(b) && (b[i+2] == 'Z' || b[i+2] == 'X')
+}
+
+// read reads a frame, at most until ctx ends.
+func (c *Client) read(ctx context.Context) (wire.Frame, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetReadDeadline(time.Unix(1, 0)) })
+	f, err := wire.ReadFrame(c.conn)
+	if !stop() && ctx.Err() != nil {
+		return f, ctx.Err()
+	}
+	return f, err
+}
+
+// ask sends a request that has one frame for an answer.
+func (c *Client) ask(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) error {
+	if err := wire.WriteFrame(c.conn, t, payload); err != nil {
+		return err
+	}
+	f, err := c.read(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", t, err)
+	case f.Type == wire.FrameError:
+		return fmt.Errorf("%s: the agent says: %s", t, f.Payload)
+	case f.Type != want:
+		return fmt.Errorf("%s: %w: answered with %s", t, wire.ErrCorrupt, f.Type)
+	}
+	return nil
+}
+
+// Ping asks whether the agent answers.
+func (c *Client) Ping(ctx context.Context) error {
+	return c.ask(ctx, wire.FramePing, []byte("memgauge"), wire.FramePong)
+}
+
+// Detach has the agent take its hooks off and close its ring and its socket.
+func (c *Client) Detach(ctx context.Context) error {
+	return c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK)
+}
+
+// Settings changes what the agent does; the keys are those of docs/formats/control.md.
+func (c *Client) Settings(ctx context.Context, settings map[string]string) error {
+	var lines []string
+	for k, v := range settings {
+		lines = append(lines, k+"\t"+v+"\n")
+	}
+	sort.Strings(lines)
+	return c.ask(ctx, wire.FrameSettings, []byte(strings.Join(lines, "")), wire.FrameOK)
+}
