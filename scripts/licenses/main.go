@@ -95,6 +95,9 @@ func linked() ([]module, error) {
 // was written.
 var platform = regexp.MustCompile(`^(github\.com/duckdb/duckdb-go-bindings/lib)/[a-z]+-[a-z0-9]+$`)
 
+// compiled is DuckDB's own code together with what it brings along; the module has the licence of the former only.
+const compiled = "github.com/duckdb/duckdb-go-bindings/lib/PLATFORM"
+
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([._-].*)?$`)
 
 func render(modules []module) ([]byte, error) {
@@ -102,25 +105,41 @@ func render(modules []module) ([]byte, error) {
 	b.WriteString("memgauge is linked with the following; their licences require that these texts come with it.\nWritten by make licenses.\n")
 	for _, m := range modules {
 		fmt.Fprintf(&b, "\n%s\n%s\n", strings.Repeat("=", 100), strings.TrimSpace(m.Path+" "+m.Version))
-		entries, err := os.ReadDir(m.Dir)
+		found, err := writeTexts(&b, m)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not in the module cache (go mod download): %w", m.Path, err)
+			return nil, err
 		}
-		found := false
-		for _, e := range entries {
-			if e.IsDir() || !licenceFile.MatchString(e.Name()) || filepath.Ext(e.Name()) == ".go" {
-				continue
-			}
-			text, err := os.ReadFile(filepath.Join(m.Dir, e.Name()))
+		if m.Path == compiled {
+			text, err := os.ReadFile(filepath.Join("scripts", "licenses", "duckdb-"+m.Version+".txt"))
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("what is compiled into DuckDB (collect the licence files of its source tree): %w", err)
 			}
-			found = true
-			fmt.Fprintf(&b, "\n--- %s\n\n%s\n", e.Name(), bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))))
+			fmt.Fprintf(&b, "\n%s\n", bytes.TrimSpace(text))
 		}
 		if !found {
 			return nil, fmt.Errorf("%s %s has no licence file in %s", m.Path, m.Version, m.Dir)
 		}
 	}
 	return b.Bytes(), nil
+}
+
+// writeTexts writes a module's licence files and says whether there were any.
+func writeTexts(b *bytes.Buffer, m module) (bool, error) {
+	entries, err := os.ReadDir(m.Dir)
+	if err != nil {
+		return false, fmt.Errorf("%s is not in the module cache (go mod download): %w", m.Path, err)
+	}
+	found := false
+	for _, e := range entries {
+		if e.IsDir() || !licenceFile.MatchString(e.Name()) || filepath.Ext(e.Name()) == ".go" {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(m.Dir, e.Name()))
+		if err != nil {
+			return false, err
+		}
+		found = true
+		fmt.Fprintf(b, "\n--- %s\n\n%s\n", e.Name(), bytes.TrimSpace(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))))
+	}
+	return found, nil
 }
