@@ -1,0 +1,509 @@
+"""The agent's life in a process: start, forks, exec, exit, detach.
+
+start() runs in every observed Python, most of which never train, so it opens nothing and imports nothing that Python
+has not loaded: it registers hooks and starts one thread. That thread sleeps on a lock for GRACE seconds, then opens the
+small ring and the control socket, then blocks in poll for ever.
+
+At os.fork no thread of ours exists: the child would inherit whatever lock it held, and CPython 3.12+ warns about a
+fork with threads. So the thread is ended before a fork and started again after it. All signals are blocked in it, since
+a program that blocks signals in its only thread, to wait for them, relies on there being no other.
+"""
+import _signal
+import _thread
+import atexit
+import os
+import sys
+from time import monotonic, monotonic_ns
+
+GRACE = 0.2          # s; a process that ends before leaves no file
+JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
+GONE = 0.002         # s that a fork waits for the kernel to take the ended thread off its list; it takes some 20 µs
+OPENING = 0.05       # s that a thread waits for another one that is just opening the ring; it takes about 1 ms
+MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
+MAX_EARLY = 16       # events before there is a ring
+MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
+
+_FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
+
+
+class Settings:
+    """What the user may change while the process runs."""
+
+    __slots__ = ("budget", "trace")
+
+    def __init__(self):
+        self.budget, self.trace = 0.01, "auto"
+
+    def set(self, key, text):
+        """Raises ValueError, with a text for the user, for what it does not know."""
+        if key == "budget":
+            budget = float(text)
+            if not 0 < budget <= 1:
+                raise ValueError("budget %s: not a fraction between 0 and 1" % text)
+            self.budget = budget
+        elif key == "trace":
+            if text not in ("auto", "all", "off"):
+                raise ValueError("trace %s: not one of auto, all, off" % text)
+            self.trace = text
+        else:
+            raise ValueError("unknown setting: " + key)
+
+
+class _State:
+    """Of this process; a forked child gets a new one."""
+
+    __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
+                 "pipe", "early", "errors", "rank", "world", "over")
+
+    def __init__(self, runtime, parent=0):
+        self.runtime, self.parent, self.pid = runtime, parent, os.getpid()
+        self.deadline = monotonic() + GRACE
+        self.ring = self.control = self.thread = self.pipe = None
+        self.failures = self.errors = 0
+        self.opening, self.busy = _thread.RLock(), False
+        self.early, self.over = [], False
+        self.rank, self.world = _rank_from_env()
+
+
+settings = Settings()
+_state = None
+_box = []        # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
+_sigmask = None  # the signals blocked in the thread that started us
+
+
+# Start
+
+def start(runtime=None):
+    """Called by sitecustomize in the main thread."""
+    global _state
+    runtime = runtime or os.environ.get("MEMGAUGE_RUNTIME")
+    if _state is not None or not runtime or not _main_interpreter():
+        return
+    for key in ("budget", "trace"):
+        text = os.environ.get("MEMGAUGE_" + key.upper())
+        if text:
+            try:
+                settings.set(key, text)
+            except ValueError:
+                pass    # `memgauge run` has checked it; somebody else's mistake keeps the default
+    _state = _State(runtime)
+    _box[:] = _before_fork, _after_in_parent, _after_in_child, _at_exit
+    os.register_at_fork(before=_hook(0), after_in_parent=_hook(1), after_in_child=_hook(2))
+    atexit.register(_hook(3))
+    from . import torchhook
+    torchhook.install()
+    _start_thread(_state)
+
+
+def _main_interpreter():
+    """A subinterpreter can't end while a thread of its own lives, and must not fork (known from 3.12)."""
+    return getattr(_thread, "_is_main_interpreter", bool)() or not hasattr(_thread, "_is_main_interpreter")
+
+
+def _hook(index):
+    """A function that the interpreter may keep for ever: it holds the box and nothing else, not even our globals."""
+    def hook(box=_box, index=index):
+        if box:
+            box[index]()
+    return type(hook)(hook.__code__, {"__builtins__": __builtins__}, "hook", hook.__defaults__)
+
+
+def _rank_from_env():
+    """torchrun's and its likes' names first, then Slurm's, Open MPI's and PMI's; -1 for what is not known."""
+    rank = _env("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+    return rank, _env("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def _env(*names):
+    for name in names:
+        text = os.environ.get(name, "")
+        if text.isdigit() and len(text) < 10:   # fits an int32
+            return int(text)
+    return -1
+
+
+# The control thread
+
+class _Thread:
+    """One run of the control thread."""
+
+    __slots__ = ("wake", "done", "stop", "again", "ident", "native")
+
+    def __init__(self):
+        self.wake, self.done = _thread.allocate_lock(), _thread.allocate_lock()
+        self.wake.acquire()
+        self.done.acquire()
+        self.stop, self.again, self.ident, self.native = False, [], 0, 0
+
+    def ended(self, timeout):
+        if not self.done.acquire(True, timeout):
+            return False
+        self.done.release()
+        return True
+
+
+def _start_thread(s):
+    """Starts it with its signals blocked from birth. Where no thread can be had, there is no control socket."""
+    global _sigmask
+    if s.over or (s.thread is not None and not s.thread.ended(0)):
+        return
+    s.thread = thread = _Thread()
+    _sigmask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals().difference(_FAULTS))
+    try:
+        thread.ident = _thread.start_new_thread(_run, (s, thread))
+    except RuntimeError:
+        s.thread = None
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, _sigmask)
+
+
+def _run(s, thread):
+    try:
+        thread.ident, thread.native = _thread.get_ident(), _thread.get_native_id()
+        wait = s.deadline - monotonic()
+        if wait > 0:
+            thread.wake.acquire(True, wait)
+        if not (thread.stop or s.over):
+            _serve(s)
+    except BaseException:   # also SystemExit, which ends a thread without a word
+        error("control thread")
+    finally:
+        thread.done.release()
+        if thread.again:
+            _start_again(s, thread)
+
+
+def _serve(s):
+    """Blocks until the pipe says stop. Without a ring there is no control socket either."""
+    if ring() is None:
+        return
+    if s.pipe is None:
+        s.pipe = _Pipe()
+    s.pipe.drain()
+    if s.control is None:
+        from .control import Control
+        opened = Control("%s/ctl/%d.%d.sock" % (s.runtime, s.pid, s.ring.start), _Requests())
+        opened.open()
+        s.control = opened
+    s.control.run(s.pipe.reader)
+
+
+class _Requests:
+    """What the control socket asks of the process."""
+
+    def hello(self):
+        return agent_hash()
+
+    def event(self, name, text, a, b):
+        event(name, text, a, b)
+
+    def detach(self):
+        detach()
+
+    def settings(self, wanted):
+        for key, text in wanted.items():
+            configure(key, text)
+
+
+class _Pipe:
+    """Wakes the thread. Its numbers may have become files of the user's, after a daemon's close-everything, so each use
+    makes sure that they are still the pipe."""
+
+    __slots__ = ("reader", "writer", "identity")
+
+    def __init__(self):
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        info = os.fstat(self.reader)
+        self.identity = (info.st_dev, info.st_ino)
+
+    def _mine(self, fd):
+        try:
+            info = os.fstat(fd)
+        except OSError:
+            return False
+        return (info.st_dev, info.st_ino) == self.identity
+
+    def wake(self):
+        try:
+            if self._mine(self.writer):
+                os.write(self.writer, b".")
+        except OSError:     # full: it is awake already
+            pass
+
+    def drain(self):
+        try:
+            if self._mine(self.reader):
+                os.read(self.reader, 4096)
+        except OSError:     # empty
+            pass
+
+    def close(self):
+        for fd in (self.reader, self.writer):
+            if self._mine(fd):
+                os.close(fd)
+
+
+def _stop_thread(s, timeout=JOIN):
+    """Ends the control thread; says whether it has ended."""
+    thread = s.thread
+    if thread is None:
+        return True
+    if thread.ident == _thread.get_ident():
+        return False
+    thread.stop = True
+    try:
+        thread.wake.release()
+    except RuntimeError:    # it sleeps no longer
+        pass
+    if s.pipe is not None:
+        s.pipe.wake()
+    if not thread.ended(timeout):
+        return False
+    _await_kernel(thread)
+    s.thread = None
+    return True
+
+
+def _await_kernel(thread):
+    """CPython 3.12+ counts threads by num_threads in /proc/self/stat, right after the fork and before the hook in the
+    parent (Modules/posixmodule.c, warn_about_fork_with_threads). A thread that has run its last Python line is still
+    there for some µs; the kernel takes it out of /proc/self/task and of the count at the same moment."""
+    end = monotonic() + GONE
+    path = "/proc/self/task/%d" % thread.native
+    while thread.native and monotonic() < end:
+        try:
+            os.stat(path)
+        except OSError:
+            return
+        os.sched_yield()
+
+
+def _start_again(s, thread):
+    try:
+        thread.again.pop()
+    except IndexError:      # the other side was quicker
+        return
+    _start_thread(s)
+
+
+# Forks and exit
+
+def _before_fork():
+    _stop_thread(_state)
+
+
+def _after_in_parent():
+    s = _state
+    thread = s.thread
+    if thread is None:
+        _start_thread(s)
+    elif thread.ident != _thread.get_ident():   # it was busy for too long: whoever sees the other's mark starts it
+        thread.again.append(1)
+        if thread.ended(0):
+            _start_again(s, thread)
+
+
+def _after_in_child():
+    """Everything of the parent's is forgotten, without a word in its files, before anything of the user's runs."""
+    global _state
+    old = _state
+    _state = s = _State(old.runtime, old.pid)
+    s.over = old.over
+    try:
+        if old.ring is not None:
+            old.ring.close(None)
+        if old.pipe is not None:
+            old.pipe.close()
+        if old.control is not None:
+            old.control.close_in_child()
+        _tell("evaluate", "after_fork")
+        _tell("observer", "after_fork")
+    except Exception:
+        error("fork")
+    _start_thread(s)
+
+
+def _at_exit():
+    s = _state
+    s.over = True
+    _stop_thread(s)
+    try:
+        if s.ring is not None and s.pid == os.getpid():
+            s.ring.event("exit")
+            s.ring.close()
+        if s.control is not None:
+            s.control.close()
+    except Exception:
+        pass    # nobody is left to tell
+    s.ring = s.control = None
+
+
+def _tell(module, function):
+    """Calls a function of a module of ours, if that is loaded at all."""
+    loaded = sys.modules.get(__package__ + "." + module)
+    if loaded is not None:
+        getattr(loaded, function)()
+
+
+def _end_with_multiprocessing():
+    """A worker of multiprocessing ends with os._exit, after its finalizers (Lib/multiprocessing/process.py,
+    _bootstrap -> util._exit_function); atexit does not run there."""
+    util = sys.modules.get("multiprocessing.util")
+    process = sys.modules.get("multiprocessing.process")
+    if util is not None and process is not None and process.parent_process() is not None:
+        util.Finalize(None, _hook(3), exitpriority=-1000)
+
+
+# Ring and events
+
+def ring(large=False):
+    """The open ring; opens one, or the large one in place of the small, where that is possible. None: unobserved."""
+    s = _state
+    if s is None:
+        return None
+    current = s.ring
+    if current is not None and (current.large or not large):
+        return current
+    if s.over or s.failures >= MAX_FAILURES or not s.opening.acquire(True, OPENING):
+        return current
+    try:
+        if s.busy:      # a signal handler interrupted the opening in this very thread
+            return s.ring
+        s.busy = True
+        if s.ring is None or large > s.ring.large:
+            _open(s, large)
+        return s.ring
+    except Exception:
+        s.failures += 1
+        return s.ring
+    finally:
+        s.busy = False
+        s.opening.release()
+
+
+def _open(s, large):
+    from .ring import Ring
+    old = s.ring
+    new = Ring(s.runtime + "/rings", old.generation + 1 if old else 0, bool(large), _info(s))
+    new.set_rank(s.rank, s.world)
+    if old is None:
+        new.event("fork" if s.parent else "start", a=s.parent)
+        _end_with_multiprocessing()
+    s.ring = new
+    while s.early:
+        new.event(*s.early.pop(0))
+    if old is not None:
+        old.close()
+
+
+def _info(s):
+    """The process in words, the bounded values first: what does not fit into the header is left out."""
+    lines = [("python", sys.version.split()[0]), ("ppid", os.getppid()), ("agent", agent_hash())]
+    local = _env("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+    if local >= 0:
+        lines.append(("local_rank", local))
+    if s.parent:
+        lines.append(("parent", s.parent))
+    with open("/proc/self/cmdline", "rb", 0) as f:
+        argv = f.read(4096).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    try:
+        cwd = os.getcwd()
+    except OSError:     # removed
+        cwd = ""
+    return lines + [("argv", argv), ("cwd", cwd), ("executable", sys.executable or "")]
+
+
+def agent_hash():
+    """Content hash of the agent: the name of the directory that it was unpacked into (HASH/lib/memgauge)."""
+    return os.path.basename(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+
+def event(name, text="", a=0, b=0, c=0, d=0):
+    """From any thread. Before there is a ring, the first few are kept for it, with their time."""
+    s = _state
+    if s is None:
+        return
+    if s.ring is not None:
+        s.ring.event(name, text, a, b, c, d)
+    elif len(s.early) < MAX_EARLY:
+        s.early.append((name, text, a, b, c, d, monotonic_ns()))
+
+
+def error(where):
+    """Records the exception that is being handled; it must not reach the user's code."""
+    s = _state
+    if s is None or s.errors >= MAX_ERRORS:
+        return
+    s.errors += 1
+    try:
+        import traceback
+        event("error", where + ": " + traceback.format_exc()[-1800:])   # the end says what; MAX_TEXT is 2000
+    except Exception:
+        pass
+
+
+# Rank and settings
+
+def rank():
+    """(rank, world size), -1 while unknown."""
+    s = _state
+    return (-1, -1) if s is None else (s.rank, s.world)
+
+
+def set_rank(number, world):
+    """Told by who asked torch.distributed."""
+    s = _state
+    if s is None or (number, world) == (s.rank, s.world):
+        return
+    s.rank, s.world = number, world
+    if s.ring is not None:
+        s.ring.set_rank(number, world)
+        s.ring.event("rank", a=number, b=world)
+
+
+def configure(key, text):
+    """A settings request; ValueError says what is wrong with it."""
+    settings.set(key, text)
+    _tell("observer", "settings_changed")
+
+
+def user_sigmask():
+    """The signals that were blocked where we started: what a thread that runs the user's code should have."""
+    return _sigmask or set()
+
+
+# Detach
+
+def detach():
+    """Everything off. On the control thread it is a request: Control.run() answers it, closes the socket and ends."""
+    global _state
+    s = _state
+    if s is None:
+        return
+    from . import torchhook
+    torchhook.remove()
+    try:
+        _tell("observer", "uninstall")
+    except Exception:
+        error("detach")
+    event("detach")
+    s.over = True
+    del _box[:]
+    if s.ring is not None:
+        from . import _spec
+        s.ring.close(_spec.STATE_DETACHED)
+        s.ring = None
+    _state = None
+    if s.thread is None or s.thread.ident != _thread.get_ident():
+        _stop_thread(s)
+        if s.control is not None:
+            s.control.close()
+    _forget_modules()
+
+
+def _forget_modules():
+    lib = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [p for p in sys.path if p != lib]
+    sys.path_importer_cache.pop(lib, None)
+    for name in [n for n in sys.modules if n == __package__ or n.startswith(__package__ + ".")]:
+        del sys.modules[name]
