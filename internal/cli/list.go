@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type listOptions struct {
+	all  bool
+	json bool
+}
+
+// sessionSummary is a session in a list.
+type sessionSummary struct {
+	ID, Name, Dir string
+	PIDs, Ranks   []int
+	Command       []string
+	Started       time.Time
+	Ended         time.Time // zero while it runs, and when nobody saw the end
+	State         string    // "running", "exit 0", "killed by SIGKILL", "lost …"
+	Rows          int64     // -1 if they can't be asked now
+	DiskBytes     int64
+}
+
+func (a *app) listCommand() *cobra.Command {
+	var o listOptions
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List live sessions, with -a finished ones too",
+		Long: "Lists sessions: their names, processes and ranks, what they run and since when, how they ended, rows and disk space. A name,\n" +
+			"an id or a PID from this list is an ENDPOINT of the other commands.",
+		Example: "  memgauge list\n" +
+			"  memgauge list -a\n" +
+			"  memgauge list -a --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.list(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.BoolVarP(&o.all, "all", "a", false, "finished sessions too")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+func (a *app) list(ctx context.Context, o listOptions) error {
+	sessions, err := a.sessions(ctx, o.all)
+	if err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	if o.json {
+		return writeListJSON(a.stdout, sessions)
+	}
+	if len(sessions) == 0 {
+		_, err := fmt.Fprintln(a.stderr, nothingToList(o.all))
+		return err
+	}
+	return writeList(a.stdout, sessions, terminalWidth(a.stdout), time.Now())
+}
+
+func nothingToList(all bool) string {
+	if all {
+		return "memgauge: no sessions yet; memgauge run -- python train.py starts one"
+	}
+	return "memgauge: no live session; memgauge list -a shows finished ones"
+}
+
+// writeList puts one session on a line. On a terminal it says how long ago a session began, in a pipe the time itself.
+func writeList(w io.Writer, sessions []sessionSummary, width int, now time.Time) error {
+	l := &listing{columns: []model.Column{text("id"), text("name"), text("pids"), text("ranks"), text("command"), text("started"), text("state"),
+		number("rows"), number("disk")}}
+	for _, s := range sessions {
+		started := s.Started.UTC().Format(time.RFC3339)
+		if width > 0 {
+			started = units.Age(s.Started, now)
+		}
+		l.rows = append(l.rows, []any{s.ID, s.Name, numbers(s.PIDs, width > 0), numbers(s.Ranks, width > 0), shellLine(s.Command), started, s.State,
+			countText(s.Rows), units.Bytes(s.DiskBytes).String()})
+	}
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Whole: "nothing is left out with --json or in a pipe",
+		Spare: []string{"rows", "disk", "ranks", "started", "pids", "command"}})
+}
+
+// numbers joins pids or ranks; on a terminal runs of them become 0-63.
+func numbers(list []int, short bool) string {
+	var b strings.Builder
+	for i := 0; i < len(list); i++ {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Itoa(list[i]))
+		end := i
+		for short && end+1 < len(list) && list[end+1] == list[end]+1 {
+			end++
+		}
+		if end > i+1 {
+			b.WriteByte('-')
+			b.WriteString(strconv.Itoa(list[end]))
+			i = end
+		}
+	}
+	return b.String()
+}
+
+// shellLine shows a command as a shell would take it.
+func shellLine(args []string) string {
+	quoted := make([]string, len(args))
+	for i, arg := range args {
+		quoted[i] = arg
+		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`*?[]{}()<>|&;#~!") {
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+type sessionJSON struct {
+	ID        string     `json:"id"`
+	Name      string     `json:"name"`
+	Dir       string     `json:"dir"`
+	PIDs      []int      `json:"pids"`
+	Ranks     []int      `json:"ranks"`
+	Command   []string   `json:"command"`
+	Started   time.Time  `json:"started"`
+	Ended     *time.Time `json:"ended"`
+	State     string     `json:"state"`
+	Rows      *int64     `json:"rows"`
+	DiskBytes int64      `json:"disk_bytes"`
+}
+
+func writeListJSON(w io.Writer, sessions []sessionSummary) error {
+	out := make([]sessionJSON, 0, len(sessions))
+	for _, s := range sessions {
+		var ended *time.Time
+		if !s.Ended.IsZero() {
+			at := s.Ended.UTC()
+			ended = &at
+		}
+		out = append(out, sessionJSON{s.ID, s.Name, s.Dir, append([]int{}, s.PIDs...), append([]int{}, s.Ranks...), append([]string{}, s.Command...),
+			s.Started.UTC(), ended, s.State, knownCount(s.Rows), s.DiskBytes})
+	}
+	return writeJSON(w, struct {
+		SchemaVersion int           `json:"schema_version"`
+		Sessions      []sessionJSON `json:"sessions"`
+	}{jsonVersion, out})
+}

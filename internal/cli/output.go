@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+// sink takes a command's output and shows none of it before commit, so that a command that fails has printed nothing.
+type sink interface {
+	io.Writer
+	commit() error
+	discard() // does nothing after commit
+}
+
+// memorySpool is how much output waits in memory; 100,000 rows of a typical result. More goes to a file.
+const memorySpool = 8 << 20
+
+// spool keeps output until it may go to w.
+type spool struct {
+	to   io.Writer
+	head []byte
+	tail *os.File // without a name, so that it goes with the process however that ends
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	if s.tail == nil && len(s.head)+len(p) <= memorySpool {
+		s.head = append(s.head, p...)
+		return len(p), nil
+	}
+	if s.tail == nil {
+		if err := s.open(); err != nil {
+			return 0, err
+		}
+	}
+	return s.tail.Write(p)
+}
+
+func (s *spool) open() error {
+	f, err := os.CreateTemp("", "memgauge-*")
+	if err != nil {
+		return fmt.Errorf("keep the output: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return fmt.Errorf("keep the output: %w", err)
+	}
+	s.tail = f
+	return nil
+}
+
+func (s *spool) commit() error {
+	defer s.discard()
+	_, err := s.to.Write(s.head)
+	if err == nil && s.tail != nil {
+		if _, err = s.tail.Seek(0, io.SeekStart); err == nil {
+			_, err = io.Copy(s.to, s.tail)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func (s *spool) discard() {
+	if s.tail != nil {
+		s.tail.Close()
+		s.tail = nil
+	}
+	s.head = nil
+}
+
+// replacement is a file that takes the place of another in one step.
+type replacement struct {
+	*os.File
+	path string
+}
+
+func (r *replacement) commit() error {
+	err := r.Sync() // else a crash soon after may leave the new name with no bytes behind it
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(r.Name(), r.path)
+	}
+	if err != nil {
+		os.Remove(r.Name())
+		return fmt.Errorf("write %s: %w", r.path, err)
+	}
+	r.File = nil
+	return nil
+}
+
+func (r *replacement) discard() {
+	if r.File != nil {
+		r.Close()
+		os.Remove(r.Name())
+		r.File = nil
+	}
+}
+
+// device is something like /dev/stdout or a named pipe, which can't be replaced: it gets the output when all is well.
+type device struct {
+	spool
+	file *os.File
+}
+
+func (d *device) commit() error {
+	err := d.spool.commit()
+	if cerr := d.file.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func (d *device) discard() {
+	d.spool.discard()
+	d.file.Close()
+}
+
+// create prepares a file to be written, or says now, before any work, why it can't be.
+func create(path string) (sink, error) {
+	real, err := filepath.EvalSymlinks(path) // a link stays one; what it points to is replaced
+	if errors.Is(err, fs.ErrNotExist) {
+		real, err = path, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	st, err := os.Stat(real)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return createBeside(real, 0o666)
+	case err != nil:
+		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	case st.IsDir():
+		return nil, fmt.Errorf("write %s: %w", path, syscall.EISDIR)
+	case !st.Mode().IsRegular():
+		return openDevice(path)
+	}
+	if err := unix.Access(real, unix.W_OK); err != nil { // the rename would get round a file's own protection
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	r, err := createBeside(real, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Chmod(st.Mode().Perm()); err != nil {
+		r.discard()
+		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	return r, nil
+}
+
+// createBeside makes the new file in the same directory: a rename works only within a file system.
+func createBeside(path string, perm os.FileMode) (*replacement, error) {
+	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	return &replacement{f, path}, nil
+}
+
+func openDevice(path string) (sink, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody reads is an error, not a wait
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	d := &device{file: f}
+	d.to = f
+	return d, nil
+}
+
+// cause drops the operation and the name that os puts around an error; we say our own.
+func cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// terminalWidth is 0 if w is no terminal. A terminal that doesn't know its size has 80 columns, as ever.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return 80
+}
+
+// listing is rows that a command made itself, for report.Write.
+type listing struct {
+	columns []model.Column
+	rows    [][]any
+	at      int
+}
+
+func (l *listing) Columns() []model.Column { return l.columns }
+func (l *listing) Next() bool              { l.at++; return l.at <= len(l.rows) }
+func (l *listing) Values() []any           { return l.rows[l.at-1] }
+func (l *listing) Err() error              { return nil }
+
+// text and number are columns of a listing; a number's text stands at the right.
+func text(name string) model.Column   { return model.Column{Name: name, Type: "VARCHAR"} }
+func number(name string) model.Column { return model.Column{Name: name, Type: "BIGINT"} }

@@ -1,0 +1,179 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type queryOptions struct {
+	format  string
+	output  string
+	timeout units.Duration
+}
+
+// querier answers a query; what it writes before it fails is not shown.
+type querier interface {
+	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
+}
+
+func (a *app) queryCommand() *cobra.Command {
+	var o queryOptions
+	c := &cobra.Command{
+		Use:   "query SQL",
+		Short: "Ask a session in SQL, live or finished",
+		Long: "Runs one reading statement (SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SUMMARIZE) over the session's tables, as they are at this\n" +
+			"moment; - reads it from standard input. memgauge tables lists the tables. NULL is NULL and 64-bit integers are exact. A table\n" +
+			"fits the terminal; in a pipe or a file nothing is cut, rounded or wrapped. When the query fails, nothing is printed or written.",
+		Example: "  memgauge query \"SELECT step, max(allocated) AS peak_mb FROM python.torch_trace GROUP BY step ORDER BY step\"\n" +
+			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
+			"  memgauge query -o steps.parquet \"FROM python.steps\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.query(cmd.Context(), o, args[0]) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.format, "format", "f", "", "`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
+	f.StringVarP(&o.output, "output", "o", "", "write to `FILE`, which appears or changes only when the query has succeeded")
+	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (0: never)")
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+func formatNames() []cobra.Completion {
+	var names []cobra.Completion
+	for _, f := range report.Formats {
+		names = append(names, string(f))
+	}
+	return names
+}
+
+// query finds every mistake that it can before it bothers the session.
+func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
+	width := 0
+	if o.output == "" {
+		width = terminalWidth(a.stdout)
+	}
+	format, err := o.formatFor(width > 0)
+	if err != nil {
+		return err
+	}
+	if sql, err = a.statement(ctx, sql); err != nil {
+		return err
+	}
+	out, err := a.querySink(o.output)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	defer out.discard()
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	backend, err := a.connect(ctx)
+	if err != nil {
+		return whyCut(ctx, err)
+	}
+	defer backend.Close()
+	return runQuery(ctx, backend, api.QueryRequest{SQL: sql, Format: string(format), Width: width, Timeout: time.Duration(o.timeout)}, out)
+}
+
+func runQuery(ctx context.Context, from querier, q api.QueryRequest, out sink) error {
+	if err := from.Query(ctx, q, out); err != nil {
+		return whyCut(ctx, err)
+	}
+	if err := out.commit(); err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	return nil
+}
+
+func (a *app) querySink(path string) (sink, error) {
+	if path == "" {
+		return &spool{to: a.stdout}, nil
+	}
+	return create(path)
+}
+
+// formatFor settles the format: -f, else the file's ending, else table.
+func (o queryOptions) formatFor(terminal bool) (report.Format, error) {
+	format, err := report.ParseFormat(o.format)
+	if err != nil {
+		return "", usageError{fmt.Errorf("query: %w", err)}
+	}
+	if ending := filepath.Ext(o.output); o.format == "" && ending != "" {
+		known := false
+		if format, known = report.FormatOf(o.output); !known {
+			return "", usageError{remedy.Add(fmt.Errorf("query: no format has the ending %s", ending), "say the format with -f, or end the name in .txt, .json, .ndjson, .csv or .parquet")}
+		}
+	}
+	if format == report.Parquet && terminal {
+		return "", usageError{remedy.Add(errors.New("query: parquet is no text for a terminal"), "add -o FILE.parquet")}
+	}
+	return format, nil
+}
+
+// limit puts an end to everything that the query does, connecting included.
+func (o queryOptions) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
+}
+
+// whyCut prefers the reason for which we gave up to whatever broke because of it.
+func whyCut(ctx context.Context, err error) error {
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, api.ErrTimeout):
+		return why
+	case why != nil:
+		return fmt.Errorf("query: %w", api.ErrCanceled)
+	}
+	return err
+}
+
+// maxStatement is more than a session takes (4 MiB), so that the session itself can say so.
+const maxStatement = 5 << 20
+
+// statement is the SQL itself, or standard input for "-".
+func (a *app) statement(ctx context.Context, sql string) (string, error) {
+	if sql == "-" {
+		b, err := readAll(ctx, a.stdin, maxStatement)
+		if err != nil {
+			return "", fmt.Errorf("query: read the statement: %w", err)
+		}
+		sql = string(b)
+	}
+	if strings.TrimSpace(sql) == "" {
+		return "", usageError{remedy.Add(errors.New("query: the statement is empty"), `try memgauge query "SHOW ALL TABLES"`)}
+	}
+	return sql, nil
+}
+
+// readAll reads at most limit bytes, and stops waiting when ctx ends. A read of a terminal can't be called off: its goroutine
+// ends with the process, which is what follows.
+func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
+	type result struct {
+		b   []byte
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		b, err := io.ReadAll(io.LimitReader(r, limit))
+		done <- result{b, err}
+	}()
+	select {
+	case got := <-done:
+		return got.b, got.err
+	case <-ctx.Done():
+		return nil, api.ErrCanceled
+	}
+}

@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// listPatience is how long a list may spend on asking live sessions and recovering killed ones, some 30 ms each; the newest
+// go first, and those beyond it are listed without their rows.
+const listPatience = 3 * time.Second
+
+// sessions describes the live sessions, and with all the finished ones after them.
+func (a *app) sessions(ctx context.Context, all bool) ([]sessionSummary, error) {
+	found, err := session.All()
+	if err != nil {
+		return nil, err
+	}
+	asking, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	var live, finished []sessionSummary
+	for _, s := range found {
+		if s.Live() {
+			live = append(live, summarize(asking, s, true))
+		} else if all {
+			finished = append(finished, summarize(asking, s, false))
+		}
+	}
+	return append(live, finished...), ctx.Err()
+}
+
+func summarize(ctx context.Context, s *session.Session, live bool) sessionSummary {
+	sum := sessionSummary{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command, Started: s.Meta.Started, Rows: -1}
+	if live {
+		sum.State = "running"
+		sum.PIDs, sum.Ranks = livePIDs(s)
+		if told, err := askSummary(ctx, s); err == nil {
+			sum.Rows = told.Rows
+		}
+	} else {
+		sum.ended(ctx, s)
+		sum.PIDs = commandFirst(sum.PIDs, s.Meta.Process.PID)
+	}
+	sum.DiskBytes = diskUse(s)
+	return sum
+}
+
+// ended says how the session ended. One that was killed together with all that watched it is recovered by asking it; the
+// others have their end written down.
+func (sum *sessionSummary) ended(ctx context.Context, s *session.Session) {
+	if s.Unfinished() {
+		if told, err := askSummary(ctx, s); err == nil {
+			sum.Ranks = told.Ranks
+		}
+	}
+	end, ok, err := s.End()
+	switch {
+	case err != nil:
+		sum.State = "unknown: " + err.Error()
+		return
+	case !ok:
+		sum.State = "not recovered yet"
+		return
+	}
+	sum.State, sum.Ended, sum.PIDs = end.String(), end.Ended, end.PIDs
+	if end.Recorded {
+		sum.Rows = end.Rows
+	}
+}
+
+func askSummary(ctx context.Context, s *session.Session) (api.Summary, error) {
+	if err := ctx.Err(); err != nil {
+		return api.Summary{}, err
+	}
+	backend, err := collector.Connect(ctx, s)
+	if err != nil {
+		return api.Summary{}, err
+	}
+	defer backend.Close()
+	return backend.Summary(ctx)
+}
+
+// livePIDs are the processes that one can still ask: the command, and those with a ring.
+func livePIDs(s *session.Session) (pids, ranks []int) {
+	for _, p := range s.Processes() {
+		if !p.Alive {
+			continue
+		}
+		pids = append(pids, p.PID)
+		if p.Rank >= 0 && !slices.Contains(ranks, p.Rank) {
+			ranks = append(ranks, p.Rank)
+		}
+	}
+	slices.Sort(pids)
+	slices.Sort(ranks)
+	return commandFirst(pids, s.Meta.Process.PID), ranks
+}
+
+func commandFirst(pids []int, command int) []int {
+	if command == 0 {
+		return pids
+	}
+	return append([]int{command}, slices.DeleteFunc(slices.Clone(pids), func(p int) bool { return p == command })...)
+}
+
+// diskUse is what du(1) would say of the session's directories. A file that vanishes meanwhile counts nothing.
+func diskUse(s *session.Session) int64 {
+	total := du(s.Dir)
+	if s.Runtime() != s.Dir {
+		total += du(s.Runtime())
+	}
+	return total
+}
+
+func du(dir string) (total int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			if st, ok := info.Sys().(*syscall.Stat_t); ok {
+				total += st.Blocks * 512 // stat(2): always in units of 512 bytes
+			}
+		}
+		return nil
+	})
+	return total
+}

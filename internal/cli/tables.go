@@ -1,0 +1,192 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type tablesOptions struct {
+	all     bool
+	columns bool
+	json    bool
+	names   []string
+}
+
+// cataloguer knows a session's tables.
+type cataloguer interface {
+	Tables(ctx context.Context, all bool) ([]model.Table, error)
+}
+
+func (a *app) tablesCommand() *cobra.Command {
+	var o tablesOptions
+	c := &cobra.Command{
+		Use:   "tables [TABLE…]",
+		Short: "List the tables that can be asked, or describe their columns",
+		Long: "Lists the session's tables: schema and name, rows, columns, what they hold. With TABLE, such as python.torch_trace or\n" +
+			"torch_trace, every column of it with its type, meaning and unit.",
+		Example: "  memgauge tables\n" +
+			"  memgauge tables python.torch_trace steps\n" +
+			"  memgauge tables -a --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.names = args
+			return a.tables(cmd.Context(), o)
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&o.all, "all", "a", false, "also memgauge's own bookkeeping")
+	f.BoolVarP(&o.columns, "columns", "c", false, "describe every column")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+func (a *app) tables(ctx context.Context, o tablesOptions) error {
+	backend, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer backend.Close()
+	out := &spool{to: a.stdout}
+	defer out.discard()
+	if err := runTables(ctx, backend, o, terminalWidth(a.stdout), out); err != nil {
+		return err
+	}
+	return out.commit()
+}
+
+func runTables(ctx context.Context, from cataloguer, o tablesOptions, width int, w io.Writer) error {
+	tables, err := from.Tables(ctx, o.all || len(o.names) > 0)
+	if err != nil {
+		return fmt.Errorf("tables: %w", err)
+	}
+	if len(o.names) > 0 {
+		if tables, err = pickTables(tables, o.names); err != nil {
+			return err
+		}
+	}
+	switch {
+	case o.json:
+		return writeTablesJSON(w, tables)
+	case o.columns || len(o.names) > 0:
+		return describeTables(w, tables, width)
+	}
+	return listTables(w, tables, width)
+}
+
+// pickTables finds tables by name, in the order in which they were asked for; SQL's names have no case.
+func pickTables(tables []model.Table, names []string) ([]model.Table, error) {
+	var out []model.Table
+	for _, name := range names {
+		fits := func(t model.Table) bool {
+			return strings.EqualFold(name, t.Name) || strings.EqualFold(name, t.Schema+"."+t.Name)
+		}
+		n := len(out)
+		for _, t := range tables {
+			if fits(t) {
+				out = append(out, t)
+			}
+		}
+		if len(out) == n {
+			return nil, remedy.Add(fmt.Errorf("tables: no table %q", name), "memgauge tables -a lists them")
+		}
+	}
+	return out, nil
+}
+
+// wholeTables is how to see what a narrow terminal left out of these listings.
+const wholeTables = "nothing is left out with --json or in a pipe"
+
+func listTables(w io.Writer, tables []model.Table, width int) error {
+	l := &listing{columns: []model.Column{text("table"), number("rows"), number("columns"), text("description")}}
+	for _, t := range tables {
+		l.rows = append(l.rows, []any{t.Schema + "." + t.Name, countText(t.Rows), units.Count(int64(len(t.Columns))), t.Doc})
+	}
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"columns"}, Whole: wholeTables})
+}
+
+// countText leaves a count blank that nobody took.
+func countText(n int64) string {
+	if n < 0 {
+		return ""
+	}
+	return units.Count(n)
+}
+
+func describeTables(w io.Writer, tables []model.Table, width int) error {
+	for i, t := range tables {
+		gap := "\n"
+		if i == 0 {
+			gap = ""
+		}
+		if _, err := fmt.Fprintf(w, "%s%s.%s: %s\n", gap, t.Schema, t.Name, t.Doc); err != nil {
+			return err
+		}
+		l := &listing{columns: []model.Column{text("column"), text("type"), text("description")}}
+		for _, c := range t.Columns {
+			l.rows = append(l.rows, []any{c.Name, c.Type, c.Doc})
+		}
+		if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"type"}, Whole: wholeTables}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The JSON of tables and list is documented in docs/cli-json.md.
+const jsonVersion = 1
+
+type tableJSON struct {
+	Schema      string       `json:"schema"`
+	Name        string       `json:"name"`
+	Rows        *int64       `json:"rows"`
+	Description string       `json:"description"`
+	Columns     []columnJSON `json:"columns"`
+}
+
+type columnJSON struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Description string `json:"description"`
+}
+
+func writeTablesJSON(w io.Writer, tables []model.Table) error {
+	out := make([]tableJSON, 0, len(tables))
+	for _, t := range tables {
+		columns := make([]columnJSON, 0, len(t.Columns))
+		for _, c := range t.Columns {
+			columns = append(columns, columnJSON{Name: c.Name, Type: c.Type, Description: c.Doc})
+		}
+		out = append(out, tableJSON{t.Schema, t.Name, knownCount(t.Rows), t.Doc, columns})
+	}
+	return writeJSON(w, struct {
+		SchemaVersion int         `json:"schema_version"`
+		Tables        []tableJSON `json:"tables"`
+	}{jsonVersion, out})
+}
+
+func knownCount(n int64) *int64 {
+	if n < 0 {
+		return nil
+	}
+	return &n
+}
+
+// writeJSON is indented: what is short enough to be read is read.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}
