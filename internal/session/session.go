@@ -1,0 +1,222 @@
+// Package session owns session directories: where they lie, who may use them, which processes belong to them and how they
+// ended. It creates, finds, locks and describes them; what is in the database is the store's business.
+package session
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Meta is what session.json says; `memgauge run` writes it when it starts the command.
+type Meta struct {
+	Version    int       `json:"version"` // of this file's format
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Command    []string  `json:"command"`
+	Cwd        string    `json:"cwd"`
+	Host       string    `json:"host"`
+	BootID     string    `json:"boot_id"`
+	UID        int       `json:"uid"`
+	Started    time.Time `json:"started"`
+	Memgauge   string    `json:"memgauge"`          // version of the program
+	Runtime    string    `json:"runtime,omitempty"` // where rings and sockets lie, if not in the session directory
+	Dir        DirID     `json:"dir"`               // tells the directory from a copy of it
+	Supervisor Pid       `json:"supervisor"`        // memgauge run
+	Process    Pid       `json:"process"`           // the command; zero until it runs
+	MaxDisk    int64     `json:"max_disk"`          // bytes
+}
+
+// DirID is a directory's identity on its machine.
+type DirID struct {
+	Dev uint64 `json:"dev"`
+	Ino uint64 `json:"ino"`
+}
+
+// Pid names a process for good: numbers are used again, start times with them are not.
+type Pid struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // clock ticks since boot
+}
+
+// End is what end.json says.
+type End struct {
+	Ended  time.Time `json:"ended"`
+	State  string    `json:"state"`            // exited, killed, lost
+	Code   int       `json:"code"`             // with exited
+	Signal string    `json:"signal,omitempty"` // with killed, such as SIGKILL
+	PIDs   []int     `json:"pids,omitempty"`   // processes that had a ring
+	Peak   int64     `json:"peak,omitempty"`   // bytes, largest resident set of one process of the job
+	Rows   int64     `json:"rows,omitempty"`   // in the database
+
+	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
+}
+
+// String says how it ended in a few words.
+func (e End) String() string {
+	switch e.State {
+	case "exited":
+		return fmt.Sprintf("exit %d", e.Code)
+	case "killed":
+		return "killed by " + e.Signal
+	}
+	return "lost (killed together with memgauge run)"
+}
+
+// Session is an existing session directory.
+type Session struct {
+	Dir  string // absolute
+	Meta Meta
+}
+
+const (
+	metaFile  = "session.json"
+	endFile   = "end.json"
+	lockFile  = "owner.lock"
+	dbFile    = "session.duckdb"
+	logFile   = "collector.log"
+	metaVer   = 1
+	socket    = "api.sock"
+	ringsDir  = "rings"
+	ctlDir    = "ctl"
+	maxMeta   = 1 << 20 // a command line is at most 128 KiB an argument and 2 MiB in all; longer ones are cut when written
+	dirPerm   = 0o700
+	filePerm  = 0o600
+	maxArgLen = 4096 // bytes of one argument kept in session.json
+)
+
+// Open reads the session in dir.
+func Open(dir string) (*Session, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open session %s: %w", dir, err)
+	}
+	if err := checkOwner(abs); err != nil {
+		return nil, fmt.Errorf("open session %s: %w", abs, err)
+	}
+	s := &Session{Dir: abs}
+	if err := readJSON(filepath.Join(abs, metaFile), &s.Meta); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, remedy.Add(fmt.Errorf("open session %s: %w", abs, ErrNone), "memgauge list -a shows the sessions that there are")
+		}
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	if s.Meta.Version > metaVer {
+		return nil, fmt.Errorf("open session %s: its session.json has version %d; this memgauge reads up to %d", abs, s.Meta.Version, metaVer)
+	}
+	return s, nil
+}
+
+// ErrNone means that a directory holds no session, or that none fits.
+var ErrNone = errors.New("no such session")
+
+// checkOwner refuses what somebody else made: its sockets and rings would be theirs to forge. Root may look.
+func checkOwner(dir string) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone), "memgauge list -a shows the sessions that there are")
+		}
+		return err
+	}
+	if !st.IsDir() {
+		return fmt.Errorf("%w: not a directory", ErrNone)
+	}
+	uid := int(st.Sys().(*syscall.Stat_t).Uid)
+	if uid != os.Geteuid() && os.Geteuid() != 0 {
+		return remedy.Add(fmt.Errorf("belongs to uid %d", uid), "ask its owner for a copy, or run as that user")
+	}
+	return nil
+}
+
+// Path is a file of the session's directory.
+func (s *Session) path(name string) string { return filepath.Join(s.Dir, name) }
+
+// Database is the path of the DuckDB file.
+func (s *Session) Database() string { return s.path(dbFile) }
+
+// Log is the path of the collector's log.
+func (s *Session) Log() string { return s.path(logFile) }
+
+// Runtime is the directory of rings and sockets.
+func (s *Session) Runtime() string {
+	if s.Meta.Runtime != "" {
+		return s.Meta.Runtime
+	}
+	return s.Dir
+}
+
+// Rings is the directory of the ring files.
+func (s *Session) Rings() string { return filepath.Join(s.Runtime(), ringsDir) }
+
+// Socket is the path of the collector's socket.
+func (s *Session) Socket() string { return filepath.Join(s.Runtime(), socket) }
+
+// SetProcess records the command's process.
+func (s *Session) SetProcess(p Pid) error {
+	s.Meta.Process = p
+	return s.write()
+}
+
+func (s *Session) write() error { return writeJSON(s.path(metaFile), &s.Meta) }
+
+// End reads how the session ended; ok is false while nobody has said.
+func (s *Session) End() (e End, ok bool, err error) {
+	err = readJSON(s.path(endFile), &e)
+	if errors.Is(err, fs.ErrNotExist) {
+		return End{}, false, nil
+	}
+	return e, err == nil, err
+}
+
+// SetEnd records how the session ended.
+func (s *Session) SetEnd(e End) error { return writeJSON(s.path(endFile), &e) }
+
+func readJSON(path string, v any) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if st.Size() > maxMeta {
+		return fmt.Errorf("read %s: %d bytes, at most %d", path, st.Size(), maxMeta)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}
+
+// writeJSON replaces the file in one step, so that a reader never sees half of it.
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = tmp.Write(append(b, '\n'))
+	if cerr := tmp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"unsafe"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+// writer is what appending remembers between batches. It belongs to the holder of DB.writing.
+type writer struct {
+	loaded bool
+	names  map[int32]text          // what is in store.names, as DuckDB wants it
+	rings  map[uint64]model.Cursor // what is in store.cursors
+	arena  arena
+}
+
+func (w *writer) close() {
+	w.arena.free()
+	*w = writer{}
+}
+
+// Append stores the whole batch in one transaction, or nothing of it. A row may name a text of the same batch. After an
+// error the same batch may be tried again.
+func (db *DB) Append(ctx context.Context, b *model.Batch) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return db.about("append to", db.withConn(ctx, func(c *conn) error {
+		if err := db.w.load(c); err != nil {
+			return err
+		}
+		if err := c.exec("BEGIN"); err != nil {
+			return err
+		}
+		fresh, err := db.w.rows(c, b)
+		if err == nil {
+			err = c.exec("COMMIT")
+		}
+		if err != nil {
+			_ = c.exec("ROLLBACK") // fails where DuckDB has rolled back already
+			db.w.forget(fresh)
+			return err
+		}
+		for _, cur := range b.Cursors {
+			db.w.rings[cur.RingID] = cur
+		}
+		return nil
+	}))
+}
+
+// load reads the names and ring ids that the database has.
+func (w *writer) load(c *conn) error {
+	if w.loaded {
+		return nil
+	}
+	w.close()
+	w.names, w.rings = map[int32]text{0: w.arena.put("?")}, map[uint64]model.Cursor{}
+	names, err := names(c)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		w.names[n.ID] = w.arena.put(n.Text)
+	}
+	w.rings, err = cursors(c)
+	w.loaded = err == nil
+	return err
+}
+
+// forget takes back names of a batch that did not get in.
+func (w *writer) forget(fresh []model.Name) {
+	for _, n := range fresh {
+		delete(w.names, n.ID)
+	}
+}
+
+// rows writes everything of the batch into the open transaction. fresh are the names that were new.
+func (w *writer) rows(c *conn, b *model.Batch) (fresh []model.Name, err error) {
+	fresh, err = w.intern(b.Names)
+	if err != nil {
+		return fresh, err
+	}
+	steps := []func() error{
+		func() error { return fill(c, "names", fresh, nameColumns) },
+		func() error { return replaceProcesses(c, b.Processes) },
+		func() error { return fill(c, "trace", b.Trace, w.traceColumns) },
+		func() error { return fill(c, "steps", b.Steps, stepColumns) },
+		func() error { return fill(c, "events", b.Events, eventColumns) },
+		func() error { return fill(c, "overhead", b.Overheads, overheadColumns) },
+		func() error { return fill(c, "drops", b.Drops, dropColumns) },
+		func() error { return w.moveCursors(c, b.Cursors) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fresh, err
+		}
+	}
+	return fresh, nil
+}
+
+// intern remembers names; one that is known already must be the same.
+func (w *writer) intern(names []model.Name) (fresh []model.Name, err error) {
+	for _, n := range names {
+		if have, ok := w.names[n.ID]; ok {
+			if string(have.bytes()) != n.Text {
+				return fresh, fmt.Errorf("name %d is %q already, not %q", n.ID, have.bytes(), n.Text)
+			}
+			continue
+		}
+		n.Text = utf8Only(n.Text)
+		w.names[n.ID] = w.arena.put(n.Text)
+		fresh = append(fresh, n)
+	}
+	return fresh, nil
+}
+
+// replaceProcesses makes the batch's word on each process the only one; the last of several counts.
+func replaceProcesses(c *conn, list []model.Process) error {
+	if len(list) == 0 {
+		return nil
+	}
+	type id struct {
+		pid   int32
+		start int64
+	}
+	last := map[id]model.Process{}
+	var keys []string
+	for _, p := range list {
+		last[id{p.PID, p.StartTicks}] = p
+		keys = append(keys, fmt.Sprintf("(%d, %d)", p.PID, p.StartTicks))
+	}
+	if err := c.exec("DELETE FROM store.processes WHERE (pid, start_ticks) IN (" + strings.Join(keys, ", ") + ")"); err != nil {
+		return err
+	}
+	rows := slices.SortedFunc(maps.Values(last), func(a, b model.Process) int { return int(a.PID - b.PID) })
+	return fill(c, "processes", rows, processColumns)
+}
+
+// moveCursors updates known rings in place (a deleted and reinserted row would stay until the next checkpoint) and
+// inserts new ones. The last of several for one ring counts.
+func (w *writer) moveCursors(c *conn, list []model.Cursor) error {
+	last := map[uint64]model.Cursor{}
+	for _, cur := range list {
+		last[cur.RingID] = cur
+	}
+	var insert, update []string
+	for _, id := range slices.Sorted(maps.Keys(last)) {
+		cur := last[id]
+		row := fmt.Sprintf("(%d::UBIGINT, %s, %d::UBIGINT, %t)", id, quote(cur.File), cur.Seq, cur.Done)
+		if _, known := w.rings[id]; known {
+			update = append(update, row)
+		} else {
+			insert = append(insert, row)
+		}
+	}
+	if len(insert) > 0 {
+		if err := c.exec("INSERT INTO store.cursors VALUES " + strings.Join(insert, ", ")); err != nil {
+			return err
+		}
+	}
+	if len(update) == 0 {
+		return nil
+	}
+	return c.exec("UPDATE store.cursors SET file = v.file, seq = v.seq, done = v.done FROM (VALUES " +
+		strings.Join(update, ", ") + ") v(ring_id, file, seq, done) WHERE cursors.ring_id = v.ring_id")
+}
+
+// Cursors says for each ring how much of it is stored.
+func (db *DB) Cursors(ctx context.Context) (list map[uint64]model.Cursor, err error) {
+	err = db.read(ctx, func(c *conn) (err error) { list, err = cursors(c); return err })
+	return list, db.about("read cursors of", err)
+}
+
+func cursors(c *conn) (map[uint64]model.Cursor, error) {
+	list := map[uint64]model.Cursor{}
+	err := c.all("SELECT ring_id, file, seq, done FROM store.cursors", func(v []any) {
+		list[v[0].(uint64)] = model.Cursor{RingID: v[0].(uint64), File: v[1].(string), Seq: v[2].(uint64), Done: v[3].(bool)}
+	})
+	return list, err
+}
+
+// Names are the interned texts, by number.
+func (db *DB) Names(ctx context.Context) (list []model.Name, err error) {
+	err = db.read(ctx, func(c *conn) (err error) { list, err = names(c); return err })
+	return list, db.about("read names of", err)
+}
+
+func names(c *conn) (list []model.Name, err error) {
+	err = c.all("SELECT id, text FROM store.names ORDER BY id", func(v []any) {
+		list = append(list, model.Name{ID: int32(v[0].(int64)), Text: v[1].(string)})
+	})
+	return list, err
+}
+
+// arena keeps texts where C may look at them: Go's collector doesn't see pointers in DuckDB's vectors, so the blocks are
+// pinned until free.
+type arena struct {
+	pin   runtime.Pinner
+	block []byte // of the newest block, what is free
+	keep  [][]byte
+}
+
+const arenaBlock = 64 << 10 // a few hundred module names; a session has one or two blocks
+
+// put copies s and describes it as DuckDB does: short texts inline, long ones by their first bytes and a pointer.
+func (a *arena) put(s string) text {
+	t := text{length: uint32(len(s))}
+	if len(s) <= inlineText {
+		copy(t.inline()[:], s)
+		return t
+	}
+	if len(a.block) < len(s) {
+		a.block = make([]byte, max(arenaBlock, len(s)))
+		a.keep = append(a.keep, a.block)
+		a.pin.Pin(&a.block[0])
+	}
+	n := copy(a.block, s)
+	copy(t.prefix[:], s) // what DuckDB compares first
+	*t.far() = unsafe.Pointer(&a.block[0])
+	a.block = a.block[n:]
+	return t
+}
+
+func (a *arena) free() {
+	a.pin.Unpin()
+	*a = arena{}
+}
+
+// appendError is the appender's own message, which says more than the state.
+func appendError(app duck.Appender, table string) error {
+	data := duck.AppenderErrorData(app)
+	defer duck.DestroyErrorData(&data)
+	return nativeError(duck.ErrorDataErrorType(data), duck.ErrorDataMessage(data), table)
+}
+
+// utf8Only is what DuckDB takes for a text.
+func utf8Only(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

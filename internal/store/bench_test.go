@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+const perStep = 400 // rows of a step in generated traces: 199 modules and an optimizer, in and out
+
+// moduleNames are like those of a transformer.
+func moduleNames() (names []model.Name) {
+	parts := []string{"mlp.fc1", "mlp.fc2", "self_attn.q_proj", "self_attn.k_proj", "attention.out", "norm1", "norm2", "dropout", "mlp", "self_attn"}
+	for i := range perStep/2 - 1 {
+		names = append(names, model.Name{ID: int32(i + 1), Text: fmt.Sprintf("layers.%d.%s", i/10, parts[i%10])})
+	}
+	return append(names, model.Name{ID: perStep / 2, Text: "AdamW"})
+}
+
+// noise is a number that looks random but is the same in every run.
+func noise(i int64) int64 {
+	x := uint64(i)*0x9E3779B97F4A7C15 + 1
+	x ^= x >> 31
+	x *= 0xBF58476D1CE4E5B9
+	return int64(x >> 40)
+}
+
+// traceRow is row i of a generated trace of a training on a GPU (device 0) or without (-1): memory rises through the
+// forward pass and falls again, with a leak of a page or two a step.
+func traceRow(i int64, dev int8) model.Trace {
+	j := i % perStep
+	step := i/perStep + 1
+	hill := min(j, perStep-j)
+	r := model.Trace{
+		Time: 1_700_000_000_000_000 + step*33_000 + j*80 + noise(i)%40, PID: 4000, Rank: 0, World: 1,
+		Step: step, Seq: int32(j), Module: int32(j/2 + 1), Stage: model.Stage(j % 2), Device: dev,
+		AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: j*80_000 + noise(i)%25_000, DurationNS: model.Null,
+	}
+	if j >= perStep-2 {
+		r.Stage += 2 // the optimizer
+	}
+	unit, jitter := int64(512), noise(j)%500 // a GPU's allocator does the same in each step
+	if dev < 0 {
+		unit, jitter = 4096, noise(i)%2000
+	}
+	r.Allocated = 500<<20 + hill*1_536_000/unit*unit + jitter*unit + step*unit
+	r.MaxAllocated = r.Allocated + (j%7)*unit
+	r.Cached = r.Allocated>>21<<21 + 30<<20
+	r.MaxCached = 900<<20 + step/100<<21
+	if j%2 == 1 {
+		r.AllocatedDelta = (noise(i)%1000 - 500) * unit
+		r.MaxAllocatedDelta = (noise(j) % 1000) * unit
+		r.DurationNS = 10_000 + noise(i+1)%40_000
+	}
+	return r
+}
+
+// fillTrace appends n rows in batches.
+func fillTrace(t testing.TB, db *DB, n, batch int64, dev int8) {
+	t.Helper()
+	b := model.Batch{Names: moduleNames()}
+	for i := int64(0); i < n; {
+		for range min(batch, n-i) {
+			b.Trace = append(b.Trace, traceRow(i, dev))
+			i++
+		}
+		b.Cursors = append(b.Cursors, model.Cursor{RingID: 7, File: "4000.1.1.ring", Seq: uint64(i)})
+		add(t, db, &b)
+		b.Reset()
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	for _, batch := range []int64{4096, 65536, 262144} {
+		b.Run(fmt.Sprint(batch), func(b *testing.B) {
+			const n = 1 << 21
+			var all []model.Trace
+			for i := range int64(n) {
+				all = append(all, traceRow(i, -1))
+			}
+			for b.Loop() {
+				db := open(b, Options{Threads: 1})
+				add(b, db, &model.Batch{Names: moduleNames()})
+				start, cpu := time.Now(), cpuTime()
+				for i := int64(0); i < n; i += batch {
+					add(b, db, &model.Batch{Trace: all[i : i+batch], Cursors: []model.Cursor{{RingID: 7, Seq: uint64(i)}}})
+				}
+				b.ReportMetric(n/time.Since(start).Seconds(), "rows/s")
+				b.ReportMetric(n/(cpuTime()-cpu).Seconds(), "rows/cpu-s")
+				db.Close()
+			}
+		})
+	}
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func BenchmarkBytesPerRow(b *testing.B) {
+	for name, dev := range map[string]int8{"cuda": 0, "cpu": -1} {
+		b.Run(name, func(b *testing.B) {
+			const n = 1 << 21
+			for b.Loop() {
+				db := open(b, Options{})
+				fillTrace(b, db, n, 65536, dev)
+				if err := db.Checkpoint(context.Background()); err != nil {
+					b.Fatal(err)
+				}
+				used := ask(b, db, "SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = 'session'")[0][0].(int64)
+				st, err := os.Stat(db.o.Path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(used)/n, "B/row")
+				b.ReportMetric(float64(st.Size())/n, "file-B/row")
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+)
+
+// Options say which database, and what it may take from a machine on which a training runs.
+type Options struct {
+	Path        string
+	ReadOnly    bool
+	Threads     int    // 0: min(4, CPUs)
+	MemoryLimit int64  // bytes; 0: 512 MiB
+	MaxDisk     int64  // bytes of the file that Maintain keeps; 0: no limit
+	TempDir     string // for spilling and exports; "": beside the database
+}
+
+const (
+	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
+	maxThreads    = 4         // a question beside a training must not take the machine
+	spillFactor   = 4         // spilling may take so many times the memory limit; a bigger sort is refused
+	walLimit      = 16 << 20  // bytes of log before DuckDB folds it into the file; recovery reads 100 MiB/s and more
+)
+
+func (o Options) withDefaults() Options {
+	if o.Threads <= 0 {
+		o.Threads = min(maxThreads, runtime.NumCPU())
+	}
+	if o.MemoryLimit <= 0 {
+		o.MemoryLimit = defaultMemory
+	}
+	if o.TempDir == "" {
+		o.TempDir = filepath.Join(filepath.Dir(o.Path), "tmp")
+	}
+	return o
+}
+
+// walBytes keeps the log small against the file's limit.
+func (o Options) walBytes() int64 {
+	if o.MaxDisk > 0 {
+		return min(walLimit, max(1<<20, o.MaxDisk/16))
+	}
+	return walLimit
+}
+
+// settings are DuckDB's, by name. External access goes off later (engine.lockDown), once the database is open.
+func (o Options) settings() [][2]string {
+	mode := "READ_WRITE"
+	if o.ReadOnly {
+		mode = "READ_ONLY"
+	}
+	return [][2]string{
+		{"access_mode", mode},
+		{"threads", itoa(int64(o.Threads))},
+		{"memory_limit", itoa(o.MemoryLimit) + "B"},
+		{"temp_directory", o.TempDir},
+		{"max_temp_directory_size", itoa(o.MemoryLimit*spillFactor) + "B"},
+		{"checkpoint_threshold", itoa(o.walBytes()) + "B"},
+		{"autoinstall_known_extensions", "false"},
+		{"autoload_known_extensions", "false"},
+		{"allow_community_extensions", "false"},
+	}
+}
+
+// DB is a session's database. All methods may be called at the same time; appending and maintenance take turns.
+type DB struct {
+	o       Options
+	writing sync.Mutex // held while appending, maintaining, checkpointing, reopening; guards w
+	w       writer
+	state   struct {
+		sync.RWMutex // read-held while a question starts, write-held while the engine is replaced
+		e            *engine
+		closed       bool
+	}
+}
+
+// Open opens the database, creates it where it does not exist, and brings an older one up to date. A database that a
+// newer memgauge made is refused (ErrNewer), and so is one that another process has open (ErrLocked).
+func Open(ctx context.Context, o Options) (*DB, error) {
+	o = o.withDefaults()
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	o.Path = path
+	if o.TempDir, err = filepath.Abs(o.TempDir); err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	e, err := openEngine(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(e, o.ReadOnly); err != nil {
+		e.close()
+		return nil, fmt.Errorf("open %s: %w", o.Path, err)
+	}
+	db := &DB{o: o}
+	db.state.e = e
+	return db, nil
+}
+
+// Close ends running questions and closes the file; what was appended is safe already.
+func (db *DB) Close() error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	db.state.Lock()
+	defer db.state.Unlock()
+	if db.state.closed {
+		return nil
+	}
+	db.state.closed = true
+	db.w.close()
+	db.state.e.close()
+	_ = os.Remove(db.o.TempDir) // only where nothing is left in it
+	return nil
+}
+
+// connect opens a connection for the writer, who holds the writing lock, so that the engine stays.
+func (db *DB) connect() (*conn, error) {
+	db.state.RLock()
+	defer db.state.RUnlock()
+	if db.state.closed {
+		return nil, errClosed
+	}
+	return db.state.e.connect()
+}
+
+// read runs a short question of ours; the engine stays while it runs.
+func (db *DB) read(ctx context.Context, work func(*conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	db.state.RLock()
+	defer db.state.RUnlock()
+	if db.state.closed {
+		return errClosed
+	}
+	c, err := db.state.e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	defer c.interruptOn(ctx)()
+	return work(c)
+}
+
+// Checkpoint folds the log into the file. It waits for no question: with one running, DuckDB does it later by itself.
+func (db *DB) Checkpoint(ctx context.Context) error {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	return db.about("checkpoint", db.checkpointLocked(ctx))
+}
+
+func (db *DB) checkpointLocked(ctx context.Context) error {
+	return db.withConn(ctx, func(c *conn) error { return c.exec("CHECKPOINT") })
+}
+
+// withConn runs one piece of work of the writer; a context that ends interrupts it. Where DuckDB has given up on its
+// instance (a disk that was full while it wrote its log), the file is opened anew for the next one: what had been
+// committed is in there.
+func (db *DB) withConn(ctx context.Context, work func(*conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := db.connect()
+	if err != nil {
+		return err
+	}
+	stop := c.interruptOn(ctx)
+	err = work(c)
+	stop()
+	c.close()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if isFatal(err) {
+		if again := db.reviveLocked(); again != nil {
+			return fmt.Errorf("%w (and to open it again: %w)", err, again)
+		}
+	}
+	return err
+}
+
+// reviveLocked replaces an instance that DuckDB has invalidated. The writing lock is held.
+func (db *DB) reviveLocked() error {
+	db.state.Lock()
+	defer db.state.Unlock()
+	db.w.close()
+	db.state.e.close()
+	e, err := openEngine(db.o)
+	if err != nil {
+		return err // the closed engine stays; the next Append tries again
+	}
+	db.state.e = e
+	return nil
+}

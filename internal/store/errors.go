@@ -1,0 +1,122 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Errors on which callers branch.
+var (
+	ErrRefused = errors.New("not a reading statement") // the statement would change something
+	ErrNoTable = errors.New("no such table")
+	ErrNewer   = errors.New("made by a newer memgauge")         // the database has migrations that this one lacks
+	ErrEdited  = errors.New("does not fit this memgauge")       // a migration differs from the one that was run
+	ErrLocked  = errors.New("another process has the database") // DuckDB lets one process write
+	errClosed  = errors.New("the database was closed")
+)
+
+// Error is what DuckDB or we have to say about a statement or a file. Remedies travel around it (package remedy).
+type Error struct {
+	Msg   string
+	Kind  error // one of the Err… values, or nil
+	fatal bool  // DuckDB has given up on the instance
+}
+
+// Error is the message.
+func (e *Error) Error() string { return e.Msg }
+
+// Unwrap makes errors.Is find the kind.
+func (e *Error) Unwrap() error { return e.Kind }
+
+var (
+	noTable    = regexp.MustCompile(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
+	didYouMean = regexp.MustCompile(`Did you mean "([^"]+)"`)
+	refusedRO  = regexp.MustCompile(`Cannot execute statement of type "(\w+)"`)
+	kindPrefix = regexp.MustCompile(`^[A-Z][A-Za-z ]* Error: `)
+)
+
+// nativeError translates DuckDB's message; sql is the statement that it is about.
+func nativeError(t duck.ErrorType, msg, sql string) error {
+	msg = strings.TrimSpace(msg)
+	switch {
+	case t == duck.ErrorTypeInterrupt:
+		return &Error{Msg: "interrupted"}
+	case t == duck.ErrorTypeFatal || strings.Contains(msg, "database has been invalidated"):
+		return &Error{Msg: msg, fatal: true}
+	case t == duck.ErrorTypeOutOfMemory:
+		return remedy.Add(&Error{Msg: firstLine(msg)}, "the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
+	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:
+		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, "a query reads the session's tables only, no files and no network")
+	}
+	if m := refusedRO.FindStringSubmatch(msg); m != nil {
+		return refused(m[1])
+	}
+	if m := noTable.FindStringSubmatch(msg); m != nil {
+		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(msg))
+	}
+	return &Error{Msg: kindPrefix.ReplaceAllString(msg, "")}
+}
+
+func tableHint(msg string) string {
+	if m := didYouMean.FindStringSubmatch(msg); m != nil && !strings.HasPrefix(m[1], "store.") {
+		return "did you mean " + m[1] + "? `memgauge tables` lists them all"
+	}
+	return "`memgauge tables` lists the tables"
+}
+
+// qualified finds the name as the user wrote it, with its schema: DuckDB's message leaves that out.
+func qualified(name, sql string) string {
+	if strings.Contains(name, ".") {
+		return name
+	}
+	re, err := regexp.Compile(`(?i)\b\w+\.` + regexp.QuoteMeta(name) + `\b`)
+	if err != nil {
+		return name
+	}
+	if full := re.FindString(sql); full != "" {
+		return full
+	}
+	return name
+}
+
+// refused is the answer to a statement that is not run.
+func refused(statement string) error {
+	return remedy.Add(&Error{Msg: strings.ToUpper(statement) + " statements are not run: a session's tables are only read",
+		Kind: ErrRefused}, "SELECT, WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN and SUMMARIZE run")
+}
+
+// openError says why a file can't be opened.
+func openError(msg string) error {
+	switch {
+	case strings.Contains(msg, "Could not set lock"):
+		return remedy.Add(&Error{Msg: "another process has it open", Kind: ErrLocked}, firstLine(msg))
+	case strings.Contains(msg, "not a valid DuckDB database file"), strings.Contains(msg, "does not match with the stored checksum"):
+		return &Error{Msg: "it is damaged or no database: " + firstLine(msg)}
+	}
+	return &Error{Msg: firstLine(kindPrefix.ReplaceAllString(strings.TrimSpace(msg), ""))}
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// isFatal says that DuckDB refuses to go on with this instance.
+func isFatal(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.fatal
+}
+
+// about names the file and the operation.
+func (db *DB) about(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", operation, db.o.Path, err)
+}

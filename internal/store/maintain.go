@@ -1,0 +1,248 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// Report says what maintenance removed.
+type Report struct {
+	Before, After          int64 // bytes of the database that are in use
+	Thinned, Merged, Freed int64 // rows of torch_trace, of steps, and of any table dropped for good
+}
+
+const (
+	highWater = 0.80 // of MaxDisk in use: begin. The rest is room for the log and for rewriting row groups
+	lowWater  = 0.65 // until so much is in use
+	slices8   = 8    // the rows before the newest eighth are treated, oldest eighth first
+	mergeBy   = 16   // steps that become one row
+)
+
+// Levels of detail that can be given up, in this order.
+const (
+	levelThin = iota + 1
+	levelMerge
+	levelDrop
+)
+
+// Maintain keeps the file under MaxDisk. Of the oldest steps it first thins torch_trace down to three rows a step and
+// device: the highest and the lowest allocated, and the last. Then it merges each 16 steps of a process into a row of
+// python.steps with the floors and peaks of all. Only then it drops what is oldest. Every row that goes is counted in
+// memgauge.drops. Far from the limit it costs a look at the file's size.
+func (db *DB) Maintain(ctx context.Context) (Report, error) {
+	db.writing.Lock()
+	defer db.writing.Unlock()
+	var rep Report
+	if db.o.MaxDisk <= 0 || db.o.ReadOnly {
+		return rep, nil
+	}
+	size, err := db.diskLocked()
+	if err != nil || float64(size) < highWater*float64(db.o.MaxDisk) {
+		return Report{Before: size, After: size}, db.about("maintain", err)
+	}
+	err = db.shrinkLocked(ctx, &rep)
+	return rep, db.about("maintain", err)
+}
+
+// diskLocked is what the database takes: file and log.
+func (db *DB) diskLocked() (int64, error) {
+	st, err := os.Stat(db.o.Path)
+	if err != nil {
+		return 0, err
+	}
+	size := st.Size()
+	if wal, err := os.Stat(db.o.Path + ".wal"); err == nil {
+		size += wal.Size()
+	}
+	return size, nil
+}
+
+// shrinkLocked gives up detail, slice by slice, until little enough is in use or nothing is left to give up.
+func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
+	used, err := db.usedLocked(ctx)
+	if err != nil {
+		return err
+	}
+	rep.Before, rep.After = used, used
+	if float64(used) < highWater*float64(db.o.MaxDisk) {
+		return nil // the file has room inside
+	}
+	for level := levelThin; level <= levelDrop; level++ {
+		for _, table := range levelTables[level] {
+			for range slices8 {
+				if float64(rep.After) <= lowWater*float64(db.o.MaxDisk) {
+					return nil
+				}
+				n, err := db.giveUpLocked(ctx, level, table)
+				if err != nil {
+					return err
+				}
+				if n == 0 {
+					break
+				}
+				rep.count(level, n)
+				if rep.After, err = db.usedLocked(ctx); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// levelTables are the tables that lose rows at each level, the bulkiest first.
+var levelTables = map[int][]string{
+	levelThin:  {"trace"},
+	levelMerge: {"steps"},
+	levelDrop:  {"trace", "steps", "overhead", "events", "drops"},
+}
+
+func (rep *Report) count(level int, n int64) {
+	switch level {
+	case levelThin:
+		rep.Thinned += n
+	case levelMerge:
+		rep.Merged += n
+	default:
+		rep.Freed += n
+	}
+}
+
+// usedLocked are the bytes in use after a checkpoint, which is what gives the room of removed rows back.
+func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
+	err = db.withConn(ctx, func(c *conn) error {
+		if err := c.exec("CHECKPOINT"); err != nil {
+			return err
+		}
+		v, err := c.one("SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = current_database()")
+		if err == nil {
+			used = v[0].(int64)
+		}
+		return err
+	})
+	return used, err
+}
+
+// giveUpLocked treats the oldest slice of a table that has not been treated at this level, in one transaction with its
+// count in memgauge.drops. It says how many rows went.
+func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone int64, err error) {
+	err = db.withConn(ctx, func(c *conn) error {
+		from, to, ok, err := slice(c, level, table)
+		if err != nil || !ok {
+			return err
+		}
+		if err := c.exec("BEGIN"); err != nil {
+			return err
+		}
+		gone, err = giveUp(c, level, table, from, to)
+		if err == nil {
+			err = c.exec("COMMIT")
+		}
+		if err != nil {
+			gone = 0
+			_ = c.exec("ROLLBACK")
+		}
+		return err
+	})
+	return gone, err
+}
+
+// slice is the stretch of time to be treated next: an eighth of the rows that were not, never the newest ones.
+func slice(c *conn, level int, table string) (from, to int64, ok bool, err error) {
+	from = 0
+	err = c.all(fmt.Sprintf("SELECT epoch_us(done_until) FROM store.retention WHERE name = '%s' AND level = %d", table, level),
+		func(v []any) { from = v[0].(int64) })
+	if err != nil {
+		return
+	}
+	// The rows lie nearly in the order of time, so an eighth of them is an eighth of the row groups.
+	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s WHERE ts >= make_timestamp(%d)`,
+		1.0/slices8, table, from)
+	v, err := c.one(sql)
+	if err != nil || v[0] == nil {
+		return from, to, false, err
+	}
+	to = v[0].(int64)
+	return from, to, to > from && to < v[1].(int64), nil
+}
+
+// giveUp removes rows with from <= ts < to and leaves word of it.
+func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
+	where := fmt.Sprintf("ts >= make_timestamp(%d) AND ts < make_timestamp(%d)", from, to)
+	before, err := count(c, table, where)
+	if err != nil {
+		return 0, err
+	}
+	if err := c.exec(removal(level, table, where)); err != nil {
+		return 0, err
+	}
+	after, err := count(c, table, where)
+	if err != nil {
+		return 0, err
+	}
+	return before - after, c.exec(fmt.Sprintf(`
+		INSERT INTO store.drops SELECT make_timestamp(%[1]d), NULL, '%[2]s', '%[3]s', %[4]d, '%[5]s' WHERE %[4]d > 0;
+		DELETE FROM store.retention WHERE name = '%[6]s' AND level = %[7]d;
+		INSERT INTO store.retention VALUES ('%[6]s', %[7]d, make_timestamp(%[8]d))`,
+		time.Now().UnixMicro(), visible[table], reasons[level], before-after, detail(from, to), table, level, to))
+}
+
+var (
+	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
+	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
+		"events": "memgauge.events", "drops": "memgauge.drops"}
+)
+
+func detail(from, to int64) string {
+	text := "before " + time.UnixMicro(to).UTC().Format(time.RFC3339Nano)
+	if from > 0 {
+		text = "from " + time.UnixMicro(from).UTC().Format(time.RFC3339Nano) + " " + text
+	}
+	return text
+}
+
+func count(c *conn, table, where string) (int64, error) {
+	v, err := c.one("SELECT count(*) FROM store." + table + " WHERE " + where)
+	if err != nil {
+		return 0, err
+	}
+	return v[0].(int64), nil
+}
+
+// removal is the statement that gives up detail.
+func removal(level int, table, where string) string {
+	switch level {
+	case levelThin:
+		// A step that is cut by the slice's end keeps rows of both parts: more than needed, never fewer.
+		return `DELETE FROM store.trace WHERE ` + where + ` AND rowid NOT IN (
+			SELECT unnest([arg_max(rowid, allocated), arg_min(rowid, allocated), arg_max(rowid, seq)])
+			FROM store.trace WHERE ` + where + ` GROUP BY pid, step, device)`
+	case levelMerge:
+		return mergeSteps(where)
+	}
+	return "DELETE FROM store." + table + " WHERE " + where
+}
+
+// mergeSteps replaces each 16 neighbouring rows of a process and device by one: floors of what is held, peaks of the
+// peaks, sums of what adds up. Counters that rise keep their last value.
+func mergeSteps(where string) string {
+	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "last(world_size) AS world_size", "max(step) AS step",
+		"sum(steps)::INTEGER AS steps", "sum(duration_ns)::BIGINT AS duration_ns", "bool_or(sampled) AS sampled", "inference", "device"}
+	for _, floor := range []string{"allocated", "max_allocated", "reserved", "max_reserved", "rss", "anon", "max_rss", "heap_in_use", "heap_held", "py_blocks"} {
+		f := "min"
+		if strings.HasPrefix(floor, "max_") {
+			f = "max"
+		}
+		agg = append(agg, f+"("+floor+") AS "+floor)
+	}
+	agg = append(agg, "max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full", "sum(agent_ns)::BIGINT AS agent_ns")
+	return `CREATE TEMP TABLE merged AS SELECT ` + strings.Join(agg, ", ") + ` FROM (
+			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.steps WHERE ` + where + `)
+			GROUP BY pid, device, inference, place // ` + itoa(mergeBy) + ` ORDER BY max(ts);
+		DELETE FROM store.steps WHERE ` + where + `;
+		INSERT INTO store.steps SELECT * FROM merged;
+		DROP TABLE merged`
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migration is one numbered step of the schema; never edited after a release.
+type migration struct {
+	number    int64
+	name, sql string
+	checksum  string // SHA-256 of the text
+}
+
+// migrations are in order of their numbers, from 1, without gaps.
+func migrations() ([]migration, error) {
+	entries, err := migrationFiles.ReadDir("migrations") // sorted by name
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, e := range entries {
+		text, err := migrationFiles.ReadFile("migrations/" + e.Name())
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256(text)
+		m := migration{name: strings.TrimSuffix(e.Name(), ".sql"), sql: string(text), checksum: hex.EncodeToString(sum[:])}
+		if _, err := fmt.Sscanf(m.name, "%04d_", &m.number); err != nil || m.number != int64(len(all)+1) {
+			return nil, fmt.Errorf("migration %s is out of order", m.name)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// migrate brings the schema up to date. On a database that is, it costs one small query.
+func migrate(e *engine, readOnly bool) error {
+	all, err := migrations()
+	if err != nil {
+		return err
+	}
+	c, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	have, err := recorded(c)
+	if err != nil {
+		return err
+	}
+	if err := compare(have, all); err != nil {
+		return err
+	}
+	if len(have) < len(all) && readOnly {
+		return remedy.Add(&Error{Msg: fmt.Sprintf("its schema %d is older than %d, and it is opened for reading only", len(have), len(all))}, "copy the session to a place where it may be written")
+	}
+	for _, m := range all[len(have):] {
+		if err := m.run(c); err != nil {
+			return fmt.Errorf("migration %s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+// recorded are the migrations that the database has seen; none when it is new.
+func recorded(c *conn) (have []migration, err error) {
+	err = c.all("SELECT number, name, checksum FROM store.migrations ORDER BY number", func(v []any) {
+		have = append(have, migration{number: v[0].(int64), name: v[1].(string), checksum: v[2].(string)})
+	})
+	if errors.Is(err, ErrNoTable) {
+		return nil, requireEmpty(c)
+	}
+	return have, err
+}
+
+// requireEmpty refuses a DuckDB file that is somebody else's.
+func requireEmpty(c *conn) error {
+	v, err := c.one("SELECT count(*) FROM duckdb_tables()")
+	if err == nil && v[0] != int64(0) {
+		err = &Error{Msg: "it is a DuckDB database, but no session's", Kind: ErrEdited}
+	}
+	return err
+}
+
+// compare checks what was run against what this program would have run.
+func compare(have, all []migration) error {
+	for i, h := range have {
+		switch {
+		case i >= len(all):
+			return remedy.Add(&Error{Msg: fmt.Sprintf("its schema is number %d (%s); this memgauge knows %d", have[len(have)-1].number, have[len(have)-1].name, len(all)),
+				Kind: ErrNewer}, "use the memgauge that made it, or a newer one")
+		case h.number != all[i].number || h.checksum != all[i].checksum:
+			return remedy.Add(&Error{Msg: fmt.Sprintf("its migration %d (%s) differs from this memgauge's (%s)", h.number, h.name, all[i].name),
+				Kind: ErrEdited}, "it was made by a build that was never released")
+		}
+	}
+	return nil
+}
+
+// run makes the step and its record, both or neither.
+func (m migration) run(c *conn) error {
+	record := fmt.Sprintf("INSERT INTO store.migrations VALUES (%d, %s, %s, now()::TIMESTAMP)", m.number, quote(m.name), quote(m.checksum))
+	err := c.exec("BEGIN;" + m.sql + ";" + record + ";COMMIT")
+	if err != nil {
+		_ = c.exec("ROLLBACK") // fails where the commit itself failed
+	}
+	return err
+}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// engine is one open DuckDB instance. It is replaced as a whole when DuckDB has given up on it (see DB.revive).
+type engine struct {
+	db duck.Database
+	mu struct {
+		sync.Mutex
+		rows   map[*Rows]struct{} // open results; each holds a connection
+		closed bool
+	}
+}
+
+// openEngine opens the file and locks the settings.
+func openEngine(o Options) (*engine, error) {
+	var config duck.Config
+	if duck.CreateConfig(&config) == duck.StateError {
+		return nil, errors.New("open database: no memory for its settings")
+	}
+	defer duck.DestroyConfig(&config)
+	for _, s := range o.settings() {
+		if duck.SetConfig(config, s[0], s[1]) == duck.StateError {
+			return nil, fmt.Errorf("open database: DuckDB refuses setting %s = %s", s[0], s[1])
+		}
+	}
+	e := &engine{}
+	e.mu.rows = map[*Rows]struct{}{}
+	var msg string
+	if duck.OpenExt(o.Path, &e.db, config, &msg) == duck.StateError {
+		return nil, fmt.Errorf("open %s: %w", o.Path, openError(msg))
+	}
+	if err := e.lockDown(o); err != nil {
+		e.close()
+		return nil, fmt.Errorf("open %s: %w", o.Path, err)
+	}
+	return e, nil
+}
+
+// lockDown makes every later connection unable to reach files or change settings.
+func (e *engine) lockDown(o Options) error {
+	c, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	var allowed string
+	if o.TempDir != "" { // Export writes here and nowhere else
+		allowed = "SET allowed_directories = [" + quote(o.TempDir) + "];"
+	}
+	return c.exec(allowed + "SET enable_external_access = false; SET GLOBAL TimeZone = 'UTC'; SET lock_configuration = true")
+}
+
+func (e *engine) connect() (*conn, error) {
+	c := &conn{}
+	if duck.Connect(e.db, &c.c) == duck.StateError {
+		return nil, errors.New("connect to the database: no memory")
+	}
+	return c, nil
+}
+
+// close ends what is still open and then the instance. It may be called twice.
+func (e *engine) close() {
+	e.mu.Lock()
+	if e.mu.closed {
+		e.mu.Unlock()
+		return
+	}
+	e.mu.closed = true
+	var open []*Rows
+	for r := range e.mu.rows {
+		open = append(open, r)
+	}
+	e.mu.Unlock()
+	for _, r := range open {
+		r.abort(errClosed)
+	}
+	duck.Close(&e.db)
+}
+
+// add registers an open result, unless the engine is closing.
+func (e *engine) add(r *Rows) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.closed {
+		return errClosed
+	}
+	e.mu.rows[r] = struct{}{}
+	return nil
+}
+
+func (e *engine) remove(r *Rows) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.mu.rows, r)
+}
+
+// conn is one connection; DuckDB allows one statement at a time on it.
+type conn struct{ c duck.Connection }
+
+func (c *conn) close() { duck.Disconnect(&c.c) }
+
+// exec runs statements whose results don't matter.
+func (c *conn) exec(sql string) error {
+	var res duck.Result
+	defer duck.DestroyResult(&res)
+	if duck.Query(c.c, sql, &res) == duck.StateError {
+		return nativeError(duck.ResultErrorType(&res), duck.ResultError(&res), sql)
+	}
+	return nil
+}
+
+// all runs a statement of ours and hands each row over.
+func (c *conn) all(sql string, row func(v []any)) error {
+	var res duck.Result
+	defer duck.DestroyResult(&res)
+	if duck.Query(c.c, sql, &res) == duck.StateError {
+		return nativeError(duck.ResultErrorType(&res), duck.ResultError(&res), sql)
+	}
+	d := newDecoder(&res)
+	defer d.close()
+	for {
+		chunk := duck.FetchChunk(res)
+		if chunk.Ptr == nil {
+			return nil
+		}
+		d.load(chunk)
+		for i := range d.size {
+			v, err := d.row(i)
+			if err != nil {
+				duck.DestroyDataChunk(&chunk)
+				return err
+			}
+			row(v)
+		}
+		duck.DestroyDataChunk(&chunk)
+	}
+}
+
+// one runs a statement that gives one row.
+func (c *conn) one(sql string) (row []any, err error) {
+	err = c.all(sql, func(v []any) { row = v })
+	if err == nil && row == nil {
+		err = errors.New("no row")
+	}
+	return row, err
+}
+
+// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called: DuckDB forgets an
+// interrupt that arrives between two statements. stop waits until the last interrupt is over.
+func (c *conn) interruptOn(ctx context.Context) (stop func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-quit:
+			return
+		case <-ctx.Done():
+		}
+		again := time.NewTicker(5 * time.Millisecond)
+		defer again.Stop()
+		for {
+			duck.Interrupt(c.c)
+			select {
+			case <-quit:
+				return
+			case <-again.C:
+			}
+		}
+	}()
+	return sync.OnceFunc(func() { close(quit); <-done })
+}
+
+// quote writes a text as a SQL literal.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
