@@ -43,7 +43,7 @@ func appendCSV(buf []byte, v any, c model.Column) []byte {
 	case v == nil:
 		return buf
 	case isNested(v):
-		return appendField(buf, string(appendJSON(nil, v, "")))
+		return appendField(buf, string(appendJSON(nil, v, c.Type)))
 	}
 	return appendField(buf, scalarText(v, c.Type))
 }

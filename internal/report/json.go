@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -90,7 +91,7 @@ func appendJSON(buf []byte, v any, columnType string) []byte {
 	case bool:
 		return strconv.AppendBool(buf, v)
 	case model.List:
-		return appendList(buf, v)
+		return appendList(buf, v, elementType(columnType))
 	case model.Struct:
 		return appendStruct(buf, v)
 	case model.Map:
@@ -102,13 +103,19 @@ func appendJSON(buf []byte, v any, columnType string) []byte {
 	return appendString(buf, scalarText(v, columnType))
 }
 
-func appendList(buf []byte, list model.List) []byte {
+// elementType is DATE for DATE[] and DATE[3]: a list's dates must look like a column's.
+func elementType(listType string) string {
+	i := strings.LastIndexByte(listType, '[')
+	return listType[:max(i, 0)]
+}
+
+func appendList(buf []byte, list model.List, element string) []byte {
 	buf = append(buf, '[')
 	for i, v := range list {
 		if i > 0 {
 			buf = append(buf, ", "...)
 		}
-		buf = appendJSON(buf, v, "")
+		buf = appendJSON(buf, v, element)
 	}
 	return append(buf, ']')
 }

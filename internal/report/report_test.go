@@ -92,6 +92,8 @@ func TestGolden(t *testing.T) {
 		"trace.80.tty":   {trace(), Table, Options{Width: 80}},
 		"trace.40.tty":   {trace(), Table, Options{Width: 40, Plain: true}},
 		"spare.60.tty":   {trace(), Table, Options{Width: 60, Plain: true, NoRows: true, Spare: []string{"step", "site", "absent", "device", "stage"}, Whole: "see --json"}},
+		"plan.table":     {&fixed{columns: columns("explain_key VARCHAR", "explain_value VARCHAR"), rows: [][]any{{"physical_plan", "┌───┐\n│ a\x1b │\n└───┘\n"}}}, Table, Options{}},
+		"dates.csv":      {&fixed{columns: columns("days DATE[]", "grid DATE[3][]"), rows: [][]any{{model.List{time.Unix(0, 0)}, model.List{model.List{time.Unix(0, 0), nil}}}}}, CSV, Options{}},
 		"empty.table":    {&fixed{columns: columns("a BIGINT", "b VARCHAR")}, Table, Options{}},
 		"empty.json":     {&fixed{columns: columns("a BIGINT")}, JSON, Options{}},
 		"empty.ndjson":   {&fixed{columns: columns("a BIGINT")}, NDJSON, Options{}},

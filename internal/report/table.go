@@ -46,6 +46,9 @@ type table struct {
 
 func writeTable(out *bufio.Writer, rows Rows, o Options) error {
 	t := newTable(out, rows.Columns(), o)
+	if isPlan(rows.Columns()) {
+		return t.plan(rows)
+	}
 	first, more := t.measure(rows)
 	if o.Width > 0 {
 		t.notes = fit(t.columns, o.Width, o.Spare)
@@ -63,6 +66,25 @@ func writeTable(out *bufio.Writer, rows Rows, o Options) error {
 		n++
 	}
 	t.foot(n)
+	if t.err != nil {
+		return fmt.Errorf("write result: %w", t.err)
+	}
+	return nil
+}
+
+// isPlan tells the result of EXPLAIN, whose values are drawings of many lines.
+func isPlan(columns []model.Column) bool {
+	return len(columns) == 2 && columns[0].Name == "explain_key" && columns[1].Name == "explain_value"
+}
+
+// plan writes the drawings as they are, like DuckDB's own shell.
+func (t *table) plan(rows Rows) error {
+	for t.err == nil && rows.Next() {
+		drawing, _ := rows.Values()[1].(string)
+		for line := range strings.Lines(drawing) {
+			t.end([]byte(printable(strings.TrimSuffix(line, "\n"))))
+		}
+	}
 	if t.err != nil {
 		return fmt.Errorf("write result: %w", t.err)
 	}
@@ -123,7 +145,7 @@ func (t *table) cellText(v any, columnType string) string {
 		}
 	}
 	if isNested(v) {
-		return string(appendJSON(nil, v, ""))
+		return string(appendJSON(nil, v, columnType))
 	}
 	return printable(scalarText(v, columnType))
 }
