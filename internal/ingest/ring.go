@@ -54,10 +54,16 @@ func (in *Ingester) drainRing(ctx context.Context, r *ring) error {
 		in.endRefused(r)
 		return nil
 	}
-	err := in.read(ctx, r)
+	if err := in.read(ctx, r); err != nil {
+		return in.readFailed(r, err)
+	}
+	return nil
+}
+
+func (in *Ingester) readFailed(r *ring, err error) error {
 	var refused errRefused
 	switch {
-	case err == nil, errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case errors.As(err, &refused):
 		in.refuse(r, refused)
@@ -231,11 +237,10 @@ func (in *Ingester) readRecords(ctx context.Context, r *ring) error {
 			continue
 		}
 		chunk, err := r.Read(in.buf[:room*wire.SlotSize], r.next)
-		r.lost.add(r, &chunk) // what an error left is still worth a row
 		if err != nil {
-			in.putLosses(r)
 			return err
 		}
+		r.lost.add(r, &chunk)
 		r.derive.emit(&chunk)
 		r.next = chunk.Next()
 		in.stats.Records += uint64(chunk.Len()) - chunk.Damaged

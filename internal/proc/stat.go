@@ -34,8 +34,8 @@ type Stat struct {
 	Start   uint64 // clock ticks (1/100 s for every process that reads it, see USER_HZ) since boot
 }
 
-// Stat reads /proc/PID/stat. procfs.Proc.Stat takes 30 µs for it, since it scans all 52 fields by reflection; this is
-// asked for every process of a job every second.
+// Stat reads /proc/PID/stat. procfs.Proc.Stat takes twice as long (31 against 16 µs, BenchmarkStat), since it scans all 52
+// fields by reflection, and this is asked for every process of a job every second.
 func (f FS) Stat(pid int) (Stat, error) {
 	path := f.path(pid, "stat")
 	file, err := os.Open(path)
@@ -102,7 +102,7 @@ func parseStat(line []byte) (Stat, error) {
 	if len(fields) <= fieldStart {
 		return Stat{}, fmt.Errorf("%w: %d fields behind the command, want more than %d", ErrMalformed, len(fields), fieldStart)
 	}
-	if len(fields[fieldState]) != 1 {
+	if state := fields[fieldState]; len(state) != 1 || !('A' <= state[0] && state[0] <= 'Z' || 'a' <= state[0] && state[0] <= 'z') {
 		return Stat{}, fmt.Errorf("%w: state %q", ErrMalformed, fields[fieldState])
 	}
 	s.State = fields[fieldState][0]

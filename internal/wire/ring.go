@@ -13,6 +13,7 @@ type Ring struct {
 	r       io.ReaderAt
 	names   []string // names[i] is number i+1
 	nameEnd int64    // bytes of the names area that were read
+	live    [liveSize]byte
 }
 
 // OpenRing checks the header. The file stays the caller's.
@@ -93,11 +94,11 @@ func (g *Ring) settleRest(l Live) (Live, error) {
 }
 
 func (g *Ring) readLive() (Live, error) {
-	var b [liveSize]byte
-	if err := g.readAt(b[:], liveFrom); err != nil {
+	b := g.live[:] // on the stack it would be moved to the heap each time, since r is an interface
+	if err := g.readAt(b, liveFrom); err != nil {
 		return Live{}, err
 	}
-	return decodeLive(b[:], liveFrom), nil
+	return decodeLive(b, liveFrom), nil
 }
 
 // settleHead takes the median of three readings of head. The writer stores it as one aligned word, but nothing promises
@@ -114,9 +115,9 @@ func (g *Ring) settleHead(a uint64) (uint64, error) {
 }
 
 func (g *Ring) readHead() (uint64, error) {
-	var b [8]byte
-	err := g.readAt(b[:], OffHead)
-	return le.Uint64(b[:]), err
+	b := g.live[:8]
+	err := g.readAt(b, OffHead)
+	return le.Uint64(b), err
 }
 
 func (g *Ring) readAt(b []byte, off int64) error {

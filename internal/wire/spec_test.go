@@ -1,0 +1,141 @@
+package wire_test
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/wire"
+	"github.com/memgauge/memgauge/internal/wire/wiretest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+type codec interface {
+	Decode(*[wire.SlotSize]byte)
+	Encode(*[wire.SlotSize]byte)
+}
+
+var codecs = map[uint8]codec{
+	wire.KindTrace: &wire.Trace{}, wire.KindStep: &wire.Step{}, wire.KindHeap: &wire.Heap{}, wire.KindDevice: &wire.Device{},
+	wire.KindEvent: &wire.Event{}, wire.KindText: &wire.Text{}, wire.KindOverhead: &wire.Overhead{},
+}
+
+// TestCodecsFollowTheSpec sends random values of every field that the table names through the generated codec.
+func TestCodecsFollowTheSpec(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	if len(codecs) != len(wire.Spec) {
+		t.Errorf("%d codecs of %d kinds", len(codecs), len(wire.Spec))
+	}
+	for _, k := range wire.Spec {
+		size := wire.PrefixSize
+		for _, f := range k.Fields {
+			size += f.Type.Size()
+		}
+		for range 100 {
+			var in, out [wire.SlotSize]byte
+			for i := range in[:size] {
+				in[i] = byte(rng.Uint32())
+			}
+			in[16] = k.Code
+			le.PutUint32(in[wire.CheckOffset:], wire.Check(le.Uint64(in[:]), le.Uint64(in[8:])))
+			codecs[k.Code].Decode(&in)
+			codecs[k.Code].Encode(&out)
+			if in != out || !wire.Whole(&out, le.Uint64(in[:])) {
+				t.Fatalf("%s: %x became %x", k.Name, in, out)
+			}
+		}
+	}
+}
+
+func TestSpecIsSound(t *testing.T) {
+	seen := map[uint8]bool{wire.KindNone: true}
+	for _, k := range wire.Spec {
+		if seen[k.Code] {
+			t.Errorf("kind %d is there twice, or 0", k.Code)
+		}
+		seen[k.Code] = true
+		off := wire.PrefixSize
+		for _, f := range k.Fields {
+			if size := f.Type.Size(); size <= 8 && off%min(size, 4) != 0 {
+				t.Errorf("%s.%s at byte %d is not aligned", k.Name, f.Name, off)
+			}
+			off += f.Type.Size()
+		}
+	}
+	for i, name := range wire.States {
+		if want := [...]string{wire.StateCreating: "creating", wire.StateLive: "live", wire.StateClosed: "closed", wire.StateDetached: "detached"}[i]; name != want {
+			t.Errorf("state %d is %q, want %q", i, name, want)
+		}
+	}
+}
+
+// sample has a record of every kind, a damaged slot, a kind of the future, and has wrapped.
+func sample() *wiretest.Ring {
+	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed, Generation: 1,
+		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py", "cwd": "/home/me/a\tb"}})
+	r.SetRank(0, 2)
+	r.Append(&wire.Step{TS: 50e9, Step: 1, Steps: 1, Duration: wire.NotTaken, RSS: 1 << 28, Anon: 1 << 27, MaxRSS: 1 << 29})
+	for i := range uint64(10) {
+		r.Append(&wire.Trace{TS: 51e9 + i, Stage: uint8(i % 6), Flags: wire.FlagRoot, Device: -1, Name: r.Intern("layers.0.mlp"), Step: 2, Allocated: i << 20, MaxAllocated: wire.NotTaken, Cached: 1, MaxCached: 2})
+	}
+	r.Append(&wire.Heap{TS: 52e9, Step: 2, GCCount: 3, GCYoung: 40, HeapInUse: 5, HeapHeld: 6, PyBlocks: 7, CostNS: 400})
+	r.Append(&wire.Device{TS: 52e9, Device: 1, Step: 2, Allocated: 8, MaxAllocated: 9, Reserved: 10, MaxReserved: 11})
+	r.Append(&wire.Step{TS: 52e9, Flags: 3, Steps: 1, Step: 2, AgentNS: 5000, Duration: 2e9, RSS: 1, Anon: 2, MaxRSS: wire.NotTaken})
+	r.Append(&wire.Overhead{TS: 53e9, Name: r.Intern("step hook"), Steps: 100, NS: 1000, Count: 100, Covered: 1e9, Gap: wire.NotTaken})
+	var future [wire.SlotSize]byte
+	future[16] = 99
+	n := r.AppendSlot(&future)
+	r.Event(54e9, "exit", "a text of more than forty bytes, so that it takes two", -1, 1<<40)
+	r.Bytes()[r.SlotOffset(n-3)+5]++
+	return r
+}
+
+// TestStoredRing reads the ring that was stored with version 1.0, and will for ever: its text must never change. A new
+// minor version adds a file beside it.
+func TestStoredRing(t *testing.T) {
+	const stored = "../../testdata/rings/v1.0.ring"
+	if *update {
+		if _, err := os.Stat(stored); err == nil {
+			t.Fatal("a stored ring is not written twice")
+		}
+		os.MkdirAll(filepath.Dir(stored), 0o755)
+		if err := os.WriteFile(stored, sample().Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(stored)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "v1.0.txt", dump(t, b))
+	if !bytes.Equal(b, sample().Bytes()) && wire.Major == 1 && wire.Minor == 0 {
+		t.Error("this version writes another ring than the one that it stored")
+	}
+}
+
+func dump(t *testing.T, b []byte) string {
+	t.Helper()
+	var text strings.Builder
+	if err := wire.Dump(&text, bytes.NewReader(b), int64(len(b))); err != nil {
+		t.Fatal(err)
+	}
+	return text.String()
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || string(want) != got {
+		t.Errorf("%s: error %v, or differs from\n%s", path, err, got)
+	}
+}
