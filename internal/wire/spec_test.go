@@ -77,7 +77,7 @@ func TestSpecIsSound(t *testing.T) {
 // sample has a record of every kind, a damaged slot, a kind of the future, and has wrapped.
 func sample() *wiretest.Ring {
 	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed, Generation: 1,
-		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py", "cwd": "/home/me/a\tb"}})
+		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py", "cwd": "/data/job\ta"}})
 	r.SetRank(0, 2)
 	r.Append(&wire.Step{TS: 50e9, Step: 1, Steps: 1, Duration: wire.NotTaken, RSS: 1 << 28, Anon: 1 << 27, MaxRSS: 1 << 29})
 	for i := range uint64(10) {
