@@ -1,0 +1,155 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/ingest"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// Service answers questions about a session in the process that owns its database. Drain may be nil, when there is
+// nothing left to read.
+type Service struct {
+	DB    *store.DB
+	Drain func(context.Context) (ingest.Stats, error)
+	Tmp   string // directory for exports on their way out
+}
+
+// Query drains the rings, runs the statement and writes its result to w.
+func (s *Service) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
+	if err := checkRequest(q); err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, q.Timeout)
+	defer cancel()
+	if err := s.drain(ctx); err != nil {
+		return outcome(ctx, err)
+	}
+	if q.Format == "parquet" {
+		return outcome(ctx, s.export(ctx, q.SQL, w))
+	}
+	return outcome(ctx, s.render(ctx, q, w))
+}
+
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("query: %w of %s", ErrTimeout, d))
+}
+
+// outcome says why a query was cut short, where the context knows better than the database.
+func outcome(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) {
+		return cause
+	} else if cause != nil {
+		return fmt.Errorf("query: %w", ErrCanceled)
+	}
+	return err
+}
+
+func (s *Service) drain(ctx context.Context) error {
+	if s.Drain == nil {
+		return nil
+	}
+	_, err := s.Drain(ctx)
+	return err
+}
+
+func (s *Service) render(ctx context.Context, q QueryRequest, w io.Writer) error {
+	format, err := report.ParseFormat(q.Format)
+	if err != nil {
+		return err
+	}
+	rows, err := s.DB.Query(ctx, q.SQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := report.Write(w, rows, format, report.Options{Width: q.Width}); err != nil {
+		return err
+	}
+	return rows.Err()
+}
+
+// export lets DuckDB write the file where it may, and passes it on.
+func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
+	dir, err := os.MkdirTemp(s.Tmp, ".export-")
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "result.parquet")
+	if err := s.DB.Export(ctx, sql, path); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// Tables describes the tables; with all, those that are memgauge's own business too.
+func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	if err := s.drain(ctx); err != nil {
+		return nil, err
+	}
+	return s.DB.Tables(ctx, all)
+}
+
+// Summary drains the rings and sums the session up.
+func (s *Service) Summary(ctx context.Context) (Summary, error) {
+	if err := s.drain(ctx); err != nil {
+		return Summary{}, err
+	}
+	return summarize(ctx, s.DB)
+}
+
+const summarySQL = `SELECT
+ (SELECT count(*) FROM python.torch_trace) + (SELECT count(*) FROM python.steps) + (SELECT count(*) FROM memgauge.events),
+ (SELECT coalesce(max(n), 0) FROM (SELECT sum(steps)::BIGINT n FROM python.steps GROUP BY pid)),
+ (SELECT coalesce(max(greatest(rss, max_rss)), 0) FROM python.steps),
+ (SELECT coalesce(list(DISTINCT pid ORDER BY pid), []) FROM memgauge.processes),
+ (SELECT coalesce(list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL), []) FROM memgauge.processes),
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned')`
+
+func summarize(ctx context.Context, db *store.DB) (Summary, error) {
+	rows, err := db.Query(ctx, summarySQL)
+	if err != nil {
+		return Summary{}, fmt.Errorf("sum up: %w", err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return Summary{}, fmt.Errorf("sum up: %w", rows.Err())
+	}
+	v := rows.Values()
+	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]), Ranks: integers(v[4]), Lost: integer(v[5])}, nil
+}
+
+func integer(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func integers(v any) []int {
+	list, _ := v.([]any)
+	out := make([]int, 0, len(list))
+	for _, x := range list {
+		out = append(out, int(integer(x)))
+	}
+	return out
+}

@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/agent"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// runOptions are what the user may say about a run.
+type runOptions struct {
+	dir     string
+	name    string
+	quiet   bool
+	budget  string
+	trace   string
+	maxDisk string
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run [flags] -- CMD…",
+		Short: "Start a command under observation",
+		Long: "Starts CMD under observation. Its input, output, exit code, signals and terminal are its own. Every Python process of the job\n" +
+			"that lives long enough is observed, whatever started it, unless it is told to ignore PYTHONPATH (python -E, -I) or site (-S).",
+		Example: "  memgauge run -- python train.py --epochs 3\n" +
+			"  memgauge run --name resnet -- torchrun --nproc-per-node 2 train.py\n" +
+			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.run(cmd.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.SetInterspersed(false) // what follows the command's name is the command's
+	f.StringVar(&o.dir, "session", "", "keep the session in `DIR`, which must be empty or not exist")
+	f.StringVar(&o.name, "name", "", "name of the session")
+	f.BoolVar(&o.quiet, "quiet", false, "print nothing at the end")
+	f.StringVar(&o.budget, "budget", "1%", "share of the training's time that observing may take")
+	f.StringVar(&o.trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
+	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
+	return c
+}
+
+// plan is a runOptions that was checked.
+type plan struct {
+	agent   agent.Options
+	maxDisk units.Bytes
+	path    string // the command's program
+}
+
+func (o runOptions) check(args []string) (plan, error) {
+	var p plan
+	budget, err := units.ParseFraction(o.budget)
+	if err != nil || budget <= 0 || budget > 1 {
+		return p, usageError{fmt.Errorf("run: --budget %q: not a share between 0 and 100%%", o.budget)}
+	}
+	switch o.trace {
+	case "auto", "all", "off":
+	default:
+		return p, usageError{fmt.Errorf("run: --trace %q: not auto, all or off", o.trace)}
+	}
+	if p.maxDisk, err = units.ParseBytes(o.maxDisk); err != nil || p.maxDisk < minDisk {
+		return p, usageError{fmt.Errorf("run: --max-disk %q: not a size of at least %s", o.maxDisk, minDisk)}
+	}
+	p.agent = agent.Options{Budget: float64(budget), Trace: o.trace}
+	p.path, err = exec.LookPath(args[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return p, notStarted(args[0], err)
+	}
+	return p, nil
+}
+
+// minDisk is room for the empty database and some minutes of steps.
+const minDisk units.Bytes = 16 << 20
+
+// notStarted gives the exit codes that shells and env(1) give.
+func notStarted(name string, err error) error {
+	code := 126
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		code = 127
+	}
+	var e *exec.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return &exitError{code, fmt.Errorf("run %s: %w", name, err)}
+}
+
+func (a *app) run(ctx context.Context, o runOptions, args []string) error {
+	p, err := o.check(args)
+	if err != nil {
+		return err
+	}
+	s, env, err := prepare(o, p, args)
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(p.path, args[1:]...)
+	cmd.Args[0] = args[0]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = env
+	signals := catchSignals()
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return notStarted(args[0], err)
+	}
+	start, _ := proc.New("/proc").StartTicks(cmd.Process.Pid) // gone already: the session is then over at once
+	metaErr := s.SetProcess(session.Pid{PID: cmd.Process.Pid, Start: start})
+	watch := watchCollector(s)
+	state := waitFor(cmd, signals)
+	watch.stop()
+	end := endOf(state)
+	endErr := s.SetEnd(end)
+	sum, sumErr := finish(ctx, s)
+	if !o.quiet {
+		a.printEnd(s, end, sum, errors.Join(metaErr, endErr, watch.err, sumErr))
+	}
+	return exitOf(state)
+}
+
+// prepare makes the session and the command's environment.
+func prepare(o runOptions, p plan, args []string) (*session.Session, []string, error) {
+	home, err := session.Home()
+	if err != nil {
+		return nil, nil, err
+	}
+	agentDir, err := agent.Install(home)
+	if err != nil {
+		return nil, nil, remedy.Add(err, "set MEMGAUGE_HOME to a writable directory")
+	}
+	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version, MaxDisk: int64(p.maxDisk)})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
+}
+
+// catchSignals keeps run alive while the command decides what a signal means to it.
+func catchSignals() chan os.Signal {
+	ch := make(chan os.Signal, 16)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	return ch
+}
+
+// waitFor waits for the command and passes signals on that it has not got itself.
+func waitFor(cmd *exec.Cmd, signals <-chan os.Signal) *os.ProcessState {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // the state says it
+	}()
+	for {
+		select {
+		case sig := <-signals:
+			if !fromTerminal(sig) {
+				_ = cmd.Process.Signal(sig) // an error means that it is gone
+			}
+		case <-done:
+			return cmd.ProcessState
+		}
+	}
+}
+
+// fromTerminal reports whether a signal most likely came from the terminal's keyboard or its closing: then the kernel gave
+// it to the whole foreground process group, the command included, and passing it on would deliver it twice.
+func fromTerminal(sig os.Signal) bool {
+	if sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGHUP {
+		return false
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == syscall.Getpgrp()
+}
+
+func endOf(state *os.ProcessState) session.End {
+	ws := state.Sys().(syscall.WaitStatus)
+	e := session.End{Ended: time.Now().UTC(), State: "exited", Code: ws.ExitStatus()}
+	if ws.Signaled() {
+		e.State, e.Code, e.Signal = "killed", 128+int(ws.Signal()), unix.SignalName(ws.Signal())
+	}
+	if ru, ok := state.SysUsage().(*syscall.Rusage); ok {
+		e.Peak = ru.Maxrss << 10 // getrusage(2): kilobytes, of the largest process waited for
+	}
+	return e
+}
+
+func exitOf(state *os.ProcessState) error {
+	ws := state.Sys().(syscall.WaitStatus)
+	switch {
+	case ws.Signaled():
+		return &exitError{code: 128 + int(ws.Signal())}
+	case ws.ExitStatus() != 0:
+		return &exitError{code: ws.ExitStatus()}
+	}
+	return nil
+}
+
+// watcher keeps a collector going while the command runs.
+type watcher struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // of the last start; read after stop
+}
+
+// A collector that dies is started again after a pause that doubles: a broken one must not take a core.
+const (
+	firstPause = 500 * time.Millisecond
+	maxPause   = time.Minute
+)
+
+func watchCollector(s *session.Session) *watcher {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watcher{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		w.watch(ctx, s)
+	}()
+	return w
+}
+
+func (w *watcher) watch(ctx context.Context, s *session.Session) {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		cmd, err := collector.Spawn(s)
+		w.err = err
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err == nil {
+				_ = cmd.Wait()
+			}
+		}()
+		select {
+		case <-ctx.Done():
+			return // the collector goes on: it ends by itself
+		case <-ended:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (w *watcher) stop() {
+	w.cancel()
+	<-w.done
+}
+
+// finishTimeout bounds what the end of a run waits for: the rings of a hundred processes drain in less.
+const finishTimeout = 20 * time.Second
+
+// finish asks the collector to drain the rings and to sum up.
+func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
+	return collector.Finish(ctx, s)
+}
+
+// printEnd says on stderr, in at most three lines, what a user wants to know when a run has ended.
+func (a *app) printEnd(s *session.Session, e session.End, sum api.Summary, err error) {
+	if err != nil {
+		fmt.Fprintf(a.stderr, "memgauge: %v\n", err)
+	}
+	peak := units.Bytes(max(e.Peak, sum.PeakRSS))
+	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process\n", e, units.Count(sum.Steps), peak)
+	fmt.Fprintf(a.stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Meta.Name, endpointOf(s))
+}
+
+// endpointOf is how to name the session in a command.
+func endpointOf(s *session.Session) string {
+	home, err := session.Home()
+	if err == nil && filepath.Dir(filepath.Dir(s.Dir)) == home {
+		return s.Meta.Name
+	}
+	return s.Dir
+}

@@ -1,0 +1,237 @@
+// Package collector is the life of the background process that belongs to a session: it takes the session's lock, drains
+// the rings into the database, answers over the socket, keeps the database within its bounds, and ends when the job has
+// ended. It composes; what the parts do is theirs.
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ingest"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/sock"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+const (
+	drainEvery    = time.Second            // a large ring holds minutes of records; a query drains by itself
+	livenessEvery = time.Second            // after the job's end the collector may stay that long
+	maintainEvery = 30 * time.Second       // the database grows by some MB in that time at most
+	niceness      = 10                     // a query gives way to a trainer that wants the core
+	oomScore      = 500                    // under memory pressure the collector goes before the trainer does
+	finishGrace   = 200 * time.Millisecond // for answers that are under way when the job has ended
+)
+
+// Collector runs one session.
+type Collector struct {
+	s   *session.Session
+	log *slog.Logger
+}
+
+// New makes a collector; nothing starts before Run.
+func New(s *session.Session, log *slog.Logger) *Collector { return &Collector{s, log} }
+
+// Run serves the session until the job has ended or ctx is done. It returns session.ErrLocked when another collector is
+// there already.
+func (c *Collector) Run(ctx context.Context) error {
+	lock, err := c.s.TryLock(true)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	stepAside(c.log)
+	listener, err := sock.Listen(c.s.Socket())
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	owner, err := Open(ctx, c.s, false)
+	if err != nil {
+		return fmt.Errorf("collect: %w", err)
+	}
+	ctx, finish := context.WithCancel(ctx)
+	defer finish()
+	ended := make(chan struct{}, 1)
+	server := api.Server(ctx, api.Handler(owner.Service(), func() { notify(ended) }))
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		defer finish()
+		defer shutdown(server)
+		return c.loop(ctx, owner, ended)
+	})
+	err = g.Wait()
+	if cerr := owner.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func notify(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// shutdown lets answers that are under way finish, for a moment.
+func shutdown(server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), finishGrace)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		server.Close()
+	}
+}
+
+// stepAside makes the process the first to give way: in CPU time and in memory.
+func stepAside(log *slog.Logger) {
+	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness); err != nil {
+		log.Warn("lower the priority", "error", err)
+	}
+	if err := os.WriteFile("/proc/self/oom_score_adj", fmt.Appendf(nil, "%d", oomScore), 0); err != nil {
+		log.Warn("raise the OOM score", "error", err)
+	}
+}
+
+// loop drains until the job has ended. A drain that fails is tried again: the rings keep what is not in the database.
+func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}) error {
+	drain, alive, maintain := time.NewTicker(drainEvery), time.NewTicker(livenessEvery), time.NewTicker(maintainEvery)
+	defer drain.Stop()
+	defer alive.Stop()
+	defer maintain.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ended:
+			if !c.s.Live() {
+				return c.finish(o)
+			}
+		case <-alive.C:
+			if !c.s.Live() {
+				return c.finish(o)
+			}
+		case <-drain.C:
+			if _, err := o.Drain(ctx); err != nil && ctx.Err() == nil {
+				c.log.Error("drain", "error", err)
+			}
+		case <-maintain.C:
+			if err := o.Maintain(ctx); err != nil && ctx.Err() == nil {
+				c.log.Error("keep the database small", "error", err)
+			}
+		}
+	}
+}
+
+func (c *Collector) finish(o *Owner) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // a full ring takes well under a second
+	defer cancel()
+	return o.Finish(ctx)
+}
+
+// Owner is the open database of a session together with its rings, in the process that holds the session's lock: a
+// collector, or a client that looks at a finished session.
+type Owner struct {
+	s        *session.Session
+	db       *store.DB
+	rings    *ingest.Ingester
+	readOnly bool
+}
+
+// Open opens the session's database and, unless readOnly, what is needed to drain its rings.
+func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error) {
+	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, TempDir: s.Dir})
+	if err != nil {
+		return nil, err
+	}
+	o := &Owner{s: s, db: db, readOnly: readOnly}
+	if !readOnly {
+		o.rings = ingest.New(s.Rings(), db, ingest.Options{Alive: s.Alive})
+	}
+	return o, nil
+}
+
+// Service answers questions about the session.
+func (o *Owner) Service() *api.Service {
+	svc := &api.Service{DB: o.db, Tmp: os.TempDir()}
+	if !o.readOnly {
+		svc.Drain, svc.Tmp = o.Drain, o.s.Dir
+	}
+	return svc
+}
+
+// Drain brings what is in the rings into the database.
+func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.rings.Drain(ctx) }
+
+// Maintain keeps the database within its size.
+func (o *Owner) Maintain(ctx context.Context) error {
+	_, err := o.db.Maintain(ctx)
+	return err
+}
+
+// Finish drains what is left once the job has ended, says how it ended if memgauge run no longer could, and leaves a
+// compact database.
+func (o *Owner) Finish(ctx context.Context) error {
+	if _, err := o.rings.Finish(ctx); err != nil {
+		return fmt.Errorf("drain what is left: %w", err)
+	}
+	if err := o.recordEnd(ctx); err != nil {
+		return err
+	}
+	if err := o.Maintain(ctx); err != nil {
+		return fmt.Errorf("keep the database small: %w", err)
+	}
+	return o.db.Checkpoint(ctx)
+}
+
+// recordEnd completes end.json and adds the end to memgauge.events, once.
+func (o *Owner) recordEnd(ctx context.Context) error {
+	end, ok, err := o.s.End()
+	if err != nil {
+		return err
+	}
+	if ok && end.Recorded {
+		return nil
+	}
+	sum, err := o.Service().Summary(ctx)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		end = session.End{Ended: time.Now().UTC(), State: "lost"}
+	}
+	end.PIDs, end.Recorded, end.Rows = sum.PIDs, true, sum.Rows
+	end.Peak = max(end.Peak, sum.PeakRSS)
+	event := model.Event{Time: end.Ended.UnixMicro(), PID: int32(o.s.Meta.Process.PID), Rank: -1, Name: "end", Text: end.String(), A: int64(end.Code), B: model.Null}
+	if err := o.db.Append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {
+		return fmt.Errorf("record the end: %w", err)
+	}
+	return o.s.SetEnd(end)
+}
+
+// Close closes the database and the rings.
+func (o *Owner) Close() error {
+	var err error
+	if o.rings != nil {
+		err = o.rings.Close()
+	}
+	return errors.Join(err, o.db.Close())
+}
+
+var _ io.Closer = (*Owner)(nil)

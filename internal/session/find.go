@@ -1,0 +1,197 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// All lists the sessions in the home and those registered there, newest first. Entries that can't be read are left out;
+// registrations whose directory is gone are removed.
+func All() ([]*Session, error) {
+	home, err := Home()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(home, "sessions")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		if os.IsNotExist(err) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	var all []*Session
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.Type()&os.ModeSymlink != 0 {
+			target, err := os.Readlink(path)
+			if err != nil {
+				continue
+			}
+			if _, err := os.Stat(target); os.IsNotExist(err) {
+				_ = os.Remove(path)
+				continue
+			}
+			path = target
+		}
+		if s, err := Open(path); err == nil {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Session) int { return b.Meta.Started.Compare(a.Meta.Started) })
+	return all, nil
+}
+
+// Target is a session and, where the endpoint named one, a process of it.
+type Target struct {
+	*Session
+	PID  int    // 0 if the endpoint named none
+	Rank int    // -1 if the endpoint named none
+	Note string // one line for the user when the choice was ours
+}
+
+// Resolve finds the session that an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live one,
+// else the newest finished one.
+func Resolve(endpoint string) (Target, error) {
+	t := Target{Rank: -1}
+	var err error
+	switch {
+	case endpoint == "":
+		t.Session, t.Note, err = unnamed()
+	case strings.HasPrefix(endpoint, "rank="):
+		t.Session, t.Note, err = unnamed()
+		if err == nil {
+			t.Rank, err = parseRank(endpoint)
+		}
+	case strings.ContainsRune(endpoint, '/') || isSession(endpoint):
+		t.Session, err = Open(endpoint)
+	case isNumber(endpoint):
+		pid, _ := strconv.Atoi(endpoint)
+		t.Session, err = byPID(pid)
+		if t.Session != nil && t.Session.hasRing(pid) {
+			t.PID = pid
+		}
+	default:
+		t.Session, err = byName(endpoint)
+	}
+	return t, err
+}
+
+func isNumber(s string) bool { _, err := strconv.ParseUint(s, 10, 31); return err == nil }
+
+func isSession(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, metaFile))
+	return err == nil
+}
+
+func parseRank(endpoint string) (int, error) {
+	n, err := strconv.ParseUint(strings.TrimPrefix(endpoint, "rank="), 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("endpoint %q: not a rank", endpoint)
+	}
+	return int(n), nil
+}
+
+// ErrAmbiguous means that the user must say which session.
+var ErrAmbiguous = errors.New("more than one session fits")
+
+func unnamed() (*Session, string, error) {
+	all, err := All()
+	if err != nil {
+		return nil, "", err
+	}
+	var live []*Session
+	for _, s := range all {
+		if s.Live() {
+			live = append(live, s)
+		}
+	}
+	switch {
+	case len(live) == 1:
+		return live[0], "", nil
+	case len(live) > 1:
+		return nil, "", remedy.Add(fmt.Errorf("%w: %s", ErrAmbiguous, names(live)), "say which: memgauge "+live[0].Meta.Name+" COMMAND …")
+	case len(all) == 0:
+		return nil, "", remedy.Add(ErrNone, "memgauge run -- python train.py starts one")
+	}
+	return all[0], fmt.Sprintf("no live session; the newest finished one is %s (%s)", all[0].Meta.Name, all[0].Dir), nil
+}
+
+func names(list []*Session) string {
+	var out []string
+	for _, s := range list {
+		out = append(out, fmt.Sprintf("%s (pid %d)", s.Meta.Name, s.Meta.Process.PID))
+	}
+	return strings.Join(out, ", ")
+}
+
+// byName takes an exact name or id before a prefix of one, and a live session before a finished one.
+func byName(name string) (*Session, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	fits := []func(*Session) bool{
+		func(s *Session) bool { return (s.Meta.Name == name || s.Meta.ID == name) && s.Live() },
+		func(s *Session) bool { return s.Meta.Name == name || s.Meta.ID == name },
+		func(s *Session) bool {
+			return strings.HasPrefix(s.Meta.Name, name) || strings.HasPrefix(s.Meta.ID, name)
+		},
+	}
+	for i, fit := range fits {
+		var found []*Session
+		for _, s := range all {
+			if fit(s) {
+				found = append(found, s)
+			}
+		}
+		if len(found) == 1 || len(found) > 1 && i == 1 { // of several finished ones of that very name the newest is meant
+			return found[0], nil
+		}
+		if len(found) > 1 {
+			return nil, fmt.Errorf("endpoint %q: %w: %s", name, ErrAmbiguous, names(found))
+		}
+	}
+	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w", name, ErrNone), "memgauge list -a shows the sessions that there are")
+}
+
+// byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the command;
+// failing those, the newest finished session that had such a process.
+func byPID(pid int) (*Session, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	chain := proc.New("/proc").Ancestors(pid)
+	for _, s := range all {
+		if s.Live() && s.has(pid, chain) {
+			return s, nil
+		}
+	}
+	for _, s := range all {
+		end, _, _ := s.End()
+		if s.Meta.Process.PID == pid || slices.Contains(end.PIDs, pid) {
+			return s, nil
+		}
+	}
+	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w has this process", pid, ErrNone), "memgauge list shows live sessions and their processes")
+}
+
+func (s *Session) has(pid int, chain []int) bool {
+	if pid == s.Meta.Process.PID || pid == s.Meta.Supervisor.PID || s.hasRing(pid) {
+		return true
+	}
+	return slices.Contains(chain, s.Meta.Process.PID)
+}
+
+func (s *Session) hasRing(pid int) bool {
+	return slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return r.PID == pid })
+}

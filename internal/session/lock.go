@@ -1,0 +1,59 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Lock is the right to use the database file: exclusive for who writes it (the collector, or a client that recovers a
+// session), shared for clients that read a finished one. The kernel gives it back when its holder dies.
+type Lock struct{ f *os.File }
+
+// ErrLocked means that another process has the lock.
+var ErrLocked = errors.New("in use by another process")
+
+// TryLock takes the lock or says ErrLocked.
+func (s *Session) TryLock(exclusive bool) (*Lock, error) {
+	flags := os.O_RDWR | os.O_CREATE
+	f, err := os.OpenFile(s.path(lockFile), flags, filePerm)
+	if err != nil {
+		return nil, fmt.Errorf("lock session: %w", err)
+	}
+	how := syscall.LOCK_SH
+	if exclusive {
+		how = syscall.LOCK_EX
+	}
+	if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock session %s: %w", s.Dir, ErrLocked)
+		}
+		return nil, fmt.Errorf("lock session %s: %w", s.Dir, err)
+	}
+	return &Lock{f}, nil
+}
+
+// lockPoll is how often a waiting client asks for the lock: flock(2) can't be waited for with a deadline.
+const lockPoll = 5 * time.Millisecond
+
+// Lock waits for the lock until ctx ends.
+func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
+	for {
+		l, err := s.TryLock(exclusive)
+		if !errors.Is(err, ErrLocked) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// Release gives the lock back.
+func (l *Lock) Release() { l.f.Close() }

@@ -1,0 +1,142 @@
+package session
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// Process is a process of the job that has a ring.
+type Process struct {
+	Pid
+	Rank   int // -1 unknown
+	Alive  bool
+	Torch  bool   // it has, or had, a large ring
+	Socket string // its agent's control socket
+	Argv   string
+}
+
+type ringFile struct {
+	Pid
+	Generation int
+	Path       string
+}
+
+// ringFiles lists the rings that are there; their names are enough to know the processes.
+func (s *Session) ringFiles() []ringFile {
+	entries, err := os.ReadDir(s.Rings())
+	if err != nil {
+		return nil
+	}
+	var list []ringFile
+	for _, e := range entries {
+		r := ringFile{Path: filepath.Join(s.Rings(), e.Name())}
+		if n, _ := fmt.Sscanf(e.Name(), "%d.%d.%d.ring", &r.PID, &r.Start, &r.Generation); n == 3 {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// Processes lists the processes that have a ring, the one that `eval` takes by default first: trainers before others, low
+// ranks before high ones, old before young.
+func (s *Session) Processes() []Process {
+	byPid := map[Pid]*Process{}
+	for _, r := range s.ringFiles() {
+		p := byPid[r.Pid]
+		if p == nil {
+			sock := fmt.Sprintf("%d.%d.sock", r.PID, r.Start)
+			p = &Process{Pid: r.Pid, Rank: -1, Alive: s.alive(r.Pid), Socket: filepath.Join(s.Runtime(), ctlDir, sock)}
+			byPid[r.Pid] = p
+		}
+		p.describe(r)
+	}
+	var list []Process
+	for _, p := range byPid {
+		list = append(list, *p)
+	}
+	slices.SortFunc(list, func(a, b Process) int {
+		return cmp.Or(-compareBool(a.Torch, b.Torch), cmp.Compare(a.order(), b.order()), cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+	})
+	return list
+}
+
+// order puts unknown ranks with rank 0: a trainer of one process has none.
+func (p Process) order() int { return max(p.Rank, 0) }
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func (p *Process) describe(r ringFile) {
+	p.Torch = p.Torch || r.Generation > 0
+	f, err := os.Open(r.Path)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return
+	}
+	h, err := wire.ReadHeader(f, st.Size())
+	if err != nil {
+		return
+	}
+	p.Rank = max(p.Rank, int(h.Rank))
+	p.Argv = h.Info["argv"]
+}
+
+// Copied reports whether the directory is a copy, or the machine was started anew: then nothing of it can be alive.
+func (s *Session) Copied() bool {
+	var st syscall.Stat_t
+	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {
+		return true
+	}
+	boot, err := proc.New("/proc").BootID()
+	return err != nil || boot != s.Meta.BootID
+}
+
+func (s *Session) alive(p Pid) bool {
+	return !s.Copied() && p.PID > 0 && proc.New("/proc").Alive(p.PID, p.Start)
+}
+
+// Live reports whether the job goes on: its command or a process that has a ring is there, or memgauge run has still to
+// say how the command ended.
+func (s *Session) Live() bool {
+	if s.Copied() {
+		return false
+	}
+	if s.alive(s.Meta.Process) || slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return s.alive(r.Pid) }) {
+		return true
+	}
+	_, ended, _ := s.End()
+	return !ended && s.alive(s.Meta.Supervisor)
+}
+
+// Alive tells the ingester whether a ring's process may still write.
+func (s *Session) Alive(pid int, start uint64) bool { return s.alive(Pid{pid, start}) }
+
+// Unfinished reports whether a session that isn't live still has records in its rings, or an end that nobody recorded.
+func (s *Session) Unfinished() bool {
+	end, ok, err := s.End()
+	if err != nil || !ok || !end.Recorded {
+		return true
+	}
+	if _, err := os.Stat(s.Database()); err != nil {
+		return true
+	}
+	return len(s.ringFiles()) > 0
+}

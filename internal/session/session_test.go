@@ -1,0 +1,221 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/proc"
+)
+
+func home(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("MEMGAUGE_HOME", dir)
+	return dir
+}
+
+func create(t *testing.T, o Options) *Session {
+	t.Helper()
+	s, err := Create(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sleeper starts a process that lives until the test has ended.
+func sleeper(t *testing.T) Pid {
+	t.Helper()
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	start, err := proc.New("/proc").StartTicks(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Pid{cmd.Process.Pid, start}
+}
+
+func TestCreateIsPrivateAndReadBack(t *testing.T) {
+	home(t)
+	s := create(t, Options{Command: []string{"python", "x/train.py"}, Version: "1"})
+	if !strings.HasPrefix(s.Meta.Name, "train-") {
+		t.Errorf("name %q", s.Meta.Name)
+	}
+	for _, dir := range []string{s.Dir, s.Rings(), filepath.Dir(s.Dir)} {
+		st, err := os.Stat(dir)
+		if err != nil || st.Mode().Perm() != 0o700 {
+			t.Errorf("%s: mode %v, %v", dir, st.Mode(), err)
+		}
+	}
+	back, err := Open(s.Dir)
+	if err != nil || back.Meta.ID != s.Meta.ID || back.Meta.Dir != s.Meta.Dir {
+		t.Errorf("read back %+v, %v", back, err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for want, command := range map[string][]string{
+		"train": {"python", "-u", "/x/train.py", "a"}, "pkg-main": {"python", "-m", "pkg.main"}, "torchrun": {"/bin/torchrun"}, "session": {"..."},
+	} {
+		if got := nameOf(command); got != want {
+			t.Errorf("nameOf(%v) = %q, want %q", command, got, want)
+		}
+	}
+	for _, bad := range []string{"-x", "a/b", "a b", "12", "rank=3", strings.Repeat("x", 65)} {
+		if checkName(bad) == nil {
+			t.Errorf("name %q was taken", bad)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	home(t)
+	elsewhere := filepath.Join(t.TempDir(), "mine")
+	old := create(t, Options{Name: "old"})
+	if err := old.SetEnd(End{State: "exited", PIDs: []int{99999999}}); err != nil {
+		t.Fatal(err)
+	}
+	live := create(t, Options{Name: "live", Dir: elsewhere})
+	p := sleeper(t)
+	if err := live.SetProcess(p); err != nil {
+		t.Fatal(err)
+	}
+	for endpoint, want := range map[string]*Session{
+		"": live, "live": live, live.Meta.ID: live, "liv": live, elsewhere: live, pidText(p.PID): live, "rank=3": live, "old": old, "99999999": old,
+	} {
+		got, err := Resolve(endpoint)
+		if err != nil || got.Session.Dir != want.Dir {
+			t.Errorf("Resolve(%q) = %v, %v; want %s", endpoint, got.Session, err, want.Meta.Name)
+		}
+	}
+	if got, _ := Resolve("rank=3"); got.Rank != 3 {
+		t.Errorf("rank=3 gave rank %d", got.Rank)
+	}
+	for _, endpoint := range []string{"nothing", "1", "/no/such/dir", "rank=x"} {
+		if _, err := Resolve(endpoint); err == nil {
+			t.Errorf("Resolve(%q) found something", endpoint)
+		}
+	}
+	second := create(t, Options{Name: "second"})
+	if err := second.SetProcess(p); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resolve(""); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "second") || !strings.Contains(err.Error(), "live") {
+		t.Errorf("two live sessions: %v", err)
+	}
+}
+
+func pidText(pid int) string { return strconv.Itoa(pid) }
+
+func TestFinishedIsNewestAndSaysSo(t *testing.T) {
+	home(t)
+	if _, err := Resolve(""); !errors.Is(err, ErrNone) {
+		t.Errorf("no session: %v", err)
+	}
+	for _, n := range []string{"one", "two"} {
+		if err := create(t, Options{Name: n}).SetEnd(End{State: "exited"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Resolve("")
+	if err != nil || got.Meta.Name != "two" || !strings.Contains(got.Note, "two") {
+		t.Errorf("%v, note %q, %v", got.Session, got.Note, err)
+	}
+}
+
+func TestCopyIsNeverLive(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	if err := s.SetProcess(sleeper(t)); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "copy")
+	if out, err := exec.Command("cp", "-a", s.Dir, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	c, err := Open(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !s.Live() || c.Live() || !c.Copied() {
+		t.Errorf("original live %v, copy live %v", s.Live(), c.Live())
+	}
+}
+
+func TestNetworkHomeGetsALocalRuntime(t *testing.T) {
+	dir := home(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	real := networkFS
+	t.Cleanup(func() { networkFS = real })
+	networkFS = func(path string) (string, bool, error) { return "nfs", strings.HasPrefix(path, dir), nil }
+	s := create(t, Options{Name: "net"})
+	if strings.HasPrefix(s.Rings(), dir) || !strings.HasPrefix(s.Database(), dir) {
+		t.Errorf("rings at %s, database at %s", s.Rings(), s.Database())
+	}
+	networkFS = func(string) (string, bool, error) { return "nfs", true, nil }
+	if _, err := Create(Options{Name: "all"}); err == nil || !strings.Contains(err.Error(), "nfs") {
+		t.Errorf("everything on NFS: %v", err)
+	}
+}
+
+func TestAnothersDirectoryIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make another user's directory")
+	}
+	home(t)
+	s := create(t, Options{Name: "a"})
+	if err := os.Chown(s.Dir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(s.Dir); err != nil {
+		t.Errorf("root may look: %v", err)
+	}
+}
+
+func TestLocks(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	l, err := s.TryLock(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.TryLock(false); !errors.Is(err, ErrLocked) {
+		t.Errorf("second lock: %v", err)
+	}
+	l.Release()
+	a, err := s.Lock(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.TryLock(false)
+	if err != nil {
+		t.Fatalf("two readers: %v", err)
+	}
+	a.Release()
+	b.Release()
+}
+
+func TestDamagedFilesAreNamed(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	for text, want := range map[string]string{"{": "session.json", `{"version": 9}`: "version 9"} {
+		if err := os.WriteFile(filepath.Join(s.Dir, metaFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(s.Dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+// Package sock owns the unix sockets between processes of one user: paths of any length, and the question who is at the
+// other end. What is said over them is other packages' business.
+package sock
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// shortPath goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a session
+// may lie deeper.
+func shortPath(path string) (short string, done func(), err error) {
+	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
+	}
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
+}
+
+// Listen makes a socket that lets in only its own user. A stale one is replaced, so the caller must know that nobody else
+// serves at this path. Close removes it.
+func Listen(path string) (net.Listener, error) {
+	short, done, err := shortPath(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	defer done()
+	_ = os.Remove(path)
+	l, err := net.Listen("unix", short)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the short path, which soon means nothing
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &guarded{l, path}, nil
+}
+
+// guarded is a listener that hangs up on other users.
+type guarded struct {
+	net.Listener
+	path string
+}
+
+func (g *guarded) Accept() (net.Conn, error) {
+	for {
+		c, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := Peer(c.(*net.UnixConn)); err == nil {
+			return c, nil
+		}
+		c.Close()
+	}
+}
+
+func (g *guarded) Close() error {
+	_ = os.Remove(g.path)
+	return g.Listener.Close()
+}
+
+// Dial connects to a socket that its own user, or root, listens on.
+func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
+	short, done, err := shortPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", short)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := Peer(c.(*net.UnixConn)); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// Peer is the PID at the other end. It is an error if that belongs to another user; root may speak to all, and all to root,
+// whom nothing keeps out anyway.
+func Peer(c *net.UnixConn) (pid int, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if credErr != nil {
+		return 0, fmt.Errorf("ask who is at the other end: %w", credErr)
+	}
+	if uid := os.Geteuid(); uid != 0 && cred.Uid != 0 && int(cred.Uid) != uid {
+		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
+	}
+	return int(cred.Pid), nil
+}
