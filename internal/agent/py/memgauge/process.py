@@ -329,6 +329,7 @@ def _at_exit():
     _stop_thread(s)
     try:
         if s.ring is not None and s.pid == os.getpid():
+            _tell("observer", "flush")
             s.ring.event("exit")
             s.ring.close()
         if s.control is not None:
