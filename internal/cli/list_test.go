@@ -97,7 +97,12 @@ func TestListJSON(t *testing.T) {
 
 type catalogue []model.Table
 
-func (c catalogue) Tables(context.Context, bool) ([]model.Table, error) { return c, nil }
+func (c catalogue) Tables(_ context.Context, all bool) ([]model.Table, error) {
+	if all {
+		return append(c, model.Table{Schema: "store", Name: "steps"}, model.Table{Schema: "store", Name: "cursors"}), nil
+	}
+	return c, nil
+}
 
 func TestTables(t *testing.T) {
 	from := catalogue{
@@ -119,7 +124,8 @@ func TestTables(t *testing.T) {
 	}
 	check(tablesOptions{}, 0, " python.steps     | 12,345 |       1 | every step\n", " python.backtrace |        |       0 | stacks now\n")
 	one := check(tablesOptions{names: []string{"Steps"}}, 0, "python.steps: every step\n", " step   | BIGINT | its number\n")
-	if strings.Contains(one, "backtrace") {
+	check(tablesOptions{names: []string{"cursors"}}, 0, "store.cursors: ")
+	if strings.Contains(one, "backtrace") || strings.Contains(one, "store.") {
 		t.Errorf("asked for one:\n%s", one)
 	}
 	check(tablesOptions{columns: true}, 0, "python.steps: ", "\npython.backtrace: ")

@@ -38,14 +38,15 @@ func (a *app) queryCommand() *cobra.Command {
 			"fits the terminal; in a pipe or a file nothing is cut, rounded or wrapped. When the query fails, nothing is printed or written.",
 		Example: "  memgauge query \"SELECT step, max(allocated) AS peak_mb FROM python.torch_trace GROUP BY step ORDER BY step\"\n" +
 			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
-			"  memgauge query -o steps.parquet \"FROM python.steps\"",
+			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.query(cmd.Context(), o, args[0]) },
 	}
 	f := c.Flags()
 	f.StringVarP(&o.format, "format", "f", "", "`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE`, which appears or changes only when the query has succeeded")
-	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (0: never)")
+	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (default never)")
+	f.Lookup("timeout").DefValue = "0" // what pflag takes for no default worth printing
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return c
 }
@@ -129,7 +130,7 @@ func (o queryOptions) limit(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
 }
 
-// whyCut prefers the reason for which we gave up to whatever broke because of it.
+// whyCut names the operation once, and prefers the reason for which we gave up to whatever broke because of it.
 func whyCut(ctx context.Context, err error) error {
 	switch why := context.Cause(ctx); {
 	case errors.Is(why, api.ErrTimeout):
@@ -137,7 +138,10 @@ func whyCut(ctx context.Context, err error) error {
 	case why != nil:
 		return fmt.Errorf("query: %w", api.ErrCanceled)
 	}
-	return err
+	if strings.HasPrefix(err.Error(), "query: ") {
+		return err
+	}
+	return fmt.Errorf("query: %w", err)
 }
 
 // maxStatement is more than a session takes (4 MiB), so that the session itself can say so.

@@ -41,7 +41,7 @@ func TestQueryPrintsNothingWhenItFails(t *testing.T) {
 			text := strings.Repeat("x", size)
 			out := &spool{to: &stdout}
 			sad := errors.New("no such column")
-			if err := runQuery(t.Context(), answer{text: text, err: sad}, api.QueryRequest{}, out); !errors.Is(err, sad) {
+			if err := runQuery(t.Context(), answer{text: text, err: sad}, api.QueryRequest{}, out); !errors.Is(err, sad) || err.Error() != "query: no such column" {
 				t.Error(err)
 			}
 			out.discard()

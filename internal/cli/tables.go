@@ -52,7 +52,7 @@ func (a *app) tablesCommand() *cobra.Command {
 func (a *app) tables(ctx context.Context, o tablesOptions) error {
 	backend, err := a.connect(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("tables: %w", err)
 	}
 	defer backend.Close()
 	out := &spool{to: a.stdout}
@@ -64,14 +64,12 @@ func (a *app) tables(ctx context.Context, o tablesOptions) error {
 }
 
 func runTables(ctx context.Context, from cataloguer, o tablesOptions, width int, w io.Writer) error {
-	tables, err := from.Tables(ctx, o.all || len(o.names) > 0)
+	tables, err := from.Tables(ctx, o.all)
+	if err == nil && len(o.names) > 0 {
+		tables, err = pickTables(ctx, from, tables, o.names)
+	}
 	if err != nil {
 		return fmt.Errorf("tables: %w", err)
-	}
-	if len(o.names) > 0 {
-		if tables, err = pickTables(tables, o.names); err != nil {
-			return err
-		}
 	}
 	switch {
 	case o.json:
@@ -82,24 +80,35 @@ func runTables(ctx context.Context, from cataloguer, o tablesOptions, width int,
 	return listTables(w, tables, width)
 }
 
-// pickTables finds tables by name, in the order in which they were asked for; SQL's names have no case.
-func pickTables(tables []model.Table, names []string) ([]model.Table, error) {
+// pickTables finds tables by name, in the order in which they were asked for; what lies behind them only when nothing else
+// has that name.
+func pickTables(ctx context.Context, from cataloguer, tables []model.Table, names []string) ([]model.Table, error) {
 	var out []model.Table
 	for _, name := range names {
-		fits := func(t model.Table) bool {
-			return strings.EqualFold(name, t.Name) || strings.EqualFold(name, t.Schema+"."+t.Name)
-		}
-		n := len(out)
-		for _, t := range tables {
-			if fits(t) {
-				out = append(out, t)
+		found := named(tables, name)
+		if found == nil {
+			all, err := from.Tables(ctx, true)
+			if err != nil {
+				return nil, err
 			}
+			found = named(all, name)
 		}
-		if len(out) == n {
-			return nil, remedy.Add(fmt.Errorf("tables: no table %q", name), "memgauge tables -a lists them")
+		if found == nil {
+			return nil, remedy.Add(fmt.Errorf("no table %q", name), "memgauge tables -a lists them")
 		}
+		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// named finds tables by their name with or without the schema; SQL's names have no case.
+func named(tables []model.Table, name string) (out []model.Table) {
+	for _, t := range tables {
+		if strings.EqualFold(name, t.Name) || strings.EqualFold(name, t.Schema+"."+t.Name) {
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 // wholeTables is how to see what a narrow terminal left out of these listings.

@@ -22,7 +22,8 @@ type layoutNotes struct {
 }
 
 // fit makes the table as narrow as the terminal: first the widest text columns are cut, evenly; if that isn't enough,
-// columns are hidden, the spare ones first and then those in the middle. Numbers are never cut: a part of a number is another number.
+// columns are hidden, the spare ones first and then those in the middle. Numbers and times are never cut: a part
+// of one is another one.
 func fit(columns []column, width int, spare []string) layoutNotes {
 	var notes layoutNotes
 	full := make([]int, len(columns))
@@ -65,7 +66,7 @@ func tableWidth(columns []column) int {
 func cut(columns []column, width int) bool {
 	var widths []int
 	for _, c := range columns {
-		if !c.hidden && !c.right && c.width > narrowest {
+		if !c.hidden && !c.whole && c.width > narrowest {
 			widths = append(widths, c.width)
 		}
 	}
@@ -86,7 +87,7 @@ func cut(columns []column, width int) bool {
 		}
 	}
 	for i := range columns {
-		if !columns[i].right && columns[i].width > limit {
+		if !columns[i].whole && columns[i].width > limit {
 			columns[i].width = limit
 		}
 	}

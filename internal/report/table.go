@@ -30,6 +30,7 @@ type column struct {
 	model.Column
 	title  string
 	right  bool // numbers
+	whole  bool // never cut
 	width  int  // terminal cells
 	hidden bool
 }
@@ -95,7 +96,7 @@ func newTable(out *bufio.Writer, columns []model.Column, o Options) *table {
 	t := &table{out: out, o: o}
 	for _, c := range columns {
 		title := printable(c.Name)
-		t.columns = append(t.columns, column{Column: c, title: title, right: isNumeric(c.Type), width: textWidth(title)})
+		t.columns = append(t.columns, column{Column: c, title: title, right: isNumeric(c.Type), whole: isWhole(c.Type), width: textWidth(title)})
 	}
 	return t
 }
@@ -205,7 +206,7 @@ func (t *table) each(f func(i int, first bool)) {
 func (t *table) appendCell(b []byte, c cell, col column) []byte {
 	text := c.text
 	width := textWidth(text)
-	if t.o.Width > 0 && width > col.width && !col.right {
+	if t.o.Width > 0 && width > col.width && !col.whole {
 		text = shorten(text, col.width)
 		width = textWidth(text)
 	}

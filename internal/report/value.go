@@ -157,3 +157,12 @@ func isNumeric(columnType string) bool {
 	}
 	return false
 }
+
+// isWhole tells a column whose values mean something else when a part is missing.
+func isWhole(columnType string) bool {
+	switch columnType {
+	case "DATE", "TIME", "BOOLEAN":
+		return true
+	}
+	return isNumeric(columnType) || strings.HasPrefix(columnType, "TIMESTAMP") && !strings.HasSuffix(columnType, "]")
+}
