@@ -42,7 +42,8 @@ class RingFile:
             at += 4 + (length + 3 & ~3)
 
     def _read(self, seq):
-        slot = self.raw[self.slots_offset + seq % self.slot_count * 64:][:64]
+        at = self.slots_offset + seq % self.slot_count * 64
+        slot = self.raw[at:at + 64]
         number, ts, kind = struct.unpack_from("<QQB", slot)
         check = struct.unpack_from("<I", slot, 60)[0]
         if number != seq or check != (seq * S.CHECK_MIX ^ ts) & 0xFFFFFFFF or kind not in STRUCTS:

@@ -170,13 +170,12 @@ class Guest(Case):
         before = set(os.listdir("/proc/self/fd"))
         ring = self.ring()
         mine = [int(fd) for fd in set(os.listdir("/proc/self/fd")) - before]
-        mine = [fd for fd in mine if os.path.exists("/proc/self/fd/%d" % fd)]
+        mine = [fd for fd in mine if os.path.exists("/proc/self/fd/%d" % fd) and os.path.isfile("/proc/self/fd/%d" % fd)]
         self.assertEqual(len(mine), 0 if sys.version_info >= (3, 13) else 1)
         for fd in mine:
             os.close(fd)
-            other = os.open("/dev/null", os.O_RDONLY)
-            self.addCleanup(os.close, other)
-            self.assertEqual(other, fd)
+            os.dup2(0, fd)
+            self.addCleanup(os.close, fd)
         ring.close()
         for fd in mine:
             os.fstat(fd)
@@ -209,27 +208,33 @@ class Threads(Case):
     def check(self, ring, threads, records):
         got = self.read(ring)
         self.assertEqual((got.damaged, ring.errors), ([], [0]))
-        self.assertEqual(got.head + ring.lost[0], threads * records)
+        self.assertEqual(got.head + ring.lost, threads * records)
         self.assertEqual([r.seq for r in got.records], list(range(got.head - len(got.records) + 1, got.head + 1)))
         for r in got.records:
             stage, flags, device, me, i, a, b, c, d = r.fields
             self.assertEqual((a, b, c, d), (me, i, me ^ i, BIG))
         return got
 
-    def test_eight_threads_lose_nothing(self):
-        """With short turns the queue holds what the others write while a preempted holder waits for its next turn."""
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(1e-4)
-        self.addCleanup(sys.setswitchinterval, interval)
+    def test_eight_threads(self):
+        """A holder that is preempted may be away for many turns of 5 ms: more than the queue holds is lost, and counted."""
         ring = self.ring(large=True)
         self.hammer(ring, 8, 20000)
         self.check(ring, 8, 20000)
 
-    def test_eight_threads_with_long_turns(self):
-        """With Python's turns of 5 ms more may come than the queue holds; what is lost is counted."""
-        ring = self.ring(large=True)
-        self.hammer(ring, 8, 20000)
-        self.check(ring, 8, 20000)
+    def test_threads_that_do_other_things(self):
+        """As a trainer's: between records they wait for something. Nothing is lost."""
+        ring, go = self.ring(large=True), threading.Event()
+
+        def work(me):
+            for i in range(500):
+                ring.trace(1, 0, -1, me, i, me, i, me ^ i, BIG)
+                go.wait(1e-5)
+        crew = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+        for t in crew:
+            t.start()
+        for t in crew:
+            t.join()
+        self.assertEqual((self.check(ring, 8, 500).head, ring.lost), (4000, 0))
 
     def test_names_from_threads(self):
         ring, numbers = self.ring(large=True), []
@@ -268,16 +273,17 @@ class Signals(Case):
             hits[0] += 1
             ring.event("signal", "interrupted", hits[0])
         self.timer(handler)
-        count = 0
+        count, armed = 0, -1
         while hits[0] < 500:
-            if count % 50 == 0:
-                self.arm(count)
+            if armed != hits[0]:
+                armed = hits[0]
+                self.arm(armed)
             count += 1
             ring.step(0, 1, count, 0, 0, 0, 0, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         ring.event("end")
         got = self.read(ring)
-        self.assertEqual((got.damaged, ring.lost, ring.errors), ([], [0], [0]))
+        self.assertEqual((got.damaged, ring.lost, ring.errors), ([], 0, [0]))
         self.assertEqual(got.head, count + hits[0] * 2 + 1)     # an event with one piece of text is two records
         self.assertEqual(len([e for e in got.events() if e[0] == "signal"]), min(hits[0], len(got.events()) - 1))
 
@@ -287,26 +293,28 @@ class Signals(Case):
             pass
 
         def handler(_, frame):
+            fired.append(1)
             if frame.f_code.co_filename == ringmodule.__file__:
                 raise Stop
-        ring, caught, turn = self.ring(large=True), 0, 0
+        ring, caught, turn, fired = self.ring(large=True), 0, 0, []
         self.timer(handler)
         end = time.monotonic() + 20
         while caught < 500 and time.monotonic() < end:
             try:
                 turn += 1
                 self.arm(turn)
-                for _ in range(20):
+                while not fired:
                     ring.step(0, 1, 1, 0, 0, 0, 0, 0)
             except Stop:
                 caught += 1
+            del fired[:]
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.assertGreater(caught, 100)
         for i in range(ringmodule.SUSPECT + 1):     # so many at most until a lost token is noticed
             ring.step(0, 1, 7777, 0, 0, 0, 0, 0)
         ring.event("end")
         got = self.read(ring)
-        self.assertEqual((got.damaged, ring.lost), ([], [0]))
+        self.assertEqual((got.damaged, ring.lost), ([], 0))
         self.assertEqual(got.events()[-1][0], "end")
 
     def test_lost_token_is_found(self):

@@ -20,7 +20,8 @@ from . import _spec as S
 SMALL = (256, 16 << 10)     # slots, bytes of names: a process that may never train
 LARGE = (65536, 1 << 20)    # 4 MiB: 650 sampled steps of 50 modules; 1 MiB: 10,000 names of 100 bytes
 MAX_WAITING = 4096          # batches, at most 2 MB: what 20 threads write while the holder is preempted for 100 µs
-SUSPECT = 64                # with each so many batches waiting, look whether the token is lost
+CROWDED = 1024              # batches; from here on a writer offers the GIL first, so that a preempted holder gets its turn
+SUSPECT = 64                # with each so many batches waiting (or lost by a thread), look whether the token is lost
 HEAD, NAMES_HEAD, NAMES_DROPPED = S.OFF_HEAD >> 3, S.OFF_NAMES_HEAD >> 3, S.OFF_NAMES_DROPPED >> 3  # as 64-bit words
 KEEP_END = 480              # bytes kept of both ends of a long name: ring.md
 MAX_VALUE = 1000            # characters of an info line's value: argv's limit in ring.md
@@ -39,15 +40,15 @@ def start_ticks():
 class Ring:
     """An open ring. trace and step are closures over its memory: a method call would look everything up again."""
 
-    __slots__ = ("path", "generation", "large", "pid", "start", "name", "trace", "step", "put", "lost", "errors",
-                 "_map", "_fd", "_words", "_halves", "_slots", "_names", "__weakref__")
+    __slots__ = ("path", "generation", "large", "pid", "start", "name", "trace", "step", "put", "errors",
+                 "_lost", "_map", "_fd", "_words", "_halves", "_slots", "_names", "__weakref__")
 
     def __init__(self, directory, generation=0, large=False, info=()):
         """Creates the file; any OSError means that the process stays unobserved. A number that is taken belongs to the
         program that this process ran before an exec: then the next one is used."""
         slots, names = LARGE if large else SMALL
         self.pid, self.start, self.large = os.getpid(), start_ticks(), large
-        self.lost, self.errors = [0], [0]   # batches that found the queue full; records that could not be written
+        self._lost, self.errors = {}, [0]   # batches that found the queue full, by thread; values that did not fit
         size = S.HEADER_SIZE + slots * S.SLOT_SIZE + names
         fd = self._create(directory, generation)
         try:
@@ -63,7 +64,7 @@ class Ring:
         self._slots = view[S.HEADER_SIZE:S.HEADER_SIZE + slots * S.SLOT_SIZE]
         self._names = view[S.HEADER_SIZE + slots * S.SLOT_SIZE:]
         self._write_header(slots, names, info)
-        core = _Core(self._slots, self._words, slots, self.lost, self.errors)
+        core = _Core(self._slots, self._words, slots, self._lost, self.errors)
         self.put, self.trace, self.step = core.put, _trace_writer(core), _step_writer(core)
         self.name = _interner(self._names, self._words, names)
         self._words[S.OFF_STATE >> 3] = S.STATE_LIVE
@@ -94,6 +95,11 @@ class Ring:
     def head(self):
         """Records published."""
         return self._words[S.OFF_HEAD >> 3]
+
+    @property
+    def lost(self):
+        """Batches that were dropped because too many waited already."""
+        return sum(self._lost.values())
 
     def set_rank(self, rank, world):
         """Each number is one aligned 4-byte store, so a reader never sees half of it."""
@@ -195,22 +201,27 @@ class _Core:
 
     def put(self, ts, batch):
         """Writes records one after another, of the same time: (pack_into, (kind, field, ...)) each."""
-        if len(self.waiting) >= MAX_WAITING:
-            self.lost[0] += 1
+        count = len(self.waiting) + 1
+        if count > MAX_WAITING:
+            me = _thread.get_ident()    # each thread counts its own: += on a shared number is not atomic
+            self.lost[me] = count = self.lost.get(me, 0) + 1
         else:
             self.waiting.append((clock() if ts is None else ts, batch))
-        self.drain()
+            if count > CROWDED:
+                time.sleep(0)
+        self.drain(count % SUSPECT == 0)
 
-    def drain(self):
+    def drain(self, suspicious=False):
         """Writes what waits, unless somebody holds the token: then that one does."""
         waiting, token = self.waiting, self.token
         while waiting:
             try:
                 token.pop()
             except IndexError:
-                if len(waiting) % SUSPECT or _being_written():
+                if not suspicious or _being_written():
                     return
                 token.append(1)
+                suspicious = False
                 continue
             try:
                 while waiting:

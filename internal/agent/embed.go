@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"sync"
+)
+
+// all: because a plain pattern leaves out files that begin with an underscore, __init__.py among them (golang/go#58354).
+// It takes __pycache__ too where a test has run; source leaves that out again. TestFiles pins the list.
+//
+//go:embed all:py
+var embedded embed.FS
+
+// source is the agent as it is unpacked: boot/sitecustomize.py and lib/memgauge/*.py, by path.
+var source = sync.OnceValue(func() map[string][]byte {
+	files, err := readSource(embedded)
+	if err != nil {
+		panic(err) // the files are part of this binary
+	}
+	return files
+})
+
+func readSource(from fs.FS) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(from, "py", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) != ".py" {
+			return err
+		}
+		data, err := fs.ReadFile(from, name)
+		if err != nil {
+			return fmt.Errorf("read embedded %s: %w", name, err)
+		}
+		rest := strings.TrimPrefix(name, "py/")
+		if !strings.HasPrefix(rest, "boot/") {
+			rest = "lib/" + rest
+		}
+		files[rest] = data
+		return nil
+	})
+	return files, err
+}
+
+// hashBytes is how much of the content hash names a version: 2^64 of them, and paths stay short (a control socket's
+// path has 108 bytes).
+const hashBytes = 8
+
+// Hash is the agent's version: a hash over the names and contents of its files.
+var Hash = sync.OnceValue(func() string {
+	h := sha256.New()
+	for _, name := range names() {
+		data := source()[name]
+		fmt.Fprintf(h, "%s %d\n", name, len(data))
+		h.Write(data)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:hashBytes])
+})

@@ -1,0 +1,63 @@
+"""Starts Python programs under the agent, unpacked as `memgauge run` unpacks it."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+from ringfile import AGENT, read_all
+
+
+class Home:
+    """A temporary HASH directory and runtime directory."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp()
+        self.base = os.path.join(self.directory, "0123abcd")
+        self.boot, self.lib = os.path.join(self.base, "boot"), os.path.join(self.base, "lib")
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(os.path.join(AGENT, "boot"), self.boot, ignore=ignore)
+        shutil.copytree(os.path.join(AGENT, "memgauge"), os.path.join(self.lib, "memgauge"), ignore=ignore)
+        self.runtime = os.path.join(self.directory, "runtime")
+        os.makedirs(os.path.join(self.runtime, "rings"))
+        os.makedirs(os.path.join(self.runtime, "ctl"))
+
+    def close(self):
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def write(self, name, text):
+        path = os.path.join(self.directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as f:
+            f.write(textwrap.dedent(text))
+        return path
+
+    def env(self, path=(), **more):
+        keep = {k: v for k, v in os.environ.items() if not k.startswith(("MEMGAUGE", "PYTHON", "RANK", "WORLD_SIZE"))}
+        keep.update(MEMGAUGE_RUNTIME=self.runtime, PYTHONPATH=os.pathsep.join((self.boot,) + tuple(path)))
+        keep.update(more)
+        return keep
+
+    def run(self, code, *flags, python=sys.executable, path=(), argv=(), timeout=120, **env):
+        """The finished process; its script is a file, as a trainer's is."""
+        script = self.write("script.py", code)
+        return subprocess.run([python, *flags, script, *argv], env=self.env(path, **env), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=timeout)
+
+    def rings(self):
+        return read_all(self.runtime)
+
+    def sockets(self):
+        return os.listdir(os.path.join(self.runtime, "ctl"))
+
+
+PRELUDE = """
+import os, sys, time
+from memgauge import process, ring as ringmodule
+def wait_ring(after=0):
+    end = time.monotonic() + 20
+    while process._state.ring is None or process._state.control is None:
+        assert time.monotonic() < end, "no ring"
+        time.sleep(.005)
+"""
