@@ -44,15 +44,18 @@ class Answer:
 
 
 class Client:
-    def __init__(self, path, hello=True):
+    def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(60)
         directory = os.open(os.path.dirname(path), os.O_RDONLY)
         try:
             self.sock.connect("/proc/self/fd/%d/%s" % (directory, os.path.basename(path)))
+            self.hello = self.receive()
+        except BaseException:
+            self.sock.close()
+            raise
         finally:
             os.close(directory)
-        self.hello = self.receive() if hello else None
 
     def close(self):
         self.sock.close()

@@ -19,7 +19,7 @@ QUEUED = 512
 _lock = _thread.allocate_lock()  # guards what is installed; taken by eval threads and the control thread only
 _running = set()                 # sinks of the evals that run
 _sinks = {}                      # thread ident -> Sink
-_installed = {}                  # "stdout" -> Stand
+_installed = []                  # not empty while the stand-ins are in
 _started = [None]                # threading.Thread.start as it was, while ours is in
 
 
@@ -37,11 +37,12 @@ class Sink:
         from time import sleep
         for start in range(0, len(text), PIECE):
             while len(self.queue) >= QUEUED and not self.closed:
+                self.signal()
                 sleep(0.002)     # the client is slow; the code waits for it, as it would for a pipe
             self.queue.append((stream, text[start:start + PIECE]))
             if not self.signalled:
+                self.signalled = True   # first: the reader resets it before it takes
                 self.signal()
-                self.signalled = True
 
 
 class Stand:
@@ -137,6 +138,11 @@ class _Bytes:
         pass
 
 
+# Never freed, and they keep the last real streams: print() works with a borrowed reference to sys.stdout (until CPython
+# gh-130163, 3.13.3), so whatever is taken out while another thread is in the middle of a print must outlive that print.
+_stands = {"stdout": Stand(None, STDOUT), "stderr": Stand(None, STDERR), "stdin": StandIn(None, 0)}
+
+
 def _unsupported(name):
     from io import UnsupportedOperation
     raise UnsupportedOperation(name + ": this stream belongs to a memgauge eval")
@@ -191,19 +197,18 @@ def after_fork():
 
 
 def _install():
-    for name, stream, kind in (("stdout", STDOUT, Stand), ("stderr", STDERR, Stand), ("stdin", 0, StandIn)):
+    for name, stand in _stands.items():
         real = getattr(sys, name, None)
-        while isinstance(real, Stand):   # somebody kept ours and put it back after we had left
-            real = real.__dict__["_real"]
-        stand = kind(real, stream)
-        _installed[name] = stand
-        setattr(sys, name, stand)
+        if real is not stand:   # it is where somebody kept it and put it back after we had left
+            stand.__dict__["_real"] = real
+            setattr(sys, name, stand)
+    _installed.append(True)
     _watch_threads()
 
 
 def _uninstall():
-    for name, stand in list(_installed.items()):
-        if getattr(sys, name, None) is stand:
+    for name, stand in _stands.items():
+        if _installed and getattr(sys, name, None) is stand:
             setattr(sys, name, stand.__dict__["_real"])
     _installed.clear()
     _unwatch_threads()
