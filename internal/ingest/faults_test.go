@@ -284,16 +284,24 @@ func TestBatchesAreBounded(t *testing.T) {
 
 func TestNewRingsAreSeenAtOnce(t *testing.T) {
 	g := newRig(t)
-	old := time.Now().Add(-time.Hour)
 	for pid := range uint32(20) {
+		before, err := os.Stat(g.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
 		r := g.ring(wiretest.Options{PID: pid + 1, Start: 1})
 		r.Append(&wire.Step{})
-		if pid%2 == 0 {
-			os.Chtimes(g.dir, old, old) // as if the listing were an hour old
+		if pid%2 == 0 { // within the same step of the file system's clock
+			os.Chtimes(g.dir, before.ModTime(), before.ModTime())
 		}
 		if s := g.drain(); s.Rings != int(pid)+1 || s.Records != 1 {
 			t.Fatalf("ring %d: %+v", pid, s)
 		}
+	}
+	old := time.Now().Add(-time.Hour)
+	os.Chtimes(g.dir, old, old)
+	if g.drain(); !g.in.listed.stable {
+		t.Error("a directory that has not changed for an hour would be listed again")
 	}
 }
 
@@ -340,4 +348,37 @@ func FuzzDirectory(f *testing.F) {
 			seen[s.Step] = true
 		}
 	})
+}
+
+// TestGapParts: what ends after a gap is not matched with what began before it, but the order within the step goes on.
+func TestGapParts(t *testing.T) {
+	g := newRig(t)
+	r := g.ring(wiretest.Options{Slots: 8})
+	s := &script{r: r, step: 1}
+	s.run("root net 1")
+	g.drain()
+	for range 10 {
+		s.run("pre a 2")
+	}
+	s.run("post net 3")
+	g.drain()
+	rows := g.sink.rows.Trace
+	if last := rows[len(rows)-1]; last.DurationNS != model.Null || last.AllocatedDelta != model.Null || last.Seq != 8 || len(rows) != 9 {
+		t.Errorf("%d rows, last %+v", len(rows), last)
+	}
+}
+
+// TestEndIsNotBeforeTheLastSignOfLife: a process that was seen alive after its last record ended later than that.
+func TestEndIsNotBeforeTheLastSignOfLife(t *testing.T) {
+	g := newRig(t)
+	g.ring(wiretest.Options{Wall: 1e9, Mono: 1e9}).Append(&wire.Step{TS: 1e9})
+	g.drain()
+	g.now = g.now.Add(40 * time.Second)
+	g.drain()
+	seen := g.now
+	g.kill(100)
+	g.drain()
+	if p := g.sink.procs[procKey{100, 5000}]; p.Ended != seen.UnixMicro() {
+		t.Errorf("ended %d, was seen at %d", p.Ended, seen.UnixMicro())
+	}
 }

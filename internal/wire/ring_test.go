@@ -306,3 +306,24 @@ func randomRing(rng *rand.Rand) *wiretest.Ring {
 	}
 	return r
 }
+
+// TestNameOfTheNewestRecord: a name and a record that uses it come between Poll's first look and its reading of head.
+func TestNameOfTheNewestRecord(t *testing.T) {
+	r := wiretest.New(wiretest.Options{PID: 1, Slots: 8})
+	h := &hooked{mem: r.Bytes()}
+	g, err := wire.OpenRing(h, int64(len(h.mem)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Append(step(1))
+	h.after = func(int64, []byte) {
+		h.after = nil
+		r.Append(&wire.Trace{Name: r.Intern("late")})
+	}
+	if _, err := g.Poll(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.ReadNames(); err != nil || g.Head != 2 || g.Name(1) != "late" {
+		t.Errorf("head %d, name %q, error %v", g.Head, g.Name(1), err)
+	}
+}
