@@ -32,7 +32,8 @@ func (w *writer) close() {
 func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
-	return db.about("append to", db.withConn(ctx, func(c *conn) error {
+	committing := false
+	err := db.withConn(ctx, func(c *conn) error {
 		if err := db.w.load(c); err != nil {
 			return err
 		}
@@ -41,6 +42,7 @@ func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 		}
 		fresh, err := db.w.rows(c, b)
 		if err == nil {
+			committing = db.w.moves(b.Cursors)
 			err = c.exec("COMMIT")
 		}
 		if err != nil {
@@ -52,7 +54,36 @@ func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 			db.w.rings[cur.RingID] = cur
 		}
 		return nil
-	}))
+	})
+	if err != nil && committing && db.arrivedLocked(b) {
+		return nil
+	}
+	return db.about("append to", err)
+}
+
+// arrivedLocked says whether a batch is in the database although committing it failed: what failed may have been the
+// folding of the log that DuckDB does with some commits. The cursors tell, because they go in with the rows.
+func (db *DB) arrivedLocked(b *model.Batch) bool {
+	stored, err := db.Cursors(context.Background()) // the batch's context may be what ended it
+	if err != nil {
+		return false
+	}
+	last := map[uint64]model.Cursor{}
+	for _, cur := range b.Cursors {
+		last[cur.RingID] = cur
+	}
+	for id, cur := range last {
+		if stored[id] != cur {
+			return false
+		}
+	}
+	db.w.close() // what it remembers may lack the batch; the next Append reads it anew
+	return true
+}
+
+// moves says whether the cursors differ from what is stored, so that they can tell whether a batch got in.
+func (w *writer) moves(list []model.Cursor) bool {
+	return slices.ContainsFunc(list, func(cur model.Cursor) bool { return w.rings[cur.RingID] != cur })
 }
 
 // load reads the names and ring ids that the database has.

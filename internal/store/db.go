@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 )
 
@@ -78,6 +79,10 @@ type DB struct {
 	}
 }
 
+// reservedNames are names of schemas, now or later.
+var reservedNames = map[string]bool{"python": true, "memgauge": true, "store": true, "main": true, "cpu": true, "gpu": true,
+	"process": true, "cgroup": true, "host": true, "system": true, "temp": true}
+
 // Open opens the database, creates it where it does not exist, and brings an older one up to date. A database that a
 // newer memgauge made is refused (ErrNewer), and so is one that another process has open (ErrLocked).
 func Open(ctx context.Context, o Options) (*DB, error) {
@@ -89,6 +94,9 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	o.Path = path
 	if o.TempDir, err = filepath.Abs(o.TempDir); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reservedNames[strings.ToLower(stem)] {
+		return nil, fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

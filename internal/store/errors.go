@@ -57,6 +57,9 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 	if m := refusedRO.FindStringSubmatch(msg); m != nil {
 		return refused(m[1])
 	}
+	if strings.Contains(msg, "transaction is launched in read-only mode") {
+		return refused(writingWord(sql))
+	}
 	if m := noTable.FindStringSubmatch(msg); m != nil {
 		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(msg))
 	}

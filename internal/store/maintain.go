@@ -17,7 +17,8 @@ type Report struct {
 const (
 	highWater = 0.80 // of MaxDisk in use: begin. The rest is room for the log and for rewriting row groups
 	lowWater  = 0.65 // until so much is in use
-	slices8   = 8    // the rows before the newest eighth are treated, oldest eighth first
+	slicePart = 8    // one slice is the oldest eighth of what was not treated: little to rewrite at once
+	maxSlices = 64   // after so many eighths, 0.02 % is left
 	mergeBy   = 16   // steps that become one row
 )
 
@@ -72,22 +73,27 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	}
 	for level := levelThin; level <= levelDrop; level++ {
 		for _, table := range levelTables[level] {
-			for range slices8 {
-				if float64(rep.After) <= lowWater*float64(db.o.MaxDisk) {
-					return nil
-				}
-				n, err := db.giveUpLocked(ctx, level, table)
-				if err != nil {
-					return err
-				}
-				if n == 0 {
-					break
-				}
-				rep.count(level, n)
-				if rep.After, err = db.usedLocked(ctx); err != nil {
-					return err
-				}
+			if err := db.drainLevelLocked(ctx, level, table, rep); err != nil {
+				return err
 			}
+		}
+	}
+	return nil
+}
+
+// drainLevelLocked gives up slices of one table at one level until it helped enough or no slice is left.
+func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep *Report) error {
+	for range maxSlices {
+		if float64(rep.After) <= lowWater*float64(db.o.MaxDisk) {
+			return nil
+		}
+		n, more, err := db.giveUpLocked(ctx, level, table)
+		if err != nil || !more {
+			return err
+		}
+		rep.count(level, n)
+		if rep.After, err = db.usedLocked(ctx); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -97,7 +103,7 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 var levelTables = map[int][]string{
 	levelThin:  {"trace"},
 	levelMerge: {"steps"},
-	levelDrop:  {"trace", "steps", "overhead", "events", "drops"},
+	levelDrop:  {"trace", "steps", "overhead", "events"}, // what was lost stays known
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -127,13 +133,14 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 }
 
 // giveUpLocked treats the oldest slice of a table that has not been treated at this level, in one transaction with its
-// count in memgauge.drops. It says how many rows went.
-func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone int64, err error) {
+// count in memgauge.drops. It says how many rows went, and whether there was a slice.
+func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone int64, more bool, err error) {
 	err = db.withConn(ctx, func(c *conn) error {
 		from, to, ok, err := slice(c, level, table)
 		if err != nil || !ok {
 			return err
 		}
+		more = true
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
@@ -147,7 +154,7 @@ func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone i
 		}
 		return err
 	})
-	return gone, err
+	return gone, more, err
 }
 
 // slice is the stretch of time to be treated next: an eighth of the rows that were not, never the newest ones.
@@ -160,7 +167,7 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 	}
 	// The rows lie nearly in the order of time, so an eighth of them is an eighth of the row groups.
 	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s WHERE ts >= make_timestamp(%d)`,
-		1.0/slices8, table, from)
+		1.0/slicePart, table, from)
 	v, err := c.one(sql)
 	if err != nil || v[0] == nil {
 		return from, to, false, err
@@ -193,7 +200,7 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
-		"events": "memgauge.events", "drops": "memgauge.drops"}
+		"events": "memgauge.events"}
 )
 
 func detail(from, to int64) string {

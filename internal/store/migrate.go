@@ -69,6 +69,9 @@ func migrate(e *engine, readOnly bool) error {
 			return fmt.Errorf("migration %s: %w", m.name, err)
 		}
 	}
+	if len(have) < len(all) {
+		return c.exec("CHECKPOINT") // so that the next to open need not replay it
+	}
 	return nil
 }
 

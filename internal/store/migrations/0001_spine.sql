@@ -4,9 +4,10 @@ CREATE SCHEMA store;
 CREATE SCHEMA python;
 CREATE SCHEMA memgauge;
 
+-- In schema main: DuckDB 1.5.4 can't replay its log when an enum lies in a schema that the same log creates.
 -- Both in alphabetical order, so that sorting and comparing give what they would give for VARCHAR.
-CREATE TYPE store.stage AS ENUM ('post backward', 'post forward', 'post step', 'pre backward', 'pre forward', 'pre step');
-CREATE TYPE store.device AS ENUM (
+CREATE TYPE main.stage AS ENUM ('post backward', 'post forward', 'post step', 'pre backward', 'pre forward', 'pre step');
+CREATE TYPE main.device AS ENUM (
   'cpu', 'cuda:0', 'cuda:1', 'cuda:10', 'cuda:100', 'cuda:101', 'cuda:102', 'cuda:103', 'cuda:104',
   'cuda:105', 'cuda:106', 'cuda:107', 'cuda:108', 'cuda:109', 'cuda:11', 'cuda:110', 'cuda:111', 'cuda:112',
   'cuda:113', 'cuda:114', 'cuda:115', 'cuda:116', 'cuda:117', 'cuda:118', 'cuda:119', 'cuda:12', 'cuda:120',
@@ -31,14 +32,14 @@ CREATE TABLE store.retention (name VARCHAR NOT NULL, level INTEGER NOT NULL, don
 CREATE TABLE store.trace (
   ts TIMESTAMP NOT NULL, pid INTEGER NOT NULL, rank INTEGER, world_size INTEGER,
   step BIGINT NOT NULL, micro_step INTEGER NOT NULL, seq INTEGER NOT NULL,
-  module VARCHAR, stage store.stage NOT NULL, device store.device NOT NULL,
+  module VARCHAR, stage main.stage NOT NULL, device main.device NOT NULL,
   allocated BIGINT, max_allocated BIGINT, cached BIGINT, max_cached BIGINT,
   allocated_delta BIGINT, max_allocated_delta BIGINT, offset_ns BIGINT, duration_ns BIGINT);
 
 CREATE TABLE store.steps (
   ts TIMESTAMP NOT NULL, pid INTEGER NOT NULL, rank INTEGER, world_size INTEGER,
   step BIGINT NOT NULL, steps INTEGER NOT NULL, duration_ns BIGINT, sampled BOOLEAN NOT NULL, inference BOOLEAN NOT NULL,
-  device store.device NOT NULL, allocated BIGINT, max_allocated BIGINT, reserved BIGINT, max_reserved BIGINT,
+  device main.device NOT NULL, allocated BIGINT, max_allocated BIGINT, reserved BIGINT, max_reserved BIGINT,
   rss BIGINT, anon BIGINT, max_rss BIGINT, heap_in_use BIGINT, heap_held BIGINT, py_blocks BIGINT,
   gc_collections BIGINT, gc_full BIGINT, agent_ns BIGINT);
 
