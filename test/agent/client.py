@@ -105,7 +105,7 @@ class Client:
 class Process:
     """A program with a control socket in it. It runs until the file `stop` appears (the program sees to that)."""
 
-    def __init__(self, program, fork=False, python=None, deep=False, ready=True):
+    def __init__(self, program, fork=False, python=None, deep=False, host_threads=True):
         self.directory = tempfile.mkdtemp(prefix="memgauge-test-")
         deep = os.path.join(self.directory, "d" * 90, "e" * 90) if deep else self.directory
         os.makedirs(deep, exist_ok=True)
@@ -115,16 +115,17 @@ class Process:
             f.write(program)
         env = dict(os.environ, MEMGAUGE_TEST_SOCKET=self.path, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8",
                    PYTHONPATH=os.pathsep.join([os.path.join(HERE, "host"), AGENT]), DIR=self.directory)
+        if not host_threads:
+            env["MEMGAUGE_TEST_BARE"] = "1"
         if fork:
             env["MEMGAUGE_TEST_FORK"] = "1"
         self.output = open(os.path.join(self.directory, "output"), "w+b")
         self.child = subprocess.Popen([python or PYTHON, "-u", script], env=env, stdin=subprocess.PIPE, cwd=self.directory,
                                       stdout=self.output, stderr=subprocess.STDOUT)
         self.clients = []
-        if ready:
-            wait_for(lambda: b"ready" in self.printed() or self.child.poll() is not None, 120)
-            if self.child.poll() is not None:
-                raise AssertionError("the program ended: %r" % self.printed())
+        wait_for(lambda: b"ready" in self.printed() or self.child.poll() is not None, 120)
+        if self.child.poll() is not None and b"ready" not in self.printed():
+            raise AssertionError("the program ended: %r" % self.printed())
 
     def printed(self):
         """What the program itself has printed."""

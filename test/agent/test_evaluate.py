@@ -459,11 +459,18 @@ class Endings(Case):
         self.check("import wave, colorsys\nfrom string import ascii_lowercase as letters\nletters[:3]", value="'abc'")
         self.check("letters[0], wave.__name__", value="('a', 'wave')")
 
-    def test_a_program_without_threading(self):
-        """The first import of threading must not make our thread pass for the main one."""
-        process = Process("import os, time\nprint('ready')\nwhile not os.path.exists('stop'): time.sleep(0.001)")
+    def test_a_program_without_threads(self):
+        """The import of threading must not make our thread pass for the main one, not even while that is blocked."""
+        process = Process("import sys, time\nprint('threading' in sys.modules)\ndef f():\n  v = 1\n  print('ready')\n"
+                          "  sys.stdin.read()\nf()", host_threads=False)
         self.addCleanup(process.close)
-        self.assertEqual(process.eval("import threading; threading.main_thread() is threading.current_thread()").value, "False")
+        self.assertEqual(process.printed(), b"False\nready\n")
+        code = ("import threading, os\nm = threading.main_thread()\n"
+                "m.native_id == os.getpid(), m is threading.current_thread(), threading._active[m.ident] is m, m.is_alive(), v")
+        self.assertEqual(process.eval(code).value, "(True, False, True, True, 1)")
+        process.child.stdin.close()
+        self.assertEqual(process.child.wait(20), 0)
+        self.assertEqual(process.printed(), b"False\nready\n")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Puts the control socket, and nothing else of the agent, into a process: MEMGAUGE_TEST_SOCKET says where. Events are
-appended to that path + ".events" as JSON lines; a pipe to the main thread isn't needed."""
+appended to that path + ".events" as JSON lines."""
+import _thread
 import json
 import os
 import sys
-import threading
-import _thread
+
+if not os.environ.get("MEMGAUGE_TEST_BARE"):
+    import threading   # as most programs have, before any thread
 
 
 class Hooks:
@@ -34,20 +36,26 @@ def _start(path):
     served = control.Control(path, Hooks(path))
     served.open()
     pipe = os.pipe()
-    state = {}
+    ended = _thread.allocate_lock()
 
     def loop():
-        state["stopped"] = threading.Event()
-        served.run(pipe[0])
-        state["stopped"].set()
+        try:
+            served.run(pipe[0])
+        finally:
+            ended.release()
+
+    def start():
+        ended.acquire()
+        _thread.start_new_thread(loop, ())
 
     def before():
         os.write(pipe[1], b"x")
-        state["stopped"].wait(5)
+        ended.acquire(True, 5)
 
     def in_parent():
+        ended.release()
         os.read(pipe[0], 1)
-        _thread.start_new_thread(loop, ())
+        start()
 
     def in_child():
         served.close_in_child()
@@ -55,9 +63,8 @@ def _start(path):
             sys.modules["memgauge.evaluate"].after_fork()
         os.close(pipe[0])
         os.close(pipe[1])
-        os.environ.pop("MEMGAUGE_TEST_SOCKET", None)
 
-    _thread.start_new_thread(loop, ())
+    start()
     if os.environ.get("MEMGAUGE_TEST_FORK"):
         os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
     else:
@@ -65,4 +72,4 @@ def _start(path):
 
 
 if os.environ.get("MEMGAUGE_TEST_SOCKET"):
-    _start(os.environ["MEMGAUGE_TEST_SOCKET"])
+    _start(os.environ.pop("MEMGAUGE_TEST_SOCKET"))   # not for its children

@@ -59,11 +59,8 @@ class Job:
 
     def start(self):
         import os
-        if "threading" not in sys.modules:   # up to 3.12 the thread that imports it first passes for the main thread
-            scope.on_main_thread(lambda: __import__("threading"), 0.2)
-        from threading import Thread
         self._pid = os.getpid()
-        self._thread = Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread = _threading().Thread(target=self._work, name="memgauge-eval", daemon=True)
         self._thread.start()
 
     @property
@@ -130,6 +127,7 @@ class Job:
     def _work(self):
         outcome = EXCEPTION
         try:
+            _user_signals()
             streams.enter(self.sink)
             outcome = self._evaluate()
         except BaseException as error:   # an interruption just between two shields, or no memory left
@@ -219,6 +217,51 @@ class Job:
                 return
             except Interruption:
                 continue
+
+
+def _user_signals():
+    """Our threads block signals; the code, and the processes that it starts, shall have the user's mask."""
+    process = sys.modules.get(__package__ + ".process")
+    if process is not None:
+        import _signal
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, process.user_sigmask())
+
+
+def _threading():
+    """The module. Up to 3.12 the thread that imports it first passes for the main thread (threading._MainThread), and a
+    program without threads may leave that to us: then its notion of the main thread is put right."""
+    first = "threading" not in sys.modules
+    import threading
+    if first:
+        import os
+        main = threading._main_thread
+        main._native_id = os.getpid()
+        if main.ident == _thread.get_ident():
+            _name_main(threading, main)
+    return threading
+
+
+def _name_main(threading, main):
+    for ident, frame in sys._current_frames().items():
+        if ident != main.ident and _is_program(frame):
+            threading._active.pop(main.ident, None)
+            threading._active[ident] = main
+            main._ident = ident
+            break
+    else:
+        return
+    # _shutdown() releases the main thread's lock, then waits for all in _shutdown_locks; this one ends with our thread.
+    ours = main._tstate_lock
+    main._tstate_lock = _thread.allocate_lock()
+    main._tstate_lock.acquire()
+    threading._shutdown_locks.discard(ours)
+
+
+def _is_program(frame):
+    """Whether this is the stack of the program itself and not of a thread, which begins in a function."""
+    while frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_name == "<module>" or "runpy" in frame.f_code.co_filename
 
 
 def after_fork():
