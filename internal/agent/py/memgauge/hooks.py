@@ -1,0 +1,219 @@
+"""How torch is made to tell us things, and how it is made to forget us.
+
+A module's call is watched by exchanging the *code object* of torch.nn.Module.__call__ for a sampled step, 0.1 µs in all,
+instead of putting hooks on modules or another function on the class:
+ - nothing is on the user's modules: they are copied, pickled, scripted and exported as ever, also in a sampled step;
+ - an attribute set on Module would invalidate the method caches of every subclass, and CPython 3.13 gives a class only
+   1,000 versions (Objects/typeobject.c, MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever;
+ - torch.compile looks at the identity of the function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks,
+   not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py).
+The new code finds us through names that it needs in torch.nn.modules.module; they go when we go.
+
+An optimizer's end of a step is told by replacing Optimizer._optimizer_step_code, an empty method that the wrapper of
+every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads a local
+variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement names it so.
+"""
+import importlib
+import types
+
+MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "_memgauge_roots")
+
+WATCHED = """
+def {name}(self, *args, **kwargs):
+    if _memgauge_compiling():
+        return _memgauge_plain(self, *args, **kwargs)
+    return _memgauge_watched(self, args, kwargs)
+"""
+
+# While only root forwards are counted, every other module's call should cost next to nothing: the body of
+# Module._wrapped_call_impl (torch 2.1 and newer) is repeated, since calling a copy of it costs 0.3 µs.
+ROOTS = """
+def {name}(self, *args, **kwargs):
+    if _memgauge_compiling() or id(self) not in _memgauge_roots:
+        {plain}
+    return _memgauge_watched(self, args, kwargs)
+"""
+PLAIN = "return _memgauge_plain(self, *args, **kwargs)"
+WRAPPED = """if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
+        return self._call_impl(*args, **kwargs)"""
+
+STEP = """
+def outer(func):
+    def {name}(*args, **kwargs):
+        _memgauge_before_step(args)
+        return _memgauge_plain_step(func)(*args, **kwargs)
+"""
+
+
+class Unsupported(Exception):
+    """This torch, or what was done to it, leaves us no way in; the text says why."""
+
+
+def copy_of(function):
+    """The same function under another identity: it keeps its code when the first one's is exchanged."""
+    copy = types.FunctionType(
+        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+class Dynamo:
+    """Keeps torch.compile away from our own frames: they run inside of frames that it compiles, and compiling ours
+    anew whenever a counter changed would end in its recompile limit and a warning."""
+
+    def __init__(self, torch):
+        self.frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+        self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or _never
+
+    def skip(self, function, nested=True):
+        """Runs the function as it is; `nested`: also what it calls. Not possible in 1.13, which compiles nothing."""
+        frames = self.frames
+        if nested:
+            # inlined by the tracer it would be; with this it breaks the graph there, as the optimizer's own code does
+            function._torchdynamo_disable = True
+        try:
+            if hasattr(frames, "set_code_exec_strategy"):
+                skip, rest = frames._FrameAction.SKIP, frames._FrameAction.SKIP if nested else frames._FrameAction.DEFAULT
+                frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, rest))
+            elif hasattr(frames, "skip_code"):
+                frames.skip_code(function.__code__)
+        except (AttributeError, TypeError):
+            pass  # another version's names: the frames are then compiled, which is slow but right
+        return function
+
+
+def _never():
+    return False
+
+
+class ModuleCalls:
+    """Lets `watched(module, args, kwargs)` see module calls; the original is `plain`."""
+
+    def __init__(self, torch):
+        self.function = self._find(torch)
+        self.original = self.function.__code__
+        self.space = self.function.__globals__
+        self.plain = copy_of(self.function)
+        self.roots = set()  # ids of the modules that `only_roots` lets through
+        self.codes = None
+        self.current = None
+
+    @staticmethod
+    def _find(torch):
+        """Module.__call__, or what it calls when somebody replaced it by a thing without exchangeable code."""
+        for name in ("__call__", "_call_impl"):
+            function = torch.nn.Module.__dict__.get(name)
+            if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
+                return function
+        raise Unsupported("torch.nn.Module.__call__ was replaced by %r" % (torch.nn.Module.__call__,))
+
+    def prepare(self, watched, dynamo):
+        """Binds our side. May be called again, with another `watched`."""
+        name = self.original.co_name
+        plain = WRAPPED if self.original.co_names == ("_compiled_call_impl", "_call_impl") else PLAIN
+        self.codes = {
+            "all": self._code(WATCHED.format(name=name)),
+            "roots": self._code(ROOTS.format(name=name, plain=plain)),
+        }
+        values = (dynamo.compiling, self.plain, watched, self.roots)
+        self.space.update(zip(MODULE_NAMES, values))
+
+    def _code(self, source):
+        # Under torch's own file name: torch.compile goes by it when it decides which frames are not the user's.
+        space = {}
+        exec(compile(source, self.original.co_filename, "exec"), space)
+        code = space[self.original.co_name].__code__
+        return code.replace(co_firstlineno=self.original.co_firstlineno)
+
+    def watch(self, what):
+        """`all` modules' calls, those of the `roots`, or none (None). Whoever else exchanged the code keeps his."""
+        wanted = self.original if what is None else self.codes[what]
+        code = self.function.__code__
+        if code is wanted:
+            return True
+        if code is not self.original and code not in self.codes.values():
+            return False
+        self.function.__code__ = wanted
+        self.current = what
+        return True
+
+    def remove(self):
+        self.watch(None)
+        if self.function.__code__ is self.original:
+            for name in MODULE_NAMES:
+                self.space.pop(name, None)
+
+
+class StepStarts:
+    """Tells, in sampled steps, that an optimizer's step() begins: each class has a wrapper of its own (`hooked`), whose
+    code is exchanged in the same way. Only for optimizers that are not compiled: there the code is guarded."""
+
+    def __init__(self, before):
+        self.before = before
+        self.copies = {}  # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
+        self.known = {}  # wrapper -> (its own code, ours)
+        self.active = []
+
+    def add(self, optimizer):
+        function = getattr(type(optimizer), "step", None)
+        if not isinstance(function, types.FunctionType) or function.__code__.co_freevars != ("func",):
+            return False
+        if function not in self.known:
+            self._learn(function)
+        original, ours = self.known[function]
+        if function.__code__ is original:
+            function.__code__ = ours
+            self.active.append(function)
+        return function.__code__ is ours
+
+    def _learn(self, function):
+        original, space = function.__code__, {}
+        exec(compile(STEP.format(name=original.co_name), original.co_filename, "exec"), space)
+        inner = next(c for c in space["outer"].__code__.co_consts if isinstance(c, types.CodeType))
+        self.copies[function.__closure__[0].cell_contents] = copy_of(function)
+        self.known[function] = original, inner
+        function.__globals__.update(_memgauge_before_step=self.before, _memgauge_plain_step=self.copies.__getitem__)
+
+    def compiled(self, optimizer, caller):
+        """Whether the step that is ending, whose wrapper's frame is `caller`, runs code that torch.compile made."""
+        function = getattr(type(optimizer), "step", None)
+        original = self.known.get(function, (getattr(function, "__code__", None),))[0]
+        return caller.f_code is not original
+
+    def remove(self):
+        while self.active:
+            function = self.active.pop()
+            original, ours = self.known[function]
+            if function.__code__ is ours:
+                function.__code__ = original
+
+    def forget(self):
+        """Also the names in torch's modules."""
+        self.remove()
+        for function in self.known:
+            for name in ("_memgauge_before_step", "_memgauge_plain_step"):
+                function.__globals__.pop(name, None)
+        self.known.clear()
+
+
+class StepEnds:
+    """Optimizer._optimizer_step_code, replaced; put back as it was."""
+
+    def __init__(self, torch):
+        # torch.optim.optimizer is hidden by a function of that name in some versions: ask the import system
+        self.owner = importlib.import_module("torch.optim.optimizer").Optimizer
+        self.original = self.owner.__dict__.get("_optimizer_step_code")
+        if self.original is None:
+            raise Unsupported("torch.optim.Optimizer has no _optimizer_step_code")
+        self.ours = None
+
+    def put(self, function):
+        if self.owner.__dict__.get("_optimizer_step_code") in (self.original, self.ours):
+            self.ours = function
+            self.owner._optimizer_step_code = function
+
+    def remove(self):
+        if self.ours is not None and self.owner.__dict__.get("_optimizer_step_code") is self.ours:
+            self.owner._optimizer_step_code = self.original
+        self.ours = None

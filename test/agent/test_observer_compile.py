@@ -1,0 +1,71 @@
+"""torch.compile: nothing is compiled again, broken or warned about because of us, and the steps are counted."""
+import unittest
+
+from torchrun import TorchCase
+
+COUNT = """
+import torch._dynamo as D
+from torch._dynamo.utils import counters
+graphs = 0
+def backend(gm, example):
+    global graphs; graphs += 1
+    return gm.forward
+class Block(nn.Module):
+    def __init__(self): super().__init__(); self.l = nn.Linear(8, 8); self.a = nn.GELU()
+    def forward(self, x): return self.a(self.l(x)) + x
+def model(style):
+    m = nn.Sequential(Block(), Block())
+    if style == "wrapped": return m, torch.compile(m, backend=backend)
+    if style == "in place": m.compile(backend=backend); return m, m
+    if style == "regional":
+        for i in range(2): m[i] = torch.compile(m[i], backend=backend)
+        return m, m
+    return m, torch.compile(lambda x: m(x), backend=backend, fullgraph=style == "whole")
+def case(style):
+    global graphs
+    D.reset(); counters.clear(); graphs = 0
+    m, call = model(style); o = torch.optim.SGD(m.parameters(), .01)
+    for _ in range(40): call(torch.ones(2, 8)).sum().backward(); o.step(); o.zero_grad()
+    return graphs, sum(counters["graph_break"].values()), dict(counters["frames"])
+say(cases={style: case(style) for style in ("wrapped", "in place", "regional", "function", "whole")})
+"""
+
+
+class Compile(TorchCase):
+    def setUp(self):
+        if self.torch < (2, 1):
+            self.skipTest("this torch has no torch.compile of this kind")
+
+    def test_models(self):
+        runs = {trace: self.run_code(COUNT, MEMGAUGE_TRACE=trace) for trace in ("off", "auto", "all")}
+        for trace in ("auto", "all"):
+            self.assertEqual(runs[trace].said(), runs["off"].said(), trace)
+            self.assertEqual(runs[trace].counted, 200)
+        modules = {t.module for t in runs["all"].trace}
+        self.assertIn("OptimizedModule", modules)
+        self.assertFalse([m for m in modules if "_orig_mod" in m], "what is inside of compiled code")
+
+    def test_optimizer(self):
+        code = """
+import torch._dynamo as D
+from torch._dynamo.utils import counters
+graphs = 0
+def backend(gm, example):
+    global graphs; graphs += 1
+    return gm.forward
+m = net(); o = torch.optim.Adam(m.parameters(), .01); step = torch.compile(lambda: o.step(), backend=backend)
+for _ in range(60): m(torch.ones(2, 8)).sum().backward(); step()
+say(graphs=graphs, breaks=sum(counters["graph_break"].values()), limit=dict(counters["recompile_limit"]))
+"""
+        bare = self.run_code("observer.uninstall()\n" + code, quiet=False).said()
+        for trace in ("auto", "all"):
+            run = self.run_code(code, MEMGAUGE_TRACE=trace, quiet=False)
+            said = run.said()
+            self.assertEqual((said["graphs"], said["limit"]), (bare["graphs"], {}))
+            self.assertLessEqual(said["breaks"], bare["breaks"] + 1)    # at the end of step(), where torch has two of its own
+            self.assertNotIn("recompile_limit", run.err)
+            self.assertEqual(run.counted, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+"""Which optimizer events end a step, over sequences of events: f is a root forward, a capital letter an optimizer."""
+import unittest
+
+from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
+from memgauge.steps import Steps
+
+
+def always(step):
+    return True
+
+
+def at_first(step):
+    return step < 3
+
+
+def now_and_then(step):
+    return step < 3 or step % 10 == 0
+
+
+def count(sequence, watched):
+    steps, number = Steps(), 0
+    for event in sequence:
+        seen = watched(number)
+        if not seen:
+            steps.unwatched()
+        if event != "f":
+            number += steps.event(event, seen)
+        elif seen:
+            steps.forward()
+    return number
+
+
+class Sequences(unittest.TestCase):
+    def check(self, sequence, want, off=0):
+        for watched in (always, at_first, now_and_then):
+            self.assertLessEqual(abs(count(sequence, watched) - want), off, watched.__name__)
+
+    def test_plain(self):
+        self.check("fA" * 100, 100)
+
+    def test_accumulation(self):
+        self.check("ffffA" * 50, 50)
+
+    def test_gan(self):
+        self.check("fDffG" * 100, 100, off=1)
+        self.check("fDfG" * 3000, 3000, off=1)
+
+    def test_critic_steps(self):
+        self.check(("fD" * 5 + "fG") * 50, 50, off=5)   # the first five, before G was ever seen
+
+    def test_warm_up_of_one(self):
+        self.check("fD" * 300 + "fDfG" * 100, 400, off=1)
+
+    def test_one_is_dropped(self):
+        self.check("fAB" * 100 + "fA" * 100, 200)
+
+    def test_one_training_after_another(self):
+        self.check("fA" * 40 + "fB" * 40 + "fC" * 40, 120)
+
+    def test_evaluation_between(self):
+        self.check(("fA" * 100 + "f" * 50) * 2, 200)
+
+    def test_sub_groups(self):
+        self.check("fAAAAAA" * 50, 50)
+
+    def test_skipped_step_of_mixed_precision(self):
+        self.check("fA" * 20 + "f" + "fA" * 20, 40)
+
+    def test_no_modules(self):
+        self.check("A" * 50, 50)
+
+    def test_forwards_vanish_into_compiled_code(self):
+        self.check("fA" * 3 + "A" * 100, 103, off=5)    # what the last window had not yet found out
+
+    def test_solo_needs_no_asking(self):
+        steps = Steps()
+        for _ in range(3):
+            steps.forward()
+            steps.event(7, True)
+        self.assertEqual(steps.solo, 7)
+        steps.event(8, True)
+        self.assertIsNone(steps.solo)
+
+
+if __name__ == "__main__":
+    unittest.main()
