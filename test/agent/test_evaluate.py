@@ -140,13 +140,12 @@ class Rebinding(Case):
         process = Process("""
 import os
 def main():
-    a = b = 0; target = 0; seen = 0
+    a = b = target = 0
     print("ready")
     while not os.path.exists("stop"):
         a += 1
         for _ in range(50): b += 1
-        if target != seen: seen = target
-    print("sums", a * 50 == b, seen)
+    print("sums", a * 50 == b, target)
 main()
 """)
         self.addCleanup(process.close)
@@ -458,6 +457,26 @@ class Endings(Case):
     def test_imports(self):
         self.check("import wave, colorsys\nfrom string import ascii_lowercase as letters\nletters[:3]", value="'abc'")
         self.check("letters[0], wave.__name__", value="('a', 'wave')")
+
+    def test_the_device_is_the_main_threads(self):
+        """torch.cuda stood in for: two devices, the current one belongs to a thread, as CUDA has it."""
+        process = Process("""
+import os, sys, threading, time, types
+mine = threading.local()
+torch = sys.modules["torch"] = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(is_initialized=lambda: True, device_count=lambda: 2, set_device=lambda n: setattr(mine, "n", n),
+                                   current_device=lambda: getattr(mine, "n", 0))
+torch.cuda.set_device(1)
+print("ready")
+while not os.path.exists("block"): time.sleep(0.001)
+print("blocked")
+time.sleep(1000)
+""")
+        self.addCleanup(process.close)
+        self.assertEqual(process.eval("torch.cuda.current_device()").value, "1")
+        open(os.path.join(process.directory, "block"), "w").close()
+        wait_for(lambda: b"blocked" in process.printed())
+        self.assertEqual(process.eval("torch.cuda.current_device()").value, "1")
 
     def test_a_program_without_threads(self):
         """The import of threading must not make our thread pass for the main one, not even while that is blocked."""

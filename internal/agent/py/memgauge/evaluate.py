@@ -13,6 +13,7 @@ from . import scope, streams
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
 GRACE = 1.0      # s from the first interruption to giving the code up
+DEVICE_WAIT = 0.1  # s for the main thread to say its CUDA device; one that computes comes by in a few ms
 AGAIN = 0.05     # s between interruptions of code that swallows them
 MAX_TEXT = (1 << 20) - 1024   # bytes of a value or a traceback: a frame holds 1 MiB
 
@@ -128,6 +129,7 @@ class Job:
         outcome = EXCEPTION
         try:
             _user_signals()
+            _same_device()
             streams.enter(self.sink)
             outcome = self._evaluate()
         except BaseException as error:   # an interruption just between two shields, or no memory left
@@ -225,6 +227,22 @@ def _user_signals():
     if process is not None:
         import _signal
         _signal.pthread_sigmask(_signal.SIG_SETMASK, process.user_sigmask())
+
+
+_device = [0]    # the main thread's current one, when last heard
+
+
+def _same_device():
+    """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell of
+    device 0. A main thread that is blocked keeps the device that it had."""
+    try:
+        cuda = sys.modules["torch"].cuda
+        if not cuda.is_initialized() or cuda.device_count() < 2:
+            return
+        scope.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
+        cuda.set_device(_device[0])
+    except Exception:   # no torch, or one that is being imported
+        pass
 
 
 def _threading():
