@@ -388,7 +388,7 @@ func TestMaintainKeepsTheLimit(t *testing.T) {
 	add(t, db, &model.Batch{Names: moduleNames()})
 	var rows, steps int64
 	var total Report
-	for round := range 80 {
+	for round := range 60 {
 		b := model.Batch{}
 		for range 50_000 {
 			r := traceRow(rows, -1)
