@@ -8,15 +8,13 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"sort"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sock"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -43,14 +41,19 @@ type Client struct {
 
 // Dial connects to the control socket at path, however long that is. It refuses a socket that another user listens on.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	conn, err := dialUnix(ctx, path)
+	conn, err := sock.Dial(ctx, path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 			err = remedy.Add(err, "the process has ended, or its agent was detached; memgauge list shows what is alive")
 		}
 		return nil, fmt.Errorf("connect to the agent: %w", err)
 	}
-	c := &Client{conn: conn}
+	pid, err := sock.Peer(conn)
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	c := &Client{conn: conn, pid: pid}
 	if err := c.handshake(ctx); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the agent: %w", err)
@@ -58,21 +61,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return c, nil
 }
 
-// dialUnix goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)).
-func dialUnix(ctx context.Context, path string) (net.Conn, error) {
-	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
-	}
-	defer unix.Close(dir)
-	var d net.Dialer
-	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)))
-}
-
 func (c *Client) handshake(ctx context.Context) error {
-	if err := c.checkPeer(); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, helloWait)
 	defer cancel()
 	f, err := c.read(ctx)
@@ -90,29 +79,6 @@ func (c *Client) handshake(ctx context.Context) error {
 	}
 	c.Hello, err = wire.ParseHello(f.Payload)
 	return err
-}
-
-// checkPeer keeps code and secrets from going to somebody else's socket.
-func (c *Client) checkPeer() error {
-	raw, err := c.conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return fmt.Errorf("ask who is at the other end: %w", credErr)
-	}
-	if uid := os.Geteuid(); uid != 0 && int(cred.Uid) != uid {
-		return remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
-	}
-	c.pid = int(cred.Pid)
-	return nil
 }
 
 // Close ends the connection; code that it still runs is interrupted.

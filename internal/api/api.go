@@ -17,6 +17,7 @@ type QueryRequest struct {
 	SQL     string        `json:"sql"`
 	Format  string        `json:"format"`  // table, json, ndjson, csv, parquet
 	Width   int           `json:"width"`   // columns of the terminal, 0 if it isn't one
+	Plain   bool          `json:"plain"`   // no dim text on a terminal
 	Timeout time.Duration `json:"timeout"` // 0: none
 }
 

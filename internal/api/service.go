@@ -77,7 +77,7 @@ func (s *Service) render(ctx context.Context, q QueryRequest, w io.Writer) error
 		return err
 	}
 	defer rows.Close()
-	if err := report.Write(w, rows, format, report.Options{Width: q.Width}); err != nil {
+	if err := report.Write(w, rows, format, report.Options{Width: q.Width, Plain: q.Plain}); err != nil {
 		return err
 	}
 	return rows.Err()

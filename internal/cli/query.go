@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -84,8 +85,11 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 		return whyCut(ctx, err)
 	}
 	defer backend.Close()
-	return runQuery(ctx, backend, api.QueryRequest{SQL: sql, Format: string(format), Width: width, Timeout: time.Duration(o.timeout)}, out)
+	return runQuery(ctx, backend, api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout)}, out)
 }
+
+// plain says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
+func plain() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
 func runQuery(ctx context.Context, from querier, q api.QueryRequest, out sink) error {
 	if err := from.Query(ctx, q, out); err != nil {

@@ -120,12 +120,27 @@ func (a *app) finishCommand(c *cobra.Command) {
 // takeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
 func (a *app) takeEndpoint(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || isCommand(root, args[0]) {
-		return args, nil
+		return textArguments(args), nil
 	}
 	if len(args) > 1 && (isCommand(root, args[1]) || strings.HasPrefix(args[1], "-")) {
-		return append([]string{"--target", args[0]}, args[1:]...), nil
+		return append([]string{"--target", args[0]}, textArguments(args[1:])...), nil
 	}
 	return nil, usageError{remedy.Add(fmt.Errorf("%q is not a command", args[0]), "memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session")}
+}
+
+// textArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag has a
+// blank after its dashes. What follows `run` is the user's command and stays as it is.
+func textArguments(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == "run" {
+			break
+		}
+		if rest, ok := strings.CutPrefix(a, "--"); ok && strings.TrimLeft(rest, " \t\r\n") != rest {
+			out[i] = "\n" + a
+		}
+	}
+	return out
 }
 
 func isCommand(root *cobra.Command, name string) bool {

@@ -69,7 +69,7 @@ func (sum *sessionSummary) ended(ctx context.Context, s *session.Session) {
 		sum.State = "not recovered yet"
 		return
 	}
-	sum.State, sum.Ended, sum.PIDs = end.String(), end.Ended, end.PIDs
+	sum.State, sum.Ended, sum.PIDs, sum.Ranks = end.String(), end.Ended, end.PIDs, end.Ranks
 	if end.Recorded {
 		sum.Rows = end.Rows
 	}

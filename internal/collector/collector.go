@@ -216,7 +216,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	if !ok {
 		end = session.End{Ended: time.Now().UTC(), State: "lost"}
 	}
-	end.PIDs, end.Recorded, end.Rows = sum.PIDs, true, sum.Rows
+	end.PIDs, end.Ranks, end.Recorded, end.Rows = sum.PIDs, sum.Ranks, true, sum.Rows
 	end.Peak = max(end.Peak, sum.PeakRSS)
 	event := model.Event{Time: end.Ended.UnixMicro(), PID: int32(o.s.Meta.Process.PID), Rank: -1, Name: "end", Text: end.String(), A: int64(end.Code), B: model.Null}
 	if err := o.db.Append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {

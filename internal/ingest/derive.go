@@ -202,6 +202,9 @@ func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null, GCFull: model.Null,
 		AgentNS: int64(t.AgentNS),
 	}
+	if row.MaxRSS != model.Null {
+		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late
+	}
 	d.fillMemory(&row, t.Step)
 	if d.hasHeap && d.heap.Step == t.Step {
 		h := &d.heap

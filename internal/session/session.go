@@ -53,8 +53,9 @@ type End struct {
 	Code   int       `json:"code"`             // with exited
 	Signal string    `json:"signal,omitempty"` // with killed, such as SIGKILL
 	PIDs   []int     `json:"pids,omitempty"`   // processes that had a ring
-	Peak   int64     `json:"peak,omitempty"`   // bytes, largest resident set of one process of the job
-	Rows   int64     `json:"rows,omitempty"`   // in the database
+	Ranks  []int     `json:"ranks,omitempty"`
+	Peak   int64     `json:"peak,omitempty"` // bytes, largest resident set of one process of the job
+	Rows   int64     `json:"rows,omitempty"` // in the database
 
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }

@@ -214,6 +214,25 @@ say(same=[a is b or a == b for a, b in zip(first, last)], hooked=during[2] is no
         self.assertEqual(run.said(), {"same": [True] * 6, "hooked": True})
         self.assertEqual(run.counted, 10)
 
+    def test_from_another_thread_while_it_trains(self):
+        run = self.run_code("""
+import threading
+sys.setswitchinterval(1e-5)
+m = net(); o = torch.optim.SGD(m.parameters(), .01); train(m, o, 5); running = True; failed = []
+def toggle():
+    global running
+    for _ in range(200):
+        observer.uninstall(); observer.install(torch)
+    running = False
+t = threading.Thread(target=toggle); t.start()
+while running:
+    try: train(m, o, 1)
+    except Exception as e: failed.append(repr(e))
+t.join(); observer.uninstall(); train(m, o, 3)
+say(failed=failed[:3])
+""", MEMGAUGE_TRACE="all", quiet=False)
+        self.assertEqual(run.said(), {"failed": []})
+
     def test_off_and_on_while_running(self):
         run = self.run_code("""
 m = net(); o = torch.optim.SGD(m.parameters(), .01); train(m, o, 10)
@@ -256,6 +275,34 @@ train(m, torch.optim.SGD(m.parameters(), .01), 30)
         self.assertEqual(sum(s.steps for s in run.steps if s.inference), 41)    # the training's first forward is one yet
         training = [s for s in run.steps if not s.inference]
         self.assertEqual((training[0].step, training[-1].step, run.counted), (training[0].steps, 30, 30))
+
+    def test_loader_workers_open_no_large_ring(self):
+        run = self.run_code("""
+class Data(torch.utils.data.Dataset):
+    def __init__(self): self.transform = nn.Sequential(nn.Flatten(0), nn.ReLU())
+    def __len__(self): return 80
+    def __getitem__(self, i): return self.transform(torch.ones(2, 4))
+m = net(); o = torch.optim.SGD(m.parameters(), .01)
+for x in torch.utils.data.DataLoader(Data(), batch_size=2, num_workers=2):
+    m(x).sum().backward(); o.step()
+""", quiet=False)
+        self.assertEqual(run.counted, 40)
+        self.assertEqual(len([r for r in self.runs.values() if r.steps or r.trace]), 1)
+
+    def test_threads_other_than_the_training_one(self):
+        run = self.run_code("""
+from concurrent.futures import ThreadPoolExecutor
+m = net(); o = torch.optim.SGD(m.parameters(), .01); other = nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+train(m, o, 3)
+with ThreadPoolExecutor(2) as pool:
+    jobs = [pool.submit(lambda: [other(torch.ones(2, 8)) for _ in range(200)]) for _ in range(2)]
+    train(m, o, 50)
+    [j.result() for j in jobs]
+""", MEMGAUGE_TRACE="all", quiet=False)
+        self.assertEqual(run.counted, 53)
+        self.assertNotIn("Tanh", {t.module for t in run.trace})
+        self.assertEqual({t.module for t in run.trace if t.root}, {"Sequential"})
+        self.assertTrue(all(sum(1 for t in run.trace if t.step == s and t.root and not t.stage) == 1 for s in range(4, 54)))
 
     def test_import_alone_opens_no_large_ring(self):
         self.run_code("torch.nn.ReLU()(torch.ones(2)); nn.Linear(2, 2)(torch.ones(2))")

@@ -93,7 +93,7 @@ def measure(step, switch, seconds):
     begin = time.monotonic_ns()
     for _ in range(10):
         step()
-    count = max(5, int(150e6 / ((time.monotonic_ns() - begin) / 10)))  # blocks of 150 ms
+    count = max(3, int(60e6 / ((time.monotonic_ns() - begin) / 10)))  # blocks of 60 ms, since the machine has other work too
     on, control, plain, turn = ([], []), ([], []), [], 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:

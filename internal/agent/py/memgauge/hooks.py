@@ -14,6 +14,7 @@ every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to ne
 variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement names it so.
 """
 import importlib
+import sys
 import types
 
 MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "_memgauge_roots")
@@ -48,6 +49,24 @@ def outer(func):
 
 class Unsupported(Exception):
     """This torch, or what was done to it, leaves us no way in; the text says why."""
+
+
+def running(codes):
+    """Whether any thread is in one of these codes. New calls of them must have been made impossible before."""
+    codes = set(codes)
+    for frame in sys._current_frames().values():
+        while frame is not None:
+            if frame.f_code in codes:
+                return True
+            frame = frame.f_back
+    return False
+
+
+def _through(plain):
+    def watched(module, args, kwargs):
+        return plain(module, *args, **kwargs)
+
+    return watched
 
 
 def copy_of(function):
@@ -140,7 +159,9 @@ class ModuleCalls:
 
     def remove(self):
         self.watch(None)
-        if self.function.__code__ is self.original:
+        # A thread that was stopped at the entry of our code has the names still to look up: it then finds the plain call.
+        self.space["_memgauge_watched"] = _through(self.plain)
+        if self.function.__code__ is self.original and not running(self.codes.values()):
             for name in MODULE_NAMES:
                 self.space.pop(name, None)
 
@@ -191,10 +212,12 @@ class StepStarts:
     def forget(self):
         """Also the names in torch's modules."""
         self.remove()
-        for function in self.known:
+        stay = running(ours for _, ours in self.known.values())
+        for function in self.known if not stay else ():
             for name in ("_memgauge_before_step", "_memgauge_plain_step"):
                 function.__globals__.pop(name, None)
-        self.known.clear()
+        if not stay:
+            self.known.clear()
 
 
 class StepEnds:

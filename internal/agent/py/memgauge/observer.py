@@ -94,7 +94,8 @@ class Counter:
 
 
 class Observer:
-    """One process's observation of torch. Everything runs on the thread that trains, except flush() and tick()."""
+    """One process's observation of torch. Everything runs on the thread that trains, except flush(), settings_changed() and
+    remove()."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -432,7 +433,7 @@ class Observer:
         elif self.phase != IDLE or governor.all or self.inference or not self.counter.recorded()[1]:
             due = at + 1
         else:
-            due = min(self.gauges_at, at + LOOK_UP * each)
+            due = min(max(self.gauges_at, self.counter.recorded()[0] + each), at + LOOK_UP * each)
             if not governor.off and self.modules:
                 due = min(due, self.next_sample - 2)
         solo = None if self.watching or self.inference else self.steps.solo
@@ -497,14 +498,6 @@ class Observer:
             self.holder = 0
             _release(self.lock)
 
-    def tick(self):
-        """About once a second, from the control thread: what no step came for. Costs a comparison or two otherwise."""
-        if self.removed or self.ring is None:
-            return
-        recorded, last = self.counter.recorded()
-        if self.step > recorded and now() - last > SECOND:
-            self.flush()
-
     def settings_changed(self):
         self.governor.budget, self.governor.trace = process.settings.budget, process.settings.trace
         if self.governor.off and self.modules:
@@ -513,6 +506,8 @@ class Observer:
             self.starts.remove()
             self.modules.watch(None)
             self.steps.unwatched()
+        elif self.modules and self.inference and self.phase == IDLE:
+            self.modules.watch("roots")
         self.next_sample = self.step + 2
         self._plan()
 
@@ -591,4 +586,4 @@ def _ask(method):
     return ask
 
 
-after_fork, settings_changed, flush, tick = map(_ask, ("after_fork", "settings_changed", "flush", "tick"))
+after_fork, settings_changed, flush = map(_ask, ("after_fork", "settings_changed", "flush"))

@@ -13,11 +13,11 @@ import _thread
 import atexit
 import os
 import sys
-from time import monotonic, monotonic_ns
+from time import monotonic, monotonic_ns, sleep
 
 GRACE = 0.2          # s; a process that ends before leaves no file
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
-GONE = 0.002         # s that a fork waits for the kernel to take the ended thread off its list; it takes some 20 µs
+GONE = 0.01          # s that a fork waits for the kernel to take the ended thread off its list; it takes some 100 µs
 OPENING = 0.05       # s that a thread waits for another one that is just opening the ring; it takes about 1 ms
 MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
 MAX_EARLY = 16       # events before there is a ring
@@ -68,6 +68,7 @@ class _State:
 settings = Settings()
 _state = None
 _box = []        # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
+_kept = []       # control sockets that lost their descriptors
 _sigmask = None  # the signals blocked in the thread that started us
 
 
@@ -164,7 +165,7 @@ def _run(s, thread):
         if wait > 0:
             thread.wake.acquire(True, wait)
         if not (thread.stop or s.over):
-            _serve(s)
+            _serve(s, thread)
     except BaseException:   # also SystemExit, which ends a thread without a word
         error("control thread")
     finally:
@@ -173,7 +174,7 @@ def _run(s, thread):
             _start_again(s, thread)
 
 
-def _serve(s):
+def _serve(s, thread):
     """Blocks until the pipe says stop. Without a ring there is no control socket either."""
     if ring() is None:
         return
@@ -185,7 +186,8 @@ def _serve(s):
         opened = Control("%s/ctl/%d.%d.sock" % (s.runtime, s.pid, s.ring.start), _Requests())
         opened.open()
         s.control = opened
-    s.control.run(s.pipe.reader)
+    if not thread.stop:     # it may have been set before the pipe was drained of the word that goes with it
+        s.control.run(s.pipe.reader)
 
 
 class _Requests:
@@ -237,10 +239,25 @@ class _Pipe:
         except OSError:     # empty
             pass
 
+    def intact(self):
+        return self._mine(self.reader) and self._mine(self.writer)
+
     def close(self):
         for fd in (self.reader, self.writer):
             if self._mine(fd):
                 os.close(fd)
+
+
+def _close_control(s, close):
+    """Unless somebody has closed everything: then its descriptors are no longer ours. The pipe tells."""
+    control, s.control = s.control, None
+    if control is None:
+        return
+    if s.pipe.intact():
+        close(control)
+    else:
+        control.listener.detach()
+        _kept.append(control)   # freeing its connections would close their numbers
 
 
 def _stop_thread(s, timeout=JOIN):
@@ -275,7 +292,7 @@ def _await_kernel(thread):
             os.stat(path)
         except OSError:
             return
-        os.sched_yield()
+        sleep(2e-5)     # a mere yield would take the GIL back before the thread, which needs it once more, wakes up
 
 
 def _start_again(s, thread):
@@ -289,7 +306,10 @@ def _start_again(s, thread):
 # Forks and exit
 
 def _before_fork():
-    _stop_thread(_state)
+    ended = _stop_thread(_state)
+    if sys.version_info[:2] == (3, 13) or (not ended and sys.version_info >= (3, 12)):
+        from . import forkwarning
+        forkwarning.stand_by()
 
 
 def _after_in_parent():
@@ -312,10 +332,9 @@ def _after_in_child():
     try:
         if old.ring is not None:
             old.ring.close(None)
+        _close_control(old, lambda control: control.close_in_child())
         if old.pipe is not None:
             old.pipe.close()
-        if old.control is not None:
-            old.control.close_in_child()
         _tell("evaluate", "after_fork")
         _tell("observer", "after_fork")
     except Exception:
@@ -332,8 +351,7 @@ def _at_exit():
             _tell("observer", "flush")
             s.ring.event("exit")
             s.ring.close()
-        if s.control is not None:
-            s.control.close()
+        _close_control(s, lambda control: control.close())
     except Exception:
         pass    # nobody is left to tell
     s.ring = s.control = None
@@ -484,6 +502,7 @@ def detach():
     from . import torchhook
     torchhook.remove()
     try:
+        _tell("forkwarning", "leave")
         _tell("observer", "uninstall")
     except Exception:
         error("detach")
@@ -497,8 +516,7 @@ def detach():
     _state = None
     if s.thread is None or s.thread.ident != _thread.get_ident():
         _stop_thread(s)
-        if s.control is not None:
-            s.control.close()
+        _close_control(s, lambda control: control.close())
     _forget_modules()
 
 

@@ -1,0 +1,272 @@
+// Command bench measures what memgauge costs and how fast it answers, each time beside the bare run or a rival in the same
+// minute, and prints one table. It judges nothing: the machine may be shared. Build memgauge first; see `make bench`.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// bench is what the measurements share.
+type bench struct {
+	memgauge, python, probing string
+	repo, dir                 string
+	rows                      []row
+}
+
+type row struct{ what, goal, got, beside string }
+
+func main() {
+	b := &bench{}
+	flag.StringVar(&b.memgauge, "memgauge", "bin/memgauge", "the program")
+	flag.StringVar(&b.python, "python", "python3", "a Python with torch")
+	flag.StringVar(&b.probing, "probing", "", "the rival's command, if it is installed")
+	flag.StringVar(&b.repo, "repo", ".", "the checkout")
+	only := flag.String("only", "", "run only measurements whose name contains this")
+	flag.Parse()
+	if err := b.run(*only); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func (b *bench) run(only string) error {
+	var err error
+	if b.dir, err = os.MkdirTemp("", "memgauge-bench-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.dir)
+	for _, p := range []*string{&b.memgauge, &b.repo} {
+		if *p, err = filepath.Abs(*p); err != nil {
+			return err
+		}
+	}
+	os.Setenv("MEMGAUGE_HOME", filepath.Join(b.dir, "home"))
+	os.Unsetenv("MEMGAUGE_TARGET")
+	for _, m := range []struct {
+		name string
+		f    func() error
+	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"database", b.database}, {"trainer", b.trainer}} {
+		if !strings.Contains(m.name, only) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring %s …\n", m.name)
+		if err := m.f(); err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	b.print()
+	return nil
+}
+
+func (b *bench) add(what, goal, got, beside string) {
+	b.rows = append(b.rows, row{what, goal, got, beside})
+}
+
+func (b *bench) print() {
+	fmt.Printf("| what | goal | measured | beside it |\n|---|---|---|---|\n")
+	for _, r := range b.rows {
+		fmt.Printf("| %s | %s | %s | %s |\n", r.what, r.goal, r.got, r.beside)
+	}
+}
+
+// timed is how long a command took, in ms.
+func timed(name string, args ...string) (float64, error) {
+	cmd := exec.Command(name, args...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	t := time.Now()
+	_, err := cmd.Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, stderr.String())
+	}
+	return float64(time.Since(t).Microseconds()) / 1000, nil
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// start compares the start of a command with and without us, in pairs.
+func (b *bench) start() error {
+	var bare, with, extra []float64
+	for range 31 {
+		x, err := timed(b.python, "-c", "pass")
+		if err != nil {
+			return err
+		}
+		y, err := timed(b.memgauge, "run", "--quiet", "--", b.python, "-c", "pass")
+		if err != nil {
+			return err
+		}
+		bare, with, extra = append(bare, x), append(with, y), append(extra, y-x)
+	}
+	b.add("start: `memgauge run -- python -c pass`", "≤ +60 ms", fmt.Sprintf("+%.0f ms", median(extra)), fmt.Sprintf("bare %.0f ms, observed %.0f ms", median(bare), median(with)))
+	return nil
+}
+
+// queryAndEval asks a training that has made 6,000 rows and then waits.
+func (b *bench) queryAndEval() error {
+	job, err := b.job("query", filepath.Join(b.repo, "test", "bench", "rows.py"), "6000")
+	if err != nil {
+		return err
+	}
+	defer job.end()
+	var worst, all []float64
+	for _, sql := range seedStatements(b.repo) {
+		var ms []float64
+		for range 15 {
+			x, err := timed(b.memgauge, job.pid, "query", sql)
+			if err != nil {
+				return err
+			}
+			ms = append(ms, x)
+		}
+		all, worst = append(all, median(ms)), append(worst, slices.Max(ms))
+	}
+	rival := b.rival("query", "SELECT step, max(allocated) FROM python.torch_trace GROUP BY step ORDER BY step")
+	b.add("`query`, the seeds' statements, 6,000 rows", "≤ 15 ms", fmt.Sprintf("%.1f ms (slowest statement %.1f)", median(all), slices.Max(all)), rival)
+	var ms []float64
+	for range 41 {
+		x, err := timed(b.memgauge, job.pid, "eval", "1+1")
+		if err != nil {
+			return err
+		}
+		ms = append(ms, x)
+	}
+	b.add("`eval \"1+1\"`", "≤ 10 ms", fmt.Sprintf("%.1f ms", median(ms)), b.rival("eval", "print(1+1)"))
+	return nil
+}
+
+// job is a command under observation that goes on until it is ended.
+type job struct {
+	cmd     *exec.Cmd
+	pid     string // of the trainer
+	session string
+}
+
+func (b *bench) job(name, script string, args ...string) (*job, error) {
+	session := filepath.Join(b.dir, name)
+	ready := session + ".ready"
+	cmd := exec.Command(b.memgauge, append([]string{"run", "--quiet", "--trace", "all", "--session", session, "--", b.python, script, ready}, args...)...)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	j := &job{cmd: cmd, session: session}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		text, _ := os.ReadFile(ready)
+		if j.pid = strings.TrimSpace(string(text)); j.pid != "" {
+			return j, nil
+		}
+		if time.Now().After(end) {
+			j.end()
+			return nil, fmt.Errorf("%s does not get ready", script)
+		}
+	}
+}
+
+func (j *job) end() {
+	if pid, err := strconv.Atoi(j.pid); err == nil {
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
+	} else {
+		_ = j.cmd.Process.Kill()
+	}
+	_ = j.cmd.Wait()
+}
+
+// rival times the same command of Probing on a training of its own, if it is installed.
+func (b *bench) rival(command, arg string) string {
+	if b.probing == "" {
+		return "rival not installed"
+	}
+	ready := filepath.Join(b.dir, "rival.ready")
+	_ = os.Remove(ready)
+	cmd := exec.Command(filepath.Join(filepath.Dir(b.probing), "python"), filepath.Join(b.repo, "test", "bench", "idle.py"), ready)
+	cmd.Env = append(os.Environ(), "PROBING=1")
+	if err := cmd.Start(); err != nil {
+		return err.Error()
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if text, _ := os.ReadFile(ready); len(text) > 0 {
+			break
+		}
+	}
+	var ms []float64
+	for range 15 {
+		x, err := timed(b.probing, "-t", strconv.Itoa(cmd.Process.Pid), command, arg)
+		if err != nil && command == "eval" {
+			return "Probing: " + strings.SplitN(err.Error(), "\n", 2)[0]
+		}
+		if x > 0 {
+			ms = append(ms, x)
+		}
+	}
+	if len(ms) == 0 {
+		return "Probing: no answer"
+	}
+	return fmt.Sprintf("Probing 0.2.4: %.1f ms", median(ms))
+}
+
+// atRest watches a collector while a process makes 100 steps a second.
+func (b *bench) atRest() error {
+	j, err := b.job("rest", filepath.Join(b.repo, "test", "bench", "steps.py"), "100")
+	if err != nil {
+		return err
+	}
+	defer j.end()
+	if _, err := timed(b.memgauge, "query", "--session", j.session, "SELECT 1"); err != nil {
+		return err
+	}
+	pid, err := collectorOf(j.session)
+	if err != nil {
+		return err
+	}
+	const seconds = 15
+	before := cpuTicks(pid)
+	time.Sleep(seconds * time.Second)
+	share := float64(cpuTicks(pid)-before) / 100 / seconds // USER_HZ is 100 on Linux
+	b.add("collector at rest, 100 steps/s", "≤ 1 % of a core, ≤ 120 MiB", fmt.Sprintf("%.2f %%, %d MiB", 100*share, rssMiB(pid)), "")
+	return nil
+}
+
+// outputOf runs a measurement that prints its own table rows: what TAB goal TAB measured TAB beside.
+func (b *bench) outputOf(cmd *exec.Cmd) error {
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", cmd, err)
+	}
+	for _, line := range strings.Split(string(out), "\n") {
+		if f := strings.Split(line, "\t"); len(f) == 4 {
+			b.add(f[0], f[1], f[2], f[3])
+		}
+	}
+	return nil
+}
+
+func (b *bench) ringWrite() error {
+	cmd := exec.Command(b.python, filepath.Join(b.repo, "test", "bench", "ring_write.py"), "--row")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "internal", "agent", "py"))
+	return b.outputOf(cmd)
+}
+
+func (b *bench) trainer() error {
+	cmd := exec.Command(b.python, filepath.Join(b.repo, "test", "bench", "trainer_cost.py"), "--row")
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "internal", "agent", "py"))
+	return b.outputOf(cmd)
+}

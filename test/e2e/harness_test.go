@@ -1,0 +1,285 @@
+// Package e2e uses memgauge as a user does: real processes, real PyTorch, the real command line. The test binary stands in
+// for memgauge when it is started under that name, so that nothing has to be built beforehand.
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "memgauge" {
+		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	for _, name := range []string{"MEMGAUGE_TARGET", "MEMGAUGE_RUNTIME", "PYTHONPATH"} {
+		os.Unsetenv(name)
+	}
+	os.Exit(m.Run())
+}
+
+// patience is how long a test waits for something that normally takes a second: the machine is shared.
+const patience = 90 * time.Second
+
+// world is a test's own home with everything that is started in it.
+type world struct {
+	t    *testing.T
+	home string
+	env  []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	home := t.TempDir()
+	bin := filepath.Join(home, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(bin, "memgauge")); err != nil {
+		t.Fatal(err)
+	}
+	w := &world{t: t, home: home}
+	w.env = append(os.Environ(), "MEMGAUGE_HOME="+filepath.Join(home, "state"), "PATH="+bin+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1")
+	t.Cleanup(w.reap)
+	return w
+}
+
+// reap ends the collectors of the test's sessions, by their own pids, so that none outlives a failed test.
+func (w *world) reap() {
+	dirs, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*"))
+	for _, d := range dirs {
+		for _, pid := range collectors(d) {
+			_ = syscall.Kill(pid, syscall.SIGTERM)
+		}
+	}
+}
+
+// collectors finds the processes that run as a session's collector.
+func collectors(dir string) []int {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	cmdlines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var pids []int
+	for _, path := range cmdlines {
+		b, _ := os.ReadFile(path)
+		args := strings.Split(string(b), "\x00")
+		if len(args) >= 4 && args[1] == "collector" && args[3] == dir {
+			var pid int
+			if json.Unmarshal([]byte(filepath.Base(filepath.Dir(path))), &pid) == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// result of a command.
+type result struct {
+	stdout, stderr string
+	code           int // 128+n when killed by signal n
+}
+
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	if name == "memgauge" {
+		cmd.Path = filepath.Join(w.home, "bin", "memgauge")
+		cmd.Err = nil
+	}
+	cmd.Env = w.env
+	cmd.Dir = w.home
+	return cmd
+}
+
+// do runs a command to its end.
+func (w *world) do(name string, args ...string) result {
+	w.t.Helper()
+	return w.finish(w.command(name, args...))
+}
+
+func (w *world) finish(cmd *exec.Cmd) result {
+	w.t.Helper()
+	var out, errb bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errb
+	cmd.WaitDelay = patience
+	timer := time.AfterFunc(patience, func() {
+		if cmd.Process != nil {
+			_ = cmd.Process.Kill()
+		}
+	})
+	defer timer.Stop()
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		w.t.Fatalf("%s: %v", cmd, err)
+	}
+	return result{out.String(), errb.String(), exitCode(cmd.ProcessState)}
+}
+
+func exitCode(s *os.ProcessState) int {
+	ws := s.Sys().(syscall.WaitStatus)
+	if ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ws.ExitStatus()
+}
+
+// mg runs memgauge and demands exit code 0.
+func (w *world) mg(args ...string) string {
+	w.t.Helper()
+	r := w.do("memgauge", args...)
+	if r.code != 0 {
+		w.t.Fatalf("memgauge %s: exit %d\n%s%s", strings.Join(args, " "), r.code, r.stdout, r.stderr)
+	}
+	return r.stdout
+}
+
+// rows asks for a query's result.
+func (w *world) rows(session, sql string) []map[string]any {
+	w.t.Helper()
+	var rows []map[string]any
+	out := w.mg("query", "--session", session, "-f", "json", sql)
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		w.t.Fatalf("query %s: %v\n%s", sql, err, out)
+	}
+	return rows
+}
+
+// one is the only value of a query's result.
+func (w *world) one(session, sql string) any {
+	w.t.Helper()
+	rows := w.rows(session, sql)
+	if len(rows) != 1 || len(rows[0]) != 1 {
+		w.t.Fatalf("query %s: want one value, got %v", sql, rows)
+	}
+	for _, v := range rows[0] {
+		return v
+	}
+	return nil
+}
+
+func (w *world) number(session, sql string) float64 {
+	w.t.Helper()
+	n, ok := w.one(session, sql).(float64)
+	if !ok {
+		w.t.Fatalf("query %s: not a number", sql)
+	}
+	return n
+}
+
+// background is a command that goes on while the test does something else.
+type background struct {
+	*exec.Cmd
+	out, err *buffer
+	done     chan struct{}
+}
+
+func (w *world) start(name string, args ...string) *background {
+	w.t.Helper()
+	b := &background{Cmd: w.command(name, args...), out: &buffer{}, err: &buffer{}, done: make(chan struct{})}
+	b.Stdout, b.Stderr = b.out, b.err
+	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the test's end finds the trainer too
+	if err := b.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		defer close(b.done)
+		_ = b.Cmd.Wait()
+	}()
+	w.t.Cleanup(func() {
+		_ = syscall.Kill(-b.Process.Pid, syscall.SIGKILL)
+		<-b.done
+	})
+	return b
+}
+
+// wait waits for the command's end and returns its exit code.
+func (b *background) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-b.done:
+		return exitCode(b.ProcessState)
+	case <-time.After(patience):
+		t.Fatalf("%s does not end\n%s%s", b.Cmd, b.out, b.err)
+		return -1
+	}
+}
+
+// buffer is a bytes.Buffer for two goroutines.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// until waits for a condition; polling is the only way to watch another program's progress.
+func until(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// missing skips a test, or fails it on a machine that should have the capability.
+func missing(t *testing.T, capability, reason string) {
+	t.Helper()
+	for _, c := range strings.Split(os.Getenv("MEMGAUGE_REQUIRE"), ",") {
+		if c == capability {
+			t.Fatalf("%s: %s", capability, reason)
+		}
+	}
+	t.Skipf("%s: %s", capability, reason)
+}
+
+// file writes a file into the world and returns its path.
+func (w *world) file(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.home, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// freePort is a port on loopback that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
