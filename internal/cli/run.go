@@ -87,8 +87,8 @@ func (o runOptions) check(args []string) (plan, error) {
 	return p, nil
 }
 
-// minDisk is room for the empty database and some minutes of steps.
-const minDisk units.Bytes = 16 << 20
+// minDisk is what DuckDB itself, its log included, can be held under.
+const minDisk units.Bytes = 64 << 20
 
 // notStarted gives the exit codes that shells and env(1) give.
 func notStarted(name string, err error) error {

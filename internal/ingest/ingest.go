@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxBatch = 1 << 16 // rows in a batch: 10 MiB of them, and 30 ms of appending, during which a query waits
+	maxBatch = 122_880 // rows in a batch: a row group of DuckDB, which goes past its log and is stored 1.6 times as cheaply; some 20 MiB and 70 ms, during which a query waits
 	maxChunk = 1 << 13 // records copied at once: 512 KiB, little enough to stay in a core's cache
 	slack    = 16      // rows that are not records: a ring's drops
 

@@ -47,6 +47,9 @@ def outer(func):
 """
 
 
+_made = {}  # (source, what it stands for) -> code; of earlier observations too, a thread may still be entering one
+
+
 class Unsupported(Exception):
     """This torch, or what was done to it, leaves us no way in; the text says why."""
 
@@ -139,11 +142,14 @@ class ModuleCalls:
         self.space.update(zip(MODULE_NAMES, values))
 
     def _code(self, source):
-        # Under torch's own file name: torch.compile goes by it when it decides which frames are not the user's.
-        space = {}
-        exec(compile(source, self.original.co_filename, "exec"), space)
-        code = space[self.original.co_name].__code__
-        return code.replace(co_firstlineno=self.original.co_firstlineno)
+        key = source, self.original
+        if key not in _made:
+            # Under torch's own file name: torch.compile goes by it when it decides which frames are not the user's.
+            space = {}
+            exec(compile(source, self.original.co_filename, "exec"), space)
+            code = space[self.original.co_name].__code__
+            _made[key] = code.replace(co_firstlineno=self.original.co_firstlineno)
+        return _made[key]
 
     def watch(self, what):
         """`all` modules' calls, those of the `roots`, or none (None). Whoever else exchanged the code keeps his."""
@@ -161,7 +167,7 @@ class ModuleCalls:
         self.watch(None)
         # A thread that was stopped at the entry of our code has the names still to look up: it then finds the plain call.
         self.space["_memgauge_watched"] = _through(self.plain)
-        if self.function.__code__ is self.original and not running(self.codes.values()):
+        if self.function.__code__ is self.original and not running(_made.values()):
             for name in MODULE_NAMES:
                 self.space.pop(name, None)
 

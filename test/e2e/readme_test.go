@@ -1,0 +1,48 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// What differs between two runs of the same command: numbers, ids, and the padding that follows from them.
+var changing = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+([.:T-][0-9]+)*Z?|[ \t]+|-{2,}|MiB|GiB`)
+
+func masked(s string) string { return changing.ReplaceAllString(s, "") }
+
+// Every console block of the README is run, in order, and must print what the README says but for figures.
+func TestReadme(t *testing.T) {
+	w := newWorld(t)
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(env.Torch(t).Path, filepath.Join(w.home, "bin", "python")); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		for _, c := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+			line, want, _ := strings.Cut(c, "\n")
+			cmd := w.command("sh", "-c", line+" 2>&1")
+			cmd.Dir = root
+			got := w.finish(cmd)
+			if got.code != 0 || masked(strings.TrimSpace(got.stdout)) != masked(strings.TrimSpace(want)) {
+				t.Errorf("$ %s\nexit %d, printed\n%swant\n%s", line, got.code, got.stdout, want)
+			}
+			commands++
+		}
+	}
+	if commands < 4 {
+		t.Errorf("only %d commands found", commands)
+	}
+}
