@@ -22,9 +22,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(env.Torch(t).Path, filepath.Join(w.home, "bin", "python")); err != nil {
-		t.Fatal(err)
-	}
+	w.file("bin/python", "#!/bin/sh\nexec "+env.Torch(t).Path+" \"$@\"\n") // a link would lead out of its venv
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ clocked again. Without an optimizer, root forwards take the place of steps after
 Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it was.
 """
 import gc
+import itertools
 import sys
 import traceback
 from _thread import allocate_lock, get_ident
@@ -120,7 +121,8 @@ class Observer:
         """The state of a process that has made no step yet."""
         self.governor = Governor(process.settings.budget, process.settings.trace)
         self.steps = Steps()
-        self.optimizers = {}  # id -> weak reference
+        self.optimizers = {}  # id -> (weak reference, number): an id may be given again, a number is not
+        self.numbers = itertools.count(1)
         self.dead = False  # there is no ring to be had
         self.compiled = False  # optimizers run compiled: their classes are left alone
         self.inference = self.looking = False
@@ -192,10 +194,10 @@ class Observer:
     def _other(self, optimizer):
         """An optimizer stepped, and it is not plain that this ends a step."""
         try:
-            self._first_event(optimizer)
+            number = self._first_event(optimizer)
             if self.phase == SAMPLED and self.ring and self.modules:
                 self._optimizer_row(optimizer)
-            ends = self.steps.event(id(optimizer), self.watching)
+            ends = self.steps.event(number, self.watching)
             if ends and self.counter.add(ends):
                 self._due()
             elif self.steps.solo:
@@ -204,16 +206,28 @@ class Observer:
             self._error()
 
     def _first_event(self, optimizer):
-        if self.optimizers.get(id(optimizer), _gone)() is not optimizer:
+        """The optimizer's number; what there is to do when one steps that was not seen before."""
+        known, number = self.optimizers.get(id(optimizer), _NOBODY)
+        if known() is not optimizer:
             if len(self.optimizers) >= MAX_OPTIMIZERS:
                 self.optimizers.clear()
-            self.optimizers[id(optimizer)] = ref(optimizer)
+            number = next(self.numbers)
+            self.optimizers[id(optimizer)] = ref(optimizer), number
             # frames: this, _other, the hook, the wrapper of step() or what torch.compile made of it
             self.compiled = self.compiled or self.starts.compiled(optimizer, sys._getframe(3))
         if self.modules and not self.calls.owner:
             self.calls.owner = get_ident()
         if self.inference:
             self._end_inference()
+        return number
+
+    def _solo(self):
+        """id of the only optimizer, where each of its events ends a step."""
+        number = self.steps.solo
+        for key, (known, other) in self.optimizers.items() if number else ():
+            if other == number and known() is not None:
+                return key
+        return None
 
     def _end_inference(self):
         """The forwards were not inference, but what came before the training: steps count from 1."""
@@ -384,7 +398,7 @@ class Observer:
             self.next_sample = self.step + 3
             self.phase = IDLE
             return
-        for optimizer in [known() for known in self.optimizers.values()] if not self.compiled else ():
+        for optimizer in [known() for known, _ in self.optimizers.values()] if not self.compiled else ():
             if optimizer is not None:
                 self.starts.add(optimizer)
         if not self.modules.watch("all"):
@@ -436,7 +450,7 @@ class Observer:
             due = min(max(self.gauges_at, self.counter.recorded()[0] + each), at + LOOK_UP * each)
             if not governor.off and self.modules:
                 due = min(due, self.next_sample - 2)
-        solo = None if self.watching or self.inference else self.steps.solo
+        solo = None if self.watching or self.inference else self._solo()
         self.counter.plan(max(due, at + 1) + self.offset, solo, each)
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -541,6 +555,9 @@ class Observer:
 
 def _gone():
     """What a weak reference says of an optimizer that is no more."""
+
+
+_NOBODY = _gone, 0
 
 
 def _release(lock):

@@ -6,7 +6,7 @@ The closer is the optimizer seen least often of late; among equals, the one that
 
 Root modules can be watched only now and then (watching costs). While they are, a step ends at the closer's first event
 after a root module ran forward, and the number of the closer's events in a step is learned. While they are not, that
-number is counted off instead. Nothing here keeps an optimizer alive: `key` is its id().
+number is counted off instead. Nothing here keeps an optimizer alive: `key` is a number.
 """
 from collections import deque
 
