@@ -46,7 +46,7 @@ class Sequences(unittest.TestCase):
         self.check("fDfG" * 3000, 3000, off=1)
 
     def test_critic_steps(self):
-        self.check(("fD" * 5 + "fG") * 50, 50, off=5)   # the first five, before G was ever seen
+        self.check(("fD" * 5 + "fG") * 50, 50, off=10)  # those before G was seen, and once more while the order is learned
 
     def test_warm_up_of_one(self):
         self.check("fD" * 300 + "fDfG" * 100, 400, off=1)
@@ -71,6 +71,9 @@ class Sequences(unittest.TestCase):
 
     def test_forwards_vanish_into_compiled_code(self):
         self.check("fA" * 3 + "A" * 100, 103, off=5)    # what the last window had not yet found out
+
+    def test_forwards_vanish_and_trainings_follow_each_other(self):
+        self.check("fA" * 40 + "D" * 40 + "E" * 40 + "fF" * 40, 160, off=5)
 
     def test_solo_needs_no_asking(self):
         steps = Steps()

@@ -166,8 +166,11 @@ class ModuleCalls:
     def remove(self):
         self.watch(None)
         # A thread that was stopped at the entry of our code has the names still to look up: it then finds the plain call.
-        self.space["_memgauge_watched"] = _through(self.plain)
-        if self.function.__code__ is self.original and not running(_made.values()):
+        # With other threads about there is no moment at which none can be there (one was met between two frames), so
+        # then these stand-ins stay: they hold torch's own function and nothing of ours.
+        self.space.update(zip(MODULE_NAMES, (bool, self.plain, _through(self.plain), ())))
+        alone = len(sys._current_frames()) == 1
+        if alone and self.function.__code__ is self.original and not running(_made.values()):
             for name in MODULE_NAMES:
                 self.space.pop(name, None)
 

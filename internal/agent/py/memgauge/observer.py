@@ -266,7 +266,7 @@ class Observer:
         """A step ended, and the plan said to look up. Never waits: if the control thread is at it, the next step will do."""
         start, cpu = now(), cpu_now()
         mine = get_ident()
-        if not self.lock.acquire(False) and self.holder != mine:
+        if not self.lock.acquire(False) and self.holder != mine:  # ours already: a signal handler that trains
             return
         self.holder = mine
         try:
@@ -553,11 +553,7 @@ class Observer:
         self._start()
 
 
-def _gone():
-    """What a weak reference says of an optimizer that is no more."""
-
-
-_NOBODY = _gone, 0
+_NOBODY = type(None), 0  # called, it gives None, like the weak reference to an optimizer that is no more
 
 
 def _release(lock):

@@ -50,7 +50,8 @@ class Steps:
         self.since += 1
         # A closer that steps without forwards may be at a step's other parameter groups: give it as long as we remember.
         patience = WINDOW if self.burst_seen else 2 * self.usual + LOST
-        if self.usual and self.since > min(patience, WINDOW):
+        stuck = key != self.closer or watched and self.ever_forward and not self.forwards
+        if self.usual and stuck and self.since > min(patience, WINDOW):
             return self._relearn(key)
         self._note(key)
         if key != self.closer:
@@ -66,16 +67,16 @@ class Steps:
 
     def _relearn(self, key):
         """The closer went away (another training began), or its forwards can't be seen any more (they run in compiled
-        code). If only one optimizer stepped since, each of its events was a step that was missed."""
+        code). The steps that were missed since are those that one finds who starts afresh and looks at no forward."""
         missed = list(self.events)[1 - self.since:] + [key]
         seen = self.forwards > 0
         self._forget()
         self.burst, self.ever_forward = 1, seen
         for event in missed:
             self._note(event)
-        steps = len(missed) if len(self.order) == 1 else 1
         self.forwards = 0
-        return steps
+        afresh = Steps()
+        return sum(afresh.event(event, False) for event in missed)
 
     def _end(self, watched):
         # The event that ends a step is the first after a forward; those before it since the last end are the rest of
