@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,13 +56,13 @@ func TestDiskFullMeanwhile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hog.Close()
 	for err == nil {
 		_, err = hog.Write(make([]byte, 64<<10))
 	}
 	if code := run.wait(t); code != 0 || !strings.Contains(run.out.String(), "done 400") {
 		t.Errorf("the training was disturbed: exit %d\n%s%s", code, run.out, run.err)
 	}
+	hog.Close() // an open file keeps its room
 	if err := os.Remove(hog.Name()); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,11 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 		return len(all) == 2 && err == nil
 	})
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	cmd := w.command("memgauge", "query", "--session", s, "SELECT 1")
+	copied := filepath.Join(w.home, "bin", "copy", "memgauge") // the test binary lies where the other user can't go
+	if out, err := exec.Command("sh", "-c", `mkdir -m 755 "$2" && cp "$1" "$2/memgauge"`, "sh", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", filepath.Dir(copied)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := w.command(copied, "query", "--session", s, "SELECT 1")
 	cmd.SysProcAttr = nobody
 	if r := w.finish(cmd); r.code != 1 || r.stdout != "" {
 		t.Errorf("query as another user: exit %d, %q, %q", r.code, r.stdout, r.stderr)
