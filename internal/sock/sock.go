@@ -58,7 +58,7 @@ func (g *guarded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := Peer(c.(*net.UnixConn)); err == nil {
+		if cred, err := credentials(c.(*net.UnixConn)); err == nil && (int(cred.Uid) == os.Geteuid() || cred.Uid == 0) {
 			return c, nil
 		}
 		c.Close()
@@ -89,25 +89,33 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// Peer is the PID at the other end. It is an error if that belongs to another user; root may speak to all, and all to root,
-// whom nothing keeps out anyway.
+// Peer is the PID at the other end of a connection that we made. It is an error if that belongs to another user, unless we
+// are root, who may ask anyone, or it is root's.
 func Peer(c *net.UnixConn) (pid int, err error) {
-	raw, err := c.SyscallConn()
+	cred, err := credentials(c)
 	if err != nil {
 		return 0, err
+	}
+	if uid := os.Geteuid(); uid != 0 && cred.Uid != 0 && int(cred.Uid) != uid {
+		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
+	}
+	return int(cred.Pid), nil
+}
+
+func credentials(c *net.UnixConn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
 	}
 	var cred *unix.Ucred
 	var credErr error
 	if err := raw.Control(func(fd uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
 	}); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if credErr != nil {
-		return 0, fmt.Errorf("ask who is at the other end: %w", credErr)
+		return nil, fmt.Errorf("ask who is at the other end: %w", credErr)
 	}
-	if uid := os.Geteuid(); uid != 0 && cred.Uid != 0 && int(cred.Uid) != uid {
-		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
-	}
-	return int(cred.Pid), nil
+	return cred, nil
 }
