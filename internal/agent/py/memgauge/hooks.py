@@ -16,6 +16,7 @@ variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the 
 import importlib
 import sys
 import types
+from _thread import allocate_lock
 
 MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "_memgauge_roots")
 
@@ -109,17 +110,42 @@ def _never():
     return False
 
 
+class Door:
+    """Code is exchanged by one thread at a time, and by none after shut(): a detach comes from another thread than the
+    trainer's, which may be about to open a sample. The trainer only tries; the other one waits for microseconds."""
+
+    def __init__(self):
+        self.lock = allocate_lock()
+        self.closed = False
+
+    def enter(self):
+        if self.closed or not self.lock.acquire(False):
+            return False
+        if self.closed:
+            self.leave()
+        return not self.closed
+
+    def leave(self):
+        self.lock.release()
+
+    def shut(self):
+        held = self.lock.acquire(True, 1)  # not for ever: an interrupt may have ended the holder before its release
+        self.closed = True
+        if held:
+            self.leave()
+
+
 class ModuleCalls:
     """Lets `watched(module, args, kwargs)` see module calls; the original is `plain`."""
 
-    def __init__(self, torch):
+    def __init__(self, torch, door):
+        self.door = door
         self.function = self._find(torch)
         self.original = self.function.__code__
         self.space = self.function.__globals__
         self.plain = copy_of(self.function)
         self.roots = set()  # ids of the modules that `only_roots` lets through
         self.codes = None
-        self.current = None
 
     @staticmethod
     def _find(torch):
@@ -152,7 +178,16 @@ class ModuleCalls:
         return _made[key]
 
     def watch(self, what):
-        """`all` modules' calls, those of the `roots`, or none (None). Whoever else exchanged the code keeps his."""
+        """`all` modules' calls, those of the `roots`, or none (None). False if that can't be had."""
+        if not self.door.enter():
+            return False
+        try:
+            return self._exchange(what)
+        finally:
+            self.door.leave()
+
+    def _exchange(self, what):
+        """Whoever else exchanged the code keeps his."""
         wanted = self.original if what is None else self.codes[what]
         code = self.function.__code__
         if code is wanted:
@@ -160,11 +195,11 @@ class ModuleCalls:
         if code is not self.original and code not in self.codes.values():
             return False
         self.function.__code__ = wanted
-        self.current = what
         return True
 
     def remove(self):
-        self.watch(None)
+        """After the door was shut."""
+        self._exchange(None)
         # A thread that was stopped at the entry of our code has the names still to look up: it then finds the plain call.
         # With other threads about there is no moment at which none can be there (one was met between two frames), so
         # then these stand-ins stay: they hold torch's own function and nothing of ours.
@@ -179,8 +214,8 @@ class StepStarts:
     """Tells, in sampled steps, that an optimizer's step() begins: each class has a wrapper of its own (`hooked`), whose
     code is exchanged in the same way. Only for optimizers that are not compiled: there the code is guarded."""
 
-    def __init__(self, before):
-        self.before = before
+    def __init__(self, before, door):
+        self.before, self.door = before, door
         self.copies = {}  # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
         self.known = {}  # wrapper -> (its own code, ours)
         self.active = []
@@ -192,15 +227,20 @@ class StepStarts:
         if function not in self.known:
             self._learn(function)
         original, ours = self.known[function]
-        if function.__code__ is original:
-            function.__code__ = ours
-            self.active.append(function)
+        if self.door.enter():
+            if function.__code__ is original:
+                function.__code__ = ours
+                self.active.append(function)
+            self.door.leave()
         return function.__code__ is ours
 
     def _learn(self, function):
         original, space = function.__code__, {}
-        exec(compile(STEP.format(name=original.co_name), original.co_filename, "exec"), space)
-        inner = next(c for c in space["outer"].__code__.co_consts if isinstance(c, types.CodeType))
+        key = STEP, original
+        if key not in _made:
+            exec(compile(STEP.format(name=original.co_name), original.co_filename, "exec"), space)
+            _made[key] = next(c for c in space["outer"].__code__.co_consts if isinstance(c, types.CodeType))
+        inner = _made[key]
         self.copies[function.__closure__[0].cell_contents] = copy_of(function)
         self.known[function] = original, inner
         function.__globals__.update(_memgauge_before_step=self.before, _memgauge_plain_step=self.copies.__getitem__)
@@ -219,9 +259,9 @@ class StepStarts:
                 function.__code__ = original
 
     def forget(self):
-        """Also the names in torch's modules."""
+        """After the door was shut: also the names in torch's modules."""
         self.remove()
-        stay = running(ours for _, ours in self.known.values())
+        stay = running(_made.values())
         for function in self.known if not stay else ():
             for name in ("_memgauge_before_step", "_memgauge_plain_step"):
                 function.__globals__.pop(name, None)

@@ -20,7 +20,7 @@ from . import process
 from ._spec import FLAG_INFERENCE, FLAG_SAMPLED, NOT_TAKEN, POST_STEP, PRE_STEP
 from .gauges import Cuda, Host
 from .governor import MAX_STEPS, Governor
-from .hooks import Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
+from .hooks import Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
 from .modules import Calls, Names
 from .steps import Steps
 
@@ -108,10 +108,11 @@ class Observer:
         self.host, self.cuda = Host(), Cuda(torch)
         self.dynamo = Dynamo(torch)
         self.ends = StepEnds(torch)
-        self.starts = StepStarts(self.before_step)
+        self.door = Door()
+        self.starts = StepStarts(self.before_step, self.door)
         self.names = Names()
         try:
-            self.modules = ModuleCalls(torch)
+            self.modules = ModuleCalls(torch, self.door)
         except Unsupported as why:
             self.modules = None
             process.event("error", "no module rows: %s" % why)
@@ -123,6 +124,7 @@ class Observer:
         self.steps = Steps()
         self.optimizers = {}  # id -> (weak reference, number): an id may be given again, a number is not
         self.numbers = itertools.count(1)
+        self.changed = False  # settings
         self.dead = False  # there is no ring to be had
         self.compiled = False  # optimizers run compiled: their classes are left alone
         self.inference = self.looking = False
@@ -272,6 +274,8 @@ class Observer:
         try:
             if self._open():
                 self._end(start, cpu)
+            if self.changed:
+                self._settle()
             self._plan()
         except Exception:
             self._error()
@@ -402,6 +406,8 @@ class Observer:
             if optimizer is not None:
                 self.starts.add(optimizer)
         if not self.modules.watch("all"):
+            if self.removed:
+                return
             process.event("error", "no module rows: somebody else exchanged Module.__call__'s code")
             self.governor.trace = "off"
             return
@@ -513,8 +519,14 @@ class Observer:
             _release(self.lock)
 
     def settings_changed(self):
+        """From any thread; the training's own follows at the end of its next step."""
+        self.changed = True
+        self.counter.plan(0, None, 1)
+
+    def _settle(self):
+        self.changed = False
         self.governor.budget, self.governor.trace = process.settings.budget, process.settings.trace
-        if self.governor.off and self.modules:
+        if self.modules and self.governor.off:
             self.phase, self.looking = IDLE, False
             self.calls.end()
             self.starts.remove()
@@ -523,13 +535,13 @@ class Observer:
         elif self.modules and self.inference and self.phase == IDLE:
             self.modules.watch("roots")
         self.next_sample = self.step + 2
-        self._plan()
 
     def remove(self):
         """Off, and everything in torch as it was found."""
         if self.removed:
             return
         self.removed = True
+        self.door.shut()
         self.flush()
         self.ends.remove()
         self.starts.forget()
@@ -543,6 +555,7 @@ class Observer:
         if self.removed:
             return
         self.lock, self.holder = allocate_lock(), 0
+        self.door.lock = allocate_lock()
         self.host.close()
         self.ring = None
         if self.modules:
