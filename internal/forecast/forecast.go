@@ -1,0 +1,158 @@
+// Package forecast says when a memory that grows will meet its limit, and how sure that is. It works on what training
+// memory looks like: a floor, which a step always comes back to, and an amplitude above it that differs from step to step.
+// The floor's trend is extrapolated with its uncertainty; the process ends in the first step whose peak crosses the limit.
+// Pure functions of numbers: nothing is read, drawn or remembered.
+//
+// It would rather say "undecided" than raise an alarm: memory that is given back now and then, that was taken once, or
+// whose growth dies down, is not extrapolated. What nobody can know is that memory will be given back which never was
+// before: the very first rise of a sawtooth looks like a leak.
+package forecast
+
+import (
+	"fmt"
+	"math"
+)
+
+// Point is a stretch of time: a step, a few steps, or the readings of some seconds.
+type Point struct {
+	Time  float64 // s, at the stretch's end
+	Step  float64 // steps done until then; 0 in all points where steps are not known
+	Floor float64 // bytes, the least in the stretch
+	Peak  float64 // bytes, the most
+}
+
+// Shape of a series.
+type Shape string
+
+const (
+	Unclear    Shape = "unclear"    // too little was seen, or the last change is too fresh
+	Flat       Shape = "flat"       // no growth beyond chance; also after a single rise
+	Growing    Shape = "growing"    // in a line
+	Saturating Shape = "saturating" // growing ever more slowly: a warm-up, a cache that fills
+	Released   Shape = "released"   // grows and is given back, again and again: a sawtooth
+)
+
+// Forecast is the judgement of one memory. Times are seconds from the last point.
+type Forecast struct {
+	Shape  Shape
+	Reason string // in a few words, for people
+
+	Growth, GrowthLow, GrowthHigh float64 // of the floor, bytes/s, with its 90 % interval; 0 unless Growing or Saturating
+	GrowthPerStep                 float64 // bytes/step; 0 where steps are not known
+	SecondsPerStep                float64 // 0 where steps are not known
+	Amplitude                     float64 // bytes between floor and peak: the 95 % quantile
+
+	Predicted                    bool // it will meet the limit, as far as can be seen
+	Seconds                      float64
+	SecondsLow                   float64 // 90 % interval
+	SecondsHigh                  float64 // +Inf when the upper end can't be seen
+	Steps                        float64 // median; 0 where steps are not known
+	Within1, Within10, Within100 float64 // probability that it happens within so many steps, or stretches where steps are not known
+	WithinMinute                 float64
+	Confidence                   float64 // share of the outcomes that lie within 25 % of Seconds; 0 if nothing is predicted
+}
+
+const (
+	// MinPoints is what a trend needs: fewer points let three steps in a row by chance pass for one.
+	MinPoints = 12
+	// reach is how far a trend is trusted: so many times as long as it was watched.
+	reach = 2
+	// significant is the growth over its standard error that counts. Forecasts are asked at every tick, so chance gets
+	// hundreds of tries: 4.5 sigma lets it through once in 10^5.
+	significant = 4.5
+)
+
+// Run judges a series against a limit in bytes. Points are in order of time.
+func Run(points []Point, limit float64) Forecast {
+	f := Forecast{Shape: Unclear}
+	if len(points) < MinPoints {
+		f.Reason = fmt.Sprintf("needs about %d more readings", MinPoints-len(points))
+		return f
+	}
+	f.Amplitude = amplitude(points)
+	if cycles, sure := releases(points); len(cycles) > 0 {
+		return overCycles(f, points, cycles, sure, limit)
+	}
+	return onTrend(f, points, limit)
+}
+
+// onTrend judges a series without releases by its last straight part.
+func onTrend(f Forecast, points []Point, limit float64) Forecast {
+	last := points[lastSegment(points):]
+	f.SecondsPerStep = pace(last)
+	if len(last) < MinPoints {
+		f.Reason = fmt.Sprintf("it has just changed; needs about %d more readings", MinPoints-len(last))
+		return f
+	}
+	l := fit(last)
+	if !l.grows(last, limit) || wanders(points, last) {
+		f.Shape, f.Reason = Flat, "no growth beyond chance"
+		return f
+	}
+	f.Growth, f.GrowthLow, f.GrowthHigh = l.slope, l.slope-1.645*l.slopeErr, l.slope+1.645*l.slopeErr
+	f.GrowthPerStep = f.Growth * f.SecondsPerStep
+	if l.flattens(last) {
+		return flattening(f, last, limit)
+	}
+	f.Shape, f.Reason = Growing, "the floor grows in a line"
+	return f.until(l, last, limit)
+}
+
+// flattening judges growth that dies down: it is extrapolated only when even its curve, which stays below the line, passes
+// the limit.
+func flattening(f Forecast, points []Point, limit float64) Forecast {
+	f.Shape, f.Reason = Saturating, "it grows ever more slowly"
+	tail := points[len(points)*2/3:]
+	if len(tail) < MinPoints/2 {
+		return f
+	}
+	l := fit(tail)
+	if ceiling := saturation(points); !l.grows(tail, limit) || ceiling+f.Amplitude < limit {
+		return f
+	}
+	f.Growth, f.GrowthLow, f.GrowthHigh = l.slope, l.slope-1.645*l.slopeErr, l.slope+1.645*l.slopeErr
+	f.GrowthPerStep = f.Growth * f.SecondsPerStep
+	return f.until(l, tail, limit)
+}
+
+// until fills in when the limit is met.
+func (f Forecast) until(l line, points []Point, limit float64) Forecast {
+	d := passage(l, points, limit)
+	end := points[len(points)-1]
+	first := points[0]
+	horizon := reach * (end.Time - first.Time)
+	unit := f.SecondsPerStep
+	if unit == 0 {
+		unit = (end.Time - first.Time) / float64(len(points)-1)
+	}
+	f.Within1, f.Within10, f.Within100, f.WithinMinute = d.before(unit), d.before(10*unit), d.before(100*unit), d.before(60)
+	median := d.quantile(0.5)
+	if math.IsInf(median, 1) || median > horizon {
+		return f
+	}
+	f.Predicted, f.Seconds = true, median
+	f.SecondsLow, f.SecondsHigh = d.quantile(0.05), d.quantile(0.95)
+	f.Confidence = d.before(median*1.25) - d.before(median*0.75)
+	if f.SecondsPerStep > 0 {
+		f.Steps = f.Seconds / f.SecondsPerStep
+	}
+	return f
+}
+
+// pace is the time that a step takes now: over the younger half of the points.
+func pace(points []Point) float64 {
+	if len(points) < 2 {
+		return 0
+	}
+	a, b := points[len(points)/2], points[len(points)-1]
+	if len(points) == 2 {
+		a = points[0]
+	}
+	if b.Step <= a.Step {
+		return 0
+	}
+	return (b.Time - a.Time) / (b.Step - a.Step)
+}
+
+// Imminent says that the end is near: more likely than not within the next minute, or the next ten steps.
+func (f Forecast) Imminent() bool { return f.Predicted && (f.WithinMinute >= 0.5 || f.Within10 >= 0.5) }

@@ -1,0 +1,143 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+const (
+	scenarios = 41  // lines that stand for the trend's distribution, of equal weight
+	stretches = 240 // at most so many steps between the first time at which a peak may cross and the last
+)
+
+// outcome is a time at which the limit is met, with its probability.
+type outcome struct{ seconds, mass float64 }
+
+// distribution of the time until the limit is met; what is missing to 1 never gets there.
+type distribution []outcome
+
+// passage mixes the trend's uncertainty with the chance of each step's peak. Every scenario is a line; along it the limit
+// is met in the first stretch whose amplitude reaches what room is left.
+func passage(l line, points []Point, limit float64) distribution {
+	above := peaksOver(l, points)
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(points) - 2)}
+	var d distribution
+	for k := range scenarios {
+		z := t.Quantile((float64(k) + 0.5) / scenarios)
+		d = append(d, along(l, z, above, limit)...)
+	}
+	slices.SortFunc(d, func(a, b outcome) int { return int(math.Copysign(1, a.seconds-b.seconds)) })
+	return d
+}
+
+// near is over how many points the highest peak counts for each of them, when readings are moments: a sampler hits the top
+// of a step seldom, the step does so each time.
+const near = 5
+
+// peaksOver are the peaks' heights over the trend, sorted.
+func peaksOver(l line, points []Point) []float64 {
+	out := make([]float64, len(points))
+	sampled := points[len(points)-1].Step == 0
+	for i, p := range points {
+		base := l.mean + l.slope*(p.Time-l.at)
+		if l.walks {
+			base = p.Floor
+		}
+		out[i] = p.Peak - base
+	}
+	if sampled {
+		out = highestNear(out)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// along walks one scenario from the first moment at which a peak may cross to the one at which every peak does.
+func along(l line, z float64, above []float64, limit float64) []outcome {
+	const mass = 1.0 / scenarios
+	first := reachTime(l, z, limit-above[len(above)-1])
+	if math.IsInf(first, 1) {
+		return nil
+	}
+	certain := reachTime(l, z, limit-above[0])
+	span := max(certain-first, 0)
+	if math.IsInf(certain, 1) {
+		span = 1e3 * l.spacing
+	}
+	step := max(l.spacing, span/stretches)
+	var out []outcome
+	alive := 1.0
+	for s := first; alive > 1e-3 && s <= first+span+step; s += step {
+		value, err := l.ahead(s)
+		p := exceed(above, limit-value-z*err)
+		die := alive * (1 - math.Pow(1-p, step/l.spacing))
+		if die > 0 { // somewhere in the stretch that ends at s
+			for _, part := range []float64{5. / 6, 3. / 6, 1. / 6} {
+				out = append(out, outcome{max(0, s-part*step), die * mass / 3})
+			}
+		}
+		alive -= die
+	}
+	return out
+}
+
+// reachTime is when a scenario's trend reaches a level: the root of value + z·err − level, by bisection; +Inf if it does
+// not within a thousand times what was watched.
+func reachTime(l line, z, level float64) float64 {
+	at := func(s float64) float64 { v, err := l.ahead(s); return v + z*err - level }
+	if at(0) >= 0 {
+		return 0
+	}
+	far := 2e3 * max(l.end-l.at, l.spacing)
+	lo, hi := 0.0, l.spacing
+	for at(hi) < 0 {
+		if lo, hi = hi, 2*hi; hi > far {
+			return math.Inf(1)
+		}
+	}
+	for range 50 {
+		if mid := (lo + hi) / 2; at(mid) < 0 {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	return hi
+}
+
+// exceed is the share of heights that are at least h.
+func exceed(sorted []float64, h float64) float64 {
+	i, _ := slices.BinarySearch(sorted, h)
+	return float64(len(sorted)-i) / float64(len(sorted))
+}
+
+func (d distribution) before(s float64) float64 {
+	sum := 0.0
+	for _, o := range d {
+		if o.seconds > s {
+			break
+		}
+		sum += o.mass
+	}
+	return min(sum, 1)
+}
+
+func (d distribution) quantile(q float64) float64 {
+	sum := 0.0
+	for _, o := range d {
+		if sum += o.mass; sum >= q {
+			return o.seconds
+		}
+	}
+	return math.Inf(1)
+}
+
+func highestNear(heights []float64) []float64 {
+	out := make([]float64, len(heights))
+	for i := range heights {
+		out[i] = slices.Max(heights[max(0, i-near):min(len(heights), i+near+1)])
+	}
+	return out
+}

@@ -1,0 +1,195 @@
+package forecast
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+)
+
+// line is the floor's trend over time.
+type line struct {
+	mean, at  float64 // bytes at time at, the centre of the points
+	slope     float64 // bytes/s
+	slopeErr  float64 // standard error of it
+	fitErr    float64 // the same if nothing but noise disturbs the line, corrected for neighbours that resemble each other
+	meanErr   float64
+	roam      float64 // bytes per √s: what the floor strays from a line on its way; 0 when it sticks to one
+	walks     bool    // it goes on from where it is, not from the line
+	noise     float64 // standard deviation of the residuals, bytes
+	end, last float64 // time and floor of the line's last point
+	spacing   float64 // s between points
+}
+
+// fit is least squares. Residuals that resemble their neighbours count for less (first-order autoregression), and a floor
+// that moves by independent increments is extrapolated from where it is.
+func fit(points []Point) line {
+	x, y := times(points), floors(points)
+	n := float64(len(points))
+	icept, slope := stat.LinearRegression(x, y, nil, false)
+	l := line{slope: slope, at: stat.Mean(x, nil), end: x[len(x)-1], spacing: (x[len(x)-1] - x[0]) / (n - 1)}
+	l.mean = icept + slope*l.at
+	res := residuals(x, y, icept, slope)
+	rss := 0.0
+	for _, r := range res {
+		rss += r * r
+	}
+	l.noise = math.Sqrt(rss / (n - 2))
+	rho := min(max(lagOne(res), 0), 0.95)
+	widen := math.Sqrt((1 + rho) / (1 - rho))
+	sxx := stat.Variance(x, nil) * (n - 1)
+	l.fitErr, l.meanErr = l.noise/math.Sqrt(sxx)*widen, l.noise/math.Sqrt(n)*widen
+	l.last = l.mean + slope*(l.end-l.at)
+	l.roam = roaming(x, y, slope)
+	l.slopeErr = max(l.fitErr, l.roam/math.Sqrt(l.end-x[0]))
+	if rho > 0.6 { // no line with noise around it, but a walk with a drift: it goes on from where it is
+		l.last, l.meanErr, l.walks = y[len(y)-1], 0, true
+	}
+	return l
+}
+
+// roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor differs
+// from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
+func roaming(x, y []float64, slope float64) float64 {
+	lag := max(2, len(y)/8)
+	one, many := moves(x, y, slope, 1), moves(x, y, slope, lag)
+	spacing := (x[len(x)-1] - x[0]) / float64(len(x)-1)
+	uneven := make([]float64, 0, len(x)-1)
+	for i := 1; i < len(x); i++ {
+		uneven = append(uneven, x[i]-x[i-1])
+	}
+	grown := max(0, (many-one)/float64(lag-1))
+	return math.Sqrt((grown + slope*slope*stat.Variance(uneven, nil)) / spacing)
+}
+
+// moves is the mean square of the moves over so many points, against the line.
+func moves(x, y []float64, slope float64, lag int) float64 {
+	sum := 0.0
+	for i := lag; i < len(y); i++ {
+		d := y[i] - y[i-lag] - slope*(x[i]-x[i-lag])
+		sum += d * d
+	}
+	return sum / float64(len(y)-lag)
+}
+
+// ahead is the trend at s seconds after its last point, and its standard error there.
+func (l *line) ahead(s float64) (value, err float64) {
+	value = l.last + l.slope*s
+	lever := l.end + s - l.at
+	if l.walks {
+		lever = s
+	}
+	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s)
+}
+
+// grows says whether the growth is more than chance and more than a trifle, and goes on to the end.
+func (l *line) grows(points []Point, limit float64) bool {
+	span := points[len(points)-1].Time - points[0].Time
+	rise := l.slope * span
+	if l.slope <= significant*l.slopeErr || rise < 1e-3*limit {
+		return false
+	}
+	third := len(points) / 3
+	early, middle, late := level(points[:third]), level(points[third:2*third]), level(points[2*third:])
+	return middle > early && late-middle > 0.1*rise && late > early+0.4*rise
+}
+
+// wanders says that the rise of the last part is no more than what the floor has fallen by before: it goes up and down by
+// itself. A rise that makes up most of what was seen, as after the start's own ups and downs, is a trend anyhow.
+func wanders(all, last []Point) bool {
+	if 10*len(last) >= 6*len(all) {
+		return false
+	}
+	top, fall := all[0].Floor, 0.0
+	for _, p := range all {
+		top = max(top, p.Floor)
+		fall = max(fall, top-p.Floor)
+	}
+	return last[len(last)-1].Floor-last[0].Floor < 2*fall
+}
+
+// flattens says whether growth in the points clearly slows down: the later half is slower than the earlier by far more
+// than the errors allow, and by a third at least.
+func (l *line) flattens(points []Point) bool {
+	half := len(points) / 2
+	if half < 4 {
+		return false
+	}
+	a, b := fit(points[:half]), fit(points[half:])
+	gap, err := a.slope-b.slope, math.Hypot(a.fitErr, b.fitErr)
+	return gap > 3*err && b.slope < 0.67*a.slope
+}
+
+// saturation is the level that a curve of three equally long thirds tends to, if each rise is a fixed share of the rise
+// before (an exponential approach); +Inf if they do not shrink.
+func saturation(points []Point) float64 {
+	n := len(points) / 3
+	a, b, c := level(points[:n]), level(points[n:2*n]), level(points[2*n:])
+	if b <= a || c-b >= b-a {
+		return math.Inf(1)
+	}
+	q := max(0, (c-b)/(b-a))
+	return c + (c-b)*q/(1-q) + math.Abs(c-b) // the last third's own level lies half a third back
+}
+
+// level is the median floor.
+func level(points []Point) float64 {
+	y := floors(points)
+	slices.Sort(y)
+	return stat.Quantile(0.5, stat.LinInterp, y, nil)
+}
+
+func times(points []Point) []float64 {
+	out := make([]float64, len(points))
+	for i, p := range points {
+		out[i] = p.Time
+	}
+	return out
+}
+
+func floors(points []Point) []float64 {
+	out := make([]float64, len(points))
+	for i, p := range points {
+		out[i] = p.Floor
+	}
+	return out
+}
+
+func residuals(x, y []float64, icept, slope float64) []float64 {
+	out := make([]float64, len(x))
+	for i := range x {
+		out[i] = y[i] - icept - slope*x[i]
+	}
+	return out
+}
+
+// lagOne is the autocorrelation of neighbours.
+func lagOne(res []float64) float64 {
+	var num, den float64
+	for i, r := range res {
+		den += r * r
+		if i > 0 {
+			num += r * res[i-1]
+		}
+	}
+	if den == 0 {
+		return 0
+	}
+	return num / den
+}
+
+// amplitude is the 95 % quantile of peak over floor.
+func amplitude(points []Point) float64 {
+	a := heights(points)
+	return stat.Quantile(0.95, stat.Empirical, a, nil)
+}
+
+// heights are peaks over their floors, sorted.
+func heights(points []Point) []float64 {
+	out := make([]float64, len(points))
+	for i, p := range points {
+		out[i] = max(0, p.Peak-p.Floor)
+	}
+	slices.Sort(out)
+	return out
+}
