@@ -84,6 +84,10 @@ func (d *deriver) emit(c *wire.Chunk) {
 			d.event(s)
 		case wire.KindOverhead:
 			d.overhead(s)
+		case wire.KindTensors:
+			d.tensors(s)
+		case wire.KindObjects:
+			d.objects(s)
 		case wire.KindNone:
 			continue // counted by the reader
 		default:

@@ -27,18 +27,18 @@ func (t *textState) add(s *[wire.SlotSize]byte) {
 	t.slots++
 }
 
-// take returns the text of the event in record seq that says how much there should be, and forgets it. Of a text whose
+// take returns the text that belongs to record seq, which says in how many pieces and bytes, and forgets it. Of a text whose
 // beginning is lost the rest is told behind an ellipsis.
-func (t *textState) take(e *wire.Event) string {
+func (t *textState) take(seq uint64, slots uint32, length int) string {
 	text := ""
 	switch {
-	case e.TextSlots == 0:
-	case t.next != e.Seq || t.slots == 0:
+	case slots == 0:
+	case t.next != seq || t.slots == 0:
 		text = "…"
-	case t.slots < e.TextSlots:
+	case t.slots < slots:
 		text = "…" + strings.ToValidUTF8(string(t.buf), "\uFFFD")
 	default:
-		text = strings.ToValidUTF8(string(t.buf[:min(len(t.buf), int(e.TextLen))]), "\uFFFD")
+		text = strings.ToValidUTF8(string(t.buf[:min(len(t.buf), length)]), "\uFFFD")
 	}
 	t.buf, t.next, t.slots = t.buf[:0], 0, 0
 	return text
@@ -47,7 +47,7 @@ func (t *textState) take(e *wire.Event) string {
 func (d *deriver) event(s *[wire.SlotSize]byte) {
 	var e wire.Event
 	e.Decode(s)
-	text := d.text.take(&e)
+	text := d.text.take(e.Seq, e.TextSlots, int(e.TextLen))
 	if d.mute {
 		return
 	}

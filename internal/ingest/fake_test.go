@@ -47,6 +47,7 @@ func (m *memory) Append(_ context.Context, b *model.Batch) error {
 	r.Events = append(r.Events, b.Events...)
 	r.Overheads = append(r.Overheads, b.Overheads...)
 	r.Drops = append(r.Drops, b.Drops...)
+	r.Tensors, r.Objects = append(r.Tensors, b.Tensors...), append(r.Objects, b.Objects...)
 	for _, p := range b.Processes {
 		m.procs[procKey{p.PID, uint64(p.StartTicks)}] = p
 	}

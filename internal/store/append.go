@@ -126,6 +126,8 @@ func (w *writer) rows(c *conn, b *model.Batch) (fresh []model.Name, err error) {
 		func() error { return fill(c, "events", b.Events, eventColumns) },
 		func() error { return fill(c, "overhead", b.Overheads, overheadColumns) },
 		func() error { return fill(c, "drops", b.Drops, dropColumns) },
+		func() error { return fill(c, "tensors", b.Tensors, tensorColumns) },
+		func() error { return fill(c, "objects", b.Objects, objectColumns) },
 		func() error { return w.moveCursors(c, b.Cursors) },
 	}
 	for _, step := range steps {

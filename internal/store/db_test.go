@@ -33,10 +33,14 @@ func everything() *model.Batch {
 		Overheads: []model.Overhead{{Time: 5e15, PID: 1, Rank: 0, Part: "hooks", NS: 25, Count: 2, Steps: 3, CoveredNS: 100, Gap: model.Null, Measured: true}, {Time: 5e15, Part: "none"}},
 		Drops:     []model.Drop{{Time: 5e15, PID: 0, Source: "r.ring", Reason: "overwritten", Records: 9, Detail: "1-9"}},
 		Cursors:   []model.Cursor{{RingID: 1<<64 - 1, File: "it's.ring", Seq: 1<<63 + 5, Done: true}},
+		Tensors: []model.TensorGroup{{Time: 5e15, PID: 1, Rank: -1, Census: 1, Step: model.Null, Shape: "(2, 3)", Dtype: "float32", Device: "cuda:0", Role: "tensor",
+			Count: 4, Bytes: 96, Fresh: model.Null, OldestStep: model.Null, Holder: "__main__.kept[*]", Estimated: true}},
+		Objects: []model.ObjectGroup{{Time: 5e15, PID: 1, Rank: 0, Census: 2, Step: 7, Evidence: "container", Type: "builtins.list", Count: 1, Delta: -2,
+			Length: 5, Bytes: model.Null, Site: "a.py:3"}},
 	}
 }
 
-// contents is every table as text.
+// contents is every table of the first schema as text.
 func contents(t *testing.T, db *DB) string {
 	t.Helper()
 	var s strings.Builder
@@ -67,6 +71,19 @@ func TestAppendStoresEveryTable(t *testing.T) {
 	add(t, db, everything())
 	if got := contents(t, db); got != wantContents {
 		t.Errorf("got\n%s\nwant\n%s", got, wantContents)
+	}
+}
+
+func TestCensusTables(t *testing.T) {
+	db := open(t, Options{})
+	add(t, db, everything())
+	if got := fmt.Sprint(ask(t, db, "SELECT * EXCLUDE (ts, pid) FROM python.tensors")); got !=
+		"[[<nil> 1 <nil> (2, 3) float32 cuda:0 tensor 4 96 <nil> <nil> <nil> __main__.kept[*] true]]" {
+		t.Errorf("tensors %s", got)
+	}
+	if got := fmt.Sprint(ask(t, db, "SELECT * EXCLUDE (ts, pid) FROM python.objects")); got !=
+		"[[0 2 7 container builtins.list 1 -2 5 <nil> <nil> a.py:3  false]]" {
+		t.Errorf("objects %s", got)
 	}
 }
 
@@ -343,7 +360,7 @@ func TestTables(t *testing.T) {
 				checkTraceColumns(t, table.Columns)
 			}
 		}
-		want := map[bool]int{false: 6, true: 16}[all]
+		want := map[bool]int{false: 8, true: 20}[all]
 		if len(tables) != want || rows["python.torch_trace"] != 2 || rows["memgauge.processes"] != 2 || rows["memgauge.drops"] != 1 {
 			t.Errorf("all %t: %d tables, want %d; rows %v", all, len(tables), want, rows)
 		}

@@ -103,7 +103,7 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep
 var levelTables = map[int][]string{
 	levelThin:  {"trace"},
 	levelMerge: {"steps"},
-	levelDrop:  {"trace", "steps", "overhead", "events"}, // what was lost stays known
+	levelDrop:  {"trace", "steps", "overhead", "objects", "tensors", "events"}, // what was lost stays known
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -200,7 +200,8 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
-		"events": "memgauge.events"}
+		"objects": "python.objects",
+		"tensors": "python.tensors", "events": "memgauge.events"}
 )
 
 func detail(from, to int64) string {

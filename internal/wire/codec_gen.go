@@ -15,6 +15,8 @@ const (
 	KindEvent    = 5 // something that happened once; its text is in the Text records just before it
 	KindText     = 6 // a piece of an event's text
 	KindOverhead = 7 // what observing cost since the last such record of this part
+	KindTensors  = 8 // a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs
+	KindObjects  = 9 // what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs
 )
 
 // Where the header's fields lie, in bytes.
@@ -345,5 +347,107 @@ func (r *Overhead) Encode(s *[SlotSize]byte) {
 	le.PutUint64(s[36:], r.Count)
 	le.PutUint64(s[44:], r.Covered)
 	le.PutUint64(s[52:], r.Gap)
+	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
+}
+
+// Tensors is a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs.
+type Tensors struct {
+	Seq        uint64 // 1 for a ring's first record
+	TS         uint64 // ns of CLOCK_MONOTONIC
+	Flags      uint8  // 1 estimated, 2 compared
+	TextLen    uint16 // bytes of text
+	TextSlots  uint16 // how many Text records with the preceding seqs belong to it
+	Pad        uint16 // 0
+	Census     uint32 // number of the census in its process, from 1
+	Step       uint32 // the last step that had ended, 0 before the first
+	Count      uint32 // tensors
+	OldestStep uint32 // last step at the census that saw the first of them; 0 not known
+	Fresh      uint32 // of them were not there at the census before
+	Bytes      uint64 // of their storages, each counted once
+}
+
+// Decode reads the record from a slot whose kind and check were verified.
+func (r *Tensors) Decode(s *[SlotSize]byte) {
+	r.Seq = le.Uint64(s[0:])
+	r.TS = le.Uint64(s[8:])
+	r.Flags = s[17]
+	r.TextLen = le.Uint16(s[18:])
+	r.TextSlots = le.Uint16(s[20:])
+	r.Pad = le.Uint16(s[22:])
+	r.Census = le.Uint32(s[24:])
+	r.Step = le.Uint32(s[28:])
+	r.Count = le.Uint32(s[32:])
+	r.OldestStep = le.Uint32(s[36:])
+	r.Fresh = le.Uint32(s[40:])
+	r.Bytes = le.Uint64(s[44:])
+}
+
+// Encode writes the record with its check into a slot.
+func (r *Tensors) Encode(s *[SlotSize]byte) {
+	*s = [SlotSize]byte{}
+	le.PutUint64(s[0:], r.Seq)
+	le.PutUint64(s[8:], r.TS)
+	s[16] = KindTensors
+	s[17] = r.Flags
+	le.PutUint16(s[18:], r.TextLen)
+	le.PutUint16(s[20:], r.TextSlots)
+	le.PutUint16(s[22:], r.Pad)
+	le.PutUint32(s[24:], r.Census)
+	le.PutUint32(s[28:], r.Step)
+	le.PutUint32(s[32:], r.Count)
+	le.PutUint32(s[36:], r.OldestStep)
+	le.PutUint32(s[40:], r.Fresh)
+	le.PutUint64(s[44:], r.Bytes)
+	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
+}
+
+// Objects is what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs.
+type Objects struct {
+	Seq       uint64 // 1 for a ring's first record
+	TS        uint64 // ns of CLOCK_MONOTONIC
+	Flags     uint8  // 1 estimated, 2 compared
+	TextLen   uint16 // bytes of text
+	TextSlots uint16 // how many Text records with the preceding seqs belong to it
+	Reserved0 uint16 // 0
+	Census    uint32 // number of the census in its process, from 1
+	Step      uint32 // the last step that had ended, 0 before the first
+	Count     uint32 // objects
+	Delta     int32  // count, or length where there is one, less that of the census before
+	Length    uint64 // items of the container, nodes of the graph, frames of the traceback; else not taken
+	Bytes     uint64 // that it keeps alive, as far as known; else not taken
+}
+
+// Decode reads the record from a slot whose kind and check were verified.
+func (r *Objects) Decode(s *[SlotSize]byte) {
+	r.Seq = le.Uint64(s[0:])
+	r.TS = le.Uint64(s[8:])
+	r.Flags = s[17]
+	r.TextLen = le.Uint16(s[18:])
+	r.TextSlots = le.Uint16(s[20:])
+	r.Reserved0 = le.Uint16(s[22:])
+	r.Census = le.Uint32(s[24:])
+	r.Step = le.Uint32(s[28:])
+	r.Count = le.Uint32(s[32:])
+	r.Delta = int32(le.Uint32(s[36:]))
+	r.Length = le.Uint64(s[40:])
+	r.Bytes = le.Uint64(s[48:])
+}
+
+// Encode writes the record with its check into a slot.
+func (r *Objects) Encode(s *[SlotSize]byte) {
+	*s = [SlotSize]byte{}
+	le.PutUint64(s[0:], r.Seq)
+	le.PutUint64(s[8:], r.TS)
+	s[16] = KindObjects
+	s[17] = r.Flags
+	le.PutUint16(s[18:], r.TextLen)
+	le.PutUint16(s[20:], r.TextSlots)
+	le.PutUint16(s[22:], r.Reserved0)
+	le.PutUint32(s[24:], r.Census)
+	le.PutUint32(s[28:], r.Step)
+	le.PutUint32(s[32:], r.Count)
+	le.PutUint32(s[36:], uint32(r.Delta))
+	le.PutUint64(s[40:], r.Length)
+	le.PutUint64(s[48:], r.Bytes)
 	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
 }

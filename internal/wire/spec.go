@@ -4,7 +4,7 @@ package wire
 // add record kinds (skipped and counted) and header info lines (ignored), nothing else.
 const (
 	Major = 1
-	Minor = 0
+	Minor = 1
 )
 
 // Magic opens every ring file; the line end shows a file that was transferred as text.
@@ -74,6 +74,8 @@ const (
 	FlagOptimizer = 2 // trace: the row is of an optimizer
 	FlagSampled   = 1 // step: module hooks were in
 	FlagInference = 2 // step: a stretch of forwards without an optimizer
+	FlagEstimated = 1 // tensors, objects: counted in a sample and scaled up
+	FlagCompared  = 2 // tensors, objects: there was a census before, so fresh or delta is known
 )
 
 // HeaderSpec is the first page of a ring. Only head, names_head, state, names_dropped, rank and world_size change after
@@ -170,5 +172,29 @@ var Spec = []Kind{
 		{"count", U64, "how often"},
 		{"covered", U64, "ns of wall time covered"},
 		{"gap", U64, "one step in so many is sampled now; not taken where it has no meaning"},
+	}},
+	{8, "tensors", 1, "a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs", []Field{
+		{"flags", U8, "1 estimated, 2 compared"},
+		{"text_len", U16, "bytes of text"},
+		{"text_slots", U16, "how many Text records with the preceding seqs belong to it"},
+		{"pad", U16, "0"},
+		{"census", U32, "number of the census in its process, from 1"},
+		{"step", U32, "the last step that had ended, 0 before the first"},
+		{"count", U32, "tensors"},
+		{"oldest_step", U32, "last step at the census that saw the first of them; 0 not known"},
+		{"fresh", U32, "of them were not there at the census before"},
+		{"bytes", U64, "of their storages, each counted once"},
+	}},
+	{9, "objects", 1, "what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs", []Field{
+		{"flags", U8, "1 estimated, 2 compared"},
+		{"text_len", U16, "bytes of text"},
+		{"text_slots", U16, "how many Text records with the preceding seqs belong to it"},
+		{"reserved0", U16, "0"},
+		{"census", U32, "number of the census in its process, from 1"},
+		{"step", U32, "the last step that had ended, 0 before the first"},
+		{"count", U32, "objects"},
+		{"delta", I32, "count, or length where there is one, less that of the census before"},
+		{"length", U64, "items of the container, nodes of the graph, frames of the traceback; else not taken"},
+		{"bytes", U64, "that it keeps alive, as far as known; else not taken"},
 	}},
 }

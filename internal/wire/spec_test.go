@@ -3,6 +3,7 @@ package wire_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ type codec interface {
 var codecs = map[uint8]codec{
 	wire.KindTrace: &wire.Trace{}, wire.KindStep: &wire.Step{}, wire.KindHeap: &wire.Heap{}, wire.KindDevice: &wire.Device{},
 	wire.KindEvent: &wire.Event{}, wire.KindText: &wire.Text{}, wire.KindOverhead: &wire.Overhead{},
+	wire.KindTensors: &wire.Tensors{}, wire.KindObjects: &wire.Objects{},
 }
 
 // TestCodecsFollowTheSpec sends random values of every field that the table names through the generated codec.
@@ -95,26 +97,39 @@ func sample() *wiretest.Ring {
 	return r
 }
 
-// TestStoredRing reads the ring that was stored with version 1.0, and will for ever: its text must never change. A new
-// minor version adds a file beside it.
-func TestStoredRing(t *testing.T) {
-	const stored = "../../testdata/rings/v1.0.ring"
-	if *update {
-		if _, err := os.Stat(stored); err == nil {
-			t.Fatal("a stored ring is not written twice")
+// census has the kinds that version 1.1 brought.
+func census() *wiretest.Ring {
+	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed, Generation: 1, Minor: 1,
+		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py"}})
+	r.Append(&wire.Text{TS: 51e9, Length: 12, Data: [wire.TextChunk]byte{0: '(', 1: '2', 2: ')', 3: '\t'}})
+	r.Append(&wire.Tensors{TS: 51e9, Flags: 3, TextLen: 12, TextSlots: 1, Census: 2, Step: 40, Count: 7, OldestStep: 3, Fresh: 1, Bytes: 1 << 40})
+	r.Append(&wire.Objects{TS: 51e9, Flags: 2, Census: 2, Step: 40, Count: 1, Delta: -5, Length: 12, Bytes: wire.NotTaken})
+	return r
+}
+
+// TestStoredRings reads the rings that were stored with each version, and will for ever: their text must never change. A
+// new minor version adds a file.
+func TestStoredRings(t *testing.T) {
+	for minor, ring := range []*wiretest.Ring{sample(), census()} {
+		name := fmt.Sprintf("v%d.%d", wire.Major, minor)
+		stored := "../../testdata/rings/" + name + ".ring"
+		if _, err := os.Stat(stored); *update && err != nil { // a stored ring is not written twice
+			os.MkdirAll(filepath.Dir(stored), 0o755)
+			if err := os.WriteFile(stored, ring.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-		os.MkdirAll(filepath.Dir(stored), 0o755)
-		if err := os.WriteFile(stored, sample().Bytes(), 0o644); err != nil {
+		b, err := os.ReadFile(stored)
+		if err != nil {
 			t.Fatal(err)
 		}
+		golden(t, name+".txt", dump(t, b))
+		if !bytes.Equal(b, ring.Bytes()) && minor == wire.Minor {
+			t.Errorf("%s: this version writes another ring than the one that it stored", name)
+		}
 	}
-	b, err := os.ReadFile(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "v1.0.txt", dump(t, b))
-	if !bytes.Equal(b, sample().Bytes()) && wire.Major == 1 && wire.Minor == 0 {
-		t.Error("this version writes another ring than the one that it stored")
+	if _, err := os.Stat(fmt.Sprintf("../../testdata/rings/v%d.%d.ring", wire.Major, wire.Minor)); err != nil {
+		t.Errorf("no ring of this version is stored: %v", err)
 	}
 }
 

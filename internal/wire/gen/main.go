@@ -146,7 +146,8 @@ func pySpec() []byte {
 	for i, s := range wire.States {
 		fmt.Fprintf(&b, "STATE_%s = %d\n", strings.ToUpper(s), i)
 	}
-	fmt.Fprintf(&b, "FLAG_ROOT = %d\nFLAG_OPTIMIZER = %d\nFLAG_SAMPLED = %d\nFLAG_INFERENCE = %d\n", wire.FlagRoot, wire.FlagOptimizer, wire.FlagSampled, wire.FlagInference)
+	fmt.Fprintf(&b, "FLAG_ROOT = %d\nFLAG_OPTIMIZER = %d\nFLAG_SAMPLED = %d\nFLAG_INFERENCE = %d\nFLAG_ESTIMATED = %d\nFLAG_COMPARED = %d\n",
+		wire.FlagRoot, wire.FlagOptimizer, wire.FlagSampled, wire.FlagInference, wire.FlagEstimated, wire.FlagCompared)
 	for _, k := range wire.Spec {
 		off, codes := wire.PrefixSize, "<QQB"
 		var names []string

@@ -3,7 +3,7 @@ from struct import Struct
 
 MAGIC = b"MGRING\r\n"
 MAJOR = 1
-MINOR = 0
+MINOR = 1
 HEADER_SIZE = 4096
 SLOT_SIZE = 64
 CHECK_MIX = 0x9E3779B1
@@ -48,6 +48,8 @@ FLAG_ROOT = 1
 FLAG_OPTIMIZER = 2
 FLAG_SAMPLED = 1
 FLAG_INFERENCE = 2
+FLAG_ESTIMATED = 1
+FLAG_COMPARED = 2
 
 # a stage of a module or an optimizer, on a sampled step
 # seq, ts, kind, stage, flags, device, name, step, allocated, max_allocated, cached, max_cached, check
@@ -83,3 +85,13 @@ TEXT_STRUCT = Struct("<QQBBH40sI")
 # seq, ts, kind, flags, reserved0, name, steps, ns, count, covered, gap, check
 OVERHEAD = 7
 OVERHEAD_STRUCT = Struct("<QQBBHIIQQQQI")
+
+# a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs
+# seq, ts, kind, flags, text_len, text_slots, pad, census, step, count, oldest_step, fresh, bytes, check
+TENSORS = 8
+TENSORS_STRUCT = Struct("<QQBBHHHIIIIIQ8xI")
+
+# what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs
+# seq, ts, kind, flags, text_len, text_slots, reserved0, census, step, count, delta, length, bytes, check
+OBJECTS = 9
+OBJECTS_STRUCT = Struct("<QQBBHHHIIIiQQ4xI")
