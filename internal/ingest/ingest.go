@@ -12,7 +12,10 @@ import (
 )
 
 const (
-	maxBatch = 122_880 // rows in a batch: a row group of DuckDB, which goes past its log and is stored 1.6 times as cheaply; some 20 MiB and 70 ms, during which a query waits
+	// A batch is to hold a row group of DuckDB (122,880 rows): with one row less it goes through the log, which costs 1.6 times
+	// as much. So the last chunk must fit (15 full ones do) and no small one may be cut off. Some 20 MiB and 70 ms, during
+	// which a query waits.
+	maxBatch = 122_880 + slack + maxChunk/8 - 1
 	maxChunk = 1 << 13 // records copied at once: 512 KiB, little enough to stay in a core's cache
 	slack    = 16      // rows that are not records: a ring's drops
 

@@ -4,7 +4,7 @@ Blocks of steps with the agent on and off alternate in one process, in triples o
 off is the effect, off against off the control, which shows what this machine can tell apart. CPU time of the training
 thread (the agent's own work is on it); wall time beside it.
 
-Usage: python test/bench/trainer_cost.py [SECONDS per size]"""
+Usage: python test/bench/trainer_cost.py [--row | SECONDS per size]    --row: lines of `make bench`'s table"""
 import os
 import statistics
 import sys
@@ -114,8 +114,15 @@ def interval(values):
     return 1.57 * (ordered[len(ordered) * 3 // 4] - ordered[len(ordered) // 4]) / len(ordered) ** 0.5
 
 
+def print_row(name, on, control):
+    share = [100 * (statistics.median(v) - 1) for v in (on[0], on[1], control[0])]
+    print("cost to the trainer, %s steps\t≤ 1 %%\t%+.2f %% of CPU (±%.2f), %+.2f %% of time\tbare against bare %+.2f %%" % (
+        name, share[0], 100 * interval(on[0]), share[1], share[2]), flush=True)
+
+
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 14
+    row = sys.argv[1:] == ["--row"]
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 and not row else 14
     with tempfile.TemporaryDirectory() as runtime:
         os.mkdir(runtime + "/rings")
         os.mkdir(runtime + "/ctl")
@@ -124,7 +131,8 @@ def main():
         from memgauge import observer
         torch.set_num_threads(1)
         torch.manual_seed(0)
-        print("cost to the trainer, torch %s, median of paired blocks (goal <= +1 %%)" % torch.__version__)
+        if not row:
+            print("cost to the trainer, torch %s, median of paired blocks (goal <= +1 %%)" % torch.__version__)
         for name, layers, width, batch, length in SIZES:
             step, modules = training(torch, layers, width, batch, length)
             observer.uninstall()
@@ -134,6 +142,9 @@ def main():
                 step()
             watching = observer._observer
             on, control, plain = measure(step, Switch(watching), seconds)
+            if row:
+                print_row(name, on, control)
+                continue
             g = watching.governor
             print("  %-6s step %6.2f ms, %3d modules: cpu %+.2f %% (±%.2f), wall %+.2f %% (±%.2f); control cpu %+.2f %%"
                   " (±%.2f); n %d; 1 step in %d sampled, 1 module in %d, %d steps a record; %d errors" % (
