@@ -14,6 +14,7 @@ var onlyImporter = map[string]string{
 	"database/sql":                 "internal/store",
 	"github.com/spf13/cobra":       "internal/cli",
 	"github.com/prometheus/procfs": "internal/proc",
+	"gonum.org/v1/plot":            "internal/chart",
 	modulePath + "/internal/arch":  "",
 }
 

@@ -19,6 +19,8 @@ type Point struct {
 	Step  float64 // steps done until then; 0 in all points where steps are not known
 	Floor float64 // bytes, the least in the stretch
 	Peak  float64 // bytes, the most
+	// Sampled says that both come from readings at chance moments, which hit the top of a step seldom.
+	Sampled bool
 }
 
 // Shape of a series.

@@ -39,7 +39,6 @@ const near = 5
 // peaksOver are the peaks' heights over the trend, sorted.
 func peaksOver(l line, points []Point) []float64 {
 	out := make([]float64, len(points))
-	sampled := points[len(points)-1].Step == 0
 	for i, p := range points {
 		base := l.mean + l.slope*(p.Time-l.at)
 		if l.walks {
@@ -47,7 +46,7 @@ func peaksOver(l line, points []Point) []float64 {
 		}
 		out[i] = p.Peak - base
 	}
-	if sampled {
+	if points[len(points)-1].Sampled {
 		out = highestNear(out)
 	}
 	slices.Sort(out)

@@ -11,18 +11,20 @@ const MaxPoints = 120
 
 // Points gathers readings into at most MaxPoints stretches of equally many readings, and at least a few readings each
 // where they are moments, so that a floor is one and not the point of the sawtooth at which it happened to be read.
-// A stretch that is not complete is left out, unless it has a new peak.
 func Points(readings []Reading) []Point {
 	n := len(readings)
 	size := max(1, (n+MaxPoints-1)/MaxPoints)
-	if moments(readings) {
+	sampled := moments(readings)
+	if sampled {
 		size = max(size, min(4, n/MinPoints))
 	}
 	size = max(size, 1)
 	out := make([]Point, 0, n/size+1)
 	skip := n % size // the oldest ones: the newest count most
 	for i := skip; i+size <= n; i += size {
-		out = append(out, gather(readings[i:i+size]))
+		p := gather(readings[i : i+size])
+		p.Sampled = sampled
+		out = append(out, p)
 	}
 	return out
 }

@@ -1,0 +1,149 @@
+// Package chart draws memory over time: series with their unit, the limits that bind them, the events that happened, as a
+// PNG or as an SVG that a page can carry. It knows nothing of where the numbers come from.
+package chart
+
+import (
+	"math"
+)
+
+// Chart is panels one below the other over the same time.
+type Chart struct {
+	Title  string
+	Note   string // a smaller line under the title: what to see here
+	Panels []Panel
+	Events []Event
+}
+
+// Panel has its own axis of values.
+type Panel struct {
+	Title  string
+	Unit   Unit
+	Series []Series
+	Levels []Level
+	Bars   []Bar // a distribution, in place of series
+}
+
+// Unit of a panel's values.
+type Unit int
+
+const (
+	Bytes   Unit = iota // drawn in the binary unit that fits
+	Percent             // 0 to 100
+	Count
+	BytesPerSecond
+)
+
+// Series is a line. X is in seconds from the chart's beginning; a NaN in Y interrupts it.
+type Series struct {
+	Name string
+	X, Y []float64
+	Area bool // filled down to zero
+	Thin bool // dashed, in the background: a forecast, a peak
+}
+
+// Level is a horizontal line with its name, such as a limit.
+type Level struct {
+	Name  string
+	Value float64
+	Alarm bool // drawn as what must not be passed
+}
+
+// Event is a moment with a short text.
+type Event struct {
+	Seconds float64
+	Text    string
+	Bad     bool
+}
+
+// Bar is one class of a distribution.
+type Bar struct {
+	Label string
+	Value float64
+}
+
+// maxPoints of a series are drawn: more than there are pixels beside each other.
+const maxPoints = 2400
+
+// thin keeps the lowest and the highest value of each group of points, so that no peak is lost.
+func thin(s Series) (x, y []float64) {
+	n := len(s.X)
+	if n <= maxPoints {
+		return s.X, s.Y
+	}
+	size := (2*n + maxPoints - 1) / maxPoints
+	for i := 0; i < n; i += size {
+		lo, hi := extremes(s.Y, i, min(i+size, n))
+		for _, k := range []int{min(lo, hi), max(lo, hi)} {
+			if len(x) == 0 || x[len(x)-1] != s.X[k] {
+				x, y = append(x, s.X[k]), append(y, s.Y[k])
+			}
+		}
+	}
+	return x, y
+}
+
+func extremes(y []float64, from, to int) (lo, hi int) {
+	lo, hi = from, from
+	for i := from; i < to; i++ {
+		if math.IsNaN(y[i]) { // an interruption must stay one
+			return i, i
+		}
+		if y[i] < y[lo] {
+			lo = i
+		}
+		if y[i] > y[hi] {
+			hi = i
+		}
+	}
+	return lo, hi
+}
+
+// highest value of a panel, its alarm levels included only if they are near enough to matter to the eye.
+func (p Panel) highest() float64 {
+	top := 0.0
+	for _, s := range p.Series {
+		for _, y := range s.Y {
+			if !math.IsNaN(y) && !math.IsInf(y, 0) {
+				top = max(top, y)
+			}
+		}
+	}
+	for _, b := range p.Bars {
+		top = max(top, b.Value)
+	}
+	return top
+}
+
+// lowest value of a panel.
+func (p Panel) lowest() float64 {
+	low := math.Inf(1)
+	for _, s := range p.Series {
+		for _, y := range s.Y {
+			if !math.IsNaN(y) {
+				low = min(low, y)
+			}
+		}
+	}
+	if math.IsInf(low, 1) {
+		return 0
+	}
+	return low
+}
+
+// far says that a level lies so high that drawing it would press the series flat; it is then named at the top edge.
+func (p Panel) far(l Level) bool { return l.Value > 3*p.highest() }
+
+func (c Chart) duration() float64 {
+	end := 0.0
+	for _, p := range c.Panels {
+		for _, s := range p.Series {
+			if n := len(s.X); n > 0 {
+				end = max(end, s.X[n-1])
+			}
+		}
+	}
+	for _, e := range c.Events {
+		end = max(end, e.Seconds)
+	}
+	return max(end, 1)
+}

@@ -1,0 +1,84 @@
+package chart
+
+import (
+	"math"
+	"strconv"
+
+	"gonum.org/v1/plot"
+)
+
+// scale turns base units into what an axis shows.
+type scale struct {
+	per  float64 // base units in one shown
+	name string
+}
+
+// byteScale takes the largest unit of which the highest value has at least two.
+func byteScale(top float64, perSecond bool) scale {
+	names := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	s := scale{1, names[0]}
+	for i, name := range names {
+		if size := math.Pow(1024, float64(i)); top >= 2*size {
+			s = scale{size, name}
+		}
+	}
+	if perSecond {
+		s.name += "/s"
+	}
+	return s
+}
+
+// timeScale takes seconds, minutes or hours.
+func timeScale(seconds float64) scale {
+	switch {
+	case seconds > 3*3600:
+		return scale{3600, "time (hours from the start)"}
+	case seconds > 300:
+		return scale{60, "time (minutes from the start)"}
+	}
+	return scale{1, "time (seconds from the start)"}
+}
+
+func (p Panel) scale() scale {
+	switch p.Unit {
+	case Percent:
+		return scale{1, "%"}
+	case Count:
+		return scale{1, "number"}
+	}
+	top := p.highest()
+	for _, l := range p.Levels {
+		if !p.far(l) {
+			top = max(top, l.Value)
+		}
+	}
+	return byteScale(top, p.Unit == BytesPerSecond)
+}
+
+// roundTicks marks 4 to 9 round values, with as many digits as tell them apart.
+type roundTicks struct{}
+
+func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
+	step := roundStep((hi - lo) / 5)
+	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
+	var ticks []plot.Tick
+	for i := math.Ceil(lo/step - 1e-9); i*step <= hi+step*1e-9; i++ {
+		value := i*step + 0 // no negative zero
+		ticks = append(ticks, plot.Tick{Value: value, Label: strconv.FormatFloat(value, 'f', digits, 64)})
+	}
+	return ticks
+}
+
+// roundStep is the next of 1, 2, 5 times a power of ten.
+func roundStep(x float64) float64 {
+	if !(x > 0) || math.IsInf(x, 0) {
+		return 1
+	}
+	base := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, m := range []float64{1, 2, 5} {
+		if m*base >= x*0.999 {
+			return m * base
+		}
+	}
+	return 10 * base
+}
