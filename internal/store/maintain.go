@@ -20,6 +20,8 @@ const (
 	slicePart = 8    // one slice is the oldest eighth of what was not treated: little to rewrite at once
 	maxSlices = 64   // after so many eighths, 0.02 % is left
 	mergeBy   = 16   // steps that become one row
+
+	thinSeconds = 10 // one sample of so many seconds is kept
 )
 
 // Levels of detail that can be given up, in this order.
@@ -30,7 +32,7 @@ const (
 )
 
 // Maintain keeps the file under MaxDisk. Of the oldest steps it first thins torch_trace down to three rows a step and
-// device: the highest and the lowest allocated, and the last. Then it merges each 16 steps of a process into a row of
+// device: the highest and the lowest allocated, and the last; of the samples one in ten seconds stays. Then it merges each 16 steps of a process into a row of
 // python.steps with the floors and peaks of all. Only then it drops what is oldest. Every row that goes is counted in
 // memgauge.drops. Far from the limit it costs a look at the file's size.
 func (db *DB) Maintain(ctx context.Context) (Report, error) {
@@ -101,9 +103,10 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep
 
 // levelTables are the tables that lose rows at each level, the bulkiest first.
 var levelTables = map[int][]string{
-	levelThin:  {"trace"},
+	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
 	levelMerge: {"steps"},
-	levelDrop:  {"trace", "steps", "overhead", "objects", "tensors", "events"}, // what was lost stays known
+	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
+		"overhead", "objects", "tensors", "event_window", "events"}, // what was lost stays known
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -200,8 +203,15 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
-		"objects": "python.objects",
-		"tensors": "python.tensors", "events": "memgauge.events"}
+		"objects": "python.objects", "tensors": "python.tensors",
+		"events": "memgauge.events", "event_window": "memgauge.event_window", "utilization": "cpu.utilization",
+		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
+		"gpu_utilization": "gpu.utilization", "gpu_processes": "gpu.processes"}
+
+	// thinned says of which group one row in thinSeconds is kept, and which: the highest of what matters.
+	thinned = map[string][2]string{"utilization": {"pid, tid", "user_pct + sys_pct"}, "process_memory": {"pid", "rss"},
+		"cgroup_memory": {"path", "current"}, "host_memory": {"true", "-available"}, "gpu_utilization": {"device_id", "used_bytes"},
+		"gpu_processes": {"device_id, pid", "used_bytes"}}
 )
 
 func detail(from, to int64) string {
@@ -224,6 +234,9 @@ func count(c *conn, table, where string) (int64, error) {
 func removal(level int, table, where string) string {
 	switch level {
 	case levelThin:
+		if by, ok := thinned[table]; ok {
+			return thinSamples(table, where, by[0], by[1])
+		}
 		// A step that is cut by the slice's end keeps rows of both parts: more than needed, never fewer.
 		return `DELETE FROM store.trace WHERE ` + where + ` AND rowid NOT IN (
 			SELECT unnest([arg_max(rowid, allocated), arg_min(rowid, allocated), arg_max(rowid, seq)])
@@ -232,6 +245,13 @@ func removal(level int, table, where string) string {
 		return mergeSteps(where)
 	}
 	return "DELETE FROM store." + table + " WHERE " + where
+}
+
+// thinSamples keeps the row with the most memory of each ten seconds; where that is NULL in all of them, any.
+func thinSamples(table, where, group, most string) string {
+	return fmt.Sprintf(`DELETE FROM store.%[1]s WHERE %[2]s AND rowid NOT IN (
+		SELECT arg_max(rowid, coalesce(%[4]s, 0)) FROM store.%[1]s WHERE %[2]s GROUP BY %[3]s, time_bucket(INTERVAL %[5]d SECOND, ts))`,
+		table, where, group, most, thinSeconds)
 }
 
 // mergeSteps replaces each 16 neighbouring rows of a process and device by one: floors of what is held, peaks of the

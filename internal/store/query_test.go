@@ -121,7 +121,7 @@ func TestErrorsAreClear(t *testing.T) {
 		" -- nothing":                        "there is no statement",
 		"SELEC 1":                            `syntax error at or near "SELEC"`,
 		"SELECT nope FROM python.steps":      `"nope"`,
-		"SELECT * FROM gpu.utilization":      "no such table: gpu.utilization",
+		"SELECT * FROM gpu.utilisation":      "no such table: gpu.utilisation",
 		"SELECT * FROM python.backtrace":     "no such table: python.backtrace",
 		"SELECT $1":                          "parameters",
 		"SELECT 'a\x00b'":                    "NUL",

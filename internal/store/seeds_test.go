@@ -110,6 +110,7 @@ func TestStatementsThatMustRun(t *testing.T) {
 	}
 	batch, rows := oracleTrace()
 	db := open(t, Options{})
+	batch.Samples = oracleSamples()
 	add(t, db, &batch)
 	used := map[string]bool{}
 	for _, s := range append(seeds, facts...) {
@@ -278,6 +279,8 @@ func growth(rows []seen, row func(step int64, peak, before float64) []any) (out 
 
 // oracles answer the statements by plain loops, by a piece of the statement's text.
 var oracles = map[string]func([]seen) [][]any{
+	"mem_used_pct, gpu_util_pct": gpuOracle,
+	"from cpu.utilization":       wchanOracle,
 	"min(allocated) as min_memory_mb": func(rows []seen) [][]any {
 		return perGroup(rows, byStep, func(g []seen) []any {
 			v := values(g, alloc)

@@ -23,12 +23,12 @@ func (db *DB) Tables(ctx context.Context, all bool) (list []model.Table, err err
 func columnsOf(c *conn, all bool) (list []model.Table, err error) {
 	sql := "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
 	if !all {
-		sql += " AND schema_name IN ('python', 'memgauge')"
+		sql += " AND schema_name NOT IN ('store', 'main')"
 	}
 	err = c.all(sql+" ORDER BY schema_name = 'store', schema_name DESC, table_name, column_index", func(v []any) {
 		schema, name := v[0].(string), v[1].(string)
 		if n := len(list); n == 0 || list[n-1].Schema != schema || list[n-1].Name != name {
-			list = append(list, model.Table{Schema: schema, Name: name, Doc: tableDocs[schema+"."+name]})
+			list = append(list, model.Table{Schema: schema, Name: name, Doc: tableDoc(schema + "." + name)})
 		}
 		t := &list[len(list)-1]
 		t.Columns = append(t.Columns, columnDoc(t, v[2].(string), v[3].(string)))
@@ -36,10 +36,20 @@ func columnsOf(c *conn, all bool) (list []model.Table, err error) {
 	return list, err
 }
 
+func tableDoc(table string) string {
+	if doc, ok := tableDocs[table]; ok {
+		return doc
+	}
+	return sampleDoc(table)
+}
+
 // columnDoc finds a column's line: its table's own, or the one that all tables share.
 func columnDoc(t *model.Table, name, typ string) model.ColumnDoc {
 	if strings.HasPrefix(typ, "ENUM") {
 		typ = "VARCHAR" // that is how it behaves, and the list of values is long
+	}
+	if doc := sampleColumnDoc(t.Schema+"."+t.Name, name); doc != "" {
+		return model.ColumnDoc{Name: name, Type: typ, Doc: doc}
 	}
 	doc, ok := columnDocs[t.Schema+"."+t.Name+"."+name]
 	if !ok {

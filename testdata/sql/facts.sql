@@ -36,8 +36,6 @@ SELECT module, stage, AVG(duration) as avg_duration, COUNT(*) as calls FROM pyth
 
 SELECT local_step, AVG(allocated) as avg_mb, MAX(allocated_delta) as max_delta_mb FROM python.torch_trace GROUP BY local_step ORDER BY local_step;
 
--- later
 SELECT ts, mem_used_pct, gpu_util_pct FROM gpu.utilization ORDER BY ts DESC LIMIT 20;
 
--- later
 SELECT wchan, count(*) AS samples, max(comm) AS example_comm FROM cpu.utilization WHERE scope = 'thread' AND wchan != '' GROUP BY wchan ORDER BY samples DESC LIMIT 8;
