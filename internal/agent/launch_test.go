@@ -15,7 +15,7 @@ import (
 func TestFiles(t *testing.T) {
 	want := strings.Fields(`boot/sitecustomize.py
 		lib/memgauge/__init__.py lib/memgauge/_spec.py lib/memgauge/control.py lib/memgauge/evaluate.py
-		lib/memgauge/forkwarning.py lib/memgauge/gauges.py lib/memgauge/governor.py lib/memgauge/hooks.py lib/memgauge/modules.py lib/memgauge/observer.py
+		lib/memgauge/forkwarning.py lib/memgauge/gauges.py lib/memgauge/governor.py lib/memgauge/heap.py lib/memgauge/hooks.py lib/memgauge/modules.py lib/memgauge/observer.py
 		lib/memgauge/process.py lib/memgauge/ring.py lib/memgauge/scope.py lib/memgauge/steps.py
 		lib/memgauge/streams.py lib/memgauge/torchhook.py`)
 	if got := names(); !slices.Equal(got, want) {
