@@ -1,0 +1,291 @@
+package alloc
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxStreams is far beyond what programs make (PyTorch has pools of 32 a priority); a caller that invents a stream for
+// each call is told so instead of filling memory with shards.
+const maxStreams = 4096
+
+// Allocator hands out a device's memory. Its methods may be called from any goroutine. Each stream has a shard with its own
+// lock; one device lock guards what they share. Order of locks: a shard's, then the device's; whoever needs the shards to
+// stand still holds the device lock and freezes them.
+type Allocator struct {
+	r       rules
+	opt     Options
+	drv     Driver
+	virtual VirtualMemory // nil where the driver has none
+	streams Streams       // nil where the driver has none
+	clock   func() int64
+	epoch   int64 // ns of the Unix epoch at clock 0
+	timed   atomic.Bool
+	debug   atomic.Bool
+	stacks  *stacks
+	ledger  ledger
+	dir     directory
+	shards  atomic.Pointer[[]*shard]
+
+	mu       sync.Mutex // the device lock: all below, and every call of the driver
+	closed   bool
+	total    int64 // bytes of the device
+	limit    int64 // of reserved bytes
+	reserved int64
+	peak     [numGauges]int64 // of the sums since the last mark; with one shard its limits are the peak
+	windows  []*Window        // [0] is the one that Stats reports
+	driven   DriverCalls
+	retries  uint64
+	ooms     uint64
+	syncs    uint64
+	onOOM    []func(*OOMError) bool
+}
+
+// DriverCalls counts what was asked of the driver since the start.
+type DriverCalls struct {
+	Alloc, Free, Map, Unmap uint64
+}
+
+// Request is an allocation with what is known of its caller.
+type Request struct {
+	Size   int64 // bytes
+	Stream Stream
+	Thread uint32  // kept in events
+	Stack  StackID // kept in events and with the block; 0 with debug on: taken from the Go stack
+}
+
+// New makes an allocator on a device. The driver must do what the options need (ErrUnsupported).
+func New(d Driver, o Options) (*Allocator, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("new allocator: %w", err)
+	}
+	a := &Allocator{r: makeRules(&o), opt: o, drv: d, stacks: newStacks(), limit: noLimit}
+	a.virtual, _ = d.(VirtualMemory)
+	a.streams, _ = d.(Streams)
+	if err := a.fitRules(); err != nil {
+		return nil, fmt.Errorf("new allocator: %w", err)
+	}
+	_, total, err := d.MemInfo()
+	if err != nil {
+		return nil, fmt.Errorf("new allocator: size of the device: %w", err)
+	}
+	a.total = total
+	a.setClock(o.Clock)
+	a.timed.Store(o.EventCapacity > 0)
+	a.shards.Store(&[]*shard{})
+	a.windows = []*Window{{a: a}}
+	if o.MemoryFraction > 0 {
+		a.limit = int64(o.MemoryFraction * float64(total))
+	}
+	a.SetDebug(o.Debug)
+	if err := a.warmUp(o.WarmUp); err != nil {
+		return nil, fmt.Errorf("new allocator: %w", errors.Join(err, a.Close()))
+	}
+	return a, nil
+}
+
+func (a *Allocator) fitRules() error {
+	if !a.r.virtual {
+		return nil
+	}
+	if a.virtual == nil {
+		return fmt.Errorf("%w map virtual memory, which the policy %s needs", ErrUnsupported, a.r.policy)
+	}
+	for i := range a.r.page {
+		a.r.page[i] = roundUp(a.r.page[i], a.virtual.Granularity())
+	}
+	return nil
+}
+
+func (a *Allocator) setClock(clock func() int64) {
+	a.clock = clock
+	if clock == nil {
+		start := time.Now()
+		a.epoch = start.UnixNano()
+		a.clock = func() int64 { return int64(time.Since(start)) }
+	}
+}
+
+// Alloc returns size bytes for use on the stream. Size 0 is address 0. The error is an *OOMError when memory is short.
+func (a *Allocator) Alloc(size int64, s Stream) (Ptr, error) {
+	return a.AllocRequest(Request{Size: size, Stream: s})
+}
+
+// AllocRequest is Alloc with the caller's thread and stack.
+func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
+	if q.Size <= 0 || q.Size > maxRequest {
+		if q.Size == 0 {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, ErrBadSize)
+	}
+	if q.Stack == 0 && a.debug.Load() {
+		q.Stack = a.stacks.callers(1)
+	}
+	var began int64
+	timed := a.timed.Load()
+	if timed {
+		began = a.clock()
+	}
+	s, err := a.shardFor(q.Stream)
+	if err != nil {
+		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
+	}
+	size := a.r.round(q.Size)
+	s.mu.Lock()
+	p := s.poolOf(a.r.large(size))
+	if len(s.waiting) > 0 {
+		if err := a.passMarks(s); err != nil {
+			s.mu.Unlock()
+			return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
+		}
+	}
+	id := s.take(p, size)
+	hit := id != 0
+	if !hit {
+		if id, err = a.miss(s, p, size, q); err != nil {
+			return 0, err // miss has unlocked the shard
+		}
+		s.misses++
+	} else {
+		s.hits++
+	}
+	id = s.handOut(p, id, size, q.Size)
+	b := &s.blocks.at[id]
+	addr := b.addr
+	b.stack = q.Stack
+	if timed {
+		now := a.clock()
+		b.born = now
+		s.ring.put(record{now, addr, q.Size, now - began, q.Stack, q.Thread, EventAlloc, hit})
+	}
+	a.finish(s)
+	return Ptr(addr), nil
+}
+
+// finish ends an operation on a shard: settles the peaks, checks the state in builds that do, unlocks.
+func (a *Allocator) finish(s *shard) {
+	if s.over < 0 {
+		if s.solo {
+			s.raise()
+		} else {
+			a.enter(s)
+			a.settle(s)
+			a.mu.Unlock()
+		}
+	}
+	if checking {
+		s.check()
+	}
+	s.mu.Unlock()
+}
+
+// shardFor returns the stream's shard, a new one if it has none.
+func (a *Allocator) shardFor(stream Stream) (*shard, error) {
+	for _, s := range *a.shards.Load() {
+		if s.stream == stream {
+			return s, nil
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	all := *a.shards.Load()
+	if i := slices.IndexFunc(all, func(s *shard) bool { return s.stream == stream }); i >= 0 {
+		return all[i], nil
+	}
+	if a.closed {
+		return nil, ErrClosed
+	}
+	if len(all) == maxStreams {
+		return nil, fmt.Errorf("stream %#x: %w: %d are in use", uint64(stream), ErrTooManyStreams, len(all))
+	}
+	s := &shard{num: uint32(len(all)), stream: stream, r: &a.r, solo: len(all) == 0}
+	s.pools[1].large = true
+	s.ring.capacity = a.opt.EventCapacity
+	thaw := a.freeze(nil)
+	defer thaw()
+	if len(all) == 1 { // its limits were the peak
+		a.peak = all[0].limit
+		all[0].solo = false
+	}
+	next := append(slices.Clone(all), s)
+	a.shards.Store(&next)
+	a.deal()
+	return s, nil
+}
+
+// enter takes the device lock while the shard's is held.
+func (a *Allocator) enter(s *shard) {
+	s.parked.Store(true)
+	a.mu.Lock()
+	s.parked.Store(false)
+}
+
+// freeze makes all shards stand still but own, which the caller holds already; the caller holds the device lock. A shard
+// whose holder is parked waits for that very lock, in a state that is consistent: it need not be locked.
+func (a *Allocator) freeze(own *shard) (thaw func()) {
+	all := *a.shards.Load()
+	locked := make([]*shard, 0, len(all))
+	for _, s := range all {
+		if s == own {
+			continue
+		}
+		for {
+			if s.mu.TryLock() {
+				locked = append(locked, s)
+				break
+			}
+			if s.parked.Load() {
+				break
+			}
+			runtime.Gosched()
+		}
+	}
+	return func() {
+		for _, s := range locked {
+			s.mu.Unlock()
+		}
+	}
+}
+
+// settle takes the exact sums after an operation of s, raises the peaks and deals out the room below them. The caller
+// holds s and the device lock.
+func (a *Allocator) settle(s *shard) {
+	thaw := a.freeze(s)
+	a.deal()
+	thaw()
+}
+
+// deal is settle with all shards frozen.
+func (a *Allocator) deal() {
+	all := *a.shards.Load()
+	if len(all) == 1 {
+		all[0].raise()
+		return
+	}
+	sums := sumOf(all)
+	for i, sum := range sums {
+		a.peak[i] = max(a.peak[i], sum)
+		room := (a.peak[i] - sum) / int64(len(all))
+		for _, s := range all {
+			s.limit[i] = s.cur[i] + room
+		}
+	}
+	for _, s := range all {
+		s.over = 0
+	}
+}
+
+func sumOf(all []*shard) (sums [numGauges]int64) {
+	for _, s := range all {
+		for i, v := range s.cur {
+			sums[i] += v
+		}
+	}
+	return sums
+}

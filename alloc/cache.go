@@ -1,0 +1,147 @@
+package alloc
+
+import (
+	"errors"
+	"fmt"
+)
+
+// EmptyCache gives every segment and page that nobody uses back to the driver, after waiting for blocks that other streams
+// still use. It returns how many bytes went back.
+func (a *Allocator) EmptyCache() (int64, error) {
+	a.mu.Lock()
+	thaw := a.freeze(nil)
+	defer a.mu.Unlock()
+	defer thaw()
+	n, err := a.releaseAll()
+	a.deal()
+	if err != nil {
+		return n, fmt.Errorf("empty cache: %w", err)
+	}
+	return n, nil
+}
+
+// SetMemoryFraction caps what may be reserved at a share of the device's memory, above 0 up to 1. What is reserved beyond a
+// lower cap stays so until it is freed.
+func (a *Allocator) SetMemoryFraction(f float64) error {
+	if !(f > 0 && f <= 1) {
+		return fmt.Errorf("memory fraction %g: above 0, at most 1", f)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limit = int64(f * float64(a.total))
+	return nil
+}
+
+// Close gives all memory back to the driver, blocks in use included, and refuses further allocations.
+func (a *Allocator) Close() error {
+	a.mu.Lock()
+	thaw := a.freeze(nil)
+	defer a.mu.Unlock()
+	defer thaw()
+	if a.closed {
+		return nil
+	}
+	a.closed = true
+	_, err := a.releaseAll()
+	errs := []error{err}
+	for _, s := range *a.shards.Load() {
+		for i := range s.segs.at {
+			if seg := &s.segs.at[i]; seg.used {
+				errs = append(errs, a.closeSegment(s, seg))
+			}
+		}
+		s.blocks, s.segs, s.index, s.pools = blockSlab{}, segSlab{}, index{}, [2]pool{{}, {large: true}}
+		s.uses, s.waiting = nil, nil
+	}
+	empty := []*shard{}
+	a.shards.Store(&empty)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close allocator: %w", err)
+	}
+	return nil
+}
+
+func (a *Allocator) closeSegment(s *shard, seg *segment) error {
+	if !seg.virtual {
+		return a.drv.Free(Ptr(seg.addr), seg.size)
+	}
+	var errs []error
+	for id := seg.first; id != 0; {
+		b := s.blocks.at[id]
+		from := b.addr
+		for id != 0 && s.blocks.at[id].state != unmapped {
+			id = s.blocks.at[id].next
+		}
+		to := seg.addr + uint64(seg.size)
+		if id != 0 {
+			to = s.blocks.at[id].addr
+			id = s.blocks.at[id].next
+		}
+		if to > from {
+			errs = append(errs, a.virtual.Unmap(Ptr(from), int64(to-from)))
+		}
+	}
+	return errors.Join(append(errs, a.virtual.Release(Ptr(seg.addr), seg.size))...)
+}
+
+// WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts neither as
+// hits nor as misses, nor as allocations.
+func (a *Allocator) WarmUp(sizes []int64, stream Stream) error {
+	s, err := a.shardFor(stream)
+	if err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	s.mu.Lock()
+	a.enter(s)
+	err = a.warmShard(s, sizes)
+	a.mu.Unlock()
+	a.finish(s)
+	if err != nil {
+		return fmt.Errorf("warm up: %w", err)
+	}
+	return nil
+}
+
+func (a *Allocator) warmUp(sizes []int64) error {
+	if len(sizes) == 0 {
+		return nil
+	}
+	return a.WarmUp(sizes, 0)
+}
+
+// warmShard takes blocks for the sizes, so that each has its own, and puts them back.
+func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
+	var taken []blockID
+	for _, n := range sizes {
+		if n <= 0 || n > maxRequest {
+			err = fmt.Errorf("%d bytes: %w", n, ErrBadSize)
+			break
+		}
+		size := a.r.round(n)
+		p := s.poolOf(a.r.large(size))
+		id := s.take(p, size)
+		if id == 0 {
+			if id, err = a.extend(s, p, size); err != nil {
+				err = fmt.Errorf("%d bytes: %w", n, err)
+				break
+			}
+		}
+		if s.r.splits(s.blocks.at[id].size, size, p.large) {
+			s.split(p, id, size)
+		}
+		s.blocks.at[id].state = pending // not to be joined with its neighbours yet
+		taken = append(taken, id)
+	}
+	for _, id := range taken {
+		p := s.poolOf(s.blocks.at[id].large)
+		s.blocks.at[id].state = free
+		s.merge(p, id, s.blocks.at[id].prev)
+		s.merge(p, id, s.blocks.at[id].next)
+		p.insert(s.blocks.at, id)
+		s.settleGrowth(p)
+	}
+	for i := range s.pools {
+		s.settleGrowth(&s.pools[i])
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package alloc
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// What can be wrong with a call. Each is a different mistake of the caller's; none changes the allocator's state.
+var (
+	ErrDoubleFree      = errors.New("double free")                // the block was freed before
+	ErrUnknownPointer  = errors.New("unknown pointer")            // no segment of this allocator has that address
+	ErrInteriorPointer = errors.New("pointer into a block")       // not the address that Alloc returned, but one after it
+	ErrWrongSize       = errors.New("wrong size")                 // FreeSized with another size than the block was asked with
+	ErrWrongStream     = errors.New("wrong stream")               // FreeSized with another stream than the block was asked on
+	ErrRetainAfterFree = errors.New("retain after free")          // Retain of a block that has no owner left
+	ErrBadSize         = errors.New("size out of range")          // negative, or beyond what any device has
+	ErrClosed          = errors.New("allocator is closed")        // after Close
+	ErrTooManyStreams  = errors.New("too many streams")           // more than maxStreams
+	ErrUnsupported     = errors.New("the driver can't")           // an option needs a VirtualMemory or Streams driver
+	ErrOutOfMemory     = errors.New("device memory is exhausted") // every OOMError is one
+)
+
+// MisuseError is a call that must not be, with what is known of the block. errors.Is finds the kind.
+type MisuseError struct {
+	Kind error  // ErrDoubleFree, ErrUnknownPointer, …
+	Op   string // "free", "retain", "record_stream"
+	Ptr  Ptr    // the argument
+	Base Ptr    // where the block begins that Ptr lies in; 0 if there is none
+	Size int64  // that block's size in bytes; for ErrWrongSize what the block was asked with
+	Got  int64  // ErrWrongSize: the size that the caller gave
+	// AllocStack and FreeStack are where the block was allocated and freed; known in debug mode only.
+	AllocStack, FreeStack []Frame
+}
+
+// Error names the operation, the address and the kind; in debug mode also the two stacks, one frame a line.
+func (e *MisuseError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %#x: %s", e.Op, uint64(e.Ptr), e.Kind)
+	switch e.Kind {
+	case ErrInteriorPointer:
+		fmt.Fprintf(&b, ": %d bytes into the block at %#x of %d bytes", e.Ptr-e.Base, uint64(e.Base), e.Size)
+	case ErrWrongSize:
+		fmt.Fprintf(&b, ": the block has %d bytes, not %d", e.Size, e.Got)
+	}
+	writeStack(&b, "allocated at", e.AllocStack)
+	writeStack(&b, "freed at", e.FreeStack)
+	return b.String()
+}
+
+// Unwrap returns the kind.
+func (e *MisuseError) Unwrap() error { return e.Kind }
+
+func writeStack(b *strings.Builder, title string, frames []Frame) {
+	if len(frames) == 0 {
+		return
+	}
+	b.WriteString("\n  " + title)
+	for _, f := range frames {
+		fmt.Fprintf(b, "\n    %s (%s:%d)", f.Func, f.File, f.Line)
+	}
+}

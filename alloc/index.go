@@ -1,0 +1,136 @@
+package alloc
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// index finds a live block by its address: an open-addressing table with linear probing, at most half full, with
+// deletion by moving back, so that no tombstones gather over millions of operations.
+type index struct {
+	slots []indexSlot
+	shift uint
+	used  int
+}
+
+type indexSlot struct {
+	addr uint64
+	id   blockID // 0: empty
+}
+
+func hashAddr(addr uint64) uint64 { return (addr >> 9) * 0x9e3779b97f4a7c15 }
+
+func (x *index) grow() {
+	old := x.slots
+	n := max(64, 2*len(old))
+	x.slots = make([]indexSlot, n)
+	x.shift = uint(64 - bits.Len(uint(n-1)))
+	x.used = 0
+	for _, s := range old {
+		if s.id != 0 {
+			x.put(s.addr, s.id)
+		}
+	}
+}
+
+func (x *index) put(addr uint64, id blockID) {
+	if 2*x.used >= len(x.slots) {
+		x.grow()
+	}
+	mask := uint64(len(x.slots) - 1)
+	i := hashAddr(addr) >> x.shift
+	for x.slots[i].id != 0 {
+		i = (i + 1) & mask
+	}
+	x.slots[i] = indexSlot{addr, id}
+	x.used++
+}
+
+// slot returns where the address stands, or -1.
+func (x *index) slot(addr uint64) int {
+	if len(x.slots) == 0 {
+		return -1
+	}
+	mask := uint64(len(x.slots) - 1)
+	for i := hashAddr(addr) >> x.shift; ; i = (i + 1) & mask {
+		switch s := &x.slots[i]; {
+		case s.id == 0:
+			return -1
+		case s.addr == addr:
+			return int(i)
+		}
+	}
+}
+
+func (x *index) remove(slot int) {
+	mask := uint64(len(x.slots) - 1)
+	i := uint64(slot)
+	x.used--
+	for j := i; ; {
+		x.slots[i].id = 0
+		for {
+			j = (j + 1) & mask
+			if x.slots[j].id == 0 {
+				return
+			}
+			home := hashAddr(x.slots[j].addr) >> x.shift
+			if (j-home)&mask >= (j-i)&mask { // its home lies at or before the hole: it may move there
+				break
+			}
+		}
+		x.slots[i] = x.slots[j]
+		i = j
+	}
+}
+
+// The directory tells which shard owns an address, for Free without a stream. It is read without a lock: whoever frees a
+// block owns it, so its segment is there. One entry covers 2 MiB, the least that CUDA's driver hands out.
+const (
+	granuleBits = 21
+	leafBits    = 14
+	topBits     = 48 - granuleBits - leafBits
+	mixed       = 1<<32 - 1 // several shards own parts of the granule: look into each
+)
+
+type directory struct {
+	top [1 << topBits]atomic.Pointer[[1 << leafBits]atomic.Uint32]
+}
+
+// owner returns the shard's number + 1, mixed, or 0 for nobody.
+func (d *directory) owner(addr uint64) uint32 {
+	g := addr >> granuleBits
+	if g>>leafBits >= 1<<topBits {
+		return mixed
+	}
+	leaf := d.top[g>>leafBits].Load()
+	if leaf == nil {
+		return 0
+	}
+	return leaf[g&(1<<leafBits-1)].Load()
+}
+
+// add notes a segment; under the device lock. Entries of a granule that a segment covers in part stay behind when the
+// segment goes: the next owner makes them mixed, which is slower and still right.
+func (d *directory) add(addr uint64, size int64, shard uint32) {
+	for g := addr >> granuleBits; g <= (addr+uint64(size)-1)>>granuleBits && g>>leafBits < 1<<topBits; g++ {
+		leaf := d.top[g>>leafBits].Load()
+		if leaf == nil {
+			leaf = new([1 << leafBits]atomic.Uint32)
+			d.top[g>>leafBits].Store(leaf)
+		}
+		e := &leaf[g&(1<<leafBits-1)]
+		switch e.Load() {
+		case 0, shard + 1:
+			e.Store(shard + 1)
+		default:
+			e.Store(mixed)
+		}
+	}
+}
+
+func (d *directory) remove(addr uint64, size int64) {
+	first := (addr + 1<<granuleBits - 1) >> granuleBits
+	for g := first; g+1 <= (addr+uint64(size))>>granuleBits && g>>leafBits < 1<<topBits; g++ {
+		d.top[g>>leafBits].Load()[g&(1<<leafBits-1)].Store(0)
+	}
+}

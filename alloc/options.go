@@ -1,0 +1,75 @@
+package alloc
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Policy names a set of rules: how requests are rounded, how much is asked of the driver, what is split.
+type Policy string
+
+const (
+	Torch  Policy = "torch"  // PyTorch's rules, to the byte (expandable segments too, by Options.ExpandableSegments)
+	Packed Policy = "packed" // few large segments, every remainder kept usable; needs no virtual memory
+	VMM    Policy = "vmm"    // segments of virtual addresses that grow page by page
+	Direct Policy = "direct" // no cache: each block is a driver's allocation, for finding faults and for comparison
+)
+
+// Policies are all of them, in the order in which tables show them.
+var Policies = []Policy{Torch, Packed, VMM, Direct}
+
+// Options are the settings of an Allocator. The zero value is PyTorch's default behaviour without events.
+type Options struct {
+	Policy Policy // "" is Torch
+	Device int    // the device's number, for messages and snapshots
+
+	MaxSplitSize       int64     // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
+	RoundupDivisions   [16]int64 // round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
+	GCThreshold        float64   // share of the cap above which old cached segments are freed before growing; 0: never
+	ExpandableSegments bool      // Torch: PyTorch's expandable segments, on a VirtualMemory driver
+	SegmentSize        int64     // Packed, VMM: bytes of a segment (of a page run); 0: the policy's own choice
+	MemoryFraction     float64   // share of the device's memory that may be reserved; 0: all
+
+	MaxCached              int64   // a segment that becomes free goes back to the driver while more than so many bytes are cached; 0: never (max_pool_size_mb)
+	FragmentationThreshold float64 // before growing, free segments go back when more than this share of what is reserved is not allocated; 0: never
+
+	WarmUp   []int64 // sizes in bytes, one block of each is cached at the start; counted neither as hit nor as miss
+	Adaptive bool    // Packed: sizes segments by what was asked of late; depends on the number of operations only
+
+	EventCapacity int  // how many events are kept; 0: none are recorded
+	Debug         bool // stacks of allocation and free, and a ledger of freed blocks: see SetDebug
+
+	// Clock returns nanoseconds for events, ages and lifetimes; nil: the process's monotonic clock.
+	Clock func() int64
+}
+
+func (o *Options) check() error {
+	if o.Policy == "" {
+		o.Policy = Torch
+	}
+	if !slices.Contains(Policies, o.Policy) {
+		return fmt.Errorf("policy %q: not one of %s", o.Policy, joinPolicies())
+	}
+	switch {
+	case o.MaxSplitSize < 0 || (o.MaxSplitSize > 0 && o.MaxSplitSize < largeBuffer):
+		return fmt.Errorf("max_split_size of %d bytes: at least %d, or 0 for no limit", o.MaxSplitSize, int64(largeBuffer))
+	case o.GCThreshold < 0 || o.GCThreshold >= 1:
+		return fmt.Errorf("garbage_collection_threshold %g: from 0 to below 1", o.GCThreshold)
+	case o.MemoryFraction < 0 || o.MemoryFraction > 1:
+		return fmt.Errorf("memory fraction %g: from 0 to 1", o.MemoryFraction)
+	case o.SegmentSize < 0 || o.SegmentSize%minBlock != 0:
+		return fmt.Errorf("segment size of %d bytes: a multiple of %d", o.SegmentSize, minBlock)
+	case o.EventCapacity < 0:
+		return fmt.Errorf("event capacity %d: below 0", o.EventCapacity)
+	}
+	return nil
+}
+
+func joinPolicies() string {
+	names := make([]string, len(Policies))
+	for i, p := range Policies {
+		names[i] = string(p)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,143 @@
+package alloc
+
+// EventKind is what happened. The names are PyTorch's (torch/cuda/_memory_viz.py reads them).
+type EventKind uint8
+
+const (
+	EventAlloc        EventKind = iota // a block was handed out
+	EventFree                          // its owner gave it back
+	EventFreed                         // no stream uses it any more: it can be handed out again
+	EventSegmentAlloc                  // memory from the driver
+	EventSegmentFree                   // memory back to the driver
+	EventSegmentMap                    // memory behind virtual addresses
+	EventSegmentUnmap
+	EventOOM // an allocation failed: Size is what was asked for, Addr the bytes that the device had left
+)
+
+var eventNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
+	"segment_unmap", "oom"}
+
+func (k EventKind) String() string { return eventNames[k] }
+
+// Event is an entry of the history.
+type Event struct {
+	Time   int64 // ns since the Unix epoch (with Options.Clock: what that returned)
+	Addr   uint64
+	Size   int64 // bytes: what was asked for; of segment events what the driver gave
+	Span   int64 // ns: EventAlloc how long it took, EventFree and EventFreed how long the block lived
+	Stream Stream
+	Stack  StackID // of the caller; see Allocator.Stack
+	Thread uint32  // as the caller named it in Request; 0: not told
+	Kind   EventKind
+	Hit    bool // EventAlloc: served from the cache
+}
+
+// record is an Event in the ring: the stream is the shard's.
+type record struct {
+	time   int64
+	addr   uint64
+	size   int64
+	span   int64
+	stack  StackID
+	thread uint32
+	kind   EventKind
+	hit    bool
+}
+
+// chunkLen is the records of a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock for the one chunk
+// that is being written.
+const chunkLen = 512
+
+type chunk struct {
+	records [chunkLen]record
+	shared  bool // a snapshot reads it: it is not written any more
+}
+
+// ring keeps the newest records, at least capacity of them, in chunks. A snapshot takes the full chunks as they are; the
+// ring then replaces a shared chunk instead of writing to it.
+type ring struct {
+	capacity int
+	chunks   []*chunk
+	cur, pos int    // where the next record goes
+	total    uint64 // records ever written
+}
+
+func (r *ring) put(e record) {
+	if r.capacity == 0 {
+		return
+	}
+	if len(r.chunks) == 0 {
+		r.chunks = append(r.chunks, new(chunk))
+	}
+	r.chunks[r.cur].records[r.pos] = e
+	r.total++
+	if r.pos++; r.pos == chunkLen {
+		r.turn()
+	}
+}
+
+func (r *ring) turn() {
+	r.pos = 0
+	r.cur++
+	full := (r.capacity+chunkLen-1)/chunkLen + 1 // one more: the current chunk is partly empty
+	switch {
+	case r.cur < len(r.chunks):
+	case len(r.chunks) < full:
+		r.chunks = append(r.chunks, new(chunk))
+	default:
+		r.cur = 0
+	}
+	if r.chunks[r.cur].shared {
+		r.chunks[r.cur] = new(chunk)
+	}
+}
+
+// view is what a snapshot takes of a ring: full chunks by reference, the current one by copy; oldest first.
+type view struct {
+	chunks  []*chunk
+	partial []record
+	total   uint64
+	cap     int
+	stream  Stream
+}
+
+func (r *ring) view(stream Stream) view {
+	v := view{total: r.total, cap: r.capacity, stream: stream}
+	for i := 1; i <= len(r.chunks); i++ {
+		c := r.chunks[(r.cur+i)%len(r.chunks)]
+		if c == r.chunks[r.cur] {
+			break
+		}
+		c.shared = true
+		v.chunks = append(v.chunks, c)
+	}
+	if r.pos > 0 {
+		v.partial = append(v.partial, r.chunks[r.cur].records[:r.pos]...)
+	}
+	return v
+}
+
+// events appends the view's records, oldest first, to to.
+func (v *view) events(to []Event, epoch int64) []Event {
+	n := len(v.chunks)*chunkLen + len(v.partial)
+	skip := max(0, n-v.cap)
+	emit := func(rs []record) {
+		if skip >= len(rs) {
+			skip -= len(rs)
+			return
+		}
+		for i := range rs[skip:] {
+			r := &rs[skip+i]
+			to = append(to, Event{
+				Time: r.time + epoch, Addr: r.addr, Size: r.size, Span: r.span, Stream: v.stream,
+				Stack: r.stack, Thread: r.thread, Kind: r.kind, Hit: r.hit,
+			})
+		}
+		skip = 0
+	}
+	for _, c := range v.chunks {
+		emit(c.records[:])
+	}
+	emit(v.partial)
+	return to
+}

@@ -1,0 +1,112 @@
+package alloc
+
+import "math/bits"
+
+// PyTorch's constants: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize and those
+// after it. TestTorchConstants checks them against recorded traces.
+const (
+	minBlock      = 512      // all blocks are multiples of it
+	smallSize     = 1 << 20  // the largest request of the small pool
+	smallBuffer   = 2 << 20  // what the small pool asks of the driver
+	largeBuffer   = 20 << 20 // what requests from 1 to 10 MiB ask of the driver
+	minLargeAlloc = 10 << 20 // requests from here on get a segment of their own …
+	roundLarge    = 2 << 20  // … rounded up to this
+	maxRequest    = 1 << 56  // no device has as much; sums of such sizes still fit
+)
+
+// rules are what a policy is made of. All else is the same code for each of them.
+type rules struct {
+	policy    Policy
+	maxSplit  int64 // blocks from this size on are not split
+	divisions [16]int64
+	smallKeep int64 // a remainder of at least so many bytes is split off, in the small pool …
+	largeKeep int64 // … and in the large one
+	page      [2]int64
+	segment   int64 // Packed: bytes of a segment
+	virtual   bool  // segments are ranges of addresses that grow by pages
+	cached    bool  // false: each block is a segment
+	adaptive  bool
+}
+
+const noLimit = 1<<63 - 1
+
+func makeRules(o *Options) rules {
+	r := rules{
+		policy: o.Policy, maxSplit: noLimit, divisions: o.RoundupDivisions, cached: true,
+		smallKeep: minBlock, largeKeep: smallSize + 1, page: [2]int64{smallBuffer, largeBuffer},
+	}
+	if o.MaxSplitSize > 0 {
+		r.maxSplit = o.MaxSplitSize
+	}
+	switch o.Policy {
+	case Torch:
+		r.virtual = o.ExpandableSegments
+	case Packed:
+		r.segment, r.adaptive = packedSegment, o.Adaptive
+	case VMM:
+		r.virtual, r.page = true, [2]int64{vmmPage, vmmPage}
+	case Direct:
+		r.cached = false
+	}
+	if o.Policy != Torch || r.virtual {
+		r.largeKeep = minBlock
+	}
+	if o.SegmentSize > 0 {
+		r.segment, r.page = o.SegmentSize, [2]int64{o.SegmentSize, o.SegmentSize}
+	}
+	return r
+}
+
+// round returns the bytes of the block that serves a request.
+func (r *rules) round(size int64) int64 {
+	if size < minBlock {
+		return minBlock
+	}
+	if n := r.divisions[divisionIndex(size)]; n > 1 && size > minBlock*n {
+		return roundUpDivision(size, n)
+	}
+	return (size + minBlock - 1) &^ (minBlock - 1)
+}
+
+// divisionIndex is CUDAAllocatorConfig::roundup_power2_divisions.
+func divisionIndex(size int64) int { return min(max(bits.Len64(uint64(size))-21, 0), 15) }
+
+// roundUpDivision rounds up to the next n-th between two powers of two (roundup_power2_next_division). n is a power of two.
+func roundUpDivision(size, n int64) int64 {
+	if size&(size-1) == 0 {
+		return size
+	}
+	floor := int64(1) << (bits.Len64(uint64(size)) - 1)
+	step := floor >> (bits.Len64(uint64(n)) - 1)
+	if step == 0 {
+		return floor << 1
+	}
+	return (size + step - 1) &^ (step - 1)
+}
+
+// large says which pool a block of so many bytes belongs to.
+func (r *rules) large(size int64) bool { return size > smallSize }
+
+// splits says whether size bytes are cut off the front of a free block of have bytes.
+func (r *rules) splits(have, size int64, large bool) bool {
+	if !large {
+		return have-size >= r.smallKeep
+	}
+	return have-size >= r.largeKeep && (size < r.maxSplit || r.virtual)
+}
+
+// segmentSize returns what to ask the driver for, to serve a block of size bytes (get_allocation_size).
+func (r *rules) segmentSize(size int64) int64 {
+	switch {
+	case !r.cached:
+		return size
+	case size <= smallSize:
+		return smallBuffer
+	case size < minLargeAlloc:
+		return largeBuffer
+	default:
+		return roundUp(size, roundLarge)
+	}
+}
+
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

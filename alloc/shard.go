@@ -1,0 +1,248 @@
+package alloc
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// pool holds the free blocks of one size class on one stream.
+type pool struct {
+	bins
+	unmapped []blockID // by address: ranges of virtual segments without memory
+	searches uint64    // how often a block was looked for: the clock of ages
+	large    bool
+}
+
+// shard is what belongs to one stream: it has its own lock, so threads that work on different streams don't meet.
+type shard struct {
+	mu     sync.Mutex
+	parked atomic.Bool // the goroutine that holds mu waits for the device lock and changes nothing: see Allocator.freeze
+
+	num    uint32
+	stream Stream
+	r      *rules
+	solo   bool // the device's only shard
+
+	blocks blockSlab
+	segs   segSlab
+	index  index
+	pools  [2]pool
+	counters
+	grown  int64 // bytes got from the driver in the operation under way, not yet in cachedBytes
+	hits   uint64
+	misses uint64
+
+	uses    map[blockID][]Stream // recorded streams of live blocks
+	waiting []markQueue          // marks that the device has not passed, by stream
+	ring    ring
+}
+
+// markQueue is a stream's marks in the order in which the device passes them.
+type markQueue struct {
+	stream Stream
+	marks  []pendingMark
+}
+
+type pendingMark struct {
+	mark Mark
+	id   blockID
+}
+
+func (s *shard) poolOf(large bool) *pool {
+	if large {
+		return &s.pools[1]
+	}
+	return &s.pools[0]
+}
+
+// take removes a free block of at least size bytes from the pool: the best fit, unless a limit on splitting forbids it
+// (get_free_block). 0: there is none.
+func (s *shard) take(p *pool, size int64) blockID {
+	p.searches++
+	at := s.blocks.at
+	id := p.best(at, size)
+	if id == 0 {
+		return 0
+	}
+	if s.r.virtual {
+		id = s.leastGrowable(p, id)
+	}
+	if s.r.maxSplit != noLimit {
+		if size < s.r.maxSplit && at[id].size >= s.r.maxSplit {
+			return 0 // an oversized block is not for a small request …
+		}
+		if size >= s.r.maxSplit && at[id].size >= size+largeBuffer {
+			return 0 // … nor for one that would waste much of it
+		}
+	}
+	p.remove(at, id)
+	return id
+}
+
+// leastGrowable steps over blocks that could grow into unmapped addresses, as PyTorch does: their size for the purpose of
+// best fit is the one that they can grow to.
+func (s *shard) leastGrowable(p *pool, id blockID) blockID {
+	at := s.blocks.at
+	for s.segs.at[at[id].seg].virtual {
+		next := p.after(at, id)
+		if next == 0 || s.growable(next) >= s.growable(id) {
+			break
+		}
+		id = next
+	}
+	return id
+}
+
+func (s *shard) growable(id blockID) int64 {
+	b := &s.blocks.at[id]
+	if b.next != 0 && s.blocks.at[b.next].state == unmapped {
+		return b.size + s.blocks.at[b.next].size
+	}
+	return b.size
+}
+
+// handOut makes the free block id, which is in no bin, a live one, after cutting off what is not needed, and counts it.
+func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
+	b := &s.blocks.at[id]
+	scope := scopeOf(p.large)
+	virtual := s.segs.at[b.seg].virtual
+	whole := b.prev|b.next == 0
+	if s.r.splits(b.size, size, p.large) {
+		s.split(p, id, size)
+		b = &s.blocks.at[id] // the slab may have moved
+		if whole && !virtual {
+			s.add(splitBlocks, scope, 1)
+			s.add(splitBytes, scope, s.blocks.at[b.next].size)
+		} else if !virtual {
+			s.add(splitBytes, scope, -size)
+		}
+	} else if !whole && !virtual {
+		s.add(splitBlocks, scope, -1)
+		s.add(splitBytes, scope, -b.size)
+	}
+	b.state, b.requested, b.refs = live, requested, 1
+	s.segs.at[b.seg].refs++
+	s.index.put(b.addr, id)
+	s.add(allocations, scope, 1)
+	s.add(allocatedBytes, scope, b.size)
+	s.add(usedBytes, scope, requested)
+	s.add(requestedBytes, scope, requested)
+	s.add(activeBlocks, scope, 1)
+	s.add(activeBytes, scope, b.size)
+	s.add(cachedBytes, scope, s.grown-b.size)
+	s.grown = 0
+	if b.size >= s.r.maxSplit {
+		s.add(oversizeBlocks, scope, 1)
+	}
+	return id
+}
+
+// split cuts a block in two; the rear part becomes a free block.
+func (s *shard) split(p *pool, id blockID, size int64) {
+	rest := s.blocks.get()
+	b, r := &s.blocks.at[id], &s.blocks.at[rest]
+	*r = block{
+		addr: b.addr + uint64(size), size: b.size - size, prev: id, next: b.next,
+		seg: b.seg, large: b.large, state: free, age: p.searches,
+	}
+	if r.next != 0 {
+		s.blocks.at[r.next].prev = rest
+	}
+	b.next, b.size = rest, size
+	p.insert(s.blocks.at, rest)
+}
+
+// disown takes a live block from its owner; what follows is recycle, now or when the device has passed its marks.
+func (s *shard) disown(id blockID, slot int) {
+	b := &s.blocks.at[id]
+	s.index.remove(slot)
+	scope := scopeOf(b.large)
+	b.refs = 0
+	s.add(allocations, scope, -1)
+	s.add(allocatedBytes, scope, -b.size)
+	s.add(usedBytes, scope, -b.requested)
+	s.add(cachedBytes, scope, b.size)
+}
+
+// recycle puts a block that nobody uses into its pool, together with free neighbours.
+func (s *shard) recycle(id blockID) {
+	b := &s.blocks.at[id]
+	p, scope := s.poolOf(b.large), scopeOf(b.large)
+	s.add(requestedBytes, scope, -b.requested)
+	s.add(activeBlocks, scope, -1)
+	s.add(activeBytes, scope, -b.size)
+	if b.size >= s.r.maxSplit {
+		s.add(oversizeBlocks, scope, -1)
+	}
+	seg := &s.segs.at[b.seg]
+	seg.refs--
+	b.state, b.requested, b.marks, b.used, b.stack = free, 0, 0, false, 0
+	var blocks, bytes int64
+	for _, other := range [2]blockID{b.prev, b.next} {
+		if n := s.merge(p, id, other); n > 0 {
+			blocks, bytes = blocks-1, bytes-n
+		}
+	}
+	b.age = p.searches
+	p.insert(s.blocks.at, id)
+	if seg.virtual {
+		return
+	}
+	if b.prev|b.next != 0 {
+		blocks, bytes = blocks+1, bytes+b.size
+	}
+	s.add(splitBlocks, scope, blocks)
+	s.add(splitBytes, scope, bytes)
+}
+
+// merge joins a neighbour in the same state to a block that is in no bin, and returns its size, or 0.
+func (s *shard) merge(p *pool, id, other blockID) int64 {
+	if other == 0 {
+		return 0
+	}
+	at := s.blocks.at
+	b, o := &at[id], &at[other]
+	if o.state != b.state {
+		return 0
+	}
+	if o.state == unmapped {
+		p.removeUnmapped(at, other)
+	} else {
+		p.remove(at, other)
+	}
+	size := o.size
+	if b.prev == other {
+		b.addr, b.prev = o.addr, o.prev
+		if b.prev != 0 {
+			at[b.prev].next = id
+		} else {
+			s.segs.at[b.seg].first = id
+		}
+	} else {
+		b.next = o.next
+		if b.next != 0 {
+			at[b.next].prev = id
+		}
+	}
+	b.size += size
+	s.blocks.put(other)
+	return size
+}
+
+// addSegment makes a segment of one block in the given state, which is in no list yet.
+func (s *shard) addSegment(p *pool, addr uint64, size int64, virtual bool) blockID {
+	sid, id := s.segs.get(), s.blocks.get()
+	seg := segment{addr: addr, size: size, mapped: size, first: id, used: true, large: p.large, virtual: virtual}
+	b := block{addr: addr, size: size, seg: sid, large: p.large, state: free, age: p.searches}
+	if virtual {
+		seg.mapped, b.state = 0, unmapped
+	}
+	s.segs.at[sid], s.blocks.at[id] = seg, b
+	return id
+}
+
+// dropSegment forgets a segment whose only block is in no list.
+func (s *shard) dropSegment(id blockID) {
+	s.segs.put(s.blocks.at[id].seg)
+	s.blocks.put(id)
+}
