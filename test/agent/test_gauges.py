@@ -75,8 +75,16 @@ class Gates(unittest.TestCase):
     def test_cost_sets_the_pace(self):
         gate = Gate(0.5)
         gate.took(0, 100_000, 0.01)
-        self.assertFalse(gate.open(100_000_000))
-        self.assertTrue(gate.open(260_000_000))     # 100 µs at half of 8 % of 1 %: every 250 ms
+        self.assertFalse(gate.open(99_000_000))
+        self.assertTrue(gate.open(100_000_000))     # 100 µs at half of 20 % of 1 %: every 100 ms
+
+    def test_the_first_readings_come_sooner(self):
+        gate, at = Gate(0.5, early=2), []
+        for due in (0, 25_000_000, 50_000_000):
+            self.assertTrue(gate.open(due))
+            gate.took(due, 100_000, 0.01)
+            at.append(gate.due)
+        self.assertEqual(at, [25_000_000, 50_000_000, 150_000_000])
 
     def test_a_heap_too_slow_to_read_is_left_alone(self):
         gate = Gate(1, HEAP_LIMIT)

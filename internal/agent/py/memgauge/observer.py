@@ -236,9 +236,10 @@ class Observer:
         at = now()
         self._record(at, flush=True)
         self.inference = False
+        self.governor = Governor(self.governor.budget, self.governor.trace)  # a forward's length says nothing of a step's
         self.calls.forward_end = None
         self.offset = self.counter.get()
-        self.counter.told(0, at, 0, self.offset)
+        self.counter.told(0, 0, 0, self.offset)  # the first step began at some forward before this: its length is unknown
         self.steps.forwards = max(1, self.steps.forwards)
         self.phase, self.next_sample = IDLE, 2
         self.calls.end()
@@ -340,7 +341,9 @@ class Observer:
                 peak, self.max_resident = highest, highest
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
-        if self.phase == IDLE or self.governor.all:  # in a window it would count as what the sample cost
+        # In a window it would count as what the sample cost; and a flush comes when it likes, not at the end of a step: at
+        # exit half of the program's memory may be gone.
+        if not flush and (self.phase == IDLE or self.governor.all):
             self._heap(at, number)
         wrote = now()
         flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference else 0)
