@@ -260,10 +260,7 @@ class Observer:
 
     # --- the end of a step ----------------------------------------------------------------------------------------
 
-    @property
-    def step(self):
-        """Steps ended."""
-        return self.counter.get() - self.offset
+    step = property(lambda self: self.counter.get() - self.offset)  # steps ended
 
     def _due(self):
         """A step ended, and the plan said to look up. Never waits: if the control thread is at it, the next step will do."""
@@ -341,8 +338,7 @@ class Observer:
                 peak, self.max_resident = highest, highest
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
-        # In a window it would count as what the sample cost; and a flush comes when it likes, not at the end of a step: at
-        # exit half of the program's memory may be gone.
+        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is gone.
         if not flush and (self.phase == IDLE or self.governor.all):
             self._heap(at, number)
         wrote = now()

@@ -1,0 +1,135 @@
+package stats
+
+import "math"
+
+// Curve is how a series that rises does so.
+type Curve struct {
+	// Evidence is what a curve that flattens explains better than a line does, by Schwarz's criterion (BIC); below 0 the line is
+	// the better of the two.
+	Evidence float64
+	// Pace is the best flattening curve's slope at the end of the series as a share of its mean slope: 1 for a line, near 0 for
+	// what is over.
+	Pace float64
+	// Left is what that curve has still to rise; +Inf where it has no end (a logarithm, a root).
+	Left float64
+}
+
+// bend is a basis function of a curve that flattens, on x from 0 to 1 over the series, with its slope.
+type bend struct {
+	at, slope func(x float64) float64
+	end       float64 // its value at infinity
+}
+
+// bends are the shapes that memory fills up in: towards an end, with time constants from a twentieth of the series to
+// two of it; as a logarithm (first sights of values that repeat); as a root (first sights of values from a long tail:
+// Heaps' law).
+func bends() []bend {
+	var list []bend
+	for _, tau := range []float64{0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1, 1.4, 2} {
+		list = append(list, bend{func(x float64) float64 { return -math.Exp(-x / tau) }, func(x float64) float64 { return math.Exp(-x/tau) / tau }, 0})
+	}
+	for _, theta := range []float64{0.003, 0.01, 0.03, 0.1, 0.3, 1} {
+		list = append(list, bend{func(x float64) float64 { return math.Log(x + theta) }, func(x float64) float64 { return 1 / (x + theta) }, math.Inf(1)})
+	}
+	for _, power := range []float64{0.3, 0.5, 0.7} {
+		list = append(list, bend{func(x float64) float64 { return math.Pow(x, power) }, func(x float64) float64 { return power * math.Pow(math.Max(x, 1e-3), power-1) }, math.Inf(1)})
+	}
+	return list
+}
+
+var allBends = bends()
+
+// FitCurve compares a line with curves that flatten. alpha is how much of a deviation is left at the next point (Trend.Alpha).
+func FitCurve(xs, ys []float64, alpha float64) Curve {
+	n := len(xs)
+	if n < 6 || xs[n-1] <= xs[0] {
+		return Curve{Evidence: math.Inf(-1), Pace: 1, Left: math.Inf(1)}
+	}
+	unit := make([]float64, n)
+	for i := range xs {
+		unit[i] = (xs[i] - xs[0]) / (xs[n-1] - xs[0])
+	}
+	target := whiten(ys, alpha)
+	line, _ := leastSquares(withConstant(unit, alpha), target)
+	best, found := Curve{Pace: 1, Left: math.Inf(1)}, math.Inf(1)
+	for _, b := range allBends {
+		values := make([]float64, n)
+		for i, x := range unit {
+			values[i] = b.at(x)
+		}
+		fit, ok := leastSquares(withConstant(values, alpha), target)
+		if !ok || fit.rss >= found || fit.b[len(fit.b)-1] <= 0 {
+			continue
+		}
+		found = fit.rss
+		best.Pace = b.slope(1) / (b.at(1) - b.at(0))
+		best.Left = fit.b[len(fit.b)-1] * (b.end - b.at(1))
+	}
+	tiny := line.rss*1e-12 + 1e-300
+	m := float64(len(target))
+	best.Evidence = m*math.Log((line.rss+tiny)/(found+tiny)) - math.Log(m) // one parameter more: the bend
+	return best
+}
+
+// whiten takes from each point what is left of the one before.
+func whiten(ys []float64, alpha float64) []float64 {
+	out := make([]float64, len(ys)-1)
+	for i := range out {
+		out[i] = ys[i+1] - alpha*ys[i]
+	}
+	return out
+}
+
+// withConstant is the design of a basis function and a constant, whitened; the constant vanishes at alpha 1.
+func withConstant(values []float64, alpha float64) [][]float64 {
+	column := whiten(values, alpha)
+	if alpha >= 1 {
+		return [][]float64{column}
+	}
+	ones := make([]float64, len(column))
+	for i := range ones {
+		ones[i] = 1 - alpha
+	}
+	return [][]float64{ones, column}
+}
+
+type solution struct {
+	b       []float64
+	inverse [][]float64 // of the normal matrix; 2 by 2 or 1 by 1
+	rss     float64
+}
+
+// leastSquares solves for one or two columns.
+func leastSquares(columns [][]float64, y []float64) (s solution, ok bool) {
+	dot := func(a, b []float64) (sum float64) {
+		for i := range a {
+			sum += a[i] * b[i]
+		}
+		return sum
+	}
+	if len(columns) == 1 {
+		aa := dot(columns[0], columns[0])
+		if aa == 0 {
+			return s, false
+		}
+		s.b, s.inverse = []float64{dot(columns[0], y) / aa}, [][]float64{{1 / aa}}
+	} else {
+		a, b := columns[0], columns[1]
+		aa, ab, bb := dot(a, a), dot(a, b), dot(b, b)
+		det := aa*bb - ab*ab
+		if det <= 1e-14*aa*bb {
+			return s, false
+		}
+		s.inverse = [][]float64{{bb / det, -ab / det}, {-ab / det, aa / det}}
+		ay, by := dot(a, y), dot(b, y)
+		s.b = []float64{(bb*ay - ab*by) / det, (aa*by - ab*ay) / det}
+	}
+	for i := range y {
+		e := y[i]
+		for j, c := range columns {
+			e -= s.b[j] * c[i]
+		}
+		s.rss += e * e
+	}
+	return s, true
+}
