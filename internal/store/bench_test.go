@@ -144,11 +144,16 @@ func BenchmarkSeeds10M(b *testing.B) {
 			continue
 		}
 		b.Run(fmt.Sprint(i), func(b *testing.B) {
-			best := time.Hour
+			best, rows := time.Hour, 0
 			for range 3 {
-				best = min(best, drain(b, db, s.sql))
+				took, n := drain(b, db, s.sql)
+				best, rows = min(best, took), n
 			}
-			b.ReportMetric(float64(best.Microseconds())/1000, "ms")
+			unit := "ms"
+			if rows > 1_000_000 { // most of the table is its answer
+				unit = "ms-whole-table"
+			}
+			b.ReportMetric(float64(best.Microseconds())/1000, unit)
 			b.ReportMetric(0, "ns/op")
 			b.Logf("%.1f ms  %.100s", float64(best.Microseconds())/1000, strings.Join(strings.Fields(s.sql), " "))
 		})
@@ -164,7 +169,7 @@ func BenchmarkSeeds10M(b *testing.B) {
 const rowGroup = 122_880
 
 // drain asks and reads all of the answer.
-func drain(b *testing.B, db *DB, sql string) time.Duration {
+func drain(b *testing.B, db *DB, sql string) (took time.Duration, rows int) {
 	start := time.Now()
 	r, err := db.Query(context.Background(), sql)
 	if err != nil {
@@ -172,9 +177,10 @@ func drain(b *testing.B, db *DB, sql string) time.Duration {
 	}
 	defer r.Close()
 	for r.Next() {
+		rows++
 	}
 	if r.Err() != nil {
 		b.Fatal(r.Err())
 	}
-	return time.Since(start)
+	return time.Since(start), rows
 }
