@@ -50,6 +50,8 @@ func (e *Error) Is(target error) bool {
 var (
 	ErrTimeout  = errors.New("ran into its time limit")
 	ErrCanceled = errors.New("canceled")
+	// ErrBroken is a connection that ended before the answer did: the collector was killed. Another one can be asked.
+	ErrBroken = errors.New("the collector ended")
 )
 
 // pack prepares an error for the socket.

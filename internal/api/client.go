@@ -47,13 +47,31 @@ func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(w, resp.Body); err != nil {
+	answer := &reading{from: resp.Body}
+	if _, err := io.Copy(w, answer); err != nil {
+		if answer.err == nil { // it was w
+			return fmt.Errorf("query: %w", err)
+		}
 		return c.broken(ctx, "query", err)
 	}
 	if t := resp.Trailer.Get(errorTrailer); t != "" {
 		return decodeError([]byte(t))
 	}
 	return nil
+}
+
+// reading remembers whether a copy failed at its source.
+type reading struct {
+	from io.Reader
+	err  error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	n, err := r.from.Read(p)
+	if err != nil && err != io.EOF {
+		r.err = err
+	}
+	return n, err
 }
 
 // Tables describes the tables.
@@ -121,7 +139,7 @@ func (c *Client) broken(ctx context.Context, what string, err error) error {
 		}
 		return fmt.Errorf("%s: %w", what, cause)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w: %w", what, ErrBroken, err)
 }
 
 func decodeError(b []byte) error {

@@ -73,19 +73,35 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 	if sql, err = a.statement(ctx, sql); err != nil {
 		return err
 	}
-	out, err := a.querySink(o.output)
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout)}
+	err = a.queryOnce(ctx, o.output, q)
+	for range retries {
+		if !errors.Is(err, api.ErrBroken) {
+			break
+		}
+		err = a.queryOnce(ctx, o.output, q)
+	}
+	return err
+}
+
+// retries is how often a query is asked anew when its collector was killed meanwhile: nothing was shown of it yet, and the
+// next connection starts another collector. If that dies as well, the query may be what kills it.
+const retries = 1
+
+func (a *app) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {
+	out, err := a.querySink(output)
 	if err != nil {
 		return fmt.Errorf("query: %w", err)
 	}
 	defer out.discard()
-	ctx, cancel := o.limit(ctx)
-	defer cancel()
 	backend, err := a.connect(ctx)
 	if err != nil {
 		return whyCut(ctx, err)
 	}
 	defer backend.Close()
-	return runQuery(ctx, backend, api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout)}, out)
+	return runQuery(ctx, backend, q, out)
 }
 
 // plain says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.

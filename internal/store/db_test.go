@@ -443,6 +443,35 @@ func TestMaintainKeepsTheLimit(t *testing.T) {
 	t.Logf("%+v of %d rows", total, rows)
 }
 
+// When nothing is left to thin or merge, the oldest rows go, and are counted; the newest stay.
+func TestMaintainDropsTheOldest(t *testing.T) {
+	const limit = 64 << 20 // the least that run --max-disk takes
+	db := open(t, Options{MaxDisk: limit})
+	ctx := context.Background()
+	bits := func(n int64) int64 { return int64(uint64(n) * 0x9e3779b97f4a7c15 >> 1) } // nothing can be compressed
+	rows, freed := int64(0), int64(0)
+	for round := range 40 {
+		b := model.Batch{Cursors: []model.Cursor{{RingID: 1, Seq: uint64(round + 1)}}}
+		for range 60_000 { // cost, which can be neither thinned nor merged
+			rows++
+			b.Overheads = append(b.Overheads, model.Overhead{Time: rows, PID: 4000, Part: "hooks", NS: bits(rows), Count: bits(rows * 3), Steps: bits(rows * 5), CoveredNS: bits(rows * 7)})
+		}
+		add(t, db, &b)
+		rep, err := db.Maintain(ctx)
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		freed += rep.Freed
+		if size, err := db.diskLocked(); err != nil || size > limit {
+			t.Fatalf("round %d: %d bytes, %v", round, size, err)
+		}
+	}
+	got := fmt.Sprint(ask(t, db, "SELECT count(*), max(epoch_us(ts)), (SELECT coalesce(sum(records), 0) FROM memgauge.drops WHERE source = 'memgauge.overhead') FROM store.overhead")[0])
+	if want := fmt.Sprint([]any{rows - freed, rows, freed}); freed == 0 || got != want {
+		t.Errorf("left, newest, counted as dropped: %s, want %s", got, want)
+	}
+}
+
 // Thinned steps keep their highest and lowest reading and their last row.
 func TestThinningKeepsExtremes(t *testing.T) {
 	db := open(t, Options{MaxDisk: 1}) // whatever there is, it is too much
