@@ -203,26 +203,45 @@ func (c *Client) read(ctx context.Context) (wire.Frame, error) {
 	return f, err
 }
 
-// ask sends a request that has one frame for an answer.
-func (c *Client) ask(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) error {
+// request sends a request that has one frame for an answer.
+func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) (wire.Frame, error) {
 	if err := wire.WriteFrame(c.conn, t, payload); err != nil {
-		return err
+		return wire.Frame{}, err
 	}
 	f, err := c.read(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s: %w", t, err)
+		return f, fmt.Errorf("%s: %w", t, err)
 	case f.Type == wire.FrameError:
-		return fmt.Errorf("%s: the agent says: %s", t, f.Payload)
+		return f, fmt.Errorf("%s: the agent says: %s", t, f.Payload)
 	case f.Type != want:
-		return fmt.Errorf("%s: %w: answered with %s", t, wire.ErrCorrupt, f.Type)
+		return f, fmt.Errorf("%s: %w: answered with %s", t, wire.ErrCorrupt, f.Type)
 	}
-	return nil
+	return f, nil
+}
+
+// ask is a request of which only the success matters.
+func (c *Client) ask(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) error {
+	_, err := c.request(ctx, t, payload, want)
+	return err
 }
 
 // Ping asks whether the agent answers.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.ask(ctx, wire.FramePing, []byte("memgauge"), wire.FramePong)
+}
+
+// Backtrace asks for the Python stack of every thread; left counts those that found no room in the answer.
+func (c *Client) Backtrace(ctx context.Context, locals bool) (threads []wire.Thread, left int, err error) {
+	flags := []byte{0}
+	if locals {
+		flags[0] = 1
+	}
+	f, err := c.request(ctx, wire.FrameBacktrace, flags, wire.FrameStacks)
+	if err != nil {
+		return nil, 0, err
+	}
+	return wire.ParseStacks(f.Payload)
 }
 
 // Detach has the agent take its hooks off and close its ring and its socket.

@@ -13,7 +13,7 @@ import (
 // one.
 const (
 	ControlMajor = 1
-	ControlMinor = 0
+	ControlMinor = 1
 )
 
 const (
@@ -32,6 +32,7 @@ const (
 	FramePing      FrameType = 3
 	FrameDetach    FrameType = 4
 	FrameSettings  FrameType = 5
+	FrameBacktrace FrameType = 6
 
 	FrameHello     FrameType = 64
 	FrameOutput    FrameType = 65
@@ -41,10 +42,12 @@ const (
 	FramePong      FrameType = 69
 	FrameError     FrameType = 70
 	FrameOK        FrameType = 71
+	FrameStacks    FrameType = 72
 )
 
 var frameNames = map[FrameType]string{
 	FrameEval: "eval", FrameInterrupt: "interrupt", FramePing: "ping", FrameDetach: "detach", FrameSettings: "settings",
+	FrameBacktrace: "backtrace", FrameStacks: "stacks",
 	FrameHello: "hello", FrameOutput: "output", FrameValue: "value", FrameException: "exception", FrameDone: "done",
 	FramePong: "pong", FrameError: "error", FrameOK: "ok",
 }

@@ -6,10 +6,10 @@ import select
 import struct
 from time import monotonic
 
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 
-EVAL, INTERRUPT, PING, DETACH, SETTINGS = 1, 2, 3, 4, 5
-HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK = 64, 65, 66, 67, 68, 69, 70, 71
+EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE = 1, 2, 3, 4, 5, 6
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS = 64, 65, 66, 67, 68, 69, 70, 71, 72
 
 MAX_FRAME = 1 << 20       # bytes of payload: the longest code, the longest value
 MAX_OUTPUT = 65535        # bytes of text in an output frame, which has one byte more
@@ -178,6 +178,8 @@ class Control:
         elif kind == INTERRUPT:
             if connection.job is not None:
                 connection.job.interrupt()
+        elif kind == BACKTRACE:     # also while code of this connection runs: where it is may be the question
+            self._stacks(connection, payload[:1] == b"\1")
         elif kind not in (EVAL, DETACH, SETTINGS):
             connection.send(ERROR, b"request of unknown type %d" % kind)
         elif connection.job is not None:
@@ -198,6 +200,15 @@ class Control:
             connection.send(ERROR, encode("%s: %s" % (type(error).__name__, error)))
         else:
             connection.send(OK)
+
+    def _stacks(self, connection, with_locals):
+        from . import stacks
+        try:
+            text = stacks.report(with_locals)
+        except Exception as error:
+            connection.send(ERROR, encode("backtrace: %s: %s" % (type(error).__name__, error)))
+        else:
+            connection.send(STACKS, text)
 
     def _eval(self, connection, payload):
         from . import evaluate

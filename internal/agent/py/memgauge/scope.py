@@ -321,6 +321,25 @@ def release(frames):
         on_main_thread(lambda: [_empty(f) for f in frames], 0)
 
 
+def let_go(frame):
+    """CPython <= 3.12: empties the snapshot that reading this frame's f_locals has just left in it. On this thread and at
+    once where the frame is another thread's: until the main thread comes by, a reference would keep that frame alive."""
+    if not _SNAPSHOTS:
+        return
+    threading = sys.modules.get("threading")
+    top = sys._current_frames().get(threading.main_thread().ident) if threading is not None else None
+    if threading is None or _outermost(top) is _outermost(frame):
+        release([frame])
+    else:
+        _empty(frame)
+
+
+def _outermost(frame):
+    while frame is not None and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
 _calls = None    # what the main thread shall do
 _thunk = None    # the C callback; one for ever: it must outlive its last return
 
