@@ -61,10 +61,13 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return c, nil
 }
 
-func (c *Client) handshake(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, helloWait)
+func (c *Client) handshake(caller context.Context) error {
+	ctx, cancel := context.WithTimeout(caller, helloWait)
 	defer cancel()
 	f, err := c.read(ctx)
+	if caller.Err() != nil {
+		return caller.Err()
+	}
 	if errors.Is(err, io.EOF) {
 		return remedy.Add(errors.New("it hung up"), "it serves 8 connections at a time; try again")
 	}
@@ -231,15 +234,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	return c.ask(ctx, wire.FramePing, []byte("memgauge"), wire.FramePong)
 }
 
-// Backtrace asks for the Python stack of every thread; left counts those that found no room in the answer.
-func (c *Client) Backtrace(ctx context.Context, locals bool) (threads []wire.Thread, left int, err error) {
+// Backtrace asks for the Python stack of every thread.
+func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error) {
 	flags := []byte{0}
 	if locals {
 		flags[0] = 1
 	}
 	f, err := c.request(ctx, wire.FrameBacktrace, flags, wire.FrameStacks)
 	if err != nil {
-		return nil, 0, err
+		return wire.Stacks{}, err
 	}
 	return wire.ParseStacks(f.Payload)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/ingest"
@@ -21,6 +22,9 @@ type Service struct {
 	DB    *store.DB
 	Drain func(context.Context) (ingest.Stats, error)
 	Tmp   string // directory for exports on their way out
+
+	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
+	Backtrace func(context.Context) ([]model.Backtrace, error)
 }
 
 // Query drains the rings, runs the statement and writes its result to w.
@@ -31,6 +35,9 @@ func (s *Service) Query(ctx context.Context, q QueryRequest, w io.Writer) error 
 	ctx, cancel := withTimeout(ctx, q.Timeout)
 	defer cancel()
 	if err := s.drain(ctx); err != nil {
+		return outcome(ctx, err)
+	}
+	if err := s.backtrace(ctx, q.SQL); err != nil {
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
@@ -65,6 +72,19 @@ func (s *Service) drain(ctx context.Context) error {
 	}
 	_, err := s.Drain(ctx)
 	return err
+}
+
+// backtrace takes what python.backtrace shows at the moment when it is asked. Who names the table in a comment only pays
+// for it with some milliseconds.
+func (s *Service) backtrace(ctx context.Context, sql string) error {
+	if s.Backtrace == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
+		return nil
+	}
+	rows, err := s.Backtrace(ctx)
+	if err != nil {
+		return fmt.Errorf("python.backtrace: %w", err)
+	}
+	return s.DB.SetBacktrace(ctx, rows)
 }
 
 func (s *Service) render(ctx context.Context, q QueryRequest, w io.Writer) error {

@@ -122,7 +122,7 @@ func (a *app) code(o evalOptions, args []string) (string, error) {
 func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.Process, error) {
 	live := slices.DeleteFunc(slices.Clone(all), func(p session.Process) bool { return !p.Alive })
 	if len(live) == 0 {
-		return nil, remedy.Add(errors.New("no observed process of the session is alive"), "eval needs a live trainer; query works on finished sessions too")
+		return nil, remedy.Add(errors.New("no observed process of the session is alive"), "this needs a live trainer; query works on finished sessions too")
 	}
 	with := func(ok func(session.Process) bool) []session.Process {
 		return slices.DeleteFunc(slices.Clone(live), func(p session.Process) bool { return !ok(p) })

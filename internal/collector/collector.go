@@ -21,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/sock"
+	"github.com/memgauge/memgauge/internal/stacks"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -171,9 +172,19 @@ func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error
 func (o *Owner) Service() *api.Service {
 	svc := &api.Service{DB: o.db, Tmp: os.TempDir()}
 	if !o.readOnly {
-		svc.Drain, svc.Tmp = o.Drain, o.s.Dir
+		svc.Drain, svc.Backtrace, svc.Tmp = o.Drain, o.backtrace, o.s.Dir
 	}
 	return svc
+}
+
+// backtrace asks every live process of the session for its stacks.
+func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stacks.Patience)
+	defer cancel()
+	for _, p := range stacks.All(ctx, o.s.Askable(), false) {
+		rows = append(rows, p.Rows()...)
+	}
+	return rows, nil
 }
 
 // Drain brings what is in the rings into the database.
@@ -192,6 +203,9 @@ func (o *Owner) Finish(ctx context.Context) error {
 		return fmt.Errorf("drain what is left: %w", err)
 	}
 	if err := o.recordEnd(ctx); err != nil {
+		return err
+	}
+	if err := o.db.SetBacktrace(ctx, nil); err != nil {
 		return err
 	}
 	if err := o.Maintain(ctx); err != nil {

@@ -67,6 +67,16 @@ func (s *Session) Processes() []Process {
 	return list
 }
 
+// Askable lists the live processes that have a ring; where there is none (yet), the command itself, which has no agent
+// that answers, but of which the kernel can tell.
+func (s *Session) Askable() []Process {
+	live := slices.DeleteFunc(s.Processes(), func(p Process) bool { return !p.Alive })
+	if p := s.Meta.Process; len(live) == 0 && s.alive(p) {
+		live = []Process{{Pid: p, Rank: -1, Alive: true}}
+	}
+	return live
+}
+
 // order puts unknown ranks with rank 0: a trainer of one process has none.
 func (p Process) order() int { return max(p.Rank, 0) }
 

@@ -122,7 +122,7 @@ func TestErrorsAreClear(t *testing.T) {
 		"SELEC 1":                            `syntax error at or near "SELEC"`,
 		"SELECT nope FROM python.steps":      `"nope"`,
 		"SELECT * FROM gpu.utilisation":      "no such table: gpu.utilisation",
-		"SELECT * FROM python.backtrace":     "no such table: python.backtrace",
+		"SELECT * FROM python.variables":     "no such table: python.variables",
 		"SELECT $1":                          "parameters",
 		"SELECT 'a\x00b'":                    "NUL",
 		"SELECT CAST('x' AS INTEGER)":        "Could not convert string 'x'",

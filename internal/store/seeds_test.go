@@ -112,6 +112,9 @@ func TestStatementsThatMustRun(t *testing.T) {
 	db := open(t, Options{})
 	batch.Samples = oracleSamples()
 	add(t, db, &batch)
+	if err := db.SetBacktrace(context.Background(), someStacks); err != nil {
+		t.Fatal(err)
+	}
 	used := map[string]bool{}
 	for _, s := range append(seeds, facts...) {
 		key := strings.ToLower(strings.Join(strings.Fields(s.sql), " "))
@@ -147,6 +150,13 @@ func oracleFor(t *testing.T, sql string) (string, func([]seen) [][]any) {
 		t.Fatalf("oracles %q fit this statement, want exactly one:\n%s", found, sql)
 	}
 	return found[0], oracles[found[0]]
+}
+
+// someStacks replaces what is there, so that a second one who asks sees nothing of the first one's.
+var someStacks = []model.Backtrace{
+	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Func: "T.fit", File: "/job/train's.py", Line: 48, Kind: model.FramePython},
+	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Depth: 1, Func: "<module>", File: "/job/a.py", Line: 9, Kind: model.FramePython},
+	{Time: 1e15, PID: 8, Rank: 1, Name: "a\x00b", Func: "sleeping in futex", Kind: model.FrameKernel},
 }
 
 func compareRows(t *testing.T, sql string, got, want [][]any) {
@@ -281,6 +291,12 @@ func growth(rows []seen, row func(step int64, peak, before float64) []any) (out 
 var oracles = map[string]func([]seen) [][]any{
 	"mem_used_pct, gpu_util_pct": gpuOracle,
 	"from cpu.utilization":       wchanOracle,
+	"python.backtrace order by depth": func([]seen) [][]any {
+		return [][]any{{"T.fit", "/job/train's.py", int64(48), int64(0)}, {"sleeping in futex", nil, nil, int64(0)}, {"<module>", "/job/a.py", int64(9), int64(1)}}
+	},
+	"python.backtrace where depth": func([]seen) [][]any {
+		return [][]any{{"T.fit", "/job/train's.py", int64(48)}, {"sleeping in futex", nil, nil}}
+	},
 	"min(allocated) as min_memory_mb": func(rows []seen) [][]any {
 		return perGroup(rows, byStep, func(g []seen) []any {
 			v := values(g, alloc)

@@ -62,6 +62,10 @@ func columnDoc(t *model.Table, name, typ string) model.ColumnDoc {
 func countRows(c *conn, list []model.Table) error {
 	var parts []string
 	for i, t := range list {
+		if t.Name == "backtrace" {
+			list[i].Rows = -1 // what it holds is what the last one saw who asked
+			continue
+		}
 		parts = append(parts, "SELECT "+itoa(int64(i))+"::BIGINT, count(*) FROM "+t.Schema+"."+t.Name)
 	}
 	if len(parts) == 0 {
@@ -76,6 +80,7 @@ var tableDocs = map[string]string{
 	"python.steps":       "every step of every training process, with its memory",
 	"python.tensors":     "live tensors by holder, age and site, as a census saw them",
 	"python.objects":     "what else a census saw: growth of types and containers, graphs, cycles …",
+	"python.backtrace":   "every thread's Python stack, taken at the moment of the SELECT",
 	"memgauge.events":    "what happened once: start, fork, eval, rank, exit …",
 	"memgauge.overhead":  "what observing cost, by part",
 	"memgauge.drops":     "records that are not in the tables: how many, where, why",
@@ -84,6 +89,7 @@ var tableDocs = map[string]string{
 	"store.steps":        "behind python.steps",
 	"store.events":       "behind memgauge.events",
 	"store.overhead":     "behind memgauge.overhead",
+	"store.backtrace":    "behind python.backtrace",
 	"store.tensors":      "behind python.tensors",
 	"store.objects":      "behind python.objects",
 	"store.drops":        "behind memgauge.drops",
@@ -193,6 +199,13 @@ var columnDocs = map[string]string{
 	"python.torch_trace.max_allocated_delta": "MB against the stage's beginning; NULL on pre rows",
 	"python.steps.step":                      "number of the (last) step in its process, from 1",
 	"python.steps.duration":                  "s, of all its steps together; NULL for the very first",
+	"tid":                                    "thread id; NULL where Python does not know it",
+	"thread":                                 "the thread's name; NULL where Python does not know it",
+	"depth":                                  "0 is the innermost call",
+	"func":                                   "function; of a kernel frame what the thread is doing",
+	"python.backtrace.file":                  "source file; NULL in a kernel frame",
+	"lineno":                                 "line that is being executed; NULL in a kernel frame",
+	"frame_type":                             "python, or kernel where Python's lock could not be had within 2 s",
 	"python.tensors.step":                    "number of the last step that had ended; NULL before the first",
 	"python.objects.step":                    "number of the last step that had ended; NULL before the first",
 	"python.tensors.device":                  "cpu, cuda:N, or what torch calls it",

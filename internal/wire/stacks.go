@@ -6,6 +6,13 @@ import (
 	"strings"
 )
 
+// Stacks are a process's Python stacks.
+type Stacks struct {
+	Threads []Thread
+	Left    int // threads that found no room
+	Agent   int // number of the agent's own thread, which is not among them; 0 unknown
+}
+
 // Thread is one thread's Python stack.
 type Thread struct {
 	TID    int    // as its own process sees it; 0 where Python does not know it
@@ -27,8 +34,8 @@ type StackFrame struct {
 // Local is a variable of a frame with a short text of its value.
 type Local struct{ Name, Value string }
 
-// ParseStacks reads a Stacks frame's payload. left counts threads that found no room in it.
-func ParseStacks(p []byte) (threads []Thread, left int, err error) {
+// ParseStacks reads a Stacks frame's payload.
+func ParseStacks(p []byte) (s Stacks, err error) {
 	for n, line := range strings.Split(strings.TrimSuffix(string(p), "\n"), "\n") {
 		if line == "" {
 			continue
@@ -39,19 +46,21 @@ func ParseStacks(p []byte) (threads []Thread, left int, err error) {
 		}
 		switch kind := fields[0]; {
 		case kind == "left" && len(fields) >= 2:
-			left, err = strconv.Atoi(fields[1])
+			s.Left, err = strconv.Atoi(fields[1])
+		case kind == "agent" && len(fields) >= 2:
+			s.Agent, err = strconv.Atoi(fields[1])
 		case kind == "thread":
-			threads, err = addThread(threads, fields[1:])
-		case len(threads) == 0:
+			s.Threads, err = addThread(s.Threads, fields[1:])
+		case len(s.Threads) == 0:
 			err = fmt.Errorf("%s before any thread", kind)
 		default:
-			err = threads[len(threads)-1].add(kind, fields[1:])
+			err = s.Threads[len(s.Threads)-1].add(kind, fields[1:])
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("%w: stacks, line %d: %w", ErrCorrupt, n+1, err)
+			return Stacks{}, fmt.Errorf("%w: stacks, line %d: %w", ErrCorrupt, n+1, err)
 		}
 	}
-	return threads, left, nil
+	return s, nil
 }
 
 func addThread(threads []Thread, f []string) ([]Thread, error) {
@@ -79,4 +88,12 @@ func (t *Thread) add(kind string, f []string) (err error) {
 		err = fmt.Errorf("%s of %d fields", kind, len(f))
 	}
 	return err
+}
+
+// Depth is the distance of Frames[i] from the innermost call, the frames that were left out counted.
+func (t *Thread) Depth(i int) int {
+	if t.Cut > 0 && i >= t.CutAt {
+		return i + t.Cut
+	}
+	return i
 }

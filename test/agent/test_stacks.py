@@ -60,7 +60,7 @@ def parse(data):
             threads[-1]["frames"].append({"func": fields[0], "file": fields[1], "line": int(fields[2]), "locals": {}})
         elif kind == "local":
             threads[-1]["frames"][-1]["locals"][fields[0]] = fields[1]
-        else:
+        elif kind != "agent":
             threads[-1][kind] = int(fields[0])
     return {t["name"]: t for t in threads}
 

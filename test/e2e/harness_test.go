@@ -283,3 +283,8 @@ func freePort(t *testing.T) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
 }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

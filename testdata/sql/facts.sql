@@ -2,10 +2,8 @@
 
 SELECT * FROM python.torch_trace LIMIT 10;
 
--- later
 SELECT func, file, lineno, depth FROM python.backtrace ORDER BY depth LIMIT 10;
 
--- later
 SELECT func, file, lineno FROM python.backtrace WHERE depth = 0;
 
 SELECT step, module, stage, duration, allocated FROM python.torch_trace WHERE step >= 5 ORDER BY step DESC, seq;

@@ -21,7 +21,7 @@ _OPTIMIZED = 1        # code.co_flags: locals are not kept in a dict
 def report(with_locals=False):
     """The answer as bytes. Threads that found no room are counted in the last line."""
     mine = _thread.get_ident()
-    lines, size = [], 0
+    lines, size = [_line("agent", _thread.get_native_id())], 0
     frames = sys._current_frames()
     names = _names(frames)
     waiting = [ident for ident in frames if ident != mine]

@@ -1,0 +1,306 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/stacks"
+	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// backtraceOptions are what the user may say about a backtrace.
+type backtraceOptions struct {
+	all     bool
+	locals  bool
+	json    bool
+	timeout string
+}
+
+func (a *app) backtraceCommand() *cobra.Command {
+	var o backtraceOptions
+	c := &cobra.Command{
+		Use:   "backtrace [TID]",
+		Short: "Every thread's Python stack, with the executing line",
+		Long: "Prints what each thread of the trainer is doing, innermost call first: the line that it executes, and what the kernel says\n" +
+			"of it. It works while the main thread is blocked. When Python's lock (the GIL) can't be had within --timeout, it says so and\n" +
+			"shows the kernel's view alone. TID is a thread's number; without one all threads are shown.",
+		Example: "  memgauge backtrace\n" +
+			"  memgauge 27891 backtrace --locals\n" +
+			"  memgauge backtrace --all --json",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.backtrace(cmd.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.all, "all", false, "of every process of the session")
+	f.BoolVar(&o.locals, "locals", false, "local variables too, as short texts; no code of the program runs for that")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.StringVar(&o.timeout, "timeout", stacks.Patience.String(), "wait for Python's lock at most for `DURATION`")
+	return c
+}
+
+func (a *app) backtrace(ctx context.Context, o backtraceOptions, args []string) error {
+	timeout, err := units.ParseDuration(o.timeout)
+	if err != nil || timeout <= 0 {
+		return usageError{fmt.Errorf("backtrace: --timeout %q: not a duration such as 2s", o.timeout)}
+	}
+	tid, err := threadArgument(args)
+	if err != nil {
+		return err
+	}
+	t, err := a.target(ctx)
+	if err != nil {
+		return err
+	}
+	chosen, err := o.choose(t, tid)
+	if err != nil {
+		return fmt.Errorf("backtrace: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(timeout))
+	defer cancel()
+	taken := stacks.All(ctx, chosen, o.locals)
+	if tid != 0 {
+		taken[0].Threads = slices.DeleteFunc(taken[0].Threads, func(t stacks.Thread) bool { return t.TID != tid })
+	}
+	if context.Cause(ctx) == context.Canceled {
+		return fmt.Errorf("backtrace: %w", context.Canceled)
+	}
+	return a.showBacktrace(taken, o.json)
+}
+
+func threadArgument(args []string) (int, error) {
+	if len(args) == 0 {
+		return 0, nil
+	}
+	tid, err := strconv.ParseUint(args[0], 10, 31)
+	if err != nil || tid == 0 {
+		return 0, usageError{fmt.Errorf("backtrace: %q: not a thread's number", args[0])}
+	}
+	return int(tid), nil
+}
+
+// choose picks the processes as eval does, or the one to which a thread belongs.
+func (o backtraceOptions) choose(t session.Target, tid int) ([]session.Process, error) {
+	if tid == 0 {
+		return evalOptions{rank: -1, all: o.all}.choose(t.Askable(), t)
+	}
+	for _, p := range t.Askable() {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.PID, tid)); err == nil {
+			return []session.Process{p}, nil
+		}
+	}
+	return nil, remedy.Add(fmt.Errorf("no process of the session has a thread %d", tid), "memgauge backtrace --all lists them")
+}
+
+// showBacktrace fails only where nothing at all can be said of any process.
+func (a *app) showBacktrace(taken []stacks.Process, asJSON bool) error {
+	failed := 0
+	for _, p := range taken {
+		if p.Err != nil && len(p.Threads) == 0 {
+			failed++
+		}
+	}
+	if failed == len(taken) {
+		return fmt.Errorf("backtrace: %w", taken[0].Err)
+	}
+	if asJSON {
+		return writeJSON(a.stdout, backtraceDocument(taken))
+	}
+	for i, p := range taken {
+		if p.Err != nil {
+			fmt.Fprintf(a.stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Err)
+		}
+		if i > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if err := writeProcess(a.stdout, p); err != nil {
+			return fmt.Errorf("backtrace: %w", err)
+		}
+	}
+	return nil
+}
+
+func writeProcess(w io.Writer, p stacks.Process) error {
+	head := fmt.Sprintf("process %d", p.PID)
+	if p.Rank >= 0 {
+		head += fmt.Sprintf(", rank %d", p.Rank)
+	}
+	if p.Argv != "" {
+		head += ": " + p.Argv
+	}
+	fmt.Fprintln(w, printable(head))
+	var native []stacks.Thread
+	for _, t := range p.Threads {
+		if t.Python == nil {
+			native = append(native, t)
+			continue
+		}
+		fmt.Fprintf(w, "\n%s\n", printable(threadHead(t)))
+		if err := writeFrames(w, t.Python); err != nil {
+			return err
+		}
+	}
+	if p.Left > 0 {
+		fmt.Fprintf(w, "\n… and %d more threads\n", p.Left)
+	}
+	return writeNative(w, native, p.Err != nil)
+}
+
+func threadHead(t stacks.Thread) string {
+	name := t.Name
+	if name == "" {
+		name = "thread"
+	}
+	if t.TID != 0 {
+		name += fmt.Sprintf(" (%d)", t.TID)
+	}
+	if kernel := t.Kernel(); kernel != "" {
+		name += ": " + kernel
+	}
+	return name
+}
+
+func writeFrames(w io.Writer, t *wire.Thread) error {
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, f := range t.Frames {
+		if t.Cut > 0 && i == t.CutAt {
+			fmt.Fprintf(tab, "  …\t%d more calls\n", t.Cut)
+		}
+		fmt.Fprintf(tab, "  %d\t%s\t%s:%d\n", t.Depth(i), printable(f.Func), printable(f.File), f.Line)
+		for _, l := range f.Locals {
+			fmt.Fprintf(tab, "  \t  %s = %s\n", printable(l.Name), printable(l.Value))
+		}
+	}
+	return tab.Flush()
+}
+
+// writeNative lists the threads without Python one by one where that is all there is, else it counts them.
+func writeNative(w io.Writer, threads []stacks.Thread, each bool) error {
+	if len(threads) == 0 {
+		return nil
+	}
+	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if each {
+		for _, t := range threads {
+			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, printable(t.Comm), t.Kernel())
+		}
+		return tab.Flush()
+	}
+	kinds := map[string]int{}
+	for _, t := range threads {
+		kinds[t.Kernel()]++
+	}
+	fmt.Fprintf(tab, "\nand threads without Python:\n")
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		fmt.Fprintf(tab, "  %d\t%s\n", kinds[k], k)
+	}
+	return tab.Flush()
+}
+
+// printable keeps names that a program has chosen from acting on the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' || r == 0x7f {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ReplaceAll(s, "\n", `\n`))
+}
+
+// The JSON of backtrace is documented in docs/cli-json.md.
+type backtraceJSON struct {
+	SchemaVersion int                    `json:"schema_version"`
+	Processes     []backtraceProcessJSON `json:"processes"`
+}
+
+type backtraceProcessJSON struct {
+	PID     int          `json:"pid"`
+	Rank    *int         `json:"rank"`
+	Source  string       `json:"source"` // python, or kernel
+	Error   *string      `json:"error"`  // why not python
+	Threads []threadJSON `json:"threads"`
+	Left    int          `json:"threads_left_out"`
+}
+
+type threadJSON struct {
+	TID       *int        `json:"tid"`
+	Name      *string     `json:"name"`
+	Daemon    *bool       `json:"daemon"`
+	Comm      *string     `json:"comm"`
+	State     *string     `json:"state"`
+	Wchan     *string     `json:"wchan"`
+	Syscall   *string     `json:"syscall"`
+	Frames    []frameJSON `json:"frames"`
+	FramesCut int         `json:"frames_left_out"`
+}
+
+type frameJSON struct {
+	Depth  int               `json:"depth"`
+	Func   string            `json:"func"`
+	File   string            `json:"file"`
+	Line   int               `json:"lineno"`
+	Locals map[string]string `json:"locals,omitempty"`
+}
+
+func backtraceDocument(taken []stacks.Process) backtraceJSON {
+	doc := backtraceJSON{SchemaVersion: jsonVersion, Processes: []backtraceProcessJSON{}}
+	for _, p := range taken {
+		j := backtraceProcessJSON{PID: p.PID, Source: "python", Threads: []threadJSON{}, Left: p.Left}
+		if p.Rank >= 0 {
+			j.Rank = &p.Rank
+		}
+		if p.Err != nil {
+			text := p.Err.Error()
+			j.Source, j.Error = "kernel", &text
+		}
+		for _, t := range p.Threads {
+			j.Threads = append(j.Threads, threadDocument(t))
+		}
+		doc.Processes = append(doc.Processes, j)
+	}
+	return doc
+}
+
+func threadDocument(t stacks.Thread) threadJSON {
+	j := threadJSON{Frames: []frameJSON{}, Name: known(t.Name)}
+	if t.TID != 0 {
+		j.TID, j.Comm, j.State = &t.TID, known(t.Comm), known(string(rune(t.State)))
+		j.Wchan, j.Syscall = known(t.Wchan), known(proc.SyscallName(t.Syscall))
+	}
+	if t.Python == nil {
+		return j
+	}
+	j.Daemon, j.FramesCut = &t.Python.Daemon, t.Python.Cut
+	for i, f := range t.Python.Frames {
+		frame := frameJSON{Depth: t.Python.Depth(i), Func: f.Func, File: f.File, Line: f.Line}
+		for _, l := range f.Locals {
+			if frame.Locals == nil {
+				frame.Locals = map[string]string{}
+			}
+			frame.Locals[l.Name] = l.Value
+		}
+		j.Frames = append(j.Frames, frame)
+	}
+	return j
+}
+
+// known is a text, nil for "".
+func known(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

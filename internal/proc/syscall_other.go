@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package proc
+
+var older map[int]string
