@@ -69,12 +69,12 @@ func (f FS) Alive(pid int, start uint64) bool {
 	if err != nil {
 		return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
 	}
-	return s.Start == start && !s.dead()
+	return s.Start == start && !s.Dead()
 }
 
-// dead: a zombie has given its memory back and writes no more, unless only its first thread has ended
+// Dead: a zombie has given its memory back and writes no more, unless only its first thread has ended
 // (man 2 pthread_exit, NOTES; fs/proc/array.c do_task_stat counts the threads that remain).
-func (s Stat) dead() bool {
+func (s Stat) Dead() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
 

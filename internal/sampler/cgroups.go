@@ -1,0 +1,78 @@
+package sampler
+
+import (
+	"time"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
+)
+
+// cgroups finds and reads the cgroups of the job.
+type cgroups struct {
+	fs     proc.FS
+	root   string
+	mounts proc.CgroupMounts
+	known  time.Time // when the mounts were read
+}
+
+const (
+	remount    = time.Minute // mounts change when a container is set up, not later
+	maxCgroups = 8           // of one job: one a rank, when a launcher makes them
+)
+
+func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
+	if c.known.IsZero() || now.Sub(c.known) >= remount {
+		mounts, err := c.fs.CgroupMounts(c.root)
+		if err != nil {
+			return proc.Cgroup{}, err
+		}
+		c.mounts, c.known = mounts, now
+	}
+	return c.fs.Cgroup(pid, c.mounts)
+}
+
+// read adds a row for each cgroup in which a process of the job is, and without any process for our own. A process may be
+// moved, so they are asked anew: the roots and the trainers, whom the others follow.
+func (c *cgroups) read(s *Sampler, now time.Time) {
+	seen := map[proc.Cgroup]bool{}
+	for _, pid := range s.leaders() {
+		cg, err := c.of(pid, now)
+		if err != nil || seen[cg] || len(seen) >= maxCgroups {
+			continue
+		}
+		seen[cg] = true
+		if m, err := cg.Memory(); err == nil {
+			s.out.Cgroups = append(s.out.Cgroups, s.cgroupRow(cg, &m, now))
+		}
+	}
+}
+
+// leaders are the processes whose cgroups count.
+func (s *Sampler) leaders() []int {
+	if s.o.Roots == nil {
+		return []int{s.fs.Self()}
+	}
+	var list []int
+	for _, pid := range s.members.pids() {
+		p := s.members.byPID[pid]
+		if p.about.Trainer || s.members.byPID[p.usage.PPID] == nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+func (s *Sampler) cgroupRow(cg proc.Cgroup, m *proc.CgroupMemory, now time.Time) model.CgroupMemory {
+	row := model.CgroupMemory{Time: now.UnixMicro(), Path: cg.Path, Version: int32(cg.Version), Current: m.Current, Limit: m.Limit,
+		LimitPath: m.LimitPath, High: m.High, Max: m.Max, Peak: m.Peak, SwapUsed: m.Swap, SwapMax: m.SwapMax,
+		Anon: m.Anon, File: m.File, Shmem: m.Shmem, Kernel: m.Kernel, KernelStack: m.KernelStack, PageTables: m.PageTables, Slab: m.Slab,
+		SlabReclaimable: m.SlabReclaimable, Sock: m.Sock, InactiveAnon: m.InactiveAnon, ActiveAnon: m.ActiveAnon,
+		InactiveFile: m.InactiveFile, ActiveFile: m.ActiveFile, Unevictable: m.Unevictable, FileMapped: m.FileMapped,
+		FileDirty: m.FileDirty, FileWriteback: m.FileWriteback, Faults: m.Faults, MajorFaults: m.MajorFaults,
+		RefaultFile: m.RefaultFile, RefaultAnon: m.RefaultAnon, EventsLow: m.EventsLow, EventsHigh: m.EventsHigh,
+		EventsMax: m.EventsMax, EventsOOM: m.EventsOOM, EventsOOMKill: m.EventsOOMKill, Pressure: pressure(m.Pressure)}
+	if s.total != model.Null && row.Limit >= s.total { // the machine ends before the limit does
+		row.Limit, row.LimitPath = model.Null, ""
+	}
+	return row
+}

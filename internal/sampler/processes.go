@@ -1,0 +1,244 @@
+package sampler
+
+import (
+	"errors"
+	"math"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
+)
+
+const (
+	tick      = 10 * time.Millisecond // USER_HZ is 100 wherever PyTorch runs
+	retell    = time.Minute           // process.tree is written again after so long, for last_seen and peak_rss
+	maxEnvs   = 512                   // variables of a process that are kept
+	maxEnvLen = 1024                  // bytes of a value
+)
+
+func gonePID(err error) bool { return errors.Is(err, syscall.ESRCH) }
+
+// processes reads the cheap sources of every process of the job.
+func (s *Sampler) processes(now time.Time) {
+	if s.o.Roots == nil {
+		return
+	}
+	gone := s.members.update(filepath.Join(s.o.Root, "proc"), s.o.Roots(), now)
+	for _, p := range gone {
+		s.tellTree(p, now, true)
+	}
+	pids := s.members.pids()
+	for _, pid := range pids {
+		s.members.byPID[pid].about = s.o.About(pid)
+	}
+	before := map[int]string{}
+	for pid, p := range s.members.byPID {
+		before[pid] = p.role
+	}
+	s.members.assignRoles()
+	for _, pid := range pids {
+		p := s.members.byPID[pid]
+		s.memoryOf(p, now)
+		s.utilizationOf(p, now)
+		if p.told.IsZero() {
+			s.envsOf(p, now)
+		}
+		if p.role != before[pid] || now.Sub(p.told) >= retell {
+			s.tellTree(p, now, false)
+		}
+	}
+}
+
+func (s *Sampler) memoryOf(p *member, now time.Time) {
+	u := &p.usage
+	row := model.ProcessMemory{Time: now.UnixMicro(), PID: int32(u.PID), StartTicks: int64(u.Start), Rank: p.about.Rank,
+		PSS: model.Null, PSSAnon: model.Null, PSSFile: model.Null, PSSShmem: model.Null, PrivateDirty: model.Null, PrivateClean: model.Null,
+		SwapPSS: model.Null, HeapInUse: p.about.HeapInUse, HeapHeld: p.about.HeapHeld, Threads: int32(u.Threads),
+		MinorFaults: int64(u.MinorFaults), MajorFaults: int64(u.MajorFaults), UserNS: int64(u.UserTicks) * int64(tick),
+		SystemNS: int64(u.SystemTicks) * int64(tick)}
+	st, err := s.fs.Status(u.PID)
+	if err != nil || st.RSS == proc.Unknown {
+		return // it has ended since, or is about to: then it has no memory any more
+	}
+	row.RSS, row.Anon, row.File, row.Shmem, row.Swap, row.HWM = st.RSS, st.Anon, st.File, st.Shmem, st.Swap, st.HWM
+	row.PageTables, row.Locked, row.Pinned, row.VMSize = st.PageTables, st.Locked, st.Pinned, st.Size
+	row.ReadBytes, row.WrittenBytes, _ = s.fs.IO(u.PID) // Unknown where the kernel does not tell
+	p.peak, p.nsPID = max(p.peak, st.HWM, st.RSS), st.NSPID
+	s.out.Memory = append(s.out.Memory, row)
+}
+
+func (s *Sampler) utilizationOf(p *member, now time.Time) {
+	u := &p.usage
+	row := model.Utilization{Time: now.UnixMicro(), PID: int32(u.PID), Rank: p.about.Rank, Comm: u.Comm, RSS: model.Null, Threads: int32(u.Threads),
+		State: string(u.State), Wchan: s.fs.Wchan(u.PID, u.PID)}
+	if n := len(s.out.Memory); n > 0 && s.out.Memory[n-1].PID == row.PID {
+		row.RSS = s.out.Memory[n-1].RSS
+	}
+	row.UserPct, row.SysPct = p.before.since(u, now)
+	s.out.Utilization = append(s.out.Utilization, row)
+}
+
+// since gives the CPU time since the reading before in % of one core, and makes this reading that one.
+func (c *cpuTimes) since(u *proc.Usage, now time.Time) (user, system float64) {
+	old := *c
+	*c = cpuTimes{now, u.UserTicks, u.SystemTicks}
+	span := now.Sub(old.at)
+	if old.at.IsZero() || span <= 0 || u.UserTicks < old.user || u.SystemTicks < old.system {
+		return math.NaN(), math.NaN()
+	}
+	percent := func(ticks uint64) float64 { return 100 * float64(ticks) * float64(tick) / float64(span) }
+	return percent(u.UserTicks - old.user), percent(u.SystemTicks - old.system)
+}
+
+// tellTree writes the process's row of process.tree.
+func (s *Sampler) tellTree(p *member, now time.Time, ended bool) {
+	if !ended {
+		p.told = now
+		if cg, err := s.cgroups.of(p.usage.PID, now); err == nil {
+			p.cgroup = cg.Path
+		}
+		if p.command == "" || p.usage.PPID == 0 {
+			if args, err := s.fs.Cmdline(p.usage.PID); err == nil {
+				p.command = clip(strings.Join(args, " "), maxCommand)
+			}
+		}
+	}
+	s.out.Tree = append(s.out.Tree, model.TreeProcess{PID: int32(p.usage.PID), StartTicks: int64(p.usage.Start), PPID: int32(p.usage.PPID),
+		Rank: p.about.Rank, Role: p.role, Comm: p.usage.Comm, Command: p.command, Cgroup: p.cgroup, NSPID: int32(p.nsPID),
+		Started: s.started(p, now), FirstSeen: p.first.UnixMicro(), LastSeen: now.UnixMicro(), Ended: ended, PeakRSS: p.peak})
+}
+
+// started turns clock ticks since boot into a time.
+func (s *Sampler) started(p *member, now time.Time) int64 {
+	boot, err := s.fs.Uptime()
+	if err != nil {
+		return model.Null
+	}
+	return now.Add(-boot).Add(time.Duration(p.usage.Start) * tick).UnixMicro()
+}
+
+func (s *Sampler) envsOf(p *member, now time.Time) {
+	envs, err := s.fs.Environ(p.usage.PID)
+	if err != nil {
+		return
+	}
+	for i, e := range envs {
+		name, value, ok := strings.Cut(e, "=")
+		if !ok || i >= maxEnvs {
+			continue
+		}
+		s.out.Envs = append(s.out.Envs, model.Env{Time: now.UnixMicro(), PID: int32(p.usage.PID), Name: name, Value: redact(name, clip(value, maxEnvLen))})
+	}
+}
+
+// rollupBudget lets smaps_rollup be read as seldom as its cost demands: it holds the lock on a process's address space while
+// it walks its page tables.
+type rollupBudget struct{}
+
+const (
+	rollupShare = 0.002                  // of one core may go to it, for each process
+	rollupEvery = 5 * time.Second        // oftener it tells nothing new
+	rollupLimit = 100 * time.Millisecond // a reading expected to take longer is left to who asks for it (memgauge where)
+	rollupRest  = 5 * time.Minute        // until such a process is considered again: it may have shrunk
+	pageCost    = 30.0                   // ns a page of 4 KiB, before it was ever measured
+	pageSize    = 4096
+)
+
+func (b *rollupBudget) read(s *Sampler, now time.Time, _ time.Duration) {
+	spent := time.Duration(0)
+	for i := range s.out.Memory {
+		row := &s.out.Memory[i]
+		p := s.members.byPID[int(row.PID)]
+		if p == nil || now.Before(p.due) || spent > rollupLimit {
+			continue
+		}
+		if p.pages == 0 {
+			p.pages = pageCost
+		}
+		expected := time.Duration(p.pages * float64(row.RSS) / pageSize)
+		if expected > rollupLimit {
+			p.due = now.Add(rollupRest)
+			p.pages = pageCost // measured anew when it has shrunk
+			continue
+		}
+		before := threadTime()
+		r, err := s.fs.Rollup(p.usage.PID)
+		took := threadTime() - before
+		spent += took
+		p.due = now.Add(max(rollupEvery, time.Duration(float64(took)/rollupShare)))
+		if err != nil {
+			continue // it has ended, or may not be looked into
+		}
+		p.pages = max(float64(took)*pageSize/float64(max(row.RSS, pageSize)), 1)
+		p.rolled = r
+		row.PSS, row.PSSAnon, row.PSSFile, row.PSSShmem = r.PSS, r.PSSAnon, r.PSSFile, r.PSSShmem
+		row.PrivateDirty, row.PrivateClean, row.SwapPSS = r.PrivateDirty, r.PrivateClean, r.SwapPSS
+	}
+}
+
+// threadBudget gives threads the time that is left for them: a job may have thousands, and each costs two reads.
+type threadBudget struct {
+	saved  time.Duration // CPU time that may be spent
+	next   int           // pid from which the next sample goes on
+	before map[[2]int]cpuTimes
+}
+
+const (
+	threadShare = 0.001                 // of one core may go to threads
+	threadSaved = 10 * time.Millisecond // at most so much is saved up
+	threadFirst = time.Millisecond      // for the first sample
+	maxThreads  = 256                   // of a process, in one sample
+)
+
+func (b *threadBudget) read(s *Sampler, now time.Time, elapsed time.Duration) {
+	if b.before == nil {
+		b.before, b.saved = map[[2]int]cpuTimes{}, threadFirst
+	}
+	b.saved = min(b.saved+time.Duration(threadShare*float64(elapsed)), threadSaved)
+	pids := s.members.pids()
+	from := 0
+	for from < len(pids) && pids[from] < b.next {
+		from++
+	}
+	for i := range pids {
+		pid := pids[(from+i)%len(pids)]
+		if b.saved <= 0 {
+			b.next = pid
+			return
+		}
+		before := threadTime()
+		b.process(s, s.members.byPID[pid], now)
+		b.saved -= threadTime() - before
+		b.next = pid + 1
+	}
+}
+
+func (b *threadBudget) process(s *Sampler, p *member, now time.Time) {
+	pid := p.usage.PID
+	seen := map[[2]int]bool{}
+	for i, tid := range numbers(filepath.Join(s.o.Root, "proc", itoa(pid), "task")) {
+		if i >= maxThreads {
+			break
+		}
+		u, err := s.fs.ThreadUsage(pid, tid)
+		if err != nil {
+			continue
+		}
+		key := [2]int{pid, tid}
+		seen[key] = true
+		times := b.before[key]
+		row := model.Utilization{Time: now.UnixMicro(), PID: int32(pid), Rank: p.about.Rank, TID: int32(tid), Comm: u.Comm, RSS: model.Null,
+			State: string(u.State), Wchan: s.fs.Wchan(pid, tid)}
+		row.UserPct, row.SysPct = times.since(&u, now)
+		b.before[key] = times
+		s.out.Utilization = append(s.out.Utilization, row)
+	}
+	for key := range b.before {
+		if key[0] == pid && !seen[key] || !s.members.has(key[0]) {
+			delete(b.before, key)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+// Package sampler takes the picture of a job from outside: its processes, their cgroup, the host, the GPUs, as rows of
+// model.Samples. A Sampler belongs to one goroutine and keeps what it needs to know from one sample to the next (which
+// processes belong to the job, CPU times, when a costly source may be read again). It needs no session and no database,
+// starts no process, and what it can't read is NULL in the rows, never an error that ends the sampling.
+package sampler
+
+import (
+	"math"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
+)
+
+// Options may be left empty: then the host, its GPUs, and no process are sampled.
+type Options struct {
+	// Root is the file system in which proc, sys and dev are found: "/" if empty, a recording in tests.
+	Root string
+	// Roots are the processes whose descendants, themselves included, make the job.
+	Roots func() []int
+	// About tells what is known of a process from inside; nil if nothing is.
+	About func(pid int) About
+	// GPUs are asked once a sample; none if nil. The sampler closes it.
+	GPUs GPUs
+	// Now is time.Now if nil.
+	Now func() time.Time
+}
+
+// About is what a process's agent has told.
+type About struct {
+	Rank                int32 // -1 unknown
+	Trainer             bool  // it runs training steps
+	HeapInUse, HeapHeld int64 // bytes; model.Null if not known
+}
+
+// Nothing is About a process without an agent.
+var Nothing = About{Rank: -1, HeapInUse: model.Null, HeapHeld: model.Null}
+
+// GPUs adds the rows of this machine's GPUs. inJob says which processes are the job's, by their PIDs here.
+type GPUs interface {
+	Sample(at time.Time, inJob func(pid int) bool, into *model.Samples)
+	Close()
+}
+
+// Parts of sampling, as memgauge.overhead names them.
+const (
+	partProcesses = "sampler: processes"
+	partRollup    = "sampler: smaps_rollup"
+	partThreads   = "sampler: threads"
+	partCgroup    = "sampler: cgroup"
+	partHost      = "sampler: host"
+	partGPU       = "sampler: gpu"
+)
+
+// Sampler takes samples, one after the other.
+type Sampler struct {
+	o       Options
+	fs      proc.FS
+	members *members
+	threads threadBudget
+	rollups rollupBudget
+	cgroups cgroups
+	last    time.Time // of the sample before; zero at the first
+	total   int64     // the host's memory, bytes; Null until it was read
+	out     model.Samples
+	costs   costs
+}
+
+// New makes a Sampler; it opens nothing before the first Sample.
+func New(o Options) *Sampler {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.About == nil {
+		o.About = func(int) About { return Nothing }
+	}
+	fs := proc.New(filepath.Join(o.Root, "proc"))
+	return &Sampler{o: o, fs: fs, members: newMembers(fs), total: model.Null, cgroups: cgroups{fs: fs, root: o.Root}}
+}
+
+// Sample reads everything once. The rows belong to the caller until the next call, which reuses their memory.
+func (s *Sampler) Sample() *model.Samples {
+	runtime.LockOSThread() // the thread's CPU time is what we tell as our cost
+	defer runtime.UnlockOSThread()
+	s.out.Reset()
+	now := s.o.Now()
+	elapsed := time.Duration(0)
+	if !s.last.IsZero() {
+		elapsed = max(now.Sub(s.last), 0)
+	}
+	s.last = now
+	s.costs.covered += elapsed
+	s.costs.measure(partHost, func() { s.host(now) })
+	s.costs.measure(partProcesses, func() { s.processes(now) })
+	s.costs.measure(partRollup, func() { s.rollups.read(s, now, elapsed) })
+	s.costs.measure(partThreads, func() { s.threads.read(s, now, elapsed) })
+	s.costs.measure(partCgroup, func() { s.cgroups.read(s, now) })
+	if s.o.GPUs != nil {
+		s.costs.measure(partGPU, func() { s.o.GPUs.Sample(now, s.members.has, &s.out) })
+	}
+	return &s.out
+}
+
+// Close lets go of the GPUs.
+func (s *Sampler) Close() {
+	if s.o.GPUs != nil {
+		s.o.GPUs.Close()
+	}
+}
+
+// host reads the machine's memory.
+func (s *Sampler) host(now time.Time) {
+	m, err := s.fs.Meminfo()
+	if err != nil {
+		return
+	}
+	s.total = m.Total
+	row := model.HostMemory{Time: now.UnixMicro(), Total: m.Total, Available: m.Available, Free: m.Free, Buffers: m.Buffers, Cached: m.Cached,
+		Anon: m.Anon, Mapped: m.Mapped, Shmem: m.Shmem, Slab: m.Slab, SlabReclaimable: m.SlabReclaimable, KernelStack: m.KernelStack,
+		PageTables: m.PageTables, Dirty: m.Dirty, Writeback: m.Writeback, Mlocked: m.Mlocked, SwapTotal: m.SwapTotal, SwapFree: m.SwapFree,
+		Committed: m.Committed, CommitLimit: m.CommitLimit, HugeTotal: product(m.HugePages, m.HugeSize), HugeFree: product(m.HugeFree, m.HugeSize),
+		OOMKills: m.OOMKills, Pressure: pressure(s.fs.Pressure())}
+	row.ShmTotal, row.ShmUsed = model.Null, model.Null
+	if total, used, err := proc.Space(filepath.Join(s.o.Root, "dev", "shm")); err == nil {
+		row.ShmTotal, row.ShmUsed = total, used
+	}
+	s.out.Hosts = append(s.out.Hosts, row)
+}
+
+func product(a, b int64) int64 {
+	if a == model.Null || b == model.Null {
+		return model.Null
+	}
+	return a * b
+}
+
+func pressure(p proc.Pressure) model.Pressure {
+	if !p.Known {
+		return model.Pressure{SomeAvg10: math.NaN(), FullAvg10: math.NaN(), SomeUS: model.Null, FullUS: model.Null}
+	}
+	return model.Pressure{SomeAvg10: p.SomeAvg10, FullAvg10: p.FullAvg10, SomeUS: p.SomeUS, FullUS: p.FullUS}
+}
+
+// costs adds up the CPU time of each part until it is told.
+type costs struct {
+	parts   []model.Overhead
+	covered time.Duration
+}
+
+func (c *costs) measure(part string, work func()) {
+	before := threadTime()
+	work()
+	took := int64(threadTime() - before)
+	for i := range c.parts {
+		if c.parts[i].Part == part {
+			c.parts[i].NS += took
+			c.parts[i].Count++
+			return
+		}
+	}
+	c.parts = append(c.parts, model.Overhead{Rank: -1, Part: part, NS: took, Count: 1, Gap: model.Null})
+}
+
+// Overheads tells what sampling cost since the last call, one row for each part.
+func (s *Sampler) Overheads(at time.Time) []model.Overhead {
+	rows := make([]model.Overhead, 0, len(s.costs.parts))
+	for _, o := range s.costs.parts {
+		o.Time, o.CoveredNS = at.UnixMicro(), int64(s.costs.covered)
+		rows = append(rows, o)
+	}
+	s.costs = costs{parts: s.costs.parts[:0]}
+	return rows
+}
+
+// threadTime is the CPU time of the calling thread.
+func threadTime() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {
+		return 0
+	}
+	return time.Duration(ts.Nano())
+}
