@@ -191,6 +191,18 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// What the agent says that it could not write is counted as dropped.
+func TestLostInTheAgent(t *testing.T) {
+	g := newRig(t)
+	r := g.ring(wiretest.Options{})
+	r.Event(1000, "lost", "threads", 3, 0)
+	r.Event(2000, "lost", "threads", 4, 0)
+	g.drain()
+	if d := g.sink.rows.Drops; len(d) != 1 || d[0].Records != 7 || d[0].Reason != reasonCrowded {
+		t.Errorf("%+v", d)
+	}
+}
+
 // TestMatchesNaiveModel writes random records, drains at random moments, kills the reader at random moments (also between
 // an append that failed and the next), and compares with rows that a model without state makes of all records at once.
 func TestMatchesNaiveModel(t *testing.T) {

@@ -51,7 +51,11 @@ func (d *deriver) event(s *[wire.SlotSize]byte) {
 	if d.mute {
 		return
 	}
+	name := d.r.Name(e.Name)
+	if name == "lost" && e.A > 0 { // the agent itself could not write them
+		d.in.drop(d.r, model.Drop{Reason: reasonCrowded, Records: e.A, Detail: text})
+	}
 	d.in.batch.Events = append(d.in.batch.Events, model.Event{
-		Time: d.micros(e.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Name: d.r.Name(e.Name), Text: text, A: e.A, B: e.B,
+		Time: d.micros(e.TS), PID: int32(d.r.PID), Rank: d.r.Rank, Name: name, Text: text, A: e.A, B: e.B,
 	})
 }

@@ -12,6 +12,7 @@ const (
 	reasonOverwritten  = "overwritten"
 	reasonDamaged      = "damaged"
 	reasonUnknown      = "unknown kind"
+	reasonCrowded      = "several threads at once"
 	reasonNames        = "no room for names"
 	reasonDamagedRing  = "damaged ring"
 	reasonDamagedNames = "damaged names"

@@ -111,6 +111,9 @@ class Process:
         os.makedirs(deep, exist_ok=True)
         self.path = os.path.join(deep, "a.sock")
         script = os.path.join(self.directory, "train.py")
+        bare = [] if host_threads else ["-S"]  # what else is installed may import threading before the program begins
+        if bare:
+            program = "import sitecustomize\n" + program
         with open(script, "w", encoding="utf-8") as f:
             f.write(program)
         env = dict(os.environ, MEMGAUGE_TEST_SOCKET=self.path, PYTHONDONTWRITEBYTECODE="1", PYTHONIOENCODING="utf-8",
@@ -120,7 +123,7 @@ class Process:
         if fork:
             env["MEMGAUGE_TEST_FORK"] = "1"
         self.output = open(os.path.join(self.directory, "output"), "w+b")
-        self.child = subprocess.Popen([python or PYTHON, "-u", script], env=env, stdin=subprocess.PIPE, cwd=self.directory,
+        self.child = subprocess.Popen([python or PYTHON] + bare + ["-u", script], env=env, stdin=subprocess.PIPE, cwd=self.directory,
                                       stdout=self.output, stderr=subprocess.STDOUT)
         self.clients = []
         wait_for(lambda: b"ready" in self.printed() or self.child.poll() is not None, 120)

@@ -420,7 +420,9 @@ print(signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1, flush=True)
         self.assertEqual(p.returncode, 0)
 
     def test_interrupt(self):
-        script = self.home.write("wait.py", PRELUDE + "wait_ring(); print('ready', flush=True)\ntime.sleep(60)")
+        # a shell's background job, as these tests may be, hands on that SIGINT is ignored
+        script = self.home.write("wait.py", PRELUDE + "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                                 "wait_ring(); print('ready', flush=True)\ntime.sleep(60)")
         with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True) as p:
             p.stdout.readline()

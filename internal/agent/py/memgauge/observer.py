@@ -138,6 +138,7 @@ class Observer:
         self.max_resident = self.gc_full = 0
         self.spent = {}  # part -> [ns, times]
         self.spent_since, self.spent_step = 0, 0
+        self.told_lost = 0
         self.told_gap = 0
         self.counter = Counter(self._due, self._other, self.lock)
         self.dynamo.skip(self.counter.hook)
@@ -476,6 +477,9 @@ class Observer:
                 self.ring.overhead(int(sampled), 0, self.ring.name(part), max(0, steps), ns, times, covered, gap)
         self.spent.clear()
         self.spent_since, self.spent_step = at, self.step
+        lost, self.told_lost = self.ring.lost - self.told_lost, self.ring.lost
+        if lost > 0:  # a new ring begins at 0
+            process.event("lost", "records that several threads wrote at once", lost)
 
     def _tell_budget(self, modules):
         """An event when sampling has become four times as rare or as frequent."""
