@@ -71,7 +71,7 @@ class Switch:
     def on(self):
         o = self.observer
         away = time.monotonic_ns() - self.left  # what goes by time must not find that more has passed than was trained
-        o.spent_since += away
+        o.costs.since += away
         for gate in (o.host.heap_gate, o.host.blocks_gate):
             gate.due += away
         recorded, _ = o.counter.recorded()

@@ -18,6 +18,7 @@ from weakref import ref
 
 from . import process
 from ._spec import FLAG_INFERENCE, FLAG_SAMPLED, NOT_TAKEN, POST_STEP, PRE_STEP
+from .costs import Costs
 from .gauges import Cuda, Host
 from .governor import MAX_STEPS, Governor
 from .hooks import Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
@@ -30,7 +31,6 @@ NEVER = 1 << 62
 LOOK_UP = 64  # records between two looks at what records cost
 RETRY = 1000  # steps until a ring is asked for again
 MAX_ERRORS = 10  # of our own; then we take ourselves off
-MAX_BUDGET_EVENTS = 20
 MAX_OPTIMIZERS = 64
 IDLE, BEFORE, SAMPLED, AFTER = range(4)  # where the step that is going on stands towards a sample
 
@@ -102,7 +102,7 @@ class Observer:
         self.torch = torch
         self.lock = allocate_lock()  # only ever tried, never waited for
         self.holder = 0
-        self.errors = self.budget_events = 0
+        self.errors = 0
         self.removed = False
         self.ring = None
         self.host, self.cuda = Host(), Cuda(torch)
@@ -136,10 +136,7 @@ class Observer:
         self.heap_cost = self.look_cost = 0  # ns, of the last look
         self.gauges_at = 0  # step whose record carries gauges again
         self.max_resident = self.gc_full = 0
-        self.spent = {}  # part -> [ns, times]
-        self.spent_since, self.spent_step = 0, 0
-        self.told_lost = 0
-        self.told_gap = 0
+        self.costs = Costs(self.governor)
         self.counter = Counter(self._due, self._other, self.lock)
         self.dynamo.skip(self.counter.hook)
         if self.modules:
@@ -238,6 +235,7 @@ class Observer:
         self._record(at, flush=True)
         self.inference = False
         self.governor = Governor(self.governor.budget, self.governor.trace)  # a forward's length says nothing of a step's
+        self.costs.governor = self.governor
         self.calls.forward_end = None
         self.offset = self.counter.get()
         self.counter.told(0, 0, 0, self.offset)  # the first step began at some forward before this: its length is unknown
@@ -294,7 +292,7 @@ class Observer:
             self.names.reset(self.ring.name)
             self.counter.into(self.ring.step)
             self.host.memory(), self.host.max_resident(), self.host.mallinfo()  # opens and imports: not what readings cost
-            self.spent_since = now()
+            self.costs.since = now()
         return True
 
     def _end(self, start, cpu):
@@ -311,12 +309,12 @@ class Observer:
             if plain and self.governor.samples:  # what was thought right at the last sample may be more than it takes
                 self.next_sample = min(self.next_sample, self.last_sample + self.governor.next_sample(self.last_sample))
         self._window(cpu)
-        if start - self.spent_since > SECOND:
-            self._tell_overhead(start)
+        if start - self.costs.since > SECOND:
+            self.costs.tell(self.ring, self.step, start)
         cost = now() - start
         self.look_cost = cost - self.heap_cost if phase == self.phase == IDLE else 0
         self.tail += cost
-        self._spend("step hook", cost - self.heap_cost)
+        self.costs.add("step hook", cost - self.heap_cost)
 
     def _record_due(self, steps):
         if steps <= 0:
@@ -371,7 +369,7 @@ class Observer:
         full, self.gc_full = counts[-1] - self.gc_full, counts[-1]
         self.ring.heap(0, min(full, 0xFFFF), number, sum(counts) & 0xFFFFFFFF, in_use, held, blocks, cost, ts=at)
         self.heap_cost = now() - begin
-        self._spend("heap", self.heap_cost)
+        self.costs.add("heap", self.heap_cost)
 
     # --- samples --------------------------------------------------------------------------------------------------
 
@@ -431,11 +429,11 @@ class Observer:
         governor.after_sample(self.calls.own, self.cpu_before, self.cpu_sampled, cpu_after, modules)
         if on_device:
             governor.cpu.values.clear()
-        self._spend("module hooks", governor.cost(), self.calls.rows)
+        self.costs.add("module hooks", governor.cost(), self.calls.rows)
         self.phase = IDLE
         self.last_sample = self.step
         self.next_sample = self.step + governor.next_sample(self.step)
-        self._tell_budget(modules)
+        self.costs.tell_budget(modules)
 
     def _profiled(self):
         """torch.profiler takes Module.__call__'s code object for a mark the first time it runs: don't hide it then."""
@@ -461,38 +459,6 @@ class Observer:
 
     # --- telling --------------------------------------------------------------------------------------------------
 
-    def _spend(self, part, ns, times=1):
-        entry = self.spent.get(part)
-        if entry is None:
-            entry = self.spent[part] = [0, 0]
-        entry[0] += ns
-        entry[1] += times
-
-    def _tell_overhead(self, at):
-        steps, covered = self.step - self.spent_step, at - self.spent_since
-        for part, (ns, times) in self.spent.items():
-            if times:
-                sampled = part == "module hooks"
-                gap = (1 if self.governor.all else self.governor.gap) if sampled else NOT_TAKEN
-                self.ring.overhead(int(sampled), 0, self.ring.name(part), max(0, steps), ns, times, covered, gap)
-        self.spent.clear()
-        self.spent_since, self.spent_step = at, self.step
-        lost, self.told_lost = self.ring.lost - self.told_lost, self.ring.lost
-        if lost > 0:  # a new ring begins at 0
-            process.event("lost", "records that several threads wrote at once", lost)
-
-    def _tell_budget(self, modules):
-        """An event when sampling has become four times as rare or as frequent."""
-        gap = self.governor.gap * self.governor.stride
-        if self.governor.all or self.governor.samples < 8 or self.budget_events >= MAX_BUDGET_EVENTS:
-            return
-        if not self.told_gap or gap >= 4 * self.told_gap or self.told_gap >= 4 * gap:
-            self.told_gap = gap
-            self.budget_events += 1
-            text = "one step in %d is sampled, one module in %d of %d" % (self.governor.gap, self.governor.stride, modules)
-            process.event("budget", text, self.governor.gap, self.governor.stride, self.governor.cost(),
-                          self.governor.step_length())
-
     def _error(self):
         """An exception of ours, on its way to the user. It ends here; the tenth one ends the observation."""
         self.errors += 1
@@ -514,7 +480,7 @@ class Observer:
         try:
             at = now()
             self._record(at, flush=True)
-            self._tell_overhead(at)
+            self.costs.tell(self.ring, self.step, at)
         except Exception:
             self._error()
         finally:
