@@ -11,11 +11,12 @@ type Way string
 
 const (
 	// RemoteDebug is CPython's own door (PEP 768), from 3.14 on: no thread is stopped.
-	RemoteDebug Way = "remote debugging (PEP 768)"
+	RemoteDebug Way = "remote debugging"
 	// PendingCall queues a function that the interpreter calls between two bytecodes of the main thread.
 	PendingCall Way = "pending call"
-	// NewThread starts a thread from one that is blocked in a system call; the new one waits for the GIL like any other.
-	NewThread Way = "thread started in a system call"
+	// NewThread starts a thread from one that is blocked in a system call, or computes outside the C library; the new one
+	// waits for the GIL like any other.
+	NewThread Way = "new thread"
 )
 
 // Options bound an injection.
@@ -51,5 +52,39 @@ var (
 // "__memgauge__"; a str that it leaves in the global name `result` comes back as Result.Value. What it raises is caught
 // and comes back as ErrRaised; nothing is printed there. A target that can't be entered stays untouched.
 func Inject(ctx context.Context, pid int, source string, opts Options) (Result, error) {
-	return Result{}, errors.ErrUnsupported
+	if opts.Timeout <= 0 {
+		opts.Timeout = 10 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
+	defer cancel()
+	program, err := wrap(source)
+	if err != nil {
+		return Result{}, err
+	}
+	t, err := Inspect(pid)
+	if err != nil {
+		return Result{}, err
+	}
+	defer t.Close()
+	i := &injection{Target: t, source: program, only: opts.Way, result: Result{Python: t.Python.String()}}
+	return i.run(ctx)
+}
+
+func (i *injection) run(ctx context.Context) (Result, error) {
+	if err := i.mapBlock(ctx); err != nil {
+		return i.result, err
+	}
+	err := i.write()
+	if err == nil {
+		err = i.enter(ctx)
+	}
+	if err != nil {
+		i.unmap(ctx)
+		return i.result, err
+	}
+	out, err := i.await(ctx)
+	if err == nil {
+		i.result.Value, err = unwrap(out)
+	}
+	return i.result, err
 }

@@ -1,0 +1,136 @@
+package attach
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Pauses between two looks at the target's memory, which cost it nothing.
+const (
+	minLook = 50 * time.Microsecond
+	maxLook = 2 * time.Millisecond
+)
+
+// maxRecall bounds the wait for an answer to a call back: the thread looks right before and right after it waits for
+// the GIL.
+const maxRecall = 100 * time.Millisecond
+
+// await watches the source's way until it has ended, and calls it back when the time is up.
+func (i *injection) await(ctx context.Context) ([]byte, error) {
+	var late <-chan time.Time
+	done := ctx.Done()
+	for look := minLook; ; look = min(look*5/4, maxLook) {
+		state, err := i.word(dataState)
+		if err != nil {
+			return nil, i.lost(err)
+		}
+		switch state {
+		case stateDone:
+			return i.collect()
+		case stateDeclined:
+			i.end()
+			return nil, i.tooLate(ctx)
+		case stateNoPython, stateNoThread, stateQueueFull:
+			return nil, i.refused(ctx, state)
+		}
+		select {
+		case <-done:
+			done, late = nil, time.After(maxRecall)
+			_ = i.setWord(dataCancel, 1)
+		case <-late:
+			return nil, i.overdue(ctx, state)
+		case <-time.After(look):
+		}
+	}
+}
+
+// collect reads what the source left, and lets the thread clean up.
+func (i *injection) collect() ([]byte, error) {
+	size, err := i.word(dataOutSize)
+	if err != nil {
+		return nil, i.lost(err)
+	}
+	out := make([]byte, min(size, MaxValue))
+	at := i.at + blockSize(i.source) - MaxValue - pageSize
+	if _, err := i.mem.ReadAt(out, int64(at)); err != nil {
+		return nil, i.lost(err)
+	}
+	i.end()
+	if size > MaxValue {
+		return nil, fmt.Errorf("%w: its result has %d bytes, the most is %d", ErrRaised, size, MaxValue)
+	}
+	return out, nil
+}
+
+// end takes the times, and lets the thread clean up, which it does when no thread is left in our code.
+func (i *injection) end() {
+	for _, pair := range [][2]int{{dataT0, dataT1}, {dataT2, dataT3}} {
+		if d := i.clock(pair[1]) - i.clock(pair[0]); d > 0 && i.clock(pair[1]) > 0 {
+			i.result.Stopped += d
+		}
+	}
+	_ = i.setWord(dataAck, 1)
+}
+
+func (i *injection) clock(off int) time.Duration {
+	var b [16]byte
+	if _, err := i.mem.ReadAt(b[:], int64(i.at+pageSize)+int64(off)); err != nil {
+		return 0
+	}
+	return time.Duration(binary.LittleEndian.Uint64(b[:]))*time.Second + time.Duration(binary.LittleEndian.Uint64(b[8:]))
+}
+
+// refused explains a state in which nothing of ours runs in the target any more.
+func (i *injection) refused(ctx context.Context, state uint64) error {
+	switch state {
+	case stateNoPython:
+		i.end()
+		return remedy.Add(fmt.Errorf("%w: process %d has no running interpreter (it is starting or ending)", ErrNotPython, i.PID), "try again in a moment")
+	case stateNoThread:
+		errno, _ := i.word(dataErrno)
+		i.leave(ctx, dataT3)
+		return remedy.Add(fmt.Errorf("process %d can't start a thread (error %d)", i.PID, errno), "look at its limits: ulimit -u, the cgroup's pids.max, address space")
+	default:
+		i.leave(ctx, dataT1)
+		return remedy.Add(fmt.Errorf("process %d: its queue of pending calls is full", i.PID), "try again in a moment")
+	}
+}
+
+// leave unmaps once the borrowed thread is out of the code, which it says by the time at off.
+func (i *injection) leave(ctx context.Context, off int) {
+	for start := time.Now(); time.Since(start) < maxRecall; time.Sleep(minLook) {
+		if i.clock(off) > 0 {
+			i.unmap(ctx)
+			return
+		}
+	}
+}
+
+// overdue says where the source stands when it could not be called back within maxRecall. It has been told: it goes away by
+// itself as soon as it gets the GIL, or its turn, unless it runs already.
+func (i *injection) overdue(ctx context.Context, state uint64) error {
+	switch state {
+	case stateRunning:
+		return remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
+	case stateWaiting:
+		i.doing = "another thread holds the GIL (native code that doesn't release it?)"
+	case stateQueued:
+		i.doing = "the main thread doesn't come back to Python (it was " + i.result.Doing + ")"
+	case stateNone:
+		i.doing = "the thread doesn't get to run"
+	}
+	return i.tooLate(ctx)
+}
+
+// lost explains why the target's memory can't be read any more.
+func (i *injection) lost(err error) error {
+	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' {
+		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrZombie), "memgauge list -a shows sessions that have ended")
+	}
+	return fmt.Errorf("process %d: what we mapped is gone: %w", i.PID, errors.Unwrap(err))
+}

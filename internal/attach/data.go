@@ -1,0 +1,143 @@
+package attach
+
+import "encoding/binary"
+
+// What is mapped in the target: a page of code, then a page of words that code, threads and we share, then the source and
+// room for what it says. Offsets are from the second page; the code takes them from here (go_asm.h).
+const (
+	dataState   = 0  // where it stands, see state
+	dataCancel  = 8  // set by us: whoever has not begun shall not begin
+	dataAck     = 16 // set by us: what the source said has been read
+	dataErrno   = 24 // of pthread_create
+	dataT0      = 32 // CLOCK_MONOTONIC before and after what the borrowed thread did at once …
+	dataT1      = 48
+	dataT2      = 64 // … and in the pending call
+	dataT3      = 80
+	dataThread  = 96  // pthread_t
+	dataPending = 104 // signals that wait
+	dataPID     = 112 // the target's, as it sees itself
+	dataMap     = 120 // all of it, to be unmapped
+	dataMapSize = 128
+	dataAllMask = 136 // every signal
+	dataGIL     = 144 // what PyGILState_Ensure returned
+	dataDict    = 152 // the source's globals
+	dataOut     = 160 // where what the source says goes, and how much of it there is room for
+	dataOutRoom = 168
+	dataOutSize = 176
+	dataSource  = 184
+	dataBltins  = 192 // "__builtins__"
+	dataOutName = 200 // "out"
+	dataNap     = 208 // struct timespec
+	dataComm    = 224 // the thread's name
+	dataMain    = 240 // addresses in the code: what the new thread runs …
+	dataPend    = 248 // … and the pending call
+	dataSpare   = 256 // scratch, two words
+
+	fnSyscall         = 320
+	fnPthreadCreate   = 328
+	fnPthreadDetach   = 336
+	fnPthreadSelf     = 344
+	fnIsInitialized   = 352
+	fnEnsure          = 360
+	fnRelease         = 368
+	fnRunString       = 376
+	fnDictNew         = 384
+	fnDictSetItem     = 392
+	fnDictGetItem     = 400
+	fnGetBuiltins     = 408
+	fnAsStringAndSize = 416
+	fnDecRef          = 424
+	fnErrClear        = 432
+	fnAddPendingCall  = 440
+	fnErrnoLocation   = 448
+
+	dataStrings = 512 // short strings
+	pageSize    = 4096
+)
+
+// Where an injection stands. The target's code writes these.
+const (
+	stateNone      = 0   // nothing of ours has run
+	stateQueued    = 1   // the pending call waits
+	stateWaiting   = 2   // the thread waits for the GIL
+	stateRunning   = 3   // the source runs
+	stateDone      = 4   // it has ended, and what it said can be read
+	stateDeclined  = 5   // it was called back in time
+	stateNoPython  = 6   // the interpreter isn't initialised, or has been finalised
+	stateNoThread  = 7   // pthread_create refused
+	stateQueueFull = 8   // Py_AddPendingCall refused
+	fileInput      = 257 // Py_file_input, Include/compile.h
+	lingerNaps     = 400 // of 5 ms that the thread waits for us to read its result, before it cleans up by itself
+)
+
+// functions are the symbols that the code calls, by where their addresses stand.
+var functions = []struct {
+	at   int
+	name string
+	libc bool
+}{
+	{fnPthreadCreate, "pthread_create", true},
+	{fnPthreadDetach, "pthread_detach", true},
+	{fnPthreadSelf, "pthread_self", true},
+	{fnErrnoLocation, "__errno_location", true},
+	{fnIsInitialized, "Py_IsInitialized", false},
+	{fnEnsure, "PyGILState_Ensure", false},
+	{fnRelease, "PyGILState_Release", false},
+	{fnRunString, "PyRun_String", false},
+	{fnDictNew, "PyDict_New", false},
+	{fnDictSetItem, "PyDict_SetItemString", false},
+	{fnDictGetItem, "PyDict_GetItemString", false},
+	{fnGetBuiltins, "PyEval_GetBuiltins", false},
+	{fnAsStringAndSize, "PyBytes_AsStringAndSize", false},
+	{fnDecRef, "Py_DecRef", false},
+	{fnErrClear, "PyErr_Clear", false},
+	{fnAddPendingCall, "Py_AddPendingCall", false},
+}
+
+// block is the memory of an injection as it is written into the target.
+type block struct {
+	code, data []byte
+	at         uint64 // of the code; the data follow
+}
+
+// size of what has to be mapped for source.
+func blockSize(source string) uint64 {
+	return 2*pageSize + roundUp(uint64(len(source))+1) + MaxValue + pageSize
+}
+
+func roundUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+// newBlock fills it in. addr has the address of every function, pid is the target's as it sees itself.
+func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, pid int) block {
+	code, entry := stubCode()
+	b := block{at: at, code: code, data: make([]byte, pageSize+roundUp(uint64(len(source))+1))}
+	data := at + pageSize
+	put := func(off int, v uint64) { binary.LittleEndian.PutUint64(b.data[off:], v) }
+	for _, f := range functions {
+		put(f.at, addr[f.name])
+	}
+	put(fnSyscall, gadget)
+	put(dataPID, uint64(pid))
+	put(dataMap, at)
+	put(dataMapSize, blockSize(source))
+	put(dataAllMask, ^uint64(0))
+	put(dataOut, data+uint64(len(b.data)))
+	put(dataOutRoom, MaxValue)
+	put(dataSource, data+pageSize)
+	put(dataNap+8, 500_000)
+	put(dataT0, 1)
+	put(dataT1, 1)
+	put(dataMain, at+entry.thread)
+	put(dataPend, at+entry.pending)
+	copy(b.data[dataComm:], "memgauge")
+	text := dataStrings
+	for _, s := range []struct {
+		at   int
+		text string
+	}{{dataBltins, "__builtins__"}, {dataOutName, "out"}} {
+		put(s.at, data+uint64(text))
+		text += copy(b.data[text:], s.text+"\x00")
+	}
+	copy(b.data[pageSize:], source)
+	return b
+}

@@ -1,0 +1,5 @@
+package attach
+
+import "debug/elf"
+
+const thisMachine = elf.EM_X86_64

@@ -1,0 +1,150 @@
+package attach
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/attach/image"
+	"github.com/memgauge/memgauge/internal/attach/ptrace"
+)
+
+// moment is what a thread is doing, and what can be done with it there.
+type moment struct {
+	doing string
+	ready bool       // a system call may be made in it, and it then goes on
+	way   Way        // what it can be entered by; "" if by nothing now
+	mask  uint64     // signals that it blocks
+	again *[6]uint64 // see ptrace.Chain.Repeat
+}
+
+// glance asks the kernel what a thread is doing without stopping it. Where it doesn't say, it is worth a stop.
+func (t *Target) glance(tid int) moment {
+	text, err := os.ReadFile(t.path(fmt.Sprintf("task/%d/syscall", tid)))
+	f := strings.Fields(string(text))
+	if err != nil || len(f) == 0 || f[0] == "running" {
+		return moment{doing: "computing", ready: true}
+	}
+	nr, err := strconv.ParseInt(f[0], 10, 64)
+	if err != nil || nr < 0 || len(f) < 8 {
+		return moment{doing: "blocked outside a system call"}
+	}
+	var args [6]uint64
+	for i := range args {
+		args[i], _ = strconv.ParseUint(strings.TrimPrefix(f[i+1], "0x"), 16, 64)
+	}
+	return inCall(nr, args)
+}
+
+// inCall judges a system call.
+func inCall(nr int64, args [6]uint64) moment {
+	w, ok := waits[nr]
+	if !ok {
+		name := systemCalls[nr]
+		if name == "" {
+			name = fmt.Sprintf("system call %d", nr)
+		}
+		return moment{doing: "in " + name}
+	}
+	m := moment{doing: "in " + w.name}
+	if w.fits != nil && !w.fits(args) {
+		m.doing += ", waiting for a lock"
+		return m
+	}
+	m.ready, m.way = true, NewThread
+	if w.repeat != nil {
+		m.again = w.repeat(args)
+	}
+	return m
+}
+
+// judge looks at a held thread.
+func (t *Target) judge(h *ptrace.Held) (moment, error) {
+	if !h.Regs.LongMode() {
+		return moment{doing: "in 32-bit code"}, nil
+	}
+	if stack, ok := t.maps.At(h.Regs.SP()); h.TID == t.PID && (!ok || stack.Path != "[stack]") {
+		return moment{doing: "on a stack of its own"}, nil
+	}
+	if pending, err := h.SignalPending(); err != nil || pending {
+		return moment{doing: "about to take a signal"}, err
+	}
+	if nr, args, ok := h.Regs.Syscall(); ok {
+		m := inCall(nr, args)
+		if m.way == "" && !h.Regs.Interrupted() {
+			m.ready = true // it has ended by itself
+		}
+		return m, nil
+	}
+	if h.InCriticalSection(t.mem) {
+		return moment{doing: "in a restartable sequence"}, nil
+	}
+	if in, err := t.inHandler(h.Regs.SP()); err != nil || in {
+		return moment{doing: "in a signal handler"}, err
+	}
+	return t.computing(h.Regs.PC()), nil
+}
+
+// computing judges code. In the interpreter's own functions a pending call is queued, unless this thread could be inside
+// the queue: its lock isn't safe against the thread that holds it. Anywhere else outside the C library a thread may be
+// started: the code there could do so itself, since none of the library's locks is held.
+func (t *Target) computing(pc uint64) moment {
+	m := moment{doing: "computing", ready: true}
+	for _, s := range t.libc {
+		if s.has(pc) {
+			m.doing = "in the C library"
+			return m
+		}
+	}
+	at, ok := t.maps.At(pc)
+	switch {
+	case !ok:
+		m.doing = "in code that was just loaded"
+	case at.Path != t.Library:
+		m.way, m.doing = NewThread, "in "+codeName(at)
+	default:
+		m.way, m.doing = NewThread, "running Python"
+		if f, ok := t.python.FuncAt(pc); ok && !queueCode(f) {
+			m.way = PendingCall
+		}
+	}
+	return m
+}
+
+// maxHandler is how far up the stack a signal's frame is looked for: handlers that do more than set a flag, such as a
+// profiler's, need a few KiB.
+const maxHandler = 64 << 10
+
+// inHandler tells whether the thread is in a signal handler: then the code below it may hold any lock. A signal's frame
+// begins with the address that the handler returns to.
+func (t *Target) inHandler(sp uint64) (bool, error) {
+	stack, ok := t.maps.At(sp)
+	if !ok {
+		return true, nil
+	}
+	sp = (sp + 7) &^ 7
+	b := make([]byte, min(stack.Hi-sp, maxHandler))
+	if _, err := t.mem.ReadAt(b, int64(sp)); err != nil {
+		return false, fmt.Errorf("read stack: %w", err)
+	}
+	return ptrace.HasSignalFrame(b, t.gadgets), nil
+}
+
+func codeName(m image.Mapping) string {
+	if m.Path == "" {
+		return "generated code"
+	}
+	return filepath.Base(m.Path)
+}
+
+// queueCode tells the interpreter's exported functions for locks and pending calls.
+func queueCode(f image.Symbol) bool {
+	for _, part := range []string{"Pending", "PyThread_", "PyMutex", "ParkingLot", "Semaphore"} {
+		if strings.Contains(f.Name, part) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,192 @@
+package ptrace
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxStop bounds the wait for a thread to stop. One that computes stops within a scheduling interval; one in an
+// uninterruptible system call (state D) may take as long as its device.
+const maxStop = time.Second
+
+// Errors of a thread that was let go untouched.
+var (
+	ErrGone    = errors.New("the thread has ended")
+	ErrStopped = errors.New("the process is stopped by a signal")
+	ErrBusy    = errors.New("the thread does not stop (uninterruptible in the kernel)")
+)
+
+// Held is a stopped thread. It is valid only inside the function given to Hold.
+type Held struct {
+	TID   int
+	Regs  Regs
+	Mask  uint64 // its signal mask
+	since time.Time
+}
+
+// Hold stops a thread, calls f, and lets it go. It tells how long the thread stood still. What f has not changed through
+// Enter is as it was.
+func Hold(tid int, f func(*Held) error) (stopped time.Duration, err error) {
+	done := make(chan struct{})
+	go onOwnThread(func() {
+		defer close(done)
+		stopped, err = hold(tid, f)
+	})
+	<-done
+	return stopped, err
+}
+
+// onOwnThread runs f on an operating system thread that ends with it: only the thread that has seized a tracee may ask
+// for anything (ptrace(2)), and its end lets go of a tracee that never stopped, which PTRACE_DETACH can't. Go never ends
+// the process's first thread, so that one is not taken.
+func onOwnThread(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onOwnThread(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+func hold(tid int, f func(*Held) error) (time.Duration, error) {
+	if err := unix.PtraceSeize(tid); err != nil {
+		if err == unix.ESRCH {
+			err = ErrGone
+		}
+		return 0, fmt.Errorf("seize thread %d: %w", tid, err)
+	}
+	if err := unix.PtraceInterrupt(tid); err != nil {
+		return 0, fmt.Errorf("interrupt thread %d: %w", tid, err)
+	}
+	h := &Held{TID: tid}
+	if err := h.wait(); err != nil {
+		return 0, fmt.Errorf("stop thread %d: %w", tid, err)
+	}
+	err := h.read()
+	if err == nil {
+		err = f(h)
+	}
+	detach := unix.PtraceDetach(tid)
+	return time.Since(h.since), errors.Join(err, detach)
+}
+
+// wait for the stop that PTRACE_INTERRUPT causes. A signal that comes first is handed on.
+func (h *Held) wait() error {
+	deadline := time.Now().Add(maxStop)
+	for spins := 0; ; spins++ {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(h.TID, &ws, unix.WALL|unix.WNOHANG, nil)
+		h.since = time.Now()
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case pid == 0:
+			if h.since.After(deadline) {
+				return ErrBusy
+			}
+			if spins < 100 {
+				runtime.Gosched()
+				continue
+			}
+			time.Sleep(20 * time.Microsecond)
+		case ws.Exited() || ws.Signaled():
+			return ErrGone
+		case ws>>16 == unix.PTRACE_EVENT_STOP && ws.StopSignal() == unix.SIGTRAP:
+			return nil
+		case ws>>16 == unix.PTRACE_EVENT_STOP: // a group stop, in which it remains when we let go
+			return errors.Join(ErrStopped, unix.PtraceDetach(h.TID))
+		case ws.Stopped():
+			if err := unix.PtraceCont(h.TID, int(ws.StopSignal())); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// read takes what says whether this is a good moment; the rest is read by Enter.
+func (h *Held) read() error {
+	if err := h.Regs.get(h.TID); err != nil {
+		return err
+	}
+	const getSigMask = 0x420a // PTRACE_GETSIGMASK; the mask to go back to where a system call has one of its own
+	if err := request(getSigMask, h.TID, unsafe.Sizeof(h.Mask), unsafe.Pointer(&h.Mask)); err != nil {
+		return fmt.Errorf("read signal mask: %w", err)
+	}
+	return nil
+}
+
+// SignalPending tells whether a signal waits that the thread does not block. The kernel must deliver it in the context of
+// the interrupted system call, since it decides there whether that call ends or goes on.
+func (h *Held) SignalPending() (bool, error) {
+	const shared = 1 // PTRACE_PEEKSIGINFO_SHARED
+	for _, flags := range []uint32{0, shared} {
+		var infos [maxPending]siginfo
+		args := struct {
+			off   uint64
+			flags uint32
+			nr    int32
+		}{0, flags, maxPending}
+		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKSIGINFO, uintptr(h.TID), uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(&infos)), 0, 0)
+		if errno != 0 {
+			return false, fmt.Errorf("read pending signals: %w", errno)
+		}
+		for _, info := range infos[:n] {
+			if info.signo > 0 && info.signo <= 64 && h.Mask&(1<<(info.signo-1)) == 0 {
+				return true, nil
+			}
+		}
+		if n == maxPending {
+			return true, nil // more than we look at: take no risk
+		}
+	}
+	return false, nil
+}
+
+// maxPending signals are looked at; normal signals queue once each, so more means real-time ones.
+const maxPending = 16
+
+// siginfo is the head of the kernel's 128-byte siginfo_t.
+type siginfo struct {
+	signo int32
+	_     [124]byte
+}
+
+// InCriticalSection tells whether the thread is inside a restartable sequence (rseq(2)), which a return from a signal
+// frame would resume in its middle.
+func (h *Held) InCriticalSection(mem interface {
+	ReadAt([]byte, int64) (int, error)
+}) bool {
+	const getRseq = 0x420f // PTRACE_GET_RSEQ_CONFIGURATION, Linux 5.13
+	var conf struct {
+		area             uint64
+		size, sig, flags uint32
+		_                uint32
+	}
+	if err := request(getRseq, h.TID, unsafe.Sizeof(conf), unsafe.Pointer(&conf)); err != nil || conf.area == 0 {
+		return false // an older kernel, or a thread without a registered area
+	}
+	var cs [8]byte
+	if _, err := mem.ReadAt(cs[:], int64(conf.area)+8); err != nil { // struct rseq: rseq_cs lies at byte 8
+		return true
+	}
+	return cs != [8]byte{}
+}
+
+func request(op, tid int, addr uintptr, data unsafe.Pointer) error {
+	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(op), uintptr(tid), addr, uintptr(data), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,52 @@
+package ptrace
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Of the extended state (Intel SDM volume 1, chapter 13; struct _xstate in the kernel's sigcontext.h).
+const (
+	legacySize  = 512
+	headerEnd   = legacySize + 64
+	swReserved  = 464 // of the legacy area: struct _fpx_sw_bytes
+	magic1      = 0x46505853
+	magic2      = 0x46505845
+	tileData    = 18 // AMX: 8 KiB that only threads have which asked for it (arch_prctl ARCH_REQ_XCOMP_PERM)
+	maxFeatures = 63
+)
+
+// frameState turns what PTRACE_GETREGSET gives into what rt_sigreturn takes. The kernel refuses a frame whose state is
+// larger than the thread's own (check_xstate_in_sigframe in arch/x86/kernel/fpu/signal.c) and would then restore the
+// legacy part alone, so the size counts AMX's tiles only for a thread that has some in use.
+func frameState(x []byte) ([]byte, error) {
+	if len(x) < headerEnd {
+		return nil, fmt.Errorf("extended state of %d bytes: this processor has no XSAVE", len(x))
+	}
+	features := binary.LittleEndian.Uint64(x[swReserved:]) // in a regset: what the processor and the kernel have on
+	inUse := binary.LittleEndian.Uint64(x[legacySize:])
+	if inUse&(1<<tileData) == 0 {
+		features &^= 1 << tileData
+	}
+	size := uint32(headerEnd)
+	for i := uint32(2); i < maxFeatures; i++ {
+		if features&(1<<i) != 0 {
+			length, offset, _, _ := cpuid(0xd, i)
+			size = max(size, offset+length)
+		}
+	}
+	if int(size) > len(x) {
+		return nil, fmt.Errorf("extended state of %d bytes, the processor says %d", len(x), size)
+	}
+	x = x[:size:size]
+	sw := x[swReserved:legacySize]
+	clear(sw)
+	binary.LittleEndian.PutUint32(sw, magic1)
+	binary.LittleEndian.PutUint32(sw[4:], size+4)
+	binary.LittleEndian.PutUint64(sw[8:], features)
+	binary.LittleEndian.PutUint32(sw[16:], size)
+	return binary.LittleEndian.AppendUint32(x, magic2), nil
+}
+
+// cpuid asks the processor.
+func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)

@@ -1,0 +1,81 @@
+package attach
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// maxStatus bounds a status file; with all fields at their longest it has 3 KiB, and supplementary groups may add 640 KiB.
+const maxStatus = 1 << 20
+
+// status is what /proc/PID/status tells that matters here.
+type status struct {
+	name     string
+	state    byte // R, S, D, T (stopped), t (traced), Z, X
+	tgid     int
+	ppid     int
+	tracer   int
+	uid      int // effective
+	inner    int // the PID in the process's own PID namespace
+	threads  int
+	caught   uint64 // signals with a handler
+	features string // such as "shstk wrss"
+	nested   bool   // it lives in a PID namespace of its own
+}
+
+func readStatus(path string) (status, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return status{}, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxStatus))
+	if err != nil {
+		return status{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return parseStatus(string(text)), nil
+}
+
+// parseStatus takes the fields that are there; which are depends on the kernel.
+func parseStatus(text string) status {
+	var s status
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
+		f := strings.Fields(value)
+		if len(f) == 0 {
+			continue
+		}
+		switch key {
+		case "Name":
+			s.name = strings.TrimSpace(value)
+		case "State":
+			s.state = f[0][0]
+		case "Tgid":
+			s.tgid, _ = strconv.Atoi(f[0])
+		case "PPid":
+			s.ppid, _ = strconv.Atoi(f[0])
+		case "TracerPid":
+			s.tracer, _ = strconv.Atoi(f[0])
+		case "Threads":
+			s.threads, _ = strconv.Atoi(f[0])
+		case "Uid":
+			if len(f) > 1 {
+				s.uid, _ = strconv.Atoi(f[1])
+			}
+		case "NStgid":
+			s.inner, _ = strconv.Atoi(f[len(f)-1])
+			s.nested = len(f) > 1
+		case "SigCgt":
+			s.caught, _ = strconv.ParseUint(f[0], 16, 64)
+		case "x86_Thread_features":
+			s.features = strings.Join(f, " ")
+		}
+	}
+	if s.inner == 0 {
+		s.inner = s.tgid // kernels before 4.1
+	}
+	return s
+}

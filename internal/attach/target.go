@@ -1,0 +1,294 @@
+package attach
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/attach/image"
+	"github.com/memgauge/memgauge/internal/attach/ptrace"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Target is a process that can be entered.
+type Target struct {
+	PID       int
+	Inner     int    // its PID as it sees itself
+	Exe       string // its program, as the kernel shows it
+	Python    Version
+	Library   string   // where the interpreter is: the program itself or libpython
+	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
+
+	status  status
+	mem     *os.File
+	maps    image.Maps
+	python  *image.Image
+	libc    []span // where the C library's code lies
+	symbols map[string]uint64
+	gadgets ptrace.Gadgets
+}
+
+// span is a range of addresses.
+type span struct{ lo, hi uint64 }
+
+func (s span) has(addr uint64) bool { return addr >= s.lo && addr < s.hi }
+
+// Errors of targets, for callers and tests that want to tell them apart. All come with a hint.
+var (
+	ErrNoProcess = errors.New("no such process")
+	ErrZombie    = errors.New("it has ended")
+	ErrNotPython = errors.New("it is not a CPython process")
+	ErrVersion   = errors.New("this version of Python is not supported")
+	ErrOwner     = errors.New("it belongs to another user")
+	ErrForbidden = errors.New("the system forbids looking into it")
+	ErrTraced    = errors.New("it is being traced")
+	ErrMachine   = errors.New("it is built for another machine")
+	ErrStripped  = errors.New("its interpreter doesn't export what is needed")
+	ErrSuspended = errors.New("it is stopped by a signal")
+	ErrBorrowed  = errors.New("it shares its memory with its parent")
+)
+
+// step is one question about a target, in the order in which they are asked.
+type step struct {
+	name string
+	ask  func(*Target) (string, error)
+}
+
+var steps = []step{
+	{"process", (*Target).askProcess},
+	{"owner", (*Target).askOwner},
+	{"tracer", (*Target).askTracer},
+	{"permission", (*Target).askPermission},
+	{"machine", (*Target).askMachine},
+	{"interpreter", (*Target).askInterpreter},
+	{"C library", (*Target).askLibrary},
+	{"namespaces", (*Target).askNamespaces},
+}
+
+// Inspect finds out what a process is, without stopping it. The target must be closed.
+func Inspect(pid int) (*Target, error) {
+	t := &Target{PID: pid}
+	for _, s := range steps {
+		if _, err := s.ask(t); err != nil {
+			t.Close()
+			return nil, fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	return t, nil
+}
+
+// Close lets go of what Inspect has opened.
+func (t *Target) Close() {
+	if t.mem != nil {
+		t.mem.Close()
+		t.mem = nil
+	}
+}
+
+func (t *Target) path(name string) string { return fmt.Sprintf("/proc/%d/%s", t.PID, name) }
+
+func (t *Target) askProcess() (string, error) {
+	s, err := readStatus(t.path("status"))
+	if err != nil {
+		return "", remedy.Add(ErrNoProcess, "memgauge list shows observed ones, pgrep -a python all that run Python")
+	}
+	t.status, t.PID, t.Inner = s, s.tgid, s.inner // of a thread's id, the process
+	switch s.state {
+	case 'Z', 'X':
+		return "", remedy.Add(fmt.Errorf("%w (a zombie that its parent, %d, has not reaped)", ErrZombie, s.ppid), "memgauge list -a shows sessions that have ended")
+	case 'T':
+		return "", remedy.Add(ErrSuspended, fmt.Sprintf("kill -CONT %d lets it go on; then attach", t.PID))
+	}
+	t.Exe, err = os.Readlink(t.path("exe"))
+	if errors.Is(err, unix.ENOENT) {
+		return "", remedy.Add(fmt.Errorf("%w: it has no program (%s, a thread of the kernel)", ErrNotPython, s.name), "give the PID of a training process")
+	}
+	if borrowsMemory(t.PID, s.ppid) {
+		return "", remedy.Add(fmt.Errorf("%w (between vfork and exec)", ErrBorrowed), "try again in a moment")
+	}
+	return fmt.Sprintf("%s, %d threads", s.name, s.threads), nil
+}
+
+// borrowsMemory tells whether a child runs in its parent's memory, as it does until exec after vfork(2). What is done to
+// it would be done to the parent.
+func borrowsMemory(pid, parent int) bool {
+	const kcmpVM = 1
+	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), kcmpVM, 0, 0, 0)
+	return errno == 0 && same == 0
+}
+
+func (t *Target) askOwner() (string, error) {
+	me := os.Geteuid()
+	if me != 0 && me != t.status.uid {
+		return "", remedy.Add(fmt.Errorf("%w (uid %d, you are %d)", ErrOwner, t.status.uid, me), fmt.Sprintf("run memgauge as that user: sudo -u '#%d' memgauge …", t.status.uid))
+	}
+	return fmt.Sprintf("uid %d", t.status.uid), nil
+}
+
+func (t *Target) askTracer() (string, error) {
+	if t.status.tracer == 0 {
+		return "none", nil
+	}
+	who := "a process of another namespace"
+	if s, err := readStatus(fmt.Sprintf("/proc/%d/status", t.status.tracer)); err == nil {
+		who = fmt.Sprintf("%s, PID %d", s.name, s.tgid)
+	}
+	return "", remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who), "end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
+}
+
+func (t *Target) askPermission() (string, error) {
+	f, err := os.OpenFile(t.path("mem"), os.O_RDWR, 0)
+	if err != nil {
+		return "", forbidden(t, err)
+	}
+	t.mem = f
+	return "its memory can be read and written", nil
+}
+
+// forbidden finds out why the kernel said no (ptrace(2), "Ptrace access mode checking").
+func forbidden(t *Target, err error) error {
+	err = fmt.Errorf("%w: %w", ErrForbidden, errors.Unwrap(err))
+	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	start := "or start the training with memgauge run, which needs no permission"
+	switch strings.TrimSpace(string(scope)) {
+	case "1":
+		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 1: only parents may look into their children)", err), "run memgauge as root, or sysctl kernel.yama.ptrace_scope=0, "+start)
+	case "2":
+		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 2: only root may)", err), "run memgauge as root, "+start)
+	case "3":
+		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 3: nobody may until the next boot)", err), "start the training with memgauge run, which needs no permission")
+	}
+	if os.Geteuid() == 0 {
+		return remedy.Add(err, "give this container the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE), "+start)
+	}
+	return remedy.Add(fmt.Errorf("%w (it has more privileges than you, or has made itself undumpable)", err), "run memgauge as root, "+start)
+}
+
+func (t *Target) askMachine() (string, error) {
+	maps, err := t.readMaps()
+	if err != nil {
+		return "", err
+	}
+	t.maps = maps
+	if len(maps) == 0 {
+		return "", fmt.Errorf("%w: it has no memory", ErrNotPython)
+	}
+	for _, m := range maps {
+		if m.Offset != 0 || m.Inode == 0 {
+			continue
+		}
+		class, machine, err := image.Class(t.mem, m.Lo)
+		if err != nil {
+			continue
+		}
+		if class != elf.ELFCLASS64 || machine != thisMachine {
+			return "", remedy.Add(fmt.Errorf("%w: %v, %v", ErrMachine, class, machine), "memgauge run observes it, if that Python can load this machine's agent; attaching is for "+thisMachine.String())
+		}
+		return machine.String(), nil
+	}
+	return "", remedy.Add(ErrNotPython, "give the PID of a training process")
+}
+
+func (t *Target) readMaps() (image.Maps, error) {
+	f, err := os.Open(t.path("maps"))
+	if err != nil {
+		return nil, fmt.Errorf("read mappings: %w", err)
+	}
+	defer f.Close()
+	maps, err := image.ReadMaps(f)
+	if err != nil {
+		return nil, fmt.Errorf("read mappings of process %d: %w", t.PID, err)
+	}
+	return maps, nil
+}
+
+func (t *Target) askLibrary() (string, error) {
+	var found []string
+	for _, im := range t.images(isLibc) {
+		for _, f := range functions {
+			if s, ok := im.Symbol(f.name); ok && f.libc {
+				t.symbols[f.name] = s.Addr
+			}
+		}
+	}
+	for _, m := range t.maps {
+		if !m.Executable() || !isLibc(m.Path) {
+			continue
+		}
+		t.libc = append(t.libc, span{m.Lo, m.Hi})
+		found = append(found, filepath.Base(m.Path))
+		if t.gadgets.Sigreturn == 0 {
+			t.findGadgets(m)
+		}
+	}
+	if t.gadgets.Sigreturn == 0 {
+		return "", remedy.Add(fmt.Errorf("%w: no C library that we know", ErrStripped), "start the training with memgauge run instead")
+	}
+	for _, f := range functions {
+		if t.symbols[f.name] == 0 {
+			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name), "start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
+		}
+	}
+	return strings.Join(found, ", "), nil
+}
+
+// maxCode bounds the code that is searched for gadgets; glibc's is 1.4 MiB.
+const maxCode = 8 << 20
+
+func (t *Target) findGadgets(m image.Mapping) {
+	code := make([]byte, min(m.Hi-m.Lo, maxCode))
+	n, _ := t.mem.ReadAt(code, int64(m.Lo))
+	if g, ok := ptrace.FindGadgets(m.Lo, code[:n]); ok {
+		t.gadgets = g
+	}
+}
+
+// isLibc knows glibc (before 2.34 with threads in a library of their own), its loader, musl, and what takes malloc's place.
+func isLibc(path string) bool {
+	name := filepath.Base(strings.TrimSuffix(path, " (deleted)"))
+	for _, prefix := range []string{"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.", "ld-musl", "libc.musl"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return strings.Contains(name, "malloc.so") || strings.Contains(name, "asan.so") || strings.Contains(name, "tsan.so")
+}
+
+// images loads those whose path is wanted; what can't be read is left out.
+func (t *Target) images(wanted func(string) bool) map[string]*image.Image {
+	found := map[string]*image.Image{}
+	for _, m := range t.maps {
+		if m.Offset != 0 || m.Inode == 0 || found[m.Path] != nil || !wanted(m.Path) {
+			continue
+		}
+		if im, err := image.Load(t.mem, m.Lo); err == nil {
+			found[m.Path] = im
+		}
+	}
+	return found
+}
+
+func (t *Target) askNamespaces() (string, error) {
+	t.Elsewhere = nil
+	for _, ns := range []struct{ file, name string }{{"mnt", "mount"}, {"pid", "PID"}, {"user", "user"}, {"net", "network"}} {
+		ours, err1 := os.Readlink("/proc/self/ns/" + ns.file)
+		theirs, err2 := os.Readlink(t.path("ns/" + ns.file))
+		if err1 == nil && err2 == nil && ours != theirs {
+			t.Elsewhere = append(t.Elsewhere, ns.name+" namespace")
+		}
+	}
+	ours, err1 := os.Stat("/")
+	theirs, err2 := os.Stat(t.path("root") + "/.")
+	if err1 == nil && err2 == nil && !os.SameFile(ours, theirs) {
+		t.Elsewhere = append(t.Elsewhere, "root directory")
+	}
+	if len(t.Elsewhere) == 0 {
+		return "as ours", nil
+	}
+	return "its own " + strings.Join(t.Elsewhere, ", "), nil
+}
