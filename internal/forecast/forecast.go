@@ -134,7 +134,7 @@ func (f Forecast) until(l line, points []Point, limit float64) Forecast {
 	}
 	f.Predicted, f.Seconds = true, median
 	f.SecondsLow, f.SecondsHigh = d.quantile(0.05), d.quantile(0.95)
-	f.Confidence = d.before(median*1.25) - d.before(median*0.75)
+	f.Confidence = min(0.99, d.before(median*1.25)-d.before(median*0.75)) // nothing is certain that has not happened
 	if f.SecondsPerStep > 0 {
 		f.Steps = f.Seconds / f.SecondsPerStep
 	}

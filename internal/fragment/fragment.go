@@ -64,6 +64,25 @@ const (
 // Bad says whether it is worth doing something.
 func (s *State) Bad() bool { return s.Percent() >= badShare && s.Holes.Bytes >= badBytes }
 
+// Add puts another allocator's state to this one: bytes and holes add up.
+func (s *State) Add(o State) {
+	if s.Source == "" {
+		s.Source = o.Source
+	}
+	s.Held += o.Held
+	s.InUse += o.InUse
+	s.Spare += o.Spare
+	s.Reclaimable += o.Reclaimable
+	s.Untold += o.Untold
+	s.Pieces += o.Pieces
+	s.LargestRequest = max(s.LargestRequest, o.LargestRequest)
+	largest := max(s.Holes.Largest, o.Holes.Largest)
+	for _, c := range o.Holes.Sizes {
+		s.Holes.add(c.From, c.To, c.Count, c.Bytes)
+	}
+	s.Holes.Largest = largest // add only knows the class's end
+}
+
 // add counts holes whose sizes lie between from and to, together so many bytes.
 func (h *Holes) add(from, to, count, total int64) {
 	if count <= 0 || total <= 0 {

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// blocksEvery is how often monitor --all looks at blocks: fragmentation moves slowly, and asking stops an allocator.
+const blocksEvery = 30 * time.Second
+
+func (a *app) monitorCommand() *cobra.Command {
+	o := watchOptions{tool: "monitor", history: 10000}
+	all := false
+	c := &cobra.Command{
+		Use:   "monitor",
+		Short: "Watch memory, OOM risk and fragmentation until Ctrl-C",
+		Long: "Watches the host and the GPUs, shows their use in a status line on a terminal and warns of OOM risk as oom does; with --all it looks at\n" +
+			"fragmentation too, where processes are observed. With an ENDPOINT it watches that session, without one the whole machine.\n" +
+			"Exit code 3 means that the risk was high or critical.",
+		Example: "  memgauge monitor --all\n" +
+			"  memgauge monitor --all --duration 300 --output monitor.json\n" +
+			"  memgauge 27891 monitor",
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.take(c, args); err != nil {
+				return err
+			}
+			o.timed = true
+			if all {
+				o.blocks = blocksEvery
+			}
+			o.oom.Window = forecastWindow
+			return found(a.watch(c.Context(), o))
+		},
+	}
+	f := c.Flags()
+	o.addFlags(f, "0", "1")
+	o.addPlot(f)
+	f.BoolVar(&all, "all", false, "fragmentation too")
+	f.Float64Var(&o.oom.Threshold, "threshold", 85, "usage in `PERCENT` of the limit that alone is worth a warning")
+	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
+	return c
+}

@@ -1,0 +1,288 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// watchOptions are what profile, oom, fragment and monitor have in common.
+type watchOptions struct {
+	tool     string
+	devices  []string
+	duration units.Duration // 0: until Ctrl-C
+	interval units.Duration
+	output   string
+	plot     string // "" for none
+	json     bool
+	history  int
+	timed    bool // the user has said how long: then a session is watched, not only looked up
+	quiet    bool // warnings are not printed: the status line shows them
+	oom      monitor.OOMOptions
+	blocks   time.Duration // look at blocks so often; 0: never
+}
+
+const (
+	minInterval = 10 * time.Millisecond // reading host and GPUs takes some 0.1 to 1 ms
+	maxSilence  = 250 * time.Millisecond
+)
+
+func (o *watchOptions) addFlags(f *pflag.FlagSet, duration, interval string) {
+	_ = o.duration.Set(duration)
+	_ = o.interval.Set(interval)
+	f.StringSliceVar(&o.devices, "devices", nil, "watch these `DEVICES` only: host, 0, 1 … (default all)")
+	f.Var(&o.duration, "duration", "watch for so many seconds, or a `DURATION` such as 5m; 0 until Ctrl-C")
+	f.Var(&o.interval, "interval", "read each so many seconds, or a `DURATION`")
+	f.StringVarP(&o.output, "output", "o", "", "write the report to `FILE`, as JSON (docs/cli-json.md)")
+	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	f.Lookup("duration").DefValue, f.Lookup("interval").DefValue = duration+" s", interval+" s"
+}
+
+func (o *watchOptions) addPlot(f *pflag.FlagSet) {
+	f.StringVar(&o.plot, "plot", "", "draw `FILE`.png, .svg or .html (default memgauge-"+o.tool+".png)")
+	f.Lookup("plot").NoOptDefVal = "memgauge-" + o.tool + ".png"
+}
+
+var deviceName = regexp.MustCompile(`^(?i:[0-9]+|host|cpu|(cuda|gpu):?[0-9]+)$`)
+
+// take sorts out what stands free on the command line: more devices after `--devices 0`, and the file after `--plot`.
+func (o *watchOptions) take(c *cobra.Command, args []string) error {
+	for _, arg := range args {
+		switch {
+		case c.Flags().Changed("devices") && deviceName.MatchString(arg):
+			o.devices = append(o.devices, arg)
+		case o.plot != "" && plotFormat(arg) != "":
+			o.plot = arg
+		default:
+			return usageError{fmt.Errorf("%s: unexpected argument %q", c.Name(), arg)}
+		}
+	}
+	o.timed = c.Flags().Changed("duration") || c.Flags().Changed("monitor")
+	return o.check()
+}
+
+func (o *watchOptions) check() error {
+	if time.Duration(o.interval) < minInterval {
+		return usageError{fmt.Errorf("%s: --interval %s: at least %s", o.tool, o.interval, minInterval)}
+	}
+	if o.plot != "" && plotFormat(o.plot) == "" {
+		return usageError{remedy.Add(fmt.Errorf("%s: --plot %s: no kind of picture has that ending", o.tool, o.plot), "end the name in .png, .svg or .html")}
+	}
+	if p := o.oom; p.Threshold < 0 || p.Threshold > 100 || p.Critical < 0 || p.Critical > 100 {
+		return usageError{fmt.Errorf("%s: thresholds are percentages between 0 and 100", o.tool)}
+	}
+	if o.oom.Critical < o.oom.Threshold {
+		return usageError{fmt.Errorf("%s: --critical %g lies below --threshold %g", o.tool, o.oom.Critical, o.oom.Threshold)}
+	}
+	return nil
+}
+
+func plotFormat(name string) string {
+	switch ext := strings.ToLower(filepath.Ext(name)); ext {
+	case ".png", ".svg", ".html", ".htm":
+		return strings.TrimSuffix(ext, "l")
+	}
+	return ""
+}
+
+// outputs are the files of a watch: made before it begins, so that one that can't be written is known at once.
+type outputs struct {
+	report, plot sink
+}
+
+func (o *watchOptions) open() (out outputs, err error) {
+	if o.output != "" {
+		if out.report, err = create(o.output); err != nil {
+			return out, fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
+	if o.plot != "" {
+		if out.plot, err = create(o.plot); err != nil {
+			out.discard()
+			return out, fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
+	return out, nil
+}
+
+func (out *outputs) discard() {
+	for _, s := range []sink{out.report, out.plot} {
+		if s != nil {
+			s.discard()
+		}
+	}
+}
+
+// watch runs a tool from its options to its report.
+func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error) {
+	out, err := o.open()
+	if err != nil {
+		return nil, err
+	}
+	defer out.discard()
+	src, err := a.openSource(ctx, o.timed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.tool, err)
+	}
+	defer src.Close()
+	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
+	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.tool, err)
+	}
+	screen := a.newScreen(o)
+	interrupted, err := o.loop(ctx, src, w, screen)
+	screen.clear()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.tool, err)
+	}
+	src.addEvents(w)
+	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Snapshots: o.tool == "profile", Now: time.Now()})
+	return w, o.deliver(a, w, report, out)
+}
+
+// loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
+func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, s *screen) (interrupted bool, err error) {
+	ticker := time.NewTicker(time.Duration(o.interval))
+	defer ticker.Stop()
+	began, looked := time.Now(), time.Time{}
+	for {
+		warnings, err := w.Tick(ctx)
+		if ctx.Err() != nil {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		for i := range warnings {
+			s.warn(&warnings[i])
+		}
+		if o.blocks > 0 && time.Since(looked) >= o.blocks {
+			looked = time.Now()
+			if err := w.LookAtBlocks(ctx, looked); err != nil && ctx.Err() == nil {
+				return false, err
+			}
+			o.blocks = max(o.blocks, 20*time.Since(looked)) // asking holds the allocator up: 5 % of the time at most
+		}
+		spent := time.Since(began)
+		if src.once || src.Ended() || o.duration > 0 && spent+time.Duration(o.interval) > time.Duration(o.duration) {
+			return false, nil
+		}
+		s.show(w, spent)
+		select {
+		case <-ctx.Done():
+			return true, nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// deliver prints the report and writes the files.
+func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out outputs) error {
+	if out.report != nil {
+		if err := writeJSON(out.report, r); err != nil {
+			return fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
+	if out.plot != nil {
+		if err := o.draw(w, out.plot); err != nil {
+			return fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
+	for _, s := range []sink{out.report, out.plot} {
+		if s == nil {
+			continue
+		}
+		if err := s.commit(); err != nil {
+			return fmt.Errorf("%s: %w", o.tool, err)
+		}
+	}
+	if o.json {
+		return writeJSON(a.stdout, r)
+	}
+	o.tell(a, w, r)
+	return nil
+}
+
+func (o *watchOptions) draw(w *monitor.Watch, to sink) error {
+	title := "memgauge " + o.tool
+	c := w.Picture(title)
+	if o.tool == "fragment" {
+		c = w.BlocksPicture(title)
+		if len(c.Panels) == 0 {
+			c = w.Picture(title)
+			c.Note = "no blocks could be had: " + strings.Join(missingBlocks(w), "; ")
+		}
+	}
+	switch plotFormat(o.plot) {
+	case ".svg":
+		return c.WriteSVG(to)
+	case ".htm":
+		return chart.WritePage(to, c)
+	}
+	return c.WritePNG(to)
+}
+
+func missingBlocks(w *monitor.Watch) (why []string) {
+	for _, t := range w.Devices {
+		if t.Blocks.Why != "" {
+			why = append(why, t.Device.Label()+": "+t.Blocks.Why)
+		}
+	}
+	return why
+}
+
+// tell prints what a person wants to know.
+func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) {
+	if len(r.Evidence) == 0 {
+		fmt.Fprintln(a.stdout, "nothing was read")
+	}
+	fmt.Fprintf(a.stdout, "%s", strings.ToUpper(r.Verdict))
+	if r.Duration > 0 {
+		fmt.Fprintf(a.stdout, "  %s over %s", plural(w.Ticks, "reading"), monitor.Span(r.Duration))
+	}
+	fmt.Fprintln(a.stdout)
+	for _, e := range r.Evidence {
+		fmt.Fprintf(a.stdout, "  %s\n", e)
+	}
+	for _, t := range w.Devices {
+		if p := &t.Risk; p.Predicted {
+			fmt.Fprintf(a.stdout, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
+				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
+		}
+	}
+	for _, advice := range r.Recommendations {
+		fmt.Fprintf(a.stdout, "  do  %s\n", advice)
+	}
+	for _, file := range []string{o.output, o.plot} {
+		if file != "" {
+			fmt.Fprintf(a.stderr, "memgauge: wrote %s\n", file)
+		}
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// found makes high risk an exit code.
+func found(w *monitor.Watch, err error) error {
+	if err == nil && w.Worst() >= monitor.High {
+		return &exitError{code: exitFindings}
+	}
+	return err
+}

@@ -1,0 +1,151 @@
+// Package machine reads the memory of this machine's devices for a monitor.Watch, directly and at any interval: the host
+// or the cgroup of a process, and the GPUs. It starts no process and keeps no history.
+package machine
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/sampler"
+)
+
+// Options say what is watched.
+type Options struct {
+	Root string // file system with proc and sys: "/" if empty, a recording in tests
+	PID  int    // the process whose cgroup limits the host's memory; 0 for this one
+	// PIDs are the job's processes, for telling its share of a GPU; nil for the whole machine.
+	PIDs func() []int
+	GPUs sampler.GPUs // nil where there are none
+	Now  func() time.Time
+}
+
+// Machine is a monitor.Source.
+type Machine struct {
+	o       Options
+	fs      proc.FS
+	mounts  proc.CgroupMounts
+	samples model.Samples
+	ended   bool
+}
+
+// New prepares to read.
+func New(o Options) (*Machine, error) {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	m := &Machine{o: o, fs: proc.New(filepath.Join(o.Root, "proc"))}
+	if m.o.PID == 0 {
+		m.o.PID = m.fs.Self()
+	}
+	if _, err := m.fs.Meminfo(); err != nil {
+		return nil, fmt.Errorf("read the host's memory: %w", err)
+	}
+	m.mounts, _ = m.fs.CgroupMounts(o.Root) // without mounts there is no cgroup, and the host is the limit
+	return m, nil
+}
+
+// Close lets go of the GPUs.
+func (m *Machine) Close() {
+	if m.o.GPUs != nil {
+		m.o.GPUs.Close()
+	}
+}
+
+// Devices are the host and this machine's GPUs.
+func (m *Machine) Devices(context.Context) ([]monitor.Device, error) {
+	host := monitor.Device{ID: monitor.Host, Name: "this machine"}
+	if cg, err := m.fs.Cgroup(m.o.PID, m.mounts); err == nil {
+		if mem, err := cg.Memory(); err == nil && mem.Limit > 0 {
+			host.Name = "cgroup " + mem.LimitPath
+		}
+	}
+	devices := []monitor.Device{host}
+	m.sampleGPUs(m.o.Now())
+	for _, d := range m.samples.Devices {
+		devices = append(devices, monitor.Device{ID: strconv.Itoa(int(d.Device)), Name: d.Name})
+	}
+	return devices, nil
+}
+
+// Read takes one reading of each device.
+func (m *Machine) Read(_ context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
+	now := m.o.Now()
+	host, err := m.host(now)
+	if err != nil {
+		return into, err
+	}
+	into = append(into, host)
+	m.sampleGPUs(now)
+	for _, g := range m.samples.GPUs {
+		into = append(into, OfGPU(&g))
+	}
+	return into, nil
+}
+
+func (m *Machine) host(now time.Time) (monitor.Reading, error) {
+	info, err := m.fs.Meminfo()
+	if err != nil {
+		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
+	}
+	s := monitor.HostState{Time: now, Total: info.Total, Available: info.Available, Limit: -1, Current: -1}
+	cg, err := m.fs.Cgroup(m.o.PID, m.mounts)
+	if err != nil { // the process has ended, or is in none
+		_, gone := m.fs.StartTicks(m.o.PID)
+		m.ended = gone != nil
+		r := s.Reading()
+		if m.ended {
+			r.Err = "the process has ended"
+		}
+		return r, nil
+	}
+	if c, err := cg.Memory(); err == nil {
+		s.Current, s.Limit, s.InactiveFile, s.Active = c.Current, c.Limit, c.InactiveFile, c.ActiveFile
+		s.Dirty, s.Writeback, s.SlabReclaimable = c.FileDirty, c.FileWriteback, c.SlabReclaimable
+	}
+	return s.Reading(), nil
+}
+
+func (m *Machine) sampleGPUs(now time.Time) {
+	if m.o.GPUs == nil {
+		return
+	}
+	mine := map[int]bool{}
+	if m.o.PIDs != nil {
+		for _, pid := range m.o.PIDs() {
+			mine[pid] = true
+		}
+	}
+	m.samples.GPUs, m.samples.GPUProcs, m.samples.GPUEvents = m.samples.GPUs[:0], m.samples.GPUProcs[:0], m.samples.GPUEvents[:0]
+	m.o.GPUs.Sample(now, func(pid int) bool { return mine[pid] }, &m.samples)
+}
+
+// OfGPU makes a reading of a GPU's row. What an allocator caches counts as used: the driver can't tell it.
+func OfGPU(g *model.GPUUtilization) monitor.Reading {
+	r := monitor.Reading{Device: strconv.Itoa(int(g.Device)), Time: model.Time(g.Time), Kind: "device"}
+	if g.Total <= 0 || g.Used == model.Null {
+		r.Err = g.State
+		if r.Err == "" || r.Err == "ok" {
+			r.Err = "the driver tells no memory"
+		}
+		return r
+	}
+	r.Used, r.Peak, r.Reserved, r.Total = g.Used, g.Used, g.Used, g.Total
+	return r
+}
+
+// Blocks needs an agent in the process: nobody outside can see an allocator's blocks.
+func (m *Machine) Blocks(context.Context, string) ([]monitor.Allocator, string, error) {
+	return nil, "blocks can be had only of observed processes: start them with memgauge run, or attach to them", nil
+}
+
+// Ended says that the process whose cgroup was watched is gone.
+func (m *Machine) Ended() bool { return m.ended }

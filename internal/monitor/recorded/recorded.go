@@ -1,0 +1,246 @@
+// Package recorded reads what a session's tables hold of the devices' memory for a monitor.Watch: all of it at the first
+// reading, what is new at the next ones. Whether the session is live or finished makes no difference to it.
+package recorded
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/monitor"
+)
+
+// Querier answers SQL: a collector, or the database of a finished session.
+type Querier interface {
+	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
+}
+
+// Session is a monitor.Source.
+type Session struct {
+	db   Querier
+	upTo map[string]int64 // µs since the epoch of the newest row read, by device
+	Live bool             // more will come
+	// Allocators asks the live processes for their blocks; nil for a finished session.
+	Allocators func(ctx context.Context, device string) ([]monitor.Allocator, string, error)
+}
+
+// New reads from a session.
+func New(db Querier) *Session { return &Session{db: db, upTo: map[string]int64{}} }
+
+// maxRows of one reading: a week at one a second. What is older is left out.
+const maxRows = 700_000
+
+// rows runs a statement and decodes each row into a T; a column that T lacks is ignored.
+func rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
+	var out bytes.Buffer
+	if err := db.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
+		return nil, fmt.Errorf("read the session: %w", err)
+	}
+	var list []T
+	dec := json.NewDecoder(&out)
+	for dec.More() {
+		var row T
+		if err := dec.Decode(&row); err != nil {
+			return nil, fmt.Errorf("read the session: %w", err)
+		}
+		list = append(list, row)
+	}
+	return list, nil
+}
+
+type deviceRow struct {
+	ID   int    `json:"device_id"`
+	Name string `json:"name"`
+}
+
+// Devices are the host and the GPUs that the samplers found. Those of the job's allocator alone are there too, where no
+// driver could be asked.
+func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
+	found, err := rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
+		SELECT device_id, name FROM gpu.devices UNION ALL
+		SELECT replace(device::VARCHAR, 'cuda:', '')::INTEGER, device::VARCHAR FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda'))
+		GROUP BY 1 ORDER BY 1`)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := rows[struct {
+		Path string `json:"limit_path"`
+	}](ctx, s.db, "SELECT limit_path FROM cgroup.memory WHERE limit_bytes IS NOT NULL ORDER BY ts DESC LIMIT 1")
+	if err != nil {
+		return nil, err
+	}
+	host := monitor.Device{ID: monitor.Host, Name: "the job's host"}
+	if len(limit) > 0 {
+		host.Name = "cgroup " + limit[0].Path
+	}
+	devices := []monitor.Device{host}
+	for _, d := range found {
+		devices = append(devices, monitor.Device{ID: strconv.Itoa(d.ID), Name: d.Name})
+	}
+	return devices, nil
+}
+
+// hostRow has a null where there is no figure.
+type hostRow struct {
+	Time            int64    `json:"t"`
+	Step            *float64 `json:"step"`
+	Total           *int64   `json:"total"`
+	Available       *int64   `json:"available"`
+	Current         *int64   `json:"current"`
+	Limit           *int64   `json:"limit_bytes"`
+	InactiveFile    *int64   `json:"inactive_file"`
+	ActiveFile      *int64   `json:"active_file"`
+	Dirty           *int64   `json:"file_dirty"`
+	Writeback       *int64   `json:"file_writeback"`
+	SlabReclaimable *int64   `json:"slab_reclaimable"`
+}
+
+// Of several cgroups the one with the least room counts. The step is that of the process that has made most.
+const hostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
+	done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts),
+	job AS (SELECT * FROM cgroup.memory WHERE epoch_us(ts) > %[1]d QUALIFY row_number() OVER (PARTITION BY ts ORDER BY limit_bytes - current NULLS LAST) = 1)
+	SELECT epoch_us(h.ts) AS t, d.step, h.total, h.available, j.current, j.limit_bytes, j.inactive_file, j.active_file,
+	  j.file_dirty, j.file_writeback, j.slab_reclaimable
+	FROM (SELECT * FROM host.memory WHERE epoch_us(ts) > %[1]d ORDER BY ts DESC LIMIT %[2]d) h
+	LEFT JOIN job j ON j.ts = h.ts ASOF LEFT JOIN done d ON d.ts <= h.ts ORDER BY h.ts`
+
+// gpuRow is a reading of the driver, or a step of the job's allocator.
+type gpuRow struct {
+	Time      int64    `json:"t"`
+	Device    int      `json:"device_id"`
+	Step      *float64 `json:"step"`
+	Used      *int64   `json:"used"`
+	Peak      *int64   `json:"peak"`
+	Reserved  *int64   `json:"reserved"`
+	Total     *int64   `json:"total"`
+	Allocated bool     `json:"allocator"`
+}
+
+// The job's allocator tells more than the driver: what a step frees, and its peak. Where there is one on the device, its
+// rows are taken, and what the driver counts beyond the allocator's memory lowers the limit.
+const gpuSQL = `WITH own AS (SELECT ts, replace(device::VARCHAR, 'cuda:', '')::INTEGER AS device_id, max(step)::DOUBLE AS step,
+	    sum(allocated)::BIGINT AS used, sum(max_allocated)::BIGINT AS peak, sum(reserved)::BIGINT AS reserved
+	    FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda') AND epoch_us(ts) > %[1]d GROUP BY ALL),
+	driver AS (SELECT ts, device_id, used_bytes, total_bytes FROM gpu.utilization WHERE epoch_us(ts) > %[1]d),
+	own_seen AS (SELECT o.ts, o.device_id, o.step, o.used, o.peak, o.reserved,
+	    d.total_bytes - greatest(0, d.used_bytes - o.reserved) AS total FROM own o
+	    ASOF LEFT JOIN driver d ON d.device_id = o.device_id AND d.ts <= o.ts)
+	SELECT epoch_us(ts) AS t, device_id, step, used, peak, reserved, total, true AS allocator FROM own_seen
+	UNION ALL SELECT epoch_us(ts), device_id, NULL, used_bytes, used_bytes, used_bytes, total_bytes, false FROM driver
+	    WHERE device_id NOT IN (SELECT device_id FROM own_seen WHERE total IS NOT NULL)
+	ORDER BY t LIMIT %[2]d`
+
+// Read appends what was recorded since the call before.
+func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
+	host, err := rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
+	if err != nil {
+		return into, err
+	}
+	for i := range host {
+		s.upTo[monitor.Host] = max(s.upTo[monitor.Host], host[i].Time)
+		state := host[i].state()
+		into = append(into, state.Reading())
+	}
+	return s.ReadDevices(ctx, into)
+}
+
+// ReadDevices is Read without the host.
+func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
+	gpus, err := rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
+	if err != nil {
+		return into, err
+	}
+	for i := range gpus {
+		s.upTo["gpu"] = max(s.upTo["gpu"], gpus[i].Time)
+		if r, ok := gpus[i].reading(); ok {
+			into = append(into, r)
+		}
+	}
+	return into, nil
+}
+
+// Step is how many steps the job has done.
+func (s *Session) Step(ctx context.Context) (float64, error) {
+	list, err := rows[struct {
+		Step *float64 `json:"step"`
+	}](ctx, s.db, "SELECT max(step)::DOUBLE AS step FROM python.steps")
+	if err != nil || len(list) == 0 {
+		return 0, err
+	}
+	return number(list[0].Step), nil
+}
+
+func (r *hostRow) state() monitor.HostState {
+	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Total: figure(r.Total), Available: figure(r.Available),
+		Current: figure(r.Current), Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
+		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable)}
+}
+
+func (r *gpuRow) reading() (monitor.Reading, bool) {
+	if r.Used == nil || figure(r.Total) <= 0 {
+		return monitor.Reading{}, false
+	}
+	return monitor.Reading{Device: strconv.Itoa(r.Device), Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Used: *r.Used,
+		Peak: figure(r.Peak), Reserved: figure(r.Reserved), Total: *r.Total, Kind: "device"}, true
+}
+
+func figure(n *int64) int64 {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
+func number(f *float64) float64 {
+	if f == nil {
+		return 0
+	}
+	return *f
+}
+
+// Blocks asks the live processes.
+func (s *Session) Blocks(ctx context.Context, device string) ([]monitor.Allocator, string, error) {
+	if s.Allocators == nil {
+		return nil, "the session has ended, and its allocators' blocks with it: ask while it runs", nil
+	}
+	return s.Allocators(ctx, device)
+}
+
+// Ended says that nothing more will be recorded.
+func (s *Session) Ended() bool { return !s.Live }
+
+// Events are what happened in the session that a picture of its memory should show.
+func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
+	type row struct {
+		Time int64  `json:"t"`
+		Name string `json:"name"`
+		Text string `json:"text"`
+	}
+	list, err := rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
+	if err != nil {
+		return nil, err
+	}
+	var out []monitor.Event
+	for _, r := range list {
+		text := r.Name
+		if first, _, _ := strings.Cut(r.Text, "\n"); first != "" {
+			text += ": " + clip(first, 40)
+		}
+		low := strings.ToLower(r.Name + r.Text)
+		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
+	}
+	return out, nil
+}
+
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
+}

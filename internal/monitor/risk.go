@@ -1,0 +1,171 @@
+package monitor
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/forecast"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Level of OOM risk.
+type Level int
+
+const (
+	Low Level = iota
+	Medium
+	High
+	Critical
+)
+
+func (l Level) String() string { return [...]string{"low", "medium", "high", "critical"}[l] }
+
+// MarshalJSON writes the level's name.
+func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
+
+// OOMOptions are what counts as risk.
+type OOMOptions struct {
+	Threshold float64       // percent of the limit at which usage alone is a medium risk
+	Critical  float64       // percent at which it is critical
+	Window    time.Duration // so much must have been seen before growth is extrapolated
+}
+
+// Risk of one device.
+type Risk struct {
+	Level Level
+	Worst Level // ever
+	forecast.Forecast
+	Usage  float64 // percent of the limit
+	Advice []string
+	warned Level
+	at     time.Time
+}
+
+// Warning is a risk that a user should hear of.
+type Warning struct {
+	Time   time.Time
+	Device Device
+	Risk   Risk
+}
+
+// again is when a risk that goes on is told once more.
+const again = time.Minute
+
+// judge looks at the history; the warning is new if the level has risen, or it has lasted for a minute.
+func (t *Track) judge(o OOMOptions) (Warning, bool) {
+	if o.Threshold <= 0 {
+		return Warning{}, false
+	}
+	last := t.History.Last
+	r := &t.Risk
+	r.Usage = last.Percent()
+	r.Forecast = forecast.Forecast{Shape: forecast.Unclear, Reason: "too short a time"}
+	if readings := t.History.readings(); len(readings) > 0 && readings[len(readings)-1].Time >= o.Window.Seconds() {
+		r.Forecast = forecast.Run(forecast.Points(readings), float64(last.Total))
+	}
+	r.Level = level(r, o)
+	r.Worst = max(r.Worst, r.Level)
+	r.Advice = advice(t, last)
+	if r.Level < Medium {
+		r.warned = Low
+		return Warning{}, false
+	}
+	if r.Level <= r.warned && last.Time.Sub(r.at) < again {
+		return Warning{}, false
+	}
+	r.warned, r.at = r.Level, last.Time
+	return Warning{last.Time, t.Device, *r}, true
+}
+
+// level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is near,
+// and the more the nearer.
+func level(r *Risk, o OOMOptions) Level {
+	l := Low
+	switch {
+	case r.Usage >= o.Critical:
+		l = Critical
+	case r.Usage >= o.Threshold && r.Predicted:
+		l = High
+	case r.Usage >= o.Threshold:
+		l = Medium
+	}
+	switch {
+	case r.Predicted && (r.Within10 >= 0.5 || r.Seconds <= 15) && r.SecondsLow <= 30:
+		l = max(l, Critical)
+	case r.Imminent():
+		l = max(l, High)
+	case r.Predicted:
+		l = max(l, Medium)
+	}
+	return l
+}
+
+// advice follows from the cause.
+func advice(t *Track, last Reading) []string {
+	r := &t.Risk
+	if r.Level < Medium {
+		return nil
+	}
+	gpu := last.Kind == "device"
+	var out []string
+	switch {
+	case r.Shape == forecast.Growing && r.Predicted:
+		out = append(out, fmt.Sprintf("the floor grows by %s a minute: something is kept from step to step; `memgauge leak` names it", units.Bytes(r.Growth*60)))
+	case r.Shape == forecast.Saturating && r.Predicted:
+		out = append(out, "a cache fills: bound it, or leave it more room")
+	case r.Amplitude > 0.3*float64(last.Total):
+		out = append(out, fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing lowers it", units.Bytes(r.Amplitude)))
+	}
+	if gpu && last.Reserved-last.Used > last.Total/20 {
+		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes", units.Bytes(last.Reserved-last.Used)))
+	}
+	if r.Level >= High {
+		out = append(out, "save a checkpoint now")
+	}
+	switch {
+	case gpu:
+		out = append(out, "consider a smaller batch size")
+	case last.Kind == "cgroup":
+		out = append(out, "fewer data-loader workers, or a higher memory limit of the container")
+	default:
+		out = append(out, "fewer data-loader workers, or end other programs on this host")
+	}
+	return out
+}
+
+// Text is the warning in the form that the seeds' tools print.
+func (w *Warning) Text() string {
+	r := &w.Risk
+	out := fmt.Sprintf("[WARNING] OOM warning: %s\n   risk level: %s\n   current usage: %.1f%%\n", w.Device.Label(), r.Level, r.Usage)
+	if r.Predicted {
+		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n   confidence: %.2f\n", Span(r.Seconds), bare(r.SecondsLow), bare(r.SecondsHigh), r.Confidence)
+	} else {
+		out += "   predicted OOM: none in sight (" + r.Reason + ")\n"
+	}
+	for _, a := range r.Advice {
+		out += "   advice: " + a + "\n"
+	}
+	return out
+}
+
+// Span shows seconds with one decimal, and minutes or hours where they are many.
+func Span(s float64) string {
+	switch {
+	case math.IsInf(s, 1):
+		return "unknown"
+	case s < 120:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 7200:
+		return fmt.Sprintf("%.0f min", s/60)
+	}
+	return fmt.Sprintf("%.1f h", s/3600)
+}
+
+func bare(s float64) string {
+	if s < 120 {
+		return fmt.Sprintf("%.1f", s)
+	}
+	return Span(s)
+}
