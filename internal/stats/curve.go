@@ -39,8 +39,9 @@ func bends() []bend {
 
 var allBends = bends()
 
-// FitCurve compares a line with curves that flatten. alpha is how much of a deviation is left at the next point (Trend.Alpha).
-func FitCurve(xs, ys []float64, alpha float64) Curve {
+// FitCurve compares a line with curves that flatten. How the noise is correlated is taken from what the better of the two
+// leaves over: from a wrong shape's rest every noise would seem to wander.
+func FitCurve(xs, ys []float64) Curve {
 	n := len(xs)
 	if n < 6 || xs[n-1] <= xs[0] {
 		return Curve{Evidence: math.Inf(-1), Pace: 1, Left: math.Inf(1)}
@@ -49,26 +50,52 @@ func FitCurve(xs, ys []float64, alpha float64) Curve {
 	for i := range xs {
 		unit[i] = (xs[i] - xs[0]) / (xs[n-1] - xs[0])
 	}
-	target := whiten(ys, alpha)
-	line, _ := leastSquares(withConstant(unit, alpha), target)
-	best, found := Curve{Pace: 1, Left: math.Inf(1)}, math.Inf(1)
-	for _, b := range allBends {
-		values := make([]float64, n)
+	shapes := make([][]float64, len(allBends))
+	for k, b := range allBends {
+		shapes[k] = make([]float64, n)
 		for i, x := range unit {
-			values[i] = b.at(x)
+			shapes[k][i] = b.at(x)
 		}
-		fit, ok := leastSquares(withConstant(values, alpha), target)
+	}
+	_, _, straight := compare(unit, shapes, ys, 0)
+	alpha, t := persistence(straight)
+	if t > unitRoot {
+		alpha = 1
+	}
+	best, evidence, _ := compare(unit, shapes, ys, max(0, alpha))
+	if best < 0 {
+		return Curve{Evidence: evidence, Pace: 1, Left: math.Inf(1)}
+	}
+	b := allBends[best]
+	design := withConstant(shapes[best], 0)
+	scale := 0.0
+	if fit, ok := leastSquares(design, whiten(ys, 0)); ok {
+		scale = max(0, fit.b[1])
+	}
+	return Curve{Evidence: evidence, Pace: b.slope(1) / (b.at(1) - b.at(0)), Left: scale * (b.end - b.at(1))}
+}
+
+// compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and what the better one leaves over.
+func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (best int, evidence float64, rest []float64) {
+	target := whiten(ys, alpha)
+	m := float64(len(target))
+	design := withConstant(unit, alpha)
+	line, _ := leastSquares(design, target)
+	rest = line.rest(design, target)
+	best, found := -1, math.Inf(1)
+	for k := range shapes {
+		bent := withConstant(shapes[k], alpha)
+		fit, ok := leastSquares(bent, target)
 		if !ok || fit.rss >= found || fit.b[len(fit.b)-1] <= 0 {
 			continue
 		}
-		found = fit.rss
-		best.Pace = b.slope(1) / (b.at(1) - b.at(0))
-		best.Left = fit.b[len(fit.b)-1] * (b.end - b.at(1))
+		best, found = k, fit.rss
+		if fit.rss < line.rss {
+			rest = fit.rest(bent, target)
+		}
 	}
 	tiny := line.rss*1e-12 + 1e-300
-	m := float64(len(target))
-	best.Evidence = m*math.Log((line.rss+tiny)/(found+tiny)) - math.Log(m) // one parameter more: the bend
-	return best
+	return best, m*math.Log((line.rss+tiny)/(found+tiny)) - math.Log(m), rest // one parameter more: the bend
 }
 
 // whiten takes from each point what is left of the one before.
@@ -124,12 +151,23 @@ func leastSquares(columns [][]float64, y []float64) (s solution, ok bool) {
 		ay, by := dot(a, y), dot(b, y)
 		s.b = []float64{(bb*ay - ab*by) / det, (aa*by - ab*ay) / det}
 	}
-	for i := range y {
-		e := y[i]
-		for j, c := range columns {
-			e -= s.b[j] * c[i]
-		}
+	for _, e := range s.rest(columns, y) {
 		s.rss += e * e
 	}
 	return s, true
+}
+
+// rest is what the solution leaves over.
+func (s solution) rest(columns [][]float64, y []float64) []float64 {
+	out := make([]float64, len(y))
+	if s.b == nil {
+		return out
+	}
+	for i := range y {
+		out[i] = y[i]
+		for j, c := range columns {
+			out[i] -= s.b[j] * c[i]
+		}
+	}
+	return out
 }

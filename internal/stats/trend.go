@@ -47,9 +47,9 @@ func (t Trend) P() float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: t.Freedom}.Survival(t.Ratio())
 }
 
-// unitRoot is the t statistic of Dickey and Fuller below which noise comes back to the line. 1 in 100 random walks about a
-// line is below −4.04 (Fuller 1976, 100 points); the line here is looked at in several windows, so 1 in 1000 is taken.
-const unitRoot = -4.75
+// unitRoot is the t statistic below which noise comes back to the line: 1 in 50 random walks about a line is below −3.3
+// (between the 5 % and the 1 % of Elliott, Rothenberg and Stock 1996, table I.C, 100 points: −3.03 and −3.58).
+const unitRoot = -3.3
 
 // FitTrend fits a line and finds the error of its slope without supposing either kind of noise. Noise that comes back
 // (white, or autoregressive) is told by a test for a unit root and weighed by Prais–Winsten; otherwise it counts as a random
@@ -60,16 +60,41 @@ func FitTrend(xs, ys []float64) Trend {
 	if n < 4 || xs[n-1] <= xs[0] {
 		return Trend{Slope: math.NaN(), Err: math.Inf(1), N: n}
 	}
-	res := residuals(xs, ys)
-	alpha, t := persistence(res)
-	if t < unitRoot {
+	if alpha, returns := comesBack(xs, ys); returns {
 		return fitReturning(xs, ys, unbias(alpha, n))
 	}
 	return fitWandering(xs, ys)
 }
 
-// persistence regresses the residuals on the ones before, and gives Dickey and Fuller's t. A second lag in the differences
-// would cost power: floors of memory have no finer structure.
+// comesBack tells noise that comes back to the line from noise that wanders off: the test of Elliott, Rothenberg and Stock (DF-GLS),
+// which finds it in half as many points as Dickey and Fuller's. alpha is what is left of a deviation at the next point.
+func comesBack(xs, ys []float64) (alpha float64, returns bool) {
+	n := len(xs)
+	near := 1 - 13.5/float64(n) // where half of all walks would be told: their choice
+	design := [][]float64{make([]float64, n), make([]float64, n)}
+	target := make([]float64, n)
+	design[0][0] = 1
+	for i := 1; i < n; i++ {
+		design[0][i], design[1][i] = 1-near, (xs[i]-xs[0])-near*(xs[i-1]-xs[0])
+		target[i] = (ys[i] - ys[0]) - near*(ys[i-1]-ys[0])
+	}
+	fit, ok := leastSquares(design, target)
+	if !ok {
+		return 1, false
+	}
+	rest := make([]float64, n)
+	for i := range rest {
+		rest[i] = ys[i] - ys[0] - fit.b[0] - fit.b[1]*(xs[i]-xs[0])
+	}
+	if _, t := persistence(rest); t >= unitRoot {
+		return 1, false
+	}
+	alpha, _ = persistence(residuals(xs, ys))
+	return alpha, true
+}
+
+// persistence regresses deviations on the ones before, and gives Dickey and Fuller's t. More lags would cost power: floors of
+// memory have no finer structure.
 func persistence(res []float64) (alpha, t float64) {
 	var xx, xy float64
 	for i := 1; i < len(res); i++ {

@@ -1,0 +1,302 @@
+package detect
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+func sortBy(fs []Finding, less func(a, b Finding) bool) {
+	slices.SortStableFunc(fs, func(a, b Finding) int {
+		switch {
+		case less(a, b):
+			return -1
+		case less(b, a):
+			return 1
+		}
+		return 0
+	})
+}
+
+// explain fills in class, holder, line, limit and advice of a finding.
+func (p Process) explain(f *Finding, in Input) {
+	f.PerSec, f.Seconds, f.SecondsLow, f.SecondsHigh = math.NaN(), math.NaN(), math.NaN(), math.NaN()
+	if f.Verdict == Healthy {
+		return
+	}
+	f.Evidence = append([]string{f.account()}, f.Evidence...)
+	if f.Verdict == Leak {
+		p.attribute(f)
+		f.until(p, in)
+		f.Advice = advise(*f)
+	}
+	if f.Class == "" {
+		f.Class = Unknown
+	}
+}
+
+// account says what the series shows.
+func (f Finding) account() string {
+	unit := "step"
+	if f.ByTime {
+		unit = "reading"
+	}
+	return fmt.Sprintf("%s grew by %s from %s %.0f to %.0f; %d readings, %d floors; chance of that without a trend below %.0e",
+		f.Memory, units.Bytes(math.Round(max(0, f.Total))), unit, f.Start, f.End, f.N, f.Floors, math.Max(f.P, 1e-12))
+}
+
+// until says when the memory meets its limit, at the late pace.
+func (f *Finding) until(p Process, in Input) {
+	if p.Pace <= 0 {
+		return
+	}
+	f.PerSec = f.Rate / p.Pace
+	limit := in.Host
+	if f.Device != "" {
+		limit = Limit{}
+		for _, d := range p.Devices {
+			if d.Name == f.Device && d.Total > 0 {
+				limit = Limit{Name: "device " + units.Bytes(math.Round(d.Total)).String(), Bytes: d.Total, Used: f.Level}
+			}
+		}
+	}
+	if left := limit.Bytes - limit.Used; limit.Bytes > 0 && left > 0 && f.Rate > 0 {
+		f.Limit = limit.Name
+		f.Seconds = left / f.Rate * p.Pace
+		f.SecondsHigh, f.SecondsLow = left/math.Max(f.Low, f.Rate/10)*p.Pace, left/f.High*p.Pace
+		f.AtStep = f.End + left/f.Rate
+	}
+}
+
+// suspect is something that a census saw growing.
+type suspect struct {
+	holder, site, what string
+	class              Class
+	bytes              float64 // a step; NaN unknown
+	items              float64 // a step
+	length             float64
+}
+
+// attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
+// comes nearest to the rate.
+func (p Process) attribute(f *Finding) {
+	f.Class = classOf(f.Memory)
+	list := p.suspects(f)
+	if len(list) == 0 {
+		f.Evidence = append(f.Evidence, p.noCensus())
+		return
+	}
+	best := list[0]
+	f.Holder, f.Site, f.Held, f.Class = best.holder, best.site, best.what, best.class
+	if f.Worker {
+		f.Class = WorkerGrowth
+	}
+	if !math.IsNaN(best.bytes) && best.bytes > 0 {
+		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a step, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), math.Min(100, 100*best.bytes/f.Rate)))
+	}
+}
+
+func (p Process) noCensus() string {
+	if len(p.Tensors)+len(p.Objects) == 0 {
+		return "no census was taken of this process"
+	}
+	return "the censuses saw nothing grow that explains it"
+}
+
+func classOf(k Kind) Class {
+	switch k {
+	case Worker:
+		return WorkerGrowth
+	case Shared:
+		return SharedMemory
+	case Mapped, Outside:
+		return OutsideAllocator
+	case Reserved:
+		return AllocatorRetention
+	case Private:
+		return RetainedObjects
+	}
+	return Unknown
+}
+
+// suspects lists what grew, the likeliest first.
+func (p Process) suspects(f *Finding) []suspect {
+	list := append(p.tensorSuspects(f), p.objectSuspects(f)...)
+	list = slices.DeleteFunc(list, func(s suspect) bool {
+		return s.items <= 0 && !(s.bytes > 0) || !math.IsNaN(s.bytes) && s.bytes < f.Rate/20
+	})
+	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
+	return list
+}
+
+// weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth.
+func (s suspect) weight(rate float64) float64 {
+	if math.IsNaN(s.bytes) {
+		return 0.2
+	}
+	w := math.Min(s.bytes/rate, 1)
+	if s.class == AutogradGraph || s.class == GCCycles { // they say why the tensors are kept, which the tensors don't
+		w *= 1.5
+	}
+	return w
+}
+
+type seen struct {
+	bytes, count float64
+	site         string
+	role         string
+}
+
+// tensorSuspects compares the bytes of tensors by holder between censuses.
+func (p Process) tensorSuspects(f *Finding) []suspect {
+	byCensus, steps := map[int64]map[string]seen{}, map[int64]float64{}
+	for _, t := range p.Tensors {
+		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null {
+			continue
+		}
+		m := byCensus[t.Census]
+		if m == nil {
+			m = map[string]seen{}
+			byCensus[t.Census], steps[t.Census] = m, float64(t.Step)
+		}
+		s := m[holderOf(t.Holder)]
+		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
+		s.site, s.role = cmp.Or(s.site, t.Site), t.Role
+		m[holderOf(t.Holder)] = s
+	}
+	first, last, ok := span(steps, f.Start)
+	if !ok {
+		return nil
+	}
+	var list []suspect
+	for holder, now := range byCensus[last] {
+		before := byCensus[first][holder]
+		if first == last { // one census: all of it came since the growth began
+			before = seen{}
+		}
+		over := steps[last] - math.Max(f.Start, 0)
+		if first != last {
+			over = steps[last] - steps[first]
+		}
+		s := suspect{holder: holder, site: now.site, class: RetainedTensors, bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over, 1)}
+		if now.role == "saved" {
+			s.class = AutogradGraph
+		}
+		s.what = fmt.Sprintf("%s tensors, %+.3g per step", units.Count(int64(now.count)), s.items)
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
+	return list
+}
+
+// holderOf takes the place in a container off a holder's path: what grows is the container.
+func holderOf(path string) string {
+	for {
+		trimmed := strings.TrimSuffix(path, "[*]")
+		if trimmed == path {
+			return path
+		}
+		path = trimmed
+	}
+}
+
+// span is the first census since the growth began (else the one before) and the last one.
+func span(steps map[int64]float64, start float64) (first, last int64, ok bool) {
+	ids := slices.Collect(func(yield func(int64) bool) {
+		for id := range steps {
+			if !yield(id) {
+				return
+			}
+		}
+	})
+	if len(ids) == 0 {
+		return 0, 0, false
+	}
+	slices.Sort(ids)
+	first, last = ids[0], ids[len(ids)-1]
+	for _, id := range ids[:len(ids)-1] {
+		if steps[id] >= start {
+			return id, last, true
+		}
+		first = id
+	}
+	return first, last, true
+}
+
+// objectSuspects reads the other evidence: containers, graphs, cycles, tracebacks, hooks, native memory.
+func (p Process) objectSuspects(f *Finding) (list []suspect) {
+	steps := map[int64]float64{}
+	for _, o := range p.Objects {
+		if o.Step != model.Null {
+			steps[o.Census] = float64(o.Step)
+		}
+	}
+	first, last, ok := span(steps, f.Start)
+	if !ok {
+		return nil
+	}
+	over := math.Max(1, steps[last]-steps[first])
+	if first == last {
+		over = math.Max(1, steps[last]-f.Start)
+	}
+	earlier := map[string]model.ObjectGroup{}
+	for _, o := range p.Objects {
+		if o.Census == first && first != last {
+			earlier[o.Evidence+o.Type+o.Holder] = o
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Census == last {
+			if s, ok := suspectOf(o, earlier[o.Evidence+o.Type+o.Holder], over); ok {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
+	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
+	s.items = (sizeOf(o) - sizeOf(before)) / over
+	if o.Bytes != model.Null {
+		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over
+	}
+	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]
+	switch o.Evidence {
+	case "container":
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per step", name, units.Count(int64(s.length)), s.items)
+	case "graph":
+		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
+	case "cycle":
+		s.class, s.what = GCCycles, fmt.Sprintf("%s objects of %s in cycles", units.Count(o.Count), name)
+	case "traceback":
+		s.class, s.what = RetainedTensors, fmt.Sprintf("%s, whose traceback keeps %s frames", name, units.Count(int64(s.length)))
+	case "hooks":
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s hooks, %+.3g per step", units.Count(int64(s.length)), s.items)
+	case "native", "extension":
+		s.class, s.what = NativeHeap, cmp.Or(o.Detail, "memory of a C extension")
+	default: // growth of a type by itself says neither who nor where
+		return s, false
+	}
+	return s, true
+}
+
+// sizeOf is a length, or a count where there is none.
+func sizeOf(o model.ObjectGroup) float64 {
+	if o.Length == model.Null {
+		return float64(o.Count)
+	}
+	return float64(o.Length)
+}
+
+func known(n int64) float64 {
+	if n == model.Null {
+		return 0
+	}
+	return float64(n)
+}

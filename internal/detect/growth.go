@@ -1,0 +1,393 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/memgauge/memgauge/internal/stats"
+)
+
+// Constants of judging one series. docs/detect.md discusses them.
+const (
+	// MinSteps a growth must have lasted. Caches, pools and buffers that fill by design do it in hundreds of batches at
+	// most as a rule; younger growth is called young, not a leak.
+	MinSteps = 200
+	// minFloors is what the test for a random walk needs to have any power.
+	minFloors = 12
+	// blocks a window is divided into: enough to tell how the noise is correlated, and each still spans several readings, so that
+	// its lowest one is a floor.
+	blocks = 64
+	// rising is the chance of a rise by accident: a run has some ten memories, each is looked at in some ten windows and at
+	// some twenty moments (their number grows with the logarithm of the run), 2000 tries for 1 % of false alarms in all.
+	rising = 0.01 / 2000
+	// material growth, in bytes: less than the pieces that allocators take and give back (an arena of Python's and one
+	// of malloc's trimming are 1 MiB and 128 KiB).
+	material = 1 << 20
+	// overNoise is what growth must exceed the floor's own noise by: below it a line can't be told from its noise by eye, and
+	// leftovers of a single jump look like one.
+	overNoise = 5
+	// flattens is Schwarz's criterion for a curve against a line: 2 is "positive" on Kass and Raftery's scale. The curves tried
+	// have lost a fifth of their mean pace at least, so a line that is bent less passes for one.
+	flattens = 2
+	// slower is how much less than before counts as less: the pace over a window and over the one before it.
+	slower = 0.95
+	// outlast is by how much growth must outlast the longest that was ever given back.
+	outlast = 3
+)
+
+// windows are where the last stretch of a run may begin, as shares of the run so far: leaks begin late, warm-ups end early. None
+// is shorter than a seventh: in a shorter one every curve looks straight.
+var windows = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85}
+
+// Growth is the judgement of one series.
+type Growth struct {
+	Verdict Verdict
+	Reason  string // in a few words, for people
+	Rate    float64
+	Low     float64 // Rate's interval of 95 %, bytes a step
+	High    float64
+	Start   float64 // step from which it grows so
+	End     float64 // step of the last reading
+	Total   float64 // bytes, from Start to End
+	Level   float64 // bytes at the end, on the line
+	Noise   float64 // bytes, standard deviation of a floor
+	Alpha   float64 // how much of a deviation is left at the next floor
+	P       float64 // chance of such a rise without a trend
+	N       int     // readings
+	Floors  int
+	Needs   float64 // steps more that would decide; 0 where steps don't
+	Limit   float64 // bytes a step that would not have been seen (of a healthy one)
+}
+
+// Judge judges one series. It has no memory: asked again later it may know better.
+func Judge(raw Series) Growth {
+	s := raw.clean()
+	g := Growth{Verdict: Undecided, N: len(s.Steps)}
+	if g.N > 0 {
+		g.Start, g.End, g.Level = s.Steps[0], s.Steps[g.N-1], s.Bytes[g.N-1]
+	}
+	all := s.floors(blocks)
+	g.Floors, g.Noise = len(all.Steps), all.noise()
+	if g.N < minFloors || s.width() < MinSteps {
+		return tooShort(g, s)
+	}
+	back := givenBack(all)
+	var young *window
+	for _, share := range windows {
+		w, ok := look(s, share)
+		if !ok || !w.rises() {
+			continue
+		}
+		if reason := w.doubts(s, back); reason != "" {
+			if young == nil {
+				w.reason, young = reason, &w
+			}
+			continue
+		}
+		return leaking(g, s, w)
+	}
+	return notLeaking(g, s, young)
+}
+
+// window is the stretch of a series from some step to its end.
+type window struct {
+	share  float64
+	floors Series // without single jumps
+	jumps  []int
+	end    float64
+	trend  stats.Trend
+	curve  stats.Curve
+	slope  float64 // Theil–Sen: a jump or two don't move it
+	noise  float64
+	reason string
+}
+
+func look(s Series, share float64) (window, bool) {
+	part := s.from(s.Steps[0] + share*s.width())
+	return newWindow(part, share)
+}
+
+func newWindow(part Series, share float64) (window, bool) {
+	w := window{share: share, floors: part.floors(blocks)}
+	if len(w.floors.Steps) < minFloors || w.width() <= 0 {
+		return w, false
+	}
+	w.end = w.floors.Bytes[len(w.floors.Bytes)-1]
+	w.floors, w.jumps = w.floors.level()
+	w.trend = stats.FitTrend(w.floors.Steps, w.floors.Bytes)
+	w.slope = stats.TheilSen(w.floors.Steps, w.floors.Bytes)
+	w.noise = w.floors.noise()
+	return w, true
+}
+
+// maxJumps is how many rises count as events of their own. More of them are how this memory grows.
+const maxJumps = 3
+
+// level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would drown it.
+// at are the readings before which they were.
+func (s Series) level() (out Series, at []int) {
+	if len(s.Steps) < minFloors {
+		return s, nil
+	}
+	pace := make([]float64, len(s.Steps)-1)
+	for i := range pace {
+		pace[i] = (s.Bytes[i+1] - s.Bytes[i]) / (s.Steps[i+1] - s.Steps[i])
+	}
+	usual := stats.Median(pace)
+	rest := make([]float64, len(pace))
+	for i := range rest {
+		rest[i] = s.Bytes[i+1] - s.Bytes[i] - usual*(s.Steps[i+1]-s.Steps[i])
+	}
+	out = Series{s.Steps, slices.Clone(s.Bytes)}
+	shift, spread := 0.0, stats.Spread(rest)
+	for i, x := range rest {
+		if x > max(material, 8*spread) {
+			shift += s.across(i, usual)
+			at = append(at, i+1)
+		}
+		out.Bytes[i+1] -= shift
+	}
+	if len(at) > maxJumps {
+		return s, nil
+	}
+	return out, at
+}
+
+// between is the longest stretch without a jump.
+func (s Series) between(at []int) Series {
+	var longest Series
+	from := 0
+	for _, to := range append(slices.Clone(at), len(s.Steps)) {
+		if to-from > len(longest.Steps) {
+			longest = Series{s.Steps[from:to], s.Bytes[from:to]}
+		}
+		from = to
+	}
+	return longest
+}
+
+// across is the height of a jump between readings i and i+1: between the middles of some readings on both sides.
+func (s Series) across(i int, pace float64) float64 {
+	const some = 5
+	side := func(from, to int) float64 {
+		var list []float64
+		for k := max(from, 0); k < min(to, len(s.Steps)); k++ {
+			list = append(list, s.Bytes[k]-pace*s.Steps[k])
+		}
+		return stats.Median(list)
+	}
+	return side(i+1, i+1+some) - side(i+1-some, i+1)
+}
+
+func (w window) width() float64 { return w.floors.width() }
+
+// total is what the window grew by.
+func (w window) total() float64 { return w.slope * w.width() }
+
+// rises says whether there is growth beyond chance, of some size.
+func (w window) rises() bool {
+	return w.trend.P() < rising && w.total() > max(material, overNoise*w.noise)
+}
+
+// doubts says why growth is no leak yet; "" when nothing speaks against it.
+func (w *window) doubts(s Series, back release) string {
+	last := w.floors.from(w.floors.Steps[0] + 0.7*w.width())
+	if len(last.Steps) >= 3 {
+		if now := stats.TheilSen(last.Steps, last.Bytes); now < w.slope/2 && last.total() < w.total()*0.3/2 {
+			return "it has stopped growing"
+		}
+	}
+	if len(w.jumps) > 0 {
+		quiet := w.floors.between(w.jumps)
+		if slope := stats.TheilSen(quiet.Steps, quiet.Bytes); !(slope > w.slope/2 && slope*quiet.width() > overNoise*w.noise) {
+			return "it was single jumps"
+		}
+	}
+	w.curve = stats.FitCurve(w.floors.Steps, w.floors.Bytes)
+	if w.curve.Evidence > flattens {
+		return "it grows ever more slowly"
+	}
+	if w.slowed(s) {
+		return "it grew faster before"
+	}
+	if back.longest > 0 && w.floors.Steps[len(w.floors.Steps)-1]-back.at < outlast*back.longest && !back.outgrown(w) {
+		return "as much was given back before"
+	}
+	if w.width() < MinSteps*0.95 { // the window's first floor lies somewhat after its start
+		return "it is young"
+	}
+	return ""
+}
+
+// total of a piece of a series: from its first to its last reading.
+func (s Series) total() float64 { return s.Bytes[len(s.Bytes)-1] - s.Bytes[0] }
+
+// slowed compares with the stretch before, as long as this one where there is as much: a short window on a curve looks
+// straight, but what came before was steeper.
+func (w window) slowed(s Series) bool {
+	begin := w.floors.Steps[0]
+	before := s.until(begin).from(begin - w.width())
+	if len(before.Steps) < minFloors/2 || before.width() < 0.2*w.width() {
+		return false
+	}
+	before, _ = before.floors(blocks).level()
+	slope := stats.TheilSen(before.Steps, before.Bytes)
+	return slope*slower > w.slope+math.Hypot(w.floors.slopeError(), before.slopeError())
+}
+
+// slopeError is a line's standard error by the noise between neighbours alone: the least that it can be.
+func (s Series) slopeError() float64 {
+	return s.noise() / s.width() * math.Sqrt(12/float64(len(s.Steps)))
+}
+
+// release is what a series gave back: sawtooths of caches that are emptied, of lists that are cleared, of garbage that is
+// collected. What grows and is given back is no leak, but one rise of it looks like one.
+type release struct {
+	at      float64 // step of the last release; 0 without any
+	longest float64 // steps of the longest rise before a release
+	count   int
+	peak    float64 // the highest level before a release
+	fall    float64 // the largest
+}
+
+// givenBack finds falls that undo at least half of the rise before them.
+func givenBack(f Series) (r release) {
+	if len(f.Bytes) < 3 {
+		return r
+	}
+	least := max(material, 4*f.noise())
+	trough, peak := 0, 0
+	for i := range f.Bytes {
+		rise, fall := f.Bytes[peak]-f.Bytes[trough], f.Bytes[peak]-f.Bytes[i]
+		switch {
+		case f.Bytes[i] > f.Bytes[peak]:
+			peak = i
+		case rise >= least && fall >= least && fall >= rise/2:
+			r.at, r.longest = f.Steps[i], max(r.longest, f.Steps[peak]-f.Steps[trough])
+			r.count++
+			r.peak, r.fall = max(r.peak, f.Bytes[peak]), max(r.fall, fall)
+			trough, peak = i, i
+		case f.Bytes[i] < f.Bytes[trough] || peak == trough:
+			trough, peak = i, i
+		}
+	}
+	return r
+}
+
+// outgrown says that the releases are small against the growth: its floors rise all the same.
+func (r release) outgrown(w *window) bool {
+	return r.count >= 3 && w.total() > 2*r.fall || w.end > r.peak+2*r.fall
+}
+
+func leaking(g Growth, s Series, w window) Growth {
+	start := onset(s, w)
+	if exact, ok := newWindow(s.from(start), w.share); ok && exact.slope > 0 && exact.width() > w.width()/8 {
+		w = exact
+	}
+	g.fill(w)
+	g.Verdict, g.Reason, g.Start = Leak, "it grows steadily, to the end", start
+	return g
+}
+
+// fill takes the figures of a window.
+func (g *Growth) fill(w window) {
+	g.Rate = w.slope
+	low, high := w.trend.Interval(0.95)
+	g.Low, g.High = min(low, w.slope), max(high, w.slope)
+	g.P, g.Alpha, g.Noise, g.Floors = w.trend.P(), w.trend.Alpha, w.noise, len(w.floors.Steps)
+	g.Total, g.Start = w.total(), w.floors.Steps[0]
+	g.Level = w.end
+}
+
+func notLeaking(g Growth, s Series, w *window) Growth {
+	recent, ok := look(s, 0.5)
+	if ok {
+		_, high := recent.trend.Interval(0.95)
+		g.Limit = max(0, high)
+	}
+	if w == nil {
+		g.Verdict, g.Reason = Healthy, "no growth beyond chance"
+		return g
+	}
+	g.fill(*w)
+	g.Reason = w.reason
+	switch w.reason {
+	case "it has stopped growing", "it was single jumps":
+		g.Verdict = Healthy
+	case "it grows ever more slowly", "it grew faster before":
+		g.Needs = math.Ceil(w.width())
+		if over(s, w) {
+			g.Verdict, g.Needs = Healthy, 0
+		}
+	case "as much was given back before":
+		g.Verdict = Healthy
+	default:
+		g.Needs = math.Ceil(max(MinSteps-w.width(), MinSteps/10))
+	}
+	return g
+}
+
+// over says that what grows ever more slowly has all but ended: little is left by its own curve, and the last part shows no rise.
+func over(s Series, w *window) bool {
+	tail, ok := look(s, 0.7)
+	return ok && (!tail.rises() || w.curve.Left < max(material, 0.05*w.total()))
+}
+
+// tooShort is the answer where no verdict can be given.
+func tooShort(g Growth, s Series) Growth {
+	g.Needs = math.Ceil(MinSteps - s.width())
+	g.Reason = "too few steps"
+	if g.N < minFloors {
+		g.Reason = "too few readings"
+		if g.N > 1 {
+			g.Needs = max(g.Needs, math.Ceil(s.width()/float64(g.N-1)*float64(minFloors-g.N)))
+		}
+		g.Needs = max(g.Needs, float64(minFloors-g.N))
+	}
+	return g
+}
+
+// onset is the step from which the line holds that leads to the end: the break after which a line of its own fits best,
+// beside another one before it. Without a clear gain there is no break, and the growth is as old as the window.
+func onset(s Series, w window) float64 {
+	f := s.from(w.floors.Steps[0] - w.width()/2).floors(2 * blocks)
+	n := len(f.Steps)
+	best, at := lineLoss(f)*0.7, 0
+	for k := 2; k <= n-minFloors/2; k++ {
+		if loss := lineLoss(Series{f.Steps[:k], f.Bytes[:k]}) + lineLoss(Series{f.Steps[k:], f.Bytes[k:]}); loss < best {
+			best, at = loss, k
+		}
+	}
+	if at == 0 {
+		return max(f.Steps[0], w.floors.Steps[0])
+	}
+	return f.Steps[at]
+}
+
+// lineLoss is the sum of absolute deviations from a robust line.
+func lineLoss(f Series) (sum float64) {
+	stride := (len(f.Steps) + 23) / 24 // 24 points give 276 slopes: enough for a median
+	var xs, ys []float64
+	for i := 0; i < len(f.Steps); i += stride {
+		xs, ys = append(xs, f.Steps[i]), append(ys, f.Bytes[i])
+	}
+	slope := 0.0
+	if len(xs) > 2 {
+		slope = stats.TheilSen(xs, ys)
+	}
+	rest := make([]float64, len(f.Steps))
+	for i := range rest {
+		rest[i] = f.Bytes[i] - slope*f.Steps[i]
+	}
+	m := stats.Median(rest)
+	for _, r := range rest {
+		sum += math.Abs(r - m)
+	}
+	return sum
+}
+
+// String is for tests and logs.
+func (g Growth) String() string {
+	return fmt.Sprintf("%s (%s): %.0f B/step (%.0f to %.0f) from %.0f, %d floors, p %.1g", g.Verdict, g.Reason, g.Rate, g.Low, g.High, g.Start, g.Floors, g.P)
+}

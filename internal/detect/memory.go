@@ -1,0 +1,313 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+// Kind is which memory.
+type Kind string
+
+// The memories that are judged, each by itself.
+const (
+	Heap     Kind = "host heap"       // what malloc has handed out: the clearest signal there is
+	Private  Kind = "host private"    // anonymous memory that is not malloc's: Python's own arenas, maps
+	Anon     Kind = "host anonymous"  // all private memory; judged where the heap can't be
+	Shared   Kind = "shared memory"   // tmpfs, memfd, System V
+	Mapped   Kind = "mapped files"    // file pages together with the address space they take
+	Worker   Kind = "worker"          // private memory of a process that makes no steps, such as a DataLoader's
+	Device   Kind = "device"          // what the device's allocator has handed out
+	Reserved Kind = "device reserved" // what it holds
+	Outside  Kind = "device outside"  // what the process has on the device besides
+)
+
+// Class is what kind of leak it is.
+type Class string
+
+// The classes of CONTRACT's JSON.
+const (
+	RetainedTensors    Class = "retained_tensors"
+	RetainedObjects    Class = "retained_objects"
+	AutogradGraph      Class = "autograd_graph"
+	GCCycles           Class = "gc_cycles"
+	NativeHeap         Class = "native_heap"
+	SharedMemory       Class = "shared_memory"
+	WorkerGrowth       Class = "worker_growth"
+	AllocatorRetention Class = "allocator_retention"
+	DeviceCache        Class = "device_cache"
+	OutsideAllocator   Class = "outside_allocator"
+	Unknown            Class = "unknown"
+)
+
+// Process is what is known of one process of the job.
+type Process struct {
+	PID, Rank int
+	Worker    bool // it makes no steps of its own; its series go by the steps of the training
+	Command   string
+	Ended     bool    // before the last step of the run: what it held is gone
+	Pace      float64 // seconds a step, of late; 0 unknown
+	ByTime    bool    // there are no steps anywhere: Steps are readings, Pace seconds apart
+	Heap, Anon, Private,
+	Blocks, Shared, Mapped, Space Series // Blocks: of Python's allocator; Space: the address space
+	Devices []DeviceSeries
+	Tensors []model.TensorGroup // of all its censuses, in order
+	Objects []model.ObjectGroup
+	Full    float64 // full garbage collections seen
+}
+
+// DeviceSeries are the memories of one process on one device.
+type DeviceSeries struct {
+	Name                         string // cuda:0
+	Allocated, Reserved, Outside Series
+	Total                        float64 // bytes of the device; 0 unknown
+}
+
+// Limit is what host memory runs into first.
+type Limit struct {
+	Name  string  // "cgroup 16 GiB", "host"
+	Bytes float64 // 0: unknown
+	Used  float64
+}
+
+// Input is all that a verdict goes by.
+type Input struct {
+	Processes []Process
+	Host      Limit
+	Steps     float64 // of the process that made most
+	Warnings  []string
+}
+
+// Finding is the judgement of one memory of one process.
+type Finding struct {
+	Growth
+	Class    Class
+	Memory   Kind
+	Device   string
+	PID      int
+	Rank     int
+	Worker   bool
+	Site     string
+	Holder   string
+	Held     string // "list, 1,204 items, +1 per step"
+	Evidence []string
+	Advice   []string
+	Seconds  float64 // to Limit; NaN when none is in sight
+	SecondsLow,
+	SecondsHigh float64
+	AtStep float64
+	Limit  string
+	PerSec float64 // bytes/s, at the late pace; NaN unknown
+	ByTime bool
+}
+
+// Report is the judgement of a run.
+type Report struct {
+	Verdict    Verdict
+	Class      Class
+	Confidence float64
+	Steps      float64
+	Needs      float64
+	Missing    string // what an undecided run lacks
+	Findings   []Finding
+	Warnings   []string
+}
+
+// Run judges a run. Processes may come in any order.
+func Run(in Input) Report {
+	r := Report{Verdict: Healthy, Steps: in.Steps, Warnings: in.Warnings, Confidence: math.NaN()}
+	for _, p := range in.Processes {
+		r.Findings = append(r.Findings, judgeProcess(p, in)...)
+	}
+	order(r.Findings)
+	r.sum()
+	return r
+}
+
+// sum makes one verdict of the findings: a leak anywhere is one; what can't be told of a training process leaves the run undecided.
+func (r *Report) sum() {
+	trainers := 0
+	for _, f := range r.Findings {
+		switch {
+		case f.Verdict == Leak && r.Verdict != Leak:
+			r.Verdict, r.Class = Leak, f.Class
+			r.Confidence = 1 - math.Min(0.5, 2000*f.P) // after all the looks that there were
+		case f.Verdict == Undecided && r.Verdict == Healthy && f.decides():
+			r.Verdict, r.Needs = Undecided, f.Needs
+			r.Missing = f.Reason
+		}
+		if f.decides() {
+			trainers++
+		}
+	}
+	if r.Verdict == Undecided {
+		for _, f := range r.Findings {
+			if f.Verdict == Undecided && f.decides() {
+				r.Needs = max(r.Needs, f.Needs)
+			}
+		}
+	}
+	if trainers == 0 && r.Verdict == Healthy {
+		r.Verdict, r.Missing = Undecided, "no memory of a training process was recorded"
+	}
+	if r.Verdict == Healthy {
+		r.Confidence = 0.95 // of the limits that the findings name
+	}
+}
+
+// decides says whether the run hangs on this finding: the memory of a training process, or any whose rise is plain.
+func (f Finding) decides() bool {
+	if f.Memory == Worker || f.Memory == Shared || f.Memory == Mapped || f.Memory == Private || f.Memory == Reserved || f.Memory == Outside {
+		return f.Verdict == Undecided && f.Total > 0
+	}
+	return true
+}
+
+func order(fs []Finding) {
+	rank := map[Verdict]int{Leak: 0, Undecided: 1, Healthy: 2}
+	less := func(a, b Finding) bool {
+		switch {
+		case rank[a.Verdict] != rank[b.Verdict]:
+			return rank[a.Verdict] < rank[b.Verdict]
+		case a.Verdict == Leak && a.Rate != b.Rate:
+			return a.Rate > b.Rate
+		case a.Rank != b.Rank:
+			return a.Rank < b.Rank
+		case a.PID != b.PID:
+			return a.PID < b.PID
+		}
+		return a.Device+string(a.Memory) < b.Device+string(b.Memory)
+	}
+	sortBy(fs, less)
+}
+
+// judgeProcess judges each memory of a process by itself, and then which of them say the same.
+func judgeProcess(p Process, in Input) (out []Finding) {
+	add := func(k Kind, device string, g Growth) {
+		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker, ByTime: p.ByTime})
+	}
+	if p.Worker {
+		if g := Judge(p.Anon); g.N > 0 {
+			add(Worker, "", p.ended(g))
+		}
+	} else {
+		k, g, note := p.host()
+		if g.N > 0 {
+			add(k, "", g)
+			if note != "" {
+				out[len(out)-1].Evidence = append(out[len(out)-1].Evidence, note)
+			}
+		}
+		if k == Heap {
+			if g := p.private(); g.Verdict == Leak {
+				add(Private, "", g)
+			}
+		}
+	}
+	if g := p.ended(Judge(p.Shared)); g.Verdict != Healthy && g.Total > 0 {
+		add(Shared, "", g)
+	}
+	if g := p.mapped(); g.Verdict != Healthy && g.Total > 0 {
+		add(Mapped, "", p.ended(g))
+	}
+	for _, d := range p.Devices {
+		out = append(out, p.device(d)...)
+	}
+	for i := range out {
+		p.explain(&out[i], in)
+	}
+	return out
+}
+
+// ended takes a leak back that went with its process: memory of a worker that is started anew each epoch is given back each time.
+func (p Process) ended(g Growth) Growth {
+	if p.Ended && g.Verdict != Healthy {
+		g.Verdict, g.Reason = Healthy, "it ended with its process"
+	}
+	return g
+}
+
+// host judges the host memory of a training process: by the heap where there are readings enough; otherwise by all private memory,
+// which also grows when the heap is fragmented, and then the few readings of the heap have the last word.
+func (p Process) host() (Kind, Growth, string) {
+	heap := Judge(p.Heap)
+	if heap.N >= minFloors && heap.Reason != "too few steps" {
+		return Heap, heap, ""
+	}
+	anon := Judge(p.Anon)
+	if anon.Verdict != Leak || heap.N < 3 {
+		if heap.N >= minFloors && anon.Verdict == Undecided {
+			return Heap, heap, ""
+		}
+		return Anon, anon, ""
+	}
+	h := p.Heap.clean().from(anon.Start)
+	if len(h.Steps) < 3 || h.total() < anon.Rate*h.width()/4 {
+		anon.Verdict, anon.Reason = Healthy, "malloc keeps what was freed; what it has handed out does not grow"
+		return Anon, anon, ""
+	}
+	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
+	rate := h.total() / h.width()
+	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings", anon.Rate/(1<<20), len(h.Steps))
+	anon.Low, anon.High = min(anon.Low, rate*0.9), max(anon.High, rate)
+	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
+	return Heap, anon, note
+}
+
+// private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas may be it.
+func (p Process) private() Growth {
+	g := Judge(p.Private)
+	if g.Verdict != Leak {
+		return g
+	}
+	blocks, space := Judge(scaled(p.Blocks, blockSize)), Judge(p.Space)
+	if blocks.Verdict != Leak && space.Verdict != Leak {
+		g.Verdict, g.Reason = Healthy, "neither Python's blocks nor the address space grow with it"
+	}
+	return g
+}
+
+// blockSize is about what a block of Python's allocator takes: an int, a float, a short string, a small tuple.
+const blockSize = 64
+
+func scaled(s Series, by float64) Series {
+	out := Series{s.Steps, make([]float64, len(s.Bytes))}
+	for i, y := range s.Bytes {
+		out.Bytes[i] = y * by
+	}
+	return out
+}
+
+// mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs them; a leak
+// makes ever more maps, so the address space grows too.
+func (p Process) mapped() Growth {
+	g := Judge(p.Mapped)
+	if g.Verdict == Healthy || g.Total <= 0 {
+		return g
+	}
+	if space := Judge(p.Space); space.Verdict != Leak || space.Rate < g.Rate/2 {
+		g.Verdict, g.Reason = Healthy, "pages of files that were mapped before: the kernel takes them back when it needs them"
+	}
+	return g
+}
+
+// device judges what the allocator has handed out, what it holds, and what lies outside of it. A rise of the first explains
+// the second.
+func (p Process) device(d DeviceSeries) (out []Finding) {
+	make := func(k Kind, c Class, g Growth) Finding {
+		return Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank, ByTime: p.ByTime}
+	}
+	allocated := Judge(d.Allocated)
+	if allocated.N > 0 {
+		out = append(out, make(Device, "", allocated))
+	}
+	if reserved := Judge(d.Reserved); reserved.Verdict == Leak && allocated.Verdict == Healthy {
+		reserved.Verdict, reserved.Reason = Undecided, "the allocator holds ever more, and has handed out no more: fragmentation, or a peak that creeps"
+		out = append(out, make(Reserved, AllocatorRetention, reserved))
+	}
+	if outside := Judge(d.Outside); outside.Verdict == Leak {
+		out = append(out, make(Outside, OutsideAllocator, outside))
+	}
+	return out
+}
