@@ -15,6 +15,7 @@ var onlyImporter = map[string]string{
 	"github.com/spf13/cobra":       "internal/cli",
 	"github.com/prometheus/procfs": "internal/proc",
 	"gonum.org/v1/plot":            "internal/chart",
+	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	modulePath + "/internal/arch":  "",
 }
 

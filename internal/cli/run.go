@@ -32,6 +32,8 @@ type runOptions struct {
 	budget  string
 	trace   string
 	maxDisk string
+
+	interval time.Duration
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -55,6 +57,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.StringVar(&o.budget, "budget", "1%", "share of the training's time that observing may take")
 	f.StringVar(&o.trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
+	f.DurationVar(&o.interval, "interval", time.Second, "how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	return c
 }
 
@@ -78,6 +81,9 @@ func (o runOptions) check(args []string) (plan, error) {
 	}
 	if p.maxDisk, err = units.ParseBytes(o.maxDisk); err != nil || p.maxDisk < minDisk {
 		return p, usageError{fmt.Errorf("run: --max-disk %q: not a size of at least %s", o.maxDisk, minDisk)}
+	}
+	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
+		return p, usageError{fmt.Errorf("run: --interval %s: not between 100ms and 1m", o.interval)}
 	}
 	p.agent = agent.Options{Budget: float64(budget), Trace: o.trace}
 	p.path, err = exec.LookPath(args[0])
@@ -129,6 +135,9 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	end := endOf(state)
 	endErr := s.SetEnd(end)
 	sum, sumErr := finish(ctx, s)
+	if end.Signal == "SIGKILL" {
+		end = whoKilled(s, end)
+	}
 	if !o.quiet {
 		a.printEnd(s, end, sum, errors.Join(metaErr, endErr, watch.err, sumErr))
 	}
@@ -145,7 +154,7 @@ func prepare(o runOptions, p plan, args []string) (*session.Session, []string, e
 	if err != nil {
 		return nil, nil, remedy.Add(err, "set MEMGAUGE_HOME to a writable directory")
 	}
-	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version, MaxDisk: int64(p.maxDisk)})
+	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version, MaxDisk: int64(p.maxDisk), Interval: o.interval})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -277,6 +286,20 @@ func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	defer cancel()
 	return collector.Finish(ctx, s)
 }
+
+// recordWait is how long the collector may take to say whether the kernel killed the job for want of memory.
+const recordWait = 3 * time.Second
+
+func whoKilled(s *session.Session, end session.End) session.End {
+	for until := time.Now().Add(recordWait); time.Now().Before(until); time.Sleep(finishPoll) {
+		if e, ok, err := s.End(); err == nil && ok && e.Recorded {
+			return e
+		}
+	}
+	return end
+}
+
+const finishPoll = 5 * time.Millisecond
 
 // printEnd says on stderr, in at most three lines, what a user wants to know when a run has ended.
 func (a *app) printEnd(s *session.Session, e session.End, sum api.Summary, err error) {

@@ -72,10 +72,17 @@ func (c *Collector) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+	sampling, sampled := context.WithCancel(ctx)
+	defer sampled()
+	watched := make(chan struct{})
+	g.Go(func() error {
+		defer close(watched)
+		return newWatch(c.s, owner, c.log).run(sampling)
+	})
 	g.Go(func() error {
 		defer finish()
 		defer shutdown(server)
-		return c.loop(ctx, owner, ended)
+		return c.loop(ctx, owner, ended, func() { sampled(); <-watched })
 	})
 	err = g.Wait()
 	if cerr := owner.Close(); err == nil {
@@ -111,7 +118,8 @@ func stepAside(log *slog.Logger) {
 }
 
 // loop drains until the job has ended. A drain that fails is tried again: the rings keep what is not in the database.
-func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}) error {
+// Before the end stop lets the samplers have a last look.
+func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, stop func()) error {
 	drain, alive, maintain := time.NewTicker(drainEvery), time.NewTicker(livenessEvery), time.NewTicker(maintainEvery)
 	defer drain.Stop()
 	defer alive.Stop()
@@ -122,14 +130,16 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}) e
 			return nil
 		case <-ended:
 			if !c.s.Live() {
+				stop()
 				return c.finish(o)
 			}
 		case <-alive.C:
 			if !c.s.Live() {
+				stop()
 				return c.finish(o)
 			}
 		case <-drain.C:
-			if _, err := o.Drain(ctx); err != nil && ctx.Err() == nil {
+			if _, err := o.drain(ctx, false); err != nil && ctx.Err() == nil {
 				c.log.Error("drain", "error", err)
 			}
 		case <-maintain.C:
@@ -153,6 +163,10 @@ type Owner struct {
 	db       *store.DB
 	rings    *ingest.Ingester
 	readOnly bool
+
+	pending pending    // of the samplers
+	heaps   heaps      // what the trainers said last
+	ooms    chan int64 // times of events that tell of a failed allocation
 }
 
 // Open opens the session's database and, unless readOnly, what is needed to drain its rings.
@@ -161,9 +175,9 @@ func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error
 	if err != nil {
 		return nil, err
 	}
-	o := &Owner{s: s, db: db, readOnly: readOnly}
+	o := &Owner{s: s, db: db, readOnly: readOnly, heaps: heaps{last: map[int32][2]int64{}}, ooms: make(chan int64, 1)}
 	if !readOnly {
-		o.rings = ingest.New(s.Rings(), db, ingest.Options{Alive: s.Alive})
+		o.rings = ingest.New(s.Rings(), tap{db, &o.heaps, o.ooms}, ingest.Options{Alive: s.Alive})
 	}
 	return o, nil
 }
@@ -187,8 +201,26 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 	return rows, nil
 }
 
-// Drain brings what is in the rings into the database.
-func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.rings.Drain(ctx) }
+// Drain brings what is in the rings, and what was sampled, into the database.
+func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.drain(ctx, true) }
+
+// drain stores what was sampled only once in a while, unless somebody asks.
+func (o *Owner) drain(ctx context.Context, ask bool) (ingest.Stats, error) {
+	stats, err := o.rings.Drain(ctx)
+	return stats, errors.Join(err, o.storeSamples(ctx, ask))
+}
+
+func (o *Owner) storeSamples(ctx context.Context, ask bool) error {
+	b := o.pending.take(time.Now(), ask)
+	if b == nil {
+		return nil
+	}
+	if err := o.db.Append(context.WithoutCancel(ctx), b); err != nil {
+		o.pending.back(b)
+		return fmt.Errorf("store samples: %w", err)
+	}
+	return nil
+}
 
 // Maintain keeps the database within its size.
 func (o *Owner) Maintain(ctx context.Context) error {
@@ -201,6 +233,9 @@ func (o *Owner) Maintain(ctx context.Context) error {
 func (o *Owner) Finish(ctx context.Context) error {
 	if _, err := o.rings.Finish(ctx); err != nil {
 		return fmt.Errorf("drain what is left: %w", err)
+	}
+	if err := o.storeSamples(ctx, true); err != nil {
+		return err
 	}
 	if err := o.recordEnd(ctx); err != nil {
 		return err
@@ -232,11 +267,25 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	}
 	end.PIDs, end.Ranks, end.Recorded, end.Rows = sum.PIDs, sum.Ranks, true, sum.Rows
 	end.Peak = max(end.Peak, sum.PeakRSS)
+	if end.OOM, err = o.outOfMemory(ctx); err != nil {
+		return err
+	}
 	event := model.Event{Time: end.Ended.UnixMicro(), PID: int32(o.s.Meta.Process.PID), Rank: -1, Name: "end", Text: end.String(), A: int64(end.Code), B: model.Null}
 	if err := o.db.Append(ctx, &model.Batch{Events: []model.Event{event}}); err != nil {
 		return fmt.Errorf("record the end: %w", err)
 	}
 	return o.s.SetEnd(end)
+}
+
+// outOfMemory says whether the job met the end of its memory.
+func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
+	err = each(ctx, o.db, "SELECT name FROM memgauge.events WHERE name IN ('oom', 'oom_kill') GROUP BY name ORDER BY name", func(v []any) {
+		why = session.OOMError
+		if v[0] == "oom_kill" {
+			why = session.OOMKill
+		}
+	})
+	return why, err
 }
 
 // Close closes the database and the rings.

@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"strconv"
 )
 
@@ -217,4 +218,17 @@ func (f FS) Environ(pid int) ([]string, error) {
 		}
 	}
 	return list, nil
+}
+
+// Resident reads the pages that a process has in memory from its open statm: a descriptor stays the process's own when its
+// number is used again.
+func Resident(statm io.ReaderAt) (pages int64, ok bool) {
+	var buf [128]byte
+	n, _ := statm.ReadAt(buf[:], 0)
+	fields := bytes.Fields(buf[:n])
+	if len(fields) < 2 {
+		return 0, false // it has ended
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return pages, err == nil && pages >= 0
 }

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -12,7 +13,8 @@ type cgroups struct {
 	fs     proc.FS
 	root   string
 	mounts proc.CgroupMounts
-	known  time.Time // when the mounts were read
+	known  time.Time     // when the mounts were read
+	seen   []proc.Cgroup // of the last sample that had processes
 }
 
 const (
@@ -31,16 +33,21 @@ func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
 	return c.fs.Cgroup(pid, c.mounts)
 }
 
-// read adds a row for each cgroup in which a process of the job is, and without any process for our own. A process may be
-// moved, so they are asked anew: the roots and the trainers, whom the others follow.
+// read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be moved, so
+// it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups are looked at
+// still: they know whether a process was killed.
 func (c *cgroups) read(s *Sampler, now time.Time) {
-	seen := map[proc.Cgroup]bool{}
+	var found []proc.Cgroup
 	for _, pid := range s.leaders() {
 		cg, err := c.of(pid, now)
-		if err != nil || seen[cg] || len(seen) >= maxCgroups {
-			continue
+		if err == nil && !slices.Contains(found, cg) && len(found) < maxCgroups {
+			found = append(found, cg)
 		}
-		seen[cg] = true
+	}
+	if len(found) > 0 {
+		c.seen = found
+	}
+	for _, cg := range c.seen {
 		if m, err := cg.Memory(); err == nil {
 			s.out.Cgroups = append(s.out.Cgroups, s.cgroupRow(cg, &m, now))
 		}

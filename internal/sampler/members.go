@@ -28,13 +28,13 @@ type member struct {
 	about   About
 	cgroup  string
 	nsPID   int
+	rss     int64 // at the last sample; Unknown before
 	peak    int64 // highest VmHWM
 	first   time.Time
 	told    time.Time // when its row of process.tree was last written
 	before  cpuTimes
 	due     time.Time // when smaps_rollup may be read again
 	pages   float64   // ns a page that reading it took last
-	rolled  proc.Rollup
 }
 
 type cpuTimes struct {
@@ -128,7 +128,7 @@ func (m *members) adopt(fresh map[int]proc.Usage, roots []int, now time.Time) {
 }
 
 func (m *members) describe(u proc.Usage, now time.Time) *member {
-	p := &member{usage: u, first: now, about: Nothing, peak: proc.Unknown}
+	p := &member{usage: u, first: now, about: Nothing, rss: proc.Unknown, peak: proc.Unknown}
 	if args, err := m.fs.Cmdline(u.PID); err == nil {
 		p.command = clip(strings.Join(args, " "), maxCommand)
 	}
@@ -169,6 +169,7 @@ const (
 	RoleWorker   = "worker"
 	RoleLauncher = "launcher"
 	RoleHelper   = "helper"
+	RoleMain     = "main" // the command itself, when no training was seen in it
 	RoleOther    = "other"
 )
 
@@ -186,7 +187,7 @@ func (m *members) assignRoles() {
 		if p.role != RoleTrainer {
 			continue
 		}
-		for parent := m.byPID[p.usage.PPID]; parent != nil && parent.role == RoleOther; parent = m.byPID[parent.usage.PPID] {
+		for parent := m.byPID[p.usage.PPID]; parent != nil && (parent.role == RoleOther || parent.role == RoleMain); parent = m.byPID[parent.usage.PPID] {
 			parent.role = RoleLauncher
 		}
 	}
@@ -204,7 +205,7 @@ func (m *members) roleOf(p *member) string {
 	parent := m.byPID[p.usage.PPID]
 	switch {
 	case parent == nil:
-		return RoleOther
+		return RoleMain
 	case strings.HasPrefix(p.usage.Comm, "pt_data_worker"): // torch.multiprocessing._set_thread_name, torch 2.6
 		return RoleWorker
 	case p.command == parent.command && m.worksFor(parent), strings.Contains(p.command, "multiprocessing.spawn") && m.worksFor(parent):

@@ -27,10 +27,12 @@ func (s *Sampler) processes(now time.Time) {
 		return
 	}
 	gone := s.members.update(filepath.Join(s.o.Root, "proc"), s.o.Roots(), now)
+	s.kills.ended(gone)
 	for _, p := range gone {
 		s.tellTree(p, now, true)
 	}
 	pids := s.members.pids()
+	s.pids.Store(&pids)
 	for _, pid := range pids {
 		s.members.byPID[pid].about = s.o.About(pid)
 	}
@@ -66,7 +68,7 @@ func (s *Sampler) memoryOf(p *member, now time.Time) {
 	row.RSS, row.Anon, row.File, row.Shmem, row.Swap, row.HWM = st.RSS, st.Anon, st.File, st.Shmem, st.Swap, st.HWM
 	row.PageTables, row.Locked, row.Pinned, row.VMSize = st.PageTables, st.Locked, st.Pinned, st.Size
 	row.ReadBytes, row.WrittenBytes, _ = s.fs.IO(u.PID) // Unknown where the kernel does not tell
-	p.peak, p.nsPID = max(p.peak, st.HWM, st.RSS), st.NSPID
+	p.rss, p.peak, p.nsPID = st.RSS, max(p.peak, st.HWM, st.RSS), st.NSPID
 	s.out.Memory = append(s.out.Memory, row)
 }
 
@@ -125,6 +127,7 @@ func (s *Sampler) envsOf(p *member, now time.Time) {
 	if err != nil {
 		return
 	}
+	s.visibleGPUs(p, envs)
 	for i, e := range envs {
 		name, value, ok := strings.Cut(e, "=")
 		if !ok || i >= maxEnvs {
@@ -134,49 +137,80 @@ func (s *Sampler) envsOf(p *member, now time.Time) {
 	}
 }
 
-// rollupBudget lets smaps_rollup be read as seldom as its cost demands: it holds the lock on a process's address space while
-// it walks its page tables.
-type rollupBudget struct{}
+// visibleGPUs takes CUDA_VISIBLE_DEVICES of the command; a launcher's children each get a part of what it has.
+func (s *Sampler) visibleGPUs(p *member, envs []string) {
+	if s.o.GPUs == nil || s.members.byPID[p.usage.PPID] != nil {
+		return
+	}
+	for _, e := range envs {
+		if value, ok := strings.CutPrefix(e, "CUDA_VISIBLE_DEVICES="); ok {
+			s.o.GPUs.SetVisible(value, true)
+		}
+	}
+}
+
+// rollupBudget lets smaps_rollup be read as seldom as its cost demands: the kernel walks a process's page tables for it, holding
+// the lock on its address space. The processes take turns.
+type rollupBudget struct {
+	saved time.Duration // CPU time that may be spent
+	next  int           // pid from which the next sample goes on
+	begun bool
+}
 
 const (
-	rollupShare = 0.002                  // of one core may go to it, for each process
-	rollupEvery = 5 * time.Second        // oftener it tells nothing new
+	rollupShare = 0.001                  // of one core may go to it
+	rollupSaved = 20 * time.Millisecond  // at most so much is saved up
+	rollupFirst = 5 * time.Millisecond   // for the first sample
+	rollupEvery = 5 * time.Second        // oftener it tells nothing new of a process
 	rollupLimit = 100 * time.Millisecond // a reading expected to take longer is left to who asks for it (memgauge where)
 	rollupRest  = 5 * time.Minute        // until such a process is considered again: it may have shrunk
 	pageCost    = 30.0                   // ns a page of 4 KiB, before it was ever measured
 	pageSize    = 4096
 )
 
-func (b *rollupBudget) read(s *Sampler, now time.Time, _ time.Duration) {
-	spent := time.Duration(0)
-	for i := range s.out.Memory {
-		row := &s.out.Memory[i]
-		p := s.members.byPID[int(row.PID)]
-		if p == nil || now.Before(p.due) || spent > rollupLimit {
-			continue
-		}
-		if p.pages == 0 {
-			p.pages = pageCost
-		}
-		expected := time.Duration(p.pages * float64(row.RSS) / pageSize)
-		if expected > rollupLimit {
-			p.due = now.Add(rollupRest)
-			p.pages = pageCost // measured anew when it has shrunk
-			continue
-		}
-		before := threadTime()
-		r, err := s.fs.Rollup(p.usage.PID)
-		took := threadTime() - before
-		spent += took
-		p.due = now.Add(max(rollupEvery, time.Duration(float64(took)/rollupShare)))
-		if err != nil {
-			continue // it has ended, or may not be looked into
-		}
-		p.pages = max(float64(took)*pageSize/float64(max(row.RSS, pageSize)), 1)
-		p.rolled = r
-		row.PSS, row.PSSAnon, row.PSSFile, row.PSSShmem = r.PSS, r.PSSAnon, r.PSSFile, r.PSSShmem
-		row.PrivateDirty, row.PrivateClean, row.SwapPSS = r.PrivateDirty, r.PrivateClean, r.SwapPSS
+func (b *rollupBudget) read(s *Sampler, now time.Time, elapsed time.Duration) {
+	if !b.begun {
+		b.begun, b.saved = true, rollupFirst
 	}
+	b.saved = min(b.saved+time.Duration(rollupShare*float64(elapsed)), rollupSaved)
+	rows := s.out.Memory // in order of pid
+	from := 0
+	for from < len(rows) && int(rows[from].PID) < b.next {
+		from++
+	}
+	for i := range rows {
+		row := &rows[(from+i)%len(rows)]
+		if b.saved <= 0 {
+			b.next = int(row.PID)
+			return
+		}
+		if p := s.members.byPID[int(row.PID)]; p != nil && !now.Before(p.due) {
+			b.saved -= s.rollup(p, row, now)
+			b.next = int(row.PID) + 1
+		}
+	}
+}
+
+// rollup reads one process and says what it took.
+func (s *Sampler) rollup(p *member, row *model.ProcessMemory, now time.Time) time.Duration {
+	if p.pages == 0 {
+		p.pages = pageCost
+	}
+	if time.Duration(p.pages*float64(row.RSS)/pageSize) > rollupLimit {
+		p.due, p.pages = now.Add(rollupRest), pageCost // measured anew when it has shrunk
+		return 0
+	}
+	before := threadTime()
+	r, err := s.fs.Rollup(p.usage.PID)
+	took := threadTime() - before
+	p.due = now.Add(rollupEvery)
+	if err != nil {
+		return took // it has ended, or may not be looked into
+	}
+	p.pages = max(float64(took)*pageSize/float64(max(row.RSS, pageSize)), 1)
+	row.PSS, row.PSSAnon, row.PSSFile, row.PSSShmem = r.PSS, r.PSSAnon, r.PSSFile, r.PSSShmem
+	row.PrivateDirty, row.PrivateClean, row.SwapPSS = r.PrivateDirty, r.PrivateClean, r.SwapPSS
+	return took
 }
 
 // threadBudget gives threads the time that is left for them: a job may have thousands, and each costs two reads.
@@ -187,7 +221,7 @@ type threadBudget struct {
 }
 
 const (
-	threadShare = 0.001                 // of one core may go to threads
+	threadShare = 0.0005                // of one core may go to threads
 	threadSaved = 10 * time.Millisecond // at most so much is saved up
 	threadFirst = time.Millisecond      // for the first sample
 	maxThreads  = 256                   // of a process, in one sample

@@ -8,6 +8,8 @@ import (
 	"math"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +26,7 @@ type Options struct {
 	Roots func() []int
 	// About tells what is known of a process from inside; nil if nothing is.
 	About func(pid int) About
-	// GPUs are asked once a sample; none if nil. The sampler closes it.
+	// GPUs are asked once a sample; none if nil (SetGPUs may come later). The sampler closes it.
 	GPUs GPUs
 	// Now is time.Now if nil.
 	Now func() time.Time
@@ -40,9 +42,11 @@ type About struct {
 // Nothing is About a process without an agent.
 var Nothing = About{Rank: -1, HeapInUse: model.Null, HeapHeld: model.Null}
 
-// GPUs adds the rows of this machine's GPUs. inJob says which processes are the job's, by their PIDs here.
+// GPUs adds the rows of this machine's GPUs (gpu.Set). inJob says which processes are the job's, by their PIDs here. Sample
+// returns the CPU time that threads of its own took.
 type GPUs interface {
-	Sample(at time.Time, inJob func(pid int) bool, into *model.Samples)
+	SetVisible(value string, set bool) // CUDA_VISIBLE_DEVICES of the job
+	Sample(at time.Time, inJob func(pid int) bool, into *model.Samples) time.Duration
 	Close()
 }
 
@@ -54,6 +58,7 @@ const (
 	partCgroup    = "sampler: cgroup"
 	partHost      = "sampler: host"
 	partGPU       = "sampler: gpu"
+	partGlance    = "sampler: glance"
 )
 
 // Sampler takes samples, one after the other.
@@ -64,8 +69,11 @@ type Sampler struct {
 	threads threadBudget
 	rollups rollupBudget
 	cgroups cgroups
+	window  window
+	kills   killWatch
 	last    time.Time // of the sample before; zero at the first
-	total   int64     // the host's memory, bytes; Null until it was read
+	pids    atomic.Pointer[[]int]
+	total   int64 // the host's memory, bytes; Null until it was read
 	out     model.Samples
 	costs   costs
 }
@@ -85,6 +93,9 @@ func New(o Options) *Sampler {
 	return &Sampler{o: o, fs: fs, members: newMembers(fs), total: model.Null, cgroups: cgroups{fs: fs, root: o.Root}}
 }
 
+// SetGPUs says which GPUs are sampled from now on.
+func (s *Sampler) SetGPUs(g GPUs) { s.o.GPUs = g }
+
 // Sample reads everything once. The rows belong to the caller until the next call, which reuses their memory.
 func (s *Sampler) Sample() *model.Samples {
 	runtime.LockOSThread() // the thread's CPU time is what we tell as our cost
@@ -103,13 +114,27 @@ func (s *Sampler) Sample() *model.Samples {
 	s.costs.measure(partThreads, func() { s.threads.read(s, now, elapsed) })
 	s.costs.measure(partCgroup, func() { s.cgroups.read(s, now) })
 	if s.o.GPUs != nil {
-		s.costs.measure(partGPU, func() { s.o.GPUs.Sample(now, s.members.has, &s.out) })
+		elsewhere := time.Duration(0)
+		s.costs.measure(partGPU, func() { elsewhere = s.o.GPUs.Sample(now, s.members.has, &s.out) })
+		s.costs.add(partGPU, elsewhere, 0)
 	}
 	return &s.out
 }
 
-// Close lets go of the GPUs.
+// PIDs lists the job's processes at the last sample. It may be called from any goroutine.
+func (s *Sampler) PIDs() []int {
+	if list := s.pids.Load(); list != nil {
+		return slices.Clone(*list)
+	}
+	return nil
+}
+
+// Last is when the last sample was taken.
+func (s *Sampler) Last() time.Time { return s.last }
+
+// Close lets go of the GPUs and of open files.
 func (s *Sampler) Close() {
+	s.window.close()
 	if s.o.GPUs != nil {
 		s.o.GPUs.Close()
 	}
@@ -157,15 +182,18 @@ type costs struct {
 func (c *costs) measure(part string, work func()) {
 	before := threadTime()
 	work()
-	took := int64(threadTime() - before)
+	c.add(part, threadTime()-before, 1)
+}
+
+func (c *costs) add(part string, took time.Duration, times int64) {
 	for i := range c.parts {
 		if c.parts[i].Part == part {
-			c.parts[i].NS += took
-			c.parts[i].Count++
+			c.parts[i].NS += int64(took)
+			c.parts[i].Count += times
 			return
 		}
 	}
-	c.parts = append(c.parts, model.Overhead{Rank: -1, Part: part, NS: took, Count: 1, Gap: model.Null})
+	c.parts = append(c.parts, model.Overhead{Rank: -1, Part: part, NS: int64(took), Count: times, Gap: model.Null})
 }
 
 // Overheads tells what sampling cost since the last call, one row for each part.

@@ -23,6 +23,8 @@ type Options struct {
 	Command []string
 	Version string
 	MaxDisk int64 // bytes
+
+	Interval time.Duration // of the samplers; 0 is the default
 }
 
 // Home is where sessions lie by default: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge, else ~/.local/state/memgauge.
@@ -85,7 +87,7 @@ func meta(o Options, id, name string) Meta {
 		command[i] = a[:min(len(a), maxArgLen)]
 	}
 	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, UID: os.Getuid(),
-		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Supervisor: Pid{os.Getpid(), start}}
+		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Interval: o.Interval, Supervisor: Pid{os.Getpid(), start}}
 }
 
 // fill makes the runtime directory and writes session.json.

@@ -32,6 +32,8 @@ type Meta struct {
 	Supervisor Pid       `json:"supervisor"`        // memgauge run
 	Process    Pid       `json:"process"`           // the command; zero until it runs
 	MaxDisk    int64     `json:"max_disk"`          // bytes
+
+	Interval time.Duration `json:"interval,omitempty"` // of the samplers, ns; 0 is the default
 }
 
 // DirID is a directory's identity on its machine.
@@ -57,11 +59,26 @@ type End struct {
 	Peak   int64     `json:"peak,omitempty"` // bytes, largest resident set of one process of the job
 	Rows   int64     `json:"rows,omitempty"` // in the database
 
+	// OOM says why, when the job, or a process of it, ended for want of memory.
+	OOM string `json:"oom,omitempty"`
+
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }
 
+// What End.OOM may say.
+const (
+	OOMKill  = "an OOM kill"            // by the kernel
+	OOMError = "an out-of-memory error" // raised by an allocator
+)
+
 // String says how it ended in a few words.
 func (e End) String() string {
+	switch {
+	case e.OOM == OOMKill && e.State == "killed" && e.Signal == "SIGKILL":
+		return "OOM kill"
+	case e.OOM != "" && e.State == "exited" && e.Code != 0:
+		return fmt.Sprintf("exit %d after %s", e.Code, e.OOM)
+	}
 	switch e.State {
 	case "exited":
 		return fmt.Sprintf("exit %d", e.Code)

@@ -79,7 +79,7 @@ var sampleColumns = map[string]string{
 	"system_ns":       "ns of CPU time in the kernel since the process began",
 	"read_bytes":      "bytes read from storage since the process began; NULL where the kernel keeps it to itself",
 	"written_bytes":   "bytes written to storage since the process began; NULL where the kernel keeps it to itself",
-	"role":            "launcher, trainer, worker, helper (resource tracker …), other",
+	"role":            "launcher, trainer, worker, helper (resource tracker …), main (the command), other",
 	"comm":            "name of the process or thread as the kernel has it",
 	"command":         "command line",
 	"cgroup":          "cgroup of the process (of the memory controller)",

@@ -1,0 +1,291 @@
+package collector
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/gpu/machine"
+	"github.com/memgauge/memgauge/internal/ingest"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/sampler"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+const (
+	sampleEvery   = time.Second
+	relookEvery   = 5 * time.Second  // which processes have a ring, which of them train
+	overheadEvery = 30 * time.Second // a row for each part of sampling
+	storeEvery    = 10 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 5 ms
+	storeRows     = 20_000           // or until there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
+	spillEvery    = 10 * time.Second // a job that is killed again and again must not fill the disk with windows
+)
+
+// watch samples the job from outside while the collector lives. Its samples wait in pending until the owner stores them.
+type watch struct {
+	s       *session.Session
+	log     *slog.Logger
+	o       *Owner
+	sampler *sampler.Sampler
+	every   time.Duration
+
+	procs   map[int]session.Process
+	looked  time.Time
+	told    time.Time // overheads
+	spilled time.Time
+}
+
+func newWatch(s *session.Session, o *Owner, log *slog.Logger) *watch {
+	w := &watch{s: s, o: o, log: log, every: sampleEvery}
+	if s.Meta.Interval > 0 {
+		w.every = s.Meta.Interval
+	}
+	w.sampler = sampler.New(sampler.Options{Roots: w.roots, About: w.about})
+	return w
+}
+
+// openGPUs is a collector's one look for GPUs.
+func (w *watch) openGPUs() {
+	found := machine.Open("/", w.sampler.PIDs)
+	if found.NVIDIA != nil {
+		w.log.Info("no NVIDIA GPUs", "why", found.NVIDIA)
+	}
+	if found.Set != nil {
+		w.sampler.SetGPUs(found.Set)
+	}
+}
+
+// run samples until ctx ends, and once more then: a job that was killed leaves its cgroup's counter behind.
+func (w *watch) run(ctx context.Context) error {
+	defer w.sampler.Close()
+	w.remember(ctx)
+	w.openGPUs()
+	tick, glance := time.NewTicker(w.every), time.NewTicker(sampler.GlanceEvery)
+	defer tick.Stop()
+	defer glance.Stop()
+	w.sample()
+	for {
+		select {
+		case <-ctx.Done():
+			w.sample()
+			w.tellCosts(time.Now())
+			return nil
+		case <-glance.C:
+			w.sampler.Glance()
+		case <-tick.C:
+			w.sample()
+		case oom := <-w.o.ooms:
+			w.spill(oom)
+		}
+	}
+}
+
+// remember takes the kill counters as an earlier collector of this session left them.
+func (w *watch) remember(ctx context.Context) {
+	for sql, set := range map[string]func([]any){
+		"SELECT path, max(events_oom_kill) FROM cgroup.memory GROUP BY path HAVING max(events_oom_kill) IS NOT NULL": func(v []any) {
+			path, _ := v[0].(string)
+			w.sampler.SetKills(path, integer(v[1]))
+		},
+		"SELECT max(oom_kills) FROM host.memory HAVING max(oom_kills) IS NOT NULL": func(v []any) { w.sampler.SetKills("", integer(v[0])) },
+	} {
+		if err := each(ctx, w.o.db, sql, set); err != nil && ctx.Err() == nil {
+			w.log.Warn("read what was counted of OOM kills", "error", err)
+		}
+	}
+}
+
+func integer(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func each(ctx context.Context, db *store.DB, sql string, f func([]any)) error {
+	rows, err := db.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		f(rows.Values())
+	}
+	return rows.Err()
+}
+
+// roots are the command and every process with a ring: one that an agent reached without descending from the command counts.
+func (w *watch) roots() []int {
+	if now := time.Now(); now.Sub(w.looked) >= relookEvery || w.s.Meta.Process.PID == 0 {
+		w.looked = now
+		if w.s.Meta.Process.PID == 0 { // memgauge run writes it once the command runs
+			if again, err := session.Open(w.s.Dir); err == nil {
+				w.s = again
+			}
+		}
+		w.procs = map[int]session.Process{}
+		for _, p := range w.s.Processes() {
+			if p.Alive {
+				w.procs[p.PID] = p
+			}
+		}
+	}
+	var list []int
+	if p := w.s.Meta.Process.PID; p > 0 {
+		list = append(list, p)
+	}
+	for pid := range w.procs {
+		list = append(list, pid)
+	}
+	return list
+}
+
+func (w *watch) about(pid int) sampler.About {
+	a := sampler.Nothing
+	if p, ok := w.procs[pid]; ok {
+		a.Rank, a.Trainer = int32(p.Rank), p.Torch
+	}
+	a.HeapInUse, a.HeapHeld = w.o.heaps.get(int32(pid))
+	return a
+}
+
+func (w *watch) sample() {
+	rows := w.sampler.Sample()
+	w.o.pending.add(rows, nil, nil)
+	for _, k := range w.sampler.Kills() {
+		w.killed(k)
+	}
+	if now := w.sampler.Last(); now.Sub(w.told) >= overheadEvery {
+		if !w.told.IsZero() {
+			w.tellCosts(now)
+		}
+		w.told = now
+	}
+}
+
+func (w *watch) tellCosts(at time.Time) { w.o.pending.add(nil, w.sampler.Overheads(at), nil) }
+
+// killed records a kill, and the minute before it.
+func (w *watch) killed(k sampler.Kill) {
+	e := model.Event{Time: k.Time, Rank: -1, Name: "oom_kill", Text: k.String(), A: model.Null, B: k.Limit}
+	if len(k.Victims) > 0 {
+		e.PID, e.A = int32(k.Victims[0].PID), k.Victims[0].Bytes
+	}
+	w.o.pending.add(nil, nil, []model.Event{e})
+	w.spill(k.Time)
+}
+
+// spill stores the last minute at full resolution.
+func (w *watch) spill(event int64) {
+	now := time.Now()
+	if now.Sub(w.spilled) < spillEvery && !w.spilled.IsZero() {
+		return
+	}
+	w.spilled = now
+	w.o.pending.add(&model.Samples{Window: w.sampler.Window(event)}, nil, nil)
+}
+
+// pending holds what was sampled and is not stored yet.
+type pending struct {
+	sync.Mutex
+	samples   model.Samples
+	overheads []model.Overhead
+	events    []model.Event
+	drops     []model.Drop
+	since     time.Time // of the oldest
+}
+
+func (p *pending) add(s *model.Samples, o []model.Overhead, e []model.Event) {
+	p.Lock()
+	defer p.Unlock()
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	if s != nil {
+		p.samples.Add(s)
+	}
+	p.overheads, p.events = append(p.overheads, o...), append(p.events, e...)
+}
+
+// take empties it into a batch; nil when there is nothing, or when it can wait.
+func (p *pending) take(now time.Time, ask bool) *model.Batch {
+	p.Lock()
+	defer p.Unlock()
+	if p.since.IsZero() || !ask && now.Sub(p.since) < storeEvery && p.samples.Rows() < storeRows {
+		return nil
+	}
+	b := &model.Batch{Samples: p.samples, Overheads: p.overheads, Events: p.events, Drops: p.drops}
+	p.samples, p.overheads, p.events, p.drops, p.since = model.Samples{}, nil, nil, nil, time.Time{}
+	return b
+}
+
+// back puts a batch that could not be stored before what came since. What is beyond the bound is lost, and counted.
+func (p *pending) back(b *model.Batch) {
+	p.Lock()
+	defer p.Unlock()
+	if b.Rows() > 4*storeRows {
+		at := time.Now().UnixMicro()
+		b = &model.Batch{Events: b.Events, Drops: append(b.Drops, model.Drop{Time: at, Source: "samplers", Reason: "database not writable", Records: int64(b.Rows())})}
+	}
+	b.Samples.Add(&p.samples)
+	p.samples, p.overheads, p.events = b.Samples, append(b.Overheads, p.overheads...), append(b.Events, p.events...)
+	p.drops = append(b.Drops, p.drops...)
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+}
+
+// tap passes batches on to the database and keeps of them what the samplers show: each process's last reading of its heap, and
+// that an allocation failed.
+type tap struct {
+	*store.DB
+	heaps *heaps
+	ooms  chan<- int64
+}
+
+// Append stores a batch.
+func (t tap) Append(ctx context.Context, b *model.Batch) error {
+	err := t.DB.Append(ctx, b)
+	if err != nil {
+		return err
+	}
+	t.heaps.note(b.Steps)
+	for i := range b.Events {
+		if b.Events[i].Name == "oom" {
+			select {
+			case t.ooms <- b.Events[i].Time:
+			default: // one is being treated
+			}
+		}
+	}
+	return nil
+}
+
+var _ ingest.Sink = tap{}
+
+// heaps are the last readings of mallinfo2, by process.
+type heaps struct {
+	sync.Mutex
+	last map[int32][2]int64
+}
+
+const maxHeaps = 4096 // processes of a job that train
+
+func (h *heaps) note(steps []model.Step) {
+	h.Lock()
+	defer h.Unlock()
+	for i := range steps {
+		if s := &steps[i]; s.HeapInUse != model.Null && (len(h.last) < maxHeaps || h.last[s.PID] != [2]int64{}) {
+			h.last[s.PID] = [2]int64{s.HeapInUse, s.HeapHeld}
+		}
+	}
+}
+
+func (h *heaps) get(pid int32) (inUse, held int64) {
+	h.Lock()
+	defer h.Unlock()
+	if v, ok := h.last[pid]; ok {
+		return v[0], v[1]
+	}
+	return model.Null, model.Null
+}
