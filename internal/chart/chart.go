@@ -10,6 +10,7 @@ import (
 type Chart struct {
 	Title  string
 	Note   string // a smaller line under the title: what to see here
+	Across string // what X counts, where it isn't seconds
 	Panels []Panel
 	Events []Event
 }

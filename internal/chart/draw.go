@@ -130,6 +130,9 @@ func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {
 		return pl, bars(pl, p, unit)
 	}
 	span := timeScale(c.duration())
+	if c.Across != "" {
+		span = scale{1, c.Across}
+	}
 	pl.X.Label.Text = span.name
 	pl.X.Min, pl.X.Max = 0, c.duration()/span.per
 	if err := addSeries(pl, p, unit, span); err != nil {

@@ -44,7 +44,7 @@ type Recorded struct {
 	// right after an empty_cache.
 	Peak       int64
 	End        int64
-	SegmentOps int // segment_alloc, _free, _map, _unmap
+	SegmentOps int // segment_alloc, _free, _map, _unmap, after that burst
 }
 
 // Trace prepares the history of a device for a replay. Where the file says what was there at first, that is the opening;
@@ -110,46 +110,27 @@ func (s *Snapshot) finalState(device int) (map[uint64]LiveBlock, map[Span]uint64
 	return live, segments
 }
 
-// recorded follows the reserved bytes; nil where the history never speaks of segments.
+// recorded follows the reserved bytes; nil where the file never speaks of segments.
 func recorded(start int64, events []Event) *Recorded {
-	r := &Recorded{}
-	reserved, opening := start, true
-	for i := range events {
-		e := &events[i]
-		switch e.Action {
+	burst := 0
+	for ; burst < len(events) && (events[burst].Action == SegmentFree || events[burst].Action == SegmentUnmap); burst++ {
+		start -= events[burst].Size
+	}
+	r := &Recorded{Peak: start, End: start}
+	for i := burst; i < len(events); i++ {
+		switch e := &events[i]; e.Action {
 		case SegmentAlloc, SegmentMap:
-			reserved += e.Size
+			r.End += e.Size
 		case SegmentFree, SegmentUnmap:
-			reserved -= e.Size
+			r.End -= e.Size
 		default:
-			opening = false
 			continue
 		}
 		r.SegmentOps++
-		if e.Action == SegmentAlloc || e.Action == SegmentMap {
-			opening = false
-		}
-		if !opening {
-			r.Peak = max(r.Peak, reserved)
-		}
+		r.Peak = max(r.Peak, r.End)
 	}
-	r.End = reserved
-	if start > 0 && len(events) > 0 {
-		r.Peak = max(r.Peak, afterOpening(start, events))
-	}
-	if r.SegmentOps == 0 && start == 0 {
+	if r.Peak == 0 && burst == 0 {
 		return nil
 	}
 	return r
-}
-
-// afterOpening is what was reserved when the first burst of segment_free, if any, was over.
-func afterOpening(start int64, events []Event) int64 {
-	for i := range events {
-		if events[i].Action != SegmentFree && events[i].Action != SegmentUnmap {
-			break
-		}
-		start -= events[i].Size
-	}
-	return start
 }

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// allocCommand is what stands above the allocator's own tools.
+func (a *app) allocCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "alloc",
+		Short: "What another allocator, or other settings, would have done to a job",
+		Long: "Tools about device memory that need no device: they replay what a program allocated and freed against allocators with\n" +
+			"other settings. They read PyTorch's memory snapshots (torch.cuda.memory._dump_snapshot), traces, logs of RMM and JSON lines,\n" +
+			"plain or gzipped, without executing them (docs/formats/trace.md).",
+		Example: "  memgauge alloc replay snapshot.pickle --policy torch,vmm --plot replay.png\n" +
+			"  memgauge alloc advise snapshot.pickle\n" +
+			"  memgauge alloc bench",
+	}
+	c.AddCommand(a.allocReplayCommand(), a.allocAdviseCommand(), a.allocConvertCommand(), a.allocBenchCommand())
+	for _, sub := range c.Commands() {
+		a.finishCommand(sub)
+	}
+	return c
+}
+
+// readTrace opens a file and the history of one device in it: of the only one that has a history, unless device says which.
+func readTrace(path string, device int) (*snapshot.Snapshot, *snapshot.Trace, error) {
+	s, _, err := snapshot.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if device < 0 {
+		if device, err = onlyDevice(s); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	t, err := s.Trace(device)
+	if err != nil {
+		return nil, nil, remedy.Add(fmt.Errorf("%s: %w", path, err), recordHint)
+	}
+	return s, t, nil
+}
+
+const recordHint = "call torch.cuda.memory._record_memory_history() before the steps, and torch.cuda.memory._dump_snapshot(FILE) after them"
+
+func onlyDevice(s *snapshot.Snapshot) (int, error) {
+	var with []int
+	for _, d := range s.Devices() {
+		if slices.ContainsFunc(s.Events(d), func(e snapshot.Event) bool { return e.Action == snapshot.Alloc }) {
+			with = append(with, d)
+		}
+	}
+	switch len(with) {
+	case 0:
+		return 0, remedy.Add(errors.New("no device has a history of allocations"), recordHint)
+	case 1:
+		return with[0], nil
+	}
+	return 0, usageError{remedy.Add(fmt.Errorf("devices %v have a history", with), "say which with --device")}
+}
+
+// percent shows a share that may lie above one, or below zero.
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
+
+func size(n int64) string { return units.Bytes(n).String() }

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/workload"
+)
+
+type allocBenchOptions struct {
+	policies []string
+	pairs    int
+	rounds   int
+	json     bool
+}
+
+func (a *app) allocBenchCommand() *cobra.Command {
+	var o allocBenchOptions
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure memgauge's allocator on this machine",
+		Long: "Times the allocator's own work, without a device: pairs of an allocation and a free with exact statistics, with the event\n" +
+			"ring, on two threads; RMM's random_allocations; a snapshot. Each figure is the median of several rounds; spread is the\n" +
+			"distance between the slowest and the fastest, as a share of it.",
+		Example: "  memgauge alloc bench\n  memgauge alloc bench --policy torch,packed,vmm --rounds 11",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.allocBench(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.policies, "policy", []string{"torch"}, "`POLICIES`, separated by commas: torch, packed, vmm, direct")
+	f.IntVar(&o.pairs, "pairs", 200_000, "pairs in a round (`N`)")
+	f.IntVar(&o.rounds, "rounds", 7, "rounds of each measurement (`N`)")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+func (o allocBenchOptions) check() error {
+	for _, p := range o.policies {
+		if !slices.Contains(alloc.Policies, alloc.Policy(p)) {
+			return fmt.Errorf("alloc bench: policy %q: not one of %v", p, alloc.Policies)
+		}
+	}
+	if o.pairs < 1 || o.pairs > 1e8 || o.rounds < 1 || o.rounds > 1000 {
+		return fmt.Errorf("alloc bench: --pairs from 1 to 100,000,000, --rounds from 1 to 1,000")
+	}
+	return nil
+}
+
+func (a *app) allocBench(_ context.Context, o allocBenchOptions) error {
+	if err := o.check(); err != nil {
+		return usageError{err}
+	}
+	figures, err := workload.Measure(workload.Options{Policies: o.policies, Pairs: o.pairs, Rounds: o.rounds})
+	if err != nil {
+		return fmt.Errorf("alloc bench: %w", err)
+	}
+	if o.json {
+		return writeBenchJSON(a.stdout, figures)
+	}
+	l := &listing{columns: []model.Column{text("what"), text("policy"), number("median"), number("spread")}}
+	for _, f := range figures {
+		unit := " " + f.Unit
+		if f.Unit == "ratio" {
+			unit = " times"
+		}
+		l.rows = append(l.rows, []any{f.What, f.Setting, strconv.FormatFloat(f.Value, 'f', digits(f.Value), 64) + unit, percent(f.Spread)})
+	}
+	return report.Write(a.stdout, l, report.Table, report.Options{Width: terminalWidth(a.stdout), NoRows: true, Whole: wholeTables})
+}
+
+// digits shows three significant ones.
+func digits(v float64) int {
+	switch {
+	case v >= 100:
+		return 0
+	case v >= 10:
+		return 1
+	}
+	return 2
+}
+
+func writeBenchJSON(w io.Writer, figures []workload.Figure) error {
+	type figureJSON struct {
+		What   string  `json:"what"`
+		Policy string  `json:"policy"`
+		Median float64 `json:"median"`
+		Spread float64 `json:"spread"`
+		Unit   string  `json:"unit"`
+	}
+	out := struct {
+		SchemaVersion int          `json:"schema_version"`
+		Figures       []figureJSON `json:"figures"`
+	}{SchemaVersion: jsonVersion}
+	for _, f := range figures {
+		out.Figures = append(out.Figures, figureJSON{f.What, f.Setting, f.Value, f.Spread, f.Unit})
+	}
+	return writeJSON(w, out)
+}

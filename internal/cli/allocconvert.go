@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+type allocConvertOptions struct{ device int }
+
+func (a *app) allocConvertCommand() *cobra.Command {
+	var o allocConvertOptions
+	c := &cobra.Command{
+		Use:   "convert FROM TO",
+		Short: "Turn an allocator's history into another format",
+		Long: "Reads FROM, which may be a PyTorch snapshot, a trace, a log of RMM or JSON lines, and writes TO in the format of its ending:\n" +
+			".pickle (PyTorch's viewers and mosaic read it), .csv (RMM's log), .trace, .jsonl or .parquet. See docs/formats/trace.md.",
+		Example: "  memgauge alloc convert rmm.csv rmm.pickle\n" +
+			"  memgauge alloc convert snapshot.pickle events.parquet",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.allocConvert(cmd.Context(), o, args[0], args[1])
+		},
+	}
+	c.Flags().IntVar(&o.device, "device", -1, "the device `N`, where TO has one and FROM several")
+	c.Flags().Lookup("device").DefValue = "0" // what pflag takes for no default worth printing
+	return c
+}
+
+func (a *app) allocConvert(ctx context.Context, o allocConvertOptions, from, to string) error {
+	write, err := converter(ctx, to, o.device)
+	if err != nil {
+		return usageError{fmt.Errorf("alloc convert: %w", err)}
+	}
+	out, err := create(to)
+	if err != nil {
+		return fmt.Errorf("alloc convert: %w", err)
+	}
+	defer out.discard()
+	s, _, err := snapshot.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("alloc convert: %w", err)
+	}
+	if err := write(out, s); err != nil {
+		return fmt.Errorf("alloc convert: %w", err)
+	}
+	return out.commit()
+}
+
+// converter is what writes the format of a file's ending.
+func converter(ctx context.Context, to string, device int) (func(io.Writer, *snapshot.Snapshot) error, error) {
+	one := func(write func(io.Writer, *snapshot.Snapshot, int) error) func(io.Writer, *snapshot.Snapshot) error {
+		return func(w io.Writer, s *snapshot.Snapshot) (err error) {
+			d := device
+			if d < 0 {
+				if d, err = onlyDevice(s); err != nil {
+					return err
+				}
+			}
+			return write(w, s, d)
+		}
+	}
+	switch strings.ToLower(filepath.Ext(to)) {
+	case ".pickle", ".pkl":
+		return snapshot.WritePickle, nil
+	case ".csv":
+		return one(snapshot.WriteRMM), nil
+	case ".jsonl", ".ndjson":
+		return snapshot.WriteLines, nil
+	case ".trace":
+		return one(func(w io.Writer, s *snapshot.Snapshot, device int) error {
+			t, err := s.Trace(device)
+			if err != nil {
+				return err
+			}
+			return snapshot.WriteTrace(w, t)
+		}), nil
+	case ".parquet":
+		return func(w io.Writer, s *snapshot.Snapshot) error { return writeParquet(ctx, w, s) }, nil
+	}
+	return nil, remedy.Add(fmt.Errorf("%s: no format has this ending", to), "end the name in .pickle, .csv, .trace, .jsonl or .parquet")
+}
+
+// writeParquet has DuckDB make the file from JSON lines.
+func writeParquet(ctx context.Context, w io.Writer, s *snapshot.Snapshot) error {
+	var lines bytes.Buffer
+	if err := snapshot.WriteLines(&lines, s); err != nil {
+		return err
+	}
+	return store.ParquetOfLines(ctx, &lines, lineColumns, w)
+}
+
+// lineColumns are the members of snapshot's JSON lines.
+var lineColumns = []store.LineColumn{
+	{Name: "action", Type: "VARCHAR"}, {Name: "device", Type: "INTEGER"}, {Name: "addr", Type: "UBIGINT"}, {Name: "size", Type: "BIGINT"},
+	{Name: "stream", Type: "UBIGINT"}, {Name: "time_us", Type: "BIGINT"}, {Name: "thread", Type: "UBIGINT"}, {Name: "device_free", Type: "BIGINT"},
+	{Name: "frames", Type: "VARCHAR[]"}, {Name: "compile_context", Type: "VARCHAR"}, {Name: "user_metadata", Type: "VARCHAR"},
+}

@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/replay"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type allocReplayOptions struct {
+	policies []string
+	confs    []string
+	device   int
+	capacity units.Bytes
+	json     bool
+	plot     string
+}
+
+func (a *app) allocReplayCommand() *cobra.Command {
+	var o allocReplayOptions
+	c := &cobra.Command{
+		Use:   "replay TRACE",
+		Short: "Replay a program's allocations under other policies and settings",
+		Long: "Replays the allocations and frees in TRACE and shows, for each policy and setting, the most bytes that were asked for and\n" +
+			"reserved at once, the waste between the two, and how often the driver was called. Policies: torch (PyTorch's rules), packed (few\n" +
+			"large segments), vmm (segments that grow in virtual memory), direct (no cache). \"recorded\" is what the allocator did that\n" +
+			"the trace was taken from, where the trace tells. Time is what the allocator itself took, without the driver.",
+		Example: "  memgauge alloc replay snapshot.pickle\n" +
+			"  memgauge alloc replay snapshot.pickle --policy torch --conf expandable_segments:True --conf max_split_size_mb:128\n" +
+			"  memgauge alloc replay rmm.csv --policy torch,packed,vmm --capacity 40GiB --plot replay.png",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.allocReplay(cmd.Context(), o, args[0]) },
+	}
+	f := c.Flags()
+	f.StringSliceVar(&o.policies, "policy", []string{"torch", "packed", "vmm"}, "`POLICIES`, separated by commas: torch, packed, vmm, direct")
+	f.StringArrayVar(&o.confs, "conf", nil, "settings as in PYTORCH_ALLOC_CONF, for each policy; may be given several times (`CONF`)")
+	f.IntVar(&o.device, "device", -1, "the device `N`, if the trace has several")
+	f.Lookup("device").DefValue = "0" // what pflag takes for no default worth printing
+	f.Var(&o.capacity, "capacity", "memory of the device; cached memory is given back when it is full (default: it is never full)")
+	f.Lookup("capacity").DefValue = "0"
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.StringVar(&o.plot, "plot", "", "draw what was reserved against what was asked for to `FILE`.png or .svg")
+	return c
+}
+
+func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, path string) error {
+	settings, err := replay.Settings(o.policies, o.confs)
+	if err != nil {
+		return usageError{fmt.Errorf("alloc replay: %w", err)}
+	}
+	if err := checkPlotName(o.plot); err != nil {
+		return usageError{fmt.Errorf("alloc replay: %w", err)}
+	}
+	var plot sink
+	if o.plot != "" {
+		if plot, err = create(o.plot); err != nil {
+			return fmt.Errorf("alloc replay: %w", err)
+		}
+		defer plot.discard()
+	}
+	_, t, err := readTrace(path, o.device)
+	if err != nil {
+		return fmt.Errorf("alloc replay: %w", err)
+	}
+	capacity := int64(o.capacity)
+	if capacity == 0 {
+		capacity = replay.Unlimited(t)
+	}
+	var results []*replay.Result
+	for _, s := range settings {
+		r, err := replay.Run(ctx, t, s, capacity)
+		if err != nil {
+			return fmt.Errorf("alloc %w", err)
+		}
+		results = append(results, r)
+	}
+	if plot != nil {
+		if err := writePlot(plot, o.plot, replayChart(filepath.Base(path), t, results, int64(o.capacity))); err != nil {
+			return fmt.Errorf("alloc replay: %w", err)
+		}
+	}
+	out := &spool{to: a.stdout}
+	defer out.discard()
+	show := showReplay
+	if o.json {
+		show = showReplayJSON
+	}
+	if err := show(out, t, results, terminalWidth(a.stdout)); err != nil {
+		return fmt.Errorf("alloc replay: %w", err)
+	}
+	return out.commit()
+}
+
+func checkPlotName(name string) error {
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".png", ".svg":
+		return nil
+	}
+	if name == "" {
+		return nil
+	}
+	return remedy.Add(fmt.Errorf("--plot %s: unknown kind of picture", name), "end the name in .png or .svg")
+}
+
+func writePlot(w sink, name string, c chart.Chart) error {
+	draw := c.WritePNG
+	if strings.EqualFold(filepath.Ext(name), ".svg") {
+		draw = c.WriteSVG
+	}
+	if err := draw(w); err != nil {
+		return err
+	}
+	return w.commit()
+}
+
+// recordedPeak is what the recorded allocator reserved, 0 where the trace doesn't say or can't be right.
+func recordedPeak(t *snapshot.Trace, requested int64) int64 {
+	if t.Recorded == nil || t.Recorded.Peak < requested {
+		return 0
+	}
+	return t.Recorded.Peak
+}
+
+// showReplay prints the table and one sentence on what it comes to.
+func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, width int) error {
+	l := &listing{columns: []model.Column{text("policy"), number("peak requested"), number("peak reserved"), number("waste"), number("driver calls"), number("time")}}
+	requested := results[0].PeakRequested
+	if peak := recordedPeak(t, requested); peak > 0 {
+		waste := float64(peak)/float64(max(requested, 1)) - 1
+		l.rows = append(l.rows, []any{"recorded", size(requested), size(peak), percent(waste), units.Count(int64(t.Recorded.SegmentOps)), ""})
+	}
+	for _, r := range results {
+		reserved := size(r.PeakReserved)
+		if r.OOM != nil {
+			reserved += " OOM"
+		}
+		l.rows = append(l.rows, []any{r.Setting, size(r.PeakRequested), reserved, percent(r.Waste()), units.Count(r.DriverCalls), units.Duration(r.Elapsed).String()})
+	}
+	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"time"}, Whole: wholeTables}); err != nil {
+		return err
+	}
+	for _, r := range results {
+		if r.OOM != nil {
+			if _, err := fmt.Fprintf(w, "%s: out of memory at event %s, for %s\n", r.Setting, units.Count(int64(r.OOM.Event)), size(r.OOM.Size)); err != nil {
+				return err
+			}
+		}
+	}
+	_, err := fmt.Fprint(w, saved(t, results))
+	return err
+}
+
+// saved says in a sentence what the best of the results would have saved, against what was recorded or the first of them.
+func saved(t *snapshot.Trace, results []*replay.Result) string {
+	base, name := recordedPeak(t, results[0].PeakRequested), "the recorded allocator"
+	if base == 0 {
+		base, name = results[0].PeakReserved, results[0].Setting
+	}
+	best := -1
+	for i, r := range results {
+		if r.OOM == nil && (best < 0 || r.PeakReserved < results[best].PeakReserved) {
+			best = i
+		}
+	}
+	if best < 0 || results[best].PeakReserved >= base {
+		return ""
+	}
+	less := base - results[best].PeakReserved
+	return fmt.Sprintf("%s would have reserved %s (%s) less than %s.\n", results[best].Setting, size(less), percent(float64(less)/float64(base)), name)
+}
+
+// replayChart draws what was reserved, event by event, over what was asked for.
+func replayChart(name string, t *snapshot.Trace, results []*replay.Result, capacity int64) chart.Chart {
+	requested := replay.Requested(t)
+	series := []chart.Series{{Name: "requested", X: requested.Event, Y: requested.Bytes, Area: true}}
+	end := float64(len(t.Events))
+	for _, r := range results {
+		series = append(series, steps(r.Setting, &r.Curve, end))
+	}
+	if recordedPeak(t, results[0].PeakRequested) > 0 {
+		s := steps("recorded", replay.Reserved(t), end)
+		s.Thin = true
+		series = append(series, s)
+	}
+	p := chart.Panel{Title: "reserved, and requested by the program", Unit: chart.Bytes, Series: series}
+	if capacity > 0 {
+		p.Levels = []chart.Level{{Name: "device " + size(capacity), Value: float64(capacity), Alarm: true}}
+	}
+	c := chart.Chart{Title: "Replay of " + name, Note: strings.TrimSpace(saved(t, results)), Across: "event of the trace", Panels: []chart.Panel{p}}
+	for _, r := range results {
+		if r.OOM != nil {
+			c.Events = append(c.Events, chart.Event{Seconds: float64(r.OOM.Event), Text: r.Setting + ": out of memory", Bad: true})
+		}
+	}
+	return c
+}
+
+// steps draws a quantity that holds until its next value, to the end.
+func steps(name string, c *replay.Curve, end float64) chart.Series {
+	s := chart.Series{Name: name}
+	for i := range c.Event {
+		if i > 0 {
+			s.X, s.Y = append(s.X, c.Event[i]), append(s.Y, c.Bytes[i-1])
+		}
+		s.X, s.Y = append(s.X, c.Event[i]), append(s.Y, c.Bytes[i])
+	}
+	if n := len(s.Y); n > 0 && s.X[n-1] < end {
+		s.X, s.Y = append(s.X, end), append(s.Y, s.Y[n-1])
+	}
+	return s
+}
+
+// The JSON of alloc replay and advise is documented in docs/cli-json.md.
+type replayJSON struct {
+	Setting       string   `json:"setting"`
+	PeakRequested int64    `json:"peak_requested_bytes"`
+	PeakReserved  int64    `json:"peak_reserved_bytes"`
+	EndReserved   int64    `json:"end_reserved_bytes"`
+	Waste         float64  `json:"waste"`
+	DriverCalls   int64    `json:"driver_calls"`
+	Operations    int      `json:"operations"`
+	Seconds       float64  `json:"seconds"`
+	OOM           *oomJSON `json:"oom"`
+}
+
+type oomJSON struct {
+	Event int   `json:"event"`
+	Size  int64 `json:"size_bytes"`
+}
+
+type recordedJSON struct {
+	Peak        int64   `json:"peak_reserved_bytes"`
+	End         int64   `json:"end_reserved_bytes"`
+	Waste       float64 `json:"waste"`
+	DriverCalls int     `json:"driver_calls"`
+}
+
+func resultJSON(r *replay.Result) replayJSON {
+	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops, r.Elapsed.Round(time.Microsecond).Seconds(), nil}
+	if r.OOM != nil {
+		out.OOM = &oomJSON{r.OOM.Event, r.OOM.Size}
+	}
+	return out
+}
+
+func recordJSON(t *snapshot.Trace, requested int64) *recordedJSON {
+	peak := recordedPeak(t, requested)
+	if peak == 0 {
+		return nil
+	}
+	return &recordedJSON{peak, t.Recorded.End, float64(peak)/float64(max(requested, 1)) - 1, t.Recorded.SegmentOps}
+}
+
+func showReplayJSON(w io.Writer, t *snapshot.Trace, results []*replay.Result, _ int) error {
+	out := struct {
+		SchemaVersion int           `json:"schema_version"`
+		Device        int           `json:"device"`
+		Events        int           `json:"events"`
+		PeakRequested int64         `json:"peak_requested_bytes"`
+		Recorded      *recordedJSON `json:"recorded"`
+		Policies      []replayJSON  `json:"policies"`
+	}{jsonVersion, t.Device, len(t.Events), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested), nil}
+	for _, r := range results {
+		out.Policies = append(out.Policies, resultJSON(r))
+	}
+	return writeJSON(w, out)
+}

@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memgauge/memgauge/internal/snapshot"
+)
+
+// Advice is how settings rank for a history.
+type Advice struct {
+	Recorded *snapshot.Recorded // what the recorded allocator did; nil where the file does not say
+	Base     Trial              // the settings that the history was recorded with, replayed
+	Trials   []Trial            // the others, best first
+}
+
+// Trial is a setting with all that was found out about it.
+type Trial struct {
+	Result
+	Conf string // what to set; the policy stands in Policy
+	// Policy is "torch" for PyTorch's own allocator; others need libmemgauge_alloc.so.
+	Policy string
+	// Needs is the least memory that the device may have for the history to run to its end, to 2 MiB; cached memory is then
+	// given back where it must. 0: not determined.
+	Needs int64
+}
+
+// Saves is how much less is reserved at the peak than by another, in bytes.
+func (t *Trial) Saves(base *Trial) int64 { return base.PeakReserved - t.PeakReserved }
+
+// candidates are what is tried: each of PyTorch's remedies for fragmentation at the values that its documents and users name.
+var candidates = []struct{ policy, conf string }{
+	{"torch", ""},
+	{"torch", "expandable_segments:True"},
+	{"torch", "max_split_size_mb:64"},
+	{"torch", "max_split_size_mb:128"},
+	{"torch", "max_split_size_mb:256"},
+	{"torch", "max_split_size_mb:512"},
+	{"torch", "roundup_power2_divisions:4"},
+	{"torch", "roundup_power2_divisions:8"},
+	{"torch", "roundup_power2_divisions:16"},
+	{"torch", "garbage_collection_threshold:0.6"},
+	{"torch", "garbage_collection_threshold:0.8"},
+	{"packed", ""},
+	{"vmm", ""},
+}
+
+// maxSearched is the longest history for which Needs is searched: a search is a dozen replays, and a replay of so many events
+// takes about 100 ms.
+const maxSearched = 300_000
+
+// Advise replays the history with each of the settings that might help. recorded is the configuration that it was recorded
+// with.
+func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity int64) (*Advice, error) {
+	base, err := try(ctx, t, "torch", recorded, capacity)
+	if err != nil {
+		return nil, err
+	}
+	out := &Advice{Recorded: t.Recorded, Base: *base}
+	trials := make([]*Trial, len(candidates))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, c := range candidates {
+		if c.policy == "torch" && c.conf == recorded {
+			continue
+		}
+		g.Go(func() (err error) {
+			trials[i], err = try(ctx, t, c.policy, c.conf, capacity)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	for _, trial := range trials {
+		if trial != nil {
+			out.Trials = append(out.Trials, *trial)
+		}
+	}
+	// of settings that come to the same, PyTorch's own and the simpler stand first
+	slices.SortStableFunc(out.Trials, func(a, b Trial) int {
+		return cmp.Or(cmp.Compare(failed(&a), failed(&b)), cmp.Compare(a.PeakReserved, b.PeakReserved), cmp.Compare(a.DriverCalls, b.DriverCalls))
+	})
+	return out, nil
+}
+
+func failed(t *Trial) int {
+	if t.OOM != nil {
+		return 1
+	}
+	return 0
+}
+
+func try(ctx context.Context, t *snapshot.Trace, policy, conf string, capacity int64) (*Trial, error) {
+	s, err := NewSetting(policy, conf)
+	if err != nil {
+		return nil, fmt.Errorf("advise: %w", err)
+	}
+	r, err := Run(ctx, t, s, capacity)
+	if err != nil {
+		return nil, err
+	}
+	trial := &Trial{Result: *r, Policy: policy, Conf: conf}
+	if len(t.Events) <= maxSearched && r.OOM == nil {
+		trial.Needs, err = needs(ctx, t, s, r)
+	}
+	return trial, err
+}
+
+// page is what the search for Needs is exact to: the driver's unit.
+const page = 2 << 20
+
+// needs searches the smallest device on which the history runs to its end. A device as large as the peak does; that a larger
+// one does too is true but for rare orders of splitting, which cost the search some precision and nothing else.
+func needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
+	low, high := unlimited.PeakRequested/page, (unlimited.PeakReserved+page-1)/page
+	for low < high {
+		mid := (low + high) / 2
+		r, err := Run(ctx, t, s, mid*page)
+		switch {
+		case errors.Is(err, errOpening):
+			low = mid + 1
+		case err != nil:
+			return 0, err
+		case r.OOM != nil:
+			low = mid + 1
+		default:
+			high = mid
+		}
+	}
+	return high * page, nil
+}

@@ -1,0 +1,158 @@
+package replay
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/internal/snapshot"
+)
+
+const mib = 1 << 20
+
+func setting(t *testing.T, policy, conf string) Setting {
+	t.Helper()
+	s, err := NewSetting(policy, conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func run(t *testing.T, tr *snapshot.Trace, s Setting, capacity int64) *Result {
+	t.Helper()
+	r, err := Run(t.Context(), tr, s, capacity)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func events(list ...snapshot.Event) []snapshot.Event { return list }
+
+func take(addr uint64, size int64) snapshot.Event {
+	return snapshot.Event{Action: snapshot.Alloc, Addr: addr, Size: size}
+}
+
+func give(addr uint64) snapshot.Event {
+	return snapshot.Event{Action: snapshot.FreeCompleted, Addr: addr}
+}
+
+// By hand: PyTorch rounds 30 MiB + 1 to 32 MiB; a later 31 MiB fits into it.
+func TestByHand(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(1, 30*mib+1), give(1), take(2, 31*mib), take(3, 100))}
+	r := run(t, tr, setting(t, "torch", ""), 1<<40)
+	if r.PeakRequested != 31*mib+100 || r.PeakReserved != 34*mib || r.DriverCalls != 2 || r.Ops != 4 || r.OOM != nil {
+		t.Errorf("got %+v", *r)
+	}
+	d := run(t, tr, setting(t, "direct", ""), 1<<40)
+	if d.PeakReserved != 31*mib+512 || d.DriverCalls != 4 {
+		t.Errorf("direct: %+v", *d)
+	}
+}
+
+// A run of segment_free after which the program goes on is an empty_cache; one before a segment_alloc is not.
+func TestEmptyCacheInTheMiddle(t *testing.T) {
+	free := snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x1000, Size: 32 * mib}
+	again := snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0x2000, Size: 64 * mib}
+	emptied := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, take(2, 64*mib))}, setting(t, "packed", "segment_mb:2"), 1<<40)
+	kept := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, again, take(2, 64*mib))}, setting(t, "packed", "segment_mb:2"), 1<<40)
+	if emptied.PeakReserved >= kept.PeakReserved {
+		t.Errorf("emptied %d, kept %d", emptied.PeakReserved, kept.PeakReserved)
+	}
+}
+
+func TestOOM(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(1, 30*mib), take(2, 30*mib), give(1), take(3, 30*mib))}
+	r := run(t, tr, setting(t, "torch", ""), 40*mib)
+	if r.OOM == nil || r.OOM.Event != 1 || r.OOM.Size != 30*mib {
+		t.Errorf("got %+v", r.OOM)
+	}
+}
+
+// The curve agrees with the peaks, and what the file tells of the opening is where the curve begins.
+func TestOpeningAndCurve(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(
+		snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x9000_0000, Size: 20 * mib},
+		take(0x7000_0000, 5*mib), snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0xa000_0000, Size: 64 * mib}, take(0xa000_0000, 64*mib))}
+	tr.Reserved = 60 * mib
+	tr.Live = []snapshot.LiveBlock{{Addr: 0x7000_0000 + 5*mib, Requested: 30 * mib}}
+	tr.Segments = []snapshot.Span{{Addr: 0x7000_0000, Size: 40 * mib}, {Addr: 0x9000_0000, Size: 20 * mib}}
+	r := run(t, tr, setting(t, "torch", ""), 1<<40)
+	if r.Curve.Bytes[0] != 40*mib || r.PeakReserved != 104*mib || r.PeakRequested != 99*mib {
+		t.Errorf("torch: %+v", *r)
+	}
+	for _, policy := range []string{"packed", "vmm", "direct"} {
+		r := run(t, tr, setting(t, policy, ""), 1<<40)
+		if r.Curve.Bytes[0] < 30*mib || r.Curve.peak() != r.PeakReserved {
+			t.Errorf("%s: %+v", policy, *r)
+		}
+	}
+}
+
+// Random histories: reserved is never below requested, and nothing is left behind at the end.
+func TestRandomHistories(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		tr := &snapshot.Trace{}
+		var live []uint64
+		for i := range 2000 {
+			if len(live) > 0 && r.IntN(2) == 0 {
+				k := r.IntN(len(live))
+				tr.Events = append(tr.Events, give(live[k]))
+				live = append(live[:k], live[k+1:]...)
+				continue
+			}
+			addr := uint64(i+1) << 30
+			tr.Events = append(tr.Events, take(addr, 1+r.Int64N(int64(1)<<uint(r.IntN(26)))))
+			live = append(live, addr)
+		}
+		for _, p := range alloc.Policies {
+			got := run(t, tr, setting(t, string(p), ""), Unlimited(tr))
+			if got.PeakReserved < got.PeakRequested || got.OOM != nil || got.Ops != 2000 {
+				t.Errorf("seed %d, %s: %+v", seed, p, *got)
+			}
+		}
+	}
+}
+
+func TestAdvise(t *testing.T) {
+	tr := &snapshot.Trace{}
+	// each round's block is a little larger than the hole that the last one left, with a small block behind it
+	for i := range uint64(40) {
+		tr.Events = append(tr.Events, take(3*i+1, int64(40+2*i)*mib), take(3*i+2, 11*mib), give(3*i+1))
+	}
+	a, err := Advise(t.Context(), tr, "", Unlimited(tr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := a.Trials[0]
+	if best.PeakReserved >= a.Base.PeakReserved || best.Saves(&a.Base) <= 0 {
+		t.Errorf("best %+v, base %+v", best, a.Base)
+	}
+	for _, trial := range append(a.Trials, a.Base) {
+		if trial.Needs < trial.PeakRequested-page || trial.Needs > trial.PeakReserved+page {
+			t.Errorf("%s needs %d, requests %d, reserves %d", trial.Setting, trial.Needs, trial.PeakRequested, trial.PeakReserved)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Advise(ctx, tr, "", Unlimited(tr)); err == nil {
+		t.Error("an advice after the context's end")
+	}
+}
+
+func TestRecordedConf(t *testing.T) {
+	s := &snapshot.Snapshot{Settings: []snapshot.Setting{{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "expandable_segments", Value: true},
+		{Name: "garbage_collection_threshold", Value: 0.8}, {Name: "release_lock_on_cudamalloc", Value: false}}}
+	if got := RecordedConf(s); got != "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8" {
+		t.Error(got)
+	}
+	if _, err := NewSetting("torch", RecordedConf(s)); err != nil {
+		t.Error(err)
+	}
+	if _, err := Settings([]string{"torch", "nonsense"}, nil); err == nil {
+		t.Error("an unknown policy is accepted")
+	}
+}

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// LineColumn is a member of JSON lines and the type that it has in Parquet.
+type LineColumn struct{ Name, Type string }
+
+// ParquetOfLines writes JSON lines as a Parquet file with the columns, in a database of its own that lasts as long as this.
+func ParquetOfLines(ctx context.Context, lines io.Reader, columns []LineColumn, w io.Writer) error {
+	dir, err := os.MkdirTemp("", "memgauge-parquet-")
+	if err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	in, made := filepath.Join(dir, "lines.jsonl"), filepath.Join(dir, "lines.parquet")
+	f, err := os.Create(in)
+	if err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	_, err = io.Copy(f, lines)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	if err := copyLines(ctx, in, made, columns, dir); err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	out, err := os.Open(made)
+	if err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	defer out.Close()
+	if _, err := io.Copy(w, out); err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	return nil
+}
+
+func copyLines(ctx context.Context, in, made string, columns []LineColumn, dir string) error {
+	var config duck.Config
+	if duck.CreateConfig(&config) == duck.StateError {
+		return errors.New("no memory for settings")
+	}
+	defer duck.DestroyConfig(&config)
+	o := Options{Path: filepath.Join(dir, "none")}.withDefaults()
+	for _, s := range o.settings() {
+		if duck.SetConfig(config, s[0], s[1]) == duck.StateError {
+			return fmt.Errorf("DuckDB refuses setting %s = %s", s[0], s[1])
+		}
+	}
+	e := &engine{}
+	var msg string
+	if duck.OpenExt("", &e.db, config, &msg) == duck.StateError { // in memory
+		return errors.New(msg)
+	}
+	defer duck.Close(&e.db)
+	c, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	defer c.interruptOn(ctx)()
+	types := make([]string, len(columns))
+	for i, k := range columns {
+		types[i] = k.Name + ": " + quote(k.Type)
+	}
+	return c.exec("COPY (FROM read_json(" + quote(in) + ", format = 'newline_delimited', columns = {" + strings.Join(types, ", ") +
+		"})) TO " + quote(made) + " (FORMAT parquet, COMPRESSION zstd)")
+}
