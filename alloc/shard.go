@@ -120,6 +120,13 @@ func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 		s.add(splitBlocks, scope, -1)
 		s.add(splitBytes, scope, -b.size)
 	}
+	s.own(p, id, requested)
+	return id
+}
+
+// own makes a block that is in no list a live one, and counts it and what the operation got from the driver.
+func (s *shard) own(p *pool, id blockID, requested int64) {
+	b, scope := &s.blocks.at[id], scopeOf(p.large)
 	b.state, b.requested, b.refs = live, requested, 1
 	s.segs.at[b.seg].refs++
 	s.index.put(b.addr, id)
@@ -134,7 +141,6 @@ func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 	if b.size >= s.r.maxSplit {
 		s.add(oversizeBlocks, scope, 1)
 	}
-	return id
 }
 
 // split cuts a block in two; the rear part becomes a free block.
