@@ -21,6 +21,8 @@ import (
 // ErrEnded is what an eval returns when its process ended while it ran the code.
 var ErrEnded = errors.New("the process ended while it ran the code")
 
+var errEndedInCensus = errors.New("the process ended meanwhile")
+
 const (
 	// helloWait bounds the wait for an agent's first word: its thread needs the GIL, and an extension may hold that for
 	// seconds.
@@ -167,7 +169,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	if c.waitForEnd(ctx) {
 		return ErrEnded
 	}
-	return remedy.Add(errors.New("the agent closed the connection while the code ran"), "it was detached meanwhile, or is a process that replaced itself (exec)")
+	return remedy.Add(errors.New("the agent closed the connection in the middle of the answer"), "it was detached meanwhile, or is a process that replaced itself (exec)")
 }
 
 // waitForEnd waits until the process is gone or a zombie.
@@ -250,6 +252,26 @@ func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error
 // Detach has the agent take its hooks off and close its ring and its socket.
 func (c *Client) Detach(ctx context.Context) error {
 	return c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK)
+}
+
+// Census has the agent look at what holds the memory. The rows are in its ring when this returns. Only one runs in a
+// process at a time; a second request is answered with the first one's result. When ctx ends the census goes on.
+func (c *Client) Census(ctx context.Context, deep bool) (wire.Counted, error) {
+	payload := []byte("deep\t0\n")
+	if deep {
+		payload = []byte("deep\t1\n")
+	}
+	if c.Hello.Minor == 0 {
+		return wire.Counted{}, remedy.Add(errors.New("census: the process's agent is of an earlier version"), "it can be asked in sessions that this memgauge has started")
+	}
+	f, err := c.request(ctx, wire.FrameCensus, payload, wire.FrameCounted)
+	if err != nil {
+		if err = c.explain(ctx, err); errors.Is(err, ErrEnded) {
+			err = errEndedInCensus
+		}
+		return wire.Counted{}, fmt.Errorf("census: %w", err)
+	}
+	return wire.ParseCounted(f.Payload)
 }
 
 // Settings changes what the agent does; the keys are those of docs/formats/control.md.

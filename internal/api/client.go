@@ -85,6 +85,16 @@ func (c *Client) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return r.Tables, err
 }
 
+// Census asks live processes what holds their memory.
+func (c *Client) Census(ctx context.Context, q CensusRequest) (CensusReply, error) {
+	var r CensusReply
+	body, err := json.Marshal(q)
+	if err == nil {
+		err = c.fetch(ctx, http.MethodPost, "/v1/census", body, &r)
+	}
+	return r, err
+}
+
 // Summary sums the session up.
 func (c *Client) Summary(ctx context.Context) (Summary, error) {
 	var s Summary
@@ -100,7 +110,11 @@ func (c *Client) Finish(ctx context.Context) (Summary, error) {
 }
 
 func (c *Client) get(ctx context.Context, method, path string, v any) error {
-	resp, err := c.do(ctx, method, path, nil)
+	return c.fetch(ctx, method, path, nil, v)
+}
+
+func (c *Client) fetch(ctx context.Context, method, path string, body []byte, v any) error {
+	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,15 @@ func Handler(s *Service, finish func()) http.Handler {
 		t, err := s.Tables(r.Context(), r.URL.Query().Has("all"))
 		reply(w, TablesReply{t}, err)
 	})
+	mux.HandleFunc("POST /v1/census", func(w http.ResponseWriter, r *http.Request) {
+		var q CensusRequest
+		err := json.NewDecoder(r.Body).Decode(&q)
+		var c CensusReply
+		if err == nil {
+			c, err = s.Census(r.Context(), q)
+		}
+		reply(w, c, err)
+	})
 	mux.HandleFunc("GET /v1/summary", func(w http.ResponseWriter, r *http.Request) {
 		sum, err := s.Summary(r.Context())
 		reply(w, sum, err)

@@ -13,11 +13,12 @@ import (
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
 // Service answers questions about a session in the process that owns its database. Drain may be nil, when there is
-// nothing left to read.
+// nothing left to read, and so may Processes, when none can be alive.
 type Service struct {
 	DB    *store.DB
 	Drain func(context.Context) (ingest.Stats, error)
@@ -25,6 +26,7 @@ type Service struct {
 
 	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
 	Backtrace func(context.Context) ([]model.Backtrace, error)
+	Processes func() []session.Process // of the session
 }
 
 // Query drains the rings, runs the statement and writes its result to w.

@@ -186,7 +186,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error
 func (o *Owner) Service() *api.Service {
 	svc := &api.Service{DB: o.db, Tmp: os.TempDir()}
 	if !o.readOnly {
-		svc.Drain, svc.Backtrace, svc.Tmp = o.Drain, o.backtrace, o.s.Dir
+		svc.Drain, svc.Backtrace, svc.Processes, svc.Tmp = o.Drain, o.backtrace, o.s.Processes, o.s.Dir
 	}
 	return svc
 }

@@ -51,6 +51,7 @@ type Backend interface {
 	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
 	Tables(ctx context.Context, all bool) ([]model.Table, error)
 	Summary(ctx context.Context) (api.Summary, error)
+	Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error)
 	Close() error
 }
 

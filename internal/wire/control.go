@@ -33,6 +33,7 @@ const (
 	FrameDetach    FrameType = 4
 	FrameSettings  FrameType = 5
 	FrameBacktrace FrameType = 6
+	FrameCensus    FrameType = 7
 
 	FrameHello     FrameType = 64
 	FrameOutput    FrameType = 65
@@ -43,13 +44,14 @@ const (
 	FrameError     FrameType = 70
 	FrameOK        FrameType = 71
 	FrameStacks    FrameType = 72
+	FrameCounted   FrameType = 73
 )
 
 var frameNames = map[FrameType]string{
 	FrameEval: "eval", FrameInterrupt: "interrupt", FramePing: "ping", FrameDetach: "detach", FrameSettings: "settings",
 	FrameBacktrace: "backtrace", FrameStacks: "stacks",
 	FrameHello: "hello", FrameOutput: "output", FrameValue: "value", FrameException: "exception", FrameDone: "done",
-	FramePong: "pong", FrameError: "error", FrameOK: "ok",
+	FramePong: "pong", FrameError: "error", FrameOK: "ok", FrameCensus: "census", FrameCounted: "counted",
 }
 
 func (t FrameType) String() string {

@@ -14,8 +14,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 AGENT = os.path.join(HERE, "..", "..", "internal", "agent", "py")
 PYTHON = os.environ.get("MEMGAUGE_TEST_PYTHON", sys.executable)
 
-EVAL, INTERRUPT, PING, DETACH, SETTINGS = 1, 2, 3, 4, 5
-HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK = range(64, 72)
+EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS = 1, 2, 3, 4, 5, 6, 7
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED = range(64, 74)
 FINE, FAILED, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
 

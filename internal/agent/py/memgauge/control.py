@@ -8,8 +8,8 @@ from time import monotonic
 
 MAJOR, MINOR = 1, 1
 
-EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE = 1, 2, 3, 4, 5, 6
-HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS = 64, 65, 66, 67, 68, 69, 70, 71, 72
+EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS = 1, 2, 3, 4, 5, 6, 7
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED = 64, 65, 66, 67, 68, 69, 70, 71, 72, 73
 
 MAX_FRAME = 1 << 20       # bytes of payload: the longest code, the longest value
 MAX_OUTPUT = 65535        # bytes of text in an output frame, which has one byte more
@@ -180,12 +180,14 @@ class Control:
                 connection.job.interrupt()
         elif kind == BACKTRACE:     # also while code of this connection runs: where it is may be the question
             self._stacks(connection, payload[:1] == b"\1")
-        elif kind not in (EVAL, DETACH, SETTINGS):
+        elif kind not in (EVAL, DETACH, SETTINGS, CENSUS):
             connection.send(ERROR, b"request of unknown type %d" % kind)
         elif connection.job is not None:
             connection.send(ERROR, b"one request at a time: the code of this connection still runs")
         elif kind == EVAL:
             self._eval(connection, payload)
+        elif kind == CENSUS:
+            self._census(connection, payload)
         else:
             self._order(connection, kind, payload)
 
@@ -229,6 +231,23 @@ class Control:
             connection.send(ERROR, encode("eval: %s" % error))
             return
         self.jobs.append(job)
+
+    def _census(self, connection, payload):
+        from . import census
+
+        def finished(job):
+            if job.outcome == "done":
+                connection.send(COUNTED, encode("".join("%s\t%s\n" % line for line in job.summary())))
+            else:
+                connection.send(ERROR, b"the census was interrupted: the process ended, or its agent was detached")
+
+        try:
+            job, fresh = census.request(_settings(payload).get("deep") == "1", finished)
+        except (ValueError, UnicodeDecodeError) as error:
+            connection.send(ERROR, encode(str(error)))
+            return
+        if fresh:
+            self.jobs.append(job)
 
     def _finished(self, connection, job):
         """The eval is recorded before its client hears of it, so that a query right after finds it."""

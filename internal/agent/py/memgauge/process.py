@@ -336,6 +336,7 @@ def _after_in_child():
         if old.pipe is not None:
             old.pipe.close()
         _tell("evaluate", "after_fork")
+        _tell("census", "after_fork")
         _tell("observer", "after_fork")
     except Exception:
         error("fork")

@@ -122,13 +122,21 @@ class Ring:
 
     def event(self, name, text="", a=0, b=0, c=0, d=0, ts=None):
         """The text's pieces, then the event, without another record between them."""
-        raw = text.encode("utf-8", "backslashreplace")
-        if len(raw) > S.MAX_TEXT:
-            raw = raw[:S.MAX_TEXT].decode("utf-8", "ignore").encode("utf-8")
-        pieces = [raw[i:i + S.TEXT_CHUNK] for i in range(0, len(raw), S.TEXT_CHUNK)]
-        batch = [(S.TEXT_STRUCT.pack_into, (S.TEXT, len(p), i, p)) for i, p in enumerate(pieces)]
-        batch.append((S.EVENT_STRUCT.pack_into, (S.EVENT, 0, len(raw), self.name(name), len(pieces), a, b, c, d)))
+        batch, length, pieces = _pieces(text)
+        batch.append((S.EVENT_STRUCT.pack_into, (S.EVENT, 0, length, self.name(name), pieces, a, b, c, d)))
         self.put(ts, batch)
+
+    def tensors(self, text, flags, census, step, count, oldest_step, fresh, size):
+        """text: shape, dtype, device, role, site and holder, separated by tabs"""
+        batch, length, pieces = _pieces(text)
+        batch.append((S.TENSORS_STRUCT.pack_into, (S.TENSORS, flags, length, pieces, 0, census, step, count, oldest_step, fresh, size)))
+        self.put(None, batch)
+
+    def objects(self, text, flags, census, step, count, delta, length, size):
+        """text: evidence, type, holder, site and detail, separated by tabs"""
+        batch, text_len, pieces = _pieces(text)
+        batch.append((S.OBJECTS_STRUCT.pack_into, (S.OBJECTS, flags, text_len, pieces, 0, census, step, count, delta, length, size)))
+        self.put(None, batch)
 
     def close(self, state=S.STATE_CLOSED):
         """Sets the state (None leaves it: a forked child has no business there) and lets go of the memory. A thread
@@ -144,6 +152,15 @@ class Ring:
                 _kept.append(self._map)
         except (ValueError, BufferError):   # closed before; or used at this moment: freed with the last reference
             pass
+
+
+def _pieces(text):
+    """(Text records, bytes, how many)"""
+    raw = text.encode("utf-8", "backslashreplace")
+    if len(raw) > S.MAX_TEXT:
+        raw = raw[:S.MAX_TEXT].decode("utf-8", "ignore").encode("utf-8")
+    pieces = [raw[i:i + S.TEXT_CHUNK] for i in range(0, len(raw), S.TEXT_CHUNK)]
+    return [(S.TEXT_STRUCT.pack_into, (S.TEXT, len(p), i, p)) for i, p in enumerate(pieces)], len(raw), len(pieces)
 
 
 _kept = []  # maps whose descriptor somebody closed behind our back: freeing them would close that number again
