@@ -128,6 +128,7 @@ func (w *writer) rows(c *conn, b *model.Batch) (fresh []model.Name, err error) {
 		func() error { return fill(c, "drops", b.Drops, dropColumns) },
 		func() error { return fill(c, "tensors", b.Tensors, tensorColumns) },
 		func() error { return fill(c, "objects", b.Objects, objectColumns) },
+		func() error { return fill(c, "findings", b.Findings, findingColumns) },
 		func() error { return samples(c, &b.Samples) },
 		func() error { return w.moveCursors(c, b.Cursors) },
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"io"
 	"os"
 	"os/exec"
@@ -37,6 +38,8 @@ func everything() *model.Batch {
 			Count: 4, Bytes: 96, Fresh: model.Null, OldestStep: model.Null, Holder: "__main__.kept[*]", Estimated: true}},
 		Objects: []model.ObjectGroup{{Time: 5e15, PID: 1, Rank: 0, Census: 2, Step: 7, Evidence: "container", Type: "builtins.list", Count: 1, Delta: -2,
 			Length: 5, Bytes: model.Null, Site: "a.py:3"}},
+		Findings: []model.Finding{{Time: 5e15, Judgement: 1, Run: "leak", Verdict: "leak", Class: "retained_tensors", Memory: "host heap", PID: 1, Rank: -1, Rate: 1 << 20, Low: math.NaN(),
+			High: math.Inf(1), Start: 3, End: model.Null, Readings: 12, Holder: "__main__.kept"}},
 	}
 }
 

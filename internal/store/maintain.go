@@ -106,7 +106,7 @@ var levelTables = map[int][]string{
 	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
 	levelMerge: {"steps"},
 	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
-		"overhead", "objects", "tensors", "event_window", "events"}, // what was lost stays known
+		"overhead", "objects", "tensors", "findings", "event_window", "events"}, // what was lost stays known
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -203,7 +203,7 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
-		"objects": "python.objects", "tensors": "python.tensors",
+		"findings": "memgauge.findings", "objects": "python.objects", "tensors": "python.tensors",
 		"events": "memgauge.events", "event_window": "memgauge.event_window", "utilization": "cpu.utilization",
 		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
 		"gpu_utilization": "gpu.utilization", "gpu_processes": "gpu.processes"}

@@ -51,6 +51,9 @@ func columnDoc(t *model.Table, name, typ string) model.ColumnDoc {
 	if doc := sampleColumnDoc(t.Schema+"."+t.Name, name); doc != "" {
 		return model.ColumnDoc{Name: name, Type: typ, Doc: doc}
 	}
+	if doc, ok := findingDocs[name]; ok && t.Name == "findings" {
+		return model.ColumnDoc{Name: name, Type: typ, Doc: doc}
+	}
 	doc, ok := columnDocs[t.Schema+"."+t.Name+"."+name]
 	if !ok {
 		doc = columnDocs[name]
@@ -82,12 +85,14 @@ var tableDocs = map[string]string{
 	"python.objects":     "what else a census saw: growth of types and containers, graphs, cycles …",
 	"python.backtrace":   "every thread's Python stack, taken at the moment of the SELECT",
 	"memgauge.events":    "what happened once: start, fork, eval, rank, exit …",
+	"memgauge.findings":  "verdicts on each memory, with their evidence",
 	"memgauge.overhead":  "what observing cost, by part",
 	"memgauge.drops":     "records that are not in the tables: how many, where, why",
 	"memgauge.processes": "the Python processes of the job",
 	"store.trace":        "behind python.torch_trace, in bytes and ns",
 	"store.steps":        "behind python.steps",
 	"store.events":       "behind memgauge.events",
+	"store.findings":     "behind memgauge.findings",
 	"store.overhead":     "behind memgauge.overhead",
 	"store.backtrace":    "behind python.backtrace",
 	"store.tensors":      "behind python.tensors",
