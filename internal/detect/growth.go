@@ -391,3 +391,44 @@ func lineLoss(f Series) (sum float64) {
 func (g Growth) String() string {
 	return fmt.Sprintf("%s (%s): %.0f B/step (%.0f to %.0f) from %.0f, %d floors, p %.1g", g.Verdict, g.Reason, g.Rate, g.Low, g.High, g.Start, g.Floors, g.P)
 }
+
+// suspicious growth is worth a look at what is held: a chance of 1 in 1000 is enough, and a fifth of the steps that a verdict needs. What
+// a census saw while it was young is what an older one is compared with.
+const (
+	suspicious    = 0.001
+	suspiciousFor = MinSteps / 5
+	fewFloors     = 5
+)
+
+// Suspicious says whether some memory of a process may be growing.
+func Suspicious(p Process) bool {
+	list := []Series{p.Heap, p.Anon, p.Private}
+	if p.Worker {
+		list = []Series{p.Anon, p.Shared}
+	}
+	for _, d := range p.Devices {
+		list = append(list, d.Allocated)
+	}
+	for _, s := range list {
+		if s.clean().mayGrow() {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Series) mayGrow() bool {
+	if s.width() < suspiciousFor {
+		return false
+	}
+	for _, share := range []float64{0.1, 0.5, 0.7} {
+		f := s.from(s.Steps[0] + share*s.width()).floors(blocks / 2)
+		if len(f.Steps) < fewFloors {
+			continue
+		}
+		if stats.FitTrend(f.Steps, f.Bytes).P() < suspicious && stats.TheilSen(f.Steps, f.Bytes)*f.width() > material {
+			return true
+		}
+	}
+	return false
+}
