@@ -25,6 +25,7 @@ SPARSE = 400  # a gap above it: sample fewer modules at a time, oftener
 DENSE = 8  # a gap below it: all modules fit in
 COMPARED = 5  # comparisons before the difference is believed, …
 FACTOR = 4  # … until then a sample is taken to cost so many times what its own clock says
+MOST = 10  # and never more than so many times, twice what was ever measured: on a crowded machine noise would say so
 EARLY = 6  # samples taken whatever they cost, to have something to go by
 
 
@@ -117,10 +118,11 @@ class Governor:
         if sampled is not None and after is not None:
             base = after if before is None else min(before, after)
             self.cpu.add(base)
-            # Taking the hooks off falls into the step after; the early samples have no neighbour before, and their
-            # own warm-up would count as ours.
+            # Taking the hooks off falls into the step after. Both are compared with the step before, and not with the
+            # shorter one, or else noise alone would look like cost. The early samples have no neighbour before, and
+            # their own warm-up would count as ours.
             if before is not None:
-                self.extra.add(sampled - base + max(0, after - before))
+                self.extra.add(sampled + after - 2 * before)
         self._decide(modules)
 
     def cost(self):
@@ -128,7 +130,7 @@ class Governor:
         if len(self.extra.values) < COMPARED:
             return max(self.own.value * FACTOR, 1)
         measured = self.extra.value if self.extra.value > 2 * self.extra.noise else 0
-        return max(self.own.value, measured, 1)
+        return max(self.own.value, min(measured, MOST * self.own.value), 1)
 
     def _decide(self, modules):
         gap = self._set_gap()
