@@ -17,8 +17,10 @@ import (
 type Point struct {
 	Time  float64 // s, at the stretch's end
 	Step  float64 // steps done until then; 0 in all points where steps are not known
-	Floor float64 // bytes, the least in the stretch
-	Peak  float64 // bytes, the most
+	Floor float64 // bytes, the least in the stretch, at FloorAt
+	Peak  float64 // bytes, the most, at PeakAt
+	// FloorAt and PeakAt are s: what grows within the stretch is no amplitude.
+	FloorAt, PeakAt float64
 	// Sampled says that both come from readings at chance moments, which hit the top of a step seldom.
 	Sampled bool
 }

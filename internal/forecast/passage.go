@@ -34,15 +34,15 @@ func passage(l line, points []Point, limit float64) distribution {
 
 // near is over how many points the highest peak counts for each of them, when readings are moments: a sampler hits the top
 // of a step seldom, the step does so each time.
-const near = 5
+const near = 3
 
 // peaksOver are the peaks' heights over the trend, sorted.
 func peaksOver(l line, points []Point) []float64 {
 	out := make([]float64, len(points))
 	for i, p := range points {
-		base := l.mean + l.slope*(p.Time-l.at)
+		base := l.mean + l.slope*(p.PeakAt-l.at)
 		if l.walks {
-			base = p.Floor
+			base = p.Floor + l.slope*(p.PeakAt-p.FloorAt)
 		}
 		out[i] = p.Peak - base
 	}
@@ -69,12 +69,12 @@ func along(l line, z float64, above []float64, limit float64) []outcome {
 	var out []outcome
 	alive := 1.0
 	for s := first; alive > 1e-3 && s <= first+span+step; s += step {
-		value, err := l.ahead(s)
+		value, err := l.ahead(s + step/2) // in the middle of the stretch that begins at s
 		p := exceed(above, limit-value-z*err)
 		die := alive * (1 - math.Pow(1-p, step/l.spacing))
-		if die > 0 { // somewhere in the stretch that ends at s
-			for _, part := range []float64{5. / 6, 3. / 6, 1. / 6} {
-				out = append(out, outcome{max(0, s-part*step), die * mass / 3})
+		if die > 0 {
+			for _, part := range []float64{1. / 6, 3. / 6, 5. / 6} {
+				out = append(out, outcome{s + part*step, die * mass / 3})
 			}
 		}
 		alive -= die

@@ -40,9 +40,15 @@ func moments(readings []Reading) bool {
 
 func gather(readings []Reading) Point {
 	last := readings[len(readings)-1]
-	p := Point{Time: last.Time, Step: last.Step, Floor: last.Floor, Peak: last.Peak}
+	first := readings[0]
+	p := Point{Time: last.Time, Step: last.Step, Floor: first.Floor, Peak: first.Peak, FloorAt: first.Time, PeakAt: first.Time}
 	for _, r := range readings {
-		p.Floor, p.Peak = min(p.Floor, r.Floor), max(p.Peak, r.Peak)
+		if r.Floor < p.Floor {
+			p.Floor, p.FloorAt = r.Floor, r.Time
+		}
+		if r.Peak > p.Peak {
+			p.Peak, p.PeakAt = r.Peak, r.Time
+		}
 	}
 	return p
 }

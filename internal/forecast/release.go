@@ -94,7 +94,9 @@ func cycles(points []Point, at []int) []Point {
 		}
 		c := points[i]
 		for _, p := range points[i:end] {
-			c.Peak = max(c.Peak, p.Peak)
+			if p.Peak > c.Peak {
+				c.Peak, c.PeakAt = p.Peak, p.PeakAt
+			}
 		}
 		out = append(out, c)
 	}

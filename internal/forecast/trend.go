@@ -27,7 +27,7 @@ func fit(points []Point) line {
 	x, y := times(points), floors(points)
 	n := float64(len(points))
 	icept, slope := stat.LinearRegression(x, y, nil, false)
-	l := line{slope: slope, at: stat.Mean(x, nil), end: x[len(x)-1], spacing: (x[len(x)-1] - x[0]) / (n - 1)}
+	l := line{slope: slope, at: stat.Mean(x, nil), end: points[len(points)-1].Time, spacing: (x[len(x)-1] - x[0]) / (n - 1)}
 	l.mean = icept + slope*l.at
 	res := residuals(x, y, icept, slope)
 	rss := 0.0
@@ -40,23 +40,23 @@ func fit(points []Point) line {
 	sxx := stat.Variance(x, nil) * (n - 1)
 	l.fitErr, l.meanErr = l.noise/math.Sqrt(sxx)*widen, l.noise/math.Sqrt(n)*widen
 	l.last = l.mean + slope*(l.end-l.at)
-	l.roam = roaming(x, y, slope)
+	l.roam = roaming(points, x, y, slope)
 	l.slopeErr = max(l.fitErr, l.roam/math.Sqrt(l.end-x[0]))
 	if rho > 0.6 { // no line with noise around it, but a walk with a drift: it goes on from where it is
-		l.last, l.meanErr, l.walks = y[len(y)-1], 0, true
+		l.last, l.meanErr, l.walks = y[len(y)-1]+slope*(l.end-x[len(x)-1]), 0, true
 	}
 	return l
 }
 
 // roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor differs
 // from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
-func roaming(x, y []float64, slope float64) float64 {
+func roaming(points []Point, x, y []float64, slope float64) float64 {
 	lag := max(2, len(y)/8)
 	one, many := moves(x, y, slope, 1), moves(x, y, slope, lag)
 	spacing := (x[len(x)-1] - x[0]) / float64(len(x)-1)
 	uneven := make([]float64, 0, len(x)-1)
 	for i := 1; i < len(x); i++ {
-		uneven = append(uneven, x[i]-x[i-1])
+		uneven = append(uneven, points[i].Time-points[i-1].Time)
 	}
 	grown := max(0, (many-one)/float64(lag-1))
 	return math.Sqrt((grown + slope*slope*stat.Variance(uneven, nil)) / spacing)
@@ -142,7 +142,7 @@ func level(points []Point) float64 {
 func times(points []Point) []float64 {
 	out := make([]float64, len(points))
 	for i, p := range points {
-		out[i] = p.Time
+		out[i] = p.FloorAt
 	}
 	return out
 }

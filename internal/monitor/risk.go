@@ -68,11 +68,14 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	r.Level = level(r, o)
 	r.Worst = max(r.Worst, r.Level)
 	r.Advice = advice(t, last)
+	quiet := last.Time.Sub(r.at) >= again
 	if r.Level < Medium {
-		r.warned = Low
+		if quiet {
+			r.warned = Low
+		}
 		return Warning{}, false
 	}
-	if r.Level <= r.warned && last.Time.Sub(r.at) < again {
+	if r.Level <= r.warned && !quiet {
 		return Warning{}, false
 	}
 	r.warned, r.at = r.Level, last.Time

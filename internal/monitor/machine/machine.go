@@ -29,6 +29,7 @@ type Options struct {
 type Machine struct {
 	o       Options
 	fs      proc.FS
+	start   uint64 // of the process, by which it is known
 	mounts  proc.CgroupMounts
 	samples model.Samples
 	ended   bool
@@ -48,6 +49,10 @@ func New(o Options) (*Machine, error) {
 	}
 	if _, err := m.fs.Meminfo(); err != nil {
 		return nil, fmt.Errorf("read the host's memory: %w", err)
+	}
+	var err error
+	if m.start, err = m.fs.StartTicks(m.o.PID); err != nil {
+		return nil, fmt.Errorf("watch process %d: %w", m.o.PID, err)
 	}
 	m.mounts, _ = m.fs.CgroupMounts(o.Root) // without mounts there is no cgroup, and the host is the limit
 	return m, nil
@@ -97,15 +102,12 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
 	}
 	s := monitor.HostState{Time: now, Total: info.Total, Available: info.Available, Limit: -1, Current: -1}
+	if m.ended = !m.fs.Alive(m.o.PID, m.start); m.ended { // a dead process is in the root cgroup, whose memory is the host's
+		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
+	}
 	cg, err := m.fs.Cgroup(m.o.PID, m.mounts)
-	if err != nil { // the process has ended, or is in none
-		_, gone := m.fs.StartTicks(m.o.PID)
-		m.ended = gone != nil
-		r := s.Reading()
-		if m.ended {
-			r.Err = "the process has ended"
-		}
-		return r, nil
+	if err != nil {
+		return s.Reading(), nil // in none
 	}
 	if c, err := cg.Memory(); err == nil {
 		s.Current, s.Limit, s.InactiveFile, s.Active = c.Current, c.Limit, c.InactiveFile, c.ActiveFile

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/forecast"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/machine"
+)
+
+// memoryCgroup makes a memory cgroup (v1) with a limit for the test, in which the kernel really kills.
+func memoryCgroup(t *testing.T, limit int64) string {
+	t.Helper()
+	dir := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("memgauge-test-%d-%d", os.Getpid(), rand.Uint32()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		missing(t, "cgroup", "make a memory cgroup (v1): "+err.Error())
+	}
+	t.Cleanup(func() {
+		until(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
+	})
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+		missing(t, "cgroup", "limit a memory cgroup: "+err.Error())
+	}
+	return dir
+}
+
+// inCgroup is a command line that moves itself into the cgroup and becomes the command.
+func inCgroup(dir string, args ...string) []string {
+	return append([]string{"sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, dir}, args...)
+}
+
+// oomRuns is how many processes are let run into their limit: a few by default, since each takes some ten seconds;
+// MEMGAUGE_OOM_RUNS=50 is what a release is held to.
+func oomRuns() int {
+	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_OOM_RUNS")); err == nil {
+		return n
+	}
+	return 4
+}
+
+// deadRun is a process that the kernel killed: what was read of its cgroup, and when it died.
+type deadRun struct {
+	readings []forecast.Reading
+	limit    float64
+	died     float64 // s since the first reading
+}
+
+// growToDeath runs one process into its limit and reads its cgroup ten times a second meanwhile.
+func growToDeath(t *testing.T, w *world, r *rand.Rand) deadRun {
+	t.Helper()
+	const mib = 1 << 20
+	limit := int64(200+r.IntN(200)) * mib
+	dir := memoryCgroup(t, limit)
+	pause := 0.03 + 0.05*r.Float64()
+	life := 6 + 6*r.Float64() // s, roughly
+	keep := float64(limit/mib-70) / life * pause
+	args := inCgroup(dir, "python3", script(t, "grow.py"), fmt.Sprint(keep), fmt.Sprint(5+25*r.Float64()), fmt.Sprint(pause), fmt.Sprint(r.IntN(1e6)))
+	p := w.start(args[0], args[1:]...)
+	until(t, "the process", func() bool { return strings.Contains(p.out.String(), "begins") })
+	m, err := machine.New(machine.Options{PID: p.Process.Pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := monitor.New(t.Context(), m, monitor.Options{Devices: []string{monitor.Host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for alive := true; alive; {
+		if _, err := watch.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-p.done:
+			alive = false
+		case <-tick.C:
+		}
+	}
+	died := time.Now()
+	if code := exitCode(p.ProcessState); code != 128+int(syscall.SIGKILL) {
+		t.Fatalf("exit %d, want a kill: %s", code, p.err.String())
+	}
+	run := deadRun{limit: float64(limit)}
+	first := watch.Started
+	for _, s := range watch.Devices[0].History.Samples() {
+		if s.Time.Before(died) && s.Total == limit {
+			run.readings = append(run.readings, forecast.Reading{Time: s.Time.Sub(first).Seconds(), Floor: float64(s.Low), Peak: float64(s.High)})
+		}
+	}
+	run.died = died.Sub(first).Seconds()
+	return run
+}
+
+// The kernel's own OOM kills against what was predicted of them, from half of the life on.
+func TestOOMForecastAgainstKills(t *testing.T) {
+	w := newWorld(t)
+	r := rand.New(rand.NewPCG(20260101, 1))
+	var errors []float64
+	covered, asked, silent := 0, 0, 0
+	for i := range oomRuns() {
+		run := growToDeath(t, w, r)
+		for _, share := range []float64{0.5, 0.6, 0.7, 0.8, 0.9} {
+			n := slices.IndexFunc(run.readings, func(r forecast.Reading) bool { return r.Time > share*run.died })
+			if n < 1 {
+				t.Fatalf("run %d: %d readings of a life of %.1f s", i, len(run.readings), run.died)
+			}
+			f := forecast.Run(forecast.Points(run.readings[:n]), run.limit)
+			left := run.died - run.readings[n-1].Time
+			asked++
+			if !f.Predicted {
+				silent++
+				t.Logf("run %d at %.0f %%: silent: %s %s", i, 100*share, f.Shape, f.Reason)
+				continue
+			}
+			errors = append(errors, math.Abs(f.Seconds-left)/left)
+			if f.SecondsLow <= left && left <= f.SecondsHigh {
+				covered++
+			}
+			t.Logf("run %d at %2.0f %%: %.2f s left, predicted %.2f (%.2f to %.2f)", i, 100*share, left, f.Seconds, f.SecondsLow, f.SecondsHigh)
+		}
+	}
+	slices.Sort(errors)
+	if len(errors) == 0 {
+		t.Fatal("nothing was predicted")
+	}
+	median, coverage := errors[len(errors)/2], float64(covered)/float64(len(errors))
+	t.Logf("%d kills: median error %.1f %%, the 90 %% interval covered %.2f of %d predictions, %d times silent", oomRuns(), 100*median, coverage, len(errors), silent)
+	if oomRuns() < 20 { // too few for figures: they must only make sense
+		if median > 0.25 || silent > asked/2 {
+			t.Errorf("median error %.1f %%, %d of %d times silent", 100*median, silent, asked)
+		}
+		return
+	}
+	if median > 0.10 || coverage < 0.8 || silent > asked/10 {
+		t.Errorf("want a median error of at most 10 %%, a coverage of at least 0.8, an answer in 9 of 10")
+	}
+}
+
+// The command line on a live session in a cgroup: it warns in time, in the documented form, and exits with 3.
+func TestOOMWarnsBeforeTheKill(t *testing.T) {
+	w := newWorld(t)
+	dir := memoryCgroup(t, 300<<20)
+	s := filepath.Join(w.home, "s")
+	args := inCgroup(dir, "python3", script(t, "grow.py"), "1.2", "15", "0.06", "3")
+	run := w.start("memgauge", append([]string{"run", "--session", s, "--"}, args...)...)
+	until(t, "the process", func() bool { return strings.Contains(run.out.String(), "begins") })
+	oom := w.do("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window", "3", "--output", "oom.json", "--plot", "oom.png")
+	<-run.done
+	if oom.code != 3 || !strings.Contains(oom.stdout, "[WARNING] OOM warning: host\n   risk level: ") || !strings.Contains(oom.stdout, "predicted OOM: in ") {
+		t.Errorf("exit %d\n%s%s", oom.code, oom.stdout, oom.stderr)
+	}
+	b, err := os.ReadFile(filepath.Join(w.home, "oom.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !json.Valid(b) {
+		t.Error("the report is no JSON")
+	}
+	if !strings.Contains(string(b), `"limit_kind": "cgroup"`) || !strings.Contains(string(b), `"worst_risk_level": "critical"`) {
+		t.Errorf("the report: %s", b)
+	}
+	if st, err := os.Stat(filepath.Join(w.home, "oom.png")); err != nil || st.Size() < 5000 {
+		t.Errorf("the picture: %v", err)
+	}
+	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
+		picture, _ := os.ReadFile(filepath.Join(w.home, "oom.png"))
+		_ = os.WriteFile(keep, picture, 0o644)
+	}
+}
