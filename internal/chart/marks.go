@@ -60,7 +60,11 @@ func (m mark) Plot(c draw.Canvas, pl *plot.Plot) {
 	_, tr := pl.Transforms(&c)
 	y := tr(m.value)
 	c.StrokeLine2(m.line, c.Min.X, y, c.Max.X, y)
-	c.FillText(style, vg.Point{X: c.Max.X - 3, Y: y + 2}, m.text)
+	x := c.Max.X - 3
+	if m.colour != alarm { // where a series that has come so far does not run through it
+		x = c.Min.X + (c.Max.X-c.Min.X)*0.55
+	}
+	c.FillText(style, vg.Point{X: x, Y: y + 2}, m.text)
 }
 
 // maxEvents that are drawn; more lines than that hide the series.
