@@ -161,7 +161,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 	b.stack = q.Stack
 	if timed {
 		now := a.clock()
-		b.born = now
+		b.since = now
 		s.ring.put(record{now, addr, q.Size, now - began, q.Stack, q.Thread, EventAlloc, hit})
 	}
 	a.finish(s)
@@ -205,17 +205,18 @@ func (a *Allocator) shardFor(stream Stream) (*shard, error) {
 		return nil, fmt.Errorf("stream %#x: %w: %d are in use", uint64(stream), ErrTooManyStreams, len(all))
 	}
 	s := &shard{num: uint32(len(all)), stream: stream, r: &a.r, solo: len(all) == 0}
+	s.active = len(all) > 0 && all[0].active // under the device lock, where it is set for all
 	s.pools[1].large = true
 	s.ring.capacity = a.opt.EventCapacity
 	thaw := a.freeze(nil)
 	defer thaw()
 	if len(all) == 1 { // its limits were the peak
+		all[0].mirror()
 		a.peak = all[0].limit
 		all[0].solo = false
 	}
 	next := append(slices.Clone(all), s)
-	a.shards.Store(&next)
-	a.deal()
+	a.shards.Store(&next) // its limits are 0: the sum of all limits stays the peak
 	return s, nil
 }
 
@@ -235,7 +236,7 @@ func (a *Allocator) freeze(own *shard) (thaw func()) {
 		if s == own {
 			continue
 		}
-		for {
+		for tries := 0; ; tries++ {
 			if s.mu.TryLock() {
 				locked = append(locked, s)
 				break
@@ -243,7 +244,11 @@ func (a *Allocator) freeze(own *shard) (thaw func()) {
 			if s.parked.Load() {
 				break
 			}
-			runtime.Gosched()
+			if tries < 64 {
+				runtime.Gosched() // an operation takes a fraction of a microsecond …
+			} else {
+				time.Sleep(20 * time.Microsecond) // … unless its thread has lost the processor
+			}
 		}
 	}
 	return func() {
@@ -264,20 +269,64 @@ func (a *Allocator) settle(s *shard) {
 // deal is settle with all shards frozen.
 func (a *Allocator) deal() {
 	all := *a.shards.Load()
+	for _, s := range all {
+		s.mirror()
+	}
 	if len(all) == 1 {
 		all[0].raise()
 		return
 	}
-	sums := sumOf(all)
-	for i, sum := range sums {
-		a.peak[i] = max(a.peak[i], sum)
-		room := (a.peak[i] - sum) / int64(len(all))
-		for _, s := range all {
-			s.limit[i] = s.cur[i] + room
+	for i := range numGauges {
+		if beyond(all, i) {
+			a.dealGauge(all, i)
 		}
 	}
 	for _, s := range all {
 		s.over = 0
+	}
+}
+
+// countActive has the active gauges counted from now on: a block is about to be pending. The caller holds own and the
+// device lock.
+func (a *Allocator) countActive(own *shard) {
+	if own.active {
+		return
+	}
+	thaw := a.freeze(own)
+	a.fold()
+	for _, s := range *a.shards.Load() {
+		s.active = true
+	}
+	thaw()
+}
+
+func beyond(all []*shard, i int) bool {
+	for _, s := range all {
+		if s.cur[i] > s.limit[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// dealGauge keeps the limits' sum at the peak. A gauge within its limits is left alone (see deal): where each shard comes
+// back to its own highest value again and again, as counts of blocks do, the limits must come to rest there.
+func (a *Allocator) dealGauge(all []*shard, i int) {
+	var sum int64
+	for _, s := range all {
+		sum += s.cur[i]
+	}
+	a.peak[i] = max(a.peak[i], sum)
+	room := a.peak[i] - sum
+	share := room / int64(len(all))
+	rest := room - share*int64(len(all)) // of the division: for the first that went beyond
+	for _, s := range all {
+		over := s.cur[i] > s.limit[i]
+		s.limit[i] = s.cur[i] + share
+		if over {
+			s.limit[i] += rest
+			rest = 0
+		}
 	}
 }
 

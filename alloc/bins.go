@@ -2,20 +2,20 @@ package alloc
 
 import "math/bits"
 
-// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes below 32 KiB, then 32
+// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes below 64 KiB, then 64
 // bins for each doubling. Within a bin they form a treap ordered by (size, address): nearly always one or two nodes, and
 // logarithmic when many blocks are alike, where a list would be searched from end to end. The block found is therefore
 // the smallest that fits and of those the one at the lowest address, which is PyTorch's order
 // (CUDACachingAllocator.cpp, BlockComparatorSize), and found without regard to how many there are.
 const (
 	exactBins = 64
-	subBits   = 5
+	subBits   = 6
 	numBins   = exactBins + (51-6+1)<<subBits // sizes up to 2^60
-	binWords  = (numBins + 63) / 64
+	binWords  = (numBins + 63) / 64 // 47: one word sums them up
 )
 
 type bins struct {
-	summary uint32 // bit w: words[w] has a bit
+	summary uint64 // bit w: words[w] has a bit
 	words   [binWords]uint64
 	roots   [numBins]blockID
 	count   int
@@ -117,7 +117,7 @@ func (n *bins) nextBin(i int) int {
 	if above == 0 {
 		return -1
 	}
-	w = bits.TrailingZeros32(above)
+	w = bits.TrailingZeros64(above)
 	return w<<6 + bits.TrailingZeros64(n.words[w])
 }
 

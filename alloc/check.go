@@ -12,6 +12,7 @@ func (s *shard) check() {
 }
 
 func (s *shard) verify() error {
+	s.mirror()
 	var sums [numGauges]int64
 	listed := map[blockID]bool{} // free and unmapped blocks, to be found in the pools
 	liveBlocks := 0
@@ -73,7 +74,7 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 			add(allocations, 1)
 			add(allocatedBytes, b.size)
 			add(usedBytes, b.requested)
-			if slot := s.index.slot(b.addr); slot < 0 || s.index.slots[slot].id != id {
+			if slot := s.index.slot(s.blocks.at, b.addr); slot < 0 || s.index.id(slot) != id {
 				return 0, fmt.Errorf("live block %#x is not in the index", b.addr)
 			}
 			fallthrough
@@ -165,7 +166,7 @@ func (s *shard) verifyOrder() error {
 			}
 		}
 	}
-	if n := s.total[int(allocations)*numScopes]; int64(s.hits+s.misses) != n {
+	if n := s.sums()[int(allocations)*numScopes]; int64(s.hits+s.misses) != n {
 		return fmt.Errorf("%d hits and %d misses of %d allocations", s.hits, s.misses, n)
 	}
 	return nil

@@ -29,7 +29,7 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	if s == nil {
 		return a.misuse("free", p, ErrDoubleFree)
 	}
-	id := s.index.slots[slot].id
+	id := s.index.id(slot)
 	b := &s.blocks.at[id]
 	if size > 0 && (b.requested != size || *stream != s.stream) {
 		err := &MisuseError{Kind: ErrWrongSize, Op: "free", Ptr: p, Base: p, Size: b.requested, Got: size}
@@ -47,50 +47,51 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	if debug {
 		a.ledger.add(p, b.stack, stack)
 	}
+	waits := b.used && a.streams != nil
 	if a.timed.Load() {
 		now := a.clock()
-		s.ring.put(record{now, b.addr, b.requested, now - b.born, stack, thread, EventFree, false})
+		s.ring.put(record{now, b.addr, b.requested, now - b.since, stack, thread, EventFree, !waits})
 	}
 	s.disown(id, slot)
-	err := a.release(s, id)
+	var err error
+	if waits {
+		err = a.mark(s, id)
+	} else {
+		err = a.recycle(s, id)
+	}
 	a.finish(s)
 	return err
 }
 
-// release recycles a disowned block, or leaves it pending until the device has passed marks on the streams that use it.
-func (a *Allocator) release(s *shard, id blockID) error {
-	if s.blocks.at[id].used && a.streams != nil {
-		if waits, err := a.mark(s, id); waits || err != nil {
-			return err
-		}
-	}
-	a.recycle(s, id)
-	return nil
-}
-
-func (a *Allocator) recycle(s *shard, id blockID) {
-	if a.timed.Load() {
-		b := &s.blocks.at[id]
-		now := a.clock()
-		s.ring.put(record{now, b.addr, b.requested, now - b.born, b.stack, 0, EventFreed, false})
-	}
+// recycle puts a disowned block into its pool.
+func (a *Allocator) recycle(s *shard, id blockID) error {
 	s.recycle(id)
-	if !a.r.cached {
-		a.enter(s)
-		a.releaseBlock(s, id, true)
-		a.mu.Unlock()
+	if a.r.cached {
+		return nil
 	}
+	a.enter(s)
+	defer a.mu.Unlock()
+	return a.releaseBlock(s, id, true)
 }
 
 // find returns the shard, locked, that has p as a live block, with its slot in the index; nil if there is none.
 func (a *Allocator) find(p Ptr) (*shard, int) {
 	all := *a.shards.Load()
+	if len(all) == 1 {
+		s := all[0]
+		s.mu.Lock()
+		if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
+			return s, slot
+		}
+		s.mu.Unlock()
+		return nil, 0
+	}
 	switch n := a.dir.owner(uint64(p)); n {
 	case 0:
 	case mixed:
 		for _, s := range all {
 			s.mu.Lock()
-			if slot := s.index.slot(uint64(p)); slot >= 0 {
+			if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
 				return s, slot
 			}
 			s.mu.Unlock()
@@ -98,7 +99,7 @@ func (a *Allocator) find(p Ptr) (*shard, int) {
 	default:
 		s := all[n-1]
 		s.mu.Lock()
-		if slot := s.index.slot(uint64(p)); slot >= 0 {
+		if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
 			return s, slot
 		}
 		s.mu.Unlock()
@@ -112,7 +113,7 @@ func (a *Allocator) Retain(p Ptr) error {
 	if s == nil {
 		return a.misuse("retain", p, ErrRetainAfterFree)
 	}
-	s.blocks.at[s.index.slots[slot].id].refs++
+	s.blocks.at[s.index.id(slot)].refs++
 	s.mu.Unlock()
 	return nil
 }
@@ -120,7 +121,7 @@ func (a *Allocator) Retain(p Ptr) error {
 // RecordStream says that work on another stream uses the block at p: once freed it is not handed out before the device has
 // done what is queued there at the time of the free.
 func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
-	if p == 0 {
+	if p == 0 || a.streams == nil {
 		return nil
 	}
 	s, slot := a.find(p)
@@ -131,7 +132,7 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	if stream == s.stream {
 		return nil
 	}
-	id := s.index.slots[slot].id
+	id := s.index.id(slot)
 	s.blocks.at[id].used = true
 	for _, u := range s.uses[id] {
 		if u == stream {
@@ -145,31 +146,45 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	return nil
 }
 
-// mark puts marks on the streams that use the block; it says whether the block must wait for them.
-func (a *Allocator) mark(s *shard, id blockID) (bool, error) {
+// mark leaves a disowned block pending until the device has passed marks on the streams that use it.
+func (a *Allocator) mark(s *shard, id blockID) error {
 	uses := s.uses[id]
 	delete(s.uses, id)
-	s.blocks.at[id].used = false
 	a.enter(s)
 	defer a.mu.Unlock()
+	a.countActive(s)
+	b := &s.blocks.at[id]
+	b.state, b.used = pending, false
 	for _, u := range uses {
 		m, err := a.streams.Record(u)
-		if err != nil { // the block can't be known to be idle until the whole device is
-			s.blocks.at[id].state = pending
-			if werr := a.streams.WaitAll(); werr != nil {
-				s.blocks.at[id].marks++ // never passed: the block is lost, the rest is intact
-				return true, fmt.Errorf("free %#x: mark stream %#x: %w", s.blocks.at[id].addr, uint64(u), errors.Join(err, werr))
-			}
+		if err == nil {
+			b.refs++
+			s.queue(u, pendingMark{m, id})
 			continue
 		}
-		s.blocks.at[id].marks++
-		s.queue(u, pendingMark{m, id})
+		if werr := a.streams.WaitAll(); werr != nil { // whether the block is idle can't be known any more
+			b.refs++ // for ever: the block is lost, the rest is intact
+			return fmt.Errorf("free %#x: mark stream %#x: %w", b.addr, uint64(u), errors.Join(err, werr))
+		}
 	}
-	if s.blocks.at[id].marks == 0 {
-		return false, nil
+	if b.refs == 0 {
+		return a.unpend(s, id)
 	}
-	s.blocks.at[id].state = pending
-	return true, nil
+	return nil
+}
+
+// unpend recycles a pending block that no stream uses any more. The caller holds the device lock, and s stands still.
+func (a *Allocator) unpend(s *shard, id blockID) error {
+	if a.timed.Load() {
+		b := &s.blocks.at[id]
+		now := a.clock()
+		s.ring.put(record{now, b.addr, b.requested, now - b.since, b.stack, 0, EventFreed, false})
+	}
+	s.recycle(id)
+	if a.r.cached {
+		return nil
+	}
+	return a.releaseBlock(s, id, true)
 }
 
 func (s *shard) queue(u Stream, m pendingMark) {
@@ -223,23 +238,13 @@ func (a *Allocator) passQueue(s *shard, marks []pendingMark, wait bool) (int, er
 			return n, err
 		}
 		b := &s.blocks.at[m.id]
-		if b.marks--; b.marks == 0 {
-			a.recyclePending(s, m.id)
+		if b.refs--; b.refs == 0 {
+			if err := a.unpend(s, m.id); err != nil {
+				return n + 1, err
+			}
 		}
 	}
 	return len(marks), nil
-}
-
-func (a *Allocator) recyclePending(s *shard, id blockID) {
-	if a.timed.Load() {
-		b := &s.blocks.at[id]
-		now := a.clock()
-		s.ring.put(record{now, b.addr, b.requested, now - b.born, b.stack, 0, EventFreed, false})
-	}
-	s.recycle(id)
-	if !a.r.cached {
-		a.releaseBlock(s, id, true)
-	}
 }
 
 // misuse says what p is, if not a live block's address. gone is the kind when p is of a block that was live once.

@@ -262,7 +262,7 @@ func (a *Allocator) idleSegments() (idle []idleSegment, total uint64) {
 		p := &s.pools[1]
 		for _, id := range p.all(s.blocks.at, nil) {
 			if s.whole(id) {
-				age := p.searches - s.blocks.at[id].age
+				age := p.searches - uint64(s.blocks.at[id].since)
 				idle = append(idle, idleSegment{s, id, age})
 				total += age
 			}

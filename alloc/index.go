@@ -6,57 +6,65 @@ import (
 )
 
 // index finds a live block by its address: an open-addressing table with linear probing, at most half full, with
-// deletion by moving back, so that no tombstones gather over millions of operations.
+// deletion by moving back, so that no tombstones gather over millions of operations. A slot has the upper half of the
+// address's hash, from which its place follows in a table of any size, and the block's number; the address itself is in
+// the block.
 type index struct {
-	slots []indexSlot
+	slots []uint64 // hash>>32<<32 | blockID; 0: empty
 	shift uint
 	used  int
 }
 
-type indexSlot struct {
-	addr uint64
-	id   blockID // 0: empty
-}
-
 func hashAddr(addr uint64) uint64 { return (addr >> 9) * 0x9e3779b97f4a7c15 }
+
+const hashHalf = 0xffffffff << 32
+
+func (x *index) id(slot int) blockID { return blockID(x.slots[slot]) }
 
 func (x *index) grow() {
 	old := x.slots
 	n := max(64, 2*len(old))
-	x.slots = make([]indexSlot, n)
+	x.slots = make([]uint64, n)
 	x.shift = uint(64 - bits.Len(uint(n-1)))
-	x.used = 0
+	mask := uint64(n - 1)
 	for _, s := range old {
-		if s.id != 0 {
-			x.put(s.addr, s.id)
+		if s == 0 {
+			continue
 		}
+		i := s >> x.shift
+		for x.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		x.slots[i] = s
 	}
 }
 
 func (x *index) put(addr uint64, id blockID) {
-	if 2*x.used >= len(x.slots) {
+	if 4*x.used >= len(x.slots) {
 		x.grow()
 	}
+	h := hashAddr(addr)
 	mask := uint64(len(x.slots) - 1)
-	i := hashAddr(addr) >> x.shift
-	for x.slots[i].id != 0 {
+	i := h >> x.shift
+	for x.slots[i] != 0 {
 		i = (i + 1) & mask
 	}
-	x.slots[i] = indexSlot{addr, id}
+	x.slots[i] = h&hashHalf | uint64(id)
 	x.used++
 }
 
-// slot returns where the address stands, or -1.
-func (x *index) slot(addr uint64) int {
+// slot returns where the block at the address stands, or -1.
+func (x *index) slot(at []block, addr uint64) int {
 	if len(x.slots) == 0 {
 		return -1
 	}
+	h := hashAddr(addr)
 	mask := uint64(len(x.slots) - 1)
-	for i := hashAddr(addr) >> x.shift; ; i = (i + 1) & mask {
-		switch s := &x.slots[i]; {
-		case s.id == 0:
+	for i := h >> x.shift; ; i = (i + 1) & mask {
+		switch s := x.slots[i]; {
+		case s == 0:
 			return -1
-		case s.addr == addr:
+		case s&hashHalf == h&hashHalf && at[blockID(s)].addr == addr:
 			return int(i)
 		}
 	}
@@ -67,13 +75,13 @@ func (x *index) remove(slot int) {
 	i := uint64(slot)
 	x.used--
 	for j := i; ; {
-		x.slots[i].id = 0
+		x.slots[i] = 0
 		for {
 			j = (j + 1) & mask
-			if x.slots[j].id == 0 {
+			if x.slots[j] == 0 {
 				return
 			}
-			home := hashAddr(x.slots[j].addr) >> x.shift
+			home := x.slots[j] >> x.shift
 			if (j-home)&mask >= (j-i)&mask { // its home lies at or before the hole: it may move there
 				break
 			}

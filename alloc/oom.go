@@ -139,6 +139,9 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 		Total: a.total, Limit: a.limit, Reserved: a.reserved, frames: a.stacks.frames,
 	}
 	e.DeviceFree, _, _ = a.drv.MemInfo() // unknown is 0: the text is all that it is for
+	for _, o := range all {
+		o.mirror()
+	}
 	sums := sumOf(all)
 	e.Allocated = sums[int(allocatedBytes)*numScopes]
 	e.Used = sums[int(usedBytes)*numScopes]

@@ -41,7 +41,7 @@ type record struct {
 	stack  StackID
 	thread uint32
 	kind   EventKind
-	hit    bool
+	hit    bool // EventFree: the block was free at once, an EventFreed of the same instant
 }
 
 // chunkLen is the records of a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock for the one chunk
@@ -128,10 +128,15 @@ func (v *view) events(to []Event, epoch int64) []Event {
 		}
 		for i := range rs[skip:] {
 			r := &rs[skip+i]
-			to = append(to, Event{
+			e := Event{
 				Time: r.time + epoch, Addr: r.addr, Size: r.size, Span: r.span, Stream: v.stream,
-				Stack: r.stack, Thread: r.thread, Kind: r.kind, Hit: r.hit,
-			})
+				Stack: r.stack, Thread: r.thread, Kind: r.kind, Hit: r.hit && r.kind == EventAlloc,
+			}
+			to = append(to, e)
+			if r.kind == EventFree && r.hit {
+				e.Kind = EventFreed
+				to = append(to, e)
+			}
 		}
 		skip = 0
 	}

@@ -114,7 +114,7 @@ func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 			s.add(splitBlocks, scope, 1)
 			s.add(splitBytes, scope, s.blocks.at[b.next].size)
 		} else if !virtual {
-			s.add(splitBytes, scope, -size)
+			s.down(splitBytes, scope, size)
 		}
 	} else if !whole && !virtual {
 		s.add(splitBlocks, scope, -1)
@@ -130,13 +130,15 @@ func (s *shard) own(p *pool, id blockID, requested int64) {
 	b.state, b.requested, b.refs = live, requested, 1
 	s.segs.at[b.seg].refs++
 	s.index.put(b.addr, id)
-	s.add(allocations, scope, 1)
-	s.add(allocatedBytes, scope, b.size)
-	s.add(usedBytes, scope, requested)
-	s.add(requestedBytes, scope, requested)
-	s.add(activeBlocks, scope, 1)
-	s.add(activeBytes, scope, b.size)
+	s.up(allocations, scope, 1)
+	s.up(allocatedBytes, scope, b.size)
+	s.up(usedBytes, scope, requested)
 	s.add(cachedBytes, scope, s.grown-b.size)
+	if s.active {
+		s.up(activeBlocks, scope, 1)
+		s.up(activeBytes, scope, b.size)
+		s.up(requestedBytes, scope, requested)
+	}
 	s.grown = 0
 	if b.size >= s.r.maxSplit {
 		s.add(oversizeBlocks, scope, 1)
@@ -149,7 +151,7 @@ func (s *shard) split(p *pool, id blockID, size int64) {
 	b, r := &s.blocks.at[id], &s.blocks.at[rest]
 	*r = block{
 		addr: b.addr + uint64(size), size: b.size - size, prev: id, next: b.next,
-		seg: b.seg, large: b.large, state: free, age: p.searches,
+		seg: b.seg, large: b.large, state: free, since: int64(p.searches),
 	}
 	if r.next != 0 {
 		s.blocks.at[r.next].prev = rest
@@ -164,32 +166,35 @@ func (s *shard) disown(id blockID, slot int) {
 	s.index.remove(slot)
 	scope := scopeOf(b.large)
 	b.refs = 0
-	s.add(allocations, scope, -1)
-	s.add(allocatedBytes, scope, -b.size)
-	s.add(usedBytes, scope, -b.requested)
-	s.add(cachedBytes, scope, b.size)
+	s.down(allocations, scope, 1)
+	s.down(allocatedBytes, scope, b.size)
+	s.down(usedBytes, scope, b.requested)
+	s.up(cachedBytes, scope, b.size)
 }
 
 // recycle puts a block that nobody uses into its pool, together with free neighbours.
 func (s *shard) recycle(id blockID) {
 	b := &s.blocks.at[id]
 	p, scope := s.poolOf(b.large), scopeOf(b.large)
-	s.add(requestedBytes, scope, -b.requested)
-	s.add(activeBlocks, scope, -1)
-	s.add(activeBytes, scope, -b.size)
+	if s.active {
+		s.down(requestedBytes, scope, b.requested)
+		s.down(activeBlocks, scope, 1)
+		s.down(activeBytes, scope, b.size)
+	}
 	if b.size >= s.r.maxSplit {
 		s.add(oversizeBlocks, scope, -1)
 	}
 	seg := &s.segs.at[b.seg]
 	seg.refs--
-	b.state, b.requested, b.marks, b.used, b.stack = free, 0, 0, false, 0
+	b.state, b.requested, b.refs, b.used, b.stack = free, 0, 0, false, 0
 	var blocks, bytes int64
-	for _, other := range [2]blockID{b.prev, b.next} {
-		if n := s.merge(p, id, other); n > 0 {
-			blocks, bytes = blocks-1, bytes-n
-		}
+	if o := b.prev; o != 0 && s.blocks.at[o].state == free {
+		blocks, bytes = blocks-1, bytes-s.merge(p, id, o)
 	}
-	b.age = p.searches
+	if o := b.next; o != 0 && s.blocks.at[o].state == free {
+		blocks, bytes = blocks-1, bytes-s.merge(p, id, o)
+	}
+	b.since = int64(p.searches)
 	p.insert(s.blocks.at, id)
 	if seg.virtual {
 		return
@@ -197,7 +202,9 @@ func (s *shard) recycle(id blockID) {
 	if b.prev|b.next != 0 {
 		blocks, bytes = blocks+1, bytes+b.size
 	}
-	s.add(splitBlocks, scope, blocks)
+	if blocks != 0 {
+		s.add(splitBlocks, scope, blocks)
+	}
 	s.add(splitBytes, scope, bytes)
 }
 
@@ -239,7 +246,7 @@ func (s *shard) merge(p *pool, id, other blockID) int64 {
 func (s *shard) addSegment(p *pool, addr uint64, size int64, virtual bool) blockID {
 	sid, id := s.segs.get(), s.blocks.get()
 	seg := segment{addr: addr, size: size, mapped: size, first: id, used: true, large: p.large, virtual: virtual}
-	b := block{addr: addr, size: size, seg: sid, large: p.large, state: free, age: p.searches}
+	b := block{addr: addr, size: size, seg: sid, large: p.large, state: free, since: int64(p.searches)}
 	if virtual {
 		seg.mapped, b.state = 0, unmapped
 	}

@@ -17,24 +17,22 @@ const (
 	unmapped              // addresses without memory: in its pool's list of unmapped ranges
 )
 
-// block is a range of a segment. It holds no Go pointers, so that the garbage collector never looks into the slab. The
-// order of the fields keeps what Alloc and Free touch in two cache lines.
+// block is a range of a segment. It holds no Go pointers, so that the garbage collector never looks into the slab, and is
+// one cache line.
 type block struct {
 	addr       uint64
 	size       int64
 	requested  int64   // bytes that the caller asked for; live and pending blocks
+	since      int64   // live, pending: clock at the allocation; free: the pool's count of searches when it became free
 	prev, next blockID // neighbours in the segment, by address
 	left       blockID // children in the bin's tree; left also links the free slots of the slab
 	right      blockID
 	seg        segID
 	stack      StackID // of the allocation
-	refs       int32   // owners: 1 after Alloc, one more for each Retain
-	marks      int32   // pending: events that the device has not passed
+	refs       int32   // live: owners, 1 after Alloc, one more for each Retain; pending: marks that the device has not passed
 	state      state
 	large      bool // pool
 	used       bool // a stream was recorded on it: see shard.uses
-	born       int64
-	age        uint64 // free: the pool's count of searches when the block became free
 }
 
 // segment is what the driver gave in one piece, or a range of virtual addresses.

@@ -117,8 +117,8 @@ func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, ep
 
 func (s *Segment) add(b *block, epoch int64) {
 	out := Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockFree, Refs: int(b.refs), Stack: b.stack}
-	if b.born != 0 {
-		out.Born = b.born + epoch
+	if b.since != 0 {
+		out.Born = b.since + epoch
 	}
 	s.Size += b.size
 	switch b.state {
@@ -149,6 +149,6 @@ func (a *Allocator) BlockOf(p Ptr) (Block, error) {
 		return Block{}, a.misuse("look up", p, ErrDoubleFree)
 	}
 	defer s.mu.Unlock()
-	b := &s.blocks.at[s.index.slots[slot].id]
+	b := &s.blocks.at[s.index.id(slot)]
 	return Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockLive, Refs: int(b.refs), Stack: b.stack}, nil
 }

@@ -159,11 +159,14 @@ func (a *Allocator) tally() tally {
 	t := tally{retries: a.retries, ooms: a.ooms, syncs: a.syncs,
 		driverAllocs: a.driven.Alloc + a.driven.Map, driverFrees: a.driven.Free + a.driven.Unmap}
 	all := *a.shards.Load()
+	for _, s := range all {
+		s.mirror()
+	}
 	t.cur = sumOf(all)
 	for _, s := range all {
 		t.hits += s.hits
 		t.misses += s.misses
-		for i, v := range s.total {
+		for i, v := range s.sums() {
 			t.total[i] += v
 		}
 	}
@@ -177,7 +180,7 @@ func (a *Allocator) statsOf(w *Window) Stats {
 	out := Stats{MaxSplitSize: -1, Limit: min(a.limit, a.total), DeviceTotal: a.total}
 	for _, s := range *a.shards.Load() {
 		out.EventsSeen += int64(s.ring.total)
-		out.PendingFreeBlocks += s.cur[int(activeBlocks)*numScopes] - s.cur[int(allocations)*numScopes]
+		out.PendingFreeBlocks += s.cur[int(activeBlocks)*numScopes] - s.cur[int(allocations)*numScopes] // mirrored by tally
 		for i := range s.pools {
 			p := &s.pools[i]
 			out.FreeBlocks += int64(p.count)

@@ -84,7 +84,7 @@ func (a *Allocator) mapBlock(s *shard, p *pool, id blockID, size int64) (blockID
 		p.insertUnmapped(s.blocks.at, s.blocks.at[id].next)
 	}
 	b = &s.blocks.at[id]
-	b.state, b.age = free, p.searches
+	b.state, b.since = free, int64(p.searches)
 	s.segs.at[b.seg].mapped += size
 	s.merge(p, id, s.blocks.at[id].prev)
 	s.merge(p, id, s.blocks.at[id].next)
@@ -150,7 +150,7 @@ func (s *shard) cut(id blockID, size int64, st state) {
 	b, r := &s.blocks.at[id], &s.blocks.at[rest]
 	*r = block{
 		addr: b.addr + uint64(size), size: b.size - size, prev: id, next: b.next,
-		seg: b.seg, large: b.large, state: st, age: b.age,
+		seg: b.seg, large: b.large, state: st, since: b.since,
 	}
 	if r.next != 0 {
 		s.blocks.at[r.next].prev = rest
