@@ -11,7 +11,7 @@ const (
 	exactBins = 64
 	subBits   = 6
 	numBins   = exactBins + (51-6+1)<<subBits // sizes up to 2^60
-	binWords  = (numBins + 63) / 64 // 47: one word sums them up
+	binWords  = (numBins + 63) / 64           // 47: one word sums them up
 )
 
 type bins struct {
