@@ -199,7 +199,8 @@ class Telling:
             most = nodes >= tensors.MAX_NODES
             detail = "%s%d nodes behind one of them, the longest chain %s%d" % (
                 "more than " if most else "", nodes, "more than " if chain >= tensors.MAX_CHAIN else "", chain)
-            self._object("graph", "torch.Tensor", count, before.get(hash(path), 0), length, length, None, path, self.found, detail,
+            was = before.get(hash(path), 0 if "[*]" in path else None)   # a variable's graph comes and goes
+            self._object("graph", "torch.Tensor", count, was, length, length, None, path, self.found, detail,
                          most)
         self.memory.graphs = now
 

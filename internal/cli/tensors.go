@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type tensorsOptions struct {
+	all     bool
+	rank    int // -1: not said
+	pid     int // 0: not said
+	last    bool
+	deep    bool
+	top     int
+	json    bool
+	timeout units.Duration
+}
+
+func (a *app) tensorsCommand() *cobra.Command {
+	o := tensorsOptions{timeout: units.Duration(30 * time.Second)}
+	c := &cobra.Command{
+		Use:   "tensors",
+		Short: "Who holds the memory: live tensors by holder, age and line",
+		Long: "Takes a census of a live trainer and prints what holds its memory: tensors grouped by holder, with the line that keeps them, and\n" +
+			"what has grown since the census before (containers, graphs, cycles, tracebacks, hooks). Of a finished session the last census is\n" +
+			"shown. The census runs in slices of a few milliseconds within the session's budget, and runs no code of the program.\n" +
+			"All censuses are in python.tensors and python.objects; docs/census.md says what they can see.",
+		Example: "  memgauge tensors\n" +
+			"  memgauge 27891 tensors --all --top 5\n" +
+			"  memgauge tensors --last --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.tensors(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.all, "all", false, "of every process of the session, DataLoader workers too")
+	f.IntVar(&o.rank, "rank", -1, "of the trainer of rank `N`")
+	f.IntVar(&o.pid, "pid", 0, "of the process `P`")
+	f.BoolVar(&o.last, "last", false, "show the last census and take none")
+	f.BoolVar(&o.deep, "deep", false, "ask the garbage collector for all objects too: finds what nothing leads to, stops the trainer for up to 0.1 s")
+	f.IntVar(&o.top, "top", 20, "show at most `N` rows of each table; 0 for all")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.Var(&o.timeout, "timeout", "wait for the census at most for `DURATION`")
+	c.MarkFlagsMutuallyExclusive("all", "rank", "pid")
+	c.MarkFlagsMutuallyExclusive("last", "deep")
+	return c
+}
+
+func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
+	if o.top < 0 || o.timeout <= 0 {
+		return usageError{errors.New("tensors: --top and --timeout want a positive number")}
+	}
+	t, err := a.target(ctx)
+	if err != nil {
+		return err
+	}
+	backend, err := collector.Connect(ctx, t.Session)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	defer backend.Close()
+	pids, err := a.takeCensus(ctx, backend, o, t)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	list, err := lastCensuses(ctx, backend, pids)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	if o.json {
+		return writeJSON(a.stdout, censusDocument{jsonVersion, list})
+	}
+	for i, c := range list {
+		if err := c.write(a.stdout, o.top, terminalWidth(a.stdout), t.Meta.Cwd, i > 0); err != nil {
+			return fmt.Errorf("tensors: %w", err)
+		}
+	}
+	return nil
+}
+
+// takeCensus asks live processes and says which processes' last census is to be shown: none for all. Where one can't be
+// had now, the last one is shown, and why is told on stderr.
+func (a *app) takeCensus(ctx context.Context, b collector.Backend, o tensorsOptions, t session.Target) ([]int, error) {
+	processes := t.Processes()
+	live := slices.ContainsFunc(processes, func(p session.Process) bool { return p.Alive })
+	if !live || o.last {
+		if o.pid != 0 {
+			return []int{o.pid}, nil
+		}
+		return nil, nil
+	}
+	chosen, err := evalOptions{rank: o.rank, pid: o.pid, all: o.all}.choose(processes, t)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, p := range chosen {
+		pids = append(pids, p.PID)
+	}
+	r, err := b.Census(ctx, api.CensusRequest{PIDs: pids, Deep: o.deep, Timeout: time.Duration(o.timeout)})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range r.Censuses {
+		if c.Error != nil {
+			fmt.Fprintf(a.stderr, "memgauge: tensors: %s\n", c.Error.Message)
+		}
+	}
+	return pids, ctx.Err()
+}
+
+// census is one census as it is shown and as --json gives it.
+type census struct {
+	PID     int           `json:"pid"`
+	Rank    *int          `json:"rank"`
+	ID      int64         `json:"census_id"`
+	Step    *int64        `json:"step"`
+	Time    string        `json:"ts"`
+	Ago     float64       `json:"-"`
+	Note    string        `json:"note"` // what is missing in it
+	Tensors []tensorGroup `json:"tensors"`
+	Objects []objectGroup `json:"objects"`
+}
+
+type tensorGroup struct {
+	Shape      string  `json:"shape"`
+	Dtype      string  `json:"dtype"`
+	Device     string  `json:"device"`
+	Role       string  `json:"role"`
+	Count      int64   `json:"count"`
+	Bytes      int64   `json:"bytes"`
+	Fresh      *int64  `json:"fresh"`
+	OldestStep *int64  `json:"oldest_step"`
+	Site       *string `json:"site"`
+	Holder     *string `json:"holder"`
+	Estimated  bool    `json:"estimated"`
+}
+
+type objectGroup struct {
+	Evidence  string  `json:"evidence"`
+	Type      string  `json:"type"`
+	Count     int64   `json:"count"`
+	Delta     *int64  `json:"delta"`
+	Length    *int64  `json:"length"`
+	Bytes     *int64  `json:"bytes"`
+	Holder    *string `json:"holder"`
+	Site      *string `json:"site"`
+	Detail    string  `json:"detail"`
+	Estimated bool    `json:"estimated"`
+}
+
+type censusDocument struct {
+	SchemaVersion int      `json:"schema_version"`
+	Censuses      []census `json:"censuses"`
+}
+
+// lastCensuses reads the last census of each process, or of certain ones.
+func lastCensuses(ctx context.Context, from querier, pids []int) ([]census, error) {
+	where := ""
+	if len(pids) > 0 {
+		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
+	}
+	list, err := ask[census](ctx, from, `SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
+		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, remedy.Add(errors.New("no census was taken in the session"), "memgauge tensors takes one while the trainer lives")
+	}
+	for i := range list {
+		c := &list[i]
+		where := fmt.Sprintf(" WHERE pid = %d AND census_id = %d", c.PID, c.ID)
+		if c.Tensors, err = ask[tensorGroup](ctx, from, "SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
+			return nil, err
+		}
+		if c.Objects, err = ask[objectGroup](ctx, from, "SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+			return nil, err
+		}
+		steps, err := ask[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where)
+		if err != nil {
+			return nil, err
+		}
+		c.Step = steps[0].Step
+		if ts, err := time.Parse(time.RFC3339Nano, c.Time); err == nil {
+			c.Ago = time.Since(ts).Seconds()
+		}
+	}
+	return list, nil
+}
+
+// ask decodes the rows of a query, by the names of their columns.
+func ask[T any](ctx context.Context, from querier, sql string) ([]T, error) {
+	var out bytes.Buffer
+	if err := from.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
+		return nil, err
+	}
+	rows := []T{}
+	for d := json.NewDecoder(&out); ; {
+		var row T
+		err := d.Decode(&row)
+		if errors.Is(err, io.EOF) {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the answer: %w", err)
+		}
+		rows = append(rows, row)
+	}
+}
+
+// grows is the evidence that a person wants to see: the rest is in the tables.
+func (c *census) grows() (out []objectGroup) {
+	for _, o := range c.Objects {
+		switch {
+		case o.Evidence == "cycle" || o.Evidence == "extension" || o.Evidence == "traceback":
+			out = append(out, o)
+		case o.Evidence != "type" && o.Evidence != "native" && o.Delta != nil && *o.Delta > 0:
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (c *census) write(w io.Writer, top, width int, cwd string, gap bool) error {
+	head := fmt.Sprintf("process %d", c.PID)
+	if c.Rank != nil {
+		head += fmt.Sprintf(", rank %d", *c.Rank)
+	}
+	head += fmt.Sprintf(": census %d", c.ID)
+	if c.Step != nil {
+		head += fmt.Sprintf(" after step %s", units.Count(*c.Step))
+	}
+	head += fmt.Sprintf(", %s ago", units.Duration(time.Duration(c.Ago*float64(time.Second)).Round(100*time.Millisecond)))
+	if gap {
+		head = "\n" + head
+	}
+	if c.Note != "" {
+		head += "\nnote: " + c.Note
+	}
+	if _, err := fmt.Fprintln(w, head); err != nil {
+		return err
+	}
+	if err := writeTensorGroups(w, c.Tensors, top, width, cwd); err != nil {
+		return err
+	}
+	grows := c.grows()
+	if len(grows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\nsince the census before:"); err != nil {
+		return err
+	}
+	return writeObjectGroups(w, grows, top, width, cwd)
+}
+
+func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd string) error {
+	l := &listing{columns: []model.Column{number("bytes"), number("count"), number("new"), number("since step"), text("holder"), text("site"), text("shape"),
+		text("dtype"), text("device"), text("role")}}
+	for _, g := range first(groups, top) {
+		l.rows = append(l.rows, []any{units.Bytes(g.Bytes).String(), about(g.Count, g.Estimated), optional(g.Fresh), optional(g.OldestStep), said(g.Holder),
+			relative(said(g.Site), cwd), g.Shape, g.Dtype, g.Device, g.Role})
+	}
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"role", "dtype", "device", "shape"}, Whole: wholeTables})
+}
+
+func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd string) error {
+	l := &listing{columns: []model.Column{text("what"), number("length"), number("growth"), number("bytes"), text("holder"), text("site"), text("type"), text("detail")}}
+	for _, g := range first(groups, top) {
+		length := g.Count
+		if g.Length != nil {
+			length = *g.Length
+		}
+		size := ""
+		if g.Bytes != nil {
+			size = units.Bytes(*g.Bytes).String()
+		}
+		l.rows = append(l.rows, []any{g.Evidence, about(length, g.Estimated), signed(g.Delta), size, said(g.Holder), relative(said(g.Site), cwd), g.Type, g.Detail})
+	}
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"detail", "type"}, Whole: wholeTables})
+}
+
+func first[T any](rows []T, top int) []T {
+	if top == 0 {
+		return rows
+	}
+	return rows[:min(top, len(rows))]
+}
+
+// about marks what was counted in a sample.
+func about(n int64, estimated bool) string {
+	if estimated {
+		return "~" + units.Count(n)
+	}
+	return units.Count(n)
+}
+
+func optional(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return units.Count(*n)
+}
+
+func signed(n *int64) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	if *n < 0 {
+		return "-" + units.Count(-*n)
+	}
+	return "+" + units.Count(*n)
+}
+
+func said(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// relative shortens a file's path by the directory that the job was started in.
+func relative(site, cwd string) string {
+	if cwd == "" || slices.Contains([]string{"/", "."}, cwd) {
+		return site
+	}
+	return strings.TrimPrefix(site, strings.TrimSuffix(cwd, "/")+"/")
+}
