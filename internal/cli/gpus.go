@@ -1,6 +1,14 @@
 package cli
 
-import "github.com/memgauge/memgauge/internal/sampler"
+import (
+	"github.com/memgauge/memgauge/internal/gpu/machine"
+	"github.com/memgauge/memgauge/internal/sampler"
+)
 
 // localGPUs are this machine's; nil where there are none.
-func localGPUs() sampler.GPUs { return nil }
+func localGPUs() sampler.GPUs {
+	if found := machine.Open("/", nil); found.Set != nil {
+		return found.Set
+	}
+	return nil
+}

@@ -62,9 +62,12 @@ func (w *watch) run(ctx context.Context) error {
 	defer w.sampler.Close()
 	w.remember(ctx)
 	w.openGPUs()
-	tick, glance := time.NewTicker(w.every), time.NewTicker(sampler.GlanceEvery)
-	defer tick.Stop()
+	glance := time.NewTicker(sampler.GlanceEvery)
 	defer glance.Stop()
+	// Jobs that end within a second have a picture too: at first the pauses double up to the interval.
+	pause := min(sampler.GlanceEvery, w.every)
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
 	w.sample()
 	for {
 		select {
@@ -76,6 +79,10 @@ func (w *watch) run(ctx context.Context) error {
 			w.sampler.Glance()
 		case <-tick.C:
 			w.sample()
+			if pause < w.every {
+				pause = min(2*pause, w.every)
+				tick.Reset(pause)
+			}
 		case oom := <-w.o.ooms:
 			w.spill(oom)
 		}

@@ -54,6 +54,27 @@ func (c *cgroups) read(s *Sampler, now time.Time) {
 	}
 }
 
+// A job is put into its cgroup as it starts, and may meet its limit before the next sample: so at first every glance looks for
+// a new one, later one in a second, and its count of kills is known before the first kill.
+const (
+	youngGlances = 100
+	followEvery  = 10
+)
+
+func (c *cgroups) follow(s *Sampler, count int) {
+	if count >= youngGlances && count%followEvery != 0 || s.o.Roots == nil {
+		return
+	}
+	for _, pid := range s.leaders() {
+		cg, err := c.of(pid, s.o.Now())
+		if err != nil || slices.Contains(c.seen, cg) || len(c.seen) >= maxCgroups {
+			continue
+		}
+		c.seen = append(c.seen, cg)
+		s.kills.rose(cg.Path, cg.OOMKills())
+	}
+}
+
 // leaders are the processes whose cgroups count.
 func (s *Sampler) leaders() []int {
 	if s.o.Roots == nil {

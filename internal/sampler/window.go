@@ -25,6 +25,7 @@ type window struct {
 	next  int
 	files map[procID]*os.File // statm of the processes
 	page  int64
+	count int // glances so far
 }
 
 type procID struct {
@@ -47,7 +48,11 @@ type reading struct {
 func (s *Sampler) Glance() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s.costs.measure(partGlance, func() { s.window.look(s, s.o.Now()) })
+	s.costs.measure(partGlance, func() {
+		s.window.look(s, s.o.Now())
+		s.cgroups.follow(s, s.window.count)
+		s.window.count++
+	})
 }
 
 func (w *window) look(s *Sampler, now time.Time) {

@@ -26,8 +26,12 @@ var vendors = map[string]string{"0x1002": "amd", "0x8086": "intel"}
 
 var card = regexp.MustCompile(`^card[0-9]+$`)
 
-// Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is wanted.
+// Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is wanted;
+// nil is none.
 func Open(root string, pids func() []int) *Backend {
+	if pids == nil {
+		pids = func() []int { return nil }
+	}
 	b := &Backend{root: root}
 	dir := filepath.Join(root, "sys", "class", "drm")
 	entries, _ := os.ReadDir(dir) // no such directory: no devices

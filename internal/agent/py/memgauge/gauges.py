@@ -148,3 +148,42 @@ class Cuda:
         stats = self.raw(device)
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return allocated["current"], allocated["peak"], reserved["current"], reserved["peak"]
+
+
+def report():
+    """For `memgauge where`: what malloc and Python's allocator hold, in bytes; None for what they don't tell."""
+    out = {"in_use": None, "held": None, "mapped": None, "arenas": _arenas()}
+    mallinfo = _find_mallinfo()
+    if mallinfo:
+        info = mallinfo()
+        out.update(in_use=info.uordblks + info.hblkhd, held=info.arena + info.hblkhd, mapped=info.hblkhd)
+    return out
+
+
+def _arenas():
+    """Bytes of pymalloc's arenas, out of the statistics that CPython prints (Objects/obmalloc.c,
+    _PyObject_DebugMallocStats): "4 arenas * 1048576 bytes/arena". None where it has no such allocator."""
+    try:
+        import ctypes
+
+        libc = ctypes.PyDLL(None)
+        stats = ctypes.pythonapi._PyObject_DebugMallocStats
+        stream, close, free = libc.open_memstream, libc.fclose, libc.free
+    except (ImportError, OSError, AttributeError):
+        return None
+    text, size = ctypes.c_void_p(), ctypes.c_size_t()
+    stream.restype, stream.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_void_p]
+    stats.argtypes = close.argtypes = free.argtypes = [ctypes.c_void_p]
+    file = stream(ctypes.addressof(text), ctypes.addressof(size))
+    if not file:
+        return None
+    stats(file)
+    close(file)
+    try:
+        for line in ctypes.string_at(text, size.value).split(b"\n"):
+            words = line.split()
+            if words[1:3] == [b"arenas", b"*"]:
+                return int(words[0]) * int(words[3])
+    finally:
+        free(text)
+    return None

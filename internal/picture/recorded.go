@@ -1,0 +1,175 @@
+package picture
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Tables answers SQL with rows as JSON objects, one a line: a session, live or finished.
+type Tables func(ctx context.Context, sql string, w io.Writer) error
+
+// Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is the
+// CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
+func Devices(ctx context.Context, tables Tables) (map[string]Device, error) {
+	var rows []struct {
+		ID                                                     int    `json:"device_id"`
+		Name                                                   string `json:"name"`
+		Total, Used, Job, Others, Live, Reserved, Context, Now *int64
+		Unknown                                                int64
+	}
+	if err := rowsOf(ctx, tables, devicesSQL, &rows); err != nil {
+		return nil, fmt.Errorf("read the devices: %w", err)
+	}
+	devices := map[string]Device{}
+	for _, r := range rows {
+		d := Device{Name: r.Name, Total: r.Total, Used: r.Used, Live: r.Live, Context: r.Context}
+		if r.Live != nil && r.Reserved != nil {
+			d.Cached = difference(r.Reserved, r.Live)
+		}
+		d.Outside = difference(r.Now, r.Context)
+		if r.Unknown == 0 { // the driver tells every process's bytes
+			d.Others = r.Others
+			d.Driver = difference(difference(r.Used, r.Job), r.Others)
+		}
+		devices[strconv.Itoa(r.ID)] = d
+	}
+	return devices, nil
+}
+
+func difference(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	d := max(*a-*b, 0)
+	return &d
+}
+
+// Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
+// single maps, so these classes are nil; pages that processes share are divided as they were when smaps_rollup was last read, and count in full where it never was.
+func Recorded(ctx context.Context, tables Tables) (Picture, error) {
+	var rows []struct {
+		PID, Rss                                                                int64
+		Rank                                                                    *int
+		Role, Command                                                           string
+		Pss, Anon, File, Shmem, Swap                                            *int64
+		Tables                                                                  *int64 `json:"page_tables"`
+		InUse                                                                   *int64 `json:"heap_in_use"`
+		Held                                                                    *int64 `json:"heap_held"`
+		Current, Limit, CgroupAnon, CgroupFile, CgroupShmem, CgroupKernel, Host *int64
+		CgroupTables                                                            *int64
+		Path                                                                    *string
+		Divided                                                                 *float64
+	}
+	if err := rowsOf(ctx, tables, peakSQL, &rows); err != nil {
+		return Picture{}, fmt.Errorf("read the processes: %w", err)
+	}
+	var p Picture
+	for _, r := range rows {
+		one := Process{PID: int(r.PID), Role: r.Role, Command: r.Command, Rank: r.Rank, RSS: r.Rss, PSS: r.Pss}
+		part := 1.0 // of its anonymous pages is its own; forked workers share theirs with the trainer
+		if r.Divided != nil {
+			part = min(max(*r.Divided, 0), 1)
+		}
+		one.Classes = Classes{File: r.File, Shared: r.Shmem, PageTables: r.Tables, Swap: r.Swap}
+		one.anonymous(r.Anon, r.InUse, r.Held, part)
+		p.Processes = append(p.Processes, one)
+	}
+	if len(rows) > 0 {
+		r := rows[0]
+		p.Host = recordedHost(p.Processes, r.Host)
+		if r.Current != nil && r.Limit != nil {
+			h := &p.Host
+			h.LimitKind, h.Limit, h.Cgroup = "cgroup", r.Limit, *r.Path
+			h.Classes.File, h.Classes.Shared, h.Classes.Kernel, h.Classes.PageTables = r.CgroupFile, r.CgroupShmem, difference(r.CgroupKernel, r.CgroupTables), r.CgroupTables
+			if r.CgroupTables == nil {
+				h.Classes.Kernel = r.CgroupKernel
+			}
+			if r.CgroupAnon != nil { // the kernel counts each page once, whoever shares it
+				rest := max(*r.CgroupAnon-of(h.Classes.HeapInUse)-of(h.Classes.HeapFree), 0)
+				h.Classes.Anonymous = &rest
+			}
+			h.balance(*r.Current, h.Classes.named())
+		}
+	}
+	return p, nil
+}
+
+func of(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// anonymous divides a process's anonymous memory by what its agent said last.
+func (p *Process) anonymous(anon, inUse, held *int64, part float64) {
+	if anon == nil {
+		return
+	}
+	scaled := func(n int64) *int64 { v := int64(part * float64(n)); return &v }
+	p.anon = *scaled(*anon)
+	p.Classes.Anonymous = scaled(*anon)
+	if inUse == nil || held == nil {
+		return
+	}
+	used := min(*inUse, *anon)
+	free := min(max(*held-*inUse, 0), *anon-used)
+	p.Classes.HeapInUse, p.Classes.HeapFree, p.Classes.Anonymous = scaled(used), scaled(free), scaled(*anon-used-free)
+}
+
+func recordedHost(list []Process, total *int64) Host {
+	h := ofProcesses(list, 0)
+	h.Limit = total
+	return h
+}
+
+// rowsOf reads all rows of a question.
+func rowsOf[T any](ctx context.Context, tables Tables, sql string, rows *[]T) error {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(tables(ctx, sql, w)) }()
+	defer r.Close()
+	dec := json.NewDecoder(r)
+	for {
+		var row T
+		err := dec.Decode(&row)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		*rows = append(*rows, row)
+	}
+}
+
+const devicesSQL = `
+WITH u AS (SELECT device_id, arg_max(name, ts) AS name, arg_max(total_bytes, ts) AS total, arg_max(used_bytes, ts) AS used, max(ts) AS at
+  FROM gpu.utilization GROUP BY device_id),
+p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes) FILTER (NOT in_job) AS others, count(*) FILTER (used_bytes IS NULL) AS hidden
+  FROM gpu.processes p JOIN u ON u.device_id = p.device_id AND u.at = p.ts GROUP BY p.device_id),
+n AS (SELECT device_id, 'cuda:' || visible_as AS device FROM gpu.devices WHERE visible_as IS NOT NULL),
+s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.steps WHERE device <> 'cpu'),
+a AS (SELECT device, sum(allocated) AS live, sum(reserved) AS reserved FROM
+  (SELECT pid, device, arg_max(allocated, ts) AS allocated, arg_max(reserved, ts) AS reserved FROM s GROUP BY pid, device) GROUP BY device),
+x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least, arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) AS latest
+  FROM gpu.processes p JOIN n USING (device_id) ASOF JOIN s ON s.pid = p.pid AND s.device = n.device AND p.ts >= s.ts
+  WHERE p.in_job AND p.used_bytes IS NOT NULL GROUP BY p.device_id, p.pid),
+c AS (SELECT device_id, sum(least) AS least, sum(latest) AS latest FROM x GROUP BY device_id)
+SELECT u.device_id, u.name, u.total, u.used, coalesce(p.job, 0)::BIGINT AS job, coalesce(p.others, 0)::BIGINT AS others, coalesce(p.hidden, 0) AS unknown,
+  a.live::BIGINT AS live, a.reserved::BIGINT AS reserved, c.least::BIGINT AS context, c.latest::BIGINT AS now
+FROM u LEFT JOIN p USING (device_id) LEFT JOIN n USING (device_id) LEFT JOIN a ON a.device = n.device LEFT JOIN c USING (device_id) ORDER BY u.device_id`
+
+const peakSQL = `
+WITH peak AS (SELECT ts FROM process.memory GROUP BY ts ORDER BY sum(coalesce(anon, 0)) DESC, ts DESC LIMIT 1),
+g AS (SELECT * FROM cgroup.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
+h AS (SELECT total FROM host.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
+d AS (SELECT pid, start_ticks, arg_max(pss_anon / nullif(anon, 0), ts) AS divided FROM process.memory WHERE pss_anon IS NOT NULL GROUP BY ALL)
+SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon, m.file, m.shmem, m.swap, m.page_tables,
+  m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
+  g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host, d.divided
+FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks 
+LEFT JOIN d ON d.pid = m.pid AND d.start_ticks = m.start_ticks LEFT JOIN g ON true LEFT JOIN h ON true
+WHERE m.ts = (SELECT ts FROM peak) ORDER BY m.rss DESC`
