@@ -12,8 +12,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// inCgroup is a shell's way to start a command in a cgroup.
-func inCgroup(dir string, args ...string) []string {
+// enterCgroup is a shell's way to start a command in a cgroup.
+func enterCgroup(dir string, args ...string) []string {
 	return append([]string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, dir}, args...)
 }
 
@@ -45,7 +45,7 @@ func TestWhereNamesEveryByte(t *testing.T) {
 	dir := env.Cgroup(t, limit)
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
-	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, inCgroup(dir, python, script(t, "workers.py"), stop)...)...)
+	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, enterCgroup(dir, python, script(t, "workers.py"), stop)...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestOOMKillIsRecorded(t *testing.T) {
 	dir := env.Cgroup(t, limit)
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, inCgroup(dir, "python3", script(t, "fill.py"))...)...)
+	r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, enterCgroup(dir, "python3", script(t, "fill.py"))...)...)
 	if r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
 	}
