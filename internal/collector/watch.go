@@ -16,7 +16,7 @@ import (
 
 const (
 	sampleEvery   = time.Second
-	relookEvery   = 5 * time.Second  // which processes have a ring, which of them train
+	relookEvery   = 2 * time.Second  // which processes have a ring, which of them train
 	overheadEvery = 30 * time.Second // a row for each part of sampling
 	storeEvery    = 10 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 5 ms
 	storeRows     = 20_000           // or until there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
@@ -38,7 +38,7 @@ type watch struct {
 }
 
 func newWatch(s *session.Session, o *Owner, log *slog.Logger) *watch {
-	w := &watch{s: s, o: o, log: log, every: sampleEvery}
+	w := &watch{s: s, o: o, log: log, every: sampleEvery, procs: map[int]session.Process{}}
 	if s.Meta.Interval > 0 {
 		w.every = s.Meta.Interval
 	}
@@ -72,6 +72,7 @@ func (w *watch) run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			w.looked = time.Time{}
 			w.sample()
 			w.tellCosts(time.Now())
 			return nil
@@ -130,19 +131,26 @@ func (w *watch) roots() []int {
 				w.s = again
 			}
 		}
-		w.procs = map[int]session.Process{}
+		if len(w.procs) > maxHeaps {
+			clear(w.procs)
+		}
+		for pid, p := range w.procs {
+			p.Alive = false
+			w.procs[pid] = p
+		}
 		for _, p := range w.s.Processes() {
-			if p.Alive {
-				w.procs[p.PID] = p
-			}
+			p.Torch = p.Torch || w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start // its rings may be drained and gone
+			w.procs[p.PID] = p
 		}
 	}
 	var list []int
 	if p := w.s.Meta.Process.PID; p > 0 {
 		list = append(list, p)
 	}
-	for pid := range w.procs {
-		list = append(list, pid)
+	for pid, p := range w.procs {
+		if p.Alive {
+			list = append(list, pid)
+		}
 	}
 	return list
 }

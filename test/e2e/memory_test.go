@@ -12,11 +12,6 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// enterCgroup is a shell's way to start a command in a cgroup.
-func enterCgroup(dir string, args ...string) []string {
-	return append([]string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, dir}, args...)
-}
-
 // pictureJSON is what the test reads of memgauge where --json.
 type pictureJSON struct {
 	Host struct {
@@ -42,10 +37,10 @@ type pictureJSON struct {
 func TestWhereNamesEveryByte(t *testing.T) {
 	const limit = 3 << 30
 	python := env.Torches(t)[0].Path
-	dir := env.Cgroup(t, limit)
+	dir := memoryCgroup(t, limit)
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
-	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, enterCgroup(dir, python, script(t, "workers.py"), stop)...)...)
+	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, inCgroup(dir, python, script(t, "workers.py"), stop)...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +109,10 @@ func (w *world) until(what string, ok func() bool) {
 // The kernel kills a job at its limit: list says so, the event names it, and the minute before is there at full resolution.
 func TestOOMKillIsRecorded(t *testing.T) {
 	const limit = 300 << 20
-	dir := env.Cgroup(t, limit)
+	dir := memoryCgroup(t, limit)
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, enterCgroup(dir, "python3", script(t, "fill.py"))...)...)
+	r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, inCgroup(dir, "python3", script(t, "fill.py"))...)...)
 	if r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
 	}

@@ -1,5 +1,5 @@
 // Package env tells tests which Pythons this machine has, as scripts/testenv found or made them. A test that needs one
-// which is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,torch113,pythons,chroot,cgroup (or all) turns the skip
+// which is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,torch113,pythons,chroot (or all) turns the skip
 // into a failure on a machine that should have it. Only tests may import it.
 package env
 
