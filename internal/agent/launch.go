@@ -17,6 +17,7 @@ import (
 type Options struct {
 	Budget float64 // share of the step time that observing may cost, 0.01 for 1 %
 	Trace  string  // auto, all, off
+	Binary string  // of memgauge, for the Python classes that start it; "" if they shall search PATH
 }
 
 func names() []string { return slices.Sorted(maps.Keys(source())) }
@@ -100,6 +101,9 @@ func Env(base []string, dir, runtime string, opts Options) []string {
 		"MEMGAUGE_BUDGET":  strconv.FormatFloat(opts.Budget, 'g', -1, 64),
 		"MEMGAUGE_TRACE":   opts.Trace,
 		"PYTHONPATH":       boot,
+	}
+	if opts.Binary != "" {
+		set["MEMGAUGE_BINARY"] = opts.Binary
 	}
 	var env []string
 	for _, entry := range base {

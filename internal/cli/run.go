@@ -86,6 +86,7 @@ func (o runOptions) check(args []string) (plan, error) {
 		return p, usageError{fmt.Errorf("run: --interval %s: not between 100ms and 1m", o.interval)}
 	}
 	p.agent = agent.Options{Budget: float64(budget), Trace: o.trace}
+	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
 	p.path, err = exec.LookPath(args[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return p, notStarted(args[0], err)

@@ -311,6 +311,16 @@ func (t *Track) evidence() string {
 	return text
 }
 
+// RiskOf is a device's risk as reports tell it; nil for a device that is not watched.
+func (w *Watch) RiskOf(device string) *RiskReport {
+	for _, t := range w.Devices {
+		if t.Device.ID == device {
+			return t.Risk.report(&t.History.Last)
+		}
+	}
+	return nil
+}
+
 // forecastWords says what the trend is, or why none is known.
 func forecastWords(r *Risk) string {
 	if r.Shape == forecast.Unclear {

@@ -1,0 +1,154 @@
+"""The other side of `memgauge feed`, which watches from outside and answers: docs/formats/feed.md.
+
+The command is started when a class begins to watch, and ends with its input. One daemon thread reads what it says and
+calls back; in a child made by os.fork a feed is closed and says so."""
+import json
+import os
+import queue
+import shutil
+import subprocess
+import threading
+
+READY = 20.0      # s until the command has said its first word: it opens the session's database and the GPUs' driver
+ANSWER = 30.0     # s for a report
+GOODBYE = 5.0     # s until it has ended after its input has
+MAX_ERROR = 4000  # bytes of its stderr that are quoted
+
+
+class FeedError(RuntimeError):
+    """The watching command could not be started, or has ended."""
+
+
+def binary():
+    """Path of the memgauge command."""
+    path = os.environ.get("MEMGAUGE_BINARY") or shutil.which("memgauge")
+    if not path or not os.access(path, os.X_OK):
+        raise FeedError("the memgauge command is not found: put it on PATH, or name it in MEMGAUGE_BINARY")
+    return path
+
+
+def observed():
+    """Whether this very process is part of a session."""
+    from . import process
+    state = process._state
+    return state is not None and not state.over and state.pid == os.getpid() and process.ring() is not None
+
+
+class Feed:
+    """One running command."""
+
+    def __init__(self, arguments, on_warning=None, tell_blocks=False):
+        self.on_warning, self.tell_blocks = on_warning, tell_blocks
+        self.pid, self.ready, self.devices = os.getpid(), threading.Event(), []
+        self._answers, self._sending, self._asking = queue.Queue(), threading.Lock(), threading.Lock()
+        self.callback_errors = []
+        path = binary()
+        command = ["memgauge"] + ([str(self.pid)] if observed() else [])
+        environment = {k: v for k, v in os.environ.items() if k != "MEMGAUGE_TARGET"}
+        self._errors = _scratch()
+        try:
+            self._child = subprocess.Popen(
+                command + ["feed", "--pid", str(self.pid)] + arguments, executable=path, env=environment,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
+                start_new_session=True)   # Ctrl-C is for the trainer: the report is still wanted then
+        except OSError as error:
+            self._errors.close()
+            raise FeedError("start memgauge: %s" % error)
+        self._thread = threading.Thread(target=self._read, name="memgauge-feed", daemon=True)
+        self._thread.start()
+        if not self.ready.wait(READY) or not self.devices:
+            self._child.wait(GOODBYE) if self.ready.is_set() else self._child.kill()
+            why = self._why()
+            self.close()
+            raise FeedError(why)
+
+    def report(self, tool):
+        """The report as a dict."""
+        with self._asking:
+            self._send({"report": tool})
+            try:
+                answer = self._answers.get(timeout=ANSWER)
+            except queue.Empty:
+                raise FeedError("no report within %d s" % ANSWER)
+            if answer is None:
+                self._answers.put(None)
+                raise FeedError(self._why())
+            return answer
+
+    def blocks(self):
+        """Tells the blocks of this process now."""
+        from . import heap
+        self._send({"blocks": {"malloc_info": heap.malloc_info(), "segments": heap.cuda_segments()}})
+
+    def close(self):
+        """Ends the command and waits for it. Does nothing the second time, and in a forked child."""
+        if self._child is None or os.getpid() != self.pid:
+            return
+        child, self._child = self._child, None
+        try:
+            child.stdin.close()
+        except OSError:
+            pass
+        try:
+            child.wait(GOODBYE)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(GOODBYE)
+        child.stdout.close()
+        self._errors.close()
+
+    def _send(self, message):
+        child = self._child
+        if child is None or os.getpid() != self.pid:
+            raise FeedError("nothing is watched any more")
+        data = json.dumps(message).encode() + b"\n"
+        try:
+            with self._sending:
+                child.stdin.write(data)
+                child.stdin.flush()
+        except (OSError, ValueError):
+            raise FeedError(self._why())
+
+    def _read(self):
+        child = self._child
+        try:
+            for line in child.stdout:
+                self._take(json.loads(line))
+        except (OSError, ValueError):
+            pass
+        finally:
+            self.ready.set()
+            self._answers.put(None)
+
+    def _take(self, message):
+        kind = message.get("type")
+        if kind == "ready":
+            self.devices = message["devices"]
+            self.ready.set()
+        elif kind == "report":
+            self._answers.put(message["report"])
+        elif kind == "blocks" and self.tell_blocks:
+            try:
+                self.blocks()
+            except FeedError:
+                pass
+        elif kind == "warning" and self.on_warning is not None:
+            try:
+                self.on_warning(message)
+            except Exception as error:   # the user's own: it must not end the watching
+                del self.callback_errors[:-9]
+                self.callback_errors.append(error)
+
+    def _why(self):
+        try:
+            self._errors.flush()
+            said = os.pread(self._errors.fileno(), MAX_ERROR, 0).decode("utf-8", "replace").strip()
+        except (OSError, ValueError):
+            said = ""
+        return said or "the memgauge command has ended"
+
+
+def _scratch():
+    return os.fdopen(os.memfd_create("memgauge-feed"), "w+b")

@@ -1,0 +1,299 @@
+"""Classes for programs that watch themselves: MemoryDebugger, MemoryProfiler, OOMDetector and their kin.
+
+They do what the commands profile, oom, fragment, monitor and leak do, with the same reports; the work is done outside, by
+a memgauge process that they start (feed.py). In an observed process they see its session, else this machine."""
+import enum
+import inspect
+import json
+import os
+import subprocess
+from datetime import datetime
+
+from .feed import Feed, FeedError, binary, observed
+
+LEAK_WAIT = 60.0    # s: a verdict over a long session takes some
+
+
+class RiskLevel(enum.Enum):
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+class OOMPrediction:
+    """What a callback gets. Sizes are MiB, times seconds, usage percent of the limit.
+
+    device_id, risk_level, confidence, current_usage (current_usage_percent), growth_rate (growth_rate_mb_per_sec),
+    predicted_oom_time (predicted_oom_time_seconds; None: none in sight), predicted_oom_interval (low, high),
+    recommendation, recommendations, timestamp, text; details is the whole risk assessment."""
+
+    def __init__(self, device, risk, text=""):
+        self.device_id = int(device) if device.isdigit() else device
+        self.risk_level = RiskLevel(risk["risk_level"])
+        self.confidence = risk["confidence"]
+        self.current_usage = self.current_usage_percent = risk["current_usage_percent"]
+        self.growth_rate = self.growth_rate_mb_per_sec = risk["growth_rate_mb_per_sec"]
+        self.predicted_oom_time = self.predicted_oom_time_seconds = risk["predicted_oom_time_seconds"]
+        self.predicted_oom_interval = risk["predicted_oom_low_seconds"], risk["predicted_oom_high_seconds"]
+        self.recommendation, self.recommendations = risk["recommendation"], risk["recommendations"]
+        self.timestamp, self.text, self.details = datetime.now(), text, risk
+
+    def __repr__(self):
+        return "OOMPrediction(device_id=%r, risk_level=%r, current_usage=%.1f, predicted_oom_time=%r)" % (
+            self.device_id, self.risk_level.value, self.current_usage, self.predicted_oom_time)
+
+
+class _Tool:
+    """What the classes have in common: start_monitoring, stop_monitoring, generate_report, get_status_report."""
+
+    _report = "monitor"
+    _tell_blocks = False
+
+    def __init__(self, interval, devices):
+        if not interval > 0:
+            raise ValueError("interval %r: more than 0 seconds" % (interval,))
+        self.interval, self.devices = interval, devices
+        self._feed, self._last = None, None
+
+    def _arguments(self):
+        arguments = ["--interval", "%gs" % self.interval]
+        for device in self.devices or ():
+            arguments += ["--devices", str(device)]
+        return arguments
+
+    def start_monitoring(self):
+        """Begins to watch, from outside of this process. Does nothing while it watches."""
+        if self._feed is None:
+            self._feed = Feed(self._arguments(), self._warning, self._tell_blocks)
+
+    def stop_monitoring(self):
+        """Ends the watching; reports are about what was seen until now."""
+        feed, self._feed = self._feed, None
+        if feed is None:
+            return
+        try:
+            self._last = self._final(feed)
+        finally:
+            feed.close()
+
+    def _final(self, feed):
+        if self._tell_blocks:
+            feed.blocks()
+        return feed.report(self._report)
+
+    def _warning(self, message):
+        pass
+
+    @property
+    def is_monitoring(self):
+        return self._feed is not None
+
+    def get_status_report(self):
+        """The report as a dict: as of now while it watches, else the last one."""
+        if self._feed is not None:
+            self._last = self._final(self._feed)
+        if self._last is None:
+            raise FeedError("nothing was watched yet: call start_monitoring() first")
+        return self._last
+
+    def generate_report(self, output_file=None):
+        """The report as a dict; with a file's name it is written there too, as JSON."""
+        report = self.get_status_report()
+        if output_file is not None:
+            _write(output_file, report)
+        return report
+
+    def __enter__(self):
+        self.start_monitoring()
+        return self
+
+    def __exit__(self, *_):
+        self.stop_monitoring()
+
+    def __del__(self):
+        feed = getattr(self, "_feed", None)
+        if feed is not None:
+            try:
+                feed.close()
+            except Exception:   # the interpreter may be ending
+                pass
+
+
+class MemoryProfiler(_Tool):
+    """Records the memory of the host and the GPUs."""
+
+    _report = "profile"
+
+    def __init__(self, sampling_interval=0.1, devices=None, max_snapshots=10000):
+        super().__init__(sampling_interval, devices)
+        self.max_snapshots = max_snapshots
+
+    def _arguments(self):
+        return super()._arguments() + ["--max-snapshots", str(self.max_snapshots)]
+
+
+class OOMDetector(_Tool):
+    """Warns before memory runs out. Callbacks run on a thread of ours: warning_callback(prediction), or, added later,
+    callback(device_id, prediction); either form is told by how many arguments it takes. Without any, the warning is
+    printed."""
+
+    _report = "oom"
+
+    def __init__(self, threshold=85.0, critical_threshold=95.0, prediction_window=30.0, check_interval=2.0, devices=None,
+                 warning_callback=None):
+        super().__init__(check_interval, devices)
+        if not 0 <= threshold <= critical_threshold <= 100:
+            raise ValueError("thresholds are percentages, the critical one is the higher")
+        self.threshold, self.critical_threshold, self.prediction_window = threshold, critical_threshold, prediction_window
+        self._callbacks = []
+        if warning_callback is not None:
+            self._callbacks.append((warning_callback, _arity(warning_callback, 1)))
+
+    def _arguments(self):
+        return super()._arguments() + ["--threshold", "%g" % self.threshold, "--critical", "%g" % self.critical_threshold,
+                                       "--window", "%gs" % self.prediction_window]
+
+    def add_warning_callback(self, callback):
+        self._callbacks.append((callback, _arity(callback, 2)))
+
+    def remove_warning_callback(self, callback):
+        self._callbacks = [c for c in self._callbacks if c[0] is not callback]
+
+    def get_predictions(self):
+        """A prediction for each device, by its id."""
+        report = self.get_status_report()
+        return {p.device_id: p for p in (OOMPrediction(d, r["risk_assessment"]) for d, r in report["devices"].items()
+                                         if r["risk_assessment"])}
+
+    def _warning(self, message):
+        if not self._callbacks:
+            print(message["text"], end="", flush=True)
+            return
+        prediction = OOMPrediction(message["device"], message["risk"], message["text"])
+        failed = None
+        for callback, arity in list(self._callbacks):
+            try:
+                callback(*((prediction.device_id, prediction) if arity == 2 else (prediction,)))
+            except Exception as error:   # the others still get theirs
+                failed = error
+        if failed is not None:
+            raise failed
+
+
+class FragmentationAnalyzer(_Tool):
+    """Counts the holes in this process's heap and in PyTorch's memory on GPUs. Each look stops the allocator for about
+    1 µs a hole."""
+
+    _report = "fragment"
+    _tell_blocks = True
+
+    def __init__(self, sampling_interval=2.0, max_history=1000, devices=None):
+        super().__init__(sampling_interval, devices)
+        self.max_history = max_history
+
+    def _arguments(self):
+        return super()._arguments() + ["--blocks", "%gs" % self.interval, "--max-snapshots", str(self.max_history)]
+
+    analyze = _Tool.get_status_report
+
+
+class MemoryLeakDetector(_Tool):
+    """Judges whether this process's memory leaks. The verdict is `memgauge leak`'s, over the session that observes the
+    process; so it needs `memgauge run` (or attach)."""
+
+    def __init__(self, threshold=10.0, check_interval=2.0, devices=None, enable_tracking=False):
+        super().__init__(check_interval, devices)
+        self.threshold, self.enable_tracking = threshold, enable_tracking
+
+    def start_monitoring(self):
+        if not observed():
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+        super().start_monitoring()
+
+    def check_for_leaks(self):
+        """The report of `memgauge leak --json` as a dict, as of now."""
+        if not observed():
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+        command = ["memgauge", str(os.getpid()), "leak", "--json", "--threshold", "%g" % self.threshold]
+        if self.enable_tracking:
+            command.append("--enable-tracking")
+        done = subprocess.run(command, executable=binary(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LEAK_WAIT)
+        if done.returncode not in (0, 3):   # 3: there is a leak
+            raise FeedError(done.stderr.decode("utf-8", "replace").strip())
+        return json.loads(done.stdout.decode())
+
+    def _final(self, feed):
+        return self.check_for_leaks()
+
+
+class MemoryDebugger(_Tool):
+    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation."""
+
+    _tell_blocks = True
+
+    def __init__(self, sampling_interval=1.0, devices=None, oom_threshold=85.0, oom_critical_threshold=95.0,
+                 warning_callback=None, max_snapshots=10000):
+        super().__init__(sampling_interval, devices)
+        self.max_snapshots = max_snapshots
+        self._oom = OOMDetector(oom_threshold, oom_critical_threshold, warning_callback=warning_callback)
+
+    def _arguments(self):
+        return super()._arguments() + ["--threshold", "%g" % self._oom.threshold, "--critical", "%g" % self._oom.critical_threshold,
+                                       "--blocks", "30s", "--max-snapshots", str(self.max_snapshots)]
+
+    def add_warning_callback(self, callback):
+        self._oom.add_warning_callback(callback)
+
+    def _warning(self, message):
+        self._oom._warning(message)
+
+
+class DistributedMemoryMonitor(_Tool):
+    """Watches this node as the master's own. Other nodes need the fleet, which is not built yet: role="worker" says so."""
+
+    def __init__(self, role="master", master_host="localhost", port=29500, sampling_interval=3.0, devices=None):
+        super().__init__(sampling_interval, devices)
+        if role not in ("master", "worker"):
+            raise ValueError("role %r: master or worker" % (role,))
+        self.role, self.master_host, self.port = role, master_host, port
+
+    def start_monitoring(self):
+        if self.role == "worker":
+            raise NotImplementedError("this version of memgauge watches one node only: a worker can't send to %s:%s yet" % (self.master_host, self.port))
+        super().start_monitoring()
+
+    def _final(self, feed):
+        report = feed.report("monitor")
+        report["nodes"] = {os.uname().nodename: {"devices": report["devices"], "summary": report["summary"]}}
+        return report
+
+
+def _arity(callback, default):
+    """How many arguments a callback takes, 1 or 2; the default where it can't be told or both will do."""
+    try:
+        parameters = inspect.signature(callback).parameters.values()
+    except (TypeError, ValueError):
+        return default
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind == p.VAR_POSITIONAL for p in parameters):
+        return default
+    needed = len([p for p in positional if p.default is p.empty])
+    return default if needed <= default <= len(positional) else (2 if len(positional) >= 2 else 1)
+
+
+def _write(path, report):
+    """The new file takes the old one's place whole."""
+    path = os.fspath(path)
+    beside = "%s.%d.tmp" % (path, os.getpid())
+    try:
+        with open(beside, "w") as f:
+            json.dump(report, f, indent=2)
+            f.write("\n")
+        os.replace(beside, path)
+    except BaseException:
+        try:
+            os.unlink(beside)
+        except OSError:
+            pass
+        raise

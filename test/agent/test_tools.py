@@ -1,0 +1,192 @@
+"""The classes for programs, against a stand-in for the memgauge command: callbacks, faults, forks."""
+import json
+import os
+import stat
+import sys
+import tempfile
+import threading
+import unittest
+
+import memgauge
+from memgauge import feed, heap, tools
+
+RISK = {"risk_level": "high", "confidence": 0.8, "current_usage_percent": 88.5, "growth_rate_mb_per_sec": 12.3,
+        "predicted_oom_time_seconds": 45, "predicted_oom_low_seconds": 38.9, "predicted_oom_high_seconds": 53.0,
+        "recommendation": "smaller", "recommendations": ["smaller"]}
+
+STAND_IN = """#!%s
+import json, sys
+def say(**message):
+    print(json.dumps(message), flush=True)
+if %r:
+    sys.exit("memgauge: feed: no device 7")
+say(type="ready", devices=["host", "0"])
+say(type="warning", device="0", text="[WARNING] OOM warning: GPU 0\\n", risk=%r)
+say(type="blocks")
+told = None
+for line in sys.stdin:
+    request = json.loads(line)
+    told = request.get("blocks") or told
+    if request.get("report") == "die":
+        sys.exit("memgauge: feed: broken")
+    if request.get("report"):
+        say(type="report", report={"report": request["report"], "args": sys.argv[1:], "told": told and sorted(told),
+                                   "devices": {"0": {"risk_assessment": %r}}, "summary": {}})
+"""
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.mkdtemp()
+        self.addCleanup(lambda: __import__("shutil").rmtree(self.home))
+        self.stand_in()
+
+    def stand_in(self, fails=False):
+        path = os.path.join(self.home, "memgauge")
+        with open(path, "w") as f:
+            f.write(STAND_IN % (sys.executable, fails, RISK, RISK))
+        os.chmod(path, stat.S_IRWXU)
+        before = os.environ.get("MEMGAUGE_BINARY")
+        os.environ["MEMGAUGE_BINARY"] = path
+        self.addCleanup(lambda: os.environ.pop("MEMGAUGE_BINARY") if before is None else os.environ.update(MEMGAUGE_BINARY=before))
+
+
+class Classes(Case):
+    def test_lazily(self):
+        self.assertIs(memgauge.MemoryProfiler, tools.MemoryProfiler)
+        self.assertIn("OOMDetector", dir(memgauge))
+        with self.assertRaises(AttributeError):
+            memgauge.NoSuchThing
+
+    def test_profiler(self):
+        path = os.path.join(self.home, "r.json")
+        profiler = memgauge.MemoryProfiler(sampling_interval=0.5, devices=[0, "host"])
+        with profiler:
+            self.assertTrue(profiler.is_monitoring)
+            profiler.start_monitoring()     # a second time is nothing
+        self.assertFalse(profiler.is_monitoring)
+        report = profiler.generate_report(path)
+        self.assertEqual(report["report"], "profile")
+        self.assertEqual(report["args"][:8], ["feed", "--pid", str(os.getpid()), "--interval", "0.5s", "--devices", "0", "--devices"])
+        with open(path) as f:
+            self.assertEqual(json.load(f), report)
+        self.assertEqual(sorted(os.listdir(self.home)), ["memgauge", "r.json"])
+        with self.assertRaises(OSError):
+            profiler.generate_report(os.path.join(self.home, "no", "where.json"))
+
+    def test_both_forms_of_callbacks(self):
+        got, done = [], threading.Event()
+        detector = memgauge.OOMDetector(threshold=85.0, warning_callback=lambda prediction: got.append((prediction.device_id, prediction)))
+
+        def callback(device_id, prediction):
+            got.append((device_id, prediction))
+            done.set()
+        detector.add_warning_callback(lambda device_id, prediction: 1 / 0)     # the user's fault; the others still get theirs
+        detector.add_warning_callback(callback)
+        detector.start_monitoring()
+        self.assertTrue(done.wait(30))
+        detector.stop_monitoring()
+        self.assertEqual([d for d, _ in got], [0, 0])
+        p = got[0][1]
+        self.assertEqual((p.risk_level.value, p.confidence, p.current_usage_percent, p.growth_rate_mb_per_sec, p.predicted_oom_time_seconds,
+                          p.predicted_oom_interval, p.recommendation), ("high", 0.8, 88.5, 12.3, 45, (38.9, 53.0), "smaller"))
+        self.assertIs(p.risk_level, memgauge.RiskLevel.HIGH)
+        self.assertEqual(list(detector.get_predictions()), [0])
+
+    def test_blocks(self):
+        with memgauge.FragmentationAnalyzer() as analyzer:
+            self.assertEqual(analyzer.analyze()["told"], ["malloc_info", "segments"])
+
+    def test_one_node(self):
+        with memgauge.DistributedMemoryMonitor() as monitor:
+            self.assertEqual(list(monitor.get_status_report()["nodes"]), [os.uname().nodename])
+        with self.assertRaisesRegex(NotImplementedError, "one node only"):
+            memgauge.DistributedMemoryMonitor(role="worker", master_host="10.0.0.1").start_monitoring()
+        with self.assertRaisesRegex(ValueError, "role"):
+            memgauge.DistributedMemoryMonitor(role="boss")
+
+    def test_leaks_need_a_session(self):
+        with self.assertRaisesRegex(feed.FeedError, "memgauge run"):
+            memgauge.MemoryLeakDetector().start_monitoring()
+
+    def test_wrong_arguments(self):
+        for make in (lambda: memgauge.MemoryProfiler(0), lambda: memgauge.OOMDetector(99, 90), lambda: memgauge.OOMDetector(-1)):
+            with self.assertRaises(ValueError):
+                make()
+
+
+class Faults(Case):
+    def test_it_says_why_it_did_not_start(self):
+        self.stand_in(fails=True)
+        with self.assertRaisesRegex(feed.FeedError, "no device 7"):
+            memgauge.MemoryProfiler().start_monitoring()
+
+    def test_no_command(self):
+        os.environ["MEMGAUGE_BINARY"] = os.path.join(self.home, "nothing")
+        with self.assertRaisesRegex(feed.FeedError, "not found"):
+            memgauge.MemoryProfiler().start_monitoring()
+
+    def test_it_dies(self):
+        f = feed.Feed([])
+        with self.assertRaisesRegex(feed.FeedError, "broken"):
+            f.report("die")
+        with self.assertRaises(feed.FeedError):     # and again, at once
+            f.report("profile")
+        f.close()
+        f.close()
+
+    def test_nothing_watched(self):
+        with self.assertRaisesRegex(feed.FeedError, "start_monitoring"):
+            memgauge.MemoryProfiler().get_status_report()
+
+    def test_fork(self):
+        profiler = memgauge.MemoryProfiler()
+        profiler.start_monitoring()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                profiler.get_status_report()
+                os._exit(1)
+            except feed.FeedError:
+                profiler.stop_monitoring = None
+                os._exit(0)
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        self.assertEqual(profiler.get_status_report()["report"], "profile")
+        profiler.stop_monitoring()
+
+    def test_no_child_is_left(self):
+        profiler = memgauge.MemoryProfiler()
+        profiler.start_monitoring()
+        child = profiler._feed._child
+        profiler.stop_monitoring()
+        self.assertIsNotNone(child.returncode)
+
+
+class Heap(unittest.TestCase):
+    def test_told(self):
+        told = json.loads(heap.told())
+        self.assertEqual(told["segments"], [])
+        if told["malloc_info"] is not None:
+            self.assertTrue(told["malloc_info"].startswith("<malloc"))
+
+    def test_segments(self):
+        class cuda:
+            is_initialized = staticmethod(lambda: True)
+            memory_snapshot = staticmethod(lambda: [{"device": 0, "total_size": 20, "blocks": [
+                {"size": 8, "state": "active_allocated"}, {"size": 12, "state": "inactive"}]}])
+
+        class torch:
+            pass
+        torch.cuda = cuda
+        before = sys.modules.get("torch")
+        sys.modules["torch"] = torch
+        try:
+            self.assertEqual(heap.cuda_segments(), [[0, 20, [[8, "active_allocated"], [12, "inactive"]]]])
+        finally:
+            del sys.modules["torch"]
+            if before is not None:
+                sys.modules["torch"] = before
+
+
+if __name__ == "__main__":
+    unittest.main()
