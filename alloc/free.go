@@ -52,6 +52,11 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 		now := a.clock()
 		s.ring.put(record{now, b.addr, b.requested, now - b.since, stack, thread, EventFree, !waits})
 	}
+	if waits && !s.active {
+		a.enter(s)
+		a.countActive(s)
+		a.mu.Unlock()
+	}
 	s.disown(id, slot)
 	var err error
 	if waits {
@@ -65,12 +70,13 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 
 // recycle puts a disowned block into its pool.
 func (a *Allocator) recycle(s *shard, id blockID) error {
-	s.recycle(id)
 	if a.r.cached {
+		s.recycle(id)
 		return nil
 	}
-	a.enter(s)
+	a.enter(s) // before the block is in the pool: who holds the device lock may release it there
 	defer a.mu.Unlock()
+	s.recycle(id)
 	return a.releaseBlock(s, id, true)
 }
 
@@ -152,7 +158,6 @@ func (a *Allocator) mark(s *shard, id blockID) error {
 	delete(s.uses, id)
 	a.enter(s)
 	defer a.mu.Unlock()
-	a.countActive(s)
 	b := &s.blocks.at[id]
 	b.state, b.used = pending, false
 	for _, u := range uses {

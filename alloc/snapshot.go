@@ -3,6 +3,7 @@ package alloc
 import (
 	"cmp"
 	"slices"
+	"unsafe"
 )
 
 // Snapshot is the whole state at one instant.
@@ -151,4 +152,18 @@ func (a *Allocator) BlockOf(p Ptr) (Block, error) {
 	defer s.mu.Unlock()
 	b := &s.blocks.at[s.index.id(slot)]
 	return Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockLive, Refs: int(b.refs), Stack: b.stack}, nil
+}
+
+// Footprint returns about how many bytes the allocator's own tables take: blocks, index and events.
+func (a *Allocator) Footprint() int64 {
+	a.mu.Lock()
+	thaw := a.freeze(nil)
+	defer a.mu.Unlock()
+	defer thaw()
+	var n uintptr
+	for _, s := range *a.shards.Load() {
+		n += unsafe.Sizeof(*s) + uintptr(cap(s.blocks.at))*unsafe.Sizeof(block{}) + uintptr(cap(s.segs.at))*unsafe.Sizeof(segment{})
+		n += uintptr(len(s.index.slots))*8 + uintptr(len(s.ring.chunks))*unsafe.Sizeof(chunk{})
+	}
+	return int64(n)
 }
