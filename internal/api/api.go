@@ -30,6 +30,8 @@ type Summary struct {
 	Ranks     []int `json:"ranks"`
 	DiskBytes int64 `json:"disk_bytes"`
 	Lost      int64 `json:"lost"` // records in memgauge.drops
+
+	Verdict string `json:"verdict,omitempty"` // in a line; at the end of a run only
 }
 
 // Error is a failure as it crosses the socket.

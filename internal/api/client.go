@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/sock"
 )
@@ -95,12 +96,25 @@ func (c *Client) Census(ctx context.Context, q CensusRequest) (CensusReply, erro
 	return r, err
 }
 
+// Leak judges the session.
+func (c *Client) Leak(ctx context.Context, q LeakRequest) (detect.Report, error) {
+	var r detect.Report
+	body, err := json.Marshal(q)
+	if err == nil {
+		err = c.fetch(ctx, http.MethodPost, "/v1/leak", body, &r)
+	}
+	return r, err
+}
+
 // Summary sums the session up.
 func (c *Client) Summary(ctx context.Context) (Summary, error) {
 	var s Summary
 	err := c.get(ctx, http.MethodGet, "/v1/summary", &s)
 	return s, err
 }
+
+// Outcome is Summary; a live session has no outcome yet.
+func (c *Client) Outcome(ctx context.Context) (Summary, error) { return c.Summary(ctx) }
 
 // Finish tells the collector that the command has ended, and returns the summary.
 func (c *Client) Finish(ctx context.Context) (Summary, error) {

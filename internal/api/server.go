@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+
+	"github.com/memgauge/memgauge/internal/detect"
 )
 
 // errorTrailer carries the error of a query that had already begun to answer.
@@ -40,8 +42,17 @@ func Handler(s *Service, finish func()) http.Handler {
 		sum, err := s.Summary(r.Context())
 		reply(w, sum, err)
 	})
+	mux.HandleFunc("POST /v1/leak", func(w http.ResponseWriter, r *http.Request) {
+		var q LeakRequest
+		err := json.NewDecoder(r.Body).Decode(&q)
+		var report detect.Report
+		if err == nil {
+			report, err = s.Leak(r.Context(), q)
+		}
+		reply(w, report, err)
+	})
 	mux.HandleFunc("POST /v1/finish", func(w http.ResponseWriter, r *http.Request) {
-		sum, err := s.Summary(r.Context())
+		sum, err := s.Outcome(r.Context())
 		reply(w, sum, err)
 		finish()
 	})

@@ -307,6 +307,9 @@ func (a *app) printEnd(s *session.Session, e session.End, sum api.Summary, err e
 	if err != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %v\n", err)
 	}
+	if sum.Verdict != "" {
+		fmt.Fprintf(a.stderr, "memgauge: %s\n", sum.Verdict)
+	}
 	peak := units.Bytes(max(e.Peak, sum.PeakRSS))
 	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process\n", e, units.Count(sum.Steps), peak)
 	fmt.Fprintf(a.stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Meta.Name, endpointOf(s))

@@ -11,12 +11,14 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/session"
@@ -79,10 +81,16 @@ func (c *Collector) Run(ctx context.Context) error {
 		defer close(watched)
 		return newWatch(c.s, owner, c.log).run(sampling)
 	})
+	judged := make(chan struct{})
+	g.Go(func() error {
+		defer close(judged)
+		newJudge(owner, c.log).run(sampling)
+		return nil
+	})
 	g.Go(func() error {
 		defer finish()
 		defer shutdown(server)
-		return c.loop(ctx, owner, ended, func() { sampled(); <-watched })
+		return c.loop(ctx, owner, ended, func() { sampled(); <-watched; <-judged })
 	})
 	err = g.Wait()
 	if cerr := owner.Close(); err == nil {
@@ -167,6 +175,12 @@ type Owner struct {
 	pending pending    // of the samplers
 	heaps   heaps      // what the trainers said last
 	ooms    chan int64 // times of events that tell of a failed allocation
+
+	verdicts struct {
+		sync.Mutex
+		last  detect.Report
+		count int64
+	}
 }
 
 // Open opens the session's database and, unless readOnly, what is needed to drain its rings.
@@ -235,6 +249,9 @@ func (o *Owner) Finish(ctx context.Context) error {
 		return fmt.Errorf("drain what is left: %w", err)
 	}
 	if err := o.storeSamples(ctx, true); err != nil {
+		return err
+	}
+	if err := o.lastJudgement(ctx); err != nil {
 		return err
 	}
 	if err := o.recordEnd(ctx); err != nil {

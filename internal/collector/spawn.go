@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -51,6 +52,8 @@ type Backend interface {
 	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
 	Tables(ctx context.Context, all bool) ([]model.Table, error)
 	Summary(ctx context.Context) (api.Summary, error)
+	Outcome(ctx context.Context) (api.Summary, error)
+	Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error)
 	Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error)
 	Close() error
 }
@@ -196,6 +199,6 @@ func summarizeHere(ctx context.Context, s *session.Session) (api.Summary, error)
 	if err != nil {
 		return api.Summary{}, err
 	}
-	sum, err := b.Summary(ctx)
+	sum, err := b.Outcome(ctx)
 	return sum, errors.Join(err, b.Close())
 }

@@ -16,7 +16,9 @@ import (
 
 const (
 	sampleEvery   = time.Second
-	relookEvery   = 2 * time.Second  // which processes have a ring, which of them train
+	relookEvery   = 2 * time.Second        // which processes have a ring, which of them train
+	youngEvery    = 100 * time.Millisecond // in a session's first youngFor: what a short run's workers do must show, and a trend needs some dozen readings
+	youngFor      = 20 * time.Second
 	overheadEvery = 30 * time.Second // a row for each part of sampling
 	storeEvery    = 10 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 5 ms
 	storeRows     = 20_000           // or until there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
@@ -80,14 +82,23 @@ func (w *watch) run(ctx context.Context) error {
 			w.sampler.Glance()
 		case <-tick.C:
 			w.sample()
-			if pause < w.every {
-				pause = min(2*pause, w.every)
+			if next := w.pause(pause); next != pause {
+				pause = next
 				tick.Reset(pause)
 			}
 		case oom := <-w.o.ooms:
 			w.spill(oom)
 		}
 	}
+}
+
+// pause is the one after a pause.
+func (w *watch) pause(before time.Duration) time.Duration {
+	most := w.every
+	if time.Since(w.s.Meta.Started) < youngFor {
+		most = min(most, youngEvery)
+	}
+	return max(before, min(2*before, most))
 }
 
 // remember takes the kill counters as an earlier collector of this session left them.

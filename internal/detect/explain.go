@@ -25,7 +25,6 @@ func sortBy(fs []Finding, less func(a, b Finding) bool) {
 
 // explain fills in class, holder, line, limit and advice of a finding.
 func (p Process) explain(f *Finding, in Input) {
-	f.PerSec, f.Seconds, f.SecondsLow, f.SecondsHigh = math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	if f.Verdict == Healthy {
 		return
 	}
@@ -80,6 +79,8 @@ type suspect struct {
 	bytes              float64 // a step; NaN unknown
 	items              float64 // a step
 	length             float64
+
+	container bool
 }
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
@@ -126,7 +127,11 @@ func classOf(k Kind) Class {
 
 // suspects lists what grew, the likeliest first.
 func (p Process) suspects(f *Finding) []suspect {
-	list := append(p.tensorSuspects(f), p.objectSuspects(f)...)
+	tensors, objects := p.tensorSuspects(f), p.objectSuspects(f)
+	for i := range objects {
+		objects[i].hold(tensors)
+	}
+	list := append(tensors, objects...)
 	list = slices.DeleteFunc(list, func(s suspect) bool {
 		return s.items <= 0 && !(s.bytes > 0) || !math.IsNaN(s.bytes) && s.bytes < f.Rate/20
 	})
@@ -134,12 +139,48 @@ func (p Process) suspects(f *Finding) []suspect {
 	return list
 }
 
+// hold says of a container that it holds tensors, and which lines make them.
+func (s *suspect) hold(tensors []suspect) {
+	if !s.container || s.holder == "" {
+		return
+	}
+	sum := 0.0
+	for _, t := range tensors {
+		if strings.HasPrefix(t.holder, s.holder) {
+			sum += math.Max(0, t.bytes)
+			s.site = cmp.Or(s.site, t.site)
+			if t.class == AutogradGraph {
+				s.class = AutogradGraph
+			}
+		}
+	}
+	if sum > 0 && (math.IsNaN(s.bytes) || sum > s.bytes/2) {
+		s.bytes = math.Max(sum, orNone(s.bytes))
+		if s.class == RetainedObjects {
+			s.class = RetainedTensors
+		}
+	}
+}
+
+func orNone(x float64) float64 {
+	if math.IsNaN(x) {
+		return 0
+	}
+	return x
+}
+
 // weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth.
 func (s suspect) weight(rate float64) float64 {
 	if math.IsNaN(s.bytes) {
 		return 0.2
 	}
-	w := math.Min(s.bytes/rate, 1)
+	w := math.Min(s.bytes/rate, rate/s.bytes)
+	if s.items < 0.01 { // one thing that is large, not many that pile up
+		w /= 4
+	}
+	if s.container {
+		w *= 1.3
+	}
 	if s.class == AutogradGraph || s.class == GCCycles { // they say why the tensors are kept, which the tensors don't
 		w *= 1.5
 	}
@@ -179,10 +220,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		if first == last { // one census: all of it came since the growth began
 			before = seen{}
 		}
-		over := steps[last] - math.Max(f.Start, 0)
-		if first != last {
-			over = steps[last] - steps[first]
-		}
+		over := stretch(steps, first, last, f.Start)
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over, 1)}
 		if now.role == "saved" {
 			s.class = AutogradGraph
@@ -192,6 +230,19 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	slices.SortFunc(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
 	return list
+}
+
+// stretch is the steps that the growth between two censuses took. What the only one saw came since the growth began; a census from before
+// the onset that was found says that it began earlier.
+func stretch(steps map[int64]float64, first, last int64, start float64) float64 {
+	over := steps[last] - steps[first]
+	if first == last {
+		over = steps[last] - start
+		if over < steps[last]/4 {
+			over = steps[last]
+		}
+	}
+	return math.Max(1, over)
 }
 
 // holderOf takes the place in a container off a holder's path: what grows is the container.
@@ -240,10 +291,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	if !ok {
 		return nil
 	}
-	over := math.Max(1, steps[last]-steps[first])
-	if first == last {
-		over = math.Max(1, steps[last]-f.Start)
-	}
+	over := stretch(steps, first, last, f.Start)
 	earlier := map[string]model.ObjectGroup{}
 	for _, o := range p.Objects {
 		if o.Census == first && first != last {
@@ -269,6 +317,7 @@ func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]
 	switch o.Evidence {
 	case "container":
+		s.container = true
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per step", name, units.Count(int64(s.length)), s.items)
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))

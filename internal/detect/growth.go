@@ -40,6 +40,8 @@ const (
 // is shorter than a seventh: in a shorter one every curve looks straight.
 var windows = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85}
 
+const noGrowth = "no growth beyond chance"
+
 // Growth is the judgement of one series.
 type Growth struct {
 	Verdict Verdict
@@ -57,7 +59,7 @@ type Growth struct {
 	N       int     // readings
 	Floors  int
 	Needs   float64 // steps more that would decide; 0 where steps don't
-	Limit   float64 // bytes a step that would not have been seen (of a healthy one)
+	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
@@ -304,10 +306,10 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	recent, ok := look(s, 0.5)
 	if ok {
 		_, high := recent.trend.Interval(0.95)
-		g.Limit = max(0, high)
+		g.Unseen = max(0, high)
 	}
 	if w == nil {
-		g.Verdict, g.Reason = Healthy, "no growth beyond chance"
+		g.Verdict, g.Reason = Healthy, noGrowth
 		return g
 	}
 	g.fill(*w)

@@ -79,7 +79,7 @@ type Input struct {
 	Warnings  []string
 }
 
-// Finding is the judgement of one memory of one process.
+// Finding is the judgement of one memory of one process. All numbers are finite; 0 is unknown in those on the limit.
 type Finding struct {
 	Growth
 	Class    Class
@@ -93,12 +93,12 @@ type Finding struct {
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
 	Advice   []string
-	Seconds  float64 // to Limit; NaN when none is in sight
+	Seconds  float64 // to Limit
 	SecondsLow,
 	SecondsHigh float64
 	AtStep float64
 	Limit  string
-	PerSec float64 // bytes/s, at the late pace; NaN unknown
+	PerSec float64 // bytes/s, at the late pace
 	ByTime bool
 }
 
@@ -116,7 +116,7 @@ type Report struct {
 
 // Run judges a run. Processes may come in any order.
 func Run(in Input) Report {
-	r := Report{Verdict: Healthy, Steps: in.Steps, Warnings: in.Warnings, Confidence: math.NaN()}
+	r := Report{Verdict: Healthy, Steps: in.Steps, Warnings: in.Warnings}
 	for _, p := range in.Processes {
 		r.Findings = append(r.Findings, judgeProcess(p, in)...)
 	}

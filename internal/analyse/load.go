@@ -1,0 +1,406 @@
+// Package analyse asks a session's database for the series and censuses that verdicts go by, judges them, and makes rows of the
+// verdict. It knows the tables; what the numbers mean is detect's.
+package analyse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Source answers questions about a session: a *store.DB.
+type Source interface {
+	Query(ctx context.Context, sql string) (*store.Rows, error)
+}
+
+// Options say what to judge.
+type Options struct {
+	Until   int64    // only what was known when this step had ended; 0: everything
+	Devices []string // only these (cpu, cuda:0 …); none: all
+	Live    bool     // the session goes on: a process without an end is alive
+	Taken   time.Time
+}
+
+// buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of eight.
+const buckets = 4096
+
+// Load reads what a verdict goes by.
+func Load(ctx context.Context, from Source, o Options) (detect.Input, error) {
+	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{}}
+	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.limits, l.tensors, l.objects}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return detect.Input{}, fmt.Errorf("judge: %w", err)
+		}
+	}
+	return l.input(), nil
+}
+
+// clock turns times into steps of a training process.
+type clock struct {
+	us, steps []float64
+	pace      float64
+}
+
+// at gives the steps that had ended at a time, with the part of the one that was going on.
+func (c *clock) at(us float64) float64 {
+	i, found := slices.BinarySearch(c.us, us)
+	switch {
+	case len(c.us) == 0:
+		return math.NaN()
+	case found || i == 0:
+		return c.steps[i]
+	case i == len(c.us):
+		return c.steps[i-1]
+	}
+	share := (us - c.us[i-1]) / (c.us[i] - c.us[i-1])
+	return c.steps[i-1] + share*(c.steps[i]-c.steps[i-1])
+}
+
+func (c *clock) first() float64 { return c.us[0] }
+func (c *clock) last() float64  { return c.us[len(c.us)-1] }
+
+type loader struct {
+	ctx       context.Context
+	from      Source
+	o         Options
+	processes map[int32]*detect.Process
+	clocks    map[int32]*clock
+	trainer   int32   // that made most steps
+	most      float64 // steps
+	until     float64 // µs; +Inf without a bound
+	host      detect.Limit
+	warnings  []string
+}
+
+// all reads a statement's rows. A table that an older database lacks has none.
+func (l *loader) all(sql string, row func(v []any)) error {
+	rows, err := l.from.Query(l.ctx, sql)
+	if errors.Is(err, store.ErrNoTable) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row(rows.Values())
+	}
+	return rows.Err()
+}
+
+// process is made when it is first met.
+func (l *loader) process(pid int32) *detect.Process {
+	p := l.processes[pid]
+	if p == nil {
+		p = &detect.Process{PID: int(pid), Rank: -1}
+		l.processes[pid] = p
+	}
+	return p
+}
+
+// bound is the condition for Options.Until.
+func (l *loader) bound() string {
+	if l.o.Until > 0 {
+		return fmt.Sprintf(" AND step <= %d", l.o.Until)
+	}
+	return ""
+}
+
+func (l *loader) upTo() string {
+	if l.o.Until > 0 {
+		return fmt.Sprintf(" <= %d", l.o.Until)
+	}
+	return " >= 0"
+}
+
+// span finds who trains, and how long.
+func (l *loader) span() error {
+	// A process that trained is judged by its steps; one that only ran forwards, by those.
+	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE device = 'cpu'`+l.bound()+` GROUP BY pid ORDER BY pid`, func(v []any) {
+		pid := integer[int32](v[0])
+		l.process(pid)
+		if n := number(v[1]); n > l.most {
+			l.most, l.trainer = n, pid
+		}
+	})
+}
+
+// training keeps rows of training where there are any: forwards before the first optimizer step count by themselves.
+const training = `(NOT inference OR pid NOT IN (SELECT pid FROM python.steps WHERE NOT inference))`
+
+// hostSeries reads floors of what the agent took at step ends.
+func (l *loader) hostSeries() error {
+	l.until = math.Inf(1)
+	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE device = 'cpu' AND %[1]s%[2]s),
+ w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
+ SELECT pid, max(step), max(epoch_us(ts))::DOUBLE,
+ arg_min(step, heap_in_use), min(heap_in_use)::DOUBLE, arg_min(step, anon), min(anon)::DOUBLE,
+ arg_min(step, anon - heap_held), min(anon - heap_held)::DOUBLE, arg_min(step, py_blocks), min(py_blocks)::DOUBLE,
+ sum(gc_full)::DOUBLE, max(rank)
+ FROM s JOIN w USING (pid) GROUP BY pid, floor((step - low) / width) ORDER BY pid, 2`, training, l.bound(), buckets)
+	err := l.all(sql, func(v []any) {
+		pid := integer[int32](v[0])
+		p := l.process(pid)
+		c := l.clocks[pid]
+		if c == nil {
+			c = &clock{}
+			l.clocks[pid] = c
+		}
+		if n := len(c.us); n == 0 || number(v[2]) > c.us[n-1] { // a clock that was set back tells no order
+			c.us, c.steps = append(c.us, number(v[2])), append(c.steps, number(v[1]))
+		}
+		add(&p.Heap, v[3], v[4])
+		add(&p.Anon, v[5], v[6])
+		add(&p.Private, v[7], v[8])
+		add(&p.Blocks, v[9], v[10])
+		p.Full += orZero(v[11])
+		if v[12] != nil {
+			p.Rank = int(number(v[12]))
+		}
+	})
+	for pid, c := range l.clocks {
+		l.processes[pid].Pace = c.late()
+	}
+	if c := l.clocks[l.trainer]; c != nil && l.o.Until > 0 && len(c.us) > 0 {
+		l.until = c.last()
+	}
+	return err
+}
+
+// late is the seconds a step takes, over the last quarter.
+func (c *clock) late() float64 {
+	n := len(c.us)
+	if n < 2 {
+		return 0
+	}
+	i := n * 3 / 4
+	if i == n-1 {
+		i--
+	}
+	if c.steps[n-1] <= c.steps[i] {
+		return 0
+	}
+	return (c.us[n-1] - c.us[i]) / 1e6 / (c.steps[n-1] - c.steps[i])
+}
+
+func (l *loader) deviceSeries() error {
+	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE device <> 'cpu' AND %[1]s%[2]s),
+ w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
+ SELECT pid, device, arg_min(step, allocated), min(allocated)::DOUBLE, arg_min(step, reserved), min(reserved)::DOUBLE
+ FROM s JOIN w USING (pid) GROUP BY pid, device, floor((step - low) / width) ORDER BY pid, device, 3`, training, l.bound(), buckets)
+	totals := map[string]float64{}
+	err := l.all(`SELECT 'cuda:' || coalesce(visible_as, device_id), max(total_bytes)::DOUBLE FROM gpu.devices GROUP BY 1`, func(v []any) { totals[v[0].(string)] = orZero(v[1]) })
+	if err != nil {
+		return err
+	}
+	return l.all(sql, func(v []any) {
+		p, name := l.process(integer[int32](v[0])), fmt.Sprint(v[1])
+		n := len(p.Devices)
+		if n == 0 || p.Devices[n-1].Name != name {
+			p.Devices = append(p.Devices, detect.DeviceSeries{Name: name, Total: totals[name]})
+			n++
+		}
+		add(&p.Devices[n-1].Allocated, v[2], v[3])
+		add(&p.Devices[n-1].Reserved, v[4], v[5])
+	})
+}
+
+// identities tells workers from trainers and the ended from the living.
+func (l *loader) identities() error {
+	return l.all(`SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended) FROM process.tree GROUP BY pid ORDER BY pid`, func(v []any) {
+		pid, role := integer[int32](v[0]), fmt.Sprint(v[1])
+		if l.clocks[pid] == nil && role != "worker" && role != "trainer" {
+			return // launchers and helpers
+		}
+		p := l.process(pid)
+		p.Worker = l.clocks[pid] == nil && l.most > 0
+		p.Command = fmt.Sprint(v[2])
+		if c := l.clocks[l.trainer]; c != nil {
+			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6 // gone two samples and two steps before the end
+		}
+	})
+}
+
+// memory reads what was sampled from outside, on the steps of the training.
+func (l *loader) memory() error {
+	type series struct{ us, anon, shared, file, space []float64 }
+	by := map[int32]*series{}
+	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE FROM process.memory ORDER BY pid, ts`
+	err := l.all(sql, func(v []any) {
+		pid := integer[int32](v[0])
+		if l.processes[pid] == nil || number(v[1]) > l.until {
+			return
+		}
+		s := by[pid]
+		if s == nil {
+			s = &series{}
+			by[pid] = s
+		}
+		s.us = append(s.us, number(v[1]))
+		s.anon, s.shared = append(s.anon, orNaN(v[2])), append(s.shared, orNaN(v[3]))
+		s.file, s.space = append(s.file, orNaN(v[4])), append(s.space, orNaN(v[5]))
+	})
+	for pid, s := range by {
+		p := l.processes[pid]
+		xs, ok := l.stepsOf(pid, s.us, p)
+		if !ok {
+			continue
+		}
+		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared}, detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
+		if l.clocks[pid] == nil {
+			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
+		}
+	}
+	return err
+}
+
+// stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies outside of the
+// training (imports, tearing down) has none. Where nobody makes steps, samples count instead.
+func (l *loader) stepsOf(pid int32, us []float64, p *detect.Process) ([]float64, bool) {
+	c := l.clocks[pid]
+	if c == nil {
+		c = l.clocks[l.trainer]
+	}
+	xs := make([]float64, len(us))
+	if c == nil || len(c.us) < 2 {
+		if l.most > 0 || len(us) < 2 {
+			return nil, false
+		}
+		for i := range xs {
+			xs[i] = float64(i)
+		}
+		p.ByTime, p.Pace = true, (us[len(us)-1]-us[0])/1e6/float64(len(us)-1)
+		return xs, true
+	}
+	for i, t := range us {
+		xs[i] = math.NaN()
+		if t >= c.first() && t <= c.last() {
+			xs[i] = c.at(t)
+		}
+	}
+	p.Pace = c.late()
+	return xs, true
+}
+
+func (l *loader) limits() error {
+	err := l.all(`SELECT limit_bytes::DOUBLE, greatest(0, current - coalesce(inactive_file, 0))::DOUBLE FROM cgroup.memory WHERE limit_bytes IS NOT NULL ORDER BY ts DESC LIMIT 1`, func(v []any) {
+		l.host = detect.Limit{Name: "cgroup " + units.Bytes(number(v[0])).String(), Bytes: number(v[0]), Used: orZero(v[1])}
+	})
+	if err != nil {
+		return err
+	}
+	return l.all(`SELECT total::DOUBLE, (total - available)::DOUBLE FROM host.memory ORDER BY ts DESC LIMIT 1`, func(v []any) {
+		total, used := orZero(v[0]), orZero(v[1])
+		if total > 0 && (l.host.Bytes == 0 || total-used < l.host.Bytes-l.host.Used) {
+			l.host = detect.Limit{Name: "host " + units.Bytes(total).String(), Bytes: total, Used: used}
+		}
+	})
+}
+
+// censusStep is the step at a census; a worker's, which makes none, goes by the training's.
+func (l *loader) censusStep(step, us any) int64 {
+	if step != nil {
+		return int64(number(step))
+	}
+	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
+		return int64(c.at(number(us)))
+	}
+	return model.Null
+}
+
+func (l *loader) tensors() error {
+	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype, epoch_us(ts)::DOUBLE FROM python.tensors
+ WHERE role NOT IN ('parameter', 'buffer', 'optimizer') AND coalesce(step, 0)`+l.upTo()+` GROUP BY ALL ORDER BY census_id`, func(v []any) {
+		p := l.process(integer[int32](v[0]))
+		p.Tensors = append(p.Tensors, model.TensorGroup{PID: int32(p.PID), Census: integer[int64](v[1]), Step: l.censusStep(v[2], v[10]), Device: word(v[3]), Role: word(v[4]),
+			Count: integer[int64](v[5]), Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9])})
+	})
+}
+
+func (l *loader) objects() error {
+	return l.all(`SELECT pid, census_id, step, evidence, type, count, delta, length, bytes, holder, site, detail, epoch_us(ts)::DOUBLE FROM python.objects
+ WHERE coalesce(step, 0)`+l.upTo()+` ORDER BY census_id`, func(v []any) {
+		p := l.process(integer[int32](v[0]))
+		p.Objects = append(p.Objects, model.ObjectGroup{PID: int32(p.PID), Census: integer[int64](v[1]), Step: l.censusStep(v[2], v[12]), Evidence: word(v[3]), Type: word(v[4]),
+			Count: integer[int64](v[5]), Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]), Holder: word(v[9]), Site: word(v[10]), Detail: word(v[11])})
+	})
+}
+
+// input puts the processes in order.
+func (l *loader) input() detect.Input {
+	in := detect.Input{Host: l.host, Steps: l.most, Warnings: l.warnings}
+	for _, p := range l.processes {
+		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
+		if !l.wanted("cpu") {
+			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}
+		}
+		in.Processes = append(in.Processes, *p)
+	}
+	slices.SortFunc(in.Processes, func(a, b detect.Process) int { return a.PID - b.PID })
+	return in
+}
+
+// wanted says whether a device is to be judged. "0" is cuda:0, "host" is cpu.
+func (l *loader) wanted(device string) bool {
+	if len(l.o.Devices) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(l.o.Devices, func(d string) bool {
+		return d == device || d == "host" && device == "cpu" || "cuda:"+strings.TrimPrefix(d, "cuda:") == device
+	})
+}
+
+func add(s *detect.Series, step, value any) {
+	if step == nil || value == nil {
+		return
+	}
+	s.Steps, s.Bytes = append(s.Steps, number(step)), append(s.Bytes, number(value))
+}
+
+func integer[T int32 | int64](v any) T { return T(number(v)) }
+
+// number is an integer or a float of the database; 0 for NULL.
+func number(v any) float64 {
+	switch n := v.(type) {
+	case int64:
+		return float64(n)
+	case uint64:
+		return float64(n)
+	case float64:
+		return n
+	case float32:
+		return float64(n)
+	}
+	return 0
+}
+
+func orZero(v any) float64 { return number(v) }
+
+func orNaN(v any) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return number(v)
+}
+
+func orNull(v any) int64 {
+	if v == nil {
+		return model.Null
+	}
+	return int64(number(v))
+}
+
+func word(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,147 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/analyse"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+const (
+	firstLook  = 500 * time.Millisecond // half a second of short steps is what a verdict needs at least
+	lookShare  = 20                     // a look's cost is at most this part of a core
+	lookSpread = 20                     // and looks grow rarer with the run's age: each one is a chance of a false alarm
+	rarest     = 30 * time.Second
+
+	censusGrowth  = 1.25             // censuses are compared: the next one when there are so many times more steps, …
+	censusRest    = time.Second      // … and not before
+	censusTimeout = 20 * time.Second // a busy trainer takes some; one that is gone is an error at once
+	maxCensuses   = 24               // of one process: with a quarter more steps each, 24 are 200 times the first one's
+)
+
+// judge looks at the session now and then while it lives, keeps what it finds in memgauge.findings, and asks a process whose memory
+// may be growing what it holds: afterwards nobody can.
+type judge struct {
+	o       *Owner
+	log     *slog.Logger
+	service *api.Service
+	began   time.Time
+	asked   map[int]*asked
+}
+
+// asked is what is known of a process's censuses.
+type asked struct {
+	count int
+	step  float64
+	at    time.Time
+}
+
+func newJudge(o *Owner, log *slog.Logger) *judge {
+	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{}}
+}
+
+// run looks until ctx ends.
+func (j *judge) run(ctx context.Context) {
+	timer := time.NewTimer(firstLook)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		cost, err := j.look(ctx)
+		if err != nil && ctx.Err() == nil {
+			j.log.Error("judge", "error", err)
+		}
+		timer.Reset(min(max(firstLook, lookShare*cost, time.Since(j.began)/lookSpread), rarest))
+	}
+}
+
+// look gives what it cost; a census is paid for by the agent's budget.
+func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
+	begin := time.Now()
+	if _, err := j.o.Drain(ctx); err != nil {
+		return time.Since(begin), err
+	}
+	in, err := analyse.Load(ctx, j.o.db, analyse.Options{})
+	if err != nil {
+		return time.Since(begin), err
+	}
+	err = j.o.keep(ctx, detect.Run(in))
+	cost = time.Since(begin)
+	j.ask(ctx, in)
+	return cost, err
+}
+
+// ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again later.
+func (j *judge) ask(ctx context.Context, in detect.Input) {
+	var pids []int
+	for _, p := range in.Processes {
+		a := j.asked[p.PID]
+		if a == nil {
+			a = &asked{}
+			j.asked[p.PID] = a
+		}
+		now := p.Steps()
+		if p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest || now < a.step*censusGrowth || !detect.Suspicious(p) {
+			continue
+		}
+		a.count, a.step, a.at = a.count+1, now, time.Now()
+		pids = append(pids, p.PID)
+	}
+	for _, pid := range pids { // one by one: a process that can't be asked must not keep others from it
+		reply, err := j.service.Census(ctx, api.CensusRequest{PIDs: []int{pid}, Timeout: censusTimeout})
+		if err == nil && len(reply.Censuses) > 0 && reply.Censuses[0].Error != nil {
+			err = reply.Censuses[0].Error
+		}
+		if err != nil && ctx.Err() == nil {
+			j.log.Info("census", "pid", pid, "why not", err)
+		}
+	}
+}
+
+// keep stores a judgement that differs from the one before, and tells of a leak once.
+func (o *Owner) keep(ctx context.Context, r detect.Report) error {
+	o.verdicts.Lock()
+	defer o.verdicts.Unlock()
+	if o.verdicts.count > 0 && analyse.Same(o.verdicts.last, r) {
+		return nil
+	}
+	if o.verdicts.count == 0 { // a collector before this one may have judged
+		if err := each(ctx, o.db, "SELECT coalesce(max(judgement), 0) FROM memgauge.findings", func(v []any) { o.verdicts.count = integer(v[0]) }); err != nil {
+			return fmt.Errorf("keep the verdict: %w", err)
+		}
+	}
+	now := time.Now()
+	b := &model.Batch{Findings: analyse.Rows(r, o.verdicts.count+1, now)}
+	if r.Verdict == detect.Leak && o.verdicts.last.Verdict != detect.Leak {
+		f := r.Findings[0]
+		b.Events = append(b.Events, model.Event{Time: now.UnixMicro(), PID: int32(f.PID), Rank: int32(f.Rank), Name: "leak", Text: r.Line(), A: int64(f.Start), B: int64(f.End)})
+	}
+	if err := o.db.Append(ctx, b); err != nil {
+		return fmt.Errorf("keep the verdict: %w", err)
+	}
+	o.verdicts.last = r
+	o.verdicts.count++
+	return nil
+}
+
+// lastJudgement keeps the verdict on the whole session. A session that can't be judged ends all the same.
+func (o *Owner) lastJudgement(ctx context.Context) error {
+	r, err := analyse.Judge(ctx, o.db, analyse.Options{})
+	if err == nil {
+		err = o.keep(ctx, r)
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		event := model.Event{Time: time.Now().UnixMicro(), Rank: -1, Name: "error", Text: "no verdict: " + err.Error(), A: model.Null, B: model.Null}
+		return o.db.Append(ctx, &model.Batch{Events: []model.Event{event}})
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Steps is how far the process has come by its own series.
+func (p Process) Steps() float64 {
+	last := 0.0
+	for _, s := range []Series{p.Heap, p.Anon} {
+		if n := len(s.Steps); n > 0 && !math.IsNaN(s.Steps[n-1]) {
+			last = max(last, s.Steps[n-1])
+		}
+	}
+	return last
+}
+
+// Name is the memory in words: "host heap", "cuda:0", "worker 4711", "host heap of rank 3".
+func (f Finding) Name() string {
+	name := string(f.Memory)
+	switch {
+	case f.Device != "" && f.Memory == Device:
+		name = f.Device
+	case f.Device != "":
+		name = f.Device + strings.TrimPrefix(name, "device")
+	case f.Memory == Worker:
+		name = fmt.Sprintf("worker %d", f.PID)
+	}
+	if f.Rank >= 0 {
+		name += fmt.Sprintf(" of rank %d", f.Rank)
+	}
+	return name
+}
+
+// Unit is what rates are by.
+func (f Finding) Unit() string {
+	if f.ByTime {
+		return "reading"
+	}
+	return "step"
+}
+
+// PerStep is the rate with its unit, such as "+1.02 MiB/step".
+func (f Finding) PerStep() string {
+	sign := "+"
+	if f.Rate < 0 {
+		sign = ""
+	}
+	return sign + units.Bytes(math.Round(f.Rate)).String() + "/" + f.Unit()
+}
+
+// Missing says what an undecided verdict lacks.
+func missing(reason string, needs float64, unit string) string {
+	if needs <= 0 {
+		return reason
+	}
+	return fmt.Sprintf("%s; needs about %s more %ss", reason, units.Count(int64(needs)), unit)
+}
+
+// Missing says what the finding lacks.
+func (f Finding) Missing() string { return missing(f.Reason, f.Needs, f.Unit()) }
+
+// Line is the verdict in one line.
+func (r Report) Line() string {
+	switch {
+	case r.Verdict == Leak:
+		f := r.Findings[0]
+		line := fmt.Sprintf("LEAK %s %s since %s %.0f", f.Name(), f.PerStep(), f.Unit(), f.Start)
+		if f.Holder != "" {
+			line += ", held by " + f.Holder
+		} else if f.Site != "" {
+			line += ", created at " + f.Site
+		}
+		return line + " (memgauge leak tells more)"
+	case r.Verdict == Undecided:
+		return "undecided about leaks: " + missing(r.Missing, r.Needs, "step")
+	}
+	return fmt.Sprintf("healthy: no memory grows for good in %s steps", units.Count(int64(r.Steps)))
+}
+
+// Ignore takes leaks back that somebody doesn't count as such, with the reason.
+func (r *Report) Ignore(which func(Finding) bool, reason string) {
+	for i := range r.Findings {
+		if f := &r.Findings[i]; f.Verdict == Leak && which(*f) {
+			f.Verdict, f.Reason = Healthy, reason
+		}
+	}
+	order(r.Findings)
+	r.Verdict, r.Class, r.Confidence, r.Needs, r.Missing = Healthy, "", 0, 0, ""
+	r.sum()
+}
+
+// Sound says in a few words why a memory is healthy, and how much growth would not have been seen.
+func (f Finding) Sound() string {
+	if f.Unseen <= 0 || f.Reason != noGrowth {
+		return f.Reason
+	}
+	return fmt.Sprintf("%s (%s/%s would show)", f.Reason, units.Bytes(math.Round(f.Unseen)), f.Unit())
+}
