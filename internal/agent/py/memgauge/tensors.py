@@ -39,6 +39,10 @@ class Torch:
         self._function = raw._FunctionBase
         self._next_of_python = raw._FunctionBase.__dict__["next_functions"].__get__
         self._number_of_python = raw._FunctionBase.__dict__.get("_sequence_nr")    # not in 1.13
+        autograd = sys.modules.get("torch.autograd")
+        graph = sys.modules.get("torch.autograd.graph")
+        running = (getattr(graph, "_engine_run_backward", None), getattr(autograd, "backward", None), getattr(autograd, "grad", None))
+        self._engine = {id(f.__code__) for f in running if hasattr(f, "__code__")}
         self._python = {}    # id of a node's class -> whether it derives from autograd.Function
 
     def measure(self, t):
@@ -63,10 +67,23 @@ class Torch:
         return sys.intern(text)
 
     def leaf_grad(self, t):
-        """The gradient of a leaf that has one: asking others warns the user."""
-        if self.is_leaf(t) and self.requires_grad(t):
+        """The gradient of a leaf that has one: asking others warns the user. Not while a backward pass runs somewhere: the
+        engine writes gradients without holding Python's lock (torch/csrc/autograd/functions/accumulate_grad.h), and the
+        one that is read may be gone in the middle of it. A slice is shorter than Python's switch interval, so none
+        begins between the look and the reading."""
+        if self.is_leaf(t) and self.requires_grad(t) and not self.backward_runs():
             return self.grad(t)
         return None
+
+    def backward_runs(self):
+        """Whether any thread is in the engine of autograd."""
+        engine = self._engine
+        for frame in sys._current_frames().values():
+            while frame is not None:
+                if id(frame.f_code) in engine:
+                    return True
+                frame = frame.f_back
+        return False
 
     def _next(self, node):
         """A class that the program derives from Function could answer by itself; torch's own nodes are classes in C."""
