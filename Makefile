@@ -6,9 +6,11 @@ export CGO_ENABLED := 1
 .DEFAULT_GOAL := build
 .PHONY: build test check demo bench generate licenses clean help
 
-build: ## bin/memgauge
+build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
 	@go build -trimpath -ldflags '$(LDFLAGS)' -o bin/memgauge ./cmd/memgauge
+	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc
+	@cp cmd/memgauge_alloc/memgauge_alloc.h bin/ && rm bin/libmemgauge_alloc.h # cgo's own header is not for people
 
 test: ## every test: lint, Go, and the agent on every Python that is here (first time: up to 40 minutes)
 	@scripts/runtests

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/alloc/fake"
+)
+
+// maxHandles bounds the allocators of a process: drivers times devices.
+const maxHandles = 256
+
+// device is an open allocator. Its windows are measured by their number.
+type device struct {
+	*alloc.Allocator
+	driver  string
+	number  int
+	windows struct {
+		sync.Mutex
+		open map[int]*alloc.Window
+		last int
+	}
+}
+
+// handles are the open allocators; a handle is an index. It is read without a lock on every allocation.
+var handles [maxHandles]atomic.Pointer[device]
+
+// opening guards the making of new ones.
+var opening struct {
+	sync.Mutex
+	last int
+}
+
+var errHandle = errors.New("memgauge: no such allocator: open it first")
+
+func deviceOf(handle int) (*device, error) {
+	if handle > 0 && handle < maxHandles {
+		if d := handles[handle].Load(); d != nil {
+			return d, nil
+		}
+	}
+	return nil, errHandle
+}
+
+// confVariables name the environment's settings, the one that wins first.
+var confVariables = []string{"MEMGAUGE_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GENESIS_CUDA_ALLOC_CONF"}
+
+// defaultEvents is how many events are kept where nobody says: 5 MiB, the last seconds of a busy trainer.
+const defaultEvents = 100_000
+
+func openDevice(name string, number int, conf *string) (int, error) {
+	driver := cmp.Or(name, "cuda")
+	opening.Lock()
+	defer opening.Unlock()
+	for h := 1; h <= opening.last; h++ {
+		if d := handles[h].Load(); d.driver == driver && d.number == number {
+			return h, nil
+		}
+	}
+	if opening.last+1 == maxHandles {
+		return 0, fmt.Errorf("memgauge: open %s device %d: %d allocators are open", driver, number, maxHandles-1)
+	}
+	o := alloc.Options{Device: number, EventCapacity: defaultEvents}
+	source := "settings"
+	if conf == nil {
+		source, conf = fromEnvironment()
+	}
+	if err := o.Set(*conf); err != nil {
+		return 0, fmt.Errorf("memgauge: open %s device %d: %s: %w", driver, number, source, err)
+	}
+	drv, err := driverOf(driver, number)
+	if err != nil {
+		return 0, fmt.Errorf("memgauge: open %s device %d: %w", driver, number, err)
+	}
+	a, err := alloc.New(drv, o)
+	if err != nil {
+		return 0, fmt.Errorf("memgauge: open %s device %d: %w", driver, number, err)
+	}
+	d := &device{Allocator: a, driver: driver, number: number}
+	d.windows.open = map[int]*alloc.Window{}
+	opening.last++
+	handles[opening.last].Store(d)
+	return opening.last, nil
+}
+
+func fromEnvironment() (string, *string) {
+	none := ""
+	for _, name := range confVariables {
+		if conf := os.Getenv(name); conf != "" {
+			return name, &conf
+		}
+	}
+	return "settings", &none
+}
+
+func driverOf(name string, number int) (alloc.Driver, error) {
+	switch name {
+	case "host":
+		return newHost()
+	case "fake":
+		return fake.New(fake.Config{}), nil
+	}
+	return nil, fmt.Errorf("driver %q: not one of cuda, host, fake", name)
+}
+
+// window opens a measurement.
+func (d *device) window() int {
+	d.windows.Lock()
+	defer d.windows.Unlock()
+	d.windows.last++
+	d.windows.open[d.windows.last] = d.Window()
+	return d.windows.last
+}
+
+func (d *device) closeWindow(n int) error {
+	d.windows.Lock()
+	defer d.windows.Unlock()
+	w, ok := d.windows.open[n]
+	if !ok {
+		return fmt.Errorf("memgauge: no window %d is open", n)
+	}
+	w.Close()
+	delete(d.windows.open, n)
+	return nil
+}
+
+// stats are those since the last reset (window 0) or a window's opening.
+func (d *device) stats(window int) (alloc.Stats, error) {
+	if window == 0 {
+		return d.Stats(), nil
+	}
+	d.windows.Lock()
+	defer d.windows.Unlock()
+	w, ok := d.windows.open[window]
+	if !ok {
+		return alloc.Stats{}, fmt.Errorf("memgauge: no window %d is open", window)
+	}
+	return w.Stats(), nil
+}

@@ -1,0 +1,80 @@
+// libmemgauge_alloc.so: memgauge's caching allocator for C, for ctypes, and in the place of PyTorch's own
+// (torch.cuda.memory.CUDAPluggableAllocator). docs/allocator.md tells how it works.
+//
+// Every function may be called from any thread. After a fork the child has no allocator: there, frees do nothing, and
+// everything else fails with an error that says so. Nothing hangs.
+#ifndef MEMGAUGE_ALLOC_H
+#define MEMGAUGE_ALLOC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// PyTorch's pluggable allocator. Settings come from MEMGAUGE_ALLOC_CONF, else PYTORCH_ALLOC_CONF, else
+// PYTORCH_CUDA_ALLOC_CONF, else GENESIS_CUDA_ALLOC_CONF; the driver is MEMGAUGE_ALLOC_DRIVER or cuda. A failed allocation
+// throws the C++ exception that PyTorch expects: c10::OutOfMemoryError (torch.OutOfMemoryError), or std::runtime_error.
+// A free never throws, because PyTorch frees in destructors: what is wrong with it is counted (memgauge_misuses).
+void *memgauge_torch_alloc(ptrdiff_t size, int device, void *stream);
+void memgauge_torch_free(void *p, ptrdiff_t size, int device, void *stream);
+
+// memgauge_open gives an allocator on a device: a number above 0, or 0 (see memgauge_error). driver is "cuda", "host" or
+// "fake". conf is in the syntax of PYTORCH_ALLOC_CONF; NULL for the environment's. A second open of the same device gives the
+// same allocator; conf is then ignored.
+int memgauge_open(const char *driver, int device, const char *conf);
+
+// memgauge_alloc gives size bytes for use on a stream; NULL for 0 bytes, and when it fails (memgauge_error is then not NULL).
+// stack is 0 or from memgauge_stack.
+void *memgauge_alloc(int a, size_t size, void *stream, uint32_t stack);
+// memgauge_free gives a block back: 0, or -1 (memgauge_error).
+int memgauge_free(int a, void *p);
+int memgauge_retain(int a, void *p);                      // one more free is then needed
+int memgauge_record_stream(int a, void *p, void *stream); // another stream uses the block
+int memgauge_empty_cache(int a);
+int memgauge_reset_stats(int a, int peaks, int sums);
+int memgauge_set_fraction(int a, double fraction);        // of the device's memory, that may be reserved
+int memgauge_set_debug(int a, int on);                    // stacks of allocations, and a ledger of freed blocks
+
+// A window measures from its opening on: a number above 0, or 0.
+int memgauge_window(int a);
+int memgauge_window_close(int a, int window);
+
+// Texts, to be given to memgauge_text_free; NULL when they fail. what is "genesis", "torch" (JSON objects, with the keys of
+// Genesis's and of torch.cuda.memory_stats()), "all" (both) or "summary" (for people). window is 0 for since the last reset.
+char *memgauge_stats(int a, int window, const char *what);
+// The newest n events as JSON lines, oldest first; n < 0 for all that are kept.
+char *memgauge_events(int a, int n);
+void memgauge_text_free(char *text);
+
+// memgauge_snapshot writes the state and the events to a file: "pickle" (PyTorch's viewers), "csv" (RMM), "jsonl".
+int memgauge_snapshot(int a, const char *path, const char *format);
+
+// memgauge_copy copies n bytes between host and device memory; direction is 1 to the device, 2 to the host. It waits for it.
+int memgauge_copy(int a, void *to, const void *from, size_t n, int direction);
+
+// memgauge_stack interns a stack for memgauge_alloc: lines of file:line:function, innermost first.
+uint32_t memgauge_stack(int a, const char *lines);
+
+// memgauge_error is what the last failed call of this thread failed for; NULL if the last call was fine. It stays valid until
+// the thread's next call.
+const char *memgauge_error(void);
+// memgauge_misuses counts frees of memgauge_torch_free that were wrong.
+int64_t memgauge_misuses(void);
+
+// memgauge_matmul_f32 is c[m][n] = a · b on host memory, row-major; a's element (i, k) is a[i*ai + k*ak], b's (k, j) is
+// b[k*bk + j*bj].
+void memgauge_matmul_f32(float *c, const float *a, const float *b, int64_t m, int64_t n, int64_t k,
+                         int64_t ai, int64_t ak, int64_t bk, int64_t bj);
+// memgauge_fill_f32 writes v to n floats; memgauge_rand_f32 uniform numbers from [0, 1), by a generator seeded with *state,
+// which it advances.
+void memgauge_fill_f32(float *to, int64_t n, float v);
+void memgauge_rand_f32(float *to, int64_t n, uint64_t *state);
+// memgauge_binary_f32 is to = x op y, element by element; op is one of + - * /.
+void memgauge_binary_f32(float *to, const float *x, const float *y, int64_t n, int op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
