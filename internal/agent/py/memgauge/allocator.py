@@ -1,0 +1,308 @@
+"""memgauge.device(): device memory with a cache and exact statistics, through libmemgauge_alloc.so (docs/allocator.md).
+
+Nothing here is loaded in an observed process before its user asks for it.
+"""
+import ctypes
+import json
+import os
+import sys
+import threading
+
+LIBRARY = "libmemgauge_alloc.so"
+MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
+DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
+NO_STREAM = None
+
+_lock = threading.Lock()
+_library = None
+_devices = {}  # (type, index): Device, for ours
+_debug = False
+_installed = False  # our allocator is PyTorch's
+
+
+class AllocatorError(RuntimeError):
+    """A call that the allocator refused; its text says why."""
+
+
+class OutOfMemoryError(AllocatorError):
+    """No memory for a request. Its text has "CUDA OOM" and "CUDA out of memory", and what holds the memory."""
+
+
+def library_paths():
+    """Where the library may lie, the first that exists wins."""
+    named = os.environ.get("MEMGAUGE_ALLOC_LIBRARY")
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    folders = [here]
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        if folder and os.access(os.path.join(folder, "memgauge"), os.X_OK):
+            real = os.path.dirname(os.path.realpath(os.path.join(folder, "memgauge")))
+            folders += [real, os.path.join(os.path.dirname(real), "lib")]
+    return [os.path.join(folder, LIBRARY) for folder in folders]
+
+
+def library():
+    """The loaded library. OSError says where it was looked for."""
+    global _library
+    with _lock:
+        if _library is None:
+            paths = library_paths()
+            path = next((p for p in paths if os.path.exists(p)), None)
+            if path is None:
+                raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside the memgauge "
+                              "command" % (LIBRARY, ", ".join(paths)))
+            _library = _declare(ctypes.CDLL(path))
+            _library.path = path
+        return _library
+
+
+def _declare(lib):
+    pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
+    number, word, wide = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64
+    for name, result, arguments in (
+            ("open", number, (text, number, text)), ("alloc", pointer, (number, size, pointer, word)),
+            ("free", number, (number, pointer)), ("retain", number, (number, pointer)),
+            ("record_stream", number, (number, pointer, pointer)), ("empty_cache", number, (number,)),
+            ("reset_stats", number, (number, number, number)), ("set_fraction", number, (number, ctypes.c_double)),
+            ("set_debug", number, (number, number)), ("window", number, (number,)), ("window_close", number, (number, number)),
+            ("stats", pointer, (number, number, text)), ("events", pointer, (number, number)), ("text_free", None, (pointer,)),
+            ("snapshot", number, (number, text, text)), ("stack", word, (number, text)), ("error", text, ()),
+            ("misuses", wide, ()), ("copy", number, (number, pointer, pointer, size, number)),
+            ("matmul_f32", None, (pointer, pointer, pointer) + (wide,) * 7), ("fill_f32", None, (pointer, wide, ctypes.c_float)),
+            ("rand_f32", None, (pointer, wide, pointer)), ("binary_f32", None, (pointer, pointer, pointer, wide, number))):
+        function = getattr(lib, "memgauge_" + name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def failure(lib):
+    """The exception for the last call of this thread."""
+    text = (lib.memgauge_error() or b"memgauge: the call failed").decode("utf-8", "replace")
+    return (OutOfMemoryError if "out of memory" in text else AllocatorError)(text)
+
+
+def device(name="cuda", conf=None):
+    """The device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's own allocator,
+    unless ours was installed in its place (install_allocator). conf are settings as in PYTORCH_ALLOC_CONF, for the first call."""
+    if isinstance(name, (Device, TorchDevice)):
+        return name
+    kind, index = _parse(name)
+    if kind == "cuda" and not _installed and _torch_uses_cuda():
+        return TorchDevice(index)
+    lib = library()
+    with _lock:
+        found = _devices.get((kind, index))
+        if found is None:
+            handle = lib.memgauge_open(DRIVERS[kind], index, None if conf is None else conf.encode())
+            if handle == 0:
+                raise failure(lib)
+            found = _devices[kind, index] = Device(kind, index, lib, handle)
+            if _debug:
+                found.set_memory_debug(True)
+    return found
+
+
+def _parse(name):
+    if isinstance(name, int):
+        name = "cuda:%d" % name
+    kind, _, index = str(name).partition(":")
+    if kind not in DRIVERS or (index and not index.isdigit()):
+        raise ValueError('device %r: not "cuda", "cuda:N", "cpu" or "fake"' % (name,))
+    return kind, int(index or 0)
+
+
+def _torch_uses_cuda():
+    torch = sys.modules.get("torch")
+    try:
+        return torch is not None and torch.cuda.is_available()
+    except Exception:  # a torch that is still being imported has no cuda
+        return False
+
+
+def devices():
+    """The devices of ours that were opened, by name."""
+    with _lock:
+        return list(_devices.values())
+
+
+def set_memory_debug(enabled=True):
+    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their places."""
+    global _debug
+    _debug = bool(enabled)
+    for each in devices():
+        each.set_memory_debug(enabled)
+
+
+def install_allocator(conf=None):
+    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory."""
+    global _installed
+    import torch
+    if conf is not None:
+        os.environ["MEMGAUGE_ALLOC_CONF"] = conf
+    lib = library()
+    ours = torch.cuda.memory.CUDAPluggableAllocator(lib.path, "memgauge_torch_alloc", "memgauge_torch_free")
+    torch.cuda.memory.change_current_allocator(ours)
+    _installed = True
+
+
+class _Methods:
+    """What Genesis promises of a device, made from memory_stats()."""
+
+    def memory_allocated(self):
+        """Bytes in blocks that the program holds."""
+        return self.memory_stats()["allocated_bytes"]
+
+    def memory_cached(self):
+        """Bytes that the allocator holds for later: reserved, not allocated."""
+        return self.memory_stats()["cached_bytes"]
+
+    def memory_reserved(self):
+        """Bytes got from the driver."""
+        return self.memory_stats()["reserved_bytes"]
+
+    def max_memory_allocated(self):
+        """The most bytes allocated at once since the last reset."""
+        return self.memory_stats()["peak_allocated"]
+
+    def max_memory_cached(self):
+        """The most bytes cached at once since the last reset."""
+        return self.memory_stats()["peak_cached"]
+
+    def __eq__(self, other):
+        return isinstance(other, _Methods) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self):
+        return hash((self.type, self.index))
+
+    def __str__(self):
+        return "%s:%d" % (self.type, self.index)
+
+    def __repr__(self):
+        return "memgauge.device(%r)" % str(self)
+
+
+class Device(_Methods):
+    """A device whose memory our allocator manages. device() makes it."""
+
+    def __init__(self, kind, index, lib, handle):
+        self.type, self.index, self.lib, self.handle = kind, index, lib, handle
+        self.debug = False
+
+    def _done(self, code):
+        if code != 0:
+            raise failure(self.lib)
+
+    def _text(self, pointer):
+        if not pointer:
+            raise failure(self.lib)
+        try:
+            return ctypes.string_at(pointer).decode("utf-8", "replace")
+        finally:
+            self.lib.memgauge_text_free(pointer)
+
+    def memory_stats(self, window=0):
+        """The eleven keys of Genesis, and those of torch.cuda.memory_stats() with PyTorch's meanings; of one instant."""
+        return json.loads(self._text(self.lib.memgauge_stats(self.handle, window, b"all")))
+
+    def memory_summary(self, window=0):
+        """The statistics as a table for people."""
+        return self._text(self.lib.memgauge_stats(self.handle, window, b"summary"))
+
+    def empty_cache(self):
+        """Gives memory that is cached and unused back to the driver."""
+        self._done(self.lib.memgauge_empty_cache(self.handle))
+
+    def reset_memory_stats(self):
+        """Begins peaks, sums and the hit rate anew."""
+        self._done(self.lib.memgauge_reset_stats(self.handle, 1, 1))
+
+    def set_memory_fraction(self, fraction):
+        """Caps what may be reserved at a share of the device's memory."""
+        self._done(self.lib.memgauge_set_fraction(self.handle, fraction))
+
+    def set_memory_debug(self, enabled=True):
+        self._done(self.lib.memgauge_set_debug(self.handle, int(bool(enabled))))
+        self.debug = bool(enabled)
+
+    def memory_events(self, count=-1):
+        """The newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream, and duration_ns
+        and cache_hit of allocations, lifetime_ns of frees."""
+        return [json.loads(line) for line in self._text(self.lib.memgauge_events(self.handle, count)).splitlines()]
+
+    def memory_snapshot(self, path, format="pickle"):
+        """Writes state and events to a file: "pickle" (PyTorch's viewers read it), "csv" (RMM's log) or "jsonl"."""
+        self._done(self.lib.memgauge_snapshot(self.handle, os.fsencode(path), format.encode()))
+
+    def allocate(self, size, stream=NO_STREAM):
+        """The address of size bytes. Who calls it frees it."""
+        stack = self.lib.memgauge_stack(self.handle, _stack()) if self.debug else 0
+        address = self.lib.memgauge_alloc(self.handle, size, stream, stack)
+        if not address and size:
+            raise failure(self.lib)
+        return address or 0
+
+    def free(self, address):
+        self._done(self.lib.memgauge_free(self.handle, address))
+
+
+def _stack():
+    """The caller's stack, innermost first, without our own frames."""
+    frame, lines = sys._getframe(2), []
+    here = os.path.dirname(os.path.abspath(__file__))
+    while frame is not None and len(lines) < MAX_FRAMES:
+        code = frame.f_code
+        if os.path.dirname(code.co_filename) != here:
+            lines.append("%s:%d:%s" % (code.co_filename, frame.f_lineno, code.co_name))
+        frame = frame.f_back
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+class TorchDevice(_Methods):
+    """A CUDA device whose memory PyTorch's own allocator manages: the same questions, asked of PyTorch."""
+
+    type = "cuda"
+
+    def __init__(self, index):
+        self.index = index
+
+    @property
+    def _cuda(self):
+        return sys.modules["torch"].cuda
+
+    def memory_stats(self):
+        """PyTorch's statistics, and Genesis's keys made from them. peak_cached is what the peaks prove at least: PyTorch
+        keeps none of it. active_bytes, as in Genesis, is what was asked for."""
+        stats = dict(self._cuda.memory_stats(self.index))
+        get = lambda key, default=0: stats.get(key, default)
+        allocated, reserved = get("allocated_bytes.all.current"), get("reserved_bytes.all.current")
+        count = get("allocation.all.allocated")
+        misses = min(count, get("num_device_alloc", get("segment.all.allocated")))
+        stats.update({
+            "allocated_bytes": allocated, "reserved_bytes": reserved, "cached_bytes": reserved - allocated,
+            "inactive_split_bytes": get("inactive_split_bytes.all.current"),
+            "active_bytes": get("requested_bytes.all.current", allocated),
+            "num_allocations": count, "num_cache_misses": misses, "num_cache_hits": count - misses,
+            "cache_hit_rate": (count - misses) / count if count else 0.0,
+            "peak_allocated": get("allocated_bytes.all.peak"),
+            "peak_cached": max(reserved - allocated, get("reserved_bytes.all.peak") - get("allocated_bytes.all.peak")),
+        })
+        return stats
+
+    def memory_summary(self):
+        return self._cuda.memory_summary(self.index)
+
+    def empty_cache(self):
+        self._cuda.empty_cache()
+
+    def reset_memory_stats(self):
+        self._cuda.reset_peak_memory_stats(self.index)
+        self._cuda.reset_accumulated_memory_stats(self.index)
+
+    def set_memory_fraction(self, fraction):
+        self._cuda.set_per_process_memory_fraction(fraction, self.index)
+
+    def memory_snapshot(self, path, format="pickle"):
+        if format != "pickle":
+            raise ValueError("PyTorch's allocator writes pickles only")
+        self._cuda.memory._dump_snapshot(path)
