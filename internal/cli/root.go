@@ -94,7 +94,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVarP(&a.endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"), "session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
 	root.AddCommand(a.runCommand(), a.collectorCommand(), a.queryCommand(), a.tablesCommand(), a.listCommand(), a.evalCommand(), a.tensorsCommand(), a.allocCommand(), a.backtraceCommand(), a.debugCommand())
-	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(), a.feedCommand())
+	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(), a.doctorCommand(), a.feedCommand())
 	root.AddCommand(a.leakCommand())
 	for _, c := range root.Commands() {
 		a.finishCommand(c)
@@ -104,7 +104,7 @@ func (a *app) rootCommand() *cobra.Command {
 
 // finishCommand gives a command what all have: --session, and wrong arguments as usage errors.
 func (a *app) finishCommand(c *cobra.Command) {
-	if c.Name() != "list" && c.Flags().Lookup("session") == nil {
+	if c.Name() != "list" && c.Name() != "doctor" && c.Flags().Lookup("session") == nil {
 		c.Flags().StringVar(&a.sessionDir, "session", "", "the session in `DIR`")
 	}
 	check := c.Args

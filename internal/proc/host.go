@@ -91,3 +91,19 @@ func (f FS) Self() int {
 	}
 	return pid
 }
+
+// LoadAverage is that of the last minute.
+func (f FS) LoadAverage() (float64, error) {
+	var buf [128]byte
+	path := filepath.Join(f.root, "loadavg")
+	text, err := readText(path, buf[:0])
+	if err != nil {
+		return 0, err
+	}
+	first, _, _ := bytes.Cut(text, []byte(" "))
+	load, err := strconv.ParseFloat(string(first), 64)
+	if err != nil || !(load >= 0) {
+		return 0, fmt.Errorf("read %s: %w: %.40q", path, ErrMalformed, text)
+	}
+	return load, nil
+}
