@@ -145,6 +145,9 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 			return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
 		}
 	}
+	if a.r.adaptive {
+		p.adapt(size)
+	}
 	id := s.take(p, size)
 	hit := id != 0
 	if !hit {

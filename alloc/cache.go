@@ -109,8 +109,10 @@ func (a *Allocator) warmUp(sizes []int64) error {
 	return a.WarmUp(sizes, 0)
 }
 
-// warmShard takes blocks for the sizes, so that each has its own, and puts them back.
+// warmShard hands out a block for each size, so that each has its own, takes all back, and makes the gauges forget it but
+// for what was got from the driver. The caller holds s and the device lock.
 func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
+	before := s.counters
 	var taken []blockID
 	for _, n := range sizes {
 		if n <= 0 || n > maxRequest {
@@ -122,26 +124,23 @@ func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
 		id := s.take(p, size)
 		if id == 0 {
 			if id, err = a.extend(s, p, size); err != nil {
+				s.settleGrowth(p)
 				err = fmt.Errorf("%d bytes: %w", n, err)
 				break
 			}
 		}
-		if s.r.splits(s.blocks.at[id].size, size, p.large) {
-			s.split(p, id, size)
-		}
-		s.blocks.at[id].state = pending // not to be joined with its neighbours yet
-		taken = append(taken, id)
+		taken = append(taken, s.handOut(p, id, size, n))
 	}
 	for _, id := range taken {
-		p := s.poolOf(s.blocks.at[id].large)
-		s.blocks.at[id].state = free
-		s.merge(p, id, s.blocks.at[id].prev)
-		s.merge(p, id, s.blocks.at[id].next)
-		p.insert(s.blocks.at, id)
-		s.settleGrowth(p)
+		s.disown(id, s.index.slot(s.blocks.at, s.blocks.at[id].addr))
+		s.recycle(id)
 	}
-	for i := range s.pools {
-		s.settleGrowth(&s.pools[i])
+	for m := range numMetrics {
+		if i := int(m) * numScopes; m != segments && m != reservedBytes {
+			copy(s.total[i:i+numScopes], before.total[i:i+numScopes])
+		}
 	}
+	s.limit = before.limit
+	s.over = -1 // the limits are what they were, and the gauges are not
 	return err
 }

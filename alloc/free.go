@@ -72,6 +72,9 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 func (a *Allocator) recycle(s *shard, id blockID) error {
 	if a.r.cached {
 		s.recycle(id)
+		if a.opt.MaxCached > 0 {
+			return a.trim(s, id)
+		}
 		return nil
 	}
 	a.enter(s) // before the block is in the pool: who holds the device lock may release it there

@@ -48,6 +48,11 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 			return 0, err
 		}
 	}
+	if a.opt.FragmentationThreshold > 0 {
+		if err := a.defragment(s); err != nil {
+			return 0, err
+		}
+	}
 	id, err := a.extend(s, p, size)
 	if err == nil || !errors.Is(err, ErrNoMemory) {
 		return id, err
@@ -131,6 +136,48 @@ func (a *Allocator) note(s *shard, kind EventKind, addr uint64, size int64) {
 	if a.timed.Load() {
 		s.ring.put(record{time: a.clock(), addr: addr, size: size, kind: kind})
 	}
+}
+
+// defragment gives free segments back when too large a share of what is reserved serves nobody: the request that is about
+// to grow the reserved bytes could not use it. The caller holds s and the device lock.
+func (a *Allocator) defragment(s *shard) error {
+	thaw := a.freeze(s)
+	defer thaw()
+	cached := sumOf(*a.shards.Load())[int(cachedBytes)*numScopes]
+	if a.reserved == 0 || float64(cached)/float64(a.reserved) <= a.opt.FragmentationThreshold {
+		return nil
+	}
+	_, err := a.releaseAll()
+	a.deal()
+	return err
+}
+
+// trim gives the segment of a block that has just become free back, if nothing else is in it and too much is cached. The
+// caller holds s.
+func (a *Allocator) trim(s *shard, id blockID) error {
+	a.enter(s)
+	defer a.mu.Unlock()
+	thaw := a.freeze(s)
+	defer thaw()
+	if sumOf(*a.shards.Load())[int(cachedBytes)*numScopes] <= a.opt.MaxCached {
+		return nil
+	}
+	b := &s.blocks.at[id]
+	switch {
+	case s.segs.at[b.seg].virtual:
+		if a.streams != nil {
+			if err := a.streams.WaitAll(); err != nil {
+				return err
+			}
+		}
+		p := s.poolOf(b.large)
+		err := a.unmapBlock(s, p, id)
+		s.settleGrowth(p)
+		return err
+	case s.whole(id):
+		return a.releaseBlock(s, id, true)
+	}
+	return nil
 }
 
 // releaseBlock gives a free block that is a whole segment back to the driver. listed says whether it is in its bin.

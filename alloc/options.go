@@ -31,11 +31,15 @@ type Options struct {
 	SegmentSize        int64     // Packed, VMM: bytes of a segment (of a page run); 0: the policy's own choice
 	MemoryFraction     float64   // share of the device's memory that may be reserved; 0: all
 
-	MaxCached              int64   // a segment that becomes free goes back to the driver while more than so many bytes are cached; 0: never (max_pool_size_mb)
-	FragmentationThreshold float64 // before growing, free segments go back when more than this share of what is reserved is not allocated; 0: never
+	// MaxCached gives a segment back when its last block is freed while more than so many bytes are cached; 0: never
+	// (max_pool_size_mb). Blocks that other streams still used then stay cached.
+	MaxCached int64
+	// FragmentationThreshold gives free segments back before growing, when more than this share of what is reserved is not
+	// allocated; 0: never.
+	FragmentationThreshold float64
 
 	WarmUp   []int64 // sizes in bytes, one block of each is cached at the start; counted neither as hit nor as miss
-	Adaptive bool    // Packed: sizes segments by what was asked of late; depends on the number of operations only
+	Adaptive bool    // Packed: segments are sized by what was asked of late (see packed.go)
 
 	EventCapacity int  // how many events are kept; 0: none are recorded
 	Debug         bool // stacks of allocation and free, and a ledger of freed blocks: see SetDebug

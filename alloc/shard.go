@@ -11,6 +11,10 @@ type pool struct {
 	unmapped []blockID // by address: ranges of virtual segments without memory
 	searches uint64    // how often a block was looked for: the clock of ages
 	large    bool
+
+	segment    int64 // adaptive: bytes of the next segment
+	asked      int64 // adaptive: bytes of the last askedCount requests
+	askedCount int64
 }
 
 // shard is what belongs to one stream: it has its own lock, so threads that work on different streams don't meet.
