@@ -6,6 +6,7 @@ class FakeCuda:
     def __init__(self, torch, devices=2, total=16 << 30):
         self.live, self.peak, self.reserved = [0] * devices, [0] * devices, [0] * devices
         self.total, self.device, self.capturing, self.initialized = total, 0, False, True
+        self.ooms = 0
         self.reads = self.reads_in_capture = 0
         torch._C._cuda_memoryStats = self.stats
         torch._C._cuda_getDevice = lambda: self.device
@@ -29,5 +30,5 @@ class FakeCuda:
             return {pool: {"current": current, "peak": peak, "allocated": peak, "freed": peak - current}
                     for pool in ("all", "large_pool", "small_pool")}
 
-        return {"allocated_bytes": stat(self.live[device], self.peak[device]),
+        return {"num_ooms": self.ooms, "allocated_bytes": stat(self.live[device], self.peak[device]),
                 "reserved_bytes": stat(self.reserved[device], self.reserved[device])}

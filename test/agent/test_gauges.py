@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from ringfile import S
-from memgauge.gauges import HEAP_LIMIT, HEAP_REST, Gate, Host
+from memgauge.gauges import HEAP_LIMIT, HEAP_REST, Gate, Host, report
 
 MIB = 1 << 20
 
@@ -42,6 +42,18 @@ class HostMemory(unittest.TestCase):
         libc.free(block)
         self.assertAlmostEqual((after[0] - before[0]) / MIB, 8, delta=0.1)
         self.assertGreaterEqual(after[1], after[0])
+
+    def test_report(self):
+        before = report()
+        blocks = [object() for _ in range(1 << 17)]     # 16 bytes each, in arenas
+        after = report()
+        self.assertEqual(sorted(after), ["arenas", "held", "in_use", "mapped"])
+        if after["arenas"] is not None:
+            self.assertGreaterEqual(after["arenas"] - before["arenas"], 1 << 20)
+        if after["in_use"] is not None:
+            self.assertGreaterEqual(after["held"], after["in_use"])
+            self.assertGreaterEqual(after["in_use"], after["mapped"])
+        del blocks
 
     def test_nothing_due(self):
         self.assertIsNotNone(self.host.heap(0, 0.01))

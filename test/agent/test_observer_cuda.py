@@ -42,6 +42,11 @@ say(reads=fake.reads_in_capture)
         self.assertEqual(run.counted, 11)
         self.assertEqual({t.step for t in run.trace}, set(range(1, 12)) - {6})
 
+    def test_failed_allocations_that_were_caught(self):
+        run = self.run_code(FAKE + "train(m, o, 10); fake.ooms = 3; train(m, o, 10)", MEMGAUGE_TRACE="all")
+        self.assertEqual([(e[1], e[2:4]) for e in run.events if e[0] == "oom"],
+                         [("cuda:%d: an allocation failed and the program went on (3 so far)" % d, (0, d)) for d in (0, 1)])
+
 
 if __name__ == "__main__":
     unittest.main()

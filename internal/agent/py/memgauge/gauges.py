@@ -132,6 +132,7 @@ class Cuda:
         self._initialized = getattr(torch.cuda, "is_initialized", None)
         self._current = getattr(torch._C, "_cuda_getDevice", None)
         self._capturing = getattr(torch.cuda, "is_current_stream_capturing", None)
+        self.failed, self._told = {}, {}    # device -> allocations that failed
 
     def ready(self):
         return self.raw is not None and self._initialized is not None and self._initialized()
@@ -146,8 +147,17 @@ class Cuda:
     def read(self, device):
         """(allocated, its peak, reserved, its peak) in bytes: one call, no synchronisation, no flattening."""
         stats = self.raw(device)
+        self.failed[device] = stats.get("num_ooms", 0)
         allocated, reserved = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]
         return allocated["current"], allocated["peak"], reserved["current"], reserved["peak"]
+
+    def failures(self, device):
+        """How many allocations have failed so far, when that is more than at the last call; else 0. Of the last read()."""
+        count = self.failed.get(device, 0)
+        if count <= self._told.get(device, 0):
+            return 0
+        self._told[device] = count
+        return count
 
 
 def report():

@@ -358,6 +358,10 @@ class Observer:
         devices.add(self.cuda.current())
         for device in devices:
             self.ring.device(0, 0, device, number, 0, *self.cuda.read(device), ts=at)
+            failures = self.cuda.failures(device)
+            if failures:
+                from . import oom
+                oom.caught(device, failures)
 
     def _heap(self, at, number):
         begin = now()

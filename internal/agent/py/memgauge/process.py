@@ -350,6 +350,9 @@ def _at_exit():
     try:
         if s.ring is not None and s.pid == os.getpid():
             _tell("observer", "flush")
+            if getattr(sys, "last_value", None) is not None:    # an error ends the program
+                from . import oom
+                oom.at_exit()
             s.ring.event("exit")
             s.ring.close()
         _close_control(s, lambda control: control.close())
