@@ -157,7 +157,7 @@ func setHeight(pl *plot.Plot, p Panel, unit scale) {
 			hi = max(hi, l.Value)
 		}
 	}
-	if lo < hi/2 {
+	if lo < hi/2 || len(p.Series) > 0 && p.Series[0].Area { // an area stands for an amount
 		lo = 0
 	}
 	room := max(hi-lo, hi*0.02, unit.per*0.01)

@@ -250,7 +250,7 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) {
 	}
 	fmt.Fprintf(a.stdout, "%s", strings.ToUpper(r.Verdict))
 	if r.Duration > 0 {
-		fmt.Fprintf(a.stdout, "  %s over %s", plural(w.Ticks, "reading"), monitor.Span(r.Duration))
+		fmt.Fprintf(a.stdout, "  %s over %s", plural(w.Readings(), "reading"), monitor.Span(r.Duration))
 	}
 	fmt.Fprintln(a.stdout)
 	for _, e := range r.Evidence {

@@ -220,6 +220,15 @@ func (w *Watch) Seconds() float64 {
 	return w.Last.Sub(w.Started).Seconds()
 }
 
+// Readings of the device that was read most often.
+func (w *Watch) Readings() int {
+	n := 0
+	for _, t := range w.Devices {
+		n = max(n, t.History.count)
+	}
+	return n
+}
+
 // Worst is the highest risk of all devices.
 func (w *Watch) Worst() Level {
 	worst := Low

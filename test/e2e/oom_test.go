@@ -63,7 +63,7 @@ func growToDeath(t *testing.T, w *world, r *rand.Rand) deadRun {
 	limit := int64(200+r.IntN(200)) * mib
 	dir := memoryCgroup(t, limit)
 	pause := 0.03 + 0.05*r.Float64()
-	life := 6 + 6*r.Float64() // s, roughly
+	life := 10 + 10*r.Float64() // s, roughly; the kernel needs some tenths for the kill itself
 	keep := float64(limit/mib-70) / life * pause
 	args := inCgroup(dir, "python3", script(t, "grow.py"), fmt.Sprint(keep), fmt.Sprint(5+25*r.Float64()), fmt.Sprint(pause), fmt.Sprint(r.IntN(1e6)))
 	p := w.start(args[0], args[1:]...)
@@ -174,8 +174,27 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 	if st, err := os.Stat(filepath.Join(w.home, "oom.png")); err != nil || st.Size() < 5000 {
 		t.Errorf("the picture: %v", err)
 	}
+	w.tellsTheKill(s)
 	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
 		picture, _ := os.ReadFile(filepath.Join(w.home, "oom.png"))
 		_ = os.WriteFile(keep, picture, 0o644)
+	}
+}
+
+// tellsTheKill looks at the page about a session that the kernel ended.
+func (w *world) tellsTheKill(session string) {
+	w.t.Helper()
+	w.mg("report", "--session", session, "-o", "killed.html")
+	b, err := os.ReadFile(filepath.Join(w.home, "killed.html"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, want := range []string{"Memory ran out", "What happened", "who grew", "the last minute, at full resolution", "cgroup limit 300 MiB"} {
+		if !strings.Contains(string(b), want) {
+			w.t.Errorf("the page does not say %q", want)
+		}
+	}
+	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
+		_ = os.WriteFile(keep+".html", b, 0o644)
 	}
 }

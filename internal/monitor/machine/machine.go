@@ -30,6 +30,7 @@ type Machine struct {
 	o       Options
 	fs      proc.FS
 	start   uint64 // of the process, by which it is known
+	path    string // of its cgroup
 	mounts  proc.CgroupMounts
 	samples model.Samples
 	ended   bool
@@ -109,6 +110,10 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	if err != nil {
 		return s.Reading(), nil // in none
 	}
+	if cg.Path == "/" && m.path != "" && m.path != "/" { // the kernel moves a process that is ending there (cgroup_exit)
+		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process is ending"}, nil
+	}
+	m.path = cg.Path
 	if c, err := cg.Memory(); err == nil {
 		s.Current, s.Limit, s.InactiveFile, s.Active = c.Current, c.Limit, c.InactiveFile, c.ActiveFile
 		s.Dirty, s.Writeback, s.SlabReclaimable = c.FileDirty, c.FileWriteback, c.SlabReclaimable

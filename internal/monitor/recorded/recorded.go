@@ -36,8 +36,8 @@ func New(db Querier) *Session { return &Session{db: db, upTo: map[string]int64{}
 // maxRows of one reading: a week at one a second. What is older is left out.
 const maxRows = 700_000
 
-// rows runs a statement and decodes each row into a T; a column that T lacks is ignored.
-func rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
+// Rows runs a statement and decodes each row into a T; a column that T lacks is ignored.
+func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 	var out bytes.Buffer
 	if err := db.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
 		return nil, fmt.Errorf("read the session: %w", err)
@@ -62,14 +62,14 @@ type deviceRow struct {
 // Devices are the host and the GPUs that the samplers found. Those of the job's allocator alone are there too, where no
 // driver could be asked.
 func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
-	found, err := rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
+	found, err := Rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
 		SELECT device_id, name FROM gpu.devices UNION ALL
 		SELECT replace(device::VARCHAR, 'cuda:', '')::INTEGER, device::VARCHAR FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda'))
 		GROUP BY 1 ORDER BY 1`)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := rows[struct {
+	limit, err := Rows[struct {
 		Path string `json:"limit_path"`
 	}](ctx, s.db, "SELECT limit_path FROM cgroup.memory WHERE limit_bytes IS NOT NULL ORDER BY ts DESC LIMIT 1")
 	if err != nil {
@@ -138,7 +138,7 @@ const gpuSQL = `WITH own AS (SELECT ts, replace(device::VARCHAR, 'cuda:', '')::I
 
 // Read appends what was recorded since the call before.
 func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	host, err := rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
+	host, err := Rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
 	if err != nil {
 		return into, err
 	}
@@ -152,7 +152,7 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 
 // ReadDevices is Read without the host.
 func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	gpus, err := rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
+	gpus, err := Rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
 	if err != nil {
 		return into, err
 	}
@@ -167,7 +167,7 @@ func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]mo
 
 // Step is how many steps the job has done.
 func (s *Session) Step(ctx context.Context) (float64, error) {
-	list, err := rows[struct {
+	list, err := Rows[struct {
 		Step *float64 `json:"step"`
 	}](ctx, s.db, "SELECT max(step)::DOUBLE AS step FROM python.steps")
 	if err != nil || len(list) == 0 {
@@ -222,7 +222,7 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Name string `json:"name"`
 		Text string `json:"text"`
 	}
-	list, err := rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
+	list, err := Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+type reportOptions struct {
+	output string
+	json   bool
+}
+
+func (a *app) reportCommand() *cobra.Command {
+	var o reportOptions
+	c := &cobra.Command{
+		Use:   "report",
+		Short: "Write one self-contained page about a session",
+		Long: "Writes one HTML page about a session, live or finished: what ran and how it ended, the verdicts, where the bytes are, the memory of\n" +
+			"devices and processes over time with limits and events, and what observing cost. The page needs no network. After an OOM kill or\n" +
+			"an allocator's out-of-memory error it begins with the minute before it.",
+		Example: "  memgauge report\n" +
+			"  memgauge 27891 report -o run.html\n" +
+			"  memgauge report --json",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.sessionReport(c.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default memgauge-NAME.html, with --json standard output)")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+func (a *app) sessionReport(ctx context.Context, o reportOptions) error {
+	t, err := a.target(ctx)
+	if err != nil {
+		return err
+	}
+	var out sink = &spool{to: a.stdout}
+	file := o.output
+	if file == "" && !o.json {
+		file = "memgauge-" + t.Meta.Name + ".html"
+	}
+	if file != "" {
+		if out, err = create(file); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	defer out.discard()
+	d, err := a.document(ctx, t.Session)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if o.json {
+		err = writeJSON(out, d)
+	} else {
+		err = d.Write(out)
+	}
+	if err == nil {
+		err = out.commit()
+	}
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if file != "" {
+		fmt.Fprintf(a.stderr, "memgauge: wrote %s\n", file)
+	}
+	return nil
+}
+
+// document asks the session for all that the page shows.
+func (a *app) document(ctx context.Context, s *session.Session) (*page.Document, error) {
+	src, err := sessionSource(ctx, s, false)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	w, err := monitor.New(ctx, src, monitor.Options{OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Tick(ctx); err != nil {
+		return nil, err
+	}
+	src.addEvents(w)
+	about, err := aboutSession(ctx, src, s)
+	if err != nil {
+		return nil, err
+	}
+	d, err := page.Gather(ctx, src.backend, page.Parts{Session: about, Watch: w})
+	if err != nil {
+		return nil, err
+	}
+	if p, _, err := a.picture(ctx); err == nil { // the processes of a session may end just now; the page does without then
+		d.Where = &p
+	}
+	return d, nil
+}
+
+func aboutSession(ctx context.Context, src *source, s *session.Session) (page.Session, error) {
+	sum, err := src.backend.Summary(ctx)
+	if err != nil {
+		return page.Session{}, err
+	}
+	about := page.Session{ID: s.Meta.ID, Name: s.Meta.Name, Command: s.Meta.Command, Cwd: s.Meta.Cwd, Host: s.Meta.Host, State: "running", Live: s.Live(),
+		Started: s.Meta.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS, Ranks: sum.Ranks, Rows: sum.Rows, Lost: sum.Lost, Memgauge: s.Meta.Memgauge}
+	if about.Live {
+		return about, nil
+	}
+	end, ok, err := s.End()
+	if err != nil {
+		return about, err
+	}
+	about.State = "ended unseen"
+	if ok {
+		ended := end.Ended.UTC().Truncate(time.Microsecond)
+		about.State, about.Ended, about.PeakRSS = end.String(), &ended, max(end.Peak, sum.PeakRSS)
+	}
+	return about, nil
+}

@@ -1,0 +1,268 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Parts are what a page is made of beside the tables.
+type Parts struct {
+	Session Session
+	Watch   *monitor.Watch // played through the session's tables
+}
+
+// Gather asks the session.
+func Gather(ctx context.Context, db recorded.Querier, parts Parts) (*Document, error) {
+	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session, Verdict: "not judged", Risk: parts.Watch.Worst().String(),
+		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
+	g := gatherer{ctx: ctx, db: db}
+	fill(&g, &d.Findings, "SELECT * FROM memgauge.findings WHERE judgement = (SELECT max(judgement) FROM memgauge.findings) ORDER BY verdict = 'leak' DESC, verdict, abs(rate_mb_per_step) DESC NULLS LAST LIMIT 40")
+	fill(&g, &d.Processes, "SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
+	fill(&g, &d.Events, "SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
+	fill(&g, &d.Overhead, "SELECT part, sum(ns) / 1e9 AS seconds, sum(ns) / nullif(sum(covered_ns), 0) AS share FROM memgauge.overhead GROUP BY part ORDER BY seconds DESC")
+	fill(&g, &d.Drops, "SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
+	d.postMortem(&g)
+	d.draw(&g, parts.Watch)
+	if g.err != nil {
+		return nil, g.err
+	}
+	d.headlines(parts.Watch)
+	return d, nil
+}
+
+// gatherer keeps the first error, so that the questions stand one below the other.
+type gatherer struct {
+	ctx context.Context
+	db  recorded.Querier
+	err error
+}
+
+func fill[T any](g *gatherer, into *[]T, sql string) {
+	*into = []T{}
+	if g.err != nil {
+		return
+	}
+	list, err := recorded.Rows[T](g.ctx, g.db, sql)
+	if err != nil {
+		g.err = err
+		return
+	}
+	*into = append(*into, list...)
+}
+
+// headlines put first what is bad.
+func (d *Document) headlines(w *monitor.Watch) {
+	add := func(bad bool, format string, args ...any) {
+		d.Headlines = append(d.Headlines, Headline{fmt.Sprintf(format, args...), bad})
+	}
+	if p := d.PostMortem; p != nil {
+		add(true, "Memory ran out: %s. %s", p.Event, p.Text)
+	}
+	for _, f := range d.Findings {
+		d.Verdict = f.Verdicts
+		if f.Verdict == "leak" && f.Rate != nil {
+			holder := ""
+			if f.Holder != nil {
+				holder = ", held by " + *f.Holder
+			}
+			add(true, "Leak: %s grows by %.3g MiB a step%s.", f.Memory, *f.Rate, holder)
+		}
+	}
+	if d.Verdict == "healthy" {
+		add(false, "No leak was found.")
+	}
+	for _, t := range w.Devices {
+		if t.History.Len() == 0 {
+			continue
+		}
+		last := t.History.Last
+		add(t.Risk.Worst >= monitor.High, "%s: %s of %s in use (%.0f %%), OOM risk %s%s.", t.Device.Label(), units.Bytes(last.Used), units.Bytes(last.Total),
+			last.Percent(), t.Risk.Level, predicted(&t.Risk))
+	}
+	if d.Session.Lost > 0 {
+		add(true, "%d records are not in the tables: see the end of this page.", d.Session.Lost)
+	}
+}
+
+func predicted(r *monitor.Risk) string {
+	if !r.Predicted {
+		return ""
+	}
+	return fmt.Sprintf(", expected in %s (%s to %s)", monitor.Span(r.Seconds), monitor.Span(r.SecondsLow), monitor.Span(r.SecondsHigh))
+}
+
+type windowRow struct {
+	Micros int64   `json:"t"`
+	Scope  string  `json:"scope"`
+	PID    *int    `json:"pid"`
+	Name   *string `json:"name"`
+	Bytes  int64   `json:"bytes"`
+}
+
+// postMortem reads the minute before the last time that memory ran out.
+func (d *Document) postMortem(g *gatherer) {
+	var ends []struct {
+		Micros int64  `json:"t"`
+		Name   string `json:"name"`
+		Text   string `json:"text"`
+	}
+	fill(g, &ends, `SELECT epoch_us(e.ts) AS t, e.name, e.text FROM memgauge.events e
+		WHERE e.ts = (SELECT max(event_ts) FROM memgauge.event_window) ORDER BY lower(e.name) LIKE '%oom%' DESC LIMIT 1`)
+	var rows []windowRow
+	fill(g, &rows, "SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) ORDER BY ts")
+	if len(ends) == 0 || len(rows) == 0 {
+		return
+	}
+	d.PostMortem = &PostMortem{Time: time.UnixMicro(ends[0].Micros).UTC(), Event: ends[0].Name, Text: ends[0].Text}
+	series := byOwner(rows)
+	for _, s := range series {
+		last, first := s.rows[len(s.rows)-1].Bytes, s.rows[0].Bytes
+		who := Grower{Scope: s.rows[0].Scope, Name: s.name, Bytes: last, Grown: last - first}
+		if p := s.rows[0].PID; p != nil {
+			who.PID = *p
+		}
+		if who.Grown > 0 {
+			d.PostMortem.Grew = append(d.PostMortem.Grew, who)
+		}
+		d.PostMortem.Largest = append(d.PostMortem.Largest, who)
+	}
+	sortBy(d.PostMortem.Grew, func(w Grower) int64 { return w.Grown })
+	sortBy(d.PostMortem.Largest, func(w Grower) int64 { return w.Bytes })
+	d.minute = minute(series, rows[0].Micros, ends[0].Micros, ends[0].Name)
+}
+
+// owner is one line of the window.
+type owner struct {
+	name string
+	rows []windowRow
+}
+
+func byOwner(rows []windowRow) (list []*owner) {
+	found := map[string]*owner{}
+	for _, r := range rows {
+		name := r.Scope
+		if r.Name != nil && *r.Name != "" {
+			name = *r.Name
+		}
+		key := name
+		if r.PID != nil && *r.PID > 0 {
+			key = fmt.Sprint(*r.PID)
+		}
+		key = r.Scope + " " + key
+		o := found[key]
+		if o == nil {
+			o = &owner{name: name}
+			found[key] = o
+			list = append(list, o)
+		}
+		o.rows = append(o.rows, r)
+	}
+	return list
+}
+
+// draw puts the devices, the largest processes and the steps below each other over one time.
+func (d *Document) draw(g *gatherer, w *monitor.Watch) {
+	d.chart = w.Picture("")
+	d.chart.Title, d.chart.Note = "", ""
+	begin := w.Started
+	if begin.IsZero() {
+		begin = d.Session.Started
+	}
+	var memory []struct {
+		Micros int64 `json:"t"`
+		PID    int   `json:"pid"`
+		Bytes  int64 `json:"bytes"`
+	}
+	fill(g, &memory, `WITH largest AS (SELECT pid FROM process.memory GROUP BY pid ORDER BY max(rss) DESC LIMIT 6)
+		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest) ORDER BY ts`)
+	panel := chart.Panel{Title: "resident memory of the largest processes"}
+	index := map[int]int{}
+	for _, m := range memory {
+		i, ok := index[m.PID]
+		if !ok {
+			i = len(panel.Series)
+			index[m.PID] = i
+			panel.Series = append(panel.Series, chart.Series{Name: d.nameOf(m.PID)})
+		}
+		panel.Series[i].X = append(panel.Series[i].X, since(m.Micros, begin))
+		panel.Series[i].Y = append(panel.Series[i].Y, float64(m.Bytes))
+	}
+	if len(memory) > 0 {
+		d.chart.Panels = append(d.chart.Panels, panel)
+	}
+	d.drawSteps(g, begin)
+}
+
+func (d *Document) nameOf(pid int) string {
+	for _, p := range d.Processes {
+		if p.PID == pid && p.Role != "" {
+			return fmt.Sprintf("%s %d", p.Role, pid)
+		}
+	}
+	return fmt.Sprint(pid)
+}
+
+// drawSteps draws what was held at the end of each step of the process that made most: a leak is a line that rises here.
+func (d *Document) drawSteps(g *gatherer, begin time.Time) {
+	var steps []struct {
+		Micros    int64  `json:"t"`
+		HeapInUse *int64 `json:"heap_in_use"`
+		Anon      *int64 `json:"anon"`
+		Allocated *int64 `json:"allocated"`
+		Device    string `json:"device"`
+	}
+	fill(g, &steps, `SELECT epoch_us(ts) AS t, heap_in_use, anon, allocated, device::VARCHAR AS device FROM python.steps
+		WHERE pid = (SELECT pid FROM python.steps GROUP BY pid ORDER BY sum(steps) DESC LIMIT 1) ORDER BY ts`)
+	heap, anon, cuda := chart.Series{Name: "heap in use"}, chart.Series{Name: "private resident"}, chart.Series{Name: "allocated on the GPU"}
+	for _, s := range steps {
+		x := since(s.Micros, begin)
+		point(&heap, x, s.HeapInUse)
+		point(&anon, x, s.Anon)
+		if strings.HasPrefix(s.Device, "cuda") {
+			point(&cuda, x, s.Allocated)
+		}
+	}
+	p := chart.Panel{Title: "held at the end of each step"}
+	for _, s := range []chart.Series{heap, anon, cuda} {
+		if len(s.X) > 0 {
+			p.Series = append(p.Series, s)
+		}
+	}
+	if len(p.Series) > 0 {
+		d.chart.Panels = append(d.chart.Panels, p)
+	}
+}
+
+func point(s *chart.Series, x float64, y *int64) {
+	if y != nil {
+		s.X, s.Y = append(s.X, x), append(s.Y, float64(*y))
+	}
+}
+
+func since(us int64, begin time.Time) float64 {
+	return max(0, time.UnixMicro(us).Sub(begin).Seconds())
+}
+
+// minute draws the window before memory ran out.
+func minute(series []*owner, first, event int64, what string) chart.Chart {
+	const most = 7
+	p := chart.Panel{Title: "the last minute, at full resolution"}
+	for _, o := range series {
+		if len(p.Series) == most {
+			break
+		}
+		s := chart.Series{Name: o.name}
+		for _, r := range o.rows {
+			s.X, s.Y = append(s.X, float64(r.Micros-first)/1e6), append(s.Y, float64(r.Bytes))
+		}
+		p.Series = append(p.Series, s)
+	}
+	return chart.Chart{Panels: []chart.Panel{p}, Events: []chart.Event{{Seconds: float64(event-first) / 1e6, Text: what, Bad: true}}}
+}
