@@ -1,0 +1,221 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// victimVar makes this test binary an injector that a test kills.
+const victimVar = "MEMGAUGE_TEST_INJECT"
+
+func TestMain(m *testing.M) {
+	if pid, err := strconv.Atoi(os.Getenv(victimVar)); err == nil {
+		fmt.Println("ready")
+		for {
+			if _, err := Inject(context.Background(), pid, "result = 'x' * 1000", Options{Timeout: time.Minute}); err != nil {
+				fmt.Fprintln(os.Stderr, "injector:", err)
+				os.Exit(1)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// count is how often to do something: little by default, in full where an environment variable says so.
+func count(t testing.TB, key string, little int) int {
+	n, err := strconv.Atoi(os.Getenv(key))
+	if os.Getenv(key) != "" && err != nil {
+		t.Fatalf("%s=%q is no number", key, os.Getenv(key))
+	}
+	return max(n, little)
+}
+
+// numericLibrary compiles testdata/numeric.c for this processor.
+func numericLibrary(t testing.TB) string {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler")
+	}
+	dir, err := os.MkdirTemp("/tmp", "memgauge-numeric") // seen under the same path in other roots
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	lib := filepath.Join(dir, "numeric.so")
+	if out, err := exec.Command(cc, "-O2", "-march=native", "-shared", "-fPIC", "-o", lib, "testdata/numeric.c", "-lm").CombinedOutput(); err != nil {
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return lib
+}
+
+// pythons are all that the tests know: CPython 3.8 to 3.15, with two C libraries.
+func pythons(t testing.TB) []env.Python {
+	all := env.CPythons(t)
+	if py, err := exec.LookPath("/usr/bin/python3"); err == nil { // Debian's: linked statically, not PIE
+		all = append(all, env.Python{Path: py})
+	}
+	return append(all, env.ChrootCPythons(t)...)
+}
+
+func hasCtypes(t testing.TB, py env.Python) bool {
+	return py.Command(t, "-c", "import ctypes").Run() == nil
+}
+
+// checked are the programs that check themselves, for one Python.
+func checked(t testing.TB, py env.Python, lib string) [][]string {
+	programs := [][]string{{"testdata/checked.py", "calls"}, {"testdata/checked.py", "pure"}}
+	if hasCtypes(t, py) {
+		programs = append(programs, []string{"testdata/checked.py", "numeric", lib})
+	}
+	return programs
+}
+
+// verify asks a checked program how it fares, waits for more turns, and asks again.
+func verify(t testing.TB, p *target) {
+	t.Helper()
+	const ask = "import __main__\nresult = '%d %r' % (__main__.turns, __main__.bad[:3])"
+	turns, bad, _ := strings.Cut(inject(t, p, ask).Value, " ")
+	if bad != "[]" {
+		t.Fatalf("it computed something else: %s", bad)
+	}
+	first, _ := strconv.Atoi(turns)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // condition with a deadline
+		turns, bad, _ := strings.Cut(inject(t, p, ask).Value, " ")
+		if now, _ := strconv.Atoi(turns); bad == "[]" && now > first {
+			return
+		}
+		if time.Now().After(deadline) || bad != "[]" {
+			t.Fatalf("turns %s after %d, bad %s", turns, first, bad)
+		}
+	}
+}
+
+// clean waits until nothing of ours is left: no thread, and no mapping but those that a kill between two stops leaves.
+func clean(t testing.TB, p *target, left int) {
+	t.Helper()
+	const lasts = 30 * time.Second
+	for deadline := time.Now().Add(lasts); ; time.Sleep(time.Millisecond) {
+		threads, blocks := ours(t, p.Process.Pid)
+		if threads == 0 && blocks <= left {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d threads and %d mappings are left, expected 0 and %d", threads, blocks, left)
+		}
+	}
+}
+
+// ours counts our threads, and mappings as only we make them: a page of code from nowhere, then more than MaxValue of data.
+func ours(t testing.TB, pid int) (threads, blocks int) {
+	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if comm, _ := os.ReadFile(name); string(comm) == "memgauge\n" {
+			threads++
+		}
+	}
+	target := Target{PID: pid}
+	maps, err := target.readMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range maps {
+		if m.Perm == "r-xp" && m.Path == "" && m.Hi-m.Lo == pageSize && i+1 < len(maps) && maps[i+1].Lo == m.Hi && maps[i+1].Hi-m.Hi > MaxValue {
+			blocks++
+		}
+	}
+	return threads, blocks
+}
+
+// TestAttaches injects again and again into programs that check themselves.
+func TestAttaches(t *testing.T) {
+	lib := numericLibrary(t)
+	all := pythons(t)
+	n := count(t, "MEMGAUGE_ATTACHES", 30*len(all)) / len(all)
+	for _, py := range all {
+		t.Run(py.Name(), func(t *testing.T) {
+			for _, program := range checked(t, py, lib) {
+				t.Run(program[1], func(t *testing.T) {
+					p := start(t, py, program...)
+					var stopped []time.Duration
+					for range n {
+						stopped = append(stopped, inject(t, p, "result = 'here'").Stopped)
+					}
+					verify(t, p)
+					clean(t, p, 0)
+					slices.Sort(stopped)
+					t.Logf("%d attaches, stopped p50 %v, p99 %v, max %v", n, stopped[n/2], stopped[n*99/100], stopped[n-1])
+				})
+			}
+		})
+	}
+}
+
+// TestKills kills the injector at random instants.
+func TestKills(t *testing.T) {
+	lib := numericLibrary(t)
+	all := pythons(t)
+	n := max(1, count(t, "MEMGAUGE_KILLS", 2*len(all))/(len(all)*3))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, py := range all {
+		t.Run(py.Name(), func(t *testing.T) {
+			for _, program := range checked(t, py, lib) {
+				t.Run(program[1], func(t *testing.T) {
+					p := start(t, py, program...)
+					for range n {
+						kill(t, self, p.Process.Pid)
+					}
+					verify(t, p)
+					clean(t, p, n)
+					_, blocks := ours(t, p.Process.Pid)
+					t.Logf("%d kills, %d between the two stops", n, blocks)
+				})
+			}
+		})
+	}
+}
+
+// maxLife is how long an injector lives at most: several injections.
+const maxLife = 30 * time.Millisecond
+
+func kill(t testing.TB, self string, pid int) {
+	t.Helper()
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victimVar, pid))
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ready [6]byte
+	if _, err := out.Read(ready[:]); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(rand.N(maxLife)) // the instant is to be random
+	cmd.Process.Kill()
+	var exit *exec.ExitError
+	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {
+		t.Fatalf("the injector ended by itself: %v %s", err, stderr.String())
+	}
+}
