@@ -81,7 +81,7 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	if h.InCriticalSection(t.mem) {
 		return moment{doing: "in a restartable sequence"}, nil
 	}
-	if in, err := t.inHandler(h.Regs.SP()); err != nil || in {
+	if in, err := t.inHandler(h); err != nil || in {
 		return moment{doing: "in a signal handler"}, err
 	}
 	return t.computing(h.Regs.PC()), nil
@@ -113,21 +113,18 @@ func (t *Target) computing(pc uint64) moment {
 	return m
 }
 
-// maxHandler is how far up the stack a signal's frame is looked for: handlers that do more than set a flag, such as a
-// profiler's, need a few KiB.
-const maxHandler = 64 << 10
-
 // inHandler tells whether the thread is in a signal handler: then the code below it may hold any lock. A signal's frame
-// begins with the address that the handler returns to.
-func (t *Target) inHandler(sp uint64) (bool, error) {
+// begins with the address that the handler returns to; ptrace.MaxStack is more than what a handler that does anything needs.
+func (t *Target) inHandler(h *ptrace.Held) (bool, error) {
+	sp := h.Regs.SP()
 	stack, ok := t.maps.At(sp)
 	if !ok {
 		return true, nil
 	}
 	sp = (sp + 7) &^ 7
-	b := make([]byte, min(stack.Hi-sp, maxHandler))
-	if _, err := t.mem.ReadAt(b, int64(sp)); err != nil {
-		return false, fmt.Errorf("read stack: %w", err)
+	b, err := h.Stack(t.mem, sp, stack.Hi-sp)
+	if err != nil {
+		return false, err
 	}
 	return ptrace.HasSignalFrame(b, t.gadgets), nil
 }

@@ -138,7 +138,7 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	final := h.Regs
 	resume := final.settle(c.Repeat)
 	b := builder{top: (h.Regs.Rsp - redZone) &^ 63, gadgets: c.Gadgets}
-	b.buf = make([]byte, MaxChain)
+	b.buf = h.space.chain[:]
 	b.sp = b.top
 	fp := b.push(x, 64, 0)
 	last := b.frame(&final, h.Mask, fp)
@@ -231,7 +231,7 @@ func (b *builder) image() (uint64, []byte) { return b.sp, b.at(b.sp) }
 // frame is what rt_sigreturn reads: the address that follows, then struct ucontext (arch/x86/include/uapi/asm/ucontext.h).
 // Without extended state the kernel gives the thread a fresh one.
 func (b *builder) frame(r *Regs, mask, fp uint64) uint64 {
-	f := make([]byte, frameSize)
+	var f [frameSize]byte
 	put := func(off int, v uint64) { binary.LittleEndian.PutUint64(f[off:], v) }
 	put(0, b.gadgets.Sigreturn)
 	put(8, 1|2|4) // UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
@@ -243,12 +243,12 @@ func (b *builder) frame(r *Regs, mask, fp uint64) uint64 {
 	binary.LittleEndian.PutUint16(f[frameRegs+150:], uint16(r.Ss))
 	put(frameRegs+184, fp)
 	put(8+296, mask)
-	return b.push(f, 16, 8) // at a function's first instruction the stack pointer is 8 off a multiple of 16
+	return b.push(f[:], 16, 8) // at a function's first instruction the stack pointer is 8 off a multiple of 16
 }
 
 // extendedState is the thread's floating-point and vector state in the form that a signal frame has it.
 func (h *Held) extendedState() ([]byte, error) {
-	x := make([]byte, MaxChain)
+	x := h.space.state[:]
 	iov := unix.Iovec{Base: &x[0], Len: uint64(len(x))}
 	const ntX86XState = 0x202
 	if err := request(unix.PTRACE_GETREGSET, h.TID, ntX86XState, unsafe.Pointer(&iov)); err != nil {

@@ -3,6 +3,7 @@ package ptrace
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"time"
 	"unsafe"
@@ -27,6 +28,29 @@ type Held struct {
 	Regs  Regs
 	Mask  uint64 // its signal mask
 	since time.Time
+	space *space
+}
+
+// space is memory that is needed while a thread is held. It is there, and has been written to, before: a page fault takes
+// as long as all that is done with the thread.
+type space struct {
+	state   [MaxChain]byte
+	chain   [MaxChain]byte
+	stack   [MaxStack]byte
+	signals [maxPending]siginfo
+}
+
+// MaxStack bounds what can be read of a held thread's stack.
+const MaxStack = 64 << 10
+
+// Stack reads what lies at an address of the thread's memory, up to len(space.stack) bytes. It is valid while the thread
+// is held.
+func (h *Held) Stack(mem io.ReaderAt, at uint64, n uint64) ([]byte, error) {
+	b := h.space.stack[:min(n, MaxStack)]
+	if _, err := mem.ReadAt(b, int64(at)); err != nil {
+		return nil, fmt.Errorf("read stack: %w", err)
+	}
+	return b, nil
 }
 
 // Hold stops a thread, calls f, and lets it go. It tells how long the thread stood still. What f has not changed through
@@ -60,6 +84,9 @@ func onOwnThread(f func()) {
 }
 
 func hold(tid int, f func(*Held) error) (time.Duration, error) {
+	h := &Held{TID: tid, space: new(space)}
+	h.space.touch()
+	hurry()
 	if err := unix.PtraceSeize(tid); err != nil {
 		if err == unix.ESRCH {
 			err = ErrGone
@@ -69,7 +96,6 @@ func hold(tid int, f func(*Held) error) (time.Duration, error) {
 	if err := unix.PtraceInterrupt(tid); err != nil {
 		return 0, fmt.Errorf("interrupt thread %d: %w", tid, err)
 	}
-	h := &Held{TID: tid}
 	if err := h.wait(); err != nil {
 		return 0, fmt.Errorf("stop thread %d: %w", tid, err)
 	}
@@ -81,13 +107,33 @@ func hold(tid int, f func(*Held) error) (time.Duration, error) {
 	return time.Since(h.since), errors.Join(err, detach)
 }
 
+// touch has the kernel give memory for the space, and Go room on this goroutine's stack.
+//
+//go:noinline
+func (s *space) touch() {
+	var room [8 << 10]byte
+	for i := range s.stack {
+		s.stack[i] = room[i%len(room)] | 1
+	}
+	for i := range s.state {
+		s.state[i], s.chain[i] = 1, 1
+	}
+	clear(s.signals[:])
+}
+
+// hurry keeps others from taking our processor while a thread stands still for us. Without the right to (CAP_SYS_NICE) it
+// stays as it is; the thread ends with the hold.
+func hurry() {
+	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
+}
+
 // wait for the stop that PTRACE_INTERRUPT causes. A signal that comes first is handed on.
 func (h *Held) wait() error {
 	deadline := time.Now().Add(maxStop)
 	for spins := 0; ; spins++ {
+		h.since = time.Now() // it stops after this, if it has not stopped now
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(h.TID, &ws, unix.WALL|unix.WNOHANG, nil)
-		h.since = time.Now()
 		switch {
 		case err == unix.EINTR:
 		case err != nil:
@@ -132,13 +178,13 @@ func (h *Held) read() error {
 func (h *Held) SignalPending() (bool, error) {
 	const shared = 1 // PTRACE_PEEKSIGINFO_SHARED
 	for _, flags := range []uint32{0, shared} {
-		var infos [maxPending]siginfo
+		infos := &h.space.signals
 		args := struct {
 			off   uint64
 			flags uint32
 			nr    int32
 		}{0, flags, maxPending}
-		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKSIGINFO, uintptr(h.TID), uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(&infos)), 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKSIGINFO, uintptr(h.TID), uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(infos)), 0, 0)
 		if errno != 0 {
 			return false, fmt.Errorf("read pending signals: %w", errno)
 		}
@@ -155,7 +201,7 @@ func (h *Held) SignalPending() (bool, error) {
 }
 
 // maxPending signals are looked at; normal signals queue once each, so more means real-time ones.
-const maxPending = 16
+const maxPending = 4
 
 // siginfo is the head of the kernel's 128-byte siginfo_t.
 type siginfo struct {
@@ -165,9 +211,7 @@ type siginfo struct {
 
 // InCriticalSection tells whether the thread is inside a restartable sequence (rseq(2)), which a return from a signal
 // frame would resume in its middle.
-func (h *Held) InCriticalSection(mem interface {
-	ReadAt([]byte, int64) (int, error)
-}) bool {
+func (h *Held) InCriticalSection(mem io.ReaderAt) bool {
 	const getRseq = 0x420f // PTRACE_GET_RSEQ_CONFIGURATION, Linux 5.13
 	var conf struct {
 		area             uint64

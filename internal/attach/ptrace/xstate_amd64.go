@@ -35,10 +35,10 @@ func frameState(x []byte) ([]byte, error) {
 			size = max(size, offset+length)
 		}
 	}
-	if int(size) > len(x) {
+	if int(size) > len(x) || int(size)+4 > cap(x) {
 		return nil, fmt.Errorf("extended state of %d bytes, the processor says %d", len(x), size)
 	}
-	x = x[:size:size]
+	x = x[:size]
 	sw := x[swReserved:legacySize]
 	clear(sw)
 	binary.LittleEndian.PutUint32(sw, magic1)
