@@ -119,6 +119,7 @@ func (s *space) touch() {
 		s.state[i], s.chain[i] = 1, 1
 	}
 	clear(s.signals[:])
+	stateEnds()
 }
 
 // hurry keeps others from taking our processor while a thread stands still for us. Without the right to (CAP_SYS_NICE) it

@@ -3,6 +3,7 @@ package ptrace
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 )
 
 // Of the extended state (Intel SDM volume 1, chapter 13; struct _xstate in the kernel's sigcontext.h).
@@ -15,6 +16,16 @@ const (
 	tileData    = 18 // AMX: 8 KiB that only threads have which asked for it (arch_prctl ARCH_REQ_XCOMP_PERM)
 	maxFeatures = 63
 )
+
+// stateEnds is where each part of the extended state ends, in the processor's standard format. In a virtual machine a CPUID
+// takes as long as everything else that is done with a held thread, so it is asked beforehand.
+var stateEnds = sync.OnceValue(func() (ends [maxFeatures]uint32) {
+	for i := range ends {
+		length, offset, _, _ := cpuid(0xd, uint32(i))
+		ends[i] = offset + length
+	}
+	return ends
+})
 
 // frameState turns what PTRACE_GETREGSET gives into what rt_sigreturn takes. The kernel refuses a frame whose state is
 // larger than the thread's own (check_xstate_in_sigframe in arch/x86/kernel/fpu/signal.c) and would then restore the
@@ -31,8 +42,7 @@ func frameState(x []byte) ([]byte, error) {
 	size := uint32(headerEnd)
 	for i := uint32(2); i < maxFeatures; i++ {
 		if features&(1<<i) != 0 {
-			length, offset, _, _ := cpuid(0xd, i)
-			size = max(size, offset+length)
+			size = max(size, stateEnds()[i])
 		}
 	}
 	if int(size) > len(x) || int(size)+4 > cap(x) {
