@@ -10,13 +10,11 @@ import (
 type Way string
 
 const (
-	// RemoteDebug is CPython's own door (PEP 768), from 3.14 on: no thread is stopped.
-	RemoteDebug Way = "remote debugging"
-	// PendingCall queues a function that the interpreter calls between two bytecodes of the main thread.
-	PendingCall Way = "pending call"
 	// NewThread starts a thread from one that is blocked in a system call, or computes outside the C library; the new one
 	// waits for the GIL like any other.
 	NewThread Way = "new thread"
+	// RemoteDebug is CPython's own door (PEP 768), from 3.14 on, for targets that are traced already.
+	RemoteDebug Way = "remote debugging"
 )
 
 // Options bound an injection.
@@ -71,6 +69,10 @@ func Inject(ctx context.Context, pid int, source string, opts Options) (Result, 
 }
 
 func (i *injection) run(ctx context.Context) (Result, error) {
+	i.doing = "main thread " + i.glance(i.PID).doing
+	if i.held != nil || i.only == RemoteDebug {
+		return i.knock(ctx)
+	}
 	if err := i.mapBlock(ctx); err != nil {
 		return i.result, err
 	}

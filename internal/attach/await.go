@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -35,7 +37,7 @@ func (i *injection) await(ctx context.Context) ([]byte, error) {
 		case stateDeclined:
 			i.end()
 			return nil, i.tooLate(ctx)
-		case stateNoPython, stateNoThread, stateQueueFull:
+		case stateNoPython, stateNoThread:
 			return nil, i.refused(ctx, state)
 		}
 		select {
@@ -69,14 +71,10 @@ func (i *injection) collect() ([]byte, error) {
 
 // end takes the times, and lets the thread clean up, which it does when no thread is left in our code.
 func (i *injection) end() {
-	for start := time.Now(); i.clock(dataT3) == 0 && i.result.Way != "" && time.Since(start) < maxRecall; {
+	for start := time.Now(); i.clock(dataT1) == 0 && time.Since(start) < maxRecall; {
 		time.Sleep(minLook) // the borrowed thread may still be on its way out
 	}
-	for _, pair := range [][2]int{{dataT0, dataT1}, {dataT2, dataT3}} {
-		if d := i.clock(pair[1]) - i.clock(pair[0]); d > 0 && i.clock(pair[1]) > 0 {
-			i.result.Stopped += d
-		}
-	}
+	i.result.Stopped += max(0, i.clock(dataT1)-i.clock(dataT0))
 	_ = i.setWord(dataAck, 1)
 }
 
@@ -90,24 +88,19 @@ func (i *injection) clock(off int) time.Duration {
 
 // refused explains a state in which nothing of ours runs in the target any more.
 func (i *injection) refused(ctx context.Context, state uint64) error {
-	switch state {
-	case stateNoPython:
+	if state == stateNoPython {
 		i.end()
 		return remedy.Add(fmt.Errorf("%w: process %d has no running interpreter (it is starting or ending)", ErrNotPython, i.PID), "try again in a moment")
-	case stateNoThread:
-		errno, _ := i.word(dataErrno)
-		i.leave(ctx, dataT3)
-		return remedy.Add(fmt.Errorf("process %d can't start a thread (error %d)", i.PID, errno), "look at its limits: ulimit -u, the cgroup's pids.max, address space")
-	default:
-		i.leave(ctx, dataT1)
-		return remedy.Add(fmt.Errorf("process %d: its queue of pending calls is full", i.PID), "try again in a moment")
 	}
+	errno, _ := i.word(dataErrno)
+	i.leave(ctx)
+	return remedy.Add(fmt.Errorf("process %d can't start a thread: %w", i.PID, unix.Errno(errno)), "look at its limits: ulimit -u, the cgroup's pids.max, address space")
 }
 
-// leave unmaps once the borrowed thread is out of the code, which it says by the time at off.
-func (i *injection) leave(ctx context.Context, off int) {
+// leave unmaps once the borrowed thread is out of the code.
+func (i *injection) leave(ctx context.Context) {
 	for start := time.Now(); time.Since(start) < maxRecall; time.Sleep(minLook) {
-		if i.clock(off) > 0 {
+		if i.clock(dataT1) > 0 {
 			i.unmap(ctx)
 			return
 		}
@@ -122,8 +115,6 @@ func (i *injection) overdue(ctx context.Context, state uint64) error {
 		return remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
 	case stateWaiting:
 		i.doing = "another thread holds the GIL (native code that doesn't release it?)"
-	case stateQueued:
-		i.doing = "the main thread doesn't come back to Python (it was " + i.result.Doing + ")"
 	case stateNone:
 		i.doing = "the thread doesn't get to run"
 	}

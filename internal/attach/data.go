@@ -9,10 +9,8 @@ const (
 	dataCancel  = 8  // set by us: whoever has not begun shall not begin
 	dataAck     = 16 // set by us: what the source said has been read
 	dataErrno   = 24 // of pthread_create
-	dataT0      = 32 // CLOCK_MONOTONIC before and after what the borrowed thread did at once …
-	dataT1      = 48
-	dataT2      = 64 // … and in the pending call
-	dataT3      = 80
+	dataT0      = 64 // CLOCK_MONOTONIC before and after the borrowed thread ran our code
+	dataT1      = 80
 	dataThread  = 96  // pthread_t
 	dataPending = 104 // signals that wait
 	dataPID     = 112 // the target's, as it sees itself
@@ -29,8 +27,7 @@ const (
 	dataOutName = 200 // "out"
 	dataNap     = 208 // struct timespec
 	dataComm    = 224 // the thread's name
-	dataMain    = 240 // addresses in the code: what the new thread runs …
-	dataPend    = 248 // … and the pending call
+	dataMain    = 240 // address of what the new thread runs
 	dataSpare   = 256 // scratch, two words
 
 	fnSyscall         = 320
@@ -48,7 +45,6 @@ const (
 	fnAsStringAndSize = 416
 	fnDecRef          = 424
 	fnErrClear        = 432
-	fnAddPendingCall  = 440
 	fnErrnoLocation   = 448
 
 	dataStrings = 512 // short strings
@@ -57,17 +53,15 @@ const (
 
 // Where an injection stands. The target's code writes these.
 const (
-	stateNone      = 0   // nothing of ours has run
-	stateQueued    = 1   // the pending call waits
-	stateWaiting   = 2   // the thread waits for the GIL
-	stateRunning   = 3   // the source runs
-	stateDone      = 4   // it has ended, and what it said can be read
-	stateDeclined  = 5   // it was called back in time
-	stateNoPython  = 6   // the interpreter isn't initialised, or has been finalised
-	stateNoThread  = 7   // pthread_create refused
-	stateQueueFull = 8   // Py_AddPendingCall refused
-	fileInput      = 257 // Py_file_input, Include/compile.h
-	lingerNaps     = 400 // of 5 ms that the thread waits for us to read its result, before it cleans up by itself
+	stateNone     = 0   // nothing of ours has run
+	stateWaiting  = 2   // the thread waits for the GIL
+	stateRunning  = 3   // the source runs
+	stateDone     = 4   // it has ended, and what it said can be read
+	stateDeclined = 5   // it was called back in time
+	stateNoPython = 6   // the interpreter isn't initialised, or has been finalised
+	stateNoThread = 7   // pthread_create refused
+	fileInput     = 257 // Py_file_input, Include/compile.h
+	lingerNaps    = 400 // of 5 ms that the thread waits for us to read its result, before it cleans up by itself
 )
 
 // functions are the symbols that the code calls, by where their addresses stand.
@@ -91,7 +85,6 @@ var functions = []struct {
 	{fnAsStringAndSize, "PyBytes_AsStringAndSize", false},
 	{fnDecRef, "Py_DecRef", false},
 	{fnErrClear, "PyErr_Clear", false},
-	{fnAddPendingCall, "Py_AddPendingCall", false},
 }
 
 // block is the memory of an injection as it is written into the target.
@@ -125,10 +118,7 @@ func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, p
 	put(dataOutRoom, MaxValue)
 	put(dataSource, data+pageSize)
 	put(dataNap+8, 500_000)
-	put(dataT0, 1)
-	put(dataT1, 1)
 	put(dataMain, at+entry.thread)
-	put(dataPend, at+entry.pending)
 	copy(b.data[dataComm:], "memgauge")
 	text := dataStrings
 	for _, s := range []struct {

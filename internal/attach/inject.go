@@ -76,7 +76,7 @@ func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 		if err != nil {
 			return err
 		}
-		chain.Gadgets, chain.Repeat = i.gadgets, m.again
+		chain.Gadgets, chain.EINTR, chain.Repeat = i.gadgets, m.python, m.again
 		return h.Enter(i.mem, chain)
 	})
 	i.result.Stopped += stopped
@@ -168,20 +168,17 @@ func (i *injection) write() error {
 	return nil
 }
 
-// enter has the main thread start ours, now or in a pending call.
+// enter has the main thread start ours.
 func (i *injection) enter(ctx context.Context) error {
 	_, entry := stubCode()
 	data := i.at + pageSize
 	return i.retry(ctx, func() error {
 		return i.borrow(func(m moment) (ptrace.Chain, error) {
-			if m.way == "" || i.only != "" && i.only != m.way {
+			if !m.open {
 				return ptrace.Chain{}, errNotNow
 			}
-			i.result.Way, i.result.Doing = m.way, i.doing
+			i.result.Way, i.result.Doing = NewThread, i.doing
 			call := ptrace.Call{PC: i.at + entry.spawn, Args: [6]uint64{data, ptrace.FinalFrame, i.status.caught &^ m.mask, ptrace.ResumePC}}
-			if m.way == PendingCall {
-				call = ptrace.Call{PC: i.at + entry.queue, Args: [6]uint64{data}}
-			}
 			return ptrace.Chain{Calls: []ptrace.Call{call}}, nil
 		})
 	})

@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,11 +14,12 @@ import (
 
 // moment is what a thread is doing, and what can be done with it there.
 type moment struct {
-	doing string
-	ready bool       // a system call may be made in it, and it then goes on
-	way   Way        // what it can be entered by; "" if by nothing now
-	mask  uint64     // signals that it blocks
-	again *[6]uint64 // see ptrace.Chain.Repeat
+	doing  string
+	ready  bool       // a system call may be made in it, and it then goes on
+	open   bool       // and functions of the C library may be called in it
+	python bool       // the interpreter itself waits: it takes EINTR well (PEP 475), and looks for signals then
+	mask   uint64     // signals that it blocks
+	again  *[6]uint64 // see ptrace.Chain.Repeat
 }
 
 // glance asks the kernel what a thread is doing without stopping it. Where it doesn't say, it is worth a stop.
@@ -53,7 +55,7 @@ func inCall(nr int64, args [6]uint64) moment {
 		m.doing += ", waiting for a lock"
 		return m
 	}
-	m.ready, m.way = true, NewThread
+	m.ready, m.open = true, true
 	if w.repeat != nil {
 		m.again = w.repeat(args)
 	}
@@ -71,12 +73,14 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	if pending, err := h.SignalPending(); err != nil || pending {
 		return moment{doing: "about to take a signal"}, err
 	}
+	var err error
 	if nr, args, ok := h.Regs.Syscall(); ok {
 		m := inCall(nr, args)
-		if m.way == "" && !h.Regs.Interrupted() {
+		if !m.open && !h.Regs.Interrupted() {
 			m.ready = true // it has ended by itself
 		}
-		return m, nil
+		m.python, err = t.calledByPython(h)
+		return m, err
 	}
 	if h.InCriticalSection(t.mem) {
 		return moment{doing: "in a restartable sequence"}, nil
@@ -87,28 +91,43 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	return t.computing(h.Regs.PC()), nil
 }
 
-// computing judges code. In the interpreter's own functions a pending call is queued, unless this thread could be inside
-// the queue: its lock isn't safe against the thread that holds it. Anywhere else outside the C library a thread may be
-// started: the code there could do so itself, since none of the library's locks is held.
-func (t *Target) computing(pc uint64) moment {
-	m := moment{doing: "computing", ready: true}
-	for _, s := range t.libc {
-		if s.has(pc) {
-			m.doing = "in the C library"
-			return m
+// maxCaller is how far up the stack the return address of a system call's caller is looked for; the C library's functions
+// for blocking calls have small frames.
+const maxCaller = 2 << 10
+
+// calledByPython tells whether the interpreter or one of its own modules made the system call: the first return address
+// outside the C library is theirs.
+func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
+	sp := (h.Regs.SP() + 7) &^ 7
+	stack, ok := t.maps.At(sp)
+	if !ok {
+		return false, nil
+	}
+	b, err := h.Stack(t.mem, sp, min(maxCaller, stack.Hi-sp))
+	if err != nil {
+		return false, err
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		at, ok := t.maps.At(binary.LittleEndian.Uint64(b))
+		if ok && at.Executable() && at.Inode != 0 && !isLibc(at.Path) {
+			return at.Path == t.Library || strings.Contains(at.Path, "/lib-dynload/"), nil
 		}
 	}
+	return false, nil
+}
+
+// computing judges code. Outside the C library, and what replaces its malloc, a thread may be started: the code there could
+// do so itself, since none of the library's locks is held.
+func (t *Target) computing(pc uint64) moment {
 	at, ok := t.maps.At(pc)
+	m := moment{doing: "running Python", ready: true, open: true}
 	switch {
 	case !ok:
-		m.doing = "in code that was just loaded"
+		return moment{doing: "in code that was just loaded", ready: true}
+	case isLibc(at.Path):
+		return moment{doing: "in the C library", ready: true}
 	case at.Path != t.Library:
-		m.way, m.doing = NewThread, "in "+codeName(at)
-	default:
-		m.way, m.doing = NewThread, "running Python"
-		if f, ok := t.python.FuncAt(pc); ok && !queueCode(f) {
-			m.way = PendingCall
-		}
+		m.doing = "in " + codeName(at)
 	}
 	return m
 }
@@ -134,14 +153,4 @@ func codeName(m image.Mapping) string {
 		return "generated code"
 	}
 	return filepath.Base(m.Path)
-}
-
-// queueCode tells the interpreter's exported functions for locks and pending calls.
-func queueCode(f image.Symbol) bool {
-	for _, part := range []string{"Pending", "PyThread_", "PyMutex", "ParkingLot", "Semaphore"} {
-		if strings.Contains(f.Name, part) {
-			return true
-		}
-	}
-	return false
 }

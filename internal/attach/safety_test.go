@@ -145,7 +145,7 @@ func ours(t testing.TB, pid int) (threads, blocks int) {
 func TestAttaches(t *testing.T) {
 	lib := numericLibrary(t)
 	all := pythons(t)
-	n := count(t, "MEMGAUGE_ATTACHES", 30*len(all)) / len(all)
+	n := (count(t, "MEMGAUGE_ATTACHES", 60) + len(all) - 1) / len(all) // for each program
 	for _, py := range all {
 		t.Run(py.Name(), func(t *testing.T) {
 			for _, program := range checked(t, py, lib) {
@@ -169,7 +169,7 @@ func TestAttaches(t *testing.T) {
 func TestKills(t *testing.T) {
 	lib := numericLibrary(t)
 	all := pythons(t)
-	n := max(1, count(t, "MEMGAUGE_KILLS", 2*len(all))/(len(all)*3))
+	n := (count(t, "MEMGAUGE_KILLS", 30) + 3*len(all) - 1) / (3 * len(all))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -217,5 +217,35 @@ func kill(t testing.TB, self string, pid int) {
 	var exit *exec.ExitError
 	if err := cmd.Wait(); !errors.As(err, &exit) || exit.Exited() {
 		t.Fatalf("the injector ended by itself: %v %s", err, stderr.String())
+	}
+}
+
+// TestSignals interrupts a blocked main thread while it is being borrowed: every signal must end the call.
+func TestSignals(t *testing.T) {
+	for _, py := range pythons(t) {
+		t.Run(py.Name(), func(t *testing.T) {
+			for _, doing := range []string{"sleep", "read", "lock", "compute"} {
+				t.Run(doing, func(t *testing.T) {
+					p := start(t, py, "testdata/interrupted.py", doing)
+					for range count(t, "MEMGAUGE_SIGNALS", 5) {
+						done := make(chan error, 1)
+						go func() {
+							_, err := Inject(t.Context(), p.Process.Pid, "", Options{Timeout: time.Minute})
+							done <- err
+						}()
+						time.Sleep(rand.N(10 * time.Millisecond)) // the instant is to be random
+						if err := p.Process.Signal(os.Interrupt); err != nil {
+							t.Fatal(err)
+						}
+						if got := p.line(t); got != "interrupted" {
+							t.Fatalf("it says %q", got)
+						}
+						if err := <-done; err != nil {
+							t.Fatal(err)
+						}
+					}
+				})
+			}
+		})
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // entries are offsets into the code.
-type entries struct{ spawn, queue, pending, thread uint64 }
+type entries struct{ spawn, thread uint64 }
 
 // stub is never called here: its bytes run in the target. Every part begins after a mark.
 func stub()
@@ -22,12 +22,12 @@ func stubCode() ([]byte, entries) {
 	addr := stubAddress()
 	all := unsafe.Slice(*(**byte)(unsafe.Pointer(&addr)), pageSize)
 	var at []uint64
-	for off := 0; len(at) < 5; {
+	for off := 0; len(at) < 3; {
 		i := bytes.Index(all[off:], []byte(stubMark))
 		off += i + len(stubMark) // the last mark always comes
 		at = append(at, uint64(off))
 	}
-	return all[:at[4]], entries{at[0], at[1], at[2], at[3]}
+	return all[:at[2]], entries{at[0], at[1]}
 }
 
 // Where the stub corrects the last frame of the chain.

@@ -45,7 +45,7 @@ TEXT ·stub(SB), NOSPLIT|NOFRAME, $0-0
 	MOVQ SI, R12
 	MOVQ DX, R13
 	MOVQ CX, R14
-	CLOCK(const_dataT2)
+	CLOCK(const_dataT0)
 	CCALL(const_fnErrnoLocation)
 	MOVL (AX), R15
 	CREATE
@@ -71,43 +71,7 @@ made:
 	MOVQ R14, const_frameRIP(R12)
 spawned:
 	POP_R15_R12
-	OUT(const_dataT3)
-
-	MARK
-	// queue(data): in a thread that computes.
-	PUSH_BX
-	MOVQ DI, BX
-	CLOCK(const_dataT0)
-	MOVQ $0, const_dataT1(BX)
-	STATE(const_stateQueued)
-	MOVQ const_dataPend(BX), DI
-	MOVQ BX, SI
-	CCALL(const_fnAddPendingCall)
-	TESTL AX, AX
-	JZ queued
-	STATE(const_stateQueueFull)
-queued:
 	OUT(const_dataT1)
-
-	MARK
-	// pending(data) int: called by the interpreter, in its main thread, with the GIL.
-	PUSH_BX
-	MOVQ DI, BX
-	MOVL $SYS_getpid, AX // a child that was forked with the call in its queue shall not run it
-	SYSCALL
-	CMPQ AX, const_dataPID(BX)
-	JNE pendleave
-	CMPQ const_dataCancel(BX), $0
-	JNE pendleave
-	CLOCK(const_dataT2)
-	CREATE
-	TESTL AX, AX
-	JZ pendmade
-	STATE(const_stateNoThread)
-pendmade:
-	OUT(const_dataT3)
-pendleave:
-	LEAVE
 
 	MARK
 	// thread(data) void *
@@ -204,12 +168,9 @@ nap:
 	NAP
 	DECQ const_dataSpare(BX)
 	JNZ nap
-out: // not before the borrowed threads have left the code
+out: // not before the borrowed thread has left the code
 	CMPQ const_dataT1(BX), $0
-	JEQ wait
-	CMPQ const_dataT3(BX), $0
 	JNE leave
-wait:
 	NAP
 	JMP out
 leave:

@@ -25,18 +25,13 @@ type Target struct {
 	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
 
 	status  status
+	held    error // why no thread of it can be borrowed; nil if one can
 	mem     *os.File
 	maps    image.Maps
 	python  *image.Image
-	libc    []span // where the C library's code lies
 	symbols map[string]uint64
 	gadgets ptrace.Gadgets
 }
-
-// span is a range of addresses.
-type span struct{ lo, hi uint64 }
-
-func (s span) has(addr uint64) bool { return addr >= s.lo && addr < s.hi }
 
 // Errors of targets, for callers and tests that want to tell them apart. All come with a hint.
 var (
@@ -62,11 +57,11 @@ type step struct {
 var steps = []step{
 	{"process", (*Target).askProcess},
 	{"owner", (*Target).askOwner},
-	{"tracer", (*Target).askTracer},
 	{"permission", (*Target).askPermission},
 	{"machine", (*Target).askMachine},
 	{"interpreter", (*Target).askInterpreter},
 	{"C library", (*Target).askLibrary},
+	{"threads", (*Target).askThreads},
 	{"namespaces", (*Target).askNamespaces},
 }
 
@@ -130,15 +125,24 @@ func (t *Target) askOwner() (string, error) {
 	return fmt.Sprintf("uid %d", t.status.uid), nil
 }
 
-func (t *Target) askTracer() (string, error) {
-	if t.status.tracer == 0 {
-		return "none", nil
+// askThreads finds out whether a thread can be borrowed. If not, the interpreter's own door may do.
+func (t *Target) askThreads() (string, error) {
+	switch {
+	case t.status.tracer != 0:
+		who := "a process of another namespace"
+		if s, err := readStatus(fmt.Sprintf("/proc/%d/status", t.status.tracer)); err == nil {
+			who = fmt.Sprintf("%s, PID %d", s.name, s.tgid)
+		}
+		t.held = remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who), "end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
+	case strings.Contains(t.status.features, "shstk"): // rt_sigreturn then wants a token on the shadow stack
+		t.held = remedy.Add(fmt.Errorf("%w: its threads have shadow stacks", ErrForbidden), "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with memgauge run")
+	default:
+		return "a thread can be borrowed", nil
 	}
-	who := "a process of another namespace"
-	if s, err := readStatus(fmt.Sprintf("/proc/%d/status", t.status.tracer)); err == nil {
-		who = fmt.Sprintf("%s, PID %d", s.name, s.tgid)
+	if t.findDoor() == nil {
+		return "", t.held
 	}
-	return "", remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who), "end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
+	return fmt.Sprintf("%v; CPython's remote debugging is open", t.held), nil
 }
 
 func (t *Target) askPermission() (string, error) {
@@ -220,7 +224,6 @@ func (t *Target) askLibrary() (string, error) {
 		if !m.Executable() || !isLibc(m.Path) {
 			continue
 		}
-		t.libc = append(t.libc, span{m.Lo, m.Hi})
 		found = append(found, filepath.Base(m.Path))
 		if t.gadgets.Sigreturn == 0 {
 			t.findGadgets(m)

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"sort"
 )
 
 // Bounds on what is read of one image. libpython has 4,000 symbols and 100 KiB of names, libtorch 300,000 and 60 MiB.
@@ -21,8 +20,6 @@ const (
 type Symbol struct {
 	Name string
 	Addr uint64 // in the process
-	Size uint64
-	Func bool
 }
 
 // Image is a program or a library in memory.
@@ -30,7 +27,6 @@ type Image struct {
 	Lo      uint64 // where its ELF header lies
 	PIE     bool   // it could have been loaded anywhere
 	byName  map[string]Symbol
-	funcs   []Symbol // by rising address
 	dynamic map[elf.DynTag]uint64
 }
 
@@ -40,18 +36,6 @@ var le = binary.LittleEndian
 func (im *Image) Symbol(name string) (Symbol, bool) {
 	s, ok := im.byName[name]
 	return s, ok
-}
-
-// FuncAt is the exported function that an address lies in.
-func (im *Image) FuncAt(addr uint64) (Symbol, bool) {
-	i := sort.Search(len(im.funcs), func(i int) bool { return im.funcs[i].Addr > addr })
-	// Functions that share an address (aliases) may differ in size; the last one that covers it will do.
-	for i--; i >= 0 && im.funcs[i].Addr+im.funcs[i].Size <= addr && im.funcs[i].Addr+1<<20 > addr; i-- {
-	}
-	if i < 0 || addr-im.funcs[i].Addr >= im.funcs[i].Size {
-		return Symbol{}, false
-	}
-	return im.funcs[i], true
 }
 
 // Class is the ELF class and machine of the image whose header lies at lo.
@@ -159,7 +143,6 @@ func (im *Image) readSymbols(mem io.ReaderAt, bias uint64) error {
 	for ; len(table) >= 24; table = table[24:] {
 		im.add(table, text, bias)
 	}
-	sort.Slice(im.funcs, func(i, j int) bool { return im.funcs[i].Addr < im.funcs[j].Addr })
 	return nil
 }
 
@@ -174,11 +157,7 @@ func (im *Image) add(sym, names []byte, bias uint64) {
 	if !ok {
 		return // a mangled name of more than 255 bytes is none of ours
 	}
-	s := Symbol{string(text), value + bias, le.Uint64(sym[16:]), kind == elf.STT_FUNC}
-	im.byName[s.Name] = s
-	if s.Func {
-		im.funcs = append(im.funcs, s)
-	}
+	im.byName[string(text)] = Symbol{string(text), value + bias}
 }
 
 // countSymbols asks the hash table, since nothing else in memory tells how long the symbol table is.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sort"
 	"strconv"
 )
 
@@ -80,12 +81,11 @@ func parseMapping(line []byte) (Mapping, error) {
 
 // At is the mapping that holds an address.
 func (ms Maps) At(addr uint64) (Mapping, bool) {
-	for _, m := range ms {
-		if addr >= m.Lo && addr < m.Hi {
-			return m, true
-		}
+	i := sort.Search(len(ms), func(i int) bool { return ms[i].Hi > addr })
+	if i == len(ms) || addr < ms[i].Lo {
+		return Mapping{}, false
 	}
-	return Mapping{}, false
+	return ms[i], true
 }
 
 // Hole is an address in the middle of the largest gap, where nothing that grows comes soon. 0 if none has room for size

@@ -85,7 +85,8 @@ type Call struct {
 type Chain struct {
 	Gadgets Gadgets
 	Calls   []Call
-	Repeat  *[6]uint64 // arguments with which an interrupted call that the kernel would not begin again is made again
+	EINTR   bool       // end an interrupted call with EINTR where a handler would
+	Repeat  *[6]uint64 // else: arguments with which an interrupted call that the kernel would not begin again is made again
 }
 
 // Arguments of a Call that Enter fills in.
@@ -136,7 +137,7 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 		return err
 	}
 	final := h.Regs
-	resume := final.settle(c.Repeat)
+	resume := final.settle(c)
 	b := builder{top: (h.Regs.Rsp - redZone) &^ 63, gadgets: c.Gadgets}
 	b.buf = h.space.chain[:]
 	b.sp = b.top
@@ -163,20 +164,20 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 // no handler runs (arch/x86/kernel/signal.c, arch_do_signal_or_restart). A signal frame can't carry the kernel's restart
 // block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler. It returns the
 // address after the system call if that is begun again, else 0.
-func (r *Regs) settle(repeat *[6]uint64) (resume uint64) {
+func (r *Regs) settle(c Chain) (resume uint64) {
 	if _, _, ok := r.Syscall(); !ok {
 		return 0
 	}
-	switch -int64(r.Rax) {
-	case restartSys, restartNohnd:
+	switch code := -int64(r.Rax); {
+	case !r.Interrupted():
+	case c.EINTR && code != restartNoint, c.Repeat == nil && (code == restartBlock || code == int64(unix.EINTR)):
+		r.Rax = ^uint64(unix.EINTR) + 1
+	case code == restartSys, code == restartNohnd:
 		resume = r.again()
-	case restartNoint:
+	case code == restartNoint:
 		r.again() // not even a handler ends it
-	case restartBlock, int64(unix.EINTR):
-		if repeat == nil {
-			r.Rax = ^uint64(unix.EINTR) + 1
-			break
-		}
+	default:
+		repeat := c.Repeat
 		r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9 = repeat[0], repeat[1], repeat[2], repeat[3], repeat[4], repeat[5]
 		resume = r.again()
 	}

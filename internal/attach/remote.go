@@ -1,0 +1,236 @@
+package attach
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// door is where CPython 3.14 and newer wants to be told of code to run (PEP 768): addresses in the target.
+type door struct {
+	breaker uint64 // of the main thread: bits that it looks at between bytecodes
+	pending uint64 // int32: a script waits
+	path    uint64 // its name, doorPath bytes
+}
+
+const (
+	doorCookie = "xdebugpy"
+	doorPath   = 512  // _Py_MAX_SCRIPT_PATH_SIZE, Include/cpython/pystate.h
+	pleaseStop = 0x20 // _PY_EVAL_PLEASE_STOP_BIT, Include/internal/pycore_ceval.h
+	doorWords  = 256  // of _Py_DebugOffsets, which has 107 in 3.15
+)
+
+// The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and 3.15
+// share, counted in words. The last six describe the door; its length differs, so they are found by what they must say.
+const (
+	wordFree        = 2
+	wordInterpreter = 5
+	wordMainThread  = 10
+)
+
+// findDoor returns nil where there is none, where it is shut (-X disable-remote-debug), or where it isn't as we know it.
+func (t *Target) findDoor() *door {
+	s, ok := t.python.Symbol("_PyRuntime")
+	if !ok || t.Python.Minor < 14 {
+		return nil
+	}
+	var raw [doorWords * 8]byte
+	if _, err := t.mem.ReadAt(raw[:], int64(s.Addr)); err != nil || string(raw[:8]) != doorCookie {
+		return nil
+	}
+	w := make([]uint64, doorWords)
+	for i := range w {
+		w[i] = binary.LittleEndian.Uint64(raw[8*i:])
+	}
+	end := doorEnd(w)
+	if end == 0 || w[wordFree] != 0 {
+		return nil
+	}
+	breaker, support, enabled := w[end-5], w[end-4], w[end-3]
+	interpreter := t.pointer(s.Addr + w[wordInterpreter])
+	thread := t.pointer(interpreter + w[wordMainThread])
+	if interpreter == 0 || thread == 0 || !t.isMain(thread, support) || uint32(t.pointer(interpreter+enabled)) != 1 {
+		return nil
+	}
+	return &door{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
+}
+
+// doorEnd finds the word that says how long a script's name may be: before it stand where the name lies, 4 bytes after the
+// flag, which comes first.
+func doorEnd(w []uint64) int {
+	for i := 2*wordMainThread + 5; i < len(w); i++ {
+		if w[i] == doorPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {
+			return i
+		}
+	}
+	return 0
+}
+
+// isMain looks for the main thread's number where a thread state has it, before the debugger's part.
+func (t *Target) isMain(thread, support uint64) bool {
+	b := make([]byte, min(support, 1<<12)&^7)
+	if _, err := t.mem.ReadAt(b, int64(thread)); err != nil {
+		return false
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		if binary.LittleEndian.Uint64(b) == uint64(t.Inner) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Target) pointer(at uint64) uint64 {
+	var b [8]byte
+	if at >= 1<<47 {
+		return 0
+	}
+	if _, err := t.mem.ReadAt(b[:], int64(at)); err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// script is what the interpreter finds in the file that it is shown. It claims its turn, so that it can be called back, and
+// leaves the work to a thread. Whatever happens, nothing is raised.
+const script = `
+def begin(folder, pid):
+    import time, posix, _thread
+    began = time.monotonic_ns()
+    if posix.getpid() != pid:
+        return
+    try:
+        posix.close(posix.open(folder + '/claim', posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY, 0o600))
+    except OSError:
+        return
+    took = 0
+    def work():
+        try:
+            import _signal
+            _signal.pthread_sigmask(2, _signal.valid_signals())
+            space = {}
+            exec(%s, space)
+            text = space['out']
+        except BaseException as e:
+            text = b'e' + repr(e).encode('ascii', 'replace')
+        try:
+            fd = posix.open(folder + '/part', posix.O_CREAT | posix.O_EXCL | posix.O_WRONLY, 0o600)
+            text = b'%%d ' %% took + text
+            while text:
+                text = text[posix.write(fd, text):]
+            posix.close(fd)
+            posix.rename(folder + '/part', folder + '/out')
+            for _ in range(400):
+                posix.stat(folder)
+                time.sleep(0.005)
+            for name in ('out', 'claim', 'run.py'):
+                posix.unlink(folder + '/' + name)
+            posix.rmdir(folder)
+        except OSError:
+            pass
+    try:
+        _thread.start_new_thread(work, ())
+        took = time.monotonic_ns() - began
+    except RuntimeError:
+        pass
+try:
+    begin(%s, %d)
+except KeyboardInterrupt: # for the program, which shall see it
+    import _thread
+    _thread.interrupt_main()
+except Exception:
+    pass
+`
+
+// errNoDoor means that this way can't be had; nothing has been done.
+var errNoDoor = errors.New("CPython's remote debugging can't be used")
+
+// knock shows the interpreter a script in a file, which only the target's user can read. It is done without stopping the
+// target, and so as CPython does it itself (Python/remote_debugging.c, send_exec_to_proc_handle). It is the way for targets
+// whose threads can't be borrowed, and no other's: a Ctrl-C that comes while the interpreter reads the script is reported
+// as the script's error, and the program never sees it.
+func (i *injection) knock(ctx context.Context) (Result, error) {
+	i.result.Way, i.result.Doing = RemoteDebug, i.doing
+	d := i.findDoor()
+	if d == nil {
+		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoDoor), "it needs 3.14, and is shut by -X disable-remote-debug and PYTHON_DISABLE_REMOTE_DEBUG")
+	}
+	f, err := newFolder(i.path("root"))
+	if err != nil {
+		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoDoor, err)
+	}
+	defer f.remove()
+	if err := i.show(d, f); err != nil {
+		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoDoor, err)
+	}
+	out, err := i.awaitScript(ctx, d, f)
+	if err == nil {
+		i.result.Value, err = unwrap(out)
+	}
+	return i.result, err
+}
+
+// show writes the script, and then what makes the interpreter look for it.
+func (i *injection) show(d *door, f *folder) error {
+	program, err := pythonString(i.source)
+	if err != nil {
+		return err
+	}
+	name, err := pythonString(f.path)
+	if err != nil {
+		return err
+	}
+	if err := f.fill("run.py", fmt.Sprintf(script, program, name, i.Inner), i.PID); err != nil {
+		return err
+	}
+	if uint32(i.pointer(d.pending)) != 0 {
+		return errors.New("another debugger's script waits")
+	}
+	for _, w := range []struct {
+		at   uint64
+		data []byte
+	}{
+		{d.path, append([]byte(f.path+"/run.py"), 0)},
+		{d.pending, []byte{1, 0, 0, 0}},
+		{d.breaker, []byte{byte(i.pointer(d.breaker)) | pleaseStop}},
+	} {
+		if _, err := i.mem.WriteAt(w.data, int64(w.at)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitScript waits for the script's end, and calls it back if it has not begun in time.
+func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte, error) {
+	for look := minLook; ; look = min(look*5/4, maxLook) {
+		if text, err := f.read("out"); err == nil {
+			ns, out, _ := strings.Cut(text, " ")
+			took, _ := strconv.ParseInt(ns, 10, 64)
+			i.result.Stopped += time.Duration(took)
+			return []byte(out), nil
+		}
+		if s, err := readStatus(i.path("status")); err != nil || s.state == 'Z' {
+			return nil, i.lost(unix.ESRCH)
+		}
+		select {
+		case <-ctx.Done():
+			if f.fill("claim", "", 0) != nil {
+				f.keep = true // the script has begun: its own thread removes the folder
+				return nil, remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
+			}
+			_, _ = i.mem.WriteAt([]byte{0, 0, 0, 0}, int64(d.pending))
+			time.Sleep(maxLook) // an interpreter that has just looked shall still find the file; it then finds the claim
+			return nil, i.tooLate(ctx)
+		case <-time.After(look):
+		}
+	}
+}
