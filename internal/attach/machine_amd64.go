@@ -2,4 +2,8 @@ package attach
 
 import "debug/elf"
 
-const thisMachine = elf.EM_X86_64
+// What this build of memgauge can attach to.
+const (
+	thisMachine = elf.EM_X86_64
+	machineName = "x86-64"
+)

@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/test/env"
 )
 
 // victimVar makes this test binary an injector that a test kills.
 const victimVar = "MEMGAUGE_TEST_INJECT"
+
+// diagnoseVar makes it say what it thinks of a process.
+const diagnoseVar = "MEMGAUGE_TEST_DIAGNOSE"
 
 func TestMain(m *testing.M) {
 	if pid, err := strconv.Atoi(os.Getenv(victimVar)); err == nil {
@@ -29,6 +33,12 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 		}
+	}
+	if pid, err := strconv.Atoi(os.Getenv(diagnoseVar)); err == nil {
+		for _, c := range Diagnose(pid) {
+			fmt.Println(c.Name, c.Detail, c.Err, remedy.Of(c.Err))
+		}
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -63,10 +73,16 @@ func numericLibrary(t testing.TB) string {
 // pythons are all that the tests know: CPython 3.8 to 3.15, with two C libraries.
 func pythons(t testing.TB) []env.Python {
 	all := env.CPythons(t)
-	if py, err := exec.LookPath("/usr/bin/python3"); err == nil { // Debian's: linked statically, not PIE
-		all = append(all, env.Python{Path: py})
+	return append(append(all, debian(t)), env.ChrootCPythons(t)...)
+}
+
+// debian is the system's own Python: on Debian linked statically, without PIE.
+func debian(t testing.TB) env.Python {
+	path, err := exec.LookPath("/usr/bin/python3")
+	if err != nil {
+		t.Skip("no /usr/bin/python3")
 	}
-	return append(all, env.ChrootCPythons(t)...)
+	return env.Python{Path: path}
 }
 
 func hasCtypes(t testing.TB, py env.Python) bool {

@@ -106,6 +106,9 @@ func (t *Target) askProcess() (string, error) {
 	if borrowsMemory(t.PID, s.ppid) {
 		return "", remedy.Add(fmt.Errorf("%w (between vfork and exec)", ErrBorrowed), "try again in a moment")
 	}
+	if s.threads == 1 {
+		return s.name + ", 1 thread", nil
+	}
 	return fmt.Sprintf("%s, %d threads", s.name, s.threads), nil
 }
 
@@ -148,26 +151,25 @@ func (t *Target) askThreads() (string, error) {
 func (t *Target) askPermission() (string, error) {
 	f, err := os.OpenFile(t.path("mem"), os.O_RDWR, 0)
 	if err != nil {
-		return "", forbidden(t, err)
+		scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+		return "", forbidden(strings.TrimSpace(string(scope)), os.Geteuid(), errors.Unwrap(err))
 	}
 	t.mem = f
 	return "its memory can be read and written", nil
 }
 
 // forbidden finds out why the kernel said no (ptrace(2), "Ptrace access mode checking").
-func forbidden(t *Target, err error) error {
-	err = fmt.Errorf("%w: %w", ErrForbidden, errors.Unwrap(err))
-	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
-	start := "or start the training with memgauge run, which needs no permission"
-	switch strings.TrimSpace(string(scope)) {
-	case "1":
+func forbidden(scope string, uid int, err error) error {
+	err = fmt.Errorf("%w: %w", ErrForbidden, err)
+	const start = "or start the training with memgauge run, which needs no permission"
+	switch {
+	case scope == "1":
 		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 1: only parents may look into their children)", err), "run memgauge as root, or sysctl kernel.yama.ptrace_scope=0, "+start)
-	case "2":
+	case scope == "2":
 		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 2: only root may)", err), "run memgauge as root, "+start)
-	case "3":
+	case scope == "3":
 		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 3: nobody may until the next boot)", err), "start the training with memgauge run, which needs no permission")
-	}
-	if os.Geteuid() == 0 {
+	case uid == 0:
 		return remedy.Add(err, "give this container the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE), "+start)
 	}
 	return remedy.Add(fmt.Errorf("%w (it has more privileges than you, or has made itself undumpable)", err), "run memgauge as root, "+start)
@@ -191,9 +193,9 @@ func (t *Target) askMachine() (string, error) {
 			continue
 		}
 		if class != elf.ELFCLASS64 || machine != thisMachine {
-			return "", remedy.Add(fmt.Errorf("%w: %v, %v", ErrMachine, class, machine), "memgauge run observes it, if that Python can load this machine's agent; attaching is for "+thisMachine.String())
+			return "", remedy.Add(fmt.Errorf("%w: %v, %v", ErrMachine, class, machine), "attaching is for 64-bit processes on "+machineName+"; memgauge run observes others")
 		}
-		return machine.String(), nil
+		return machineName, nil
 	}
 	return "", remedy.Add(ErrNotPython, "give the PID of a training process")
 }

@@ -21,6 +21,14 @@ def extension():
         data.reverse()
 
 
+def hog():
+    """Native code that keeps the GIL until a line comes in."""
+    import ctypes
+    ctypes.PyDLL(None).getchar()
+    print("free", flush=True)
+    sleep()
+
+
 def threads():
     for _ in range(50):
         threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
@@ -48,4 +56,5 @@ print("ready", flush=True)
     "read": lambda: sys.stdin.read(),
     "extension": extension,
     "threads": threads,
+    "hog": hog,
 }[doing]()
