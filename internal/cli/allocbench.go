@@ -28,8 +28,8 @@ func (a *app) allocBenchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure memgauge's allocator on this machine",
 		Long: "Times the allocator's own work, without a device: pairs of an allocation and a free with exact statistics, with the event\n" +
-			"ring, on two threads; RMM's random_allocations; a snapshot. Each figure is the median of several rounds; spread is the\n" +
-			"distance between the slowest and the fastest, as a share of it.",
+			"ring, on two threads; RMM's random_allocations; a snapshot. The unit is processor time of the thread; median and best are\n" +
+			"those of several rounds.",
 		Example: "  memgauge alloc bench\n  memgauge alloc bench --policy torch,packed,vmm --rounds 11",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.allocBench(cmd.Context(), o) },
@@ -65,26 +65,27 @@ func (a *app) allocBench(_ context.Context, o allocBenchOptions) error {
 	if o.json {
 		return writeBenchJSON(a.stdout, figures)
 	}
-	l := &listing{columns: []model.Column{text("what"), text("policy"), number("median"), number("spread")}}
+	l := &listing{columns: []model.Column{text("what"), text("policy"), number("median"), number("best")}}
 	for _, f := range figures {
 		unit := " " + f.Unit
 		if f.Unit == "ratio" {
 			unit = " times"
 		}
-		l.rows = append(l.rows, []any{f.What, f.Setting, strconv.FormatFloat(f.Value, 'f', digits(f.Value), 64) + unit, percent(f.Spread)})
+		l.rows = append(l.rows, []any{f.What, f.Setting, three(f.Value) + unit, three(f.Best) + unit})
 	}
 	return report.Write(a.stdout, l, report.Table, report.Options{Width: terminalWidth(a.stdout), NoRows: true, Whole: wholeTables})
 }
 
-// digits shows three significant ones.
-func digits(v float64) int {
+// three shows a value with three significant digits.
+func three(v float64) string {
+	digits := 2
 	switch {
 	case v >= 100:
-		return 0
+		digits = 0
 	case v >= 10:
-		return 1
+		digits = 1
 	}
-	return 2
+	return strconv.FormatFloat(v, 'f', digits, 64)
 }
 
 func writeBenchJSON(w io.Writer, figures []workload.Figure) error {
@@ -92,7 +93,7 @@ func writeBenchJSON(w io.Writer, figures []workload.Figure) error {
 		What   string  `json:"what"`
 		Policy string  `json:"policy"`
 		Median float64 `json:"median"`
-		Spread float64 `json:"spread"`
+		Best   float64 `json:"best"`
 		Unit   string  `json:"unit"`
 	}
 	out := struct {
@@ -100,7 +101,7 @@ func writeBenchJSON(w io.Writer, figures []workload.Figure) error {
 		Figures       []figureJSON `json:"figures"`
 	}{SchemaVersion: jsonVersion}
 	for _, f := range figures {
-		out.Figures = append(out.Figures, figureJSON{f.What, f.Setting, f.Value, f.Spread, f.Unit})
+		out.Figures = append(out.Figures, figureJSON{f.What, f.Setting, f.Value, f.Best, f.Unit})
 	}
 	return writeJSON(w, out)
 }

@@ -1,14 +1,18 @@
 // Package workload owns synthetic loads for allocators and what they cost: the figures of memgauge alloc bench. It judges
-// nothing; machines are noisy, so everything is timed several times and the medians are given.
+// nothing. Machines are noisy: everything is timed several times, in processor time of the thread, so that what else runs
+// there disturbs it by its traces in the caches only.
 package workload
 
 import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/fake"
@@ -18,8 +22,8 @@ import (
 type Figure struct {
 	What    string  // what was timed
 	Setting string  // the policy, and what else
-	Value   float64 // median
-	Spread  float64 // (highest − lowest) / median, over the rounds
+	Value   float64 // median over the rounds
+	Best    float64 // the lowest: what a quiet machine would have
 	Unit    string  // "ns", "ms" or "ratio"
 }
 
@@ -73,7 +77,7 @@ func newChurn(a *alloc.Allocator, n int, stream alloc.Stream) (*churn, error) {
 }
 
 func (c *churn) run() (float64, error) {
-	began := time.Now()
+	began := cpu()
 	for i, k := range c.order {
 		if err := c.a.Free(c.held[k]); err != nil {
 			return 0, err
@@ -84,7 +88,16 @@ func (c *churn) run() (float64, error) {
 		}
 		c.held[k] = p
 	}
-	return float64(time.Since(began).Nanoseconds()) / float64(len(c.order)), nil
+	return float64(cpu()-began) / float64(len(c.order)), nil
+}
+
+// cpu is the processor time of this thread, to which the caller is locked.
+func cpu() time.Duration {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		panic(err) // Linux has had it since 2.6.12
+	}
+	return time.Duration(now.Nano())
 }
 
 // capacity of the fake device: room for the load many times over.
@@ -152,7 +165,11 @@ func twoThreads(o Options, policy string) (Figure, error) {
 		errs := [2]error{}
 		var wg sync.WaitGroup
 		for i, c := range []*churn{one, two} {
-			wg.Go(func() { both[i], errs[i] = c.run() })
+			wg.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				both[i], errs[i] = c.run()
+			})
 		}
 		wg.Wait()
 		for _, err := range errs {
@@ -179,7 +196,7 @@ func random(o Options, policy string) (Figure, error) {
 		}
 		r := rand.New(rand.NewPCG(1, 5))
 		held := make([]alloc.Ptr, 0, rmmCount)
-		began := time.Now()
+		began := cpu()
 		for made := 0; made < rmmCount; {
 			if len(held) == 0 || r.IntN(100) < 53 {
 				p, err := a.Alloc(1+r.Int64N(rmmLargest), 0)
@@ -202,7 +219,7 @@ func random(o Options, policy string) (Figure, error) {
 				return 0, err
 			}
 		}
-		return float64(time.Since(began).Microseconds()) / 1000, nil
+		return float64((cpu() - began).Microseconds()) / 1000, nil
 	})
 }
 
@@ -220,9 +237,9 @@ func snapshotTime(o Options, policy string) (Figure, error) {
 		return Figure{}, err
 	}
 	return repeat(o.Rounds, "snapshot of 100,000 events", policy, "ms", func() (float64, error) {
-		began := time.Now()
+		began := cpu()
 		s := a.Snapshot()
-		took := time.Since(began)
+		took := cpu() - began
 		if len(s.Events) < events {
 			return 0, fmt.Errorf("%d events in the snapshot", len(s.Events))
 		}
@@ -232,6 +249,8 @@ func snapshotTime(o Options, policy string) (Figure, error) {
 
 // repeat runs once to warm up, then rounds times.
 func repeat(rounds int, what, setting, unit string, run func() (float64, error)) (Figure, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var all []float64
 	for i := range rounds + 1 {
 		v, err := run()
@@ -243,6 +262,5 @@ func repeat(rounds int, what, setting, unit string, run func() (float64, error))
 		}
 	}
 	slices.Sort(all)
-	middle := all[len(all)/2]
-	return Figure{what, setting, middle, (all[len(all)-1] - all[0]) / middle, unit}, nil
+	return Figure{what, setting, all[len(all)/2], all[0], unit}, nil
 }

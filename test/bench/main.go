@@ -53,7 +53,7 @@ func (b *bench) run(only string) error {
 	for _, m := range []struct {
 		name string
 		f    func() error
-	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"database", b.database}, {"trainer", b.trainer}} {
+	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"database", b.database}, {"allocator", b.allocator}, {"trainer", b.trainer}} {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
