@@ -9,7 +9,7 @@ type TensorGroup struct {
 	Shape      string
 	Dtype      string
 	Device     string // as torch writes it: cpu, cuda:0, meta …
-	Role       string // tensor, parameter, buffer, gradient, optimizer, saved (for a backward pass)
+	Role       string // tensor, parameter, buffer, optimizer
 	Count      int64
 	Bytes      int64  // of their storages, each counted once in a census
 	Fresh      int64  // of them were not there at the census before; Null where there was none

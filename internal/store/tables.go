@@ -181,7 +181,7 @@ var columnDocs = map[string]string{
 	"census_id":   "number of the census in its process, from 1",
 	"shape":       "sizes, outermost first; the most frequent where a group has several, with an ellipsis behind",
 	"dtype":       "torch's name without torch.",
-	"role":        "tensor, parameter, buffer, gradient, optimizer",
+	"role":        "tensor, parameter, buffer, optimizer",
 	"bytes":       "bytes of memory kept alive, each storage counted once; NULL where not known",
 	"fresh":       "how many were not there at the census before; NULL at a process's first census",
 	"oldest_step": "last step at the census that saw the oldest of them; NULL where this one was the first to see them",

@@ -87,6 +87,9 @@ class Host:
 
     def heap(self, at, budget):
         """(in use, held, blocks, ns) or None when nothing is due."""
+        census = sys.modules.get(__package__ + ".census")
+        if census is not None and census._memory.running is not None:
+            return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
         in_use = held = blocks = NOT_TAKEN
         start = now()
         mallinfo = self.mallinfo() if self.heap_gate.open(at) else None

@@ -2,7 +2,8 @@
 
 Every question goes to the getter of torch._C.TensorBase (torch/csrc/autograd/python_variable.cpp), with __torch_function__
 switched off for our thread. A storage is known by the address of its StorageImpl (`_cdata`): data_ptr() would make a
-copy-on-write storage a real one. Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
+copy-on-write storage a real one. A gradient is never asked for: the engine writes it, and `p.grad = None` frees it, without holding
+Python's lock, and who reads it meanwhile has a tensor that is gone (one training of ten died of it). Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
 activation checkpointing the whole forward pass.
 """
 import sys
@@ -31,18 +32,13 @@ class Torch:
         optim = sys.modules.get("torch.optim.optimizer")
         self.optimizer = getattr(optim, "Optimizer", None)
         self.quiet = getattr(raw, "DisableTorchFunctionSubclass", None) or raw.DisableTorchFunction
-        get = {name: own[name].__get__ for name in ("shape", "dtype", "device", "is_leaf", "requires_grad", "grad", "grad_fn")}
+        get = {name: own[name].__get__ for name in ("shape", "dtype", "device", "grad_fn")}
         self.shape, self.dtype, self.device = get["shape"], get["dtype"], get["device"]
-        self.is_leaf, self.requires_grad, self.grad, self.grad_fn = (
-            get["is_leaf"], get["requires_grad"], get["grad"], get["grad_fn"])
+        self.grad_fn = get["grad_fn"]
         self.storage = own.get("untyped_storage") or own["_storage"]
         self._function = raw._FunctionBase
         self._next_of_python = raw._FunctionBase.__dict__["next_functions"].__get__
         self._number_of_python = raw._FunctionBase.__dict__.get("_sequence_nr")    # not in 1.13
-        autograd = sys.modules.get("torch.autograd")
-        graph = sys.modules.get("torch.autograd.graph")
-        running = (getattr(graph, "_engine_run_backward", None), getattr(autograd, "backward", None), getattr(autograd, "grad", None))
-        self._engine = {id(f.__code__) for f in running if hasattr(f, "__code__")}
         self._python = {}    # id of a node's class -> whether it derives from autograd.Function
 
     def measure(self, t):
@@ -65,25 +61,6 @@ class Torch:
     def _text(self, value):
         text = str(value)
         return sys.intern(text)
-
-    def leaf_grad(self, t):
-        """The gradient of a leaf that has one: asking others warns the user. Not while a backward pass runs somewhere: the
-        engine writes gradients without holding Python's lock (torch/csrc/autograd/functions/accumulate_grad.h), and the
-        one that is read may be gone in the middle of it. A slice is shorter than Python's switch interval, so none
-        begins between the look and the reading."""
-        if self.is_leaf(t) and self.requires_grad(t) and not self.backward_runs():
-            return self.grad(t)
-        return None
-
-    def backward_runs(self):
-        """Whether any thread is in the engine of autograd."""
-        engine = self._engine
-        for frame in sys._current_frames().values():
-            while frame is not None:
-                if id(frame.f_code) in engine:
-                    return True
-                frame = frame.f_back
-        return False
 
     def _next(self, node):
         """A class that the program derives from Function could answer by itself; torch's own nodes are classes in C."""

@@ -496,13 +496,8 @@ class Walk:
     # ------------------------------------------------------------ tensors
 
     def tensor(self, t, cls, place, weight):
-        torch = self.torch
         role = PARAMETER if self.kinds.flags.get(id(cls)) == "parameter" else self.places.role[place]
         self._count_tensor(t, place, role, weight)
-        grad = torch.leaf_grad(t)
-        if grad is not None and id(grad) not in self.done:
-            self.done.add(id(grad))
-            self._count_tensor(grad, place, GRADIENT, weight)
         if role <= PARAMETER:
             for v in referents(t):   # attributes, hooks
                 if type(v) is dict or self.kinds.kind(type(v)) == DICT:
