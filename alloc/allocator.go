@@ -37,6 +37,7 @@ type Allocator struct {
 	total    int64 // bytes of the device
 	limit    int64 // of reserved bytes
 	reserved int64
+	high     int64            // the most bytes that were ever allocated
 	peak     [numGauges]int64 // of the sums since the last mark; with one shard its limits are the peak
 	windows  []*Window        // [0] is the one that Stats reports
 	driven   DriverCalls

@@ -53,6 +53,11 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 			return 0, err
 		}
 	}
+	if a.r.policy == Packed {
+		if err := a.reclaim(s, p, size); err != nil {
+			return 0, err
+		}
+	}
 	id, err := a.extend(s, p, size)
 	if err == nil || !errors.Is(err, ErrNoMemory) {
 		return id, err
@@ -83,11 +88,10 @@ func (a *Allocator) extend(s *shard, p *pool, size int64) (blockID, error) {
 	if a.r.virtual {
 		return a.extendVirtual(s, p, size)
 	}
-	want := a.r.segmentSize(size)
-	if a.r.segment > 0 && a.r.cached {
+	if a.r.policy == Packed {
 		return a.extendPacked(s, p, size)
 	}
-	return a.newSegment(s, p, want)
+	return a.newSegment(s, p, a.r.segmentSize(size))
 }
 
 // newSegment asks the driver for one segment of so many bytes.

@@ -11,7 +11,7 @@ type Policy string
 
 const (
 	Torch  Policy = "torch"  // PyTorch's rules, to the byte (expandable segments too, by Options.ExpandableSegments)
-	Packed Policy = "packed" // few large segments, every remainder kept usable; needs no virtual memory
+	Packed Policy = "packed" // segments that fit, given back before more is reserved; needs no virtual memory
 	VMM    Policy = "vmm"    // segments of virtual addresses that grow page by page
 	Direct Policy = "direct" // no cache: each block is a driver's allocation, for finding faults and for comparison
 )

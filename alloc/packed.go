@@ -1,18 +1,54 @@
 package alloc
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+	"slices"
+)
 
-// packedSegment is large against nearly every request, so that a segment's last unusable rest is small against it, and
-// small against a device: what the newest segment has unused is 0.4 % of a 60 GiB training.
-const packedSegment = 256 << 20
+// The policy packed needs no virtual memory and wastes little: its segments are about as large as the requests that they are
+// made for, every remainder of a segment stays usable, and before the reserved bytes would grow beyond what is in use, free
+// segments make room for the new one (reclaim). PyTorch frees them only when the device is full. On trainings that repeat
+// their steps the driver is left alone after the second step or so: the segments are then those that a step needs.
+
+// reclaimSlack is the part of the highest allocated bytes that may be reserved beyond them before free segments go: it
+// saves calls of the driver where sizes vary, and costs what it says. See docs/allocator.md for what other values gave.
+const reclaimSlack = 64
+
+// reclaim gives free segments back, the longest unused first, as many as the next one will take. The caller holds s and
+// the device lock.
+func (a *Allocator) reclaim(s *shard, p *pool, size int64) error {
+	need := a.nextSegment(p, size)
+	thaw := a.freeze(s)
+	defer thaw()
+	run, now := a.running(), sumOf(*a.shards.Load())
+	const all = int(allocatedBytes) * numScopes
+	a.high = max(a.high, run[all], now[all]+size)
+	if a.reserved+need <= a.high+a.high/reclaimSlack {
+		return nil
+	}
+	idle, _ := a.idleSegments()
+	slices.SortStableFunc(idle, func(x, y idleSegment) int { return cmp.Compare(y.age, x.age) })
+	for _, o := range idle {
+		if need <= 0 {
+			break
+		}
+		need -= o.s.blocks.at[o.id].size
+		if err := a.releaseBlock(o.s, o.id, true); err != nil {
+			return err
+		}
+	}
+	a.deal()
+	return nil
+}
 
 // An adaptive packed pool sizes its next segment for adaptBlocks requests of the mean size of the last adaptEvery ones,
 // between the bounds. Only the requests and their number decide, so a run is the same every time.
 const (
 	adaptEvery  = 1024
-	adaptBlocks = 16
-	adaptMin    = 32 << 20
-	adaptMax    = 512 << 20
+	adaptBlocks = 4
+	adaptMin    = largeBuffer
+	adaptMax    = 256 << 20
 )
 
 func (p *pool) adapt(size int64) {
@@ -27,20 +63,26 @@ func (p *pool) adapt(size int64) {
 	}
 }
 
-// extendPacked asks for a segment of the usual size, or of the request's own if that is larger. When the device has not so
-// much left it asks for less, down to what the request needs.
+// nextSegment is what to ask the driver for: PyTorch's size, or at least the one that was set or learnt.
+func (a *Allocator) nextSegment(p *pool, size int64) int64 {
+	switch {
+	case !p.large:
+		return smallBuffer
+	case a.r.adaptive:
+		return max(roundUp(size, roundLarge), p.segment)
+	case a.r.segment > 0:
+		return max(roundUp(size, roundLarge), a.r.segment)
+	}
+	return a.r.segmentSize(size)
+}
+
+// extendPacked asks for the next segment. When the device has not so much left it asks for less, down to what the request
+// needs.
 func (a *Allocator) extendPacked(s *shard, p *pool, size int64) (blockID, error) {
-	need := roundUp(size, roundLarge)
-	want := max(need, a.r.segment)
-	if a.r.adaptive {
-		want = max(need, p.segment)
-	}
-	if !p.large {
-		need, want = smallBuffer, smallBuffer
-	}
+	want, need := a.nextSegment(p, size), roundUp(size, roundLarge)
 	for {
 		id, err := a.newSegment(s, p, want)
-		if err == nil || want == need || !errors.Is(err, ErrNoMemory) {
+		if err == nil || want <= need || !errors.Is(err, ErrNoMemory) {
 			return id, err
 		}
 		want = max(need, roundUp(want/2, roundLarge))

@@ -115,7 +115,7 @@ func TestTorchByteExact(t *testing.T) {
 // TestWaste holds the other policies to their share of waste on trainings with a whole step.
 func TestWaste(t *testing.T) {
 	for name, tr := range traces(t) {
-		for policy, most := range map[alloc.Policy]float64{alloc.VMM: 2, alloc.Packed: 5} {
+		for policy, most := range map[alloc.Policy]float64{alloc.VMM: 2, alloc.Packed: 3} {
 			s := replay(t, tr, alloc.Options{Policy: policy})
 			over := 100 * (float64(s.ReservedBytes.All.Peak)/float64(s.UsedBytes.All.Peak) - 1)
 			t.Logf("%s %s: %.2f %% over, %d driver calls", name, policy, over, s.DriverAllocs+s.DriverFrees)
@@ -123,5 +123,26 @@ func TestWaste(t *testing.T) {
 				t.Errorf("%s %s: %.2f %% over what was asked for, more than %.1f", name, policy, over, most)
 			}
 		}
+	}
+}
+
+// TestWasteGenerated is TestWaste where no recorded training is at hand: sequence lengths vary from step to step, which is
+// hard on any cache of blocks.
+func TestWasteGenerated(t *testing.T) {
+	ops := training(9, 24, 12)
+	over := map[alloc.Policy]float64{}
+	for _, p := range alloc.Policies {
+		d := fake.New(fake.Config{})
+		a, err := alloc.New(d, alloc.Options{Policy: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, a, d, ops, nil)
+		s := a.Stats()
+		over[p] = 100 * (float64(s.ReservedBytes.All.Peak)/float64(s.UsedBytes.All.Peak) - 1)
+		t.Logf("%s: %.1f %% over, %d driver calls for %d allocations", p, over[p], s.DriverAllocs+s.DriverFrees, s.Hits+s.Misses)
+	}
+	if over[alloc.Packed] > over[alloc.Torch]/2 || over[alloc.Direct] > 1 {
+		t.Errorf("percent over what was asked for: %v", over)
 	}
 }

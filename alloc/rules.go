@@ -3,7 +3,8 @@ package alloc
 import "math/bits"
 
 // PyTorch's constants: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize and those
-// after it. TestTorchConstants checks them against recorded traces.
+// after it. TestTorchByteExact checks them against recorded trainings, TestAgainstNaive against a second
+// reading of the source.
 const (
 	minBlock      = 512      // all blocks are multiples of it
 	smallSize     = 1 << 20  // the largest request of the small pool
@@ -22,7 +23,7 @@ type rules struct {
 	smallKeep int64 // a remainder of at least so many bytes is split off, in the small pool …
 	largeKeep int64 // … and in the large one
 	page      [2]int64
-	segment   int64 // Packed: bytes of a segment
+	segment   int64 // Packed: the least bytes of a segment; 0: PyTorch's sizes
 	virtual   bool  // segments are ranges of addresses that grow by pages
 	cached    bool  // false: each block is a segment
 	adaptive  bool
@@ -42,7 +43,7 @@ func makeRules(o *Options) rules {
 	case Torch:
 		r.virtual = o.ExpandableSegments
 	case Packed:
-		r.segment, r.adaptive = packedSegment, o.Adaptive
+		r.adaptive = o.Adaptive
 	case VMM:
 		r.virtual, r.page = true, [2]int64{vmmPage, vmmPage}
 	case Direct:

@@ -132,6 +132,7 @@ func (a *Allocator) reset(peak, sums bool) {
 // device lock and has frozen the shards.
 func (a *Allocator) fold() {
 	run := a.running()
+	a.high = max(a.high, run[int(allocatedBytes)*numScopes])
 	for _, w := range a.windows {
 		for i, v := range run {
 			w.peak[i] = max(w.peak[i], v)
