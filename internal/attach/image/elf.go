@@ -112,7 +112,7 @@ func readDynamic(mem io.ReaderAt, at, size, lo, bias uint64) (map[elf.DynTag]uin
 		switch tag {
 		case elf.DT_NULL:
 			return tags, nil
-		case elf.DT_SYMTAB, elf.DT_STRTAB, elf.DT_GNU_HASH, elf.DT_HASH:
+		case elf.DT_SYMTAB, elf.DT_STRTAB, elf.DT_GNU_HASH, elf.DT_HASH, elf.DT_VERSYM:
 			if v < lo {
 				v += bias
 			}
@@ -139,9 +139,17 @@ func (im *Image) readSymbols(mem io.ReaderAt, bias uint64) error {
 	if err != nil {
 		return err
 	}
+	versions := make([]byte, 2*n) // none: nothing is hidden
+	if at := im.dynamic[elf.DT_VERSYM]; at != 0 {
+		if versions, err = read(mem, at, int(n)*2); err != nil {
+			return err
+		}
+	}
 	im.byName = make(map[string]Symbol, n)
-	for ; len(table) >= 24; table = table[24:] {
-		im.add(table, text, bias)
+	for ; len(table) >= 24; table, versions = table[24:], versions[2:] {
+		if !elf.VersionIndex(le.Uint16(versions)).IsHidden() { // an old version, kept for programs linked to it
+			im.add(table, text, bias)
+		}
 	}
 	return nil
 }
