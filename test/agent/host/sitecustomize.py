@@ -25,6 +25,9 @@ class Hooks:
     def detach(self):
         self.event("detach", "", 0, 0)
 
+    def tick(self):
+        return None
+
     def settings(self, settings):
         if "budget" not in settings:
             raise ValueError("no budget")

@@ -29,11 +29,11 @@ def encode(text):
 
 
 class Control:
-    """Listens at path and answers with what hooks offers: hello() -> str, event(name, text, a, b), detach(),
-    settings(dict). event() is also called from the threads that run evals."""
+    """Listens at path, or through a door, and answers with what hooks offers: hello() -> str, event(name, text, a, b),
+    detach(), settings(dict), tick(), ring(fd). event() is also called from the threads that run evals."""
 
-    def __init__(self, path, hooks):
-        self.path, self.hooks = path, hooks
+    def __init__(self, path, hooks, door=None):
+        self.path, self.hooks, self.door = path, hooks, door
         self.listener = None
         self.connections = {}    # fd -> Connection
         self.jobs = []           # evals that run, or were given up and still do
@@ -44,6 +44,9 @@ class Control:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
+        if self.door is not None:
+            self.listener = self.door
+            return
         listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             _bind(listener, self.path)
@@ -75,7 +78,8 @@ class Control:
         """Closes and unlinks."""
         if self.listener is not None:
             try:
-                os.unlink(self.path)
+                if self.path is not None:
+                    os.unlink(self.path)
             except OSError:
                 pass
         for job in self.jobs:   # nobody keeps their time from now on
@@ -119,7 +123,7 @@ class Control:
 
     def _tick(self):
         """Lets every job do what is due; returns when the next one is."""
-        due = None
+        due = self.hooks.tick()
         for job in list(self.jobs):
             when = job.tick()
             if when is not None:
@@ -137,10 +141,14 @@ class Control:
 
     def _accept(self):
         try:
-            fd, _ = self.listener._accept()
+            if self.door is not None:
+                sock = self.door.accept(self.hooks)
+            else:
+                sock = _socket.socket(fileno=self.listener._accept()[0])
         except OSError:   # it has gone again, or no descriptor is free
             return
-        sock = _socket.socket(fileno=fd)
+        if sock is None:
+            return
         if len(self.connections) >= MAX_CONNECTIONS or not _is_friend(sock):
             sock.close()
             return
@@ -380,6 +388,7 @@ def _bind(sock, path):
 
 
 def _is_friend(sock):
+    """Of a socket that came through a door, this process itself is the peer."""
     _, uid, _ = _PEER.unpack(sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _PEER.size))
     return uid in (0, os.geteuid())
 

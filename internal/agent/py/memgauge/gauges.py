@@ -8,6 +8,7 @@ import sys
 from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
 
+from . import lasting
 from ._spec import NOT_TAKEN
 
 HEAP_SHARE = 0.2  # of the budget may go to readings of the heap, on average: no other gauge tells a leak so clearly; …
@@ -114,6 +115,11 @@ class Host:
 
 
 def _find_mallinfo():
+    """Made once in a process: each ctypes type is a circle of references that only a garbage collection frees."""
+    return lasting.get("mallinfo.1", _make_mallinfo)
+
+
+def _make_mallinfo():
     try:
         import ctypes
 

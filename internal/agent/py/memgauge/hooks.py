@@ -7,7 +7,8 @@ instead of putting hooks on modules or another function on the class:
    1,000 versions (Objects/typeobject.c, MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever;
  - torch.compile looks at the identity of the function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks,
    not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py).
-The new code finds us through names that it needs in torch.nn.modules.module; they go when we go.
+The new code finds us through names in torch.nn.modules.module, which go when we go. A thread that was just entering it at
+that moment finds them gone, and calls torch's own function, which is in its place again.
 
 An optimizer's end of a step is told by replacing Optimizer._optimizer_step_code, an empty method that the wrapper of
 every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads a local
@@ -22,20 +23,28 @@ MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "
 
 WATCHED = """
 def {name}(self, *args, **kwargs):
-    if _memgauge_compiling():
-        return _memgauge_plain(self, *args, **kwargs)
-    return _memgauge_watched(self, args, kwargs)
+    try:
+        compiling, plain, watched = _memgauge_compiling, _memgauge_plain, _memgauge_watched
+    except NameError:
+        return Module.{attribute}(self, *args, **kwargs)
+    if compiling():
+        return plain(self, *args, **kwargs)
+    return watched(self, args, kwargs)
 """
 
 # While only root forwards are counted, every other module's call should cost next to nothing: the body of
 # Module._wrapped_call_impl (torch 2.1 and newer) is repeated, since calling a copy of it costs 0.3 µs.
 ROOTS = """
 def {name}(self, *args, **kwargs):
-    if _memgauge_compiling() or id(self) not in _memgauge_roots:
+    try:
+        compiling, plain, watched, roots = _memgauge_compiling, _memgauge_plain, _memgauge_watched, _memgauge_roots
+    except NameError:
+        return Module.{attribute}(self, *args, **kwargs)
+    if compiling() or id(self) not in roots:
         {plain}
-    return _memgauge_watched(self, args, kwargs)
+    return watched(self, args, kwargs)
 """
-PLAIN = "return _memgauge_plain(self, *args, **kwargs)"
+PLAIN = "return plain(self, *args, **kwargs)"
 WRAPPED = """if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
         return self._call_impl(*args, **kwargs)"""
@@ -43,34 +52,20 @@ WRAPPED = """if self._compiled_call_impl is not None:
 STEP = """
 def outer(func):
     def {name}(*args, **kwargs):
-        _memgauge_before_step(args)
-        return _memgauge_plain_step(func)(*args, **kwargs)
+        try:
+            before, plain = _memgauge_before_step, _memgauge_plain_step
+        except NameError:
+            return func(*args, **kwargs)
+        before(args)
+        return plain(func)(*args, **kwargs)
 """
 
 
-_made = {}  # (source, what it stands for) -> code; of earlier observations too, a thread may still be entering one
+_made = {}  # (source, what it stands for) -> code
 
 
 class Unsupported(Exception):
     """This torch, or what was done to it, leaves us no way in; the text says why."""
-
-
-def running(codes):
-    """Whether any thread is in one of these codes. New calls of them must have been made impossible before."""
-    codes = set(codes)
-    for frame in sys._current_frames().values():
-        while frame is not None:
-            if frame.f_code in codes:
-                return True
-            frame = frame.f_back
-    return False
-
-
-def _through(plain):
-    def watched(module, args, kwargs):
-        return plain(module, *args, **kwargs)
-
-    return watched
 
 
 def copy_of(function):
@@ -147,12 +142,12 @@ class ModuleCalls:
         self.roots = set()  # ids of the modules that `only_roots` lets through
         self.codes = None
 
-    @staticmethod
-    def _find(torch):
+    def _find(self, torch):
         """Module.__call__, or what it calls when somebody replaced it by a thing without exchangeable code."""
         for name in ("__call__", "_call_impl"):
             function = torch.nn.Module.__dict__.get(name)
             if isinstance(function, types.FunctionType) and not function.__code__.co_freevars:
+                self.attribute = name
                 return function
         raise Unsupported("torch.nn.Module.__call__ was replaced by %r" % (torch.nn.Module.__call__,))
 
@@ -161,8 +156,8 @@ class ModuleCalls:
         name = self.original.co_name
         plain = WRAPPED if self.original.co_names == ("_compiled_call_impl", "_call_impl") else PLAIN
         self.codes = {
-            "all": self._code(WATCHED.format(name=name)),
-            "roots": self._code(ROOTS.format(name=name, plain=plain)),
+            "all": self._code(WATCHED.format(name=name, attribute=self.attribute)),
+            "roots": self._code(ROOTS.format(name=name, attribute=self.attribute, plain=plain)),
         }
         values = (dynamo.compiling, self.plain, watched, self.roots)
         self.space.update(zip(MODULE_NAMES, values))
@@ -200,14 +195,8 @@ class ModuleCalls:
     def remove(self):
         """After the door was shut."""
         self._exchange(None)
-        # A thread that was stopped at the entry of our code has the names still to look up: it then finds the plain call.
-        # With other threads about there is no moment at which none can be there (one was met between two frames), so
-        # then these stand-ins stay: they hold torch's own function and nothing of ours.
-        self.space.update(zip(MODULE_NAMES, (bool, self.plain, _through(self.plain), ())))
-        alone = len(sys._current_frames()) == 1
-        if alone and self.function.__code__ is self.original and not running(_made.values()):
-            for name in MODULE_NAMES:
-                self.space.pop(name, None)
+        for name in MODULE_NAMES:
+            self.space.pop(name, None)
 
 
 class StepStarts:
@@ -261,12 +250,10 @@ class StepStarts:
     def forget(self):
         """After the door was shut: also the names in torch's modules."""
         self.remove()
-        stay = running(_made.values())
-        for function in self.known if not stay else ():
+        for function in self.known:
             for name in ("_memgauge_before_step", "_memgauge_plain_step"):
                 function.__globals__.pop(name, None)
-        if not stay:
-            self.known.clear()
+        self.known.clear()
 
 
 class StepEnds:

@@ -4,6 +4,7 @@ A root is a module that is called from outside of any other and owns parameters;
 its named_modules(). Modules without parameters that are called on their own (a loss, a transform) get rows under their
 class name, but no root forward is counted for them.
 """
+import sys
 from _thread import get_ident
 from time import monotonic_ns as now
 from weakref import ref
@@ -120,12 +121,19 @@ def _first_device(module):
     return (device.index or 0) if device is not None and device.type == "cuda" else HOST
 
 
+def _inside(frame, code):
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame is not None
+
+
 class Calls:
     """Sees module calls of one thread, the one that trains. watched() is what the exchanged code calls."""
 
     def __init__(self, plain, names, host, cuda, on_error):
         self.plain, self.names, self.host, self.cuda, self.on_error = plain, names, host, cuda, on_error
         self.owner = 0  # thread
+        self.unseen = None  # threads that were inside of a module when we came, and the code of the calls that they are in
         self.depth = 0
         self.forward = None  # called as a root forward begins
         self.forward_end = None  # … and after it ended, if set
@@ -144,7 +152,25 @@ class Calls:
     def end(self):
         self.sampling = False
 
+    def begin_within(self, code):
+        """We come to a program that runs: threads may be inside of a model whose call we did not see, and what they call
+        there is nobody's root. `code` is that of the calls."""
+        within = {ident for ident, frame in sys._current_frames().items() if _inside(frame, code)}
+        self.unseen = (within, code) if within else None
+
+    def _still_within(self):
+        within, code = self.unseen
+        if get_ident() in within:
+            if _inside(sys._getframe(2), code):
+                return True
+            within.discard(get_ident())
+            if not within:
+                self.unseen = None
+        return False
+
     def watched(self, module, args, kwargs):
+        if self.unseen is not None and self._still_within():
+            return self.plain(module, *args, **kwargs)
         if get_ident() != self.owner:
             if self.owner:
                 return self.plain(module, *args, **kwargs)

@@ -148,6 +148,8 @@ class Observer:
             self.dynamo.skip(Calls.watched, nested=False)
             for function in (Calls.before, Calls.after):
                 self.dynamo.skip(function)
+            if process.came_later():
+                self.calls.begin_within(self.modules.original)
         self.ends.put(self.counter.hook)
         self._look()
 

@@ -1,8 +1,9 @@
-"""The agent's life in a process: start, forks, exec, exit, detach.
+"""The agent's life in a process: start, attach, forks, exec, exit, detach.
 
 start() runs in every observed Python, most of which never train, so it opens nothing and imports nothing that Python
 has not loaded: it registers hooks and starts one thread. That thread sleeps on a lock for GRACE seconds, then opens the
-small ring and the control socket, then blocks in poll for ever.
+small ring and the control socket, then blocks in poll for ever. attach() is for a program that runs already: everything
+is opened at once, on the thread that was brought in for it.
 
 At os.fork no thread of ours exists: the child would inherit whatever lock it held, and CPython 3.12+ warns about a
 fork with threads. So the thread is ended before a fork and started again after it. All signals are blocked in it, since
@@ -15,12 +16,15 @@ import os
 import sys
 from time import monotonic, monotonic_ns, sleep
 
+from . import lasting
+
 GRACE = 0.2          # s; a process that ends before leaves no file
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
 GONE = 0.01          # s that a fork waits for the kernel to take the ended thread off its list; it takes some 100 µs
 OPENING = 0.05       # s that a thread waits for another one that is just opening the ring; it takes about 1 ms
 MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
 MAX_EARLY = 16       # events before there is a ring
+LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
 MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
 
 _FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
@@ -53,10 +57,13 @@ class _State:
     """Of this process; a forked child gets a new one."""
 
     __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
-                 "pipe", "early", "errors", "rank", "world", "over")
+                 "pipe", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules")
 
     def __init__(self, runtime, parent=0):
         self.runtime, self.parent, self.pid = runtime, parent, os.getpid()
+        self.birth = "fork" if parent else "start"     # the ring's first event
+        self.door = None        # where the runtime directory can't be seen: what came in through it, see door.py
+        self.wiped, self.modules = [], ()   # namespaces of our modules, for the last thing that the thread does
         self.deadline = monotonic() + GRACE
         self.ring = self.control = self.thread = self.pipe = None
         self.failures = self.errors = 0
@@ -67,7 +74,8 @@ class _State:
 
 settings = Settings()
 _state = None
-_box = []        # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
+_box = None      # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
+_finalizer = None   # of multiprocessing
 _kept = []       # control sockets that lost their descriptors
 _sigmask = None  # the signals blocked in the thread that started us
 
@@ -88,12 +96,72 @@ def start(runtime=None):
             except ValueError:
                 pass    # `memgauge run` has checked it; somebody else's mistake keeps the default
     _state = _State(runtime)
-    _box[:] = _before_fork, _after_in_parent, _after_in_child, _at_exit
-    os.register_at_fork(before=_hook(0), after_in_parent=_hook(1), after_in_child=_hook(2))
-    atexit.register(_hook(3))
+    _hook_in()
     from . import torchhook
     torchhook.install()
     _start_thread(_state)
+
+
+def attach(request):
+    """Begins in a program that runs, on whatever thread. Returns what the one who attaches needs to know, as text lines;
+    raises when it could not begin, with everything as it was."""
+    global _state, _sigmask
+    if _state is not None:
+        return "observed\t%s" % _state.runtime
+    settings.set("budget", request["budget"])
+    settings.set("trace", request["trace"])
+    _state = s = _State(request["runtime"])
+    s.birth = "attach"
+    try:
+        if s.runtime is None:
+            from .door import Door
+            s.door = Door(request["pid"], request["start"])
+        elif ring(large="torch" in sys.modules) is None:
+            raise OSError("no ring could be made in %s/rings" % s.runtime)
+        _open_control(s)
+    except BaseException:
+        _state = None
+        if s.ring is not None:
+            s.ring.close()
+        if s.door is not None:
+            s.door.close()
+        raise
+    _hook_in()
+    from . import torchhook
+    torchhook.install()
+    _start_thread(s)
+    _sigmask = _signals_of_main()
+    return "attached\t%s" % (s.door.address() if s.door is not None else "")
+
+
+def came_later():
+    """Whether the program ran before we came."""
+    return _state is not None and _state.birth == "attach"
+
+
+def _signals_of_main():
+    """The signals that the main thread blocks: the thread that attach() runs on blocks them all."""
+    try:
+        with open("/proc/self/task/%d/status" % os.getpid(), "rb", 0) as f:
+            text = f.read(1 << 16)
+        mask = int(text.partition(b"\nSigBlk:")[2].split(None, 1)[0], 16)
+    except (OSError, ValueError, IndexError):
+        return set()
+    return {n for n in range(1, 65) if mask >> (n - 1) & 1}
+
+
+def _hook_in():
+    """The hooks themselves are registered once in the life of a process."""
+    global _box
+    _box = lasting.get("hooks.1", _register)
+    _box[:] = _before_fork, _after_in_parent, _after_in_child, _at_exit
+
+
+def _register():
+    box = []
+    os.register_at_fork(before=_hook(box, 0), after_in_parent=_hook(box, 1), after_in_child=_hook(box, 2))
+    atexit.register(_hook(box, 3))
+    return box
 
 
 def _main_interpreter():
@@ -101,12 +169,12 @@ def _main_interpreter():
     return getattr(_thread, "_is_main_interpreter", bool)() or not hasattr(_thread, "_is_main_interpreter")
 
 
-def _hook(index):
+def _hook(box, index):
     """A function that the interpreter may keep for ever: it holds the box and nothing else, not even our globals."""
-    def hook(box=_box, index=index):
+    def hook(box=box, index=index):
         if box:
             box[index]()
-    return type(hook)(hook.__code__, {"__builtins__": __builtins__}, "hook", hook.__defaults__)
+    return lasting.bare(hook)
 
 
 def _rank_from_env():
@@ -151,11 +219,31 @@ def _start_thread(s):
     s.thread = thread = _Thread()
     _sigmask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals().difference(_FAULTS))
     try:
-        thread.ident = _thread.start_new_thread(_run, (s, thread))
+        thread.ident = _thread.start_new_thread(_outermost(), (_run, s, thread, s.wiped))
     except RuntimeError:
         s.thread = None
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, _sigmask)
+
+
+def _outermost():
+    """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of references,
+    which would otherwise stay until Python's next full garbage collection, hours later in a training."""
+    def outermost(run, s, thread, wiped):
+        run(s, thread)
+        del run, s, thread
+        while wiped:
+            space = wiped.pop()
+            for value in list(space.values()):
+                if isinstance(value, type) and value.__module__ == space.get("__name__"):
+                    for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__", "__module__")]:
+                        try:
+                            delattr(value, name)
+                        except (AttributeError, TypeError):
+                            pass
+            value = None
+            space.clear()
+    return lasting.bare(outermost)
 
 
 def _run(s, thread):
@@ -176,18 +264,24 @@ def _run(s, thread):
 
 def _serve(s, thread):
     """Blocks until the pipe says stop. Without a ring there is no control socket either."""
-    if ring() is None:
+    if s.door is None and ring() is None:
         return
     if s.pipe is None:
         s.pipe = _Pipe()
     s.pipe.drain()
     if s.control is None:
-        from .control import Control
-        opened = Control("%s/ctl/%d.%d.sock" % (s.runtime, s.pid, s.ring.start), _Requests())
-        opened.open()
-        s.control = opened
+        _open_control(s)
     if not thread.stop:     # it may have been set before the pipe was drained of the word that goes with it
-        s.control.run(s.pipe.reader)
+        if s.control.run(s.pipe.reader) == "detach":
+            _last_thing(s)
+
+
+def _open_control(s):
+    from .control import Control
+    path = None if s.door is not None else "%s/ctl/%d.%d.sock" % (s.runtime, s.pid, s.ring.start)
+    opened = Control(path, _Requests(), s.door)
+    opened.open()
+    s.control = opened
 
 
 class _Requests:
@@ -201,6 +295,13 @@ class _Requests:
 
     def detach(self):
         detach()
+
+    def ring(self, fd):
+        adopt(fd)
+
+    def tick(self):
+        torchhook = sys.modules.get(__package__ + ".torchhook")
+        return torchhook.tick() if torchhook is not None else None
 
     def settings(self, wanted):
         for key, text in wanted.items():
@@ -340,7 +441,20 @@ def _after_in_child():
         _tell("observer", "after_fork")
     except Exception:
         error("fork")
-    _start_thread(s)
+    if s.runtime is None:
+        _stay_out()
+    else:
+        _start_thread(s)
+
+
+def _stay_out():
+    """In a child of a process that can't see our files: nothing was handed to it, so it isn't observed."""
+    global _state
+    from . import torchhook
+    torchhook.remove()
+    _tell("observer", "uninstall")
+    del _box[:]
+    _state = None
 
 
 def _at_exit():
@@ -374,7 +488,8 @@ def _end_with_multiprocessing():
     util = sys.modules.get("multiprocessing.util")
     process = sys.modules.get("multiprocessing.process")
     if util is not None and process is not None and process.parent_process() is not None:
-        util.Finalize(None, _hook(3), exitpriority=-1000)
+        global _finalizer
+        _finalizer = util.Finalize(None, _hook(_box, 3), exitpriority=-1000)
 
 
 # Ring and events
@@ -407,16 +522,30 @@ def ring(large=False):
 def _open(s, large):
     from .ring import Ring
     old = s.ring
-    new = Ring(s.runtime + "/rings", old.generation + 1 if old else 0, bool(large), _info(s))
+    # A large ring is never generation 0: that is how others tell a process with torch.
+    new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large), _info(s))
+    _begin(s, new, old)
+
+
+def _begin(s, new, old):
     new.set_rank(s.rank, s.world)
     if old is None:
-        new.event("fork" if s.parent else "start", a=s.parent)
+        new.event(s.birth, "what happened before is not known" if s.birth == "attach" else "", a=s.parent)
         _end_with_multiprocessing()
     s.ring = new
     while s.early:
         new.event(*s.early.pop(0))
     if old is not None:
         old.close()
+
+
+def adopt(fd):
+    """A ring whose file was made by the one who attached, since we can't see his directory. Closes fd."""
+    from .ring import Ring
+    s = _state
+    new = Ring(fd, 1, True, _info(s), s.door.identity)
+    _begin(s, new, None)
+    _tell("observer", "settings_changed")   # it may have asked in vain before
 
 
 def _info(s):
@@ -427,8 +556,11 @@ def _info(s):
         lines.append(("local_rank", local))
     if s.parent:
         lines.append(("parent", s.parent))
-    with open("/proc/self/cmdline", "rb", 0) as f:
-        argv = f.read(4096).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    try:
+        with open("/proc/self/cmdline", "rb", 0) as f:
+            argv = f.read(4096).rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:     # a root directory without /proc
+        argv = " ".join(getattr(sys, "orig_argv", None) or getattr(sys, "argv", []))
     try:
         cwd = os.getcwd()
     except OSError:     # removed
@@ -438,7 +570,7 @@ def _info(s):
 
 def agent_hash():
     """Content hash of the agent: the name of the directory that it was unpacked into (HASH/lib/memgauge)."""
-    return os.path.basename(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    return __file__.split("/")[-4]
 
 
 def event(name, text="", a=0, b=0, c=0, d=0):
@@ -499,15 +631,19 @@ def user_sigmask():
 
 def detach():
     """Everything off. On the control thread it is a request: Control.run() answers it, closes the socket and ends."""
-    global _state
+    global _state, _finalizer
     s = _state
     if s is None:
         return
     from . import torchhook
     torchhook.remove()
+    if _finalizer is not None:
+        _finalizer.cancel()
+        _finalizer = None
     try:
         _tell("forkwarning", "leave")
         _tell("observer", "uninstall")
+        _tell("scope", "retire")
     except Exception:
         error("detach")
     event("detach")
@@ -521,12 +657,49 @@ def detach():
     if s.thread is None or s.thread.ident != _thread.get_ident():
         _stop_thread(s)
         _close_control(s, lambda control: control.close())
-    _forget_modules()
+        if s.pipe is not None:
+            s.pipe.close()
+    s.modules = _forget_modules(s)
 
 
-def _forget_modules():
-    lib = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+def _modules():
+    return [n for n in list(sys.modules) if n == __package__ or n.startswith(__package__ + ".")]
+
+
+def _forget_modules(s):
+    lib = __file__.rpartition("/")[0].rpartition("/")[0]
     sys.path[:] = [p for p in sys.path if p != lib]
     sys.path_importer_cache.pop(lib, None)
-    for name in [n for n in sys.modules if n == __package__ or n.startswith(__package__ + ".")]:
-        del sys.modules[name]
+    for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == __package__]:    # inject.py
+        sys.meta_path.remove(finder)
+        finder.sources.clear()
+        s.wiped.append(type(finder).find_spec.__globals__)
+    return [sys.modules.pop(name) for name in _modules()]
+
+
+def _last_thing(s):
+    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come."""
+    s.pipe.close()
+    streams = [m for m in s.modules if m.__name__ == __package__ + ".streams"]
+    if streams and streams[0].retire():
+        s.modules.remove(streams[0])
+    end = monotonic() + LEAVE
+    while _others_in(s.modules):
+        if monotonic() > end:
+            return      # an eval that can't be stopped: what it needs stays until it ends
+        sleep(0.002)
+    sleep(0.02)         # for one that was just between fetching a function of ours and entering it
+    if not _others_in(s.modules):
+        s.wiped += [vars(module) for module in s.modules]
+    s.modules = None
+
+
+def _others_in(modules):
+    spaces = {id(vars(module)) for module in modules}
+    mine = _thread.get_ident()
+    for ident, frame in sys._current_frames().items():
+        while frame is not None and ident != mine:
+            if id(frame.f_globals) in spaces:
+                return True
+            frame = frame.f_back
+    return False

@@ -43,19 +43,25 @@ class Ring:
     __slots__ = ("path", "generation", "large", "pid", "start", "name", "trace", "step", "put", "errors",
                  "_lost", "_map", "_fd", "_words", "_halves", "_slots", "_names", "__weakref__")
 
-    def __init__(self, directory, generation=0, large=False, info=()):
-        """Creates the file; any OSError means that the process stays unobserved. A number that is taken belongs to the
-        program that this process ran before an exec: then the next one is used."""
+    def __init__(self, place, generation=0, large=False, info=(), identity=None):
+        """Creates the file in the directory `place`, or takes the one whose descriptor that is, and closes it; any OSError
+        means that the process stays unobserved. A number that is taken belongs to the program that this process ran
+        before an exec: then the next one is used. `identity` is (pid, start) where others see other numbers than we do."""
         slots, names = LARGE if large else SMALL
-        self.pid, self.start, self.large = os.getpid(), start_ticks(), large
+        self.pid, self.start = identity or (os.getpid(), start_ticks())
+        self.large = large
         self._lost, self.errors = {}, [0]   # batches that found the queue full, by thread; values that did not fit
         size = S.HEADER_SIZE + slots * S.SLOT_SIZE + names
-        fd = self._create(directory, generation)
+        if isinstance(place, int):
+            fd, self.path, self.generation = place, None, generation
+        else:
+            fd = self._create(place, generation)
         try:
             os.posix_fallocate(fd, 0, size)  # a disk that fills up later must not turn a store into SIGBUS
             self._map, self._fd = _map(fd, size)
         except BaseException:
-            os.unlink(self.path)
+            if self.path is not None:
+                os.unlink(self.path)
             raise
         finally:
             os.close(fd)

@@ -10,6 +10,8 @@ Locals are read when the code starts and written, if it has changed them, when i
 """
 import sys
 
+from . import lasting
+
 FILENAME = "<memgauge eval>"
 WRITE_WAIT = 1.0     # s for the main thread to come by and have a local changed; a step of training is mostly shorter
 
@@ -318,7 +320,10 @@ def release(frames):
     """CPython <= 3.12: reading frame.f_locals leaves a snapshot in the frame that keeps every local alive, the last
     activations too, until it is read again or the function ends. Emptied on the main thread, when it comes by."""
     if _SNAPSHOTS and frames:
-        on_main_thread(lambda: [_empty(f) for f in frames], 0)
+        def let_go_of():
+            for frame in frames:
+                _empty(frame)
+        on_main_thread(let_go_of, 0)
 
 
 def let_go(frame):
@@ -340,28 +345,70 @@ def _outermost(frame):
     return frame
 
 
-_calls = None    # what the main thread shall do
-_thunk = None    # the C callback; one for ever: it must outlive its last return
+def _make_pending():
+    """What the main thread shall do, and the C function that it is told to call for it, which must outlive its last return.
+    An exception in there is a signal handler's of the user's, which happened to run now: it is raised again where the
+    main thread goes on."""
+    import ctypes
+    from collections import deque
+    calls = deque()
+
+    def make_calls(_argument, calls=calls):
+        try:
+            while calls:
+                call = calls.popleft()
+                try:
+                    function, done = call.pop()
+                except IndexError:
+                    continue
+                try:
+                    function()
+                finally:
+                    done.release()
+                    function = None
+        except BaseException as error:
+            import ctypes
+            import threading
+            ident = ctypes.c_ulong(threading.main_thread().ident)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(type(error)))
+        return 0
+    return calls, ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lasting.bare(make_calls))
+
+
+_pending = None    # (calls, C function), once needed
+
+
+def retire():
+    """Before a detach: what the main thread has not come by to do is not done any more; what need not be done there is
+    done here."""
+    while _pending is not None and _pending[0]:
+        call = _pending[0].popleft()
+        try:
+            function, done = call.pop()
+        except IndexError:
+            continue
+        if function.__name__ == "let_go_of":
+            function()
+        done.release()
 
 
 def on_main_thread(function, wait):
     """Has the main thread call the function between two of its own bytecodes, and waits up to `wait` seconds.
     Returns "" or why it didn't happen; after a wait in vain it never will (with wait 0 it will, sooner or later)."""
-    global _calls, _thunk
+    global _pending
     try:
         import ctypes
     except ImportError:
         return "this Python has no ctypes"
     import _thread
-    if _thunk is None:
-        from collections import deque
-        _calls = deque()
-        _thunk = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_make_calls)
+    if _pending is None:
+        _pending = lasting.get("pending.1", _make_pending)
+    calls, thunk = _pending
     done = _thread.allocate_lock()
     done.acquire()
     call = [(function, done)]
-    _calls.append(call)
-    if ctypes.pythonapi.Py_AddPendingCall(_thunk, None) != 0:
+    calls.append(call)
+    if ctypes.pythonapi.Py_AddPendingCall(thunk, None) != 0:
         call.clear()
         return "the main thread has too much to do"
     if wait and not done.acquire(timeout=wait):
@@ -371,25 +418,3 @@ def on_main_thread(function, wait):
         except IndexError:   # it has just begun
             done.acquire(timeout=wait)
     return ""
-
-
-def _make_calls(_argument):
-    """On the main thread. An exception here is a signal handler's of the user's, which happened to run now: it is raised
-    again where the main thread goes on."""
-    try:
-        while _calls:
-            call = _calls.popleft()
-            try:
-                function, done = call.pop()
-            except IndexError:
-                continue
-            try:
-                function()
-            finally:
-                done.release()
-                function = None
-    except BaseException as error:
-        import ctypes
-        import threading
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(threading.main_thread().ident), ctypes.py_object(type(error)))
-    return 0

@@ -8,6 +8,8 @@ process writes to descriptors 1 and 2 goes where the trainer's output goes.
 import _thread
 import sys
 
+from . import lasting
+
 STDOUT = 1
 STDERR = 2
 
@@ -20,6 +22,7 @@ _lock = _thread.allocate_lock()  # guards what is installed; taken by eval threa
 _running = set()                 # sinks of the evals that run
 _sinks = {}                      # thread ident -> Sink
 _installed = []                  # not empty while the stand-ins are in
+_used = []                       # not empty once the stand-ins were in
 _started = [None]                # threading.Thread.start as it was, while ours is in
 
 
@@ -203,6 +206,7 @@ def _install():
             stand.__dict__["_real"] = real
             setattr(sys, name, stand)
     _installed.append(True)
+    _used[:] = [True]
     _watch_threads()
 
 
@@ -212,6 +216,19 @@ def _uninstall():
             setattr(sys, name, stand.__dict__["_real"])
     _installed.clear()
     _unwatch_threads()
+
+
+KEPT = 60.0    # s; longer than an object takes to be turned into text in the middle of a print
+
+
+def retire():
+    """After a detach: stand-ins that were in stay for a while, see _stands. Says whether the module must stay with them."""
+    from time import monotonic
+    kept = lasting.get("streams.1", list)
+    kept[:] = [entry for entry in kept if entry[0] > monotonic()]
+    if _used:
+        kept.append((monotonic() + KEPT, _stands))
+    return bool(_used)
 
 
 def _watch_threads():

@@ -5,10 +5,14 @@ the module, so that inspect, pkgutil and importlib.reload see what they would se
 when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
 
 Hooks go in on the thread that imports torch, at the end of that import: no module can be called and no optimizer made
-before. Where torch is there already (a .pth file imported it), they go in at once, on the main thread. They never go in
-from the control thread, where a training step could be half done.
+before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in at
+once, on whatever thread this is: the observer knows that a step may be half done. A program that is importing torch when
+we are attached is looked at again until that has ended.
 """
 import sys
+from time import monotonic
+
+LOOK_AGAIN = 0.02    # s between two looks whether the import has ended
 
 
 class _Loader:
@@ -50,6 +54,7 @@ class _Finder:
 
 
 _finder = _Finder()
+_importing = False   # torch was being imported when we came
 
 
 def _next_spec(ours, name, path, target):
@@ -64,14 +69,26 @@ def _next_spec(ours, name, path, target):
 
 
 def install():
+    global _importing
     torch = sys.modules.get("torch")
-    if torch is not None:
-        _found(torch)
-    else:
+    _importing = torch is not None and getattr(getattr(torch, "__spec__", None), "_initializing", False)
+    if torch is None:
         sys.meta_path.insert(0, _finder)
+    elif not _importing:
+        _found(torch)
+
+
+def tick():
+    """When to be called again (monotonic s), None for never."""
+    if not _importing:
+        return None
+    install()
+    return monotonic() + LOOK_AGAIN if _importing else None
 
 
 def remove():
+    global _importing
+    _importing = False
     if _finder in sys.meta_path:
         sys.meta_path.remove(_finder)
 

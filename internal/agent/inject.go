@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+)
+
+//go:embed inject.py
+var injected string
+
+// Request is what an agent is told that is brought into a process which runs already.
+type Request struct {
+	Options
+	Runtime string // the session's runtime directory, "" where the process can't see or write it
+	PID     int    // of the process as we see it, and
+	Start   uint64 // its start in clock ticks; both are needed only without Runtime
+}
+
+// Source is the Python code that brings the agent into a process and starts it there. It opens no file: the modules are
+// in it. What it leaves in its name `result` is for ParseReply.
+func Source(r Request) string {
+	sources := map[string]string{}
+	for name, data := range source() {
+		if rest, ok := strings.CutPrefix(name, "lib/memgauge/"); ok {
+			sources[strings.TrimSuffix(rest, path.Ext(rest))] = string(data)
+		}
+	}
+	runtime := "None"
+	if r.Runtime != "" {
+		runtime = literal(r.Runtime)
+	}
+	request := fmt.Sprintf("{'budget': '%s', 'trace': %s, 'runtime': %s, 'pid': %d, 'start': %d}",
+		strconv.FormatFloat(r.Budget, 'g', -1, 64), literal(r.Trace), runtime, r.PID, r.Start)
+	return fmt.Sprintf("SOURCES = %s\nHASH = %s\nREQUEST = %s\n%s", literal(sources), literal(Hash()), request, injected)
+}
+
+// literal is a text, or a map of texts, in Python: JSON's strings are Python's too, as long as nothing is written as a pair
+// of surrogates, and encoding/json writes no such pairs.
+func literal(v any) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // texts can be encoded
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Reply is what the injected code says.
+type Reply struct {
+	Observed bool   // an agent was there before, and nothing was done
+	Runtime  string // of that agent's session, "" if that can't be told
+	Door     int    // descriptor of the door in the process; -1 where the agent has the runtime directory
+}
+
+// ErrNoReply means that the injected code has not said what it should.
+var ErrNoReply = errors.New("the agent has not reported in")
+
+// ParseReply reads what Source's code left in `result`.
+func ParseReply(value string) (Reply, error) {
+	kind, rest, _ := strings.Cut(value, "\t")
+	switch {
+	case kind == "observed":
+		return Reply{Observed: true, Runtime: rest, Door: -1}, nil
+	case kind == "attached" && rest == "":
+		return Reply{Door: -1}, nil
+	case kind == "attached":
+		if fd, err := strconv.Atoi(rest); err == nil && fd >= 0 {
+			return Reply{Door: fd}, nil
+		}
+	}
+	return Reply{}, fmt.Errorf("%w: it said %.200q", ErrNoReply, value)
+}

@@ -1,0 +1,231 @@
+"""Attached to a program that runs: what is observed, what a detach leaves, forks, imports that come later."""
+import array
+import os
+import socket
+import sys
+import time
+import unittest
+
+import attached
+import client
+from attached import Program, source
+from client import wait_for
+from ringfile import S
+
+LOOP = """
+import os, time
+x = 41
+print("ready")
+while not os.path.exists(DIR + "/stop"):
+    time.sleep(0.01)
+"""
+
+STATE = """{
+    "modules": sorted(n for n in sys.modules if "memgauge" in n), "path": sys.path, "meta": len(sys.meta_path),
+    "stdout": sys.stdout is sys.__stdout__, "fds": sorted(os.listdir("/proc/self/fd")), "tasks": len(os.listdir("/proc/self/task")),
+    "maps": [l for l in open("/proc/self/maps") if ".ring" in l or "memgauge" in l], "environ": sorted(os.environ),
+    "sys": sorted(dir(sys)), "filters": len(__import__('_warnings').filters)}"""
+
+
+class Case(unittest.TestCase):
+    def start(self, code, **env):
+        program = Program(code, **env)
+        self.addCleanup(program.close)
+        self.assertIn(b"ready", program.printed())
+        return program
+
+
+class Life(Case):
+    def test_attach_eval_detach_leaves_it_as_it_was(self):
+        program = self.start(LOOP)
+        before = program.ask(STATE)
+        runtime = program.attach()
+        self.assertEqual(program.eval(runtime, "x + 1").value, "42")
+        self.assertEqual(program.eval(runtime, "print('hello')").stdout, "hello\n")
+        ring, = program.rings(runtime).values()
+        self.assertEqual([e[:2] for e in ring.events()][0], ("attach", "what happened before is not known"))
+        self.assertEqual((ring.state, ring.generation, ring.info["agent"]), (S.STATE_LIVE, 0, "0123abcd"))
+        program.detach(runtime)
+        wait_for(lambda: len(os.listdir("/proc/%d/task" % program.pid)) == before["tasks"])
+        self.assertEqual(program.ask(STATE), before)
+        ring, = program.rings(runtime).values()
+        self.assertEqual(ring.state, S.STATE_DETACHED)
+        self.assertEqual(ring.events()[-1][0], "detach")
+        self.assertEqual(os.listdir(runtime + "/ctl"), [])
+        self.assertEqual(program.stop(), 0)
+        self.assertEqual(program.printed(), b"ready\n")
+        self.assertEqual(program.rings(runtime)[program.pid, 0].state, S.STATE_DETACHED)
+
+    def test_a_second_attach_does_nothing(self):
+        program = self.start(LOOP)
+        runtime = program.attach()
+        self.assertEqual(program.inject(source(program.runtime())), "vobserved\t" + runtime)
+        self.assertEqual(program.eval(runtime, "x").value, "41")
+
+    def test_again_after_detach_with_a_newer_agent(self):
+        program = self.start(LOOP)
+        program.detach(program.attach())
+        runtime = program.attach(version="newer", edit=lambda text: text.replace('"attach", ', '"attach", ') + "\nNEWER = 1\n")
+        ring, = program.rings(runtime).values()
+        self.assertEqual(ring.info["agent"], "newer")
+        self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge.process'].NEWER").value, "1")
+        program.stop()
+        self.assertEqual([e[0] for e in program.rings(runtime)[program.pid, 0].events()][-1], "exit")
+
+    def test_a_failure_leaves_nothing(self):
+        program = self.start(LOOP)
+        before = program.ask(STATE)
+        answer = program.inject(source("/nowhere/at/all"))
+        self.assertTrue(answer.startswith("eOSError: no ring"), answer)
+        answer = program.inject(source(program.runtime(), edit=lambda text: text.replace("def attach(request):", "def attach(request):\n    raise ValueError(1)")))
+        self.assertEqual(answer, "eValueError: 1")
+        self.assertEqual(program.ask(STATE), before)
+        program.attach()
+
+    def test_a_program_with_a_module_of_our_name(self):
+        program = self.start("import sys, types\nsys.modules['memgauge'] = types.ModuleType('memgauge')\n" + LOOP)
+        runtime = program.attach()
+        self.assertEqual(program.eval(runtime, "x").value, "41")
+        program.detach(runtime)
+        self.assertEqual(program.ask("[n for n in sys.modules if 'memgauge' in n]"), ["memgauge"])
+
+    def test_signals_and_threading(self):
+        """An eval has the program's signal mask, and the main thread its name."""
+        program = self.start("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n" + LOOP)
+        runtime = program.attach()
+        a = program.eval(runtime, "import signal, threading; (sorted(signal.pthread_sigmask(0, ())), threading.main_thread().ident == __import__('os').getpid() or threading.main_thread().name)")
+        self.assertEqual(a.value.replace("<Signals.SIGUSR1: 10>", "10"), "([10], 'MainThread')")
+
+
+class Forks(Case):
+    FORK = """
+    import os, time
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(float(open(DIR + "/fork").read()))
+            os._exit(7)
+        return os.waitpid(pid, 0)[1] >> 8
+    print("ready")
+    while not os.path.exists(DIR + "/stop"):
+        if os.path.exists(DIR + "/fork"):
+            print("child", fork())
+            os.unlink(DIR + "/fork")
+        time.sleep(0.01)
+    """
+
+    def fork(self, program, seconds):
+        with open(program.directory + "/fork.new", "w") as f:
+            f.write(str(seconds))
+        os.rename(program.directory + "/fork.new", program.directory + "/fork")
+        wait_for(lambda: not os.path.exists(program.directory + "/fork"))
+
+    def test_a_child_has_its_own_ring(self):
+        program = self.start(self.FORK)
+        runtime = program.attach()
+        self.fork(program, 1)
+        rings = {pid: ring for (pid, _), ring in program.rings(runtime).items()}
+        mine = rings.pop(program.pid)
+        child, = rings.values()
+        self.assertEqual((child.events()[0][0], child.events()[0][2]), ("fork", program.pid))
+        self.assertEqual([e[0] for e in mine.events()], ["attach"])
+        self.assertEqual(program.eval(runtime, "1").value, "1")
+        program.detach(runtime)
+        self.fork(program, 0.5)
+        self.assertEqual(len(program.rings(runtime)), 2)
+        self.assertEqual(program.printed().count(b"child 7"), 2)
+
+    def test_hooks_are_registered_once(self):
+        """They can't be unregistered: a second attach must find the first one's."""
+        program = self.start("import os\nreal = os.register_at_fork\ncalls = []\ndef counted(**k):\n    calls.append(1)\n    real(**k)\n"
+                             "os.register_at_fork = counted\n" + LOOP)
+        for _ in range(3):
+            program.detach(program.attach())
+        self.assertEqual(program.ask("len(__main__.calls)"), 1)
+
+
+class Behind(Case):
+    """A process that can't see the session's directory: everything goes through the door. The test takes the far end as
+    the Go side does, by pidfd_getfd."""
+
+    def far_end(self, program, fd):
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        pidfd = libc.syscall(434, program.pid, 0)
+        taken = libc.syscall(438, pidfd, fd, 0)
+        os.close(pidfd)
+        if taken < 0:
+            self.skipTest("pidfd_getfd: " + os.strerror(ctypes.get_errno()))
+        return socket.socket(fileno=taken)
+
+    def ask(self, far, text, fds=()):
+        far.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+        far.settimeout(30)
+        data, extra, _, _ = far.recvmsg(1024, socket.CMSG_SPACE(4))
+        got = array.array("i")
+        for _, _, raw in extra:
+            got.frombytes(raw[:4])
+        return data, list(got)
+
+    def connect(self, far):
+        data, fds = self.ask(far, b"new")
+        self.assertEqual(data, b"connection")
+        c = client.Client.__new__(client.Client)
+        c.sock = socket.socket(fileno=fds[0])
+        c.sock.settimeout(60)
+        self.assertEqual(c.receive()[0], client.HELLO)
+        return c
+
+    def ring(self, far, path):
+        slots, names = 65536, 1 << 20
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.posix_fallocate(fd, 0, 4096 + slots * 64 + names)
+        answer = self.ask(far, b"ring", [fd])[0]
+        os.close(fd)
+        return answer
+
+    def test_ring_eval_and_detach(self):
+        program = self.start(Forks.FORK)
+        before = program.ask(STATE)
+        answer = program.inject(source(None, pid=4711, start=123456))
+        self.assertEqual(answer[:10], "vattached\t")
+        far = self.far_end(program, int(answer[10:]))
+        runtime = program.runtime()
+        self.assertEqual(self.ring(far, runtime + "/rings/4711.123456.1.ring"), b"ok")
+        c, d = self.connect(far), self.connect(far)
+        self.assertEqual(c.eval("print(6 * 7)").stdout, "42\n")
+        self.assertEqual(d.eval("6 * 7").value, "42")
+        self.assertEqual(self.ask(far, b"what")[0], b"error unknown message")
+        Forks.fork(self, program, 0.5)      # a child that is left alone
+        self.assertEqual(d.eval("1").value, "1")
+        c.send(client.DETACH)
+        self.assertEqual(c.receive()[0], client.OK)
+        wait_for(lambda: len(os.listdir("/proc/%d/task" % program.pid)) == before["tasks"])
+        self.assertEqual(program.ask(STATE), before)
+        ring, = program.rings(runtime).values()
+        self.assertEqual((ring.pid, ring.start_ticks, ring.state), (4711, 123456, S.STATE_DETACHED))
+        self.assertEqual([e[0] for e in ring.events()][0], "attach")
+        for s in (far, c.sock, d.sock):
+            s.close()
+
+
+class Memory(Case):
+    CYCLES = int(os.environ.get("MEMGAUGE_ATTACHES", "40"))
+
+    def test_cycles_leave_nothing(self):
+        program = self.start(LOOP)
+        for _ in range(5):
+            program.detach(program.attach())
+        tasks = len(os.listdir("/proc/%d/task" % program.pid))
+        wait_for(lambda: len(os.listdir("/proc/%d/task" % program.pid)) <= 2)
+        before = program.ask("len(gc.get_objects())")
+        for _ in range(self.CYCLES):
+            program.detach(program.attach())
+        after = program.ask("len(gc.get_objects())")
+        self.assertLess(after - before, 60 * self.CYCLES + 500)     # bare types, which wait for Python's own collection
+        collected = program.ask("[gc.collect(), len(gc.get_objects())][1]")
+        self.assertLess(collected - before, 300)
+
+
+if __name__ == "__main__":
+    unittest.main()
