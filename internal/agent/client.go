@@ -41,8 +41,12 @@ type Client struct {
 	Hello wire.Hello
 }
 
-// Dial connects to the control socket at path, however long that is. It refuses a socket that another user listens on.
+// Dial connects to the control socket at path, however long that is, or through the door that a session names in its
+// place. It refuses a socket that another user listens on.
 func Dial(ctx context.Context, path string) (*Client, error) {
+	if strings.HasPrefix(path, doorPrefix) {
+		return dialDoor(ctx, path)
+	}
 	conn, err := sock.Dial(ctx, path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
@@ -55,6 +59,11 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 		conn.Close()
 		return nil, fmt.Errorf("connect to the agent: %w", err)
 	}
+	return greet(ctx, conn, pid)
+}
+
+// greet makes a client of a connection, which it closes if the agent says nothing.
+func greet(ctx context.Context, conn net.Conn, pid int) (*Client, error) {
 	c := &Client{conn: conn, pid: pid}
 	if err := c.handshake(ctx); err != nil {
 		conn.Close()
@@ -249,9 +258,17 @@ func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error
 	return wire.ParseStacks(f.Payload)
 }
 
-// Detach has the agent take its hooks off and close its ring and its socket.
+// Detach has the agent take its hooks off, close its ring and its socket, and end. It returns when the connection has
+// ended, which is the last of it.
 func (c *Client) Detach(ctx context.Context) error {
-	return c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK)
+	if err := c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK); err != nil {
+		return err
+	}
+	for {
+		if _, err := c.read(ctx); err != nil {
+			return ctx.Err() // what else ends the connection is its end
+		}
+	}
 }
 
 // Census has the agent look at what holds the memory. The rows are in its ring when this returns. Only one runs in a

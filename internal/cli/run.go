@@ -70,28 +70,37 @@ type plan struct {
 
 func (o runOptions) check(args []string) (plan, error) {
 	var p plan
-	budget, err := units.ParseFraction(o.budget)
-	if err != nil || budget <= 0 || budget > 1 {
-		return p, usageError{fmt.Errorf("run: --budget %q: not a share between 0 and 100%%", o.budget)}
-	}
-	switch o.trace {
-	case "auto", "all", "off":
-	default:
-		return p, usageError{fmt.Errorf("run: --trace %q: not auto, all or off", o.trace)}
-	}
-	if p.maxDisk, err = units.ParseBytes(o.maxDisk); err != nil || p.maxDisk < minDisk {
-		return p, usageError{fmt.Errorf("run: --max-disk %q: not a size of at least %s", o.maxDisk, minDisk)}
+	var err error
+	if p.agent, p.maxDisk, err = checkObserving("run", o.budget, o.trace, o.maxDisk); err != nil {
+		return p, err
 	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
 		return p, usageError{fmt.Errorf("run: --interval %s: not between 100ms and 1m", o.interval)}
 	}
-	p.agent = agent.Options{Budget: float64(budget), Trace: o.trace}
 	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
 	p.path, err = exec.LookPath(args[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return p, notStarted(args[0], err)
 	}
 	return p, nil
+}
+
+// checkObserving reads the flags that `run` and `attach` share.
+func checkObserving(command, budget, trace, maxDisk string) (agent.Options, units.Bytes, error) {
+	share, err := units.ParseFraction(budget)
+	if err != nil || share <= 0 || share > 1 {
+		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --budget %q: not a share between 0 and 100%%", command, budget)}
+	}
+	switch trace {
+	case "auto", "all", "off":
+	default:
+		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --trace %q: not auto, all or off", command, trace)}
+	}
+	size, err := units.ParseBytes(maxDisk)
+	if err != nil || size < minDisk {
+		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --max-disk %q: not a size of at least %s", command, maxDisk, minDisk)}
+	}
+	return agent.Options{Budget: float64(share), Trace: trace}, size, nil
 }
 
 // minDisk is what DuckDB itself, its log included, can be held under.

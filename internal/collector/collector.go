@@ -281,6 +281,9 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	}
 	if !ok {
 		end = session.End{Ended: time.Now().UTC(), State: "lost"}
+		if o.s.Meta.Attached {
+			end.State = o.fateOfAttached(ctx)
+		}
 	}
 	end.PIDs, end.Ranks, end.Recorded, end.Rows = sum.PIDs, sum.Ranks, true, sum.Rows
 	end.Peak = max(end.Peak, sum.PeakRSS)
@@ -303,6 +306,25 @@ func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 		}
 	})
 	return why, err
+}
+
+// fateOfAttached is how the last observed process ended, by what its ring says: detached (where the one who detached could
+// not write it down), ended (its Python came to its end) or vanished (killed, or left without a word).
+func (o *Owner) fateOfAttached(ctx context.Context) string {
+	rows, err := o.db.Query(ctx, "SELECT ending FROM memgauge.processes ORDER BY ended DESC NULLS LAST LIMIT 1")
+	if err != nil {
+		return "vanished"
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return "vanished"
+	}
+	if ending, _ := rows.Values()[0].(string); ending == "exited" {
+		return "ended"
+	} else if ending == "detached" {
+		return ending
+	}
+	return "vanished"
 }
 
 // Close closes the database and the rings.

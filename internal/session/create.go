@@ -23,6 +23,7 @@ type Options struct {
 	Command []string
 	Version string
 	MaxDisk int64 // bytes
+	Process Pid   // of a session that is attached to a process which runs already; else zero
 
 	Interval time.Duration // of the samplers; 0 is the default
 }
@@ -77,6 +78,16 @@ func Create(o Options) (*Session, error) {
 	return s, nil
 }
 
+// Remove takes back a session of which nothing came: no process was ever observed in it.
+func (s *Session) Remove() error {
+	if runtime := s.Meta.Runtime; runtime != "" {
+		if err := os.RemoveAll(runtime); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(s.Dir)
+}
+
 func meta(o Options, id, name string) Meta {
 	host, _ := os.Hostname()
 	cwd, _ := os.Getwd()
@@ -87,7 +98,8 @@ func meta(o Options, id, name string) Meta {
 		command[i] = a[:min(len(a), maxArgLen)]
 	}
 	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, UID: os.Getuid(),
-		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Interval: o.Interval, Supervisor: Pid{os.Getpid(), start}}
+		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Interval: o.Interval, Supervisor: Pid{os.Getpid(), start},
+		Process: o.Process, Attached: o.Process != Pid{}}
 }
 
 // fill makes the runtime directory and writes session.json.

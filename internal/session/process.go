@@ -22,6 +22,9 @@ type Process struct {
 	Argv   string
 }
 
+// doorPrefix begins a Socket that is no path: PID, start and descriptor of a door follow.
+const doorPrefix = "door:"
+
 type ringFile struct {
 	Pid
 	Generation int
@@ -59,6 +62,11 @@ func (s *Session) Processes() []Process {
 	}
 	var list []Process
 	for _, p := range byPid {
+		for _, d := range s.Meta.Doors {
+			if d.Pid == p.Pid {
+				p.Socket = doorPrefix + fmt.Sprintf("%d:%d:%d", d.PID, d.Start, d.FD)
+			}
+		}
 		list = append(list, *p)
 	}
 	slices.SortFunc(list, func(a, b Process) int {
@@ -129,11 +137,53 @@ func (s *Session) Live() bool {
 	if s.Copied() {
 		return false
 	}
+	if s.Meta.Attached {
+		return s.liveAttached()
+	}
 	if s.alive(s.Meta.Process) || slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return s.alive(r.Pid) }) {
 		return true
 	}
 	_, ended, _ := s.End()
 	return !ended && s.alive(s.Meta.Supervisor)
+}
+
+// liveAttached: the process goes on after a detach, so it alone tells nothing. Until the agent is in, whoever attaches
+// keeps the session alive.
+func (s *Session) liveAttached() bool {
+	if slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return s.alive(r.Pid) && !r.detached() }) {
+		return true
+	}
+	_, ended, _ := s.End()
+	return !ended && s.alive(s.Meta.Supervisor)
+}
+
+func (r ringFile) detached() bool {
+	f, err := os.Open(r.Path)
+	if err != nil {
+		return true // stored and removed meanwhile
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	h, err := wire.ReadHeader(f, st.Size())
+	return err == nil && h.State == wire.StateDetached
+}
+
+// Observed finds the live session in which an agent is in this process.
+func Observed(pid int) (*Session, error) {
+	all, err := All()
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		observes := func(r ringFile) bool { return r.PID == pid && s.alive(r.Pid) && !r.detached() }
+		if s.Live() && slices.ContainsFunc(s.ringFiles(), observes) {
+			return s, nil
+		}
+	}
+	return nil, ErrNone
 }
 
 // Alive tells the ingester whether a ring's process may still write.

@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Meta is what session.json says; `memgauge run` writes it when it starts the command.
+// Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has got in.
 type Meta struct {
 	Version    int       `json:"version"` // of this file's format
 	ID         string    `json:"id"`
@@ -26,12 +26,14 @@ type Meta struct {
 	BootID     string    `json:"boot_id"`
 	UID        int       `json:"uid"`
 	Started    time.Time `json:"started"`
-	Memgauge   string    `json:"memgauge"`          // version of the program
-	Runtime    string    `json:"runtime,omitempty"` // where rings and sockets lie, if not in the session directory
-	Dir        DirID     `json:"dir"`               // tells the directory from a copy of it
-	Supervisor Pid       `json:"supervisor"`        // memgauge run
-	Process    Pid       `json:"process"`           // the command; zero until it runs
-	MaxDisk    int64     `json:"max_disk"`          // bytes
+	Memgauge   string    `json:"memgauge"`           // version of the program
+	Runtime    string    `json:"runtime,omitempty"`  // where rings and sockets lie, if not in the session directory
+	Dir        DirID     `json:"dir"`                // tells the directory from a copy of it
+	Supervisor Pid       `json:"supervisor"`         // memgauge run, or attach
+	Process    Pid       `json:"process"`            // the command; zero until it runs
+	Attached   bool      `json:"attached,omitempty"` // Process ran already, and was not started for the session
+	Doors      []Door    `json:"doors,omitempty"`
+	MaxDisk    int64     `json:"max_disk"` // bytes
 
 	Interval time.Duration `json:"interval,omitempty"` // of the samplers, ns; 0 is the default
 }
@@ -48,10 +50,16 @@ type Pid struct {
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
+// Door is how to reach the agent in a process that does not see the runtime directory (docs/attach.md).
+type Door struct {
+	Pid
+	FD int `json:"fd"` // its descriptor there
+}
+
 // End is what end.json says.
 type End struct {
 	Ended  time.Time `json:"ended"`
-	State  string    `json:"state"`            // exited, killed, lost
+	State  string    `json:"state"`            // exited, killed, lost; of an attached session ended, vanished, detached
 	Code   int       `json:"code"`             // with exited
 	Signal string    `json:"signal,omitempty"` // with killed, such as SIGKILL
 	PIDs   []int     `json:"pids,omitempty"`   // processes that had a ring
@@ -84,6 +92,8 @@ func (e End) String() string {
 		return fmt.Sprintf("exit %d", e.Code)
 	case "killed":
 		return "killed by " + e.Signal
+	case "ended", "vanished", "detached": // who attaches is not told an exit code
+		return e.State
 	}
 	return "lost (killed together with memgauge run)"
 }
@@ -180,6 +190,12 @@ func (s *Session) Socket() string { return filepath.Join(s.Runtime(), socket) }
 // SetProcess records the command's process.
 func (s *Session) SetProcess(p Pid) error {
 	s.Meta.Process = p
+	return s.write()
+}
+
+// AddDoor records how to reach a process.
+func (s *Session) AddDoor(d Door) error {
+	s.Meta.Doors = append(s.Meta.Doors, d)
 	return s.write()
 }
 

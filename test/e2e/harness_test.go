@@ -37,6 +37,8 @@ type world struct {
 	t    *testing.T
 	home string
 	env  []string
+
+	started []*program
 }
 
 func newWorld(t *testing.T) *world {

@@ -16,7 +16,8 @@ import os
 import sys
 from time import monotonic, monotonic_ns, sleep
 
-from . import lasting
+from . import lasting, leaving
+from .pipe import Pipe
 
 GRACE = 0.2          # s; a process that ends before leaves no file
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
@@ -24,7 +25,6 @@ GONE = 0.01          # s that a fork waits for the kernel to take the ended thre
 OPENING = 0.05       # s that a thread waits for another one that is just opening the ring; it takes about 1 ms
 MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
 MAX_EARLY = 16       # events before there is a ring
-LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
 MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
 
 _FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
@@ -147,7 +147,7 @@ def _signals_of_main():
         mask = int(text.partition(b"\nSigBlk:")[2].split(None, 1)[0], 16)
     except (OSError, ValueError, IndexError):
         return set()
-    return {n for n in range(1, 65) if mask >> (n - 1) & 1}
+    return {n for n in _signal.valid_signals() if mask >> (n - 1) & 1}
 
 
 def _hook_in():
@@ -217,33 +217,14 @@ def _start_thread(s):
     if s.over or (s.thread is not None and not s.thread.ended(0)):
         return
     s.thread = thread = _Thread()
-    _sigmask = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals().difference(_FAULTS))
+    valid = _signal.valid_signals()     # the C library's own two may be blocked here, and Python would print a warning
+    _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_BLOCK, valid.difference(_FAULTS)))
     try:
-        thread.ident = _thread.start_new_thread(_outermost(), (_run, s, thread, s.wiped))
+        thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped))
     except RuntimeError:
         s.thread = None
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, _sigmask)
-
-
-def _outermost():
-    """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of references,
-    which would otherwise stay until Python's next full garbage collection, hours later in a training."""
-    def outermost(run, s, thread, wiped):
-        run(s, thread)
-        del run, s, thread
-        while wiped:
-            space = wiped.pop()
-            for value in list(space.values()):
-                if isinstance(value, type) and value.__module__ == space.get("__name__"):
-                    for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__", "__module__")]:
-                        try:
-                            delattr(value, name)
-                        except (AttributeError, TypeError):
-                            pass
-            value = None
-            space.clear()
-    return lasting.bare(outermost)
 
 
 def _run(s, thread):
@@ -267,13 +248,13 @@ def _serve(s, thread):
     if s.door is None and ring() is None:
         return
     if s.pipe is None:
-        s.pipe = _Pipe()
+        s.pipe = Pipe()
     s.pipe.drain()
     if s.control is None:
         _open_control(s)
     if not thread.stop:     # it may have been set before the pipe was drained of the word that goes with it
         if s.control.run(s.pipe.reader) == "detach":
-            _last_thing(s)
+            leaving.last_thing(s)
 
 
 def _open_control(s):
@@ -306,47 +287,6 @@ class _Requests:
     def settings(self, wanted):
         for key, text in wanted.items():
             configure(key, text)
-
-
-class _Pipe:
-    """Wakes the thread. Its numbers may have become files of the user's, after a daemon's close-everything, so each use
-    makes sure that they are still the pipe."""
-
-    __slots__ = ("reader", "writer", "identity")
-
-    def __init__(self):
-        self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        info = os.fstat(self.reader)
-        self.identity = (info.st_dev, info.st_ino)
-
-    def _mine(self, fd):
-        try:
-            info = os.fstat(fd)
-        except OSError:
-            return False
-        return (info.st_dev, info.st_ino) == self.identity
-
-    def wake(self):
-        try:
-            if self._mine(self.writer):
-                os.write(self.writer, b".")
-        except OSError:     # full: it is awake already
-            pass
-
-    def drain(self):
-        try:
-            if self._mine(self.reader):
-                os.read(self.reader, 4096)
-        except OSError:     # empty
-            pass
-
-    def intact(self):
-        return self._mine(self.reader) and self._mine(self.writer)
-
-    def close(self):
-        for fd in (self.reader, self.writer):
-            if self._mine(fd):
-                os.close(fd)
 
 
 def _close_control(s, close):
@@ -659,47 +599,4 @@ def detach():
         _close_control(s, lambda control: control.close())
         if s.pipe is not None:
             s.pipe.close()
-    s.modules = _forget_modules(s)
-
-
-def _modules():
-    return [n for n in list(sys.modules) if n == __package__ or n.startswith(__package__ + ".")]
-
-
-def _forget_modules(s):
-    lib = __file__.rpartition("/")[0].rpartition("/")[0]
-    sys.path[:] = [p for p in sys.path if p != lib]
-    sys.path_importer_cache.pop(lib, None)
-    for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == __package__]:    # inject.py
-        sys.meta_path.remove(finder)
-        finder.sources.clear()
-        s.wiped.append(type(finder).find_spec.__globals__)
-    return [sys.modules.pop(name) for name in _modules()]
-
-
-def _last_thing(s):
-    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come."""
-    s.pipe.close()
-    streams = [m for m in s.modules if m.__name__ == __package__ + ".streams"]
-    if streams and streams[0].retire():
-        s.modules.remove(streams[0])
-    end = monotonic() + LEAVE
-    while _others_in(s.modules):
-        if monotonic() > end:
-            return      # an eval that can't be stopped: what it needs stays until it ends
-        sleep(0.002)
-    sleep(0.02)         # for one that was just between fetching a function of ours and entering it
-    if not _others_in(s.modules):
-        s.wiped += [vars(module) for module in s.modules]
-    s.modules = None
-
-
-def _others_in(modules):
-    spaces = {id(vars(module)) for module in modules}
-    mine = _thread.get_ident()
-    for ident, frame in sys._current_frames().items():
-        while frame is not None and ident != mine:
-            if id(frame.f_globals) in spaces:
-                return True
-            frame = frame.f_back
-    return False
+    s.modules = leaving.forget_modules(s)

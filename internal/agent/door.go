@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// doorPrefix begins the address of an agent that has no path: PID, start and descriptor of its door follow.
+const doorPrefix = "door:"
+
+// Door is the far end of an agent's door (internal/agent/py/memgauge/door.py): how to reach an agent in a process that does
+// not see the session's directory.
+type Door struct{ fd int }
+
+// doorWait bounds an answer through the door: the agent's thread needs the GIL for it.
+const doorWait = 10 * time.Second
+
+// OpenDoor takes a copy of the door's far end, which is descriptor fd of the process. That needs the right to trace it, and
+// Linux 5.6 (pidfd_getfd(2)).
+func OpenDoor(pid int, start uint64, fd int) (*Door, error) {
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open process %d: %w", pid, err)
+	}
+	defer unix.Close(pidfd)
+	if !proc.New("/proc").Alive(pid, start) { // after the pidfd, which keeps the number from being used again
+		return nil, fmt.Errorf("process %d: %w", pid, os.ErrNotExist)
+	}
+	far, err := unix.PidfdGetfd(pidfd, fd, 0)
+	if errors.Is(err, unix.ENOSYS) {
+		err = remedy.Add(err, "the process sees other directories than we do, which needs Linux 5.6 (pidfd_getfd)")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("take the agent's socket from process %d: %w", pid, err)
+	}
+	if err := unix.SetsockoptTimeval(far, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+		unix.Close(far)
+		return nil, fmt.Errorf("the agent's door in process %d: %w", pid, err)
+	}
+	return &Door{far}, nil
+}
+
+// Close lets go of our copy.
+func (d *Door) Close() error { return unix.Close(d.fd) }
+
+// HandRing gives the agent the file that is to be its ring, empty and open for reading and writing.
+func (d *Door) HandRing(ctx context.Context, f *os.File) error {
+	text, fds, err := d.ask(ctx, "ring", int(f.Fd()))
+	closeAll(fds)
+	if err == nil && text != "ok" {
+		err = fmt.Errorf("the agent says: %s", text)
+	}
+	return err
+}
+
+// Connect asks for a connection.
+func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
+	text, fds, err := d.ask(ctx, "new")
+	if err == nil && (text != "connection" || len(fds) != 1) {
+		err = fmt.Errorf("the agent says: %s", text)
+	}
+	if err != nil {
+		closeAll(fds)
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fds[0]), "agent")
+	defer f.Close() // FileConn copies it
+	return net.FileConn(f)
+}
+
+// ask sends one message and reads one. Another client of the same door may read our answer and we his, which is as good.
+func (d *Door) ask(ctx context.Context, text string, send ...int) (string, []int, error) {
+	var rights []byte
+	if len(send) > 0 {
+		rights = unix.UnixRights(send...)
+	}
+	if err := unix.Sendmsg(d.fd, []byte(text), rights, nil, unix.MSG_NOSIGNAL); err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, doorWait)
+	defer cancel()
+	if err := waitReadable(ctx, d.fd); err != nil {
+		return "", nil, err
+	}
+	buf, extra := make([]byte, 1024), make([]byte, unix.CmsgSpace(4))
+	n, en, _, _, err := unix.Recvmsg(d.fd, buf, extra, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+	if err != nil {
+		return "", nil, err
+	}
+	return string(buf[:n]), receivedFDs(extra[:en]), nil
+}
+
+func receivedFDs(extra []byte) (fds []int) {
+	messages, err := unix.ParseSocketControlMessage(extra)
+	if err != nil {
+		return nil
+	}
+	for _, m := range messages {
+		if got, err := unix.ParseUnixRights(&m); err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	return fds
+}
+
+// waitReadable looks at ctx often: poll(2) can't be interrupted by it.
+func waitReadable(ctx context.Context, fd int) error {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		if n > 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
+}
+
+// dialDoor connects to the address PID:START:FD of a door.
+func dialDoor(ctx context.Context, address string) (*Client, error) {
+	var pid, fd int
+	var start uint64
+	if _, err := fmt.Sscanf(strings.TrimPrefix(address, doorPrefix), "%d:%d:%d", &pid, &start, &fd); err != nil {
+		return nil, fmt.Errorf("connect to the agent: address %q: %w", address, err)
+	}
+	d, err := OpenDoor(pid, start, fd)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	defer d.Close()
+	conn, err := d.Connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the agent: %w", err)
+	}
+	return greet(ctx, conn, pid)
+}

@@ -1,0 +1,71 @@
+"""The end of a detach: our modules go, and with them all that they hold."""
+import _thread
+import sys
+from time import monotonic, sleep
+
+from . import lasting
+
+LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
+
+
+def outermost():
+    """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of references,
+    which would otherwise stay until Python's next full garbage collection, hours later in a training."""
+    def outermost(run, s, thread, wiped):
+        run(s, thread)
+        del run, s, thread
+        while wiped:
+            space = wiped.pop()
+            for value in list(space.values()):
+                if isinstance(value, type) and value.__module__ == space.get("__name__"):
+                    for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__", "__module__")]:
+                        try:
+                            delattr(value, name)
+                        except (AttributeError, TypeError):
+                            pass
+            value = None
+            space.clear()
+    return lasting.bare(outermost)
+
+
+def _modules():
+    return [n for n in list(sys.modules) if n == __package__ or n.startswith(__package__ + ".")]
+
+
+def forget_modules(s):
+    lib = __file__.rpartition("/")[0].rpartition("/")[0]
+    sys.path[:] = [p for p in sys.path if p != lib]
+    sys.path_importer_cache.pop(lib, None)
+    for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == __package__]:    # inject.py
+        sys.meta_path.remove(finder)
+        finder.sources.clear()
+        s.wiped.append(type(finder).find_spec.__globals__)
+    return [sys.modules.pop(name) for name in _modules()]
+
+
+def last_thing(s):
+    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come."""
+    s.pipe.close()
+    streams = [m for m in s.modules if m.__name__ == __package__ + ".streams"]
+    if streams and streams[0].retire():
+        s.modules.remove(streams[0])
+    end = monotonic() + LEAVE
+    while _others_in(s.modules):
+        if monotonic() > end:
+            return      # an eval that can't be stopped: what it needs stays until it ends
+        sleep(0.002)
+    sleep(0.02)         # for one that was just between fetching a function of ours and entering it
+    if not _others_in(s.modules):
+        s.wiped += [vars(module) for module in s.modules]
+    s.modules = None
+
+
+def _others_in(modules):
+    spaces = {id(vars(module)) for module in modules}
+    mine = _thread.get_ident()
+    for ident, frame in sys._current_frames().items():
+        while frame is not None and ident != mine:
+            if id(frame.f_globals) in spaces:
+                return True
+            frame = frame.f_back
+    return False
