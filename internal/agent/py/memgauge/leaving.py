@@ -5,19 +5,26 @@ from time import monotonic, sleep
 
 from . import lasting
 
+REMAINS = 16         # detaches; a collection stops Python for 0.1 to 0.4 s where torch is there
 LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
 
 
 def outermost():
     """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of references,
-    which would otherwise stay until Python's next full garbage collection, hours later in a training."""
-    def outermost(run, s, thread, wiped):
+    which would otherwise stay until Python's next full garbage collection, hours later in a training. Bare types are
+    what is left, some 40 KiB; a program that is detached from REMAINS times has them collected."""
+    remains = lasting.get("remains.1", list)    # one entry for each detach since the last collection
+
+    def outermost(run, s, thread, wiped, remains=remains, most=REMAINS):
         run(s, thread)
         del run, s, thread
+        if not wiped:
+            return
         while wiped:
             space = wiped.pop()
             for value in list(space.values()):
                 if isinstance(value, type) and value.__module__ == space.get("__name__"):
+                    value.__doc__ = None
                     for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__", "__module__")]:
                         try:
                             delattr(value, name)
@@ -25,6 +32,13 @@ def outermost():
                             pass
             value = None
             space.clear()
+        del space
+        remains.append(None)
+        if len(remains) >= most:
+            import gc
+            if gc.isenabled():
+                gc.collect()
+            remains.clear()
     return lasting.bare(outermost)
 
 
