@@ -16,7 +16,7 @@ import os
 import sys
 from time import monotonic, monotonic_ns, sleep
 
-from . import lasting, leaving
+from . import lasting, leaving, ranks
 from .pipe import Pipe
 
 GRACE = 0.2          # s; a process that ends before leaves no file
@@ -69,7 +69,7 @@ class _State:
         self.failures = self.errors = 0
         self.opening, self.busy = _thread.RLock(), False
         self.early, self.over = [], False
-        self.rank, self.world = _rank_from_env()
+        self.rank, self.world = ranks.from_environment()
 
 
 settings = Settings()
@@ -175,20 +175,6 @@ def _hook(box, index):
         if box:
             box[index]()
     return lasting.bare(hook)
-
-
-def _rank_from_env():
-    """torchrun's and its likes' names first, then Slurm's, Open MPI's and PMI's; -1 for what is not known."""
-    rank = _env("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-    return rank, _env("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-
-
-def _env(*names):
-    for name in names:
-        text = os.environ.get(name, "")
-        if text.isdigit() and len(text) < 10:   # fits an int32
-            return int(text)
-    return -1
 
 
 # The control thread
@@ -491,7 +477,7 @@ def adopt(fd):
 def _info(s):
     """The process in words, the bounded values first: what does not fit into the header is left out."""
     lines = [("python", sys.version.split()[0]), ("ppid", os.getppid()), ("agent", agent_hash())]
-    local = _env("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+    local = ranks.number("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
     if local >= 0:
         lines.append(("local_rank", local))
     if s.parent:
