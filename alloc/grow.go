@@ -53,7 +53,7 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 			return 0, err
 		}
 	}
-	if a.r.policy == Packed {
+	if a.r.policy == Packed || a.r.policy == VMM {
 		if err := a.reclaim(s, p, size); err != nil {
 			return 0, err
 		}

@@ -27,6 +27,10 @@ func (a *Allocator) reclaim(s *shard, p *pool, size int64) error {
 	if a.reserved+need <= a.high+a.high/reclaimSlack {
 		return nil
 	}
+	defer a.deal()
+	if a.r.virtual {
+		return a.reclaimPages(need)
+	}
 	idle, _ := a.idleSegments()
 	slices.SortStableFunc(idle, func(x, y idleSegment) int { return cmp.Compare(y.age, x.age) })
 	for _, o := range idle {
@@ -38,7 +42,44 @@ func (a *Allocator) reclaim(s *shard, p *pool, size int64) error {
 			return err
 		}
 	}
-	a.deal()
+	return nil
+}
+
+// reclaimPages unmaps pages of free blocks, the longest unused first. Work on the device may still use them, so it is
+// waited for once; a driver's own free of a segment waits too.
+func (a *Allocator) reclaimPages(need int64) error {
+	var idle []idleSegment
+	for _, s := range *a.shards.Load() {
+		for i := range s.pools {
+			p := &s.pools[i]
+			for _, id := range p.all(s.blocks.at, nil) {
+				if b := &s.blocks.at[id]; b.size >= a.r.pageOf(p.large) {
+					idle = append(idle, idleSegment{s, id, p.searches - uint64(b.since)})
+				}
+			}
+		}
+	}
+	if len(idle) == 0 {
+		return nil
+	}
+	if a.streams != nil {
+		if err := a.streams.WaitAll(); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(idle, func(x, y idleSegment) int { return cmp.Compare(y.age, x.age) })
+	before := a.reserved
+	for _, o := range idle {
+		if before-a.reserved >= need {
+			break
+		}
+		p := o.s.poolOf(o.s.blocks.at[o.id].large)
+		err := a.unmapBlock(o.s, p, o.id)
+		o.s.settleGrowth(p)
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -66,6 +107,8 @@ func (p *pool) adapt(size int64) {
 // nextSegment is what to ask the driver for: PyTorch's size, or at least the one that was set or learnt.
 func (a *Allocator) nextSegment(p *pool, size int64) int64 {
 	switch {
+	case a.r.virtual:
+		return roundUp(size, a.r.pageOf(p.large))
 	case !p.large:
 		return smallBuffer
 	case a.r.adaptive:
