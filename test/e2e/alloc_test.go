@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// A live trainer is asked for its snapshot; one that does not use CUDA says so.
+func TestAdviseOnALiveSession(t *testing.T) {
+	w := newWorld(t)
+	trace := filepath.Join(env.Checkout(), "testdata", "snapshots", "transformer.trace.gz")
+	pickle := filepath.Join(w.home, "taken.pickle")
+	if r := w.do("memgauge", "alloc", "convert", trace, pickle); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	before, _ := filepath.Glob(filepath.Join(os.TempDir(), "memgauge-snapshot-*"))
+	j := w.start("memgauge", "run", "--quiet", "--name", "advised", "--", env.Torch(t).Path, script(t, "fakesnapshot.py"), pickle)
+	until(t, "the trainer", func() bool { return strings.Contains(j.out.String(), "ready") })
+	r := w.do("memgauge", "advised", "alloc", "advise")
+	if r.code != 0 || !strings.Contains(r.stdout, "PYTORCH_ALLOC_CONF=expandable_segments:True") {
+		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "memgauge-snapshot-*")); len(left) > len(before) {
+		t.Errorf("left behind: %v", left)
+	}
+	if r := w.do("memgauge", "advised", "eval", "torch.cuda.is_initialized = lambda: False"); r.code != 0 {
+		t.Fatal(r.stderr)
+	}
+	r = w.do("memgauge", "advised", "alloc", "advise")
+	if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "does not use CUDA") || !strings.Contains(r.stderr, "hint: ") {
+		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if err := j.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	j.wait(t)
+	r = w.do("memgauge", "advised", "alloc", "advise")
+	if r.code != 1 || !strings.Contains(r.stderr, "a session keeps no allocator history") {
+		t.Errorf("finished session: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
