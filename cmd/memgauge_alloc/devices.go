@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 
 	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/alloc/cuda"
 	"github.com/memgauge/memgauge/alloc/fake"
+	"github.com/memgauge/memgauge/alloc/host"
 )
 
 // maxHandles bounds the allocators of a process: drivers times devices.
@@ -101,7 +103,9 @@ func fromEnvironment() (string, *string) {
 func driverOf(name string, number int) (alloc.Driver, error) {
 	switch name {
 	case "host":
-		return newHost()
+		return host.New(0)
+	case "cuda":
+		return cuda.Open(number)
 	case "fake":
 		return fake.New(fake.Config{}), nil
 	}

@@ -20,3 +20,21 @@ def find():
 PATH, REASON = find()
 if PATH:
     os.environ["MEMGAUGE_ALLOC_LIBRARY"] = PATH
+
+
+def fake_gpu(size):
+    """Loads a libcuda.so.1 made of libcuda.c, a GPU of so many bytes; or says why it can't. Whoever asks the loader for
+    libcuda.so.1 from then on gets it, since names are compared before paths."""
+    import subprocess
+    import tempfile
+    here = os.path.dirname(os.path.abspath(__file__))
+    os.environ["FAKECUDA_BYTES"] = str(size)
+    with tempfile.TemporaryDirectory() as folder:
+        made = os.path.join(folder, "libcuda.so.1")
+        try:
+            subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", made,
+                            os.path.join(here, "libcuda.c")], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            ctypes.CDLL(made)
+        except (OSError, subprocess.CalledProcessError) as e:
+            return "no libcuda for tests: %s" % e
+    return None
