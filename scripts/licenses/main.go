@@ -59,7 +59,7 @@ type module struct {
 
 // linked asks go which modules the program is built from. Not from go.mod: that also lists what only tests use.
 func linked() ([]module, error) {
-	cmd := exec.Command("go", "list", "-deps", "-json=Module", "./cmd/memgauge")
+	cmd := exec.Command("go", "list", "-deps", "-json=Module", "./cmd/memgauge", "./cmd/memgauge_alloc")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
