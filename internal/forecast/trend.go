@@ -16,10 +16,16 @@ type line struct {
 	meanErr   float64
 	roam      float64 // bytes per √s: what the floor strays from a line on its way; 0 when it sticks to one
 	walks     bool    // it goes on from where it is, not from the line
+	drift     float64 // bytes/s: how much the slope itself differs from one quarter of the time to the next
 	noise     float64 // standard deviation of the residuals, bytes
 	end, last float64 // time and floor of the line's last point
 	spacing   float64 // s between points
 }
+
+// unsteady is the least by which the growth to come differs from the growth so far, as a share of it. Measured: of 20
+// processes that grew at a constant rate a step until the kernel killed them, on a machine that others used too, the rate in
+// time of the second half of the life differed from that of the first by 7 % in the median, of two by 32 and 43 %.
+const unsteady = 0.08
 
 // fit is least squares. Residuals that resemble their neighbours count for less (first-order autoregression), and a floor
 // that moves by independent increments is extrapolated from where it is.
@@ -42,6 +48,7 @@ func fit(points []Point) line {
 	l.last = l.mean + slope*(l.end-l.at)
 	l.roam = roaming(points, x, y, slope)
 	l.slopeErr = max(l.fitErr, l.roam/math.Sqrt(l.end-x[0]))
+	l.drift = max(slopeDrift(points), unsteady*math.Abs(slope))
 	if rho > 0.6 { // no line with noise around it, but a walk with a drift: it goes on from where it is
 		l.last, l.meanErr, l.walks = y[len(y)-1]+slope*(l.end-x[len(x)-1]), 0, true
 	}
@@ -79,7 +86,31 @@ func (l *line) ahead(s float64) (value, err float64) {
 	if l.walks {
 		lever = s
 	}
-	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s)
+	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s+l.drift*l.drift*s*s)
+}
+
+// slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job that
+// shares its machine does not go at one pace. 0 where there are too few points to tell.
+func slopeDrift(points []Point) float64 {
+	const parts = 4
+	size := len(points) / parts
+	if size < 5 {
+		return 0
+	}
+	var slopes []float64
+	noise := 0.0
+	for i := range parts {
+		part := points[i*size : (i+1)*size]
+		x, y := times(part), floors(part)
+		icept, slope := stat.LinearRegression(x, y, nil, false)
+		rss := 0.0
+		for _, r := range residuals(x, y, icept, slope) {
+			rss += r * r
+		}
+		slopes = append(slopes, slope)
+		noise += rss / float64(size-2) / (stat.Variance(x, nil) * float64(size-1)) / parts
+	}
+	return math.Sqrt(max(0, stat.Variance(slopes, nil)-noise))
 }
 
 // grows says whether the growth is more than chance and more than a trifle, and goes on to the end.
