@@ -14,10 +14,10 @@ func (a *app) monitorCommand() *cobra.Command {
 	all := false
 	c := &cobra.Command{
 		Use:   "monitor",
-		Short: "Watch memory, OOM risk and fragmentation until Ctrl-C",
+		Short: "Watch memory and OOM risk until Ctrl-C, with --all fragmentation and leaks",
 		Long: "Watches the host and the GPUs, shows their use in a status line on a terminal and warns of OOM risk as oom does; with --all it looks at\n" +
-			"fragmentation too, where processes are observed. With an ENDPOINT it watches that session, without one the whole machine.\n" +
-			"Exit code 3 means that the risk was high or critical.",
+			"fragmentation and leaks too, where processes are observed. With an ENDPOINT it watches that session, without one the whole machine.\n" +
+			"Exit code 3 means that the risk was high or critical, or that a leak was found.",
 		Example: "  memgauge monitor --all\n" +
 			"  memgauge monitor --all --duration 300 --output monitor.json\n" +
 			"  memgauge 27891 monitor",
@@ -27,7 +27,7 @@ func (a *app) monitorCommand() *cobra.Command {
 			}
 			o.timed = true
 			if all {
-				o.blocks = blocksEvery
+				o.blocks, o.leak = blocksEvery, true
 			}
 			o.oom.Window = forecastWindow
 			return found(a.watch(c.Context(), o))
@@ -36,7 +36,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	f := c.Flags()
 	o.addFlags(f, "0", "1")
 	o.addPlot(f)
-	f.BoolVar(&all, "all", false, "fragmentation too")
+	f.BoolVar(&all, "all", false, "fragmentation and leaks too")
 	f.Float64Var(&o.oom.Threshold, "threshold", 85, "usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	return c

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
 	"github.com/memgauge/memgauge/internal/session"
@@ -93,7 +94,11 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 	if err != nil {
 		return nil, err
 	}
-	d, err := page.Gather(ctx, src.backend, page.Parts{Session: about, Watch: w})
+	leak, err := src.backend.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return nil, err
+	}
+	d, err := page.Gather(ctx, src.backend, page.Parts{Session: about, Watch: w, Leak: leak})
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
@@ -30,6 +32,7 @@ type watchOptions struct {
 	timed    bool // the user has said how long: then a session is watched, not only looked up
 	quiet    bool // warnings are not printed: the status line shows them
 	oom      monitor.OOMOptions
+	leak     bool          // ask for the verdict over a session's steps too
 	blocks   time.Duration // look at blocks so often; 0: never
 }
 
@@ -148,8 +151,32 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	src.addEvents(w)
+	if err := o.judge(ctx, src, w); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.tool, err)
+	}
 	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Snapshots: o.tool == "profile", Now: time.Now()})
 	return w, o.deliver(a, w, report, out)
+}
+
+// judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
+func (o *watchOptions) judge(ctx context.Context, src *source, w *monitor.Watch) error {
+	if !o.leak || src.backend == nil {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx) // Ctrl-C was for the watching
+	if src.Ended() {                 // and so has its collector, or is about to
+		return nil
+	}
+	r, err := src.backend.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		if f.Verdict == detect.Leak {
+			w.Leaks = append(w.Leaks, f.Name()+" "+f.PerStep())
+		}
+	}
+	return nil
 }
 
 // loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
@@ -279,9 +306,9 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// found makes high risk an exit code.
+// found makes high risk, or a leak, an exit code.
 func found(w *monitor.Watch, err error) error {
-	if err == nil && w.Worst() >= monitor.High {
+	if err == nil && (w.Worst() >= monitor.High || len(w.Leaks) > 0) {
 		return &exitError{code: exitFindings}
 	}
 	return err

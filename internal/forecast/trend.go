@@ -86,7 +86,7 @@ func (l *line) ahead(s float64) (value, err float64) {
 	if l.walks {
 		lever = s
 	}
-	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s+l.drift*l.drift*s*s)
+	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s + l.drift*l.drift*s*s)
 }
 
 // slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job that

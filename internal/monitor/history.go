@@ -44,6 +44,9 @@ func (h *History) Len() int { return len(h.samples) }
 // Samples are the history, oldest first; the caller does not change them.
 func (h *History) Samples() []Sample { return h.samples }
 
+// Peak is the most that was in use, and the highest share of the limit in percent.
+func (h *History) Peak() (bytes int64, percent float64) { return h.peakBytes, h.peak }
+
 func (h *History) add(r Reading) {
 	h.Last = r
 	r.Peak = max(r.Peak, r.Used)

@@ -104,6 +104,7 @@ type Watch struct {
 	Last    time.Time
 	Devices []*Track
 	Events  []Event
+	Leaks   []string      // what was judged to leak, one line each
 	Cost    time.Duration // spent in reading
 	Ticks   int
 	buffer  []Reading

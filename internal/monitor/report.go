@@ -25,7 +25,7 @@ type Report struct {
 	Interrupted   bool    `json:"interrupted"`
 	Session       *string `json:"session"` // null: the whole machine
 
-	Verdict            string     `json:"verdict"`    // fine, watch, at risk, fragmented, undecided
+	Verdict            string     `json:"verdict"`    // fine, watch, at risk, leak, fragmented, undecided
 	Confidence         *float64   `json:"confidence"` // 0 to 1; null with undecided
 	ConfidenceInterval *[2]Number `json:"confidence_interval"`
 	Evidence           []string   `json:"evidence"`
@@ -235,6 +235,14 @@ func (w *Watch) conclude(r *Report) {
 		return
 	}
 	r.Verdict = "undecided"
+	for _, leak := range w.Leaks {
+		r.Evidence = append(r.Evidence, "LEAK "+leak)
+	}
+	defer func() {
+		if len(w.Leaks) > 0 && r.Verdict != "at risk" {
+			r.Verdict = "leak"
+		}
+	}()
 	worst := Level(-1)
 	for _, t := range w.Devices {
 		if t.History.Len() == 0 {

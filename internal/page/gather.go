@@ -3,10 +3,12 @@ package page
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
 	"github.com/memgauge/memgauge/internal/units"
@@ -16,14 +18,14 @@ import (
 type Parts struct {
 	Session Session
 	Watch   *monitor.Watch // played through the session's tables
+	Leak    detect.Report
 }
 
 // Gather asks the session.
 func Gather(ctx context.Context, db recorded.Querier, parts Parts) (*Document, error) {
-	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session, Verdict: "not judged", Risk: parts.Watch.Worst().String(),
+	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session, Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
-	fill(&g, &d.Findings, "SELECT * FROM memgauge.findings WHERE judgement = (SELECT max(judgement) FROM memgauge.findings) ORDER BY verdict = 'leak' DESC, verdict, abs(rate_mb_per_step) DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Processes, "SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Events, "SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
 	fill(&g, &d.Overhead, "SELECT part, sum(ns) / 1e9 AS seconds, sum(ns) / nullif(sum(covered_ns), 0) AS share FROM memgauge.overhead GROUP BY part ORDER BY seconds DESC")
@@ -33,7 +35,7 @@ func Gather(ctx context.Context, db recorded.Querier, parts Parts) (*Document, e
 	if g.err != nil {
 		return nil, g.err
 	}
-	d.headlines(parts.Watch)
+	d.headlines(parts)
 	return d, nil
 }
 
@@ -58,28 +60,31 @@ func fill[T any](g *gatherer, into *[]T, sql string) {
 }
 
 // headlines put first what is bad.
-func (d *Document) headlines(w *monitor.Watch) {
+func (d *Document) headlines(parts Parts) {
 	add := func(bad bool, format string, args ...any) {
 		d.Headlines = append(d.Headlines, Headline{fmt.Sprintf(format, args...), bad})
 	}
 	if p := d.PostMortem; p != nil {
 		add(true, "Memory ran out: %s. %s", p.Event, p.Text)
 	}
-	for _, f := range d.Findings {
-		d.Verdict = f.Verdicts
-		if f.Verdict == "leak" && f.Rate != nil {
-			holder := ""
-			if f.Holder != nil {
-				holder = ", held by " + *f.Holder
-			}
-			add(true, "Leak: %s grows by %.3g MiB a step%s.", f.Memory, *f.Rate, holder)
+	for _, f := range parts.Leak.Findings {
+		if f.Verdict == detect.Leak {
+			add(true, "Leak: %s %s%s.", f.Name(), f.PerStep(), heldBy(f.Holder))
 		}
 	}
-	if d.Verdict == "healthy" {
+	switch parts.Leak.Verdict {
+	case detect.Healthy:
 		add(false, "No leak was found.")
+	case detect.Undecided:
+		add(false, "Whether it leaks is undecided: %s.", parts.Leak.Missing)
 	}
-	for _, t := range w.Devices {
+	for _, t := range parts.Watch.Devices {
 		if t.History.Len() == 0 {
+			continue
+		}
+		if !parts.Session.Live { // what is in use after the end says nothing
+			peak, percent := t.History.Peak()
+			add(percent >= 95, "%s: at most %s in use, %.0f %% of its limit.", t.Device.Label(), units.Bytes(peak), percent)
 			continue
 		}
 		last := t.History.Last
@@ -89,6 +94,31 @@ func (d *Document) headlines(w *monitor.Watch) {
 	if d.Session.Lost > 0 {
 		add(true, "%d records are not in the tables: see the end of this page.", d.Session.Lost)
 	}
+}
+
+func heldBy(holder string) string {
+	if holder == "" {
+		return ""
+	}
+	return ", held by " + holder
+}
+
+func findings(r detect.Report) []Finding {
+	const mb = 1 << 20
+	list := []Finding{}
+	for _, f := range r.Findings {
+		j := Finding{Verdict: string(f.Verdict), Class: string(f.Class), Memory: f.Name(), PID: f.PID, Reason: f.Reason, Site: f.Site, Holder: f.Holder,
+			Held: f.Held, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit}
+		if f.Verdict == detect.Leak {
+			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
+			j.Rate, j.RateLow, j.RateHigh, j.Start = &rate, &low, &high, &start
+			if f.Limit != "" && !math.IsInf(f.Seconds, 0) && !math.IsNaN(f.Seconds) {
+				j.Seconds = &f.Seconds
+			}
+		}
+		list = append(list, j)
+	}
+	return list
 }
 
 func predicted(r *monitor.Risk) string {

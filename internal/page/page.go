@@ -25,7 +25,7 @@ type Document struct {
 	SchemaVersion int                              `json:"schema_version"`
 	Generated     time.Time                        `json:"generated"`
 	Session       Session                          `json:"session"`
-	Verdict       string                           `json:"verdict"` // leak, undecided, healthy, not judged
+	Verdict       string                           `json:"verdict"` // leak, undecided, healthy
 	Findings      []Finding                        `json:"findings"`
 	Risk          string                           `json:"oom_risk"` // low, medium, high, critical
 	Headlines     []Headline                       `json:"headlines"`
@@ -66,24 +66,24 @@ type Headline struct {
 	Bad  bool   `json:"bad"`
 }
 
-// Finding is a row of memgauge.findings, of the last judgement.
+// Finding is the verdict over one memory.
 type Finding struct {
 	Verdict  string   `json:"verdict"`
 	Class    string   `json:"class"`
 	Memory   string   `json:"memory"`
 	PID      int      `json:"pid"`
-	Rate     *float64 `json:"rate_mb_per_step"`
+	Rate     *float64 `json:"rate_mb_per_step"` // MB of 2^20 bytes; null unless it leaks
 	RateLow  *float64 `json:"rate_low"`
 	RateHigh *float64 `json:"rate_high"`
-	Start    *int64   `json:"start_step"`
+	Start    *float64 `json:"start_step"`
 	Reason   string   `json:"reason"`
-	Site     *string  `json:"site"`
-	Holder   *string  `json:"holder"`
-	Evidence string   `json:"evidence"`
-	Advice   string   `json:"advice"`
-	Limit    *string  `json:"limit_name"`
-	Seconds  *float64 `json:"seconds_to_limit"`
-	Verdicts string   `json:"run_verdict"`
+	Site     string   `json:"site"`
+	Holder   string   `json:"holder"`
+	Held     string   `json:"held"`
+	Evidence []string `json:"evidence"`
+	Advice   []string `json:"advice"`
+	Limit    string   `json:"limit"`
+	Seconds  *float64 `json:"time_to_limit_seconds"`
 }
 
 // PostMortem is what the last minute before memory ran out shows.

@@ -200,9 +200,9 @@ class FragmentationAnalyzer(_Tool):
 
 class MemoryLeakDetector(_Tool):
     """Judges whether this process's memory leaks. The verdict is `memgauge leak`'s, over the session that observes the
-    process; so it needs `memgauge run` (or attach)."""
+    process; so it needs `memgauge run` (or attach). With a threshold (MiB a minute) a slower leak does not count."""
 
-    def __init__(self, threshold=10.0, check_interval=2.0, devices=None, enable_tracking=False):
+    def __init__(self, threshold=0.0, check_interval=2.0, devices=None, enable_tracking=False):
         super().__init__(check_interval, devices)
         self.threshold, self.enable_tracking = threshold, enable_tracking
 
@@ -216,8 +216,10 @@ class MemoryLeakDetector(_Tool):
         if not observed():
             raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
         command = ["memgauge", str(os.getpid()), "leak", "--json", "--threshold", "%g" % self.threshold]
+        for device in self.devices or ():
+            command += ["--devices", str(device)]
         if self.enable_tracking:
-            command.append("--enable-tracking")
+            command += ["--enable-tracking", "--duration", "%gs" % self.interval]
         done = subprocess.run(command, executable=binary(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LEAK_WAIT)
         if done.returncode not in (0, 3):   # 3: there is a leak
             raise FeedError(done.stderr.decode("utf-8", "replace").strip())
@@ -228,7 +230,8 @@ class MemoryLeakDetector(_Tool):
 
 
 class MemoryDebugger(_Tool):
-    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation."""
+    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation; in an observed
+    process also the verdict on leaks, as report["leak"]."""
 
     _tell_blocks = True
 
@@ -241,6 +244,11 @@ class MemoryDebugger(_Tool):
     def _arguments(self):
         return super()._arguments() + ["--threshold", "%g" % self._oom.threshold, "--critical", "%g" % self._oom.critical_threshold,
                                        "--blocks", "30s", "--max-snapshots", str(self.max_snapshots)]
+
+    def _final(self, feed):
+        report = super()._final(feed)
+        report["leak"] = MemoryLeakDetector().check_for_leaks() if observed() else None
+        return report
 
     def add_warning_callback(self, callback):
         self._oom.add_warning_callback(callback)
