@@ -50,7 +50,7 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	waits := b.used && a.streams != nil
 	if a.timed.Load() {
 		now := a.clock()
-		s.ring.put(record{now, b.addr, b.requested, now - b.since, stack, thread, EventFree, !waits})
+		*s.ring.next() = record{now, b.addr, b.requested, now - b.since, stack, thread, EventFree, !waits}
 	}
 	if waits && !s.active {
 		a.enter(s)
@@ -186,7 +186,7 @@ func (a *Allocator) unpend(s *shard, id blockID) error {
 	if a.timed.Load() {
 		b := &s.blocks.at[id]
 		now := a.clock()
-		s.ring.put(record{now, b.addr, b.requested, now - b.since, b.stack, 0, EventFreed, false})
+		*s.ring.next() = record{now, b.addr, b.requested, now - b.since, b.stack, 0, EventFreed, false}
 	}
 	s.recycle(id)
 	if a.r.cached {

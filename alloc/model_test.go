@@ -397,3 +397,36 @@ func FuzzAgainstNaive(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkSnapshotLocked is how long a snapshot of 100,000 events and 1,000 blocks keeps the allocator standing still.
+func BenchmarkSnapshotLocked(b *testing.B) {
+	a, err := New(newDevice(1<<40), Options{EventCapacity: 100_000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var live []Ptr
+	for i := range 200_000 {
+		if len(live) == 1000 {
+			_ = a.Free(live[i%1000])
+			live[i%1000] = live[999]
+			live = live[:999]
+		}
+		p, err := a.Alloc(int64(512+i*7919%(4<<20)), 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		live = append(live, p)
+	}
+	b.ResetTimer()
+	for range b.N {
+		if len(a.capture()[0].view.chunks) == 0 {
+			b.Fatal("no events")
+		}
+		b.StopTimer()
+		for i := range 1000 { // turn the ring, so that shared chunks are replaced as in life
+			_ = a.Free(live[i])
+			live[i], _ = a.Alloc(1000, 0)
+		}
+		b.StartTimer()
+	}
+}

@@ -121,7 +121,7 @@ func (a *Allocator) countOOM(s *shard, e *OOMError, q Request) {
 	a.mu.Unlock()
 	if a.timed.Load() {
 		s.mu.Lock()
-		s.ring.put(record{time: a.clock(), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack, thread: q.Thread, kind: EventOOM})
+		*s.ring.next() = record{time: a.clock(), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack, thread: q.Thread, kind: EventOOM}
 		s.mu.Unlock()
 	}
 }

@@ -24,7 +24,7 @@ type Event struct {
 	Time   int64 // ns since the Unix epoch (with Options.Clock: what that returned)
 	Addr   uint64
 	Size   int64 // bytes: what was asked for; of segment events what the driver gave
-	Span   int64 // ns: EventAlloc how long it took, EventFree and EventFreed how long the block lived
+	Span   int64 // ns: EventAlloc how long it took (of hits every 16th is measured, the others have its value); frees: how long the block lived
 	Stream Stream
 	Stack  StackID // of the caller; see Allocator.Stack
 	Thread uint32  // as the caller named it in Request; 0: not told
@@ -59,26 +59,27 @@ type ring struct {
 	capacity int
 	chunks   []*chunk
 	cur, pos int    // where the next record goes
-	total    uint64 // records ever written
+	turns    uint64 // chunks ever begun
 }
 
-func (r *ring) put(e record) {
-	if r.capacity == 0 {
-		return
-	}
-	if len(r.chunks) == 0 {
-		r.chunks = append(r.chunks, new(chunk))
-	}
-	r.chunks[r.cur].records[r.pos] = e
-	r.total++
-	if r.pos++; r.pos == chunkLen {
+// next returns the place of the next record, to be filled in whole.
+func (r *ring) next() *record {
+	if r.pos == chunkLen {
 		r.turn()
 	}
+	e := &r.chunks[r.cur].records[r.pos]
+	r.pos++
+	return e
+}
+
+func newRing(capacity int) ring {
+	return ring{capacity: capacity, pos: chunkLen, cur: -1}
 }
 
 func (r *ring) turn() {
 	r.pos = 0
 	r.cur++
+	r.turns++
 	full := (r.capacity+chunkLen-1)/chunkLen + 1 // one more: the current chunk is partly empty
 	switch {
 	case r.cur < len(r.chunks):
@@ -92,6 +93,14 @@ func (r *ring) turn() {
 	}
 }
 
+// total is how many records were ever written.
+func (r *ring) total() uint64 {
+	if r.turns == 0 {
+		return 0
+	}
+	return (r.turns-1)*chunkLen + uint64(r.pos)
+}
+
 // view is what a snapshot takes of a ring: full chunks by reference, the current one by copy; oldest first.
 type view struct {
 	chunks  []*chunk
@@ -102,7 +111,7 @@ type view struct {
 }
 
 func (r *ring) view(stream Stream) view {
-	v := view{total: r.total, cap: r.capacity, stream: stream}
+	v := view{total: r.total(), cap: r.capacity, stream: stream}
 	for i := 1; i <= len(r.chunks); i++ {
 		c := r.chunks[(r.cur+i)%len(r.chunks)]
 		if c == r.chunks[r.cur] {
@@ -111,7 +120,7 @@ func (r *ring) view(stream Stream) view {
 		c.shared = true
 		v.chunks = append(v.chunks, c)
 	}
-	if r.pos > 0 {
+	if r.turns > 0 {
 		v.partial = append(v.partial, r.chunks[r.cur].records[:r.pos]...)
 	}
 	return v

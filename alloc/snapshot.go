@@ -57,24 +57,30 @@ func (s *Snapshot) Stack(id StackID) []Frame {
 	return s.stacks.frames(id)
 }
 
-// Snapshot takes the state. The allocator stands still for a copy of its blocks; events are shared, not copied.
-func (a *Allocator) Snapshot() *Snapshot {
-	type part struct {
-		blocks []block
-		segs   []segment
-		view   view
-		stream Stream
-	}
+// captured is what a snapshot takes of a shard while all stand still.
+type captured struct {
+	blocks []block
+	segs   []segment
+	view   view
+	stream Stream
+}
+
+func (a *Allocator) capture() []captured {
 	a.mu.Lock()
 	thaw := a.freeze(nil)
+	defer a.mu.Unlock()
+	defer thaw()
 	all := *a.shards.Load()
-	parts := make([]part, len(all))
+	parts := make([]captured, len(all))
 	for i, s := range all {
-		parts[i] = part{slices.Clone(s.blocks.at), slices.Clone(s.segs.at), s.ring.view(s.stream), s.stream}
+		parts[i] = captured{slices.Clone(s.blocks.at), slices.Clone(s.segs.at), s.ring.view(s.stream), s.stream}
 	}
-	thaw()
-	a.mu.Unlock()
+	return parts
+}
 
+// Snapshot takes the state. The allocator stands still for a copy of its blocks; events are shared, not copied.
+func (a *Allocator) Snapshot() *Snapshot {
+	parts := a.capture()
 	out := &Snapshot{Device: a.opt.Device, Policy: a.r.policy, stacks: a.stacks}
 	var seen uint64
 	for i := range parts {

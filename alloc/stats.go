@@ -180,7 +180,7 @@ func (a *Allocator) statsOf(w *Window) Stats {
 	run, now := a.running(), a.tally()
 	out := Stats{MaxSplitSize: -1, Limit: min(a.limit, a.total), DeviceTotal: a.total}
 	for _, s := range *a.shards.Load() {
-		out.EventsSeen += int64(s.ring.total)
+		out.EventsSeen += int64(s.ring.total())
 		out.PendingFreeBlocks += s.cur[int(activeBlocks)*numScopes] - s.cur[int(allocations)*numScopes] // mirrored by tally
 		for i := range s.pools {
 			p := &s.pools[i]
