@@ -149,7 +149,11 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, width int
 	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"driver calls", "waste"}, Whole: wholeTables}); err != nil {
 		return err
 	}
-	_, err := fmt.Fprint(w, verdict(advice))
+	note := ""
+	if base.Needs == 0 && base.OOM == nil {
+		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n", units.Count(int64(len(t.Events))))
+	}
+	_, err := fmt.Fprint(w, verdict(advice), note)
 	return err
 }
 

@@ -3,6 +3,8 @@ package replay
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/memgauge/memgauge/alloc"
@@ -154,5 +156,28 @@ func TestRecordedConf(t *testing.T) {
 	}
 	if _, err := Settings([]string{"torch", "nonsense"}, nil); err == nil {
 		t.Error("an unknown policy is accepted")
+	}
+}
+
+// Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. What PyTorch's rules reserve in a replay
+// is what PyTorch reserved, to the byte.
+func TestRecordedTrainings(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(os.Getenv("MEMGAUGE_TRACES"), "*.trace.gz"))
+	if err != nil || os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {
+		t.Skip("MEMGAUGE_TRACES names no folder with *.trace.gz")
+	}
+	for _, f := range files {
+		s, _, err := snapshot.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr, err := s.Trace(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, tr, setting(t, "torch", ""), Unlimited(tr))
+		if r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End || r.DriverCalls != int64(tr.Recorded.SegmentOps) {
+			t.Errorf("%s: peak %d, end %d, %d driver calls; recorded %+v", filepath.Base(f), r.PeakReserved, r.EndReserved, r.DriverCalls, *tr.Recorded)
+		}
 	}
 }
