@@ -76,7 +76,7 @@ class Memory:
         self.number = 0
         self.purse, self.marks = Purse(), Marks()
         # hash of a holder or of a type's name -> number
-        self.lengths, self.types, self.graphs, self.library = {}, {}, {}, {}
+        self.lengths, self.types, self.graphs, self.library, self.others = {}, {}, {}, {}, {}
         self.roots = set()
         self.samples = {}        # id of a class of the program's -> weak references to some instances
         self.last_cost = 30_000_000
@@ -239,7 +239,8 @@ class Census(evidence.Telling):
     def _walk(self):
         names = look.modules()
         # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
-        self.walk.done.update(id(look.module_dict(sys.modules[name])) for name, _ in names if name in sys.modules)
+        self.kinds.globals.update(id(look.module_dict(sys.modules[name])) for name, _ in names if name in sys.modules)
+        self.walk.done |= self.kinds.globals
         yield
         frames = self.roots.frames()
         for root in frames:

@@ -50,8 +50,7 @@ class Suspect:
 
 
 def young(kinds, reached, everything=False):
-    """[Suspect] of the small generations. reached(id) says what the walk has come to. The list of objects lives as long
-    as this call."""
+    """[Suspect] of the small generations. reached(id) says what the walk has come to."""
     if everything:
         objects = gc.get_objects()
     else:
@@ -59,6 +58,13 @@ def young(kinds, reached, everything=False):
         for generation, size in enumerate(sizes()):
             if 0 < size <= YOUNG:
                 objects += gc.get_objects(generation=generation)
+    try:
+        return _suspects(objects, kinds, reached)
+    finally:
+        del objects[:]   # it is one of the young objects itself, and would hold itself and all the others
+
+
+def _suspects(objects, kinds, reached):
     ids = list(map(id, map(type, objects)))
     counts = {}
     for key in ids:
@@ -104,8 +110,10 @@ def lost(suspects, samples, reached):
                     return
                 suspect = known[key] = Suspect(type(o))
                 suspects.append(suspect)
-            suspect.samples.insert(0, reference)
             suspect.lost = True
+            if any(other is reference for other in suspect.samples):
+                continue             # it is among the young ones too: an object has one such reference
+            suspect.samples.insert(0, reference)
             suspect.unreached += 1
             suspect.looked += 1
             suspect.count = max(suspect.count, suspect.looked)
@@ -127,9 +135,8 @@ def examine(suspect, kinds, torch):
 
 
 def _try(sample, kinds, torch):
-    """(is garbage, bytes of tensors, path of the cycle, objects in it), or None when it is gone."""
-    probe = object()
-    members, index, tensors = [probe], {}, {}
+    """(is garbage, bytes of tensors, path of the cycle, objects in it), or None when that can't be told."""
+    members, index, tensors = [object()], {}, {}     # the first is held by nobody else: it shows what we make up
     first = sample()
     if first is None:
         return None
@@ -141,15 +148,12 @@ def _try(sample, kinds, torch):
     while position < len(members) and len(members) < CLOSURE:
         _enter(members, position, index, counts, tensors, kinds)
         position += 1
-    for i in range(position, len(members)):      # at the edge: only references back to members count
-        for r in referents(members[i]):
-            j = index.get(id(r))
-            if j is not None:
-                counts[j] += 1
+    if position < len(members):
+        return None                  # too many to be judged
     base, outside = 0, []
     for i, m in enumerate(members):
         if i == 0:
-            base = sys.getrefcount(m)            # what our own list and loop make up
+            base = sys.getrefcount(m)
         elif sys.getrefcount(m) - base > counts[i]:
             outside.append(i)
     if _leads_to(outside, 1, members, index):
@@ -168,7 +172,7 @@ def _enter(members, position, index, counts, tensors, kinds):
         kind = kinds.kind(type(r))
         if kind == TENSOR:
             tensors[id(r)] = r
-        elif kind not in (ATOM, MODULE, CLASS, FUNCTION) and gc.is_tracked(r):
+        elif kind not in (ATOM, MODULE, CLASS, FUNCTION) and id(r) not in kinds.globals and gc.is_tracked(r):
             index[id(r)] = len(members)
             members.append(r)
             counts.append(1)

@@ -211,7 +211,7 @@ class Telling:
             yield from self._site(place)
             path = w.places.path(place)
             key = hash("traceback " + path)
-            was, self.memory.lengths[key] = self.memory.lengths.get(key, 0), frames
+            was, self.memory.others[key] = self.memory.others.get(key, 0), frames
             self._object("traceback", w.error_type[place], count, was, frames, frames, total.get(place), path, self.found)
 
     def _cycle_rows(self):
@@ -223,7 +223,7 @@ class Telling:
                 continue
             count = s.estimate
             key = hash("%s %s" % (kind, s.name))
-            was, self.memory.lengths[key] = self.memory.lengths.get(key, 0), count
+            was, self.memory.others[key] = self.memory.others.get(key, 0), count
             if s.garbage:
                 site = self._closing(s.path)
                 detail = "%d objects hold each other; %s" % (s.members, waiting)

@@ -52,6 +52,7 @@ class Kinds:
         self.sized = sized = {}      # id of a class without referents -> bytes of an instance
         self.plain = {}              # id of a class -> whether it is one of Python's own containers, without attributes
         self.flags = {}              # id of a class -> "parameter", "module", "optimizer"
+        self.globals = set()         # ids of the modules' dicts
         self._own = {}               # id of a class -> whether the program defined it
         self._bases = [(DICT, dict), (LIST, list), (TUPLE, tuple), (SET, set), (SET, frozenset), (DEQUE, deque),
                        (CLASS, type), (MODULE, types.ModuleType), (ERROR, BaseException)]
@@ -91,6 +92,9 @@ class Kinds:
         return known
 
     def _learn(self, cls):
+        module = _module(cls)
+        if type(module) is str and module.startswith("memgauge."):
+            return ATOM              # our own
         bases = mro(cls)
         ids = {id(b) for b in bases}
         for mark, name in self._marks:

@@ -107,7 +107,7 @@ def growing(code, name, attribute, function):
     hooks = HOOKS.get(name)
     best = (0, 0)
     depth = 0
-    at = -99                 # where on the stack the value of the name lies, or an item of it
+    at = []                  # where on the stack values of the name lie, or items of them
     argument = None          # where the first argument of a function that inserts lies
     loaded = inserter = joined = 0   # lines in which the name, a function that inserts, and an addition were met
     for line, operation, value, text, effect in _instructions(code):
@@ -116,17 +116,18 @@ def growing(code, name, attribute, function):
         if hooks:
             found = ADDS if value in hooks else 0
         elif operation.startswith("LOAD") or pair:
-            on_top = at == depth - 1
+            on_top = depth - 1 in at
             if inserter == line and argument is None:
                 argument = depth + effect - 1
             if pair and operation.startswith("STORE") and value[0] == name and not attribute:
                 found = ACCUMULATES if joined == line else ASSIGNS
             if value == name and _fits(operation, attribute, function) or pair and not attribute and name in value:
-                at = depth + effect - 1
+                top = depth + effect - 1
                 if pair and value[0] == name and not operation.startswith("STORE"):
-                    at -= 1
+                    top -= 1
                 loaded = line
-                if inserter == line and at == argument:
+                at = [p for p in at if p < top] + [top]
+                if inserter == line and top == argument:
                     found = ADDS
             elif value in GROWS and on_top and operation in ("LOAD_ATTR", "LOAD_METHOD"):
                 found = ADDS
@@ -135,18 +136,18 @@ def growing(code, name, attribute, function):
             elif value in JOINS:
                 joined = line
             elif on_top and operation in ("LOAD_ATTR", "LOAD_METHOD"):
-                at = -99     # `name.other…`: it is about something else
+                at.pop()     # `name.other…`: it is about something else
         elif operation == "STORE_SUBSCR":
-            found = STORES if at == depth - 2 else 0
+            found = STORES if depth - 2 in at else 0
         elif operation.startswith(("INPLACE_", "BINARY_OP", "BINARY_ADD")):
-            if at in (depth - 1, depth - 2) and "[]" not in text:
+            if (depth - 1 in at or depth - 2 in at) and "[]" not in text:
                 joined = line
         elif operation.startswith("STORE") and value == name and ("ATTR" in operation) >= attribute:
             found = ACCUMULATES if joined == line == loaded else ASSIGNS
         best = max(best, (found, -line)) if found else best
         depth += effect
-        if at >= depth:
-            at = -99
+        while at and at[-1] >= depth:
+            at.pop()
     return best[0], -best[1]
 
 
@@ -174,7 +175,7 @@ def names_of(labels):
             continue
         name = label.rpartition(".")[2].partition("[")[0]
         if name.isidentifier() and name not in ("self", "cls"):
-            attribute = label.startswith(".") and not label.startswith(".<closure>")
+            attribute = label.startswith(".") and not label.startswith(".<")
             out.append((name, attribute, label.rpartition("().")[0].rpartition(".")[2]))
     return out
 

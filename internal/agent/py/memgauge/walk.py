@@ -28,6 +28,7 @@ MAX_KEY = 40           # characters
 CHECK = 64             # objects between two looks at the clock
 MAX_GRAPHS = 512       # tensors with a graph that are remembered to be looked at
 MAX_SAMPLED, SAMPLES = 64, 16   # classes and instances of each
+MAX_FRAMES = 1000      # of a thread; Python's own limit for recursion
 SMALL = 8              # items; smaller containers are not worth a row
 
 
@@ -424,8 +425,10 @@ class Walk:
         for v in referents(o):       # its attributes, its annotations (asking for those would compute them: PEP 649)
             if type(v) is dict and id(v) not in own:
                 self._dict(v, dict, place, weight, depth, True)
-        if o.__defaults__:
-            self.visit(o.__defaults__, self.places.at(place, ".__defaults__"), weight, depth + 1)
+        defaults = o.__defaults__ or ()
+        names = o.__code__.co_varnames[:o.__code__.co_argcount]
+        for name, v in zip(names[len(names) - len(defaults):], defaults):
+            self.visit(v, self.places.at(place, ".<default>." + name), weight, depth + 1)
 
     def _cell_of(self, cell, place, weight, depth):
         try:
@@ -552,28 +555,27 @@ class Roots:
         return out
 
     def _stacks(self):
-        import threading
-        main = threading.main_thread().ident
+        # Never imported by us: up to 3.12 the thread that imports it first passes for the main one (threading._MainThread).
+        main = getattr(getattr(sys.modules.get("threading"), "_main_thread", None), "ident", None)
         for thread, frame in sorted(sys._current_frames().items(), key=lambda entry: entry[0] != main):
-            if thread == self.mine:
-                continue
-            stack = []
-            while frame is not None and len(stack) < 1000:
-                if not frame.f_code.co_filename.startswith(_NOT):
-                    stack.append(frame)
-                frame = frame.f_back
-            yield thread, stack[::-1]
+            if thread != self.mine:
+                yield thread, _stack(frame)
 
     def find(self, thread, depth, code, _):
-        frame = sys._current_frames().get(thread)
-        stack = []
-        while frame is not None and len(stack) < 1000:
-            if not frame.f_code.co_filename.startswith((look._HERE, "<memgauge")):
-                stack.append(frame)
-            frame = frame.f_back
-        if depth < len(stack) and id(stack[-1 - depth].f_code) == code:
-            return stack[-1 - depth]
+        stack = _stack(sys._current_frames().get(thread))
+        if depth < len(stack) and id(stack[depth].f_code) == code:
+            return stack[depth]
         return None
+
+
+def _stack(frame):
+    """The frames of a thread, the outermost first."""
+    stack = []
+    while frame is not None and len(stack) < MAX_FRAMES:
+        if not frame.f_code.co_filename.startswith(_NOT):
+            stack.append(frame)
+        frame = frame.f_back
+    return stack[::-1]
 
 
 def frame_values(frame, walk):
