@@ -53,15 +53,15 @@ const (
 
 // Where an injection stands. The target's code writes these.
 const (
-	stateNone     = 0   // nothing of ours has run
-	stateWaiting  = 2   // the thread waits for the GIL
-	stateRunning  = 3   // the source runs
-	stateDone     = 4   // it has ended, and what it said can be read
-	stateDeclined = 5   // it was called back in time
-	stateNoPython = 6   // the interpreter isn't initialised, or has been finalised
-	stateNoThread = 7   // pthread_create refused
-	fileInput     = 257 // Py_file_input, Include/compile.h
-	lingerNaps    = 400 // of 5 ms that the thread waits for us to read its result, before it cleans up by itself
+	stateNone     = 0    // nothing of ours has run
+	stateWaiting  = 2    // the thread waits for the GIL
+	stateRunning  = 3    // the source runs
+	stateDone     = 4    // it has ended, and what it said can be read
+	stateDeclined = 5    // it was called back in time
+	stateNoPython = 6    // the interpreter isn't initialised, or has been finalised
+	stateNoThread = 7    // pthread_create refused
+	fileInput     = 257  // Py_file_input, Include/compile.h
+	lingerNaps    = 1500 // of 2 ms that the thread waits for us to read its result, before it cleans up by itself
 )
 
 // functions are the symbols that the code calls, by where their addresses stand.
@@ -117,7 +117,7 @@ func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, p
 	put(dataOut, data+uint64(len(b.data)))
 	put(dataOutRoom, MaxValue)
 	put(dataSource, data+pageSize)
-	put(dataNap+8, 500_000)
+	put(dataNap+8, 2_000_000)
 	put(dataMain, at+entry.thread)
 	copy(b.data[dataComm:], "memgauge")
 	text := dataStrings

@@ -43,7 +43,7 @@ func look(pid int) string {
 	return fmt.Sprintf("%v %d\n%s", strings.ContainsRune("TtZ", rune(s.state)), s.threads, maps)
 }
 
-// run starts a program that waits, without looking at what it prints.
+// run starts a program that does nothing but wait, and waits until it does.
 func run(t *testing.T, argv ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
@@ -54,6 +54,7 @@ func run(t *testing.T, argv ...string) *exec.Cmd {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
+	until(t, "it waits", func() bool { return state(cmd.Process.Pid) == 'S' })
 	return cmd
 }
 
@@ -206,21 +207,18 @@ func TestPython2(t *testing.T) {
 func TestStripped(t *testing.T) {
 	program := compile(t, "#include <unistd.h>\nint Py_AddPendingCall, PyConfig_Clear; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
-	until(t, "it waits", func() bool { return state(cmd.Process.Pid) == 'S' })
 	refused(t, cmd.Process.Pid, ErrStripped, "Py_IsInitialized")
 }
 
 func TestFreeThreaded(t *testing.T) {
 	program := compile(t, "#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
-	until(t, "it waits", func() bool { return state(cmd.Process.Pid) == 'S' })
 	refused(t, cmd.Process.Pid, ErrVersion, "free-threaded")
 }
 
 func TestStatic(t *testing.T) {
 	program := compile(t, "#include <unistd.h>\nint main(void) { for (;;) pause(); }", "-static")
 	cmd := run(t, program)
-	until(t, "it waits", func() bool { return state(cmd.Process.Pid) == 'S' })
 	refused(t, cmd.Process.Pid, ErrNotPython, "")
 }
 

@@ -24,7 +24,7 @@ type target struct {
 func start(t testing.TB, py env.Python, args ...string) *target {
 	t.Helper()
 	cmd := py.Command(t, args...)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONWARNINGS=ignore")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
