@@ -159,4 +159,7 @@ func pace(points []Point) float64 {
 }
 
 // Imminent says that the end is near: more likely than not within the next minute, or the next ten steps.
-func (f Forecast) Imminent() bool { return f.Predicted && (f.WithinMinute >= 0.5 || f.Within10 >= 0.5) }
+func (f Forecast) Imminent() bool { return f.Sure() && (f.WithinMinute >= 0.5 || f.Within10 >= 0.5) }
+
+// Sure says that the forecast is good enough for an alarm: its interval has an end, not far beyond the median.
+func (f Forecast) Sure() bool { return f.Predicted && f.SecondsHigh <= 3*f.Seconds+f.SecondsPerStep+1 }

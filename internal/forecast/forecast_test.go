@@ -289,3 +289,12 @@ func FuzzRun(f *testing.F) {
 		}
 	})
 }
+
+// What a forecast over a long history costs.
+func BenchmarkRun(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	all, _ := leaking(4, 5).readings(r, 8000*mib)
+	for b.Loop() {
+		Run(Points(all[:len(all)*2/3]), 8000*mib)
+	}
+}

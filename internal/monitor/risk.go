@@ -89,17 +89,17 @@ func level(r *Risk, o OOMOptions) Level {
 	switch {
 	case r.Usage >= o.Critical:
 		l = Critical
-	case r.Usage >= o.Threshold && r.Predicted:
+	case r.Usage >= o.Threshold && r.Sure():
 		l = High
 	case r.Usage >= o.Threshold:
 		l = Medium
 	}
 	switch {
-	case r.Predicted && (r.Within10 >= 0.5 || r.Seconds <= 15) && r.SecondsLow <= 30:
+	case r.Sure() && (r.Within10 >= 0.5 || r.Seconds <= 15):
 		l = max(l, Critical)
 	case r.Imminent():
 		l = max(l, High)
-	case r.Predicted:
+	case r.Sure():
 		l = max(l, Medium)
 	}
 	return l
