@@ -22,6 +22,7 @@ type scripted struct {
 	total   int64
 	blocks  []Allocator
 	i       int
+	step    float64
 }
 
 func (s *scripted) Devices(context.Context) ([]Device, error) { return s.devices, nil }
@@ -36,7 +37,7 @@ func (s *scripted) Blocks(context.Context, string) ([]Allocator, string, error) 
 func (s *scripted) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	for _, d := range s.devices {
 		u := s.used(d.ID, s.i)
-		r := Reading{Device: d.ID, Time: start.Add(time.Duration(s.i) * time.Second), Used: u, Peak: u, Reserved: u + u/10, Total: s.total, Kind: "device"}
+		r := Reading{Device: d.ID, Time: start.Add(time.Duration(s.i) * time.Second), Used: u, Peak: u, Reserved: u + u/10, Total: s.total, Kind: "device", Step: s.step}
 		if u < 0 {
 			r = Reading{Device: d.ID, Time: r.Time, Err: "it fell off the bus"}
 		}
@@ -259,6 +260,25 @@ func TestHostReading(t *testing.T) {
 	} {
 		if r := c.s.Reading(); r.Used != c.used || r.Total != c.total || r.Kind != c.kind {
 			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
+// What grows before the first steps is the start.
+func TestTheStartIsNoLeak(t *testing.T) {
+	s := &scripted{devices: []Device{{Host, ""}}, total: 16 * gib, used: func(_ string, i int) int64 { return min(int64(i), 60) * 200 << 20 }}
+	w, err := New(t.Context(), s, Options{OOM: OOMOptions{85, 95, 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 120 {
+		s.step = max(0, float64(i-59))
+		warnings, err := w.Tick(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i > 60 && len(warnings) > 0 {
+			t.Errorf("at %d s: %s", i, warnings[0].Text())
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	r.Usage = last.Percent()
 	r.Forecast = forecast.Forecast{Shape: forecast.Unclear, Reason: "too short a time"}
 	if readings := t.History.readings(); len(readings) > 0 && readings[len(readings)-1].Time >= o.Window.Seconds() {
-		r.Forecast = forecast.Run(forecast.Points(readings), float64(last.Total))
+		r.Forecast = forecast.Run(forecast.Points(trained(readings)), float64(last.Total))
 	}
 	r.Level = level(r, o)
 	r.Worst = max(r.Worst, r.Level)
@@ -80,6 +80,22 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	}
 	r.warned, r.at = r.Level, last.Time
 	return Warning{last.Time, t.Device, *r}, true
+}
+
+// firstSteps of a training still set things up: optimizer state, caches, workers.
+const firstSteps = 3
+
+// trained leaves out what was before the training's first steps, where steps are known: imports and loading grow like a leak.
+func trained(readings []forecast.Reading) []forecast.Reading {
+	if readings[len(readings)-1].Step == 0 {
+		return readings
+	}
+	for i, r := range readings {
+		if r.Step >= firstSteps {
+			return readings[i:]
+		}
+	}
+	return nil
 }
 
 // level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is near,
