@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"bytes"
 	"regexp"
 	"strconv"
 	"strings"
@@ -127,6 +128,25 @@ func TestOneDoorForEachDependency(t *testing.T) {
 					t.Errorf("%s: %s imports %s; only %q may", f.fset.Position(spec.Pos()), f.dir, imported, allowed)
 				}
 			}
+		}
+	}
+}
+
+// tickers are the packages that run in every tick of a collector: none of them starts a process.
+const tickers = "internal/proc internal/gpu internal/sampler internal/ingest"
+
+func TestNoProcessIsStartedInATick(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.isTest() || !within(f.dir, tickers) {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			if importPath(spec.Path.Value) == "os/exec" {
+				t.Errorf("%s imports os/exec", f.path)
+			}
+		}
+		if bytes.Contains(f.src, []byte("StartProcess")) || bytes.Contains(f.src, []byte("ForkExec")) {
+			t.Errorf("%s starts a process", f.path)
 		}
 	}
 }

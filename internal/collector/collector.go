@@ -21,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/sampler"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/sock"
 	"github.com/memgauge/memgauge/internal/stacks"
@@ -38,12 +39,17 @@ const (
 
 // Collector runs one session.
 type Collector struct {
+	// OpenGPUs finds the GPUs to be sampled; this machine's unless it is replaced before Run. pids lists the job's processes.
+	OpenGPUs func(log *slog.Logger, pids func() []int) sampler.GPUs
+
 	s   *session.Session
 	log *slog.Logger
 }
 
 // New makes a collector; nothing starts before Run.
-func New(s *session.Session, log *slog.Logger) *Collector { return &Collector{s, log} }
+func New(s *session.Session, log *slog.Logger) *Collector {
+	return &Collector{s: s, log: log, OpenGPUs: localGPUs}
+}
 
 // Run serves the session until the job has ended or ctx is done. It returns session.ErrLocked when another collector is
 // there already.
@@ -79,7 +85,9 @@ func (c *Collector) Run(ctx context.Context) error {
 	watched := make(chan struct{})
 	g.Go(func() error {
 		defer close(watched)
-		return newWatch(c.s, owner, c.log).run(sampling)
+		w := newWatch(c.s, owner, c.log)
+		w.openGPUs = c.OpenGPUs
+		return w.run(sampling)
 	})
 	judged := make(chan struct{})
 	g.Go(func() error {
@@ -229,10 +237,13 @@ func (o *Owner) storeSamples(ctx context.Context, ask bool) error {
 	if b == nil {
 		return nil
 	}
-	if err := o.db.Append(context.WithoutCancel(ctx), b); err != nil {
+	var err error
+	took := sampler.ThreadTime(func() { err = o.db.Append(context.WithoutCancel(ctx), b) })
+	if err != nil {
 		o.pending.back(b)
 		return fmt.Errorf("store samples: %w", err)
 	}
+	o.pending.stored(took)
 	return nil
 }
 
@@ -331,7 +342,7 @@ func (o *Owner) fateOfAttached(ctx context.Context) string {
 func (o *Owner) Close() error {
 	var err error
 	if o.rings != nil {
-		err = o.rings.Close()
+		err = errors.Join(o.storeSamples(context.Background(), true), o.rings.Close())
 	}
 	return errors.Join(err, o.db.Close())
 }

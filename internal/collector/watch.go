@@ -20,7 +20,7 @@ const (
 	youngEvery    = 100 * time.Millisecond // in a session's first youngFor: what a short run's workers do must show, and a trend needs some dozen readings
 	youngFor      = 20 * time.Second
 	overheadEvery = 30 * time.Second // a row for each part of sampling
-	storeEvery    = 10 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 5 ms
+	storeEvery    = 30 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 10 to 50 ms
 	storeRows     = 20_000           // or until there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
 	spillEvery    = 10 * time.Second // a job that is killed again and again must not fill the disk with windows
 )
@@ -32,6 +32,8 @@ type watch struct {
 	o       *Owner
 	sampler *sampler.Sampler
 	every   time.Duration
+
+	openGPUs func(log *slog.Logger, pids func() []int) sampler.GPUs
 
 	procs   map[int]session.Process
 	looked  time.Time
@@ -48,22 +50,23 @@ func newWatch(s *session.Session, o *Owner, log *slog.Logger) *watch {
 	return w
 }
 
-// openGPUs is a collector's one look for GPUs.
-func (w *watch) openGPUs() {
-	found := machine.Open("/", w.sampler.PIDs)
+// localGPUs are those of this machine; nil where there are none.
+func localGPUs(log *slog.Logger, pids func() []int) sampler.GPUs {
+	found := machine.Open("/", pids)
 	if found.NVIDIA != nil {
-		w.log.Info("no NVIDIA GPUs", "why", found.NVIDIA)
+		log.Info("no NVIDIA GPUs", "why", found.NVIDIA)
 	}
-	if found.Set != nil {
-		w.sampler.SetGPUs(found.Set)
+	if found.Set == nil {
+		return nil
 	}
+	return found.Set
 }
 
 // run samples until ctx ends, and once more then: a job that was killed leaves its cgroup's counter behind.
 func (w *watch) run(ctx context.Context) error {
 	defer w.sampler.Close()
 	w.remember(ctx)
-	w.openGPUs()
+	w.sampler.SetGPUs(w.openGPUs(w.log, w.sampler.PIDs))
 	glance := time.NewTicker(sampler.GlanceEvery)
 	defer glance.Stop()
 	// Jobs that end within a second have a picture too: at first the pauses double up to the interval.
@@ -189,7 +192,13 @@ func (w *watch) sample() {
 	}
 }
 
-func (w *watch) tellCosts(at time.Time) { w.o.pending.add(nil, w.sampler.Overheads(at), nil) }
+func (w *watch) tellCosts(at time.Time) {
+	rows := w.sampler.Overheads(at)
+	if len(rows) > 0 {
+		rows = append(rows, w.o.pending.storing(rows[0]))
+	}
+	w.o.pending.add(nil, rows, nil)
+}
 
 // killed records a kill, and the minute before it.
 func (w *watch) killed(k sampler.Kill) {
@@ -219,6 +228,24 @@ type pending struct {
 	events    []model.Event
 	drops     []model.Drop
 	since     time.Time // of the oldest
+
+	took  time.Duration // CPU time of storing since it was told last
+	times int64
+}
+
+func (p *pending) stored(took time.Duration) {
+	p.Lock()
+	defer p.Unlock()
+	p.took, p.times = p.took+took, p.times+1
+}
+
+// storing is the row of memgauge.overhead for what storing has cost in the same stretch as another part.
+func (p *pending) storing(like model.Overhead) model.Overhead {
+	p.Lock()
+	defer p.Unlock()
+	like.Part, like.NS, like.Count = "sampler: store", int64(p.took), p.times
+	p.took, p.times = 0, 0
+	return like
 }
 
 func (p *pending) add(s *model.Samples, o []model.Overhead, e []model.Event) {

@@ -50,7 +50,7 @@ func (m *machine) process(pid, parent int, start, rss int64) {
 }
 
 func (m *machine) cgroup(kills int) {
-	m.write("sys/fs/cgroup/job/memory.current", "70000\n")
+	m.write("sys/fs/cgroup/job/memory.current", "80000\n")
 	m.write("sys/fs/cgroup/job/memory.max", "100000\n")
 	m.write("sys/fs/cgroup/job/memory.stat", "anon 60000\nfile 0\nshmem 0\n")
 	m.write("sys/fs/cgroup/job/memory.events", fmt.Sprintf("oom %d\noom_kill %d\n", kills, kills))

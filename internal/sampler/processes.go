@@ -161,7 +161,7 @@ type rollupBudget struct {
 }
 
 const (
-	rollupShare = 0.001                  // of one core may go to it
+	rollupShare = 0.0005                 // of one core may go to it
 	rollupSaved = 20 * time.Millisecond  // at most so much is saved up
 	rollupFirst = 5 * time.Millisecond   // for the first sample
 	rollupEvery = 5 * time.Second        // oftener it tells nothing new of a process
@@ -224,7 +224,7 @@ type threadBudget struct {
 }
 
 const (
-	threadShare = 0.0005                // of one core may go to threads
+	threadShare = 0.0003                // of one core may go to threads
 	threadSaved = 10 * time.Millisecond // at most so much is saved up
 	threadFirst = time.Millisecond      // for the first sample
 	maxThreads  = 256                   // of a process, in one sample

@@ -207,6 +207,15 @@ func (s *Sampler) Overheads(at time.Time) []model.Overhead {
 	return rows
 }
 
+// ThreadTime runs work and gives the CPU time that its thread took.
+func ThreadTime(work func()) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := threadTime()
+	work()
+	return threadTime() - before
+}
+
 // threadTime is the CPU time of the calling thread.
 func threadTime() time.Duration {
 	var ts unix.Timespec

@@ -12,8 +12,10 @@ import (
 )
 
 // Glances are ten a second: a trainer that allocates 5 GiB/s is seen at every half GiB. One costs a short read for each
-// process and cgroup.
+// cgroup, and for each process, of which there may be many: so while there is plenty of memory they are looked at twice a second.
 const (
+	plentyShare  = 0.3 // of the limit is free, or of the host available
+	plentyEvery  = 5   // glances
 	GlanceEvery  = 100 * time.Millisecond
 	windowLength = time.Minute / GlanceEvery
 	maxGlanced   = 64 // processes in a glance: one descriptor each is kept open
@@ -62,6 +64,9 @@ func (w *window) look(s *Sampler, now time.Time) {
 	g := w.slot()
 	g.at = now
 	for pid, p := range s.members.byPID {
+		if s.plenty() && w.count%plentyEvery != 0 {
+			break
+		}
 		if n, ok := w.resident(s, procID{pid, p.usage.Start}); ok {
 			g.values = append(g.values, reading{pid, p.usage.Comm, n})
 		}
@@ -71,6 +76,21 @@ func (w *window) look(s *Sampler, now time.Time) {
 			g.values = append(g.values, reading{0, cg.Path, n})
 		}
 	}
+}
+
+// plenty says whether the last sample saw much memory left.
+func (s *Sampler) plenty() bool {
+	for i := range s.out.Cgroups {
+		if cg := &s.out.Cgroups[i]; cg.Limit != model.Null && float64(cg.Limit-cg.Current) < plentyShare*float64(cg.Limit) {
+			return false
+		}
+	}
+	for i := range s.out.Hosts {
+		if h := &s.out.Hosts[i]; h.Available != model.Null && float64(h.Available) < plentyShare*float64(h.Total) {
+			return false
+		}
+	}
+	return true
 }
 
 // slot is the oldest glance, emptied.

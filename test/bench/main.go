@@ -53,7 +53,7 @@ func (b *bench) run(only string) error {
 	for _, m := range []struct {
 		name string
 		f    func() error
-	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"database", b.database}, {"allocator", b.allocator}, {"trainer", b.trainer}} {
+	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"samplers", b.samplers}, {"database", b.database}, {"allocator", b.allocator}, {"trainer", b.trainer}} {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
@@ -262,6 +262,12 @@ func (b *bench) outputOf(cmd *exec.Cmd) error {
 func (b *bench) ringWrite() error {
 	cmd := exec.Command(b.python, filepath.Join(b.repo, "test", "bench", "ring_write.py"), "--row")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(b.repo, "internal", "agent", "py"))
+	return b.outputOf(cmd)
+}
+
+func (b *bench) samplers() error {
+	cmd := exec.Command("go", "run", "./test/bench/samplers", "-python", b.python)
+	cmd.Dir = b.repo
 	return b.outputOf(cmd)
 }
 

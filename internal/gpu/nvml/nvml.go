@@ -29,7 +29,7 @@ type Backend struct {
 
 // Open loads libnvidia-ml.so.1 and finds the GPUs.
 func Open() (*Backend, error) {
-	return open(lib.New())
+	return OpenWith(lib.New())
 }
 
 // symbols are the functions that not every driver has. Calling one that is missing would end the process.
@@ -37,7 +37,8 @@ var symbols = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocks
 	"nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetTotalEccErrors", "nvmlEventSetCreate",
 	"nvmlEventSetWait_v2"}
 
-func open(api lib.Interface) (*Backend, error) {
+// OpenWith is Open with another library, such as one of go-nvml's mocks.
+func OpenWith(api lib.Interface) (*Backend, error) {
 	if ret := api.Init(); ret != lib.SUCCESS {
 		return nil, fmt.Errorf("%w: %s", ErrNone, describe(ret))
 	}

@@ -62,7 +62,7 @@ func sampleOf(s *gpu.Set) *model.Samples {
 
 func TestWholeMachines(t *testing.T) {
 	for name, memory := range map[string]uint64{"NVIDIA A100-SXM4-40GB": 40 << 30, "NVIDIA H100 80GB HBM3": 80 << 30, "NVIDIA B200": 180 << 30} {
-		b, err := open(machine(name, memory))
+		b, err := OpenWith(machine(name, memory))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func TestOldDriver(t *testing.T) {
 		d := d.(*dgxa100.Device)
 		d.GetMemoryInfo_v2Func, d.GetCurrentClocksEventReasonsFunc, d.GetEnforcedPowerLimitFunc, d.GetMigModeFunc = nil, nil, nil, nil
 	}
-	b, err := open(s)
+	b, err := OpenWith(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestOldDriver(t *testing.T) {
 func TestNoDriver(t *testing.T) {
 	s := machine("x", 1)
 	s.InitFunc = func() lib.Return { return lib.ERROR_LIBRARY_NOT_FOUND }
-	if _, err := open(s); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "libnvidia-ml.so.1") {
+	if _, err := OpenWith(s); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "libnvidia-ml.so.1") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestLostAndUnified(t *testing.T) {
 	unified := s.Devices[3].(*dgxa100.Device)
 	unified.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) { return lib.Memory_v2{}, lib.ERROR_NOT_SUPPORTED }
 	unified.GetMemoryInfoFunc = func() (lib.Memory, lib.Return) { return lib.Memory{}, lib.ERROR_NOT_SUPPORTED }
-	b, err := open(s)
+	b, err := OpenWith(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestMIG(t *testing.T) {
 		}
 		return nil, lib.ERROR_NOT_FOUND
 	}
-	b, err := open(s)
+	b, err := OpenWith(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestXid(t *testing.T) {
 	for _, d := range s.Devices {
 		d.(*dgxa100.Device).RegisterEventsFunc = func(uint64, lib.EventSet) lib.Return { return lib.SUCCESS }
 	}
-	b, err := open(s)
+	b, err := OpenWith(s)
 	if err != nil {
 		t.Fatal(err)
 	}
