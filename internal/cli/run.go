@@ -298,7 +298,7 @@ func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 }
 
 // recordWait is how long the collector may take to say whether the kernel killed the job for want of memory.
-const recordWait = 3 * time.Second
+const recordWait = 10 * time.Second
 
 func whoKilled(s *session.Session, end session.End) session.End {
 	for until := time.Now().Add(recordWait); time.Now().Before(until); time.Sleep(finishPoll) {

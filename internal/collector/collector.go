@@ -155,7 +155,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 				return c.finish(o)
 			}
 		case <-drain.C:
-			if _, err := o.drain(ctx, false); err != nil && ctx.Err() == nil {
+			if _, err := o.drain(ctx, storeEvery); err != nil && ctx.Err() == nil {
 				c.log.Error("drain", "error", err)
 			}
 		case <-maintain.C:
@@ -224,16 +224,16 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 }
 
 // Drain brings what is in the rings, and what was sampled, into the database.
-func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.drain(ctx, true) }
+func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.drain(ctx, 0) }
 
-// drain stores what was sampled only once in a while, unless somebody asks.
-func (o *Owner) drain(ctx context.Context, ask bool) (ingest.Stats, error) {
+// drain stores what was sampled once it has waited so long.
+func (o *Owner) drain(ctx context.Context, wait time.Duration) (ingest.Stats, error) {
 	stats, err := o.rings.Drain(ctx)
-	return stats, errors.Join(err, o.storeSamples(ctx, ask))
+	return stats, errors.Join(err, o.storeSamples(ctx, wait))
 }
 
-func (o *Owner) storeSamples(ctx context.Context, ask bool) error {
-	b := o.pending.take(time.Now(), ask)
+func (o *Owner) storeSamples(ctx context.Context, wait time.Duration) error {
+	b := o.pending.take(time.Now(), wait)
 	if b == nil {
 		return nil
 	}
@@ -259,7 +259,7 @@ func (o *Owner) Finish(ctx context.Context) error {
 	if _, err := o.rings.Finish(ctx); err != nil {
 		return fmt.Errorf("drain what is left: %w", err)
 	}
-	if err := o.storeSamples(ctx, true); err != nil {
+	if err := o.storeSamples(ctx, 0); err != nil {
 		return err
 	}
 	if err := o.lastJudgement(ctx); err != nil {
@@ -342,7 +342,7 @@ func (o *Owner) fateOfAttached(ctx context.Context) string {
 func (o *Owner) Close() error {
 	var err error
 	if o.rings != nil {
-		err = errors.Join(o.storeSamples(context.Background(), true), o.rings.Close())
+		err = errors.Join(o.storeSamples(context.Background(), 0), o.rings.Close())
 	}
 	return errors.Join(err, o.db.Close())
 }

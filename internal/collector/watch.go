@@ -73,18 +73,18 @@ func (w *watch) run(ctx context.Context) error {
 	pause := min(sampler.GlanceEvery, w.every)
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	w.sample()
+	w.sample(false)
 	for {
 		select {
 		case <-ctx.Done():
 			w.looked = time.Time{}
-			w.sample()
+			w.sample(true)
 			w.tellCosts(time.Now())
 			return nil
 		case <-glance.C:
 			w.sampler.Glance()
 		case <-tick.C:
-			w.sample()
+			w.sample(false)
 			if next := w.pause(pause); next != pause {
 				pause = next
 				tick.Reset(pause)
@@ -178,10 +178,10 @@ func (w *watch) about(pid int) sampler.About {
 	return a
 }
 
-func (w *watch) sample() {
+func (w *watch) sample(last bool) {
 	rows := w.sampler.Sample()
 	w.o.pending.add(rows, nil, nil)
-	for _, k := range w.sampler.Kills() {
+	for _, k := range w.sampler.Kills(last) {
 		w.killed(k)
 	}
 	if now := w.sampler.Last(); now.Sub(w.told) >= overheadEvery {
@@ -260,11 +260,11 @@ func (p *pending) add(s *model.Samples, o []model.Overhead, e []model.Event) {
 	p.overheads, p.events = append(p.overheads, o...), append(p.events, e...)
 }
 
-// take empties it into a batch; nil when there is nothing, or when it can wait.
-func (p *pending) take(now time.Time, ask bool) *model.Batch {
+// take empties it into a batch; nil when there is nothing, or nothing that has waited so long.
+func (p *pending) take(now time.Time, wait time.Duration) *model.Batch {
 	p.Lock()
 	defer p.Unlock()
-	if p.since.IsZero() || !ask && now.Sub(p.since) < storeEvery && p.samples.Rows() < storeRows {
+	if p.since.IsZero() || now.Sub(p.since) < wait && p.samples.Rows() < storeRows {
 		return nil
 	}
 	b := &model.Batch{Samples: p.samples, Overheads: p.overheads, Events: p.events, Drops: p.drops}

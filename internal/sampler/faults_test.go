@@ -136,7 +136,7 @@ func TestKill(t *testing.T) {
 	for range 5 {
 		s.Glance()
 	}
-	if k := s.Kills(); len(k) != 0 {
+	if k := s.Kills(false); len(k) != 0 {
 		t.Fatalf("%v", k)
 	}
 	m.process(11, 10, 101, 40)
@@ -144,7 +144,7 @@ func TestKill(t *testing.T) {
 	m.remove("proc/11")
 	m.cgroup(1)
 	s.Sample()
-	kills := s.Kills()
+	kills := s.Kills(false)
 	if len(kills) != 1 || kills[0].Scope != "cgroup" || kills[0].Path != "/job" || kills[0].Limit != 100000 || len(kills[0].Victims) != 1 ||
 		kills[0].Victims[0].PID != 11 || kills[0].Victims[0].Bytes != 40<<10 || len(kills[0].Largest) != 1 || kills[0].Largest[0].PID != 10 {
 		t.Fatalf("%+v", kills)
@@ -157,11 +157,38 @@ func TestKill(t *testing.T) {
 		t.Errorf("%d rows in the window: %+v", len(rows), rows)
 	}
 	s.Sample()
-	if k := s.Kills(); len(k) != 0 {
+	if k := s.Kills(false); len(k) != 0 {
 		t.Errorf("told again: %v", k)
 	}
 	if again := s.Window(1); len(again) != 0 {
 		t.Errorf("the window is told again: %d rows", len(again))
+	}
+}
+
+// A victim that is still being taken apart when its kill is counted is named once it has gone; one that never goes, after a while.
+func TestVictimThatTakesItsTime(t *testing.T) {
+	m := newMachine(t)
+	s := m.sampler()
+	s.Sample()
+	s.Kills(false)
+	m.cgroup(1)
+	s.Sample()
+	if k := s.Kills(false); len(k) != 0 {
+		t.Fatalf("told before anybody has gone: %v", k)
+	}
+	m.remove("proc/11")
+	s.Sample()
+	if k := s.Kills(false); len(k) != 1 || len(k[0].Victims) != 1 || k[0].Victims[0].PID != 11 {
+		t.Errorf("%+v", k)
+	}
+	m.cgroup(2)
+	told := 0
+	for range 8 {
+		s.Sample()
+		told += len(s.Kills(false))
+	}
+	if told != 1 {
+		t.Errorf("a kill outside of the tree was told %d times", told)
 	}
 }
 
@@ -176,13 +203,13 @@ func TestKillOfTheHost(t *testing.T) {
 		m.write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: "+c.available+" kB\n")
 		s := m.sampler()
 		s.Sample()
-		s.Kills()
+		s.Kills(false)
 		m.write("proc/vmstat", "oom_kill 4\n")
 		if c.gone {
 			m.remove("proc/11")
 		}
 		s.Sample()
-		if k := s.Kills(); len(k) != c.want || c.want == 1 && k[0].Scope != "host" {
+		if k := s.Kills(false); len(k) != c.want || c.want == 1 && k[0].Scope != "host" {
 			t.Errorf("available %s, gone %v: %v", c.available, c.gone, k)
 		}
 	}
@@ -195,7 +222,7 @@ func TestKillSinceAnEarlierSampler(t *testing.T) {
 	s := m.sampler()
 	s.SetKills("/job", 5)
 	s.Sample()
-	if k := s.Kills(); len(k) != 1 || k[0].Count != 2 {
+	if k := s.Kills(true); len(k) != 1 || k[0].Count != 2 {
 		t.Errorf("%+v", k)
 	}
 }

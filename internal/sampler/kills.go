@@ -69,6 +69,7 @@ type killWatch struct {
 	counts map[string]int64 // by cgroup path; "" is the host
 	gone   []*member        // ended since the sample before
 	short  time.Time        // when the host last had little memory left
+	dying  []Kill           // counted, but nobody has vanished yet
 }
 
 const (
@@ -76,6 +77,7 @@ const (
 	maxLargest = 5                // processes named as the largest left
 	shortShare = 0.05             // of the host's memory available: it may begin to kill
 	shortAgo   = 10 * time.Second // a kill comes within so long of that
+	dyingFor   = 5 * time.Second  // a victim that is taken apart may still be seen: 100 GiB take seconds to be given back
 )
 
 // SetKills sets the counter that an earlier sampler of the same job has seen last, so that a kill since then, perhaps of that
@@ -108,8 +110,26 @@ func (k *killWatch) rose(path string, count int64) int64 {
 	return max(count-before, 0)
 }
 
-// Kills goes through the counters of the last sample.
-func (s *Sampler) Kills() (list []Kill) {
+// Kills goes through the counters of the last sample. A kill whose victim is still there is told by a later call, unless this is
+// the last one.
+func (s *Sampler) Kills(last bool) (list []Kill) {
+	k := &s.kills
+	var waiting []Kill
+	for _, kill := range append(k.dying, s.counted()...) {
+		if len(k.gone) == 0 && !last && s.last.Sub(time.UnixMicro(kill.Time)) < dyingFor {
+			waiting = append(waiting, kill)
+			continue
+		}
+		list = append(list, s.describeKill(kill))
+	}
+	k.dying = waiting
+	s.window.forget(k.gone)
+	k.gone = k.gone[:0]
+	return list
+}
+
+// counted compares the counters of the last sample with those before.
+func (s *Sampler) counted() (list []Kill) {
 	k, now := &s.kills, s.last
 	for i := range s.out.Cgroups {
 		cg := &s.out.Cgroups[i]
@@ -118,7 +138,7 @@ func (s *Sampler) Kills() (list []Kill) {
 			if limit == model.Null {
 				limit = s.total
 			}
-			list = append(list, s.describeKill(Kill{Scope: "cgroup", Path: cg.Path, Count: n, Limit: limit}))
+			list = append(list, Kill{Time: now.UnixMicro(), Scope: "cgroup", Path: cg.Path, Count: n, Limit: limit})
 		}
 	}
 	for i := range s.out.Hosts {
@@ -129,16 +149,13 @@ func (s *Sampler) Kills() (list []Kill) {
 		// The host's counter counts every container's kills too: it is ours only when a process of ours is gone and the host
 		// itself was short.
 		if n := k.rose("", h.OOMKills); n > 0 && len(list) == 0 && len(k.gone) > 0 && now.Sub(k.short) <= shortAgo {
-			list = append(list, s.describeKill(Kill{Scope: "host", Count: n, Limit: h.Total}))
+			list = append(list, Kill{Time: now.UnixMicro(), Scope: "host", Count: n, Limit: h.Total})
 		}
 	}
-	s.window.forget(k.gone)
-	k.gone = k.gone[:0]
 	return list
 }
 
 func (s *Sampler) describeKill(kill Kill) Kill {
-	kill.Time = s.last.UnixMicro()
 	for _, p := range s.kills.gone {
 		kill.Victims = append(kill.Victims, s.held(p))
 	}
