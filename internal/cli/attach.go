@@ -290,7 +290,7 @@ func (a *app) sayAttached(j attaching, asJSON bool) error {
 		return writeJSON(a.stdout, doc)
 	}
 	for _, e := range j.entered {
-		fmt.Fprintf(a.stdout, "attached to %d (Python %s, %s): stopped for %s\n", e.pid, e.result.Python, e.result.Doing,
+		fmt.Fprintf(a.stdout, "attached to %d (Python %s): stopped for %s\n", e.pid, e.result.Python,
 			units.Duration(e.result.Stopped.Round(time.Microsecond)))
 	}
 	_, err := fmt.Fprintf(a.stdout, "session %s; steps count from now on, what happened before is not known\n", endpointOf(s))

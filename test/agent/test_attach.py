@@ -97,6 +97,63 @@ class Life(Case):
         self.assertEqual(a.value.replace("<Signals.SIGUSR1: 10>", "10"), "([10], 'MainThread')")
 
 
+class Torch(Case):
+    """When the hooks go in. A stand-in for torch is enough: the observer says that it can't be observed."""
+
+    LATE = """
+    import os, sys, time
+    os.makedirs(DIR + "/lib/torch")
+    with open(DIR + "/lib/torch/__init__.py", "w") as f:
+        f.write("import os, time\\nwhile not os.path.exists(%r): time.sleep(0.01)\\n" % (DIR + "/finish"))
+    sys.path.insert(0, DIR + "/lib")
+    print("ready")
+    while not os.path.exists(DIR + "/begin"):
+        time.sleep(0.01)
+    print("begins")
+    import torch
+    while not os.path.exists(DIR + "/stop"):
+        time.sleep(0.01)
+    """
+
+    def events(self, program, runtime):
+        rings = program.rings(runtime)
+        return [e for ring in rings.values() for e in ring.events() if e[0] == "error"]
+
+    def touch(self, program, name):
+        with open(os.path.join(program.directory, name), "w"):
+            pass
+
+    def test_imported_after_the_attach(self):
+        program = self.start(self.LATE)
+        runtime = program.attach()
+        self.touch(program, "finish")
+        self.touch(program, "begin")
+        wait_for(lambda: self.events(program, runtime))
+        self.assertIn("torch", self.events(program, runtime)[0][1])
+        self.assertEqual(program.ask("[type(sys.modules['torch'].__loader__).__name__, len([f for f in sys.meta_path if 'Finder' in type(f).__name__ and hasattr(f, 'busy')])]"),
+                         ["SourceFileLoader", 0])
+
+    def test_being_imported(self):
+        program = self.start(self.LATE)
+        self.touch(program, "begin")
+        wait_for(lambda: b"begins" in program.printed() and program.ask("'torch' in sys.modules"))
+        runtime = program.attach()
+        self.assertEqual(program.eval(runtime, "'torch' in __import__('sys').modules").value, "True")
+        self.assertEqual(self.events(program, runtime), [])
+        self.touch(program, "finish")
+        wait_for(lambda: self.events(program, runtime))
+
+    def test_detached_while_it_is_being_imported(self):
+        program = self.start(self.LATE)
+        self.touch(program, "begin")
+        wait_for(lambda: b"begins" in program.printed() and program.ask("'torch' in sys.modules"))
+        runtime = program.attach()
+        program.detach(runtime)
+        self.touch(program, "finish")
+        self.assertEqual(program.stop(), 0)
+        self.assertEqual(self.events(program, runtime), [])
+
+
 class Forks(Case):
     FORK = """
     import os, time

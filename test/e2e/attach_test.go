@@ -429,3 +429,35 @@ func TestAttachRefusals(t *testing.T) {
 		t.Errorf("detach: exit %d\n%s", r.code, r.stderr)
 	}
 }
+
+// Root attaches to another user's training: it can't write into root's directories, and needn't.
+func TestAttachToAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		missing(t, "root", "only root may attach to another user's process")
+	}
+	w := newWorld(t)
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "attach-nobody-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	os.Chown(dir, nobody, nobody)
+	loop, _ := os.ReadFile(script(t, "loop.py"))
+	os.WriteFile(filepath.Join(dir, "loop.py"), loop, 0o644)
+	p := w.program("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "/usr/bin/python3", filepath.Join(dir, "loop.py"), "sleep", filepath.Join(dir, "stop"))
+	p.stop = filepath.Join(dir, "stop")
+	w.round(p.pid)
+	p.end(t)
+	stranger := w.program("python3", script(t, "loop.py"), "sleep", "STOP")
+	cmd := w.command("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", filepath.Join(dir, "memgauge"), "attach", strconv.Itoa(stranger.pid))
+	self, _ := os.Executable()
+	if out, err := exec.Command("cp", self, filepath.Join(dir, "memgauge")).CombinedOutput(); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	cmd.Dir, cmd.Env = dir, append(w.env, "MEMGAUGE_HOME="+filepath.Join(dir, "home"))
+	if r := w.finish(cmd); r.code != 1 || !strings.Contains(r.stderr, "belongs to another user") || !strings.Contains(r.stderr, "hint: ") {
+		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	stranger.end(t)
+}

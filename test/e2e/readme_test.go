@@ -33,6 +33,7 @@ func TestReadme(t *testing.T) {
 			line, want, _ := strings.Cut(c, "\n")
 			cmd := w.command("sh", "-c", line+" 2>&1")
 			cmd.Dir = root
+			cmd.Env = append(w.env, "HOME="+w.home)
 			got := w.finish(cmd)
 			if got.code != 0 || masked(strings.TrimSpace(got.stdout)) != masked(strings.TrimSpace(want)) {
 				t.Errorf("$ %s\nexit %d, printed\n%swant\n%s", line, got.code, got.stdout, want)
