@@ -196,9 +196,11 @@ class Forks(Case):
         """They can't be unregistered: a second attach must find the first one's."""
         program = self.start("import os\nreal = os.register_at_fork\ncalls = []\ndef counted(**k):\n    calls.append(1)\n    real(**k)\n"
                              "os.register_at_fork = counted\n" + LOOP)
+        program.detach(program.attach())    # the standard library's modules that come with it register some too
+        first = program.ask("len(__main__.calls)")
         for _ in range(3):
             program.detach(program.attach())
-        self.assertEqual(program.ask("len(__main__.calls)"), 1)
+        self.assertEqual(program.ask("len(__main__.calls)"), first)
 
 
 class Behind(Case):
