@@ -268,6 +268,16 @@ class Behind(Case):
             s.close()
 
 
+    def test_one_who_was_killed_before_he_gave_a_ring(self):
+        program = self.start(LOOP)
+        before = program.ask(STATE)
+        short = lambda text: text.replace("UNWANTED = 60.0", "UNWANTED = 1.0")
+        first = program.inject(source(None, pid=4711, start=1, edit=short))
+        self.assertEqual(program.inject(source(None, pid=4712, start=2)), first)
+        wait_for(lambda: len(os.listdir("/proc/%d/task" % program.pid)) == before["tasks"])
+        self.assertEqual(program.ask(STATE), before)
+
+
 class Memory(Case):
     CYCLES = int(os.environ.get("MEMGAUGE_ATTACHES", "40"))
 

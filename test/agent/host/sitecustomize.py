@@ -28,6 +28,9 @@ class Hooks:
     def tick(self):
         return None
 
+    def gone(self):
+        return False
+
     def settings(self, settings):
         if "budget" not in settings:
             raise ValueError("no budget")

@@ -30,7 +30,7 @@ def encode(text):
 
 class Control:
     """Listens at path, or through a door, and answers with what hooks offers: hello() -> str, event(name, text, a, b),
-    detach(), settings(dict), tick(), ring(fd). event() is also called from the threads that run evals."""
+    detach(), settings(dict), tick(), gone(), ring(fd). event() is also called from the threads that run evals."""
 
     def __init__(self, path, hooks, door=None):
         self.path, self.hooks, self.door = path, hooks, door
@@ -63,6 +63,8 @@ class Control:
         closed then). After "wake" it may be called again, from any thread."""
         while not self.detached:
             ready = self._wait(wake_fd)
+            if self.hooks.gone():
+                break
             if wake_fd in ready:
                 return "wake"
             if self._wake_read in ready:

@@ -25,6 +25,7 @@ GONE = 0.01          # s that a fork waits for the kernel to take the ended thre
 OPENING = 0.05       # s that a thread waits for another one that is just opening the ring; it takes about 1 ms
 MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
 MAX_EARLY = 16       # events before there is a ring
+UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
 MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
 
 _FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
@@ -106,8 +107,11 @@ def attach(request):
     """Begins in a program that runs, on whatever thread. Returns what the one who attaches needs to know, as text lines;
     raises when it could not begin, with everything as it was."""
     global _state, _sigmask
+    if _state is not None and _state.ring is None and _state.door is not None and request["runtime"] is None:
+        _state.door.identity = request["pid"], request["start"]     # who came before was killed before he gave a ring
+        return "attached\t%s" % _state.door.address()
     if _state is not None:
-        return "observed\t%s" % _state.runtime
+        return "observed\t%s" % (_state.runtime or "")
     settings.set("budget", request["budget"])
     settings.set("trace", request["trace"])
     _state = s = _State(request["runtime"])
@@ -151,9 +155,8 @@ def _signals_of_main():
 
 
 def _hook_in():
-    """The hooks themselves are registered once in the life of a process."""
     global _box
-    _box = lasting.get("hooks.1", _register)
+    _box = lasting.get("hooks.1", _register)    # registered once in the life of a process
     _box[:] = _before_fork, _after_in_parent, _after_in_child, _at_exit
 
 
@@ -263,10 +266,19 @@ class _Requests:
     def detach(self):
         detach()
 
+    def gone(self):
+        return _state is None
+
     def ring(self, fd):
         adopt(fd)
 
     def tick(self):
+        s = _state
+        if s is not None and s.door is not None and s.ring is None:
+            if monotonic() < s.deadline + UNWANTED:
+                return s.deadline + UNWANTED
+            detach()
+            return monotonic()
         torchhook = sys.modules.get(__package__ + ".torchhook")
         return torchhook.tick() if torchhook is not None else None
 
