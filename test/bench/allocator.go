@@ -51,19 +51,38 @@ func (b *bench) throughC() error {
 	if err := cc.Run(); err != nil {
 		return fmt.Errorf("compile the C program: %w", err)
 	}
-	out, err := exec.Command(program, "bench", "300000").Output()
+	if err := b.timesOf("the same pair through the C library", "≤ 250 ns", program, "bench", "300000"); err != nil {
+		return err
+	}
+	return b.torchRules()
+}
+
+// torchRules times the same load on PyTorch's rules in C++, with the containers that PyTorch uses: what to compare with.
+func (b *bench) torchRules() error {
+	program := filepath.Join(b.dir, "torchrules")
+	cc := exec.Command("c++", "-O2", "-std=c++17", "-pthread", "-o", program, filepath.Join(b.repo, "test/bench/testdata/torchrules.cpp"))
+	cc.Stderr = os.Stderr
+	if err := cc.Run(); err != nil {
+		return fmt.Errorf("compile the C++ program: %w", err)
+	}
+	return b.timesOf("the same pair by PyTorch's rules in C++", "", program, "300000")
+}
+
+// timesOf runs a program that prints a time in ns for each round.
+func (b *bench) timesOf(what, goal, program string, args ...string) error {
+	out, err := exec.Command(program, args...).Output()
 	if err != nil {
-		return fmt.Errorf("run the C program: %w", err)
+		return fmt.Errorf("run %s: %w", program, err)
 	}
 	var ns []float64
 	for _, word := range strings.Fields(string(out)) {
 		v, err := strconv.ParseFloat(word, 64)
 		if err != nil {
-			return fmt.Errorf("run the C program: %w", err)
+			return fmt.Errorf("run %s: %w", program, err)
 		}
 		ns = append(ns, v)
 	}
-	b.add("allocator: the same pair through the C library", "≤ 250 ns", fmt.Sprintf("%.0f ns", median(ns)), fmt.Sprintf("best round %.0f ns", least(ns)))
+	b.add("allocator: "+what, goal, fmt.Sprintf("%.0f ns", median(ns)), fmt.Sprintf("best round %.0f ns", least(ns)))
 	return nil
 }
 
