@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -110,6 +111,7 @@ func (i *injection) leave(ctx context.Context) {
 // overdue says where the source stands when it could not be called back within maxRecall. It has been told: it goes away by
 // itself as soon as it gets the GIL, or its turn, unless it runs already.
 func (i *injection) overdue(ctx context.Context, state uint64) error {
+	_ = i.setWord(dataAck, 1) // nobody will read what it says
 	switch state {
 	case stateRunning:
 		return remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
@@ -123,8 +125,8 @@ func (i *injection) overdue(ctx context.Context, state uint64) error {
 
 // lost explains why the target's memory can't be read any more.
 func (i *injection) lost(err error) error {
-	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' {
+	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' || errors.Is(err, io.EOF) { // EOF: no memory any more
 		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrZombie), "memgauge list -a shows sessions that have ended")
 	}
-	return fmt.Errorf("process %d: what we mapped is gone: %w", i.PID, errors.Unwrap(err))
+	return fmt.Errorf("process %d: what we mapped is gone: %w", i.PID, err)
 }

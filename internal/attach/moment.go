@@ -62,6 +62,9 @@ func inCall(nr int64, args [6]uint64) moment {
 	return m
 }
 
+// stackNeed is room for a chain (at most ptrace.MaxChain) and for pthread_create, which needs some KiB.
+const stackNeed = ptrace.MaxChain + 48<<10
+
 // judge looks at a held thread.
 func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	if !h.Regs.LongMode() {
@@ -69,6 +72,8 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	}
 	if stack, ok := t.maps.At(h.Regs.SP()); h.TID == t.PID && (!ok || stack.Path != "[stack]") {
 		return moment{doing: "on a stack of its own"}, nil
+	} else if stack.Hi-h.Regs.SP()+stackNeed > t.stackLimit {
+		return moment{doing: "at the end of its stack"}, nil
 	}
 	if pending, err := h.SignalPending(); err != nil || pending {
 		return moment{doing: "about to take a signal"}, err

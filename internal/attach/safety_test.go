@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/attach/ptrace"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -21,11 +24,18 @@ import (
 // victimVar makes this test binary an injector that a test kills.
 const victimVar = "MEMGAUGE_TEST_INJECT"
 
+// stageVar makes the injector kill itself at a certain point of the first stop.
+const stageVar = "MEMGAUGE_TEST_DIE"
+
 // diagnoseVar makes it say what it thinks of a process.
 const diagnoseVar = "MEMGAUGE_TEST_DIAGNOSE"
 
 func TestMain(m *testing.M) {
 	if pid, err := strconv.Atoi(os.Getenv(victimVar)); err == nil {
+		if stage := os.Getenv(stageVar); stage != "" {
+			dieAt(pid, stage)
+			os.Exit(1)
+		}
 		fmt.Println("ready")
 		for {
 			if _, err := Inject(context.Background(), pid, "result = 'x' * 1000", Options{Timeout: time.Minute}); err != nil {
@@ -267,5 +277,68 @@ func TestSignals(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// dieAt does what the first stop does, and dies in it.
+func dieAt(pid int, stage string) {
+	target, err := Inspect(pid)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	i := &injection{Target: target}
+	_, err = ptrace.Hold(pid, func(h *ptrace.Held) error {
+		die(stage == "stopped")
+		chain := ptrace.Chain{Gadgets: i.gadgets, Calls: []ptrace.Call{i.syscall(unix.SYS_GETPID)}}
+		if err := h.Enter(writer{target.mem, stage == "written"}, chain); err != nil {
+			return err
+		}
+		die(stage == "entered")
+		return nil
+	})
+	fmt.Fprintln(os.Stderr, err)
+}
+
+func die(now bool) {
+	if now {
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+		select {}
+	}
+}
+
+// writer dies when it has written.
+type writer struct {
+	*os.File
+	die bool
+}
+
+func (w writer) WriteAt(b []byte, at int64) (int, error) {
+	n, err := w.File.WriteAt(b, at)
+	die(w.die)
+	return n, err
+}
+
+// TestDeathWhileHeld kills the injector at each point at which the target's thread is held.
+func TestDeathWhileHeld(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib := numericLibrary(t)
+	for _, program := range checked(t, debian(t), lib) {
+		p := start(t, debian(t), program...)
+		for _, stage := range []string{"stopped", "written", "entered"} {
+			for range count(t, "MEMGAUGE_KILLS", 30) / 30 {
+				cmd := exec.Command(self)
+				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victimVar, p.Process.Pid), stageVar+"="+stage)
+				out, err := cmd.CombinedOutput()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.Exited() {
+					t.Fatalf("%s: it was not killed: %v %s", stage, err, out)
+				}
+			}
+			verify(t, p)
+		}
 	}
 }

@@ -24,13 +24,14 @@ type Target struct {
 	Library   string   // where the interpreter is: the program itself or libpython
 	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
 
-	status  status
-	held    error // why no thread of it can be borrowed; nil if one can
-	mem     *os.File
-	maps    image.Maps
-	python  *image.Image
-	symbols map[string]uint64
-	gadgets ptrace.Gadgets
+	status     status
+	held       error // why no thread of it can be borrowed; nil if one can
+	mem        *os.File
+	maps       image.Maps
+	python     *image.Image
+	symbols    map[string]uint64
+	gadgets    ptrace.Gadgets
+	stackLimit uint64 // of the main thread, in bytes
 }
 
 // Errors of targets, for callers and tests that want to tell them apart. All come with a hint.
@@ -155,6 +156,11 @@ func (t *Target) askPermission() (string, error) {
 		return "", forbidden(strings.TrimSpace(string(scope)), os.Geteuid(), errors.Unwrap(err))
 	}
 	t.mem = f
+	t.stackLimit = 8 << 20 // what is usual
+	var limit unix.Rlimit
+	if err := unix.Prlimit(t.PID, unix.RLIMIT_STACK, nil, &limit); err == nil {
+		t.stackLimit = limit.Cur // all ones: no limit
+	}
 	return "its memory can be read and written", nil
 }
 

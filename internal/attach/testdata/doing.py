@@ -29,6 +29,38 @@ def hog():
     sleep()
 
 
+class Deep:
+    """Recursion through C, which needs stack."""
+    def __init__(self, n):
+        self.n = n
+
+    def __repr__(self):
+        if self.n:
+            return repr(Deep(self.n - 1))
+        sum(range(100000))  # stays here for a millisecond or two
+        return ""
+
+
+def stack():
+    """How far the main thread's stack has ever been, in bytes."""
+    with open("/proc/self/maps") as f:
+        lo, hi = next(line for line in f if "[stack]" in line).split()[0].split("-")
+    return int(hi, 16) - int(lo, 16)
+
+
+def deep():
+    """Goes down to 8 KiB before the end of the stack and up again."""
+    import resource
+    sys.setrecursionlimit(100000)
+    repr(Deep(400))
+    first = stack()
+    repr(Deep(500))
+    each = (stack() - first) / 100
+    n = 500 + int((resource.getrlimit(resource.RLIMIT_STACK)[0] - 8192 - stack()) / each)
+    while True:
+        repr(Deep(n))
+
+
 def threads():
     for _ in range(50):
         threading.Thread(target=lambda: time.sleep(1000), daemon=True).start()
@@ -57,4 +89,5 @@ print("ready", flush=True)
     "extension": extension,
     "threads": threads,
     "hog": hog,
+    "deep": deep,
 }[doing]()
