@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"os"
 	"slices"
 	"time"
 
@@ -33,13 +34,26 @@ func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
 	return c.fs.Cgroup(pid, c.mounts)
 }
 
+// entered is the cgroup of a process that is alive in it. One that exits is shown in the root (kernel/cgroup/cgroup.c, cgroup_exit),
+// when its memory is gone already (kernel/exit.c, do_exit): so a cgroup that is new is believed only of a process that has memory.
+func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
+	cg, err := c.of(pid, now)
+	if err != nil || slices.Contains(c.seen, cg) {
+		return cg, err
+	}
+	if st, err := c.fs.Status(pid); err != nil || st.RSS == proc.Unknown {
+		return cg, os.ErrProcessDone
+	}
+	return cg, nil
+}
+
 // read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be moved, so
 // it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups are looked at
 // still: they know whether a process was killed.
 func (c *cgroups) read(s *Sampler, now time.Time) {
 	var found []proc.Cgroup
 	for _, pid := range s.leaders() {
-		cg, err := c.of(pid, now)
+		cg, err := c.entered(pid, now)
 		if err == nil && !slices.Contains(found, cg) && len(found) < maxCgroups {
 			found = append(found, cg)
 		}
@@ -66,7 +80,7 @@ func (c *cgroups) follow(s *Sampler, count int) {
 		return
 	}
 	for _, pid := range s.leaders() {
-		cg, err := c.of(pid, s.o.Now())
+		cg, err := c.entered(pid, s.o.Now())
 		if err != nil || slices.Contains(c.seen, cg) || len(c.seen) >= maxCgroups {
 			continue
 		}

@@ -128,6 +128,26 @@ func TestCgroupThatMoves(t *testing.T) {
 	}
 }
 
+// A process that exits is shown in the root cgroup: the one where it lived stays the job's.
+func TestExitingProcessIsNotFollowed(t *testing.T) {
+	m := newMachine(t)
+	s := m.sampler()
+	s.Sample()
+	s.Kills(false)
+	m.write("sys/fs/cgroup/memory.current", "1\n")
+	m.write("sys/fs/cgroup/memory.stat", "anon 1\n")
+	m.write("proc/10/cgroup", "0::/\n")
+	m.write("proc/10/status", "Name:\tpython\n")
+	m.cgroup(1)
+	s.Glance()
+	if out := s.Sample(); len(out.Cgroups) != 1 || out.Cgroups[0].Path != "/job" {
+		t.Errorf("%+v", out.Cgroups)
+	}
+	if k := s.Kills(true); len(k) != 1 || k[0].Path != "/job" {
+		t.Errorf("%+v", k)
+	}
+}
+
 // A kill is told once, with its victim and the minute before.
 func TestKill(t *testing.T) {
 	m := newMachine(t)

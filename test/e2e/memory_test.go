@@ -112,9 +112,20 @@ func TestOOMKillIsRecorded(t *testing.T) {
 	dir := memoryCgroup(t, limit)
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, inCgroup(dir, "python3", script(t, "fill.py"))...)...)
-	if r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
-		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	begin := filepath.Join(w.home, "begin")
+	p := w.start("memgauge", append([]string{"run", "--session", s, "--"}, inCgroup(dir, "python3", script(t, "fill.py"), begin)...)...)
+	w.until("a sample of the cgroup", func() bool {
+		return w.do("memgauge", "query", "--session", s, "SELECT 1").code == 0 &&
+			w.number(s, "SELECT count(*) FROM cgroup.memory WHERE path LIKE '%memgauge-test%'") > 0
+	})
+	if err := os.WriteFile(begin, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != 137 {
+		t.Errorf("exit %d", code)
+	}
+	if text := p.err.String(); !strings.Contains(text, "OOM kill") {
+		t.Fatalf("it ends with\n%s", text)
 	}
 	if list := w.mg("list", "-a"); !strings.Contains(list, "OOM kill") {
 		t.Errorf("list prints\n%s", list)
