@@ -34,9 +34,9 @@ func (a *app) allocReplayCommand() *cobra.Command {
 		Use:   "replay TRACE",
 		Short: "Replay a program's allocations under other policies and settings",
 		Long: "Replays the allocations and frees in TRACE and shows, for each policy and setting, the most bytes that were asked for and\n" +
-			"reserved at once, the waste between the two, and how often the driver was called. Policies: torch (PyTorch's rules), packed (few\n" +
-			"large segments), vmm (segments that grow in virtual memory), direct (no cache). \"recorded\" is what the allocator did that\n" +
-			"the trace was taken from, where the trace tells. Time is the replay's, in processor time.",
+			"reserved at once, the waste between the two, and how often the driver was called. Policies: torch (PyTorch's rules), packed (free\n" +
+			"segments go back before more is reserved), vmm (segments that grow in virtual memory), direct (no cache). \"recorded\" is what\n" +
+			"the allocator did that the trace was taken from, where the trace tells. Time is the replay's, in processor time.",
 		Example: "  memgauge alloc replay snapshot.pickle\n" +
 			"  memgauge alloc replay snapshot.pickle --policy torch --conf expandable_segments:True --conf max_split_size_mb:128\n" +
 			"  memgauge alloc replay rmm.csv --policy torch,packed,vmm --capacity 40GiB --plot replay.png",
