@@ -11,9 +11,10 @@ import unittest
 import weakref
 
 import client
+from census_case import settle, take
 from client import CENSUS, COUNTED, ERROR, wait_for
 from launch import Home
-from test_census import Slotted, Thing, settle, take
+from test_census import Slotted, Thing
 
 from memgauge import census
 

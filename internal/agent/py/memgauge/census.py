@@ -130,6 +130,7 @@ class Census(evidence.Telling):
         self.limit = SLICE
         self.notes = []
         self.rows = 0
+        self.homes = {}          # a root's label -> the file that it belongs to
         self.torch = None
         self._work = self._phases()
 
@@ -285,12 +286,14 @@ class Census(evidence.Telling):
             return
         values = walk.frame_values(frame, self.walk)
         function = "%s()." % look.code_name(frame.f_code)
+        home = frame.f_code.co_filename
         for name in list(values):
             if type(name) is str and not name.startswith(("__", "@", ".")):
                 try:
                     value = values[name]
                 except KeyError:
                     continue
+                self.homes[function + name] = home
                 self.walk.start(value, function + name)
         if not look.is_user_file(frame.f_code.co_filename):
             return
@@ -304,8 +307,10 @@ class Census(evidence.Telling):
             self._globals(look.module_dict(module), name)
 
     def _globals(self, values, name):
+        home = values.get("__file__")
         for key, value in list(values.items()):
             if type(key) is str and not key.startswith("__"):
+                self.homes["%s.%s" % (name, key)] = home
                 self.walk.start(value, "%s.%s" % (name, key))
 
     def _logging(self):

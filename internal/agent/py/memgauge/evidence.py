@@ -64,7 +64,9 @@ class Telling:
         assigns to. A generator, for searching takes time; the result is in self.found."""
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
+        home = self.homes.get(labels[0]) if labels else None
         for key in sites.names_of(labels)[:4]:
+            key = key + (home,)
             if key not in self.lines:
                 if len(self.lines) >= MAX_SITES or self.spent > self.allowance:
                     continue
@@ -76,21 +78,21 @@ class Telling:
                 break
 
     def _search(self, key):
-        name, attribute, function = key
+        name, attribute, function, home = key
         yield from self._search_as(key)
         if not self.lines[key][0] and not attribute and not function:
-            yield from self._search_as((name, True, ""))     # a module's global, from another module
-            self.lines[key] = self.lines[(name, True, "")]
+            yield from self._search_as((name, True, "", home))     # a module's global, from another module
+            self.lines[key] = self.lines[(name, True, "", home)]
 
     def _search_as(self, key):
-        name, attribute, function = key
+        name, attribute, function, home = key
         best, site = 0, ""
         for code, _ in self.codes.codes:
             if name not in sites.HOOKS and not sites.mentions(code, name):
                 continue
             score, line = sites.growing(code, name, attribute, function)
             if score:
-                score += 0.5 * (code.co_name == function) + 0.25 * (id(code) in self.running)
+                score += 0.5 * (code.co_name == function) + 0.25 * (code.co_filename == home) + 0.125 * (id(code) in self.running)
                 if score > best:
                     best, site = score, sites.where(code, line)
             if self.over():
