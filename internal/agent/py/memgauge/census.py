@@ -15,7 +15,7 @@ from time import monotonic, monotonic_ns, thread_time_ns
 from . import cycles, evidence, look, process, scope, tensors, walk
 
 SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
-PATIENT = 4_000_000      # … for an object that can't be looked at within a slice
+PATIENT = 3_000_000      # … for an object that can't be looked at within a slice
 PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
 SHARE = 0.5              # of the budget may go to censuses; the rest is for what observes all the time
 WINDOW = 60_000_000_000  # ns over which the budget is kept: a purse holds no more
@@ -273,6 +273,8 @@ class Census(evidence.Telling):
             yield from self._unit(self._drain, limit)
             if len(queue) == size and queue:
                 self.walk.skip()
+        if queue and not self.exhausted():
+            self.notes.append("it ended after %d objects" % self.walk.visited)
         queue.clear()
         self.walk.late.clear()
 

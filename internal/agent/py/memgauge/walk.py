@@ -22,7 +22,7 @@ from .look import (ATOM, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTA
 
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_PLACES = 60_000    # a place takes some 200 bytes
-MAX_VISITED = 2_000_000
+MAX_VISITED = 300_000  # the set of their ids is then enlarged in 5 ms, which nothing can divide
 KEYED = 32             # a dict up to so many items has places of its own for keys that are short texts
 MAX_KEY = 40           # characters
 CHECK = 64             # objects between two looks at the clock
@@ -366,7 +366,7 @@ class Walk:
             self.places.anchor[place] = place
         if not flag and self.kinds.own(cls):
             self._sample(o, cls)
-        of, done = self.kinds.of, self.done
+        of, done, held = self.kinds.of, self.done, 0
         for position, v in enumerate(referents(o)):
             kind = of.get(id(type(v)))
             if kind is None:
@@ -374,7 +374,7 @@ class Walk:
             if kind == ATOM:
                 size = self.kinds.sized.get(id(type(v)))
                 if size is not None and type(v) is not int:
-                    self.held[place] = self.held.get(place, 0) + size(v) * weight
+                    held += size(v)
                 continue
             if id(v) in done or kind == MODULE or kind == CLASS:
                 continue
@@ -383,6 +383,8 @@ class Walk:
                 self.done.add(id(v))
                 continue
             self.visit(v, self._edge(o, cls, v, place, position), weight, depth + 1)
+        if held:
+            self.held[place] = self.held.get(place, 0) + held * weight
 
     def _sample(self, o, cls):
         """Some instances are remembered: one that later is alive and reached no more is garbage, or held by nobody in Python."""
@@ -460,14 +462,14 @@ class Walk:
             self._frame(traceback.tb_frame, None, self.places.at(place, ".__traceback__"), weight, depth)
             frames += 1
             traceback = traceback.tb_next
-        if frames:
+        self._instance(o, cls, place, weight, depth)
+        if frames:       # last: what stands here may run twice otherwise
             entry = self.errors.get(place)
             if entry is None:
                 entry = self.errors[place] = [0, 0]
             entry[0] += weight
             entry[1] += frames * weight
             self.error_type[place] = look.type_name(cls)
-        self._instance(o, cls, place, weight, depth)
 
     def _frame(self, o, cls, place, weight, depth):
         """A frame that runs no more. One that runs is a root of its own."""
