@@ -34,7 +34,7 @@ func passage(l line, points []Point, limit float64) distribution {
 
 // near is over how many points the highest peak counts for each of them, when readings are moments: a sampler hits the top
 // of a step seldom, the step does so each time.
-const near = 2
+const near = 1
 
 // peaksOver are the peaks' heights over the trend, sorted.
 func peaksOver(l line, points []Point) []float64 {

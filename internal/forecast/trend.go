@@ -32,8 +32,8 @@ const unsteady = 0.08
 func fit(points []Point) line {
 	x, y := times(points), floors(points)
 	n := float64(len(points))
-	icept, slope := stat.LinearRegression(x, y, nil, false)
-	l := line{slope: slope, at: stat.Mean(x, nil), end: points[len(points)-1].Time, spacing: (x[len(x)-1] - x[0]) / (n - 1)}
+	icept, slope := stat.LinearRegression(x, y, recent(x), false)
+	l := line{slope: slope, at: stat.Mean(x, recent(x)), end: points[len(points)-1].Time, spacing: (x[len(x)-1] - x[0]) / (n - 1)}
 	l.mean = icept + slope*l.at
 	res := residuals(x, y, icept, slope)
 	rss := 0.0
@@ -54,6 +54,19 @@ func fit(points []Point) line {
 	}
 	return l
 }
+
+// recent weighs points by how near they are: what happens now tells more of what comes than what was.
+func recent(x []float64) []float64 {
+	w := make([]float64, len(x))
+	end, span := x[len(x)-1], x[len(x)-1]-x[0]
+	for i := range x {
+		w[i] = math.Exp((x[i] - end) / (memory * span))
+	}
+	return w
+}
+
+// memory is after which share of the series a point's weight has fallen to a third.
+const memory = 0.3
 
 // roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor differs
 // from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
