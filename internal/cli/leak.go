@@ -125,7 +125,7 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Live: live, Began: began, Now: time.Now(), Threshold: o.threshold, Tracking: o.tracking, Check: o.check})
+	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live, Began: began, Now: time.Now(), Threshold: o.threshold, Tracking: o.tracking, Check: o.check})
 }
 
 // leakWatch sees more of a live session before it is judged.
@@ -215,7 +215,7 @@ func (a *app) printLeak(o leakOptions, r detect.Report, m leakContext) error {
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	text := []byte(leakText(r))
+	text := []byte(leakText(r, m.Cwd))
 	if o.json {
 		text = doc
 	}

@@ -15,6 +15,7 @@ import (
 // leakContext is what the report says of the asking.
 type leakContext struct {
 	Session         string
+	Cwd             string // of the command
 	Live            bool
 	Began, Now      time.Time
 	Threshold       float64
@@ -25,13 +26,13 @@ type leakContext struct {
 const maxHealthy = 6
 
 // leakText is the verdict for people: docs/cli-json.md shows it.
-func leakText(r detect.Report) string {
+func leakText(r detect.Report, cwd string) string {
 	var b strings.Builder
 	healthy := 0
 	for _, f := range r.Findings {
 		switch f.Verdict {
 		case detect.Leak:
-			leakBlock(&b, f)
+			leakBlock(&b, f, cwd)
 		case detect.Undecided:
 			fmt.Fprintf(&b, "undecided  %s: %s\n", f.Name(), f.Missing())
 			if f.Total > 0 && f.Rate > 0 {
@@ -55,7 +56,7 @@ func leakText(r detect.Report) string {
 	return b.String()
 }
 
-func leakBlock(b *strings.Builder, f detect.Finding) {
+func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 	fmt.Fprintf(b, "LEAK  %s %s (%s to %s) since %s %.0f\n", f.Name(), f.PerStep(), amount(f.Low), amount(f.High), f.Unit(), f.Start)
 	line := func(name, text string) {
 		if text != "" {
@@ -69,7 +70,7 @@ func leakBlock(b *strings.Builder, f detect.Finding) {
 		held = f.Held
 	}
 	line("held by", held)
-	line("created", f.Site)
+	line("created", strings.TrimPrefix(f.Site, strings.TrimSuffix(cwd, "/")+"/"))
 	if f.Limit != "" && f.Seconds > 0 {
 		line("limit", fmt.Sprintf("%s in %s (%s to %s), about %s %s", f.Limit, span(f.Seconds), span(f.SecondsLow), span(f.SecondsHigh), f.Unit(), units.Count(int64(f.AtStep))))
 	}

@@ -350,19 +350,17 @@ func tooShort(g Growth, s Series) Growth {
 	return g
 }
 
-// onset is the step from which the line holds that leads to the end: the break after which a line of its own fits best,
-// beside another one before it. Without a clear gain there is no break, and the growth is as old as the window.
+// onset is the step from which the line holds that leads to the end: the break after which a line of its own fits best, beside another
+// one before it. Where one line from the beginning is as good, within a hundredth of the growth, the growth is as old as the series.
 func onset(s Series, w window) float64 {
-	f := s.from(w.floors.Steps[0] - w.width()/2).floors(2 * blocks)
+	f := s.floors(2 * blocks)
 	n := len(f.Steps)
-	best, at := lineLoss(f)*0.7, 0
+	one := lineLoss(f)
+	best, at := one-0.01*w.total()*float64(n), 0
 	for k := 2; k <= n-minFloors/2; k++ {
 		if loss := lineLoss(Series{f.Steps[:k], f.Bytes[:k]}) + lineLoss(Series{f.Steps[k:], f.Bytes[k:]}); loss < best {
 			best, at = loss, k
 		}
-	}
-	if at == 0 {
-		return max(f.Steps[0], w.floors.Steps[0])
 	}
 	return f.Steps[at]
 }

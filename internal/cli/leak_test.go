@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+// leakReport is a report with one memory of each verdict.
+func leakReport() detect.Report {
+	steps, leaking, flat := []float64{}, []float64{}, []float64{}
+	for i := range 1000 {
+		steps = append(steps, float64(i+1))
+		leaking, flat = append(leaking, 1e9+2e6*float64(i)), append(flat, 3e9)
+	}
+	in := detect.Input{Steps: 1000, Host: detect.Limit{Name: "cgroup 16 GiB", Bytes: 16 << 30, Used: 4 << 30}, Processes: []detect.Process{
+		{PID: 7, Rank: 0, Pace: 0.25, Heap: detect.Series{Steps: steps, Bytes: leaking}},
+		{PID: 8, Rank: 1, Pace: 0.25, Heap: detect.Series{Steps: steps, Bytes: flat}},
+		{PID: 9, Rank: 2, Pace: 0.25, Heap: detect.Series{Steps: steps[:50], Bytes: flat[:50]}}}}
+	return detect.Run(in)
+}
+
+// TestLeakJSON holds the schema: every member of CONTRACT and of the seeds, with its type, also where nothing is known.
+func TestLeakJSON(t *testing.T) {
+	members := map[string]string{
+		"schema_version": "number", "timestamp": "string", "verdict": "string", "class": "string or null", "confidence": "number or null", "steps": "number",
+		"monitoring_summary": "object", "devices": "object", "leak_events": "array", "recommendations": "array", "findings": "array", "warnings": "array",
+		"session": "string", "missing": "string or null", "steps_missing": "number or null"}
+	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string", "pid": "number", "rank": "number or null", "rate_mb_per_step": "number or null",
+		"rate_low": "number or null", "rate_high": "number or null", "start_step": "number or null", "site": "string or null", "holder": "string or null", "evidence": "array",
+		"advice": "array", "time_to_limit_seconds": "number or null", "limit": "string or null", "device": "string or null", "held": "string or null", "reason": "string",
+		"missing": "string or null", "readings": "number", "p": "number or null", "by_time": "bool", "end_step": "number", "growth_bytes": "number",
+		"time_to_limit_low": "number or null", "time_to_limit_high": "number or null"}
+	for name, r := range map[string]detect.Report{"leak": leakReport(), "nothing": detect.Run(detect.Input{})} {
+		text, err := leakJSON(r, leakContext{Session: "s", Began: time.Now(), Now: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var doc map[string]any
+		if err := json.Unmarshal(text, &doc); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		checkMembers(t, name, doc, members)
+		for _, f := range doc["findings"].([]any) {
+			checkMembers(t, name+" finding", f.(map[string]any), finding)
+		}
+	}
+}
+
+func checkMembers(t *testing.T, name string, got map[string]any, want map[string]string) {
+	t.Helper()
+	kind := func(v any) string {
+		switch v.(type) {
+		case nil:
+			return "null"
+		case float64:
+			return "number"
+		case bool:
+			return "bool"
+		case []any:
+			return "array"
+		case map[string]any:
+			return "object"
+		}
+		return "string"
+	}
+	for member, types := range want {
+		v, ok := got[member]
+		if k := kind(v); !ok || !strings.Contains(types, k) {
+			t.Errorf("%s: %s is %s, want %s", name, member, k, types)
+		}
+	}
+	for member := range got {
+		if want[member] == "" {
+			t.Errorf("%s: %s is not in the schema", name, member)
+		}
+	}
+}
+
+func TestLeakText(t *testing.T) {
+	r := leakReport()
+	if r.Verdict != detect.Leak || len(r.Findings) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	text := leakText(r, "/home/me")
+	for _, want := range []string{"LEAK  host heap of rank 0 +1.91 MiB/step (", ") since step 1\n", "  limit     cgroup 16 GiB in 27 min", "about step 7,4", "undecided  host heap of rank 2: too few steps; needs about 151 more steps\n", "healthy  host heap of rank 1: no growth beyond chance"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if text := leakText(detect.Run(detect.Input{}), ""); !strings.HasPrefix(text, "undecided  no memory of a training process was recorded") {
+		t.Errorf("of nothing: %s", text)
+	}
+}
+
+func TestLeakThreshold(t *testing.T) {
+	r := leakReport()
+	leakOptions{threshold: 400}.ignoreSlow(&r) // 1.9 MiB a step, four steps a second: 458 MiB a minute
+	if r.Verdict != detect.Leak {
+		t.Errorf("faster than the threshold: %s", r.Verdict)
+	}
+	leakOptions{threshold: 500}.ignoreSlow(&r)
+	if r.Verdict == detect.Leak || math.IsNaN(r.Confidence) {
+		t.Errorf("slower than the threshold: %s", r.Verdict)
+	}
+}

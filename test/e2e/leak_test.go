@@ -1,0 +1,56 @@
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// The mistakes that leak memory, as the seeds' documents list them: each is called a leak with what holds it, and its
+// repair is not.
+func TestLeakPatterns(t *testing.T) {
+	python := env.Torch(t).Path
+	for _, p := range []struct{ name, holder, class, line string }{
+		{"losses", "all_losses", "autograd_graph", "patterns.py:"},
+		{"intermediate", "features", "autograd_graph", "patterns.py:"},
+		{"cycles", "", "gc_cycles", ""},
+		{"outputs", "validation_step_outputs", "retained_tensors", "patterns.py:"},
+		{"workers", "augmented", "worker_growth", "patterns.py:"},
+		{"plots", "open", "retained_objects", ""},
+	} {
+		for _, kind := range []string{"leaky", "fixed"} {
+			t.Run(p.name+" "+kind, func(t *testing.T) {
+				w := newWorld(t)
+				s := filepath.Join(w.home, "s")
+				if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", python, script(t, "patterns.py"), p.name, kind); r.code != 0 {
+					t.Fatalf("exit %d\n%s", r.code, r.stderr)
+				}
+				r := w.do("memgauge", "leak", "--session", s, "--json")
+				var doc struct {
+					Verdict  string
+					Class    string
+					Findings []struct{ Verdict, Holder, Site, Class string }
+				}
+				if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
+					t.Fatalf("%v\n%s%s", err, r.stdout, r.stderr)
+				}
+				if kind == "fixed" {
+					if doc.Verdict != "healthy" || r.code != 0 {
+						t.Errorf("the repair is called %s, exit %d\n%s", doc.Verdict, r.code, r.stdout)
+					}
+					return
+				}
+				if doc.Verdict != "leak" || r.code != 3 {
+					t.Fatalf("called %s, exit %d\n%s", doc.Verdict, r.code, r.stdout)
+				}
+				f := doc.Findings[0]
+				if !strings.Contains(f.Holder, p.holder) || doc.Class != p.class || !strings.Contains(f.Site, p.line) {
+					t.Errorf("class %s, holder %q, line %q; want %s, %s\n%s", doc.Class, f.Holder, f.Site, p.class, p.holder, r.stdout)
+				}
+			})
+		}
+	}
+}
