@@ -4,7 +4,7 @@ LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli.Version=$(VERSION)
 export CGO_ENABLED := 1
 
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench generate licenses clean help
+.PHONY: build test check demo bench accuracy generate licenses clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -25,6 +25,9 @@ demo: build ## train a small PyTorch model that leaks on purpose, and ask about 
 bench: build ## the speed table with this machine's figures
 	@python=$$(scripts/testenv --only torch) && probing=$$(scripts/testenv --only probing || true) && \
 	go run ./test/bench -memgauge bin/memgauge -python "$$python" -probing "$$probing"
+
+accuracy: build ## how well leaks are told: 1000 simulated runs of each family, and the labelled corpus
+	@python=$$(scripts/testenv --only torch) && go run ./test/accuracy -sim 1000 -memgauge bin/memgauge -python "$$python"
 
 generate: ## what is derived from internal/wire/spec.go
 	go generate ./...

@@ -86,7 +86,7 @@ func TestLeakText(t *testing.T) {
 	if r.Verdict != detect.Leak || len(r.Findings) != 3 {
 		t.Fatalf("%+v", r)
 	}
-	text := leakText(r, "/home/me")
+	text := leakText(r, "/jobs")
 	for _, want := range []string{"LEAK  host heap of rank 0 +1.91 MiB/step (", ") since step 1\n", "  limit     cgroup 16 GiB in 27 min", "about step 7,4", "undecided  host heap of rank 2: too few steps; needs about 151 more steps\n", "healthy  host heap of rank 1: no growth beyond chance"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
