@@ -1,4 +1,4 @@
-// Accuracy measures how well memgauge tells leaks: on simulated series, thousands of runs of each family, beside rules in common use;
+// Command accuracy measures how well memgauge tells leaks: on simulated series, thousands of runs of each family, beside rules in common use;
 // and on a corpus of labelled training programs under real observation. It prints Markdown: docs/accuracy.md is made of it.
 //
 //	go run ./test/accuracy -sim 1000
