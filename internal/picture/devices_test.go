@@ -1,0 +1,104 @@
+package picture
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// tablesOf answers from a real database.
+func tablesOf(t *testing.T, b *model.Batch) Tables {
+	t.Helper()
+	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "session.duckdb")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	if err := db.Append(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context, sql string, w io.Writer) error {
+		rows, err := db.Query(ctx, sql)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			row := map[string]any{}
+			for i, c := range rows.Columns() {
+				row[c.Name] = rows.Values()[i]
+			}
+			if err := json.NewEncoder(w).Encode(row); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+}
+
+// A job on GPU 1, which it sees as cuda:0: at first 1 GiB reserved and 1.5 GiB by the driver's count, then 4 and 7.
+func TestDevicesOfTables(t *testing.T) {
+	const gib, null = 1 << 30, model.Null
+	var b model.Batch
+	s := &b.Samples
+	s.Devices = []model.GPUDevice{{Device: 0, UUID: "a", Parent: -1, CUDAVisible: -1}, {Device: 1, UUID: "b", Parent: -1, CUDAVisible: 0}}
+	for i := range int64(2) {
+		at := (10 + i) * 1e6
+		reserved := []int64{gib, 4 * gib}[i]
+		used := []int64{gib * 3 / 2, 7 * gib}[i]
+		b.Steps = append(b.Steps, model.Step{Time: at - 1e5, PID: 5, Rank: -1, World: -1, Step: i + 1, Steps: 1, Device: 0, Allocated: reserved / 2, Reserved: reserved})
+		for d := range int32(2) {
+			s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "A100", Used: 10 * gib, Total: 80 * gib, State: "ok"})
+		}
+		s.GPUProcs = append(s.GPUProcs, model.GPUProcess{Time: at, Device: 1, PID: 5, Used: used, InJob: true},
+			model.GPUProcess{Time: at, Device: 1, PID: 9, Used: 2 * gib}, model.GPUProcess{Time: at, Device: 0, PID: 9, Used: null})
+	}
+	d, err := Devices(t.Context(), tablesOf(t, &b))
+	if err != nil || len(d) != 2 {
+		t.Fatalf("%+v %v", d, err)
+	}
+	one := d["1"]
+	for what, c := range map[string]struct {
+		got  *int64
+		want int64
+	}{"live": {one.Live, 2 * gib}, "cached": {one.Cached, 2 * gib}, "context": {one.Context, gib / 2}, "outside": {one.Outside, 5 * gib / 2},
+		"others": {one.Others, 2 * gib}, "driver": {one.Driver, gib}, "used": {one.Used, 10 * gib}} {
+		if c.got == nil || *c.got != c.want {
+			t.Errorf("%s is %s, want %d", what, num(c.got), c.want)
+		}
+	}
+	if other := d["0"]; other.Others != nil || other.Live != nil || *other.Used != 10*gib {
+		t.Errorf("%+v", other)
+	}
+}
+
+// A finished session is shown at its fullest, shared pages divided as they were when that was last measured.
+func TestRecordedPicture(t *testing.T) {
+	const mib = 1 << 20
+	var b model.Batch
+	for i := range int64(3) {
+		at, anon := (10+i)*1e6, []int64{100 * mib, 300 * mib, 200 * mib}[i]
+		one := model.ProcessMemory{Time: at, PID: 5, StartTicks: 1, Rank: 0, RSS: anon, Anon: anon, File: 0, Shmem: 0, PageTables: mib, PSS: model.Null,
+			PSSAnon: model.Null, HeapInUse: 120 * mib, HeapHeld: 150 * mib}
+		if i == 0 {
+			one.PSS, one.PSSAnon = 50*mib, 50*mib
+		}
+		b.Samples.Memory = append(b.Samples.Memory, one)
+		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 1 << 40})
+	}
+	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Command: "python train.py", Rank: 0}}
+	p, err := Recorded(t.Context(), tablesOf(t, &b))
+	if err != nil || len(p.Processes) != 1 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	x := p.Processes[0]
+	if x.Role != "trainer" || x.Command != "python train.py" || *x.Rank != 0 || *x.Classes.HeapInUse != 60*mib || *x.Classes.HeapFree != 15*mib ||
+		*x.Classes.Anonymous != 75*mib || x.Classes.Stacks != nil || *p.Host.Limit != 1<<40 {
+		t.Errorf("%+v %s %s %s", x, num(x.Classes.HeapInUse), num(x.Classes.HeapFree), num(x.Classes.Anonymous))
+	}
+}
