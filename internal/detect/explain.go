@@ -90,6 +90,9 @@ func (p Process) attribute(f *Finding) {
 	list := p.suspects(f)
 	if len(list) == 0 {
 		f.Evidence = append(f.Evidence, p.noCensus())
+		if f.Memory == Heap && len(p.Tensors)+len(p.Objects) > 0 {
+			f.Class = NativeHeap // malloc's memory that nothing in Python leads to
+		}
 		return
 	}
 	best := list[0]
