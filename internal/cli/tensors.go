@@ -58,7 +58,6 @@ func (a *app) tensorsCommand() *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	f.Var(&o.timeout, "timeout", "wait for the census at most for `DURATION`")
 	c.MarkFlagsMutuallyExclusive("all", "rank", "pid")
-	c.MarkFlagsMutuallyExclusive("last", "deep")
 	return c
 }
 
@@ -66,9 +65,12 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 	if o.top < 0 || o.timeout <= 0 {
 		return usageError{errors.New("tensors: --top and --timeout want a positive number")}
 	}
+	if o.last && o.deep {
+		return usageError{errors.New("tensors: --last shows a census that was taken, --deep wants a new one")}
+	}
 	t, err := a.target(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("tensors: %w", err)
 	}
 	backend, err := collector.Connect(ctx, t.Session)
 	if err != nil {

@@ -3,7 +3,9 @@ import collections
 import ctypes
 import functools
 import gc
+import sys
 import threading
+import types
 import time
 import unittest
 import weakref
@@ -169,6 +171,22 @@ class Growing(unittest.TestCase):
             kept_odd.log.append(1.5)
         self.grow(add, __name__ + ".kept_odd", "registry")
         self.assertEqual(take(self.memory).holder("kept_odd.log")["length"], 42)
+
+    def test_figures_that_pyplot_keeps(self):
+        class Gcf:
+            figs = collections.OrderedDict()
+        module, pyplot = types.ModuleType("matplotlib._pylab_helpers"), types.SimpleNamespace()
+        module.Gcf = Gcf
+        pyplot.figure = lambda: Gcf.figs.__setitem__(len(Gcf.figs), Thing())
+        sys.modules[module.__name__] = module
+        Gcf.__module__ = module.__name__     # not of the program's own
+
+        def plot():
+            pyplot.figure()    # figure
+        try:
+            self.grow(plot, "matplotlib.pyplot.open_figures", "figure")
+        finally:
+            del sys.modules[module.__name__]
 
     def test_lru_cache(self):
         global kept_odd

@@ -316,12 +316,17 @@ class Census(evidence.Telling):
                 self.walk.start(value, "%s.%s" % (name, key))
 
     def _logging(self):
-        """Handlers are what programs hang into a library most often."""
+        """What programs hang into libraries most often: handlers and figures."""
         logging = sys.modules.get("logging")
         if logging is not None:
             values = look.module_dict(logging)
             self.walk.start(values.get("root"), "logging.root")
             self.walk.start(getattr(values.get("Logger"), "manager", None), "logging.Logger.manager")
+        figures = sys.modules.get("matplotlib._pylab_helpers")   # pyplot keeps every figure that isn't closed
+        if figures is not None:
+            keeper = look.module_dict(figures).get("Gcf")
+            if look.isinstance_of(keeper, type):
+                self.walk.start(look.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
 
     def _library(self, name):
         """Of a library's globals only the containers' lengths are looked at (there are 75,000 globals in a process with

@@ -171,7 +171,7 @@ class Telling:
         long = sorted(ranked, key=lambda r: -w.length[r[2]])[:MAX_CONTAINERS // 4]
         for delta, size, place, path, was in sorted(set(grown + big + long), key=lambda r: (-r[0], -r[1])):
             yield from self._site(place)
-            hooks = path.rpartition(".")[2] in sites.HOOKS
+            hooks = path.endswith("_hooks") and path.rpartition(".")[2] in sites.HOOKS
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place], w.length[place],
                          size, path, self.found, "of " + w.inner.get(place, "?"), count != int(count))

@@ -21,6 +21,7 @@ HOOKS = {
     "_backward_pre_hooks": ("register_full_backward_pre_hook",),
     "_state_dict_hooks": ("register_state_dict_post_hook", "_register_state_dict_hook"),
     "_load_state_dict_post_hooks": ("register_load_state_dict_post_hook",),
+    "open_figures": ("figure", "subplots", "subplot_mosaic"),    # matplotlib.pyplot's
     "_optimizer_step_post_hooks": ("register_step_post_hook",),
     "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
 }
@@ -112,9 +113,11 @@ def growing(code, name, attribute, function):
     loaded = inserter = joined = 0   # lines in which the name, a function that inserts, and an addition were met
     for line, operation, value, text, effect in _instructions(code):
         found = 0
+        if operation == "LOAD_CONST":
+            value = None             # a text is no name
         pair = type(value) is tuple and len(value) == 2     # 3.13: LOAD_FAST_LOAD_FAST, STORE_FAST_LOAD_FAST …
         if hooks:
-            found = ADDS if value in hooks else 0
+            found = ADDS if value in hooks and operation.startswith("LOAD") else 0
         elif operation.startswith("LOAD") or pair:
             on_top = depth - 1 in at
             if inserter == line and argument is None:

@@ -262,7 +262,7 @@ class Walk:
         return held
 
     def _container(self, o, cls, n, own, place, weight, items):
-        """The books about a container."""
+        """The books about a container. The last thing that is done about it: what comes before may have to begin again."""
         self.held[place] = self.held.get(place, 0) + own * weight
         if n < SMALL and not self.places.label[place].endswith("_hooks"):
             return
@@ -273,37 +273,37 @@ class Walk:
             self.inner[place] = look.type_name(type(items[-1]))
 
     def _list(self, o, cls, place, weight, depth):
+        self._attributes_of(o, cls, list, place, weight, depth)
         n = list.__len__(o)
         if n:
             items, scale = look.items_of_list(o, list, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, list.__sizeof__(o) + held * scale, place, weight, items)
-        self._attributes_of(o, cls, list, place, weight, depth)
 
     def _tuple(self, o, cls, place, weight, depth):
+        self._attributes_of(o, cls, tuple, place, weight, depth)
         n = tuple.__len__(o)
         if n:
             items, scale = look.items_of_list(o, tuple, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n if n > 64 else 0, tuple.__sizeof__(o) + held * scale, place, weight, items)
-        self._attributes_of(o, cls, tuple, place, weight, depth)
 
     def _set(self, o, cls, place, weight, depth):
         base = frozenset if any(b is frozenset for b in look.mro(cls)) else set
+        self._attributes_of(o, cls, base, place, weight, depth)
         n = base.__len__(o)
         if n:
             items, scale = look.items_of_set(o, base, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, base.__sizeof__(o) + held * scale, place, weight, items)
-        self._attributes_of(o, cls, base, place, weight, depth)
 
     def _deque(self, o, cls, place, weight, depth):
+        self._attributes_of(o, cls, deque, place, weight, depth)
         n = deque.__len__(o)
         if n:
             items, scale = look.items_of_deque(o, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, deque.__sizeof__(o) + held * scale, place, weight, items)
-        self._attributes_of(o, cls, deque, place, weight, depth)
 
     def _dict(self, o, cls, place, weight, depth, attributes=False):
         n = dict.__len__(o)
@@ -319,9 +319,9 @@ class Walk:
         if attributes:
             self.held[place] = self.held.get(place, 0) + own * weight
         else:
-            self._container(o, cls, n, own, place, weight, values)
             if cls is not dict:
                 self._attributes_of(o, cls, dict, place, weight, depth)
+            self._container(o, cls, n, own, place, weight, values)
 
     def _keyed(self, keys, values, place, weight, depth, attributes):
         """A dict with a place for each key. Attributes that are hooks of nn.Module keep their name."""
@@ -353,8 +353,9 @@ class Walk:
         """Of an instance of a class that was derived from a built-in container."""
         if cls is not base:
             values = look.attributes(o, cls)
-            if values and values is not o:
+            if values and values is not o and id(values) not in self.done:
                 self._dict(values, dict, place, weight, depth, True)
+                self.done.add(id(values))
 
     # ------------------------------------------------------------ instances and the like
 
