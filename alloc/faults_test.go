@@ -131,7 +131,7 @@ func TestEachDriverCallFails(t *testing.T) {
 			}
 			run(t, a, count, ops, nil)
 			calls := count.Calls()
-			stride := max(1, calls/limitOf(t, 60))
+			stride := max(1, calls/limitOf(t, 12))
 			for n := 1; n <= calls; n += stride {
 				for _, with := range []error{alloc.ErrNoMemory, errBroken} {
 					failAt(t, o, ops, n, with)
@@ -270,7 +270,7 @@ func TestGoroutines(t *testing.T) {
 
 func worker(t *testing.T, a *alloc.Allocator, g uint64, blocks chan alloc.Ptr) {
 	r := rand.New(rand.NewPCG(g, 13))
-	turns := 1500
+	turns := 400
 	for i := range turns {
 		p, err := a.Alloc(1+r.Int64N(1<<(10+r.IntN(13))), alloc.Stream(g%4))
 		if err != nil {

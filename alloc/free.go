@@ -70,16 +70,16 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 
 // recycle puts a disowned block into its pool.
 func (a *Allocator) recycle(s *shard, id blockID) error {
-	if a.r.cached {
+	if a.r.cached && a.opt.MaxCached == 0 {
 		s.recycle(id)
-		if a.opt.MaxCached > 0 {
-			return a.trim(s, id)
-		}
 		return nil
 	}
 	a.enter(s) // before the block is in the pool: who holds the device lock may release it there
 	defer a.mu.Unlock()
 	s.recycle(id)
+	if a.r.cached {
+		return a.trim(s, id)
+	}
 	return a.releaseBlock(s, id, true)
 }
 

@@ -157,10 +157,8 @@ func (a *Allocator) defragment(s *shard) error {
 }
 
 // trim gives the segment of a block that has just become free back, if nothing else is in it and too much is cached. The
-// caller holds s.
+// caller holds s and the device lock.
 func (a *Allocator) trim(s *shard, id blockID) error {
-	a.enter(s)
-	defer a.mu.Unlock()
 	thaw := a.freeze(s)
 	defer thaw()
 	if sumOf(*a.shards.Load())[int(cachedBytes)*numScopes] <= a.opt.MaxCached {

@@ -349,7 +349,7 @@ func operations(t *testing.T, quick int) int {
 	text := os.Getenv("MEMGAUGE_ALLOC_OPS")
 	if text == "" {
 		if checking {
-			return quick / 20 // each operation also checks itself
+			return quick / 50 // each operation also checks itself
 		}
 		return quick
 	}
