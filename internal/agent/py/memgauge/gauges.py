@@ -89,7 +89,8 @@ class Host:
     def heap(self, at, budget):
         """(in use, held, blocks, ns) or None when nothing is due."""
         census = sys.modules.get(__package__ + ".census")
-        if census is not None and census._memory.running is not None:
+        memory = getattr(census, "_memory", None)     # absent while the control thread is still importing the module
+        if memory is not None and memory.running is not None:
             return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
         in_use = held = blocks = NOT_TAKEN
         start = now()
