@@ -58,8 +58,8 @@ func TestByHand(t *testing.T) {
 func TestEmptyCacheInTheMiddle(t *testing.T) {
 	free := snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x1000, Size: 32 * mib}
 	again := snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0x2000, Size: 64 * mib}
-	emptied := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, take(2, 64*mib))}, setting(t, "packed", "segment_mb:2"), 1<<40)
-	kept := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, again, take(2, 64*mib))}, setting(t, "packed", "segment_mb:2"), 1<<40)
+	emptied := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, take(2, 64*mib))}, setting(t, "torch", ""), 1<<40)
+	kept := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, again, take(2, 64*mib))}, setting(t, "torch", ""), 1<<40)
 	if emptied.PeakReserved >= kept.PeakReserved {
 		t.Errorf("emptied %d, kept %d", emptied.PeakReserved, kept.PeakReserved)
 	}
