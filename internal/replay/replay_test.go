@@ -95,11 +95,15 @@ func TestOpeningAndCurve(t *testing.T) {
 
 // Random histories: reserved is never below requested, and nothing is left behind at the end.
 func TestRandomHistories(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds, length := uint64(20), 2000
+	if checked {
+		seeds, length = 2, 200
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))
 		tr := &snapshot.Trace{}
 		var live []uint64
-		for i := range 2000 {
+		for i := range length {
 			if len(live) > 0 && r.IntN(2) == 0 {
 				k := r.IntN(len(live))
 				tr.Events = append(tr.Events, give(live[k]))
@@ -112,7 +116,7 @@ func TestRandomHistories(t *testing.T) {
 		}
 		for _, p := range alloc.Policies {
 			got := run(t, tr, setting(t, string(p), ""), Unlimited(tr))
-			if got.PeakReserved < got.PeakRequested || got.OOM != nil || got.Ops != 2000 {
+			if got.PeakReserved < got.PeakRequested || got.OOM != nil || got.Ops != length {
 				t.Errorf("seed %d, %s: %+v", seed, p, *got)
 			}
 		}

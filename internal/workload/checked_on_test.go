@@ -1,0 +1,6 @@
+//go:build race || invariants
+
+package workload
+
+// checked says that package alloc looks at its whole state after each operation: a thousandth of the speed.
+const checked = true
