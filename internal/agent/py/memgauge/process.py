@@ -295,7 +295,8 @@ def _close_control(s, close):
     if s.pipe.intact():
         close(control)
     else:
-        control.listener.detach()
+        if control.listener is not None:    # else its thread has closed it, and the pipe, at its end
+            control.listener.detach()
         _kept.append(control)   # freeing its connections would close their numbers
 
 
