@@ -1,0 +1,4 @@
+package alloc
+
+// Checking says that the whole state is looked at after each operation: a thousandth of the speed.
+const Checking = checking
