@@ -15,6 +15,7 @@ func (a *Allocator) miss(s *shard, p *pool, size int64, q Request) (blockID, err
 			a.mu.Unlock()
 			return id, nil
 		}
+		s.settleGrowth(p) // what was got before the device ran out
 		if !errors.Is(err, ErrNoMemory) {
 			a.mu.Unlock()
 			a.finish(s)

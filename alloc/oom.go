@@ -131,9 +131,6 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 	thaw := a.freeze(s)
 	defer thaw()
 	all := *a.shards.Load()
-	for i := range s.pools {
-		s.settleGrowth(&s.pools[i]) // pages that were mapped before the device ran out
-	}
 	e := &OOMError{
 		Device: a.opt.Device, Requested: q.Size, Size: size, Stream: q.Stream,
 		Total: a.total, Limit: a.limit, Reserved: a.reserved, frames: a.stacks.frames,

@@ -49,14 +49,15 @@ def stack():
 
 
 def deep():
-    """Goes down to 8 KiB before the end of the stack and up again."""
+    """Goes down to 32 KiB before the end of the stack and up again. Nearer, any thread that asks for the GIL would end it:
+    answering needs functions that the dynamic linker looks up on this stack when they are first called."""
     import resource
     sys.setrecursionlimit(100000)
     repr(Deep(400))
     first = stack()
     repr(Deep(500))
     each = (stack() - first) / 100
-    n = 500 + int((resource.getrlimit(resource.RLIMIT_STACK)[0] - 8192 - stack()) / each)
+    n = 500 + int((resource.getrlimit(resource.RLIMIT_STACK)[0] - 32768 - stack()) / each)
     while True:
         repr(Deep(n))
 

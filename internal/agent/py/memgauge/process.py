@@ -294,9 +294,8 @@ def _close_control(s, close):
         return
     if s.pipe.intact():
         close(control)
-    else:
-        if control.listener is not None:    # else its thread has closed it, and the pipe, at its end
-            control.listener.detach()
+    elif control.listener is not None:  # else its thread has closed all of it, and the pipe, at its end
+        control.listener.detach()
         _kept.append(control)   # freeing its connections would close their numbers
 
 
