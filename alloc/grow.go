@@ -15,7 +15,6 @@ func (a *Allocator) miss(s *shard, p *pool, size int64, q Request) (blockID, err
 			a.mu.Unlock()
 			return id, nil
 		}
-		s.settleGrowth(p) // what was got before the device ran out
 		if !errors.Is(err, ErrNoMemory) {
 			a.mu.Unlock()
 			a.finish(s)
@@ -87,7 +86,11 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 // extend gets a segment, or more pages of one.
 func (a *Allocator) extend(s *shard, p *pool, size int64) (blockID, error) {
 	if a.r.virtual {
-		return a.extendVirtual(s, p, size)
+		id, err := a.extendVirtual(s, p, size)
+		if err != nil {
+			s.settleGrowth(p) // pages that were mapped before the device ran out; what releases next works on all pools
+		}
+		return id, err
 	}
 	if a.r.policy == Packed {
 		return a.extendPacked(s, p, size)
