@@ -157,12 +157,14 @@ func TestForeignHostIsRefused(t *testing.T) {
 		t.Errorf("answered %q", b[:n])
 	}
 	_ = run.Process.Signal(syscall.SIGTERM)
+	run.wait(t) // it writes into the directory until then
 }
 
 func TestSessionCopiedElsewhere(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	run := w.start("memgauge", "run", "--session", s, "--", "python3", script(t, "ledger.py"), s+".ledger", "1000000", "0.001")
+	until(t, "the session", func() bool { _, err := os.Stat(filepath.Join(s, "api.sock")); return err == nil })
 	until(t, "rows", func() bool { return w.number(s, "SELECT count(*) FROM python.steps") > 100 })
 	to := filepath.Join(w.home, "copy")
 	if out, err := exec.Command("cp", "-a", s, to).CombinedOutput(); err != nil && !strings.Contains(string(out), "sock") {
@@ -174,6 +176,7 @@ func TestSessionCopiedElsewhere(t *testing.T) {
 	before := w.number(s, "SELECT count(*) FROM python.steps")
 	until(t, "the original to go on", func() bool { return w.number(s, "SELECT count(*) FROM python.steps") > before })
 	_ = run.Process.Signal(syscall.SIGTERM)
+	run.wait(t)
 }
 
 func TestOneCollectorForASession(t *testing.T) {

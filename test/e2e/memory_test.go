@@ -134,7 +134,7 @@ func TestOOMKillIsRecorded(t *testing.T) {
 		t.Errorf("%v events; %s", n, w.mg("query", "--session", s, "FROM memgauge.events"))
 	}
 	window := "SELECT count(*) FROM memgauge.event_window w JOIN memgauge.events e ON e.ts = w.event_ts WHERE e.name = 'oom_kill' AND scope = "
-	if n := w.number(s, window+"'process'"); n < 5 {
+	if n := w.number(s, window+"'process'"); n < 2 { // how many depends on how fast it grew
 		t.Errorf("%v glances at the process", n)
 	}
 	if n := w.number(s, "SELECT max(bytes) FROM memgauge.event_window WHERE scope = 'cgroup' AND name LIKE '%memgauge-test%'"); n < 0.8*limit || n > limit {

@@ -173,9 +173,10 @@ class ModuleCalls:
         return _made[key]
 
     def watch(self, what):
-        """`all` modules' calls, those of the `roots`, or none (None). False if that can't be had."""
+        """`all` modules' calls, those of the `roots`, or none (None). False if somebody else has exchanged the code, None if another
+        thread is at the door or has shut it."""
         if not self.door.enter():
-            return False
+            return None
         try:
             return self._exchange(what)
         finally:

@@ -409,8 +409,9 @@ class Observer:
         for optimizer in [known() for known, _ in self.optimizers.values()] if not self.compiled else ():
             if optimizer is not None:
                 self.starts.add(optimizer)
-        if not self.modules.watch("all"):
-            if self.removed:
+        got = self.modules.watch("all")
+        if not got:
+            if self.removed or got is None:
                 return
             process.event("error", "no module rows: somebody else exchanged Module.__call__'s code")
             self.governor.trace = "off"
