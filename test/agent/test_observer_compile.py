@@ -29,8 +29,9 @@ def case(style):
     m, call = model(style); o = torch.optim.SGD(m.parameters(), .01)
     for _ in range(40): call(torch.ones(2, 8)).sum().backward(); o.step(); o.zero_grad()
     return graphs, sum(counters["graph_break"].values()), dict(counters["frames"])
-say(cases={style: case(style) for style in ("wrapped", "in place", "regional", "function", "whole", "overrides")})
+say(cases={style: case(style) for style in STYLES})
 """
+STYLES = "STYLES = 'wrapped', 'in place', 'regional', 'function', 'whole'\n"
 
 
 class Compile(TorchCase):
@@ -39,13 +40,42 @@ class Compile(TorchCase):
             self.skipTest("this torch has no torch.compile of this kind")
 
     def test_models(self):
-        runs = {trace: self.run_code(COUNT, MEMGAUGE_TRACE=trace) for trace in ("off", "auto", "all")}
+        runs = {trace: self.run_code(STYLES + COUNT, MEMGAUGE_TRACE=trace) for trace in ("off", "auto", "all")}
         for trace in ("auto", "all"):
             self.assertEqual(runs[trace].said(), runs["off"].said(), trace)
-            self.assertEqual(runs[trace].counted, 240)
+            self.assertEqual(runs[trace].counted, 200)
         modules = {t.module for t in runs["all"].trace}
         self.assertIn("OptimizedModule", modules)
         self.assertFalse([m for m in modules if "_orig_mod" in m], "what is inside of compiled code")
+
+    def test_super_call(self):
+        """Compiled once, though what is compiled is bound to the code of Module.__call__: that is left alone then."""
+        code = COUNT.replace("D.reset(); ", "") + "print(json.dumps(sum(case('overrides')[0] for _ in range(5))))\n"
+        for trace in ("auto", "all"):
+            run = self.run_code("STYLES = ()\n" + code, MEMGAUGE_TRACE=trace)
+            self.assertEqual((run.said(), run.counted), (1, 200), trace)
+            notes = [e[1] for e in run.events if e[0] == "note"]
+            self.assertEqual(notes, ["no module rows: torch.compile guards Module.__call__, which Caller calls"])
+
+    def test_super_call_attached(self):
+        code = """
+observer.uninstall()
+graphs = 0
+def backend(gm, example):
+    global graphs; graphs += 1
+    return gm.forward
+class Caller(nn.Linear):
+    def __call__(self, x): return super().__call__(x)
+m = nn.Sequential(Caller(8, 8)); call = torch.compile(lambda x: m(x), backend=backend); o = torch.optim.SGD(m.parameters(), .01)
+def steps(n):
+    for _ in range(n): call(torch.ones(2, 8)).sum().backward(); o.step()
+steps(5)
+observer.install(torch)
+steps(50)
+say(graphs=graphs)
+"""
+        run = self.run_code(code, MEMGAUGE_TRACE="all")
+        self.assertEqual((run.said()["graphs"], run.counted, run.trace), (1, 50, []))
 
     def test_optimizer(self):
         code = """

@@ -6,7 +6,8 @@ instead of putting hooks on modules or another function on the class:
  - an attribute set on Module would invalidate the method caches of every subclass, and CPython 3.13 gives a class only
    1,000 versions (Objects/typeobject.c, MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever;
  - torch.compile looks at the identity of the function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks,
-   not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py).
+   not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py). But for
+   classes with a __call__ of their own, whose super().__call__() it guards by this code's identity: see Compiles.
 The new code finds us through names in torch.nn.modules.module, which go when we go. A thread that was just entering it at
 that moment finds them gone, and calls torch's own function, which is in its place again.
 
@@ -18,6 +19,8 @@ import importlib
 import sys
 import types
 from _thread import allocate_lock
+
+from .torchhook import notice
 
 MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "_memgauge_roots")
 
@@ -105,6 +108,54 @@ def _never():
     return False
 
 
+class Compiles:
+    """Tells when torch.compile begins to trace while a class of the user's has a __call__ of its own: what it compiles is
+    then bound to the code that Module.__call__ has at that moment, and each exchange would compile it anew, for minutes.
+    torch calls back before it traces (torch/_dynamo/callback.py, 2.4 and newer; before that, one exchange costs that)."""
+
+    def __init__(self, torch, guarded):
+        self.module_class, self.guarded = torch.nn.Module, guarded
+        self.handler = None
+        self.off = notice("torch._dynamo", self._found) if hasattr(torch, "compile") else _never
+
+    def _found(self, dynamo):
+        self.handler = getattr(dynamo, "callback_handler", None)
+        self.listen()
+        if getattr(getattr(dynamo, "eval_frame", None), "cached_backends", None):
+            self._begins()  # we are attached to a program that has compiled
+
+    def listen(self):
+        """Also after torch._dynamo.reset(), which clears the callbacks."""
+        if self.handler is not None and self._begins not in self.handler.start_callbacks:
+            self.handler.register_start_callback(self._begins)
+
+    def _begins(self, *_):
+        try:
+            own = own_calls(self.module_class)
+            if own:
+                self.guarded(own)
+        except Exception:
+            pass  # a class that is odd; at worst something is compiled once more
+
+    def remove(self):
+        self.off()
+        if self.handler is not None and self._begins in self.handler.start_callbacks:
+            self.handler.remove_start_callback(self._begins)
+
+
+def own_calls(module_class):
+    """Names of the user's module classes that define __call__. Torch's own are left out: they are not traced through."""
+    found, left, seen = [], [module_class], set()
+    while left:
+        for cls in type.__subclasses__(left.pop()):
+            if cls not in seen:
+                seen.add(cls)
+                left.append(cls)
+                if "__call__" in cls.__dict__ and not cls.__module__.startswith("torch."):
+                    found.append(cls.__name__)
+    return found
+
+
 class Door:
     """Code is exchanged by one thread at a time, and by none after shut(): a detach comes from another thread than the
     trainer's, which may be about to open a sample. The trainer only tries; the other one waits for microseconds."""
@@ -141,6 +192,7 @@ class ModuleCalls:
         self.plain = copy_of(self.function)
         self.roots = set()  # ids of the modules that `only_roots` lets through
         self.codes = None
+        self.guarded = False  # compiled code depends on the code that is in place: it stays for good
 
     def _find(self, torch):
         """Module.__call__, or what it calls when somebody replaced it by a thing without exchangeable code."""
@@ -184,6 +236,8 @@ class ModuleCalls:
 
     def _exchange(self, what):
         """Whoever else exchanged the code keeps his."""
+        if self.guarded and what is not None:
+            return False
         wanted = self.original if what is None else self.codes[what]
         code = self.function.__code__
         if code is wanted:

@@ -21,7 +21,7 @@ from ._spec import FLAG_INFERENCE, FLAG_SAMPLED, NOT_TAKEN, POST_STEP, PRE_STEP
 from .costs import Costs
 from .gauges import Cuda, Host
 from .governor import MAX_STEPS, Governor
-from .hooks import Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
+from .hooks import Compiles, Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
 from .modules import Calls, Names
 from .steps import Steps
 
@@ -116,6 +116,7 @@ class Observer:
         except Unsupported as why:
             self.modules = None
             process.event("error", "no module rows: %s" % why)
+        self.compiles = Compiles(torch, self._guarded)
         self._start()
 
     def _start(self):
@@ -165,6 +166,14 @@ class Observer:
         if self.phase != SAMPLED:
             self.modules.watch("roots" if self.inference else None)
         self.steps.unwatched()
+
+    def _guarded(self, classes):
+        """Compiled code is about to depend on Module.__call__'s code, which from now on stays torch's own."""
+        if not self.modules or self.modules.guarded:
+            return
+        self.modules.watch(None)
+        self.modules.guarded = True
+        process.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % classes[0])
 
     @property
     def watching(self):
@@ -409,11 +418,13 @@ class Observer:
         for optimizer in [known() for known, _ in self.optimizers.values()] if not self.compiled else ():
             if optimizer is not None:
                 self.starts.add(optimizer)
+        self.compiles.listen()
         got = self.modules.watch("all")
         if not got:
             if self.removed or got is None:
                 return
-            process.event("error", "no module rows: somebody else exchanged Module.__call__'s code")
+            if not self.modules.guarded:
+                process.event("error", "no module rows: somebody else exchanged Module.__call__'s code")
             self.governor.trace = "off"
             return
         self.calls.begin(self.ring, self.step + 1, self.governor.stride, self.governor.samples)
@@ -520,6 +531,7 @@ class Observer:
         self.door.shut()
         self.flush()
         self.ends.remove()
+        self.compiles.remove()
         self.starts.forget()
         if self.modules:
             self.calls.end()

@@ -1,6 +1,6 @@
-"""Notices the import of torch.
+"""Notices the import of torch, and later of its compiler.
 
-A finder in front of sys.meta_path wraps the loader of `torch` alone. The loader puts the real one back before it runs
+A finder in front of sys.meta_path wraps the loader of one module alone. The loader puts the real one back before it runs
 the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the finder off
 when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
 
@@ -16,8 +16,8 @@ LOOK_AGAIN = 0.02    # s between two looks whether the import has ended
 
 
 class _Loader:
-    def __init__(self, real):
-        self._real = real
+    def __init__(self, real, finder):
+        self._real, self._finder = real, finder
 
     def create_module(self, spec):
         return self._real.create_module(spec)
@@ -25,20 +25,30 @@ class _Loader:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self._real
         self._real.exec_module(module)
-        remove()
-        _found(module)
+        self._finder.off()
+        self._finder.found(module)
 
     def __getattr__(self, name):
         return getattr(self._real, name)
 
 
 class _Finder:
-    """Its methods are only ever called under the import lock of `torch`, but for importlib.util.find_spec."""
+    """Its methods are only ever called under the import lock of that module, but for importlib.util.find_spec."""
 
     busy = False
 
+    def __init__(self, name, found):
+        self.name, self.found = name, found
+
+    def on(self):
+        sys.meta_path.insert(0, self)
+
+    def off(self):
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
     def find_spec(self, name, path=None, target=None):
-        if name != "torch" or self.busy:
+        if name != self.name or self.busy:
             return None
         self.busy = True
         try:
@@ -46,14 +56,13 @@ class _Finder:
         finally:
             self.busy = False
         if spec is not None and hasattr(spec.loader, "exec_module"):    # not a folder that happens to be called torch
-            spec.loader = _Loader(spec.loader)
+            spec.loader = _Loader(spec.loader, self)
         return spec
 
     def invalidate_caches(self):
         pass
 
 
-_finder = _Finder()
 _importing = False   # torch was being imported when we came
 
 
@@ -68,12 +77,23 @@ def _next_spec(ours, name, path, target):
     return None
 
 
+def notice(name, found):
+    """Calls found(module) when the module has been imported, at once if it has been already. Returns what takes that off."""
+    finder = _Finder(name, found)
+    module = sys.modules.get(name)
+    if module is None:
+        finder.on()
+    elif not _initializing(module):
+        found(module)
+    return finder.off
+
+
 def install():
     global _importing
     torch = sys.modules.get("torch")
-    _importing = torch is not None and getattr(getattr(torch, "__spec__", None), "_initializing", False)
+    _importing = torch is not None and _initializing(torch)
     if torch is None:
-        sys.meta_path.insert(0, _finder)
+        _finder.on()
     elif not _importing:
         _found(torch)
 
@@ -89,8 +109,11 @@ def tick():
 def remove():
     global _importing
     _importing = False
-    if _finder in sys.meta_path:
-        sys.meta_path.remove(_finder)
+    _finder.off()
+
+
+def _initializing(module):
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def _found(torch):
@@ -100,3 +123,6 @@ def _found(torch):
         observer.install(torch)
     except Exception:
         process.error("hooks")
+
+
+_finder = _Finder("torch", _found)
