@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/fake"
 	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // traces returns recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project.
@@ -19,10 +20,7 @@ func traces(t *testing.T) map[string]*snapshot.Trace {
 		t.Fatal(err)
 	}
 	if os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {
-		if strings.Contains(os.Getenv("MEMGAUGE_REQUIRE"), "traces") {
-			t.Fatal("MEMGAUGE_TRACES names no folder with *.trace.gz")
-		}
-		t.Skip("MEMGAUGE_TRACES names no folder with *.trace.gz")
+		env.Missing(t, "traces", "MEMGAUGE_TRACES names no folder with *.trace.gz")
 	}
 	out := map[string]*snapshot.Trace{}
 	for _, f := range files {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/cuda"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // fakeLibrary compiles testdata/fakecuda.c and opens its device.
@@ -143,10 +144,7 @@ func TestNoDriver(t *testing.T) {
 func TestRealDevice(t *testing.T) {
 	d, err := cuda.Open(0)
 	if errors.Is(err, cuda.ErrNoDriver) {
-		if strings.Contains(os.Getenv("MEMGAUGE_REQUIRE"), "cuda") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		env.Missing(t, "cuda", err)
 	} else if err != nil {
 		t.Fatal(err)
 	}

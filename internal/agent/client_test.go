@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/wire"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // program starts a real Python process that has a control socket and runs the code, which must print a line when ready.
 func program(t *testing.T, code string) (socket string, cmd *exec.Cmd) {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3: ", err)
-	}
+	python := env.Program(t, "python3")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

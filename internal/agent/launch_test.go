@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // TestFiles: every module is shipped, and nothing else that may lie beside them.
@@ -150,10 +152,7 @@ func TestEnv(t *testing.T) {
 
 // TestPythonStartsWithIt is the whole way: install, environment, a Python that finds the agent and gives its hash.
 func TestPythonStartsWithIt(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 not found: ", err)
-	}
+	python := env.Program(t, "python3")
 	dir, err := Install(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

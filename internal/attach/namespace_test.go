@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,7 @@ import (
 func inside(t *testing.T, flags string) *target {
 	t.Helper()
 	if err := exec.Command("unshare", strings.Fields(flags+" true")...).Run(); err != nil {
-		t.Skipf("unshare %s: %v", flags, err)
+		env.Missing(t, "unshare", fmt.Sprintf("unshare %s: %v", flags, err))
 	}
 	script, err := filepath.Abs("testdata/doing.py")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // refused holds that Inject and Diagnose say no for the same reason and with a hint, and leave the process as it was.
@@ -61,10 +62,7 @@ func run(t *testing.T, argv ...string) *exec.Cmd {
 // compile makes a program of C, which waits for ever after what body does.
 func compile(t *testing.T, source string, flags ...string) string {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler")
-	}
+	cc := env.Program(t, "cc")
 	out := filepath.Join(t.TempDir(), "program")
 	cmd := exec.Command(cc, append(flags, "-x", "c", "-", "-o", out)...)
 	cmd.Stdin = strings.NewReader(source)
@@ -113,7 +111,7 @@ func TestNotPython(t *testing.T) {
 
 func TestKernelThread(t *testing.T) {
 	if comm, _ := os.ReadFile("/proc/2/comm"); string(comm) != "kthreadd\n" {
-		t.Skip("no kernel threads are seen here")
+		env.Missing(t, "kthreadd", "no kernel threads are seen here")
 	}
 	refused(t, 2, ErrNotPython, "a thread of the kernel")
 }
@@ -235,7 +233,7 @@ func Test32Bit(t *testing.T) {
 	}
 	cmd := exec.Command(program)
 	if err := cmd.Start(); err != nil {
-		t.Skipf("this kernel runs no 32-bit programs: %v", err)
+		env.Missing(t, "ia32", fmt.Sprintf("this kernel runs no 32-bit programs: %v", err))
 	}
 	defer func() { cmd.Process.Kill(); cmd.Wait() }()
 	until(t, "it waits", func() bool { return state(cmd.Process.Pid) != 'R' })
@@ -268,9 +266,7 @@ int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", 
 
 // TestOtherUser asks as a user without rights: for a process of root's, and for one of its own that can't be dumped.
 func TestOtherUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	env.Root(t)
 	const nobody = 65534
 	p := start(t, debian(t), "testdata/doing.py", "sleep")
 	asNobody(t, p.Process.Pid, ErrOwner.Error(), fmt.Sprintf("uid 0, you are %d", nobody), "sudo -u '#0'")

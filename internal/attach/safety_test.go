@@ -64,10 +64,7 @@ func count(t testing.TB, key string, little int) int {
 
 // numericLibrary compiles testdata/numeric.c for this processor.
 func numericLibrary(t testing.TB) string {
-	cc, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler")
-	}
+	cc := env.Program(t, "cc")
 	dir, err := os.MkdirTemp("/tmp", "memgauge-numeric") // seen under the same path in other roots
 	if err != nil {
 		t.Fatal(err)
@@ -88,11 +85,7 @@ func pythons(t testing.TB) []env.Python {
 
 // debian is the system's own Python: on Debian linked statically, without PIE.
 func debian(t testing.TB) env.Python {
-	path, err := exec.LookPath("/usr/bin/python3")
-	if err != nil {
-		t.Skip("no /usr/bin/python3")
-	}
-	return env.Python{Path: path}
+	return env.Python{Path: env.Program(t, "/usr/bin/python3")}
 }
 
 func hasCtypes(t testing.TB, py env.Python) bool {

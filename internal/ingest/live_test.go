@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/wire"
 	"github.com/memgauge/memgauge/internal/wire/wiretest"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // checkOnce holds rows of steps 1 to n: each is there once or was counted as overwritten, and what is there is what was
@@ -104,10 +105,7 @@ sys.stdin.readline()
 // TestAgentWrites reads what the agent's own writer, in a Python of this machine, writes at the same time; then the process
 // is killed.
 func TestAgentWrites(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 in PATH")
-	}
+	python := env.Program(t, "python3")
 	dir, sink := t.TempDir(), newMemory()
 	cmd := exec.Command(python, "-c", pythonWriter, "../agent/py", dir)
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 const mib = 1 << 20
@@ -168,7 +169,7 @@ func TestRecordedConf(t *testing.T) {
 func TestRecordedTrainings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("MEMGAUGE_TRACES"), "*.trace.gz"))
 	if err != nil || os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {
-		t.Skip("MEMGAUGE_TRACES names no folder with *.trace.gz")
+		env.Missing(t, "traces", "MEMGAUGE_TRACES names no folder with *.trace.gz")
 	}
 	for _, f := range files {
 		s, _, err := snapshot.ReadFile(f)

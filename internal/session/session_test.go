@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 func home(t *testing.T) string {
@@ -171,9 +172,7 @@ func TestNetworkHomeGetsALocalRuntime(t *testing.T) {
 }
 
 func TestAnothersDirectoryIsRefused(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make another user's directory")
-	}
+	env.Root(t)
 	home(t)
 	s := create(t, Options{Name: "a"})
 	if err := os.Chown(s.Dir, 12345, 12345); err != nil {

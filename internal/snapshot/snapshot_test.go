@@ -176,7 +176,7 @@ func TestOlderTorch(t *testing.T) {
  'blocks': [{'size': 512, 'state': 'active_allocated', 'history': [{'addr': 4096, 'real_size': 500, 'frames': [{'name': 'f', 'filename': 'a.py', 'line': 3}]}]},
             {'size': 512, 'state': 'active_awaiting_free'}, {'size': 1024, 'state': 'inactive'}]}]`)
 	if err != nil {
-		t.Skip(err)
+		env.Missing(t, "python3", err)
 	}
 	s := read(t, out)
 	blocks := s.Segments[0].Blocks
@@ -309,7 +309,7 @@ func TestBadFiles(t *testing.T) {
 func TestNoMultiplication(t *testing.T) {
 	out, err := pythonPickle(`{'segments': [{'address': 1, 'total_size': 0, 'blocks': [{'size': 0, 'state': 'inactive'}] * 1000}] * 1000}`)
 	if err != nil {
-		t.Skip(err)
+		env.Missing(t, "python3", err)
 	}
 	if _, _, err := Read(bytes.NewReader(out)); err == nil || !strings.Contains(err.Error(), "more often than the file has dicts") {
 		t.Errorf("got %v", err)

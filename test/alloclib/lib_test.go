@@ -46,9 +46,7 @@ func library(t *testing.T) string {
 
 func compile(t *testing.T, compiler, source string, flags ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(compiler); err != nil {
-		t.Skipf("no %s: %v", compiler, err)
-	}
+	env.Program(t, compiler)
 	program := filepath.Join(t.TempDir(), "program")
 	args := append([]string{"-o", program, filepath.Join("testdata", source), "-I", filepath.Join(env.Checkout(), "cmd/memgauge_alloc")}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
@@ -93,7 +91,7 @@ func TestThrowsWhatPyTorchExpects(t *testing.T) {
 	}
 	root := strings.TrimSpace(string(out))
 	if _, err := os.Stat(filepath.Join(root, "include/c10/util/Exception.h")); err != nil {
-		t.Skip(err)
+		env.Missing(t, "torch", err)
 	}
 	program := compile(t, "c++", "throw.cc", "-std=c++20", "-I", filepath.Join(root, "include"), "-L", filepath.Join(root, "lib"),
 		"-lc10", "-ldl", "-Wl,-rpath,"+filepath.Join(root, "lib"))

@@ -140,7 +140,7 @@ func attachOnce(t *testing.T, py env.Python, way string) {
 func TestAttachDebianPythonAndVenv(t *testing.T) {
 	w := newWorld(t)
 	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", filepath.Join(w.home, "venv")).CombinedOutput(); err != nil {
-		t.Skipf("no venv of /usr/bin/python3: %v\n%s", err, out)
+		env.Missing(t, "venv", fmt.Sprintf("/usr/bin/python3 -m venv: %v\n%s", err, out))
 	}
 	for _, python := range []string{"/usr/bin/python3", filepath.Join(w.home, "venv", "bin", "python")} {
 		p := w.program(python, script(t, "loop.py"), "join", "STOP")
@@ -252,7 +252,7 @@ func TestAttachIntoNamespaces(t *testing.T) {
 		t.Run(flags, func(t *testing.T) {
 			w := newWorld(t)
 			if out, err := exec.Command("unshare", append(strings.Fields(flags), "true")...).CombinedOutput(); err != nil {
-				missing(t, "unshare", fmt.Sprintf("unshare %s: %v %s", flags, err, out))
+				env.Missing(t, "unshare", fmt.Sprintf("unshare %s: %v %s", flags, err, out))
 			}
 			// tmpfs over our sessions: as good as a container's own root
 			state := filepath.Join(w.home, "state")
@@ -275,7 +275,7 @@ func TestAttachIntoNamespacesAndKill(t *testing.T) {
 	state := filepath.Join(w.home, "state")
 	os.MkdirAll(state, 0o700)
 	if out, err := exec.Command("unshare", "-mn", "true").CombinedOutput(); err != nil {
-		missing(t, "unshare", fmt.Sprintf("unshare -mn: %v %s", err, out))
+		env.Missing(t, "unshare", fmt.Sprintf("unshare -mn: %v %s", err, out))
 	}
 	sh := fmt.Sprintf("mount -t tmpfs none %s && exec %s %s 100000 0.001 STOP", state, env.Torch(t).Path, script(t, "curve.py"))
 	p := w.program("unshare", "-mn", "sh", "-c", sh)
@@ -433,7 +433,7 @@ func TestAttachRefusals(t *testing.T) {
 // Root attaches to another user's training: it can't write into root's directories, and needn't.
 func TestAttachToAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		missing(t, "root", "only root may attach to another user's process")
+		env.Missing(t, "root", "only root may attach to another user's process")
 	}
 	w := newWorld(t)
 	const nobody = 65534

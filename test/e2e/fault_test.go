@@ -18,7 +18,7 @@ import (
 func smallDisk(t *testing.T, dir, size string) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size="+size); err != nil {
-		missing(t, "root", "mount a tmpfs: "+err.Error())
+		env.Missing(t, "root", "mount a tmpfs: "+err.Error())
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
@@ -73,9 +73,7 @@ func TestDiskFullMeanwhile(t *testing.T) {
 
 // Nothing of a session can be reached by another user: not by the command line, not by its sockets.
 func TestAnotherUserGetsNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		missing(t, "root", "needs root to become another user")
-	}
+	env.Root(t)
 	w := newWorld(t)
 	for dir := w.home; dir != "/"; dir = filepath.Dir(dir) { // the other user may come as far as the session
 		if err := os.Chmod(dir, 0o755); err != nil {

@@ -250,17 +250,6 @@ func until(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// missing skips a test, or fails it on a machine that should have the capability.
-func missing(t *testing.T, capability, reason string) {
-	t.Helper()
-	for _, c := range strings.Split(os.Getenv("MEMGAUGE_REQUIRE"), ",") {
-		if c == capability {
-			t.Fatalf("%s: %s", capability, reason)
-		}
-	}
-	t.Skipf("%s: %s", capability, reason)
-}
-
 // file writes a file into the world and returns its path.
 func (w *world) file(name, text string) string {
 	w.t.Helper()

@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // memoryCgroup makes a memory cgroup (v1) with a limit for the test, in which the kernel really kills.
@@ -24,13 +25,13 @@ func memoryCgroup(t *testing.T, limit int64) string {
 	t.Helper()
 	dir := filepath.Join("/sys/fs/cgroup/memory", fmt.Sprintf("memgauge-test-%d-%d", os.Getpid(), rand.Uint32()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		missing(t, "cgroup", "make a memory cgroup (v1): "+err.Error())
+		env.Missing(t, "cgroup", "make a memory cgroup (v1): "+err.Error())
 	}
 	t.Cleanup(func() {
 		until(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
 	})
 	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
-		missing(t, "cgroup", "limit a memory cgroup: "+err.Error())
+		env.Missing(t, "cgroup", "limit a memory cgroup: "+err.Error())
 	}
 	return dir
 }

@@ -68,7 +68,7 @@ func opens(t *testing.T, w *world, name string) {
 		}
 	}
 	if browser == "" {
-		missing(t, "chromium", "no Chromium on PATH to open the page in")
+		env.Missing(t, "chromium", "no Chromium on PATH to open the page in")
 	}
 	r := w.do(browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+filepath.Join(w.home, "profile"), "--dump-dom", "file://"+filepath.Join(w.home, name))
 	if r.code != 0 || strings.Count(r.stdout, "<h2>") < 4 || !strings.Contains(r.stdout, "</svg>") || !strings.Contains(r.stdout, "<footer>memgauge") {

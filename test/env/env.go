@@ -1,6 +1,6 @@
-// Package env tells tests which Pythons this machine has, as scripts/testenv found or made them. A test that needs one
-// which is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,torch113,pythons,chroot (or all) turns the skip
-// into a failure on a machine that should have it. Only tests may import it.
+// Package env tells tests what this machine has: the Pythons, as scripts/testenv found or made them, programs, rights. A
+// test that needs what is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,root,… (or all) turns the skip
+// into a failure on a machine that should have it: docs/HACKING.md lists the parts. Only tests may import it.
 package env
 
 import (
@@ -99,15 +99,37 @@ func Checkout() string {
 func need(t testing.TB, part, key string) string {
 	t.Helper()
 	value, reason := lookup(part, key)
-	switch {
-	case value != "":
-		return value
-	case required(part):
-		t.Fatalf("MEMGAUGE_REQUIRE wants %s: %s", part, reason)
-	default:
-		t.Skipf("no %s: %s", part, reason)
+	if value == "" {
+		Missing(t, part, reason)
 	}
-	return ""
+	return value
+}
+
+// Program is the path of a program on PATH, a part by its own name.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, name, err)
+	}
+	return path
+}
+
+// Root is needed to mount, to become another user, and for cgroups.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "root", "this test needs root's rights")
+	}
+}
+
+// Missing ends a test that lacks a part of its surroundings: a skip, or a failure where MEMGAUGE_REQUIRE names the part.
+func Missing(t testing.TB, part string, reason any) {
+	t.Helper()
+	if required(part) {
+		t.Fatalf("MEMGAUGE_REQUIRE wants %s: %v", part, reason)
+	}
+	t.Skipf("no %s: %v", part, reason)
 }
 
 func required(part string) bool {

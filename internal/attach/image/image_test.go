@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 func ownMaps(t testing.TB) Maps {
@@ -59,7 +61,7 @@ func TestSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skipf("no python3: %v", err)
+		env.Missing(t, "python3", err)
 	}
 	defer cmd.Wait()
 	defer in.Close()

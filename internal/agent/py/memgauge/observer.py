@@ -16,7 +16,7 @@ from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
 from weakref import ref
 
-from . import process
+from . import process, ranks
 from ._spec import FLAG_INFERENCE, FLAG_SAMPLED, NOT_TAKEN, POST_STEP, PRE_STEP
 from .costs import Costs
 from .gauges import Cuda, Host
@@ -438,7 +438,9 @@ class Observer:
         if not keep:
             self.modules.watch("roots" if self.inference else None)
         self.tail += self.calls.own
-        _tell_rank()
+        rank = ranks.from_torch()
+        if rank:
+            process.set_rank(*rank)
 
     def _sample_over(self, cpu_after):
         governor = self.governor
@@ -562,13 +564,6 @@ def _release(lock):
         lock.release()
     except RuntimeError:
         pass  # an exit handler that interrupted the holder released it
-
-
-def _tell_rank():
-    """torch.distributed's rank once it has one. Only looked for, never imported."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        process.set_rank(distributed.get_rank(), distributed.get_world_size())
 
 
 _observer = None
