@@ -14,12 +14,16 @@ class Counting(TorchCase):
             last += record.steps
             self.assertEqual(record.step, last)
 
+    def usual(self, run):
+        """Median length of a step, ns: a busy machine makes short ones long."""
+        return sorted(s.duration / s.steps for s in run.steps[1:])[len(run.steps) // 2]
+
     def test_plain(self):
         run = self.run_code("m = net(); train(m, torch.optim.SGD(m.parameters(), .01), 300)")
         self.numbers(run, 300)
         self.assertEqual(run.steps[0].duration, S.NOT_TAKEN)
         self.assertTrue(all(s.duration < 10**10 for s in run.steps[1:]))
-        self.assertTrue(any(s.steps > 1 for s in run.steps), "steps of 0.2 ms share records")
+        self.assertTrue(any(s.steps > 1 for s in run.steps) or self.usual(run) > 500_000, "steps of 0.2 ms share records")
         sampled = [s for s in run.steps if s.sampled]
         self.assertGreaterEqual(len(sampled), 6)
         self.assertEqual({t.step for t in run.trace}, {s.step for s in sampled})

@@ -269,12 +269,17 @@ print("ok")
 
     def test_quick_forks_leave_nothing(self):
         count = 10000 if os.environ.get("MEMGAUGE_LONG") else 500
-        self.run_code("""
+        got = self.run_code("""
 wait_ring()
-for _ in range(%d): wait(fork(lambda: None))
+slow = 0
+for _ in range(%d):
+    began = time.monotonic()
+    wait(fork(lambda: None))
+    slow += time.monotonic() - began > process.GRACE / 2
+print(slow)
 """ % count)
-        self.assertEqual(len(self.home.rings()), 1)
-        self.assertEqual(self.home.sockets(), [])
+        self.assertLessEqual(len(self.home.rings()), 1 + int(got), "only what lives as long as GRACE, on a busy machine, opens one")
+        self.assertLessEqual(len(self.home.sockets()), int(got))
 
     def test_no_deprecation_warning(self):
         """CPython 3.12+ warns about a fork of a process with several threads, in __main__ for all to see."""
