@@ -24,11 +24,6 @@ type queryOptions struct {
 	timeout units.Duration
 }
 
-// querier answers a query; what it writes before it fails is not shown.
-type querier interface {
-	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
-}
-
 func (a *app) queryCommand() *cobra.Command {
 	var o queryOptions
 	c := &cobra.Command{
@@ -107,7 +102,7 @@ func (a *app) queryOnce(ctx context.Context, output string, q api.QueryRequest) 
 // plain says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
 func plain() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
-func runQuery(ctx context.Context, from querier, q api.QueryRequest, out sink) error {
+func runQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sink) error {
 	if err := from.Query(ctx, q, out); err != nil {
 		return whyCut(ctx, err)
 	}

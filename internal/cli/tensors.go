@@ -1,9 +1,7 @@
 package cli
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -173,12 +171,12 @@ type censusDocument struct {
 }
 
 // lastCensuses reads the last census of each process, or of certain ones.
-func lastCensuses(ctx context.Context, from querier, pids []int) ([]census, error) {
+func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
 	where := ""
 	if len(pids) > 0 {
 		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
 	}
-	list, err := ask[census](ctx, from, `SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
+	list, err := api.Rows[census](ctx, from, `SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
 		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
 	if err != nil {
 		return nil, err
@@ -189,13 +187,13 @@ func lastCensuses(ctx context.Context, from querier, pids []int) ([]census, erro
 	for i := range list {
 		c := &list[i]
 		where := fmt.Sprintf(" WHERE pid = %d AND census_id = %d", c.PID, c.ID)
-		if c.Tensors, err = ask[tensorGroup](ctx, from, "SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
+		if c.Tensors, err = api.Rows[tensorGroup](ctx, from, "SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
 			return nil, err
 		}
-		if c.Objects, err = ask[objectGroup](ctx, from, "SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+		if c.Objects, err = api.Rows[objectGroup](ctx, from, "SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
 			return nil, err
 		}
-		steps, err := ask[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where)
+		steps, err := api.Rows[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where)
 		if err != nil {
 			return nil, err
 		}
@@ -205,26 +203,6 @@ func lastCensuses(ctx context.Context, from querier, pids []int) ([]census, erro
 		}
 	}
 	return list, nil
-}
-
-// ask decodes the rows of a query, by the names of their columns.
-func ask[T any](ctx context.Context, from querier, sql string) ([]T, error) {
-	var out bytes.Buffer
-	if err := from.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
-		return nil, err
-	}
-	rows := []T{}
-	for d := json.NewDecoder(&out); ; {
-		var row T
-		err := d.Decode(&row)
-		if errors.Is(err, io.EOF) {
-			return rows, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the answer: %w", err)
-		}
-		rows = append(rows, row)
-	}
 }
 
 // grows is the evidence that a person wants to see: the rest is in the tables.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
@@ -79,7 +78,6 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 		return p, "", err
 	}
 	defer backend.Close()
-	tables := tablesOf(backend)
 	if t.Live() {
 		title = "session " + t.Meta.Name + ", now"
 		var roots []int
@@ -93,19 +91,13 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 		p, err = pictureNow(ctx, procs, roots, picture.Heaps(ctx, procs))
 	} else {
 		title = "session " + t.Meta.Name + ", when it held most"
-		p, err = picture.Recorded(ctx, tables)
+		p, err = picture.Recorded(ctx, backend)
 	}
 	if err != nil {
 		return p, "", err
 	}
-	p.Devices, err = picture.Devices(ctx, tables)
+	p.Devices, err = picture.Devices(ctx, backend)
 	return p, title, err
-}
-
-func tablesOf(b collector.Backend) picture.Tables {
-	return func(ctx context.Context, sql string, w io.Writer) error {
-		return b.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, w)
-	}
 }
 
 // pictureNow reads the processes under roots.

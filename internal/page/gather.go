@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/monitor/recorded"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -22,7 +22,7 @@ type Parts struct {
 }
 
 // Gather asks the session.
-func Gather(ctx context.Context, db recorded.Querier, parts Parts) (*Document, error) {
+func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
 	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session, Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
@@ -42,7 +42,7 @@ func Gather(ctx context.Context, db recorded.Querier, parts Parts) (*Document, e
 // gatherer keeps the first error, so that the questions stand one below the other.
 type gatherer struct {
 	ctx context.Context
-	db  recorded.Querier
+	db  api.Querier
 	err error
 }
 
@@ -51,12 +51,12 @@ func fill[T any](g *gatherer, into *[]T, sql string) {
 	if g.err != nil {
 		return
 	}
-	list, err := recorded.Rows[T](g.ctx, g.db, sql)
+	list, err := api.Rows[T](g.ctx, g.db, sql)
 	if err != nil {
 		g.err = err
 		return
 	}
-	*into = append(*into, list...)
+	*into = list
 }
 
 // headlines put first what is bad.

@@ -2,17 +2,29 @@ package picture
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"path/filepath"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// tablesOf answers from a real database.
-func tablesOf(t *testing.T, b *model.Batch) Tables {
+// database is a real one, asked without a collector.
+type database struct{ *store.DB }
+
+func (db database) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	rows, err := db.DB.Query(ctx, q.SQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	return report.Write(w, rows, report.Format(q.Format), report.Options{})
+}
+
+func tablesOf(t *testing.T, b *model.Batch) database {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "session.duckdb")})
 	if err != nil {
@@ -22,23 +34,7 @@ func tablesOf(t *testing.T, b *model.Batch) Tables {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return func(ctx context.Context, sql string, w io.Writer) error {
-		rows, err := db.Query(ctx, sql)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			row := map[string]any{}
-			for i, c := range rows.Columns() {
-				row[c.Name] = rows.Values()[i]
-			}
-			if err := json.NewEncoder(w).Encode(row); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	}
+	return database{db}
 }
 
 // A job on GPU 1, which it sees as cuda:0: at first 1 GiB reserved and 1.5 GiB by the driver's count, then 4 and 7.

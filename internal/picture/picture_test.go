@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
@@ -200,14 +201,14 @@ func TestSharedCgroupWithoutLimit(t *testing.T) {
 // answers gives recorded rows for questions that contain a piece of text.
 type answers map[string]string
 
-func (a answers) ask(_ context.Context, sql string, w io.Writer) error {
+func (a answers) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 	for piece, rows := range a {
-		if strings.Contains(sql, piece) {
+		if strings.Contains(q.SQL, piece) {
 			_, err := io.WriteString(w, rows)
 			return err
 		}
 	}
-	return fmt.Errorf("not expected: %s", sql)
+	return fmt.Errorf("not expected: %s", q.SQL)
 }
 
 // A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of others, 1 the driver's.
@@ -216,7 +217,7 @@ func TestDevices(t *testing.T) {
 	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,"reserved":%d,"context":%d,"now":%d}
 {"device_id":1,"name":"A100","total":%d,"used":%d,"job":0,"others":0,"unknown":1,"live":null,"reserved":null,"context":null,"now":null}
 `, 80*gib, 50*gib, 41*gib, 8*gib, 30*gib, 38*gib, gib/2, 3*gib, 80*gib, 5*gib)
-	d, err := Devices(t.Context(), answers{"gpu.utilization": row}.ask)
+	d, err := Devices(t.Context(), answers{"gpu.utilization": row})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,25 +2,22 @@ package picture
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
-)
 
-// Tables answers SQL with rows as JSON objects, one a line: a session, live or finished.
-type Tables func(ctx context.Context, sql string, w io.Writer) error
+	"github.com/memgauge/memgauge/internal/api"
+)
 
 // Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is the
 // CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
-func Devices(ctx context.Context, tables Tables) (map[string]Device, error) {
-	var rows []struct {
+func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
+	rows, err := api.Rows[struct {
 		ID                                                     int    `json:"device_id"`
 		Name                                                   string `json:"name"`
 		Total, Used, Job, Others, Live, Reserved, Context, Now *int64
 		Unknown                                                int64
-	}
-	if err := rowsOf(ctx, tables, devicesSQL, &rows); err != nil {
+	}](ctx, db, devicesSQL)
+	if err != nil {
 		return nil, fmt.Errorf("read the devices: %w", err)
 	}
 	devices := map[string]Device{}
@@ -49,8 +46,8 @@ func difference(a, b *int64) *int64 {
 
 // Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
 // single maps, so these classes are nil; pages that processes share are divided as they were when smaps_rollup was last read, and count in full where it never was.
-func Recorded(ctx context.Context, tables Tables) (Picture, error) {
-	var rows []struct {
+func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
+	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64
 		Rank                                                                    *int
 		Role, Command                                                           string
@@ -62,8 +59,8 @@ func Recorded(ctx context.Context, tables Tables) (Picture, error) {
 		CgroupTables                                                            *int64
 		Path                                                                    *string
 		Divided                                                                 *float64
-	}
-	if err := rowsOf(ctx, tables, peakSQL, &rows); err != nil {
+	}](ctx, db, peakSQL)
+	if err != nil {
 		return Picture{}, fmt.Errorf("read the processes: %w", err)
 	}
 	var p Picture
@@ -124,25 +121,6 @@ func recordedHost(list []Process, total *int64) Host {
 	h := ofProcesses(list, 0)
 	h.Limit = total
 	return h
-}
-
-// rowsOf reads all rows of a question.
-func rowsOf[T any](ctx context.Context, tables Tables, sql string, rows *[]T) error {
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(tables(ctx, sql, w)) }()
-	defer r.Close()
-	dec := json.NewDecoder(r)
-	for {
-		var row T
-		err := dec.Decode(&row)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		*rows = append(*rows, row)
-	}
 }
 
 const devicesSQL = `

@@ -3,11 +3,8 @@
 package recorded
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -16,14 +13,9 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor"
 )
 
-// Querier answers SQL: a collector, or the database of a finished session.
-type Querier interface {
-	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
-}
-
 // Session is a monitor.Source.
 type Session struct {
-	db   Querier
+	db   api.Querier
 	upTo map[string]int64 // µs since the epoch of the newest row read, by device
 	Live bool             // more will come
 	// Allocators asks the live processes for their blocks; nil for a finished session.
@@ -31,28 +23,10 @@ type Session struct {
 }
 
 // New reads from a session.
-func New(db Querier) *Session { return &Session{db: db, upTo: map[string]int64{}} }
+func New(db api.Querier) *Session { return &Session{db: db, upTo: map[string]int64{}} }
 
 // maxRows of one reading: a week at one a second. What is older is left out.
 const maxRows = 700_000
-
-// Rows runs a statement and decodes each row into a T; a column that T lacks is ignored.
-func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
-	var out bytes.Buffer
-	if err := db.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
-		return nil, fmt.Errorf("read the session: %w", err)
-	}
-	var list []T
-	dec := json.NewDecoder(&out)
-	for dec.More() {
-		var row T
-		if err := dec.Decode(&row); err != nil {
-			return nil, fmt.Errorf("read the session: %w", err)
-		}
-		list = append(list, row)
-	}
-	return list, nil
-}
 
 type deviceRow struct {
 	ID   int    `json:"device_id"`
@@ -62,14 +36,14 @@ type deviceRow struct {
 // Devices are the host and the GPUs that the samplers found. Those of the job's allocator alone are there too, where no
 // driver could be asked.
 func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
-	found, err := Rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
+	found, err := api.Rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
 		SELECT device_id, name FROM gpu.devices UNION ALL
 		SELECT replace(device::VARCHAR, 'cuda:', '')::INTEGER, device::VARCHAR FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda'))
 		GROUP BY 1 ORDER BY 1`)
 	if err != nil {
 		return nil, err
 	}
-	limit, err := Rows[struct {
+	limit, err := api.Rows[struct {
 		Path string `json:"limit_path"`
 	}](ctx, s.db, "SELECT limit_path FROM cgroup.memory WHERE limit_bytes IS NOT NULL ORDER BY ts DESC LIMIT 1")
 	if err != nil {
@@ -138,7 +112,7 @@ const gpuSQL = `WITH own AS (SELECT ts, replace(device::VARCHAR, 'cuda:', '')::I
 
 // Read appends what was recorded since the call before.
 func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	host, err := Rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
+	host, err := api.Rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
 	if err != nil {
 		return into, err
 	}
@@ -152,7 +126,7 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 
 // ReadDevices is Read without the host.
 func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	gpus, err := Rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
+	gpus, err := api.Rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
 	if err != nil {
 		return into, err
 	}
@@ -167,7 +141,7 @@ func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]mo
 
 // Step is how many steps the job has done.
 func (s *Session) Step(ctx context.Context) (float64, error) {
-	list, err := Rows[struct {
+	list, err := api.Rows[struct {
 		Step *float64 `json:"step"`
 	}](ctx, s.db, "SELECT max(step)::DOUBLE AS step FROM python.steps")
 	if err != nil || len(list) == 0 {
@@ -222,7 +196,7 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Name string `json:"name"`
 		Text string `json:"text"`
 	}
-	list, err := Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
+	list, err := api.Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}
