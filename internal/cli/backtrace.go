@@ -296,11 +296,3 @@ func threadDocument(t stacks.Thread) threadJSON {
 	}
 	return j
 }
-
-// known is a text, nil for "".
-func known(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}

@@ -181,8 +181,8 @@ type leakFinding struct {
 }
 
 func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
-	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict, Class: orNull(string(r.Class)), Confidence: positive(r.Confidence),
-		Steps: int64(r.Steps), Missing: orNull(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{}, Recommendations: []string{}, Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
+	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict, Class: known(string(r.Class)), Confidence: positive(r.Confidence),
+		Steps: int64(r.Steps), Missing: known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{}, Recommendations: []string{}, Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
 		Summary: leakSummary{Duration: c.Now.Sub(c.Began).Seconds(), Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
 			StartTime: c.Began.UTC().Format(time.RFC3339Nano), EndTime: c.Now.UTC().Format(time.RFC3339Nano), Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
 	if r.Needs > 0 {
@@ -237,9 +237,9 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 }
 
 func findingJSON(f detect.Finding) leakFinding {
-	out := leakFinding{Verdict: f.Verdict, Class: orNull(string(f.Class)), Memory: string(f.Memory), Device: orNull(f.Device), PID: f.PID, ByTime: f.ByTime, EndStep: int64(f.End),
-		GrowthBytes: int64(f.Total), Site: orNull(f.Site), Holder: orNull(f.Holder), Held: orNull(f.Held), Reason: f.Reason, Readings: f.N,
-		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), TimeToLimit: positive(f.Seconds), TimeLow: positive(f.SecondsLow), TimeHigh: positive(f.SecondsHigh), Limit: orNull(f.Limit)}
+	out := leakFinding{Verdict: f.Verdict, Class: known(string(f.Class)), Memory: string(f.Memory), Device: known(f.Device), PID: f.PID, ByTime: f.ByTime, EndStep: int64(f.End),
+		GrowthBytes: int64(f.Total), Site: known(f.Site), Holder: known(f.Holder), Held: known(f.Held), Reason: f.Reason, Readings: f.N,
+		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), TimeToLimit: positive(f.Seconds), TimeLow: positive(f.SecondsLow), TimeHigh: positive(f.SecondsHigh), Limit: known(f.Limit)}
 	if f.Rank >= 0 {
 		out.Rank = &f.Rank
 	}
@@ -248,19 +248,12 @@ func findingJSON(f detect.Finding) leakFinding {
 		out.Rate, out.Low, out.High, out.P, out.StartStep = mb(f.Rate), mb(f.Low), mb(f.High), &f.P, &start
 	}
 	if f.Verdict == detect.Undecided {
-		out.Missing = orNull(f.Missing())
+		out.Missing = known(f.Missing())
 	}
 	return out
 }
 
 // known is null for what isn't.
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
 func positive(x float64) *float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return nil

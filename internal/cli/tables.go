@@ -182,6 +182,14 @@ func writeTablesJSON(w io.Writer, tables []model.Table) error {
 	}{jsonVersion, out})
 }
 
+// known is a text, nil for "".
+func known(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
 func knownCount(n int64) *int64 {
 	if n < 0 {
 		return nil

@@ -36,15 +36,20 @@ func (db *DB) ExportTo(ctx context.Context, sql string, w io.Writer) error {
 		return err
 	}
 	defer os.Remove(made)
-	f, err := os.Open(made)
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	defer f.Close()
-	if _, err := io.Copy(w, f); err != nil {
+	if err := sendFile(w, made); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
+}
+
+func sendFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
 }
 
 // exportTemp writes a file in the temporary directory, the only place where DuckDB may write one.

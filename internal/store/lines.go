@@ -34,33 +34,18 @@ func ParquetOfLines(ctx context.Context, lines io.Reader, columns []LineColumn, 
 	if err := copyLines(ctx, in, made, columns, dir); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
-	out, err := os.Open(made)
-	if err != nil {
-		return fmt.Errorf("write Parquet: %w", err)
-	}
-	defer out.Close()
-	if _, err := io.Copy(w, out); err != nil {
+	if err := sendFile(w, made); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
 	return nil
 }
 
 func copyLines(ctx context.Context, in, made string, columns []LineColumn, dir string) error {
-	var config duck.Config
-	if duck.CreateConfig(&config) == duck.StateError {
-		return errors.New("no memory for settings")
-	}
-	defer duck.DestroyConfig(&config)
-	o := Options{Path: filepath.Join(dir, "none")}.withDefaults()
-	for _, s := range o.settings() {
-		if duck.SetConfig(config, s[0], s[1]) == duck.StateError {
-			return fmt.Errorf("DuckDB refuses setting %s = %s", s[0], s[1])
-		}
-	}
+	o := Options{Path: filepath.Join(dir, "none")}.withDefaults() // its temporary files go beside the path
+	o.Path = ""
 	e := &engine{}
-	var msg string
-	if duck.OpenExt("", &e.db, config, &msg) == duck.StateError { // in memory
-		return errors.New(msg)
+	if err := e.open(o); err != nil {
+		return err
 	}
 	defer duck.Close(&e.db)
 	c, err := e.connect()

@@ -24,27 +24,35 @@ type engine struct {
 
 // openEngine opens the file and locks the settings.
 func openEngine(o Options) (*engine, error) {
-	var config duck.Config
-	if duck.CreateConfig(&config) == duck.StateError {
-		return nil, errors.New("open database: no memory for its settings")
-	}
-	defer duck.DestroyConfig(&config)
-	for _, s := range o.settings() {
-		if duck.SetConfig(config, s[0], s[1]) == duck.StateError {
-			return nil, fmt.Errorf("open database: DuckDB refuses setting %s = %s", s[0], s[1])
-		}
-	}
 	e := &engine{}
 	e.mu.rows = map[*Rows]struct{}{}
-	var msg string
-	if duck.OpenExt(o.Path, &e.db, config, &msg) == duck.StateError {
-		return nil, fmt.Errorf("open %s: %w", o.Path, openError(msg))
+	if err := e.open(o); err != nil {
+		return nil, fmt.Errorf("open %s: %w", o.Path, err)
 	}
 	if err := e.lockDown(o); err != nil {
 		e.close()
 		return nil, fmt.Errorf("open %s: %w", o.Path, err)
 	}
 	return e, nil
+}
+
+// open makes the instance; an empty path is a database in memory.
+func (e *engine) open(o Options) error {
+	var config duck.Config
+	if duck.CreateConfig(&config) == duck.StateError {
+		return errors.New("no memory for the settings")
+	}
+	defer duck.DestroyConfig(&config)
+	for _, s := range o.settings() {
+		if duck.SetConfig(config, s[0], s[1]) == duck.StateError {
+			return fmt.Errorf("DuckDB refuses setting %s = %s", s[0], s[1])
+		}
+	}
+	var msg string
+	if duck.OpenExt(o.Path, &e.db, config, &msg) == duck.StateError {
+		return openError(msg)
+	}
+	return nil
 }
 
 // lockDown makes every later connection unable to reach files or change settings.
