@@ -407,6 +407,20 @@ if __name__ == "__main__":
     def test_forkserver(self):
         self.workers("forkserver")
 
+    def test_a_worker_that_is_slow_to_begin(self):
+        """Its ring is open before multiprocessing says that it is a worker, and clears the finalizers."""
+        got = self.run_code("""
+import multiprocessing as mp
+class Late(mp.get_context("fork").Process):
+    def _bootstrap(self, *args, **kwargs):
+        wait_ring(); return super()._bootstrap(*args, **kwargs)
+worker = Late(target=int); worker.start(); worker.join()
+assert worker.exitcode == 0
+print(worker.pid)
+""")
+        ring, = self.by_pid()[int(got)]
+        self.assertEqual((ring.state, ring.events()[-1][0]), (S.STATE_CLOSED, "exit"))
+
 
 class Outside(Case):
     def test_signals_reach_the_program(self):

@@ -76,7 +76,6 @@ class _State:
 settings = Settings()
 _state = None
 _box = None      # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
-_finalizer = None   # of multiprocessing
 _kept = []       # control sockets that lost their descriptors
 _sigmask = None  # the signals blocked in the thread that started us
 
@@ -300,7 +299,7 @@ def _close_control(s, close):
 
 
 def _stop_thread(s, timeout=JOIN):
-    """Ends the control thread; says whether it has ended."""
+    """Ends the control thread; says whether it has ended, also in the kernel's eyes."""
     thread = s.thread
     if thread is None:
         return True
@@ -315,9 +314,8 @@ def _stop_thread(s, timeout=JOIN):
         s.pipe.wake()
     if not thread.ended(timeout):
         return False
-    _await_kernel(thread)
     s.thread = None
-    return True
+    return _await_kernel(thread)
 
 
 def _await_kernel(thread):
@@ -330,8 +328,9 @@ def _await_kernel(thread):
         try:
             os.stat(path)
         except OSError:
-            return
+            return True
         sleep(2e-5)     # a mere yield would take the GIL back before the thread, which needs it once more, wakes up
+    return not thread.native
 
 
 def _start_again(s, thread):
@@ -420,16 +419,6 @@ def _tell(module, function):
         getattr(loaded, function)()
 
 
-def _end_with_multiprocessing():
-    """A worker of multiprocessing ends with os._exit, after its finalizers (Lib/multiprocessing/process.py,
-    _bootstrap -> util._exit_function); atexit does not run there."""
-    util = sys.modules.get("multiprocessing.util")
-    process = sys.modules.get("multiprocessing.process")
-    if util is not None and process is not None and process.parent_process() is not None:
-        global _finalizer
-        _finalizer = util.Finalize(None, _hook(_box, 3), exitpriority=-1000)
-
-
 # Ring and events
 
 def ring(large=False):
@@ -469,7 +458,8 @@ def _begin(s, new, old):
     new.set_rank(s.rank, s.world)
     if old is None:
         new.event(s.birth, "what happened before is not known" if s.birth == "attach" else "", a=s.parent)
-        _end_with_multiprocessing()
+        from . import workers
+        workers.watch(_hook(_box, 3))
     s.ring = new
     while s.early:
         new.event(*s.early.pop(0))
@@ -569,16 +559,14 @@ def user_sigmask():
 
 def detach():
     """Everything off. On the control thread it is a request: Control.run() answers it, closes the socket and ends."""
-    global _state, _finalizer
+    global _state
     s = _state
     if s is None:
         return
     from . import torchhook
     torchhook.remove()
-    if _finalizer is not None:
-        _finalizer.cancel()
-        _finalizer = None
     try:
+        _tell("workers", "forget")
         _tell("forkwarning", "leave")
         _tell("observer", "uninstall")
         _tell("scope", "retire")
