@@ -40,7 +40,7 @@ func (a *app) oomCommand() *cobra.Command {
 	o.addPlot(f)
 	f.Float64Var(&o.oom.Threshold, "threshold", 85, "usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
-	f.Var(&window, "window", "see so many seconds before growth is extrapolated")
+	f.Var(&window, "window", "growth must go on for so many seconds, past the start, before it warns")
 	f.Lookup("window").DefValue = "30 s"
 	f.BoolVar(&forever, "monitor", false, "go on until Ctrl-C")
 	return c

@@ -30,6 +30,8 @@ type source struct {
 	tables  *recorded.Session
 	machine *machine.Machine
 	events  []monitor.Event
+
+	fromStart bool // it begins with the job itself
 }
 
 // openSource takes the session that the command line names, else the machine.
@@ -55,7 +57,7 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 	}
 	tables := recorded.New(backend)
 	tables.Live = s.Live()
-	src := &source{Source: tables, name: s.Meta.Name, once: true, backend: backend, tables: tables}
+	src := &source{Source: tables, name: s.Meta.Name, once: true, backend: backend, tables: tables, fromStart: !s.Meta.Attached}
 	if src.events, err = tables.Events(ctx); err != nil {
 		src.Close()
 		return nil, err

@@ -38,6 +38,7 @@ type watchOptions struct {
 
 const (
 	minInterval = 10 * time.Millisecond // reading host and GPUs takes some 0.1 to 1 ms
+	hurried     = 100 * time.Millisecond
 	maxSilence  = 250 * time.Millisecond
 )
 
@@ -140,7 +141,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	}
 	defer src.Close()
 	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
-	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom})
+	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, FromStart: src.fromStart})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
@@ -181,10 +182,10 @@ func (o *watchOptions) judge(ctx context.Context, src *source, w *monitor.Watch)
 
 // loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
 func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, s *screen) (interrupted bool, err error) {
-	ticker := time.NewTicker(time.Duration(o.interval))
-	defer ticker.Stop()
+	next := time.NewTimer(time.Duration(o.interval))
+	defer next.Stop()
 	began, looked := time.Now(), time.Time{}
-	for {
+	for due := began; ; {
 		warnings, err := w.Tick(ctx)
 		if ctx.Err() != nil {
 			return true, nil
@@ -207,12 +208,25 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 			return false, nil
 		}
 		s.show(w, spent)
+		if due = due.Add(o.pace(w)); time.Since(due) > 0 { // what is late is left out
+			due = time.Now()
+		}
+		next.Reset(time.Until(due))
 		select {
 		case <-ctx.Done():
 			return true, nil
-		case <-ticker.C:
+		case <-next.C:
 		}
 	}
+}
+
+// pace is the interval; while memory rushes to its limit the tools that warn of it read more often.
+func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
+	interval := time.Duration(o.interval)
+	if o.tool != "profile" && o.oom.Threshold > 0 && w.Rushes(interval) {
+		return min(interval, hurried)
+	}
+	return interval
 }
 
 // deliver prints the report and writes the files.

@@ -45,6 +45,7 @@ type Forecast struct {
 	GrowthPerStep                 float64 // bytes/step; 0 where steps are not known
 	SecondsPerStep                float64 // 0 where steps are not known
 	Amplitude                     float64 // bytes between floor and peak: the 95 % quantile
+	Watched                       float64 // s: how long the growth has gone on as it does now; 0 unless Growing or Saturating
 
 	Predicted                    bool // it will meet the limit, as far as can be seen
 	Seconds                      float64
@@ -94,7 +95,7 @@ func onTrend(f Forecast, points []Point, limit float64) Forecast {
 		return f
 	}
 	f.Growth, f.GrowthLow, f.GrowthHigh = l.slope, l.slope-1.645*l.slopeErr, l.slope+1.645*l.slopeErr
-	f.GrowthPerStep = f.Growth * f.SecondsPerStep
+	f.GrowthPerStep, f.Watched = f.Growth*f.SecondsPerStep, last[len(last)-1].Time-last[0].Time
 	if l.flattens(last) {
 		return flattening(f, last, limit)
 	}

@@ -62,7 +62,7 @@ func overCycles(f Forecast, points []Point, at []int, sure bool, limit float64) 
 		return f
 	}
 	f.Growth, f.GrowthLow, f.GrowthHigh = l.slope, l.slope-1.645*l.slopeErr, l.slope+1.645*l.slopeErr
-	f.GrowthPerStep = f.Growth * f.SecondsPerStep
+	f.GrowthPerStep, f.Watched = f.Growth*f.SecondsPerStep, points[len(points)-1].Time-troughs[0].Time
 	f.Shape, f.Reason = Growing, "what it comes back to grows"
 	return f.until(l, troughs, limit)
 }

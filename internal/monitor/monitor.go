@@ -91,6 +91,7 @@ type Options struct {
 	Interval   time.Duration
 	MaxHistory int // readings kept of each device
 	OOM        OOMOptions
+	FromStart  bool // what is read begins with the job itself
 	Fragment   bool // look at blocks too
 	// Every is how often blocks are looked at.
 	BlocksEvery time.Duration
@@ -118,6 +119,8 @@ type Track struct {
 	Blocks  BlockHistory
 	// Lost says since when and why there are no figures.
 	Lost string
+
+	fromStart bool
 }
 
 // maxEvents are kept; what warns goes on being printed.
@@ -138,7 +141,7 @@ func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	}
 	w := &Watch{source: source, o: o}
 	for _, d := range chosen {
-		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}})
+		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, fromStart: o.FromStart})
 	}
 	return w, nil
 }

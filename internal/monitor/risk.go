@@ -29,7 +29,7 @@ func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
 type OOMOptions struct {
 	Threshold float64       // percent of the limit at which usage alone is a medium risk
 	Critical  float64       // percent at which it is critical
-	Window    time.Duration // so much must have been seen before growth is extrapolated
+	Window    time.Duration // growth must have gone on for so long before it is extrapolated
 }
 
 // Risk of one device.
@@ -61,10 +61,7 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	last := t.History.Last
 	r := &t.Risk
 	r.Usage = last.Percent()
-	r.Forecast = forecast.Forecast{Shape: forecast.Unclear, Reason: "too short a time"}
-	if readings := t.History.readings(); len(readings) > 0 && readings[len(readings)-1].Time >= o.Window.Seconds() {
-		r.Forecast = forecast.Run(forecast.Points(trained(readings)), float64(last.Total))
-	}
+	r.Forecast = t.outlook(o)
 	r.Level = level(r, o)
 	r.Worst = max(r.Worst, r.Level)
 	r.Advice = advice(t, last)
@@ -80,22 +77,6 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	}
 	r.warned, r.at = r.Level, last.Time
 	return Warning{last.Time, t.Device, *r}, true
-}
-
-// firstSteps of a training still set things up: optimizer state, caches, workers.
-const firstSteps = 3
-
-// trained leaves out what was before the training's first steps, where steps are known: imports and loading grow like a leak.
-func trained(readings []forecast.Reading) []forecast.Reading {
-	if readings[len(readings)-1].Step == 0 {
-		return readings
-	}
-	for i, r := range readings {
-		if r.Step >= firstSteps {
-			return readings[i:]
-		}
-	}
-	return nil
 }
 
 // level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is near,

@@ -1,0 +1,139 @@
+package monitor
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// at is a Source that reads a memory of 16 GiB at an interval; used is the share of it at a second.
+type at struct {
+	interval time.Duration
+	used     func(s float64) float64
+	steps    func(s float64) float64
+	i        int
+}
+
+func (a *at) Devices(context.Context) ([]Device, error) { return []Device{{Host, ""}}, nil }
+func (a *at) Ended() bool                               { return false }
+func (a *at) Blocks(context.Context, string) ([]Allocator, string, error) {
+	return nil, "no blocks here", nil
+}
+
+func (a *at) Read(_ context.Context, into []Reading) ([]Reading, error) {
+	d := time.Duration(a.i) * a.interval
+	a.i++
+	u := int64(a.used(d.Seconds()) * 16 * gib)
+	r := Reading{Device: Host, Time: start.Add(d), Used: u, Peak: u, Reserved: u, Total: 16 * gib, Kind: "cgroup"}
+	if a.steps != nil {
+		r.Step = a.steps(d.Seconds())
+	}
+	return append(into, r), nil
+}
+
+// over plays so many seconds.
+func (a *at) over(t *testing.T, seconds float64, o Options) []Warning {
+	t.Helper()
+	w, err := New(t.Context(), a, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []Warning
+	for range int(seconds/a.interval.Seconds()) + 1 {
+		warnings, err := w.Tick(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, warnings...)
+	}
+	return all
+}
+
+func window(s int) OOMOptions { return OOMOptions{85, 95, time.Duration(s) * time.Second} }
+
+// ramp goes from one share to another between two seconds.
+func ramp(from, to, begin, end float64) func(float64) float64 {
+	return func(s float64) float64 {
+		return from + (to-from)*min(1, max(0, (s-begin)/(end-begin)))
+	}
+}
+
+func TestNoAlarmWhileSomethingIsLoaded(t *testing.T) {
+	saw := func(s float64) float64 { return 0.3 + 0.5*(s-240*float64(int(s/240)))/240 }
+	for name, c := range map[string]struct {
+		source  at
+		o       Options
+		seconds float64
+		known   float64 // s: warnings before it are not counted
+	}{
+		"the start, a job without steps": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19)}, Options{FromStart: true, OOM: window(10)}, 60, 0},
+		"the start, a training": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), steps: func(s float64) float64 { return max(0, s-14) * 5 }},
+			Options{FromStart: true, OOM: window(10)}, 60, 0},
+		"a second model after an hour": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3625)}, Options{OOM: window(30)}, 3700, 0},
+		// The first rise of all can't be told from a leak.
+		"a sawtooth longer than the window": {at{interval: time.Second, used: saw}, Options{OOM: window(10)}, 3000, 480},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, w := range c.source.over(t, c.seconds, c.o) {
+				if s := w.Time.Sub(start).Seconds(); s > c.known {
+					t.Fatalf("after %.0f s: %s", s, w.Text())
+				}
+			}
+		})
+	}
+}
+
+func TestGrowthToTheLimitIsToldInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		source at
+		o      Options
+		died   float64 // s
+		left   float64 // s that must be left at the first warning, high or critical
+	}{
+		"from the start on, in seconds":   {at{interval: 100 * time.Millisecond, used: ramp(0.2, 1, 0, 12)}, Options{FromStart: true, OOM: window(30)}, 12, 2},
+		"from the start on, in minutes":   {at{interval: time.Second, used: ramp(0.1, 1, 0, 240)}, Options{FromStart: true, OOM: window(30)}, 240, 50},
+		"in a training, from its start":   {at{interval: time.Second, used: ramp(0.1, 1, 5, 240), steps: func(s float64) float64 { return 2 * s }}, Options{FromStart: true, OOM: window(30)}, 240, 50},
+		"in five minutes, after hours":    {at{interval: 5 * time.Second, used: ramp(0.2, 1, 10000, 10300)}, Options{OOM: window(30)}, 10300, 50},
+		"in half a minute, after a while": {at{interval: 200 * time.Millisecond, used: ramp(0.2, 1, 600, 630)}, Options{OOM: window(30)}, 630, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, w := range c.source.over(t, c.died, c.o) {
+				if w.Risk.Level < High {
+					continue
+				}
+				if left := c.died - w.Time.Sub(start).Seconds(); left < c.left {
+					t.Errorf("warned %.1f s before the end, want %.0f", left, c.left)
+				}
+				return
+			}
+			t.Error("not warned")
+		})
+	}
+}
+
+// Memory that rushes to its limit is read more often than the user asked for.
+func TestRushes(t *testing.T) {
+	for name, c := range map[string]struct {
+		used func(float64) float64
+		want bool
+	}{
+		"full in 12 s":     {ramp(0.2, 1, 0, 12), true},
+		"full in a minute": {ramp(0.2, 1, 0, 60), false},
+		"flat":             {func(float64) float64 { return 0.9 }, false},
+		"falling":          {ramp(0.9, 0.1, 0, 12), false},
+	} {
+		a := &at{interval: 2 * time.Second, used: c.used}
+		w, err := New(t.Context(), a, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := w.Tick(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := w.Rushes(2 * time.Second); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
