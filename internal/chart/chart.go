@@ -9,8 +9,9 @@ import (
 // Chart is panels one below the other over the same time.
 type Chart struct {
 	Title  string
-	Note   string // a smaller line under the title: what to see here
-	Across string // what X counts, where it isn't seconds
+	Note   string  // a smaller line under the title: what to see here
+	Across string  // what X counts, where it isn't seconds
+	Begin  float64 // where X begins
 	Panels []Panel
 	Events []Event
 }
@@ -40,6 +41,8 @@ type Series struct {
 	X, Y []float64
 	Area bool // filled down to zero
 	Thin bool // dashed, in the background: a forecast, a peak
+	// Low and High, one for each X, are the band that Y lies in; nil for none.
+	Low, High []float64
 }
 
 // Level is a horizontal line with its name, such as a limit.
@@ -107,6 +110,9 @@ func (p Panel) highest() float64 {
 			if !math.IsNaN(y) && !math.IsInf(y, 0) {
 				top = max(top, y)
 			}
+		}
+		for _, y := range s.High {
+			top = max(top, y)
 		}
 	}
 	for _, b := range p.Bars {

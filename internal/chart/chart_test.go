@@ -100,3 +100,23 @@ func TestThin(t *testing.T) {
 		t.Errorf("%d points, peak %v, interruption %v", len(x), peak, gap)
 	}
 }
+
+// A line's interval is an area behind it, and X may begin before zero.
+func TestBand(t *testing.T) {
+	c := Chart{Across: "seconds before it", Begin: -60, Panels: []Panel{{Series: []Series{{Name: "trend", X: []float64{-60, 0}, Y: []float64{1 * gib, 2 * gib},
+		Low: []float64{1 * gib, 1.5 * gib}, High: []float64{1 * gib, 2.5 * gib}}}}}}
+	var with, without bytes.Buffer
+	if err := c.WriteSVG(&with); err != nil {
+		t.Fatal(err)
+	}
+	c.Panels[0].Series[0].Low = nil
+	if err := c.WriteSVG(&without); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(with.String(), ">-40<") || !strings.Contains(with.String(), "seconds before it") {
+		t.Error("the axis does not begin where it should")
+	}
+	if fill := "fill-opacity:0.25"; !strings.Contains(with.String(), fill) || strings.Contains(without.String(), fill) {
+		t.Errorf("%s: %v with a band, %v without", fill, strings.Contains(with.String(), fill), strings.Contains(without.String(), fill))
+	}
+}

@@ -134,7 +134,7 @@ func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {
 		span = scale{1, c.Across}
 	}
 	pl.X.Label.Text = span.name
-	pl.X.Min, pl.X.Max = 0, c.duration()/span.per
+	pl.X.Min, pl.X.Max = c.Begin/span.per, c.duration()/span.per
 	if err := addSeries(pl, p, unit, span); err != nil {
 		return nil, err
 	}
@@ -170,6 +170,9 @@ func setHeight(pl *plot.Plot, p Panel, unit scale) {
 func addSeries(pl *plot.Plot, p Panel, unit, span scale) error {
 	for i, s := range p.Series {
 		colour := palette[i%len(palette)]
+		if err := addBand(pl, s, unit, span, colour); err != nil {
+			return err
+		}
 		first := true
 		for _, xy := range pieces(s, unit, span) {
 			line, err := plotter.NewLine(xy)
@@ -191,6 +194,25 @@ func addSeries(pl *plot.Plot, p Panel, unit, span scale) error {
 			}
 		}
 	}
+	return nil
+}
+
+func addBand(pl *plot.Plot, s Series, unit, span scale, colour color.RGBA) error {
+	if len(s.Low) < 2 || len(s.Low) != len(s.X) || len(s.High) != len(s.X) {
+		return nil
+	}
+	n := len(s.X)
+	outline := make(plotter.XYs, 2*n)
+	for i, x := range s.X {
+		outline[i] = plotter.XY{X: x / span.per, Y: s.High[i] / unit.per}
+		outline[2*n-1-i] = plotter.XY{X: x / span.per, Y: s.Low[i] / unit.per}
+	}
+	band, err := plotter.NewPolygon(outline)
+	if err != nil {
+		return err
+	}
+	band.Color, band.LineStyle.Width = color.NRGBA{colour.R, colour.G, colour.B, 0x40}, 0
+	pl.Add(band)
 	return nil
 }
 

@@ -30,7 +30,8 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	fill(&g, &d.Events, "SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
 	fill(&g, &d.Overhead, "SELECT part, sum(ns) / 1e9 AS seconds, sum(ns) / nullif(sum(covered_ns), 0) AS share FROM memgauge.overhead GROUP BY part ORDER BY seconds DESC")
 	fill(&g, &d.Drops, "SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
-	d.postMortem(&g)
+	d.postMortem(&g, parts.Watch)
+	d.drawFindings(&g, parts.Leak)
 	d.draw(&g, parts.Watch)
 	if g.err != nil {
 		return nil, g.err
@@ -65,7 +66,7 @@ func (d *Document) headlines(parts Parts) {
 		d.Headlines = append(d.Headlines, Headline{fmt.Sprintf(format, args...), bad})
 	}
 	if p := d.PostMortem; p != nil {
-		add(true, "Memory ran out: %s. %s", p.Event, p.Text)
+		add(true, "Memory ran out: %s.", p.Summary)
 	}
 	for _, f := range parts.Leak.Findings {
 		if f.Verdict == detect.Leak {
@@ -126,75 +127,6 @@ func predicted(r *monitor.Risk) string {
 		return ""
 	}
 	return fmt.Sprintf(", expected in %s (%s to %s)", monitor.Span(r.Seconds), monitor.Span(r.SecondsLow), monitor.Span(r.SecondsHigh))
-}
-
-type windowRow struct {
-	Micros int64   `json:"t"`
-	Scope  string  `json:"scope"`
-	PID    *int    `json:"pid"`
-	Name   *string `json:"name"`
-	Bytes  int64   `json:"bytes"`
-}
-
-// postMortem reads the minute before the last time that memory ran out.
-func (d *Document) postMortem(g *gatherer) {
-	var ends []struct {
-		Micros int64  `json:"t"`
-		Name   string `json:"name"`
-		Text   string `json:"text"`
-	}
-	fill(g, &ends, `SELECT epoch_us(e.ts) AS t, e.name, e.text FROM memgauge.events e
-		WHERE e.ts = (SELECT max(event_ts) FROM memgauge.event_window) ORDER BY lower(e.name) LIKE '%oom%' DESC LIMIT 1`)
-	var rows []windowRow
-	fill(g, &rows, "SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) ORDER BY ts")
-	if len(ends) == 0 || len(rows) == 0 {
-		return
-	}
-	d.PostMortem = &PostMortem{Time: time.UnixMicro(ends[0].Micros).UTC(), Event: ends[0].Name, Text: ends[0].Text}
-	series := byOwner(rows)
-	for _, s := range series {
-		last, first := s.rows[len(s.rows)-1].Bytes, s.rows[0].Bytes
-		who := Grower{Scope: s.rows[0].Scope, Name: s.name, Bytes: last, Grown: last - first}
-		if p := s.rows[0].PID; p != nil {
-			who.PID = *p
-		}
-		if who.Grown > 0 {
-			d.PostMortem.Grew = append(d.PostMortem.Grew, who)
-		}
-		d.PostMortem.Largest = append(d.PostMortem.Largest, who)
-	}
-	sortBy(d.PostMortem.Grew, func(w Grower) int64 { return w.Grown })
-	sortBy(d.PostMortem.Largest, func(w Grower) int64 { return w.Bytes })
-	d.minute = minute(series, rows[0].Micros, ends[0].Micros, ends[0].Name)
-}
-
-// owner is one line of the window.
-type owner struct {
-	name string
-	rows []windowRow
-}
-
-func byOwner(rows []windowRow) (list []*owner) {
-	found := map[string]*owner{}
-	for _, r := range rows {
-		name := r.Scope
-		if r.Name != nil && *r.Name != "" {
-			name = *r.Name
-		}
-		key := name
-		if r.PID != nil && *r.PID > 0 {
-			key = fmt.Sprint(*r.PID)
-		}
-		key = r.Scope + " " + key
-		o := found[key]
-		if o == nil {
-			o = &owner{name: name}
-			found[key] = o
-			list = append(list, o)
-		}
-		o.rows = append(o.rows, r)
-	}
-	return list
 }
 
 // draw puts the devices, the largest processes and the steps below each other over one time.
@@ -278,21 +210,4 @@ func point(s *chart.Series, x float64, y *int64) {
 
 func since(us int64, begin time.Time) float64 {
 	return max(0, time.UnixMicro(us).Sub(begin).Seconds())
-}
-
-// minute draws the window before memory ran out.
-func minute(series []*owner, first, event int64, what string) chart.Chart {
-	const most = 7
-	p := chart.Panel{Title: "the last minute, at full resolution"}
-	for _, o := range series {
-		if len(p.Series) == most {
-			break
-		}
-		s := chart.Series{Name: o.name}
-		for _, r := range o.rows {
-			s.X, s.Y = append(s.X, float64(r.Micros-first)/1e6), append(s.Y, float64(r.Bytes))
-		}
-		p.Series = append(p.Series, s)
-	}
-	return chart.Chart{Panels: []chart.Panel{p}, Events: []chart.Event{{Seconds: float64(event-first) / 1e6, Text: what, Bad: true}}}
 }

@@ -38,7 +38,8 @@ type Document struct {
 	Drops         []Drop                           `json:"drops"`
 
 	chart  chart.Chart
-	minute chart.Chart // before the memory ran out; no panels if it didn't
+	minute chart.Chart   // before the memory ran out; no panels if it didn't
+	judged []chart.Chart // one of each finding that is not healthy
 }
 
 // Session is what ran.
@@ -88,11 +89,16 @@ type Finding struct {
 
 // PostMortem is what the last minute before memory ran out shows.
 type PostMortem struct {
-	Time    time.Time `json:"ts"`
-	Event   string    `json:"event"`
-	Text    string    `json:"text"`
-	Grew    []Grower  `json:"grew"`    // who grew in the window, most first
-	Largest []Grower  `json:"largest"` // who held most at its end
+	Time        time.Time `json:"ts"`
+	Event       string    `json:"event"`
+	Text        string    `json:"text"`
+	Summary     string    `json:"summary"`
+	Device      string    `json:"device"`             // host, or a GPU's number
+	Limit       *int64    `json:"limit_bytes"`        // of the device
+	Requested   *int64    `json:"requested_bytes"`    // by the allocation that failed; null where nobody told
+	LargestHole *int64    `json:"largest_hole_bytes"` // between the blocks of the allocator that failed; null where nobody told
+	Grew        []Grower  `json:"grew"`               // who grew in the window, most first
+	Largest     []Grower  `json:"largest"`            // who held most at its end
 }
 
 // Grower is a process, a cgroup or a device in that minute.
@@ -145,6 +151,7 @@ var body = template.Must(template.New("page").Funcs(template.FuncMap{
 	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"micros":  func(us int64) string { return time.UnixMicro(us).UTC().Format("15:04:05.000") },
 	"percent": func(f *float64) string { return percent(f) },
+	"rate":    func(f float64) string { return fmt.Sprintf("%.3f", f) },
 	"join":    func(s []string) string { return strings.Join(s, " ") },
 	"span":    monitor.Span,
 	"bar":     bar,
@@ -204,8 +211,14 @@ func (d *Document) Write(w io.Writer) error {
 	view := struct {
 		*Document
 		Chart, Minute template.HTML
-	}{Document: d}
+		Judged        []template.HTML
+	}{Document: d, Judged: make([]template.HTML, len(d.judged))}
 	var err error
+	for i, c := range d.judged {
+		if view.Judged[i], err = c.Inline(); err != nil {
+			return err
+		}
+	}
 	if len(d.chart.Panels) > 0 {
 		if view.Chart, err = d.chart.Inline(); err != nil {
 			return err

@@ -13,6 +13,9 @@ class FakeCuda:
         torch.cuda.is_initialized = lambda: self.initialized
         torch.cuda.is_current_stream_capturing = lambda: self.capturing
         torch.cuda.device_count = lambda: devices
+        torch.cuda.memory_snapshot = lambda: [
+            {"device": at, "total_size": 20 << 20, "blocks": [{"size": 8 << 20, "state": "active_allocated"}] + [
+                {"size": size << 20, "state": "inactive"} for size in (5 + at, 7 + at)]} for at in range(devices)]
 
     def allocate(self, size, device=0):
         self.live[device] += size

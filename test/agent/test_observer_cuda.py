@@ -46,6 +46,7 @@ say(reads=fake.reads_in_capture)
         run = self.run_code(FAKE + "train(m, o, 10); fake.ooms = 3; train(m, o, 10)", MEMGAUGE_TRACE="all")
         self.assertEqual([(e[1], e[2:4]) for e in run.events if e[0] == "oom"],
                          [("cuda:%d: an allocation failed and the program went on (3 so far)" % d, (0, d)) for d in (0, 1)])
+        self.assertEqual([e[2:4] for e in run.events if e[0] == "oom_hole"], [(7 << 20, 0)])    # the second comes too soon
 
 
 if __name__ == "__main__":

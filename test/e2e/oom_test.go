@@ -190,12 +190,83 @@ func (w *world) tellsTheKill(session string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, want := range []string{"Memory ran out", "What happened", "who grew", "the last minute, at full resolution", "cgroup limit 300 MiB"} {
+	for _, want := range []string{"Memory ran out", "What happened", "who held most", "the last minute, at full resolution", "limit 300 MiB", "cgroup limit 300 MiB"} {
 		if !strings.Contains(string(b), want) {
 			w.t.Errorf("the page does not say %q", want)
 		}
 	}
+	if strings.Contains(string(b), "%!") {
+		w.t.Error("the page shows a value that could not be written")
+	}
+	p := w.postMortem(session)
+	if p.Event != "oom_kill" || p.Limit != 300<<20 || len(p.Grew) == 0 || p.Grew[0].Bytes < 200<<20 || p.Grew[0].Grown < 100<<20 {
+		w.t.Errorf("%+v", p)
+	}
+	if list := w.mg("list", "-a"); !strings.Contains(list, "OOM kill") {
+		w.t.Errorf("the list: %s", list)
+	}
 	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
 		_ = os.WriteFile(keep+".html", b, 0o644)
 	}
+}
+
+// told is what the report says of how memory ran out.
+type told struct {
+	Event     string
+	Summary   string
+	Device    string
+	Limit     int64 `json:"limit_bytes"`
+	Requested int64 `json:"requested_bytes"`
+	Hole      int64 `json:"largest_hole_bytes"`
+	Grew      []struct {
+		PID   int
+		Bytes int64
+		Grown int64 `json:"grown_bytes"`
+	}
+}
+
+func (w *world) postMortem(session string) told {
+	w.t.Helper()
+	var d struct {
+		PostMortem *told `json:"post_mortem"`
+	}
+	if err := json.Unmarshal([]byte(w.mg("report", "--session", session, "--json")), &d); err != nil {
+		w.t.Fatal(err)
+	}
+	if d.PostMortem == nil {
+		w.t.Fatal("the report has no post-mortem")
+	}
+	return *d.PostMortem
+}
+
+// An allocation of PyTorch's that the host refuses, after a leak: the page draws the leak with its line, says what was asked
+// for, and what hole there was for it.
+func TestReportOfAFailedAllocation(t *testing.T) {
+	w := newWorld(t)
+	s := filepath.Join(w.home, "s")
+	r := w.do("memgauge", "run", "--quiet", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "1", "0.02", "refused")
+	if r.code != 1 || !strings.Contains(r.stderr, "DefaultCPUAllocator") {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	p := w.postMortem(s)
+	if p.Event != "oom" || p.Requested != 1<<44 || p.Hole <= 0 || p.Limit <= 0 || p.Device != "host" || len(p.Grew) == 0 || p.Grew[0].Grown < 50<<20 {
+		t.Errorf("%+v", p)
+	}
+	if list := w.mg("list", "-a"); !strings.Contains(list, "after an out-of-memory error") {
+		t.Errorf("the list: %s", list)
+	}
+	w.mg("report", "--session", s, "-o", "page.html")
+	b, err := os.ReadFile(filepath.Join(w.home, "page.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"an allocation of 16 TiB failed on the host (largest hole ", "asked for", "host heap: leak", " a step (95 %: "} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	if strings.Contains(string(b), "%!") {
+		t.Error("the page shows a value that could not be written")
+	}
+	opens(t, w, "page.html")
 }

@@ -1,4 +1,5 @@
-"""A small training that leaks on purpose and knows what it did. Arguments: steps MiB-per-step [main|module]."""
+"""A small training that leaks on purpose and knows what it did. Arguments: steps MiB-per-step [pause [refused]]; refused: it
+ends with an allocation that no machine has room for."""
 import os
 import sys
 import time
@@ -37,4 +38,6 @@ for step in range(1, steps + 1):
         time.sleep(pause)
     if step == 5:
         print("warm", flush=True)
+if "refused" in sys.argv:
+    torch.empty(1 << 42)
 print("done", len(all_losses), flush=True)

@@ -1,0 +1,186 @@
+package page
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/chart"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type windowRow struct {
+	Micros int64   `json:"t"`
+	Scope  string  `json:"scope"`
+	PID    *int    `json:"pid"`
+	Name   *string `json:"name"`
+	Bytes  int64   `json:"bytes"`
+}
+
+// endRow is the event that told that memory ran out.
+type endRow struct {
+	Micros int64  `json:"t"`
+	Name   string `json:"name"`
+	Text   string `json:"text"`
+	A      *int64 `json:"a"` // oom: bytes asked for, 0 unknown
+	B      *int64 `json:"b"` // oom: the CUDA device, -1 the host; oom_kill: the limit
+	Hole   *int64 `json:"hole"`
+}
+
+// The last time that memory ran out. The hole is told by the same process a moment after the failure.
+const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b, (SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole'
+		AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom' AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
+	FROM memgauge.events e WHERE e.name IN ('oom', 'oom_kill') ORDER BY e.ts DESC LIMIT 1`
+
+// The minute is stored with the event that came first, of several at once.
+const minuteSQL = `SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window
+	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6 ORDER BY ts`
+
+// postMortem reads how memory ran out, and the minute before.
+func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
+	var ends []endRow
+	fill(g, &ends, endSQL)
+	if len(ends) == 0 {
+		return
+	}
+	end := ends[0]
+	p := &PostMortem{Time: time.UnixMicro(end.Micros).UTC(), Event: end.Name, Text: end.Text, Device: monitor.Host, LargestHole: end.Hole,
+		Grew: []Grower{}, Largest: []Grower{}}
+	d.PostMortem = p
+	var rows []windowRow
+	fill(g, &rows, fmt.Sprintf(minuteSQL, end.Micros))
+	series := byOwner(rows)
+	for _, s := range series {
+		who := s.grower(end.Micros)
+		if who.Scope == "process" {
+			s.name = d.nameOf(who.PID)
+		}
+		if who.Grown > 0 {
+			p.Grew = append(p.Grew, who)
+		}
+		p.Largest = append(p.Largest, who)
+	}
+	sortBy(p.Grew, func(w Grower) int64 { return w.Grown })
+	sortBy(p.Largest, func(w Grower) int64 { return w.Bytes })
+	limit := p.tell(end, w)
+	if len(rows) > 0 {
+		d.minute = minute(series, end, limit)
+	}
+}
+
+// tell fills in what failed, and gives the limit that it met.
+func (p *PostMortem) tell(end endRow, w *monitor.Watch) chart.Level {
+	if end.Name == "oom_kill" {
+		p.Summary, p.Limit = end.Text, end.B
+		return level("limit", p.Limit)
+	}
+	where := "on the host"
+	if end.B != nil && *end.B >= 0 {
+		p.Device = strconv.FormatInt(*end.B, 10)
+		where = "on GPU " + p.Device
+	}
+	kind := "limit"
+	for _, t := range w.Devices {
+		if last := t.History.Last; t.Device.ID == p.Device && last.Total > 0 {
+			p.Limit, kind = &last.Total, last.Kind+" limit"
+		}
+	}
+	what := "an allocation"
+	if end.A != nil && *end.A > 0 {
+		p.Requested = end.A
+		what = fmt.Sprintf("an allocation of %s", units.Bytes(*end.A))
+	}
+	p.Summary = what + " failed " + where
+	if end.Hole != nil {
+		p.Summary += fmt.Sprintf(" (largest hole %s)", units.Bytes(*end.Hole))
+	}
+	first, _, _ := strings.Cut(end.Text, "\n")
+	p.Summary += ": " + first
+	return level(kind, p.Limit)
+}
+
+func level(name string, bytes *int64) chart.Level {
+	if bytes == nil {
+		return chart.Level{}
+	}
+	return chart.Level{Name: name, Value: float64(*bytes), Alarm: true}
+}
+
+// owner is one line of the window.
+type owner struct {
+	name string
+	rows []windowRow
+}
+
+func byOwner(rows []windowRow) (list []*owner) {
+	found := map[string]*owner{}
+	for _, r := range rows {
+		name := r.Scope
+		if r.Name != nil && *r.Name != "" {
+			name = *r.Name
+		}
+		key := name
+		if r.PID != nil && *r.PID > 0 {
+			key = strconv.Itoa(*r.PID)
+		}
+		key = r.Scope + " " + key
+		o := found[key]
+		if o == nil {
+			o = &owner{name: name}
+			found[key] = o
+			list = append(list, o)
+		}
+		o.rows = append(o.rows, r)
+	}
+	return list
+}
+
+// noticed is how long after a kill it is told at most, µs: by then what the victim had is given back.
+const noticed = 2_000_000
+
+// grower is what an owner had when memory ran out: the most in the moments before it was noticed.
+func (o *owner) grower(event int64) Grower {
+	first := o.rows[0]
+	g := Grower{Scope: first.Scope, Name: o.name, Bytes: first.Bytes}
+	if first.PID != nil {
+		g.PID = *first.PID
+	}
+	near := int64(0)
+	for _, r := range o.rows {
+		if r.Micros > event {
+			break
+		}
+		g.Bytes = r.Bytes // the last one, of those that ended before
+		if r.Micros >= event-noticed {
+			near = max(near, r.Bytes)
+		}
+	}
+	g.Bytes = max(g.Bytes, near)
+	g.Grown = g.Bytes - first.Bytes
+	return g
+}
+
+// minute draws the window around the moment at which memory ran out.
+func minute(series []*owner, end endRow, limit chart.Level) chart.Chart {
+	const most = 7
+	p := chart.Panel{Title: "the last minute, at full resolution"}
+	c := chart.Chart{Across: "seconds before and after it", Events: []chart.Event{{Text: end.Name, Bad: true}}}
+	for _, o := range series {
+		if len(p.Series) == most {
+			break
+		}
+		s := chart.Series{Name: o.name}
+		for _, r := range o.rows {
+			s.X, s.Y = append(s.X, float64(r.Micros-end.Micros)/1e6), append(s.Y, float64(r.Bytes))
+		}
+		c.Begin = min(c.Begin, s.X[0])
+		p.Series = append(p.Series, s)
+	}
+	if limit.Alarm {
+		p.Levels = []chart.Level{limit}
+	}
+	c.Panels = []chart.Panel{p}
+	return c
+}
