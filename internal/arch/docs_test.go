@@ -75,3 +75,19 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+var codeBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+
+// TestReadmes holds the translation to the original: the same blocks, which a test runs, in the same order.
+func TestReadmes(t *testing.T) {
+	english := codeBlock.FindAllString(string(readFile(t, "README.md")), -1)
+	chinese := codeBlock.FindAllString(string(readFile(t, "README.zh-CN.md")), -1)
+	if len(english) == 0 || len(english) != len(chinese) {
+		t.Fatalf("README.md has %d blocks of code, README.zh-CN.md %d", len(english), len(chinese))
+	}
+	for i := range english {
+		if english[i] != chinese[i] {
+			t.Errorf("block %d of README.zh-CN.md differs from README.md's; copy this over:\n%s", i+1, english[i])
+		}
+	}
+}
