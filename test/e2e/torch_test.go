@@ -187,11 +187,12 @@ func TestTorchrun(t *testing.T) {
 		for _, context := range []string{"fork", "spawn"} {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
-			job := []string{python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", freePort(t), script(t, "ddp.py"), context, "30"}
-			if bare := w.do(job[0], job[1:]...); bare.code != 0 { // torch 1.13's launcher breaks on Python 3.11 (its Std is a Flag)
-				t.Skipf("this torchrun does not work without memgauge either: %s", lastLine(bare.stderr))
+			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", freePort(t)}
+			if python != env.Torch(t).Path {
+				// torch 1.13 on Python 3.11: iterating a Flag leaves zero out, which was its launcher's default for both.
+				job = append(job, "--redirects", "0:1,1:1", "--tee", "0:1,1:1", "--log_dir", filepath.Join(w.home, "torchrun"))
 			}
-			r := w.do("memgauge", append([]string{"run", "--session", s, "--"}, job...)...)
+			r := w.do("memgauge", append(job, script(t, "ddp.py"), context, "30")...)
 			if r.code != 0 || strings.Count(r.stdout, "done ") != 2 {
 				t.Fatalf("%s: exit %d\n%s%s", context, r.code, r.stdout, r.stderr)
 			}
@@ -204,9 +205,4 @@ func TestTorchrun(t *testing.T) {
 			}
 		}
 	})
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }
