@@ -125,7 +125,7 @@ func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {
 	pl.Add(lines)
 	pl.Legend.Top, pl.Legend.Left = true, true
 	pl.Legend.TextStyle = textStyle(9, ink)
-	pl.Legend.XOffs, pl.Legend.YOffs = 6, -3
+	pl.Legend.XOffs, pl.Legend.YOffs, pl.Legend.Padding = 6, -3, 2
 	if len(p.Bars) > 0 {
 		return pl, bars(pl, p, unit)
 	}

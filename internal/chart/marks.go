@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -71,13 +72,8 @@ func (m mark) Plot(c draw.Canvas, pl *plot.Plot) {
 const maxEvents = 24
 
 func (c Chart) addEvents(pl *plot.Plot, span scale, named bool) error {
-	events := c.Events
-	if len(events) > maxEvents {
-		events = worstFirst(events)[:maxEvents]
-	}
-	for i, e := range events {
-		pl.Add(moment{x: e.Seconds / span.per, text: e.Text, bad: e.Bad, named: named, row: i % 3})
-	}
+	events := worstFirst(c.Events)
+	pl.Add(moments{events[:min(len(events), maxEvents)], span, named})
 	return nil
 }
 
@@ -93,32 +89,53 @@ func worstFirst(events []Event) []Event {
 	return append(bad, other...)
 }
 
-// moment is a vertical line with its text at the bottom, in one of three rows so that neighbours stay readable.
-type moment struct {
-	x          float64
-	text       string
-	bad, named bool
-	row        int
+// moments are vertical lines with their texts at the bottom, the bad ones' before the others'.
+type moments struct {
+	events []Event
+	span   scale
+	named  bool
 }
 
-func (m moment) Plot(c draw.Canvas, pl *plot.Plot) {
-	colour := color.RGBA{0x7b, 0x52, 0xab, 0xff}
-	if m.bad {
-		colour = alarm
-	}
+// eventRows is how many texts may stand above each other: they take a fifth of a panel.
+const eventRows = 4
+
+// Plot leaves a text out where it would run into another in every row.
+func (m moments) Plot(c draw.Canvas, pl *plot.Plot) {
 	tr, _ := pl.Transforms(&c)
-	x := tr(m.x)
-	c.StrokeLine2(draw.LineStyle{Color: colour, Width: 0.8, Dashes: []vg.Length{2, 2}}, x, c.Min.Y, x, c.Max.Y)
-	if !m.named {
-		return
+	var taken [eventRows][][2]vg.Length
+	for _, e := range m.events {
+		style := textStyle(8.5, color.RGBA{0x7b, 0x52, 0xab, 0xff})
+		if e.Bad {
+			style.Color = alarm
+		}
+		x := tr(e.Seconds / m.span.per)
+		c.StrokeLine2(draw.LineStyle{Color: style.Color, Width: 0.8, Dashes: []vg.Length{2, 2}}, x, c.Min.Y, x, c.Max.Y)
+		if !m.named {
+			continue
+		}
+		style.YAlign, style.XAlign = text.YBottom, text.XLeft
+		from, at := x+3, x+3
+		if x > c.Min.X+(c.Max.X-c.Min.X)*0.7 {
+			style.XAlign, from, at = text.XRight, x-3-style.Width(e.Text), x-3
+		}
+		extent := [2]vg.Length{from, from + style.Width(e.Text)}
+		row := slices.IndexFunc(taken[:], func(others [][2]vg.Length) bool { return fits(extent, others) })
+		if row < 0 {
+			continue
+		}
+		taken[row] = append(taken[row], extent)
+		c.FillText(style, vg.Point{X: at, Y: c.Min.Y + 4 + vg.Length(row)*11}, e.Text)
 	}
-	style := textStyle(8.5, colour)
-	style.YAlign, style.XAlign = text.YBottom, text.XLeft
-	at := vg.Point{X: x + 3, Y: c.Min.Y + 4 + vg.Length(m.row)*11}
-	if x > c.Min.X+(c.Max.X-c.Min.X)*0.7 {
-		style.XAlign, at.X = text.XRight, x-3
+}
+
+func fits(extent [2]vg.Length, others [][2]vg.Length) bool {
+	const gap = 4
+	for _, o := range others {
+		if extent[0] < o[1]+gap && o[0] < extent[1]+gap {
+			return false
+		}
 	}
-	c.FillText(style, at, m.text)
+	return true
 }
 
 func bars(pl *plot.Plot, p Panel, unit scale) error {

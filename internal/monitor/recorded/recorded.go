@@ -196,7 +196,7 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Name string `json:"name"`
 		Text string `json:"text"`
 	}
-	list, err := api.Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget') ORDER BY ts LIMIT 500")
+	list, err := api.Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget', 'census', 'note') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 			text += ": " + clip(first, 40)
 		}
 		low := strings.ToLower(r.Name + r.Text)
-		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
+		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: r.Name == "leak" || strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
 	}
 	return out, nil
 }
