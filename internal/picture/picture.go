@@ -125,18 +125,17 @@ func take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) (p
 	if cgroup != nil {
 		members, outside = withOutsiders(fs, members, *cgroup)
 	}
-	before := current(cgroup)
+	before := memoryOf(cgroup)
 	for _, m := range members {
 		if one, ok := processOf(fs, m); ok {
 			p.Processes = append(p.Processes, one)
 		}
 	}
 	slices.SortStableFunc(p.Processes, func(a, b Process) int { return cmp.Compare(weight(b), weight(a)) })
-	var counts *proc.CgroupMemory
-	if cgroup != nil {
-		if m, err := cgroup.Memory(); err == nil {
-			counts = &m
-		}
+	counts := memoryOf(cgroup)
+	if counts != nil && before != nil {
+		moved = max(counts.Current-before.Current, before.Current-counts.Current)
+		between(before, counts)
 	}
 	if counts != nil && hostTotal > 0 && counts.Limit >= hostTotal {
 		counts.Limit = proc.Unknown
@@ -147,18 +146,32 @@ func take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) (p
 		return p, 0
 	}
 	p.Host = ofCgroup(p.Processes, *cgroup, counts, hostTotal)
-	return p, max(counts.Current-before, before-counts.Current)
+	return p, moved
 }
 
-func current(cgroup *proc.Cgroup) int64 {
+func memoryOf(cgroup *proc.Cgroup) *proc.CgroupMemory {
 	if cgroup == nil {
-		return 0
+		return nil
 	}
-	n, err := cgroup.Current()
+	m, err := cgroup.Memory()
 	if err != nil {
-		return 0
+		return nil
 	}
-	return n
+	return &m
+}
+
+// between makes of the later counts the middle of those before the processes were read and after: they were read one after the other, and a
+// job that grows has by then more than they had on average.
+func between(before, after *proc.CgroupMemory) {
+	for _, n := range []struct {
+		then int64
+		now  *int64
+	}{{before.Current, &after.Current}, {before.Anon, &after.Anon}, {before.File, &after.File}, {before.Shmem, &after.Shmem},
+		{before.Kernel, &after.Kernel}, {before.PageTables, &after.PageTables}, {before.Sock, &after.Sock}} {
+		if n.then != proc.Unknown && *n.now != proc.Unknown {
+			*n.now = (n.then + *n.now) / 2
+		}
+	}
 }
 
 // withOutsiders adds the cgroup's other processes: what they hold is charged to it too.

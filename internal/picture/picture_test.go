@@ -236,6 +236,16 @@ func TestDevices(t *testing.T) {
 	}
 }
 
+// What the kernel counts of a job that grows while its processes are read is taken from the middle of that time.
+func TestBetween(t *testing.T) {
+	before := proc.CgroupMemory{Current: 100, Anon: 80, File: 10, Shmem: proc.Unknown, Sock: proc.Unknown, Limit: 500}
+	after := proc.CgroupMemory{Current: 120, Anon: 100, File: 10, Shmem: 4, Sock: proc.Unknown, Limit: 400}
+	between(&before, &after)
+	if after.Current != 110 || after.Anon != 90 || after.File != 10 || after.Shmem != 4 || after.Sock != proc.Unknown || after.Limit != 400 {
+		t.Errorf("%+v", after)
+	}
+}
+
 func TestParseReport(t *testing.T) {
 	h := parseReport("{'in_use': 5, 'held': 9, 'mapped': 1, 'arenas': None}")
 	if h == nil || h.InUse != 5 || h.Held != 9 || h.Mapped != 1 || h.Arenas != nil {
