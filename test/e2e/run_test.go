@@ -76,14 +76,17 @@ print("got", n, flush=True)
 	if code := b.wait(t); code != 0 || !strings.Contains(b.out.String(), "got 1\n") {
 		t.Errorf("TERM to run: exit %d, %q", code, b.out.String())
 	}
-	out, code := onTerminal(t, w, []string{"run", "--quiet", "--", "python3", script}, "\x03")
+	out, code := onTerminal(t, w, []string{"run", "--quiet", "--", "python3", script}, typed{"ready", "\x03"})
 	if code != 0 || !strings.Contains(out, "got 1") {
 		t.Errorf("Ctrl-C: exit %d, %q", code, out)
 	}
 }
 
-// onTerminal runs memgauge on a terminal of its own and types keys once it has printed "ready".
-func onTerminal(t *testing.T, w *world, args []string, keys string) (string, int) {
+// typed is what is typed once something new has been printed.
+type typed struct{ after, keys string }
+
+// onTerminal runs memgauge on a terminal of its own, and types.
+func onTerminal(t *testing.T, w *world, args []string, script ...typed) (string, int) {
 	t.Helper()
 	master, slave := openPTY(t)
 	defer master.Close()
@@ -107,9 +110,18 @@ func onTerminal(t *testing.T, w *world, args []string, keys string) (string, int
 			}
 		}
 	}()
-	until(t, "the program on the terminal", func() bool { return strings.Contains(out.String(), "ready") })
-	if _, err := master.WriteString(keys); err != nil {
-		t.Fatal(err)
+	seen := 0
+	for _, s := range script {
+		until(t, "the program on the terminal to print "+s.after, func() bool {
+			at := strings.Index(out.String()[seen:], s.after)
+			if at >= 0 {
+				seen += at + len(s.after)
+			}
+			return at >= 0
+		})
+		if _, err := master.WriteString(s.keys); err != nil {
+			t.Fatal(err)
+		}
 	}
 	_ = cmd.Wait()
 	<-done

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+)
+
+// A session is asked from a prompt as a person does it: a typo taken back, Tab, SQL, a command that Ctrl-C ends, Ctrl-D.
+func TestInteractive(t *testing.T) {
+	w := newWorld(t)
+	w.mg("run", "--name", "job", "--", "python3", "-c", "import time; time.sleep(0.5)")
+	out, code := onTerminal(t, w, []string{"job", "interactive"},
+		typed{"job> ", "SLEECT\x03SEL\t40+2 AS n\r"},
+		typed{"42", ""},
+		typed{"job> ", "SELECT count(*) AS n FROM python.st\tWHERE step > 0\r"},
+		typed{"(1 row)", ""},
+		typed{"job> ", "run -- sh -c 'echo sleep''ing; exec sleep 1000'\r"},
+		typed{"sleeping", "\x03"},
+		typed{"memgauge: ", ""},
+		typed{"job> ", "use nobody\r"},
+		typed{"no such session", ""},
+		typed{"job> ", "\x04"})
+	if code != 0 {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	if !strings.Contains(out, "session job. SQL, a command") || !strings.Contains(out, "python.steps WHERE") {
+		t.Errorf("%s", out)
+	}
+}
+
+// Lines from a pipe: the trainer is alive, code runs in it, also in several lines.
+func TestInteractiveFromAPipe(t *testing.T) {
+	w := newWorld(t)
+	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c", "import time\nlosses = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses: time.sleep(0.01)")
+	until(t, "the program", func() bool { return strings.Contains(b.out.String(), "ready") })
+	until(t, "its ring", func() bool { return w.do("memgauge", "job", "eval", "1").code == 0 })
+	cmd := w.command("memgauge", "job", "interactive")
+	cmd.Stdin = strings.NewReader(">>> sum(losses)\n>>> for x in losses:\n    print('loss', x)\n\nquery SELECT 'a  b' \\\n  AS \"x y\"\nlist --live\nnonsense\n>>> losses.clear()\n")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"6\n", "loss 1\nloss 2\nloss 3\n", "x y", "a  b", `"nonsense" is not a command`} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	until(t, "the program to end", func() bool { return ended(b) })
+}
