@@ -38,7 +38,12 @@ func TestSeedsCommandLines(t *testing.T) {
 			case "leak":
 				t.Skip("leak has tests of its own")
 			case "distributed":
-				t.Skip("there is no fleet yet")
+				if slices.Contains(args, "worker") {
+					if r := w.do("memgauge", args...); r.code != 1 || !strings.Contains(r.stderr, "watches one machine only") || r.stdout != "" {
+						t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+					}
+					return
+				}
 			case "interactive":
 				if r := w.do("memgauge", args...); r.code != 0 || r.stderr != "" {
 					t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
