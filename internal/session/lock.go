@@ -40,7 +40,7 @@ func (s *Session) TryLock(exclusive bool) (*Lock, error) {
 // lockPoll is how often a waiting client asks for the lock: flock(2) can't be waited for with a deadline.
 const lockPoll = 5 * time.Millisecond
 
-// Lock waits for the lock until ctx ends.
+// Lock waits for the lock until ctx ends; ErrLocked says that the time was over, ctx.Err() that somebody called it off.
 func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 	for {
 		l, err := s.TryLock(exclusive)
@@ -49,6 +49,9 @@ func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 		}
 		select {
 		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return nil, fmt.Errorf("lock session %s: %w", s.Dir, ctx.Err())
+			}
 			return nil, err
 		case <-time.After(lockPoll):
 		}
