@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/analyse"
@@ -15,7 +16,8 @@ import (
 
 const (
 	firstLook  = 500 * time.Millisecond // half a second of short steps is what a verdict needs at least
-	lookShare  = 20                     // a look's cost is at most this part of a core
+	lookShare  = 20                     // looks take at most this part of a core, …
+	lookSaved  = time.Second            // … and so much CPU time at once: what a short run is judged by must come soon
 	lookSpread = 20                     // and looks grow rarer with the run's age: each one is a chance of a false alarm
 	rarest     = 30 * time.Second
 
@@ -46,39 +48,66 @@ func newJudge(o *Owner, log *slog.Logger) *judge {
 	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{}}
 }
 
-// run looks until ctx ends.
+// run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay the first look at
+// it: imports may take longer than the training that follows.
 func (j *judge) run(ctx context.Context) {
-	timer := time.NewTimer(firstLook)
-	defer timer.Stop()
+	ticker := time.NewTicker(firstLook)
+	defer ticker.Stop()
+	var due time.Time
+	training, spent := false, time.Duration(0)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-ticker.C:
+		}
+		if !training && j.o.heaps.trained() {
+			training, spent, due = true, 0, time.Time{}
+			j.began = time.Now()
+		}
+		if time.Now().Before(due) {
+			continue
 		}
 		cost, err := j.look(ctx)
 		if err != nil && ctx.Err() == nil {
 			j.log.Error("judge", "error", err)
 		}
-		timer.Reset(min(max(firstLook, lookShare*cost, time.Since(j.began)/lookSpread), rarest))
+		spent += cost
+		due = time.Now().Add(pause(spent, time.Since(j.began)))
 	}
 }
 
-// look gives what it cost; a census is paid for by the agent's budget.
+// pause is the time until the next look, when looks took so much at this age of the training.
+func pause(spent, age time.Duration) time.Duration {
+	return min(max(lookShare*(spent-lookSaved)-age, age/lookSpread), rarest)
+}
+
+// look gives what it cost, in CPU time: a look that had to wait for others took nothing from them. A census is paid for by the agent's
+// budget.
 func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
-	begin := time.Now()
+	begin, used := time.Now(), cpuTime()
+	done := func() time.Duration { return min(time.Since(begin), cpuTime()-used) }
 	// What was sampled lags behind by a sixth of the run at most: storing it costs as much as sampling.
 	if _, err := j.o.drain(ctx, min(time.Since(j.began)/6, storeEvery/3)); err != nil {
-		return time.Since(begin), err
+		return done(), err
 	}
 	in, err := analyse.Load(ctx, j.o.db, analyse.Options{})
 	if err != nil {
-		return time.Since(begin), err
+		return done(), err
 	}
 	err = j.o.keep(ctx, detect.Run(in))
-	cost = time.Since(begin)
+	cost = done()
 	j.ask(ctx, in)
 	return cost, err
+}
+
+// cpuTime is what this process has used of all cores: more than a look's own, where others work at the same time.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again later.

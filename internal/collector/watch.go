@@ -319,7 +319,8 @@ var _ ingest.Sink = tap{}
 // heaps are the last readings of mallinfo2, by process.
 type heaps struct {
 	sync.Mutex
-	last map[int32][2]int64
+	last  map[int32][2]int64
+	steps bool // some process has made one
 }
 
 const maxHeaps = 4096 // processes of a job that train
@@ -327,11 +328,19 @@ const maxHeaps = 4096 // processes of a job that train
 func (h *heaps) note(steps []model.Step) {
 	h.Lock()
 	defer h.Unlock()
+	h.steps = h.steps || len(steps) > 0
 	for i := range steps {
 		if s := &steps[i]; s.HeapInUse != model.Null && (len(h.last) < maxHeaps || h.last[s.PID] != [2]int64{}) {
 			h.last[s.PID] = [2]int64{s.HeapInUse, s.HeapHeld}
 		}
 	}
+}
+
+// trained says whether any step was made yet.
+func (h *heaps) trained() bool {
+	h.Lock()
+	defer h.Unlock()
+	return h.steps
 }
 
 func (h *heaps) get(pid int32) (inUse, held int64) {

@@ -80,7 +80,8 @@ type suspect struct {
 	items              float64 // a step
 	length             float64
 
-	container bool
+	container   bool
+	uncollected bool // garbage in cycles while the collector is off
 }
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
@@ -92,6 +93,7 @@ func (p Process) attribute(f *Finding) {
 		f.Evidence = append(f.Evidence, p.noCensus())
 		if f.Memory == Heap && len(p.Tensors)+len(p.Objects) > 0 {
 			f.Class = NativeHeap // malloc's memory that nothing in Python leads to
+			p.nativeCalls(f)
 		}
 		return
 	}
@@ -102,6 +104,23 @@ func (p Process) attribute(f *Finding) {
 	}
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a step, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), math.Min(100, 100*best.bytes/f.Rate)))
+	}
+}
+
+// nativeCalls names where the program calls native libraries, by the last census: one of these makes what nothing in Python leads to.
+func (p Process) nativeCalls(f *Finding) {
+	var last int64
+	for _, o := range p.Objects {
+		last = max(last, o.Census)
+	}
+	for _, o := range p.Objects {
+		if o.Evidence != "native" || o.Census != last {
+			continue
+		}
+		if f.Site == "" {
+			f.Site, f.Holder, f.Held = o.Site, o.Holder, cmp.Or(o.Detail, "calls native code")
+		}
+		f.Evidence = append(f.Evidence, fmt.Sprintf("native code is called in %s, %s: %s", o.Holder, o.Site, o.Detail))
 	}
 }
 
@@ -135,8 +154,11 @@ func (p Process) suspects(f *Finding) []suspect {
 		objects[i].hold(tensors)
 	}
 	list := append(tensors, objects...)
+	for i := range list {
+		list[i].graphs(objects)
+	}
 	list = slices.DeleteFunc(list, func(s suspect) bool {
-		return s.items <= 0 && !(s.bytes > 0) || !math.IsNaN(s.bytes) && s.bytes < f.Rate/20
+		return !s.uncollected && (s.items <= 0 && !(s.bytes > 0) || !math.IsNaN(s.bytes) && s.bytes < f.Rate/20)
 	})
 	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
 	return list
@@ -152,15 +174,25 @@ func (s *suspect) hold(tensors []suspect) {
 		if strings.HasPrefix(t.holder, s.holder) {
 			sum += math.Max(0, t.bytes)
 			s.site = cmp.Or(s.site, t.site)
-			if t.class == AutogradGraph {
-				s.class = AutogradGraph
-			}
 		}
 	}
 	if sum > 0 && (math.IsNaN(s.bytes) || sum > s.bytes/2) {
 		s.bytes = math.Max(sum, orNone(s.bytes))
 		if s.class == RetainedObjects {
 			s.class = RetainedTensors
+		}
+	}
+}
+
+// graphs says of what keeps ever more tensors that they hold graphs: then those are what it keeps, and detaching is the remedy.
+func (s *suspect) graphs(objects []suspect) {
+	if s.class != RetainedTensors && s.class != RetainedObjects || s.items <= 0 {
+		return
+	}
+	for _, o := range objects {
+		if o.class == AutogradGraph && o.items > 0 && strings.HasPrefix(o.holder, s.holder) && s.holder != "" {
+			s.class = AutogradGraph
+			s.site = cmp.Or(s.site, o.site)
 		}
 	}
 }
@@ -172,9 +204,13 @@ func orNone(x float64) float64 {
 	return x
 }
 
-// weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth.
+// weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth; garbage that nobody
+// collects after what explains half: it can only grow, whatever holds the tensors of the step that is going on.
 func (s suspect) weight(rate float64) float64 {
-	if math.IsNaN(s.bytes) {
+	switch {
+	case s.uncollected:
+		return 0.6
+	case math.IsNaN(s.bytes):
 		return 0.2
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
@@ -193,7 +229,6 @@ func (s suspect) weight(rate float64) float64 {
 type seen struct {
 	bytes, count float64
 	site         string
-	role         string
 }
 
 // tensorSuspects compares the bytes of tensors by holder between censuses.
@@ -210,7 +245,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		s := m[holderOf(t.Holder)]
 		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
-		s.site, s.role = cmp.Or(s.site, t.Site), t.Role
+		s.site = cmp.Or(s.site, t.Site)
 		m[holderOf(t.Holder)] = s
 	}
 	first, last, ok := span(steps, f.Start)
@@ -225,9 +260,6 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		over := stretch(steps, first, last, f.Start)
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over, 1)}
-		if now.role == "saved" {
-			s.class = AutogradGraph
-		}
 		s.what = fmt.Sprintf("%s tensors, %+.3g per step", units.Count(int64(now.count)), s.items)
 		list = append(list, s)
 	}
@@ -311,6 +343,10 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	return list
 }
 
+// grownGraph is by how much a graph must have grown: one that is made anew each step varies with where the step was at the census, one
+// that is kept grows with the steps, by a quarter at least from one census to the next.
+const grownGraph = 1.2
+
 func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
@@ -324,8 +360,14 @@ func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per step", name, units.Count(int64(s.length)), s.items)
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
+		if sizeOf(o) < grownGraph*sizeOf(before) {
+			s.items = 0 // the graph of the step that was going on
+		}
 	case "cycle":
 		s.class, s.what = GCCycles, fmt.Sprintf("%s objects of %s in cycles", units.Count(o.Count), name)
+		if strings.HasSuffix(o.Detail, "which is off") { // how much there is in all isn't known: some were examined
+			s.uncollected, s.bytes = true, math.NaN()
+		}
 	case "traceback":
 		s.class, s.what = RetainedTensors, fmt.Sprintf("%s, whose traceback keeps %s frames", name, units.Count(int64(s.length)))
 	case "hooks":

@@ -123,8 +123,13 @@ func newWindow(part Series, share float64) (window, bool) {
 	return w, true
 }
 
-// maxJumps is how many rises count as events of their own. More of them are how this memory grows.
-const maxJumps = 3
+// How many rises count as events of their own; more of them are how this memory grows. A few more are that only where they come by the
+// clock, as each epoch's do: of four events at random 1 in 80 are so evenly spaced.
+const (
+	maxJumps = 3
+	fewJumps = 5
+	evenly   = 0.1 // standard deviation of the intervals between them, of their mean
+)
 
 // level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would drown it.
 // at are the readings before which they were.
@@ -150,10 +155,21 @@ func (s Series) level() (out Series, at []int) {
 		}
 		out.Bytes[i+1] -= shift
 	}
-	if len(at) > maxJumps {
+	if len(at) > fewJumps || len(at) > maxJumps && s.even(at) {
 		return s, nil
 	}
 	return out, at
+}
+
+// even says whether jumps come at about equal intervals.
+func (s Series) even(at []int) bool {
+	n := float64(len(at) - 1)
+	mean, sum := (s.Steps[at[len(at)-1]]-s.Steps[at[0]])/n, 0.0
+	for i := 1; i < len(at); i++ {
+		d := s.Steps[at[i]] - s.Steps[at[i-1]] - mean
+		sum += d * d
+	}
+	return math.Sqrt(sum/n) < evenly*mean
 }
 
 // between is the longest stretch without a jump.

@@ -3,6 +3,8 @@ package detect
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
 )
@@ -121,8 +123,57 @@ func Run(in Input) Report {
 		r.Findings = append(r.Findings, judgeProcess(p, in)...)
 	}
 	order(r.Findings)
+	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()
 	return r
+}
+
+// disagreements says which memories leak on some ranks only. Ranks run the same program: one that differs has a branch of its own (rank 0
+// logs, saves, evaluates), and the leak is there.
+func disagreements(fs []Finding) (warnings []string) {
+	type memory struct {
+		kind   Kind
+		device bool // each rank has one of its own
+	}
+	leaking, sound := map[memory][]int{}, map[memory][]int{}
+	for _, f := range fs {
+		m := memory{f.Memory, f.Device != ""}
+		switch {
+		case f.Rank < 0 || f.Worker:
+		case f.Verdict == Leak:
+			leaking[m] = append(leaking[m], f.Rank)
+		case f.Verdict == Healthy:
+			sound[m] = append(sound[m], f.Rank)
+		}
+	}
+	for m, ranks := range leaking {
+		if others := sound[m]; len(others) > 0 {
+			warnings = append(warnings, fmt.Sprintf("ranks disagree: %s leaks on %s, not on %s: look at what only %s", m.kind, rankList(ranks), rankList(others),
+				map[bool]string{true: "that rank does", false: "those ranks do"}[len(ranks) == 1]))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
+}
+
+// rankList is "rank 3" or "ranks 0, 1, 2".
+func rankList(ranks []int) string {
+	ranks = slices.Clone(ranks)
+	slices.Sort(ranks)
+	ranks = slices.Compact(ranks)
+	const most = 8
+	var words []string
+	for _, r := range ranks[:min(len(ranks), most)] {
+		words = append(words, fmt.Sprint(r))
+	}
+	text := strings.Join(words, ", ")
+	if more := len(ranks) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if len(ranks) == 1 {
+		return "rank " + text
+	}
+	return "ranks " + text
 }
 
 // sum makes one verdict of the findings: a leak anywhere is one; what can't be told of a training process leaves the run undecided.
@@ -232,12 +283,13 @@ func (p Process) ended(g Growth) Growth {
 // which also grows when the heap is fragmented, and then the few readings of the heap have the last word.
 func (p Process) host() (Kind, Growth, string) {
 	heap := Judge(p.Heap)
-	if heap.N >= minFloors && heap.Reason != "too few steps" {
+	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
+	if heap.N >= minFloors && heap.Reason != "too few steps" && !stale {
 		return Heap, heap, ""
 	}
 	anon := Judge(p.Anon)
 	if anon.Verdict != Leak || heap.N < 3 {
-		if heap.N >= minFloors && anon.Verdict == Undecided {
+		if heap.N >= minFloors && anon.Verdict == Undecided && !stale {
 			return Heap, heap, ""
 		}
 		return Anon, anon, ""
@@ -254,6 +306,10 @@ func (p Process) host() (Kind, Growth, string) {
 	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
 	return Heap, anon, note
 }
+
+// fresh is the share of a run by which the heap must have been read last to speak for its end: growth that stopped, or began, in the last
+// fifth is not told in less.
+const fresh = 0.8
 
 // private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas may be it.
 func (p Process) private() Growth {

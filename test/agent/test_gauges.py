@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from ringfile import S
-from memgauge.gauges import HEAP_LIMIT, HEAP_REST, Gate, Host, report
+from memgauge.gauges import FAR, HEAP_LIMIT, HEAP_REST, HEAP_SHARE, WINDOW, Gate, Host, report
 
 MIB = 1 << 20
 
@@ -90,19 +90,48 @@ class Gates(unittest.TestCase):
         self.assertFalse(gate.open(99_000_000))
         self.assertTrue(gate.open(100_000_000))     # 100 µs at half of 20 % of 1 %: every 100 ms
 
-    def test_the_first_readings_come_sooner(self):
-        gate, at = Gate(0.5, early=2), []
-        for due in (0, 25_000_000, 50_000_000):
-            self.assertTrue(gate.open(due))
-            gate.took(due, 100_000, 0.01)
-            at.append(gate.due)
-        self.assertEqual(at, [25_000_000, 50_000_000, 150_000_000])
+    def test_a_costly_reading_is_paid_for_before_the_next(self):
+        gate = Gate(0.5)
+        gate.took(0, 1_000_000, 0.01)
+        self.assertEqual(gate.due, 1_000_000_000)
+        gate.took(gate.due, 100_000, 0.01)
+        self.assertEqual(gate.due, 1_100_000_000)
+
+    def read(self, gate, cost, seconds, step=5_000_000):
+        """Times of the readings when a step takes 5 ms, in ns."""
+        at, times = 0, []
+        while at < seconds * 1_000_000_000:
+            gate.took(at, cost, 0.01)
+            times.append(at)
+            at = -(-max(at + 1, gate.due) // step) * step
+        return times
+
+    def test_a_young_run_is_read_as_densely_as_an_old_one(self):
+        times = self.read(Gate(0.85, early=True), 200_000, 600)
+        for end in (1, 4, 16, 60):
+            seen = [t for t in times if t < end * 1e9]
+            late = [t for t in seen if t > end * 0.5e9]
+            self.assertGreater(len(late), 20, end)      # half a run has floors enough, at any age
+
+    def test_the_share_is_kept_over_minutes(self):
+        share = 0.01 * HEAP_SHARE * 0.85
+        for cost in (20_000, 200_000, 2_000_000):
+            times = self.read(Gate(0.85, early=True), cost, 600)
+            self.assertLessEqual(len(times) * cost, share * (600e9 + WINDOW) + cost)
+            in_a_minute = max(sum(t <= u < t + 60e9 for u in times) for t in times[::len(times) // 20 + 1])
+            self.assertLessEqual(in_a_minute * cost, share * 2 * WINDOW + cost)
 
     def test_a_heap_too_slow_to_read_is_left_alone(self):
         gate = Gate(1, HEAP_LIMIT)
         gate.took(0, 2 * HEAP_LIMIT, 0.5)
+        self.assertLess(gate.due, HEAP_REST)        # once may be an accident
+        again = gate.due
+        gate.took(again, 2 * HEAP_LIMIT, 0.5)
+        self.assertFalse(gate.open(again + HEAP_REST - 1))
+        self.assertTrue(gate.open(again + HEAP_REST))
+        gate = Gate(1, HEAP_LIMIT)
+        gate.took(0, FAR * HEAP_LIMIT + 1, 0.5)     # this much is none
         self.assertFalse(gate.open(HEAP_REST - 1))
-        self.assertTrue(gate.open(HEAP_REST))
 
 
 if __name__ == "__main__":

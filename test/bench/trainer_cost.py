@@ -74,6 +74,8 @@ class Switch:
         o.costs.since += away
         for gate in (o.host.heap_gate, o.host.blocks_gate):
             gate.due += away
+            if gate.began is not None:
+                gate.began, gate.filled = gate.began + away, gate.filled + away
         recorded, _ = o.counter.recorded()
         o.counter.told(recorded, time.monotonic_ns(), 0, o.offset)
         o._plan()

@@ -161,6 +161,7 @@ func Families() []Family {
 		{"random walk, sd 5 a step", false, true, 0, walk(5)},
 		{"one-off +3 GB", false, true, 0, plus(quiet, jumps(3000, 1))},
 		{"four one-offs", false, true, 0, plus(quiet, jumps(300, 4))},
+		{"five one-offs", false, true, 0, plus(quiet, jumps(300, 5))},
 		{"sawtooth 800 MB", false, true, 0, plus(quiet, sawtooth(800, 500))},
 		{"warm-up, one-off, AR(1)", false, true, 0, plus(warmup(1000, 100), jumps(500, 1), autoregressive(.95, 20))},
 
@@ -171,6 +172,7 @@ func Families() []Family {
 		{"1 MB/step from 1000", true, true, MB, plus(white(20), line(1, 1000))},
 		{"2 MB/step from 1700", true, true, 2 * MB, plus(white(20), line(2, 1700))},
 		{"100 MB each 100 steps", true, true, MB, plus(quiet, stairs(100, 100))},
+		{"100 MB each 400 steps", true, true, MB / 4, plus(quiet, stairs(100, 400))},
 		{"1 MB each 37 steps", true, true, MB / 37, plus(white(1), stairs(1, 37))},
 		{"irregular 0.5 MB/step", true, true, .5 * MB, plus(quiet, irregular(.5))},
 		{"0.5 MB/step, AR(1) ρ .9 sd 50", true, true, .5 * MB, plus(autoregressive(.9, 50), line(.5, 0))},

@@ -13,35 +13,49 @@ from ._spec import NOT_TAKEN
 
 HEAP_SHARE = 0.2  # of the budget may go to readings of the heap, on average: no other gauge tells a leak so clearly; …
 MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
-EARLY_READINGS, EARLY_BOOST = 64, 4  # so many may come so much sooner: what a short or young run is judged by. 64 of the
-# dearest come to 0.2 s, once; of those met in trainings (0.1 to 0.7 ms) to 6 to 45 ms
-HEAP_LIMIT = 3_000_000  # ns: a reading that took longer stalls the trainer visibly
+WINDOW = 60_000_000_000  # ns over which the share is kept: so much of it may have been saved up, and a process begins with it
+DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
+# the same number of readings at any age, and a young or short run needs them sooner than its share comes in
+BOOST = 10  # … by so much at most: 0.2 ms each 12 ms. What is saved up, some 0.1 s, bounds what that costs in all
+HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 HEAP_REST = 60_000_000_000  # ns until such a heap is looked at again: it may have been emptied
+FAR = 10  # times the limit: one such reading is enough, else it takes two: on a busy machine one may be an accident
 
 
 class Gate:
-    """Lets a reading through when its last cost, spread over the time since, is within the share."""
+    """Lets readings through so that what they cost stays within the share, over a minute. early: they may come sooner while
+    the run is young."""
 
-    def __init__(self, part, limit=None, early=0):
+    def __init__(self, part, limit=None, early=False):
         self.part = part
         self.limit = limit
-        self.early = early  # readings still to come sooner
-        self.cost = 0
-        self.due = 0
+        self.early = early
+        self.usual = self.due = 0
+        self.slow = False       # the last reading was beyond the limit
+        self.began = self.filled = None
+        self.purse = 0          # ns
 
     def open(self, at):
         return at >= self.due
 
     def took(self, at, cost, budget):
-        # The longer of two: one cheap outlier must not open the gate for a heap that has grown slow.
-        self.cost = max(cost, self.cost // 2)
-        wait = int(self.cost / max(budget * HEAP_SHARE * self.part, 1e-6))
-        if self.early:
-            self.early -= 1
-            wait //= EARLY_BOOST
-        if self.limit and cost > self.limit:
+        share = max(budget * HEAP_SHARE * self.part, 1e-6)
+        saved = share * WINDOW if self.early else 0
+        if self.began is None:
+            self.began = self.filled = at
+            self.purse, self.usual = saved, cost
+        self.purse = min(saved, self.purse + (at - self.filled) * share) - cost
+        self.filled = at
+        self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # what the next one is taken to cost
+        if self.purse > 0:
+            steady = self.usual / share
+            wait = min(steady, max(steady / BOOST, (at - self.began) / DENSITY))
+        else:
+            wait = -self.purse / share
+        if self.limit and cost > self.limit and (self.slow or cost > FAR * self.limit):
             wait = max(wait, HEAP_REST)
-        self.due = at + wait
+        self.slow = bool(self.limit) and cost > self.limit
+        self.due = at + int(wait)
 
 
 class Host:
@@ -50,7 +64,7 @@ class Host:
     def __init__(self):
         self.page = os.sysconf("SC_PAGE_SIZE")
         self.fd = -1
-        self.heap_gate = Gate(MALLOC_PART, HEAP_LIMIT, EARLY_READINGS)
+        self.heap_gate = Gate(MALLOC_PART, HEAP_LIMIT, early=True)
         self.blocks_gate = Gate(BLOCKS_PART)
         self._mallinfo = False
         self._usage = None

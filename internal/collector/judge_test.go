@@ -1,0 +1,32 @@
+package collector
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPause: looks come at once while a training is young, take a twentieth of a core in the long run however much each costs, and never
+// stop.
+func TestPause(t *testing.T) {
+	for _, each := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
+		var spent, age time.Duration
+		looks, soon := 0, 0
+		for age < time.Hour {
+			spent += each
+			looks++
+			if age < 3*time.Second {
+				soon++
+			}
+			age += max(pause(spent, age), firstLook) + each
+		}
+		if each <= 200*time.Millisecond && soon < 4 {
+			t.Errorf("looks of %v: %d in the first 3 s", each, soon)
+		}
+		if each <= time.Second && spent > time.Hour/lookShare+lookSaved+each {
+			t.Errorf("looks of %v took %v of an hour", each, spent)
+		}
+		if looks < int(time.Hour/(rarest+each)) {
+			t.Errorf("looks of %v: only %d in an hour", each, looks)
+		}
+	}
+}
