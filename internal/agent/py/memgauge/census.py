@@ -216,6 +216,11 @@ class Census(evidence.Telling):
         yield from self._graphs()
         yield from self._cycles()
         yield from self._report()
+        for seen in (self.walk.done, self.walk.queued):
+            for part in seen:
+                part.clear()
+                if self.over():
+                    yield
 
     def _unit(self, work, *args):
         """Runs a piece of work that may have to begin again when the slice's time is up."""
@@ -225,7 +230,7 @@ class Census(evidence.Telling):
                 work(*args)
                 break
             except walk._Pause:
-                progress = len(self.walk.done)
+                progress = self.walk.done.count()
             tries = tries + 1 if progress == before else 0
             before = progress
             if tries > STUCK:
@@ -238,10 +243,17 @@ class Census(evidence.Telling):
             yield
 
     def _walk(self):
-        names = look.modules()
-        # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
-        self.kinds.globals.update(id(look.module_dict(sys.modules[name])) for name, _ in names if name in sys.modules)
-        self.walk.done |= self.kinds.globals
+        names, waiting = [], list(sys.modules)
+        for begin in range(0, len(waiting), 128):
+            some = look.modules(waiting[begin:begin + 128])
+            # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
+            self.kinds.globals.update(id(look.module_dict(sys.modules[name])) for name, _ in some if name in sys.modules)
+            names += some
+            if self.over():
+                yield
+        names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))   # the program's own first, __main__ before all
+        for key in self.kinds.globals:
+            self.walk.done.add(key)
         yield
         frames = self.roots.frames()
         for root in frames:
@@ -381,7 +393,9 @@ class Census(evidence.Telling):
             return key in done or key in queued
 
         if not self.exhausted():
-            self.suspects = cycles.young(self.kinds, reached, self.deep)
+            for generation in range(1 if self.deep else len(cycles.sizes())):
+                yield                # it can't be divided: a slice of its own
+                cycles.merge(self.suspects, cycles.young(self.kinds, reached, generation, self.deep))
             yield
             cycles.lost(self.suspects, self.memory.samples, reached)
             if not gc.isenabled():

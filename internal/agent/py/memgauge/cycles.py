@@ -10,11 +10,14 @@ the program may change them.
 import gc
 import sys
 from _weakref import ref as weak
+from collections import Counter
+from itertools import compress
 
 from . import look
 from .look import ATOM, CLASS, DICT, FUNCTION, INSTANCE, LIST, MODULE, TENSOR, TUPLE, referents
 
-YOUNG = 60_000       # objects; asking for them and sorting them by class takes 3 ms each
+YOUNG = 30_000       # objects of a generation that is asked for them: 0.02 µs each, 0.1 where they are in no cache
+NEWEST = 4_000       # of them are looked at, 0.4 µs each: the last ones of a generation are the youngest
 CLASSES = 8          # are examined
 SAMPLES = 32         # instances of each
 TRIALS = 2           # of them are examined
@@ -49,39 +52,54 @@ class Suspect:
         return self.count * self.unreached / max(1, self.looked)
 
 
-def young(kinds, reached, everything=False):
-    """[Suspect] of the small generations. reached(id) says what the walk has come to."""
+def young(kinds, reached, generation, everything=False):
+    """[Suspect] of a generation, where it is small. reached(id) says what the walk has come to."""
+    size = sizes()[generation]
     if everything:
         objects = gc.get_objects()
+    elif 0 < size <= YOUNG:
+        objects = gc.get_objects(generation=generation)
     else:
-        objects = []
-        for generation, size in enumerate(sizes()):
-            if 0 < size <= YOUNG:
-                objects += gc.get_objects(generation=generation)
+        return []
     try:
-        return _suspects(objects, kinds, reached)
+        scale = 1
+        if not everything and len(objects) > NEWEST:
+            scale = len(objects) / NEWEST
+            del objects[:-NEWEST]
+        return _suspects(objects, kinds, reached, scale)
     finally:
         del objects[:]   # it is one of the young objects itself, and would hold itself and all the others
 
 
-def _suspects(objects, kinds, reached):
+def merge(suspects, more):
+    """Adds those of another generation."""
+    known = {s.key: s for s in suspects}
+    for s in more:
+        old = known.get(s.key)
+        if old is None:
+            suspects.append(s)
+        else:
+            old.count, old.looked, old.unreached = old.count + s.count, old.looked + s.looked, old.unreached + s.unreached
+            old.samples += s.samples
+
+
+def _suspects(objects, kinds, reached, scale):
+    """What is done for each object is done in C: a hundredth of a millisecond for 100 of them."""
     ids = list(map(id, map(type, objects)))
-    counts = {}
-    for key in ids:
-        counts[key] = counts.get(key, 0) + 1
+    one, counts = dict(zip(ids, range(len(ids)))), Counter(ids)
     found = {}
-    for key in sorted(counts, key=counts.get, reverse=True):
-        cls = type(objects[ids.index(key)])
+    for key, count in counts.most_common():
+        cls = type(objects[one[key]])
         if kinds.kind(cls) == INSTANCE and kinds.own(cls):
-            found[key] = Suspect(cls, counts[key])
+            found[key] = Suspect(cls, count * scale)
             if len(found) == CLASSES:
                 break
     seen = dict.fromkeys(found, 0)
-    for i, key in enumerate(ids):
-        if key in found:
-            seen[key] += 1
-            if seen[key] % max(1, found[key].count // SAMPLES) == 0:
-                _sample(found[key], objects[i], reached)
+    for i in compress(range(len(ids)), map(found.__contains__, ids)):
+        key = ids[i]
+        seen[key] += 1
+        if seen[key] % max(1, counts[key] // SAMPLES) == 0:
+            _sample(found[key], objects[i], reached)
     return [s for s in found.values() if s.samples]
 
 
