@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,11 +10,8 @@ import (
 )
 
 // The mistakes that leak memory, as the seeds' documents list them: each is called a leak with what holds it, and its
-// repair is not.
+// repair is not. Twelve trainings of some three seconds each, as many at a time as there are cores.
 func TestLeakPatterns(t *testing.T) {
-	if os.Getenv("MEMGAUGE_ACCURACY") == "" {
-		t.Skip("twelve trainings of some seconds each, longer on a busy machine: MEMGAUGE_ACCURACY=1 runs them")
-	}
 	python := env.Torch(t).Path
 	for _, p := range []struct{ name, holder, class, line string }{
 		{"losses", "all_losses", "autograd_graph", "patterns.py:"},
@@ -27,6 +23,7 @@ func TestLeakPatterns(t *testing.T) {
 	} {
 		for _, kind := range []string{"leaky", "fixed"} {
 			t.Run(p.name+" "+kind, func(t *testing.T) {
+				t.Parallel()
 				w := newWorld(t)
 				s := filepath.Join(w.home, "s")
 				if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", python, script(t, "patterns.py"), p.name, kind); r.code != 0 {
