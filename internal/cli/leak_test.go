@@ -35,6 +35,13 @@ func TestLeakJSON(t *testing.T) {
 		"advice": "array", "time_to_limit_seconds": "number or null", "limit": "string or null", "device": "string or null", "held": "string or null", "reason": "string",
 		"missing": "string or null", "readings": "number", "p": "number or null", "by_time": "bool", "end_step": "number", "growth_bytes": "number",
 		"time_to_limit_low": "number or null", "time_to_limit_high": "number or null"}
+	nested := map[string]map[string]string{ // of monitoring_summary, each of devices, each of leak_events
+		"monitoring_summary": {"duration_seconds": "number", "start_time": "string", "end_time": "string", "live": "bool", "total_steps": "number", "samples_count": "number",
+			"total_devices": "number", "leaks_detected": "number", "has_leaks": "bool", "confidence": "number", "leak_threshold_mb_per_min": "number", "tracking_enabled": "bool", "check": "bool"},
+		"devices": {"current_memory": "number", "memory_growth": "number", "growth_rate_mb_per_min": "number or null", "growth_rate_mb_per_step": "number or null",
+			"leak_detected": "bool", "samples_count": "number", "verdict": "string"},
+		"leak_events": {"timestamp": "string", "device_id": "string", "leak_rate_mb_per_min": "number or null", "memory_increase_mb": "number", "severity": "string",
+			"confidence": "number", "description": "string", "suspected_sources": "array"}}
 	for name, r := range map[string]detect.Report{"leak": leakReport(), "nothing": detect.Run(detect.Input{})} {
 		text, err := leakJSON(r, leakContext{Session: "s", Began: time.Now(), Now: time.Now()})
 		if err != nil {
@@ -47,6 +54,17 @@ func TestLeakJSON(t *testing.T) {
 		checkMembers(t, name, doc, members)
 		for _, f := range doc["findings"].([]any) {
 			checkMembers(t, name+" finding", f.(map[string]any), finding)
+		}
+		checkMembers(t, name+" summary", doc["monitoring_summary"].(map[string]any), nested["monitoring_summary"])
+		devices, events := doc["devices"].(map[string]any), doc["leak_events"].([]any)
+		if name == "leak" && (len(devices) == 0 || len(events) == 0) {
+			t.Errorf("%d devices, %d events of a leak", len(devices), len(events))
+		}
+		for device, d := range devices {
+			checkMembers(t, name+" device "+device, d.(map[string]any), nested["devices"])
+		}
+		for _, e := range events {
+			checkMembers(t, name+" event", e.(map[string]any), nested["leak_events"])
 		}
 	}
 }
