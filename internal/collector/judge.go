@@ -61,7 +61,7 @@ func (j *judge) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !training && j.o.heaps.trained() {
+		if !training && !j.o.heaps.began().IsZero() {
 			training, spent, due = true, 0, time.Time{}
 			j.began = time.Now()
 		}

@@ -17,7 +17,7 @@ import (
 const (
 	sampleEvery   = time.Second
 	relookEvery   = 2 * time.Second        // which processes have a ring, which of them train
-	youngEvery    = 100 * time.Millisecond // in a session's first youngFor: what a short run's workers do must show, and a trend needs some dozen readings
+	youngEvery    = 100 * time.Millisecond // in the first youngFor of a session, and of its training: what a short run's workers do must show, and a trend needs some dozen readings
 	youngFor      = 20 * time.Second
 	overheadEvery = 30 * time.Second // a row for each part of sampling
 	storeEvery    = 30 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 10 to 50 ms
@@ -95,13 +95,12 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// pause is the one after a pause.
+// pause is the one after a pause. A training is young from its first step on: imports may have taken longer than all of it.
 func (w *watch) pause(before time.Duration) time.Duration {
-	most := w.every
-	if time.Since(w.s.Meta.Started) < youngFor {
-		most = min(most, youngEvery)
+	if time.Since(w.s.Meta.Started) < youngFor || time.Since(w.o.heaps.began()) < youngFor {
+		return min(w.every, youngEvery)
 	}
-	return max(before, min(2*before, most))
+	return max(before, min(2*before, w.every))
 }
 
 // remember takes the kill counters as an earlier collector of this session left them.
@@ -320,7 +319,7 @@ var _ ingest.Sink = tap{}
 type heaps struct {
 	sync.Mutex
 	last  map[int32][2]int64
-	steps bool // some process has made one
+	first time.Time // when a step was first told of
 }
 
 const maxHeaps = 4096 // processes of a job that train
@@ -328,7 +327,9 @@ const maxHeaps = 4096 // processes of a job that train
 func (h *heaps) note(steps []model.Step) {
 	h.Lock()
 	defer h.Unlock()
-	h.steps = h.steps || len(steps) > 0
+	if h.first.IsZero() && len(steps) > 0 {
+		h.first = time.Now()
+	}
 	for i := range steps {
 		if s := &steps[i]; s.HeapInUse != model.Null && (len(h.last) < maxHeaps || h.last[s.PID] != [2]int64{}) {
 			h.last[s.PID] = [2]int64{s.HeapInUse, s.HeapHeld}
@@ -336,11 +337,11 @@ func (h *heaps) note(steps []model.Step) {
 	}
 }
 
-// trained says whether any step was made yet.
-func (h *heaps) trained() bool {
+// began is when the first step was told of; zero before that.
+func (h *heaps) began() time.Time {
 	h.Lock()
 	defer h.Unlock()
-	return h.steps
+	return h.first
 }
 
 func (h *heaps) get(pid int32) (inUse, held int64) {

@@ -356,6 +356,9 @@ func over(s Series, w *window) bool {
 func tooShort(g Growth, s Series) Growth {
 	g.Needs = math.Ceil(MinSteps - s.width())
 	g.Reason = "too few steps"
+	if s.mayGrow() {
+		g.Total = s.total() // so far; too little to be told from chance, and too much to be passed over
+	}
 	if g.N < minFloors {
 		g.Reason = "too few readings"
 		if g.N > 1 {

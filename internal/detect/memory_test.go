@@ -132,3 +132,17 @@ func TestHeapThatIsReadNoMore(t *testing.T) {
 		t.Errorf("it did not grow after step 300: %v", r.Findings[0].Growth)
 	}
 }
+
+// TestWorkerOfFewReadings: a worker that seems to grow, read too seldom for a verdict, leaves the run undecided; one that doesn't, doesn't.
+func TestWorkerOfFewReadings(t *testing.T) {
+	for rate, want := range map[float64]Verdict{0: Healthy, 1e6: Undecided} {
+		worker := Process{PID: 8, Rank: -1, Worker: true}
+		for i := range 11 {
+			worker.Anon.Steps, worker.Anon.Bytes = append(worker.Anon.Steps, float64(i)*60), append(worker.Anon.Bytes, 3e8+rate*float64(i)*60+1e4*float64(i*i%3))
+		}
+		r := Run(Input{Steps: 600, Processes: []Process{{PID: 7, Rank: -1, Heap: growing(600, 0), Anon: growing(600, 0)}, worker}})
+		if r.Verdict != want {
+			t.Errorf("%g B a step: %s, want %s", rate, r.Verdict, want)
+		}
+	}
+}
