@@ -45,8 +45,12 @@ func (f Finding) account() string {
 	if f.ByTime {
 		unit = "reading"
 	}
-	return fmt.Sprintf("%s grew by %s from %s %.0f to %.0f; %d readings, %d floors; chance of that without a trend below %.0e",
-		f.Memory, units.Bytes(math.Round(max(0, f.Total))), unit, f.Start, f.End, f.N, f.Floors, math.Max(f.P, 1e-12))
+	account := fmt.Sprintf("%s grew by %s from %s %.0f to %.0f; %d readings, %d floors",
+		f.Memory, units.Bytes(math.Round(max(0, f.Total))), unit, f.Start, f.End, f.N, f.Floors)
+	if f.Verdict != Leak && f.P == 0 { // it wasn't computed
+		return account
+	}
+	return account + fmt.Sprintf("; chance of that without a trend below %.0e", math.Max(f.P, 1e-12))
 }
 
 // until says when the memory meets its limit, at the late pace.
