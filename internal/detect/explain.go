@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -30,7 +32,9 @@ func (p Process) explain(f *Finding, in Input) {
 	}
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
-		p.attribute(f)
+		p.attribute(f, in.Host)
+	}
+	if f.Verdict == Leak {
 		f.until(p, in)
 		f.Advice = advise(*f)
 	}
@@ -82,7 +86,7 @@ type suspect struct {
 	class              Class
 	bytes              float64 // a step; NaN unknown
 	items              float64 // a step
-	length             float64
+	length, bound      float64 // items; bound 0: none
 
 	container   bool
 	uncollected bool // garbage in cycles while the collector is off
@@ -90,7 +94,7 @@ type suspect struct {
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
 // comes nearest to the rate.
-func (p Process) attribute(f *Finding) {
+func (p Process) attribute(f *Finding, host Limit) {
 	f.Class = classOf(f.Memory)
 	list := p.suspects(f)
 	if len(list) == 0 {
@@ -106,6 +110,7 @@ func (p Process) attribute(f *Finding) {
 	if f.Worker {
 		f.Class = WorkerGrowth
 	}
+	best.fills(f, host)
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a step, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), math.Min(100, 100*best.bytes/f.Rate)))
 	}
@@ -126,6 +131,23 @@ func (p Process) nativeCalls(f *Finding) {
 		}
 		f.Evidence = append(f.Evidence, fmt.Sprintf("native code is called in %s, %s: %s", o.Holder, o.Site, o.Detail))
 	}
+}
+
+// atMost is how a census tells that a deque has a maxlen.
+var atMost = regexp.MustCompile(`; (\d+) at most$`)
+
+// fills takes a leak back that is a container with a bound, filling up: no trend tells the two apart before it is full. Unless the memory
+// is full before.
+func (s suspect) fills(f *Finding, host Limit) {
+	if s.bound <= 0 || !(s.bytes > f.Rate/2) {
+		return
+	}
+	left := max(0, s.bound-s.length) / s.items
+	if room := host.Bytes - host.Used; host.Bytes > 0 && left*f.Rate > room {
+		return
+	}
+	f.Verdict, f.Needs = Undecided, math.Ceil(left)
+	f.Reason = fmt.Sprintf("%s fills up: it had %s of %s items at most", s.holder, units.Count(int64(s.length)), units.Count(int64(s.bound)))
 }
 
 func (p Process) noCensus() string {
@@ -361,6 +383,9 @@ func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 	switch o.Evidence {
 	case "container":
 		s.container = true
+		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
+			s.bound, _ = strconv.ParseFloat(m[1], 64)
+		}
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per step", name, units.Count(int64(s.length)), s.items)
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))

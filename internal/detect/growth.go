@@ -300,7 +300,8 @@ func (r release) outgrown(w *window) bool {
 
 func leaking(g Growth, s Series, w window) Growth {
 	start := onset(s, w)
-	if exact, ok := newWindow(s.from(start), w.share); ok && exact.slope > 0 && exact.width() > w.width()/8 {
+	// A stretch of few stairs has the rest of them taken out as single jumps: what is left is not this growth.
+	if exact, ok := newWindow(s.from(start), w.share); ok && exact.slope > w.slope/2 && exact.width() > w.width()/8 {
 		w = exact
 	}
 	g.fill(w)

@@ -146,3 +146,17 @@ func TestWorkerOfFewReadings(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundedContainer: what fills a deque with a maxlen is no leak, unless memory ends before.
+func TestBoundedContainer(t *testing.T) {
+	p := leaky(func(_, step int64) []model.ObjectGroup {
+		return []model.ObjectGroup{{Evidence: "container", Type: "collections.deque", Holder: "__main__.replay", Count: 1, Length: step, Bytes: step * 900_000, Detail: "of builtins.tuple; 2000 at most"}}
+	})
+	r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{"host 64 GiB", 64 << 30, 8 << 30}})
+	if f := r.Findings[0]; r.Verdict != Undecided || f.Needs < 1000 || f.Needs > 1200 || !strings.Contains(r.Missing, "fills up") {
+		t.Errorf("%s: %s, needs %.0f", r.Verdict, r.Missing, f.Needs)
+	}
+	if r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{"host 9 GiB", 9 << 30, 8.9 * (1 << 30)}}); r.Verdict != Leak {
+		t.Errorf("memory ends before it is full: %s", r.Verdict)
+	}
+}

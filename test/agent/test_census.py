@@ -86,6 +86,15 @@ class Growing(unittest.TestCase):
             kept_deque.appendleft((Thing(),))    # deque
         self.grow(add, __name__ + ".kept_deque", "deque")
 
+    def test_deque_with_a_bound(self):
+        thing = Thing()
+        thing.recent = collections.deque(maxlen=500)
+
+        def add():
+            thing.recent.append((Thing(),))    # bounded deque
+        row = self.grow(add, "test_deque_with_a_bound().thing.recent", "bounded deque")
+        self.assertEqual(row["detail"], "of tuple; 500 at most")
+
     def test_set(self):
         def add():
             kept_set.add(Thing())    # set

@@ -174,7 +174,11 @@ class Telling:
             hooks = path.endswith("_hooks") and path.rpartition(".")[2] in sites.HOOKS
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place], w.length[place],
-                         size, path, self.found, "of " + w.inner.get(place, "?"), count != int(count))
+                         size, path, self.found, "of " + w.inner.get(place, "?") + self._bound(place), count != int(count))
+
+    def _bound(self, place):
+        bound = self.walk.bound.get(place)
+        return "; %d at most" % bound if bound is not None else ""
 
     def _type_rows(self):
         now, w, before = {}, self.walk, self.memory.types

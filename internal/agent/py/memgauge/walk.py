@@ -32,6 +32,9 @@ MAX_FRAMES = 1000      # of a thread; Python's own limit for recursion
 SMALL = 8              # items; smaller containers are not worth a row
 
 
+_maxlen = deque.maxlen.__get__
+
+
 class _Pause(Exception):
     """The slice's time is up. A new one each time: its traceback holds frames."""
 
@@ -135,6 +138,7 @@ class Walk:
         self.types, self.type_of = {}, {}      # id of a class -> count; -> name
         self.held = {}               # place -> bytes of what isn't tensors
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
+        self.bound = {}              # place -> items that its deques hold at most
         self.names = {}              # (place, position among referents) -> label
         self.errors = {}             # place -> [exceptions, frames]
         self.error_type = {}
@@ -304,6 +308,9 @@ class Walk:
             items, scale = look.items_of_deque(o, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
             self._container(o, cls, n, deque.__sizeof__(o) + held * scale, place, weight, items)
+            bound = _maxlen(o)
+            if bound is not None:
+                self.bound[place] = self.bound.get(place, 0) + bound * weight
 
     def _dict(self, o, cls, place, weight, depth, attributes=False):
         n = dict.__len__(o)
