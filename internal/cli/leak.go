@@ -45,7 +45,7 @@ func (a *app) leakCommand() *cobra.Command {
 			"  memgauge 27891 leak --watch\n" +
 			"  memgauge leak --check --threshold 100\n" +
 			"  memgauge leak --threshold 10 --enable-tracking --duration 600 --json",
-		Args: cobra.NoArgs,
+		Args: alone,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o.durationSet = c.Flags().Changed("duration")
 			return a.leak(c.Context(), o)

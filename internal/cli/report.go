@@ -29,7 +29,7 @@ func (a *app) reportCommand() *cobra.Command {
 		Example: "  memgauge report\n" +
 			"  memgauge 27891 report -o run.html\n" +
 			"  memgauge report --json",
-		Args: cobra.NoArgs,
+		Args: alone,
 		RunE: func(c *cobra.Command, _ []string) error { return a.sessionReport(c.Context(), o) },
 	}
 	f := c.Flags()
@@ -82,7 +82,7 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 		return nil, err
 	}
 	defer src.Close()
-	w, err := monitor.New(ctx, src, monitor.Options{FromStart: src.fromStart, OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
+	w, err := monitor.New(ctx, src, monitor.Options{FromStart: src.fromStart, Over: src.ended != "", OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
 	if err != nil {
 		return nil, err
 	}

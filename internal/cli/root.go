@@ -119,6 +119,14 @@ func (a *app) finishCommand(c *cobra.Command) {
 	}
 }
 
+// alone refuses arguments; what one types after such a command is mostly the session that it shall ask.
+func alone(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return remedy.Add(fmt.Errorf("unexpected argument %q", args[0]), fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], c.Name()))
+}
+
 // takeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
 func (a *app) takeEndpoint(root *cobra.Command, args []string) ([]string, error) {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") || isCommand(root, args[0]) {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -116,7 +117,11 @@ func notStarted(name string, err error) error {
 	if errors.As(err, &e) {
 		err = e.Err
 	}
-	return &exitError{code, fmt.Errorf("run %s: %w", name, err)}
+	err = fmt.Errorf("run %s: %w", name, err)
+	if strings.HasSuffix(name, ".py") {
+		err = remedy.Add(err, "name the Python that runs it: memgauge run -- python "+name)
+	}
+	return &exitError{code, err}
 }
 
 func (a *app) run(ctx context.Context, o runOptions, args []string) error {

@@ -31,7 +31,8 @@ type source struct {
 	machine *machine.Machine
 	events  []monitor.Event
 
-	fromStart bool // it begins with the job itself
+	fromStart bool   // it begins with the job itself
+	ended     string // how the session ended; "" while it lives
 }
 
 // openSource takes the session that the command line names, else the machine.
@@ -63,6 +64,12 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 		return nil, err
 	}
 	if !tables.Live {
+		src.ended = "unseen"
+		if end, ok, err := s.End(); err == nil && ok {
+			if src.ended = end.String(); end.OOM != "" {
+				src.ended += "; `memgauge report` shows the minute before"
+			}
+		}
 		return src, nil
 	}
 	tables.Allocators = func(ctx context.Context, device string) ([]monitor.Allocator, string, error) {

@@ -43,7 +43,7 @@ func (a *app) tensorsCommand() *cobra.Command {
 		Example: "  memgauge tensors\n" +
 			"  memgauge 27891 tensors --all --top 5\n" +
 			"  memgauge tensors --last --json",
-		Args: cobra.NoArgs,
+		Args: alone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.tensors(cmd.Context(), o) },
 	}
 	f := c.Flags()

@@ -66,10 +66,10 @@ func (o *watchOptions) take(c *cobra.Command, args []string) error {
 		switch {
 		case c.Flags().Changed("devices") && deviceName.MatchString(arg):
 			o.devices = append(o.devices, arg)
-		case o.plot != "" && plotFormat(arg) != "":
+		case o.plot != "" && filepath.Ext(arg) != "":
 			o.plot = arg
 		default:
-			return usageError{fmt.Errorf("%s: unexpected argument %q", c.Name(), arg)}
+			return usageError{fmt.Errorf("%s: %w", c.Name(), alone(c, args))}
 		}
 	}
 	o.timed = c.Flags().Changed("duration") || c.Flags().Changed("monitor")
@@ -141,7 +141,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	}
 	defer src.Close()
 	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
-	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, FromStart: src.fromStart})
+	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, FromStart: src.fromStart, Over: src.ended != ""})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
@@ -155,8 +155,8 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	if err := o.judge(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Snapshots: o.tool == "profile", Now: time.Now()})
-	return w, o.deliver(a, w, report, out)
+	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Ended: src.ended, Snapshots: o.tool == "profile", Now: time.Now()})
+	return w, o.deliver(a, w, report, out, src.ended != "")
 }
 
 // judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
@@ -194,7 +194,9 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 			return false, err
 		}
 		for i := range warnings {
-			s.warn(&warnings[i])
+			if src.ended == "" { // what it would have warned of then stands in the report
+				s.warn(&warnings[i])
+			}
 		}
 		if o.blocks > 0 && time.Since(looked) >= o.blocks {
 			looked = time.Now()
@@ -230,7 +232,7 @@ func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
 }
 
 // deliver prints the report and writes the files.
-func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out outputs) error {
+func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out outputs, over bool) error {
 	if out.report != nil {
 		if err := writeJSON(out.report, r); err != nil {
 			return fmt.Errorf("%s: %w", o.tool, err)
@@ -252,7 +254,7 @@ func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out 
 	if o.json {
 		return writeJSON(a.stdout, r)
 	}
-	o.tell(a, w, r)
+	o.tell(a, w, r, over)
 	return nil
 }
 
@@ -285,7 +287,7 @@ func missingBlocks(w *monitor.Watch) (why []string) {
 }
 
 // tell prints what a person wants to know.
-func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) {
+func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report, over bool) {
 	if len(r.Evidence) == 0 {
 		fmt.Fprintln(a.stdout, "nothing was read")
 	}
@@ -298,7 +300,7 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) {
 		fmt.Fprintf(a.stdout, "  %s\n", e)
 	}
 	for _, t := range w.Devices {
-		if p := &t.Risk; p.Predicted {
+		if p := &t.Risk; p.Predicted && !over {
 			fmt.Fprintf(a.stdout, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
 				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
 		}

@@ -35,7 +35,7 @@ func (a *app) whereCommand() *cobra.Command {
 		Example: "  memgauge where\n" +
 			"  memgauge 27891 where --json\n" +
 			"  memgauge where --session runs/last",
-		Args: cobra.NoArgs,
+		Args: alone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.where(cmd.Context(), asJSON) },
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")

@@ -91,6 +91,7 @@ type Options struct {
 	Interval   time.Duration
 	MaxHistory int // readings kept of each device
 	OOM        OOMOptions
+	Over       bool // the job has ended: it can't be advised what to do now
 	FromStart  bool // what is read begins with the job itself
 	Fragment   bool // look at blocks too
 	// Every is how often blocks are looked at.
@@ -120,7 +121,7 @@ type Track struct {
 	// Lost says since when and why there are no figures.
 	Lost string
 
-	fromStart bool
+	fromStart, over bool
 }
 
 // maxEvents are kept; what warns goes on being printed.
@@ -141,7 +142,7 @@ func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	}
 	w := &Watch{source: source, o: o}
 	for _, d := range chosen {
-		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, fromStart: o.FromStart})
+		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, fromStart: o.FromStart, over: o.Over})
 	}
 	return w, nil
 }

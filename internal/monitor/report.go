@@ -194,6 +194,7 @@ type What struct {
 	Tool        string // profile, oom, fragment, monitor
 	Session     string // "" for the whole machine
 	Interrupted bool
+	Ended       string // how the session ended; "" while it lives
 	Snapshots   bool
 	Now         time.Time
 }
@@ -205,6 +206,9 @@ func (w *Watch) Report(what What) *Report {
 		Events: []EventReport{}, Recommendations: []string{}}
 	if what.Session != "" {
 		r.Session = &what.Session
+	}
+	if what.Ended != "" {
+		r.Evidence = append(r.Evidence, "the session has ended: "+what.Ended)
 	}
 	if !w.Started.IsZero() {
 		s := stamp(w.Started)

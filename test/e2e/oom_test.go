@@ -157,10 +157,14 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 	args := inCgroup(dir, "python3", script(t, "grow.py"), "1.2", "15", "0.06", "3")
 	run := w.start("memgauge", append([]string{"run", "--session", s, "--"}, args...)...)
 	until(t, "the process", func() bool { return strings.Contains(run.out.String(), "begins") })
+	usual := w.start("memgauge", "oom", "--session", s, "--monitor") // every 2 s, as nobody has asked for more
 	oom := w.do("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window", "3", "--output", "oom.json", "--plot", "oom.png")
 	<-run.done
 	if oom.code != 3 || !strings.Contains(oom.stdout, "[WARNING] OOM warning: host\n   risk level: ") || !strings.Contains(oom.stdout, "predicted OOM: in ") {
 		t.Errorf("exit %d\n%s%s", oom.code, oom.stdout, oom.stderr)
+	}
+	if code := usual.wait(t); code != 3 || !strings.Contains(usual.out.String(), "[WARNING] OOM warning: host\n   risk level: ") {
+		t.Errorf("without flags: exit %d\n%s%s", code, usual.out, usual.err)
 	}
 	b, err := os.ReadFile(filepath.Join(w.home, "oom.json"))
 	if err != nil {
@@ -176,6 +180,10 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 		t.Errorf("the picture: %v", err)
 	}
 	w.tellsTheKill(s)
+	if r := w.do("memgauge", "oom", "--session", s); r.code != 3 || !strings.Contains(r.stdout, "AT RISK") || !strings.Contains(r.stdout, "the session has ended: OOM kill") ||
+		strings.Contains(r.stdout, "[WARNING]") || strings.Contains(r.stdout, "expected in") {
+		t.Errorf("afterwards: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
 		picture, _ := os.ReadFile(filepath.Join(w.home, "oom.png"))
 		_ = os.WriteFile(keep, picture, 0o644)

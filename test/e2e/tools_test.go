@@ -211,6 +211,7 @@ time.sleep(600)
 	}
 	f := report.Devices["host"].Fragmentation
 	const chunk = 100016.0
+	t.Logf("%.0f bytes in %.0f holes, %+.2f %% of the truth", f.Free, f.Holes, 100*(f.Free/(4000*chunk)-1))
 	if r.code != 3 || report.Verdict != "fragmented" || f.Free < 0.95*4000*chunk || f.Free > 1.05*4000*chunk || f.Holes < 4000 || f.Holes > 6000 || f.Largest < chunk {
 		t.Errorf("exit %d, %s, %+v: the truth is 4000 holes of %.0f bytes", r.code, report.Verdict, f, chunk)
 	}

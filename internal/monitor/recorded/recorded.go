@@ -17,6 +17,7 @@ import (
 type Session struct {
 	db   api.Querier
 	upTo map[string]int64 // µs since the epoch of the newest row read, by device
+	end  int64            // µs since the epoch: the job's own end; 0 not known, or live
 	Live bool             // more will come
 	// Allocators asks the live processes for their blocks; nil for a finished session.
 	Allocators func(ctx context.Context, device string) ([]monitor.Allocator, string, error)
@@ -116,13 +117,43 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 	if err != nil {
 		return into, err
 	}
+	if err := s.findEnd(ctx); err != nil {
+		return into, err
+	}
 	for i := range host {
 		s.upTo[monitor.Host] = max(s.upTo[monitor.Host], host[i].Time)
+		if s.past(host[i].Time) {
+			continue
+		}
 		state := host[i].state()
 		into = append(into, state.Reading())
 	}
 	return s.ReadDevices(ctx, into)
 }
+
+// A victim of the OOM killer gives its memory back before the kill is noticed: what was read after its own last sample is not
+// the job's any more. Others may go on after a kill, so only one in the last minute is the job's end.
+const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((SELECT pid FROM memgauge.events
+	WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
+
+// findEnd looks once when a finished job's memory was last its own.
+func (s *Session) findEnd(ctx context.Context) error {
+	if s.Live || s.end != 0 {
+		return nil
+	}
+	list, err := api.Rows[struct {
+		Time *int64 `json:"t"`
+	}](ctx, s.db, jobEndSQL)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 && list[0].Time != nil {
+		s.end = *list[0].Time
+	}
+	return nil
+}
+
+func (s *Session) past(us int64) bool { return s.end != 0 && us > s.end }
 
 // ReadDevices is Read without the host.
 func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
@@ -132,7 +163,7 @@ func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]mo
 	}
 	for i := range gpus {
 		s.upTo["gpu"] = max(s.upTo["gpu"], gpus[i].Time)
-		if r, ok := gpus[i].reading(); ok {
+		if r, ok := gpus[i].reading(); ok && !s.past(gpus[i].Time) {
 			into = append(into, r)
 		}
 	}

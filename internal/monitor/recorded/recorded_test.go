@@ -143,3 +143,40 @@ func TestForecastOfARecordedGPU(t *testing.T) {
 		t.Errorf("%+v: it is %.1f steps", risk.Forecast, left)
 	}
 }
+
+// What is read of the host after the victim of a kill is gone is not the job's; a kill that the job survived cuts nothing off.
+func TestAFinishedJobIsJudgedAtItsEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		killed, ended int64 // s
+		want          int
+	}{"killed at its end": {60, 70, 60}, "one of several, long before": {20, 90, 90}, "not killed": {0, 80, 80}} {
+		db, s := openSession(t)
+		b := recording()
+		b.Events = nil
+		for i := int64(1); i <= c.ended; i++ {
+			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: i * 1e6, PID: 8})
+			if i <= c.killed {
+				b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: i * 1e6, PID: 7})
+			}
+		}
+		if c.killed > 0 {
+			b.Events = []model.Event{{Time: c.killed*1e6 + 5e5, PID: 7, Name: "oom_kill", A: model.Null, B: model.Null}}
+		}
+		if err := db.Append(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.Read(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		host := 0
+		for _, r := range all {
+			if r.Device == monitor.Host {
+				host++
+			}
+		}
+		if host != c.want {
+			t.Errorf("%s: %d readings, want %d", name, host, c.want)
+		}
+	}
+}
