@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // screen is the line at the bottom of a terminal that tells how far a watch is; without a terminal it is silent. Warnings
@@ -44,8 +45,9 @@ func (s *screen) show(w *monitor.Watch, spent time.Duration) {
 	}
 	s.shown, s.dirty = time.Now(), true
 	text := []rune(s.progress(spent) + "  " + status(w))
-	if len(text) > s.width-1 {
-		text = text[:s.width-1]
+	if len(text) > s.width-1 { // the figures matter more than the progress
+		text = []rune(status(w))
+		text = text[:min(len(text), s.width-1)]
 	}
 	fmt.Fprintf(s.line, "\r\x1b[K%s", string(text))
 }
@@ -53,11 +55,11 @@ func (s *screen) show(w *monitor.Watch, spent time.Duration) {
 // progress is a bar with the time left, or the time spent where the end is open.
 func (s *screen) progress(spent time.Duration) string {
 	if s.duration <= 0 {
-		return fmt.Sprintf("%s %s, Ctrl-C ends", s.tool, spent.Round(time.Second))
+		return fmt.Sprintf("%s %s, Ctrl-C ends", s.tool, units.Duration(spent.Round(time.Second)))
 	}
 	const cells = 16
 	full := min(cells, int(cells*spent/s.duration))
-	return fmt.Sprintf("%s [%s%s] %s left", s.tool, strings.Repeat("#", full), strings.Repeat(".", cells-full), (s.duration - spent).Round(time.Second))
+	return fmt.Sprintf("%s [%s%s] %s left", s.tool, strings.Repeat("#", full), strings.Repeat(".", cells-full), units.Duration((s.duration - spent).Round(time.Second)))
 }
 
 // status is each device's usage, and the risk where there is one.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -254,8 +255,7 @@ func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out 
 	if o.json {
 		return writeJSON(a.stdout, r)
 	}
-	o.tell(a, w, r, over)
-	return nil
+	return o.tell(a, w, r, over)
 }
 
 func (o *watchOptions) draw(w *monitor.Watch, to sink) error {
@@ -287,32 +287,37 @@ func missingBlocks(w *monitor.Watch) (why []string) {
 }
 
 // tell prints what a person wants to know.
-func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report, over bool) {
+func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report, over bool) error {
+	var text strings.Builder
 	if len(r.Evidence) == 0 {
-		fmt.Fprintln(a.stdout, "nothing was read")
+		fmt.Fprintln(&text, "nothing was read")
 	}
-	fmt.Fprintf(a.stdout, "%s", strings.ToUpper(r.Verdict))
+	fmt.Fprintf(&text, "%s", strings.ToUpper(r.Verdict))
 	if r.Duration > 0 {
-		fmt.Fprintf(a.stdout, "  %s over %s", plural(w.Readings(), "reading"), monitor.Span(r.Duration))
+		fmt.Fprintf(&text, "  %s over %s", plural(w.Readings(), "reading"), monitor.Span(r.Duration))
 	}
-	fmt.Fprintln(a.stdout)
+	fmt.Fprintln(&text)
 	for _, e := range r.Evidence {
-		fmt.Fprintf(a.stdout, "  %s\n", e)
+		fmt.Fprintf(&text, "  %s\n", e)
 	}
 	for _, t := range w.Devices {
 		if p := &t.Risk; p.Predicted && !over {
-			fmt.Fprintf(a.stdout, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
+			fmt.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
 				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
 		}
 	}
 	for _, advice := range r.Recommendations {
-		fmt.Fprintf(a.stdout, "  do  %s\n", advice)
+		fmt.Fprintf(&text, "  do  %s\n", advice)
+	}
+	if _, err := io.WriteString(a.stdout, text.String()); err != nil {
+		return fmt.Errorf("%s: write the report: %w", o.tool, err)
 	}
 	for _, file := range []string{o.output, o.plot} {
 		if file != "" {
 			fmt.Fprintf(a.stderr, "memgauge: wrote %s\n", file)
 		}
 	}
+	return nil
 }
 
 func plural(n int, what string) string {
