@@ -137,3 +137,20 @@ func TestRushes(t *testing.T) {
 		}
 	}
 }
+
+// What judging costs at each reading once the history is full: it is asked ten times a second while memory rushes.
+func BenchmarkJudge(b *testing.B) {
+	a := &at{interval: time.Second, used: ramp(0.2, 0.8, 0, 9000)}
+	w, err := New(b.Context(), a, Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range defaultHistory {
+		if _, err := w.Tick(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		w.Devices[0].judge(window(30))
+	}
+}
