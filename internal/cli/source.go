@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/units"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -168,6 +170,9 @@ func askAllocators(ctx context.Context, s *session.Session, device string) (list
 		}
 		if err != nil {
 			why = fmt.Sprintf("process %d: %v", p.PID, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				why = fmt.Sprintf("process %d does not answer within %s: it is stopped, or in an operation that holds Python's lock", p.PID, units.Duration(blocksWait))
+			}
 			continue
 		}
 		state, missing, err := readBlocks(text, device)

@@ -34,7 +34,11 @@ func (t *Track) outlook(o OOMOptions) forecast.Forecast {
 	}
 	past := pastStart(readings, t.fromStart, window)
 	if span(past) < window {
-		return forecast.Forecast{Shape: forecast.Unclear, Reason: "too short a time"}
+		reason := "too short a time"
+		if span(readings) >= window {
+			reason += ": so far it may be the start"
+		}
+		return forecast.Forecast{Shape: forecast.Unclear, Reason: reason}
 	}
 	f := ahead(past, limit, window)
 	if f.Predicted && f.Watched < window {
