@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,28 +22,48 @@ type Request struct {
 	Runtime string // the session's runtime directory, "" where the process can't see or write it
 	PID     int    // of the process as we see it, and
 	Start   uint64 // its start in clock ticks; both are needed only without Runtime
+	Folder  string // where Install has unpacked the agent, "" where the process can't see or write it
 }
 
-// Source is the Python code that brings the agent into a process and starts it there. It opens no file: the modules are
-// in it. What it leaves in its name `result` is for ParseReply.
+// Source is the Python code that brings the agent into a process and starts it there. Without a folder it opens no file:
+// the modules are in it. What it leaves in its name `result` is for ParseReply.
 func Source(r Request) string {
-	sources := map[string]string{}
-	for name, data := range source() {
-		if rest, ok := strings.CutPrefix(name, "lib/memgauge/"); ok {
-			sources[strings.TrimSuffix(rest, path.Ext(rest))] = string(data)
-		}
-	}
-	runtime := "None"
-	if r.Runtime != "" {
-		runtime = literal(r.Runtime)
+	folder, sources, kept := path.Join("<memgauge>", Hash(), libPrefix), "", ""
+	if texts := modules(); r.Folder == "" {
+		sources = literal(texts)
+	} else {
+		sources = "dict.fromkeys(" + literal(slices.Sorted(maps.Keys(texts))) + ")"
+		folder, kept = path.Join(r.Folder, libPrefix), path.Join(r.Folder, "attach")
 	}
 	request := fmt.Sprintf("{'budget': '%s', 'trace': %s, 'runtime': %s, 'pid': %d, 'start': %d}",
-		strconv.FormatFloat(r.Budget, 'g', -1, 64), literal(r.Trace), runtime, r.PID, r.Start)
-	return fmt.Sprintf("SOURCES = %s\nHASH = %s\nREQUEST = %s\n%s", literal(sources), literal(Hash()), request, injected)
+		strconv.FormatFloat(r.Budget, 'g', -1, 64), literal(r.Trace), orNone(r.Runtime), r.PID, r.Start)
+	return fmt.Sprintf("FOLDER = %s\nSOURCES = %s\nKEPT = %s\nREQUEST = %s\n%s", literal(folder), sources, orNone(kept), request, injected)
 }
 
-// literal is a text, or a map of texts, in Python: JSON's strings are Python's too, as long as nothing is written as a pair
-// of surrogates, and encoding/json writes no such pairs.
+// modules are the agent's, by name.
+func modules() map[string]string {
+	texts := map[string]string{}
+	for name, data := range source() {
+		if rest, ok := strings.CutPrefix(name, libPrefix); ok {
+			texts[strings.TrimSuffix(rest, path.Ext(rest))] = string(data)
+		}
+	}
+	return texts
+}
+
+// orNone is a text in Python, None if there is none.
+func orNone(s string) string {
+	if s == "" {
+		return "None"
+	}
+	return literal(s)
+}
+
+// libPrefix begins the names of the agent's modules.
+const libPrefix = "lib/memgauge/"
+
+// literal is a text, or texts in a list or a map, in Python: JSON's strings are Python's too, as long as nothing is written as
+// a pair of surrogates, and encoding/json writes no such pairs.
 func literal(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -1,13 +1,14 @@
-# What is run in a process that is to be observed from now on. The names SOURCES, HASH and REQUEST stand before it; what it
-# leaves in `result` goes back to the one who attached. It opens no file: the agent's modules come along as text.
+# What is run in a process that is to be observed from now on. The names FOLDER, SOURCES, KEPT and REQUEST stand before it; what
+# it leaves in `result` goes back to the one who attached. The agent's modules lie in FOLDER, or come along as text.
 import sys
 
 
 class Finder:
-    """Finds the agent's modules in `sources`, for as long as the agent is there."""
+    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by name, None where it lies in
+    `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
 
-    def __init__(self, package, sources, hash):
-        self.memgauge, self.sources, self.hash = package, sources, hash
+    def __init__(self, package, folder, sources, codes):
+        self.memgauge, self.folder, self.sources, self.codes, self.fresh = package, folder, sources, codes, {}
 
     def find_spec(self, name, path=None, target=None):
         head, _, tail = name.partition(".")
@@ -21,11 +22,80 @@ class Finder:
 
     def exec_module(self, module):
         name = module.__name__.partition(".")[2] or "__init__"
-        module.__file__ = "<memgauge>/%s/lib/memgauge/%s.py" % (self.hash, name)
-        exec(compile(self.sources[name], module.__file__, "exec", dont_inherit=True), module.__dict__)
+        module.__file__ = "%s/%s.py" % (self.folder, name)
+        exec(self.code(name, module.__file__), module.__dict__)
+
+    def code(self, name, file):
+        code = self.codes.get(name)
+        if code is None:
+            text = self.sources[name]
+            if text is None:
+                with open(file, "rb", 0) as f:
+                    text = f.read()
+            code = self.fresh[name] = compile(text, file, "exec", dont_inherit=True)
+        return code
 
     def invalidate_caches(self):
         pass
+
+
+class Kept:
+    """What has been compiled for an attach once, for all interpreters that are like this one: compiling costs them 30 ms, and
+    MB of memory that malloc keeps. A file in a directory that only its user can write; whoever can could write the sources."""
+
+    SEED = 0x6d656d6761756765
+
+    def __init__(self, prefix):
+        from _frozen_importlib_external import MAGIC_NUMBER     # of the bytecode, as in .pyc files
+        self.path = prefix and "%s-%x-%s-%d" % (prefix, sys.hexversion, MAGIC_NUMBER.hex(), sys.flags.optimize)
+
+    def load(self):
+        """By name. The file goes into pages of its own: malloc might keep so much for ever."""
+        if self.path is None:
+            return {}
+        import _imp
+        import marshal
+        import mmap
+        try:
+            with open(self.path, "rb", 0) as f:
+                size = f.seek(0, 2)
+                f.seek(0)
+                with mmap.mmap(-1, size or 1) as data, memoryview(data) as view, view[8:] as rest:
+                    whole = f.readinto(data) == size and size > 8 and _imp.source_hash(self.SEED, rest) == view[:8]
+                    return marshal.loads(rest) if whole else {}     # a machine that crashed may have cut it off
+        except OSError:     # there is none
+            return {}
+
+    def store(self, codes):
+        import _imp
+        import marshal
+        import os
+        data = marshal.dumps(codes)
+        temp = "%s.%d" % (self.path, os.getpid())
+        try:
+            fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                whole = os.writev(fd, (_imp.source_hash(self.SEED, data), data)) == 8 + len(data)
+            finally:
+                os.close(fd)
+            os.rename(temp, self.path) if whole else os.unlink(temp)
+        except OSError:     # then the next one compiles again
+            pass
+
+
+def strings(value):
+    """The texts in compiled code that Python keeps one copy of (Objects/codeobject.c, intern_strings), each once."""
+    found, rest = set(), [value]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, str):
+            found.add(sys.intern(value))
+        elif isinstance(value, (tuple, frozenset)):
+            rest += value
+        elif hasattr(value, "co_code"):
+            rest += (value.co_name, value.co_names, value.co_varnames, value.co_cellvars, value.co_freevars)
+            rest += [c for c in value.co_consts if not isinstance(c, str) or c.isidentifier()]
+    return tuple(found)
 
 
 def package():
@@ -42,24 +112,31 @@ def observed():
     return None
 
 
-def attach(sources, hash, request):
+def attach(folder, sources, kept, request):
     if sys.version_info < (3, 8):
         raise RuntimeError("Python %s: the agent needs 3.8 or newer" % sys.version.split()[0])
     there = observed()
     if there is not None:
         return there.attach(request)    # it says that it is here, or goes on where a killed memgauge left it
     name = package()
-    finder = Finder(name, sources, hash)
+    kept = Kept(kept)
+    finder = Finder(name, folder, sources, kept.load())
     sys.meta_path.append(finder)    # last: it is asked only for names that nobody else knows
     try:
         __import__(name + ".process")
-        return sys.modules[name + ".process"].attach(request)
+        result = sys.modules[name + ".process"].attach(request)
     except BaseException:
         sys.meta_path.remove(finder)
         for known in [n for n in sys.modules if n == name or n.startswith(name + ".")]:
             del sys.modules[known]
         raise
+    codes = dict(finder.codes, **finder.fresh)
+    if finder.fresh and kept.path:
+        kept.store(codes)
+    sys.modules[name + ".lasting"].get("names.1", lambda: strings(tuple(codes.values())))
+    finder.codes, finder.fresh = {}, {}     # what is imported later is seldom needed
+    return result
 
 
-result = attach(SOURCES, HASH, REQUEST)
-del SOURCES, attach, observed, package
+result = attach(FOLDER, SOURCES, KEPT, REQUEST)
+del SOURCES, Kept, strings, attach, observed, package

@@ -186,7 +186,7 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	}
 	r := agent.Request{Options: j.settings, PID: pid, Start: start}
 	if sees(pid, j.session.Runtime()) {
-		r.Runtime = j.session.Runtime()
+		r.Runtime, r.Folder = j.session.Runtime(), agentFolder(pid)
 	}
 	result, err := attach.Inject(ctx, pid, agent.Source(r), attach.Options{Timeout: j.timeout})
 	if err != nil {
@@ -227,6 +227,19 @@ func (j *attaching) handRing(ctx context.Context, d session.Door) error {
 		return fmt.Errorf("hand it a ring: %w", err)
 	}
 	return j.session.AddDoor(d)
+}
+
+// agentFolder is where the process finds the agent's files, "" if it can't: then they travel with the source.
+func agentFolder(pid int) string {
+	home, err := session.Home()
+	if err != nil {
+		return ""
+	}
+	dir, err := agent.Install(home)
+	if err != nil || !sees(pid, dir) {
+		return ""
+	}
+	return dir
 }
 
 // sees tells whether a process can use a directory of ours by its path, and goes by the same process numbers.

@@ -46,18 +46,35 @@ del _host
 """
 
 
-def source(runtime, pid=0, start=0, budget="0.01", trace="auto", version="0123abcd", edit=lambda s: s):
-    """What internal/agent/inject.go makes."""
+def source(runtime, pid=0, start=0, budget="0.01", trace="auto", version="0123abcd", edit=lambda s: s, folder=None):
+    """What internal/agent/inject.go makes; with a folder the agent's modules lie there."""
+    modules = modules_of_agent(edit)
+    with open(INJECT) as f:
+        code = f.read()
+    request = {"budget": budget, "trace": trace, "runtime": runtime, "pid": pid, "start": start}
+    place = "<memgauge>/%s/lib/memgauge" % version
+    if folder is not None:
+        place, modules = folder + "/lib/memgauge", dict.fromkeys(modules)
+    return "FOLDER = %r\nSOURCES = %r\nKEPT = %r\nREQUEST = %r\n%s" % (place, modules, folder and folder + "/attach", request, code)
+
+
+def modules_of_agent(edit=lambda s: s):
     folder = os.path.join(AGENT, "memgauge")
     modules = {}
     for name in os.listdir(folder):
         if name.endswith(".py"):
             with open(os.path.join(folder, name)) as f:
                 modules[name[:-3]] = edit(f.read())
-    with open(INJECT) as f:
-        code = f.read()
-    request = {"budget": budget, "trace": trace, "runtime": runtime, "pid": pid, "start": start}
-    return "SOURCES = %r\nHASH = %r\nREQUEST = %r\n%s" % (modules, version, request, code)
+    return modules
+
+
+def install(folder, edit=lambda s: s):
+    """What internal/agent/launch.go leaves in agent/HASH."""
+    os.makedirs(folder + "/lib/memgauge")
+    for name, text in modules_of_agent(edit).items():
+        with open("%s/lib/memgauge/%s.py" % (folder, name), "w") as f:
+            f.write(text)
+    return folder
 
 
 class Program:

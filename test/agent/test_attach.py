@@ -1,8 +1,10 @@
 """Attached to a program that runs: what is observed, what a detach leaves, forks, imports that come later."""
 import array
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import time
 import unittest
 
@@ -95,6 +97,74 @@ class Life(Case):
         runtime = program.attach()
         a = program.eval(runtime, "import signal, threading; (sorted(signal.pthread_sigmask(0, ())), threading.main_thread().ident == __import__('os').getpid() or threading.main_thread().name)")
         self.assertEqual(a.value.replace("<Signals.SIGUSR1: 10>", "10"), "([10], 'MainThread')")
+
+
+class Compiled(Case):
+    """Where the agent's files can be seen, they are compiled once for all programs of one interpreter."""
+
+    def setUp(self):
+        self.folder = attached.install(tempfile.mkdtemp() + "/0123abcd")
+        self.addCleanup(shutil.rmtree, os.path.dirname(self.folder))
+
+    def kept(self):
+        return [n for n in os.listdir(self.folder) if n.startswith("attach")]
+
+    def attach(self, program):
+        runtime = program.attach(folder=self.folder)
+        self.assertEqual(program.eval(runtime, "x + 1").value, "42")
+        file = program.eval(runtime, "__import__('sys').modules['memgauge.process'].__file__").value
+        self.assertEqual(file, repr(self.folder + "/lib/memgauge/process.py"))
+        self.assertEqual(program.rings(runtime)[program.pid, 0].info["agent"], "0123abcd")
+        return runtime
+
+    def break_sources(self):
+        for name in ("process", "ring", "control"):
+            with open("%s/lib/memgauge/%s.py" % (self.folder, name), "w") as f:
+                f.write("this is no Python")
+
+    def test_once(self):
+        program = self.start(LOOP)      # which writes no bytecode of its own: PYTHONDONTWRITEBYTECODE is set
+        before = program.ask(STATE)
+        program.detach(self.attach(program))
+        name, = self.kept()
+        self.assertEqual(os.stat(os.path.join(self.folder, name)).st_mode & 0o777, 0o600)
+        self.break_sources()
+        program.detach(self.attach(program))
+        self.attach(self.start(LOOP))
+        self.assertEqual(program.ask(STATE), before)
+        self.assertEqual(self.kept(), [name])
+
+    def test_what_is_damaged_is_made_again(self):
+        program = self.start(LOOP)
+        program.detach(self.attach(program))
+        path = os.path.join(self.folder, self.kept()[0])
+        with open(path, "rb") as f:
+            whole = f.read()
+        for bad in (b"", whole[:5], whole[:-1], whole[:-1] + b"\0", bytes(len(whole))):
+            with open(path, "wb") as f:
+                f.write(bad)
+            program.detach(self.attach(program))
+            with open(path, "rb") as f:
+                self.assertEqual(len(f.read()), len(whole))
+
+    def test_what_was_not_needed_before_is_added(self):
+        program = self.start(LOOP)
+        program.detach(self.attach(program))
+        size = os.stat(os.path.join(self.folder, self.kept()[0])).st_size
+        torch = self.start("import sys, types\nsys.modules['torch'] = types.ModuleType('torch')\n" + LOOP)
+        runtime = torch.attach(folder=self.folder)      # its stand-in can't be observed, which the observer says
+        torch.detach(runtime)
+        self.assertGreater(os.stat(os.path.join(self.folder, self.kept()[0])).st_size, size + 1000)
+        self.break_sources()
+        self.attach(program)
+
+    def test_a_folder_that_can_not_be_written(self):
+        program = self.start(LOOP)
+        with open(self.folder + "/attach", "w"):
+            pass
+        text = source(program.runtime(), folder=self.folder).replace("/attach'", "/attach/no/such'")
+        self.assertEqual(program.inject(text), "vattached\t")
+        self.assertEqual(self.kept(), ["attach"])
 
 
 class Torch(Case):

@@ -218,6 +218,8 @@ func TestAttachCycles(t *testing.T) {
 	for i := range cycles + warm {
 		if i == warm {
 			before = resident(t, p.pid)
+		} else if (i-warm)%max(1, cycles/10) == 0 {
+			t.Logf("cycle %d: %+d KiB", i-warm, resident(t, p.pid)-before) // a step is something else than a slope
 		}
 		session := w.attach(p.pid)
 		w.mg("detach", number)

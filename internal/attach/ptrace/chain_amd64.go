@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -63,12 +64,12 @@ type Gadgets struct {
 func FindGadgets(base uint64, code []byte) (Gadgets, bool) {
 	var g Gadgets
 	for _, p := range []string{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", "\xb8\x0f\x00\x00\x00\x0f\x05"} { // glibc's and musl's __restore_rt
-		if i := index(code, p); i >= 0 {
+		if i := bytes.Index(code, []byte(p)); i >= 0 {
 			g.Sigreturn = base + uint64(i)
 			break
 		}
 	}
-	if i := index(code, "\x0f\x05\xc3"); i >= 0 {
+	if i := bytes.Index(code, []byte("\x0f\x05\xc3")); i >= 0 {
 		g.Syscall = base + uint64(i)
 	}
 	return g, g.Sigreturn != 0 && g.Syscall != 0
@@ -256,13 +257,4 @@ func (h *Held) extendedState() ([]byte, error) {
 		return nil, fmt.Errorf("read extended state: %w", err)
 	}
 	return frameState(x[:iov.Len])
-}
-
-func index(b []byte, p string) int {
-	for i := 0; i+len(p) <= len(b); i++ {
-		if b[i] == p[0] && string(b[i:i+len(p)]) == p {
-			return i
-		}
-	}
-	return -1
 }

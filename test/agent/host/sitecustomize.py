@@ -46,7 +46,8 @@ def _start(path):
 
     def loop():
         try:
-            served.run(pipe[0])
+            if served.run(pipe[0]) == "detach":
+                served.last.close()
         finally:
             ended.release()
 

@@ -38,6 +38,8 @@ class Control:
         self.connections = {}    # fd -> Connection
         self.jobs = []           # evals that run, or were given up and still do
         self.detached = False
+        self.asker = None        # connection of the client that had the agent detached
+        self.last = None         # its socket, which tells by its end that nothing of ours is left
         self.evals = 0
 
     def open(self):
@@ -60,7 +62,7 @@ class Control:
 
     def run(self, wake_fd):
         """Serves until wake_fd is readable ("wake") or a client has had the agent detached ("detach"; everything is
-        closed then). After "wake" it may be called again, from any thread."""
+        closed then, but for `last`). After "wake" it may be called again, from any thread."""
         while not self.detached:
             ready = self._wait(wake_fd)
             if self.hooks.gone():
@@ -73,6 +75,8 @@ class Control:
                 self._accept()
             for connection in list(self.connections.values()):
                 self._serve(connection, ready.get(connection.fd, 0))
+        if self.asker is not None and self.asker.open:
+            self.last = self.connections.pop(self.asker.fd).sock
         self.close()
         return "detach"
 
@@ -205,7 +209,7 @@ class Control:
         try:
             if kind == DETACH:
                 self.hooks.detach()
-                self.detached = True
+                self.detached, self.asker = True, connection
             else:
                 self.hooks.settings(_settings(payload))
         except Exception as error:

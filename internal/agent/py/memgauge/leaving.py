@@ -1,5 +1,6 @@
 """The end of a detach: our modules go, and with them all that they hold."""
 import _thread
+import os
 import sys
 from time import monotonic, sleep
 
@@ -15,11 +16,12 @@ def outermost():
     what is left, some 40 KiB; a program that is detached from REMAINS times has them collected."""
     remains = lasting.get("remains.1", list)    # one entry for each detach since the last collection
 
-    def outermost(run, s, thread, wiped, remains=remains, most=REMAINS):
+    def outermost(run, s, thread, wiped, ends, remains=remains, most=REMAINS):
         run(s, thread)
         del run, s, thread
-        if not wiped:
-            return
+        if wiped:
+            remains.append(None)
+        space = value = None
         while wiped:
             space = wiped.pop()
             for value in list(space.values()):
@@ -33,12 +35,22 @@ def outermost():
             value = None
             space.clear()
         del space
-        remains.append(None)
         if len(remains) >= most:
             import gc
             if gc.isenabled():
                 gc.collect()
             remains.clear()
+        while ends:
+            import posix
+            sock, identity = ends.pop()
+            try:
+                if posix.fstat(sock.fileno())[1:3] == identity:
+                    sock.shutdown(2)    # a forked child may have it too
+                    sock.close()
+                else:
+                    sock.detach()   # somebody has closed everything, and this number is a file of the program's
+            except OSError:
+                sock.detach()
     return lasting.bare(outermost)
 
 
@@ -57,8 +69,14 @@ def forget_modules(s):
     return [sys.modules.pop(name) for name in _modules()]
 
 
-def last_thing(s):
-    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come."""
+def last_thing(s, sock):
+    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come. The end of
+    the socket, if there is one, tells the client that all is over."""
+    try:
+        if sock is not None:
+            s.ends.append((sock, os.fstat(sock.fileno())[1:3]))
+    except OSError:     # the program has closed it
+        sock.detach()
     s.pipe.close()
     streams = [m for m in s.modules if m.__name__ == __package__ + ".streams"]
     if streams and streams[0].retire():

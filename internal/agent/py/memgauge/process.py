@@ -58,13 +58,14 @@ class _State:
     """Of this process; a forked child gets a new one."""
 
     __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
-                 "pipe", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules")
+                 "pipe", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules", "ends")
 
     def __init__(self, runtime, parent=0):
         self.runtime, self.parent, self.pid = runtime, parent, os.getpid()
         self.birth = "fork" if parent else "start"     # the ring's first event
         self.door = None        # where the runtime directory can't be seen: what came in through it, see door.py
         self.wiped, self.modules = [], ()   # namespaces of our modules, for the last thing that the thread does
+        self.ends = []          # the socket whose end tells that all this is over, and what fstat says of it
         self.deadline = monotonic() + GRACE
         self.ring = self.control = self.thread = self.pipe = None
         self.failures = self.errors = 0
@@ -208,7 +209,7 @@ def _start_thread(s):
     valid = _signal.valid_signals()     # the C library's own two may be blocked here, and Python would print a warning
     _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_BLOCK, valid.difference(_FAULTS)))
     try:
-        thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped))
+        thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
         s.thread = None
     finally:
@@ -242,7 +243,7 @@ def _serve(s, thread):
         _open_control(s)
     if not thread.stop:     # it may have been set before the pipe was drained of the word that goes with it
         if s.control.run(s.pipe.reader) == "detach":
-            leaving.last_thing(s)
+            leaving.last_thing(s, s.control.last)
 
 
 def _open_control(s):
