@@ -122,13 +122,13 @@ def attach(request):
             s.door = Door(request["pid"], request["start"])
         elif ring(large="torch" in sys.modules) is None:
             raise OSError("no ring could be made in %s/rings" % s.runtime)
+        s.pipe = Pipe()     # whoever closes the control socket, also right after this, asks the pipe whether it is ours
         _open_control(s)
     except BaseException:
         _state = None
-        if s.ring is not None:
-            s.ring.close()
-        if s.door is not None:
-            s.door.close()
+        for opened in (s.pipe, s.ring, s.door):
+            if opened is not None:
+                opened.close()
         raise
     _hook_in()
     from . import torchhook
@@ -505,11 +505,9 @@ def agent_hash():
 def event(name, text="", a=0, b=0, c=0, d=0):
     """From any thread. Before there is a ring, the first few are kept for it, with their time."""
     s = _state
-    if s is None:
-        return
-    if s.ring is not None:
+    if s is not None and s.ring is not None:
         s.ring.event(name, text, a, b, c, d)
-    elif len(s.early) < MAX_EARLY:
+    elif s is not None and len(s.early) < MAX_EARLY:
         s.early.append((name, text, a, b, c, d, monotonic_ns()))
 
 
