@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -463,3 +465,47 @@ func TestAttachToAnotherUser(t *testing.T) {
 	}
 	stranger.end(t)
 }
+
+// memgauge attach is killed at random instants: the training computes the same, and can be attached to afterwards.
+func TestAttachKilled(t *testing.T) {
+	w := newWorld(t)
+	progress := filepath.Join(w.home, "progress")
+	python := env.Torch(t).Path
+	alone := w.program(python, script(t, "curve.py"), "2000", "0", progress)
+	alone.stop = progress + ".stop"
+	want, _ := alone.end(t)
+	os.Remove(alone.stop)
+	p := w.program(python, script(t, "curve.py"), "2000", "0.001", progress)
+	p.stop = progress + ".stop"
+	w.stepsReach(progress, 100)
+	in, before := 0, 0
+	for range kills(t) {
+		cmd := w.command("memgauge", "attach", strconv.Itoa(p.pid))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(rand.N(maxAttach)) // the instant is to be random
+		cmd.Process.Kill()
+		if cmd.Wait() == nil {
+			in++
+		} else {
+			before++
+		}
+		until(t, "a detach", func() bool { // an agent that has just begun has no socket yet
+			r := w.do("memgauge", "detach", strconv.Itoa(p.pid))
+			return r.code == 0 || strings.Contains(r.stderr, "is not observed")
+		})
+		os.RemoveAll(filepath.Join(w.home, "state", "sessions"))
+	}
+	t.Logf("killed %d times, %d times it was through", before, in)
+	session := w.attach(p.pid)
+	until(t, "steps", func() bool { return w.steps(session) >= 20 })
+	w.mg("detach", strconv.Itoa(p.pid))
+	w.leftAlone(p.pid)
+	if got, errs := p.end(t); got != want || errs != "" {
+		t.Errorf("printed %q and %q, unobserved %q", got, errs, want)
+	}
+}
+
+// maxAttach is about how long an attach takes on a machine that is shared.
+const maxAttach = 250 * time.Millisecond
