@@ -134,7 +134,7 @@ const (
 // level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would drown it.
 // at are the readings before which they were.
 func (s Series) level() (out Series, at []int) {
-	if len(s.Steps) < minFloors {
+	if len(s.Steps) < minFloors/2 { // what is usual can't be told
 		return s, nil
 	}
 	pace := make([]float64, len(s.Steps)-1)

@@ -19,6 +19,8 @@ DENSITY = 48  # readings while a run grows e times as old: verdicts look at shar
 BOOST = 10  # … by so much at most: 0.2 ms each 12 ms. What is saved up, some 0.1 s, bounds what that costs in all
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 HEAP_REST = 60_000_000_000  # ns until such a heap is looked at again: it may have been emptied
+CENSUS_TAKES = 200_000_000  # ns, about: no reading meanwhile
+NEVER = 1 << 62
 FAR = 10  # times the limit: one such reading is enough, else it takes two: on a busy machine one may be an accident
 
 
@@ -38,7 +40,11 @@ class Gate:
     def open(self, at):
         return at >= self.due
 
-    def took(self, at, cost, budget):
+    def took(self, at, cost, budget, beside=0):
+        """beside: what is to be paid for as well, but says nothing of the heap."""
+        slow = bool(self.limit) and cost > self.limit
+        far = slow and cost > FAR * self.limit
+        cost += beside
         share = max(budget * HEAP_SHARE * self.part, 1e-6)
         saved = share * WINDOW if self.early else 0
         if self.began is None:
@@ -52,9 +58,9 @@ class Gate:
             wait = min(steady, max(steady / BOOST, (at - self.began) / DENSITY))
         else:
             wait = -self.purse / share
-        if self.limit and cost > self.limit and (self.slow or cost > FAR * self.limit):
+        if slow and self.slow or far:
             wait = max(wait, HEAP_REST)
-        self.slow = bool(self.limit) and cost > self.limit
+        self.slow = slow
         self.due = at + int(wait)
 
 
@@ -100,11 +106,18 @@ class Host:
             self._usage = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return self._usage() << 10
 
-    def heap(self, at, budget):
-        """(in use, held, blocks, ns) or None when nothing is due."""
+    def heap_step(self, step, period):
+        """The step at whose end the heap may be read next, when one takes `period` ns (0: not known)."""
+        if self.mallinfo() is None:
+            return NEVER
+        return step + max(1, -(-(self.heap_gate.due - now()) // period) if period else 1)
+
+    def heap(self, at, budget, beside=0):
+        """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake alone."""
         census = sys.modules.get(__package__ + ".census")
         memory = getattr(census, "_memory", None)     # absent while the control thread is still importing the module
         if memory is not None and memory.running is not None:
+            self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
             return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
         in_use = held = blocks = NOT_TAKEN
         start = now()
@@ -113,7 +126,7 @@ class Host:
             before = cpu_now()  # a preempted reading says nothing of the heap
             info = mallinfo()
             in_use, held = info.uordblks + info.hblkhd, info.arena + info.hblkhd
-            self.heap_gate.took(at, cpu_now() - before, budget)
+            self.heap_gate.took(at, cpu_now() - before, budget, beside)
         if self.blocks_gate.open(at):
             before = cpu_now()
             blocks = sys.getallocatedblocks()

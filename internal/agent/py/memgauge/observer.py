@@ -135,6 +135,7 @@ class Observer:
         self.phase, self.next_sample, self.last_sample = IDLE, 2, 0
         self.cpu = self.cpu_before = self.cpu_sampled = None
         self.heap_cost = self.look_cost = 0  # ns, of the last look
+        self.gauged = False  # it took the gauges
         self.gauges_at = 0  # step whose record carries gauges again
         self.max_resident = self.gc_full = 0
         self.costs = Costs(self.governor)
@@ -307,7 +308,7 @@ class Observer:
         return True
 
     def _end(self, start, cpu):
-        phase, self.heap_cost = self.phase, 0
+        phase, self.heap_cost, self.gauged = self.phase, 0, False
         if phase == SAMPLED:
             self._end_sample()
         recorded, last = self.counter.recorded()
@@ -323,7 +324,7 @@ class Observer:
         if start - self.costs.since > SECOND:
             self.costs.tell(self.ring, self.step, start)
         cost = now() - start
-        self.look_cost = cost - self.heap_cost if phase == self.phase == IDLE else 0
+        self.look_cost = cost - self.heap_cost if self.gauged and phase == self.phase == IDLE else 0
         self.tail += cost
         self.costs.add("step hook", cost - self.heap_cost)
 
@@ -339,8 +340,8 @@ class Observer:
         if steps <= 0 or self.ring is None:
             return 0
         rss = anon = peak = NOT_TAKEN
-        gauged = number >= self.gauges_at or flush
-        if gauged:
+        self.gauged = number >= self.gauges_at or flush
+        if self.gauged:
             self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
             rss, anon = self.host.memory()
             highest = self.host.max_resident()
@@ -376,7 +377,7 @@ class Observer:
 
     def _heap(self, at, number):
         begin = now()
-        reading = self.host.heap(at, self.governor.budget)
+        reading = self.host.heap(at, self.governor.budget, 0 if self.gauged else self.governor.look.value)
         if reading is None:
             return
         in_use, held, blocks, cost = reading
@@ -471,7 +472,8 @@ class Observer:
         elif self.phase != IDLE or governor.all or self.inference or not self.counter.recorded()[1]:
             due = at + 1
         else:
-            due = min(max(self.gauges_at, self.counter.recorded()[0] + each), at + LOOK_UP * each)
+            gauges = min(self.gauges_at, self.host.heap_step(at, governor.period.value))
+            due = min(max(gauges, self.counter.recorded()[0] + each), at + LOOK_UP * each)
             if not governor.off and self.modules:
                 due = min(due, self.next_sample - 2)
         solo = None if self.watching or self.inference else self._solo()
