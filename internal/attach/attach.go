@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"errors"
+	"runtime/debug"
 	"time"
 )
 
@@ -55,6 +56,7 @@ func Inject(ctx context.Context, pid int, source string, opts Options) (Result, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection could begin while a thread of the target is held, and hold us up
 	program, err := wrap(source)
 	if err != nil {
 		return Result{}, err

@@ -181,12 +181,11 @@ func (h *Held) wait() error {
 	h.since = began
 	for {
 		looked := time.Now()
-		var ws unix.WaitStatus
-		pid, err := unix.Wait4(h.TID, &ws, unix.WALL|unix.WNOHANG, nil)
+		pid, ws, errno := look(h.TID)
 		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return err
+		case errno == unix.EINTR:
+		case errno != 0:
+			return errno
 		case pid == 0:
 			h.since = looked // it stops after this
 			waited := looked.Sub(began)
@@ -194,7 +193,7 @@ func (h *Held) wait() error {
 				return ErrBusy
 			}
 			if waited > maxSpin || !h.aside {
-				_ = unix.Nanosleep(&unix.Timespec{Nsec: 20_000}, nil)
+				pause(20 * time.Microsecond)
 			}
 		case ws.Exited() || ws.Signaled():
 			return ErrGone
@@ -208,6 +207,19 @@ func (h *Held) wait() error {
 			}
 		}
 	}
+}
+
+// look asks for a stop, and pause sleeps, without letting Go give our turn to another goroutine: getting it back may need a
+// thread of ours that waits for a processor, and is in no hurry.
+func look(tid int) (int, unix.WaitStatus, unix.Errno) {
+	var status uint32
+	pid, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), unix.WALL|unix.WNOHANG, 0, 0, 0)
+	return int(pid), unix.WaitStatus(status), errno
+}
+
+func pause(d time.Duration) {
+	ts := unix.NsecToTimespec(d.Nanoseconds())
+	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
 // read takes what says whether this is a good moment; the rest is read by Enter.

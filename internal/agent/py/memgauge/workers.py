@@ -17,8 +17,8 @@ class _Fork:
 
     def begins(self):
         global _finalizer
-        process = sys.modules.get("multiprocessing.process")
-        if process is not None and process.parent_process() is not None:
+        parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
+        if parent is not None and parent() is not None:
             if _finalizer is None or not _finalizer.still_active():
                 _finalizer = self.util.Finalize(None, self.at_exit, exitpriority=-1000)
 
@@ -27,7 +27,7 @@ def watch(at_exit):
     """Calls at_exit() as this process ends, if it is a worker or becomes one. It must bear being called twice."""
     global _fork
     util = sys.modules.get("multiprocessing.util")
-    if util is not None and _fork is None:
+    if hasattr(util, "Finalize") and _fork is None:     # not while the main thread is in the middle of importing it
         _fork = _Fork(util, at_exit)
         util.register_after_fork(_fork, _Fork.begins)
         _fork.begins()
