@@ -2,64 +2,78 @@ package alloc
 
 import "math/bits"
 
-// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes below 64 KiB, then 64
-// bins for each doubling. Within a bin they form a treap ordered by (size, address): nearly always one or two nodes, and
-// logarithmic when many blocks are alike, where a list would be searched from end to end. The block found is therefore
-// the smallest that fits and of those the one at the lowest address, which is PyTorch's order
-// (CUDACachingAllocator.cpp, BlockComparatorSize), and found without regard to how many there are.
+// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes up to 64 KiB, then 64
+// bins for each doubling. The block found is the smallest that fits and of those the one at the lowest address, which is
+// PyTorch's order (CUDACachingAllocator.cpp, BlockComparatorSize), without regard to how many there are.
+//
+// Within a bin, blocks that came of late are a list, put in and taken out in no order and at once: most leave again, merged
+// with a neighbour, before anybody looks for them. A search looks at all of the list; when that has grown long it first
+// moves it to the bin's treap, which is ordered by (size, address). So a block costs one insertion into the treap at most.
+//
+// Slot 0 of the slab stands for no block. Links to it are written like any other: the branch costs more than the store.
 const (
-	exactBins = 64
-	subBits   = 6
-	numBins   = exactBins + (51-6+1)<<subBits // sizes up to 2^60
-	binWords  = (numBins + 63) / 64           // 47: one word sums them up
+	subBits  = 6
+	numBins  = (51-6+1)<<subBits + 1<<(subBits+1) // sizes up to 2^60
+	binWords = (numBins + 63) / 64                // 48: one word sums them up
+	maxFresh = 8                                  // blocks of a bin's list that a search looks at
 )
 
 type bins struct {
 	summary uint64 // bit w: words[w] has a bit
 	words   [binWords]uint64
-	roots   [numBins]blockID
+	bins    [numBins]bin
 	count   int
-	bytes   int64
 }
 
+type bin struct {
+	fresh blockID // the list's first block; linked by right, and back by left
+	root  blockID // of the treap
+}
+
+// binOf numbers the bins by size: linear up to 128 steps, then logarithmic, the one going on where the other ends.
 func binOf(size int64) int {
 	u := uint64(size) >> 9
-	if u < exactBins {
-		return int(u)
-	}
-	f := bits.Len64(u) - 1
-	return exactBins + (f-6)<<subBits + int(u>>(f-subBits))&(1<<subBits-1)
+	shift := bits.Len64(u|1<<subBits) - subBits - 1
+	return shift<<subBits + int(u>>shift)
 }
 
 func (n *bins) insert(at []block, id blockID) {
 	b := &at[id]
 	i := binOf(b.size)
 	n.count++
-	n.bytes += b.size
-	b.left, b.right = 0, 0
-	if n.roots[i] == 0 {
-		n.roots[i] = id
-		n.words[i>>6] |= 1 << (i & 63)
-		n.summary |= 1 << (i >> 6)
-		return
-	}
-	treapInsert(at, &n.roots[i], id)
+	n.words[i>>6] |= 1 << (i & 63)
+	n.summary |= 1 << (i >> 6)
+	bin := &n.bins[i]
+	b.left, b.right, b.fresh = 0, bin.fresh, true
+	at[bin.fresh].left = id
+	bin.fresh = id
 }
 
 func (n *bins) remove(at []block, id blockID) {
 	b := &at[id]
 	i := binOf(b.size)
 	n.count--
-	n.bytes -= b.size
-	if n.roots[i] == id && b.left|b.right == 0 {
-		n.roots[i] = 0
-		n.words[i>>6] &^= 1 << (i & 63)
-		if n.words[i>>6] == 0 {
-			n.summary &^= 1 << (i >> 6)
+	bin := &n.bins[i]
+	if b.fresh {
+		from := &at[b.left].right
+		if b.left == 0 {
+			from = &bin.fresh
 		}
-		return
+		*from = b.right
+		at[b.right].left = b.left
+	} else {
+		treapRemove(at, &bin.root, id)
 	}
-	treapRemove(at, &n.roots[i], id)
+	n.words[i>>6] &^= one(bin.fresh|bin.root == 0) << (i & 63)
+	n.summary &^= one(n.words[i>>6] == 0) << (i >> 6)
+}
+
+// one is 1 if b is true, else 0.
+func one(b bool) (n uint64) {
+	if b {
+		n = 1
+	}
+	return n
 }
 
 // best returns the smallest free block of at least size bytes, of equals the lowest; 0 if there is none.
@@ -70,8 +84,8 @@ func (n *bins) best(at []block, size int64) blockID {
 // from returns the first block at or after (size, addr) in the order of sizes and addresses.
 func (n *bins) from(at []block, size int64, addr uint64) blockID {
 	i := binOf(size)
-	if r := n.roots[i]; r != 0 {
-		if id := treapFrom(at, r, size, addr); id != 0 {
+	if n.words[i>>6]>>(i&63)&1 != 0 {
+		if id := n.bins[i].from(at, size, addr); id != 0 {
 			return id
 		}
 	}
@@ -79,11 +93,42 @@ func (n *bins) from(at []block, size int64, addr uint64) blockID {
 	if i < 0 {
 		return 0
 	}
-	id := n.roots[i]
-	for at[id].left != 0 {
-		id = at[id].left
+	bin := &n.bins[i]
+	if only := bin.fresh; only != 0 && bin.root|at[only].right == 0 {
+		return only
 	}
-	return id
+	return bin.from(at, 0, 0)
+}
+
+// from returns the bin's first block at or after (size, addr).
+func (n *bin) from(at []block, size int64, addr uint64) (found blockID) {
+	n.tidy(at)
+	found = treapFrom(at, n.root, size, addr)
+	for id := n.fresh; id != 0; id = at[id].right {
+		b := &at[id]
+		if (b.size > size || b.size == size && b.addr >= addr) && (found == 0 || less(b, &at[found])) {
+			found = id
+		}
+	}
+	return found
+}
+
+// tidy moves the list to the treap, if it is long.
+func (n *bin) tidy(at []block) {
+	length := 0
+	for id := n.fresh; id != 0 && length <= maxFresh; id = at[id].right {
+		length++
+	}
+	if length <= maxFresh {
+		return
+	}
+	for id := n.fresh; id != 0; {
+		next := at[id].right
+		at[id].left, at[id].right, at[id].fresh = 0, 0, false
+		treapInsert(at, &n.root, id)
+		id = next
+	}
+	n.fresh = 0
 }
 
 // after returns the block that follows id in that order.
@@ -95,14 +140,32 @@ func (n *bins) after(at []block, id blockID) blockID {
 func (n *bins) last(at []block) blockID {
 	for w := binWords - 1; w >= 0; w-- {
 		if n.words[w] != 0 {
-			id := n.roots[w<<6+bits.Len64(n.words[w])-1]
-			for at[id].right != 0 {
-				id = at[id].right
-			}
-			return id
+			return n.bins[w<<6+bits.Len64(n.words[w])-1].last(at)
 		}
 	}
 	return 0
+}
+
+func (n *bin) last(at []block) blockID {
+	n.tidy(at)
+	found := n.root
+	for found != 0 && at[found].right != 0 {
+		found = at[found].right
+	}
+	for id := n.fresh; id != 0; id = at[id].right {
+		if found == 0 || less(&at[found], &at[id]) {
+			found = id
+		}
+	}
+	return found
+}
+
+// free returns the sum of the blocks' sizes, by a walk: for the rare reports.
+func (n *bins) free(at []block) (bytes int64) {
+	for _, id := range n.all(at, nil) {
+		bytes += at[id].size
+	}
+	return bytes
 }
 
 func (n *bins) nextBin(i int) int {

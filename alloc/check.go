@@ -55,7 +55,6 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 	at, end := seg.addr, seg.addr+uint64(seg.size)
 	var last blockID
 	var mapped int64
-	var refs int32
 	for id := seg.first; id != 0; last, id = id, s.blocks.at[id].next {
 		b := &s.blocks.at[id]
 		if b.addr != at || b.prev != last || b.seg != sid || b.large != seg.large || b.size <= 0 {
@@ -79,7 +78,6 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 			}
 			fallthrough
 		case pending:
-			refs++
 			add(activeBlocks, 1)
 			add(activeBytes, b.size)
 			add(requestedBytes, b.requested)
@@ -99,9 +97,8 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 			return 0, fmt.Errorf("block %#x is in no state", b.addr)
 		}
 	}
-	if at != end || mapped != seg.mapped || refs != seg.refs {
-		return 0, fmt.Errorf("segment %#x of %d bytes: blocks end at %#x, %d mapped, %d in use (noted %d, %d)",
-			seg.addr, seg.size, at, mapped, refs, seg.mapped, seg.refs)
+	if at != end || mapped != seg.mapped {
+		return 0, fmt.Errorf("segment %#x of %d bytes: blocks end at %#x, %d mapped (noted %d)", seg.addr, seg.size, at, mapped, seg.mapped)
 	}
 	add(reservedBytes, mapped)
 	if !seg.virtual {
@@ -114,7 +111,6 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 }
 
 func (s *shard) verifyPool(p *pool, listed map[blockID]bool) error {
-	var bytes int64
 	ids := p.all(s.blocks.at, nil)
 	for i, id := range ids {
 		b := &s.blocks.at[id]
@@ -125,13 +121,12 @@ func (s *shard) verifyPool(p *pool, listed map[blockID]bool) error {
 			return fmt.Errorf("block %#x is out of order in the bins", b.addr)
 		}
 		delete(listed, id)
-		bytes += b.size
 	}
-	if p.count != len(ids) || p.bytes != bytes {
-		return fmt.Errorf("the bins count %d blocks of %d bytes, and have %d of %d", p.count, p.bytes, len(ids), bytes)
+	if p.count != len(ids) {
+		return fmt.Errorf("the bins count %d blocks, and have %d", p.count, len(ids))
 	}
-	for i, root := range p.roots {
-		if (root != 0) != (p.words[i>>6]>>(i&63)&1 != 0) {
+	for i := range p.bins.bins {
+		if bin := &p.bins.bins[i]; (bin.root|bin.fresh != 0) != (p.words[i>>6]>>(i&63)&1 != 0) {
 			return fmt.Errorf("bin %d and its bit disagree", i)
 		}
 	}

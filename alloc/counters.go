@@ -20,22 +20,19 @@ const (
 	numMetrics
 )
 
-// scope selects a gauge's part: all blocks, or those of one pool.
+// scope selects a gauge's part: all blocks, or those of one pool. The last is used by nothing: with a power of two the
+// compiler knows that scope&3 is one of them.
 const (
 	scopeAll = iota
 	scopeSmall
 	scopeLarge
+	scopeNone
 	numScopes
 )
 
 const numGauges = int(numMetrics) * numScopes
 
-func scopeOf(large bool) int {
-	if large {
-		return scopeLarge
-	}
-	return scopeSmall
-}
+func scopeOf(large bool) int { return scopeSmall + int(one(large)) }
 
 // counters are a shard's gauges. A gauge's limit is how far it may go before the device's peak could change: with one
 // shard it is the peak itself; with several the room below the peak is dealt out to them, and a shard that goes beyond its
@@ -52,25 +49,28 @@ type counters struct {
 // up adds d ≥ 0 to a gauge.
 func (c *counters) up(m metric, scope int, d int64) {
 	i := int(m) * numScopes
-	all, part := c.cur[i]+d, c.cur[i+scope]+d
-	c.cur[i], c.cur[i+scope] = all, part
-	c.over |= (c.limit[i] - all) | (c.limit[i+scope] - part)
-	c.total[i+scope] += d
+	j := i + scope&(numScopes-1)
+	all, part := c.cur[i]+d, c.cur[j]+d
+	c.cur[i], c.cur[j] = all, part
+	c.over |= (c.limit[i] - all) | (c.limit[j] - part)
+	c.total[j] += d
 }
 
 // down takes d ≥ 0 from a gauge.
 func (c *counters) down(m metric, scope int, d int64) {
 	i := int(m) * numScopes
 	c.cur[i] -= d
-	c.cur[i+scope] -= d
+	c.cur[i+scope&(numScopes-1)] -= d
 }
 
+// add adds d to a gauge. It does not branch, where the sign is as random as the program's sizes.
 func (c *counters) add(m metric, scope int, d int64) {
-	if d > 0 {
-		c.up(m, scope, d)
-	} else {
-		c.down(m, scope, -d)
-	}
+	i := int(m) * numScopes
+	j := i + scope&(numScopes-1)
+	all, part := c.cur[i]+d, c.cur[j]+d
+	c.cur[i], c.cur[j] = all, part
+	c.over |= (c.limit[i] - all) | (c.limit[j] - part)
+	c.total[j] += d &^ (d >> 63) // increases only
 }
 
 // raise makes the present values the peaks where they are higher; for the only shard of a device.

@@ -166,7 +166,7 @@ func (e *OOMError) addStranded(s *shard, p *pool) {
 	if p.count == 0 {
 		return
 	}
-	e.Stranded = append(e.Stranded, StrandedPool{s.stream, p.large, p.bytes, p.count, s.blocks.at[p.last(s.blocks.at)].size})
+	e.Stranded = append(e.Stranded, StrandedPool{s.stream, p.large, p.free(s.blocks.at), p.count, s.blocks.at[p.last(s.blocks.at)].size})
 }
 
 func (s *shard) addSites(sites map[StackID]*Site) {

@@ -54,12 +54,7 @@ type pendingMark struct {
 	id   blockID
 }
 
-func (s *shard) poolOf(large bool) *pool {
-	if large {
-		return &s.pools[1]
-	}
-	return &s.pools[0]
-}
+func (s *shard) poolOf(large bool) *pool { return &s.pools[one(large)&1] }
 
 // take removes a free block of at least size bytes from the pool: the best fit, unless a limit on splitting forbids it
 // (get_free_block). 0: there is none.
@@ -110,21 +105,17 @@ func (s *shard) growable(id blockID) int64 {
 // handOut makes the free block id, which is in no bin, a live one, after cutting off what is not needed, and counts it.
 func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 	b := &s.blocks.at[id]
-	scope := scopeOf(p.large)
-	virtual := s.segs.at[b.seg].virtual
-	whole := b.prev|b.next == 0
-	if s.r.splits(b.size, size, p.large) {
+	shared := one(!s.whole(id)) // 1: it was counted as a free block that shares its segment
+	rest := b.size - size
+	cut := s.r.splits(b.size, size, p.large)
+	if !s.r.virtual {
+		split := one(cut)
+		scope := scopeOf(p.large)
+		s.add(splitBlocks, scope, int64(split)-int64(shared))
+		s.add(splitBytes, scope, rest&-int64(split)-b.size&-int64(shared))
+	}
+	if cut {
 		s.split(p, id, size)
-		b = &s.blocks.at[id] // the slab may have moved
-		if whole && !virtual {
-			s.add(splitBlocks, scope, 1)
-			s.add(splitBytes, scope, s.blocks.at[b.next].size)
-		} else if !virtual {
-			s.down(splitBytes, scope, size)
-		}
-	} else if !whole && !virtual {
-		s.add(splitBlocks, scope, -1)
-		s.add(splitBytes, scope, -b.size)
 	}
 	s.own(p, id, requested)
 	return id
@@ -134,7 +125,6 @@ func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 func (s *shard) own(p *pool, id blockID, requested int64) {
 	b, scope := &s.blocks.at[id], scopeOf(p.large)
 	b.state, b.requested, b.refs = live, requested, 1
-	s.segs.at[b.seg].refs++
 	s.index.put(b.addr, id)
 	s.up(allocations, scope, 1)
 	s.up(allocatedBytes, scope, b.size)
@@ -190,8 +180,6 @@ func (s *shard) recycle(id blockID) {
 	if b.size >= s.r.maxSplit {
 		s.add(oversizeBlocks, scope, -1)
 	}
-	seg := &s.segs.at[b.seg]
-	seg.refs--
 	b.state, b.requested, b.refs, b.used, b.stack = free, 0, 0, false, 0
 	var blocks, bytes int64
 	if o := b.prev; o != 0 && s.blocks.at[o].state == free {
@@ -202,16 +190,12 @@ func (s *shard) recycle(id blockID) {
 	}
 	b.since = int64(p.searches)
 	p.insert(s.blocks.at, id)
-	if seg.virtual {
+	if s.r.virtual {
 		return
 	}
-	if b.prev|b.next != 0 {
-		blocks, bytes = blocks+1, bytes+b.size
-	}
-	if blocks != 0 {
-		s.add(splitBlocks, scope, blocks)
-	}
-	s.add(splitBytes, scope, bytes)
+	shared := int64(one(!s.whole(id)))
+	s.add(splitBlocks, scope, blocks+shared)
+	s.add(splitBytes, scope, bytes+b.size&-shared)
 }
 
 // merge joins a neighbour in the same state to a block that is in no bin, and returns its size, or 0.

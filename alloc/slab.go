@@ -25,14 +25,15 @@ type block struct {
 	requested  int64   // bytes that the caller asked for; live and pending blocks
 	since      int64   // live, pending: clock at the allocation; free: the pool's count of searches when it became free
 	prev, next blockID // neighbours in the segment, by address
-	left       blockID // children in the bin's tree; left also links the free slots of the slab
-	right      blockID
+	left       blockID // children in the bin's tree, or the blocks before and after in its list; left also links the free
+	right      blockID // … slots of the slab
 	seg        segID
 	stack      StackID // of the allocation
 	refs       int32   // live: owners, 1 after Alloc, one more for each Retain; pending: marks that the device has not passed
 	state      state
 	large      bool // pool
 	used       bool // a stream was recorded on it: see shard.uses
+	fresh      bool // free: in its bin's list, not in the tree
 }
 
 // segment is what the driver gave in one piece, or a range of virtual addresses.
@@ -41,7 +42,6 @@ type segment struct {
 	size    int64
 	mapped  int64 // bytes with memory behind them: size, unless virtual
 	first   blockID
-	refs    int32 // live and pending blocks: at 0 the segment can be given back
 	stack   StackID
 	used    bool
 	large   bool
