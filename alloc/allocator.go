@@ -193,18 +193,23 @@ func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bo
 // finish ends an operation on a shard: settles the peaks, checks the state in builds that do, unlocks.
 func (a *Allocator) finish(s *shard) {
 	if s.over < 0 {
-		if s.solo {
-			s.raise()
-		} else {
-			a.enter(s)
-			a.settle(s)
-			a.mu.Unlock()
-		}
+		a.raise(s)
 	}
 	if checking {
 		s.check()
 	}
 	s.mu.Unlock()
+}
+
+// raise settles the peaks after an operation that went beyond a limit.
+func (a *Allocator) raise(s *shard) {
+	if s.solo {
+		s.raise()
+		return
+	}
+	a.enter(s)
+	a.settle(s)
+	a.mu.Unlock()
 }
 
 // shardFor returns the stream's shard, a new one if it has none.
@@ -214,6 +219,10 @@ func (a *Allocator) shardFor(stream Stream) (*shard, error) {
 			return s, nil
 		}
 	}
+	return a.newShard(stream)
+}
+
+func (a *Allocator) newShard(stream Stream) (*shard, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := *a.shards.Load()

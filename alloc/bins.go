@@ -83,45 +83,42 @@ func (n *bins) best(at []block, size int64) blockID {
 
 // from returns the first block at or after (size, addr) in the order of sizes and addresses.
 func (n *bins) from(at []block, size int64, addr uint64) blockID {
-	i := binOf(size)
-	if n.words[i>>6]>>(i&63)&1 != 0 {
+	for i := n.nextBin(binOf(size)); i >= 0; i = n.nextBin(i + 1) {
 		if id := n.bins[i].from(at, size, addr); id != 0 {
 			return id
 		}
 	}
-	i = n.nextBin(i + 1)
-	if i < 0 {
-		return 0
-	}
-	bin := &n.bins[i]
-	if only := bin.fresh; only != 0 && bin.root|at[only].right == 0 {
-		return only
-	}
-	return bin.from(at, 0, 0)
+	return 0
 }
 
 // from returns the bin's first block at or after (size, addr).
 func (n *bin) from(at []block, size int64, addr uint64) (found blockID) {
-	n.tidy(at)
-	found = treapFrom(at, n.root, size, addr)
+	var bestSize int64
+	var bestAddr uint64
+	length := 0
 	for id := n.fresh; id != 0; id = at[id].right {
+		if length++; length > maxFresh {
+			n.tidy(at)
+			return treapFrom(at, n.root, size, addr)
+		}
 		b := &at[id]
-		if (b.size > size || b.size == size && b.addr >= addr) && (found == 0 || less(b, &at[found])) {
-			found = id
+		if b.size < size || b.size == size && b.addr < addr {
+			continue
+		}
+		if found == 0 || b.size < bestSize || b.size == bestSize && b.addr < bestAddr {
+			found, bestSize, bestAddr = id, b.size, b.addr
+		}
+	}
+	if n.root != 0 {
+		if id := treapFrom(at, n.root, size, addr); id != 0 && (found == 0 || less(&at[id], &at[found])) {
+			return id
 		}
 	}
 	return found
 }
 
-// tidy moves the list to the treap, if it is long.
+// tidy moves the list to the treap.
 func (n *bin) tidy(at []block) {
-	length := 0
-	for id := n.fresh; id != 0 && length <= maxFresh; id = at[id].right {
-		length++
-	}
-	if length <= maxFresh {
-		return
-	}
 	for id := n.fresh; id != 0; {
 		next := at[id].right
 		at[id].left, at[id].right, at[id].fresh = 0, 0, false
@@ -147,7 +144,6 @@ func (n *bins) last(at []block) blockID {
 }
 
 func (n *bin) last(at []block) blockID {
-	n.tidy(at)
 	found := n.root
 	for found != 0 && at[found].right != 0 {
 		found = at[found].right

@@ -74,9 +74,14 @@ func (a *Allocator) recycle(s *shard, id blockID) error {
 		s.recycle(id)
 		return nil
 	}
+	return a.recycleUncached(s, id)
+}
+
+// recycleUncached is recycle where memory may have to go back to the driver at once.
+func (a *Allocator) recycleUncached(s *shard, id blockID) error {
 	a.enter(s) // before the block is in the pool: who holds the device lock may release it there
 	defer a.mu.Unlock()
-	s.recycle(id)
+	id = s.recycle(id)
 	if a.r.cached {
 		return a.trim(s, id)
 	}
@@ -86,27 +91,28 @@ func (a *Allocator) recycle(s *shard, id blockID) error {
 // find returns the shard, locked, that has p as a live block, with its slot in the index; nil if there is none.
 func (a *Allocator) find(p Ptr) (*shard, int) {
 	all := *a.shards.Load()
-	if len(all) == 1 {
-		s := all[0]
-		s.mu.Lock()
-		if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
-			return s, slot
+	if len(all) != 1 {
+		n := a.dir.owner(uint64(p))
+		if n == mixed {
+			return findAmong(all, p)
 		}
+		if n == 0 || int(n) > len(all) { // nobody's, or of an allocator that is closed
+			return nil, 0
+		}
+		all = all[n-1:]
+	}
+	s := all[0]
+	s.mu.Lock()
+	slot := s.index.slot(s.blocks.at, uint64(p))
+	if slot < 0 {
 		s.mu.Unlock()
 		return nil, 0
 	}
-	switch n := a.dir.owner(uint64(p)); n {
-	case 0:
-	case mixed:
-		for _, s := range all {
-			s.mu.Lock()
-			if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
-				return s, slot
-			}
-			s.mu.Unlock()
-		}
-	default:
-		s := all[n-1]
+	return s, slot
+}
+
+func findAmong(all []*shard, p Ptr) (*shard, int) {
+	for _, s := range all {
 		s.mu.Lock()
 		if slot := s.index.slot(s.blocks.at, uint64(p)); slot >= 0 {
 			return s, slot
@@ -188,7 +194,7 @@ func (a *Allocator) unpend(s *shard, id blockID) error {
 		now := a.clock()
 		*s.ring.next() = record{now, b.addr, b.requested, now - b.since, b.stack, 0, EventFreed, false}
 	}
-	s.recycle(id)
+	id = s.recycle(id)
 	if a.r.cached {
 		return nil
 	}

@@ -20,8 +20,8 @@ type rules struct {
 	policy    Policy
 	maxSplit  int64 // blocks from this size on are not split
 	divisions [16]int64
-	smallKeep int64 // a remainder of at least so many bytes is split off, in the small pool …
-	largeKeep int64 // … and in the large one
+	divided   bool     // one of them is not 0
+	keep      [2]int64 // a remainder of at least so many bytes is split off, in the small pool and in the large one
 	page      [2]int64
 	segment   int64 // Packed: the least bytes of a segment; 0: PyTorch's sizes
 	virtual   bool  // segments are ranges of addresses that grow by pages
@@ -34,8 +34,9 @@ const noLimit = 1<<63 - 1
 func makeRules(o *Options) rules {
 	r := rules{
 		policy: o.Policy, maxSplit: noLimit, divisions: o.RoundupDivisions, cached: true,
-		smallKeep: minBlock, largeKeep: smallSize + 1, page: [2]int64{smallBuffer, largeBuffer},
+		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, largeBuffer},
 	}
+	r.divided = r.divisions != [16]int64{}
 	if o.MaxSplitSize > 0 {
 		r.maxSplit = o.MaxSplitSize
 	}
@@ -50,7 +51,7 @@ func makeRules(o *Options) rules {
 		r.cached = false
 	}
 	if o.Policy != Torch || r.virtual {
-		r.largeKeep = minBlock
+		r.keep[1] = minBlock
 	}
 	if o.SegmentSize > 0 {
 		r.segment, r.page = o.SegmentSize, [2]int64{o.SegmentSize, o.SegmentSize}
@@ -60,11 +61,10 @@ func makeRules(o *Options) rules {
 
 // round returns the bytes of the block that serves a request.
 func (r *rules) round(size int64) int64 {
-	if size < minBlock {
-		return minBlock
-	}
-	if n := r.divisions[divisionIndex(size)]; n > 1 && size > minBlock*n {
-		return roundUpDivision(size, n)
+	if r.divided {
+		if n := r.divisions[divisionIndex(size)]; n > 1 && size > minBlock*n {
+			return roundUpDivision(size, n)
+		}
 	}
 	return (size + minBlock - 1) &^ (minBlock - 1)
 }
@@ -90,10 +90,7 @@ func (r *rules) large(size int64) bool { return size > smallSize }
 
 // splits says whether size bytes are cut off the front of a free block of have bytes.
 func (r *rules) splits(have, size int64, large bool) bool {
-	if !large {
-		return have-size >= r.smallKeep
-	}
-	return have-size >= r.largeKeep && (size < r.maxSplit || r.virtual)
+	return have-size >= r.keep[one(large)&1] && (size < r.maxSplit || r.virtual || !large)
 }
 
 // segmentSize returns what to ask the driver for, to serve a block of size bytes (get_allocation_size).

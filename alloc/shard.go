@@ -149,9 +149,7 @@ func (s *shard) split(p *pool, id blockID, size int64) {
 		addr: b.addr + uint64(size), size: b.size - size, prev: id, next: b.next,
 		seg: b.seg, large: b.large, state: free, since: int64(p.searches),
 	}
-	if r.next != 0 {
-		s.blocks.at[r.next].prev = rest
-	}
+	s.blocks.at[r.next].prev = rest // of slot 0, if there is none
 	b.next, b.size = rest, size
 	p.insert(s.blocks.at, rest)
 }
@@ -168,8 +166,8 @@ func (s *shard) disown(id blockID, slot int) {
 	s.up(cachedBytes, scope, b.size)
 }
 
-// recycle puts a block that nobody uses into its pool, together with free neighbours.
-func (s *shard) recycle(id blockID) {
+// recycle puts a block that nobody uses into its pool, together with free neighbours, and returns what they have become.
+func (s *shard) recycle(id blockID) blockID {
 	b := &s.blocks.at[id]
 	p, scope := s.poolOf(b.large), scopeOf(b.large)
 	if s.active {
@@ -182,54 +180,62 @@ func (s *shard) recycle(id blockID) {
 	}
 	b.state, b.requested, b.refs, b.used, b.stack = free, 0, 0, false, 0
 	var blocks, bytes int64
-	if o := b.prev; o != 0 && s.blocks.at[o].state == free {
-		blocks, bytes = blocks-1, bytes-s.merge(p, id, o)
+	at := s.blocks.at
+	if o := b.prev; at[o].state == free { // slot 0 is in no state
+		blocks, bytes = blocks-1, bytes-at[o].size
+		p.remove(at, o)
+		s.join(o, id)
+		id = o
 	}
-	if o := b.next; o != 0 && s.blocks.at[o].state == free {
-		blocks, bytes = blocks-1, bytes-s.merge(p, id, o)
+	if o := at[id].next; at[o].state == free {
+		blocks, bytes = blocks-1, bytes-at[o].size
+		p.remove(at, o)
+		s.join(id, o)
 	}
+	b = &at[id]
 	b.since = int64(p.searches)
-	p.insert(s.blocks.at, id)
-	if s.r.virtual {
-		return
+	p.insert(at, id)
+	if !s.r.virtual {
+		shared := int64(one(!s.whole(id)))
+		s.add(splitBlocks, scope, blocks+shared)
+		s.add(splitBytes, scope, bytes+b.size&-shared)
 	}
-	shared := int64(one(!s.whole(id)))
-	s.add(splitBlocks, scope, blocks+shared)
-	s.add(splitBytes, scope, bytes+b.size&-shared)
+	return id
 }
 
-// merge joins a neighbour in the same state to a block that is in no bin, and returns its size, or 0.
-func (s *shard) merge(p *pool, id, other blockID) int64 {
-	if other == 0 {
-		return 0
-	}
+// merge joins a block that is in no list with its neighbours in the same state, and returns what they have become.
+func (s *shard) merge(p *pool, id blockID) blockID {
 	at := s.blocks.at
-	b, o := &at[id], &at[other]
-	if o.state != b.state {
-		return 0
+	state := at[id].state
+	if o := at[id].prev; at[o].state == state {
+		s.delist(p, o)
+		s.join(o, id)
+		id = o
 	}
-	if o.state == unmapped {
-		p.removeUnmapped(at, other)
+	if o := at[id].next; at[o].state == state {
+		s.delist(p, o)
+		s.join(id, o)
+	}
+	return id
+}
+
+// delist takes a block that nobody uses out of its list.
+func (s *shard) delist(p *pool, id blockID) {
+	if s.blocks.at[id].state == unmapped {
+		p.removeUnmapped(s.blocks.at, id)
 	} else {
-		p.remove(at, other)
+		p.remove(s.blocks.at, id)
 	}
-	size := o.size
-	if b.prev == other {
-		b.addr, b.prev = o.addr, o.prev
-		if b.prev != 0 {
-			at[b.prev].next = id
-		} else {
-			s.segs.at[b.seg].first = id
-		}
-	} else {
-		b.next = o.next
-		if b.next != 0 {
-			at[b.next].prev = id
-		}
-	}
-	b.size += size
-	s.blocks.put(other)
-	return size
+}
+
+// join makes a block and the one after it, both in no list, one: the first.
+func (s *shard) join(id, after blockID) {
+	at := s.blocks.at
+	b, o := &at[id], &at[after]
+	b.size += o.size
+	b.next = o.next
+	at[o.next].prev = id // of slot 0, if there is none
+	s.blocks.put(after)
 }
 
 // addSegment makes a segment of one block in the given state, which is in no list yet.

@@ -86,8 +86,7 @@ func (a *Allocator) mapBlock(s *shard, p *pool, id blockID, size int64) (blockID
 	b = &s.blocks.at[id]
 	b.state, b.since = free, int64(p.searches)
 	s.segs.at[b.seg].mapped += size
-	s.merge(p, id, s.blocks.at[id].prev)
-	s.merge(p, id, s.blocks.at[id].next)
+	id = s.merge(p, id)
 	p.insert(s.blocks.at, id)
 	a.reserve(s, p, size)
 	a.note(s, EventSegmentMap, addr, size)
@@ -122,8 +121,7 @@ func (a *Allocator) unmapBlock(s *shard, p *pool, id blockID) error {
 	}
 	s.blocks.at[id].state = unmapped
 	s.segs.at[b.seg].mapped -= size
-	s.merge(p, id, s.blocks.at[id].prev)
-	s.merge(p, id, s.blocks.at[id].next)
+	id = s.merge(p, id)
 	p.insertUnmapped(s.blocks.at, id)
 	a.reserve(s, p, -size)
 	a.note(s, EventSegmentUnmap, from, size)
@@ -152,9 +150,7 @@ func (s *shard) cut(id blockID, size int64, st state) {
 		addr: b.addr + uint64(size), size: b.size - size, prev: id, next: b.next,
 		seg: b.seg, large: b.large, state: st, since: b.since,
 	}
-	if r.next != 0 {
-		s.blocks.at[r.next].prev = rest
-	}
+	s.blocks.at[r.next].prev = rest // of slot 0, if there is none
 	b.next, b.size = rest, size
 }
 
