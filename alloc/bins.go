@@ -1,6 +1,9 @@
 package alloc
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes up to 64 KiB, then 64
 // bins for each doubling. The block found is the smallest that fits and of those the one at the lowest address, which is
@@ -55,12 +58,12 @@ func (n *bins) remove(at []block, id blockID) {
 	n.count--
 	bin := &n.bins[i]
 	if b.fresh {
-		from := &at[b.left].right
+		first := bin.fresh
 		if b.left == 0 {
-			from = &bin.fresh
+			first = b.right
 		}
-		*from = b.right
-		at[b.right].left = b.left
+		bin.fresh = first
+		at[b.left].right, at[b.right].left = b.right, b.left
 	} else {
 		treapRemove(at, &bin.root, id)
 	}
@@ -158,7 +161,7 @@ func (n *bin) last(at []block) blockID {
 
 // free returns the sum of the blocks' sizes, by a walk: for the rare reports.
 func (n *bins) free(at []block) (bytes int64) {
-	for _, id := range n.all(at, nil) {
+	for _, id := range n.all(at) {
 		bytes += at[id].size
 	}
 	return bytes
@@ -181,11 +184,35 @@ func (n *bins) nextBin(i int) int {
 }
 
 // all returns the blocks in order, for the rare walks over a pool: releasing, collecting, checking.
-func (n *bins) all(at []block, to []blockID) []blockID {
-	for id := n.from(at, 0, 0); id != 0; id = n.after(at, id) {
-		to = append(to, id)
+func (n *bins) all(at []block) []blockID { return n.atLeast(at, 0) }
+
+// atLeast returns the blocks of size bytes and more, and perhaps some that are little smaller, in order.
+func (n *bins) atLeast(at []block, size int64) (to []blockID) {
+	for i := n.nextBin(binOf(size)); i >= 0; i = n.nextBin(i + 1) {
+		begin := len(to)
+		to = treapAll(at, n.bins[i].root, to)
+		fresh := len(to)
+		for id := n.bins[i].fresh; id != 0; id = at[id].right {
+			to = append(to, id)
+		}
+		if in := to[begin:]; len(to) > fresh && len(in) > 1 {
+			slices.SortFunc(in, func(x, y blockID) int {
+				if less(&at[x], &at[y]) {
+					return -1
+				}
+				return 1 // no two have the same address
+			})
+		}
 	}
 	return to
+}
+
+func treapAll(at []block, id blockID, to []blockID) []blockID {
+	if id == 0 {
+		return to
+	}
+	to = append(treapAll(at, at[id].left, to), id)
+	return treapAll(at, at[id].right, to)
 }
 
 func less(a, b *block) bool {

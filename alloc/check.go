@@ -111,7 +111,7 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 }
 
 func (s *shard) verifyPool(p *pool, listed map[blockID]bool) error {
-	ids := p.all(s.blocks.at, nil)
+	ids := p.all(s.blocks.at)
 	for i, id := range ids {
 		b := &s.blocks.at[id]
 		if !listed[id] || b.state != free || b.large != p.large {

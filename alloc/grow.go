@@ -261,7 +261,7 @@ func (a *Allocator) releaseAll() (int64, error) {
 
 func (a *Allocator) releasePool(s *shard, p *pool) error {
 	var errs []error
-	for _, id := range p.all(s.blocks.at, nil) {
+	for _, id := range p.all(s.blocks.at) {
 		switch {
 		case s.segs.at[s.blocks.at[id].seg].virtual:
 			errs = append(errs, a.unmapBlock(s, p, id))
@@ -313,7 +313,7 @@ type idleSegment struct {
 func (a *Allocator) idleSegments() (idle []idleSegment, total uint64) {
 	for _, s := range *a.shards.Load() {
 		p := &s.pools[1]
-		for _, id := range p.all(s.blocks.at, nil) {
+		for _, id := range p.all(s.blocks.at) {
 			if s.whole(id) {
 				age := p.searches - uint64(s.blocks.at[id].since)
 				idle = append(idle, idleSegment{s, id, age})

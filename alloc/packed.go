@@ -52,7 +52,7 @@ func (a *Allocator) reclaimPages(need int64) error {
 	for _, s := range *a.shards.Load() {
 		for i := range s.pools {
 			p := &s.pools[i]
-			for _, id := range p.all(s.blocks.at, nil) {
+			for _, id := range p.atLeast(s.blocks.at, a.r.pageOf(p.large)) {
 				if b := &s.blocks.at[id]; b.size >= a.r.pageOf(p.large) {
 					idle = append(idle, idleSegment{s, id, p.searches - uint64(b.since)})
 				}
