@@ -23,8 +23,7 @@ type Allocator struct {
 	drv     Driver
 	virtual VirtualMemory // nil where the driver has none
 	streams Streams       // nil where the driver has none
-	clock   func() int64
-	epoch   int64 // ns of the Unix epoch at clock 0
+	clock   clock
 	timed   atomic.Bool
 	debug   atomic.Bool
 	stacks  *stacks
@@ -80,7 +79,7 @@ func New(d Driver, o Options) (*Allocator, error) {
 		return nil, fmt.Errorf("new allocator: size of the device: %w", err)
 	}
 	a.total = total
-	a.setClock(o.Clock)
+	a.clock = newClock(o.Clock)
 	a.timed.Store(o.EventCapacity > 0)
 	a.shards.Store(&[]*shard{})
 	a.windows = []*Window{{a: a}}
@@ -107,15 +106,6 @@ func (a *Allocator) fitRules() error {
 	return nil
 }
 
-func (a *Allocator) setClock(clock func() int64) {
-	a.clock = clock
-	if clock == nil {
-		start := time.Now()
-		a.epoch = start.UnixNano()
-		a.clock = func() int64 { return int64(time.Since(start)) }
-	}
-}
-
 // Alloc returns size bytes for use on the stream. Size 0 is address 0. The error is an *OOMError when memory is short.
 func (a *Allocator) Alloc(size int64, s Stream) (Ptr, error) {
 	return a.AllocRequest(Request{Size: size, Stream: s})
@@ -137,12 +127,12 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
 	}
 	size := a.r.round(q.Size)
-	s.mu.Lock()
 	var began int64
 	timed := a.timed.Load()
 	if timed {
-		began = a.clock() // with the lock held: a shard's events are in the order of their times
+		began = a.clock.stamp() // before the lock: it need not wait for it
 	}
+	s.mu.Lock()
 	p := s.poolOf(a.r.large(size))
 	if len(s.waiting) > 0 {
 		if err := a.passMarks(s); err != nil {
@@ -168,7 +158,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 	addr := b.addr
 	b.stack = q.Stack
 	if timed {
-		s.noteAlloc(a, b, q, began, hit)
+		s.noteAlloc(a, b, q, s.inOrder(began), hit)
 	}
 	a.finish(s)
 	return Ptr(addr), nil
@@ -178,7 +168,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bool) {
 	span := s.took
 	if s.timings++; !hit || s.timings%hitTimings == 1 {
-		now := a.clock()
+		now := a.stamp(s)
 		span = now - began
 		if hit {
 			s.took = span
@@ -187,7 +177,9 @@ func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bo
 		}
 	}
 	b.since = began
-	*s.ring.next() = record{began, b.addr, q.Size, span, q.Stack, q.Thread, EventAlloc, hit}
+	e := s.ring.next()
+	e.time, e.addr, e.size, e.span = began, b.addr, q.Size, span
+	e.stack, e.thread, e.kind, e.hit = q.Stack, q.Thread, EventAlloc, hit
 }
 
 // finish ends an operation on a shard: settles the peaks, checks the state in builds that do, unlocks.

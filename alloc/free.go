@@ -25,6 +25,11 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	if debug {
 		stack = a.stacks.callers(2)
 	}
+	var now int64
+	timed := a.timed.Load()
+	if timed {
+		now = a.clock.stamp()
+	}
 	s, slot := a.find(p)
 	if s == nil {
 		return a.misuse("free", p, ErrDoubleFree)
@@ -48,9 +53,11 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 		a.ledger.add(p, b.stack, stack)
 	}
 	waits := b.used && a.streams != nil
-	if a.timed.Load() {
-		now := a.clock()
-		*s.ring.next() = record{now, b.addr, b.requested, now - b.since, stack, thread, EventFree, !waits}
+	if timed {
+		now = s.inOrder(now)
+		e := s.ring.next()
+		e.time, e.addr, e.size, e.span = now, b.addr, b.requested, now-b.since
+		e.stack, e.thread, e.kind, e.hit = stack, thread, EventFree, !waits
 	}
 	if waits && !s.active {
 		a.enter(s)
@@ -191,7 +198,7 @@ func (a *Allocator) mark(s *shard, id blockID) error {
 func (a *Allocator) unpend(s *shard, id blockID) error {
 	if a.timed.Load() {
 		b := &s.blocks.at[id]
-		now := a.clock()
+		now := a.stamp(s)
 		*s.ring.next() = record{now, b.addr, b.requested, now - b.since, b.stack, 0, EventFreed, false}
 	}
 	id = s.recycle(id)

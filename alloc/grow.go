@@ -142,7 +142,7 @@ func (s *shard) settleGrowth(p *pool) {
 
 func (a *Allocator) note(s *shard, kind EventKind, addr uint64, size int64) {
 	if a.timed.Load() {
-		*s.ring.next() = record{time: a.clock(), addr: addr, size: size, kind: kind}
+		*s.ring.next() = record{time: a.stamp(s), addr: addr, size: size, kind: kind}
 	}
 }
 

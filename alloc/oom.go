@@ -121,7 +121,7 @@ func (a *Allocator) countOOM(s *shard, e *OOMError, q Request) {
 	a.mu.Unlock()
 	if a.timed.Load() {
 		s.mu.Lock()
-		*s.ring.next() = record{time: a.clock(), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack, thread: q.Thread, kind: EventOOM}
+		*s.ring.next() = record{time: a.stamp(s), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack, thread: q.Thread, kind: EventOOM}
 		s.mu.Unlock()
 	}
 }
@@ -147,14 +147,14 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 		e.LargestHole = s.blocks.at[id].size
 	}
 	e.AfterCompaction = min(a.limit, a.total, e.Reserved+e.DeviceFree) - e.Active
-	sites := map[StackID]*Site{}
+	sites, times := map[StackID]*Site{}, a.clock.timeline()
 	for _, o := range all {
 		for i := range o.pools {
 			e.addStranded(o, &o.pools[i])
 		}
 		o.addSites(sites)
 		v := o.ring.view(o.stream)
-		e.LastEvents = v.events(e.LastEvents, a.epoch)
+		e.LastEvents = v.events(e.LastEvents, &times)
 	}
 	e.Sites = largestSites(sites)
 	slices.SortStableFunc(e.LastEvents, func(x, y Event) int { return cmp.Compare(x.Time, y.Time) })

@@ -34,10 +34,10 @@ type Event struct {
 
 // record is an Event in the ring: the stream is the shard's.
 type record struct {
-	time   int64
+	time   int64 // a stamp: see clock
 	addr   uint64
 	size   int64
-	span   int64
+	span   int64 // between two stamps
 	stack  StackID
 	thread uint32
 	kind   EventKind
@@ -58,7 +58,8 @@ type chunk struct {
 type ring struct {
 	capacity int
 	chunks   []*chunk
-	cur, pos int    // where the next record goes
+	now      *chunk // chunks[cur], where the next record goes …
+	cur, pos int    // … to pos
 	turns    uint64 // chunks ever begun
 }
 
@@ -67,7 +68,7 @@ func (r *ring) next() *record {
 	if r.pos == chunkLen {
 		r.turn()
 	}
-	e := &r.chunks[r.cur].records[r.pos]
+	e := &r.now.records[r.pos]
 	r.pos++
 	return e
 }
@@ -91,6 +92,7 @@ func (r *ring) turn() {
 	if r.chunks[r.cur].shared {
 		r.chunks[r.cur] = new(chunk)
 	}
+	r.now = r.chunks[r.cur]
 }
 
 // total is how many records were ever written.
@@ -114,20 +116,20 @@ func (r *ring) view(stream Stream) view {
 	v := view{total: r.total(), cap: r.capacity, stream: stream}
 	for i := 1; i <= len(r.chunks); i++ {
 		c := r.chunks[(r.cur+i)%len(r.chunks)]
-		if c == r.chunks[r.cur] {
+		if c == r.now {
 			break
 		}
 		c.shared = true
 		v.chunks = append(v.chunks, c)
 	}
 	if r.turns > 0 {
-		v.partial = append(v.partial, r.chunks[r.cur].records[:r.pos]...)
+		v.partial = append(v.partial, r.now.records[:r.pos]...)
 	}
 	return v
 }
 
 // events appends the view's records, oldest first, to to.
-func (v *view) events(to []Event, epoch int64) []Event {
+func (v *view) events(to []Event, times *timeline) []Event {
 	n := len(v.chunks)*chunkLen + len(v.partial)
 	skip := max(0, n-v.cap)
 	emit := func(rs []record) {
@@ -138,7 +140,7 @@ func (v *view) events(to []Event, epoch int64) []Event {
 		for i := range rs[skip:] {
 			r := &rs[skip+i]
 			e := Event{
-				Time: r.time + epoch, Addr: r.addr, Size: r.size, Span: r.span, Stream: v.stream,
+				Time: times.at(r.time), Addr: r.addr, Size: r.size, Span: times.span(r.span), Stream: v.stream,
 				Stack: r.stack, Thread: r.thread, Kind: r.kind, Hit: r.hit && r.kind == EventAlloc,
 			}
 			to = append(to, e)

@@ -23,7 +23,7 @@ type block struct {
 	addr       uint64
 	size       int64
 	requested  int64   // bytes that the caller asked for; live and pending blocks
-	since      int64   // live, pending: clock at the allocation; free: the pool's count of searches when it became free
+	since      int64   // live, pending: stamp at the allocation, 0 without events; free: the pool's count of searches when it became free
 	prev, next blockID // neighbours in the segment, by address
 	left       blockID // children in the bin's tree, or the blocks before and after in its list; left also links the free
 	right      blockID // … slots of the slab

@@ -81,12 +81,13 @@ func (a *Allocator) capture() []captured {
 // Snapshot takes the state. The allocator stands still for a copy of its blocks; events are shared, not copied.
 func (a *Allocator) Snapshot() *Snapshot {
 	parts := a.capture()
+	times := a.clock.timeline()
 	out := &Snapshot{Device: a.opt.Device, Policy: a.r.policy, stacks: a.stacks}
 	var seen uint64
 	for i := range parts {
 		p := &parts[i]
-		out.addSegments(p.segs, p.blocks, p.stream, a.epoch)
-		out.Events = p.view.events(out.Events, a.epoch)
+		out.addSegments(p.segs, p.blocks, p.stream, &times)
+		out.Events = p.view.events(out.Events, &times)
 		seen += p.view.total
 	}
 	slices.SortFunc(out.Segments, func(x, y Segment) int { return cmp.Compare(x.Addr, y.Addr) })
@@ -100,7 +101,7 @@ func (a *Allocator) Snapshot() *Snapshot {
 	return out
 }
 
-func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, epoch int64) {
+func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, times *timeline) {
 	for i := range segs {
 		seg := &segs[i]
 		if !seg.used {
@@ -117,15 +118,15 @@ func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, ep
 				s.Segments = append(s.Segments, Segment{Addr: b.addr, Stream: stream, Large: seg.large, Virtual: seg.virtual})
 				cur = &s.Segments[len(s.Segments)-1]
 			}
-			cur.add(b, epoch)
+			cur.add(b, times)
 		}
 	}
 }
 
-func (s *Segment) add(b *block, epoch int64) {
+func (s *Segment) add(b *block, times *timeline) {
 	out := Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockFree, Refs: int(b.refs), Stack: b.stack}
 	if b.since != 0 {
-		out.Born = b.since + epoch
+		out.Born = times.at(b.since)
 	}
 	s.Size += b.size
 	switch b.state {
