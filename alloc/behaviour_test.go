@@ -303,3 +303,29 @@ func ExampleAllocator() {
 	// reserved 100 MiB, hit rate 0.5
 	// true
 }
+
+// After Close every pointer is unknown, and nothing is handed out.
+func TestAfterClose(t *testing.T) {
+	for _, streams := range []alloc.Stream{1, 2} {
+		a := newBench(t, alloc.Options{})
+		var live []alloc.Ptr
+		for s := range streams {
+			p, err := a.Alloc(1<<20, s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			live = append(live, p)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range live {
+			if err := a.Free(p); !errors.Is(err, alloc.ErrUnknownPointer) {
+				t.Errorf("%d streams: free after close: %v", streams, err)
+			}
+		}
+		if _, err := a.Alloc(1, 0); !errors.Is(err, alloc.ErrClosed) {
+			t.Errorf("alloc after close: %v", err)
+		}
+	}
+}

@@ -2,8 +2,10 @@ package alloc_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -307,17 +309,39 @@ func worker(t *testing.T, a *alloc.Allocator, g uint64, blocks chan alloc.Ptr) {
 	}
 }
 
-// TestFlat does many operations and wants the heap as it was: nothing grows with their number.
+// TestFlat does 10 million operations, pairs of a free and an alloc, and wants the allocator's tables and the process's
+// memory as they were after the first million: nothing grows with their number.
 func TestFlat(t *testing.T) {
-	ops := 300_000
+	first, all := 500_000, 5_000_000 // pairs
 	if alloc.Checking {
-		ops = 2_000 // enough to fill the ring of events
+		first, all = 2_000, 4_000 // enough to fill the ring of events
 	}
 	a := newBench(t, alloc.Options{EventCapacity: 1000})
-	turn := churn(t, a, 0, ops)
-	before := a.Footprint()
-	turn(max(limitOf(t, 0)/10, ops))
-	if after := a.Footprint(); after > before+before/2 {
-		t.Errorf("the allocator's own memory grew from %d to %d bytes", before, after)
+	turn := churn(t, a, 0, first)
+	table, resident := a.Footprint(), privateBytes(t)
+	turn(all - first)
+	if after := a.Footprint(); after > table+table/2 {
+		t.Errorf("the allocator's own memory grew from %d to %d bytes", table, after)
 	}
+	const slack = 1 << 20 // of the runtime's own
+	after := privateBytes(t)
+	t.Logf("%d bytes resident after %d operations, %d after %d", resident, 2*first, after, 2*all)
+	if !alloc.Checking && after > resident+slack {
+		t.Errorf("resident memory grew from %d to %d bytes", resident, after)
+	}
+}
+
+// privateBytes is the process's resident memory but for what it shares, after all that can go back has gone.
+func privateBytes(t *testing.T) int64 {
+	t.Helper()
+	debug.FreeOSMemory()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, resident, shared int64
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
+		t.Fatalf("/proc/self/statm: %v", err)
+	}
+	return (resident - shared) * int64(os.Getpagesize())
 }

@@ -27,13 +27,15 @@ type rules struct {
 	virtual   bool  // segments are ranges of addresses that grow by pages
 	cached    bool  // false: each block is a segment
 	adaptive  bool
+	uncut     int64 // a free segment of more bytes is not cut for a request of less than half of it
+	choosy    bool  // the best fit is not always taken: see shard.suitable
 }
 
 const noLimit = 1<<63 - 1
 
 func makeRules(o *Options) rules {
 	r := rules{
-		policy: o.Policy, maxSplit: noLimit, divisions: o.RoundupDivisions, cached: true,
+		policy: o.Policy, maxSplit: noLimit, uncut: noLimit, divisions: o.RoundupDivisions, cached: true,
 		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, largeBuffer},
 	}
 	r.divided = r.divisions != [16]int64{}
@@ -45,6 +47,9 @@ func makeRules(o *Options) rules {
 		r.virtual = o.ExpandableSegments
 	case Packed:
 		r.adaptive = o.Adaptive
+		if o.SegmentSize == 0 && !o.Adaptive { // else segments are meant to be cut
+			r.uncut = packedUncut
+		}
 	case VMM:
 		r.virtual, r.page = true, [2]int64{vmmPage, vmmPage}
 	case Direct:
@@ -56,6 +61,7 @@ func makeRules(o *Options) rules {
 	if o.SegmentSize > 0 {
 		r.segment, r.page = o.SegmentSize, [2]int64{o.SegmentSize, o.SegmentSize}
 	}
+	r.choosy = r.virtual || r.maxSplit != noLimit || r.uncut != noLimit
 	return r
 }
 

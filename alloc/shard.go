@@ -66,18 +66,29 @@ func (s *shard) take(p *pool, size int64) blockID {
 	if id == 0 {
 		return 0
 	}
-	if s.r.virtual {
-		id = s.leastGrowable(p, id)
-	}
-	if s.r.maxSplit != noLimit {
-		if size < s.r.maxSplit && at[id].size >= s.r.maxSplit {
-			return 0 // an oversized block is not for a small request …
-		}
-		if size >= s.r.maxSplit && at[id].size >= size+largeBuffer {
-			return 0 // … nor for one that would waste much of it
+	if s.r.choosy {
+		if id = s.suitable(p, id, size); id == 0 {
+			return 0
 		}
 	}
 	p.remove(at, id)
+	return id
+}
+
+// suitable returns the block to take where the best fit may not be it; 0: none.
+func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
+	if s.r.virtual {
+		id = s.leastGrowable(p, id)
+	}
+	have := s.blocks.at[id].size
+	switch {
+	case size < s.r.maxSplit && have >= s.r.maxSplit:
+		return 0 // an oversized block is not for a small request …
+	case size >= s.r.maxSplit && have >= size+largeBuffer:
+		return 0 // … nor for one that would waste much of it
+	case have > s.r.uncut && have > 2*size && s.whole(id):
+		return 0
+	}
 	return id
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/internal/replay"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
@@ -72,6 +73,27 @@ func TestTransformerHoldsWhatATrainingHolds(t *testing.T) {
 	}
 	if r.Waste() < 0.03 {
 		t.Errorf("waste %.3f: nothing to see in this trace", r.Waste())
+	}
+}
+
+// The trace that is shipped keeps the policies to their share of waste where the recorded trainings are not at hand.
+func TestWasteOfTheShippedTrace(t *testing.T) {
+	if checked {
+		t.Skip("package alloc checks itself after each operation in this build: hours")
+	}
+	trace := Small.Trace()
+	for policy, most := range map[alloc.Policy]float64{alloc.Packed: 0.045, alloc.VMM: 0.02} {
+		s, err := replay.NewSetting(string(policy), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := replay.Run(t.Context(), trace, s, replay.Unlimited(trace))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Waste() > most {
+			t.Errorf("%s: waste %.4f, more than %.3f", policy, r.Waste(), most)
+		}
 	}
 }
 
