@@ -2,24 +2,18 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/replay"
 	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
-	"github.com/memgauge/memgauge/internal/wire"
 )
 
 type allocAdviseOptions struct {
@@ -39,8 +33,8 @@ func (a *app) allocAdviseCommand() *cobra.Command {
 		Short: "Try settings of PyTorch's allocator on a job's history, and say which would have saved how much",
 		Long: "Replays the history in SNAPSHOT with PyTorch's settings against fragmentation, each at its usual values, and with memgauge's\n" +
 			"own policies, and ranks them. \"needs\" is the least memory on which the job would have run to its end: cached memory is then given\n" +
-			"back where it must, which costs driver calls. Without SNAPSHOT the live session's trainer is asked for one; it must have\n" +
-			"called torch.cuda.memory._record_memory_history().",
+			"back where it must, which costs driver calls. Without SNAPSHOT the session's trainer is asked for one; it must have called\n" +
+			"torch.cuda.memory._record_memory_history(). The session keeps it, the newest only: of a finished one it is that which is read.",
 		Example: "  memgauge alloc advise snapshot.pickle\n" +
 			"  memgauge 27891 alloc advise\n" +
 			"  memgauge alloc advise snapshot.pickle --capacity 40GiB --json",
@@ -58,14 +52,17 @@ func (a *app) allocAdviseCommand() *cobra.Command {
 }
 
 func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []string) error {
-	path, done, err := a.snapshotOf(ctx, o, args)
+	file, err := a.snapshotOf(ctx, o, args)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
-	defer done()
-	s, t, err := readTrace(path, o.device)
+	defer file.discard()
+	s, t, err := readTrace(file.path, o.device)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
+	}
+	if err := file.keep(); err != nil { // the advice is good all the same
+		fmt.Fprintf(a.stderr, "memgauge: alloc advise: %v\n", err)
 	}
 	capacity := int64(o.capacity)
 	if capacity == 0 {
@@ -86,54 +83,6 @@ func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []stri
 		return fmt.Errorf("alloc advise: %w", err)
 	}
 	return out.commit()
-}
-
-// snapshotOf is the file that the command line names, or one that the session's trainer writes; done removes the latter.
-func (a *app) snapshotOf(ctx context.Context, o allocAdviseOptions, args []string) (path string, done func(), err error) {
-	if len(args) == 1 {
-		return args[0], func() {}, nil
-	}
-	dir, err := os.MkdirTemp("", "memgauge-snapshot-") // 0700
-	if err != nil {
-		return "", nil, err
-	}
-	done = func() { os.RemoveAll(dir) }
-	path = filepath.Join(dir, "snapshot.pickle")
-	if err := a.dumpSnapshot(ctx, path, time.Duration(o.timeout)); err != nil {
-		done()
-		return "", nil, err
-	}
-	return path, done, nil
-}
-
-// dumpCode has the trainer write its allocator's snapshot, if it has one; it never imports torch or starts CUDA.
-const dumpCode = `import sys as _memgauge_sys
-_memgauge_torch = _memgauge_sys.modules.get("torch")
-if _memgauge_torch is None or not _memgauge_torch.cuda.is_initialized(): raise RuntimeError("the process does not use CUDA")
-_memgauge_torch.cuda.memory._dump_snapshot(%s)
-del _memgauge_sys, _memgauge_torch
-`
-
-func (a *app) dumpSnapshot(ctx context.Context, path string, timeout time.Duration) error {
-	t, err := a.target(ctx)
-	if err != nil {
-		return remedy.Add(err, "or name a file: memgauge alloc advise snapshot.pickle")
-	}
-	chosen, err := (evalOptions{rank: -1}).choose(t.Processes(), t)
-	if err != nil {
-		return remedy.Add(errors.New("no observed process of the session is alive, and a session keeps no allocator history"), "name a snapshot's file: "+recordHint)
-	}
-	quoted, err := json.Marshal(path) // a JSON string is a Python string
-	if err != nil {
-		return err
-	}
-	var said strings.Builder
-	r := evalIn(ctx, wire.Eval{Timeout: timeout, Code: fmt.Sprintf(dumpCode, quoted)}, chosen[0], &said, &said)
-	if r.Exception != "" {
-		lines := strings.Split(strings.TrimSpace(r.Exception), "\n")
-		return remedy.Add(fmt.Errorf("snapshot of %s: %s", label(chosen[0]), lines[len(lines)-1]), recordHint)
-	}
-	return r.failure(timeout)
 }
 
 func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, width int) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// A live trainer is asked for its snapshot; one that does not use CUDA says so.
+// A live trainer is asked for its snapshot, which the session keeps for when it is gone; one that does not use CUDA says so.
 func TestAdviseOnALiveSession(t *testing.T) {
 	w := newWorld(t)
 	trace := filepath.Join(env.Checkout(), "testdata", "snapshots", "transformer.trace.gz")
@@ -18,16 +18,17 @@ func TestAdviseOnALiveSession(t *testing.T) {
 	if r := w.do("memgauge", "alloc", "convert", trace, pickle); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	before, _ := filepath.Glob(filepath.Join(os.TempDir(), "memgauge-snapshot-*"))
 	j := w.start("memgauge", "run", "--quiet", "--name", "advised", "--", env.Torch(t).Path, script(t, "fakesnapshot.py"), pickle)
 	until(t, "the trainer", func() bool { return strings.Contains(j.out.String(), "ready") })
 	r := w.do("memgauge", "advised", "alloc", "advise")
 	if r.code != 0 || !strings.Contains(r.stdout, "PYTORCH_ALLOC_CONF=expandable_segments:True") {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "memgauge-snapshot-*")); len(left) > len(before) {
-		t.Errorf("left behind: %v", left)
+	kept, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*", "snapshot.*.pickle"))
+	if taking, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*", "taking-*")); len(taking) > 0 || len(kept) != 1 {
+		t.Fatalf("left behind: %v; kept: %v", taking, kept)
 	}
+	first := r.stdout
 	if r := w.do("memgauge", "advised", "eval", "torch.cuda.is_initialized = lambda: False"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
@@ -40,7 +41,14 @@ func TestAdviseOnALiveSession(t *testing.T) {
 	}
 	j.wait(t)
 	r = w.do("memgauge", "advised", "alloc", "advise")
-	if r.code != 1 || !strings.Contains(r.stderr, "a session keeps no allocator history") {
+	if r.code != 0 || r.stdout != first || !strings.Contains(r.stderr, "from the snapshot of pid") {
 		t.Errorf("finished session: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	if err := os.Remove(kept[0]); err != nil {
+		t.Fatal(err)
+	}
+	r = w.do("memgauge", "advised", "alloc", "advise")
+	if r.code != 1 || !strings.Contains(r.stderr, "has no snapshot of its allocator") || !strings.Contains(r.stderr, "_record_memory_history") {
+		t.Errorf("finished session without a snapshot: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
