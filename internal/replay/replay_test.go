@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memgauge/memgauge/alloc"
@@ -165,7 +166,7 @@ func TestRecordedConf(t *testing.T) {
 }
 
 // Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. What PyTorch's rules reserve in a replay
-// is what PyTorch reserved, to the byte.
+// is what PyTorch reserved, to the byte; the other policies keep to their share of waste where the training has a whole step.
 func TestRecordedTrainings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("MEMGAUGE_TRACES"), "*.trace.gz"))
 	if err != nil || os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {
@@ -183,6 +184,13 @@ func TestRecordedTrainings(t *testing.T) {
 		r := run(t, tr, setting(t, "torch", ""), Unlimited(tr))
 		if r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End || r.DriverCalls != int64(tr.Recorded.SegmentOps) {
 			t.Errorf("%s: peak %d, end %d, %d driver calls; recorded %+v", filepath.Base(f), r.PeakReserved, r.EndReserved, r.DriverCalls, *tr.Recorded)
+		}
+		for policy, most := range map[string]float64{"packed": 0.03, "vmm": 0.02} {
+			r := run(t, tr, setting(t, policy, ""), Unlimited(tr))
+			t.Logf("%s, %s: waste %.4f, %d driver calls", filepath.Base(f), policy, r.Waste(), r.DriverCalls)
+			if r.Waste() > most && strings.Contains(f, "fullstep") {
+				t.Errorf("%s, %s: waste %.4f, more than %.3f", filepath.Base(f), policy, r.Waste(), most)
+			}
 		}
 	}
 }
