@@ -26,7 +26,11 @@ type allocReplayOptions struct {
 	capacity units.Bytes
 	json     bool
 	plot     string
+	repeat   int
 }
+
+// maxRepeat is more than it takes for any policy to come to rest.
+const maxRepeat = 1000
 
 func (a *app) allocReplayCommand() *cobra.Command {
 	var o allocReplayOptions
@@ -51,6 +55,7 @@ func (a *app) allocReplayCommand() *cobra.Command {
 	f.Var(&o.capacity, "capacity", "memory of the device; cached memory is given back when it is full (default: it is never full)")
 	f.Lookup("capacity").DefValue = "0"
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.IntVar(&o.repeat, "repeat", 1, "play the history `N` times, as a training repeats its step; driver calls are then told turn by turn")
 	f.StringVar(&o.plot, "plot", "", "draw what was reserved against what was asked for to `FILE`.png or .svg")
 	return c
 }
@@ -62,6 +67,9 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, path string
 	}
 	if err := checkPlotName(o.plot); err != nil {
 		return usageError{fmt.Errorf("alloc replay: %w", err)}
+	}
+	if o.repeat < 1 || o.repeat > maxRepeat {
+		return usageError{fmt.Errorf("alloc replay: --repeat from 1 to %d", maxRepeat)}
 	}
 	var plot sink
 	if o.plot != "" {
@@ -80,7 +88,7 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, path string
 	}
 	var results []*replay.Result
 	for _, s := range settings {
-		r, err := replay.Run(ctx, t, s, capacity)
+		r, err := replay.Repeat(ctx, t, s, capacity, o.repeat)
 		if err != nil {
 			return fmt.Errorf("alloc %w", err)
 		}
@@ -146,7 +154,7 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, width 
 		if r.OOM != nil {
 			reserved += " OOM"
 		}
-		l.rows = append(l.rows, []any{r.Setting, size(r.PeakRequested), reserved, percent(r.Waste()), units.Count(r.DriverCalls), units.Duration(r.Elapsed).String()})
+		l.rows = append(l.rows, []any{r.Setting, size(r.PeakRequested), reserved, percent(r.Waste()), driverCalls(r), units.Duration(r.Elapsed).String()})
 	}
 	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"time"}, Whole: wholeTables}); err != nil {
 		return err
@@ -160,6 +168,18 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, width 
 	}
 	_, err := fmt.Fprint(w, saved(t, results))
 	return err
+}
+
+// driverCalls are those of each turn, or in all.
+func driverCalls(r *replay.Result) string {
+	if len(r.Turns) < 2 {
+		return units.Count(r.DriverCalls)
+	}
+	var turns []string
+	for _, t := range r.Turns {
+		turns = append(turns, units.Count(t.DriverCalls))
+	}
+	return strings.Join(turns, " + ")
 }
 
 // saved says in a sentence what the best of the results would have saved, against what was recorded or the first of them.
@@ -186,6 +206,11 @@ func replayChart(name string, t *snapshot.Trace, results []*replay.Result, capac
 	requested := replay.Requested(t)
 	series := []chart.Series{{Name: "requested", X: requested.Event, Y: requested.Bytes, Area: true}}
 	end := float64(len(t.Events))
+	for _, r := range results {
+		if n := len(r.Curve.Event); n > 0 {
+			end = max(end, r.Curve.Event[n-1])
+		}
+	}
 	for _, r := range results {
 		series = append(series, steps(r.Setting, &r.Curve, end))
 	}
@@ -224,15 +249,16 @@ func steps(name string, c *replay.Curve, end float64) chart.Series {
 
 // The JSON of alloc replay and advise is documented in docs/cli-json.md.
 type replayJSON struct {
-	Setting       string   `json:"setting"`
-	PeakRequested int64    `json:"peak_requested_bytes"`
-	PeakReserved  int64    `json:"peak_reserved_bytes"`
-	EndReserved   int64    `json:"end_reserved_bytes"`
-	Waste         float64  `json:"waste"`
-	DriverCalls   int64    `json:"driver_calls"`
-	Operations    int      `json:"operations"`
-	Seconds       float64  `json:"seconds"`
-	OOM           *oomJSON `json:"oom"`
+	Setting       string     `json:"setting"`
+	PeakRequested int64      `json:"peak_requested_bytes"`
+	PeakReserved  int64      `json:"peak_reserved_bytes"`
+	EndReserved   int64      `json:"end_reserved_bytes"`
+	Waste         float64    `json:"waste"`
+	DriverCalls   int64      `json:"driver_calls"`
+	Operations    int        `json:"operations"`
+	Seconds       float64    `json:"seconds"`
+	OOM           *oomJSON   `json:"oom"`
+	Turns         []turnJSON `json:"turns,omitempty"`
 }
 
 type oomJSON struct {
@@ -247,8 +273,18 @@ type recordedJSON struct {
 	DriverCalls int     `json:"driver_calls"`
 }
 
+type turnJSON struct {
+	PeakReserved int64 `json:"peak_reserved_bytes"`
+	DriverCalls  int64 `json:"driver_calls"`
+}
+
 func resultJSON(r *replay.Result) replayJSON {
-	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops, r.Elapsed.Round(time.Microsecond).Seconds(), nil}
+	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops, r.Elapsed.Round(time.Microsecond).Seconds(), nil, nil}
+	if len(r.Turns) > 1 {
+		for _, t := range r.Turns {
+			out.Turns = append(out.Turns, turnJSON(t))
+		}
+	}
 	if r.OOM != nil {
 		out.OOM = &oomJSON{r.OOM.Event, r.OOM.Size}
 	}

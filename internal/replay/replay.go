@@ -31,6 +31,7 @@ type Result struct {
 	Elapsed       time.Duration // processor time of the replay
 	OOM           *OOM          // nil if the device had room
 	Curve         Curve         // reserved bytes, a point for each driver call
+	Turns         []Turn        // where the history is played several times
 }
 
 // Waste is what was reserved beyond what was asked for, at the peaks, as a share of the latter.
@@ -76,6 +77,11 @@ func Unlimited(t *snapshot.Trace) int64 {
 
 // Run replays the trace from its opening, on a device of so many bytes. The context ends it early.
 func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Result, error) {
+	return Repeat(ctx, t, s, capacity, 1)
+}
+
+// Repeat is Run with the history played several times over.
+func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
 	runtime.LockOSThread() // for its processor time
 	defer runtime.UnlockOSThread()
 	d := &driver{Device: fake.New(fake.Config{Capacity: capacity})}
@@ -83,12 +89,12 @@ func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Re
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	p := &player{a: a, driver: d, held: make(map[uint64]alloc.Ptr, len(t.Live)), out: &Result{Setting: s.Name}}
+	p := &player{a: a, driver: d, held: make(map[uint64]alloc.Ptr, len(t.Live)), born: map[uint64]bool{}, out: &Result{Setting: s.Name}}
 	if err := p.open(t, s.Options); err != nil {
 		return nil, fmt.Errorf("replay: %w: %w", errOpening, err)
 	}
 	began := cpu()
-	if err := p.play(ctx, t.Events); err != nil {
+	if err := p.repeat(ctx, t, turns); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	p.out.Elapsed = cpu() - began
@@ -114,6 +120,8 @@ type player struct {
 	a      *alloc.Allocator
 	driver *driver
 	held   map[uint64]alloc.Ptr // the trace's address → ours
+	born   map[uint64]bool      // those of them that are not of the opening
+	first  int                  // events of the turns before
 	out    *Result
 }
 
@@ -125,7 +133,7 @@ func (p *player) play(ctx context.Context, events []snapshot.Event) error {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		p.driver.event = i
+		p.driver.event = p.first + i
 		e := &events[i]
 		switch e.Action {
 		case snapshot.Alloc:
@@ -161,6 +169,7 @@ func (p *player) alloc(i int, e *snapshot.Event) (oom bool, err error) {
 		return true, nil
 	}
 	p.held[e.Addr] = ptr
+	p.born[e.Addr] = true
 	return false, err
 }
 
@@ -170,6 +179,7 @@ func (p *player) free(e *snapshot.Event) error {
 		return nil // was allocated before the history began, and nobody says so
 	}
 	delete(p.held, e.Addr)
+	delete(p.born, e.Addr)
 	p.out.Ops++
 	return p.a.Free(ptr)
 }

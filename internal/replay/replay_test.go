@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,29 @@ func TestEmptyCacheInTheMiddle(t *testing.T) {
 	kept := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, again, take(2, 64*mib))}, setting(t, "torch", ""), 1<<40)
 	if emptied.PeakReserved >= kept.PeakReserved {
 		t.Errorf("emptied %d, kept %d", emptied.PeakReserved, kept.PeakReserved)
+	}
+}
+
+// A history that is played again begins where it began: what it left is freed, what it took from the opening is back.
+func TestRepeat(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(1, 30*mib), give(100), take(2, 30*mib), give(1))}
+	tr.Live = []snapshot.LiveBlock{{Addr: 100, Requested: 50 * mib}, {Addr: 200, Requested: 12 * mib}}
+	once := run(t, tr, setting(t, "torch", ""), 1<<40)
+	r, err := Repeat(t.Context(), tr, setting(t, "torch", ""), 1<<40, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// the second 30 MiB lie in what the 50 MiB were; they go before these come back; so the driver is asked once in all
+	want := []Turn{{once.PeakReserved, once.DriverCalls}, {once.PeakReserved, 0}, {once.PeakReserved, 0}}
+	if !slices.Equal(r.Turns, want) || once.DriverCalls != 1 || once.PeakReserved != 92*mib {
+		t.Errorf("turns %v, want %v", r.Turns, want)
+	}
+	if r.Ops != 3*once.Ops+2*2 || r.PeakRequested != once.PeakRequested || r.EndReserved != once.EndReserved {
+		t.Errorf("once %+v, three times %+v", *once, *r)
+	}
+	none, err := Repeat(t.Context(), tr, setting(t, "torch", ""), 1<<40, 1)
+	if err != nil || none.Ops != once.Ops || !slices.Equal(none.Turns, once.Turns) {
+		t.Errorf("one turn: %+v, %v", none, err)
 	}
 }
 
