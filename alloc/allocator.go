@@ -127,12 +127,12 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
 	}
 	size := a.r.round(q.Size)
+	s.mu.Lock()
 	var began int64
 	timed := a.timed.Load()
 	if timed {
-		began = a.clock.stamp() // before the lock: it need not wait for it
+		began = a.stamp(s)
 	}
-	s.mu.Lock()
 	p := s.poolOf(a.r.large(size))
 	if len(s.waiting) > 0 {
 		if err := a.passMarks(s); err != nil {
@@ -158,7 +158,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 	addr := b.addr
 	b.stack = q.Stack
 	if timed {
-		s.noteAlloc(a, b, q, s.inOrder(began), hit)
+		s.noteAlloc(a, b, q, began, hit)
 	}
 	a.finish(s)
 	return Ptr(addr), nil

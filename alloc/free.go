@@ -25,11 +25,6 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	if debug {
 		stack = a.stacks.callers(2)
 	}
-	var now int64
-	timed := a.timed.Load()
-	if timed {
-		now = a.clock.stamp()
-	}
 	s, slot := a.find(p)
 	if s == nil {
 		return a.misuse("free", p, ErrDoubleFree)
@@ -53,11 +48,8 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 		a.ledger.add(p, b.stack, stack)
 	}
 	waits := b.used && a.streams != nil
-	if timed {
-		now = s.inOrder(now)
-		e := s.ring.next()
-		e.time, e.addr, e.size, e.span = now, b.addr, b.requested, now-b.since
-		e.stack, e.thread, e.kind, e.hit = stack, thread, EventFree, !waits
+	if a.timed.Load() {
+		a.noteFree(s, b, stack, thread, !waits)
 	}
 	if waits && !s.active {
 		a.enter(s)
@@ -73,6 +65,13 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	}
 	a.finish(s)
 	return err
+}
+
+// noteFree records a free; done says that the block is free at once.
+func (a *Allocator) noteFree(s *shard, b *block, stack StackID, thread uint32, done bool) {
+	now, e := a.stamp(s), s.ring.next()
+	e.time, e.addr, e.size, e.span = now, b.addr, b.requested, now-b.since
+	e.stack, e.thread, e.kind, e.hit = stack, thread, EventFree, done
 }
 
 // recycle puts a disowned block into its pool.
