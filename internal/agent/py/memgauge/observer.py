@@ -134,8 +134,7 @@ class Observer:
         self.tail = 0  # ns of ours that no record has told yet
         self.phase, self.next_sample, self.last_sample = IDLE, 2, 0
         self.cpu = self.cpu_before = self.cpu_sampled = None
-        self.heap_cost = self.look_cost = 0  # ns, of the last look
-        self.gauged = False  # it took the gauges
+        self.heap_cost = self.heap_cpu = self.look_cost = self.gauged = 0  # ns, of the last look, and whether it took the gauges
         self.gauges_at = 0  # step whose record carries gauges again
         self.max_resident = self.gc_full = 0
         self.costs = Costs(self.governor)
@@ -308,7 +307,7 @@ class Observer:
         return True
 
     def _end(self, start, cpu):
-        phase, self.heap_cost, self.gauged = self.phase, 0, False
+        phase, self.heap_cost, self.heap_cpu, self.gauged = self.phase, 0, 0, False
         if phase == SAMPLED:
             self._end_sample()
         recorded, last = self.counter.recorded()
@@ -324,7 +323,8 @@ class Observer:
         if start - self.costs.since > SECOND:
             self.costs.tell(self.ring, self.step, start)
         cost = now() - start
-        self.look_cost = cost - self.heap_cost if self.gauged and phase == self.phase == IDLE else 0
+        # in CPU time: a look in which others had the core is not dearer, and one such would end the looking
+        self.look_cost = cpu_now() - cpu - self.heap_cpu if self.gauged and phase == self.phase == IDLE else 0
         self.tail += cost
         self.costs.add("step hook", cost - self.heap_cost)
 
@@ -376,7 +376,7 @@ class Observer:
                 oom.caught(device, failures)
 
     def _heap(self, at, number):
-        begin = now()
+        begin, cpu = now(), cpu_now()
         reading = self.host.heap(at, self.governor.budget, 0 if self.gauged else self.governor.look.value)
         if reading is None:
             return
@@ -384,7 +384,7 @@ class Observer:
         counts = [generation["collections"] for generation in gc.get_stats()]
         full, self.gc_full = counts[-1] - self.gc_full, counts[-1]
         self.ring.heap(0, min(full, 0xFFFF), number, sum(counts) & 0xFFFFFFFF, in_use, held, blocks, cost, ts=at)
-        self.heap_cost = now() - begin
+        self.heap_cost, self.heap_cpu = now() - begin, cpu_now() - cpu
         self.costs.add("heap", self.heap_cost)
 
     # --- samples --------------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ class Walk:
         if kind == DICT or kind == LIST or kind == TUPLE:
             self._inline(o, place, weight, depth)
             return
-        if key in self.queued:
+        if key in self.queued[key >> 6 & 63]:
             return
         try:
             waiting = weak(o)
@@ -239,9 +239,9 @@ class Walk:
             _EXPAND[kind](self, o, cls, place, weight, depth)
         except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
             self.left_out += 1       # it was changed by another thread at this moment
-        self.done.add(id(o))
+        key, name = id(o), id(cls)
+        self.done[key >> 6 & 63].add(key)
         self.visited += weight
-        name = id(cls)
         self.types[name] = self.types.get(name, 0) + weight
         if name not in self.type_of:
             self.type_of[name] = look.type_name(cls)
