@@ -11,7 +11,7 @@ import (
 )
 
 // What differs between two runs of the same command: numbers, ids, and the padding that follows from them.
-var changing = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+([.:T-][0-9]+)*Z?|[ \t]+|-{2,}|MiB|GiB|[mµ]s`)
+var changing = regexp.MustCompile(`[0-9a-f]{6,}|[0-9]+([.,:T-][0-9]+)*Z?|[ \t]+|-{2,}|MiB|GiB|[mµ]s`)
 
 func masked(s string) string { return changing.ReplaceAllString(s, "") }
 
