@@ -58,7 +58,10 @@ func missing(reason string, needs float64, unit string) string {
 	if needs <= 0 {
 		return reason
 	}
-	return fmt.Sprintf("%s; needs about %s more %ss", reason, units.Count(int64(needs)), unit)
+	if n := int64(needs); n > 1 {
+		return fmt.Sprintf("%s; needs about %s more %ss", reason, units.Count(n), unit)
+	}
+	return reason + "; needs one more " + unit
 }
 
 // Missing says what the finding lacks.
