@@ -260,7 +260,7 @@ func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error
 
 // Detach has the agent take its hooks off, close its ring and its socket, and end. It returns when the connection has
 // ended, which is the last of it; or when ctx has, if only that is left: the agent's thread needs Python's lock a few more
-// times for it, which among fifty threads that compute are seconds, and nobody has to wait for them.
+// times for it, which a program may keep from it for seconds, and nobody has to wait for them.
 func (c *Client) Detach(ctx context.Context) error {
 	if err := c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (a *app) interactiveCommand() *cobra.Command {
 		Example: "  memgauge interactive\n" +
 			"  memgauge 27891 interactive\n" +
 			"  memgauge outputs interactive < questions.txt",
-		Args: cobra.NoArgs,
+		Args: alone,
 		RunE: func(c *cobra.Command, _ []string) error { return a.interactive(c.Context()) },
 	}
 }

@@ -253,7 +253,7 @@ func findingJSON(f detect.Finding) leakFinding {
 	return out
 }
 
-// known is null for what isn't.
+// positive is null for what isn't.
 func positive(x float64) *float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return nil

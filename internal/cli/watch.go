@@ -157,7 +157,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Ended: src.ended, Snapshots: o.tool == "profile", Now: time.Now()})
-	return w, o.deliver(a, w, report, out, src.ended != "")
+	return w, o.deliver(a, w, report, out)
 }
 
 // judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
@@ -233,7 +233,7 @@ func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
 }
 
 // deliver prints the report and writes the files.
-func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out outputs, over bool) error {
+func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out outputs) error {
 	if out.report != nil {
 		if err := writeJSON(out.report, r); err != nil {
 			return fmt.Errorf("%s: %w", o.tool, err)
@@ -255,7 +255,7 @@ func (o *watchOptions) deliver(a *app, w *monitor.Watch, r *monitor.Report, out 
 	if o.json {
 		return writeJSON(a.stdout, r)
 	}
-	return o.tell(a, w, r, over)
+	return o.tell(a, w, r)
 }
 
 func (o *watchOptions) draw(w *monitor.Watch, to sink) error {
@@ -287,7 +287,7 @@ func missingBlocks(w *monitor.Watch) (why []string) {
 }
 
 // tell prints what a person wants to know.
-func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report, over bool) error {
+func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) error {
 	var text strings.Builder
 	if len(r.Evidence) == 0 {
 		fmt.Fprintln(&text, "nothing was read")
@@ -301,7 +301,7 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report, over bo
 		fmt.Fprintf(&text, "  %s\n", e)
 	}
 	for _, t := range w.Devices {
-		if p := &t.Risk; p.Predicted && !over {
+		if p := &t.Risk; t.Foreseen() {
 			fmt.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
 				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
 		}

@@ -124,6 +124,9 @@ type Track struct {
 	fromStart, over bool
 }
 
+// Foreseen says that memory is expected to run out; of a job that has ended nothing is expected.
+func (t *Track) Foreseen() bool { return t.Risk.Predicted && !t.over }
+
 // maxEvents are kept; what warns goes on being printed.
 const maxEvents = 1000
 

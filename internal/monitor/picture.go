@@ -26,7 +26,7 @@ func (w *Watch) Picture(title string) chart.Chart {
 
 func (w *Watch) note1() string {
 	for _, t := range w.Devices {
-		if t.Risk.Predicted && !t.over {
+		if t.Foreseen() {
 			return fmt.Sprintf("%s: growing by %s/min, OOM expected in %s (%s to %s)", t.Device.Label(), units.Bytes(t.Risk.Growth*60),
 				Span(t.Risk.Seconds), bare(t.Risk.SecondsLow), bare(t.Risk.SecondsHigh))
 		}
@@ -55,7 +55,7 @@ func (t *Track) panel(w *Watch) chart.Panel {
 	if w.o.OOM.Threshold > 0 {
 		p.Levels = append(p.Levels, chart.Level{Name: fmt.Sprintf("warns at %.0f %%,", w.o.OOM.Threshold), Value: float64(last.Total) * w.o.OOM.Threshold / 100})
 	}
-	if r := &t.Risk; r.Predicted && !t.over && r.Seconds < 2*w.Seconds() {
+	if r := &t.Risk; t.Foreseen() && r.Seconds < 2*w.Seconds() {
 		now := last.Time.Sub(w.Started).Seconds()
 		p.Series = append(p.Series, chart.Series{Name: "forecast", Thin: true, X: []float64{now, now + r.Seconds}, Y: []float64{float64(last.Used), float64(last.Total)}})
 	}

@@ -1,7 +1,9 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -183,4 +185,9 @@ func minute(series []*owner, end endRow, limit chart.Level) chart.Chart {
 	}
 	c.Panels = []chart.Panel{p}
 	return c
+}
+
+// sortBy puts the largest first.
+func sortBy(list []Grower, key func(Grower) int64) {
+	slices.SortStableFunc(list, func(a, b Grower) int { return cmp.Compare(key(b), key(a)) })
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,30 +10,13 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestMain lets the test binary stand in for memgauge when it is started under that name.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "memgauge" {
-		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	for _, name := range []string{"MEMGAUGE_TARGET", "MEMGAUGE_RUNTIME", "PYTHONPATH"} {
-		os.Unsetenv(name)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { env.Main(m, cli.Main) }
 
 // TestCorpus runs one program that leaks and its repaired twin through the harness; make accuracy runs all twenty.
 func TestCorpus(t *testing.T) {
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	home := t.TempDir()
 	t.Setenv("MEMGAUGE_HOME", filepath.Join(home, "state"))
-	memgauge := filepath.Join(home, "memgauge")
-	if err := os.Symlink(self, memgauge); err != nil {
-		t.Fatal(err)
-	}
-	c := corpus{memgauge: memgauge, python: env.Torch(t).Path, dir: "corpus", only: []string{"c013", "c014"}}
+	c := corpus{memgauge: env.Memgauge(t, home), python: env.Torch(t).Path, dir: "corpus", only: []string{"c013", "c014"}}
 	var out bytes.Buffer
 	if err := c.measure(t.Context(), &out); err != nil {
 		t.Fatal(err)

@@ -17,17 +17,10 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/cli"
+	"github.com/memgauge/memgauge/test/env"
 )
 
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "memgauge" {
-		os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-	}
-	for _, name := range []string{"MEMGAUGE_TARGET", "MEMGAUGE_RUNTIME", "PYTHONPATH"} {
-		os.Unsetenv(name)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { env.Main(m, cli.Main) }
 
 // patience is how long a test waits for something that normally takes a second: the machine is shared.
 const patience = 90 * time.Second
@@ -48,13 +41,7 @@ func newWorld(t *testing.T) *world {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(bin, "memgauge")); err != nil {
-		t.Fatal(err)
-	}
+	env.Memgauge(t, bin)
 	w := &world{t: t, home: home}
 	w.env = append(os.Environ(), "MEMGAUGE_HOME="+filepath.Join(home, "state"), "PATH="+bin+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1")
 	t.Cleanup(w.reap)

@@ -6,6 +6,7 @@ package env
 import (
 	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -103,6 +104,32 @@ func need(t testing.TB, part, key string) string {
 		Missing(t, part, reason)
 	}
 	return value
+}
+
+// Main is the TestMain of tests that start memgauge: their binary is memgauge where it is started under that name, by the
+// program's own entry. What a developer has set must not reach the tests.
+func Main(m *testing.M, program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int) {
+	if filepath.Base(os.Args[0]) == "memgauge" {
+		os.Exit(program(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	for _, name := range []string{"MEMGAUGE_TARGET", "MEMGAUGE_RUNTIME", "PYTHONPATH"} {
+		os.Unsetenv(name)
+	}
+	os.Exit(m.Run())
+}
+
+// Memgauge makes the name memgauge in a directory, for a binary whose TestMain is Main, and returns its path.
+func Memgauge(t testing.TB, dir string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "memgauge")
+	if err := os.Symlink(self, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Program is the path of a program on PATH, a part by its own name.

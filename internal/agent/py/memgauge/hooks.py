@@ -115,7 +115,7 @@ class Compiles:
 
     def __init__(self, torch, guarded):
         self.module_class, self.guarded = torch.nn.Module, guarded
-        self.handler = None
+        self.told, self.handler = False, None
         self.off = notice("torch._dynamo", self._found) if hasattr(torch, "compile") else _never
 
     def _found(self, dynamo):
@@ -131,8 +131,9 @@ class Compiles:
 
     def _begins(self, *_):
         try:
-            own = own_calls(self.module_class)
-            if own:
+            own = None if self.told else own_call(self.module_class)
+            if own is not None:
+                self.told = True
                 self.guarded(own)
         except Exception:
             pass  # a class that is odd; at worst something is compiled once more
@@ -143,17 +144,17 @@ class Compiles:
             self.handler.remove_start_callback(self._begins)
 
 
-def own_calls(module_class):
-    """Names of the user's module classes that define __call__. Torch's own are left out: they are not traced through."""
-    found, left, seen = [], [module_class], set()
+def own_call(module_class):
+    """Name of a module class of the user's that defines __call__, or None. Torch's own don't count: they are not traced through."""
+    left, seen = [module_class], set()
     while left:
         for cls in type.__subclasses__(left.pop()):
+            if "__call__" in cls.__dict__ and not cls.__module__.startswith("torch."):
+                return cls.__name__
             if cls not in seen:
                 seen.add(cls)
                 left.append(cls)
-                if "__call__" in cls.__dict__ and not cls.__module__.startswith("torch."):
-                    found.append(cls.__name__)
-    return found
+    return None
 
 
 class Door:

@@ -167,13 +167,13 @@ class Observer:
             self.modules.watch("roots" if self.inference else None)
         self.steps.unwatched()
 
-    def _guarded(self, classes):
+    def _guarded(self, name):
         """Compiled code is about to depend on Module.__call__'s code, which from now on stays torch's own."""
-        if not self.modules or self.modules.guarded:
+        if not self.modules:
             return
         self.modules.watch(None)
         self.modules.guarded = True
-        process.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % classes[0])
+        process.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % name)
 
     @property
     def watching(self):

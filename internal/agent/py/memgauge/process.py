@@ -505,9 +505,11 @@ def agent_hash():
 def event(name, text="", a=0, b=0, c=0, d=0):
     """From any thread. Before there is a ring, the first few are kept for it, with their time."""
     s = _state
-    if s is not None and s.ring is not None:
+    if s is None:
+        return
+    if s.ring is not None:
         s.ring.event(name, text, a, b, c, d)
-    elif s is not None and len(s.early) < MAX_EARLY:
+    elif len(s.early) < MAX_EARLY:
         s.early.append((name, text, a, b, c, d, monotonic_ns()))
 
 
