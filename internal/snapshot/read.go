@@ -3,8 +3,7 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -21,8 +20,7 @@ const (
 	EventLines  Format = "JSON lines"
 )
 
-// maxInput is the largest file that is read, after unpacking. PyTorch's own viewer gives up at some hundred MB; a snapshot of
-// a million events with stacks has 150.
+// maxInput is the largest trace, log or file of lines that is read, after unpacking, in bytes.
 const maxInput = 2 << 30
 
 // ReadFile reads a file of any of the formats, plain or gzipped.
@@ -41,42 +39,62 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 
 // Read reads a snapshot and says which format it had.
 func Read(r io.Reader) (*Snapshot, Format, error) {
-	data, err := readAll(r)
+	src, closeSrc, err := unpack(r)
 	if err != nil {
 		return nil, "", err
 	}
-	format, read := recognise(data)
+	defer closeSrc()
+	in := bufio.NewReaderSize(src, maxLine)
+	head, err := in.Peek(maxLine)
+	switch {
+	case len(head) > 0:
+	case err != nil && err != io.EOF:
+		return nil, "", fmt.Errorf("read: %w", err)
+	default:
+		return nil, "", atByte(0, "file is empty")
+	}
+	if head[0] == 0x80 {
+		s, err := readTorch(in)
+		return s, TorchPickle, err
+	}
+	format, read := recognise(head)
 	if read == nil {
-		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", data[:min(len(data), 20)])
+		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
+	}
+	data, err := readAll(in)
+	if err != nil {
+		return nil, format, err
 	}
 	s, err := read(data)
 	return s, format, err
 }
 
 func readAll(r io.Reader) ([]byte, error) {
-	in := bufio.NewReader(r)
-	var src io.Reader = in
-	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(in)
-		if err != nil {
-			return nil, atByte(0, "gzip: %v", err)
-		}
-		defer z.Close()
-		src = z
-	}
 	var data bytes.Buffer
-	n, err := io.Copy(&data, io.LimitReader(src, maxInput+1))
+	n, err := io.Copy(&data, io.LimitReader(r, maxInput+1))
 	switch {
 	case n > maxInput:
 		return nil, atByte(maxInput, "file is larger than %d GiB: reading stopped", maxInput>>30)
-	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, atByte(n, "gzip: %v, in the unpacked data", err)
 	case err != nil:
-		return nil, fmt.Errorf("read: %w", err)
-	case n == 0:
-		return nil, atByte(0, "file is empty")
+		return nil, atByte(n, "%v, in the unpacked data", err)
 	}
 	return data.Bytes(), nil
+}
+
+// pickleBudget is what reading a pickle may take, in bytes: 5 GB of pickle, 23 million events, take 1.6 GB of it.
+const pickleBudget = 4 << 30
+
+// readTorch reads a pickle event by event. One that is cut short has no state to replay from, so it is refused here.
+func readTorch(r io.Reader) (*Snapshot, error) {
+	c, err := readColumns(context.Background(), r, pickleBudget)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if c.Cut != nil {
+		return nil, c.Cut
+	}
+	return c.Snapshot(), nil
 }
 
 // recognise tells a format by how it begins.
@@ -86,8 +104,6 @@ func recognise(data []byte) (Format, func([]byte) (*Snapshot, error)) {
 	_, traced := traceActions[string(word)]
 	lower := bytes.ToLower(line)
 	switch {
-	case data[0] == 0x80:
-		return TorchPickle, readTorch
 	case data[0] == '{':
 		return EventLines, readLines
 	case bytes.Contains(lower, []byte("action,")) && bytes.Contains(lower, []byte("pointer")):

@@ -1,0 +1,302 @@
+package snapshot
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// testBudget is more than any file of these tests needs, in bytes.
+const testBudget = 256 << 20
+
+func columns(t testing.TB, data []byte) *Columns {
+	t.Helper()
+	c, err := ReadColumns(context.Background(), bytes.NewReader(data), testBudget)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// sums are what reading by another program must agree on.
+type sums struct {
+	Events, Size, Time, Frames, Lines, Contexts, Pools, Blocks, BlockSize, BlockFrames int64
+	Addr                                                                               uint64
+	Segments                                                                           int64
+	Actions                                                                            map[string]int64
+}
+
+func sumsOf(c *Columns) sums {
+	s := sums{Events: int64(c.Len()), Segments: int64(len(c.Segments)), Blocks: int64(len(c.Blocks)), Actions: map[string]int64{}}
+	for i := range c.Len() {
+		s.Size, s.Time, s.Addr = s.Size+c.Size[i], s.Time^c.Time[i], s.Addr^c.Addr[i]
+		for _, f := range c.StackFrames(c.Stack[i]) {
+			_, _, line := c.FrameTexts(f)
+			s.Frames, s.Lines = s.Frames+1, s.Lines+int64(line)
+		}
+		if c.Text(c.Context[i]) == "N/A" {
+			s.Contexts++
+		}
+		if c.Pool[i] != 0 {
+			s.Pools++
+		}
+		s.Actions[c.Actions[c.Action[i]]]++
+	}
+	for _, b := range c.Blocks {
+		s.BlockSize, s.BlockFrames = s.BlockSize+b.Size, s.BlockFrames+int64(len(c.StackFrames(b.Stack)))
+	}
+	return s
+}
+
+// pythonSums reads a pickle with Python's own reader.
+const pythonSums = `
+import collections, json, pickle, sys
+d = pickle.load(open(sys.argv[1], 'rb'))
+events = [e for t in d['device_traces'] for e in t]
+blocks = [b for s in d['segments'] for b in s['blocks']]
+addr = time = 0
+for e in events:
+    addr ^= e.get('addr', e.get('device_free', 0)) & (1 << 64) - 1
+    time ^= e.get('time_us', 0)
+frames = lambda x: x.get('frames') or []
+json.dump({'Events': len(events), 'Segments': len(d['segments']), 'Blocks': len(blocks), 'Size': sum(e.get('size', 0) for e in events),
+           'Time': time, 'Addr': addr, 'Frames': sum(len(frames(e)) for e in events),
+           'Lines': sum(f['line'] for e in events for f in frames(e)), 'Contexts': sum(e.get('compile_context') == 'N/A' for e in events),
+           'Pools': sum(tuple(e.get('pool_id', (0, 0))) != (0, 0) for e in events), 'BlockSize': sum(b['size'] for b in blocks),
+           'BlockFrames': sum(len(frames(b)) for b in blocks), 'Actions': collections.Counter(e['action'] for e in events)}, sys.stdout)
+`
+
+// Columns hold what pickle.load gives, for every protocol, pickler and shape that is at hand.
+func TestColumnsAgreeWithPython(t *testing.T) {
+	pythons := env.CPythons(t)
+	python := pythons[len(pythons)-1]
+	dir := t.TempDir()
+	script := filepath.Join(env.Checkout(), "test", "bench", "snapshots.py")
+	paths := []string{mosaic}
+	for devices := 1; devices <= 3; devices += 2 {
+		for protocol := 2; protocol <= 5; protocol++ {
+			path := filepath.Join(dir, fmt.Sprintf("%d-%d.pickle", devices, protocol))
+			args := []string{script, "--megabytes", "2", "--devices", fmt.Sprint(devices), "--protocol", fmt.Sprint(protocol), path}
+			if out, err := python.Command(t, args...).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			paths = append(paths, path)
+		}
+	}
+	for _, path := range paths {
+		out, err := python.Command(t, "-c", pythonSums, path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want sums
+		if err := json.Unmarshal(out, &want); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := sumsOf(columns(t, data)); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s:\n got %v\nwant %v", filepath.Base(path), got, want)
+		}
+	}
+}
+
+// A packed file is read as the plain one is, and one that is cut says so.
+func TestColumnsPacked(t *testing.T) {
+	plain, err := os.ReadFile(mosaic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint(sumsOf(columns(t, plain)))
+	var gz, zs bytes.Buffer
+	g := gzip.NewWriter(&gz)
+	z, _ := zstd.NewWriter(&zs)
+	g.Write(plain)
+	z.Write(plain)
+	if err := errors.Join(g.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, packed := range [][]byte{gz.Bytes(), zs.Bytes()} {
+		if got := fmt.Sprint(sumsOf(columns(t, packed))); got != want {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	}
+	c := columns(t, gz.Bytes()[:gz.Len()*9/10])
+	if c.Cut == nil || !strings.Contains(c.Cut.Error(), "unpack") || c.Len() == 0 {
+		t.Errorf("cut at nine tenths: %v, %d events, %d segments", c.Cut, c.Len(), len(c.Segments))
+	}
+	if _, err := ReadColumns(context.Background(), bytes.NewReader(zs.Bytes()[:20]), testBudget); err == nil || !strings.Contains(err.Error(), "unpack") {
+		t.Errorf("cut at 20 bytes: %v", err)
+	}
+}
+
+// Wherever a file is cut, what stood before the cut is read: never less than at an earlier cut, and never something else.
+func TestColumnsCut(t *testing.T) {
+	whole, err := os.ReadFile(mosaic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := columns(t, whole)
+	events, segments := 0, 0
+	for at := 3; at < len(whole); at += 997 {
+		c, err := ReadColumns(context.Background(), bytes.NewReader(whole[:at]), testBudget)
+		if err != nil {
+			if events+segments > 0 {
+				t.Fatalf("cut at %d: %v, after %d events and %d segments at an earlier one", at, err, events, segments)
+			}
+			continue
+		}
+		if c.Cut == nil || c.Len() < events || len(c.Segments) < segments {
+			t.Fatalf("cut at %d: %v, %d events (%d before), %d segments (%d before)", at, c.Cut, c.Len(), events, len(c.Segments), segments)
+		}
+		events, segments = c.Len(), len(c.Segments)
+		for i := range c.Len() {
+			if c.Addr[i] != full.Addr[i] || c.Size[i] != full.Size[i] || c.Time[i] != full.Time[i] {
+				t.Fatalf("cut at %d: event %d differs", at, i)
+			}
+		}
+		c.Close()
+	}
+	if events < full.Len()*9/10 {
+		t.Errorf("the last cut left %d of %d events", events, full.Len())
+	}
+}
+
+// What a hostile file asks for is refused within the budget, and at its place.
+func TestColumnsHostile(t *testing.T) {
+	pre := "\x80\x04"
+	event := "}\x94(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x02u"
+	root := func(s string) string { return pre + "}\x94\x8c\x0ddevice_traces]\x94]\x94" + s + "aas." }
+	for _, c := range []struct{ name, data, want string }{
+		{"good", root(event), ""},
+		{"garbage behind", root(event) + "garbage\x00", ""},
+		{"a key that is a list", root(strings.Replace(event, "\x8c\x04size", "]", 1)), ""},
+		{"code", pre + "cos\nsystem\n\x8c\x02id\x85R.", "GLOBAL"},
+		{"code on the stack", pre + "\x8c\x02os\x8c\x06system\x93.", "STACK_GLOBAL"},
+		{"instance", pre + "(ios\nsystem\n.", "INST"},
+		{"persistent id", pre + "Pabc\n.", "PERSID"},
+		{"extension", pre + "\x82\x01.", "EXT1"},
+		{"zip", "PK\x03\x04aaaa", "not a pickle"},
+		{"protocol 0", "(dp0\n.", "not a pickle"},
+		{"deep", pre + strings.Repeat("](", 1000) + ".", "nested deeper than 64"},
+		{"deep without marks", pre + strings.Repeat("]", 40<<20) + ".", "more than the"},
+		{"long of 255 bytes", pre + "\x8a\xff" + strings.Repeat("\x01", 255) + ".", "integer of 255 bytes"},
+		{"long of 2 GiB", pre + "\x8b\xff\xff\xff\x7f.", "integer of"},
+		{"text of 4 GiB", pre + "X\xff\xff\xff\xff.", "text of"},
+		{"far memo", pre + "]r\xf0\xff\xff\xff.", "before it can have that many"},
+		{"memo that is not set", pre + "j\x07\x00\x00\x00.", "has not stored"},
+		{"memo written twice", pre + "]q\x00}q\x00.", "stores value 0 twice"},
+		{"list in itself", pre + "]\x94h\x00a.", "not a memory snapshot"},
+		{"event twice", pre + "}\x94\x8c\x0ddevice_traces]\x94]\x94(" + event + "h\x03eas.", "a row is in two lists"},
+		{"one list for two devices", pre + "}\x94\x8c\x0ddevice_traces]\x94(]\x94" + event + "ah\x02es.", "two devices"},
+		{"laughs", pre + "]\x94(" + strings.Repeat("]\x94(h\x00h\x00h\x00h\x00h\x00h\x00h\x00h\x00e", 20) + "e.", "not a memory snapshot"},
+		{"size is text", root(strings.Replace(event, "sizeK\x02", "size\x8c\x01x", 1)), "size is not an integer"},
+		{"size is negative", root(strings.Replace(event, "sizeK\x02", "sizeJ\xff\xff\xff\xff", 1)), "size is not a size"},
+		{"action is a number", root(strings.Replace(event, "\x8c\x05alloc", "K\x05", 1)), "not text"},
+		{"odd dict", pre + "}(K\x01u.", "no value"},
+		{"no mark", pre + "}u.", "mark that it has not set"},
+		{"nothing to append to", pre + "a.", "stack that has fewer"},
+		{"nothing to remember", pre + "\x94.", "does not have"},
+		{"three values", pre + "NNN.", "with 3 values"},
+		{"frames of numbers", root(strings.Replace(event, "\x8c\x04addr", "\x8c\x06frames](K\x01K\x02e\x8c\x04addr", 1)), "frames is not a list"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cols, err := ReadColumns(context.Background(), strings.NewReader(c.data), 64<<20)
+			if err == nil {
+				cols.Close()
+			}
+			switch {
+			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrFormat)):
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Ctrl-C ends the reading.
+func TestColumnsCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	data, err := os.ReadFile(mosaic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadColumns(ctx, bytes.NewReader(data), testBudget); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every cut and every changed byte ends in an answer or an error.
+func FuzzColumns(f *testing.F) {
+	whole, err := os.ReadFile(mosaic)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole[:20000])
+	f.Add([]byte("\x80\x04}\x94\x8c\x0ddevice_traces]\x94]\x94}\x94(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x02uaas."))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ReadColumns(context.Background(), bytes.NewReader(data), 32<<20)
+		if err != nil {
+			return
+		}
+		sumsOf(c)
+		c.Snapshot()
+		c.Close()
+	})
+}
+
+// Three thousand changed copies of a real file.
+func TestColumnsMutated(t *testing.T) {
+	whole, err := os.ReadFile(mosaic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole = whole[:min(len(whole), 120_000)]
+	x, read := uint32(1), 0
+	next := func(n int) int {
+		x = x*1664525 + 1013904223
+		return int(x>>8) % n
+	}
+	for i := range 3000 {
+		data := bytes.Clone(whole)
+		for range 1 + i%4 {
+			data[next(len(data))] = byte(next(256))
+		}
+		if i%3 == 0 {
+			data = data[:next(len(data))]
+		}
+		if c, err := ReadColumns(context.Background(), bytes.NewReader(data), testBudget); err == nil {
+			read++
+			sumsOf(c)
+			c.Close()
+		}
+	}
+	t.Logf("%d of 3000 could be read", read)
+}
+
+func BenchmarkReadColumns(b *testing.B) {
+	data, err := os.ReadFile(mosaic)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		c, err := ReadColumns(context.Background(), bytes.NewReader(data), testBudget)
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Close()
+	}
+}
