@@ -106,13 +106,16 @@ type Result struct {
 	Outcome   wire.Outcome
 	Value     string // repr of the last expression, "" for none
 	Exception string // traceback, ends in a newline
-	Elapsed   time.Duration
+	Elapsed   time.Duration // of the code, without the wait for its moment
+	Began     bool          // whether the agent told where the code ran
+	Place     wire.Place    // where it ran
+	Waits     string        // for wire.PlaceIdle: what the main thread waited in
 }
 
 // Eval runs code and copies what it prints to stdout and stderr while it runs. When ctx ends, the code is interrupted and
 // the result says so. A write error of stdout or stderr interrupts too and is returned.
 func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer) (Result, error) {
-	if err := wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e)); err != nil {
+	if err := c.sendEval(e); err != nil {
 		return Result{}, fmt.Errorf("eval: %w", err)
 	}
 	stop := context.AfterFunc(ctx, c.interrupt)
@@ -128,6 +131,19 @@ func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer
 			return r, err
 		}
 	}
+}
+
+// sendEval asks in a way that the agent knows. One before 1.2 runs all code beside the main thread and records it: our own
+// requests are harmless there, other code is refused unless that is what was asked for.
+func (c *Client) sendEval(e wire.Eval) error {
+	if c.Hello.Minor >= 2 {
+		return wire.WriteFrame(c.conn, wire.FrameEvalAt, wire.AppendEvalAt(nil, e))
+	}
+	if e.Place != wire.PlaceBeside {
+		err := errors.New("the process's agent is of an earlier version, which runs code beside the main thread only")
+		return remedy.Add(err, "--beside runs it so; while PyTorch computes, code that changes tensors can end the process")
+	}
+	return wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e))
 }
 
 // interrupt asks for the end of the code, and bounds the wait for it.
@@ -155,6 +171,10 @@ func (r *Result) take(f wire.Frame, stdout, stderr io.Writer) (done bool, err er
 		r.Value = string(f.Payload)
 	case wire.FrameException:
 		r.Exception = string(f.Payload)
+	case wire.FramePlace:
+		r.Began = true
+		r.Place, r.Waits, err = wire.ParsePlace(f.Payload)
+		return false, err
 	case wire.FrameError:
 		return false, fmt.Errorf("eval: the agent says: %s", f.Payload)
 	case wire.FrameDone:

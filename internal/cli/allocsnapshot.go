@@ -76,7 +76,9 @@ func dumpSnapshot(ctx context.Context, path string, p session.Process, timeout t
 		return err
 	}
 	var said strings.Builder
-	r := evalIn(ctx, wire.Eval{Timeout: timeout, Code: fmt.Sprintf(dumpCode, quoted)}, p, &said, &said)
+	// The allocator writes its snapshot under a lock of its own, whatever else runs.
+	request := wire.Eval{Timeout: timeout, Code: fmt.Sprintf(dumpCode, quoted), Place: wire.PlaceBeside, Own: true}
+	r := evalIn(ctx, request, p, &said, &said)
 	if r.Exception != "" {
 		lines := strings.Split(strings.TrimSpace(r.Exception), "\n")
 		return remedy.Add(fmt.Errorf("snapshot of %s: %s", label(p), lines[len(lines)-1]), recordHint)

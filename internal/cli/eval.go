@@ -32,6 +32,8 @@ type evalOptions struct {
 	pid     int // 0: not said
 	all     bool
 	json    bool
+	at      string // main, step
+	beside  bool
 }
 
 func (a *app) evalCommand() *cobra.Command {
@@ -41,9 +43,13 @@ func (a *app) evalCommand() *cobra.Command {
 		Short: "Run Python code in the live trainer",
 		Long: "Runs CODE in the trainer's __main__: what it reads is current, what it changes is changed. Names that aren't global are looked\n" +
 			"up in the running functions. What the code prints comes back while it runs, and its last expression is shown. An exception\n" +
-			"prints its traceback and exits 1. CODE - is read from standard input. docs/eval.md has the details.",
+			"prints its traceback and exits 1. CODE - is read from standard input.\n\n" +
+			"While the code runs, the main thread stands still between two of its bytecodes, where nothing is half done; with --at step the\n" +
+			"thread that trains stands still at the end of a step, which is the place for code that changes weights. A main thread that waits\n" +
+			"for input, a lock or a sleep needn't come by. --timeout includes the wait. docs/eval.md has the details.",
 		Example: "  memgauge eval \"print(len(all_losses)); all_losses.clear()\"\n" +
 			"  memgauge 27891 eval --rank 1 \"optimizer.param_groups[0]['lr']\"\n" +
+			"  memgauge eval --at step \"model.half()\"\n" +
 			"  memgauge eval --all --timeout 30s -F probe.py",
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.file == "" && len(args) != 1 || o.file != "" && len(args) != 0 {
@@ -60,7 +66,10 @@ func (a *app) evalCommand() *cobra.Command {
 	f.IntVar(&o.pid, "pid", 0, "run it in the process `P`")
 	f.BoolVar(&o.all, "all", false, "run it in every process of the session, its output marked by rank or pid")
 	f.BoolVar(&o.json, "json", false, "print one JSON document, in the end")
+	f.StringVar(&o.at, "at", "main", "`PLACE` where the trainer stands still for the code: main (between two bytecodes), step (the end of a step)")
+	f.BoolVar(&o.beside, "beside", false, "stop nothing: run beside the main thread, even while PyTorch computes; code that changes tensors can then end the process")
 	c.MarkFlagsMutuallyExclusive("rank", "pid", "all")
+	c.MarkFlagsMutuallyExclusive("at", "beside")
 	return c
 }
 
@@ -68,6 +77,10 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	timeout, err := units.ParseDuration(o.timeout)
 	if err != nil || timeout < 0 {
 		return usageError{fmt.Errorf("eval: --timeout %q: not a duration such as 10s", o.timeout)}
+	}
+	place, err := o.place()
+	if err != nil {
+		return err
 	}
 	code, err := a.code(o, args)
 	if err != nil {
@@ -81,7 +94,7 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	request := wire.Eval{Timeout: time.Duration(timeout), Code: code}
+	request := wire.Eval{Timeout: time.Duration(timeout), Code: code, Place: place}
 	if o.json {
 		return a.evalJSON(ctx, request, chosen)
 	}
@@ -91,6 +104,18 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	r := evalIn(ctx, request, chosen[0], a.stdout, a.stderr)
 	r.show(a.stdout, a.stderr)
 	return r.failure(request.Timeout)
+}
+
+func (o evalOptions) place() (wire.Place, error) {
+	switch {
+	case o.beside:
+		return wire.PlaceBeside, nil
+	case o.at == "main":
+		return wire.PlaceMain, nil
+	case o.at == "step":
+		return wire.PlaceStep, nil
+	}
+	return 0, usageError{fmt.Errorf("eval: --at %q: not one of main, step", o.at)}
 }
 
 // code is what to run.
@@ -165,7 +190,8 @@ func label(p session.Process) string {
 type evalResult struct {
 	process session.Process
 	agent.Result
-	err error // it didn't get as far as an outcome
+	took time.Duration // from the request to the answer
+	err  error         // it didn't get as far as an outcome
 }
 
 func evalIn(ctx context.Context, e wire.Eval, p session.Process, stdout, stderr io.Writer) evalResult {
@@ -178,6 +204,7 @@ func evalIn(ctx context.Context, e wire.Eval, p session.Process, stdout, stderr 
 	defer c.Close()
 	began := time.Now()
 	r.Result, r.err = c.Eval(ctx, e, stdout, stderr)
+	r.took = time.Since(began)
 	if r.err != nil {
 		r.Elapsed = time.Since(began)
 	}
@@ -207,8 +234,12 @@ func (r *evalResult) failure(timeout time.Duration) error {
 	case wire.OutcomeInterrupted:
 		return &exitError{exitInterrupted, errors.New("eval: the code was interrupted")}
 	}
-	if timeout == 0 || r.Elapsed < timeout { // blocked when it was to be interrupted
+	if r.Outcome == wire.OutcomeGoesOn && (timeout == 0 || r.took < timeout) { // blocked when it was to be interrupted
 		return &exitError{exitInterrupted, errors.New("eval: the code can't be interrupted and goes on")}
+	}
+	if r.Outcome == wire.OutcomeTimeout && !r.Began {
+		err := fmt.Errorf("eval: the code could not begin within --timeout %s", units.Duration(timeout))
+		return &exitError{exitTimeout, remedy.Add(err, "--timeout 1m waits longer; --beside runs it where it may meet half-done work")}
 	}
 	err := fmt.Errorf("eval: the code ran into --timeout %s", units.Duration(timeout))
 	return &exitError{exitTimeout, remedy.Add(err, "--timeout 1m gives it more time")}
@@ -327,7 +358,9 @@ type evalJSON struct {
 	Value     *string `json:"value"`     // repr of the last expression
 	Exception *string `json:"exception"` // traceback; for ended and error what happened
 	Truncated bool    `json:"truncated"` // more was printed than a document holds
-	Seconds   float64 `json:"seconds"`
+	Seconds   float64 `json:"seconds"` // of the code
+	Place     *string `json:"place"`   // main, step, idle, beside; null if it did not begin
+	Waited    float64 `json:"waited"`  // s for the place
 }
 
 // maxJSONOutput bounds what is kept of a stream until the document is written.
@@ -372,6 +405,11 @@ func (r *evalResult) document() evalJSON {
 	if r.Value != "" {
 		j.Value = &r.Value
 	}
+	if r.Began {
+		name := r.Place.String()
+		j.Place = &name
+	}
+	j.Waited = max(0, r.took-r.Elapsed).Seconds()
 	switch {
 	case errors.Is(r.err, agent.ErrEnded):
 		j.Outcome = "ended"

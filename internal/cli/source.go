@@ -201,7 +201,7 @@ func askAgent(ctx context.Context, socket, code string) (string, error) {
 	}
 	defer c.Close()
 	var out bytes.Buffer
-	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code}, &out, io.Discard)
+	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code, Place: wire.PlaceBeside, Own: true}, &out, io.Discard)
 	if err != nil {
 		return "", err
 	}

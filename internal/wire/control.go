@@ -13,7 +13,7 @@ import (
 // one.
 const (
 	ControlMajor = 1
-	ControlMinor = 1
+	ControlMinor = 2
 )
 
 const (
@@ -34,6 +34,7 @@ const (
 	FrameSettings  FrameType = 5
 	FrameBacktrace FrameType = 6
 	FrameCensus    FrameType = 7
+	FrameEvalAt    FrameType = 8 // since 1.2
 
 	FrameHello     FrameType = 64
 	FrameOutput    FrameType = 65
@@ -45,10 +46,11 @@ const (
 	FrameOK        FrameType = 71
 	FrameStacks    FrameType = 72
 	FrameCounted   FrameType = 73
+	FramePlace     FrameType = 74 // since 1.2
 )
 
 var frameNames = map[FrameType]string{
-	FrameEval: "eval", FrameInterrupt: "interrupt", FramePing: "ping", FrameDetach: "detach", FrameSettings: "settings",
+	FrameEval: "eval", FrameEvalAt: "eval at", FramePlace: "place", FrameInterrupt: "interrupt", FramePing: "ping", FrameDetach: "detach", FrameSettings: "settings",
 	FrameBacktrace: "backtrace", FrameStacks: "stacks",
 	FrameHello: "hello", FrameOutput: "output", FrameValue: "value", FrameException: "exception", FrameDone: "done",
 	FramePong: "pong", FrameError: "error", FrameOK: "ok", FrameCensus: "census", FrameCounted: "counted",
@@ -163,13 +165,52 @@ func ParseHello(p []byte) (Hello, error) {
 	return h, nil
 }
 
-// Eval is a request to run code.
-type Eval struct {
-	Timeout time.Duration // 0: none
-	Code    string
+// Place is where code runs: which thread stands still for it. As a request it is PlaceMain, PlaceStep or PlaceBeside.
+type Place uint8
+
+// The places of an EvalAt and of a Place frame.
+const (
+	PlaceMain   Place = 0 // in place of the main thread, between two of its bytecodes
+	PlaceStep   Place = 1 // in place of the thread that trains, at the end of a step
+	PlaceIdle   Place = 2 // beside the main thread, which waited for something outside of PyTorch
+	PlaceBeside Place = 3 // beside it, whatever it does
+)
+
+var placeNames = []string{"main", "step", "idle", "beside"}
+
+func (p Place) String() string {
+	if int(p) < len(placeNames) {
+		return placeNames[p]
+	}
+	return fmt.Sprintf("place %d", uint8(p))
 }
 
-// AppendEval is the payload of an Eval frame.
+// ParsePlace reads a Place frame's payload: where the code began, and for PlaceIdle what the main thread waited in.
+func ParsePlace(p []byte) (Place, string, error) {
+	if len(p) == 0 {
+		return 0, "", fmt.Errorf("%w: empty place frame", ErrCorrupt)
+	}
+	return Place(p[0]), valid(p[1:]), nil
+}
+
+// Eval is a request to run code.
+type Eval struct {
+	Timeout time.Duration // 0: none; from the request on
+	Code    string
+	Place   Place
+	Own     bool // memgauge itself asks: the code touches nothing of the program's, and is no event of the user's
+}
+
+// AppendEvalAt is the payload of an EvalAt frame.
+func AppendEvalAt(b []byte, e Eval) []byte {
+	own := byte(0)
+	if e.Own {
+		own = 1
+	}
+	return AppendEval(append(b, byte(e.Place), own), e)
+}
+
+// AppendEval is the payload of an Eval frame, which agents before 1.2 know; they run all code beside the main thread.
 func AppendEval(b []byte, e Eval) []byte {
 	b = le.AppendUint64(b, math.Float64bits(e.Timeout.Seconds()))
 	return append(b, e.Code...)

@@ -14,8 +14,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 AGENT = os.path.join(HERE, "..", "..", "internal", "agent", "py")
 PYTHON = os.environ.get("MEMGAUGE_TEST_PYTHON", sys.executable)
 
-EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS = 1, 2, 3, 4, 5, 6, 7
-HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED = range(64, 74)
+EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS, EVAL_AT = range(1, 9)
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED, PLACE = range(64, 75)
+MAIN, STEP, IDLE, ASKED = range(4)
 FINE, FAILED, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
 
@@ -36,7 +37,8 @@ class Answer:
 
     def __init__(self):
         self.stdout = self.stderr = self.value = self.exception = ""
-        self.outcome = self.nanoseconds = None
+        self.outcome = self.nanoseconds = self.place = None
+        self.beside = ""     # what the main thread waited in
         self.frames = 0
 
     def __repr__(self):
@@ -76,8 +78,11 @@ class Client:
         length, kind, _ = struct.unpack("<IHH", self._exactly(8))
         return kind, self._exactly(length)
 
-    def ask(self, code, timeout=30.0):
-        self.send(EVAL, struct.pack("<d", timeout) + code.encode("utf-8"))
+    def ask(self, code, timeout=30.0, where=None, own=False):
+        if where is None and not own:
+            self.send(EVAL, struct.pack("<d", timeout) + code.encode("utf-8"))
+        else:
+            self.send(EVAL_AT, struct.pack("<BBd", where or MAIN, own, timeout) + code.encode("utf-8"))
 
     def answer(self, answer=None):
         answer = answer or Answer()
@@ -91,14 +96,16 @@ class Client:
                 answer.value = payload.decode("utf-8")
             elif kind == EXCEPTION:
                 answer.exception = payload.decode("utf-8")
+            elif kind == PLACE:
+                answer.place, answer.beside = payload[0], payload[1:].decode("utf-8")
             elif kind == DONE:
                 answer.outcome, answer.nanoseconds = struct.unpack("<BQ", payload)
             else:
                 raise AssertionError((kind, payload))
         return answer
 
-    def eval(self, code, timeout=30.0):
-        self.ask(code, timeout)
+    def eval(self, code, timeout=30.0, **how):
+        self.ask(code, timeout, **how)
         return self.answer()
 
 
@@ -147,10 +154,10 @@ class Process:
         self.clients.append(Client(self.path))
         return self.clients[-1]
 
-    def eval(self, code, timeout=30.0):
+    def eval(self, code, timeout=30.0, **how):
         client = Client(self.path)
         try:
-            return client.eval(code, timeout)
+            return client.eval(code, timeout, **how)
         finally:
             client.close()
 

@@ -6,20 +6,23 @@ import select
 import struct
 from time import monotonic
 
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 
-EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS = 1, 2, 3, 4, 5, 6, 7
-HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED = 64, 65, 66, 67, 68, 69, 70, 71, 72, 73
+EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS, EVAL_AT = range(1, 9)
+HELLO, OUTPUT, VALUE, EXCEPTION, DONE, PONG, ERROR, OK, STACKS, COUNTED, PLACE = range(64, 75)
 
 MAX_FRAME = 1 << 20       # bytes of payload: the longest code, the longest value
 MAX_OUTPUT = 65535        # bytes of text in an output frame, which has one byte more
 MAX_CONNECTIONS = 8       # a user's terminals, and a collector; each may run code in the trainer
+SPARE = 1                 # beyond these: where all of them run code, somebody must be able to ask why, or to detach
+SETTLED = 1.0             # s without a word after which a connection makes room for a newcomer
 MAX_UNSENT = 1 << 20      # bytes that wait for a client; output beyond waits with the code that prints it
 MAX_PATH = 100            # bytes; sockaddr_un takes 108 with the zero (unix(7))
 EVENT_TEXT = 2000         # characters of the code that memgauge.events keeps
 BEGIN_TEXT = 200          # of the note that code begins: enough to know which code killed the process
 
 _HEAD = struct.Struct("<IHH")
+_EVAL_HEAD = struct.Struct("<BBd")   # where, whether memgauge itself asks, timeout in s
 _PEER = struct.Struct("3i")   # struct ucred: pid, uid, gid
 
 
@@ -155,7 +158,7 @@ class Control:
             return
         if sock is None:
             return
-        if len(self.connections) >= MAX_CONNECTIONS or not _is_friend(sock):
+        if not _is_friend(sock) or not self._room():
             sock.close()
             return
         sock.setblocking(False)
@@ -163,6 +166,14 @@ class Control:
         self.connections[connection.fd] = connection
         version = struct.pack("<HHI", MAJOR, MINOR, os.getpid())
         connection.send(HELLO, version, encode(self.hooks.hello()))
+
+    def _room(self):
+        """Whether one more can be served. One that has long been silent, and runs nothing, goes for it."""
+        if len(self.connections) >= MAX_CONNECTIONS:
+            idle = [c for c in self.connections.values() if c.idle() and c.heard < monotonic() - SETTLED]
+            if idle:
+                self._drop(min(idle, key=lambda c: c.heard))
+        return len(self.connections) < MAX_CONNECTIONS + SPARE
 
     def _serve(self, connection, events):
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
@@ -194,12 +205,12 @@ class Control:
                 connection.job.interrupt()
         elif kind == BACKTRACE:     # also while code of this connection runs: where it is may be the question
             self._stacks(connection, payload[:1] == b"\1")
-        elif kind not in (EVAL, DETACH, SETTINGS, CENSUS):
+        elif kind not in (EVAL, EVAL_AT, DETACH, SETTINGS, CENSUS):
             connection.send(ERROR, b"request of unknown type %d" % kind)
         elif connection.job is not None:
             connection.send(ERROR, b"one request at a time: the code of this connection still runs")
-        elif kind == EVAL:
-            self._eval(connection, payload)
+        elif kind in (EVAL, EVAL_AT):
+            self._eval(connection, payload, kind == EVAL_AT)
         elif kind == CENSUS:
             self._census(connection, payload)
         else:
@@ -226,17 +237,21 @@ class Control:
         else:
             connection.send(STACKS, text)
 
-    def _eval(self, connection, payload):
+    def _eval(self, connection, payload, told):
+        """`told`: two bytes say where and for whom; else the moment is the default one."""
         from . import evaluate
         try:
-            timeout, = struct.unpack_from("<d", payload)
-            source = payload[8:].decode("utf-8")
-        except (struct.error, UnicodeDecodeError) as error:
+            where, own, timeout = _EVAL_HEAD.unpack_from(payload if told else b"\0\0" + payload)
+            if where not in evaluate.REQUESTS:
+                raise ValueError("a place of unknown number %d" % where)
+            source = payload[_EVAL_HEAD.size if told else 8:].decode("utf-8")
+        except (struct.error, ValueError) as error:    # also UnicodeDecodeError
             connection.send(ERROR, encode("eval: %s" % error))
             return
-        self.evals += 1
-        self.hooks.event("eval begin", source[:BEGIN_TEXT], self.evals, 0)
-        job = evaluate.Job(source, timeout, self.wake, lambda job: self._finished(connection, job))
+        if not own:
+            self.evals += 1
+            self.hooks.event("eval begin", source[:BEGIN_TEXT], self.evals, 0)
+        job = evaluate.Job(source, timeout, self.wake, lambda job: self._finished(connection, job), where, bool(own))
         connection.job = job
         try:
             job.start()
@@ -266,7 +281,8 @@ class Control:
     def _finished(self, connection, job):
         """The eval is recorded before its client hears of it, so that a query right after finds it."""
         try:
-            self.hooks.event("eval", job.source[:EVENT_TEXT], job.outcome, job.nanoseconds // 1000)
+            if not job.own:
+                self.hooks.event("eval", job.source[:EVENT_TEXT], job.outcome, job.nanoseconds // 1000)
         except Exception:   # the ring is gone; the client still gets its answer
             pass
         connection.finish(job)
@@ -279,10 +295,14 @@ class Connection:
     def __init__(self, sock):
         self.sock, self.fd = sock, sock.fileno()
         self.open = True
+        self.heard = monotonic()    # when it last said something
         self.job = None
         self.unsent = bytearray()
         self._received = bytearray()
         self._lock = _thread.allocate_lock()
+
+    def idle(self):
+        return self.job is None and not self.unsent and not self._received
 
     def abandon(self):
         self.open = False
@@ -295,6 +315,7 @@ class Connection:
             return
         except OSError:
             data = b""
+        self.heard = monotonic()
         self._received += data
         self.open = self.open and bool(data)
 
@@ -334,6 +355,8 @@ class Connection:
                 self._add(VALUE, encode(job.value))
             if job.error:
                 self._add(EXCEPTION, encode(job.error))
+            if job.visit.place is not None:
+                self._add(PLACE, bytes((job.visit.place,)), encode(job.visit.text))
             self._add(DONE, struct.pack("<BQ", job.outcome, job.nanoseconds))
             self.job = None
             self._push()

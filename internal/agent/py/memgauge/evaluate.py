@@ -1,6 +1,6 @@
 """Runs code that a client sent, each on a daemon thread of its own, and says how it ended.
 
-The thread executes, renders and finishes; the control thread only keeps the time. An interruption is an exception of ours
+The thread waits for its moment (moment.py), executes, renders and finishes; the control thread only keeps the time. An interruption is an exception of ours
 that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is raised only while the thread is *armed*,
 that is, inside the user's code or their __repr__; `_disarm` makes sure that none is under way afterwards.
 """
@@ -8,9 +8,11 @@ import _thread
 import sys
 from time import monotonic, perf_counter_ns, sleep
 
-from . import scope, streams
+from . import moment, scope, streams
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
+
+REQUESTS = (moment.MAIN, moment.STEP, moment.ASKED)
 
 GRACE = 1.0      # s from the first interruption to giving the code up
 DEVICE_WAIT = 0.1  # s for the main thread to say its CUDA device; one that computes comes by in a few ms
@@ -45,13 +47,17 @@ class Job:
     """One eval. `signal()` is called when output waits in `sink.queue`; `finished(job)` once, when outcome, value and
     error are final, from the job's thread or from the one that calls tick()."""
 
-    def __init__(self, source, timeout, signal, finished):
-        self.source = source
+    def __init__(self, source, timeout, signal, finished, where=moment.MAIN, own=False):
+        """`where`: one of moment's requests. `own`: memgauge itself asks, for code that touches nothing of the program's."""
+        self.source, self.own = source, own
+        self.timeout = timeout
         self.deadline = monotonic() + timeout if 0 < timeout < 1e9 else None   # 0: no limit
         self.sink = streams.Sink(signal)
         self.finished = finished
+        self.look = signal         # has the control thread call tick()
+        self.visit = moment.Visit(self, where)
         self.outcome, self.value, self.error = None, "", ""
-        self.began = self.ended = perf_counter_ns()
+        self.began = self.ended = 0    # ns; 0 while the code has not begun
         self._thread = None
         self._claim = [True]       # whoever pops it finishes the job
         self._armed = self._firing = False
@@ -66,7 +72,7 @@ class Job:
 
     @property
     def nanoseconds(self):
-        return self.ended - self.began
+        return self.ended - self.began if self.began else 0
 
     # ------------------------------------------------------------ the thread that keeps the time
 
@@ -92,6 +98,16 @@ class Job:
         if self.outcome is None and now >= self._since + GRACE:
             self._give_up()
         return self._next
+
+    def keep_time(self, late):
+        """tick(), by a thread that waits for this job, when nobody has called it for `late` seconds though it was due."""
+        now = monotonic()
+        if self.deadline is not None and now > self.deadline + late or self._why is not None and now > self._since + GRACE + late:
+            self.tick()
+
+    def unwanted(self):
+        """Whether an interruption came; of use before the code begins."""
+        return self._why is not None
 
     def _fire(self):
         self._firing = True        # _disarm waits for this to end
@@ -120,6 +136,7 @@ class Job:
     def _finish(self, outcome):
         self.ended = perf_counter_ns()
         streams.leave(self.sink)
+        self.visit.leave()
         self.outcome = outcome
         self.finished(self)
 
@@ -129,9 +146,7 @@ class Job:
         outcome = EXCEPTION
         try:
             _user_signals()
-            _same_device()
-            streams.enter(self.sink)
-            outcome = self._evaluate()
+            outcome = self._at_its_moment()
         except BaseException as error:   # an interruption just between two shields, or no memory left
             self.error = self.error or "memgauge: %r\n" % (error,)
             outcome = getattr(error, "outcome", EXCEPTION)
@@ -150,6 +165,39 @@ class Job:
             sys.stdout.flush()
         finally:
             os._exit(0)
+
+    def _at_its_moment(self):
+        _threading()
+        error = None if self.own else self._shielded(compile, self.source, scope.FILENAME, "exec", 0, True)[1]
+        if isinstance(error, SyntaxError):    # nothing has to be waited for; but text from an indented place has another try
+            error = self._shielded(compile, self._dedented(), scope.FILENAME, "exec", 0, True)[1]
+        try:
+            if error is not None:
+                return self._failed(error)
+        finally:
+            error = None
+        if not self.visit.enter():
+            self.error = self._never_began()
+            return self._why.outcome
+        self.began = perf_counter_ns()
+        _same_device(self.visit.stop)
+        streams.enter(self.sink)
+        outcome = self._evaluate()
+        if self.visit.place == moment.IDLE and not self.own:
+            self.sink.write(streams.STDERR, "memgauge: the main thread waits in %s: the code ran beside it\n" % self.visit.text)
+        return outcome
+
+    def _never_began(self):
+        """Where the thread is that did not come by."""
+        frame = sys._current_frames().get(moment.main_ident())
+        text = "".join(_stack(frame, self.source))
+        reason = self.visit.reason
+        if self.visit.where == moment.STEP:
+            reason = "no step has ended"
+        elif not reason:
+            reason = "it is in C code that was called from the last line above" if text else "it has ended"
+        frame = None
+        return "%smemgauge: the code did not begin: the main thread came to no place where it could be stopped for it: %s\n" % (text, reason)
 
     def _evaluate(self):
         program, value, error = None, None, None
@@ -172,11 +220,15 @@ class Job:
             error = None
 
     def _compile(self):
+        self.source = self._dedented()
+        return scope.Program(self.source, sys.modules["__main__"].__dict__)
+
+    def _dedented(self):
         source = self.source
         if source.lstrip("\r\n")[:1] in (" ", "\t"):   # pasted from an indented place
             from textwrap import dedent
-            source = self.source = dedent(source)
-        return scope.Program(source, sys.modules["__main__"].__dict__)
+            source = dedent(source)
+        return source
 
     def _write_back(self, program):
         for note in program.write_back():
@@ -232,14 +284,17 @@ def _user_signals():
 _device = [0]    # the main thread's current one, when last heard
 
 
-def _same_device():
+def _same_device(stop):
     """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell of
     device 0. A main thread that is blocked keeps the device that it had."""
     try:
         cuda = sys.modules["torch"].cuda
         if not cuda.is_initialized() or cuda.device_count() < 2:
             return
-        scope.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
+        if stop is not None and stop.device is not None:
+            _device[0] = stop.device
+        elif stop is None:
+            scope.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
         cuda.set_device(_device[0])
     except Exception:   # no torch, or one that is being imported
         pass
@@ -285,6 +340,12 @@ def _is_program(frame):
 def after_fork():
     """In a forked child."""
     streams.after_fork()
+    moment.after_fork()
+
+
+def retire():
+    """Before a detach."""
+    moment.retire()
 
 
 def _raise_in(ident, kind):

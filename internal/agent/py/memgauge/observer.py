@@ -105,6 +105,8 @@ class Observer:
         self.errors = 0
         self.removed = False
         self.ring = None
+        self.visit = None  # what moment.py has called, once, at the end of the step
+        self.trains_on = 0  # ident of the thread that made the last step that was looked at
         self.host, self.cuda = Host(), Cuda(torch)
         self.dynamo = Dynamo(torch)
         self.ends = StepEnds(torch)
@@ -290,6 +292,9 @@ class Observer:
         finally:
             self.holder = 0
             _release(self.lock)
+        visit, self.visit, self.trains_on = self.visit, None, mine
+        if visit is not None:
+            visit()  # what a signal handler raises meanwhile is the program's
 
     def _open(self):
         if self.ring is None:
@@ -573,11 +578,10 @@ _observer = None
 
 def install(torch):
     global _observer
-    if _observer is None:
-        try:
-            _observer = Observer(torch)
-        except Unsupported as why:
-            process.event("error", "torch is not observed: %s" % why)
+    try:
+        _observer = _observer or Observer(torch)
+    except Unsupported as why:
+        process.event("error", "torch is not observed: %s" % why)
 
 
 def uninstall():
@@ -588,13 +592,7 @@ def uninstall():
 
 
 def _ask(method):
-    def ask():
-        observer = _observer
-        if observer is not None:
-            getattr(observer, method)()
-
-    ask.__name__ = method
-    return ask
+    return lambda: getattr(_observer, method)() if _observer is not None else None
 
 
 after_fork, settings_changed, flush = map(_ask, ("after_fork", "settings_changed", "flush"))

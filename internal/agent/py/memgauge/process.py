@@ -570,6 +570,7 @@ def detach():
         _tell("workers", "forget")
         _tell("forkwarning", "leave")
         _tell("observer", "uninstall")
+        _tell("evaluate", "retire")
         _tell("scope", "retire")
     except Exception:
         error("detach")

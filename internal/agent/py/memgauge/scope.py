@@ -32,8 +32,7 @@ class Home:
 def user_frames():
     """The main thread's frames of the user's code, innermost first. Where no function among them is the user's (the
     program is an installed package), those of installed packages count too, except torch."""
-    import threading
-    frame = sys._current_frames().get(threading.main_thread().ident)
+    frame = sys._current_frames().get(_thread_of_frames())
     frames = []
     while frame is not None:
         if not _is_ours_or_python(frame.f_code.co_filename):
@@ -43,6 +42,15 @@ def user_frames():
     if any(f.f_code.co_flags & _OPTIMIZED for f in own):
         return own
     return [f for f in frames if "/torch/" not in f.f_code.co_filename]
+
+
+stopped = []    # ident of the thread that stands still for an eval (moment.Stop), if one does
+
+
+def _thread_of_frames():
+    """The thread whose functions the code sees: the one that stands still for it, else the main thread."""
+    import threading
+    return stopped[0] if stopped else threading.main_thread().ident
 
 
 def _is_installed(filename):
@@ -280,10 +288,9 @@ def _store(frame, changes):
 
 
 def _runs(frame):
-    import threading
     if frame.f_code.co_flags & _SUSPENDS:
         return True
-    other = sys._current_frames().get(threading.main_thread().ident)
+    other = sys._current_frames().get(_thread_of_frames())
     while other is not None and other is not frame:
         other = other.f_back
     return other is frame
@@ -396,6 +403,9 @@ def on_main_thread(function, wait):
     """Has the main thread call the function between two of its own bytecodes, and waits up to `wait` seconds.
     Returns "" or why it didn't happen; after a wait in vain it never will (with wait 0 it will, sooner or later)."""
     global _pending
+    stop = getattr(sys.modules.get(__package__ + ".moment"), "_stop", None)
+    if stop is not None:    # it stands still, and no pending call comes before it goes on
+        return "" if stop.call(function, wait) else "the main thread was busy for %g s" % wait
     try:
         import ctypes
     except ImportError:
