@@ -206,8 +206,10 @@ def _start_thread(s):
     if s.over or (s.thread is not None and not s.thread.ended(0)):
         return
     s.thread = thread = _Thread()
-    valid = _signal.valid_signals()     # the C library's own two may be blocked here, and Python would print a warning
-    _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_BLOCK, valid.difference(_FAULTS)))
+    # The C library's own two (32, 33) are never in the set that it sets: they may be blocked here, and a thread that blocks the
+    # second has every later setuid of the program wait for ever. valid_signals: Python would print a warning for them.
+    valid = _signal.valid_signals()
+    _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
         thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
