@@ -87,7 +87,7 @@ def start(runtime=None):
     """Called by sitecustomize in the main thread."""
     global _state
     runtime = runtime or os.environ.get("MEMGAUGE_RUNTIME")
-    if _state is not None or not runtime or not _main_interpreter():
+    if _state is not None or not runtime or not _main_interpreter() or not _ours(runtime):
         return
     for key in ("budget", "trace"):
         text = os.environ.get("MEMGAUGE_" + key.upper())
@@ -101,6 +101,14 @@ def start(runtime=None):
     from . import torchhook
     torchhook.install()
     _start_thread(_state)
+
+
+def _ours(directory):
+    """Another user's may be a trap: `sudo -E` hands on the environment of a job's shell. Who runs it could not read our rings."""
+    try:
+        return os.stat(directory).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def attach(request):
