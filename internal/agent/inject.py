@@ -75,6 +75,7 @@ class Kept:
         try:
             fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
+                os.fchmod(fd, 0o600)    # whatever the umask has taken away
                 whole = os.writev(fd, (_imp.source_hash(self.SEED, data), data)) == 8 + len(data)
             finally:
                 os.close(fd)

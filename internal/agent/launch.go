@@ -8,9 +8,15 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // Options are the settings that an observed command starts with.
@@ -23,39 +29,43 @@ type Options struct {
 func names() []string { return slices.Sorted(maps.Keys(source())) }
 
 // Install unpacks the agent into home/agent/HASH and returns that directory. A directory of another version is never
-// touched, since a running job may use it; one of this version that is damaged is put in order. Several installs at once
-// are fine: each unpacks under a name of its own, and the first to rename wins.
+// touched, since a running job may use it; one of this version that is damaged, or in which others may have put something, is
+// replaced as a whole. Where others can replace what lies in home the error is trust.ErrOthers, and nothing is made. Several
+// installs at once are fine: each unpacks under a name of its own, and the first to rename wins.
 func Install(home string) (dir string, err error) {
 	parent := filepath.Join(home, "agent")
 	dir = filepath.Join(parent, Hash())
+	if strings.ContainsRune(dir, filepath.ListSeparator) {
+		return "", remedy.Add(fmt.Errorf("install agent: %s has a colon, which ends an entry of PYTHONPATH", dir), "set MEMGAUGE_HOME to a directory without a colon")
+	}
+	if err := trust.Path(parent, trust.Code); err != nil {
+		return "", fmt.Errorf("install agent: %w", err)
+	}
+	if err := makePrivate(parent); err != nil {
+		return "", fmt.Errorf("install agent: %w", err)
+	}
+	if err := trust.Path(parent, trust.Code); err != nil { // of what was missing before, somebody may have made a part
+		return "", fmt.Errorf("install agent: %w", err)
+	}
 	if intact(dir) {
 		return dir, nil
 	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return "", fmt.Errorf("install agent: %w", err)
-	}
-	temp, err := os.MkdirTemp(parent, ".new-*") // made with 0700
+	temp, err := os.MkdirTemp(parent, ".new-*")
 	if err != nil {
 		return "", fmt.Errorf("install agent: %w", err)
 	}
-	defer os.RemoveAll(temp)
+	defer os.RemoveAll(temp) // holds what was replaced
 	if err := unpack(temp); err != nil {
 		return "", fmt.Errorf("install agent: %w", err)
 	}
-	err = os.Rename(temp, dir)
-	if err == nil || intact(dir) {
-		return dir, nil
-	}
-	if !errors.Is(err, fs.ErrExist) { // a directory that is not empty can't be renamed over
+	if err := replace(temp, dir); err != nil && !intact(dir) {
 		return "", fmt.Errorf("install agent: %w", err)
-	}
-	if err := repair(temp, dir); err != nil {
-		return "", fmt.Errorf("repair agent: %w", err)
 	}
 	return dir, nil
 }
 
-// intact says whether every file of ours is there with its content. Reading 100 KB costs less than 1 ms.
+// intact says whether every file of ours is there with its content, and nothing that a Python of ours has not put there.
+// Reading 400 KB costs 2 ms.
 func intact(dir string) bool {
 	for name, want := range source() {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -63,33 +73,80 @@ func intact(dir string) bool {
 			return false
 		}
 	}
-	return true
+	return trust.Tree(dir, expected) == nil
 }
 
+// caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py, _write_atomic), and
+// what an attach has compiled (inject.py).
+var caches = regexp.MustCompile(`^(boot|lib/memgauge)/__pycache__/[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
+	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
+
+func expected(path string, isDir bool) bool {
+	if isDir {
+		switch path {
+		case "boot", "lib", "lib/memgauge", "boot/__pycache__", "lib/memgauge/__pycache__":
+			return true
+		}
+		return false
+	}
+	_, ours := source()[path]
+	return ours || caches.MatchString(path)
+}
+
+// unpack makes every file and directory with its mode whatever the umask is.
 func unpack(dir string) error {
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return err
+	}
 	for name, data := range source() {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		if err := makePrivate(filepath.Dir(file)); err != nil {
 			return err
 		}
 		if err := os.WriteFile(file, data, 0o600); err != nil {
 			return err
 		}
+		if err := os.Chmod(file, 0o600); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// repair moves good files over bad ones, one at a time: a Python that starts meanwhile reads the old or the new one whole.
-func repair(from, dir string) error {
-	for name := range source() {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
-			return err
-		}
-		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
-			return err
-		}
+// makePrivate makes the directories that are missing.
+func makePrivate(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case err == nil:
+		return os.Chmod(dir, 0o700)
+	case errors.Is(err, fs.ErrExist):
+		return nil
+	case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir:
+		return err
 	}
-	return nil
+	if err := makePrivate(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return makePrivate(dir)
+}
+
+// replace puts temp in the place of dir, and what was there in temp's. A Python that starts meanwhile finds the old files or
+// the new ones, which differ only where the old ones were damaged.
+func replace(temp, dir string) error {
+	err := os.Rename(temp, dir) // over nothing, or an empty directory
+	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTDIR) {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
+		return err
+	}
+	old := temp + ".old" // a file system without exchange: for a moment there is none
+	defer os.RemoveAll(old)
+	if err := os.Rename(dir, old); err != nil {
+		return err
+	}
+	return os.Rename(temp, dir)
 }
 
 // Env is the environment base with what makes every Python of the job load the agent from dir, which Install returned,

@@ -47,7 +47,7 @@ var (
 )
 
 // Inject runs source in the main interpreter of the process pid, from a thread of its own there that ends with it, and
-// waits for its end. All signals are blocked in that thread; it has fresh globals, in which `__name__` is
+// waits for its end. All signals but the C library's own are blocked in that thread; it has fresh globals, in which `__name__` is
 // "__memgauge__"; a str that it leaves in the global name `result` comes back as Result.Value. What it raises is caught
 // and comes back as ErrRaised; nothing is printed there. A target that can't be entered stays untouched.
 func Inject(ctx context.Context, pid int, source string, opts Options) (Result, error) {

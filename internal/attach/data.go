@@ -1,6 +1,9 @@
 package attach
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strings"
+)
 
 // What is mapped in the target: a page of code, then a page of words that code, threads and we share, then the source and
 // room for what it says. Offsets are from the second page; the code takes them from here (go_asm.h).
@@ -16,7 +19,7 @@ const (
 	dataPID     = 112 // the target's, as it sees itself
 	dataMap     = 120 // all of it, to be unmapped
 	dataMapSize = 128
-	dataAllMask = 136 // every signal
+	dataMask    = 136 // signals that are blocked in the new thread
 	dataGIL     = 144 // what PyGILState_Ensure returned
 	dataDict    = 152 // the source's globals
 	dataOut     = 160 // where what the source says goes, and how much of it there is room for
@@ -100,8 +103,32 @@ func blockSize(source string) uint64 {
 
 func roundUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// newBlock fills it in. addr has the address of every function, pid is the target's as it sees itself.
-func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, pid int) block {
+// reserved are signals that a C library sends to its own threads.
+type reserved struct {
+	all   uint64 // bit n-1 for signal n
+	setid uint64 // what setuid and its like send to every thread
+}
+
+// reservedBy knows glibc's: 32 SIGCANCEL and SIGTIMER, 33 SIGSETXID (sysdeps/unix/sysv/linux/internal-signals.h), and musl's:
+// 32 SIGTIMER, 33 SIGCANCEL, 34 SIGSYNCCALL (src/internal/pthread_impl.h).
+func reservedBy(libc string) reserved {
+	if strings.Contains(libc, "musl") {
+		return reserved{0b111 << (32 - 1), 1 << (34 - 1)}
+	}
+	return reserved{0b11 << (32 - 1), 1 << (33 - 1)}
+}
+
+// inThread is the mask of the new thread. One that blocked the signal of setuid would have the program wait for ever there, with
+// whatever locks it holds: the kernel knows credentials of threads only, so the library has every thread change its own.
+func (r reserved) inThread() uint64 { return ^r.all }
+
+// inChain is the mask of the borrowed thread. pthread_create may wait there for the library's list of threads, which a setuid in
+// another thread keeps until all have answered; a cancellation must not unwind our frames, and waits.
+func (r reserved) inChain() uint64 { return ^r.setid }
+
+// newBlock fills it in. addr has the address of every function, libc names the C library's files, pid is the target's as it
+// sees itself.
+func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, libc string, pid int) block {
 	code, entry := stubCode()
 	b := block{at: at, code: code, data: make([]byte, pageSize+roundUp(uint64(len(source))+1))}
 	data := at + pageSize
@@ -113,7 +140,7 @@ func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, p
 	put(dataPID, uint64(pid))
 	put(dataMap, at)
 	put(dataMapSize, blockSize(source))
-	put(dataAllMask, ^uint64(0))
+	put(dataMask, reservedBy(libc).inThread())
 	put(dataOut, data+uint64(len(b.data)))
 	put(dataOutRoom, MaxValue)
 	put(dataSource, data+pageSize)

@@ -77,6 +77,7 @@ func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 			return err
 		}
 		chain.Gadgets, chain.EINTR, chain.Repeat = i.gadgets, m.python, m.again
+		chain.Mask = reservedBy(i.libc).inChain()
 		return h.Enter(i.mem, chain)
 	})
 	i.result.Stopped += stopped
@@ -158,7 +159,7 @@ func (i *injection) awaitMapping(ctx context.Context, at, size uint64) error {
 
 // write fills the mapped memory. The code page is not writable for the target: only a tracer's write gets through.
 func (i *injection) write() error {
-	b := newBlock(i.at, i.source, i.symbols, i.gadgets.Syscall, i.Inner)
+	b := newBlock(i.at, i.source, i.symbols, i.gadgets.Syscall, i.libc, i.Inner)
 	if _, err := i.mem.WriteAt(b.code, int64(i.at)); err != nil {
 		return fmt.Errorf("write code into process %d: %w", i.PID, err)
 	}

@@ -78,6 +78,9 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	if pending, err := h.SignalPending(); err != nil || pending {
 		return moment{doing: "about to take a signal"}, err
 	}
+	if in, err := t.beginsHandler(h); err != nil || in {
+		return moment{doing: "about to handle a signal"}, err
+	}
 	var err error
 	if nr, args, ok := h.Regs.Syscall(); ok {
 		m := inCall(nr, args)
@@ -94,6 +97,15 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 		return moment{doing: "in a signal handler"}, err
 	}
 	return t.computing(h.Regs.PC()), nil
+}
+
+// beginsHandler tells whether the thread is at the first instruction of a signal handler, which is where it stops when the signal
+// came together with our interrupt. Its registers then still tell of the system call that the handler has interrupted
+// (arch/x86/kernel/signal_64.c leaves orig_ax alone). Somebody may wait for that handler with a lock in his hand: glibc's setuid
+// waits so for every thread, and what we would do next in this one waits for that lock.
+func (t *Target) beginsHandler(h *ptrace.Held) (bool, error) {
+	b, err := h.Stack(t.mem, h.Regs.SP(), 8)
+	return err == nil && binary.LittleEndian.Uint64(b) == t.gadgets.Sigreturn, err
 }
 
 // maxCaller is how far up the stack the return address of a system call's caller is looked for; the C library's functions

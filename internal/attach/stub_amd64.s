@@ -79,7 +79,7 @@ spawned:
 	MOVQ DI, BX
 	MOVL $SYS_rt_sigprocmask, AX
 	MOVL $2, DI // SIG_SETMASK
-	LEAQ const_dataAllMask(BX), SI
+	LEAQ const_dataMask(BX), SI
 	XORL DX, DX
 	MOVL $8, R10
 	SYSCALL

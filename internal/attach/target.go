@@ -31,6 +31,7 @@ type Target struct {
 	python     *image.Image
 	symbols    map[string]uint64
 	gadgets    ptrace.Gadgets
+	libc       string // names of the C library's files
 	stackLimit uint64 // of the main thread, in bytes
 }
 
@@ -245,7 +246,8 @@ func (t *Target) askLibrary() (string, error) {
 			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name), "start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
 		}
 	}
-	return strings.Join(found, ", "), nil
+	t.libc = strings.Join(found, ", ")
+	return t.libc, nil
 }
 
 // maxCode bounds the code that is searched for gadgets; glibc's is 1.4 MiB.

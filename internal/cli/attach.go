@@ -78,6 +78,7 @@ func (a *app) attach(ctx context.Context, o attachOptions, arg string) error {
 	if s, err := session.Observed(pid); err == nil && !o.children {
 		return a.alreadyObserved(pid, s.Meta.Name, o.json)
 	}
+	a.sayHome(o.dir)
 	j := attaching{settings: settings, timeout: time.Duration(timeout)}
 	if err := j.begin(o, pid, int64(maxDisk)); err != nil {
 		return fmt.Errorf("attach: %w", err)
@@ -223,6 +224,9 @@ func (j *attaching) handRing(ctx context.Context, d session.Door) error {
 		return fmt.Errorf("make its ring: %w", err)
 	}
 	defer f.Close()
+	if err := f.Chmod(0o600); err != nil { // whatever the umask has taken away
+		return fmt.Errorf("make its ring: %w", err)
+	}
 	if err := door.HandRing(ctx, f); err != nil {
 		return fmt.Errorf("hand it a ring: %w", err)
 	}
@@ -231,11 +235,7 @@ func (j *attaching) handRing(ctx context.Context, d session.Door) error {
 
 // agentFolder is where the process finds the agent's files, "" if it can't: then they travel with the source.
 func agentFolder(pid int) string {
-	home, err := session.Home()
-	if err != nil {
-		return ""
-	}
-	dir, err := agent.Install(home)
+	dir, _, err := installAgent()
 	if err != nil || !sees(pid, dir) {
 		return ""
 	}

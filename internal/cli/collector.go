@@ -18,6 +18,7 @@ func (a *app) collectorCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			session.PrivateFiles()
 			s, err := session.Open(a.sessionDir)
 			if err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -129,7 +131,7 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	s, env, err := prepare(o, p, args)
+	s, env, err := a.prepare(o, p, args)
 	if err != nil {
 		return err
 	}
@@ -160,20 +162,58 @@ func (a *app) run(ctx context.Context, o runOptions, args []string) error {
 }
 
 // prepare makes the session and the command's environment.
-func prepare(o runOptions, p plan, args []string) (*session.Session, []string, error) {
-	home, err := session.Home()
+func (a *app) prepare(o runOptions, p plan, args []string) (*session.Session, []string, error) {
+	a.sayHome(o.dir)
+	agentDir, note, err := installAgent()
 	if err != nil {
 		return nil, nil, err
 	}
-	agentDir, err := agent.Install(home)
-	if err != nil {
-		return nil, nil, remedy.Add(err, "set MEMGAUGE_HOME to a writable directory")
+	if note != "" {
+		fmt.Fprintln(a.stderr, "memgauge: "+note)
 	}
 	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version, MaxDisk: int64(p.maxDisk), Interval: o.interval})
 	if err != nil {
 		return nil, nil, err
 	}
 	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
+}
+
+// sayHome tells where sessions go when that is not where the user has said; with --session it doesn't matter.
+func (a *app) sayHome(dir string) {
+	if note := session.HomeNote(); note != "" && dir == "" {
+		fmt.Fprintln(a.stderr, "memgauge: "+note)
+	}
+}
+
+// installAgent unpacks the agent's files into the first place where nobody else can change them; the note says why that is not
+// where sessions are.
+func installAgent() (dir, note string, err error) {
+	home, err := session.Home()
+	if err != nil {
+		return "", "", err
+	}
+	places, err := session.Places()
+	if err != nil {
+		return "", "", err
+	}
+	var why error
+	for _, place := range places[slices.Index(places, home):] {
+		dir, err := agent.Install(place)
+		switch {
+		case err == nil && why != nil:
+			return dir, fmt.Sprintf("%v; the agent's files are in %s", why, dir), nil
+		case err == nil:
+			return dir, "", nil
+		case why == nil && !errors.Is(err, trust.ErrOthers):
+			if remedy.Of(err) == "" {
+				err = remedy.Add(err, "set MEMGAUGE_HOME to a writable directory")
+			}
+			return "", "", err
+		case why == nil:
+			why = err
+		}
+	}
+	return "", "", remedy.Add(why, "set MEMGAUGE_HOME to a directory that only you can write")
 }
 
 // catchSignals keeps run alive while the command decides what a signal means to it.

@@ -27,6 +27,7 @@ func Spawn(s *session.Session) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}
+	defer session.PrivateFiles()()
 	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
 	if st, err := os.Stat(s.Log()); err == nil && st.Size() > maxLog {
 		flags |= os.O_TRUNC
@@ -152,6 +153,7 @@ func finished(ctx context.Context, s *session.Session) (Backend, error) {
 // recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
 // read as it is.
 func recoverSession(ctx context.Context, s *session.Session) error {
+	defer session.PrivateFiles()()
 	lock, err := s.Lock(ctx, true)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		return nil

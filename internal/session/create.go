@@ -3,17 +3,24 @@ package session
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // Options of a new session.
@@ -28,19 +35,85 @@ type Options struct {
 	Interval time.Duration // of the samplers; 0 is the default
 }
 
-// Home is where sessions lie by default: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge, else ~/.local/state/memgauge.
-func Home() (string, error) {
+// Places are where memgauge may keep things, the one that is wanted first: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge, else
+// ~/.local/state/memgauge. Those that follow are for when somebody else has a hand in it: a variable may name, and `sudo -E` keeps,
+// what belongs to another user.
+func Places() ([]string, error) {
+	var list []string
+	add := func(dir string) {
+		if !slices.Contains(list, dir) {
+			list = append(list, dir)
+		}
+	}
 	if h := os.Getenv("MEMGAUGE_HOME"); h != "" {
-		return filepath.Abs(h)
+		abs, err := filepath.Abs(h)
+		if err != nil {
+			return nil, fmt.Errorf("find the place for sessions: %w", err)
+		}
+		add(abs)
 	}
 	if h := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(h) {
-		return filepath.Join(h, "memgauge"), nil
+		add(filepath.Join(h, "memgauge"))
 	}
+	below := filepath.Join(".local", "state", "memgauge")
 	h, err := os.UserHomeDir()
-	if err != nil {
-		return "", remedy.Add(fmt.Errorf("find the place for sessions: %w", err), "set MEMGAUGE_HOME")
+	if err == nil && filepath.IsAbs(h) {
+		add(filepath.Join(h, below))
 	}
-	return filepath.Join(h, ".local", "state", "memgauge"), nil
+	if len(list) == 0 {
+		return nil, remedy.Add(fmt.Errorf("find the place for sessions: %w", err), "set MEMGAUGE_HOME")
+	}
+	if me, err := user.LookupId(strconv.Itoa(os.Geteuid())); err == nil && filepath.IsAbs(me.HomeDir) {
+		add(filepath.Join(me.HomeDir, below))
+	}
+	add(filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Geteuid()), "state"))
+	return list, nil
+}
+
+// Home is where sessions lie by default: the first of the places that nobody else has prepared, or can replace.
+func Home() (string, error) {
+	home, _, err := chooseHome()
+	return home, err
+}
+
+// HomeNote is what to tell the user when the place that he named is not used, "" if it is.
+func HomeNote() string {
+	home, why, err := chooseHome()
+	if err != nil || why == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v; sessions are in %s", why, home)
+}
+
+func chooseHome() (home string, why, err error) {
+	places, err := Places()
+	if err != nil {
+		return "", nil, err
+	}
+	for i, place := range places {
+		err := trust.Path(filepath.Join(place, "sessions"), trust.Data)
+		if err == nil && i > 0 && !makeable(place) {
+			continue
+		}
+		if !errors.Is(err, trust.ErrOthers) { // another error will be met again, by whom it concerns
+			return place, why, nil
+		}
+		if why == nil {
+			why = err
+		}
+	}
+	return "", nil, remedy.Add(fmt.Errorf("find the place for sessions: %w", why), "set MEMGAUGE_HOME to a directory of your own")
+}
+
+// makeable tells whether we may write in a directory, or where it is to be made.
+func makeable(dir string) bool {
+	for {
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return err == nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 const homeHint = "set MEMGAUGE_HOME to a writable directory, or give --session DIR"
@@ -66,7 +139,11 @@ func Create(o Options) (*Session, error) {
 		dir = filepath.Join(sessions, entry)
 	}
 	if dir, err = makeDir(dir); err != nil {
-		return nil, fmt.Errorf("create session: %w", remedy.Add(err, homeHint))
+		hint := homeHint
+		if errors.Is(err, trust.ErrOthers) {
+			hint = "give --session a directory of your own, in one that others can't write"
+		}
+		return nil, fmt.Errorf("create session: %w", remedy.Add(err, hint))
 	}
 	s := &Session{Dir: dir, Meta: meta(o, id, name)}
 	if err := s.fill(); err != nil {
@@ -119,7 +196,7 @@ func (s *Session) fill() error {
 		}
 	}
 	for _, d := range []string{ringsDir, ctlDir} {
-		if err := os.Mkdir(filepath.Join(s.Runtime(), d), dirPerm); err != nil {
+		if err := mkdir(filepath.Join(s.Runtime(), d)); err != nil {
 			return err
 		}
 	}
@@ -133,7 +210,7 @@ var networkFS = proc.NetworkFS
 // SIGBUS when the server stumbles, and sockets don't work across hosts.
 func localRuntime(id string) (string, error) {
 	base := filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Getuid()))
-	if err := os.Mkdir(base, dirPerm); err != nil && !os.IsExist(err) {
+	if err := mkdir(base); err != nil && !os.IsExist(err) {
 		return "", err
 	}
 	st, err := os.Lstat(base)
@@ -147,20 +224,24 @@ func localRuntime(id string) (string, error) {
 		return "", remedy.Add(fmt.Errorf("%s is on %s too", base, kind), "set TMPDIR to a directory on a local disk")
 	}
 	dir := filepath.Join(base, id)
-	return dir, os.Mkdir(dir, dirPerm)
+	return dir, mkdir(dir)
 }
 
-// makeDir makes dir, or takes an empty one that is there, and returns its absolute path.
+// makeDir makes dir, or takes an empty one of the user's own that is there, and returns its absolute path. Where another user
+// can replace it, it is refused: what we write through it later would go where he wants.
 func makeDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), dirPerm); err != nil {
+	if err := trust.Path(dir, trust.Data); err != nil {
 		return "", err
 	}
-	if err := os.Mkdir(dir, dirPerm); err == nil {
-		return dir, nil
+	if err := mkdirAll(filepath.Dir(dir)); err != nil {
+		return "", err
+	}
+	if err := mkdir(dir); err == nil {
+		return dir, trust.Path(dir, trust.Data) // somebody may have made a directory on the way
 	} else if !os.IsExist(err) {
 		return "", err
 	}
@@ -171,16 +252,42 @@ func makeDir(dir string) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s is not empty", dir)
 	}
-	if err := checkOwner(dir); err != nil {
-		return "", fmt.Errorf("%s %w", dir, err)
-	}
 	return dir, os.Chmod(dir, dirPerm)
+}
+
+// mkdir makes a directory with our mode, whatever the umask takes away.
+func mkdir(dir string) error {
+	if err := os.Mkdir(dir, dirPerm); err != nil {
+		return err
+	}
+	return os.Chmod(dir, dirPerm)
+}
+
+// PrivateFiles sets a umask with which all that is made is the user's alone, DuckDB's files included, and he can use it. It is the
+// whole process's, so it is not for one that makes files of others' or starts their programs; restore puts the old one back.
+func PrivateFiles() (restore func()) {
+	old := syscall.Umask(0o077)
+	return func() { syscall.Umask(old) }
+}
+
+// mkdirAll makes those that are missing.
+func mkdirAll(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+		return err
+	}
+	if err := mkdirAll(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	if err := mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // register lets `list` and PIDs find a session that lies elsewhere. Without it the session works by its path, so errors
 // don't matter.
 func register(sessions, name, dir string) {
-	if os.MkdirAll(sessions, dirPerm) == nil {
+	if mkdirAll(sessions) == nil {
 		_ = os.Symlink(dir, filepath.Join(sessions, name))
 	}
 }

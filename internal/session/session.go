@@ -242,6 +242,9 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = tmp.Write(append(b, '\n'))
+	if merr := tmp.Chmod(filePerm); err == nil { // whatever the umask has taken away
+		err = merr
+	}
 	if cerr := tmp.Close(); err == nil {
 		err = cerr
 	}

@@ -99,6 +99,18 @@ class Life(Case):
         self.assertEqual(a.value.replace("<Signals.SIGUSR1: 10>", "10"), "([10], 'MainThread')")
 
 
+    def test_signals_of_the_c_library(self):
+        """Whatever the thread blocks on which we come in: setuid needs an answer from every thread (signal 33)."""
+        program = self.start(LOOP)
+        before = os.listdir("/proc/%d/task" % program.pid)
+        runtime = program.attach()
+        program.eval(runtime, "x")      # makes a thread too
+        for task in set(os.listdir("/proc/%d/task" % program.pid)) - set(before):
+            with open("/proc/%d/task/%s/status" % (program.pid, task)) as f:
+                blocked, = [int(line.split()[1], 16) for line in f if line.startswith("SigBlk")]
+            self.assertEqual(blocked >> 31 & 3, 0, hex(blocked))
+
+
 class Compiled(Case):
     """Where the agent's files can be seen, they are compiled once for all programs of one interpreter."""
 

@@ -191,6 +191,26 @@ print(os.getpid())
         self.assertEqual([e[0] for e in large.events()], ["here", "detach"])
 
 
+    def test_files_are_private_whatever_the_umask(self):
+        for umask in ("0", "0o777"):
+            self.run_code("""
+os.umask(%s)
+wait_ring()
+process.ring(large=True)
+""" % umask)
+        rings = self.home.runtime + "/rings/"
+        self.assertEqual({os.stat(rings + name).st_mode & 0o777 for name in os.listdir(rings)}, {0o600})
+        self.assertEqual(len(os.listdir(rings)), 4)
+
+    @unittest.skipIf(os.geteuid(), "needs root")
+    def test_a_runtime_directory_of_another_user(self):
+        """`sudo -E` hands on the environment of another user's job."""
+        for name in ("", "/rings", "/ctl"):
+            os.chown(self.home.runtime + name, 12345, 12345)
+        self.assertEqual(self.run_code("time.sleep(.4); print(process._state, len(os.listdir('/proc/self/task')))"), "None 1")
+        self.assertEqual(os.listdir(self.home.runtime + "/rings"), [])
+
+
 class Forks(Case):
     def test_child_has_its_own_ring(self):
         got = self.run_code("""

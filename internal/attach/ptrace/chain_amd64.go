@@ -86,6 +86,7 @@ type Call struct {
 type Chain struct {
 	Gadgets Gadgets
 	Calls   []Call
+	Mask    uint64     // signals that are blocked meanwhile
 	EINTR   bool       // end an interrupted call with EINTR where a handler would
 	Repeat  *[6]uint64 // else: arguments with which an interrupted call that the kernel would not begin again is made again
 }
@@ -148,7 +149,7 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	for i := len(c.Calls) - 1; i >= 0; i-- {
 		r := c.Calls[i].regs(&h.Regs, last, resume)
 		r.Rsp = next
-		next = b.frame(&r, ^uint64(0), 0)
+		next = b.frame(&r, c.Mask, 0)
 	}
 	at, image := b.image()
 	if n, err := mem.WriteAt(image, int64(at)); err != nil || n != len(image) {

@@ -87,7 +87,7 @@ def start(runtime=None):
     """Called by sitecustomize in the main thread."""
     global _state
     runtime = runtime or os.environ.get("MEMGAUGE_RUNTIME")
-    if _state is not None or not runtime or not _main_interpreter():
+    if _state is not None or not runtime or not _main_interpreter() or not _ours(runtime):
         return
     for key in ("budget", "trace"):
         text = os.environ.get("MEMGAUGE_" + key.upper())
@@ -101,6 +101,14 @@ def start(runtime=None):
     from . import torchhook
     torchhook.install()
     _start_thread(_state)
+
+
+def _ours(directory):
+    """Another user's may be a trap: `sudo -E` hands on the environment of a job's shell. Who runs it could not read our rings."""
+    try:
+        return os.stat(directory).st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def attach(request):
@@ -206,8 +214,10 @@ def _start_thread(s):
     if s.over or (s.thread is not None and not s.thread.ended(0)):
         return
     s.thread = thread = _Thread()
-    valid = _signal.valid_signals()     # the C library's own two may be blocked here, and Python would print a warning
-    _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_BLOCK, valid.difference(_FAULTS)))
+    # The C library's own two (32, 33) are never in the set that it sets: they may be blocked here, and a thread that blocks the
+    # second has every later setuid of the program wait for ever. valid_signals: Python would print a warning for them.
+    valid = _signal.valid_signals()
+    _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
         thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:

@@ -80,9 +80,11 @@ class Ring:
         for self.generation in range(generation, generation + 1000):  # 1,000 execs by one process
             self.path = "%s/%d.%d.%d.ring" % (directory, self.pid, self.start, self.generation)
             try:
-                return os.open(self.path, flags, 0o600)
+                fd = os.open(self.path, flags, 0o600)
             except FileExistsError:
                 continue
+            os.fchmod(fd, 0o600)    # whatever the umask has taken away: the collector must be able to open it
+            return fd
         raise OSError("no free generation")
 
     def _write_header(self, slots, names, info):

@@ -1,0 +1,162 @@
+// Package trust owns the question who else can change what lies at a path: the owners and modes of it and of every directory
+// on the way there. It changes nothing, and knows nothing of what the files are for.
+package trust
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// ErrOthers means that somebody else, who is not root, owns or can write a file, or a directory on the way to it.
+var ErrOthers = errors.New("others can change it")
+
+// Level is how much is asked of a path.
+type Level int
+
+const (
+	// Data may lie below directories that the user's own group can write.
+	Data Level = iota
+	// Code will be executed: nobody but its user and root may be able to replace it.
+	Code
+)
+
+// maxLinks is how many symbolic links are followed on one path, as the kernel does (path_resolution(7)).
+const maxLinks = 40
+
+// Path checks every component of an absolute path that exists, symbolic links and what they lead to included; the last one
+// must belong to the user, those above it to him or root. What does not exist yet can be made there and is then his.
+// A directory below one that only its owner may enter can have any mode: nobody else gets there.
+func Path(path string, level Level) error {
+	w := walk{level: level}
+	return w.to(path)
+}
+
+type walk struct {
+	level   Level
+	links   int
+	private bool // a directory on the way lets only its owner in
+}
+
+func (w *walk) to(path string) error {
+	parts := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
+	at := "/"
+	for i, part := range append([]string{""}, parts...) {
+		at = filepath.Join(at, part)
+		info, err := os.Lstat(at)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if err := w.owner(at, info); err != nil {
+				return err
+			}
+			return w.through(at, parts[i:])
+		}
+		if err := w.step(at, info, i == len(parts)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// through follows a link that its directory's owner has made. What was private on the way to it says nothing of where it leads.
+func (w *walk) through(link string, rest []string) error {
+	if w.links++; w.links > maxLinks {
+		return fmt.Errorf("%s: %w", link, syscall.ELOOP)
+	}
+	target, err := os.Readlink(link)
+	if err != nil {
+		return err
+	}
+	if !filepath.IsAbs(target) {
+		target = filepath.Join(filepath.Dir(link), target)
+	}
+	w.private = false
+	return w.to(filepath.Join(append([]string{target}, rest...)...))
+}
+
+func (w *walk) step(at string, info fs.FileInfo, last bool) error {
+	if err := w.owner(at, info); err != nil {
+		return err
+	}
+	uid, mode := info.Sys().(*syscall.Stat_t).Uid, info.Mode()
+	if last && int(uid) != os.Geteuid() {
+		return fmt.Errorf("%s belongs to uid %d: %w", at, uid, ErrOthers)
+	}
+	if mode&fs.ModeSticky == 0 && !w.private {
+		switch {
+		case mode&0o002 != 0:
+			return fmt.Errorf("everybody can write %s: %w", at, ErrOthers)
+		case mode&0o020 != 0 && w.level == Code:
+			return fmt.Errorf("its group can write %s: %w", at, ErrOthers)
+		}
+	}
+	w.private = w.private || mode.IsDir() && mode&0o011 == 0
+	return nil
+}
+
+func (w *walk) owner(at string, info fs.FileInfo) error {
+	uid := info.Sys().(*syscall.Stat_t).Uid
+	if foreign(uid) {
+		return fmt.Errorf("%s belongs to uid %d: %w", at, uid, ErrOthers)
+	}
+	return nil
+}
+
+// Tree checks a directory and all that is in it: everything is the user's own, nobody else can write it, there are only files
+// and directories, and expected knows every one by its path below dir.
+func Tree(dir string, expected func(path string, isDir bool) bool) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a temporary file that has just been renamed
+		}
+		if err != nil {
+			return err
+		}
+		below, _ := filepath.Rel(dir, path)
+		switch {
+		case int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid():
+			return fmt.Errorf("%s belongs to uid %d: %w", path, info.Sys().(*syscall.Stat_t).Uid, ErrOthers)
+		case info.Mode()&0o022 != 0 && info.Mode()&fs.ModeSymlink == 0:
+			return fmt.Errorf("%s can be written by others: %w", path, ErrOthers)
+		case !info.IsDir() && !info.Mode().IsRegular(), below != "." && !expected(below, info.IsDir()):
+			return fmt.Errorf("%s is none of ours: %w", path, ErrOthers)
+		}
+		return nil
+	})
+}
+
+// foreign tells a user who is neither we nor root. In a user namespace the kernel shows all who aren't mapped there as one
+// (user_namespaces(7)), root of the machine, to whom / and /usr belong, among them.
+func foreign(uid uint32) bool {
+	return uid != 0 && int(uid) != os.Geteuid() && !(nested() && uid == overflow())
+}
+
+var nested = sync.OnceValue(func() bool {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	f := strings.Fields(string(text))
+	return err == nil && !(len(f) == 3 && f[0] == "0" && f[1] == "0" && f[2] == "4294967295")
+})
+
+var overflow = sync.OnceValue(func() uint32 {
+	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
+	uid, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32)
+	if err != nil {
+		return 65534 // DEFAULT_OVERFLOWUID, include/linux/highuid.h
+	}
+	return uint32(uid)
+})
