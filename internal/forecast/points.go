@@ -6,6 +6,7 @@ import "slices"
 type Reading struct {
 	Time, Step  float64 // s; steps done, 0 where not known
 	Floor, Peak float64 // bytes; the same where only a moment's value is known
+	Mapped      float64 // bytes of files that the job has mapped and touched; 0 where not known
 }
 
 const (
