@@ -106,7 +106,7 @@ func (a *app) feed(ctx context.Context, o feedOptions) error {
 	}
 	defer src.Close()
 	f := &feeder{o: o, src: src, told: &toldBlocks{Source: src, pid: o.pid}, out: json.NewEncoder(a.stdout)}
-	f.watch, err = monitor.New(ctx, f.told, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, FromStart: src.fromStart})
+	f.watch, err = monitor.New(ctx, f.told, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, Job: src.job()})
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}

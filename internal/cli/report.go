@@ -82,7 +82,7 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 		return nil, err
 	}
 	defer src.Close()
-	w, err := monitor.New(ctx, src, monitor.Options{FromStart: src.fromStart, Over: src.ended != "", OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
+	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(), OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,8 +34,9 @@ type source struct {
 	machine *machine.Machine
 	events  []monitor.Event
 
-	fromStart bool   // it begins with the job itself
-	ended     string // how the session ended; "" while it lives
+	session *session.Session // nil for the machine
+	torch   bool             // it has been seen in a process
+	ended   string           // how the session ended; "" while it lives
 }
 
 // openSource takes the session that the command line names, else the machine.
@@ -60,7 +62,7 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 	}
 	tables := recorded.New(backend)
 	tables.Live = s.Live()
-	src := &source{Source: tables, name: s.Meta.Name, once: true, backend: backend, tables: tables, fromStart: !s.Meta.Attached}
+	src := &source{Source: tables, name: s.Meta.Name, once: true, backend: backend, tables: tables, session: s}
 	if src.events, err = tables.Events(ctx); err != nil {
 		src.Close()
 		return nil, err
@@ -88,6 +90,22 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 	}
 	src.Source = &follower{Session: tables, machine: src.machine, live: s.Live}
 	return src, nil
+}
+
+// job is what is known of the job that is watched.
+func (s *source) job() monitor.Job {
+	if s.session == nil {
+		return monitor.Job{}
+	}
+	return monitor.Job{Known: true, FromStart: !s.session.Meta.Attached, Over: s.ended != "", Torch: s.hasTorch}
+}
+
+// hasTorch says whether a process of the session has imported PyTorch. It is asked at every tick until it has.
+func (s *source) hasTorch() bool {
+	if !s.torch {
+		s.torch = slices.ContainsFunc(s.session.Processes(), func(p session.Process) bool { return p.Torch })
+	}
+	return s.torch
 }
 
 // Close lets go of the session or the machine.

@@ -142,7 +142,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	}
 	defer src.Close()
 	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
-	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, FromStart: src.fromStart, Over: src.ended != ""})
+	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, Job: src.job()})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}

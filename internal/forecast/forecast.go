@@ -9,8 +9,10 @@
 package forecast
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Point is a stretch of time: a step, a few steps, or the readings of some seconds.
@@ -61,14 +63,27 @@ const (
 	// MinPoints is what a trend needs: fewer points let three steps in a row by chance pass for one.
 	MinPoints = 12
 	// reach is how far a trend is trusted: so many times as long as it was watched.
-	reach = 2
+	reach = 3
 	// significant is the growth over its standard error that counts. Forecasts are asked at every tick, so chance gets
 	// hundreds of tries: 4.5 sigma lets it through once in 10^5.
 	significant = 4.5
 )
 
-// Run judges a series against a limit in bytes. Points are in order of time.
-func Run(points []Point, limit float64) Forecast {
+// Run judges readings, in order of time, against a limit in bytes.
+func Run(readings []Reading, limit float64) Forecast {
+	points := Points(readings)
+	f := judge(points, readings, limit)
+	if f.Predicted || len(points) >= MaxPoints/2 {
+		return f
+	}
+	// Few stretches of many readings know the floor well, and don't see a pause: look again at many of few.
+	if fine := judge(inStretches(readings, MaxPoints), readings, limit); fine.Sure() {
+		return fine
+	}
+	return f
+}
+
+func judge(points []Point, readings []Reading, limit float64) Forecast {
 	f := Forecast{Shape: Unclear}
 	if len(points) < MinPoints {
 		f.Reason = fmt.Sprintf("needs about %d more readings", MinPoints-len(points))
@@ -76,14 +91,15 @@ func Run(points []Point, limit float64) Forecast {
 	}
 	f.Amplitude = amplitude(points)
 	if cycles, sure := releases(points); len(cycles) > 0 {
-		return overCycles(f, points, cycles, sure, limit)
+		return overCycles(f, points, readings, cycles, sure, limit)
 	}
-	return onTrend(f, points, limit)
+	return onTrend(f, points, readings, limit)
 }
 
 // onTrend judges a series without releases by its last straight part.
-func onTrend(f Forecast, points []Point, limit float64) Forecast {
-	last := points[lastSegment(points):]
+func onTrend(f Forecast, points []Point, readings []Reading, limit float64) Forecast {
+	cuts := segments(points)
+	last := closer(points[cuts[len(cuts)-1]:], points, readings)
 	f.SecondsPerStep = pace(last)
 	if len(last) < MinPoints {
 		f.Reason = fmt.Sprintf("it has just changed; needs about %d more readings", MinPoints-len(last))
@@ -92,16 +108,53 @@ func onTrend(f Forecast, points []Point, limit float64) Forecast {
 	l := fit(last)
 	if !l.grows(last, limit) || wanders(points, last) {
 		f.Shape, f.Reason = Flat, "no growth beyond chance"
+		f.Confidence = l.steadiness(limit, f.Amplitude)
 		return f
 	}
 	f.Growth, f.GrowthLow, f.GrowthHigh = l.slope, l.slope-1.645*l.slopeErr, l.slope+1.645*l.slopeErr
-	f.GrowthPerStep, f.Watched = f.Growth*f.SecondsPerStep, last[len(last)-1].Time-last[0].Time
+	f.GrowthPerStep, f.Watched = f.Growth*f.SecondsPerStep, spanOf(last)+grewAlike(points, cuts, l.slope)
 	if l.flattens(last) {
 		return flattening(f, last, limit)
 	}
 	f.Shape, f.Reason = Growing, "the floor grows in a line"
 	return f.until(l, last, limit)
 }
+
+// closer looks at the last part more finely, where it is a small part of all that was seen.
+func closer(last, all []Point, readings []Reading) []Point {
+	if len(last) == len(all) || len(last) >= fewPoints {
+		return last
+	}
+	begin := all[len(all)-len(last)-1].Time
+	fine := Points(since(readings, math.Nextafter(begin, math.Inf(1))))
+	if len(fine) <= len(last) {
+		return last
+	}
+	cuts := segments(fine) // what looked like one change may have been two
+	return fine[cuts[len(cuts)-1]:]
+}
+
+// grewAlike is for how long memory grew at about the same pace before the last part began: work that pauses is still known.
+func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
+	for k := range len(cuts) - 1 {
+		part := points[cuts[k]:cuts[k+1]]
+		if len(part) < minSegment {
+			continue
+		}
+		if s := fit(part).slope; s > slope/1.5 && s < slope*1.5 {
+			seconds += spanOf(part)
+		}
+	}
+	return seconds
+}
+
+// since are the readings from a time on.
+func since(readings []Reading, at float64) []Reading {
+	i, _ := slices.BinarySearchFunc(readings, at, func(r Reading, t float64) int { return cmp.Compare(r.Time, t) })
+	return readings[i:]
+}
+
+func spanOf(points []Point) float64 { return points[len(points)-1].Time - points[0].Time }
 
 // flattening judges growth that dies down: it is extrapolated only when even its curve, which stays below the line, passes
 // the limit.
@@ -125,7 +178,7 @@ func (f Forecast) until(l line, points []Point, limit float64) Forecast {
 	d := passage(l, points, limit)
 	end := points[len(points)-1]
 	first := points[0]
-	horizon := reach * (end.Time - first.Time)
+	horizon := reach * max(f.Watched, end.Time-first.Time)
 	unit := f.SecondsPerStep
 	if unit == 0 {
 		unit = (end.Time - first.Time) / float64(len(points)-1)

@@ -94,7 +94,7 @@ func (s *score) ask(all []Reading, died, limit float64, moments *rand.Rand) {
 	}
 	for _, share := range []float64{0.5, 0.6, 0.7, 0.8, 0.9, 0.95} {
 		cut := slices.IndexFunc(all, func(r Reading) bool { return r.Time >= share*died })
-		f := Run(Points(all[:cut]), limit)
+		f := Run(all[:cut], limit)
 		left := died - all[cut-1].Time
 		s.asked++
 		if !f.Predicted {
@@ -110,6 +110,9 @@ func (s *score) ask(all []Reading, died, limit float64, moments *rand.Rand) {
 }
 
 func (s *score) medianError() float64 {
+	if len(s.errors) == 0 {
+		return math.NaN()
+	}
 	slices.Sort(s.errors)
 	return s.errors[len(s.errors)/2]
 }
@@ -251,7 +254,7 @@ func alarmsOn(j job, from int, r *rand.Rand, outside bool) bool {
 		all = asMoments(r, all)
 	}
 	for n := max(16, from); n <= len(all); n += 16 {
-		if f := Run(Points(all[:n]), limit); f.Imminent() {
+		if f := Run(all[:n], limit); f.Imminent() {
 			println(n, int(100*top/limit), string(f.Shape), int(f.Seconds), f.Reason)
 			return true
 		}
@@ -260,7 +263,7 @@ func alarmsOn(j job, from int, r *rand.Rand, outside bool) bool {
 }
 
 func TestTooLittle(t *testing.T) {
-	f := Run(Points([]Reading{{Time: 1, Floor: 5, Peak: 5}, {Time: 2, Floor: 6, Peak: 6}}), 7)
+	f := Run([]Reading{{Time: 1, Floor: 5, Peak: 5}, {Time: 2, Floor: 6, Peak: 6}}, 7)
 	if f.Shape != Unclear || f.Predicted || f.Reason != "needs about 10 more readings" {
 		t.Errorf("%+v", f)
 	}
@@ -281,7 +284,7 @@ func FuzzRun(f *testing.F) {
 		for i, b := range levels {
 			all = append(all, Reading{Time: float64(i / 2), Step: float64(i), Floor: float64(b) * mib, Peak: float64(b)*mib + float64(i%7)})
 		}
-		got := Run(Points(all), limit)
+		got := Run(all, limit)
 		for _, v := range []float64{got.Seconds, got.SecondsLow, got.SecondsHigh, got.Growth, got.Confidence, got.Within1, got.Within100} {
 			if math.IsNaN(v) {
 				t.Fatalf("%+v", got)
@@ -295,6 +298,6 @@ func BenchmarkRun(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	all, _ := leaking(4, 5).readings(r, 8000*mib)
 	for b.Loop() {
-		Run(Points(all[:len(all)*2/3]), 8000*mib)
+		Run(all[:len(all)*2/3], 8000*mib)
 	}
 }

@@ -74,7 +74,7 @@ func along(l line, z float64, above []float64, limit float64) []outcome {
 		die := alive * (1 - math.Pow(1-p, step/l.spacing))
 		if die > 0 {
 			for _, part := range []float64{1. / 6, 3. / 6, 5. / 6} {
-				out = append(out, outcome{s + part*step, die * mass / 3})
+				out = append(out, outcome{min(s+part*step, max(first, certain)), die * mass / 3})
 			}
 		}
 		alive -= die

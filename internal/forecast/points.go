@@ -1,32 +1,87 @@
 package forecast
 
+import "slices"
+
 // Reading is the memory at a moment, or, where Floor and Peak are known, over a step.
 type Reading struct {
 	Time, Step  float64 // s; steps done, 0 where not known
 	Floor, Peak float64 // bytes; the same where only a moment's value is known
+	Mapped      float64 // bytes of files that the job has mapped and touched; 0 where not known
 }
 
-// MaxPoints is how finely a series is looked at: enough to find a change to 1 %, few enough to judge in a millisecond.
-const MaxPoints = 120
+const (
+	// MaxPoints is how finely a series is looked at: enough to find a change to 1 %, few enough to judge in a millisecond.
+	MaxPoints = 120
+	// fewPoints is how coarsely at most, to have more readings in each: twice what a trend needs.
+	fewPoints = 2 * MinPoints
+	// enough readings at chance moments of a step find its floor: the least of four lies in the lowest fifth as a rule.
+	enough = 4
+)
 
-// Points gathers readings into at most MaxPoints stretches of equally many readings, and at least a few readings each
-// where they are moments, so that a floor is one and not the point of the sawtooth at which it happened to be read.
+// Points gathers readings into at most MaxPoints stretches of equal time. How often memory is read changes while a job runs
+// (densely at first, seldom later, not at all for a while), and must not change what is seen: a stretch without readings makes
+// no point, and where readings are moments the floors of all stretches are found from equally many of them, since the least of
+// forty lies lower than the least of four.
 func Points(readings []Reading) []Point {
-	n := len(readings)
-	size := max(1, (n+MaxPoints-1)/MaxPoints)
-	sampled := moments(readings)
-	if sampled {
-		size = max(size, min(4, n/MinPoints))
+	count := MaxPoints
+	if moments(readings) {
+		for count > fewPoints && typicalCount(divide(readings, count)) < enough {
+			count = max(fewPoints, count*4/5)
+		}
 	}
-	size = max(size, 1)
-	out := make([]Point, 0, n/size+1)
-	skip := n % size // the oldest ones: the newest count most
-	for i := skip; i+size <= n; i += size {
-		p := gather(readings[i : i+size])
+	return inStretches(readings, count)
+}
+
+// inStretches makes at most so many points.
+func inStretches(readings []Reading, count int) []Point {
+	ends := divide(readings, count)
+	sampled, take := moments(readings), len(readings)
+	if sampled {
+		take = typicalCount(ends)
+	}
+	out := make([]Point, 0, len(ends))
+	from := 0
+	for _, to := range ends {
+		p := gather(readings[from:to], take)
 		p.Sampled = sampled
 		out = append(out, p)
+		from = to
 	}
 	return out
+}
+
+// divide cuts the time into so many stretches, and gives the index behind the last reading of each that has any.
+func divide(readings []Reading, count int) []int {
+	if len(readings) == 0 {
+		return nil
+	}
+	first, last := readings[0].Time, readings[len(readings)-1].Time
+	width := max((last-first)/float64(count), 1e-6) // a clock may stand still
+	ends := make([]int, 0, count)
+	at := 0
+	for i, r := range readings {
+		if stretch := min(count-1, int((r.Time-first)/width)); stretch != at {
+			if i > 0 {
+				ends = append(ends, i)
+			}
+			at = stretch
+		}
+	}
+	return append(ends, len(readings))
+}
+
+// typicalCount is the number of readings that four fifths of the stretches have at least.
+func typicalCount(ends []int) int {
+	if len(ends) == 0 {
+		return 0
+	}
+	counts := make([]int, len(ends))
+	from := 0
+	for i, to := range ends {
+		counts[i], from = to-from, to
+	}
+	slices.Sort(counts)
+	return counts[len(counts)/5]
 }
 
 func moments(readings []Reading) bool {
@@ -38,14 +93,18 @@ func moments(readings []Reading) bool {
 	return true
 }
 
-func gather(readings []Reading) Point {
-	last := readings[len(readings)-1]
-	first := readings[0]
-	p := Point{Time: last.Time, Step: last.Step, Floor: first.Floor, Peak: first.Peak, FloorAt: first.Time, PeakAt: first.Time}
-	for _, r := range readings {
-		if r.Floor < p.Floor {
+// gather makes one point of readings. Its floor is the least of so many of them, evenly spread; its peak the highest of all.
+func gather(readings []Reading, take int) Point {
+	n := len(readings)
+	take = min(n, take)
+	last := readings[n-1]
+	p := Point{Time: last.Time, Step: last.Step, Floor: last.Floor, Peak: last.Peak, FloorAt: last.Time, PeakAt: last.Time}
+	for k := 1; k < take; k++ { // the last reading is one of them
+		if r := readings[n-1-k*n/take]; r.Floor < p.Floor {
 			p.Floor, p.FloorAt = r.Floor, r.Time
 		}
+	}
+	for _, r := range readings {
 		if r.Peak > p.Peak {
 			p.Peak, p.PeakAt = r.Peak, r.Time
 		}

@@ -46,9 +46,9 @@ func wobble(points []Point) float64 {
 }
 
 // overCycles judges a series whose memory is given back at times: by the level that it comes back to.
-func overCycles(f Forecast, points []Point, at []int, sure bool, limit float64) Forecast {
+func overCycles(f Forecast, points []Point, readings []Reading, at []int, sure bool, limit float64) Forecast {
 	if fresh := points[at[len(at)-1]:]; outgrown(points, at) {
-		return onTrend(f, fresh, limit)
+		return onTrend(f, fresh, since(readings, fresh[0].FloorAt), limit)
 	}
 	f.Shape, f.Reason = Released, "it grows and is given back"
 	f.SecondsPerStep = pace(points)

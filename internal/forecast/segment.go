@@ -11,25 +11,28 @@ const (
 	// changes out of nothing.
 	penaltyFactor = 12
 	// trifle is the share of a series' range that is no change, however sure it may be: an uneven pace bends any line.
-	trifle = 0.01
+	trifle     = 0.01
+	maxChanges = 6 // more changes than that are no trend anyhow
 )
 
-// lastSegment is the index at which the last straight part of the series begins: past loading, past a rise that happened
-// once, past the change from flat to growing.
-func lastSegment(points []Point) int {
+// segments are where the straight parts of a series begin: the first at 0; the last is past loading, past a rise that
+// happened once, past the change from flat to growing.
+func segments(points []Point) []int {
+	cuts := []int{0}
 	if i := freshJump(points); i > 0 {
-		return i
+		return append(cuts, i)
 	}
 	x, y := times(points), floors(points)
 	from := 0
-	for range 4 { // more changes than that are no trend anyhow
+	for range maxChanges {
 		cut := bestCut(x[from:], y[from:])
 		if cut == 0 {
 			break
 		}
 		from += cut
+		cuts = append(cuts, from)
 	}
-	return from
+	return cuts
 }
 
 // bestCut divides a series into two lines; 0 when one line does as well.

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // line is the floor's trend over time.
@@ -138,10 +139,18 @@ func (l *line) grows(points []Point, limit float64) bool {
 	return middle > early && late-middle > 0.1*rise && late > early+0.4*rise
 }
 
+// steadiness is how sure it is that the limit is not met within a minute, of a floor that shows no growth: growth may hide
+// in what the slope is uncertain by.
+func (l *line) steadiness(limit, amplitude float64) float64 {
+	room := max(0, limit-l.last-amplitude)
+	err := max(l.slopeErr, 1) // bytes/s
+	return min(0.99, distuv.UnitNormal.CDF((room/60-max(l.slope, 0))/err))
+}
+
 // wanders says that the rise of the last part is no more than what the floor has fallen by before: it goes up and down by
 // itself. A rise that makes up most of what was seen, as after the start's own ups and downs, is a trend anyhow.
 func wanders(all, last []Point) bool {
-	if 10*len(last) >= 6*len(all) {
+	if spanOf(last) >= 0.6*spanOf(all) {
 		return false
 	}
 	top, fall := all[0].Floor, 0.0

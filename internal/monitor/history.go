@@ -21,6 +21,7 @@ type Sample struct {
 	Used     int64 // at the end
 	Reserved int64
 	Total    int64
+	Mapped   int64
 }
 
 // History is bounded: when it is full neighbours are merged two by two, so that it goes on covering the whole time.
@@ -56,7 +57,7 @@ func (h *History) add(r Reading) {
 		h.peak = max(h.peak, 100*float64(r.Peak)/float64(r.Total))
 	}
 	h.peakBytes, h.peakReserved = max(h.peakBytes, r.Peak), max(h.peakReserved, r.Reserved)
-	s := Sample{r.Time, r.Step, r.Used, r.Peak, r.Used, r.Reserved, r.Total}
+	s := Sample{r.Time, r.Step, r.Used, r.Peak, r.Used, r.Reserved, r.Total, r.Mapped}
 	if n := len(h.samples); n > 0 && h.pending < max(1, h.merged) {
 		h.samples[n-1] = merge(h.samples[n-1], s)
 		h.pending++
@@ -88,7 +89,7 @@ func merge(a, b Sample) Sample {
 func (h *History) readings() []forecast.Reading {
 	out := make([]forecast.Reading, len(h.samples))
 	for i, s := range h.samples {
-		out[i] = forecast.Reading{Time: s.Time.Sub(h.samples[0].Time).Seconds(), Step: s.Step, Floor: float64(s.Low), Peak: float64(s.High)}
+		out[i] = forecast.Reading{Time: s.Time.Sub(h.samples[0].Time).Seconds(), Step: s.Step, Floor: float64(s.Low), Peak: float64(s.High), Mapped: float64(s.Mapped)}
 	}
 	return out
 }

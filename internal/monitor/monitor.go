@@ -44,7 +44,9 @@ type Reading struct {
 	Total    int64 // the limit that binds
 	// Kind says what the limit is: device, cgroup, host.
 	Kind string
-	Err  string // why there are no figures; they are all 0 then
+	// Mapped is what of files the job has mapped and touched: libraries that are being loaded show in it. 0 where not known.
+	Mapped int64
+	Err    string // why there are no figures; they are all 0 then
 }
 
 // Free is what is left until the limit.
@@ -91,11 +93,18 @@ type Options struct {
 	Interval   time.Duration
 	MaxHistory int // readings kept of each device
 	OOM        OOMOptions
-	Over       bool // the job has ended: it can't be advised what to do now
-	FromStart  bool // what is read begins with the job itself
+	Job        Job
 	Fragment   bool // look at blocks too
 	// Every is how often blocks are looked at.
 	BlocksEvery time.Duration
+}
+
+// Job is what is known of the job whose memory is watched.
+type Job struct {
+	Known     bool        // there is one: on a machine as such anything may start
+	FromStart bool        // what is read begins with the job itself
+	Over      bool        // it has ended: it can't be advised what to do now
+	Torch     func() bool // PyTorch has been imported; nil: not known
 }
 
 // Watch keeps what was seen of some devices. It belongs to one goroutine.
@@ -121,11 +130,11 @@ type Track struct {
 	// Lost says since when and why there are no figures.
 	Lost string
 
-	fromStart, over bool
+	of Job
 }
 
 // Foreseen says that memory is expected to run out; of a job that has ended nothing is expected.
-func (t *Track) Foreseen() bool { return t.Risk.Predicted && !t.over }
+func (t *Track) Foreseen() bool { return t.Risk.Predicted && !t.of.Over }
 
 // maxEvents are kept; what warns goes on being printed.
 const maxEvents = 1000
@@ -145,7 +154,7 @@ func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	}
 	w := &Watch{source: source, o: o}
 	for _, d := range chosen {
-		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, fromStart: o.FromStart, over: o.Over})
+		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, of: o.Job})
 	}
 	return w, nil
 }

@@ -2,6 +2,9 @@ package monitor
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -11,6 +14,7 @@ type at struct {
 	interval time.Duration
 	used     func(s float64) float64
 	steps    func(s float64) float64
+	mapped   func(s float64) float64 // GiB of libraries
 	i        int
 }
 
@@ -25,6 +29,9 @@ func (a *at) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	a.i++
 	u := int64(a.used(d.Seconds()) * 16 * gib)
 	r := Reading{Device: Host, Time: start.Add(d), Used: u, Peak: u, Reserved: u, Total: 16 * gib, Kind: "cgroup"}
+	if a.mapped != nil {
+		r.Mapped = int64(a.mapped(d.Seconds()) * gib)
+	}
 	if a.steps != nil {
 		r.Step = a.steps(d.Seconds())
 	}
@@ -66,9 +73,14 @@ func TestNoAlarmWhileSomethingIsLoaded(t *testing.T) {
 		seconds float64
 		known   float64 // s: warnings before it are not counted
 	}{
-		"the start, a job without steps": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19)}, Options{FromStart: true, OOM: window(10)}, 60, 0},
-		"the start, a training": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), steps: func(s float64) float64 { return max(0, s-14) * 5 }},
-			Options{FromStart: true, OOM: window(10)}, 60, 0},
+		"a model is loaded, PyTorch is there": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19)},
+			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(10)}, 60, 0},
+		"libraries are loaded": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), mapped: ramp(0, 1, 0, 19)},
+			Options{Job: Job{Known: true, FromStart: true}, OOM: window(10)}, 60, 0},
+		"the start, a training": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), mapped: ramp(0, 1, 0, 13), steps: func(s float64) float64 { return max(0, s-19) * 5 }},
+			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(10)}, 60, 0},
+		"after an hour of training": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3620), steps: func(s float64) float64 { return s }},
+			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(30)}, 3700, 0},
 		"a second model after an hour": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3625)}, Options{OOM: window(30)}, 3700, 0},
 		// The first rise of all can't be told from a leak.
 		"a sawtooth longer than the window": {at{interval: time.Second, used: saw}, Options{OOM: window(10)}, 3000, 480},
@@ -90,9 +102,9 @@ func TestGrowthToTheLimitIsToldInTime(t *testing.T) {
 		died   float64 // s
 		left   float64 // s that must be left at the first warning, high or critical
 	}{
-		"from the start on, in seconds":   {at{interval: 100 * time.Millisecond, used: ramp(0.2, 1, 0, 12)}, Options{FromStart: true, OOM: window(30)}, 12, 2},
-		"from the start on, in minutes":   {at{interval: time.Second, used: ramp(0.1, 1, 0, 240)}, Options{FromStart: true, OOM: window(30)}, 240, 50},
-		"in a training, from its start":   {at{interval: time.Second, used: ramp(0.1, 1, 5, 240), steps: func(s float64) float64 { return 2 * s }}, Options{FromStart: true, OOM: window(30)}, 240, 50},
+		"from the start on, in seconds":   {at{interval: 100 * time.Millisecond, used: ramp(0.2, 1, 0, 12)}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 12, 2},
+		"from the start on, in minutes":   {at{interval: time.Second, used: ramp(0.1, 1, 0, 240)}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 240, 50},
+		"in a training, from its start":   {at{interval: time.Second, used: ramp(0.1, 1, 5, 240), steps: func(s float64) float64 { return 2 * s }}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 240, 50},
 		"in five minutes, after hours":    {at{interval: 5 * time.Second, used: ramp(0.2, 1, 10000, 10300)}, Options{OOM: window(30)}, 10300, 50},
 		"in half a minute, after a while": {at{interval: 200 * time.Millisecond, used: ramp(0.2, 1, 600, 630)}, Options{OOM: window(30)}, 630, 4},
 	} {
@@ -153,4 +165,83 @@ func BenchmarkJudge(b *testing.B) {
 	for b.Loop() {
 		w.Devices[0].judge(window(30))
 	}
+}
+
+func yes() bool { return true }
+
+// recordedStart is a training as it was read from outside.
+type recordedStart struct {
+	name string
+	rows [][4]float64 // s, MiB in use, MiB mapped, steps
+	peak float64
+}
+
+func recordedStarts(t *testing.T) (list []*recordedStart) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/starts.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var row [4]float64
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "training "); ok {
+			list = append(list, &recordedStart{name: name})
+		} else if n, _ := fmt.Sscan(line, &row[0], &row[1], &row[2], &row[3]); n == 4 {
+			r := list[len(list)-1]
+			r.rows, r.peak = append(r.rows, row), max(r.peak, row[1])
+		}
+	}
+	return list
+}
+
+// played is a Source that plays a recorded start, slower by a factor.
+type played struct {
+	*recordedStart
+	slower, limit float64 // limit in MiB
+	i             int
+}
+
+func (p *played) Devices(context.Context) ([]Device, error) { return []Device{{Host, ""}}, nil }
+func (p *played) Ended() bool                               { return p.i >= len(p.rows) }
+func (p *played) Blocks(context.Context, string) ([]Allocator, string, error) {
+	return nil, "no blocks here", nil
+}
+
+func (p *played) Read(_ context.Context, into []Reading) ([]Reading, error) {
+	row := p.rows[p.i]
+	p.i++
+	used := int64(row[1] * (1 << 20))
+	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(row[0] * p.slower * 1e9)), Step: row[3], Used: used, Peak: used, Reserved: used,
+		Total: int64(p.limit * (1 << 20)), Kind: "cgroup", Mapped: int64(row[2] * (1 << 20))}), nil
+}
+
+// Real starts of trainings that have nothing wrong with them, under limits that they fill to 60 to 84 %, as fast as they were
+// and on a machine that is five times slower: importing PyTorch grows in a line for seconds, and nothing may warn of it.
+func TestNoAlarmAtRecordedStarts(t *testing.T) {
+	asked, alarms := 0, 0
+	for _, s := range recordedStarts(t) {
+		for _, slower := range []float64{1, 5} {
+			for _, share := range []float64{0.6, 0.72, 0.84} {
+				p := &played{recordedStart: s, slower: slower, limit: s.peak / share}
+				torch := func() bool { return p.rows[p.i-1][2] > 50 } // as soon as its libraries are mapped
+				w, err := New(t.Context(), p, Options{OOM: window(30), Job: Job{Known: true, FromStart: true, Torch: torch}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				asked++
+				for !p.Ended() {
+					warnings, err := w.Tick(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if len(warnings) > 0 {
+						alarms++
+						t.Errorf("%s, %g times slower, at most %.0f %%, after %.1f s: %s", s.name, slower, 100*share, w.Seconds(), warnings[0].Text())
+						break
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d runs, %d alarms", asked, alarms)
 }

@@ -121,7 +121,7 @@ func advice(t *Track, last Reading) []string {
 	if gpu && last.Reserved-last.Used > last.Total/20 {
 		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes", units.Bytes(last.Reserved-last.Used)))
 	}
-	if r.Level >= High && !t.over {
+	if r.Level >= High && !t.of.Over {
 		out = append(out, "save a checkpoint now")
 	}
 	switch {

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Root string // file system with proc and sys: "/" if empty, a recording in tests
 	PID  int    // the process whose cgroup limits the host's memory; 0 for this one
-	// PIDs are the job's processes, for telling its share of a GPU; nil for the whole machine.
+	// PIDs are the job's processes, for telling its share of a GPU and what it has mapped; nil for the whole machine.
 	PIDs func() []int
 	GPUs sampler.GPUs // nil where there are none
 	Now  func() time.Time
@@ -106,6 +106,7 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	if m.ended = !m.fs.Alive(m.o.PID, m.start); m.ended { // a dead process is in the root cgroup, whose memory is the host's
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
 	}
+	s.Mapped = m.mapped()
 	cg, err := m.fs.Cgroup(m.o.PID, m.mounts)
 	if err != nil {
 		return s.Reading(), nil // in none
@@ -119,6 +120,19 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 		s.Dirty, s.Writeback, s.SlabReclaimable = c.FileDirty, c.FileWriteback, c.SlabReclaimable
 	}
 	return s.Reading(), nil
+}
+
+// mapped is what the job's processes have mapped of files and touched.
+func (m *Machine) mapped() (sum int64) {
+	if m.o.PIDs == nil {
+		return 0
+	}
+	for _, pid := range m.o.PIDs() {
+		if st, err := m.fs.Status(pid); err == nil && st.File > 0 {
+			sum += st.File
+		}
+	}
+	return sum
 }
 
 func (m *Machine) sampleGPUs(now time.Time) {

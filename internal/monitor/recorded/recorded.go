@@ -74,16 +74,18 @@ type hostRow struct {
 	Dirty           *int64   `json:"file_dirty"`
 	Writeback       *int64   `json:"file_writeback"`
 	SlabReclaimable *int64   `json:"slab_reclaimable"`
+	Mapped          *int64   `json:"mapped"`
 }
 
 // Of several cgroups the one with the least room counts. The step is that of the process that has made most.
 const hostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
 	done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts),
+	mapped AS (SELECT ts, sum(file)::BIGINT AS mapped FROM process.memory WHERE epoch_us(ts) > %[1]d GROUP BY ts),
 	job AS (SELECT * FROM cgroup.memory WHERE epoch_us(ts) > %[1]d QUALIFY row_number() OVER (PARTITION BY ts ORDER BY limit_bytes - current NULLS LAST) = 1)
 	SELECT epoch_us(h.ts) AS t, d.step, h.total, h.available, j.current, j.limit_bytes, j.inactive_file, j.active_file,
-	  j.file_dirty, j.file_writeback, j.slab_reclaimable
+	  j.file_dirty, j.file_writeback, j.slab_reclaimable, m.mapped
 	FROM (SELECT * FROM host.memory WHERE epoch_us(ts) > %[1]d ORDER BY ts DESC LIMIT %[2]d) h
-	LEFT JOIN job j ON j.ts = h.ts ASOF LEFT JOIN done d ON d.ts <= h.ts ORDER BY h.ts`
+	LEFT JOIN job j ON j.ts = h.ts LEFT JOIN mapped m ON m.ts = h.ts ASOF LEFT JOIN done d ON d.ts <= h.ts ORDER BY h.ts`
 
 // gpuRow is a reading of the driver, or a step of the job's allocator.
 type gpuRow struct {
@@ -184,7 +186,7 @@ func (s *Session) Step(ctx context.Context) (float64, error) {
 func (r *hostRow) state() monitor.HostState {
 	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Total: figure(r.Total), Available: figure(r.Available),
 		Current: figure(r.Current), Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
-		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable)}
+		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable), Mapped: figure(r.Mapped)}
 }
 
 func (r *gpuRow) reading() (monitor.Reading, bool) {
