@@ -193,7 +193,7 @@ type Owner struct {
 
 // Open opens the session's database and, unless readOnly, what is needed to drain its rings.
 func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error) {
-	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, TempDir: s.Dir})
+	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk})
 	if err != nil {
 		return nil, err
 	}

@@ -3,11 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Options say which database, and what it may take from a machine on which a training runs.
@@ -17,8 +17,15 @@ type Options struct {
 	Threads     int    // 0: min(4, CPUs)
 	MemoryLimit int64  // bytes; 0: 512 MiB
 	MaxDisk     int64  // bytes of the file that Maintain keeps; 0: no limit
-	TempDir     string // for spilling and exports; "": beside the database
+	TempDir     string // where the engine's own directory, for spilling and exports, is made; "": beside the database
+
+	// Stuck is called where a question goes on for longer than Patience after it was called off: only the end of the
+	// process ends it then. It comes from another goroutine, at most once a question.
+	Stuck func(sql string)
 }
+
+// Patience is how long a question may go on that was called off.
+const Patience = time.Second
 
 const (
 	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
@@ -35,7 +42,7 @@ func (o Options) withDefaults() Options {
 		o.MemoryLimit = defaultMemory
 	}
 	if o.TempDir == "" {
-		o.TempDir = filepath.Join(filepath.Dir(o.Path), "tmp")
+		o.TempDir = filepath.Dir(o.Path)
 	}
 	return o
 }
@@ -46,6 +53,14 @@ func (o Options) walBytes() int64 {
 		return min(walLimit, max(1<<20, o.MaxDisk/16))
 	}
 	return walLimit
+}
+
+// spillBytes keeps what a question spills within what the session may take.
+func (o Options) spillBytes() int64 {
+	if o.MaxDisk > 0 {
+		return min(o.MemoryLimit*spillFactor, o.MaxDisk)
+	}
+	return o.MemoryLimit * spillFactor
 }
 
 // settings are DuckDB's, by name. External access goes off later (engine.lockDown), once the database is open.
@@ -59,7 +74,7 @@ func (o Options) settings() [][2]string {
 		{"threads", itoa(int64(o.Threads))},
 		{"memory_limit", itoa(o.MemoryLimit) + "B"},
 		{"temp_directory", o.TempDir},
-		{"max_temp_directory_size", itoa(o.MemoryLimit*spillFactor) + "B"},
+		{"max_temp_directory_size", itoa(o.spillBytes()) + "B"},
 		{"checkpoint_threshold", itoa(o.walBytes()) + "B"},
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},
@@ -70,8 +85,10 @@ func (o Options) settings() [][2]string {
 // DB is a session's database. All methods may be called at the same time; appending and maintenance take turns.
 type DB struct {
 	o       Options
+	scratch *scratch
 	writing sync.Mutex // held while appending, maintaining, checkpointing, reopening; guards w
 	w       writer
+	gates   gates
 	state   struct {
 		sync.RWMutex // read-held while a question starts, write-held while the engine is replaced
 		e            *engine
@@ -92,24 +109,28 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	o.Path = path
-	if o.TempDir, err = filepath.Abs(o.TempDir); err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
-	}
 	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reservedNames[strings.ToLower(stem)] {
 		return nil, fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	own, err := newScratch(o.TempDir)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", o.Path, err)
+	}
+	o.TempDir = own.path
 	e, err := openEngine(o)
 	if err != nil {
+		own.remove()
 		return nil, err
 	}
 	if err := migrate(e, o.ReadOnly); err != nil {
 		e.close()
+		own.remove()
 		return nil, fmt.Errorf("open %s: %w", o.Path, err)
 	}
-	db := &DB{o: o}
+	db := &DB{o: o, scratch: own}
 	db.state.e = e
 	return db, nil
 }
@@ -126,7 +147,7 @@ func (db *DB) Close() error {
 	db.state.closed = true
 	db.w.close()
 	db.state.e.close()
-	_ = os.Remove(db.o.TempDir) // only where nothing is left in it
+	db.scratch.remove()
 	return nil
 }
 
@@ -155,7 +176,7 @@ func (db *DB) read(ctx context.Context, work func(*conn) error) error {
 		return err
 	}
 	defer c.close()
-	defer c.interruptOn(ctx)()
+	defer c.interruptOn(ctx, nil)()
 	return work(c)
 }
 
@@ -181,7 +202,7 @@ func (db *DB) withConn(ctx context.Context, work func(*conn) error) error {
 	if err != nil {
 		return err
 	}
-	stop := c.interruptOn(ctx)
+	stop := c.interruptOn(ctx, nil)
 	err = work(c)
 	stop()
 	c.close()

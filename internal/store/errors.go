@@ -52,13 +52,13 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 	case t == duck.ErrorTypeOutOfMemory:
 		return remedy.Add(&Error{Msg: firstLine(msg)}, "the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
 	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:
-		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, "a query reads the session's tables only, no files and no network")
+		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, filesHint)
 	}
 	if m := refusedRO.FindStringSubmatch(msg); m != nil {
 		return refused(m[1])
 	}
 	if strings.Contains(msg, "transaction is launched in read-only mode") {
-		return refused(writingWord(sql))
+		return refusal(sql)
 	}
 	if m := noTable.FindStringSubmatch(msg); m != nil {
 		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(msg))

@@ -61,14 +61,11 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	defer r.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	stmt, err := prepareReading(r.conn, sql) // the user's own mistakes are told in terms of what he wrote
+	stmt, sql, err := r.prepareLocked(sql) // the user's own mistakes are told in terms of what he wrote
 	if err != nil {
 		return "", r.explain(err)
 	}
 	duck.DestroyPrepare(&stmt)
-	if err := os.MkdirAll(db.o.TempDir, 0o700); err != nil {
-		return "", fmt.Errorf("export: %w", err)
-	}
 	f, err := os.CreateTemp(db.o.TempDir, "export-*.parquet") // 0600
 	if err != nil {
 		return "", fmt.Errorf("export: %w", err)
@@ -76,7 +73,9 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	path = f.Name()
 	f.Close()
 	// query() takes the statement as a text: no comment or semicolon in it can end the COPY.
+	r.conn.enter()
 	err = r.conn.exec("COPY (FROM query(" + quote(sql) + ")) TO " + quote(path) + " (FORMAT parquet, COMPRESSION zstd)")
+	r.conn.leave()
 	if err != nil {
 		os.Remove(path)
 		return "", fmt.Errorf("export: %w", r.explain(err))

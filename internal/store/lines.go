@@ -53,7 +53,7 @@ func copyLines(ctx context.Context, in, made string, columns []LineColumn, dir s
 		return err
 	}
 	defer c.close()
-	defer c.interruptOn(ctx)()
+	defer c.interruptOn(ctx, nil)()
 	types := make([]string, len(columns))
 	for i, k := range columns {
 		types[i] = k.Name + ": " + quote(k.Type)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -114,7 +115,13 @@ func (e *engine) remove(r *Rows) {
 }
 
 // conn is one connection; DuckDB allows one statement at a time on it.
-type conn struct{ c duck.Connection }
+type conn struct {
+	c      duck.Connection
+	inside atomic.Int64 // since when DuckDB works at a question on it, in ns since the epoch; 0 while it doesn't
+}
+
+func (c *conn) enter() { c.inside.Store(time.Now().UnixNano()) }
+func (c *conn) leave() { c.inside.Store(0) }
 
 func (c *conn) close() { duck.Disconnect(&c.c) }
 
@@ -164,9 +171,13 @@ func (c *conn) one(sql string) (row []any, err error) {
 	return row, err
 }
 
-// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called: DuckDB forgets an
-// interrupt that arrives between two statements. stop waits until the last interrupt is over.
-func (c *conn) interruptOn(ctx context.Context) (stop func()) {
+// interruptEvery is how often an interrupt is repeated: DuckDB forgets one that arrives between two statements.
+const interruptEvery = 5 * time.Millisecond
+
+// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called. stop waits until the last
+// interrupt is over. stuck, unless nil, is called once where DuckDB has not come back within Patience after that moment:
+// it looks for interrupts between chunks of rows only, and one function on one row may take hours.
+func (c *conn) interruptOn(ctx context.Context, stuck func()) (stop func()) {
 	if ctx.Done() == nil {
 		return func() {}
 	}
@@ -178,18 +189,28 @@ func (c *conn) interruptOn(ctx context.Context) (stop func()) {
 			return
 		case <-ctx.Done():
 		}
-		again := time.NewTicker(5 * time.Millisecond)
-		defer again.Stop()
-		for {
-			duck.Interrupt(c.c)
-			select {
-			case <-quit:
-				return
-			case <-again.C:
-			}
-		}
+		c.interruptUntil(quit, stuck)
 	}()
 	return sync.OnceFunc(func() { close(quit); <-done })
+}
+
+func (c *conn) interruptUntil(quit <-chan struct{}, stuck func()) {
+	since := time.Now()
+	again := time.NewTicker(interruptEvery)
+	defer again.Stop()
+	for {
+		duck.Interrupt(c.c)
+		select {
+		case <-quit:
+			return
+		case <-again.C:
+		}
+		at := c.inside.Load()
+		if stuck != nil && at != 0 && time.Since(since) > Patience && time.Since(time.Unix(0, at)) > Patience {
+			stuck()
+			stuck = nil
+		}
+	}
 }
 
 // quote writes a text as a SQL literal.

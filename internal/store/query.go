@@ -3,25 +3,26 @@ package store
 import (
 	"context"
 	"errors"
-	"regexp"
-	"strings"
 	"sync"
+	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Rows is the answer to a question, read as DuckDB makes it: a large one is never in memory as a whole. Until Close it
 // keeps a read transaction open. Its methods are for one goroutine; the database may be closed meanwhile.
 type Rows struct {
 	ctx     context.Context
+	cancel  context.CancelCauseFunc // of ctx
+	began   time.Time
 	sql     string
 	columns []model.Column
 	stop    func() // ends the watch over ctx
 	e       *engine
 	conn    *conn
+	gates   *gates
 	mu      struct { // against engine.close
 		sync.Mutex
 		open  bool
@@ -36,8 +37,8 @@ type Rows struct {
 	}
 }
 
-// Query runs one reading statement. What kind a statement is DuckDB says, not its text, and it runs in a read-only
-// transaction. When ctx ends, so does the statement, also between calls of Next.
+// Query runs one reading statement. What a statement does its parsed form tells (see gate.go), not its text, and it runs
+// in a read-only transaction. When ctx ends, so does the statement, also between calls of Next.
 func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	r, err := db.begin(ctx, sql)
 	if err != nil {
@@ -47,8 +48,9 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	err = r.startLocked(sql)
 	r.mu.Unlock()
 	if err != nil {
+		err = r.explain(err) // before the end of the question becomes a reason itself
 		_ = r.Close()
-		return nil, r.explain(err)
+		return nil, err
 	}
 	return r, nil
 }
@@ -57,12 +59,6 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 func (db *DB) begin(ctx context.Context, sql string) (*Rows, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
-	}
-	if f := dangerous.FindStringSubmatch(sql); f != nil {
-		return nil, &Error{Msg: "the function " + strings.ToLower(f[1]) + " is not available", Kind: ErrRefused}
-	}
-	if strings.ContainsRune(sql, 0) { // a C string would end there, and the rest would not be looked at
-		return nil, &Error{Msg: "the statement contains a NUL character"}
 	}
 	db.state.RLock()
 	defer db.state.RUnlock()
@@ -73,22 +69,28 @@ func (db *DB) begin(ctx context.Context, sql string) (*Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Rows{ctx: ctx, sql: sql, e: db.state.e, conn: c}
+	r := &Rows{began: time.Now(), sql: sql, e: db.state.e, conn: c, gates: &db.gates}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	var stuck func()
+	if db.o.Stuck != nil {
+		stuck = func() { db.o.Stuck(sql) }
+	}
+	r.stop = c.interruptOn(r.ctx, stuck)
 	r.mu.open = true
 	if err := r.e.add(r); err != nil {
+		r.stop()
+		r.cancel(nil)
 		c.close()
 		return nil, err
 	}
-	r.stop = c.interruptOn(ctx)
 	return r, nil
 }
 
-// startLocked prepares, checks and starts the statement.
+// startLocked gates, prepares and starts the statement.
 func (r *Rows) startLocked(sql string) error {
-	if err := r.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
-		return err
-	}
-	stmt, err := prepareReading(r.conn, sql)
+	r.conn.enter()
+	defer r.conn.leave()
+	stmt, _, err := r.prepareLocked(sql)
 	if err != nil {
 		return err
 	}
@@ -106,99 +108,36 @@ func (r *Rows) startLocked(sql string) error {
 	return nil
 }
 
-// prepareReading prepares sql if it is exactly one statement that only reads.
-func prepareReading(c *conn, sql string) (stmt duck.PreparedStatement, err error) {
-	var list duck.ExtractedStatements
-	n := duck.ExtractStatements(c.c, sql, &list)
-	defer duck.DestroyExtracted(&list)
-	switch {
-	case n == 0:
-		if msg := duck.ExtractStatementsError(list); msg != "" {
-			return stmt, nativeError(duck.ErrorTypeParser, msg, sql)
-		}
-		return stmt, &Error{Msg: "there is no statement"}
-	case n > 1 && firstWord(sql) == "PIVOT": // DuckDB makes two statements of it, and the first one writes
-		return stmt, remedy.Add(&Error{Msg: "PIVOT without its values is not run", Kind: ErrRefused}, "name them: PIVOT … ON column IN (…)")
-	case n > 1:
-		return stmt, remedy.Add(&Error{Msg: "several statements in one question", Kind: ErrRefused}, "ask them one by one")
+// prepareLocked lets the statement through the gate and prepares what comes out of it, in a read-only transaction. That
+// transaction and the type of what was prepared are the second and the third bolt on the same door.
+func (r *Rows) prepareLocked(sql string) (stmt duck.PreparedStatement, text string, err error) {
+	if text, err = r.gates.pass(r.conn, sql); err != nil {
+		return stmt, "", err
 	}
-	if duck.PrepareExtractedStatement(c.c, list, 0, &stmt) == duck.StateError {
+	if err := r.conn.exec("BEGIN TRANSACTION READ ONLY"); err != nil {
+		return stmt, "", err
+	}
+	if duck.Prepare(r.conn.c, text, &stmt) == duck.StateError {
 		err = nativeError(duck.ErrorTypeInvalid, duck.PrepareError(stmt), sql)
-		duck.DestroyPrepare(&stmt)
-		if word := firstWord(sql); writing[word] { // DuckDB may stumble over a table before it says what it is
-			err = refused(word)
-		}
-		return stmt, err
+	} else {
+		err = readingOnly(stmt, sql)
 	}
-	if err = readingOnly(stmt); err != nil {
+	if err != nil {
 		duck.DestroyPrepare(&stmt)
 	}
-	return stmt, err
+	return stmt, text, err
 }
 
-func readingOnly(stmt duck.PreparedStatement) error {
-	switch t := duck.PreparedStatementType(stmt); t {
+func readingOnly(stmt duck.PreparedStatement, sql string) error {
+	switch duck.PreparedStatementType(stmt) {
 	case duck.StatementTypeSelect, duck.StatementTypeExplain:
 	default:
-		return refused(statementName(t))
+		return refusal(sql)
 	}
 	if duck.NParams(stmt) > 0 {
 		return &Error{Msg: "the statement has parameters ($1 or ?), and there is nothing to fill them with"}
 	}
 	return nil
-}
-
-// statementName is what DuckDB takes the statement for.
-func statementName(t duck.StatementType) string {
-	names := map[duck.StatementType]string{
-		duck.StatementTypeInsert: "INSERT", duck.StatementTypeUpdate: "UPDATE", duck.StatementTypeDelete: "DELETE",
-		duck.StatementTypePrepare: "PREPARE", duck.StatementTypeCreate: "CREATE", duck.StatementTypeExecute: "EXECUTE",
-		duck.StatementTypeAlter: "ALTER", duck.StatementTypeTransaction: "TRANSACTION", duck.StatementTypeCopy: "COPY",
-		duck.StatementTypeAnalyze: "ANALYZE", duck.StatementTypeVariableSet: "SET", duck.StatementTypeCreateFunc: "CREATE",
-		duck.StatementTypeDrop: "DROP", duck.StatementTypeExport: "EXPORT", duck.StatementTypePragma: "PRAGMA",
-		duck.StatementTypeVacuum: "VACUUM", duck.StatementTypeCall: "CALL", duck.StatementTypeSet: "SET",
-		duck.StatementTypeLoad: "LOAD", duck.StatementTypeExtension: "EXTENSION", duck.StatementTypeAttach: "ATTACH",
-		duck.StatementTypeDetach: "DETACH",
-	}
-	if n, ok := names[t]; ok {
-		return n
-	}
-	return "such"
-}
-
-// writing are first words of statements that are not run. They only choose the message of a statement that DuckDB could
-// not even prepare.
-var writing = map[string]bool{"INSERT": true, "UPDATE": true, "DELETE": true, "CREATE": true, "DROP": true, "ALTER": true,
-	"COPY": true, "EXPORT": true, "IMPORT": true, "ATTACH": true, "DETACH": true, "INSTALL": true, "LOAD": true, "SET": true,
-	"RESET": true, "CALL": true, "PRAGMA": true, "VACUUM": true, "TRUNCATE": true, "MERGE": true, "CHECKPOINT": true,
-	"FORCE": true, "USE": true, "PREPARE": true, "EXECUTE": true, "ANALYZE": true, "COMMENT": true, "GRANT": true}
-
-// dangerous are functions with effects beyond an answer. enable_logging to a file, which the locked settings forbid, ends
-// the whole process (DuckDB 1.5.4 throws from a destructor). Who hides the name from this in a query('…') harms himself.
-var dangerous = regexp.MustCompile(`(?i)\b(enable_logging|disable_logging|truncate_duckdb_logs|write_log|force_checkpoint|checkpoint|enable_profiling|disable_profiling)"?\s*\(`)
-
-var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/|\()+`)
-
-var word = regexp.MustCompile(`[A-Za-z]+`)
-
-// writingWord is the first word of a writing statement within another, such as EXPLAIN ANALYZE.
-func writingWord(sql string) string {
-	for _, w := range word.FindAllString(sql, -1) {
-		if writing[strings.ToUpper(w)] && !strings.EqualFold(w, "ANALYZE") {
-			return w
-		}
-	}
-	return "writing"
-}
-
-// firstWord is the statement's first word, without comments and parentheses before it.
-func firstWord(sql string) string {
-	sql = leading.ReplaceAllString(sql, "")
-	end := strings.IndexFunc(sql, func(c rune) bool { return (c|0x20) < 'a' || (c|0x20) > 'z' })
-	if end >= 0 {
-		sql = sql[:end]
-	}
-	return strings.ToUpper(sql)
 }
 
 // Columns are the names and types, in order.
@@ -225,11 +164,13 @@ func (r *Rows) Next() bool {
 func (r *Rows) fetchLocked() {
 	duck.DestroyDataChunk(&r.mu.chunk)
 	r.mu.next = 0
-	if err := r.ctx.Err(); err != nil {
-		r.mu.err = err
+	if r.ctx.Err() != nil {
+		r.mu.err = context.Cause(r.ctx)
 		return
 	}
+	r.conn.enter()
 	r.mu.chunk = duck.FetchChunk(r.mu.res)
+	r.conn.leave()
 	if r.mu.chunk.Ptr != nil {
 		r.mu.dec.load(r.mu.chunk)
 		return
@@ -243,7 +184,7 @@ func (r *Rows) fetchLocked() {
 
 // explain prefers the reason for an interrupt to the interrupt.
 func (r *Rows) explain(err error) error {
-	if cause := r.ctx.Err(); cause != nil {
+	if cause := context.Cause(r.ctx); cause != nil {
 		return cause
 	}
 	return err
@@ -273,7 +214,7 @@ func (r *Rows) Close() error {
 func (r *Rows) abort(cause error) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	stop := r.conn.interruptOn(ended) // until whoever is inside a call has come out of it
+	stop := r.conn.interruptOn(ended, nil) // until whoever is inside a call has come out of it
 	r.mu.Lock()
 	stop()
 	if r.mu.err == nil && !r.mu.done {
@@ -281,6 +222,21 @@ func (r *Rows) abort(cause error) {
 	}
 	r.mu.Unlock()
 	_ = r.Close()
+}
+
+// yield ends the question for the sake of the others, and at once gives back what it holds unless DuckDB is at work for
+// it just now: then that ends soon, and the next call of yield, or whoever reads, does.
+func (r *Rows) yield(cause error) {
+	r.cancel(cause)
+	if !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	r.stop()
+	if r.mu.err == nil && !r.mu.done {
+		r.mu.err = cause
+	}
+	r.releaseLocked()
 }
 
 func (r *Rows) releaseLocked() {
@@ -296,7 +252,9 @@ func (r *Rows) releaseLocked() {
 	}
 	duck.DestroyResult(&r.mu.res)
 	duck.DestroyPrepare(&r.mu.stmt)
+	r.mu.chunk = duck.DataChunk{}
 	r.conn.close() // rolls the transaction back
+	r.cancel(nil)
 	r.mu.open = false
 	r.e.remove(r)
 }

@@ -1,0 +1,316 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"sync"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// The gate decides by the parsed statement whether a text may run. DuckDB's own parser makes a tree of it
+// (json_serialize_sql, which knows SELECT and what is made of it: WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE, SUMMARIZE,
+// PIVOT), and nothing else ever reaches the binder: binding alone can read files (COPY … FROM), and one function even ends
+// the process (enable_logging to a file). EXPLAIN is taken off the front, its statement gated like any other, and put
+// before it again, so that what runs is made of what was looked at. In the tree, table functions are allowed by name:
+// what a later DuckDB brings is shut out until somebody has looked at it.
+
+// tableFunctions may stand in FROM. They make rows out of their arguments, or describe the catalog.
+var tableFunctions = set(`range generate_series unnest repeat repeat_row json_each json_tree summary test_all_types
+	duckdb_columns duckdb_constraints duckdb_databases duckdb_dependencies duckdb_extensions duckdb_functions duckdb_indexes
+	duckdb_keywords duckdb_memory duckdb_optimizers duckdb_schemas duckdb_sequences duckdb_settings duckdb_table_sample
+	duckdb_tables duckdb_temporary_files duckdb_types duckdb_variables duckdb_views icu_calendar_names pg_timezone_names
+	pragma_collations pragma_database_size pragma_metadata_info pragma_platform pragma_show pragma_storage_info
+	pragma_table_info pragma_user_agent pragma_version`)
+
+// scalarFunctions may not stand anywhere: they write, look out of the database, or only hold a thread that nobody can
+// call back.
+var scalarFunctions = set("write_log getenv nextval sleep_ms pg_sleep json_execute_serialized_sql")
+
+// shutTables are views over functions that are shut.
+var shutTables = set("duckdb_logs duckdb_secrets")
+
+// fileName matches names of tables that DuckDB would look for among files (replacement scans), if it were let.
+var fileName = regexp.MustCompile(`[/\\.*?\[\]:]`)
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		m[w] = true
+	}
+	return m
+}
+
+const filesHint = "a query reads the session's tables only, no files and no network"
+
+// gates remembers verdicts: the tools ask the same questions again and again. A verdict depends on nothing but the text.
+type gates struct {
+	sync.Mutex
+	known map[string]string // statement → what may run
+}
+
+const (
+	maxGates    = 128     // more than all tools ask together
+	maxGateText = 8 << 10 // bytes of a statement that is remembered
+)
+
+func (g *gates) get(sql string) (string, bool) {
+	g.Lock()
+	defer g.Unlock()
+	text, ok := g.known[sql]
+	return text, ok
+}
+
+func (g *gates) put(sql, text string) {
+	if len(sql) > maxGateText {
+		return
+	}
+	g.Lock()
+	defer g.Unlock()
+	if g.known == nil || len(g.known) >= maxGates {
+		g.known = map[string]string{}
+	}
+	g.known[sql] = text
+}
+
+// pass gives the text that may run for a question, or says why none may.
+func (g *gates) pass(c *conn, sql string) (string, error) {
+	if text, ok := g.get(sql); ok {
+		return text, nil
+	}
+	text, err := gate(c, sql)
+	if err == nil {
+		g.put(sql, text)
+	}
+	return text, err
+}
+
+// gate parses on the connection and binds nothing of the statement.
+func gate(c *conn, sql string) (string, error) {
+	if strings.ContainsRune(sql, 0) { // a C string would end there, and the rest would not be looked at
+		return "", &Error{Msg: "the statement contains a NUL character"}
+	}
+	explain, rest := splitExplain(sql)
+	if explain == "" {
+		return sql, gateSelect(c, sql)
+	}
+	err := gateSelect(c, rest)
+	if err == nil {
+		return explain + " " + rest, nil
+	}
+	if options, inner, ok := splitOptions(rest); ok && gateSelect(c, inner) == nil {
+		return explain + " " + options + " " + inner, nil
+	}
+	return "", err
+}
+
+// gateSelect demands exactly one SELECT that stays in the database.
+func gateSelect(c *conn, sql string) error {
+	v, err := c.one("SELECT json_serialize_sql(" + quote(sql) + ", skip_null := true, skip_default := true, skip_empty := true)")
+	if err != nil {
+		return err
+	}
+	tree, ok := v[0].(string)
+	if !ok {
+		return &Error{Msg: "there is no statement"}
+	}
+	statements, err := walk(tree)
+	var failed parseFailure
+	switch {
+	case errors.As(err, &failed) && failed.kind == "parser":
+		return syntaxError(c, sql, failed)
+	case errors.As(err, &failed):
+		return refusal(sql)
+	case err != nil:
+		return err
+	case statements == 0:
+		return &Error{Msg: "there is no statement"}
+	case statements > 1:
+		return several()
+	}
+	return nil
+}
+
+// syntaxError has the parser say it once more, with the line and the place: it stops before it does anything else.
+func syntaxError(c *conn, sql string, failed parseFailure) error {
+	var list duck.ExtractedStatements
+	n := duck.ExtractStatements(c.c, sql, &list)
+	defer duck.DestroyExtracted(&list)
+	if msg := duck.ExtractStatementsError(list); n == 0 && msg != "" {
+		return nativeError(duck.ErrorTypeParser, msg, sql)
+	}
+	return &Error{Msg: failed.message}
+}
+
+func several() error {
+	return remedy.Add(&Error{Msg: "several statements in one question", Kind: ErrRefused}, "ask them one by one")
+}
+
+// refusal names a statement that is no SELECT. The decision has been made: only the message goes by words.
+func refusal(sql string) error {
+	words := bareWords(sql)
+	first := ""
+	for i, w := range words {
+		if w == ";" && i < len(words)-1 {
+			return several()
+		}
+		if first == "" && writing[w] && w != "ANALYZE" {
+			first = w
+		}
+	}
+	if len(words) > 0 && words[0] == "PIVOT" { // DuckDB makes two statements of it, and the first one writes
+		return remedy.Add(&Error{Msg: "PIVOT without its values is not run", Kind: ErrRefused}, "name them: PIVOT … ON column IN (…)")
+	}
+	if first == "" && len(words) > 0 {
+		first = words[0]
+	}
+	return refused(first)
+}
+
+// parseFailure is json_serialize_sql's word for a text of which it makes no tree.
+type parseFailure struct{ kind, message string }
+
+func (f parseFailure) Error() string { return f.message }
+
+// walk reads the tree as it comes, since that of a long list of constants takes a hundred times the statement's room,
+// and counts the statements in it.
+func walk(tree string) (statements int, err error) {
+	w := walker{dec: json.NewDecoder(strings.NewReader(tree))}
+	if err := w.value("", ""); err != nil {
+		return 0, err
+	}
+	if w.failed {
+		return 0, parseFailure{w.kind, w.message}
+	}
+	return w.statements, nil
+}
+
+type walker struct {
+	dec           *json.Decoder
+	statements    int
+	failed        bool
+	kind, message string
+}
+
+// value reads one value, which has a key in an object that itself has a key (owner); elements of a list have the list's.
+func (w *walker) value(key, owner string) error {
+	t, err := w.dec.Token()
+	if err != nil {
+		return fmt.Errorf("look at the statement: %w", err)
+	}
+	switch t := t.(type) {
+	case json.Delim:
+		return w.inside(t, key)
+	case string:
+		return w.text(key, owner, t)
+	case bool:
+		w.failed = w.failed || owner == "" && key == "error" && t
+	}
+	return nil
+}
+
+// inside reads the members of an object or a list up to its end.
+func (w *walker) inside(open json.Delim, key string) error {
+	for w.dec.More() {
+		member := key
+		if open == '{' {
+			t, err := w.dec.Token()
+			if err != nil {
+				return fmt.Errorf("look at the statement: %w", err)
+			}
+			member, _ = t.(string)
+		} else if key == "statements" {
+			w.statements++
+		}
+		owner := key
+		if open == '[' {
+			owner = ""
+		}
+		if err := w.value(member, owner); err != nil {
+			return err
+		}
+	}
+	_, err := w.dec.Token()
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return err
+}
+
+// text judges names.
+func (w *walker) text(key, owner, text string) error {
+	name := strings.ToLower(text)
+	switch key {
+	case "error_type":
+		w.kind = text
+	case "error_message":
+		w.message = text
+	case "function_name":
+		if owner == "function" && !tableFunctions[name] || scalarFunctions[name] {
+			return remedy.Add(&Error{Msg: "the function " + name + " is not available", Kind: ErrRefused}, filesHint)
+		}
+	case "table_name":
+		if fileName.MatchString(name) {
+			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused}, filesHint)
+		}
+		if shutTables[strings.Trim(name, `"`)] {
+			return remedy.Add(&Error{Msg: name + " is not available", Kind: ErrRefused}, "`memgauge tables` lists the tables")
+		}
+	}
+	return nil
+}
+
+var explainHead = regexp.MustCompile(`(?i)^EXPLAIN\b`)
+var explainWord = regexp.MustCompile(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
+var explainOptions = regexp.MustCompile(`^\(([A-Za-z_ ,\t\n]*)\)`)
+
+// splitExplain takes EXPLAIN and the words that belong to it off the front. An EXPLAIN that it fails to see is refused
+// by the parser as a statement that is no SELECT.
+func splitExplain(sql string) (explain, rest string) {
+	rest = leading.ReplaceAllString(sql, "")
+	if !explainHead.MatchString(rest) {
+		return "", sql
+	}
+	explain, rest = "EXPLAIN", leading.ReplaceAllString(rest[len("EXPLAIN"):], "")
+	for {
+		word := explainWord.FindString(rest)
+		if word == "" {
+			return explain, rest
+		}
+		explain, rest = explain+" "+strings.ToUpper(word), leading.ReplaceAllString(rest[len(word):], "")
+	}
+}
+
+// splitOptions takes options such as (ANALYZE, FORMAT json) off the front.
+func splitOptions(rest string) (options, inner string, ok bool) {
+	options = explainOptions.FindString(rest)
+	return options, rest[len(options):], options != ""
+}
+
+var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
+
+// token is one of: a comment, a quoted text or name, a word, a semicolon.
+var token = regexp.MustCompile(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
+
+// bareWords are the statement's words and semicolons, in capitals, without comments and quoted texts.
+func bareWords(sql string) (words []string) {
+	for _, w := range token.FindAllString(sql, -1) {
+		if c := w[0]; c == ';' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' {
+			words = append(words, strings.ToUpper(w))
+		}
+	}
+	for len(words) > 0 && words[len(words)-1] == ";" {
+		words = words[:len(words)-1]
+	}
+	return words
+}
+
+// writing are words that begin statements which are not run.
+var writing = set(`INSERT UPDATE DELETE CREATE DROP ALTER COPY EXPORT IMPORT ATTACH DETACH INSTALL LOAD SET RESET CALL PRAGMA
+	VACUUM TRUNCATE MERGE CHECKPOINT FORCE USE PREPARE EXECUTE DEALLOCATE ANALYZE COMMENT GRANT BEGIN START COMMIT ROLLBACK ABORT`)
