@@ -9,12 +9,10 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/store"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // Source answers questions about a session: a *store.DB.
@@ -26,8 +24,7 @@ type Source interface {
 type Options struct {
 	Until   int64    // only what was known when this step had ended; 0: everything
 	Devices []string // only these (cpu, cuda:0 …); none: all
-	Live    bool     // the session goes on: a process without an end is alive
-	Taken   time.Time
+	Over    bool     // the job has ended, and the database does not say so yet
 }
 
 // buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of eight.
@@ -35,8 +32,9 @@ const buckets = 4096
 
 // Load reads what a verdict goes by.
 func Load(ctx context.Context, from Source, o Options) (detect.Input, error) {
-	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{}}
-	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.limits, l.tensors, l.objects}
+	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{}, seen: map[int32]float64{},
+		until: math.Inf(1)}
+	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)
@@ -75,11 +73,27 @@ type loader struct {
 	o         Options
 	processes map[int32]*detect.Process
 	clocks    map[int32]*clock
-	trainer   int32   // that made most steps
-	most      float64 // steps
-	until     float64 // µs; +Inf without a bound
+	seen      map[int32]float64 // µs since the epoch of a process's last sample
+	trainer   int32             // that made most steps
+	most      float64           // steps; 0: there are none, and all goes by time
+	until     float64           // µs since the epoch; +Inf without a bound
+	from0     float64           // µs since the epoch of the first sample
 	host      detect.Limit
+	charged   detect.Series
 	warnings  []string
+}
+
+// end is the time, in µs since the epoch, that verdicts are as of: the last step's end, or the last sample of any process. What was read
+// later was read after the job gave its memory back.
+func (l *loader) end() float64 {
+	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
+		return c.last()
+	}
+	last := 0.0
+	for _, us := range l.seen {
+		last = max(last, us)
+	}
+	return last
 }
 
 // all reads a statement's rows. A table that an older database lacks has none.
@@ -126,7 +140,7 @@ func (l *loader) upTo() string {
 // span finds who trains, and how long.
 func (l *loader) span() error {
 	// A process that trained is judged by its steps; one that only ran forwards, by those.
-	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE device = 'cpu'`+l.bound()+` GROUP BY pid ORDER BY pid`, func(v []any) {
+	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE step > 0`+l.bound()+` GROUP BY pid ORDER BY pid`, func(v []any) {
 		pid := integer[int32](v[0])
 		l.process(pid)
 		if n := number(v[1]); n > l.most {
@@ -138,10 +152,9 @@ func (l *loader) span() error {
 // training keeps rows of training where there are any: forwards before the first optimizer step count by themselves.
 const training = `(NOT inference OR pid NOT IN (SELECT pid FROM python.steps WHERE NOT inference))`
 
-// hostSeries reads floors of what the agent took at step ends.
+// hostSeries reads floors of what the agent took at step ends: rows tell of the host whatever device they show besides.
 func (l *loader) hostSeries() error {
-	l.until = math.Inf(1)
-	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE device = 'cpu' AND %[1]s%[2]s),
+	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE %[1]s%[2]s),
  w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
  SELECT pid, max(step), max(epoch_us(ts))::DOUBLE,
  arg_min(step, heap_in_use), min(heap_in_use)::DOUBLE, arg_min(step, anon), min(anon)::DOUBLE,
@@ -169,7 +182,7 @@ func (l *loader) hostSeries() error {
 		}
 	})
 	for pid, c := range l.clocks {
-		l.processes[pid].Pace = c.late()
+		c.paces(l.processes[pid])
 	}
 	if c := l.clocks[l.trainer]; c != nil && l.o.Until > 0 && len(c.us) > 0 {
 		l.until = c.last()
@@ -193,51 +206,57 @@ func (c *clock) late() float64 {
 	return (c.us[n-1] - c.us[i]) / 1e6 / (c.steps[n-1] - c.steps[i])
 }
 
-func (l *loader) deviceSeries() error {
-	sql := fmt.Sprintf(`WITH s AS (SELECT * FROM python.steps WHERE device <> 'cpu' AND %[1]s%[2]s),
- w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
- SELECT pid, device, arg_min(step, allocated), min(allocated)::DOUBLE, arg_min(step, reserved), min(reserved)::DOUBLE
- FROM s JOIN w USING (pid) GROUP BY pid, device, floor((step - low) / width) ORDER BY pid, device, 3`, training, l.bound(), buckets)
-	totals := map[string]float64{}
-	err := l.all(`SELECT 'cuda:' || coalesce(visible_as, device_id), max(total_bytes)::DOUBLE FROM gpu.devices GROUP BY 1`, func(v []any) { totals[v[0].(string)] = orZero(v[1]) })
-	if err != nil {
-		return err
+// paces says how long steps took of late, and between what bounds: over each quarter of the younger half of the run.
+func (c *clock) paces(p *detect.Process) {
+	p.Pace = c.late()
+	n := len(c.us)
+	const parts = 4
+	if p.Pace == 0 || n < 8*parts {
+		return
 	}
-	return l.all(sql, func(v []any) {
-		p, name := l.process(integer[int32](v[0])), fmt.Sprint(v[1])
-		n := len(p.Devices)
-		if n == 0 || p.Devices[n-1].Name != name {
-			p.Devices = append(p.Devices, detect.DeviceSeries{Name: name, Total: totals[name]})
-			n++
+	for i := range parts {
+		from, to := n/2+i*(n-1-n/2)/parts, n/2+(i+1)*(n-1-n/2)/parts
+		if steps := c.steps[to] - c.steps[from]; steps > 0 {
+			pace := (c.us[to] - c.us[from]) / 1e6 / steps
+			if p.Fastest == 0 || pace < p.Fastest {
+				p.Fastest = pace
+			}
+			p.Slowest = max(p.Slowest, pace)
 		}
-		add(&p.Devices[n-1].Allocated, v[2], v[3])
-		add(&p.Devices[n-1].Reserved, v[4], v[5])
-	})
+	}
+	p.Fastest, p.Slowest = min(p.Fastest, p.Pace), max(p.Slowest, p.Pace)
 }
 
-// identities tells workers from trainers and the ended from the living.
+// identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the job is judged but
+// those that Python starts for itself.
 func (l *loader) identities() error {
 	return l.all(`SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended) FROM process.tree GROUP BY pid ORDER BY pid`, func(v []any) {
 		pid, role := integer[int32](v[0]), fmt.Sprint(v[1])
-		if l.clocks[pid] == nil && role != "worker" && role != "trainer" {
+		if l.clocks[pid] == nil && role != "worker" && role != "trainer" && (l.most > 0 || role == "helper") {
 			return // launchers and helpers
 		}
 		p := l.process(pid)
 		p.Worker = l.clocks[pid] == nil && l.most > 0
+		p.ByTime = l.most == 0
+		p.Prepares = p.ByTime && role == "trainer"
 		p.Command = fmt.Sprint(v[2])
+		p.Gone = l.o.Until == 0 && v[4] == true
 		if c := l.clocks[l.trainer]; c != nil {
 			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6 // gone two samples and two steps before the end
 		}
 	})
 }
 
-// memory reads what was sampled from outside, on the steps of the training.
+// memory reads what was sampled from outside, on the steps of the training or, where there are none, by time.
 func (l *loader) memory() error {
-	type series struct{ us, anon, shared, file, space []float64 }
+	type series struct{ us, anon, shared, file, space, maps []float64 }
 	by := map[int32]*series{}
 	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE FROM process.memory ORDER BY pid, ts`
 	err := l.all(sql, func(v []any) {
 		pid := integer[int32](v[0])
+		if l.from0 == 0 || number(v[1]) < l.from0 {
+			l.from0 = number(v[1])
+		}
 		if l.processes[pid] == nil || number(v[1]) > l.until {
 			return
 		}
@@ -249,6 +268,8 @@ func (l *loader) memory() error {
 		s.us = append(s.us, number(v[1]))
 		s.anon, s.shared = append(s.anon, orNaN(v[2])), append(s.shared, orNaN(v[3]))
 		s.file, s.space = append(s.file, orNaN(v[4])), append(s.space, orNaN(v[5]))
+		s.maps = append(s.maps, orNaN(v[5])-orNaN(v[2])-orNaN(v[3]))
+		l.seen[pid] = number(v[1])
 	})
 	for pid, s := range by {
 		p := l.processes[pid]
@@ -257,6 +278,7 @@ func (l *loader) memory() error {
 			continue
 		}
 		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared}, detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
+		p.Maps = detect.Series{Steps: xs, Bytes: s.maps}
 		if l.clocks[pid] == nil {
 			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
 		}
@@ -265,22 +287,22 @@ func (l *loader) memory() error {
 }
 
 // stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies outside of the
-// training (imports, tearing down) has none. Where nobody makes steps, samples count instead.
+// training (imports, tearing down) has none. Where nobody makes steps, seconds since the first sample count instead.
 func (l *loader) stepsOf(pid int32, us []float64, p *detect.Process) ([]float64, bool) {
+	xs := make([]float64, len(us))
+	if p.ByTime {
+		for i, t := range us {
+			xs[i] = (t - l.from0) / 1e6
+		}
+		p.Pace = 1
+		return xs, true
+	}
 	c := l.clocks[pid]
 	if c == nil {
 		c = l.clocks[l.trainer]
 	}
-	xs := make([]float64, len(us))
 	if c == nil || len(c.us) < 2 {
-		if l.most > 0 || len(us) < 2 {
-			return nil, false
-		}
-		for i := range xs {
-			xs[i] = float64(i)
-		}
-		p.ByTime, p.Pace = true, (us[len(us)-1]-us[0])/1e6/float64(len(us)-1)
-		return xs, true
+		return nil, false
 	}
 	for i, t := range us {
 		xs[i] = math.NaN()
@@ -288,32 +310,20 @@ func (l *loader) stepsOf(pid int32, us []float64, p *detect.Process) ([]float64,
 			xs[i] = c.at(t)
 		}
 	}
-	p.Pace = c.late()
+	c.paces(p)
 	return xs, true
 }
 
-func (l *loader) limits() error {
-	err := l.all(`SELECT limit_bytes::DOUBLE, greatest(0, current - coalesce(inactive_file, 0))::DOUBLE FROM cgroup.memory WHERE limit_bytes IS NOT NULL ORDER BY ts DESC LIMIT 1`, func(v []any) {
-		l.host = detect.Limit{Name: "cgroup " + units.Bytes(number(v[0])).String(), Bytes: number(v[0]), Used: orZero(v[1])}
-	})
-	if err != nil {
-		return err
-	}
-	return l.all(`SELECT total::DOUBLE, (total - available)::DOUBLE FROM host.memory ORDER BY ts DESC LIMIT 1`, func(v []any) {
-		total, used := orZero(v[0]), orZero(v[1])
-		if total > 0 && (l.host.Bytes == 0 || total-used < l.host.Bytes-l.host.Used) {
-			l.host = detect.Limit{Name: "host " + units.Bytes(total).String(), Bytes: total, Used: used}
-		}
-	})
-}
-
-// censusStep is the step at a census; a worker's, which makes none, goes by the training's.
+// censusStep is the step at a census; a worker's, which makes none, goes by the training's. Without steps it is the second.
 func (l *loader) censusStep(step, us any) int64 {
-	if step != nil {
+	if step != nil && l.most > 0 {
 		return int64(number(step))
 	}
 	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
 		return int64(c.at(number(us)))
+	}
+	if l.most == 0 && l.from0 > 0 {
+		return int64((number(us) - l.from0) / 1e6)
 	}
 	return model.Null
 }
@@ -338,7 +348,10 @@ func (l *loader) objects() error {
 
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Steps: l.most, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Charged: l.charged, Steps: l.most, Warnings: l.warnings}
+	if l.most == 0 && l.from0 > 0 {
+		in.Seconds = (l.end() - l.from0) / 1e6
+	}
 	for _, p := range l.processes {
 		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
 		if !l.wanted("cpu") {

@@ -26,7 +26,7 @@ func advise(f Finding) []string {
 			"hold samples in one numpy array or tensor instead of lists: fewer pages are copied into workers"}
 	case SharedMemory:
 		return []string{"drop batches and tensors that came over a queue once they are used; close() and unlink() SharedMemory blocks"}
-	case AllocatorRetention:
+	case AllocatorRetention, DeviceCache:
 		return []string{"fix the sizes (pad to buckets) or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; torch.cuda.empty_cache() once an epoch at most"}
 	case OutsideAllocator:
 		if f.Memory == Mapped {

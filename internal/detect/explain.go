@@ -34,10 +34,6 @@ func (p Process) explain(f *Finding, in Input) {
 	if f.Verdict == Leak {
 		p.attribute(f, in.Host)
 	}
-	if f.Verdict == Leak {
-		f.until(p, in)
-		f.Advice = advise(*f)
-	}
 	if f.Class == "" {
 		f.Class = Unknown
 	}
@@ -45,39 +41,12 @@ func (p Process) explain(f *Finding, in Input) {
 
 // account says what the series shows.
 func (f Finding) account() string {
-	unit := "step"
-	if f.ByTime {
-		unit = "reading"
-	}
 	account := fmt.Sprintf("%s grew by %s from %s %.0f to %.0f; %d readings, %d floors",
-		f.Memory, units.Bytes(math.Round(max(0, f.Total))), unit, f.Start, f.End, f.N, f.Floors)
+		f.Memory, units.Bytes(math.Round(max(0, f.Total))), f.Unit(), f.Start, f.End, f.N, f.Floors)
 	if f.Verdict != Leak && f.P == 0 { // it wasn't computed
 		return account
 	}
-	return account + fmt.Sprintf("; chance of that without a trend below %.0e", math.Max(f.P, 1e-12))
-}
-
-// until says when the memory meets its limit, at the late pace.
-func (f *Finding) until(p Process, in Input) {
-	if p.Pace <= 0 {
-		return
-	}
-	f.PerSec = f.Rate / p.Pace
-	limit := in.Host
-	if f.Device != "" {
-		limit = Limit{}
-		for _, d := range p.Devices {
-			if d.Name == f.Device && d.Total > 0 {
-				limit = Limit{Name: "device " + units.Bytes(math.Round(d.Total)).String(), Bytes: d.Total, Used: f.Level}
-			}
-		}
-	}
-	if left := limit.Bytes - limit.Used; limit.Bytes > 0 && left > 0 && f.Rate > 0 {
-		f.Limit = limit.Name
-		f.Seconds = left / f.Rate * p.Pace
-		f.SecondsHigh, f.SecondsLow = left/math.Max(f.Low, f.Rate/10)*p.Pace, left/f.High*p.Pace
-		f.AtStep = f.End + left/f.Rate
-	}
+	return account + fmt.Sprintf("; chance of that without a trend below %.0e", f.P)
 }
 
 // suspect is something that a census saw growing.
@@ -90,6 +59,10 @@ type suspect struct {
 
 	container   bool
 	uncollected bool // garbage in cycles while the collector is off
+
+	foreign  bool // a running function of Python's library or PyTorch holds it
+	fleeting bool // a variable of the step that was going on
+	shrank   bool // it was smaller at a later census
 }
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
@@ -112,7 +85,7 @@ func (p Process) attribute(f *Finding, host Limit) {
 	}
 	best.fills(f, host)
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
-		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a step, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), math.Min(100, 100*best.bytes/f.Rate)))
+		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), math.Min(100, 100*best.bytes/f.Rate)))
 	}
 }
 
@@ -183,8 +156,10 @@ func (p Process) suspects(f *Finding) []suspect {
 	for i := range list {
 		list[i].graphs(objects)
 	}
+	own := slices.ContainsFunc(list, func(s suspect) bool { return s.site != "" && !isForeign(s.site) && !isInstalled(s.site) })
 	list = slices.DeleteFunc(list, func(s suspect) bool {
-		return !s.uncollected && (s.items <= 0 && !(s.bytes > 0) || !math.IsNaN(s.bytes) && s.bytes < f.Rate/20)
+		s.foreign = s.foreign || own && isInstalled(s.site) // else the program itself is an installed package
+		return !s.holds(f.Rate, f.End-f.Start)
 	})
 	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
 	return list
@@ -278,6 +253,10 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	if !ok {
 		return nil
 	}
+	sizes := history{}
+	for _, t := range p.Tensors {
+		sizes.add(holderOf(t.Holder), t.Census, float64(t.Bytes))
+	}
 	var list []suspect
 	for holder, now := range byCensus[last] {
 		before := byCensus[first][holder]
@@ -286,7 +265,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		over := stretch(steps, first, last, f.Start)
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over, 1)}
-		s.what = fmt.Sprintf("%s tensors, %+.3g per step", units.Count(int64(now.count)), s.items)
+		s.foreign, s.shrank, s.fleeting = isForeign(now.site), sizes.shrank(holder, first), sizes.fleeting(holder, holder, first, last)
+		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
@@ -353,15 +333,18 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		return nil
 	}
 	over := stretch(steps, first, last, f.Start)
-	earlier := map[string]model.ObjectGroup{}
+	earlier, sizes := map[string]model.ObjectGroup{}, history{}
 	for _, o := range p.Objects {
+		sizes.add(objectKey(o), o.Census, sizeOf(o))
 		if o.Census == first && first != last {
-			earlier[o.Evidence+o.Type+o.Holder] = o
+			earlier[objectKey(o)] = o
 		}
 	}
 	for _, o := range p.Objects {
 		if o.Census == last {
-			if s, ok := suspectOf(o, earlier[o.Evidence+o.Type+o.Holder], over); ok {
+			if s, ok := suspectOf(o, earlier[objectKey(o)], over, f.Unit()); ok {
+				s.foreign, s.shrank = isForeign(o.Site), sizes.shrank(objectKey(o), first)
+				s.fleeting = sizes.fleeting(objectKey(o), o.Holder, first, last)
 				list = append(list, s)
 			}
 		}
@@ -373,7 +356,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 // that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
 
-func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
+func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
 	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
 	if o.Bytes != model.Null {
@@ -386,7 +369,7 @@ func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
 			s.bound, _ = strconv.ParseFloat(m[1], 64)
 		}
-		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per step", name, units.Count(int64(s.length)), s.items)
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)), s.items, unit)
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
 		if sizeOf(o) < grownGraph*sizeOf(before) {
@@ -400,7 +383,7 @@ func suspectOf(o, before model.ObjectGroup, over float64) (suspect, bool) {
 	case "traceback":
 		s.class, s.what = RetainedTensors, fmt.Sprintf("%s, whose traceback keeps %s frames", name, units.Count(int64(s.length)))
 	case "hooks":
-		s.class, s.what = RetainedObjects, fmt.Sprintf("%s hooks, %+.3g per step", units.Count(int64(s.length)), s.items)
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s hooks, %+.3g per %s", units.Count(int64(s.length)), s.items, unit)
 	case "native", "extension":
 		s.class, s.what = NativeHeap, cmp.Or(o.Detail, "memory of a C extension")
 	default: // growth of a type by itself says neither who nor where

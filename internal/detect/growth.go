@@ -40,6 +40,9 @@ const (
 // is shorter than a seventh: in a shorter one every curve looks straight.
 var windows = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85}
 
+// leastP is the least chance that is told: how well the tails of the noise are known ends long before.
+const leastP = 1e-12
+
 const noGrowth = "no growth beyond chance"
 
 // Growth is the judgement of one series.
@@ -314,7 +317,7 @@ func (g *Growth) fill(w window) {
 	g.Rate = w.slope
 	low, high := w.trend.Interval(0.95)
 	g.Low, g.High = min(low, w.slope), max(high, w.slope)
-	g.P, g.Alpha, g.Noise, g.Floors = w.trend.P(), w.trend.Alpha, w.noise, len(w.floors.Steps)
+	g.P, g.Alpha, g.Noise, g.Floors = max(w.trend.P(), leastP), w.trend.Alpha, w.noise, len(w.floors.Steps)
 	g.Total, g.Start = w.total(), w.floors.Steps[0]
 	g.Level = w.end
 }
@@ -323,7 +326,7 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	recent, ok := look(s, 0.5)
 	if ok {
 		_, high := recent.trend.Interval(0.95)
-		g.Unseen = max(0, high)
+		g.Unseen = max(high, material/recent.width()) // less than material is not looked at, however clear it is
 	}
 	if w == nil {
 		g.Verdict, g.Reason = Healthy, noGrowth
@@ -356,7 +359,7 @@ func over(s Series, w *window) bool {
 // tooShort is the answer where no verdict can be given.
 func tooShort(g Growth, s Series) Growth {
 	g.Needs = math.Ceil(MinSteps - s.width())
-	g.Reason = "too few steps"
+	g.Reason = tooFewSteps
 	if s.mayGrow() {
 		g.Total = s.total() // so far; too little to be told from chance, and too much to be passed over
 	}
@@ -423,8 +426,11 @@ const (
 // Suspicious says whether some memory of a process may be growing.
 func Suspicious(p Process) bool {
 	list := []Series{p.Heap, p.Anon, p.Private}
+	if p.ByTime {
+		list = []Series{p.ticking(p.Anon), p.ticking(p.Shared)}
+	}
 	if p.Worker {
-		list = []Series{p.Anon, p.Shared}
+		list = []Series{p.ticking(p.Anon), p.ticking(p.Shared)}
 	}
 	for _, d := range p.Devices {
 		list = append(list, d.Allocated)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -39,18 +40,26 @@ func (f Finding) Name() string {
 // Unit is what rates are by.
 func (f Finding) Unit() string {
 	if f.ByTime {
-		return "reading"
+		return "second"
 	}
 	return "step"
 }
 
-// PerStep is the rate with its unit, such as "+1.02 MiB/step".
+// PerStep is the rate with its unit, such as "+1.02 MiB/step" or, where there are no steps, "+1.2 MiB/s".
 func (f Finding) PerStep() string {
 	sign := "+"
 	if f.Rate < 0 {
 		sign = ""
 	}
-	return sign + units.Bytes(math.Round(f.Rate)).String() + "/" + f.Unit()
+	return sign + units.Bytes(math.Round(f.Rate)).String() + "/" + f.per()
+}
+
+// per is the unit as it stands behind a slash.
+func (f Finding) per() string {
+	if f.ByTime {
+		return "s"
+	}
+	return f.Unit()
 }
 
 // Missing says what an undecided verdict lacks.
@@ -80,9 +89,23 @@ func (r Report) Line() string {
 		}
 		return line + " (memgauge leak tells more)"
 	case r.Verdict == Undecided:
-		return "undecided about leaks: " + missing(r.Missing, r.Needs, "step")
+		return "undecided about leaks: " + missing(r.Missing, r.Needs, r.unit())
 	}
-	return fmt.Sprintf("healthy: no memory grows for good in %s steps", units.Count(int64(r.Steps)))
+	span := units.Count(int64(r.Steps)) + " steps"
+	if r.ByTime() {
+		span = units.Duration(time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)).String()
+	}
+	return "healthy: no memory grows for good in " + span
+}
+
+// ByTime says that the run makes no steps, and is judged by time.
+func (r Report) ByTime() bool { return r.Steps == 0 && r.Seconds > 0 }
+
+func (r Report) unit() string {
+	if r.ByTime() {
+		return "second"
+	}
+	return "step"
 }
 
 // Ignore takes leaks back that somebody doesn't count as such, with the reason.
@@ -102,5 +125,5 @@ func (f Finding) Sound() string {
 	if f.Unseen <= 0 || f.Reason != noGrowth {
 		return f.Reason
 	}
-	return fmt.Sprintf("%s (%s/%s would show)", f.Reason, units.Bytes(math.Round(f.Unseen)), f.Unit())
+	return fmt.Sprintf("%s (%s/%s would show)", f.Reason, units.Bytes(math.Round(f.Unseen)), f.per())
 }

@@ -22,6 +22,7 @@ const (
 	Worker   Kind = "worker"          // private memory of a process that makes no steps, such as a DataLoader's
 	Device   Kind = "device"          // what the device's allocator has handed out
 	Reserved Kind = "device reserved" // what it holds
+	Cache    Kind = "device cache"    // what it holds and has not handed out, where it follows the highest step
 	Outside  Kind = "device outside"  // what the process has on the device besides
 )
 
@@ -49,10 +50,15 @@ type Process struct {
 	Worker    bool // it makes no steps of its own; its series go by the steps of the training
 	Command   string
 	Ended     bool    // before the last step of the run: what it held is gone
+	Gone      bool    // it has ended: what it would meet it will not meet any more
+	Killed    bool    // by the kernel, for lack of memory
+	Prepares  bool    // it has loaded PyTorch and made no step
 	Pace      float64 // seconds a step, of late; 0 unknown
-	ByTime    bool    // there are no steps anywhere: Steps are readings, Pace seconds apart
+	Fastest   float64 // and the least that it was over a sixteenth of the younger half of the run; 0 unknown
+	Slowest   float64 // and the most
+	ByTime    bool    // there are no steps anywhere: Steps are seconds, Pace is 1
 	Heap, Anon, Private,
-	Blocks, Shared, Mapped, Space Series // Blocks: of Python's allocator; Space: the address space
+	Blocks, Shared, Mapped, Space, Maps Series // Blocks: of Python's allocator; Space: the address space; Maps: less what private memory takes of it
 	Devices []DeviceSeries
 	Tensors []model.TensorGroup // of all its censuses, in order
 	Objects []model.ObjectGroup
@@ -61,9 +67,12 @@ type Process struct {
 
 // DeviceSeries are the memories of one process on one device.
 type DeviceSeries struct {
-	Name                         string // cuda:0
-	Allocated, Reserved, Outside Series
-	Total                        float64 // bytes of the device; 0 unknown
+	Name                      string  // cuda:0
+	Allocated, Reserved, Peak Series  // Peak: the highest Allocated since the program last reset it
+	Cached                    Series  // Reserved less Allocated
+	Outside                   Series  // what the driver counts for the process beyond Reserved
+	Total                     float64 // bytes of the device; 0 unknown
+	Used                      float64 // of them at the end, without what the process's own allocator could hand out again
 }
 
 // Limit is what host memory runs into first.
@@ -77,8 +86,12 @@ type Limit struct {
 type Input struct {
 	Processes []Process
 	Host      Limit
+	Charged   Series  // the last readings of what is charged to Host; Steps are seconds before the end of the run
 	Steps     float64 // of the process that made most
+	Seconds   float64 // watched, where there are no steps; else 0
 	Warnings  []string
+
+	growth map[string]float64 // of all leaks together, bytes/s, by device ("" for the host)
 }
 
 // Finding is the judgement of one memory of one process. All numbers are finite; 0 is unknown in those on the limit.
@@ -100,8 +113,10 @@ type Finding struct {
 	SecondsHigh float64
 	AtStep float64
 	Limit  string
+	Over   bool    // the process has ended: Seconds are from its end
+	Met    bool    // the process was killed at Limit: AtStep is the last
 	PerSec float64 // bytes/s, at the late pace
-	ByTime bool
+	ByTime bool    // rates are by second, Start, End and AtStep seconds
 }
 
 // Report is the judgement of a run.
@@ -110,18 +125,21 @@ type Report struct {
 	Class      Class
 	Confidence float64
 	Steps      float64
-	Needs      float64
-	Missing    string // what an undecided run lacks
+	Seconds    float64 // watched, where there are no steps; else 0
+	Needs      float64 // steps; seconds where there are none
+	Missing    string  // what an undecided run lacks
 	Findings   []Finding
 	Warnings   []string
 }
 
 // Run judges a run. Processes may come in any order.
 func Run(in Input) Report {
-	r := Report{Verdict: Healthy, Steps: in.Steps, Warnings: in.Warnings}
+	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Warnings: in.Warnings}
+	var judged []judgement
 	for _, p := range in.Processes {
-		r.Findings = append(r.Findings, judgeProcess(p, in)...)
+		judged = append(judged, judgement{p, judgeProcess(p, in)})
 	}
+	r.Findings = forecast(judged, in)
 	order(r.Findings)
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()
@@ -183,7 +201,7 @@ func (r *Report) sum() {
 		switch {
 		case f.Verdict == Leak && r.Verdict != Leak:
 			r.Verdict, r.Class = Leak, f.Class
-			r.Confidence = 1 - math.Min(0.5, 2000*f.P) // after all the looks that there were
+			r.Confidence = min(1-math.Min(0.5, 2000*f.P), sure) // after all the looks that there were
 		case f.Verdict == Undecided && r.Verdict == Healthy && f.decides():
 			r.Verdict, r.Needs = Undecided, f.Needs
 			r.Missing = f.Reason
@@ -200,16 +218,19 @@ func (r *Report) sum() {
 		}
 	}
 	if trainers == 0 && r.Verdict == Healthy {
-		r.Verdict, r.Missing = Undecided, "no memory of a training process was recorded"
+		r.Verdict, r.Missing = Undecided, "no memory of the program was recorded"
 	}
 	if r.Verdict == Healthy {
 		r.Confidence = 0.95 // of the limits that the findings name
 	}
 }
 
+// sure is the highest confidence: the noise may be of a kind that nobody thought of.
+const sure = 0.99
+
 // decides says whether the run hangs on this finding: the memory of a training process, or any whose rise is plain.
 func (f Finding) decides() bool {
-	if f.Memory == Worker || f.Memory == Shared || f.Memory == Mapped || f.Memory == Private || f.Memory == Reserved || f.Memory == Outside {
+	if f.Memory == Worker || f.Memory == Shared || f.Memory == Mapped || f.Memory == Private || f.Memory == Reserved || f.Memory == Cache || f.Memory == Outside {
 		return f.Verdict == Undecided && f.Total > 0
 	}
 	return true
@@ -238,11 +259,16 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	add := func(k Kind, device string, g Growth) {
 		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker, ByTime: p.ByTime})
 	}
-	if p.Worker {
-		if g := Judge(p.Anon); g.N > 0 {
+	switch {
+	case p.Worker:
+		if g := p.judge(p.Anon); g.N > 0 {
 			add(Worker, "", p.ended(g))
 		}
-	} else {
+	case p.ByTime:
+		if g := p.judge(p.Anon); g.N > 0 {
+			add(Anon, "", p.ended(g))
+		}
+	default:
 		k, g, note := p.host()
 		if g.N > 0 {
 			add(k, "", g)
@@ -256,7 +282,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 			}
 		}
 	}
-	if g := p.ended(Judge(p.Shared)); g.Verdict != Healthy && g.Total > 0 {
+	if g := p.ended(p.judge(p.Shared)); g.Verdict != Healthy && g.Total > 0 {
 		add(Shared, "", g)
 	}
 	if g := p.mapped(); g.Verdict != Healthy && g.Total > 0 {
@@ -284,7 +310,7 @@ func (p Process) ended(g Growth) Growth {
 func (p Process) host() (Kind, Growth, string) {
 	heap := Judge(p.Heap)
 	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
-	if heap.N >= minFloors && heap.Reason != "too few steps" && !stale {
+	if heap.N >= minFloors && heap.Reason != tooFewSteps && !stale {
 		return Heap, heap, ""
 	}
 	anon := Judge(p.Anon)
@@ -336,34 +362,50 @@ func scaled(s Series, by float64) Series {
 }
 
 // mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs them; a leak
-// makes ever more maps, so the address space grows too.
+// makes ever more maps, so the address space grows too, by more than what private memory takes of it: a leak of the heap grows
+// both, and file pages come in beside it as libraries are used for the first time.
 func (p Process) mapped() Growth {
-	g := Judge(p.Mapped)
+	g := p.judge(p.Mapped)
 	if g.Verdict == Healthy || g.Total <= 0 {
 		return g
 	}
-	if space := Judge(p.Space); space.Verdict != Leak || space.Rate < g.Rate/2 {
+	maps := p.Maps
+	if len(maps.Steps) == 0 {
+		maps = p.Space
+	}
+	if space := p.judge(maps); space.Verdict != Leak || space.Rate < g.Rate/2 {
 		g.Verdict, g.Reason = Healthy, "pages of files that were mapped before: the kernel takes them back when it needs them"
 	}
 	return g
 }
 
-// device judges what the allocator has handed out, what it holds, and what lies outside of it. A rise of the first explains
-// the second.
+// device judges what the allocator has handed out, what it keeps besides, and what lies outside of it.
 func (p Process) device(d DeviceSeries) (out []Finding) {
-	make := func(k Kind, c Class, g Growth) Finding {
-		return Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank, ByTime: p.ByTime}
+	add := func(k Kind, c Class, g Growth) {
+		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank, ByTime: p.ByTime})
 	}
 	allocated := Judge(d.Allocated)
 	if allocated.N > 0 {
-		out = append(out, make(Device, "", allocated))
+		add(Device, "", allocated)
 	}
-	if reserved := Judge(d.Reserved); reserved.Verdict == Leak && allocated.Verdict == Healthy {
-		reserved.Verdict, reserved.Reason = Undecided, "the allocator holds ever more, and has handed out no more: fragmentation, or a peak that creeps"
-		out = append(out, make(Reserved, AllocatorRetention, reserved))
+	if cached := Judge(d.Cached); cached.Verdict == Leak {
+		k, c := Reserved, AllocatorRetention
+		cached.Verdict, cached.Reason = Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"
+		if peak := Judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
+			k, c, cached.Reason = Cache, DeviceCache, "the allocator keeps what steps take at most, and that creeps up"
+		}
+		add(k, c, cached)
 	}
 	if outside := Judge(d.Outside); outside.Verdict == Leak {
-		out = append(out, make(Outside, OutsideAllocator, outside))
+		add(Outside, OutsideAllocator, outside)
 	}
 	return out
+}
+
+// grown is the rate of what leaks; 0 of what doesn't.
+func grown(g Growth) float64 {
+	if g.Verdict != Leak {
+		return 0
+	}
+	return g.Rate
 }

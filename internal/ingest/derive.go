@@ -25,9 +25,8 @@ type deriver struct {
 
 	step    stepState
 	heap    wire.Heap
-	device  wire.Device // of several, the one that holds most
+	devices []wire.Device // read at the end of the step that is going on
 	hasHeap bool
-	hasDev  bool
 	text    textState
 }
 
@@ -52,7 +51,7 @@ type frame struct {
 }
 
 func (d *deriver) reset(in *Ingester, r *ring) {
-	*d = deriver{in: in, r: r, wall: r.WallTime(0)}
+	*d = deriver{in: in, r: r, wall: r.WallTime(0), devices: d.devices[:0]}
 }
 
 func (d *deriver) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
@@ -100,7 +99,7 @@ func (d *deriver) emit(c *wire.Chunk) {
 // gap: records are missing, so what began before can't be matched with what ends after.
 func (d *deriver) gap() {
 	d.step.clearOpen()
-	d.hasHeap, d.hasDev = false, false
+	d.hasHeap, d.devices = false, d.devices[:0]
 	d.text = textState{buf: d.text.buf[:0]}
 }
 
@@ -185,16 +184,40 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	}
 }
 
+// addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record never came
+// are forgotten; of two of the same device the later counts, so there are at most as many as devices.
 func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
 	var v wire.Device
 	v.Decode(s)
-	if d.hasDev && v.Step == d.device.Step && d.device.Allocated >= v.Allocated {
-		return
+	if len(d.devices) > 0 && d.devices[0].Step != v.Step {
+		d.devices = d.devices[:0]
 	}
-	d.device, d.hasDev = v, true
+	if v.Device < 0 {
+		return // no device: a record that is damaged in a way that its check does not show
+	}
+	for i := range d.devices {
+		if d.devices[i].Device == v.Device {
+			d.devices[i] = v
+			return
+		}
+	}
+	d.devices = append(d.devices, v)
 }
 
-// endStep makes the row of a step of its record, of those before it (heap, device) and of what its trace rows saw.
+// devicesOf are the devices that were read at the end of a step; fullest is the one that holds most, nil without any.
+func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
+	if len(d.devices) == 0 || d.devices[0].Step != step {
+		return nil, nil
+	}
+	for i := range d.devices {
+		if v := &d.devices[i]; fullest == nil || v.Allocated > fullest.Allocated {
+			fullest = v
+		}
+	}
+	return d.devices, fullest
+}
+
+// endStep makes the rows of a step of its record, of those before it (heap, devices) and of what its trace rows saw.
 func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
@@ -209,23 +232,35 @@ func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 	if row.MaxRSS != model.Null {
 		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late
 	}
-	d.fillMemory(&row, t.Step)
+	devices, fullest := d.devicesOf(t.Step)
+	d.fillMemory(&row, t.Step, fullest)
 	if d.hasHeap && d.heap.Step == t.Step {
 		h := &d.heap
 		row.HeapInUse, row.HeapHeld, row.PyBlocks = gauge(h.HeapInUse), gauge(h.HeapHeld), gauge(h.PyBlocks)
 		row.GCCollections, row.GCFull = int64(h.GCYoung), int64(h.GCCount)
 	}
-	d.hasHeap, d.hasDev, d.step.begun = false, false, false
 	if !d.mute {
 		d.in.batch.Steps = append(d.in.batch.Steps, row)
+		d.emitDevices(&row, devices)
+	}
+	d.hasHeap, d.devices, d.step.begun = false, d.devices[:0], false
+}
+
+// emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.
+func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
+	for i := range devices {
+		v := &devices[i]
+		d.in.batch.Devices = append(d.in.batch.Devices, model.StepDevice{
+			Time: step.Time, PID: step.PID, Rank: step.Rank, Step: step.Step, Steps: step.Steps, Inference: step.Inference, Device: v.Device,
+			Allocated: gauge(v.Allocated), MaxAllocated: gauge(v.MaxAllocated), Reserved: gauge(v.Reserved), MaxReserved: gauge(v.MaxReserved),
+		})
 	}
 }
 
-// fillMemory takes the device that holds most, else the host: then anonymous memory stands for what is allocated, resident
+// fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous memory stands for what is allocated, resident
 // memory for what is reserved, and the peaks are those that the step's trace rows saw, or ru_maxrss where it rose.
-func (d *deriver) fillMemory(row *model.Step, step uint32) {
-	if d.hasDev && d.device.Step == step {
-		v := &d.device
+func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
+	if v != nil {
 		row.Device = v.Device
 		row.Allocated, row.MaxAllocated = gauge(v.Allocated), gauge(v.MaxAllocated)
 		row.Reserved, row.MaxReserved = gauge(v.Reserved), gauge(v.MaxReserved)

@@ -173,6 +173,38 @@ func TestStepRows(t *testing.T) {
 	}
 }
 
+// TestEveryDeviceHasARow: neither the host nor another device is hidden behind the fullest one, also where a reader starts anew between
+// a device's record and its step's.
+func TestEveryDeviceHasARow(t *testing.T) {
+	g := newRig(t)
+	s := &script{r: g.ring(wiretest.Options{}), step: 1}
+	s.run(`
+		step heap 77 device 0 10 device 1 30
+		step device 1 40 device 0 50
+		step heap 78`)
+	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 7, MaxAllocated: none, Reserved: 9, MaxReserved: 100})
+	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 8, MaxAllocated: none, Reserved: 9, MaxReserved: 100}) // the later counts
+	g.drain()
+	g.restart()
+	s.run("step")
+	g.drain()
+	var got []string
+	for _, d := range g.sink.rows.Devices {
+		got = append(got, fmt.Sprintf("%d dev %d alloc %s/%s res %s/%s of %d", d.Step, d.Device, num(d.Allocated), num(d.MaxAllocated), num(d.Reserved),
+			num(d.MaxReserved), d.Steps))
+	}
+	want := []string{"1 dev 0 alloc 10/- res 99/100 of 1", "1 dev 1 alloc 30/- res 99/100 of 1", "2 dev 1 alloc 40/- res 99/100 of 1",
+		"2 dev 0 alloc 50/- res 99/100 of 1", "4 dev 2 alloc 8/- res 9/100 of 1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for i, s := range g.sink.rows.Steps {
+		if s.Anon != 9_000 || s.RSS != 20_000 || i == 0 && s.HeapInUse != 77 {
+			t.Errorf("step %d: the host's own %d, %d, %d", s.Step, s.Anon, s.RSS, s.HeapInUse)
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	g := newRig(t)
 	r := g.ring(wiretest.Options{})

@@ -44,6 +44,7 @@ func (m *memory) Append(_ context.Context, b *model.Batch) error {
 	r.Names = append(r.Names, b.Names...)
 	r.Trace = append(r.Trace, b.Trace...)
 	r.Steps = append(r.Steps, b.Steps...)
+	r.Devices = append(r.Devices, b.Devices...)
 	r.Events = append(r.Events, b.Events...)
 	r.Overheads = append(r.Overheads, b.Overheads...)
 	r.Drops = append(r.Drops, b.Drops...)

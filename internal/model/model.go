@@ -46,7 +46,7 @@ type Step struct {
 	Steps                   int32
 	DurationNS              int64 // of all of them together; Null for the very first
 	Sampled, Inference      bool
-	Device                  int8 // -1 host: then Allocated is anonymous, Reserved all resident memory
+	Device                  int8 // of those that were read the fullest; -1 none: Allocated is anonymous, Reserved all resident memory
 	Allocated, MaxAllocated int64
 	Reserved, MaxReserved   int64
 	RSS, Anon, MaxRSS       int64
@@ -55,6 +55,19 @@ type Step struct {
 	GCCollections           int64 // all generations, since the process started
 	GCFull                  int64 // oldest generation, since the step row before
 	AgentNS                 int64
+}
+
+// StepDevice is a row of python.step_devices: a device's allocator at the end of a step. Sizes are bytes.
+type StepDevice struct {
+	Time                    int64 // µs since the epoch, at the end of the step
+	PID                     int32
+	Rank                    int32
+	Step                    int64 // the last of Steps steps
+	Steps                   int32
+	Inference               bool
+	Device                  int8
+	Allocated, MaxAllocated int64
+	Reserved, MaxReserved   int64
 }
 
 // Event is a row of memgauge.events.
@@ -124,6 +137,7 @@ type Batch struct {
 	Processes []Process // inserted or replaced by (PID, StartTicks)
 	Trace     []Trace
 	Steps     []Step
+	Devices   []StepDevice
 	Events    []Event
 	Overheads []Overhead
 	Drops     []Drop
@@ -136,13 +150,15 @@ type Batch struct {
 
 // Rows is the number of rows for tables that grow.
 func (b *Batch) Rows() int {
-	return len(b.Trace) + len(b.Steps) + len(b.Events) + len(b.Overheads) + len(b.Drops) + len(b.Tensors) + len(b.Objects) + len(b.Findings) + b.Samples.Rows()
+	return len(b.Trace) + len(b.Steps) + len(b.Devices) + len(b.Events) + len(b.Overheads) + len(b.Drops) + len(b.Tensors) +
+		len(b.Objects) + len(b.Findings) + b.Samples.Rows()
 }
 
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() {
 	b.Samples.Reset()
-	*b = Batch{b.Names[:0], b.Processes[:0], b.Trace[:0], b.Steps[:0], b.Events[:0], b.Overheads[:0], b.Drops[:0], b.Cursors[:0], b.Tensors[:0], b.Objects[:0], b.Findings[:0], b.Samples}
+	*b = Batch{b.Names[:0], b.Processes[:0], b.Trace[:0], b.Steps[:0], b.Devices[:0], b.Events[:0], b.Overheads[:0], b.Drops[:0],
+		b.Cursors[:0], b.Tensors[:0], b.Objects[:0], b.Findings[:0], b.Samples}
 }
 
 // Column of a query's result.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -177,22 +176,18 @@ func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 		Micros    int64  `json:"t"`
 		HeapInUse *int64 `json:"heap_in_use"`
 		Anon      *int64 `json:"anon"`
-		Allocated *int64 `json:"allocated"`
-		Device    string `json:"device"`
 	}
-	fill(g, &steps, `SELECT epoch_us(ts) AS t, heap_in_use, anon, allocated, device::VARCHAR AS device FROM python.steps
-		WHERE pid = (SELECT pid FROM python.steps GROUP BY pid ORDER BY sum(steps) DESC LIMIT 1) ORDER BY ts`)
-	heap, anon, cuda := chart.Series{Name: "heap in use"}, chart.Series{Name: "private resident"}, chart.Series{Name: "allocated on the GPU"}
+	const most = `(SELECT pid FROM python.steps GROUP BY pid ORDER BY sum(steps) DESC LIMIT 1)`
+	fill(g, &steps, `SELECT epoch_us(ts) AS t, heap_in_use, anon FROM python.steps WHERE pid = `+most+` ORDER BY ts`)
+	heap, anon := chart.Series{Name: "heap in use"}, chart.Series{Name: "private resident"}
 	for _, s := range steps {
 		x := since(s.Micros, begin)
 		point(&heap, x, s.HeapInUse)
 		point(&anon, x, s.Anon)
-		if strings.HasPrefix(s.Device, "cuda") {
-			point(&cuda, x, s.Allocated)
-		}
 	}
+	series := append([]chart.Series{heap, anon}, allocatedOn(g, most, begin)...)
 	p := chart.Panel{Title: "held at the end of each step"}
-	for _, s := range []chart.Series{heap, anon, cuda} {
+	for _, s := range series {
 		if len(s.X) > 0 {
 			p.Series = append(p.Series, s)
 		}
@@ -200,6 +195,25 @@ func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	if len(p.Series) > 0 {
 		d.chart.Panels = append(d.chart.Panels, p)
 	}
+}
+
+// allocatedOn are the lines of the devices that a process's allocators told of.
+func allocatedOn(g *gatherer, pid string, begin time.Time) (list []chart.Series) {
+	var rows []struct {
+		Micros    int64  `json:"t"`
+		Device    string `json:"device"`
+		Allocated *int64 `json:"allocated"`
+	}
+	fill(g, &rows, `SELECT epoch_us(ts) AS t, device::VARCHAR AS device, allocated FROM python.step_devices
+		WHERE pid = `+pid+` ORDER BY device, ts`)
+	for _, r := range rows {
+		name := "allocated on " + r.Device
+		if n := len(list); n == 0 || list[n-1].Name != name {
+			list = append(list, chart.Series{Name: name})
+		}
+		point(&list[len(list)-1], since(r.Micros, begin), r.Allocated)
+	}
+	return list
 }
 
 func point(s *chart.Series, x float64, y *int64) {

@@ -55,6 +55,8 @@ func trend(f *detect.Finding) chart.Series {
 func seriesOf(f *detect.Finding) string {
 	const (
 		atSteps = `SELECT max(step)::DOUBLE AS step, min(%[2]s)::DOUBLE AS bytes FROM python.steps
+			WHERE pid = %[1]d AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`
+		onDevice = `SELECT max(step)::DOUBLE AS step, min(%[2]s)::DOUBLE AS bytes FROM python.step_devices
 			WHERE pid = %[1]d AND device = '%[3]s' AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`
 		// What is read by time goes by the steps of the process that makes most.
 		byTime = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
@@ -64,15 +66,15 @@ func seriesOf(f *detect.Finding) string {
 	)
 	switch f.Memory {
 	case detect.Heap:
-		return fmt.Sprintf(atSteps, f.PID, "heap_in_use", "cpu")
+		return fmt.Sprintf(atSteps, f.PID, "heap_in_use")
 	case detect.Private:
-		return fmt.Sprintf(atSteps, f.PID, "anon - heap_held", "cpu")
+		return fmt.Sprintf(atSteps, f.PID, "anon - heap_held")
 	case detect.Anon:
-		return fmt.Sprintf(atSteps, f.PID, "anon", "cpu")
+		return fmt.Sprintf(atSteps, f.PID, "anon")
 	case detect.Device:
-		return fmt.Sprintf(atSteps, f.PID, "allocated", f.Device)
+		return fmt.Sprintf(onDevice, f.PID, "allocated", f.Device)
 	case detect.Reserved:
-		return fmt.Sprintf(atSteps, f.PID, "reserved", f.Device)
+		return fmt.Sprintf(onDevice, f.PID, "reserved", f.Device)
 	case detect.Worker:
 		return fmt.Sprintf(byTime, f.PID, "anon")
 	case detect.Shared:

@@ -129,7 +129,7 @@ WITH u AS (SELECT device_id, arg_max(name, ts) AS name, arg_max(total_bytes, ts)
 p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes) FILTER (NOT in_job) AS others, count(*) FILTER (used_bytes IS NULL) AS hidden
   FROM gpu.processes p JOIN u ON u.device_id = p.device_id AND u.at = p.ts GROUP BY p.device_id),
 n AS (SELECT device_id, 'cuda:' || visible_as AS device FROM gpu.devices WHERE visible_as IS NOT NULL),
-s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.steps WHERE device <> 'cpu'),
+s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.step_devices),
 a AS (SELECT device, sum(allocated) AS live, sum(reserved) AS reserved FROM
   (SELECT pid, device, arg_max(allocated, ts) AS allocated, arg_max(reserved, ts) AS reserved FROM s GROUP BY pid, device) GROUP BY device),
 x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least, arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) AS latest

@@ -123,6 +123,7 @@ func (w *writer) rows(c *conn, b *model.Batch) (fresh []model.Name, err error) {
 		func() error { return replaceProcesses(c, b.Processes) },
 		func() error { return fill(c, "trace", b.Trace, w.traceColumns) },
 		func() error { return fill(c, "steps", b.Steps, stepColumns) },
+		func() error { return fill(c, "step_devices", b.Devices, stepDeviceColumns) },
 		func() error { return fill(c, "events", b.Events, eventColumns) },
 		func() error { return fill(c, "overhead", b.Overheads, overheadColumns) },
 		func() error { return fill(c, "drops", b.Drops, dropColumns) },

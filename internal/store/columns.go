@@ -236,6 +236,20 @@ func stepColumns(s *sheet, rows []model.Step) {
 	}
 }
 
+func stepDeviceColumns(s *sheet, rows []model.StepDevice) {
+	put(s, rows, func(r *model.StepDevice) int64 { return r.Time })
+	put(s, rows, func(r *model.StepDevice) int32 { return r.PID })
+	putOr(s, rows, -1, func(r *model.StepDevice) int32 { return r.Rank })
+	put(s, rows, func(r *model.StepDevice) int64 { return r.Step })
+	put(s, rows, func(r *model.StepDevice) int32 { return r.Steps })
+	put(s, rows, func(r *model.StepDevice) bool { return r.Inference })
+	put(s, rows, func(r *model.StepDevice) uint8 { return device(r.Device) })
+	putSize(s, rows, func(r *model.StepDevice) int64 { return r.Allocated })
+	putSize(s, rows, func(r *model.StepDevice) int64 { return r.MaxAllocated })
+	putSize(s, rows, func(r *model.StepDevice) int64 { return r.Reserved })
+	putSize(s, rows, func(r *model.StepDevice) int64 { return r.MaxReserved })
+}
+
 func eventColumns(s *sheet, rows []model.Event) {
 	put(s, rows, func(r *model.Event) int64 { return r.Time })
 	putOr(s, rows, 0, func(r *model.Event) int32 { return r.PID })

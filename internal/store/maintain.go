@@ -104,8 +104,8 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep
 // levelTables are the tables that lose rows at each level, the bulkiest first.
 var levelTables = map[int][]string{
 	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
-	levelMerge: {"steps"},
-	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
+	levelMerge: {"step_devices", "steps"},
+	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
 		"overhead", "objects", "tensors", "findings", "event_window", "events"}, // what was lost stays known
 }
 
@@ -202,7 +202,7 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
-	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "overhead": "memgauge.overhead",
+	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "step_devices": "python.step_devices", "overhead": "memgauge.overhead",
 		"findings": "memgauge.findings", "objects": "python.objects", "tensors": "python.tensors",
 		"events": "memgauge.events", "event_window": "memgauge.event_window", "utilization": "cpu.utilization",
 		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
@@ -242,7 +242,7 @@ func removal(level int, table, where string) string {
 			SELECT unnest([arg_max(rowid, allocated), arg_min(rowid, allocated), arg_max(rowid, seq)])
 			FROM store.trace WHERE ` + where + ` GROUP BY pid, step, device)`
 	case levelMerge:
-		return mergeSteps(where)
+		return mergeSteps(table, where)
 	}
 	return "DELETE FROM store." + table + " WHERE " + where
 }
@@ -256,21 +256,25 @@ func thinSamples(table, where, group, most string) string {
 
 // mergeSteps replaces each 16 neighbouring rows of a process and device by one: floors of what is held, peaks of the
 // peaks, sums of what adds up. Counters that rise keep their last value.
-func mergeSteps(where string) string {
-	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "last(world_size) AS world_size", "max(step) AS step",
-		"sum(steps)::INTEGER AS steps", "sum(duration_ns)::BIGINT AS duration_ns", "bool_or(sampled) AS sampled", "inference", "device"}
-	for _, floor := range []string{"allocated", "max_allocated", "reserved", "max_reserved", "rss", "anon", "max_rss", "heap_in_use", "heap_held", "py_blocks"} {
+func mergeSteps(table, where string) string {
+	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "max(step) AS step", "sum(steps)::INTEGER AS steps", "inference", "device"}
+	sizes := []string{"allocated", "max_allocated", "reserved", "max_reserved"}
+	if table == "steps" {
+		agg = append(agg, "last(world_size) AS world_size", "sum(duration_ns)::BIGINT AS duration_ns", "bool_or(sampled) AS sampled",
+			"max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full", "sum(agent_ns)::BIGINT AS agent_ns")
+		sizes = append(sizes, "rss", "anon", "max_rss", "heap_in_use", "heap_held", "py_blocks")
+	}
+	for _, size := range sizes {
 		f := "min"
-		if strings.HasPrefix(floor, "max_") {
+		if strings.HasPrefix(size, "max_") {
 			f = "max"
 		}
-		agg = append(agg, f+"("+floor+") AS "+floor)
+		agg = append(agg, f+"("+size+") AS "+size)
 	}
-	agg = append(agg, "max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full", "sum(agent_ns)::BIGINT AS agent_ns")
 	return `CREATE TEMP TABLE merged AS SELECT ` + strings.Join(agg, ", ") + ` FROM (
-			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.steps WHERE ` + where + `)
+			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.` + table + ` WHERE ` + where + `)
 			GROUP BY pid, device, inference, place // ` + itoa(mergeBy) + ` ORDER BY max(ts);
-		DELETE FROM store.steps WHERE ` + where + `;
-		INSERT INTO store.steps SELECT * FROM merged;
+		DELETE FROM store.` + table + ` WHERE ` + where + `;
+		INSERT INTO store.` + table + ` BY NAME SELECT * FROM merged;
 		DROP TABLE merged`
 }

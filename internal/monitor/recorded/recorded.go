@@ -39,7 +39,7 @@ type deviceRow struct {
 func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
 	found, err := api.Rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
 		SELECT device_id, name FROM gpu.devices UNION ALL
-		SELECT replace(device::VARCHAR, 'cuda:', '')::INTEGER, device::VARCHAR FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda'))
+		SELECT replace(device::VARCHAR, 'cuda:', '')::INTEGER, device::VARCHAR FROM python.step_devices)
 		GROUP BY 1 ORDER BY 1`)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ type gpuRow struct {
 // rows are taken, and what the driver counts beyond the allocator's memory lowers the limit.
 const gpuSQL = `WITH own AS (SELECT ts, replace(device::VARCHAR, 'cuda:', '')::INTEGER AS device_id, max(step)::DOUBLE AS step,
 	    sum(allocated)::BIGINT AS used, sum(max_allocated)::BIGINT AS peak, sum(reserved)::BIGINT AS reserved
-	    FROM python.steps WHERE starts_with(device::VARCHAR, 'cuda') AND epoch_us(ts) > %[1]d GROUP BY ALL),
+	    FROM python.step_devices WHERE epoch_us(ts) > %[1]d GROUP BY ALL),
 	driver AS (SELECT ts, device_id, used_bytes, total_bytes FROM gpu.utilization WHERE epoch_us(ts) > %[1]d),
 	own_seen AS (SELECT o.ts, o.device_id, o.step, o.used, o.peak, o.reserved,
 	    d.total_bytes - greatest(0, d.used_bytes - o.reserved) AS total FROM own o

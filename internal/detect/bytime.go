@@ -1,0 +1,50 @@
+package detect
+
+import "math"
+
+const (
+	// MinSeconds a growth must have lasted where there are no steps: what a program reads and builds before it works is mostly there
+	// by then, and a leak that ends a program within minutes is still told in time.
+	MinSeconds = 20
+	// ticks is how many steps stand for a second there: Judge counts in steps.
+	ticks = MinSteps / MinSeconds
+	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it may read its data.
+	prepares = 300
+
+	tooFewSteps = "too few steps"
+)
+
+// judge judges a series of the process, by steps or by time.
+func (p Process) judge(s Series) Growth {
+	g := Judge(p.ticking(s))
+	if p.ByTime {
+		g = g.perSecond()
+	}
+	if p.Prepares && g.Verdict == Leak && g.End-g.Start < prepares {
+		g.Verdict, g.Needs = Undecided, math.Ceil(prepares-(g.End-g.Start))
+		g.Reason = "it grows, but has made no step yet"
+	}
+	return g
+}
+
+// ticking is the series with its seconds as ticks; one of steps stays.
+func (p Process) ticking(s Series) Series {
+	if !p.ByTime {
+		return s
+	}
+	out := Series{make([]float64, len(s.Steps)), s.Bytes}
+	for i, x := range s.Steps {
+		out.Steps[i] = x * ticks
+	}
+	return out
+}
+
+// perSecond turns what was judged in ticks into seconds.
+func (g Growth) perSecond() Growth {
+	g.Rate, g.Low, g.High, g.Unseen = g.Rate*ticks, g.Low*ticks, g.High*ticks, g.Unseen*ticks
+	g.Start, g.End, g.Needs = g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
+	if g.Reason == tooFewSteps {
+		g.Reason = "too short a time"
+	}
+	return g
+}
