@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -19,6 +20,7 @@ func (a *app) collectorCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			session.PrivateFiles()
+			a.stderr = secret.Writer{W: a.stderr} // collector.log, to which an error may bring what it is about
 			s, err := session.Open(a.sessionDir)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (t *textState) take(seq uint64, slots uint32, length int) string {
 		text = strings.ToValidUTF8(string(t.buf[:min(len(t.buf), length)]), "\uFFFD")
 	}
 	t.buf, t.next, t.slots = t.buf[:0], 0, 0
-	return text
+	return secret.Text(text) // as the agent has done, unless it is of an earlier version
 }
 
 func (d *deriver) event(s *[wire.SlotSize]byte) {

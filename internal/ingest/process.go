@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -75,7 +76,8 @@ func (r *ring) processRow() model.Process {
 		PPID: number(info["ppid"], 0), Parent: number(info["parent"], 0),
 		Rank: r.Rank, World: r.WorldSize, LocalRank: number(info["local_rank"], -1),
 		Started: startTime(&r.Header), Ended: model.Null,
-		Argv: info["argv"], Cwd: info["cwd"], Executable: info["executable"], Python: info["python"], Agent: info["agent"],
+		Argv: secret.Text(info["argv"]), // an agent of an earlier version wrote it as it was
+		Cwd:  info["cwd"], Executable: info["executable"], Python: info["python"], Agent: info["agent"],
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/secret"
 )
 
 // members knows which processes belong to the job. New ones are found by their numbers in /proc: of a process that was seen
@@ -130,12 +131,15 @@ func (m *members) adopt(fresh map[int]proc.Usage, roots []int, now time.Time) {
 func (m *members) describe(u proc.Usage, now time.Time) *member {
 	p := &member{usage: u, first: now, about: Nothing, rss: proc.Unknown, peak: proc.Unknown}
 	if args, err := m.fs.Cmdline(u.PID); err == nil {
-		p.command = clip(strings.Join(args, " "), maxCommand)
+		p.command = commandText(args)
 	}
 	return p
 }
 
 const maxCommand = 1024 // bytes of a command line that are kept
+
+// commandText is a command line as it may be stored: what is cut off must not be what a secret is told by.
+func commandText(args []string) string { return clip(strings.Join(secret.Args(args), " "), maxCommand) }
 
 func clip(s string, n int) string {
 	if len(s) > n {

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/secret"
 )
 
 const (
@@ -107,7 +109,7 @@ func (s *Sampler) tellTree(p *member, now time.Time, ended bool) {
 		}
 		if p.command == "" || p.usage.PPID == 0 {
 			if args, err := s.fs.Cmdline(p.usage.PID); err == nil {
-				p.command = clip(strings.Join(args, " "), maxCommand)
+				p.command = commandText(args)
 			}
 		}
 	}
@@ -136,7 +138,7 @@ func (s *Sampler) envsOf(p *member, now time.Time) {
 		if !ok || i >= maxEnvs {
 			continue
 		}
-		s.out.Envs = append(s.out.Envs, model.Env{Time: now.UnixMicro(), PID: int32(p.usage.PID), Name: name, Value: redact(name, clip(value, maxEnvLen))})
+		s.out.Envs = append(s.out.Envs, model.Env{Time: now.UnixMicro(), PID: int32(p.usage.PID), Name: name, Value: clip(secret.Env(name, value), maxEnvLen)})
 	}
 }
 
@@ -256,7 +258,7 @@ func (b *threadBudget) read(s *Sampler, now time.Time, elapsed time.Duration) {
 func (b *threadBudget) process(s *Sampler, p *member, now time.Time) {
 	pid := p.usage.PID
 	seen := map[[2]int]bool{}
-	for i, tid := range numbers(filepath.Join(s.o.Root, "proc", itoa(pid), "task")) {
+	for i, tid := range numbers(filepath.Join(s.o.Root, "proc", strconv.Itoa(pid), "task")) {
 		if i >= maxThreads {
 			break
 		}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -113,7 +114,7 @@ func (w *window) resident(s *Sampler, id procID) (int64, bool) {
 			return 0, false
 		}
 		var err error
-		if f, err = os.Open(filepath.Join(s.o.Root, "proc", itoa(id.pid), "statm")); err != nil {
+		if f, err = os.Open(filepath.Join(s.o.Root, "proc", strconv.Itoa(id.pid), "statm")); err != nil {
 			return 0, false
 		}
 		w.files[id] = f

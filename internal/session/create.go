@@ -20,6 +20,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/trust"
 )
 
@@ -170,8 +171,8 @@ func meta(o Options, id, name string) Meta {
 	cwd, _ := os.Getwd()
 	boot, _ := proc.New("/proc").BootID()
 	start, _ := proc.New("/proc").StartTicks(os.Getpid())
-	command := make([]string, len(o.Command))
-	for i, a := range o.Command {
+	command := secret.Args(o.Command)
+	for i, a := range command {
 		command[i] = a[:min(len(a), maxArgLen)]
 	}
 	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, UID: os.Getuid(),

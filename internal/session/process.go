@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -114,7 +115,7 @@ func (p *Process) describe(r ringFile) {
 		return
 	}
 	p.Rank = max(p.Rank, int(h.Rank))
-	p.Argv = h.Info["argv"]
+	p.Argv = secret.Text(h.Info["argv"])
 }
 
 // Copied reports whether the directory is a copy, or the machine was started anew: then nothing of it can be alive.

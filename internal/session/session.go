@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/secret"
 )
 
 // Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has got in.
@@ -136,6 +137,7 @@ func Open(dir string) (*Session, error) {
 		}
 		return nil, fmt.Errorf("open session: %w", err)
 	}
+	s.Meta.Command = secret.Args(s.Meta.Command) // earlier versions wrote it as it was
 	if s.Meta.Version > metaVer {
 		return nil, fmt.Errorf("open session %s: its session.json has version %d; this memgauge reads up to %d", abs, s.Meta.Version, metaVer)
 	}

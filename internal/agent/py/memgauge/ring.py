@@ -15,7 +15,7 @@ import time
 import _thread
 from collections import deque
 
-from . import _spec as S
+from . import _spec as S, redact
 
 SMALL = (256, 16 << 10)     # slots, bytes of names: a process that may never train
 LARGE = (65536, 1 << 20)    # 4 MiB: 650 sampled steps of 50 modules; 1 MiB: 10,000 names of 100 bytes
@@ -164,7 +164,7 @@ class Ring:
 
 def _pieces(text):
     """(Text records, bytes, how many)"""
-    raw = text.encode("utf-8", "backslashreplace")
+    raw = redact.text(text).encode("utf-8", "backslashreplace")
     if len(raw) > S.MAX_TEXT:
         raw = raw[:S.MAX_TEXT].decode("utf-8", "ignore").encode("utf-8")
     pieces = [raw[i:i + S.TEXT_CHUNK] for i in range(0, len(raw), S.TEXT_CHUNK)]
