@@ -95,7 +95,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVarP(&a.endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"), "session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
 	root.AddCommand(a.runCommand(), a.attachCommand(), a.detachCommand(), a.collectorCommand(), a.queryCommand(), a.tablesCommand(), a.listCommand(), a.evalCommand(), a.tensorsCommand(), a.allocCommand(), a.backtraceCommand(), a.debugCommand())
 	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(), a.doctorCommand(), a.feedCommand())
-	root.AddCommand(a.leakCommand(), a.reportCommand(), a.interactiveCommand(), a.distributedCommand())
+	root.AddCommand(a.leakCommand(), a.reportCommand(), a.interactiveCommand(), a.distributedCommand(), a.snapshotCommand())
 	for _, c := range root.Commands() {
 		a.finishCommand(c)
 	}

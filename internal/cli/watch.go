@@ -324,7 +324,7 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return units.Count(int64(n)) + " " + what + "s"
 }
 
 // found makes high risk, or a leak, an exit code.

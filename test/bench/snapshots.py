@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes a PyTorch memory snapshot of a made-up training, of any size, without PyTorch and without a GPU.
 
-    snapshots.py --megabytes 1300 [--devices 1] [--protocol 4] [--leak BYTES] [--oom] FILE
+    snapshots.py --megabytes 1300 [--devices 1] [--protocol 4] [--sites 1500] [--leak BYTES] [--oom] FILE
 
 It is built as torch's C++ builds what torch.cuda.memory._snapshot() returns (torch/csrc/cuda/Module.cpp,
 THCPModule_memorySnapshot): one dict for each distinct frame, one list for each traceback, which free_requested and
@@ -15,7 +15,6 @@ import pickle
 import random
 
 MIB = 1 << 20
-STEP_SITES = 1500  # allocations of one step
 
 
 def fresh(text):
@@ -83,7 +82,7 @@ class Device:
         self.free.setdefault(size, []).append(addr)
 
     def step(self, first):
-        order, kept = self.rnd.sample(range(4000), STEP_SITES), []
+        order, kept = self.rnd.sample(range(4000), self.o.sites), []
         for site in order:  # forward: a quarter stays until backward
             addr = self.alloc(site)
             if self.rnd.random() < 0.25:
@@ -127,6 +126,7 @@ def main():
     p.add_argument("--megabytes", type=float, default=10)
     p.add_argument("--devices", type=int, default=1)
     p.add_argument("--protocol", type=int, default=4)
+    p.add_argument("--sites", type=int, default=1500, help="allocations of one step")
     p.add_argument("--leak", type=int, default=0, help="bytes that each step keeps")
     p.add_argument("--oom", action="store_true", help="end with an allocation that does not fit")
     p.add_argument("file")

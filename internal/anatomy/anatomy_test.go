@@ -1,0 +1,238 @@
+package anatomy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/test/env"
+)
+
+const mosaic = "../../testdata/snapshots/mosaic.pickle"
+
+func open(t testing.TB, path string) *History {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := snapshot.ReadColumns(context.Background(), bytes.NewReader(data), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return New(c)
+}
+
+// made writes a snapshot of a training that never was; see test/bench/snapshots.py.
+func made(t testing.TB, args ...string) string {
+	t.Helper()
+	pythons := env.CPythons(t)
+	path := filepath.Join(t.TempDir(), "made.pickle")
+	script := filepath.Join(env.Checkout(), "test", "bench", "snapshots.py")
+	if out, err := pythons[len(pythons)-1].Command(t, append(append([]string{script}, args...), path)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
+// naive replays a snapshot's events one by one on a dict, and tells the live bytes after each, the peaks, and what is live at
+// the end, device by device.
+const naive = `
+import json, pickle, sys
+d = pickle.load(open(sys.argv[1], 'rb'))
+out = []
+for number, events in enumerate(d['device_traces']):
+    end = {b['address']: b['requested_size'] for s in d['segments'] if s['device'] == number
+           for b in s['blocks'] if b['state'] != 'inactive'}
+    live, fresh = dict(end), set()
+    for e in reversed(events):                  # back from the end to the beginning
+        if e['action'] == 'alloc': live.pop(e['addr'], None)
+        elif e['action'] == 'free_completed': live[e['addr']] = e['size']
+    levels, reserved = [], sum(s['total_size'] for s in d['segments'] if s['device'] == number)
+    sign = {'segment_alloc': 1, 'segment_map': 1, 'segment_free': -1, 'segment_unmap': -1}
+    reserved -= sum(sign.get(e['action'], 0) * e['size'] for e in events)
+    at, top = sum(live.values()), reserved
+    for e in events:
+        if e['action'] == 'alloc':
+            live[e['addr']] = e['size']; fresh.add(e['addr']); at += e['size']
+        elif e['action'] == 'free_completed':
+            at -= live.pop(e['addr'])
+        reserved += sign.get(e['action'], 0) * e['size']
+        top = max(top, reserved)
+        levels.append(at)
+    out.append({'Levels': levels, 'Live': sorted(live.items()), 'Top': top})
+json.dump(out, sys.stdout)
+`
+
+// Live bytes after every event, peaks and the blocks at the end are what a naive replay in Python gives.
+func TestAgreesWithNaiveReplay(t *testing.T) {
+	pythons := env.CPythons(t)
+	paths := map[string]string{
+		"mosaic": mosaic, "one device": made(t, "--megabytes", "1"), "three devices": made(t, "--megabytes", "2", "--devices", "3", "--leak", "100000"),
+	}
+	for name, path := range paths {
+		t.Run(name, func(t *testing.T) {
+			text, err := pythons[len(pythons)-1].Command(t, "-c", naive, path).Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []struct {
+				Levels []int64
+				Live   [][2]uint64
+				Top    int64
+			}
+			if err := json.Unmarshal(text, &want); err != nil {
+				t.Fatal(err)
+			}
+			h := open(t, path)
+			for _, d := range h.Devices {
+				w := want[d.Number]
+				if got := h.Live[d.From:d.To]; fmt.Sprint(got) != fmt.Sprint(w.Levels) {
+					t.Errorf("device %d: live bytes differ", d.Number)
+				}
+				if d.PeakReserved().Bytes != w.Top {
+					t.Errorf("device %d: peak reserved %d, want %d", d.Number, d.PeakReserved().Bytes, w.Top)
+				}
+				live, wantLive := 0, int64(0)
+				h.alive(d, d.To-1, func(_, _ int, bytes int64, _ uint32) { live++; wantLive -= bytes })
+				for _, b := range w.Live {
+					wantLive += int64(b[1])
+				}
+				if live != len(w.Live) || wantLive != 0 {
+					t.Errorf("device %d: %d blocks live at the end, want %d; bytes differ by %d", d.Number, live, len(w.Live), wantLive)
+				}
+			}
+		})
+	}
+}
+
+// What is told of a peak adds up to it, by line, by path and by use, at the peak and at any other moment.
+func TestPartsAddUp(t *testing.T) {
+	h := open(t, made(t, "--megabytes", "1", "--devices", "2"))
+	for _, d := range h.Devices {
+		p := h.peak(d)
+		sum := int64(0)
+		for _, s := range p.Categories {
+			sum += s.Bytes
+		}
+		if sum != p.Requested || p.Requested != d.PeakLive || p.Allocated < p.Requested {
+			t.Errorf("device %d: uses add up to %d, peak %d, in blocks %d", d.Number, sum, p.Requested, p.Allocated)
+		}
+		for row := d.From; row < d.To; row += 997 {
+			sum := int64(0)
+			h.alive(d, row, func(_, _ int, bytes int64, _ uint32) { sum += bytes })
+			if sum != h.Live[row] {
+				t.Fatalf("row %d: blocks add up to %d, live %d", row, sum, h.Live[row])
+			}
+		}
+	}
+}
+
+// A step that keeps 64 KiB is found, with its line, and judged once there are enough of them; one that keeps nothing isn't.
+func TestGrowth(t *testing.T) {
+	for _, c := range []struct {
+		leak    string
+		verdict string
+	}{{"0", "healthy"}, {"65536", "leak"}} {
+		h := open(t, made(t, "--megabytes", "16", "--sites", "100", "--leak", c.leak))
+		g := h.Report().Devices[0].Growth
+		if g.Verdict != c.verdict || g.By != "## step N ##" {
+			t.Errorf("leak of %s bytes a step: %+v", c.leak, g)
+		}
+		if c.leak != "0" && (g.Rate < 60_000 || g.Rate > 72_000 || len(g.Sites) == 0) {
+			t.Errorf("leak of %s bytes a step: %+v", c.leak, g)
+		}
+	}
+}
+
+// An OOM says what was asked for, what there was, and what is missing.
+func TestOutOfMemory(t *testing.T) {
+	h := open(t, made(t, "--megabytes", "1", "--oom"))
+	oom := h.Report().Devices[0].OOMs
+	if len(oom) != 1 || oom[0].Asked != 8<<30 || oom[0].DeviceFree != 1<<30 {
+		t.Fatalf("got %+v", oom)
+	}
+	if o := oom[0]; o.Unused != o.Reserved-o.Live || o.Missing != o.Asked-o.DeviceFree-o.Unused || len(o.Holders) == 0 {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// addresses does what a map does.
+func TestAddresses(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	a, want := newAddresses(), map[uint64]int32{}
+	for i := range int32(200_000) {
+		addr := rnd.Uint64N(4000) << 9
+		switch row, ok := want[addr]; rnd.IntN(3) {
+		case 0:
+			a.put(addr, i)
+			want[addr] = i
+		case 1:
+			if got, found := a.take(addr); found != ok || ok && got != row {
+				t.Fatalf("take %d: %d %v, want %d %v", addr, got, found, row, ok)
+			}
+			delete(want, addr)
+		default:
+			if got, found := a.get(addr); found != ok || ok && got != row {
+				t.Fatalf("get %d: %d %v, want %d %v", addr, got, found, row, ok)
+			}
+		}
+		if a.used != len(want) {
+			t.Fatalf("%d used, want %d", a.used, len(want))
+		}
+	}
+}
+
+func TestPhases(t *testing.T) {
+	for _, c := range []struct {
+		file, name string
+		want       phase
+	}{
+		{"/x/site-packages/torch/nn/modules/module.py", "_wrapped_call_impl", forwardPhase},
+		{"/x/site-packages/torch/nn/modules/linear.py", "__init__", setupPhase},
+		{"/x/site-packages/torch/optim/adam.py", "_init_group", optimizerPhase},
+		{"/x/site-packages/torch/autograd/graph.py", "_engine_run_backward", backwardPhase},
+		{"??", "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)", backwardPhase},
+		{"/srv/train.py", "main", otherPhase},
+		{"/srv/model.py", "forward", forwardPhase},
+	} {
+		if got := phaseOf(snapshot.Frame{File: c.file, Name: c.name}); got != c.want {
+			t.Errorf("%s %s: %d, want %d", c.file, c.name, got, c.want)
+		}
+	}
+}
+
+// A file of Python that anybody may have written is the user's; a library's is not.
+func TestUserFiles(t *testing.T) {
+	for path, want := range map[string]bool{
+		"train/model.py": true, "/srv/x.py": true, "<ipython-input-3-0123>": true, "/tmp/ipykernel_12/34.py": true,
+		"/usr/lib/python3.11/threading.py": false, "/x/site-packages/torch/_ops.py": false, "model.cpp": false, "??": false, "": false,
+	} {
+		if isUserFile(path) != want {
+			t.Errorf("%q: %v", path, !want)
+		}
+	}
+}
+
+func BenchmarkHistory(b *testing.B) {
+	data, err := os.ReadFile(made(b, "--megabytes", "50"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		c, err := snapshot.ReadColumns(context.Background(), bytes.NewReader(data), 1<<30)
+		if err != nil {
+			b.Fatal(err)
+		}
+		New(c).Report()
+		c.Close()
+	}
+}

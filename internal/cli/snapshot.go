@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type snapshotOptions struct {
+	json   bool
+	memory units.Bytes
+}
+
+func (a *app) snapshotCommand() *cobra.Command {
+	o := snapshotOptions{memory: 4 * units.GiB}
+	c := &cobra.Command{
+		Use:   "snapshot FILE",
+		Short: "What filled the GPU: a PyTorch memory snapshot, on a page",
+		Long: "Reads a snapshot that torch.cuda.memory._dump_snapshot(FILE) has written, plain, .gz or .zst, of any size and pickle protocol,\n" +
+			"and tells for each device: the peak and who held it (by line of your code, by call path, by use), what training steps leave\n" +
+			"behind, what is free and can't be used, every OOM, and what the file does not know. Nothing in the file is executed. A file\n" +
+			"that is cut short is read as far as it goes. Exit code 3 means that there is a leak or an OOM in it.\n" +
+			"docs/snapshot.md has the rules.",
+		Example: "  memgauge snapshot snapshot.pickle\n" +
+			"  memgauge snapshot --json run7/rank3.pickle.zst\n" +
+			"  ssh node7 cat snapshot.pickle | memgauge snapshot -",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.snapshot(cmd.Context(), o, args[0]) },
+	}
+	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	c.Flags().Var(&o.memory, "memory", "give up when reading takes more than this")
+	return c
+}
+
+func (a *app) snapshot(ctx context.Context, o snapshotOptions, path string) error {
+	h, bytes, err := a.readHistory(ctx, o, path)
+	if err != nil {
+		return fmt.Errorf("snapshot: %s: %w", path, err)
+	}
+	defer h.Close()
+	doc := snapshotDoc{SchemaVersion: 1, File: path, Bytes: bytes, Report: h.Report()}
+	out := &spool{to: a.stdout}
+	defer out.discard()
+	if o.json {
+		err = writeJSON(out, doc)
+	} else {
+		_, err = io.WriteString(out, doc.text())
+	}
+	if err == nil {
+		err = out.commit()
+	}
+	if err == nil && doc.findings() {
+		err = &exitError{code: exitFindings}
+	}
+	return err
+}
+
+// snapshotDoc is the document of --json.
+type snapshotDoc struct {
+	SchemaVersion int    `json:"schema_version"`
+	File          string `json:"file"`
+	Bytes         int64  `json:"file_bytes"` // as read: packed, if it is
+	anatomy.Report
+}
+
+func (d *snapshotDoc) findings() bool {
+	for _, dev := range d.Devices {
+		if len(dev.OOMs) > 0 {
+			return true
+		}
+	}
+	return d.Verdict == "leak"
+}
+
+// readHistory reads a file, or standard input for "-", and shows on a terminal how far it is.
+func (a *app) readHistory(ctx context.Context, o snapshotOptions, path string) (*anatomy.History, int64, error) {
+	in := &counted{Reader: a.stdin}
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, 0, openError(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return nil, 0, err
+		}
+		if info.IsDir() {
+			return nil, 0, fmt.Errorf("is a directory")
+		}
+		in.Reader, in.total = f, info.Size()
+	}
+	if width := terminalWidth(a.stderr); width > 0 {
+		in.line, in.name = a.stderr, filepath.Base(path)
+		defer fmt.Fprint(a.stderr, "\r\x1b[K")
+	}
+	c, err := snapshot.ReadColumns(ctx, in, int64(o.memory))
+	if err != nil {
+		return nil, 0, err
+	}
+	return anatomy.New(c), in.n, nil
+}
+
+// openError leaves out the path, which stands before it.
+func openError(err error) error {
+	if e, ok := err.(*os.PathError); ok {
+		return fmt.Errorf("%s: %w", e.Op, e.Err)
+	}
+	return err
+}
+
+// counted tells on a terminal how much of a large file is read.
+type counted struct {
+	io.Reader
+	n, shown, total int64
+	line            io.Writer // nil: nowhere
+	name            string
+}
+
+// progressStep is how often the line changes, in bytes: about ten times a second.
+const progressStep = 64 << 20
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += int64(n)
+	if c.line != nil && c.n >= c.shown+progressStep {
+		c.shown = c.n
+		share := ""
+		if c.total > 0 {
+			share = fmt.Sprintf(" of %s, %.0f %%", size(c.total), 100*float64(c.n)/float64(c.total))
+		}
+		fmt.Fprintf(c.line, "\r\x1b[Kreading %s: %s%s", c.name, size(c.n), share)
+	}
+	return n, err
+}

@@ -1,0 +1,99 @@
+// Command snapshot measures the reading of a large PyTorch memory snapshot: memgauge's page beside Python's pickle.load of the
+// same file, in pairs, in the same run.
+//
+//	go run ./test/bench/snapshot -memgauge bin/memgauge -python python3 -megabytes 1300
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+)
+
+func main() {
+	memgauge := flag.String("memgauge", "bin/memgauge", "the binary")
+	python := flag.String("python", "python3", "an interpreter; it needs four times the file's size of memory")
+	megabytes := flag.Float64("megabytes", 1300, "size of the file")
+	pairs := flag.Int("pairs", 3, "how often each is run")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *memgauge, *python, *megabytes, *pairs); err != nil {
+		fmt.Fprintln(os.Stderr, "snapshot:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, memgauge, python string, megabytes float64, pairs int) error {
+	dir, err := os.MkdirTemp("", "snapshot-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "made.pickle")
+	script := filepath.Join("test", "bench", "snapshots.py")
+	if out, err := exec.CommandContext(ctx, python, script, "--megabytes", fmt.Sprint(megabytes), file).CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	var ours, theirs []cost
+	for range pairs {
+		o, err := measure(ctx, memgauge, "snapshot", file)
+		if err != nil {
+			return err
+		}
+		t, err := measure(ctx, python, "-c", "import gc, pickle, sys; gc.disable(); pickle.load(open(sys.argv[1], 'rb'))", file)
+		if err != nil {
+			return err
+		}
+		ours, theirs = append(ours, o), append(theirs, t)
+	}
+	a, b := median(ours), median(theirs)
+	fmt.Printf("| %.0f MB | time | processor time | memory |\n|---|---|---|---|\n", megabytes)
+	fmt.Printf("| memgauge snapshot, the page | %.2f s | %.2f s | %.0f MB |\n", a.wall.Seconds(), a.cpu.Seconds(), a.rss)
+	fmt.Printf("| pickle.load | %.2f s | %.2f s | %.0f MB |\n", b.wall.Seconds(), b.cpu.Seconds(), b.rss)
+	fmt.Printf("| ratio | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(), b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
+	return nil
+}
+
+// cost is what a command took; rss in MB at its highest.
+type cost struct {
+	wall, cpu time.Duration
+	rss       float64
+}
+
+func measure(ctx context.Context, name string, args ...string) (cost, error) {
+	c := exec.CommandContext(ctx, name, args...)
+	c.Stderr = os.Stderr
+	began := time.Now()
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == 3) { // a finding is no failure
+		return cost{}, fmt.Errorf("%s: %w", name, err)
+	}
+	usage := c.ProcessState.SysUsage().(*syscall.Rusage)
+	return cost{time.Since(began), c.ProcessState.UserTime() + c.ProcessState.SystemTime(), float64(usage.Maxrss) / 1e3}, nil
+}
+
+// median takes each figure's own.
+func median(costs []cost) (m cost) {
+	by := func(key func(c cost) float64) float64 {
+		var xs []float64
+		for _, c := range costs {
+			xs = append(xs, key(c))
+		}
+		slices.Sort(xs)
+		return xs[len(xs)/2]
+	}
+	m.wall = time.Duration(by(func(c cost) float64 { return float64(c.wall) }))
+	m.cpu = time.Duration(by(func(c cost) float64 { return float64(c.cpu) }))
+	m.rss = by(func(c cost) float64 { return c.rss })
+	return m
+}
