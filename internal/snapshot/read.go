@@ -32,7 +32,11 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 		return nil, "", err // says open, path and cause
 	}
 	defer f.Close()
-	s, format, err := Read(f)
+	var known int64
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		known = info.Size()
+	}
+	s, format, err := readSized(f, known)
 	if err != nil {
 		return nil, format, fmt.Errorf("%s: %w", path, err)
 	}
@@ -40,20 +44,23 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 }
 
 // Read reads a snapshot and says which format it had.
-func Read(r io.Reader) (*Snapshot, Format, error) {
-	data, err := readAll(r)
+func Read(r io.Reader) (*Snapshot, Format, error) { return readSized(r, 0) }
+
+// readSized is Read of a file that has so many bytes; 0: nobody knows.
+func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
+	data, err := readAll(r, known)
 	if err != nil {
 		return nil, "", err
 	}
-	format, read := recognise(data)
-	if read == nil {
+	format, parse := recognise(data)
+	if parse == nil {
 		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", data[:min(len(data), 20)])
 	}
-	s, err := read(data)
+	s, err := parse(data)
 	return s, format, err
 }
 
-func readAll(r io.Reader) ([]byte, error) {
+func readAll(r io.Reader, known int64) ([]byte, error) {
 	in := bufio.NewReader(r)
 	var src io.Reader = in
 	if head, _ := in.Peek(2); bytes.Equal(head, []byte{0x1f, 0x8b}) {
@@ -65,6 +72,7 @@ func readAll(r io.Reader) ([]byte, error) {
 		src = z
 	}
 	var data bytes.Buffer
+	data.Grow(int(min(known, maxInput)) + bytes.MinRead) // of a gzipped file that is a part of it
 	n, err := io.Copy(&data, io.LimitReader(src, maxInput+1))
 	switch {
 	case n > maxInput:

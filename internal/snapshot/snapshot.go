@@ -99,7 +99,7 @@ type Annotation struct {
 // Setting is one of an allocator's options, such as max_split_size.
 type Setting struct {
 	Name string
-	// Value is a string, an int64, a float64, a bool or nil; what is nested is left out.
+	// Value is a string, an int64, a float64, a bool, nil, or []Setting where the file has a dict of those.
 	Value any
 }
 

@@ -408,7 +408,13 @@ func (b *builder) settings(v value) error {
 	if err != nil {
 		return err
 	}
-	return b.each(s, func(key string, v value) error {
+	b.out.Settings, err = b.settingsIn(s, 0)
+	return err
+}
+
+// settingsIn reads a dict of settings; one of them, roundup_power2_divisions, is a dict itself.
+func (b *builder) settingsIn(s seq, depth int) (out []Setting, err error) {
+	err = b.each(s, func(key string, v value) error {
 		set := Setting{Name: key}
 		switch v.kind {
 		case kText:
@@ -420,10 +426,22 @@ func (b *builder) settings(v value) error {
 		case kFloat:
 			set.Value = math.Float64frombits(v.bits)
 		case kNone:
+		case kDict:
+			if depth > 0 {
+				return nil
+			}
+			inner, err := b.row(v, "a setting", s.at)
+			if err != nil {
+				return err
+			}
+			if set.Value, err = b.settingsIn(inner, depth+1); err != nil {
+				return err
+			}
 		default:
 			return nil
 		}
-		b.out.Settings = append(b.out.Settings, set)
+		out = append(out, set)
 		return nil
 	})
+	return out, err
 }

@@ -22,10 +22,7 @@ func WritePickle(w io.Writer, s *Snapshot) error {
 		})
 		p.key("allocator_settings")
 		p.dict(func() {
-			for _, set := range s.Settings {
-				p.key(set.Name)
-				p.setting(set.Value)
-			}
+			p.settings(s.Settings)
 		})
 		p.key("external_annotations")
 		p.list(len(s.Annotations), func(i int) { p.annotation(s.Annotations[i]) })
@@ -156,6 +153,13 @@ func (p *pickler) bool(b bool) {
 	}
 }
 
+func (p *pickler) settings(all []Setting) {
+	for _, set := range all {
+		p.key(set.Name)
+		p.setting(set.Value)
+	}
+}
+
 func (p *pickler) setting(v any) {
 	switch v := v.(type) {
 	case string:
@@ -167,6 +171,8 @@ func (p *pickler) setting(v any) {
 		p.buf = binary.BigEndian.AppendUint64(p.buf, math.Float64bits(v))
 	case bool:
 		p.bool(v)
+	case []Setting:
+		p.dict(func() { p.settings(v) })
 	default:
 		p.raw('N')
 	}
