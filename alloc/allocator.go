@@ -106,6 +106,9 @@ func (a *Allocator) fitRules() error {
 	return nil
 }
 
+// Policy returns the policy that the options came to.
+func (a *Allocator) Policy() Policy { return a.r.policy }
+
 // Alloc returns size bytes for use on the stream. Size 0 is address 0. The error is an *OOMError when memory is short.
 func (a *Allocator) Alloc(size int64, s Stream) (Ptr, error) {
 	return a.AllocRequest(Request{Size: size, Stream: s})

@@ -12,7 +12,7 @@ import (
 // max_split_size_mb=64"). Ours besides: policy, segment_mb, memory_fraction, adaptive, warm_up_mb ("[1:16:256]"),
 // events, debug. Settings of PyTorch's that have no meaning here are accepted; unknown ones are an error that names them.
 func (o *Options) Set(conf string) error {
-	for _, item := range splitConf(conf) {
+	for _, item := range SplitConf(conf) {
 		i := strings.IndexAny(item, ":=")
 		if i < 0 {
 			return fmt.Errorf("allocator setting %q: want name:value", item)
@@ -28,8 +28,8 @@ func (o *Options) Set(conf string) error {
 	return nil
 }
 
-// splitConf cuts at commas outside of brackets.
-func splitConf(conf string) (items []string) {
+// SplitConf cuts settings at commas outside of brackets.
+func SplitConf(conf string) (items []string) {
 	depth, start := 0, 0
 	for i := range len(conf) + 1 {
 		switch {
@@ -53,6 +53,12 @@ func (o *Options) setOne(name, value string) (err error) {
 		o.Policy = Policy(value)
 	case "max_split_size_mb":
 		o.MaxSplitSize, err = mebibytes(value)
+	case "large_segment_size_mb":
+		o.LargeSegmentSize, err = mebibytes(value)
+	case "max_non_split_rounding_mb":
+		o.MaxNonSplitRounding, err = mebibytes(value)
+	case "throw_on_cudamalloc_oom":
+		o.ThrowOnFull, err = boolean(value)
 	case "segment_mb":
 		o.SegmentSize, err = mebibytes(value)
 	case "max_pool_size_mb":
@@ -81,7 +87,9 @@ func (o *Options) setOne(name, value string) (err error) {
 		}
 	case "release_lock_on_cudamalloc", "release_lock_on_hipmalloc", "pinned_use_cuda_host_register",
 		"pinned_use_hip_host_register", "pinned_num_register_threads", "pinned_use_background_threads",
-		"pinned_reserve_segment_size_mb", "graph_capture_record_stream_reuse", "use_cuda_host_register":
+		"pinned_reserve_segment_size_mb", "pinned_max_cached_size_mb", "pinned_max_round_threshold_mb", "pinned_free_catch_all",
+		"graph_capture_record_stream_reuse", "use_cuda_host_register", "expandable_segments_reserve",
+		"expandable_segments_reserve_by_class":
 		// PyTorch's, without effect on where blocks lie
 	default:
 		err = fmt.Errorf("no such setting")
@@ -168,8 +176,8 @@ func (o *Options) setDivisions(value string) error {
 
 func divisions(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > 64 || n&(n-1) != 0 {
-		return 0, fmt.Errorf("%q is no power of two up to 64", s)
+	if err != nil || n < 0 || n > 1<<30 || n&(n-1) != 0 {
+		return 0, fmt.Errorf("%q is no power of two", s)
 	}
 	return n, nil
 }

@@ -59,3 +59,8 @@ type Streams interface {
 type Adopter interface {
 	Adopt(p Ptr, size int64) error
 }
+
+// VirtualAdopter is an Adopter with virtual memory: it takes addresses as reserved, into which Map then puts memory.
+type VirtualAdopter interface {
+	AdoptRange(p Ptr, size int64) error
+}

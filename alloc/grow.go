@@ -62,6 +62,9 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 	if err == nil || !errors.Is(err, ErrNoMemory) {
 		return id, err
 	}
+	if a.opt.ThrowOnFull && a.limit < a.total { // PyTorch's test is for a fraction that was set
+		return 0, err
+	}
 	if released, rerr := a.releaseOversize(s, p, size); rerr != nil {
 		return 0, rerr
 	} else if released {

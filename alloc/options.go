@@ -24,12 +24,21 @@ type Options struct {
 	Policy Policy // "" is Torch
 	Device int    // the device's number, for messages and snapshots
 
-	MaxSplitSize       int64     // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
-	RoundupDivisions   [16]int64 // round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
-	GCThreshold        float64   // share of the cap above which old cached segments are freed before growing; 0: never
-	ExpandableSegments bool      // Torch: PyTorch's expandable segments, on a VirtualMemory driver
-	SegmentSize        int64     // Packed, VMM: bytes of a segment (of a page run); 0: the policy's own choice
-	MemoryFraction     float64   // share of the device's memory that may be reserved; 0: all
+	MaxSplitSize     int64     // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
+	RoundupDivisions [16]int64 // round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
+	// LargeSegmentSize is what a request from 1 to 10 MiB asks of the driver, in bytes, and Torch's expandable large pages; 0: 20 MiB
+	// (large_segment_size_mb).
+	LargeSegmentSize int64
+	// MaxNonSplitRounding is how many bytes a block that is not split may have beyond a request of at least MaxSplitSize; 0: those of
+	// LargeSegmentSize (max_non_split_rounding_mb).
+	MaxNonSplitRounding int64
+	// ThrowOnFull has a request that would pass MemoryFraction fail at once, without the cache being released for it, if a
+	// fraction is set (throw_on_cudamalloc_oom; https://github.com/pytorch/pytorch/pull/179473).
+	ThrowOnFull        bool
+	GCThreshold        float64 // share of the cap above which old cached segments are freed before growing; 0: never
+	ExpandableSegments bool    // Torch: PyTorch's expandable segments, on a VirtualMemory driver
+	SegmentSize        int64   // Packed, VMM: bytes of a segment (of a page run); 0: the policy's own choice
+	MemoryFraction     float64 // share of the device's memory that may be reserved; 0: all
 
 	// MaxCached gives a segment back when its last block is freed while more than so many bytes are cached; 0: never
 	// (max_pool_size_mb). Blocks that other streams still used then stay cached.
@@ -56,8 +65,12 @@ func (o *Options) check() error {
 		return fmt.Errorf("policy %q: not one of %s", o.Policy, joinPolicies())
 	}
 	switch {
-	case o.MaxSplitSize < 0 || (o.MaxSplitSize > 0 && o.MaxSplitSize < largeBuffer):
-		return fmt.Errorf("max_split_size of %d bytes: at least %d, or 0 for no limit", o.MaxSplitSize, int64(largeBuffer))
+	case o.LargeSegmentSize < 0 || (o.LargeSegmentSize > 0 && o.LargeSegmentSize <= minLargeAlloc):
+		return fmt.Errorf("large segments of %d bytes: more than %d, or 0 for %d", o.LargeSegmentSize, int64(minLargeAlloc), int64(largeBuffer))
+	case o.MaxSplitSize < 0 || (o.MaxSplitSize > 0 && o.MaxSplitSize < o.largeSegment()):
+		return fmt.Errorf("max_split_size of %d bytes: at least %d, or 0 for no limit", o.MaxSplitSize, o.largeSegment())
+	case o.MaxNonSplitRounding < 0 || (o.MaxNonSplitRounding > 0 && o.MaxNonSplitRounding < o.largeSegment()):
+		return fmt.Errorf("max_non_split_rounding of %d bytes: at least %d, or 0 for that", o.MaxNonSplitRounding, o.largeSegment())
 	case o.GCThreshold < 0 || o.GCThreshold >= 1:
 		return fmt.Errorf("garbage_collection_threshold %g: from 0 to below 1", o.GCThreshold)
 	case o.MemoryFraction < 0 || o.MemoryFraction > 1:
@@ -68,6 +81,19 @@ func (o *Options) check() error {
 		return fmt.Errorf("event capacity %d: below 0", o.EventCapacity)
 	}
 	return nil
+}
+
+func (o *Options) largeSegment() int64 {
+	if o.LargeSegmentSize > 0 {
+		return o.LargeSegmentSize
+	}
+	return largeBuffer
+}
+
+// BlockSize returns the bytes of the block that these settings make of a request.
+func (o *Options) BlockSize(requested int64) int64 {
+	r := makeRules(o)
+	return r.round(requested)
 }
 
 func joinPolicies() string {

@@ -35,6 +35,30 @@ func (a *Allocator) Restore(from []Segment) error {
 	return nil
 }
 
+// ReleaseSegment gives one segment back to the driver if nothing in it is in use, and says whether it did. A simulation that follows
+// what a recorded allocator gave back needs it.
+func (a *Allocator) ReleaseSegment(addr uint64) (bool, error) {
+	a.mu.Lock()
+	thaw := a.freeze(nil)
+	defer a.mu.Unlock()
+	defer thaw()
+	for _, s := range *a.shards.Load() {
+		for i := range s.segs.at {
+			seg := &s.segs.at[i]
+			if !seg.used || seg.addr != addr || seg.virtual {
+				continue
+			}
+			if id := seg.first; s.whole(id) && s.blocks.at[id].state == free {
+				err := a.releaseBlock(s, id, true)
+				a.deal()
+				return err == nil, err
+			}
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
 func checkSegment(seg *Segment) error {
 	end := seg.Addr
 	for _, b := range seg.Blocks {
@@ -53,7 +77,14 @@ func (a *Allocator) restoreSegment(s *shard, seg *Segment) {
 	p := s.poolOf(seg.Large)
 	id := a.adopt(s, p, seg.Addr, seg.Size)
 	before := s.total
-	for _, b := range seg.Blocks {
+	s.restoreBlocks(p, id, seg.Blocks)
+	s.settleGrowth(p)
+	s.total = before
+}
+
+// restoreBlocks cuts a block, which is in no list, into live ones and the free ones between them.
+func (s *shard) restoreBlocks(p *pool, id blockID, blocks []Block) {
+	for _, b := range blocks {
 		if b.State == BlockFree {
 			continue
 		}
@@ -69,22 +100,92 @@ func (a *Allocator) restoreSegment(s *shard, seg *Segment) {
 		}
 		s.own(p, id, b.Requested)
 		s.blocks.at[id].stack = b.Stack
-		if id = s.blocks.at[id].next; rest == 0 {
-			break
+		if rest == 0 {
+			return
+		}
+		id = s.blocks.at[id].next
+	}
+	p.insert(s.blocks.at, id)
+	if !s.whole(id) {
+		s.addSplit(p, s.blocks.at[id].size)
+	}
+}
+
+// VirtualRange is a stretch of addresses of one stream and pool, parts of which have memory.
+type VirtualRange struct {
+	Addr   uint64
+	Size   int64
+	Stream Stream
+	Large  bool
+	Runs   []Segment // by address, no two of them neighbours
+}
+
+// RestoreVirtual is Restore for a policy of virtual segments. The driver must be a VirtualAdopter.
+func (a *Allocator) RestoreVirtual(r *VirtualRange) error {
+	driver, ok := a.drv.(VirtualAdopter)
+	if !ok || !a.r.virtual {
+		return fmt.Errorf("restore addresses: %w take them, or the policy %s has none", ErrUnsupported, a.r.policy)
+	}
+	s, err := a.shardFor(r.Stream)
+	if err != nil {
+		return fmt.Errorf("restore addresses %#x: %w", r.Addr, err)
+	}
+	if err := driver.AdoptRange(Ptr(r.Addr), r.Size); err != nil {
+		return fmt.Errorf("restore addresses %#x: %w", r.Addr, err)
+	}
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		err := checkSegment(run)
+		if err == nil {
+			err = a.virtual.Map(Ptr(run.Addr), run.Size)
+		}
+		if err != nil {
+			return fmt.Errorf("restore memory at %#x: %w", run.Addr, err)
 		}
 	}
-	if id != 0 {
-		p.insert(s.blocks.at, id)
-		if !s.whole(id) {
-			s.addSplit(p, s.blocks.at[id].size)
+	s.mu.Lock()
+	a.enter(s)
+	a.restoreRange(s, r)
+	a.mu.Unlock()
+	a.finish(s)
+	a.ResetStats()
+	return nil
+}
+
+func (a *Allocator) restoreRange(s *shard, r *VirtualRange) {
+	p := s.poolOf(r.Large)
+	before := s.total
+	id := s.addSegment(p, r.Addr, r.Size, true)
+	a.dir.add(r.Addr, r.Size, s.num)
+	for i := range r.Runs {
+		run := &r.Runs[i]
+		if gap := int64(run.Addr - s.blocks.at[id].addr); gap > 0 {
+			s.cut(id, gap, unmapped)
+			p.insertUnmapped(s.blocks.at, id)
+			id = s.blocks.at[id].next
 		}
+		if s.blocks.at[id].size > run.Size {
+			s.cut(id, run.Size, unmapped)
+		}
+		here := id
+		id = s.blocks.at[id].next
+		s.blocks.at[here].state = free
+		s.segs.at[s.blocks.at[here].seg].mapped += run.Size
+		a.reserve(s, p, run.Size)
+		s.restoreBlocks(p, here, run.Blocks)
+	}
+	if id != 0 {
+		p.insertUnmapped(s.blocks.at, id)
 	}
 	s.settleGrowth(p)
 	s.total = before
 }
 
-// addSplit counts a free block that shares its segment.
+// addSplit counts a free block that shares its segment; those of virtual segments can be given back.
 func (s *shard) addSplit(p *pool, size int64) {
+	if s.r.virtual {
+		return
+	}
 	s.add(splitBlocks, scopeOf(p.large), 1)
 	s.add(splitBytes, scopeOf(p.large), size)
 }

@@ -19,6 +19,8 @@ const (
 type rules struct {
 	policy    Policy
 	maxSplit  int64 // blocks from this size on are not split
+	unsplit   int64 // bytes that such a block may have beyond the request it serves
+	largeSeg  int64 // what a request from 1 to 10 MiB asks of the driver
 	divisions [16]int64
 	divided   bool     // one of them is not 0
 	keep      [2]int64 // a remainder of at least so many bytes is split off, in the small pool and in the large one
@@ -36,7 +38,8 @@ const noLimit = 1<<63 - 1
 func makeRules(o *Options) rules {
 	r := rules{
 		policy: o.Policy, maxSplit: noLimit, uncut: noLimit, divisions: o.RoundupDivisions, cached: true,
-		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, largeBuffer},
+		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, o.largeSegment()},
+		largeSeg: o.largeSegment(), unsplit: max(o.MaxNonSplitRounding, o.largeSegment()),
 	}
 	r.divided = r.divisions != [16]int64{}
 	if o.MaxSplitSize > 0 {
@@ -107,7 +110,7 @@ func (r *rules) segmentSize(size int64) int64 {
 	case size <= smallSize:
 		return smallBuffer
 	case size < minLargeAlloc:
-		return largeBuffer
+		return r.largeSeg
 	default:
 		return roundUp(size, roundLarge)
 	}

@@ -84,7 +84,7 @@ func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
 	switch {
 	case size < s.r.maxSplit && have >= s.r.maxSplit:
 		return 0 // an oversized block is not for a small request …
-	case size >= s.r.maxSplit && have >= size+largeBuffer:
+	case size >= s.r.maxSplit && have >= size+s.r.unsplit:
 		return 0 // … nor for one that would waste much of it
 	case have > s.r.uncut && have > 2*size && s.whole(id):
 		return 0

@@ -19,6 +19,7 @@ type Config struct {
 	FailAt   int           // the n-th call of all that can fail fails, from 1; 0: none
 	FailFrom int           // every call from the n-th on fails
 	FailWith error         // what those fail with; nil: out of memory
+	Base     uint64        // where addresses begin; 0: where CUDA's are on Linux
 }
 
 const (
@@ -57,7 +58,10 @@ func New(c Config) *Device {
 	if c.Capacity == 0 {
 		c.Capacity = 80 << 30
 	}
-	return &Device{cfg: c, next: base, pieces: map[uint64]int64{}, ranges: map[uint64]int64{}, pages: map[uint64]bool{},
+	if c.Base == 0 {
+		c.Base = base
+	}
+	return &Device{cfg: c, next: c.Base, pieces: map[uint64]int64{}, ranges: map[uint64]int64{}, pages: map[uint64]bool{},
 		holes: map[int64][]uint64{}, streams: map[alloc.Stream]*queue{}, marks: map[alloc.Mark]mark{}}
 }
 
@@ -152,6 +156,20 @@ func (d *Device) Adopt(p alloc.Ptr, size int64) error {
 	d.pieces[uint64(p)] = size
 	d.used += size
 	if end := (uint64(p) + uint64(size) + granularity - 1) / granularity * granularity; end > d.next {
+		d.next = end
+	}
+	return nil
+}
+
+// AdoptRange implements alloc.VirtualAdopter.
+func (d *Device) AdoptRange(p alloc.Ptr, size int64) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if uint64(p)%granularity != 0 || size%granularity != 0 {
+		return d.fault("fake device: adopt %d addresses at %#x, not whole pages", size, uint64(p))
+	}
+	d.ranges[uint64(p)] = size
+	if end := uint64(p) + uint64(size); end > d.next {
 		d.next = end
 	}
 	return nil

@@ -52,7 +52,7 @@ func (a *app) allocAdviseCommand() *cobra.Command {
 }
 
 func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []string) error {
-	file, err := a.snapshotOf(ctx, o, args)
+	file, err := a.snapshotOf(ctx, "advise", o.timeout, args)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
@@ -68,16 +68,18 @@ func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []stri
 	if capacity == 0 {
 		capacity = replay.Unlimited(t)
 	}
-	advice, err := replay.Advise(ctx, t, replay.RecordedConf(s), capacity)
+	conf, unknown := replay.RecordedConf(s), replay.UnknownConf(s)
+	s.Traces = nil // the history is in t: a million events are 150 MB
+	advice, err := replay.Advise(ctx, t, conf, capacity)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
 	out := &spool{to: a.stdout}
 	defer out.discard()
 	if o.json {
-		err = showAdviceJSON(out, t, advice)
+		err = showAdviceJSON(out, t, advice, unknown)
 	} else {
-		err = showAdvice(out, t, advice, terminalWidth(a.stdout))
+		err = showAdvice(out, t, advice, unknown, terminalWidth(a.stdout))
 	}
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
@@ -85,7 +87,7 @@ func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []stri
 	return out.commit()
 }
 
-func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, width int) error {
+func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown []string, width int) error {
 	l := &listing{columns: []model.Column{text("setting"), number("peak reserved"), number("waste"), number("saves"), number("needs"), number("driver calls")}}
 	base := &advice.Base
 	if peak := recordedPeak(t, base.PeakRequested); peak > 0 {
@@ -93,7 +95,7 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, width int
 	}
 	trials := append([]replay.Trial{*base}, advice.Trials...)
 	for i := range trials {
-		l.rows = append(l.rows, adviceRow(&trials[i], base, i == 0))
+		l.rows = append(l.rows, adviceRow(&trials[i], advice, i == 0))
 	}
 	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"driver calls", "waste"}, Whole: wholeTables}); err != nil {
 		return err
@@ -102,14 +104,14 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, width int
 	if base.Needs == 0 && base.OOM == nil {
 		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n", units.Count(int64(len(t.Events))))
 	}
-	_, err := fmt.Fprint(w, verdict(advice), note)
+	_, err := fmt.Fprint(w, fidelity(t, &base.Result, unknown), verdict(advice), note)
 	return err
 }
 
-func adviceRow(t, base *replay.Trial, first bool) []any {
+func adviceRow(t *replay.Trial, advice *replay.Advice, first bool) []any {
 	saves, needs := "", ""
 	if !first {
-		saves = size(t.Saves(base))
+		saves = signedSize(advice.Saved(t))
 	}
 	if t.Needs > 0 {
 		needs = size(t.Needs)
@@ -133,10 +135,10 @@ func verdict(advice *replay.Advice) string {
 		b.WriteString("No setting of PyTorch's allocator would have saved 1 %.\n")
 	} else {
 		fmt.Fprintf(&b, "Of PyTorch's own settings %s saves most:\n  export PYTORCH_ALLOC_CONF=%s   # %s less (older torch: PYTORCH_CUDA_ALLOC_CONF)\n",
-			own.Conf, own.Conf, size(own.Saves(&advice.Base)))
+			own.Conf, own.Conf, size(advice.Saved(own)))
 	}
 	if ours != nil && (own == nil || float64(own.PeakReserved-ours.PeakReserved) >= worthwhile*float64(own.PeakReserved)) {
-		fmt.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy, size(ours.Saves(&advice.Base)))
+		fmt.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy, size(advice.Saved(ours)))
 	}
 	return b.String()
 }
@@ -146,7 +148,7 @@ func bestOf(advice *replay.Advice, torch bool) *replay.Trial {
 	for i := range advice.Trials {
 		t := &advice.Trials[i]
 		rescued := advice.Base.OOM != nil && t.OOM == nil
-		saves := advice.Base.OOM == nil && float64(t.Saves(&advice.Base)) >= worthwhile*float64(advice.Base.PeakReserved)
+		saves := advice.Base.OOM == nil && advice.Proven(t, worthwhile)
 		if (t.Policy == "torch") == torch && t.Conf+t.Policy != "torch" && t.OOM == nil && (saves || rescued) {
 			return t
 		}
@@ -162,9 +164,9 @@ type trialJSON struct {
 	Needs  *int64 `json:"needs_bytes"`
 }
 
-func showAdviceJSON(w io.Writer, t *snapshot.Trace, advice *replay.Advice) error {
+func showAdviceJSON(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown []string) error {
 	one := func(t *replay.Trial) trialJSON {
-		out := trialJSON{resultJSON(&t.Result), t.Policy, t.Conf, t.Saves(&advice.Base), nil}
+		out := trialJSON{resultJSON(&t.Result), t.Policy, t.Conf, advice.Saved(t), nil}
 		if t.Needs > 0 {
 			out.Needs = &t.Needs
 		}
@@ -175,9 +177,11 @@ func showAdviceJSON(w io.Writer, t *snapshot.Trace, advice *replay.Advice) error
 		Device        int           `json:"device"`
 		PeakRequested int64         `json:"peak_requested_bytes"`
 		Recorded      *recordedJSON `json:"recorded"`
+		Off           *int64        `json:"base_beyond_recorded_bytes"`
+		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Base          trialJSON     `json:"base"`
 		Settings      []trialJSON   `json:"settings"`
-	}{jsonVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested), one(&advice.Base), nil}
+	}{jsonVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested), offJSON(t, &advice.Base.Result), unknown, one(&advice.Base), nil}
 	for i := range advice.Trials {
 		out.Settings = append(out.Settings, one(&advice.Trials[i]))
 	}

@@ -27,25 +27,28 @@ type allocReplayOptions struct {
 	json     bool
 	plot     string
 	repeat   int
+	timeout  units.Duration
 }
 
 // maxRepeat is more than it takes for any policy to come to rest.
 const maxRepeat = 1000
 
 func (a *app) allocReplayCommand() *cobra.Command {
-	var o allocReplayOptions
+	o := allocReplayOptions{timeout: units.Duration(dumpTimeout)}
 	c := &cobra.Command{
-		Use:   "replay TRACE",
+		Use:   "replay [TRACE]",
 		Short: "Replay a program's allocations under other policies and settings",
 		Long: "Replays the allocations and frees in TRACE and shows, for each policy and setting, the most bytes that were asked for and\n" +
 			"reserved at once, the waste between the two, and how often the driver was called. Policies: torch (PyTorch's rules), packed (free\n" +
 			"segments go back before more is reserved), vmm (segments that grow in virtual memory), direct (no cache). \"recorded\" is what\n" +
-			"the allocator did that the trace was taken from, where the trace tells. Time is the replay's, in processor time.",
+			"the allocator did that the trace was taken from, where the trace tells; without --conf torch has the settings of the recording.\n" +
+			"Time is the replay's, in processor time. Without TRACE the session's trainer is asked for a snapshot, as by alloc advise.",
 		Example: "  memgauge alloc replay snapshot.pickle\n" +
+			"  memgauge 27891 alloc replay\n" +
 			"  memgauge alloc replay snapshot.pickle --policy torch --conf expandable_segments:True --conf max_split_size_mb:128\n" +
 			"  memgauge alloc replay rmm.csv --policy torch,packed,vmm --capacity 40GiB --plot replay.png",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.allocReplay(cmd.Context(), o, args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.allocReplay(cmd.Context(), o, args) },
 	}
 	f := c.Flags()
 	f.StringSliceVar(&o.policies, "policy", []string{"torch", "packed", "vmm"}, "`POLICIES`, separated by commas: torch, packed, vmm, direct")
@@ -56,47 +59,85 @@ func (a *app) allocReplayCommand() *cobra.Command {
 	f.Lookup("capacity").DefValue = "0"
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	f.IntVar(&o.repeat, "repeat", 1, "play the history `N` times, as a training repeats its step; driver calls are then told turn by turn")
+	f.Var(&o.timeout, "timeout", "how long the trainer may take to write its snapshot")
 	f.StringVar(&o.plot, "plot", "", "draw what was reserved against what was asked for to `FILE`.png or .svg")
 	return c
 }
 
-func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, path string) error {
-	settings, err := replay.Settings(o.policies, o.confs)
-	if err != nil {
-		return usageError{fmt.Errorf("alloc replay: %w", err)}
-	}
-	if err := checkPlotName(o.plot); err != nil {
-		return usageError{fmt.Errorf("alloc replay: %w", err)}
+func (o *allocReplayOptions) check() error {
+	if _, err := replay.Settings(o.policies, o.confs); err != nil {
+		return err
 	}
 	if o.repeat < 1 || o.repeat > maxRepeat {
-		return usageError{fmt.Errorf("alloc replay: --repeat from 1 to %d", maxRepeat)}
+		return fmt.Errorf("--repeat from 1 to %d", maxRepeat)
+	}
+	return checkPlotName(o.plot)
+}
+
+// settings are what to replay. PyTorch's rules have the settings of the recording, unless some are given.
+func (o *allocReplayOptions) settings(s *snapshot.Snapshot) ([]replay.Setting, error) {
+	all, err := replay.Settings(o.policies, o.confs)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := replay.Recorded(s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if len(o.confs) == 0 && all[i].Options.Policy == recorded.Options.Policy {
+			all[i] = recorded
+		}
+	}
+	return all, nil
+}
+
+func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, args []string) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("alloc replay: %w", err)
+		}
+	}()
+	if err := o.check(); err != nil {
+		return usageError{err}
 	}
 	var plot sink
 	if o.plot != "" {
 		if plot, err = create(o.plot); err != nil {
-			return fmt.Errorf("alloc replay: %w", err)
+			return err
 		}
 		defer plot.discard()
 	}
-	_, t, err := readTrace(path, o.device)
+	file, err := a.snapshotOf(ctx, "replay", o.timeout, args)
 	if err != nil {
-		return fmt.Errorf("alloc replay: %w", err)
+		return err
 	}
+	defer file.discard()
+	s, t, err := readTrace(file.path, o.device)
+	if err != nil {
+		return err
+	}
+	if err := file.keep(); err != nil { // the replay is good all the same
+		fmt.Fprintf(a.stderr, "memgauge: alloc replay: %v\n", err)
+	}
+	settings, err := o.settings(s)
+	if err != nil {
+		return err
+	}
+	unknown := replay.UnknownConf(s)
+	s.Traces = nil // the history is in t
 	capacity := int64(o.capacity)
 	if capacity == 0 {
 		capacity = replay.Unlimited(t)
 	}
-	var results []*replay.Result
-	for _, s := range settings {
-		r, err := replay.Repeat(ctx, t, s, capacity, o.repeat)
-		if err != nil {
-			return fmt.Errorf("alloc %w", err)
-		}
-		results = append(results, r)
+	results, err := replay.Each(ctx, t, settings, capacity, o.repeat)
+	if err != nil {
+		return err
 	}
 	if plot != nil {
-		if err := writePlot(plot, o.plot, replayChart(filepath.Base(path), t, results, int64(o.capacity))); err != nil {
-			return fmt.Errorf("alloc replay: %w", err)
+		name := filepath.Base(file.path)
+		if err := writePlot(plot, o.plot, replayChart(name, t, results, int64(o.capacity))); err != nil {
+			return err
 		}
 	}
 	out := &spool{to: a.stdout}
@@ -105,8 +146,8 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, path string
 	if o.json {
 		show = showReplayJSON
 	}
-	if err := show(out, t, results, terminalWidth(a.stdout)); err != nil {
-		return fmt.Errorf("alloc replay: %w", err)
+	if err := show(out, t, results, unknown, terminalWidth(a.stdout)); err != nil {
+		return err
 	}
 	return out.commit()
 }
@@ -142,7 +183,7 @@ func recordedPeak(t *snapshot.Trace, requested int64) int64 {
 }
 
 // showReplay prints the table and one sentence on what it comes to.
-func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, width int) error {
+func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknown []string, width int) error {
 	l := &listing{columns: []model.Column{text("policy"), number("peak requested"), number("peak reserved"), number("waste"), number("driver calls"), number("time")}}
 	requested := results[0].PeakRequested
 	if peak := recordedPeak(t, requested); peak > 0 {
@@ -166,8 +207,52 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, width 
 			}
 		}
 	}
-	_, err := fmt.Fprint(w, saved(t, results))
+	_, err := fmt.Fprint(w, fidelity(t, ofRecorded(results), unknown), saved(t, results))
 	return err
+}
+
+// ofRecorded is the result of the settings that the history was recorded with; nil where they were not replayed.
+func ofRecorded(results []*replay.Result) *replay.Result {
+	for _, r := range results {
+		if r.Recorded {
+			return r
+		}
+	}
+	return nil
+}
+
+// beyond is how many bytes more the recorded settings reserve in the replay than they did when they were recorded; ok: both are
+// known.
+func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
+	if r == nil || r.OOM != nil || recordedPeak(t, r.PeakRequested) == 0 {
+		return 0, false
+	}
+	return r.FirstPeak() - t.Recorded.Peak, true
+}
+
+// fidelity says in a sentence how well the replay agrees with the recording, where it does not to the byte.
+func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
+	var b strings.Builder
+	if len(unknown) > 0 {
+		fmt.Fprintf(&b, "Recorded settings that the replay does not know: %s.\n", strings.Join(unknown, ", "))
+	}
+	if r != nil && t.Recorded != nil && t.Recorded.Peak < r.PeakRequested {
+		fmt.Fprintf(&b, "The history contradicts itself: the program held %s while %s were reserved. It is not compared.\n",
+			size(r.PeakRequested), size(t.Recorded.Peak))
+	}
+	if off, _ := beyond(t, r); off != 0 {
+		fmt.Fprintf(&b, "The replay of the recorded settings is off by %s (%s) from the recorded peak: no difference below that means anything.\n",
+			signedSize(off), percent(float64(off)/float64(t.Recorded.Peak)))
+	}
+	return b.String()
+}
+
+// signedSize is a size that may be below zero.
+func signedSize(n int64) string {
+	if n < 0 {
+		return "-" + size(-n)
+	}
+	return size(n)
 }
 
 // driverCalls are those of each turn, or in all.
@@ -197,7 +282,13 @@ func saved(t *snapshot.Trace, results []*replay.Result) string {
 	if best < 0 || results[best].PeakReserved >= base {
 		return ""
 	}
-	less := base - results[best].PeakReserved
+	less, limit := base-results[best].PeakReserved, int64(0)
+	if off, ok := beyond(t, ofRecorded(results)); ok {
+		less, limit = less+min(off, 0), max(off, -off)
+	}
+	if less <= limit {
+		return ""
+	}
 	return fmt.Sprintf("%s would have reserved %s (%s) less than %s.\n", results[best].Setting, size(less), percent(float64(less)/float64(base)), name)
 }
 
@@ -299,15 +390,25 @@ func recordJSON(t *snapshot.Trace, requested int64) *recordedJSON {
 	return &recordedJSON{peak, t.Recorded.End, float64(peak)/float64(max(requested, 1)) - 1, t.Recorded.SegmentOps}
 }
 
-func showReplayJSON(w io.Writer, t *snapshot.Trace, results []*replay.Result, _ int) error {
+func offJSON(t *snapshot.Trace, r *replay.Result) *int64 {
+	if off, ok := beyond(t, r); ok {
+		return &off
+	}
+	return nil
+}
+
+func showReplayJSON(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknown []string, _ int) error {
 	out := struct {
 		SchemaVersion int           `json:"schema_version"`
 		Device        int           `json:"device"`
 		Events        int           `json:"events"`
 		PeakRequested int64         `json:"peak_requested_bytes"`
 		Recorded      *recordedJSON `json:"recorded"`
+		Off           *int64        `json:"base_beyond_recorded_bytes"`
+		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Policies      []replayJSON  `json:"policies"`
-	}{jsonVersion, t.Device, len(t.Events), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested), nil}
+	}{jsonVersion, t.Device, len(t.Events), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested),
+		offJSON(t, ofRecorded(results)), unknown, nil}
 	for _, r := range results {
 		out.Policies = append(out.Policies, resultJSON(r))
 	}

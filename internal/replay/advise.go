@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 
@@ -34,6 +35,29 @@ type Trial struct {
 // Saves is how much less is reserved at the peak than by another, in bytes.
 func (t *Trial) Saves(base *Trial) int64 { return base.PeakReserved - t.PeakReserved }
 
+// Off is how many bytes more the replay of the recorded settings reserved at the peak than the recorded allocator did, where the
+// history says what that was. What a setting saves is not known better than that.
+func (a *Advice) Off() int64 {
+	if a.Recorded == nil || !a.Comparable() {
+		return 0
+	}
+	return a.Base.PeakReserved - a.Recorded.Peak
+}
+
+// Comparable says that the recorded peak can be right: it is not below what the program held.
+func (a *Advice) Comparable() bool {
+	return a.Recorded != nil && a.Recorded.Peak >= a.Base.PeakRequested
+}
+
+// Saved is what a trial saves for sure: against the lower of what was replayed and what was recorded.
+func (a *Advice) Saved(t *Trial) int64 { return t.Saves(&a.Base) - max(a.Off(), 0) }
+
+// Proven says that a trial saves at least a share of what was reserved, and more than the replay was off.
+func (a *Advice) Proven(t *Trial, share float64) bool {
+	off := a.Off()
+	return float64(a.Saved(t)) >= share*float64(a.Base.PeakReserved) && a.Saved(t) > max(off, -off)
+}
+
 // candidates are what is tried: each of PyTorch's remedies for fragmentation at the values that its documents and users name.
 var candidates = []struct{ policy, conf string }{
 	{"torch", ""},
@@ -52,26 +76,42 @@ var candidates = []struct{ policy, conf string }{
 }
 
 // maxSearched is the longest history for which Needs is searched: a search is a dozen replays, and a replay of so many events
-// takes about 100 ms.
+// takes about 50 ms.
 const maxSearched = 300_000
 
 // Advise replays the history with each of the settings that might help. recorded is the configuration that it was recorded
-// with.
+// with. The events of the trace are needed until the replays begin only.
 func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity int64) (*Advice, error) {
-	base, err := try(ctx, t, "torch", recorded, capacity)
+	base, err := NewSetting("torch", recorded)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("advise: %w", err)
 	}
-	out := &Advice{Recorded: t.Recorded, Base: *base}
+	base.Recorded = true
+	return advise(ctx, t, newProgram(t, base.collects()), base, recorded, capacity)
+}
+
+func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice, error) {
+	out := &Advice{Recorded: t.Recorded}
 	trials := make([]*Trial, len(candidates))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
+	g.Go(func() error {
+		base, err := try(ctx, t, p, recorded, Trial{Policy: "torch", Conf: conf}, capacity)
+		if err == nil {
+			out.Base = *base
+		}
+		return err
+	})
 	for i, c := range candidates {
-		if c.policy == "torch" && c.conf == recorded {
+		s, err := NewSetting(c.policy, c.conf)
+		if err != nil {
+			return nil, fmt.Errorf("advise: %w", err)
+		}
+		if reflect.DeepEqual(s.Options, recorded.Options) {
 			continue
 		}
 		g.Go(func() (err error) {
-			trials[i], err = try(ctx, t, c.policy, c.conf, capacity)
+			trials[i], err = try(ctx, t, p, s, Trial{Policy: c.policy, Conf: c.conf}, capacity)
 			return err
 		})
 	}
@@ -97,20 +137,16 @@ func failed(t *Trial) int {
 	return 0
 }
 
-func try(ctx context.Context, t *snapshot.Trace, policy, conf string, capacity int64) (*Trial, error) {
-	s, err := NewSetting(policy, conf)
-	if err != nil {
-		return nil, fmt.Errorf("advise: %w", err)
-	}
-	r, err := Run(ctx, t, s, capacity)
+func try(ctx context.Context, t *snapshot.Trace, p *program, s Setting, trial Trial, capacity int64) (*Trial, error) {
+	r, err := p.run(ctx, t, s, capacity, 1)
 	if err != nil {
 		return nil, err
 	}
-	trial := &Trial{Result: *r, Policy: policy, Conf: conf}
-	if len(t.Events) <= maxSearched && r.OOM == nil {
-		trial.Needs, err = needs(ctx, t, s, r)
+	trial.Result = *r
+	if len(p.ops) <= maxSearched && r.OOM == nil {
+		trial.Needs, err = p.needs(ctx, t, s, r)
 	}
-	return trial, err
+	return &trial, err
 }
 
 // page is what the search for Needs is exact to: the driver's unit.
@@ -118,11 +154,12 @@ const page = 2 << 20
 
 // needs searches the smallest device on which the history runs to its end. A device as large as the peak does; that a larger
 // one does too is true but for rare orders of splitting, which cost the search some precision and nothing else.
-func needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
+func (p *program) needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
+	s.Recorded = false // what a smaller device makes PyTorch give back was not recorded
 	low, high := unlimited.PeakRequested/page, (unlimited.PeakReserved+page-1)/page
 	for low < high {
 		mid := (low + high) / 2
-		r, err := Run(ctx, t, s, mid*page)
+		r, err := p.run(ctx, t, s, mid*page, 1)
 		switch {
 		case errors.Is(err, errOpening):
 			low = mid + 1

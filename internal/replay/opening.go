@@ -7,19 +7,23 @@ import (
 
 // open places what the program held when the history began. PyTorch's rules get the very segments that PyTorch had, as far as
 // the file tells; the other policies never had those segments, so for them the blocks are allocated in the order of their
-// addresses, and what that leaves over goes back to the driver.
-func (p *player) open(t *snapshot.Trace, o alloc.Options) error {
-	if (o.Policy == alloc.Torch || o.Policy == "") && !o.ExpandableSegments {
-		if segments := segmentsOf(t); segments != nil {
-			return p.restore(segments)
+// addresses, and what that leaves over goes back to the driver. A burst of segment_free at the beginning is done by then.
+func (p *player) open(t *snapshot.Trace, o *alloc.Options) error {
+	if p.segments {
+		if segments := segmentsOf(t, o); segments != nil {
+			return p.restore(segments, t)
 		}
 	}
-	for _, b := range t.Live {
+	if ranges := p.ranges(t, o); ranges != nil {
+		return p.restoreRanges(ranges, t)
+	}
+	for i := range t.Live {
+		b := &t.Live[i]
 		ptr, err := p.a.Alloc(b.Requested, alloc.Stream(b.Stream))
 		if err != nil {
 			return err
 		}
-		p.held[b.Addr] = ptr
+		p.held[i] = ptr
 	}
 	if err := p.empty(); err != nil {
 		return err
@@ -38,8 +42,8 @@ func (p *player) empty() error {
 }
 
 // segmentsOf is what PyTorch had at first: what the file says, else what follows from its events; nil where nothing does.
-func segmentsOf(t *snapshot.Trace) []alloc.Segment {
-	if segments := known(t); segments != nil {
+func segmentsOf(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
+	if segments := known(t, o); segments != nil {
 		return segments
 	}
 	if t.Recorded != nil && t.Recorded.SegmentOps > 0 {
@@ -48,15 +52,21 @@ func segmentsOf(t *snapshot.Trace) []alloc.Segment {
 	return nil
 }
 
-func (p *player) restore(segments []alloc.Segment) error {
+func (p *player) restore(segments []alloc.Segment, t *snapshot.Trace) error {
 	if err := p.a.Restore(segments); err != nil {
 		return err
 	}
-	for _, g := range segments {
-		for _, b := range g.Blocks {
-			p.held[b.Addr] = alloc.Ptr(b.Addr)
+	for i := range t.Live {
+		p.held[i] = alloc.Ptr(t.Live[i].Addr)
+	}
+	for i := range p.ops {
+		o := &p.ops[i]
+		if int(o.event) >= p.opening || o.kind != opRelease {
+			break
 		}
-		p.driver.reserved += g.Size
+		if _, err := p.a.ReleaseSegment(o.addr); err != nil {
+			return err
+		}
 	}
 	p.driver.begin()
 	return nil
@@ -64,18 +74,18 @@ func (p *player) restore(segments []alloc.Segment) error {
 
 // known are the segments that the file tells of, with what was live in them; nil where it doesn't, or where it contradicts
 // itself.
-func known(t *snapshot.Trace) []alloc.Segment {
+func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	var out []alloc.Segment
 	live := t.Live // both are ordered by address
 	for _, s := range t.Segments {
 		g := alloc.Segment{Addr: s.Addr, Size: s.Size, Stream: alloc.Stream(s.Stream), Large: s.Size != smallSegment}
-		for len(live) > 0 && live[0].Addr < s.Addr+uint64(s.Size) {
-			size := (live[0].Requested + minBlock - 1) / minBlock * minBlock
-			if live[0].Addr < s.Addr || live[0].Addr+uint64(size) > s.Addr+uint64(s.Size) {
-				return nil
-			}
-			g.Blocks = append(g.Blocks, alloc.Block{Addr: live[0].Addr, Size: size, Requested: live[0].Requested, State: alloc.BlockLive})
-			live = live[1:]
+		least := int64(0)
+		if g.Large { // a remainder of up to 1 MiB is not split off a large block, and no free block of the large pool is smaller
+			least = smallBlock
+		}
+		var ok bool
+		if live, ok = fill(&g, live, o, least); !ok {
+			return nil
 		}
 		out = append(out, g)
 	}
@@ -85,10 +95,33 @@ func known(t *snapshot.Trace) []alloc.Segment {
 	return out
 }
 
-// PyTorch's constants, in bytes (c10/cuda/CUDACachingAllocator.cpp): the unit of blocks, and the segments that only small
-// blocks lie in.
+// fill puts the live blocks that lie in a segment into it and returns those after it. What is left of up to least bytes behind a
+// block belongs to it. Not ok: they contradict the segment.
+func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least int64) (rest []snapshot.LiveBlock, ok bool) {
+	end := g.Addr + uint64(g.Size)
+	for len(live) > 0 && live[0].Addr < end {
+		b := alloc.Block{Addr: live[0].Addr, Size: o.BlockSize(live[0].Requested), Requested: live[0].Requested, State: alloc.BlockLive}
+		next := end
+		if len(live) > 1 {
+			next = min(end, live[1].Addr)
+		}
+		if b.Addr < g.Addr || b.Requested > int64(next-b.Addr) {
+			return nil, false
+		}
+		if behind := int64(next-b.Addr) - b.Size; behind < 0 || behind <= least {
+			b.Size += behind
+		}
+		g.Blocks = append(g.Blocks, b)
+		live = live[1:]
+	}
+	return live, true
+}
+
+// PyTorch's constants, in bytes (c10/core/AllocatorConfig.h): the largest block of the small pool, what a
+// request from 1 to 10 MiB asks of the driver, and the segments that only small blocks lie in.
 const (
-	minBlock     = 512
+	smallBlock   = 1 << 20
+	largeSegment = 20 << 20
 	smallSegment = 2 << 20
 )
 

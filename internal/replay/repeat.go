@@ -2,8 +2,6 @@ package replay
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
@@ -14,49 +12,53 @@ type Turn struct {
 	DriverCalls  int64 // in this turn
 }
 
-// repeat plays the events again and again, as a training repeats its step. Between two turns the program has what it had at
-// first: what is new is freed, and what is gone is allocated, both by address, in the turn that is over. Segment events are
-// the recorded allocator's, and told of its first pass only.
+// repeat plays the program again and again, as a training repeats its step. Between two turns the program has what it had at
+// first: what is new is freed, and what is gone is allocated, both by address, in the turn that is over. What the recorded
+// allocator did with the driver is told of its first pass only.
 func (p *player) repeat(ctx context.Context, t *snapshot.Trace, turns int) error {
-	events := t.Events
+	events := 0
+	if n := len(p.ops); n > 0 {
+		events = int(p.ops[n-1].event) + 1
+	}
 	for turn := range turns {
-		if turn == 1 {
-			events = slices.DeleteFunc(slices.Clone(events), func(e snapshot.Event) bool {
-				return e.Action != snapshot.Alloc && e.Action != snapshot.FreeCompleted
-			})
-		}
 		calls := p.driver.calls
-		if err := p.play(ctx, events); err != nil || p.out.OOM != nil {
+		if err := p.play(ctx, turn > 0); err != nil || p.out.OOM != nil {
 			return err
 		}
 		if turn < turns-1 {
-			if err := p.goBack(t); err != nil || p.out.OOM != nil {
+			if err := p.goBack(t, events-1); err != nil || p.out.OOM != nil {
 				return err
 			}
 		}
 		p.out.Turns = append(p.out.Turns, Turn{max(p.driver.peak, p.out.PeakReserved), p.driver.calls - calls})
-		p.first += len(events)
+		p.first += events
 	}
 	return nil
 }
 
 // goBack makes the program hold what it held at first.
-func (p *player) goBack(t *snapshot.Trace) error {
-	for _, addr := range slices.Sorted(maps.Keys(p.born)) {
-		if err := p.free(&snapshot.Event{Addr: addr}); err != nil {
+func (p *player) goBack(t *snapshot.Trace, event int) error {
+	for _, slot := range p.left {
+		if err := p.free(slot); err != nil {
 			return err
 		}
 	}
-	for i := range t.Live {
-		b := &t.Live[i]
-		if _, ok := p.held[b.Addr]; ok {
-			continue
-		}
-		oom, err := p.alloc(len(t.Events)-1, &snapshot.Event{Addr: b.Addr, Size: b.Requested, Stream: b.Stream})
-		if oom || err != nil {
+	for _, slot := range p.gone {
+		b := &t.Live[slot]
+		o := op{size: b.Requested, event: uint32(event), slot: uint32(slot), stream: p.number(b.Stream), kind: opAlloc}
+		if err := p.alloc(&o); err != nil || p.out.OOM != nil {
 			return err
 		}
-		delete(p.born, b.Addr) // it is as if it had been there from the start
 	}
 	return nil
+}
+
+// number is a stream's place in the program's list.
+func (p *player) number(stream uint64) uint16 {
+	for i, s := range p.streams {
+		if s == stream {
+			return uint16(i)
+		}
+	}
+	return 0
 }

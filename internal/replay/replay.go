@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/alloc"
@@ -18,11 +19,18 @@ import (
 type Setting struct {
 	Name    string // for people, such as "torch expandable_segments:True"
 	Options alloc.Options
+	// Recorded says that the history was recorded with these settings: what that allocator gave back to the driver is then
+	// followed segment by segment.
+	Recorded bool
 }
+
+// collects says that the recorded allocator gave segments back by itself before it got new ones.
+func (s *Setting) collects() bool { return s.Recorded && s.Options.GCThreshold > 0 }
 
 // Result is what a setting would have done. Sizes are in bytes.
 type Result struct {
 	Setting       string
+	Recorded      bool  // Setting is the one that the history was recorded with
 	PeakRequested int64 // the most that the program held at once
 	PeakReserved  int64 // the most that the allocator had from the driver
 	EndReserved   int64
@@ -40,6 +48,14 @@ func (r *Result) Waste() float64 {
 		return 0
 	}
 	return float64(r.PeakReserved)/float64(r.PeakRequested) - 1
+}
+
+// FirstPeak is the most that was reserved in the first turn.
+func (r *Result) FirstPeak() int64 {
+	if len(r.Turns) > 1 {
+		return r.Turns[0].PeakReserved
+	}
+	return r.PeakReserved
 }
 
 // OOM is the first request that found no room; the replay ends there.
@@ -82,15 +98,48 @@ func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Re
 
 // Repeat is Run with the history played several times over.
 func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
+	return newProgram(t, s.collects()).run(ctx, t, s, capacity, turns)
+}
+
+// Each replays with each of the settings, which share the work of making the history ready, on all processors.
+func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity int64, turns int) ([]*Result, error) {
+	var collects bool
+	for i := range settings {
+		collects = collects || settings[i].collects()
+	}
+	p := newProgram(t, collects)
+	out := make([]*Result, len(settings))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, s := range settings {
+		g.Go(func() (err error) {
+			out[i], err = p.run(ctx, t, s, capacity, turns)
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+// run replays the program. The opening of the trace is all of it that is needed: its events may be gone.
+func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
 	runtime.LockOSThread() // for its processor time
 	defer runtime.UnlockOSThread()
-	d := &driver{Device: fake.New(fake.Config{Capacity: capacity})}
+	d := &driver{base: (prog.top + page - 1) / page * page}
+	if d.base > 1<<62 { // no address: an allocator of its own kind
+		d.base = 0
+	}
+	d.capacity = prog.device(capacity)
+	d.Device = fake.New(fake.Config{Capacity: d.capacity, Base: d.base})
+	if s.Recorded && t.Recorded != nil && t.Recorded.SegmentOps > 0 {
+		s.Options.GCThreshold = 0 // what it gave back is in the history, and the size of its device is not
+	}
 	a, err := alloc.New(d, s.Options)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	p := &player{a: a, driver: d, held: make(map[uint64]alloc.Ptr, len(t.Live)), born: map[uint64]bool{}, out: &Result{Setting: s.Name}}
-	if err := p.open(t, s.Options); err != nil {
+	p := &player{a: a, driver: d, program: prog, exact: s.Recorded, held: make([]alloc.Ptr, prog.slots), out: &Result{Setting: s.Name, Recorded: s.Recorded}}
+	p.segments = (a.Policy() == alloc.Torch) && !s.Options.ExpandableSegments
+	if err := p.open(t, &s.Options); err != nil {
 		return nil, fmt.Errorf("replay: %w: %w", errOpening, err)
 	}
 	began := cpu()
@@ -102,8 +151,16 @@ func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, t
 	p.out.EndReserved = d.reserved
 	p.out.DriverCalls = d.calls
 	p.out.Curve = d.curve
-	p.out.PeakRequested = Requested(t).peak()
+	p.out.PeakRequested = prog.peak
 	return p.out, nil
+}
+
+// device is the size of the device to play on: no larger than the recorded one can have been, where that was full.
+func (prog *program) device(capacity int64) int64 {
+	if prog.limit > 0 {
+		return min(capacity, prog.limit-1)
+	}
+	return capacity
 }
 
 // cpu is the processor time of this thread: what else runs on the machine is not in it.
@@ -117,84 +174,89 @@ func cpu() time.Duration {
 
 // player is a replay under way.
 type player struct {
-	a      *alloc.Allocator
-	driver *driver
-	held   map[uint64]alloc.Ptr // the trace's address → ours
-	born   map[uint64]bool      // those of them that are not of the opening
-	first  int                  // events of the turns before
-	out    *Result
+	*program
+	a        *alloc.Allocator
+	driver   *driver
+	exact    bool        // the settings are those of the recorded allocator
+	segments bool        // it has segments as that one had, if that was PyTorch's
+	held     []alloc.Ptr // by slot
+	missed   bool        // a segment was given back that the replayed allocator doesn't have, or not idle
+	first    int         // events of the turns before
+	out      *Result
 }
 
-// checkEvery is how many events pass between looks at the context; a few ms.
+// checkEvery is how many operations pass between looks at the context; a few ms.
 const checkEvery = 4096
 
-func (p *player) play(ctx context.Context, events []snapshot.Event) error {
-	for i := range events {
+func (p *player) play(ctx context.Context, again bool) error {
+	for i := range p.ops {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		p.driver.event = p.first + i
-		e := &events[i]
-		switch e.Action {
-		case snapshot.Alloc:
-			oom, err := p.alloc(i, e)
-			if oom || err != nil {
-				return err
-			}
-		case snapshot.FreeCompleted:
-			if err := p.free(e); err != nil {
-				return err
-			}
-		case snapshot.SegmentFree, snapshot.SegmentUnmap:
-			if emptied(events, i) {
-				if err := p.empty(); err != nil {
-					return err
-				}
-			}
+		o := &p.ops[i]
+		p.driver.event = p.first + int(o.event)
+		var err error
+		switch {
+		case o.kind == opAlloc:
+			err = p.alloc(o)
+		case o.kind == opFree:
+			err = p.free(int(o.slot))
+		case again || int(o.event) < p.opening:
+			// the recorded allocator did it in its first pass only, and before what is replayed
+		default:
+			err = p.driven(o)
+		}
+		if err != nil || p.out.OOM != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (p *player) alloc(i int, e *snapshot.Event) (oom bool, err error) {
-	if old, ok := p.held[e.Addr]; ok { // the history has lost the free
-		if err := p.a.Free(old); err != nil {
-			return false, err
+// driven follows what the recorded allocator did with the driver.
+func (p *player) driven(o *op) error {
+	switch o.kind {
+	case opReserve:
+		if p.segments {
+			p.driver.next = append(p.driver.next, span{o.addr, o.size})
 		}
+	case opRelease:
+		if p.exact && p.segments {
+			given, err := p.a.ReleaseSegment(o.addr)
+			p.missed = p.missed || !given
+			return err
+		}
+	case opEmpty:
+		missed := p.missed
+		p.missed = false
+		if missed || !p.exact || !p.segments {
+			return p.empty()
+		}
+	case opPress: // the device's size brings it about
+		p.missed = false
 	}
-	ptr, err := p.a.Alloc(e.Size, alloc.Stream(e.Stream))
-	p.out.Ops++
-	if errors.Is(err, alloc.ErrOutOfMemory) {
-		p.out.OOM = &OOM{i, e.Size, err}
-		return true, nil
-	}
-	p.held[e.Addr] = ptr
-	p.born[e.Addr] = true
-	return false, err
+	return nil
 }
 
-func (p *player) free(e *snapshot.Event) error {
-	ptr, ok := p.held[e.Addr]
-	if !ok {
-		return nil // was allocated before the history began, and nobody says so
+func (p *player) alloc(o *op) error {
+	ptr, err := p.a.Alloc(o.size, alloc.Stream(p.streams[o.stream]))
+	p.out.Ops++
+	if len(p.driver.next) > 0 {
+		p.driver.next = p.driver.next[:0]
 	}
-	delete(p.held, e.Addr)
-	delete(p.born, e.Addr)
+	if errors.Is(err, alloc.ErrOutOfMemory) {
+		p.out.OOM = &OOM{int(o.event), o.size, err}
+		return nil
+	}
+	p.held[o.slot] = ptr
+	return err
+}
+
+func (p *player) free(slot int) error {
+	ptr := p.held[slot]
+	p.held[slot] = 0
 	p.out.Ops++
 	return p.a.Free(ptr)
-}
-
-// emptied says that event i ends an empty_cache: the last of a run of segment_free after which the program goes on. A run
-// that is followed by segment_alloc was the recorded allocator making room for it, which is no wish of the program's.
-func emptied(events []snapshot.Event, i int) bool {
-	if i+1 == len(events) {
-		return true
-	}
-	switch events[i+1].Action {
-	case snapshot.SegmentFree, snapshot.SegmentUnmap, snapshot.SegmentAlloc, snapshot.SegmentMap:
-		return false
-	}
-	return true
 }
 
 // Requested is what the program held, event by event.

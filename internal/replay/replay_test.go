@@ -57,17 +57,6 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// A run of segment_free after which the program goes on is an empty_cache; one before a segment_alloc is not.
-func TestEmptyCacheInTheMiddle(t *testing.T) {
-	free := snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x1000, Size: 32 * mib}
-	again := snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0x2000, Size: 64 * mib}
-	emptied := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, take(2, 64*mib))}, setting(t, "torch", ""), 1<<40)
-	kept := run(t, &snapshot.Trace{Events: events(take(1, 32*mib), give(1), free, again, take(2, 64*mib))}, setting(t, "torch", ""), 1<<40)
-	if emptied.PeakReserved >= kept.PeakReserved {
-		t.Errorf("emptied %d, kept %d", emptied.PeakReserved, kept.PeakReserved)
-	}
-}
-
 // A history that is played again begins where it began: what it left is freed, what it took from the opening is back.
 func TestRepeat(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(1, 30*mib), give(100), take(2, 30*mib), give(1))}

@@ -38,25 +38,123 @@ func Settings(policies, confs []string) (out []Setting, err error) {
 	return out, nil
 }
 
-// RecordedConf is the configuration that a snapshot says it was taken with, as far as it matters to a replay; "" is
-// PyTorch's default.
+// RecordedConf is the configuration that a snapshot says it was taken with, in PYTORCH_ALLOC_CONF's syntax; "" is PyTorch's
+// default. What stands in it by itself counts; of the text that it was set from, what says more. Keys that are not known here are
+// left out: UnknownConf.
 func RecordedConf(s *snapshot.Snapshot) string {
+	known, _ := recordedConf(s)
+	return known
+}
+
+// UnknownConf are recorded settings that a replay can't honour, since this version does not know them.
+func UnknownConf(s *snapshot.Snapshot) []string {
+	_, unknown := recordedConf(s)
+	return unknown
+}
+
+// Recorded is the setting that a snapshot was taken with.
+func Recorded(s *snapshot.Snapshot) (Setting, error) {
+	out, err := NewSetting("torch", RecordedConf(s))
+	out.Recorded = true
+	return out, err
+}
+
+func recordedConf(s *snapshot.Snapshot) (known string, unknown []string) {
 	var conf []string
+	stated := map[string]bool{}
+	text := ""
 	for _, set := range s.Settings {
-		switch v := set.Value.(type) {
-		case int64:
-			if set.Name == "max_split_size" && v > 0 && v < 1<<40 {
-				conf = append(conf, fmt.Sprintf("max_split_size_mb:%d", v>>20))
+		if set.Name == "PYTORCH_CUDA_ALLOC_CONF" || set.Name == "PYTORCH_ALLOC_CONF" {
+			if given, ok := set.Value.(string); ok && given != "" {
+				text = given
 			}
-		case float64:
-			if set.Name == "garbage_collection_threshold" && v > 0 {
-				conf = append(conf, fmt.Sprintf("garbage_collection_threshold:%g", v))
-			}
-		case bool:
-			if set.Name == "expandable_segments" && v {
-				conf = append(conf, "expandable_segments:True")
-			}
+			continue
+		}
+		name, value, own := stateOf(set)
+		if !own {
+			continue
+		}
+		stated[name] = true
+		if value != "" {
+			conf = append(conf, name+":"+value)
 		}
 	}
-	return strings.Join(conf, ",")
+	for _, item := range alloc.SplitConf(text) {
+		name, _, _ := strings.Cut(strings.ReplaceAll(item, "=", ":"), ":")
+		if name = strings.TrimSpace(name); stated[name] {
+			continue
+		}
+		item = strings.ReplaceAll(item, " ", "")
+		if _, err := NewSetting("torch", item); err != nil && !needsOthers[name] {
+			unknown = append(unknown, item)
+			continue
+		}
+		conf = append(conf, item)
+	}
+	return strings.Join(conf, ","), unknown
+}
+
+// needsOthers are settings whose bounds depend on other ones, so that they can't be judged alone.
+var needsOthers = map[string]bool{"max_split_size_mb": true, "max_non_split_rounding_mb": true}
+
+// stateOf turns an entry of a snapshot's allocator_settings into a setting; value "" is the default. own: it is one that says all
+// about itself. (torch/csrc/cuda/Module.cpp, _cuda_memorySnapshot.)
+func stateOf(set snapshot.Setting) (name, value string, own bool) {
+	switch v := set.Value.(type) {
+	case int64:
+		switch {
+		case set.Name == "max_split_size":
+			if v > 0 && v < 1<<40 {
+				value = fmt.Sprint(v >> 20)
+			}
+			return "max_split_size_mb", value, true
+		case set.Name == "large_segment_size" || set.Name == "max_non_split_rounding_size":
+			if v > 0 && v < 1<<40 && v != largeSegment {
+				value = fmt.Sprint(v >> 20)
+			}
+			return map[string]string{"large_segment_size": "large_segment_size_mb",
+				"max_non_split_rounding_size": "max_non_split_rounding_mb"}[set.Name], value, true
+		case set.Name == "pinned_num_register_threads" && v != 1:
+			return set.Name, fmt.Sprint(v), true
+		}
+	case float64:
+		if set.Name == "garbage_collection_threshold" {
+			if v > 0 {
+				value = fmt.Sprintf("%g", v)
+			}
+			return set.Name, value, true
+		}
+	case bool:
+		switch set.Name {
+		case "expandable_segments", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register",
+			"graph_capture_record_stream_reuse", "throw_on_cudamalloc_oom", "pinned_use_background_threads":
+			if v {
+				value = "True"
+			}
+			return set.Name, value, true
+		}
+	case []snapshot.Setting:
+		if set.Name == "roundup_power2_divisions" {
+			return set.Name, divisions(v), true
+		}
+	}
+	return "", "", false
+}
+
+// divisions is a dict of MiB and divisions as a setting; "" is none.
+func divisions(of []snapshot.Setting) string {
+	var parts []string
+	rounds := false
+	for _, d := range of {
+		n, ok := d.Value.(int64)
+		if !ok {
+			continue
+		}
+		rounds = rounds || n > 1
+		parts = append(parts, fmt.Sprintf("%s:%d", d.Name, n))
+	}
+	if !rounds {
+		return ""
+	}
+	return "[" + strings.Join(parts, ",") + "]"
 }

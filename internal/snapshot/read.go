@@ -30,7 +30,11 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 		return nil, "", err // says open, path and cause
 	}
 	defer f.Close()
-	s, format, err := Read(f)
+	var known int64
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		known = info.Size()
+	}
+	s, format, err := readSized(f, known)
 	if err != nil {
 		return nil, format, fmt.Errorf("%s: %w", path, err)
 	}
@@ -38,7 +42,10 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 }
 
 // Read reads a snapshot and says which format it had.
-func Read(r io.Reader) (*Snapshot, Format, error) {
+func Read(r io.Reader) (*Snapshot, Format, error) { return readSized(r, 0) }
+
+// readSized is Read of a file that has so many bytes; 0: nobody knows.
+func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
 	src, closeSrc, err := unpack(r)
 	if err != nil {
 		return nil, "", err
@@ -61,7 +68,7 @@ func Read(r io.Reader) (*Snapshot, Format, error) {
 	if read == nil {
 		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
 	}
-	data, err := readAll(in)
+	data, err := readAll(in, known)
 	if err != nil {
 		return nil, format, err
 	}
@@ -69,8 +76,9 @@ func Read(r io.Reader) (*Snapshot, Format, error) {
 	return s, format, err
 }
 
-func readAll(r io.Reader) ([]byte, error) {
+func readAll(r io.Reader, known int64) ([]byte, error) {
 	var data bytes.Buffer
+	data.Grow(int(min(known, maxInput)) + bytes.MinRead) // of a packed file that is a part of it
 	n, err := io.Copy(&data, io.LimitReader(r, maxInput+1))
 	switch {
 	case n > maxInput:

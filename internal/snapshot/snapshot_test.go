@@ -64,7 +64,7 @@ func TestRoundTrips(t *testing.T) {
 	s := file(t, mosaic)
 	s.Traces[0] = append(s.Traces[0], Event{Action: OOM, Size: 1 << 40, DeviceFree: 12, Thread: 7, Metadata: "ü"})
 	s.Segments = append(s.Segments, Segment{Address: 1<<63 + 512, Size: 512, Kind: "large", Pool: [2]int64{3, -1}, Blocks: []Block{{1<<63 + 512, 512, 500, Inactive, nil}}})
-	s.Settings = []Setting{{"a", "x"}, {"b", int64(-70000)}, {"c", 0.5}, {"d", true}, {"e", nil}}
+	s.Settings = []Setting{{"a", "x"}, {"b", int64(-70000)}, {"c", 0.5}, {"d", true}, {"e", nil}, {"f", []Setting{{"1", int64(4)}, {"2", int64(0)}}}}
 	var pickle, lines bytes.Buffer
 	if err := errors.Join(WritePickle(&pickle, s), WriteLines(&lines, s)); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,7 @@
 package snapshot
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 )
 
 // Opening is what an allocator had before the first event of a history.
@@ -11,6 +9,7 @@ type Opening struct {
 	Reserved int64       // bytes from the driver; 0 where nobody says
 	Live     []LiveBlock // what the program held, by address
 	Segments []Span      // by address; nil where nobody says
+	Mapped   []Mapped    // memory behind the addresses of expandable segments, by address
 }
 
 // LiveBlock is an allocation that nobody has freed.
@@ -25,6 +24,12 @@ type Span struct {
 	Addr   uint64
 	Size   int64
 	Stream uint64
+}
+
+// Mapped is a stretch of an expandable segment that has memory; Small says that it serves the small pool.
+type Mapped struct {
+	Span
+	Small bool
 }
 
 // Trace is what one device's allocator was asked, from a known opening: what can be replayed against another allocator. The
@@ -55,7 +60,7 @@ func (s *Snapshot) Trace(device int) (*Trace, error) {
 	if o, ok := s.Openings[device]; ok {
 		t.Opening = o
 	} else {
-		t.Opening = s.rewind(device, events)
+		t.Opening, t.Events = s.rewind(device, events)
 	}
 	if len(events) == 0 {
 		return nil, fmt.Errorf("device %d has no history: record one with torch.cuda.memory._record_memory_history()", device)
@@ -64,57 +69,11 @@ func (s *Snapshot) Trace(device int) (*Trace, error) {
 	return t, nil
 }
 
-// rewind takes the events back, last first, from the state at the end.
-func (s *Snapshot) rewind(device int, events []Event) Opening {
-	live, segments := s.finalState(device)
-	for i := len(events) - 1; i >= 0; i-- {
-		switch e := &events[i]; e.Action {
-		case Alloc:
-			delete(live, e.Addr)
-		case FreeCompleted:
-			live[e.Addr] = LiveBlock{e.Addr, e.Size, e.Stream}
-		case SegmentAlloc, SegmentMap:
-			delete(segments, Span{e.Addr, e.Size, 0})
-		case SegmentFree, SegmentUnmap:
-			segments[Span{e.Addr, e.Size, 0}] = e.Stream
-		}
-	}
-	o := Opening{}
-	for _, b := range live {
-		o.Live = append(o.Live, b)
-	}
-	for g, stream := range segments {
-		o.Reserved += g.Size
-		g.Stream = stream
-		o.Segments = append(o.Segments, g)
-	}
-	slices.SortFunc(o.Live, func(a, b LiveBlock) int { return cmp.Compare(a.Addr, b.Addr) })
-	slices.SortFunc(o.Segments, func(a, b Span) int { return cmp.Compare(a.Addr, b.Addr) })
-	return o
-}
-
-// finalState is what the snapshot's segments say: live blocks by address, and each segment's stream.
-func (s *Snapshot) finalState(device int) (map[uint64]LiveBlock, map[Span]uint64) {
-	live, segments := map[uint64]LiveBlock{}, map[Span]uint64{}
-	for _, g := range s.Segments {
-		if g.Device != device {
-			continue
-		}
-		segments[Span{g.Address, g.Size, 0}] = g.Stream
-		for _, b := range g.Blocks {
-			if b.State == Allocated || b.State == PendingFree {
-				live[b.Address] = LiveBlock{b.Address, b.Requested, g.Stream}
-			}
-		}
-	}
-	return live, segments
-}
-
 // recorded follows the reserved bytes; nil where the file never speaks of segments.
 func recorded(start int64, events []Event) *Recorded {
-	burst := 0
-	for ; burst < len(events) && (events[burst].Action == SegmentFree || events[burst].Action == SegmentUnmap); burst++ {
-		start -= events[burst].Size
+	burst := Burst(events)
+	for i := range burst {
+		start -= events[i].Size
 	}
 	r := &Recorded{Peak: start, End: start}
 	for i := burst; i < len(events); i++ {
@@ -133,4 +92,13 @@ func recorded(start int64, events []Event) *Recorded {
 		return nil
 	}
 	return r
+}
+
+// Burst is how many events at the beginning of a history give memory back: it was recorded from an empty_cache on, and what that
+// left is what it begins with.
+func Burst(events []Event) (n int) {
+	for n < len(events) && (events[n].Action == SegmentFree || events[n].Action == SegmentUnmap) {
+		n++
+	}
+	return n
 }

@@ -5,9 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"strings"
 )
 
 // This file reads and writes traces as text, one event a line; see docs/formats/trace.md.
@@ -27,35 +25,66 @@ var traceActions = map[string]Action{
 // maxLine is the longest line of a text format: five numbers have at most 100 characters.
 const maxLine = 4096
 
+// maxWords are the words of the longest line.
+const maxWords = 4
+
 type traceReader struct {
 	out    *Snapshot
 	device int
 	line   int64
+	lines  int // of the file
+	words  [maxWords + 1][]byte
+	args   [maxWords]uint64
 }
 
 func readTraceText(data []byte) (*Snapshot, error) {
-	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}}}
-	scan := bufio.NewScanner(bytes.NewReader(data))
-	scan.Buffer(nil, maxLine)
-	for scan.Scan() {
+	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}}, lines: bytes.Count(data, []byte("\n")) + 1}
+	for len(data) > 0 {
 		r.line++
-		if err := r.read(strings.Fields(scan.Text())); err != nil {
+		end := bytes.IndexByte(data[:min(len(data), maxLine)], '\n')
+		if end < 0 && len(data) >= maxLine {
+			return nil, atLine(r.line, "line is longer than %d bytes", maxLine-1)
+		}
+		line := data
+		if end >= 0 {
+			line, data = data[:end], data[end+1:]
+		} else {
+			data = nil
+		}
+		if err := r.read(r.split(line)); err != nil {
 			return nil, err
 		}
-	}
-	if err := scan.Err(); err != nil {
-		return nil, atLine(r.line+1, "%v", err)
 	}
 	return r.out, nil
 }
 
-func (r *traceReader) read(words []string) error {
-	if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+// split cuts a line into words; of one that has too many it returns one more than any line has.
+func (r *traceReader) split(line []byte) [][]byte {
+	n := 0
+	for i := 0; i < len(line); {
+		if line[i] == ' ' || line[i] == '\t' || line[i] == '\r' {
+			i++
+			continue
+		}
+		begin := i
+		for i < len(line) && line[i] != ' ' && line[i] != '\t' && line[i] != '\r' {
+			i++
+		}
+		r.words[n] = line[begin:i]
+		if n++; n == len(r.words) || line[begin] == '#' {
+			break
+		}
+	}
+	return r.words[:n]
+}
+
+func (r *traceReader) read(words [][]byte) error {
+	if len(words) == 0 || words[0][0] == '#' {
 		return nil
 	}
-	switch words[0] {
+	switch string(words[0]) {
 	case "device":
-		n, err := r.numbers(words, 1)
+		n, err := r.numbers(words, 1, 1)
 		if err == nil && n[0] >= maxDevices {
 			err = atLine(r.line, "device %d; at most %d", n[0], maxDevices-1)
 		}
@@ -65,8 +94,8 @@ func (r *traceReader) read(words []string) error {
 		}
 		return err
 	case "reserved_at_start", "reserved_at_end":
-		n, err := r.numbers(words, 1)
-		if err == nil && words[0] == "reserved_at_start" {
+		n, err := r.numbers(words, 1, 1)
+		if err == nil && string(words[0]) == "reserved_at_start" {
 			r.open(func(o *Opening) { o.Reserved = int64(n[0]) })
 		}
 		return err
@@ -83,8 +112,8 @@ func (r *traceReader) open(change func(*Opening)) {
 	r.out.Openings[r.device] = o
 }
 
-func (r *traceReader) opening(words []string) error {
-	n, err := r.numbers(slices.Clone(words), 2, 3)
+func (r *traceReader) opening(words [][]byte) error {
+	n, err := r.numbers(words, 2, 3)
 	if err != nil {
 		return err
 	}
@@ -93,7 +122,7 @@ func (r *traceReader) opening(words []string) error {
 		stream = n[2]
 	}
 	r.open(func(o *Opening) {
-		if words[0] == "live" {
+		if string(words[0]) == "live" {
 			o.Live = append(o.Live, LiveBlock{n[0], int64(n[1]), stream})
 		} else {
 			o.Segments = append(o.Segments, Span{n[0], int64(n[1]), stream})
@@ -102,8 +131,8 @@ func (r *traceReader) opening(words []string) error {
 	return nil
 }
 
-func (r *traceReader) event(words []string) error {
-	action, ok := traceActions[words[0]]
+func (r *traceReader) event(words [][]byte) error {
+	action, ok := traceActions[string(words[0])]
 	if !ok {
 		return atLine(r.line, "unknown word %.40q", words[0])
 	}
@@ -116,24 +145,54 @@ func (r *traceReader) event(words []string) error {
 		e.Stream = n[2]
 	}
 	r.out.addEvent(e)
+	if to := &r.out.Traces[r.device]; len(*to) == 1 { // a place for each line that is left: growing takes three times as much
+		*to = append(make([]Event, 0, r.lines-int(r.line)+1), *to...)
+		r.lines = int(r.line) // of a second device nobody knows
+	}
 	return nil
 }
 
-// numbers reads what follows a word; the second is a size.
-func (r *traceReader) numbers(words []string, counts ...int) ([]uint64, error) {
+// numbers reads what follows a word, from least to most numbers; the second is a size. They are valid until the next call.
+func (r *traceReader) numbers(words [][]byte, least, most int) ([]uint64, error) {
 	args := words[1:]
-	if !slices.Contains(counts, len(args)) {
-		return nil, atLine(r.line, "%s has %d numbers, want %v", words[0], len(args), counts)
+	if len(args) < least || len(args) > most {
+		return nil, atLine(r.line, "%s has %d numbers, want %d to %d", words[0], len(args), least, most)
 	}
-	out := make([]uint64, len(args))
 	for i, text := range args {
-		n, err := strconv.ParseUint(text, 0, 64)
+		n, err := number(text)
 		if err != nil || (n > maxSize && (i == 1 || len(args) == 1)) {
 			return nil, atLine(r.line, "%s: bad number %.40q", words[0], text)
 		}
-		out[i] = n
+		r.args[i] = n
 	}
-	return out, nil
+	return r.args[:len(args)], nil
+}
+
+// number reads a decimal or hexadecimal number, the usual ones without an allocation.
+func number(text []byte) (n uint64, err error) {
+	if len(text) > 2 && len(text) <= 18 && text[0] == '0' && text[1] == 'x' {
+		for _, c := range text[2:] {
+			switch {
+			case c >= '0' && c <= '9':
+				n = n<<4 | uint64(c-'0')
+			case c >= 'a' && c <= 'f':
+				n = n<<4 | uint64(c-'a'+10)
+			default:
+				return strconv.ParseUint(string(text), 0, 64)
+			}
+		}
+		return n, nil
+	}
+	if len(text) == 0 || len(text) > 18 || (text[0] == '0' && len(text) > 1) {
+		return strconv.ParseUint(string(text), 0, 64)
+	}
+	for _, c := range text {
+		if c < '0' || c > '9' {
+			return strconv.ParseUint(string(text), 0, 64)
+		}
+		n = 10*n + uint64(c-'0')
+	}
+	return n, nil
 }
 
 // WriteTrace writes one device's history as text.
