@@ -104,8 +104,8 @@ func (c *Client) PID() int { return c.pid }
 // Result is how code ended.
 type Result struct {
 	Outcome   wire.Outcome
-	Value     string // repr of the last expression, "" for none
-	Exception string // traceback, ends in a newline
+	Value     string        // repr of the last expression, "" for none
+	Exception string        // traceback, ends in a newline
 	Elapsed   time.Duration // of the code, without the wait for its moment
 	Began     bool          // whether the agent told where the code ran
 	Place     wire.Place    // where it ran

@@ -49,7 +49,7 @@ func (a *app) evalCommand() *cobra.Command {
 			"for input, a lock or a sleep needn't come by. --timeout includes the wait. docs/eval.md has the details.",
 		Example: "  memgauge eval \"print(len(all_losses)); all_losses.clear()\"\n" +
 			"  memgauge 27891 eval --rank 1 \"optimizer.param_groups[0]['lr']\"\n" +
-			"  memgauge eval --at step \"model.half()\"\n" +
+			"  memgauge eval --at step \"for p in model.parameters(): p.data.clamp_(-1, 1)\"\n" +
 			"  memgauge eval --all --timeout 30s -F probe.py",
 		Args: func(_ *cobra.Command, args []string) error {
 			if o.file == "" && len(args) != 1 || o.file != "" && len(args) != 0 {
@@ -358,9 +358,9 @@ type evalJSON struct {
 	Value     *string `json:"value"`     // repr of the last expression
 	Exception *string `json:"exception"` // traceback; for ended and error what happened
 	Truncated bool    `json:"truncated"` // more was printed than a document holds
-	Seconds   float64 `json:"seconds"` // of the code
-	Place     *string `json:"place"`   // main, step, idle, beside; null if it did not begin
-	Waited    float64 `json:"waited"`  // s for the place
+	Seconds   float64 `json:"seconds"`   // of the code
+	Place     *string `json:"place"`     // main, step, idle, beside; null if it did not begin
+	Waited    float64 `json:"waited"`    // s for the place
 }
 
 // maxJSONOutput bounds what is kept of a stream until the document is written.

@@ -13,7 +13,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	var b bytes.Buffer
 	sent := []Frame{
 		{FramePing, nil},
-		{FrameEval, AppendEval(nil, Eval{10 * time.Second, "print('ж')"})},
+		{FrameEval, AppendEval(nil, Eval{Timeout: 10 * time.Second, Code: "print('ж')"})},
 		{FrameType(999), []byte("from a newer minor version")},
 		{FrameValue, bytes.Repeat([]byte("x"), MaxFrame)},
 	}
@@ -34,9 +34,21 @@ func TestFrameRoundTrip(t *testing.T) {
 }
 
 func TestEvalBytes(t *testing.T) {
-	got := AppendEval(nil, Eval{1500 * time.Millisecond, "x"})
-	if want := "\x00\x00\x00\x00\x00\x00\xf8\x3fx"; string(got) != want {
+	e := Eval{Timeout: 1500 * time.Millisecond, Code: "x", Place: PlaceStep, Own: true}
+	if got, want := AppendEval(nil, e), "\x00\x00\x00\x00\x00\x00\xf8\x3fx"; string(got) != want {
 		t.Errorf("eval payload %q, want %q", got, want)
+	}
+	if got, want := AppendEvalAt(nil, e), "\x01\x01\x00\x00\x00\x00\x00\x00\xf8\x3fx"; string(got) != want {
+		t.Errorf("eval at payload %q, want %q", got, want)
+	}
+}
+
+func TestParsePlace(t *testing.T) {
+	if p, text, err := ParsePlace([]byte("\x02f() (a.py:3)")); p != PlaceIdle || text != "f() (a.py:3)" || err != nil {
+		t.Errorf("%v, %q, %v", p, text, err)
+	}
+	if _, _, err := ParsePlace(nil); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("an empty place: %v", err)
 	}
 }
 

@@ -25,7 +25,7 @@ class Socket(unittest.TestCase):
         c = self.process.client()
         kind, payload = c.hello
         self.assertEqual(kind, client.HELLO)
-        self.assertEqual(struct.unpack("<HHI", payload[:8]), (1, 1, self.process.child.pid))
+        self.assertEqual(struct.unpack("<HHI", payload[:8]), (1, 2, self.process.child.pid))
         self.assertEqual(payload[8:], b"test-agent")
         c.send(client.PING, b"\x00any\xff")
         self.assertEqual(c.receive(), (client.PONG, b"\x00any\xff"))

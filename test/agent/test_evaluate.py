@@ -163,7 +163,8 @@ main()
         answer = process.eval("v = 2")
         version = process.eval("import sys; sys.version_info >= (3, 13)").value
         if version == "True":
-            self.assertEqual((answer.stderr, process.eval("v").value), ("", "2"))
+            self.assertNotIn("not changed", answer.stderr)
+            self.assertEqual(process.eval("v").value, "2")
         else:
             self.assertIn("the main thread was busy outside Python for 1 s: v of f() not changed", answer.stderr)
 
@@ -179,7 +180,7 @@ print("left")
 while not os.path.exists("stop"): time.sleep(0.001)
 """)
         self.addCleanup(process.close)
-        answer = process.eval("import os, time\nv = 2\nopen('leave', 'w').close()\ntime.sleep(0.2)")
+        answer = process.eval("import os, time\nv = 2\nopen('leave', 'w').close()\ntime.sleep(0.2)", where=client.ASKED)
         self.assertIn("short() has ended meanwhile: v not changed", answer.stderr)
 
     def test_locals_dicts_of_the_user(self):
