@@ -11,6 +11,9 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -99,7 +102,6 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 	if err != nil {
 		return err
 	}
-	began := time.Now()
 	live := t.Session.Live()
 	backend, err := collector.Connect(ctx, t.Session)
 	if err != nil {
@@ -120,12 +122,29 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
+	if len(o.devices) > 0 {
+		there, err := recorded.New(backend).Devices(ctx)
+		if err == nil {
+			err = monitor.Check(there, o.devices)
+		}
+		if err != nil {
+			return fmt.Errorf("leak: %w", err)
+		}
+	}
 	r, err := backend.Leak(ctx, api.LeakRequest{Until: o.until, Devices: o.devices})
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live, Began: began, Now: time.Now(), Threshold: o.threshold, Tracking: o.tracking, Check: o.check})
+	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live, Started: t.Session.Meta.Started, Ended: ended(t.Session), Now: time.Now(), Threshold: o.threshold, Tracking: o.tracking, Check: o.check})
+}
+
+// ended is when a session's job ended; zero while it goes on.
+func ended(s *session.Session) time.Time {
+	if end, ok, err := s.End(); err == nil && ok && !s.Live() {
+		return end.Ended
+	}
+	return time.Time{}
 }
 
 // leakWatch sees more of a live session before it is judged.

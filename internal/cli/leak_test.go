@@ -43,7 +43,7 @@ func TestLeakJSON(t *testing.T) {
 		"leak_events": {"timestamp": "string", "device_id": "string", "leak_rate_mb_per_min": "number or null", "memory_increase_mb": "number", "severity": "string",
 			"confidence": "number", "description": "string", "suspected_sources": "array"}}
 	for name, r := range map[string]detect.Report{"leak": leakReport(), "nothing": detect.Run(detect.Input{})} {
-		text, err := leakJSON(r, leakContext{Session: "s", Began: time.Now(), Now: time.Now()})
+		text, err := leakJSON(r, leakContext{Session: "s", Started: time.Now().Add(-time.Minute), Now: time.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,8 @@ type leakContext struct {
 	Session         string
 	Cwd             string // of the command
 	Live            bool
-	Began, Now      time.Time
+	Now             time.Time
+	Started, Ended  time.Time // of the session; Ended is zero while it goes on
 	Threshold       float64
 	Tracking, Check bool
 }
@@ -181,10 +182,15 @@ type leakFinding struct {
 }
 
 func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
+	until := c.Now
+	if !c.Ended.IsZero() {
+		until = c.Ended
+	}
+	watched := max(0, until.Sub(c.Started).Seconds())
 	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict, Class: known(string(r.Class)), Confidence: positive(r.Confidence),
 		Steps: int64(r.Steps), Missing: known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{}, Recommendations: []string{}, Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
-		Summary: leakSummary{Duration: c.Now.Sub(c.Began).Seconds(), Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
-			StartTime: c.Began.UTC().Format(time.RFC3339Nano), EndTime: c.Now.UTC().Format(time.RFC3339Nano), Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
+		Summary: leakSummary{Duration: watched, Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
+			StartTime: c.Started.UTC().Format(time.RFC3339Nano), EndTime: until.UTC().Format(time.RFC3339Nano), Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
 	if r.Needs > 0 {
 		needs := int64(r.Needs)
 		d.StepsMissing = &needs

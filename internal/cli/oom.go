@@ -28,7 +28,7 @@ func (a *app) oomCommand() *cobra.Command {
 			if err := o.take(c, args); err != nil {
 				return err
 			}
-			if forever {
+			if forever && !c.Flags().Changed("duration") {
 				o.duration = 0
 			}
 			o.oom.Window = time.Duration(window)
@@ -42,6 +42,6 @@ func (a *app) oomCommand() *cobra.Command {
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	f.Var(&window, "window", "growth must go on for so many seconds, past the start, before it warns")
 	f.Lookup("window").DefValue = "30 s"
-	f.BoolVar(&forever, "monitor", false, "go on until Ctrl-C")
+	f.BoolVar(&forever, "monitor", false, "go on watching: until Ctrl-C, or for --duration where that is given")
 	return c
 }

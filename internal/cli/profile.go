@@ -24,6 +24,7 @@ func (a *app) profileCommand() *cobra.Command {
 			if o.history < 2 {
 				return usageError{fmt.Errorf("profile: --max-snapshots %d: at least 2", o.history)}
 			}
+			o.blocks = blocksEvery
 			_, err := a.watch(c.Context(), o)
 			return err
 		},

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/agent"
@@ -17,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
@@ -34,25 +36,58 @@ type source struct {
 	machine *machine.Machine
 	events  []monitor.Event
 
-	session *session.Session // nil for the machine
-	torch   bool             // it has been seen in a process
-	ended   string           // how the session ended; "" while it lives
+	session            *session.Session // nil for the machine
+	torch              bool             // it has been seen in a process
+	alive              []int            // processes
+	lookedAt, listedAt time.Time        // for torch, for processes
+	killed             bool             // for want of memory
+	ended              string           // how the session ended; "" while it lives
 }
 
-// openSource takes the session that the command line names, else the machine.
-func (a *app) openSource(ctx context.Context, timed bool) (*source, error) {
-	if a.endpoint == "" && a.sessionDir == "" {
-		m, err := machine.New(machine.Options{GPUs: localGPUs()})
+// openSource takes the session that the command line names; else the only live one, and says so; else the machine.
+func (a *app) openSource(ctx context.Context, o *watchOptions) (*source, error) {
+	if a.endpoint != "" || a.sessionDir != "" {
+		t, err := a.target(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &source{Source: m, machine: m}, nil
+		return sessionSource(ctx, t.Session, o.timed)
 	}
-	t, err := a.target(ctx)
+	s, err := a.onlyLive(o)
 	if err != nil {
 		return nil, err
 	}
-	return sessionSource(ctx, t.Session, timed)
+	if s != nil {
+		fmt.Fprintf(a.stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n", s.Meta.Name)
+		return sessionSource(ctx, s, o.timed)
+	}
+	m, err := machine.New(machine.Options{GPUs: localGPUs()})
+	if err != nil {
+		return nil, err
+	}
+	return &source{Source: m, machine: m}, nil
+}
+
+// onlyLive is the live session when there is just one; nil when the machine is to be looked at. With several live sessions that
+// is told, or refused where the machine can't answer: blocks are a process's.
+func (a *app) onlyLive(o *watchOptions) (*session.Session, error) {
+	if o.wholeMachine {
+		return nil, nil
+	}
+	live, err := session.AllLive()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(live) == 1:
+		return live[0], nil
+	case len(live) > 1 && o.tool == "fragment":
+		_, err := a.target(context.Background()) // it says which there are
+		return nil, err
+	case len(live) > 1:
+		fmt.Fprintf(a.stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n", len(live), live[0].Meta.Name, o.tool)
+	}
+	return nil, nil
 }
 
 func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source, error) {
@@ -70,6 +105,7 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 	if !tables.Live {
 		src.ended = "unseen"
 		if end, ok, err := s.End(); err == nil && ok {
+			src.killed = end.OOM == session.OOMKill
 			if src.ended = end.String(); end.OOM != "" {
 				src.ended += "; `memgauge report` shows the minute before"
 			}
@@ -79,12 +115,12 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 	tables.Allocators = func(ctx context.Context, device string) ([]monitor.Allocator, string, error) {
 		return askAllocators(ctx, s, device)
 	}
-	if !timed {
+	src.once = !timed
+	src.machine, err = machine.New(machine.Options{PID: s.Meta.Process.PID, PIDs: src.pids})
+	switch {
+	case err != nil && !timed: // the command may have ended, and a process of it go on: the tables are enough then
 		return src, nil
-	}
-	src.once = false
-	src.machine, err = machine.New(machine.Options{PID: s.Meta.Process.PID})
-	if err != nil {
+	case err != nil:
 		src.Close()
 		return nil, err
 	}
@@ -100,12 +136,33 @@ func (s *source) job() monitor.Job {
 	return monitor.Job{Known: true, FromStart: !s.session.Meta.Attached, Over: s.ended != "", Torch: s.hasTorch}
 }
 
-// hasTorch says whether a process of the session has imported PyTorch. It is asked at every tick until it has.
+// frameworks are parts of the names of libraries whose import alone takes seconds and some hundred MiB.
+var frameworks = []string{"/libtorch", "/libtensorflow", "/xla_extension", "/libjax", "/libpaddle", "/libmxnet"}
+
+// hasTorch says whether a process of the session has such a framework, or is loading it. It is asked at every tick, and looks once a
+// second until it has seen one.
 func (s *source) hasTorch() bool {
-	if !s.torch {
-		s.torch = slices.ContainsFunc(s.session.Processes(), func(p session.Process) bool { return p.Torch })
+	if s.torch || time.Since(s.lookedAt) < tablesEvery {
+		return s.torch
 	}
+	s.lookedAt = time.Now()
+	fs := proc.New("/proc")
+	s.torch = slices.ContainsFunc(s.session.Processes(), func(p session.Process) bool {
+		return p.Torch || p.Alive && fs.HasMapped(p.PID, frameworks)
+	})
 	return s.torch
+}
+
+// pids are the session's processes, looked up once a second.
+func (s *source) pids() []int {
+	if time.Since(s.listedAt) < tablesEvery {
+		return s.alive
+	}
+	s.listedAt, s.alive = time.Now(), s.alive[:0]
+	for _, p := range s.session.Askable() {
+		s.alive = append(s.alive, p.PID)
+	}
+	return s.alive
 }
 
 // Close lets go of the session or the machine.
@@ -141,11 +198,22 @@ type follower struct {
 const tablesEvery = time.Second
 
 func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	if !f.begun {
+	if !f.begun { // what was recorded, and how it is now: the tables may be some seconds old
 		f.begun = true
-		return f.Session.Read(ctx, into)
+		recorded, err := f.Session.Read(ctx, into)
+		if err != nil {
+			return recorded, err
+		}
+		if f.step, err = f.Step(ctx); err != nil {
+			return recorded, err
+		}
+		now, err := f.machine.Read(ctx, nil)
+		if err != nil || !sameLimit(recorded, now) {
+			return recorded, nil
+		}
+		return f.ofHost(recorded, now), nil
 	}
-	into, err := f.machine.Read(ctx, into)
+	fresh, err := f.machine.Read(ctx, nil)
 	if err != nil {
 		return into, err
 	}
@@ -156,17 +224,34 @@ func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.
 			return into, err
 		}
 	}
-	kept := into[:0]
-	for _, r := range into {
-		if r.Device == monitor.Host && r.Err == "" {
-			r.Step = f.step
-			kept = append(kept, r)
+	into = f.ofHost(into, fresh)
+	if !ask {
+		return into, nil
+	}
+	return f.ReadDevices(ctx, into)
+}
+
+// sameLimit says whether the machine's reading goes on with the recorded ones: the command may be in another cgroup than what it
+// has started.
+func sameLimit(recorded, now []monitor.Reading) bool {
+	for i := len(recorded) - 1; i >= 0; i-- {
+		if was := recorded[i]; was.Device == monitor.Host {
+			is := now[0]
+			return was.Kind == is.Kind && (was.Kind == "host" || was.Total == is.Total)
 		}
 	}
-	if !ask {
-		return kept, nil
+	return true
+}
+
+// ofHost adds the readings of the host, at the job's step.
+func (f *follower) ofHost(into, fresh []monitor.Reading) []monitor.Reading {
+	for _, r := range fresh {
+		if r.Device == monitor.Host && r.Err == "" {
+			r.Step = f.step
+			into = append(into, r)
+		}
 	}
-	return f.ReadDevices(ctx, kept)
+	return into
 }
 
 func (f *follower) Ended() bool { return !f.live() }
@@ -201,12 +286,44 @@ func askAllocators(ctx context.Context, s *session.Session, device string) (list
 			why = missing
 			continue
 		}
-		list = append(list, monitor.Allocator{PID: p.PID, Rank: p.Rank, State: state})
+		if device == monitor.Host {
+			state.Return(mappings(p.PID))
+		}
+		list = append(list, monitor.Allocator{PID: p.PID, Rank: p.Rank, State: state, Env: allocatorSettings(p.PID)})
 	}
 	if len(list) == 0 && why == "" {
 		why = "no observed process of the session is alive"
 	}
 	return list, why, nil
+}
+
+// mappings are a process's, as the kernel has them now; none where it can't be asked.
+func mappings(pid int) []fragment.Mapping {
+	maps, err := proc.New("/proc").Maps(pid)
+	if err != nil {
+		return nil
+	}
+	list := make([]fragment.Mapping, 0, len(maps))
+	for _, m := range maps {
+		list = append(list, fragment.Mapping{Start: m.Start, Size: m.Size(), Resident: m.RSS + m.Swap, Heap: m.Path == "[heap]",
+			Writable: strings.HasPrefix(m.Perms, "rw"), File: m.Inode != 0})
+	}
+	return list
+}
+
+// allocatorSettings are the variables of a process's environment that advice on fragmentation is about.
+func allocatorSettings(pid int) map[string]string {
+	env, err := proc.New("/proc").Environ(pid)
+	if err != nil {
+		return nil
+	}
+	found := map[string]string{}
+	for _, e := range env {
+		if name, value, ok := strings.Cut(e, "="); ok && slices.Contains(monitor.AllocatorVariables, name) {
+			found[name] = value
+		}
+	}
+	return found
 }
 
 // askAgent runs code in a process and returns what it prints.

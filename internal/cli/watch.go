@@ -22,19 +22,20 @@ import (
 
 // watchOptions are what profile, oom, fragment and monitor have in common.
 type watchOptions struct {
-	tool     string
-	devices  []string
-	duration units.Duration // 0: until Ctrl-C
-	interval units.Duration
-	output   string
-	plot     string // "" for none
-	json     bool
-	history  int
-	timed    bool // the user has said how long: then a session is watched, not only looked up
-	quiet    bool // warnings are not printed: the status line shows them
-	oom      monitor.OOMOptions
-	leak     bool          // ask for the verdict over a session's steps too
-	blocks   time.Duration // look at blocks so often; 0: never
+	tool         string
+	devices      []string
+	duration     units.Duration // 0: until Ctrl-C
+	interval     units.Duration
+	output       string
+	plot         string // "" for none
+	json         bool
+	history      int
+	wholeMachine bool // not the only live session
+	timed        bool // the user has said how long: then a session is watched, not only looked up
+	quiet        bool // warnings are not printed: the status line shows them
+	oom          monitor.OOMOptions
+	leak         bool          // ask for the verdict over a session's steps too
+	blocks       time.Duration // look at blocks so often; 0: never
 }
 
 const (
@@ -51,6 +52,7 @@ func (o *watchOptions) addFlags(f *pflag.FlagSet, duration, interval string) {
 	f.Var(&o.interval, "interval", "read each so many seconds, or a `DURATION`")
 	f.StringVarP(&o.output, "output", "o", "", "write the report to `FILE`, as JSON (docs/cli-json.md)")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	f.BoolVar(&o.wholeMachine, "machine", false, "look at the whole machine, though a session is live")
 	f.Lookup("duration").DefValue, f.Lookup("interval").DefValue = duration+" s", interval+" s"
 }
 
@@ -136,7 +138,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 		return nil, err
 	}
 	defer out.discard()
-	src, err := a.openSource(ctx, o.timed)
+	src, err := a.openSource(ctx, &o)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}

@@ -56,7 +56,9 @@ type Forecast struct {
 	Steps                        float64 // median; 0 where steps are not known
 	Within1, Within10, Within100 float64 // probability that it happens within so many steps, or stretches where steps are not known
 	WithinMinute                 float64
-	Confidence                   float64 // share of the outcomes that lie within 25 % of Seconds; 0 if nothing is predicted
+	// Confidence is the share of the outcomes that lie within 25 % of Seconds; of a Flat series how sure it is that it does not
+	// meet its limit within a minute; else 0.
+	Confidence float64
 }
 
 const (

@@ -23,6 +23,7 @@ type State struct {
 	// Reclaimable is what a defragmentation would give back: all spare memory, and of the holes what makes whole pages (host)
 	// or everything (GPU, where blocks would move together).
 	Reclaimable    int64
+	Absent         int64 // held, and no page stands behind it: given back to the kernel, or never touched
 	Untold         int64 // of segments whose blocks do not add up to them, as in files that someone has cut down
 	LargestRequest int64 // the largest block in use: what has been asked for at least once; 0 if not known
 	Pieces         int   // arenas or segments
@@ -61,8 +62,11 @@ const (
 	badBytes = 256 << 20 // less than that no job dies of
 )
 
-// Bad says whether it is worth doing something.
-func (s *State) Bad() bool { return s.Percent() >= badShare && s.Holes.Bytes >= badBytes }
+// Bad says whether it is worth doing something: by what the holes cost now.
+func (s *State) Bad() bool {
+	lost := s.Lost()
+	return lost >= badBytes && 100*float64(lost) >= badShare*float64(s.Held-s.Absent)
+}
 
 // Add puts another allocator's state to this one: bytes and holes add up.
 func (s *State) Add(o State) {
@@ -72,6 +76,7 @@ func (s *State) Add(o State) {
 	s.Held += o.Held
 	s.InUse += o.InUse
 	s.Spare += o.Spare
+	s.Absent += o.Absent
 	s.Reclaimable += o.Reclaimable
 	s.Untold += o.Untold
 	s.Pieces += o.Pieces

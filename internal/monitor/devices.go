@@ -27,6 +27,12 @@ func choose(there []Device, wanted []string) ([]Device, error) {
 	return chosen, nil
 }
 
+// Check says which of the devices that a user wants are not there.
+func Check(there []Device, wanted []string) error {
+	_, err := choose(there, wanted)
+	return err
+}
+
 func canonical(name string) string {
 	id := strings.ToLower(strings.TrimSpace(name))
 	if id == "cpu" {

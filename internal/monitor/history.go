@@ -32,11 +32,12 @@ type History struct {
 	merged  int // readings that one sample stands for; 0 means 1
 	pending int // readings in the last sample
 
-	count            int
-	sumPercent, peak float64 // of percentages
-	peakBytes        int64
-	peakReserved     int64
-	Last             Reading
+	count         int
+	percentTime   float64 // integral of the percentage over the time, in s
+	watched, peak float64 // s; percent
+	peakBytes     int64
+	peakReserved  int64
+	Last          Reading
 }
 
 // Len is the number of samples kept.
@@ -49,10 +50,15 @@ func (h *History) Samples() []Sample { return h.samples }
 func (h *History) Peak() (bytes int64, percent float64) { return h.peakBytes, h.peak }
 
 func (h *History) add(r Reading) {
+	if h.count > 0 {
+		if took := r.Time.Sub(h.Last.Time).Seconds(); took > 0 {
+			h.percentTime += took * (h.Last.Percent() + r.Percent()) / 2
+			h.watched += took
+		}
+	}
 	h.Last = r
 	r.Peak = max(r.Peak, r.Used)
 	h.count++
-	h.sumPercent += r.Percent()
 	if r.Total > 0 {
 		h.peak = max(h.peak, 100*float64(r.Peak)/float64(r.Total))
 	}
@@ -68,6 +74,14 @@ func (h *History) add(r Reading) {
 	}
 	h.samples = append(h.samples, s)
 	h.pending = 1
+}
+
+// average is the mean percentage over the time, however often it was read.
+func (h *History) average() float64 {
+	if h.watched <= 0 {
+		return h.Last.Percent()
+	}
+	return h.percentTime / h.watched
 }
 
 func (h *History) halve() {

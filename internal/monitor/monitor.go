@@ -78,6 +78,8 @@ type Allocator struct {
 	PID   int
 	Rank  int // -1 unknown
 	State fragment.State
+	// Env are the settings of allocators in the process's environment.
+	Env map[string]string
 }
 
 // Event is something that happened while we watched.
@@ -104,6 +106,7 @@ type Job struct {
 	Known     bool        // there is one: on a machine as such anything may start
 	FromStart bool        // what is read begins with the job itself
 	Over      bool        // it has ended: it can't be advised what to do now
+	Killed    bool        // the kernel ended it for want of host memory
 	Torch     func() bool // PyTorch has been imported; nil: not known
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/forecast"
-	"github.com/memgauge/memgauge/internal/fragment"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -128,6 +127,8 @@ type FragmentReport struct {
 	LargestHole    int64        `json:"largest_hole_bytes"`
 	LargestRequest int64        `json:"largest_request_bytes"`
 	Reclaimable    int64        `json:"reclaimable_bytes"`
+	Absent         int64        `json:"absent_bytes"` // held as address space only: given back to the kernel, or never touched
+	Lost           int64        `json:"lost_bytes"`   // in holes, with pages behind them
 	Sizes          []ClassJSON  `json:"hole_sizes"`
 	Trend          string       `json:"trend"` // rising, stable, falling, unknown
 	TrendPerSecond Number       `json:"trend_bytes_per_second"`
@@ -257,9 +258,12 @@ func (w *Watch) conclude(r *Report) {
 			continue
 		}
 		worst = t.Risk.Level
-		r.Verdict = [...]string{"fine", "watch", "at risk", "at risk"}[worst]
-		c := float64(t.Risk.confidence())
-		r.Confidence = &c
+		r.Verdict, r.Confidence = [...]string{"fine", "watch", "at risk", "at risk"}[worst], nil
+		if c := float64(t.Risk.confidence()); c > 0 {
+			r.Confidence = &c
+		} else if worst == Low && !t.of.Over {
+			r.Verdict = "undecided" // usage is no risk, and whether it grows is not known
+		}
 		if t.Risk.Predicted {
 			r.ConfidenceInterval = &[2]Number{Number(t.Risk.SecondsLow), Number(t.Risk.SecondsHigh)}
 		}
@@ -278,13 +282,13 @@ func (w *Watch) concludeFragment(r *Report) {
 		}
 		s := t.Blocks.Looks[len(t.Blocks.Looks)-1].Sum()
 		r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s of %s (%.1f %%) lie in %d holes, the largest %s", t.Device.Label(),
-			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), s.Holes.Count, units.Bytes(s.Holes.Largest)))
+			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), s.Holes.Count, units.Bytes(s.Holes.Largest))+given(&s))
 		if r.Verdict == "undecided" {
 			r.Verdict = "fine"
 		}
 		if s.Bad() || t.Device.ID != Host && s.Unfit() {
 			r.Verdict = "fragmented"
-			r.Recommendations = append(r.Recommendations, fragmentAdvice(t.Device, &s)...)
+			r.Recommendations = append(r.Recommendations, fragmentAdvice(t.Device, &t.Blocks.Looks[len(t.Blocks.Looks)-1])...)
 		}
 		r.Confidence = &one // the blocks were counted, not estimated
 	}
@@ -300,18 +304,6 @@ func (w *Watch) Fragmented() bool {
 		}
 	}
 	return false
-}
-
-func fragmentAdvice(d Device, s *fragment.State) []string {
-	if d.ID == Host {
-		return []string{fmt.Sprintf("malloc_trim(0) in the trainer gives back up to %s", units.Bytes(s.Reclaimable)),
-			"MALLOC_ARENA_MAX=2, or LD_PRELOAD=libjemalloc.so.2, keeps a heap from scattering"}
-	}
-	out := []string{"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True removes most holes"}
-	if s.Unfit() {
-		out = append(out, fmt.Sprintf("the largest request, %s, fits into no hole: expect an OutOfMemoryError while %s are free", units.Bytes(s.LargestRequest), units.Bytes(s.Holes.Bytes)))
-	}
-	return out
 }
 
 func (t *Track) evidence() string {
@@ -348,7 +340,7 @@ func (t *Track) report(what What) *DeviceReport {
 		CurrentMemory: Memory{last.Used, last.Free(), last.Total, Number(last.Percent())},
 		Statistics:    Statistics{MaxUtilization: Number(t.History.peak), Samples: t.History.count, Snapshots: len(t.History.samples)}}
 	if t.History.count > 0 {
-		d.Statistics.AvgUtilization = Number(t.History.sumPercent / float64(t.History.count))
+		d.Statistics.AvgUtilization = Number(t.History.average())
 		d.Risk = t.Risk.report(&last)
 	}
 	if t.Lost != "" {
@@ -364,15 +356,24 @@ func (t *Track) report(what What) *DeviceReport {
 	return d
 }
 
+// confidence of the level. A time that is given has its own; usage that alone makes the level was measured; where nothing grows, it is
+// how sure that is; with neither nothing is known, 0.
 func (r *Risk) confidence() Number {
 	switch {
 	case r.Predicted:
 		return Number(r.Forecast.Confidence)
+	case r.Level > Low:
+		return measured
 	case r.Shape == forecast.Unclear:
 		return 0
+	case r.Shape == forecast.Flat:
+		return Number(r.Forecast.Confidence)
 	}
-	return Number(1 - r.WithinMinute)
+	return Number(min(measured, 1-r.WithinMinute))
 }
+
+// measured is the confidence in what was read and not inferred.
+const measured = 0.99
 
 func (r *Risk) report(last *Reading) *RiskReport {
 	const mb = 1 << 20
@@ -416,7 +417,7 @@ func (b *BlockHistory) report() *FragmentReport {
 	s := last.Sum()
 	perSecond, trend := b.trend()
 	out := &FragmentReport{Source: s.Source, Percent: number(s.Percent()), Held: s.Held, InUse: s.InUse, Free: s.Holes.Bytes, Spare: s.Spare,
-		Holes: s.Holes.Count, LargestHole: s.Holes.Largest, LargestRequest: s.LargestRequest, Reclaimable: s.Reclaimable, Sizes: []ClassJSON{},
+		Holes: s.Holes.Count, LargestHole: s.Holes.Largest, LargestRequest: s.LargestRequest, Reclaimable: s.Reclaimable, Absent: s.Absent, Lost: s.Lost(), Sizes: []ClassJSON{},
 		Trend: trend, TrendPerSecond: Number(perSecond), Processes: []HeapReport{}}
 	for _, c := range s.Holes.Sizes {
 		out.Sizes = append(out.Sizes, ClassJSON(c))

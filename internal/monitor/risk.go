@@ -63,6 +63,9 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	r.Usage = last.Percent()
 	r.Forecast = t.outlook(o)
 	r.Level = level(r, o)
+	if t.of.Killed && t.Device.ID == Host { // whatever the last reading says: it came before the last of the growth
+		r.Level = Critical
+	}
 	r.Worst = max(r.Worst, r.Level)
 	r.Advice = advice(t, last)
 	quiet := last.Time.Sub(r.at) >= again
@@ -142,12 +145,23 @@ func (w *Warning) Text() string {
 	if r.Predicted {
 		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n   confidence: %.2f\n", Span(r.Seconds), bare(r.SecondsLow), bare(r.SecondsHigh), r.Confidence)
 	} else {
-		out += "   predicted OOM: none in sight (" + r.Reason + ")\n"
+		out += "   predicted OOM: " + r.unforeseen() + "\n"
 	}
 	for _, a := range r.Advice {
 		out += "   advice: " + a + "\n"
 	}
 	return out
+}
+
+// nearly is the usage, in percent, above which nobody is told that no end is in sight.
+const nearly = 90
+
+// unforeseen says that no time can be given, and why.
+func (r *Risk) unforeseen() string {
+	if r.Usage > nearly {
+		return "may come at any time (" + r.Reason + ")"
+	}
+	return "none in sight (" + r.Reason + ")"
 }
 
 // Span shows seconds with one decimal, and minutes or hours where they are many.

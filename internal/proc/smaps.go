@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -19,6 +20,16 @@ type Map struct {
 
 // Size is the address space that it takes.
 func (m Map) Size() uint64 { return m.End - m.Start }
+
+// HasMapped says whether a process has a file mapped whose path contains one of the parts. It reads /proc/PID/maps, which asks
+// for no page: some 0.2 µs a mapping.
+func (f FS) HasMapped(pid int, parts []string) bool {
+	text, err := os.ReadFile(f.path(pid, "maps"))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(parts, func(part string) bool { return bytes.Contains(text, []byte(part)) })
+}
 
 // maxMaps bounds what is kept: vm.max_map_count is 65,530 unless somebody has raised it.
 const maxMaps = 1 << 20

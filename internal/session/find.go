@@ -103,17 +103,30 @@ func parseRank(endpoint string) (int, error) {
 // ErrAmbiguous means that the user must say which session.
 var ErrAmbiguous = errors.New("more than one session fits")
 
-func unnamed() (*Session, string, error) {
+// AllLive lists the live sessions, newest first.
+func AllLive() ([]*Session, error) {
 	all, err := All()
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	var live []*Session
+	return alive(all), nil
+}
+
+func alive(all []*Session) (live []*Session) {
 	for _, s := range all {
 		if s.Live() {
 			live = append(live, s)
 		}
 	}
+	return live
+}
+
+func unnamed() (*Session, string, error) {
+	all, err := All()
+	if err != nil {
+		return nil, "", err
+	}
+	live := alive(all)
 	switch {
 	case len(live) == 1:
 		return live[0], "", nil

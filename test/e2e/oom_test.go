@@ -117,7 +117,7 @@ func TestOOMForecastAgainstKills(t *testing.T) {
 			if n < 1 {
 				t.Fatalf("run %d: %d readings of a life of %.1f s", i, len(run.readings), run.died)
 			}
-			f := forecast.Run(forecast.Points(run.readings[:n]), run.limit)
+			f := forecast.Run(run.readings[:n], run.limit)
 			left := run.died - run.readings[n-1].Time
 			asked++
 			if !f.Predicted {
