@@ -71,6 +71,8 @@ type End struct {
 	// OOM says why, when the job, or a process of it, ended for want of memory.
 	OOM string `json:"oom,omitempty"`
 
+	Refused []string `json:"refused,omitempty"` // ring files that can't be read: nothing is left to do about them
+
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }
 
@@ -109,6 +111,7 @@ const (
 	metaFile  = "session.json"
 	endFile   = "end.json"
 	lockFile  = "owner.lock"
+	keepFile  = "keeper.lock"
 	dbFile    = "session.duckdb"
 	logFile   = "collector.log"
 	metaVer   = 1
@@ -210,6 +213,16 @@ func (s *Session) End() (e End, ok bool, err error) {
 		return End{}, false, nil
 	}
 	return e, err == nil, err
+}
+
+// Touched is when something of the session was stored last: a file changed that who owns the lock writes.
+func (s *Session) Touched() (last time.Time) {
+	for _, path := range []string{s.Database(), s.Database() + ".wal", s.Rings(), s.path(endFile), s.Dir} {
+		if st, err := os.Stat(path); err == nil && st.ModTime().After(last) {
+			last = st.ModTime()
+		}
+	}
+	return last
 }
 
 // SetEnd records how the session ended.
