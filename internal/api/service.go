@@ -42,15 +42,25 @@ func (s *Service) Query(ctx context.Context, q QueryRequest, w io.Writer) error 
 		if ctx.Err() != nil {
 			return outcome(ctx, err)
 		}
-		q.note(fmt.Sprintf("what is newest could not be stored (%v); the answer has what is in the database", err))
+		q.note("what is newest could not be stored (" + Why(err) + "); the answer has what is in the database")
 	}
-	if err := s.backtrace(ctx, q.SQL); err != nil {
+	if err := s.backtrace(ctx, q.SQL); store.IsFull(err) {
+		q.note("python.backtrace could not be stored (" + Why(err) + "): it is the one before")
+	} else if err != nil {
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
 		return outcome(ctx, s.export(ctx, q.SQL, w))
 	}
 	return outcome(ctx, s.render(ctx, q, w))
+}
+
+// Why is an error in a few words where that is possible.
+func Why(err error) string {
+	if store.IsFull(err) {
+		return "the disk is full"
+	}
+	return err.Error()
 }
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -114,9 +113,4 @@ func (r *replacer) save() {
 	case <-time.After(saveTime):
 		r.c.log.Error("save the samples: no time")
 	}
-}
-
-// isFull says that an operation failed for want of disk.
-func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || err != nil && strings.Contains(err.Error(), "No space left on device")
 }

@@ -25,13 +25,17 @@ func NewLog(f *os.File) io.Writer { return &boundedLog{f: f} }
 func (b *boundedLog) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(p) > keptLog {
-		p = p[:keptLog]
+	line := p
+	if len(line) > keptLog {
+		line = line[:keptLog]
 	}
-	if st, err := b.f.Stat(); err == nil && st.Size()+int64(len(p)) > maxLog {
+	if st, err := b.f.Stat(); err == nil && st.Size()+int64(len(line)) > maxLog {
 		cutLog(b.f)
 	}
-	return b.f.Write(p)
+	if _, err := b.f.Write(line); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // cutLog leaves the newest part of a log that is too long. Who appends to it meanwhile may lose a line.

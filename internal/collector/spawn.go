@@ -161,7 +161,7 @@ func finished(ctx context.Context, s *session.Session) (Backend, error) {
 			if ctx.Err() != nil || errors.Is(failed, session.ErrLocked) {
 				return nil, failed
 			}
-			note = fmt.Sprintf("what was left in the rings could not be stored (%v)", failed)
+			note = "what was left in the rings could not be stored (" + api.Why(failed) + ")"
 		}
 	}
 	b, err := asItIs(ctx, s, note)
@@ -173,7 +173,7 @@ func finished(ctx context.Context, s *session.Session) (Backend, error) {
 
 // asItIs opens the database for reading.
 func asItIs(ctx context.Context, s *session.Session, note string) (Backend, error) {
-	lock, err := lockBusy(ctx, s, false)
+	lock, err := lockBusy(ctx, s, false, lockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -195,11 +195,11 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 }
 
 // lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
-// lockTimeout hangs.
-func lockBusy(ctx context.Context, s *session.Session, exclusive bool) (*session.Lock, error) {
+// as long as patience hangs.
+func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration) (*session.Lock, error) {
 	for until := time.Now().Add(recoverLimit); ; {
 		before := s.Touched()
-		wait, cancel := context.WithTimeout(ctx, lockTimeout)
+		wait, cancel := context.WithTimeout(ctx, patience)
 		lock, err := s.Lock(wait, exclusive)
 		cancel()
 		if !errors.Is(err, session.ErrLocked) || ctx.Err() != nil || time.Now().After(until) || !s.Touched().After(before) {
@@ -212,7 +212,7 @@ func lockBusy(ctx context.Context, s *session.Session, exclusive bool) (*session
 // read as it is.
 func recoverSession(ctx context.Context, s *session.Session) error {
 	defer session.PrivateFiles()()
-	lock, err := lockBusy(ctx, s, true)
+	lock, err := lockBusy(ctx, s, true, lockTimeout)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		return nil
 	}
