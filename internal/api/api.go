@@ -19,6 +19,15 @@ type QueryRequest struct {
 	Width   int           `json:"width"`   // columns of the terminal, 0 if it isn't one
 	Plain   bool          `json:"plain"`   // no dim text on a terminal
 	Timeout time.Duration `json:"timeout"` // 0: none
+
+	// Note hears what the user must know about the answer: that something could not be read. It may be nil.
+	Note func(string) `json:"-"`
+}
+
+func (q QueryRequest) note(text string) {
+	if q.Note != nil && text != "" {
+		q.Note(text)
+	}
 }
 
 // Summary is what a session amounts to.
@@ -29,7 +38,8 @@ type Summary struct {
 	PIDs      []int `json:"pids"`
 	Ranks     []int `json:"ranks"`
 	DiskBytes int64 `json:"disk_bytes"`
-	Lost      int64 `json:"lost"` // records in memgauge.drops
+	Lost      int64 `json:"lost"`     // records in memgauge.drops
+	LeftOut   int64 `json:"left_out"` // rows given up for want of disk: thinned, merged, dropped or never stored
 
 	Verdict string `json:"verdict,omitempty"` // in a line; at the end of a run only
 }

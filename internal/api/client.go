@@ -48,6 +48,7 @@ func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 		return err
 	}
 	defer resp.Body.Close()
+	q.note(resp.Header.Get(noteHeader))
 	answer := &reading{from: resp.Body}
 	if _, err := io.Copy(w, answer); err != nil {
 		if answer.err == nil { // it was w

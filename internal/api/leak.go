@@ -15,7 +15,7 @@ type LeakRequest struct {
 
 // Leak judges the session as it is now. Nothing is stored: the collector keeps its own judgements.
 func (s *Service) Leak(ctx context.Context, q LeakRequest) (detect.Report, error) {
-	if err := s.drain(ctx); err != nil {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return detect.Report{}, err
 	}
 	return analyse.Judge(ctx, s.DB, analyse.Options{Until: q.Until, Devices: q.Devices})

@@ -23,6 +23,7 @@ type Service struct {
 	DB    *store.DB
 	Drain func(context.Context) (ingest.Stats, error)
 	Tmp   string // directory for exports on their way out
+	Note  string // what the user must know about every answer
 
 	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
 	Backtrace func(context.Context) ([]model.Backtrace, error)
@@ -36,16 +37,30 @@ func (s *Service) Query(ctx context.Context, q QueryRequest, w io.Writer) error 
 	}
 	ctx, cancel := withTimeout(ctx, q.Timeout)
 	defer cancel()
-	if err := s.drain(ctx); err != nil {
-		return outcome(ctx, err)
+	q.note(s.Note)
+	if err := s.drain(ctx); err != nil { // a full disk, say: what is stored can be read all the same
+		if ctx.Err() != nil {
+			return outcome(ctx, err)
+		}
+		q.note("what is newest could not be stored (" + Why(err) + "); the answer has what is in the database")
 	}
-	if err := s.backtrace(ctx, q.SQL); err != nil {
+	if err := s.backtrace(ctx, q.SQL); store.IsFull(err) {
+		q.note("python.backtrace could not be stored (" + Why(err) + "): it is the one before")
+	} else if err != nil {
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
 		return outcome(ctx, s.export(ctx, q.SQL, w))
 	}
 	return outcome(ctx, s.render(ctx, q, w))
+}
+
+// Why is an error in a few words where that is possible.
+func Why(err error) string {
+	if store.IsFull(err) {
+		return "the disk is full"
+	}
+	return err.Error()
 }
 
 func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -127,15 +142,15 @@ func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
 
 // Tables describes the tables; with all, those that are memgauge's own business too.
 func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	if err := s.drain(ctx); err != nil {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return nil, err
 	}
 	return s.DB.Tables(ctx, all)
 }
 
-// Summary drains the rings and sums the session up.
+// Summary drains the rings and sums the session up. What can't be stored for the moment doesn't hinder it.
 func (s *Service) Summary(ctx context.Context) (Summary, error) {
-	if err := s.drain(ctx); err != nil {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return Summary{}, err
 	}
 	return summarize(ctx, s.DB)
@@ -147,7 +162,8 @@ const summarySQL = `SELECT
  (SELECT coalesce(max(greatest(rss, max_rss)), 0) FROM python.steps),
  (SELECT coalesce(list(DISTINCT pid ORDER BY pid), []) FROM memgauge.processes),
  (SELECT coalesce(list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL), []) FROM memgauge.processes),
- (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned')`
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned'),
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable'))`
 
 func summarize(ctx context.Context, db *store.DB) (Summary, error) {
 	rows, err := db.Query(ctx, summarySQL)
@@ -159,7 +175,8 @@ func summarize(ctx context.Context, db *store.DB) (Summary, error) {
 		return Summary{}, fmt.Errorf("sum up: %w", rows.Err())
 	}
 	v := rows.Values()
-	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]), Ranks: integers(v[4]), Lost: integer(v[5])}, nil
+	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]), Ranks: integers(v[4]), Lost: integer(v[5]),
+		LeftOut: integer(v[6])}, nil
 }
 
 func integer(v any) int64 {

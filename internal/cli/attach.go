@@ -96,7 +96,7 @@ func (a *app) attach(ctx context.Context, o attachOptions, arg string) error {
 	for _, failure := range j.failures {
 		fmt.Fprintf(a.stderr, "memgauge: attach: %v; not observed\n", failure)
 	}
-	if _, err := collector.Spawn(j.session); err != nil {
+	if err := collector.SpawnKeeper(j.session); err != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %v; the next command that asks the session tries again\n", err)
 	}
 	return a.sayAttached(j, o.json)

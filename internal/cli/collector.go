@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,8 @@ import (
 
 // collectorCommand is the background process of a session; users don't start it.
 func (a *app) collectorCommand() *cobra.Command {
-	return &cobra.Command{
+	var keep bool
+	c := &cobra.Command{
 		Use:    "collector --session DIR",
 		Short:  "The background process of a session",
 		Hidden: true,
@@ -25,11 +28,24 @@ func (a *app) collectorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = collector.New(s, slog.New(slog.NewTextHandler(a.stderr, nil))).Run(cmd.Context())
+			if keep {
+				return collector.Keep(cmd.Context(), s, func(error) {})
+			}
+			err = collector.New(s, slog.New(slog.NewTextHandler(a.log(), nil))).Run(cmd.Context())
 			if errors.Is(err, session.ErrLocked) {
 				return nil
 			}
 			return err
 		},
 	}
+	c.Flags().BoolVar(&keep, "keep", false, "see to it that there is one until the session is over")
+	return c
+}
+
+// log is standard error, which for a collector is its log.
+func (a *app) log() io.Writer {
+	if f, ok := a.stderr.(*os.File); ok {
+		return collector.NewLog(f)
+	}
+	return a.stderr
 }

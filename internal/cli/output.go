@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/session"
 )
 
 // sink takes a command's output and shows none of it before commit, so that a command that fails has printed nothing.
@@ -139,6 +140,9 @@ func create(path string) (sink, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, cause(err))
+	}
+	if err := session.MayReplace(real); err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
 	}
 	st, err := os.Stat(real)
 	switch {

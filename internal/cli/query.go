@@ -70,7 +70,8 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 	}
 	ctx, cancel := o.limit(ctx)
 	defer cancel()
-	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout)}
+	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout),
+		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) }}
 	err = a.queryOnce(ctx, o.output, q)
 	for range retries {
 		if !errors.Is(err, api.ErrBroken) {

@@ -287,44 +287,16 @@ type watcher struct {
 	err    error // of the last start; read after stop
 }
 
-// A collector that dies is started again after a pause that doubles: a broken one must not take a core.
-const (
-	firstPause = 500 * time.Millisecond
-	maxPause   = time.Minute
-)
-
 func watchCollector(s *session.Session) *watcher {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watcher{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		w.watch(ctx, s)
+		if err := collector.Keep(ctx, s, func(err error) { w.err = err }); err != nil {
+			w.err = err
+		}
 	}()
 	return w
-}
-
-func (w *watcher) watch(ctx context.Context, s *session.Session) {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		cmd, err := collector.Spawn(s)
-		w.err = err
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			if err == nil {
-				_ = cmd.Wait()
-			}
-		}()
-		select {
-		case <-ctx.Done():
-			return // the collector goes on: it ends by itself
-		case <-ended:
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
 }
 
 func (w *watcher) stop() {
@@ -365,7 +337,11 @@ func (a *app) printEnd(s *session.Session, e session.End, sum api.Summary, err e
 		fmt.Fprintf(a.stderr, "memgauge: %s\n", sum.Verdict)
 	}
 	peak := units.Bytes(max(e.Peak, sum.PeakRSS))
-	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process\n", e, units.Count(sum.Steps), peak)
+	left := ""
+	if sum.LeftOut > 0 {
+		left = fmt.Sprintf("; %s rows left out for want of disk (memgauge.drops)", units.Count(sum.LeftOut))
+	}
+	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process%s\n", e, units.Count(sum.Steps), peak, left)
 	fmt.Fprintf(a.stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Meta.Name, endpointOf(s))
 }
 

@@ -39,17 +39,28 @@ func (a *app) sessions(ctx context.Context, all bool) ([]sessionSummary, error) 
 func summarize(ctx context.Context, s *session.Session, live bool) sessionSummary {
 	sum := sessionSummary{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command, Started: s.Meta.Started, Rows: -1}
 	if live {
-		sum.State = "running"
 		sum.PIDs, sum.Ranks = livePIDs(s)
-		if told, err := askSummary(ctx, s); err == nil {
-			sum.Rows = told.Rows
-		}
+		sum.State, sum.Rows = liveState(ctx, s)
 	} else {
 		sum.ended(ctx, s)
 		sum.PIDs = commandFirst(sum.PIDs, s.Meta.Process.PID)
 	}
 	sum.DiskBytes = diskUse(s)
 	return sum
+}
+
+// liveState says that a session runs only when its collector has answered just now, or one has been started that did.
+func liveState(ctx context.Context, s *session.Session) (state string, rows int64) {
+	told, err := askSummary(ctx, s)
+	switch {
+	case err == nil && collector.Observed(s):
+		return "running", told.Rows
+	case ctx.Err() != nil && collector.Observed(s): // it is busy, or there was no time left to ask it
+		return "running, no answer yet", -1
+	case err == nil:
+		return "not observed", told.Rows
+	}
+	return "not observed: " + err.Error(), -1
 }
 
 // ended says how the session ended. One that was killed together with all that watched it is recovered by asking it; the

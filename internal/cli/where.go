@@ -78,6 +78,11 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 		return p, "", err
 	}
 	defer backend.Close()
+	return pictureOf(ctx, t.Session, backend)
+}
+
+// pictureOf takes it of a session: now, or when it held most.
+func pictureOf(ctx context.Context, t *session.Session, backend collector.Backend) (p picture.Picture, title string, err error) {
 	if t.Live() {
 		title = "session " + t.Meta.Name + ", now"
 		var roots []int

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -65,9 +66,15 @@ func (c *Collector) Run(ctx context.Context) error {
 		return err
 	}
 	defer listener.Close()
-	owner, err := Open(ctx, c.s, false)
+	again := &replacer{c: c}
+	owner, err := Open(ctx, c.s, false, again.stuck)
 	if err != nil {
 		return fmt.Errorf("collect: %w", err)
+	}
+	again.owner = owner
+	reserveForGo()
+	if err := boundMemory(); err != nil {
+		c.log.Warn("the collector's memory has no bound", "error", err)
 	}
 	ctx, finish := context.WithCancel(ctx)
 	defer finish()
@@ -140,6 +147,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 	defer drain.Stop()
 	defer alive.Stop()
 	defer maintain.Stop()
+	keeper := kept{os.Getppid()}
 	for {
 		select {
 		case <-ctx.Done():
@@ -154,8 +162,11 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 				stop()
 				return c.finish(o)
 			}
+			if err := keeper.look(c.s); err != nil {
+				c.log.Error("start who sees to it that there is a collector", "error", err)
+			}
 		case <-drain.C:
-			if _, err := o.drain(ctx, storeEvery); err != nil && ctx.Err() == nil {
+			if _, err := o.drain(ctx, o.patience()); err != nil && ctx.Err() == nil {
 				c.log.Error("drain", "error", err)
 			}
 		case <-maintain.C:
@@ -164,6 +175,14 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 			}
 		}
 	}
+}
+
+// patience is how long samples may wait in memory. While a question runs that may cost this process it is short.
+func (o *Owner) patience() time.Duration {
+	if o.db.Oldest() > drainEvery {
+		return 0
+	}
+	return storeEvery
 }
 
 func (c *Collector) finish(o *Owner) error {
@@ -191,9 +210,9 @@ type Owner struct {
 	}
 }
 
-// Open opens the session's database and, unless readOnly, what is needed to drain its rings.
-func Open(ctx context.Context, s *session.Session, readOnly bool) (*Owner, error) {
-	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk})
+// Open opens the session's database and, unless readOnly, what is needed to drain its rings. stuck is what store.Options say.
+func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
+	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck})
 	if err != nil {
 		return nil, err
 	}
@@ -283,8 +302,13 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	refused := o.rings.Refused()
 	if ok && end.Recorded {
-		return nil
+		if slices.Equal(end.Refused, refused) {
+			return nil
+		}
+		end.Refused = refused
+		return o.s.SetEnd(end)
 	}
 	sum, err := o.Service().Summary(ctx)
 	if err != nil {
@@ -296,6 +320,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 			end.State = o.fateOfAttached(ctx)
 		}
 	}
+	end.Refused = refused
 	end.PIDs, end.Ranks, end.Recorded, end.Rows = sum.PIDs, sum.Ranks, true, sum.Rows
 	end.Peak = max(end.Peak, sum.PeakRSS)
 	if end.OOM, err = o.outOfMemory(ctx); err != nil {

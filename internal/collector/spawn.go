@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -16,37 +15,6 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 )
-
-// maxLog bounds collector.log; a new collector begins it anew when it is larger.
-const maxLog = 1 << 20
-
-// Spawn starts a collector for the session as a process of its own, which survives the terminal and its parent. When one
-// is there already, the new one ends at once.
-func Spawn(s *session.Session) (*exec.Cmd, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	defer session.PrivateFiles()()
-	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
-	if st, err := os.Stat(s.Log()); err == nil && st.Size() > maxLog {
-		flags |= os.O_TRUNC
-	}
-	log, err := os.OpenFile(s.Log(), flags, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	defer log.Close()
-	cmd := exec.Command(exe, "collector", "--session", s.Dir)
-	cmd.Args[0] = "memgauge" // what ps shows, and what a test binary goes by
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	return cmd, nil
-}
 
 // Backend answers questions about a session, wherever its database is open.
 type Backend interface {
@@ -62,19 +30,22 @@ type Backend interface {
 const (
 	readyTimeout = 5 * time.Second      // a collector opens its socket within some 20 ms
 	readyPoll    = 5 * time.Millisecond // how often we look whether it has
-	lockTimeout  = 10 * time.Second     // a collector that is finishing needs to drain and to checkpoint
+	lockTimeout  = 10 * time.Second     // who holds the lock for so long and writes nothing hangs
 	recoverLimit = 10 * time.Minute     // the full rings of some hundred processes after a crash
 )
 
 // Connect finds who answers for the session: the collector of a live one (started anew if it died), or this process
-// itself for a finished one, whose rings it first drains.
+// itself for a finished one, whose rings it first drains. What can't be brought up to date is read as it is, with a note.
 func Connect(ctx context.Context, s *session.Session) (Backend, error) {
 	if s.Live() {
 		err := wake(ctx, s)
 		if err == nil {
-			return live{api.NewClient(s.Socket())}, nil
+			return live{api.NewClient(s.Socket()), s}, nil
 		}
 		if s.Live() {
+			if b, rerr := asItIs(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil && ctx.Err() == nil {
+				return b, nil
+			}
 			return nil, err
 		}
 	}
@@ -111,50 +82,137 @@ func wake(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// live is a client of a collector.
-type live struct{ *api.Client }
+// live is a client of a collector. One that is killed while it is asked is replaced, and the successor asked once more; a
+// query is asked again by who knows what was shown of it.
+type live struct {
+	*api.Client
+	s *session.Session
+}
 
 func (live) Close() error { return nil }
+
+func (l live) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	return again(ctx, l, func() ([]model.Table, error) { return l.Client.Tables(ctx, all) })
+}
+
+func (l live) Summary(ctx context.Context) (api.Summary, error) {
+	return again(ctx, l, func() (api.Summary, error) { return l.Client.Summary(ctx) })
+}
+
+func (l live) Outcome(ctx context.Context) (api.Summary, error) { return l.Summary(ctx) }
+
+func (l live) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
+	return again(ctx, l, func() (detect.Report, error) { return l.Client.Leak(ctx, q) })
+}
+
+func (l live) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
+	return again(ctx, l, func() (api.CensusReply, error) { return l.Client.Census(ctx, q) })
+}
+
+func again[T any](ctx context.Context, l live, ask func() (T, error)) (T, error) {
+	v, err := ask()
+	if errors.Is(err, api.ErrBroken) && wake(ctx, l.s) == nil {
+		return ask()
+	}
+	return v, err
+}
 
 // local is an owner in this process with its lock.
 type local struct {
 	*api.Service
 	owner *Owner
 	lock  *session.Lock
+	stuck chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+}
+
+// Query comes back in time also when the database does not.
+func (l *local) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	done := make(chan error, 1)
+	go func() { done <- l.Service.Query(ctx, q, w) }()
+	select {
+	case err := <-done:
+		return err
+	case <-l.stuck:
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
 }
 
 func (l *local) Close() error {
+	select {
+	case <-l.stuck:
+		return nil
+	default:
+	}
 	err := l.owner.Close()
 	l.lock.Release()
+	unboundMemory()
 	return err
 }
 
 // finished opens a finished session: for reading, after what was left to do has been done.
 func finished(ctx context.Context, s *session.Session) (Backend, error) {
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
+	var failed error
+	note := ""
 	if s.Unfinished() {
-		if err := recoverSession(ctx, s); err != nil {
-			return nil, err
+		if failed = recoverSession(ctx, s); failed != nil {
+			if ctx.Err() != nil || errors.Is(failed, session.ErrLocked) {
+				return nil, failed
+			}
+			note = "what was left in the rings could not be stored (" + api.Why(failed) + ")"
 		}
 	}
-	lock, err := s.Lock(ctx, false)
+	b, err := asItIs(ctx, s, note)
+	if err != nil && failed != nil {
+		return nil, failed
+	}
+	return b, err
+}
+
+// asItIs opens the database for reading.
+func asItIs(ctx context.Context, s *session.Session, note string) (Backend, error) {
+	lock, err := lockBusy(ctx, s, false, lockTimeout)
 	if err != nil {
 		return nil, err
 	}
-	owner, err := Open(ctx, s, true)
+	stuck := make(chan struct{})
+	var once sync.Once
+	owner, err := Open(ctx, s, true, func(string) { once.Do(func() { close(stuck) }) })
 	if err != nil {
 		lock.Release()
 		return nil, err
 	}
-	return &local{owner.Service(), owner, lock}, nil
+	if err := boundMemory(); err != nil {
+		return nil, errors.Join(err, owner.Close())
+	}
+	svc := owner.Service()
+	if note != "" {
+		svc.Note = note + "; the answer has what is in the database"
+	}
+	return &local{svc, owner, lock, stuck}, nil
+}
+
+// lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
+// as long as patience hangs.
+func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration) (*session.Lock, error) {
+	for until := time.Now().Add(recoverLimit); ; {
+		before := s.Touched()
+		wait, cancel := context.WithTimeout(ctx, patience)
+		lock, err := s.Lock(wait, exclusive)
+		cancel()
+		if !errors.Is(err, session.ErrLocked) || ctx.Err() != nil || time.Now().After(until) || !s.Touched().After(before) {
+			return lock, err
+		}
+	}
 }
 
 // recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
 // read as it is.
 func recoverSession(ctx context.Context, s *session.Session) error {
 	defer session.PrivateFiles()()
-	lock, err := s.Lock(ctx, true)
+	lock, err := lockBusy(ctx, s, true, lockTimeout)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		return nil
 	}
@@ -167,7 +225,7 @@ func recoverSession(ctx context.Context, s *session.Session) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverLimit)
 	defer cancel()
-	owner, err := Open(ctx, s, false)
+	owner, err := Open(ctx, s, false, nil)
 	if err != nil {
 		return err
 	}

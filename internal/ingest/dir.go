@@ -6,13 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/wire"
 )
 
 const (
-	suffix = ".ring"
+	suffix = wire.RingSuffix
 
 	// maxRings bounds open files: 64 processes are a large job on one machine. Rings beyond it wait until others are removed.
 	maxRings = 4096
@@ -35,14 +36,8 @@ type fileName struct {
 }
 
 func parseName(name string) (fileName, bool) {
-	parts := strings.Split(strings.TrimSuffix(name, suffix), ".")
-	if len(parts) != 3 {
-		return fileName{}, false
-	}
-	pid, err1 := strconv.ParseUint(parts[0], 10, 31)
-	start, err2 := strconv.ParseUint(parts[1], 10, 64)
-	generation, err3 := strconv.ParseUint(parts[2], 10, 32)
-	return fileName{procKey{int32(pid), start}, generation}, err1 == nil && err2 == nil && err3 == nil
+	n, ok := wire.ParseRingName(name)
+	return fileName{procKey{int32(n.PID), n.Start}, n.Generation}, ok
 }
 
 func compareRings(a, b *ring) int {

@@ -93,6 +93,18 @@ func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ct
 // rely on an answer of a second ago, so that the rings of ended processes are surely finished.
 func (in *Ingester) Finish(ctx context.Context) (Stats, error) { return in.run(ctx, true) }
 
+// Refused names the files of rings that are not read, and won't be.
+func (in *Ingester) Refused() (files []string) {
+	<-in.token
+	defer func() { in.token <- struct{}{} }()
+	for _, r := range in.rings {
+		if r.refused {
+			files = append(files, r.file)
+		}
+	}
+	return files
+}
+
 // Close closes the rings' files. A later Drain would open them again.
 func (in *Ingester) Close() error {
 	<-in.token

@@ -17,9 +17,13 @@ type Lock struct{ f *os.File }
 var ErrLocked = errors.New("in use by another process")
 
 // TryLock takes the lock or says ErrLocked.
-func (s *Session) TryLock(exclusive bool) (*Lock, error) {
-	flags := os.O_RDWR | os.O_CREATE
-	f, err := os.OpenFile(s.path(lockFile), flags, filePerm)
+func (s *Session) TryLock(exclusive bool) (*Lock, error) { return s.tryLock(lockFile, exclusive) }
+
+// TryKeep takes the right to start collectors for the session, which one process at a time has.
+func (s *Session) TryKeep() (*Lock, error) { return s.tryLock(keepFile, true) }
+
+func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
+	f, err := os.OpenFile(s.path(name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, filePerm)
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
 	}

@@ -40,9 +40,8 @@ func (s *Session) ringFiles() []ringFile {
 	}
 	var list []ringFile
 	for _, e := range entries {
-		r := ringFile{Path: filepath.Join(s.Rings(), e.Name())}
-		if n, _ := fmt.Sscanf(e.Name(), "%d.%d.%d.ring", &r.PID, &r.Start, &r.Generation); n == 3 {
-			list = append(list, r)
+		if n, ok := wire.ParseRingName(e.Name()); ok {
+			list = append(list, ringFile{Pid: Pid{n.PID, n.Start}, Generation: int(n.Generation), Path: filepath.Join(s.Rings(), e.Name())})
 		}
 	}
 	return list
@@ -199,5 +198,5 @@ func (s *Session) Unfinished() bool {
 	if _, err := os.Stat(s.Database()); err != nil {
 		return true
 	}
-	return len(s.ringFiles()) > 0
+	return slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return !slices.Contains(end.Refused, filepath.Base(r.Path)) })
 }

@@ -9,11 +9,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/secret"
+	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has got in.
@@ -71,6 +74,8 @@ type End struct {
 	// OOM says why, when the job, or a process of it, ended for want of memory.
 	OOM string `json:"oom,omitempty"`
 
+	Refused []string `json:"refused,omitempty"` // ring files that can't be read: nothing is left to do about them
+
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }
 
@@ -109,6 +114,7 @@ const (
 	metaFile  = "session.json"
 	endFile   = "end.json"
 	lockFile  = "owner.lock"
+	keepFile  = "keeper.lock"
 	dbFile    = "session.duckdb"
 	logFile   = "collector.log"
 	metaVer   = 1
@@ -210,6 +216,30 @@ func (s *Session) End() (e End, ok bool, err error) {
 		return End{}, false, nil
 	}
 	return e, err == nil, err
+}
+
+// MayReplace refuses names of files that belong to a session. A command writes an answer where the user says, in place of
+// what was there; a ring has a trainer behind it.
+func MayReplace(path string) error {
+	name := filepath.Base(path)
+	if strings.HasSuffix(name, wire.RingSuffix) {
+		return errors.New("the name is a ring's: a trainer may have it mapped")
+	}
+	own := []string{metaFile, endFile, lockFile, keepFile, dbFile, dbFile + ".wal", logFile, socket}
+	if slices.Contains(own, name) && isSession(filepath.Dir(path)) {
+		return errors.New("it belongs to a session")
+	}
+	return nil
+}
+
+// Touched is when something of the session was stored last: a file changed that who owns the lock writes.
+func (s *Session) Touched() (last time.Time) {
+	for _, path := range []string{s.Database(), s.Database() + ".wal", s.Rings(), s.path(endFile), s.Dir} {
+		if st, err := os.Stat(path); err == nil && st.ModTime().After(last) {
+			last = st.ModTime()
+		}
+	}
+	return last
 }
 
 // SetEnd records how the session ended.

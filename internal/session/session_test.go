@@ -218,3 +218,48 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 		}
 	}
 }
+
+// What is no ring does not keep a session from being finished, and neither does one that was refused and written down so.
+func TestUnfinished(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	files := map[string]string{s.Database(): "x", filepath.Join(s.Rings(), "1.2.3.tmp"): "x"}
+	for path, text := range files {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.SetEnd(End{State: "exited", Recorded: true}); err != nil {
+		t.Fatal(err)
+	}
+	if s.Unfinished() || len(s.Processes()) > 0 {
+		t.Errorf("1.2.3.tmp passes for a ring: unfinished %v, processes %v", s.Unfinished(), s.Processes())
+	}
+	if err := os.WriteFile(filepath.Join(s.Rings(), "1.2.3.ring"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !s.Unfinished() {
+		t.Error("a ring that nobody has looked at is left")
+	}
+	if err := s.SetEnd(End{State: "exited", Recorded: true, Refused: []string{"1.2.3.ring"}}); err != nil {
+		t.Fatal(err)
+	}
+	if s.Unfinished() {
+		t.Error("a refused ring makes every command recover the session")
+	}
+}
+
+func TestMayReplace(t *testing.T) {
+	home(t)
+	s := create(t, Options{Name: "a"})
+	for _, path := range []string{s.Database(), filepath.Join(s.Dir, metaFile), filepath.Join(s.Rings(), "1.2.0.ring"), filepath.Join(t.TempDir(), "1.2.0.ring")} {
+		if MayReplace(path) == nil {
+			t.Errorf("an answer may be written to %s", path)
+		}
+	}
+	for _, path := range []string{filepath.Join(s.Dir, "out.csv"), filepath.Join(t.TempDir(), metaFile), "out.json"} {
+		if err := MayReplace(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -32,6 +32,7 @@ func (w *writer) close() {
 func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
+	defer db.boundLogLocked()
 	committing := false
 	err := db.withConn(ctx, func(c *conn) error {
 		if err := db.w.load(c); err != nil {

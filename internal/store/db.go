@@ -27,6 +27,9 @@ type Options struct {
 // Patience is how long a question may go on that was called off.
 const Patience = time.Second
 
+// MemoryLimit is what DuckDB may take for tables, sorts and joins unless Options say otherwise, in bytes.
+const MemoryLimit = defaultMemory
+
 const (
 	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
 	maxThreads    = 4         // a question beside a training must not take the machine

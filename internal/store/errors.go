@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"syscall"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
@@ -104,6 +105,18 @@ func openError(msg string) error {
 	}
 	return &Error{Msg: firstLine(kindPrefix.ReplaceAllString(strings.TrimSpace(msg), ""))}
 }
+
+// IsFull says that an operation failed for want of disk.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		err != nil && (strings.Contains(err.Error(), noSpace) || strings.Contains(err.Error(), noQuota))
+}
+
+// What the C library says of ENOSPC and EDQUOT, and DuckDB after it.
+const (
+	noSpace = "No space left on device"
+	noQuota = "Disk quota exceeded"
+)
 
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")

@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Export writes the answer to a question into a Parquet file, which appears whole or not at all.
@@ -73,14 +76,46 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	path = f.Name()
 	f.Close()
 	// query() takes the statement as a text: no comment or semicolon in it can end the COPY.
+	stop := r.boundFile(path, db.o.exportBytes())
 	r.conn.enter()
 	err = r.conn.exec("COPY (FROM query(" + quote(sql) + ")) TO " + quote(path) + " (FORMAT parquet, COMPRESSION zstd)")
 	r.conn.leave()
+	stop()
 	if err != nil {
 		os.Remove(path)
 		return "", fmt.Errorf("export: %w", r.explain(err))
 	}
 	return path, nil
+}
+
+// leastExport is the size that an export may have whatever the session's bound is, in bytes.
+const leastExport = 1 << 30
+
+func (o Options) exportBytes() int64 { return max(o.MaxDisk, leastExport) }
+
+// exportLook is how often a file that is being made is looked at. Even a fast disk takes less than leastExport meanwhile.
+const exportLook = 100 * time.Millisecond
+
+// boundFile calls the question off when the file has become larger than most. stop waits until nobody looks any more.
+func (r *Rows) boundFile(path string, most int64) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		look := time.NewTicker(exportLook)
+		defer look.Stop()
+		for {
+			select {
+			case <-quit:
+				return
+			case <-look.C:
+			}
+			if st, err := os.Stat(path); err == nil && st.Size() > most {
+				r.cancel(remedy.Add(&Error{Msg: fmt.Sprintf("the file would have more than %d bytes, the session's bound of disk", most), Kind: ErrCalledOff},
+					"export less at a time"))
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
 }
 
 // copyFile is for a target on another file system; path appears with its last byte.

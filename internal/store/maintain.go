@@ -46,6 +46,7 @@ func (db *DB) Maintain(ctx context.Context) (Report, error) {
 	if err != nil || float64(size) < highWater*float64(db.o.MaxDisk) {
 		return Report{Before: size, After: size}, db.about("maintain", err)
 	}
+	db.callOffLocked() // what a question sees is not freed while it is open
 	err = db.shrinkLocked(ctx, &rep)
 	return rep, db.about("maintain", err)
 }

@@ -51,10 +51,18 @@ func newWorld(t *testing.T) *world {
 // reap ends the collectors of the test's sessions, by their own pids, so that none outlives a failed test.
 func (w *world) reap() {
 	dirs, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*"))
-	for _, d := range dirs {
-		for _, pid := range collectors(d) {
-			_ = syscall.Kill(pid, syscall.SIGTERM)
+	left := func(signal syscall.Signal) (n int) {
+		for _, d := range dirs {
+			for _, pid := range append(keepers(d), collectors(d)...) {
+				_ = syscall.Kill(pid, signal)
+				n++
+			}
 		}
+		return n
+	}
+	left(syscall.SIGTERM)
+	for end := time.Now().Add(5 * time.Second); left(0) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		continue // they write into the directory that is removed next
 	}
 }
 

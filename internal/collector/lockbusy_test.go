@@ -1,0 +1,52 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// A recovery that takes longer than the patience with a lock does not fail who waits for it, as long as it gets on; one
+// that hangs does.
+func TestLockIsWaitedForWhileItsHolderGetsOn(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	s, err := session.Create(session.Options{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.Database(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const patience = 50 * time.Millisecond
+	holder, err := s.TryLock(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { // a recovery of ten times that
+		defer close(done)
+		defer holder.Release()
+		tick := time.NewTicker(patience / 5)
+		defer tick.Stop()
+		for i := range 50 {
+			<-tick.C
+			stored := time.Now().Add(time.Duration(i+1) * time.Second) // later each time, however coarse the file system's clock
+			if err := os.Chtimes(s.Database(), stored, stored); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	lock, err := lockBusy(context.Background(), s, false, patience)
+	<-done
+	if err != nil {
+		t.Fatalf("waiting for a recovery that got on: %v", err)
+	}
+	defer lock.Release()
+	if _, err := lockBusy(context.Background(), s, true, patience); !errors.Is(err, session.ErrLocked) {
+		t.Errorf("of a holder that does nothing: %v", err)
+	}
+}

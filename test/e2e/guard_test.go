@@ -1,0 +1,167 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// oneCollector waits until the session has exactly one collector that is not old, and gives its PID.
+func oneCollector(t *testing.T, session string, old int) int {
+	t.Helper()
+	pid := 0
+	until(t, "a collector", func() bool {
+		pids := collectors(session)
+		if len(pids) == 1 && pids[0] != old {
+			pid = pids[0]
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// statusKiB is a line of /proc/PID/status.
+func statusKiB(t *testing.T, pid int, name string) (n int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), name+":")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatalf("%s of %d: %v", name, pid, err)
+	}
+	return n
+}
+
+// endless is a question of one call that takes a minute, in little memory, and that DuckDB can't interrupt.
+const endless = "SELECT levenshtein(repeat('a', n), repeat('b', n)) FROM (SELECT 150000 + range AS n FROM range(1))"
+
+// A question that can't be stopped costs the process that runs it, and no record.
+func TestQuestionThatCannotBeStopped(t *testing.T) {
+	w := newWorld(t)
+	run, session, ledger := w.ledgerRun(0, 1<<30)
+	w.number(session, "SELECT count(*) FROM python.steps")
+	if r := w.do("memgauge", "query", "--session", session, "--timeout", "300ms", endless); r.code != 124 {
+		t.Errorf("exit %d, want 124: %s", r.code, r.stderr)
+	}
+	until(t, "the collector to start anew", func() bool {
+		log, err := os.ReadFile(filepath.Join(session, "collector.log"))
+		return err == nil && strings.Contains(string(log), "starts anew")
+	})
+	w.number(session, "SELECT count(*) FROM python.steps")
+	kill(t, trainerPID(t, run))
+	run.wait(t)
+	w.checkLedger(session, ledger)
+	if r := w.do("memgauge", "query", "--session", session, "--timeout", "300ms", endless); r.code != 124 {
+		t.Errorf("of a finished session: exit %d, want 124: %s", r.code, r.stderr)
+	}
+}
+
+// Questions that ask for more memory than there may be get an error, several at once too; the collector stays within its
+// bound and loses no record.
+func TestQuestionsCannotTakeTheMemory(t *testing.T) {
+	w := newWorld(t)
+	run, session, ledger := w.ledgerRun(0, 1<<30)
+	pid := oneCollector(t, session, 0)
+	var wg sync.WaitGroup
+	for _, sql := range []string{"SELECT len(range(500000000))", "SELECT len(range(400000000))", "SELECT max(len(l)) FROM (SELECT list(range) l FROM range(100000000))",
+		"SELECT len(repeat('x', 2000000000))"} {
+		wg.Go(func() {
+			r := w.do("memgauge", "query", "--session", session, "--timeout", "20s", sql)
+			if r.code == 0 || r.stdout != "" {
+				t.Errorf("%s: exit %d, %s%s", sql, r.code, r.stdout, r.stderr)
+			}
+			t.Logf("%s: exit %d %s", sql, r.code, r.stderr)
+		})
+	}
+	wg.Wait()
+	if got := collectors(session); len(got) == 1 && got[0] == pid {
+		peak := statusKiB(t, pid, "VmHWM")
+		t.Logf("the collector had %d MiB at most", peak>>10)
+		if peak > 1400<<10 {
+			t.Errorf("the collector took %d MiB", peak>>10)
+		}
+	} else {
+		t.Errorf("the collector was %d, now %v: it should have lived", pid, got)
+	}
+	w.number(session, "SELECT count(*) FROM python.steps")
+	kill(t, trainerPID(t, run))
+	run.wait(t)
+	w.checkLedger(session, ledger)
+}
+
+// An attached session's collector that is killed comes back by itself, and so does one whose keeper was killed before it.
+func TestAttachedSessionKeepsACollector(t *testing.T) {
+	w := newWorld(t)
+	p := w.program(env.CPythons(t)[0].Path, script(t, "loop.py"), "sleep", "STOP")
+	name := w.attach(p.pid)
+	dirs, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*"))
+	if len(dirs) != 1 {
+		t.Fatalf("sessions %v of %s", dirs, name)
+	}
+	first := oneCollector(t, dirs[0], 0)
+	begun := time.Now()
+	kill(t, first)
+	second := oneCollector(t, dirs[0], first)
+	t.Logf("back after %s", time.Since(begun))
+	kill(t, second)
+	if out := w.mg("list"); !strings.Contains(out, "running") {
+		t.Errorf("list:\n%s", out)
+	}
+	third := oneCollector(t, dirs[0], second)
+	keeper := keepers(dirs[0])
+	if len(keeper) != 1 {
+		t.Fatalf("keepers %v", keeper)
+	}
+	t.Logf("the keeper has %d KiB of its own", statusKiB(t, keeper[0], "RssAnon"))
+	kill(t, keeper[0])
+	until(t, "another keeper", func() bool { now := keepers(dirs[0]); return len(now) == 1 && now[0] != keeper[0] })
+	kill(t, third)
+	oneCollector(t, dirs[0], third)
+	p.end(t)
+}
+
+// keepers finds the processes that see to it that the session has a collector.
+func keepers(dir string) (pids []int) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		b, _ := os.ReadFile(path)
+		if strings.HasSuffix(string(b), "\x00collector\x00--keep\x00--session\x00"+dir+"\x00") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// A session that no collector can observe is never said to run.
+func TestListTellsOfUnobservedSessions(t *testing.T) {
+	w := newWorld(t)
+	run, session, _ := w.ledgerRun(0, 1<<30)
+	pid := oneCollector(t, session, 0)
+	trainer := trainerPID(t, run)
+	kill(t, run.Process.Pid)
+	if err := os.WriteFile(filepath.Join(session, "broken"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(session, "broken"), filepath.Join(session, "session.duckdb")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(session, "session.duckdb"), []byte(strings.Repeat("no database ", 4096)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, pid)
+	out := w.mg("list")
+	if !strings.Contains(out, "not observed") || strings.Contains(out, "running") {
+		t.Errorf("list:\n%s", out)
+	}
+	kill(t, trainer)
+}
