@@ -111,7 +111,11 @@ func findings(r detect.Report) []Finding {
 			Held: f.Held, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit}
 		if f.Verdict == detect.Leak {
 			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
-			j.Rate, j.RateLow, j.RateHigh, j.Start = &rate, &low, &high, &start
+			if j.RateLow, j.RateHigh, j.Start = &low, &high, &start; f.ByTime {
+				j.Second = &rate
+			} else {
+				j.Rate = &rate
+			}
 			if f.Limit != "" && !math.IsInf(f.Seconds, 0) && !math.IsNaN(f.Seconds) {
 				j.Seconds = &f.Seconds
 			}
