@@ -74,11 +74,11 @@ func (l *loader) limits() error {
 		})
 		return list, err
 	}
-	cgroups, err := take(`WITH g AS (SELECT epoch_us(ts)::DOUBLE AS us, limit_bytes::DOUBLE, path, current
+	cgroups, err := take(`WITH g AS (SELECT epoch_us(ts)::DOUBLE AS us, limit_bytes::DOUBLE AS most, path, current
    - greatest(0, coalesce(inactive_file, 0) + coalesce(active_file, 0) - coalesce(file_dirty, 0) - coalesce(file_writeback, 0))
    - coalesce(slab_reclaimable, 0) AS used FROM cgroup.memory WHERE limit_bytes IS NOT NULL AND current IS NOT NULL),
  last AS (SELECT coalesce(max(us) FILTER (us <= %[1]f), min(us)) AS us FROM g)
- SELECT g.us, g.limit_bytes, greatest(0, g.used)::DOUBLE, g.path FROM g, last
+ SELECT g.us, g.most, greatest(0, g.used)::DOUBLE, g.path FROM g, last
  WHERE g.us <= last.us AND g.us >= least(%[2]f, last.us) ORDER BY g.us`)
 	if err != nil {
 		return err

@@ -85,11 +85,15 @@ type loader struct {
 
 // end is the time, in µs since the epoch, that verdicts are as of: the last step's end, or the last sample of any process. What was read
 // later was read after the job gave its memory back.
-func (l *loader) end() float64 {
-	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
-		return c.last()
+func (l *loader) end() (last float64) {
+	for _, c := range l.clocks {
+		if len(c.us) > 0 {
+			last = max(last, c.last())
+		}
 	}
-	last := 0.0
+	if last > 0 {
+		return last
+	}
 	for _, us := range l.seen {
 		last = max(last, us)
 	}

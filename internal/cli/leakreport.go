@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ func leakText(r detect.Report, cwd string) string {
 }
 
 func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
-	fmt.Fprintf(b, "LEAK  %s %s (%s to %s) since %s %.0f\n", f.Name(), f.PerStep(), amount(f.Low), amount(f.High), f.Unit(), f.Start)
+	fmt.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(), between(amount(f.Rate), amount(f.Low), amount(f.High)), f.Unit(), f.Start)
 	line := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(b, "  %-9s %s\n", name, text)
@@ -72,9 +73,7 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 	}
 	line("held by", held)
 	line("created", strings.TrimPrefix(f.Site, strings.TrimSuffix(cwd, "/")+"/"))
-	if f.Limit != "" && f.Seconds > 0 {
-		line("limit", fmt.Sprintf("%s in %s (%s to %s), about %s %s", f.Limit, span(f.Seconds), span(f.SecondsLow), span(f.SecondsHigh), f.Unit(), units.Count(int64(f.AtStep))))
-	}
+	line("limit", limitLine(f))
 	for i, advice := range f.Advice {
 		if i == 0 {
 			line("do", advice)
@@ -85,6 +84,32 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 	for i, e := range f.Evidence {
 		line(map[bool]string{true: "because", false: "and"}[i == 0], e)
 	}
+}
+
+// limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
+func limitLine(f detect.Finding) string {
+	when := fmt.Sprintf("about %s %s", f.Unit(), units.Count(int64(math.Round(f.AtStep))))
+	switch {
+	case f.Limit == "":
+		return ""
+	case f.Met:
+		return fmt.Sprintf("%s was met at %s: killed for lack of memory", f.Limit, when)
+	case f.Seconds <= 0:
+		return ""
+	}
+	left := span(f.Seconds) + between(span(f.Seconds), span(f.SecondsLow), span(f.SecondsHigh))
+	if f.Over {
+		return fmt.Sprintf("%s would have been met %s after the end, %s", f.Limit, left, when)
+	}
+	return fmt.Sprintf("%s in %s, %s", f.Limit, left, when)
+}
+
+// between is an interval in brackets; "" where its ends read like the figure itself.
+func between(figure, low, high string) string {
+	if low == figure && high == figure {
+		return ""
+	}
+	return fmt.Sprintf(" (%s to %s)", low, high)
 }
 
 // amount is a rate's end; below a byte it is 0.
@@ -107,6 +132,8 @@ type leakDocument struct {
 	Steps           int64                 `json:"steps"`
 	Missing         *string               `json:"missing"`
 	StepsMissing    *int64                `json:"steps_missing"`
+	Seconds         *float64              `json:"seconds"`
+	SecondsMissing  *int64                `json:"seconds_missing"`
 	Summary         leakSummary           `json:"monitoring_summary"`
 	Devices         map[string]leakDevice `json:"devices"`
 	Events          []leakEvent           `json:"leak_events"`
@@ -160,9 +187,11 @@ type leakFinding struct {
 	PID         int            `json:"pid"`
 	Rank        *int           `json:"rank"`
 	Rate        *float64       `json:"rate_mb_per_step"`
+	PerSecond   *float64       `json:"rate_mb_per_second"`
 	Low         *float64       `json:"rate_low"`
 	High        *float64       `json:"rate_high"`
 	ByTime      bool           `json:"by_time"`
+	Unit        string         `json:"unit"`
 	StartStep   *int64         `json:"start_step"`
 	EndStep     int64          `json:"end_step"`
 	GrowthBytes int64          `json:"growth_bytes"`
@@ -179,6 +208,9 @@ type leakFinding struct {
 	TimeLow     *float64       `json:"time_to_limit_low"`
 	TimeHigh    *float64       `json:"time_to_limit_high"`
 	Limit       *string        `json:"limit"`
+	LimitStep   *int64         `json:"limit_step"`
+	LimitMet    bool           `json:"limit_met"`
+	Ended       bool           `json:"ended"`
 }
 
 func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
@@ -193,7 +225,12 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 			StartTime: c.Started.UTC().Format(time.RFC3339Nano), EndTime: until.UTC().Format(time.RFC3339Nano), Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
 	if r.Needs > 0 {
 		needs := int64(r.Needs)
-		d.StepsMissing = &needs
+		if d.StepsMissing = &needs; r.ByTime() {
+			d.StepsMissing, d.SecondsMissing = nil, &needs
+		}
+	}
+	if r.ByTime() {
+		d.Seconds = positive(math.Round(r.Seconds*10) / 10)
 	}
 	for _, f := range r.Findings {
 		d.add(f, r, c.Now)
@@ -220,7 +257,7 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 		dev.Verdict = string(f.Verdict)
 	}
 	if f.Verdict == detect.Leak && !dev.Detected {
-		dev.Detected, dev.PerStep, dev.PerMinute = true, mb(f.Rate), mb(f.PerSec*60)
+		dev.Detected, dev.PerStep, dev.PerMinute = true, perStep(f), mb(f.PerSec*60)
 	}
 	d.Devices[name] = dev
 	if f.Verdict != detect.Leak {
@@ -243,15 +280,23 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 }
 
 func findingJSON(f detect.Finding) leakFinding {
-	out := leakFinding{Verdict: f.Verdict, Class: known(string(f.Class)), Memory: string(f.Memory), Device: known(f.Device), PID: f.PID, ByTime: f.ByTime, EndStep: int64(f.End),
+	out := leakFinding{Verdict: f.Verdict, Class: known(string(f.Class)), Memory: string(f.Memory), Device: known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
 		GrowthBytes: int64(f.Total), Site: known(f.Site), Holder: known(f.Holder), Held: known(f.Held), Reason: f.Reason, Readings: f.N,
-		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), TimeToLimit: positive(f.Seconds), TimeLow: positive(f.SecondsLow), TimeHigh: positive(f.SecondsHigh), Limit: known(f.Limit)}
+		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
+		TimeHigh: positive(figures(f.SecondsHigh, 3)), Limit: known(f.Limit), LimitMet: f.Met, Ended: f.Over}
 	if f.Rank >= 0 {
 		out.Rank = &f.Rank
 	}
 	if f.Rate != 0 {
-		start := int64(f.Start)
-		out.Rate, out.Low, out.High, out.P, out.StartStep = mb(f.Rate), mb(f.Low), mb(f.High), &f.P, &start
+		start, p := int64(f.Start), figures(f.P, 1)
+		out.Rate, out.PerSecond, out.Low, out.High, out.P, out.StartStep = perStep(f), mb(f.PerSec), mb(f.Low), mb(f.High), &p, &start
+		if f.ByTime {
+			out.PerSecond = mb(f.Rate)
+		}
+	}
+	if f.AtStep > 0 {
+		at := int64(math.Round(f.AtStep))
+		out.LimitStep = &at
 	}
 	if f.Verdict == detect.Undecided {
 		out.Missing = known(f.Missing())
@@ -271,6 +316,26 @@ func mb(bytes float64) *float64 {
 	if bytes == 0 || math.IsNaN(bytes) || math.IsInf(bytes, 0) {
 		return nil
 	}
-	x := bytes / float64(units.MiB)
+	x := figures(bytes/float64(units.MiB), 4)
 	return &x
+}
+
+// perStep is null where there are no steps.
+func perStep(f detect.Finding) *float64 {
+	if f.ByTime {
+		return nil
+	}
+	return mb(f.Rate)
+}
+
+// figures rounds to so many significant ones: what is beyond is not known.
+func figures(x float64, n int) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', n, 64), 64)
+	if err != nil {
+		return x
+	}
+	return y
 }

@@ -67,7 +67,7 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 		if _, gone := proc.New("/proc").Stat(pid); gone != nil {
 			return p, "", err
 		}
-		p, err = pictureNow(ctx, nil, []int{pid}, nil)
+		p, err = pictureNow(ctx, nil, nil, []int{pid}, nil)
 		return p, fmt.Sprintf("process %d and its children, now", pid), err
 	}
 	if err != nil {
@@ -93,7 +93,11 @@ func pictureOf(ctx context.Context, t *session.Session, backend collector.Backen
 		if pid := t.Meta.Process.PID; pid > 0 {
 			roots = append(roots, pid)
 		}
-		p, err = pictureNow(ctx, procs, roots, picture.Heaps(ctx, procs))
+		trainers, terr := picture.Trainers(ctx, backend)
+		if terr != nil {
+			return p, "", terr
+		}
+		p, err = pictureNow(ctx, procs, trainers, roots, picture.Heaps(ctx, procs))
 	} else {
 		title = "session " + t.Meta.Name + ", when it held most"
 		p, err = picture.Recorded(ctx, backend)
@@ -105,11 +109,12 @@ func pictureOf(ctx context.Context, t *session.Session, backend collector.Backen
 	return p, title, err
 }
 
-// pictureNow reads the processes under roots.
-func pictureNow(_ context.Context, procs []session.Process, roots []int, heaps map[int]*picture.Heap) (picture.Picture, error) {
+// pictureNow reads the processes under roots. trainers have made steps.
+func pictureNow(_ context.Context, procs []session.Process, trainers map[int]bool, roots []int, heaps map[int]*picture.Heap) (picture.Picture, error) {
 	fs := proc.New("/proc")
 	s := sampler.New(sampler.Options{Roots: func() []int { return roots }, About: func(pid int) sampler.About {
 		about := sampler.Nothing
+		about.Steps = trainers[pid]
 		for _, p := range procs {
 			if p.PID == pid {
 				about.Rank, about.Trainer = int32(p.Rank), p.Torch

@@ -165,7 +165,7 @@ func (o *Owner) keep(ctx context.Context, r detect.Report) error {
 
 // lastJudgement keeps the verdict on the whole session. A session that can't be judged ends all the same.
 func (o *Owner) lastJudgement(ctx context.Context) error {
-	r, err := analyse.Judge(ctx, o.db, analyse.Options{})
+	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true})
 	if err == nil {
 		err = o.keep(ctx, r)
 	}

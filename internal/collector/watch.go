@@ -103,17 +103,20 @@ func (w *watch) pause(before time.Duration) time.Duration {
 	return max(before, min(2*before, w.every))
 }
 
-// remember takes the kill counters as an earlier collector of this session left them.
+// remember takes the kill counters, and who has trained, as an earlier collector of this session left them.
 func (w *watch) remember(ctx context.Context) {
 	for sql, set := range map[string]func([]any){
 		"SELECT path, max(events_oom_kill) FROM cgroup.memory GROUP BY path HAVING max(events_oom_kill) IS NOT NULL": func(v []any) {
 			path, _ := v[0].(string)
 			w.sampler.SetKills(path, integer(v[1]))
 		},
+		"SELECT DISTINCT pid FROM python.steps WHERE NOT inference": func(v []any) {
+			w.o.heaps.note([]model.Step{{PID: int32(integer(v[0])), HeapInUse: model.Null}})
+		},
 		"SELECT max(oom_kills) FROM host.memory HAVING max(oom_kills) IS NOT NULL": func(v []any) { w.sampler.SetKills("", integer(v[0])) },
 	} {
 		if err := each(ctx, w.o.db, sql, set); err != nil && ctx.Err() == nil {
-			w.log.Warn("read what was counted of OOM kills", "error", err)
+			w.log.Warn("read what an earlier collector has counted", "error", err)
 		}
 	}
 }
@@ -174,6 +177,7 @@ func (w *watch) about(pid int) sampler.About {
 		a.Rank, a.Trainer = int32(p.Rank), p.Torch
 	}
 	a.HeapInUse, a.HeapHeld = w.o.heaps.get(int32(pid))
+	a.Steps = w.o.heaps.trains(int32(pid))
 	return a
 }
 
@@ -319,7 +323,8 @@ var _ ingest.Sink = tap{}
 type heaps struct {
 	sync.Mutex
 	last  map[int32][2]int64
-	first time.Time // when a step was first told of
+	first time.Time      // when a step was first told of
+	steps map[int32]bool // processes that have made steps of training
 }
 
 const maxHeaps = 4096 // processes of a job that train
@@ -331,6 +336,12 @@ func (h *heaps) note(steps []model.Step) {
 		h.first = time.Now()
 	}
 	for i := range steps {
+		if s := &steps[i]; !s.Inference && !h.steps[s.PID] && len(h.steps) < maxHeaps {
+			if h.steps == nil {
+				h.steps = map[int32]bool{}
+			}
+			h.steps[s.PID] = true
+		}
 		if s := &steps[i]; s.HeapInUse != model.Null && (len(h.last) < maxHeaps || h.last[s.PID] != [2]int64{}) {
 			h.last[s.PID] = [2]int64{s.HeapInUse, s.HeapHeld}
 		}
@@ -342,6 +353,12 @@ func (h *heaps) began() time.Time {
 	h.Lock()
 	defer h.Unlock()
 	return h.first
+}
+
+func (h *heaps) trains(pid int32) bool {
+	h.Lock()
+	defer h.Unlock()
+	return h.steps[pid]
 }
 
 func (h *heaps) get(pid int32) (inUse, held int64) {

@@ -218,7 +218,7 @@ func (r *Report) sum() {
 		}
 	}
 	if trainers == 0 && r.Verdict == Healthy {
-		r.Verdict, r.Missing = Undecided, "no memory of the program was recorded"
+		r.Verdict, r.Missing = Undecided, "no memory of a training process was recorded"
 	}
 	if r.Verdict == Healthy {
 		r.Confidence = 0.95 // of the limits that the findings name

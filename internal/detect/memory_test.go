@@ -160,3 +160,100 @@ func TestBoundedContainer(t *testing.T) {
 		t.Errorf("memory ends before it is full: %s", r.Verdict)
 	}
 }
+
+// TestHolders: a holder is the program's own, goes on growing, and explains the rate; what a library's running function has at the moment
+// of a census, a variable of the step that goes on, and what is emptied between censuses are none.
+func TestHolders(t *testing.T) {
+	type objects = []model.ObjectGroup
+	row := func(holder, site string, length, bytes int64) model.ObjectGroup {
+		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: holder, Count: 1, Length: length, Bytes: bytes, Site: site}
+	}
+	const adam = "/usr/lib/python3/site-packages/torch/optim/adam.py:320"
+	for name, c := range map[string]struct {
+		objects func(census, step int64) []model.ObjectGroup
+		holder  string
+	}{
+		"a library's": {func(c, s int64) []model.ObjectGroup { return objects{row("Adam.step().grads", adam, s, s*900_000)} }, ""},
+		"a variable of the step": {func(c, s int64) []model.ObjectGroup {
+			all := objects{row("__main__.names", "a.py:1", 9, 900)}
+			if c == 3 {
+				all = append(all, row("train().batch", "a.py:3", 900, 900*900_000))
+			}
+			return all
+		}, ""},
+		"emptied meanwhile": {func(c, s int64) []model.ObjectGroup {
+			return objects{row("__main__.outputs", "a.py:3", []int64{0, 90, 10, 800}[c], []int64{0, 90, 10, 800}[c]*900_000)}
+		}, ""},
+		"too little": {func(c, s int64) []model.ObjectGroup { return objects{row("__main__.log", "a.py:3", s, s*60_000)} }, ""},
+		"the program's": {func(c, s int64) []model.ObjectGroup {
+			return objects{row("Adam.step().grads", adam, s, s*900_000), row("__main__.kept", "a.py:3", s, s*500_000)}
+		}, "__main__.kept"},
+		"an installed program's": {func(c, s int64) []model.ObjectGroup {
+			return objects{row("train().kept", "/usr/lib/python3/site-packages/trainer/loop.py:9", s, s*900_000)}
+		}, "train().kept"},
+	} {
+		if f := first(t, leaky(c.objects)); f.Holder != c.holder {
+			t.Errorf("%s: held by %q, want %q", name, f.Holder, c.holder)
+		}
+	}
+}
+
+// TestTooSlowToMatter: growth of a page a step and less, or whose limit is beyond any run, is no leak; the same at a pace that fills the
+// memory is one.
+func TestTooSlowToMatter(t *testing.T) {
+	mapped := func(rate, pace float64) Process {
+		g := growing(3000, rate)
+		return Process{PID: 7, Rank: -1, Pace: pace, Heap: growing(3000, 0), Anon: growing(3000, 0), Mapped: g, Maps: g}
+	}
+	for name, c := range map[string]struct {
+		p    Process
+		want Verdict
+	}{
+		"file pages by the way":   {mapped(1260, 0.05), Healthy},
+		"file pages of more maps": {mapped(40_000, 0.05), Leak},
+		"heap, 17 days":           {Process{PID: 7, Rank: -1, Pace: 0.05, Heap: growing(3000, 1260), Anon: growing(3000, 1260)}, Healthy},
+		"heap, 40 minutes":        {Process{PID: 7, Rank: -1, Pace: 0.00005, Heap: growing(3000, 1260), Anon: growing(3000, 1260)}, Leak},
+		"heap, 60 days":           {Process{PID: 7, Rank: -1, Pace: 60, Heap: growing(3000, 500_000), Anon: growing(3000, 500_000)}, Healthy},
+	} {
+		r := Run(Input{Steps: 3000, Processes: []Process{c.p}, Host: Limit{"host 64 GiB", 64 << 30, 30 << 30}})
+		if r.Verdict != c.want {
+			t.Errorf("%s: %s, %s", name, r.Verdict, r.Line())
+		}
+		for _, f := range r.Findings {
+			if f.Verdict == Healthy && (f.Holder != "" || f.Limit != "") {
+				t.Errorf("%s: healthy, and held by %q, limit %q", name, f.Holder, f.Limit)
+			}
+		}
+	}
+}
+
+// TestAllRanksFillOneLimit: ranks that leak share the host, so that its end comes as many times sooner.
+func TestAllRanksFillOneLimit(t *testing.T) {
+	in := fourRanks()
+	alone := Run(in).Findings[0].Seconds
+	for i := range in.Processes {
+		in.Processes[i].Heap = growing(1000, 1e6)
+	}
+	if got := Run(in).Findings[0].Seconds; alone < 100 || got < alone/4*0.98 || got > alone/4*1.02 {
+		t.Errorf("one rank %.0f s, four %.0f s", alone, got)
+	}
+}
+
+// TestHonestFigures: no chance below what the tails of the noise are known for, no certainty, no growth of 0 B that would show.
+func TestHonestFigures(t *testing.T) {
+	line := Series{}
+	for i := range 2000 {
+		line.Steps, line.Bytes = append(line.Steps, float64(i)), append(line.Bytes, 1e9+1e6*float64(i))
+	}
+	r := Run(Input{Steps: 2000, Processes: []Process{{PID: 7, Rank: -1, Pace: 0.1, Heap: line, Anon: line}}})
+	if f := r.Findings[0]; f.P < 1e-12 || r.Confidence >= 1 {
+		t.Errorf("p %g, confidence %g", f.P, r.Confidence)
+	}
+	for i := range line.Bytes {
+		line.Bytes[i] = 3e9
+	}
+	r = Run(Input{Steps: 2000, Processes: []Process{{PID: 7, Rank: -1, Pace: 0.1, Heap: line, Anon: line}}})
+	if s := r.Findings[0].Sound(); strings.Contains(s, "0 B/step") || !strings.Contains(s, "would show") {
+		t.Errorf("healthy: %s", s)
+	}
+}

@@ -27,7 +27,7 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	g := gatherer{ctx: ctx, db: db}
 	fill(&g, &d.Processes, "SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Events, "SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
-	fill(&g, &d.Overhead, "SELECT part, sum(ns) / 1e9 AS seconds, sum(ns) / nullif(sum(covered_ns), 0) AS share FROM memgauge.overhead GROUP BY part ORDER BY seconds DESC")
+	fill(&g, &d.Overhead, overheadSQL)
 	fill(&g, &d.Drops, "SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
 	d.postMortem(&g, parts.Watch)
 	d.drawFindings(&g, parts.Leak)
@@ -38,6 +38,13 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	d.headlines(parts)
 	return d, nil
 }
+
+// overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers its own half a second
+// is none of 15 %. A run of a few seconds is too short for a share.
+const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered FROM memgauge.overhead GROUP BY ALL),
+	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
+	SELECT part, sum(ns) / 1e9 AS seconds, CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
+	FROM p JOIN run ON p.pid IS NOT DISTINCT FROM run.pid GROUP BY part ORDER BY seconds DESC`
 
 // gatherer keeps the first error, so that the questions stand one below the other.
 type gatherer struct {
@@ -111,7 +118,11 @@ func findings(r detect.Report) []Finding {
 			Held: f.Held, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit}
 		if f.Verdict == detect.Leak {
 			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
-			j.Rate, j.RateLow, j.RateHigh, j.Start = &rate, &low, &high, &start
+			if j.RateLow, j.RateHigh, j.Start = &low, &high, &start; f.ByTime {
+				j.Second = &rate
+			} else {
+				j.Rate = &rate
+			}
 			if f.Limit != "" && !math.IsInf(f.Seconds, 0) && !math.IsNaN(f.Seconds) {
 				j.Seconds = &f.Seconds
 			}

@@ -73,7 +73,8 @@ type Finding struct {
 	Class    string   `json:"class"`
 	Memory   string   `json:"memory"`
 	PID      int      `json:"pid"`
-	Rate     *float64 `json:"rate_mb_per_step"` // MB of 2^20 bytes; null unless it leaks
+	Rate     *float64 `json:"rate_mb_per_step"` // MB of 2^20 bytes; null unless it leaks, and without steps
+	Second   *float64 `json:"rate_mb_per_second"`
 	RateLow  *float64 `json:"rate_low"`
 	RateHigh *float64 `json:"rate_high"`
 	Start    *float64 `json:"start_step"`

@@ -36,6 +36,19 @@ func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 	return devices, nil
 }
 
+// Trainers are the processes of a session that have made steps of training.
+func Trainers(ctx context.Context, db api.Querier) (map[int]bool, error) {
+	rows, err := api.Rows[struct{ PID int }](ctx, db, "SELECT DISTINCT pid FROM python.steps WHERE NOT inference")
+	if err != nil {
+		return nil, fmt.Errorf("read who trains: %w", err)
+	}
+	list := map[int]bool{}
+	for _, r := range rows {
+		list[r.PID] = true
+	}
+	return list, nil
+}
+
 func difference(a, b *int64) *int64 {
 	if a == nil || b == nil {
 		return nil

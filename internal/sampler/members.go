@@ -181,8 +181,9 @@ const (
 var helpers = []string{"multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "multiprocessing.forkserver",
 	"_inductor/compile_worker", "triton"}
 
-// assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started: data loaders'
-// workers go by the trainer's own command line (fork) or by multiprocessing's (spawn).
+// assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started and that makes no steps
+// itself: data loaders' workers go by the trainer's own command line (fork) or by multiprocessing's (spawn). That it has loaded PyTorch
+// says little: so has every worker.
 func (m *members) assignRoles() {
 	for _, p := range m.byPID {
 		p.role = m.roleOf(p)
@@ -191,10 +192,15 @@ func (m *members) assignRoles() {
 		if p.role != RoleTrainer {
 			continue
 		}
-		for parent := m.byPID[p.usage.PPID]; parent != nil && (parent.role == RoleOther || parent.role == RoleMain); parent = m.byPID[parent.usage.PPID] {
+		for parent := m.byPID[p.usage.PPID]; parent != nil && parent.starts(p); parent = m.byPID[parent.usage.PPID] {
 			parent.role = RoleLauncher
 		}
 	}
+}
+
+// starts says whether the parent of a trainer is its launcher: torchrun, a shell, or a Python that only spawns ranks.
+func (p *member) starts(child *member) bool {
+	return p.role == RoleOther || p.role == RoleMain || p.role == RoleTrainer && !p.about.Steps && child.about.Steps
 }
 
 func (m *members) roleOf(p *member) string {
@@ -203,25 +209,29 @@ func (m *members) roleOf(p *member) string {
 			return RoleHelper
 		}
 	}
-	if p.about.Trainer {
-		return RoleTrainer
-	}
 	parent := m.byPID[p.usage.PPID]
+	forked := parent != nil && (p.command == parent.command || strings.Contains(p.command, "multiprocessing.spawn"))
 	switch {
-	case parent == nil:
-		return RoleMain
+	case p.about.Steps:
+		return RoleTrainer
 	case strings.HasPrefix(p.usage.Comm, "pt_data_worker"): // torch.multiprocessing._set_thread_name, torch 2.6
 		return RoleWorker
-	case p.command == parent.command && m.worksFor(parent), strings.Contains(p.command, "multiprocessing.spawn") && m.worksFor(parent):
+	case forked && m.worksFor(parent, func(a About) bool { return a.Steps }):
+		return RoleWorker
+	case p.about.Trainer:
+		return RoleTrainer
+	case parent == nil:
+		return RoleMain
+	case forked && m.worksFor(parent, func(a About) bool { return a.Trainer }):
 		return RoleWorker
 	}
 	return RoleOther
 }
 
 // worksFor: the parent trains, or is a worker of one that does (a fork server, nested loaders).
-func (m *members) worksFor(parent *member) bool {
+func (m *members) worksFor(parent *member, trains func(About) bool) bool {
 	for depth := 0; parent != nil && depth < 4; depth++ {
-		if parent.about.Trainer {
+		if trains(parent.about) {
 			return true
 		}
 		parent = m.byPID[parent.usage.PPID]

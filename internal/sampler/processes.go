@@ -31,7 +31,7 @@ func (s *Sampler) processes(now time.Time) {
 	gone := s.members.update(filepath.Join(s.o.Root, "proc"), s.o.Roots(), now)
 	s.kills.ended(gone)
 	for _, p := range gone {
-		if p.about = s.o.About(p.usage.PID); p.about.Trainer {
+		if p.about = s.o.About(p.usage.PID); p.about.Steps || p.about.Trainer && (p.role == RoleOther || p.role == RoleMain) {
 			p.role = RoleTrainer // one that ended before it was known to be
 		}
 		s.tellTree(p, now, true)

@@ -35,7 +35,8 @@ type Options struct {
 // About is what a process's agent has told.
 type About struct {
 	Rank                int32 // -1 unknown
-	Trainer             bool  // it runs training steps
+	Trainer             bool  // it has loaded PyTorch: it trains, or may
+	Steps               bool  // it has made steps of training
 	HeapInUse, HeapHeld int64 // bytes; model.Null if not known
 }
 

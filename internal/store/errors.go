@@ -3,7 +3,9 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -37,7 +39,6 @@ func (e *Error) Unwrap() error { return e.Kind }
 
 var (
 	noTable    = regexp.MustCompile(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
-	didYouMean = regexp.MustCompile(`Did you mean "([^"]+)"`)
 	refusedRO  = regexp.MustCompile(`Cannot execute statement of type "(\w+)"`)
 	kindPrefix = regexp.MustCompile(`^[A-Z][A-Za-z ]* Error: `)
 )
@@ -62,16 +63,61 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 		return refusal(sql)
 	}
 	if m := noTable.FindStringSubmatch(msg); m != nil {
-		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(msg))
+		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(qualified(m[1], sql)))
 	}
 	return &Error{Msg: kindPrefix.ReplaceAllString(msg, "")}
 }
 
-func tableHint(msg string) string {
-	if m := didYouMean.FindStringSubmatch(msg); m != nil && !strings.HasPrefix(m[1], "store.") {
-		return "did you mean " + m[1] + "? `memgauge tables` lists them all"
+// tableHint suggests one of the tables that users ask. DuckDB would suggest its own catalog's too (pg_sequences).
+func tableHint(name string) string {
+	if near := nearestTable(name); near != "" {
+		return "did you mean " + near + "? `memgauge tables` lists them all"
 	}
 	return "`memgauge tables` lists the tables"
+}
+
+// nearestTable is the table whose name, with or without its schema, is at most a third away from what was written; "" if none is.
+func nearestTable(name string) (nearest string) {
+	if len(name) > 100 { // no table's is half as long, and the search takes the product of the lengths
+		return ""
+	}
+	name = strings.ToLower(name)
+	visible := slices.Concat(slices.Collect(maps.Keys(tableDocs)), slices.Collect(maps.Keys(sampleTables)))
+	slices.Sort(visible)
+	least := 1.0 / 3
+	for _, table := range visible {
+		schema, bare, _ := strings.Cut(table, ".")
+		if schema == "store" {
+			continue
+		}
+		_, written, _ := strings.Cut(name, ".")
+		for _, pair := range [][2]string{{name, table}, {name, bare}, {written, bare}} {
+			if d := float64(distance(pair[0], pair[1])) / float64(max(len(pair[0]), 1)); pair[0] != "" && d < least {
+				nearest, least = table, d
+			}
+		}
+	}
+	return nearest
+}
+
+// distance is Levenshtein's, in bytes: table names are ASCII.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal, row[j+1] = row[j+1], min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // qualified finds the name as the user wrote it, with its schema: DuckDB's message leaves that out.

@@ -30,6 +30,16 @@ class Thing:
         self.value = value
 
 
+LIBRARY = """
+def step(more, done):
+    mine = []
+    while not done.is_set():
+        if more.wait(0.01):
+            more.clear()
+            mine.extend([b"x" * 1000 for _ in range(20)])
+"""
+
+
 class Slotted:
     __slots__ = ("inner", "__weakref__")
 
@@ -40,6 +50,15 @@ class Lonely:
 
 class ClassLevel:
     cache = {}
+
+
+def settle_until(condition):
+    """Waits for another thread, at most 10 s."""
+    for _ in range(1000):
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def line_of(mark):
@@ -75,6 +94,25 @@ class Growing(unittest.TestCase):
         row = self.grow(add, __name__ + ".kept_list", "list")
         self.assertTrue(42 * 1000 < row["bytes"] < 42 * 1300, row)
         self.assertEqual(row["detail"], "of %s.Thing" % __name__)
+
+    def test_library_function(self):
+        """What a running function of a library holds is told by that function's line, not by one of the program that has such a name."""
+        mine = []
+        mine.append(0)
+        space, more, done = {"__name__": "optim"}, threading.Event(), threading.Event()
+        path = "/opt/lib/python3.12/site-packages/torch/optim/adam.py"
+        exec(compile(LIBRARY, path, "exec"), space)
+        thread = threading.Thread(target=space["step"], args=(more, done))
+        thread.start()
+        try:
+            for _ in range(2):
+                more.set()
+                self.assertTrue(settle_until(lambda: not more.is_set()))
+                row = take(self.memory).holder("step().mine")
+        finally:
+            done.set()
+            thread.join()
+        self.assertEqual(row["site"], path + ":2", row)
 
     def test_dict(self):
         def add():

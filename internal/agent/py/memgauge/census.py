@@ -12,7 +12,7 @@ from _weakref import ref as weak
 from collections import OrderedDict, defaultdict, deque
 from time import monotonic, monotonic_ns, thread_time_ns
 
-from . import cycles, evidence, look, process, scope, tensors, walk
+from . import cycles, evidence, look, process, scope, sites, tensors, walk
 
 SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
 PATIENT = 3_000_000      # … for an object that can't be looked at within a slice
@@ -81,6 +81,7 @@ class Memory:
         self.samples = {}        # id of a class of the program's -> weak references to some instances
         self.last_cost = 30_000_000
         self.running = None
+        self.told = 0            # ns, CLOCK_MONOTONIC: when the cost of one was last told
 
 
 _memory = Memory()
@@ -131,6 +132,7 @@ class Census(evidence.Telling):
         self.notes = []
         self.rows = 0
         self.homes = {}          # a root's label -> the file that it belongs to
+        self.libraries = {}      # label of a root that a library's running function has -> file:line of that function
         self.torch = None
         self._work = self._phases()
 
@@ -301,12 +303,15 @@ class Census(evidence.Telling):
         values = walk.frame_values(frame, self.walk)
         function = "%s()." % look.code_name(frame.f_code)
         home = frame.f_code.co_filename
+        foreign = "" if look.is_user_file(home) else sites.where(frame.f_code, frame.f_code.co_firstlineno)
         for name in list(values):
             if type(name) is str and not name.startswith(("__", "@", ".")):
                 try:
                     value = values[name]
                 except KeyError:
                     continue
+                if foreign and function + name not in self.homes:     # the program's own functions came before
+                    self.libraries[function + name] = foreign
                 self.homes[function + name] = home
                 self.walk.start(value, function + name)
         if not look.is_user_file(frame.f_code.co_filename):

@@ -9,6 +9,7 @@ from ._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 RESERVE = 0.25           # of a census's allowance is for telling
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
+TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
 MAX_SITES = 60           # places whose line is looked for
 
 
@@ -37,12 +38,18 @@ class Telling:
                 put(ring, text, fields)
                 self.rows += 1
             ring.event("census", "; ".join(self.notes), self.number, self.spent // 1000, int(self.visited), self.longest)
-            ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, monotonic_ns() - self.began, NOT_TAKEN)
+            ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, self._covered(ring), NOT_TAKEN)
         self.codes = None
         begin = 0
         while self.memory.marks.prune(begin, 2000):
             begin += 2000
             yield
+
+    def _covered(self, ring):
+        """ns since the census before, or since the process started: what a census cost is a share of that, not of its own time."""
+        at = monotonic_ns()
+        since, self.memory.told = self.memory.told or ring.start * TICK, at
+        return max(at - since, at - self.began)     # start ticks go on while a machine sleeps, this clock does not
 
     def _gather(self, name):
         module = sys.modules.get(name)
@@ -61,9 +68,13 @@ class Telling:
 
     def _site(self, place):
         """The line that makes a place grow: of the innermost name in its path that the program adds to, else of one that it
-        assigns to. A generator, for searching takes time; the result is in self.found."""
+        assigns to. What a running function of a library holds is told by that function's line. A generator, for searching
+        takes time; the result is in self.found."""
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
+        if labels and labels[0] in self.libraries:
+            self.found = self.libraries[labels[0]]
+            return
         home = self.homes.get(labels[0]) if labels else None
         for key in sites.names_of(labels)[:4]:
             key = key + (home,)
