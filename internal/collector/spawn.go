@@ -27,7 +27,7 @@ func Spawn(s *session.Session) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}
-	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND
+	flags := os.O_CREATE | os.O_WRONLY | os.O_APPEND | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // no link, no pipe
 	if st, err := os.Stat(s.Log()); err == nil && st.Size() > maxLog {
 		flags |= os.O_TRUNC
 	}

@@ -18,7 +18,7 @@ var ErrLocked = errors.New("in use by another process")
 
 // TryLock takes the lock or says ErrLocked.
 func (s *Session) TryLock(exclusive bool) (*Lock, error) {
-	flags := os.O_RDWR | os.O_CREATE
+	flags := os.O_RDWR | os.O_CREATE | syscall.O_NOFOLLOW
 	f, err := os.OpenFile(s.path(lockFile), flags, filePerm)
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
