@@ -19,6 +19,7 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 	if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", "true"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
+	until(t, "its collector's end", func() bool { return len(collectors(s)) == 0 })
 	victim := filepath.Join(w.home, "victim")
 	if err := os.WriteFile(victim, []byte("precious"), 0o600); err != nil {
 		t.Fatal(err)

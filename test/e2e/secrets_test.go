@@ -28,7 +28,7 @@ var confidences = map[string]string{
 
 const confidential = `
 import os, subprocess, sys, time
-child = subprocess.Popen(["sh", "-c", "sleep 60; exit 0", "--password", %q])
+child = subprocess.Popen(["sh", "-c", "read x; exit 0", "--password", %q], stdin=subprocess.PIPE)
 print("pid", os.getpid(), flush=True)
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.01)
@@ -48,7 +48,9 @@ func TestNoSecretReachesTheDisk(t *testing.T) {
 	run := w.start("memgauge", "run", "--session", s, "--", "python3", job, stop, "--password", confidences["a flag"],
 		"--api-key="+confidences["a flag's value"], "--db", "postgres://joe:"+confidences["a URL"]+"@db/runs", "-u", "joe:"+confidences["a user"])
 	until(t, "its ring", func() bool { return w.do("memgauge", "--session", s, "eval", "1").code == 0 })
-	ask := func(args ...string) { w.do("memgauge", append(args[:1:1], append([]string{"--session", s}, args[1:]...)...)...) }
+	ask := func(args ...string) {
+		w.do("memgauge", append(args[:1:1], append([]string{"--session", s}, args[1:]...)...)...)
+	}
 	ask("eval", "password = '"+confidences["an eval"]+"'")
 	ask("eval", "raise ValueError('refused: token="+confidences["an error"]+"')")
 	ask("eval", "raise MemoryError('while reading postgres://joe:"+confidences["what ran dry"]+"@db/runs')")
