@@ -114,7 +114,7 @@ func (a *app) alreadyObserved(pid int, where string, asJSON bool) error {
 	if asJSON {
 		return writeJSON(a.stdout, attachJSON{SchemaVersion: jsonVersion, Session: where, Observed: true, Processes: []attachedJSON{}})
 	}
-	_, err := fmt.Fprintf(a.stdout, "process %d is observed already, in session %s\n", pid, where)
+	_, err := fmt.Fprintf(a.text(), "process %d is observed already, in session %s\n", pid, where)
 	return err
 }
 
@@ -303,9 +303,9 @@ func (a *app) sayAttached(j attaching, asJSON bool) error {
 		return writeJSON(a.stdout, doc)
 	}
 	for _, e := range j.entered {
-		fmt.Fprintf(a.stdout, "attached to %d (Python %s): stopped for %s\n", e.pid, e.result.Python,
+		fmt.Fprintf(a.text(), "attached to %d (Python %s): stopped for %s\n", e.pid, e.result.Python,
 			units.Duration(e.result.Stopped.Round(time.Microsecond)))
 	}
-	_, err := fmt.Fprintf(a.stdout, "session %s; steps count from now on, what happened before is not known\n", endpointOf(s))
+	_, err := fmt.Fprintf(a.text(), "session %s; steps count from now on, what happened before is not known\n", endpointOf(s))
 	return err
 }

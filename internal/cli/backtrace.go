@@ -8,12 +8,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -126,7 +126,7 @@ func (a *app) showBacktrace(taken []stacks.Process, asJSON bool) error {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		if err := writeProcess(a.stdout, p); err != nil {
+		if err := writeProcess(a.text(), p); err != nil {
 			return fmt.Errorf("backtrace: %w", err)
 		}
 	}
@@ -141,14 +141,14 @@ func writeProcess(w io.Writer, p stacks.Process) error {
 	if p.Argv != "" {
 		head += ": " + p.Argv
 	}
-	fmt.Fprintln(w, printable(head))
+	fmt.Fprintln(w, plain.Line(head))
 	var native []stacks.Thread
 	for _, t := range p.Threads {
 		if t.Python == nil {
 			native = append(native, t)
 			continue
 		}
-		fmt.Fprintf(w, "\n%s\n", printable(threadHead(t)))
+		fmt.Fprintf(w, "\n%s\n", plain.Line(threadHead(t)))
 		if err := writeFrames(w, t.Python); err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func writeFrames(w io.Writer, t *wire.Thread) error {
 		if t.Cut > 0 && i == t.CutAt {
 			fmt.Fprintf(tab, "  …\t%d more calls\n", t.Cut)
 		}
-		fmt.Fprintf(tab, "  %d\t%s\t%s:%d\n", t.Depth(i), printable(f.Func), printable(f.File), f.Line)
+		fmt.Fprintf(tab, "  %d\t%s\t%s:%d\n", t.Depth(i), plain.Line(f.Func), plain.Line(f.File), f.Line)
 		for _, l := range f.Locals {
-			fmt.Fprintf(tab, "  \t  %s = %s\n", printable(l.Name), printable(l.Value))
+			fmt.Fprintf(tab, "  \t  %s = %s\n", plain.Line(l.Name), plain.Line(l.Value))
 		}
 	}
 	return tab.Flush()
@@ -195,7 +195,7 @@ func writeNative(w io.Writer, threads []stacks.Thread, each bool) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if each {
 		for _, t := range threads {
-			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, printable(t.Comm), t.Kernel())
+			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, plain.Line(t.Comm), t.Kernel())
 		}
 		return tab.Flush()
 	}
@@ -208,16 +208,6 @@ func writeNative(w io.Writer, threads []stacks.Thread, each bool) error {
 		fmt.Fprintf(tab, "  %d\t%s\n", kinds[k], k)
 	}
 	return tab.Flush()
-}
-
-// printable keeps names that a program has chosen from acting on the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\t' || r == 0x7f {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ReplaceAll(s, "\n", `\n`))
 }
 
 // The JSON of backtrace is documented in docs/cli-json.md.

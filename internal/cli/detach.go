@@ -66,7 +66,7 @@ func (a *app) detach(ctx context.Context, o detachOptions, arg string) error {
 			continue
 		}
 		done++
-		fmt.Fprintf(a.stdout, "detached from %d\n", p)
+		fmt.Fprintf(a.text(), "detached from %d\n", p)
 		if err := a.finishDetached(ctx, s); err != nil {
 			errs = append(errs, err)
 		}
@@ -110,6 +110,6 @@ func (a *app) finishDetached(ctx context.Context, s *session.Session) error {
 		return fmt.Errorf("finish session %s: %w", s.Meta.Name, err)
 	}
 	name := endpointOf(s)
-	_, err = fmt.Fprintf(a.stdout, "session %s is finished, %s steps seen; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", name, units.Count(sum.Steps), name)
+	_, err = fmt.Fprintf(a.text(), "session %s is finished, %s steps seen; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", name, units.Count(sum.Steps), name)
 	return err
 }

@@ -60,7 +60,7 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 			doctor.Report
 		}{jsonVersion, r})
 	} else {
-		err = writeDoctor(a.stdout, r)
+		err = writeDoctor(a.text(), r)
 	}
 	if err == nil && r.Broken() {
 		return &exitError{code: exitFindings}

@@ -26,7 +26,7 @@ func (a *app) doctorTarget(arg string, o doctorOptions) error {
 	} else {
 		var b bytes.Buffer
 		writeDoctorChecks(&b, checks)
-		_, err = a.stdout.Write(b.Bytes())
+		_, err = a.text().Write(b.Bytes())
 	}
 	if err == nil && broken {
 		return &exitError{code: exitFindings}

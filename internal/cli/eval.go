@@ -101,8 +101,8 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	if o.all {
 		return a.evalAll(ctx, request, chosen)
 	}
-	r := evalIn(ctx, request, chosen[0], a.stdout, a.stderr)
-	r.show(a.stdout, a.stderr)
+	r := evalIn(ctx, request, chosen[0], a.stdout, programOutput(a.stderr))
+	r.show(a.stdout, programOutput(a.stderr))
 	return r.failure(request.Timeout)
 }
 
@@ -276,7 +276,7 @@ func (a *app) evalAll(ctx context.Context, e wire.Eval, chosen []session.Process
 	pairs := make([]pair, len(chosen))
 	for i, p := range chosen {
 		head := "[" + label(p) + "] "
-		pairs[i] = pair{&prefixer{mu: &mu, w: a.stdout, head: head}, &prefixer{mu: &mu, w: a.stderr, head: head}}
+		pairs[i] = pair{&prefixer{mu: &mu, w: a.stdout, head: head}, &prefixer{mu: &mu, w: programOutput(a.stderr), head: head}}
 	}
 	results := inEach(ctx, e, chosen, func(i int) (io.Writer, io.Writer) { return pairs[i].stdout, pairs[i].stderr })
 	for i := range results {

@@ -234,11 +234,11 @@ func (a *app) printLeak(o leakOptions, r detect.Report, m leakContext) error {
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	text := []byte(leakText(r, m.Cwd))
+	to, text := a.text(), []byte(leakText(r, m.Cwd))
 	if o.json {
-		text = doc
+		to, text = a.stdout, doc
 	}
-	if _, err := a.stdout.Write(text); err != nil {
+	if _, err := to.Write(text); err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
 	if r.Verdict == detect.Leak {

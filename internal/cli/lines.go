@@ -15,8 +15,8 @@ import (
 // reader takes lines from a terminal, with editing and history, or from whatever else the input is.
 func (p *prompt) reader(ctx context.Context) lineReader {
 	in, ok := p.a.stdin.(*os.File)
-	out, shown := p.a.stdout.(*os.File)
-	if !ok || !shown || !term.IsTerminal(int(in.Fd())) || !term.IsTerminal(int(out.Fd())) {
+	out, shown := fileOf(p.a.stdout)
+	if !ok || !shown || !isTerminal(in) || !isTerminal(out) {
 		return plainLines{bufio.NewReader(p.a.stdin)}
 	}
 	t := &terminal{in: in, out: out}

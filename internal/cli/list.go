@@ -63,7 +63,7 @@ func (a *app) list(ctx context.Context, o listOptions) error {
 		_, err := fmt.Fprintln(a.stderr, nothingToList(o.all))
 		return err
 	}
-	return writeList(a.stdout, sessions, terminalWidth(a.stdout), time.Now())
+	return writeList(a.text(), sessions, terminalWidth(a.stdout), time.Now())
 }
 
 func nothingToList(all bool) string {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -169,6 +170,15 @@ func create(path string) (sink, error) {
 	return r, nil
 }
 
+// createNamed is create for a file whose name we chose. A link of that name was not put there for us: who runs a command in
+// a directory that others can write to would have what it points to replaced.
+func createNamed(path string) (sink, error) {
+	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output", path), "name the file: --output FILE")
+	}
+	return create(path)
+}
+
 // createBeside makes the new file in the same directory: a rename works only within a file system.
 func createBeside(path string, perm os.FileMode) (*replacement, error) {
 	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))
@@ -200,8 +210,8 @@ func cause(err error) error {
 
 // terminalWidth is 0 if w is no terminal. A terminal that doesn't know its size has 80 columns, as ever.
 func terminalWidth(w io.Writer) int {
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	f, ok := fileOf(w)
+	if !ok || !isTerminal(f) {
 		return 0
 	}
 	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {

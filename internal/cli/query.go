@@ -70,7 +70,7 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 	}
 	ctx, cancel := o.limit(ctx)
 	defer cancel()
-	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: plain(), Timeout: time.Duration(o.timeout),
+	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: time.Duration(o.timeout),
 		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) }}
 	err = a.queryOnce(ctx, o.output, q)
 	for range retries {
@@ -100,8 +100,8 @@ func (a *app) queryOnce(ctx context.Context, output string, q api.QueryRequest) 
 	return runQuery(ctx, backend, q, out)
 }
 
-// plain says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
-func plain() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
+// colourless says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
+func colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
 func runQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sink) error {
 	if err := from.Query(ctx, q, out); err != nil {

@@ -44,12 +44,12 @@ func (a *app) sessionReport(ctx context.Context, o reportOptions) error {
 		return err
 	}
 	var out sink = &spool{to: a.stdout}
-	file := o.output
+	file, make := o.output, create
 	if file == "" && !o.json {
-		file = "memgauge-" + t.Meta.Name + ".html"
+		file, make = "memgauge-"+t.Meta.Name+".html", createNamed
 	}
 	if file != "" {
-		if out, err = create(file); err != nil {
+		if out, err = make(file); err != nil {
 			return fmt.Errorf("report: %w", err)
 		}
 	}

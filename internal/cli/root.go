@@ -62,7 +62,8 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr}
+	a := &app{stdin: stdin, stdout: stdoutEdge(stdout), stderr: newEdge(stderr)}
+	defer flushEdges(a.stdout, a.stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := a.rootCommand()

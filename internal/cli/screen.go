@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -23,12 +24,13 @@ type screen struct {
 }
 
 func (a *app) newScreen(o watchOptions) *screen {
-	s := &screen{warnings: a.stdout, tool: o.tool, duration: time.Duration(o.duration)}
+	s := &screen{warnings: a.text(), tool: o.tool, duration: time.Duration(o.duration)}
 	if o.json {
 		s.warnings = a.stderr // stdout is for the report alone
 	}
 	if width := terminalWidth(a.stderr); width > 0 {
-		s.line, s.width = a.stderr, width
+		f, _ := fileOf(a.stderr)
+		s.line, s.width = f, width // the line moves the cursor itself
 	}
 	return s
 }
@@ -49,7 +51,7 @@ func (s *screen) show(w *monitor.Watch, spent time.Duration) {
 		text = []rune(status(w))
 		text = text[:min(len(text), s.width-1)]
 	}
-	fmt.Fprintf(s.line, "\r\x1b[K%s", string(text))
+	fmt.Fprintf(s.line, "\r\x1b[K%s", plain.Line(string(text)))
 }
 
 // progress is a bar with the time left, or the time spent where the end is open.

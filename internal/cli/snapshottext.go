@@ -82,7 +82,7 @@ func shares(b *strings.Builder, title string, list []anatomy.Share, whole int64,
 func growthText(b *strings.Builder, g *anatomy.Growth) {
 	fmt.Fprintf(b, "  growth      %s", g.Verdict)
 	if g.Rate != 0 {
-		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", signedSize(g.Rate), bareSize(g.RateLow),
+		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", signedSize(int64(g.Rate)), bareSize(g.RateLow),
 			bareSize(g.RateHigh), g.Start, g.Iterations)
 	} else if g.By != "" && g.Iterations > 0 {
 		fmt.Fprintf(b, " over %s", plural(g.Iterations, "iteration"))
@@ -143,10 +143,3 @@ func leftOutText(b *strings.Builder, d *anatomy.DeviceReport) {
 func micros(us int64) string { return units.Duration(time.Duration(us) * time.Microsecond).String() }
 
 func bareSize(bytes float64) string { return units.Bytes(bytes).String() }
-
-func signedSize(bytes float64) string {
-	if bytes < 0 {
-		return "-" + bareSize(-bytes)
-	}
-	return "+" + bareSize(bytes)
-}

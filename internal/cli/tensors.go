@@ -87,7 +87,7 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 		return writeJSON(a.stdout, censusDocument{jsonVersion, list})
 	}
 	for i, c := range list {
-		if err := c.write(a.stdout, o.top, terminalWidth(a.stdout), t.Meta.Cwd, i > 0); err != nil {
+		if err := c.write(a.text(), o.top, terminalWidth(a.stdout), t.Meta.Cwd, i > 0); err != nil {
 			return fmt.Errorf("tensors: %w", err)
 		}
 	}

@@ -115,7 +115,11 @@ func (o *watchOptions) open() (out outputs, err error) {
 		}
 	}
 	if o.plot != "" {
-		if out.plot, err = create(o.plot); err != nil {
+		make := create
+		if o.plot == "memgauge-"+o.tool+".png" {
+			make = createNamed
+		}
+		if out.plot, err = make(o.plot); err != nil {
 			out.discard()
 			return out, fmt.Errorf("%s: %w", o.tool, err)
 		}
@@ -311,7 +315,7 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) error {
 	for _, advice := range r.Recommendations {
 		fmt.Fprintf(&text, "  do  %s\n", advice)
 	}
-	if _, err := io.WriteString(a.stdout, text.String()); err != nil {
+	if _, err := io.WriteString(a.text(), text.String()); err != nil {
 		return fmt.Errorf("%s: write the report: %w", o.tool, err)
 	}
 	for _, file := range []string{o.output, o.plot} {

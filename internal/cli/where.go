@@ -57,7 +57,7 @@ func (a *app) where(ctx context.Context, asJSON bool) error {
 			picture.Picture
 		}{jsonVersion, title, p})
 	}
-	return writePicture(a.stdout, title, p, terminalWidth(a.stdout))
+	return writePicture(a.text(), title, p, terminalWidth(a.stdout))
 }
 
 // picture takes it of a session, or of a process that belongs to none.

@@ -136,7 +136,7 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}
 	defer session.PrivateFiles()()
-	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600) // no link, no pipe
 	if err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}

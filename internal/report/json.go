@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 // writeJSON writes one array with an object a line, so that a cut file shows where it was cut.
@@ -177,7 +178,7 @@ func appendString(buf []byte, s string) []byte {
 			buf = append(buf, `\t`...)
 		case r == '\r':
 			buf = append(buf, `\r`...)
-		case steersTerminal(r): // all of them are in the first plane
+		case plain.Steers(r): // all of them are in the first plane
 			buf = append(buf, '\\', 'u', hex[r>>12], hex[r>>8&15], hex[r>>4&15], hex[r&15])
 		default:
 			buf = append(buf, s[i:i+size]...)
@@ -185,15 +186,4 @@ func appendString(buf []byte, s string) []byte {
 		i += size
 	}
 	return append(buf, '"')
-}
-
-// steersTerminal tells characters that move the cursor, change the screen or turn the writing direction: C0, DEL, C1, line
-// and paragraph separators, bidirectional controls (Unicode UAX 9) and the byte order mark.
-func steersTerminal(r rune) bool {
-	switch {
-	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f, r >= 0x2028 && r <= 0x202e,
-		r >= 0x2066 && r <= 0x2069, r == 0xfeff:
-		return true
-	}
-	return false
 }

@@ -176,31 +176,3 @@ func shorten(s string, n int) string {
 	}
 	return s[:end] + ellipsis
 }
-
-// printable makes a text safe and one line long: control characters appear as \n, \t, \x1b or \u202e, bytes that are no
-// UTF-8 as \xHH. Nothing else changes, backslashes included.
-func printable(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return r == '\uFFFD' || steersTerminal(r) }) {
-		return s // ContainsFunc reports a bad byte as U+FFFD
-	}
-	var b strings.Builder
-	for i, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\uFFFD' && !strings.HasPrefix(s[i:], "\uFFFD"):
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case r < 0x100 && steersTerminal(r):
-			fmt.Fprintf(&b, `\x%02x`, r)
-		case steersTerminal(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}

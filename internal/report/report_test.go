@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -231,7 +232,7 @@ func FuzzWrite(f *testing.F) {
 		checkJSON(t, render(t, of(), JSON, Options{}), row)
 		for _, o := range []Options{{}, {Width: int(width), Plain: true}} {
 			out := render(t, of(), Table, o)
-			if strings.ContainsFunc(strings.ReplaceAll(out, "\n", ""), steersTerminal) || strings.Count(out, "\n") < 4 {
+			if strings.ContainsFunc(strings.ReplaceAll(out, "\n", ""), plain.Steers) || strings.Count(out, "\n") < 4 {
 				t.Errorf("table: %q", out)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -83,7 +84,7 @@ func (t *table) plan(rows Rows) error {
 	for t.err == nil && rows.Next() {
 		drawing, _ := rows.Values()[1].(string)
 		for line := range strings.Lines(drawing) {
-			t.end([]byte(printable(strings.TrimSuffix(line, "\n"))))
+			t.end([]byte(plain.Line(strings.TrimSuffix(line, "\n"))))
 		}
 	}
 	if t.err != nil {
@@ -95,7 +96,7 @@ func (t *table) plan(rows Rows) error {
 func newTable(out *bufio.Writer, columns []model.Column, o Options) *table {
 	t := &table{out: out, o: o}
 	for _, c := range columns {
-		title := printable(c.Name)
+		title := plain.Line(c.Name)
 		t.columns = append(t.columns, column{Column: c, title: title, right: isNumeric(c.Type), whole: isWhole(c.Type), width: textWidth(title)})
 	}
 	return t
@@ -148,7 +149,7 @@ func (t *table) cellText(v any, columnType string) string {
 	if isNested(v) {
 		return string(appendJSON(nil, v, columnType))
 	}
-	return printable(scalarText(v, columnType))
+	return plain.Line(scalarText(v, columnType))
 }
 
 func (t *table) head() {
@@ -216,18 +217,12 @@ func (t *table) appendCell(b []byte, c cell, col column) []byte {
 		gap = 0
 	}
 	if c.null && t.o.Width > 0 && !t.o.Plain {
-		b = append(append(append(b, dim...), text...), undim...) // so that it isn't taken for the string 'NULL'
+		b = append(append(append(b, plain.Faint...), text...), plain.Unfaint...) // so that it isn't taken for the string 'NULL'
 	} else {
 		b = append(b, text...)
 	}
 	return appendSpaces(b, gap)
 }
-
-// dim and undim are ECMA-48's "faint" and "neither bold nor faint".
-const (
-	dim   = "\x1b[2m"
-	undim = "\x1b[22m"
-)
 
 func appendSpaces(b []byte, n int) []byte {
 	for ; n > 0; n-- {

@@ -21,6 +21,9 @@ func All() ([]*Session, error) {
 		return nil, err
 	}
 	dir := filepath.Join(home, "sessions")
+	if err := checkOwner(dir); errors.Is(err, errForeign) { // root with the home of the user who became root
+		return nil, fmt.Errorf("list sessions in %s: %w", dir, err)
+	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if os.IsNotExist(err) {

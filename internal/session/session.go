@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -133,7 +134,7 @@ func Open(dir string) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open session %s: %w", dir, err)
 	}
-	if err := checkOwner(abs); err != nil {
+	if err := checkFiles(abs); err != nil {
 		return nil, fmt.Errorf("open session %s: %w", abs, err)
 	}
 	s := &Session{Dir: abs}
@@ -142,6 +143,12 @@ func Open(dir string) (*Session, error) {
 			return nil, remedy.Add(fmt.Errorf("open session %s: %w", abs, ErrNone), "memgauge list -a shows the sessions that there are")
 		}
 		return nil, fmt.Errorf("open session: %w", err)
+	}
+	if s.Meta.Name == "" || checkName(s.Meta.Name) != nil { // it becomes part of file names and of what is printed as commands
+		s.Meta.Name = nameChars.ReplaceAllString(filepath.Base(abs), "-")
+	}
+	if s.Meta.Runtime != "" && !s.ownsRuntime() {
+		s.Meta.Runtime = ""
 	}
 	s.Meta.Command = secret.Args(s.Meta.Command) // earlier versions wrote it as it was
 	if s.Meta.Version > metaVer {
@@ -152,25 +159,6 @@ func Open(dir string) (*Session, error) {
 
 // ErrNone means that a directory holds no session, or that none fits.
 var ErrNone = errors.New("no such session")
-
-// checkOwner refuses what somebody else made: its sockets and rings would be theirs to forge. Root may look.
-func checkOwner(dir string) error {
-	st, err := os.Stat(dir)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone), "memgauge list -a shows the sessions that there are")
-		}
-		return err
-	}
-	if !st.IsDir() {
-		return fmt.Errorf("%w: not a directory", ErrNone)
-	}
-	uid := int(st.Sys().(*syscall.Stat_t).Uid)
-	if uid != os.Geteuid() && os.Geteuid() != 0 {
-		return remedy.Add(fmt.Errorf("belongs to uid %d", uid), "ask its owner for a copy, or run as that user")
-	}
-	return nil
-}
 
 // Path is a file of the session's directory.
 func (s *Session) path(name string) string { return filepath.Join(s.Dir, name) }
@@ -246,16 +234,17 @@ func (s *Session) Touched() (last time.Time) {
 func (s *Session) SetEnd(e End) error { return writeJSON(s.path(endFile), &e) }
 
 func readJSON(path string, v any) error {
-	st, err := os.Stat(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	if st.Size() > maxMeta {
-		return fmt.Errorf("read %s: %d bytes, at most %d", path, st.Size(), maxMeta)
-	}
-	b, err := os.ReadFile(path)
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxMeta+1))
 	if err != nil {
-		return err
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if len(b) > maxMeta {
+		return fmt.Errorf("read %s: more than %d bytes", path, maxMeta)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("read %s: %w", path, err)

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/proc"
-	"github.com/memgauge/memgauge/test/env"
 )
 
 func home(t *testing.T) string {
@@ -168,18 +167,6 @@ func TestNetworkHomeGetsALocalRuntime(t *testing.T) {
 	networkFS = func(string) (string, bool, error) { return "nfs", true, nil }
 	if _, err := Create(Options{Name: "all"}); err == nil || !strings.Contains(err.Error(), "nfs") {
 		t.Errorf("everything on NFS: %v", err)
-	}
-}
-
-func TestAnothersDirectoryIsRefused(t *testing.T) {
-	env.Root(t)
-	home(t)
-	s := create(t, Options{Name: "a"})
-	if err := os.Chown(s.Dir, 12345, 12345); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(s.Dir); err != nil {
-		t.Errorf("root may look: %v", err)
 	}
 }
 

@@ -295,7 +295,7 @@ def _write(path, report):
     path = os.fspath(path)
     beside = "%s.%d.tmp" % (path, os.getpid())
     try:
-        with open(beside, "w") as f:
+        with open(beside, "x") as f:    # not through a link that somebody has put there
             json.dump(report, f, indent=2)
             f.write("\n")
         os.replace(beside, path)

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// errForeign means that a session is another user's. That goes for root too: every file of it is that user's to forge, the
+// links, the sockets and the processes that session.json names included, and whoever reads it with root's rights lends them.
+// Refusing is simpler than reading without believing, and costs root nothing: sudo -u asks with the owner's own rights, and
+// gets what the owner would get, a live session's answers included.
+var errForeign = errors.New("belongs to another user")
+
+// checkOwner refuses what somebody else made.
+func checkOwner(dir string) error {
+	fd, err := openAlone(dir, unix.O_DIRECTORY)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone), "memgauge list -a shows the sessions that there are")
+		}
+		if errors.Is(err, syscall.ENOTDIR) {
+			return fmt.Errorf("%w: not a directory", ErrNone)
+		}
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return checkUID(st.Uid)
+}
+
+func checkUID(uid uint32) error {
+	if int(uid) == os.Geteuid() {
+		return nil
+	}
+	hint := "ask its owner for a copy, or run as that user"
+	if os.Geteuid() == 0 {
+		hint = "ask with its owner's rights: sudo -u " + userName(uid) + " memgauge …"
+	}
+	return remedy.Add(fmt.Errorf("%w, uid %d", errForeign, uid), hint)
+}
+
+// userName is what sudo -u takes.
+func userName(uid uint32) string {
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		return u.Username
+	}
+	return fmt.Sprintf("'#%d'", uid)
+}
+
+// openAlone opens a directory or a file to ask who it is. Root follows no link in its last part, and none that somebody else
+// could have put on the way to it (a home, /tmp): then the path is taken apart with RESOLVE_NO_SYMLINKS first, and a link
+// anywhere is taken only if it is root's own.
+func openAlone(path string, flags int) (int, error) {
+	flags |= unix.O_PATH | unix.O_CLOEXEC
+	if os.Geteuid() != 0 {
+		return unix.Open(path, flags, 0)
+	}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW), Resolve: unix.RESOLVE_NO_SYMLINKS})
+	if !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOSYS) {
+		return fd, err
+	}
+	if err := linksAreOurs(path); err != nil {
+		return -1, err
+	}
+	return unix.Open(path, flags, 0)
+}
+
+// linksAreOurs refuses a path with a link of another user.
+func linksAreOurs(path string) error {
+	for part := filepath.Clean(path); ; part = filepath.Dir(part) {
+		st, err := os.Lstat(part)
+		if err != nil {
+			return err
+		}
+		if uid := st.Sys().(*syscall.Stat_t).Uid; st.Mode()&fs.ModeSymlink != 0 && int(uid) != os.Geteuid() {
+			return fmt.Errorf("%s is a link that %w, uid %d", part, errForeign, uid)
+		}
+		if part == "/" || part == "." {
+			return nil
+		}
+	}
+}
+
+// checkFiles refuses a directory that isn't ours, or that holds something else than what we put there: a link in place of a
+// file that we would write to or start from (a session that somebody handed over unpacks with such links), or another user's
+// file. What is not there yet is made by us.
+func checkFiles(dir string) error {
+	if err := checkOwner(dir); err != nil {
+		return err
+	}
+	for _, name := range []string{metaFile, endFile, lockFile, dbFile, dbFile + ".wal", logFile, ringsDir, ctlDir, socket} {
+		st, err := os.Lstat(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link, which memgauge makes none of", name)
+		}
+		if err := checkUID(st.Sys().(*syscall.Stat_t).Uid); err != nil {
+			return fmt.Errorf("%s %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ownsRuntime tells a runtime directory that was made for this very session from one that a copied session.json names: what
+// lies there is drained and removed.
+func (s *Session) ownsRuntime() bool {
+	var st syscall.Stat_t
+	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {
+		return false
+	}
+	err := syscall.Lstat(s.Meta.Runtime, &st)
+	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && int(st.Uid) == os.Geteuid() && filepath.Base(s.Meta.Runtime) == s.Meta.ID
+}
