@@ -152,6 +152,32 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
+// What differs between two trainings is found at its line; the same file twice has no differences.
+func TestCompare(t *testing.T) {
+	a, b := open(t, made(t, "--megabytes", "4", "--sites", "100")), open(t, made(t, "--megabytes", "4", "--sites", "100", "--leak", "65536"))
+	if d := Compare(a, a); len(d) != 1 || len(d[0].Peak.Sites)+len(d[0].End.Sites)+len(d[0].End.Categories) != 0 {
+		t.Errorf("a file beside itself: %+v", d)
+	}
+	d := Compare(a, b)
+	sum := int64(0)
+	for _, s := range d[0].End.Sites {
+		sum += s.Changed
+	}
+	if want := d[0].End.Bytes[1] - d[0].End.Bytes[0]; d[0].End.SitesLeft != 0 || sum != want || want == 0 {
+		t.Errorf("changes add up to %d, want %d", sum, want)
+	}
+}
+
+// A line that has moved within its function is the same line.
+func TestMoved(t *testing.T) {
+	a := tally{"m.py:10 f": {}, "m.py:20 f": {}, "m.py:30 g": {}, "m.py:40 h": {}, "x y.py:1 f": {}}
+	b := tally{"m.py:12 f": {}, "m.py:22 f": {}, "m.py:30 g": {}, "m.py:41 h": {}, "m.py:43 h": {}, "x y.py:2 f": {}}
+	want := map[string]string{"m.py:12 f": "m.py:10 f", "m.py:22 f": "m.py:20 f", "x y.py:2 f": "x y.py:1 f"}
+	if got := moved(a, b); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // An OOM says what was asked for, what there was, and what is missing.
 func TestOutOfMemory(t *testing.T) {
 	h := open(t, made(t, "--megabytes", "1", "--oom"))

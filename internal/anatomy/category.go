@@ -56,6 +56,17 @@ func forwardUse(freed bool, end phase, iterations int) Category {
 	return UnknownUse
 }
 
+// use tells what a block is for that alive has found.
+func (h *History) use(alloc, block int) Category {
+	switch {
+	case alloc != None:
+		return h.Category(alloc)
+	case block != None:
+		return h.BlockCategory(block)
+	}
+	return UnknownUse
+}
+
 // BlockCategory tells what a block is for that the history has no alloc of: by its stack alone, if it has one.
 func (h *History) BlockCategory(block int) Category {
 	switch h.phases[h.Blocks[block].Stack] {

@@ -224,18 +224,11 @@ func (h *History) peak(d *Device) Peak {
 	sites, paths, uses := tally{}, tally{}, tally{}
 	h.alive(d, row, func(alloc, block int, bytes int64, stack uint32) {
 		p.Allocated += (bytes + blockUnit - 1) / blockUnit * blockUnit
-		use := UnknownUse
-		switch {
-		case alloc != None:
-			use = h.Category(alloc)
-		case block != None:
-			use = h.BlockCategory(block)
-		}
 		if alloc == None {
 			p.FromBefore += bytes
 			p.FromBeforeNum++
 		}
-		uses.add(use.String(), bytes)
+		uses.add(h.use(alloc, block).String(), bytes)
 		sites.add(h.siteName(stack), bytes)
 		paths.add(h.pathName(stack), bytes)
 	})

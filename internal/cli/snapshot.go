@@ -31,16 +31,21 @@ func (a *app) snapshotCommand() *cobra.Command {
 			"docs/snapshot.md has the rules.",
 		Example: "  memgauge snapshot snapshot.pickle\n" +
 			"  memgauge snapshot --json run7/rank3.pickle.zst\n" +
+			"  memgauge snapshot diff before.pickle after.pickle\n" +
 			"  ssh node7 cat snapshot.pickle | memgauge snapshot -",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.snapshot(cmd.Context(), o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.snapshot(cmd.Context(), &o, args[0]) },
 	}
 	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
-	c.Flags().Var(&o.memory, "memory", "give up when reading takes more than this")
+	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
+	c.AddCommand(a.snapshotDiffCommand(&o))
+	for _, sub := range c.Commands() {
+		a.finishCommand(sub)
+	}
 	return c
 }
 
-func (a *app) snapshot(ctx context.Context, o snapshotOptions, path string) error {
+func (a *app) snapshot(ctx context.Context, o *snapshotOptions, path string) error {
 	h, bytes, err := a.readHistory(ctx, o, path)
 	if err != nil {
 		return fmt.Errorf("snapshot: %s: %w", path, err)
@@ -81,7 +86,7 @@ func (d *snapshotDoc) findings() bool {
 }
 
 // readHistory reads a file, or standard input for "-", and shows on a terminal how far it is.
-func (a *app) readHistory(ctx context.Context, o snapshotOptions, path string) (*anatomy.History, int64, error) {
+func (a *app) readHistory(ctx context.Context, o *snapshotOptions, path string) (*anatomy.History, int64, error) {
 	in := &counted{Reader: a.stdin}
 	if path != "-" {
 		f, err := os.Open(path)

@@ -82,7 +82,7 @@ func shares(b *strings.Builder, title string, list []anatomy.Share, whole int64,
 func growthText(b *strings.Builder, g *anatomy.Growth) {
 	fmt.Fprintf(b, "  growth      %s", g.Verdict)
 	if g.Rate != 0 {
-		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", signedSize(int64(g.Rate)), bareSize(g.RateLow),
+		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", change(int64(g.Rate)), bareSize(g.RateLow),
 			bareSize(g.RateHigh), g.Start, g.Iterations)
 	} else if g.By != "" && g.Iterations > 0 {
 		fmt.Fprintf(b, " over %s", plural(g.Iterations, "iteration"))

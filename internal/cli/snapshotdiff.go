@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+func (a *app) snapshotDiffCommand(shared *snapshotOptions) *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use:   "diff A B",
+		Short: "What one memory snapshot has more and less of than another",
+		Long: "Compares two snapshots (two runs, two ranks, before and after a change) at their peaks and at their ends: by line of your\n" +
+			"code and by use, the largest change first. Lines are matched when their numbers have moved: within a function, in order.",
+		Example: "  memgauge snapshot diff before.pickle after.pickle\n" +
+			"  memgauge snapshot diff rank0.pickle rank7.pickle --json",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.snapshotDiff(cmd.Context(), shared, asJSON, args[0], args[1])
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+// diffDoc is the document of --json.
+type diffDoc struct {
+	SchemaVersion int            `json:"schema_version"`
+	Files         [2]string      `json:"files"`
+	Devices       []anatomy.Diff `json:"devices"`
+}
+
+func (a *app) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON bool, pathA, pathB string) error {
+	if pathA == "-" && pathB == "-" {
+		return usageError{fmt.Errorf("snapshot diff: only one of the two can be standard input")}
+	}
+	doc := diffDoc{SchemaVersion: 1, Files: [2]string{pathA, pathB}}
+	var read [2]*anatomy.History
+	for i, path := range doc.Files {
+		h, _, err := a.readHistory(ctx, o, path)
+		if err != nil {
+			return fmt.Errorf("snapshot diff: %s: %w", path, err)
+		}
+		defer h.Close()
+		read[i] = h
+	}
+	doc.Devices = anatomy.Compare(read[0], read[1])
+	if len(doc.Devices) == 0 {
+		return fmt.Errorf("snapshot diff: %s and %s have no device in common that has a history", pathA, pathB)
+	}
+	out := &spool{to: a.stdout}
+	defer out.discard()
+	var err error
+	if asJSON {
+		err = writeJSON(out, doc)
+	} else {
+		_, err = io.WriteString(out, doc.text())
+	}
+	if err != nil {
+		return err
+	}
+	return out.commit()
+}
+
+func (d *diffDoc) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A %s\nB %s\n", d.Files[0], d.Files[1])
+	for _, one := range d.Devices {
+		fmt.Fprintf(&b, "\ndevice %d", one.DeviceA)
+		if one.DeviceB != one.DeviceA {
+			fmt.Fprintf(&b, " and device %d", one.DeviceB)
+		}
+		b.WriteString("\n")
+		deltasText(&b, "peak", one.Peak)
+		deltasText(&b, "at the end", one.End)
+	}
+	return b.String()
+}
+
+func deltasText(b *strings.Builder, moment string, d anatomy.Deltas) {
+	fmt.Fprintf(b, "  %-11s %s in A, %s in B: %s\n", moment, size(d.Bytes[0]), size(d.Bytes[1]), change(d.Bytes[1]-d.Bytes[0]))
+	deltaLines(b, "for", d.Categories)
+	deltaLines(b, "by line", d.Sites)
+	if d.SitesLeft > 0 {
+		fmt.Fprintf(b, "  %21s and %s more\n", "", plural(d.SitesLeft, "line"))
+	}
+}
+
+func deltaLines(b *strings.Builder, title string, list []anatomy.Delta) {
+	for _, x := range list {
+		fmt.Fprintf(b, "  %-9s %11s  %s: %s in %s before, %s in %s", title, change(x.Changed), x.Name, size(x.Bytes[0]),
+			plural(x.Blocks[0], "block"), size(x.Bytes[1]), units.Count(int64(x.Blocks[1])))
+		if x.Moved != "" {
+			fmt.Fprintf(b, " (in A %s)", x.Moved)
+		}
+		b.WriteString("\n")
+		title = ""
+	}
+}
+
+// change is a size with its sign.
+func change(bytes int64) string {
+	if bytes > 0 {
+		return "+" + size(bytes)
+	}
+	return signedSize(bytes)
+}
