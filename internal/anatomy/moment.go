@@ -1,0 +1,78 @@
+package anatomy
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+
+	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Device is the device of a number, or the only one that has events if the number is below 0.
+func (h *History) Device(number int) (*Device, error) {
+	var with []*Device
+	var numbers []int
+	for _, d := range h.Devices {
+		if d.From < d.To {
+			with = append(with, d)
+			numbers = append(numbers, d.Number)
+		}
+	}
+	i := slices.Index(numbers, number)
+	switch {
+	case len(with) == 0:
+		return nil, fmt.Errorf("no device has a history")
+	case i >= 0:
+		return with[i], nil
+	case number >= 0:
+		return nil, fmt.Errorf("device %d has no history; %v have", number, numbers)
+	case len(with) > 1:
+		return nil, fmt.Errorf("devices %v have a history: say which", numbers)
+	}
+	return with[0], nil
+}
+
+// Moment finds the row that a text names: "peak", "end", the number of an event, or a time after the device's first event
+// ("4.3s").
+func (h *History) Moment(d *Device, text string) (row int, err error) {
+	switch text {
+	case "peak":
+		return d.Peak, nil
+	case "end":
+		return d.To - 1, nil
+	}
+	if row, err := strconv.Atoi(text); err == nil {
+		if row < d.From || row >= d.To {
+			return 0, fmt.Errorf("event %d: device %d has %d to %d", row, d.Number, d.From, d.To-1)
+		}
+		return row, nil
+	}
+	after, err := units.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
+	}
+	limit := h.Time[d.From] + int64(after)/1000
+	row = d.From + sort.Search(d.To-d.From, func(i int) bool { return h.Time[d.From+i] > limit }) - 1
+	return max(row, d.From), nil
+}
+
+// Flame adds what is live after a row to a graph. before says that it is A of a comparison.
+func (h *History) Flame(g *flame.Graph, d *Device, row int, before bool) {
+	stacks := map[uint32][]flame.Frame{}
+	h.alive(d, row, func(_, _ int, bytes int64, stack uint32) {
+		frames, ok := stacks[stack]
+		if !ok {
+			for _, f := range h.StackFrames(stack) {
+				one := h.Frame(f)
+				frames = append(frames, flame.Frame{File: one.File, Line: one.Line, Name: one.Name})
+			}
+			if len(frames) == 0 {
+				frames = []flame.Frame{{Name: noStack}}
+			}
+			stacks[stack] = frames
+		}
+		g.Add(frames, bytes, before)
+	})
+}
