@@ -51,20 +51,41 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	if a.timed.Load() {
 		a.noteFree(s, b, stack, thread, !waits)
 	}
-	if waits && !s.active {
-		a.enter(s)
-		a.countActive(s)
-		a.mu.Unlock()
-	}
-	s.disown(id, slot)
 	var err error
-	if waits {
-		err = a.mark(s, id)
+	if waits || !a.r.cached || a.opt.MaxCached > 0 {
+		err = a.freeLocked(s, id, slot, waits)
 	} else {
-		err = a.recycle(s, id)
+		s.disown(id, slot)
+		s.recycle(id)
 	}
 	a.finish(s)
 	return err
+}
+
+// freeLocked is a free that needs the device lock. It is taken before the block changes hands: who finds the shard parked may take
+// it as it stands, so no gauge may then be half counted.
+func (a *Allocator) freeLocked(s *shard, id blockID, slot int, waits bool) error {
+	a.enter(s)
+	defer a.mu.Unlock()
+	if waits {
+		a.countActive(s)
+		s.disown(id, slot)
+		return a.mark(s, id)
+	}
+	s.disown(id, slot)
+	id = s.recycle(id)
+	if a.r.cached {
+		return a.trim(s, id)
+	}
+	return a.releaseUncached(s, id)
+}
+
+// releaseUncached gives a block back at once, under a policy without a cache.
+func (a *Allocator) releaseUncached(s *shard, id blockID) error {
+	if s.kept || a.held > 0 {
+		return nil
+	}
+	return a.releaseBlock(s, id, true)
 }
 
 // noteFree records a free; done says that the block is free at once.
@@ -72,26 +93,6 @@ func (a *Allocator) noteFree(s *shard, b *block, stack StackID, thread uint32, d
 	now, e := a.stamp(s), s.ring.next()
 	e.time, e.addr, e.size, e.span = now, b.addr, b.requested, now-b.since
 	e.stack, e.thread, e.kind, e.hit = stack, thread, EventFree, done
-}
-
-// recycle puts a disowned block into its pool.
-func (a *Allocator) recycle(s *shard, id blockID) error {
-	if a.r.cached && a.opt.MaxCached == 0 {
-		s.recycle(id)
-		return nil
-	}
-	return a.recycleUncached(s, id)
-}
-
-// recycleUncached is recycle where memory may have to go back to the driver at once.
-func (a *Allocator) recycleUncached(s *shard, id blockID) error {
-	a.enter(s) // before the block is in the pool: who holds the device lock may release it there
-	defer a.mu.Unlock()
-	id = s.recycle(id)
-	if a.r.cached {
-		return a.trim(s, id)
-	}
-	return a.releaseBlock(s, id, true)
 }
 
 // find returns the shard, locked, that has p as a live block, with its slot in the index; nil if there is none.
@@ -167,14 +168,23 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	return nil
 }
 
-// mark leaves a disowned block pending until the device has passed marks on the streams that use it.
+// mark leaves a disowned block pending until the device has passed marks on the streams that use it. The caller holds s and the
+// device lock.
 func (a *Allocator) mark(s *shard, id blockID) error {
 	uses := s.uses[id]
 	delete(s.uses, id)
-	a.enter(s)
-	defer a.mu.Unlock()
 	b := &s.blocks.at[id]
 	b.state, b.used = pending, false
+	if a.held > 0 { // a mark would become a part of what is being captured
+		b.refs++
+		a.deferred = append(a.deferred, deferredMarks{s, id, uses})
+		return nil
+	}
+	return a.markOn(s, id, uses)
+}
+
+func (a *Allocator) markOn(s *shard, id blockID, uses []Stream) error {
+	b := &s.blocks.at[id]
 	for _, u := range uses {
 		m, err := a.streams.Record(u)
 		if err == nil {
@@ -204,7 +214,7 @@ func (a *Allocator) unpend(s *shard, id blockID) error {
 	if a.r.cached {
 		return nil
 	}
-	return a.releaseBlock(s, id, true)
+	return a.releaseUncached(s, id)
 }
 
 func (s *shard) queue(u Stream, m pendingMark) {
@@ -221,6 +231,9 @@ func (s *shard) queue(u Stream, m pendingMark) {
 func (a *Allocator) passMarks(s *shard) error {
 	a.enter(s)
 	defer a.mu.Unlock()
+	if a.held > 0 { // nor may the device be asked for one
+		return nil
+	}
 	return a.passMarksLocked(s, false)
 }
 
