@@ -128,7 +128,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 		}
 		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, ErrBadSize)
 	}
-	if q.Stack == 0 && a.debug.Load() {
+	if q.Stack == 0 && a.debug.Load() && !a.opt.Foreign {
 		q.Stack = a.stacks.callers(1)
 	}
 	s, err := a.shardFor(owner{q.Stream, q.Pool})
@@ -328,10 +328,7 @@ func (a *Allocator) settle(s *shard) {
 func (a *Allocator) deal() {
 	all := *a.shards.Load()
 	if len(all) > 0 && all[0].summed != nil {
-		for _, s := range all {
-			s.mirror()
-			a.publish(s)
-		}
+		a.publishAll(all)
 		a.totals.mirror(all[0].active, &a.peak)
 		return
 	}

@@ -8,30 +8,32 @@ import (
 
 // Free gives back one ownership of the block at p; with the last one the block is free. Free(0) does nothing. The error
 // is a *MisuseError when p is not a live block of this allocator.
-func (a *Allocator) Free(p Ptr) error { return a.free(p, 0, nil, 0) }
+func (a *Allocator) Free(p Ptr) error { return a.free(p, &Request{}) }
 
 // FreeRequest is Free with what the caller believes of the block: the size that was asked for (0: don't check), its stream
 // (only where Size is given), and the thread for events. It is how PyTorch's pluggable allocators are called.
 func (a *Allocator) FreeRequest(p Ptr, q Request) error {
-	return a.free(p, q.Size, &q.Stream, q.Thread)
+	return a.free(p, &q)
 }
 
-func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error {
+func (a *Allocator) free(p Ptr, q *Request) error {
 	if p == 0 {
 		return nil
 	}
-	var stack StackID
+	stack := q.Stack
 	debug := a.debug.Load()
-	if debug {
+	if debug && stack == 0 && !a.opt.Foreign {
 		stack = a.stacks.callers(2)
 	}
 	s, slot := a.find(p)
 	if s == nil {
-		return a.misuse("free", p, ErrDoubleFree)
+		err := a.misuse("free", p, ErrDoubleFree)
+		err.Stack = a.stacks.frames(stack)
+		return err
 	}
 	id := s.index.id(slot)
 	b := &s.blocks.at[id]
-	if size > 0 && (b.requested != size || *stream != s.stream) {
+	if size := q.Size; size > 0 && (b.requested != size || q.Stream != s.stream) {
 		err := &MisuseError{Kind: ErrWrongSize, Op: "free", Ptr: p, Base: p, Size: b.requested, Got: size}
 		if b.requested == size {
 			err.Kind = ErrWrongStream
@@ -49,7 +51,7 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	}
 	waits := b.used && a.streams != nil
 	if a.timed.Load() {
-		a.noteFree(s, b, stack, thread, !waits)
+		a.noteFree(s, b, stack, q.Thread, !waits)
 	}
 	var err error
 	if waits || !a.r.cached || a.opt.MaxCached > 0 {
@@ -281,7 +283,7 @@ func (a *Allocator) passQueue(s *shard, marks []pendingMark, wait bool) (int, er
 }
 
 // misuse says what p is, if not a live block's address. gone is the kind when p is of a block that was live once.
-func (a *Allocator) misuse(op string, p Ptr, gone error) error {
+func (a *Allocator) misuse(op string, p Ptr, gone error) *MisuseError {
 	e := &MisuseError{Kind: ErrUnknownPointer, Op: op, Ptr: p}
 	a.mu.Lock()
 	thaw := a.freeze(nil)

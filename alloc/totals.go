@@ -29,6 +29,24 @@ func (a *Allocator) publish(s *shard) {
 	s.over = 0
 }
 
+// publishAll is publish of what one operation changed in several shards: it is one change of the sums. All are frozen.
+func (a *Allocator) publishAll(all []*shard) {
+	t := &a.totals
+	t.Lock()
+	defer t.Unlock()
+	for _, s := range all {
+		s.mirror()
+		for i, v := range s.cur {
+			t.now[i] += v - s.summed[i]
+			s.summed[i] = v
+		}
+		s.over = 0
+	}
+	for i, v := range t.now {
+		t.peak[i] = max(t.peak[i], v)
+	}
+}
+
 // sumUp changes from dealing to sums. The caller holds the device lock and has frozen the shards.
 func (a *Allocator) sumUp(all []*shard) {
 	a.deal()
