@@ -30,6 +30,8 @@ type Allocator struct {
 	ledger  ledger
 	dir     directory
 	shards  atomic.Pointer[[]*shard]
+	named   sync.Map // owner → *shard, where there are more than a few
+	totals  totals
 
 	mu       sync.Mutex // the device lock: all below, and every call of the driver
 	closed   bool
@@ -44,6 +46,9 @@ type Allocator struct {
 	ooms     uint64
 	syncs    uint64
 	onOOM    []func(*OOMError) bool
+	held     int // private pools that are being allocated to: see HoldPool
+	pools    map[PoolID]int
+	deferred []deferredMarks
 }
 
 // hitTimings is how many hits there are to one whose duration is measured; the others carry the last measured one. They
@@ -61,6 +66,7 @@ type Request struct {
 	Stream Stream
 	Thread uint32  // kept in events
 	Stack  StackID // kept in events and with the block; 0 with debug on: taken from the Go stack
+	Pool   PoolID  // 0 is the one that all share
 }
 
 // New makes an allocator on a device. The driver must do what the options need (ErrUnsupported).
@@ -122,10 +128,10 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 		}
 		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, ErrBadSize)
 	}
-	if q.Stack == 0 && a.debug.Load() {
+	if q.Stack == 0 && a.debug.Load() && !a.opt.Foreign {
 		q.Stack = a.stacks.callers(1)
 	}
-	s, err := a.shardFor(q.Stream)
+	s, err := a.shardFor(owner{q.Stream, q.Pool})
 	if err != nil {
 		return 0, fmt.Errorf("allocate %d bytes: %w", q.Size, err)
 	}
@@ -187,7 +193,10 @@ func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bo
 
 // finish ends an operation on a shard: settles the peaks, checks the state in builds that do, unlocks.
 func (a *Allocator) finish(s *shard) {
-	if s.over < 0 {
+	switch {
+	case s.summed != nil:
+		a.publish(s)
+	case s.over < 0:
 		a.raise(s)
 	}
 	if checking {
@@ -207,30 +216,45 @@ func (a *Allocator) raise(s *shard) {
 	a.mu.Unlock()
 }
 
-// shardFor returns the stream's shard, a new one if it has none.
-func (a *Allocator) shardFor(stream Stream) (*shard, error) {
-	for _, s := range *a.shards.Load() {
-		if s.stream == stream {
+// owner is whose memory a shard has: what is freed on one stream or in one pool can't be handed out on another.
+type owner struct {
+	stream Stream
+	pool   PoolID
+}
+
+// fewShards is up to how many shards a walk over them is the fastest way to find one.
+const fewShards = 8
+
+// shardFor returns the owner's shard, a new one if it has none.
+func (a *Allocator) shardFor(of owner) (*shard, error) {
+	all := *a.shards.Load()
+	for _, s := range all[:min(len(all), fewShards)] {
+		if s.owner == of {
 			return s, nil
 		}
 	}
-	return a.newShard(stream)
+	if len(all) > fewShards {
+		if s, ok := a.named.Load(of); ok {
+			return s.(*shard), nil
+		}
+	}
+	return a.newShard(of)
 }
 
-func (a *Allocator) newShard(stream Stream) (*shard, error) {
+func (a *Allocator) newShard(of owner) (*shard, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := *a.shards.Load()
-	if i := slices.IndexFunc(all, func(s *shard) bool { return s.stream == stream }); i >= 0 {
+	if i := slices.IndexFunc(all, func(s *shard) bool { return s.owner == of }); i >= 0 {
 		return all[i], nil
 	}
 	if a.closed {
 		return nil, ErrClosed
 	}
 	if len(all) == maxStreams {
-		return nil, fmt.Errorf("stream %#x: %w: %d are in use", uint64(stream), ErrTooManyStreams, len(all))
+		return nil, fmt.Errorf("stream %#x: %w: %d are in use", uint64(of.stream), ErrTooManyStreams, len(all))
 	}
-	s := &shard{num: uint32(len(all)), stream: stream, r: &a.r, solo: len(all) == 0}
+	s := &shard{num: uint32(len(all)), owner: of, r: &a.r, solo: len(all) == 0, kept: a.pools[of.pool] > 0}
 	s.active = len(all) > 0 && all[0].active // under the device lock, where it is set for all
 	s.pools[1].large = true
 	s.ring = newRing(a.opt.EventCapacity)
@@ -241,8 +265,16 @@ func (a *Allocator) newShard(stream Stream) (*shard, error) {
 		a.peak = all[0].limit
 		all[0].solo = false
 	}
-	next := append(slices.Clone(all), s)
+	if len(all) == dealtShards {
+		a.sumUp(all)
+	}
+	if len(all) >= dealtShards {
+		s.summed = new([numGauges]int64)
+		s.unlimited()
+	}
+	next := append(slices.Clip(all), s)
 	a.shards.Store(&next) // its limits are 0: the sum of all limits stays the peak
+	a.named.Store(of, s)
 	return s, nil
 }
 
@@ -295,6 +327,11 @@ func (a *Allocator) settle(s *shard) {
 // deal is settle with all shards frozen.
 func (a *Allocator) deal() {
 	all := *a.shards.Load()
+	if len(all) > 0 && all[0].summed != nil {
+		a.publishAll(all)
+		a.totals.mirror(all[0].active, &a.peak)
+		return
+	}
 	for _, s := range all {
 		s.mirror()
 	}

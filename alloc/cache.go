@@ -12,8 +12,12 @@ func (a *Allocator) EmptyCache() (int64, error) {
 	thaw := a.freeze(nil)
 	defer a.mu.Unlock()
 	defer thaw()
-	n, err := a.releaseAll()
-	a.deal()
+	var n int64
+	err := a.checkRelease()
+	if err == nil {
+		n, err = a.releaseAll()
+		a.deal()
+	}
 	if err != nil {
 		return n, fmt.Errorf("empty cache: %w", err)
 	}
@@ -41,7 +45,10 @@ func (a *Allocator) Close() error {
 	if a.closed {
 		return nil
 	}
-	a.closed = true
+	a.closed, a.held, a.deferred = true, 0, nil
+	for _, s := range *a.shards.Load() {
+		s.kept = false
+	}
 	_, err := a.releaseAll()
 	errs := []error{err}
 	for _, s := range *a.shards.Load() {
@@ -55,6 +62,7 @@ func (a *Allocator) Close() error {
 	}
 	empty := []*shard{}
 	a.shards.Store(&empty)
+	a.named.Clear()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close allocator: %w", err)
 	}
@@ -87,7 +95,7 @@ func (a *Allocator) closeSegment(s *shard, seg *segment) error {
 // WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts neither as
 // hits nor as misses, nor as allocations.
 func (a *Allocator) WarmUp(sizes []int64, stream Stream) error {
-	s, err := a.shardFor(stream)
+	s, err := a.shardFor(owner{stream: stream})
 	if err != nil {
 		return fmt.Errorf("warm up: %w", err)
 	}

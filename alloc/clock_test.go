@@ -11,7 +11,7 @@ func TestClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := a.shardFor(0)
+	s, err := a.shardFor(owner{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -71,6 +71,8 @@ func (o *Options) setOne(name, value string) (err error) {
 		o.MemoryFraction, err = fraction(value)
 	case "expandable_segments":
 		o.ExpandableSegments, err = boolean(value)
+	case "large_from_1mb":
+		o.LargeFromMiB, err = boolean(value)
 	case "adaptive":
 		o.Adaptive, err = boolean(value)
 	case "debug":

@@ -41,9 +41,17 @@ func scopeOf(large bool) int { return scopeSmall + int(one(large)) }
 type counters struct {
 	cur    [numGauges]int64
 	limit  [numGauges]int64
-	total  [numGauges]int64 // of all increases; scopeAll is the sum of the others, and made when it is read
-	over   int64            // below 0: some gauge is beyond its limit
-	active bool             // active gauges are counted: there has been a pending block on the device
+	total  [numGauges]int64  // of all increases; scopeAll is the sum of the others, and made when it is read
+	over   int64             // below 0: some gauge is beyond its limit
+	active bool              // active gauges are counted: there has been a pending block on the device
+	summed *[numGauges]int64 // what of cur is in the device's totals; nil: peaks are settled by limits
+}
+
+// unlimited takes the limits away, where the device's totals have the peaks.
+func (c *counters) unlimited() {
+	for i := range c.limit {
+		c.limit[i] = noLimit
+	}
 }
 
 // up adds d ≥ 0 to a gauge.

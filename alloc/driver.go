@@ -54,6 +54,11 @@ type Streams interface {
 	WaitAll() error
 }
 
+// Capturer is a Driver that must know while work may be captured (a CUDA graph), when some of its calls would spoil the capture.
+type Capturer interface {
+	Capturing(on bool)
+}
+
 // Adopter is a Driver that can be told of memory which it gave out before, at an address of the caller's choice: a
 // simulation that starts in the middle needs it.
 type Adopter interface {

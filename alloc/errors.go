@@ -31,6 +31,7 @@ type MisuseError struct {
 	Got  int64  // ErrWrongSize: the size that the caller gave
 	// AllocStack and FreeStack are where the block was allocated and freed; known in debug mode only.
 	AllocStack, FreeStack []Frame
+	Stack                 []Frame // of this call, as far as it is known
 }
 
 // Error names the operation, the address and the kind; in debug mode also the two stacks, one frame a line.
@@ -45,11 +46,20 @@ func (e *MisuseError) Error() string {
 	}
 	writeStack(&b, "allocated at", e.AllocStack)
 	writeStack(&b, "freed at", e.FreeStack)
+	writeStack(&b, "freed again at", again(e))
 	return b.String()
 }
 
 // Unwrap returns the kind.
 func (e *MisuseError) Unwrap() error { return e.Kind }
+
+// again is where a block was freed once more.
+func again(e *MisuseError) []Frame {
+	if e.Op == "free" && e.Kind == ErrDoubleFree {
+		return e.Stack
+	}
+	return nil
+}
 
 func writeStack(b *strings.Builder, title string, frames []Frame) {
 	if len(frames) == 0 {

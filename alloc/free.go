@@ -8,30 +8,32 @@ import (
 
 // Free gives back one ownership of the block at p; with the last one the block is free. Free(0) does nothing. The error
 // is a *MisuseError when p is not a live block of this allocator.
-func (a *Allocator) Free(p Ptr) error { return a.free(p, 0, nil, 0) }
+func (a *Allocator) Free(p Ptr) error { return a.free(p, &Request{}) }
 
 // FreeRequest is Free with what the caller believes of the block: the size that was asked for (0: don't check), its stream
 // (only where Size is given), and the thread for events. It is how PyTorch's pluggable allocators are called.
 func (a *Allocator) FreeRequest(p Ptr, q Request) error {
-	return a.free(p, q.Size, &q.Stream, q.Thread)
+	return a.free(p, &q)
 }
 
-func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error {
+func (a *Allocator) free(p Ptr, q *Request) error {
 	if p == 0 {
 		return nil
 	}
-	var stack StackID
+	stack := q.Stack
 	debug := a.debug.Load()
-	if debug {
+	if debug && stack == 0 && !a.opt.Foreign {
 		stack = a.stacks.callers(2)
 	}
 	s, slot := a.find(p)
 	if s == nil {
-		return a.misuse("free", p, ErrDoubleFree)
+		err := a.misuse("free", p, ErrDoubleFree)
+		err.Stack = a.stacks.frames(stack)
+		return err
 	}
 	id := s.index.id(slot)
 	b := &s.blocks.at[id]
-	if size > 0 && (b.requested != size || *stream != s.stream) {
+	if size := q.Size; size > 0 && (b.requested != size || q.Stream != s.stream) {
 		err := &MisuseError{Kind: ErrWrongSize, Op: "free", Ptr: p, Base: p, Size: b.requested, Got: size}
 		if b.requested == size {
 			err.Kind = ErrWrongStream
@@ -49,22 +51,43 @@ func (a *Allocator) free(p Ptr, size int64, stream *Stream, thread uint32) error
 	}
 	waits := b.used && a.streams != nil
 	if a.timed.Load() {
-		a.noteFree(s, b, stack, thread, !waits)
+		a.noteFree(s, b, stack, q.Thread, !waits)
 	}
-	if waits && !s.active {
-		a.enter(s)
-		a.countActive(s)
-		a.mu.Unlock()
-	}
-	s.disown(id, slot)
 	var err error
-	if waits {
-		err = a.mark(s, id)
+	if waits || !a.r.cached || a.opt.MaxCached > 0 {
+		err = a.freeLocked(s, id, slot, waits)
 	} else {
-		err = a.recycle(s, id)
+		s.disown(id, slot)
+		s.recycle(id)
 	}
 	a.finish(s)
 	return err
+}
+
+// freeLocked is a free that needs the device lock. It is taken before the block changes hands: who finds the shard parked may take
+// it as it stands, so no gauge may then be half counted.
+func (a *Allocator) freeLocked(s *shard, id blockID, slot int, waits bool) error {
+	a.enter(s)
+	defer a.mu.Unlock()
+	if waits {
+		a.countActive(s)
+		s.disown(id, slot)
+		return a.mark(s, id)
+	}
+	s.disown(id, slot)
+	id = s.recycle(id)
+	if a.r.cached {
+		return a.trim(s, id)
+	}
+	return a.releaseUncached(s, id)
+}
+
+// releaseUncached gives a block back at once, under a policy without a cache.
+func (a *Allocator) releaseUncached(s *shard, id blockID) error {
+	if s.kept || a.held > 0 {
+		return nil
+	}
+	return a.releaseBlock(s, id, true)
 }
 
 // noteFree records a free; done says that the block is free at once.
@@ -72,26 +95,6 @@ func (a *Allocator) noteFree(s *shard, b *block, stack StackID, thread uint32, d
 	now, e := a.stamp(s), s.ring.next()
 	e.time, e.addr, e.size, e.span = now, b.addr, b.requested, now-b.since
 	e.stack, e.thread, e.kind, e.hit = stack, thread, EventFree, done
-}
-
-// recycle puts a disowned block into its pool.
-func (a *Allocator) recycle(s *shard, id blockID) error {
-	if a.r.cached && a.opt.MaxCached == 0 {
-		s.recycle(id)
-		return nil
-	}
-	return a.recycleUncached(s, id)
-}
-
-// recycleUncached is recycle where memory may have to go back to the driver at once.
-func (a *Allocator) recycleUncached(s *shard, id blockID) error {
-	a.enter(s) // before the block is in the pool: who holds the device lock may release it there
-	defer a.mu.Unlock()
-	id = s.recycle(id)
-	if a.r.cached {
-		return a.trim(s, id)
-	}
-	return a.releaseBlock(s, id, true)
 }
 
 // find returns the shard, locked, that has p as a live block, with its slot in the index; nil if there is none.
@@ -167,14 +170,23 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	return nil
 }
 
-// mark leaves a disowned block pending until the device has passed marks on the streams that use it.
+// mark leaves a disowned block pending until the device has passed marks on the streams that use it. The caller holds s and the
+// device lock.
 func (a *Allocator) mark(s *shard, id blockID) error {
 	uses := s.uses[id]
 	delete(s.uses, id)
-	a.enter(s)
-	defer a.mu.Unlock()
 	b := &s.blocks.at[id]
 	b.state, b.used = pending, false
+	if a.held > 0 { // a mark would become a part of what is being captured
+		b.refs++
+		a.deferred = append(a.deferred, deferredMarks{s, id, uses})
+		return nil
+	}
+	return a.markOn(s, id, uses)
+}
+
+func (a *Allocator) markOn(s *shard, id blockID, uses []Stream) error {
+	b := &s.blocks.at[id]
 	for _, u := range uses {
 		m, err := a.streams.Record(u)
 		if err == nil {
@@ -204,7 +216,7 @@ func (a *Allocator) unpend(s *shard, id blockID) error {
 	if a.r.cached {
 		return nil
 	}
-	return a.releaseBlock(s, id, true)
+	return a.releaseUncached(s, id)
 }
 
 func (s *shard) queue(u Stream, m pendingMark) {
@@ -221,6 +233,9 @@ func (s *shard) queue(u Stream, m pendingMark) {
 func (a *Allocator) passMarks(s *shard) error {
 	a.enter(s)
 	defer a.mu.Unlock()
+	if a.held > 0 { // nor may the device be asked for one
+		return nil
+	}
 	return a.passMarksLocked(s, false)
 }
 
@@ -268,7 +283,7 @@ func (a *Allocator) passQueue(s *shard, marks []pendingMark, wait bool) (int, er
 }
 
 // misuse says what p is, if not a live block's address. gone is the kind when p is of a block that was live once.
-func (a *Allocator) misuse(op string, p Ptr, gone error) error {
+func (a *Allocator) misuse(op string, p Ptr, gone error) *MisuseError {
 	e := &MisuseError{Kind: ErrUnknownPointer, Op: op, Ptr: p}
 	a.mu.Lock()
 	thaw := a.freeze(nil)

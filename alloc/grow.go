@@ -43,6 +43,9 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 	if size > min(a.limit, a.total) {
 		return 0, fmt.Errorf("%w: more than the device has", ErrNoMemory) // fail fast: nothing that could be released would do
 	}
+	if a.held > 0 {
+		return a.extend(s, p, size) // nothing may go back to the driver now: PyTorch does not either
+	}
 	if a.opt.GCThreshold > 0 {
 		if err := a.collect(s); err != nil {
 			return 0, err
@@ -168,7 +171,7 @@ func (a *Allocator) defragment(s *shard) error {
 func (a *Allocator) trim(s *shard, id blockID) error {
 	thaw := a.freeze(s)
 	defer thaw()
-	if sumOf(*a.shards.Load())[int(cachedBytes)*numScopes] <= a.opt.MaxCached {
+	if s.kept || a.held > 0 || sumOf(*a.shards.Load())[int(cachedBytes)*numScopes] <= a.opt.MaxCached {
 		return nil
 	}
 	b := &s.blocks.at[id]
@@ -255,6 +258,9 @@ func (a *Allocator) releaseAll() (int64, error) {
 		if len(s.waiting) > 0 {
 			errs = append(errs, a.passMarksLocked(s, true))
 		}
+		if s.kept {
+			continue
+		}
 		for i := range s.pools {
 			errs = append(errs, a.releasePool(s, &s.pools[i]))
 		}
@@ -315,6 +321,9 @@ type idleSegment struct {
 // idleSegments lists the large pools' segments that are one free block, with the sum of their ages.
 func (a *Allocator) idleSegments() (idle []idleSegment, total uint64) {
 	for _, s := range *a.shards.Load() {
+		if s.kept {
+			continue
+		}
 		p := &s.pools[1]
 		for _, id := range p.all(s.blocks.at) {
 			if s.whole(id) {

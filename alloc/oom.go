@@ -84,7 +84,13 @@ func (e *OOMError) Error() string {
 	}
 	e.writeSites(&b)
 	for _, ev := range e.LastEvents {
-		fmt.Fprintf(&b, "\n  event: %s %s at %#x on stream %#x", ev.Kind, size(ev.Size), ev.Addr, uint64(ev.Stream))
+		fmt.Fprintf(&b, "\n  event: %s %s", ev.Kind, size(ev.Size))
+		if ev.Kind == EventOOM {
+			fmt.Fprintf(&b, " with %s left", size(int64(ev.Addr)))
+		} else {
+			fmt.Fprintf(&b, " at %#x", ev.Addr)
+		}
+		fmt.Fprintf(&b, " on stream %#x", uint64(ev.Stream))
 	}
 	return b.String()
 }
@@ -153,7 +159,7 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 			e.addStranded(o, &o.pools[i])
 		}
 		o.addSites(sites)
-		v := o.ring.view(o.stream)
+		v := o.ring.newest(o.stream, oomEvents)
 		e.LastEvents = v.events(e.LastEvents, &times)
 	}
 	e.Sites = largestSites(sites)

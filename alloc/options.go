@@ -50,6 +50,11 @@ type Options struct {
 	WarmUp   []int64 // sizes in bytes, one block of each is cached at the start; counted neither as hit nor as miss
 	Adaptive bool    // Packed: segments are sized by what was asked of late (see packed.go)
 
+	// LargeFromMiB has a request of exactly 1 MiB served as a large one, as Genesis has it; PyTorch takes it for a small one.
+	LargeFromMiB bool
+	// Foreign says that the callers are no Go code: stacks are only what they give.
+	Foreign bool
+
 	EventCapacity int  // how many events are kept; 0: none are recorded
 	Debug         bool // stacks of allocation and free, and a ledger of freed blocks: see SetDebug
 

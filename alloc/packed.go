@@ -55,6 +55,9 @@ func (a *Allocator) reclaim(s *shard, p *pool, size int64) error {
 func (a *Allocator) reclaimPages(need int64) error {
 	var idle []idleSegment
 	for _, s := range *a.shards.Load() {
+		if s.kept {
+			continue
+		}
 		for i := range s.pools {
 			p := &s.pools[i]
 			for _, id := range p.atLeast(s.blocks.at, a.r.pageOf(p.large)) {

@@ -15,7 +15,7 @@ func (a *Allocator) Restore(from []Segment) error {
 		return fmt.Errorf("restore segments: %w take them, or the policy %s has none", ErrUnsupported, a.r.policy)
 	}
 	for _, seg := range from {
-		s, err := a.shardFor(seg.Stream)
+		s, err := a.shardFor(owner{stream: seg.Stream})
 		if err != nil {
 			return fmt.Errorf("restore segment %#x: %w", seg.Addr, err)
 		}
@@ -126,7 +126,7 @@ func (a *Allocator) RestoreVirtual(r *VirtualRange) error {
 	if !ok || !a.r.virtual {
 		return fmt.Errorf("restore addresses: %w take them, or the policy %s has none", ErrUnsupported, a.r.policy)
 	}
-	s, err := a.shardFor(r.Stream)
+	s, err := a.shardFor(owner{stream: r.Stream})
 	if err != nil {
 		return fmt.Errorf("restore addresses %#x: %w", r.Addr, err)
 	}

@@ -128,6 +128,20 @@ func (r *ring) view(stream Stream) view {
 	return v
 }
 
+// newest is a copy of the last n records at most.
+func (r *ring) newest(stream Stream, n int) view {
+	v := view{total: r.total(), cap: n, stream: stream}
+	if r.turns == 0 {
+		return v
+	}
+	if before := n - r.pos; before > 0 && r.turns > 1 && len(r.chunks) > 1 {
+		last := r.chunks[(r.cur+len(r.chunks)-1)%len(r.chunks)]
+		v.partial = append(v.partial, last.records[max(0, chunkLen-before):]...)
+	}
+	v.partial = append(v.partial, r.now.records[max(0, r.pos-n):r.pos]...)
+	return v
+}
+
 // events appends the view's records, oldest first, to to.
 func (v *view) events(to []Event, times *timeline) []Event {
 	n := len(v.chunks)*chunkLen + len(v.partial)

@@ -21,6 +21,7 @@ type rules struct {
 	maxSplit  int64 // blocks from this size on are not split
 	unsplit   int64 // bytes that such a block may have beyond the request it serves
 	largeSeg  int64 // what a request from 1 to 10 MiB asks of the driver
+	small     int64 // the largest request of the small pool, in bytes
 	divisions [16]int64
 	divided   bool     // one of them is not 0
 	keep      [2]int64 // a remainder of at least so many bytes is split off, in the small pool and in the large one
@@ -40,6 +41,11 @@ func makeRules(o *Options) rules {
 		policy: o.Policy, maxSplit: noLimit, uncut: noLimit, divisions: o.RoundupDivisions, cached: true,
 		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, o.largeSegment()},
 		largeSeg: o.largeSegment(), unsplit: max(o.MaxNonSplitRounding, o.largeSegment()),
+	}
+	r.small = smallSize
+	if o.LargeFromMiB {
+		r.small--
+		r.keep[1]-- // a rest of 1 MiB is of use
 	}
 	r.divided = r.divisions != [16]int64{}
 	if o.MaxSplitSize > 0 {
@@ -95,7 +101,7 @@ func roundUpDivision(size, n int64) int64 {
 }
 
 // large says which pool a block of so many bytes belongs to.
-func (r *rules) large(size int64) bool { return size > smallSize }
+func (r *rules) large(size int64) bool { return size > r.small }
 
 // splits says whether size bytes are cut off the front of a free block of have bytes.
 func (r *rules) splits(have, size int64, large bool) bool {
@@ -107,7 +113,7 @@ func (r *rules) segmentSize(size int64) int64 {
 	switch {
 	case !r.cached:
 		return size
-	case size <= smallSize:
+	case size <= r.small:
 		return smallBuffer
 	case size < minLargeAlloc:
 		return r.largeSeg

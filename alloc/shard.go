@@ -22,10 +22,11 @@ type shard struct {
 	mu     sync.Mutex
 	parked atomic.Bool // the goroutine that holds mu waits for the device lock and changes nothing: see Allocator.freeze
 
-	num    uint32
-	stream Stream
-	r      *rules
-	solo   bool // the device's only shard
+	num uint32
+	owner
+	kept bool // a private pool's that is in use: nothing goes back to the driver. Under the device lock, with s standing still
+	r    *rules
+	solo bool // the device's only shard
 
 	blocks blockSlab
 	segs   segSlab
@@ -96,12 +97,16 @@ func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
 // best fit is the one that they can grow to.
 func (s *shard) leastGrowable(p *pool, id blockID) blockID {
 	at := s.blocks.at
-	for s.segs.at[at[id].seg].virtual {
+	for grown := s.growable(id); grown > at[id].size; { // one that can't grow is not larger than any after it
 		next := p.after(at, id)
-		if next == 0 || s.growable(next) >= s.growable(id) {
+		if next == 0 {
 			break
 		}
-		id = next
+		g := s.growable(next)
+		if g >= grown {
+			break
+		}
+		id, grown = next, g
 	}
 	return id
 }

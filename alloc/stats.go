@@ -139,6 +139,11 @@ func (a *Allocator) fold() {
 		}
 	}
 	all := *a.shards.Load()
+	if len(all) > 0 && all[0].summed != nil {
+		a.totals.restart()
+		a.peak = a.totals.peak
+		return
+	}
 	for i, v := range sumOf(all) {
 		a.peak[i] = v
 		for _, s := range all {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/memgauge/memgauge/alloc"
@@ -41,6 +42,8 @@ type Device struct {
 	device  int32
 	context uintptr
 	page    int64
+
+	capturing atomic.Bool // see Capturing
 
 	mu    sync.Mutex
 	pages map[alloc.Ptr]uint64 // the handle of the memory behind a page of virtual addresses
@@ -103,11 +106,30 @@ func (d *Device) call(name string, fn uintptr, args ...uintptr) error {
 	if r := d.lib.call(d.lib.setContext, d.context); r != success {
 		return d.failed("cuCtxSetCurrent", r)
 	}
+	if d.capturing.Load() && d.lib.captureMode != 0 {
+		defer d.relax()()
+	}
 	if r := d.lib.call(fn, args...); r != success {
 		return d.failed(name, r)
 	}
 	return nil
 }
+
+// captureRelaxed is CU_STREAM_CAPTURE_MODE_RELAXED: calls of this thread that a capture of another one forbids are allowed, because
+// what they do is no part of it.
+const captureRelaxed = 2
+
+// relax lets this thread allocate while a CUDA graph is being captured, until the returned function is called.
+func (d *Device) relax() (restore func()) {
+	mode := int32(captureRelaxed)
+	if d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) != success {
+		return func() {}
+	}
+	return func() { d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) } // it exchanges: now the old mode goes in
+}
+
+// Capturing implements alloc.Capturer.
+func (d *Device) Capturing(on bool) { d.capturing.Store(on) }
 
 // Close lets go of the device's context. Everything must have been freed.
 func (d *Device) Close() error {

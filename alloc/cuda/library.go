@@ -26,6 +26,7 @@ type library struct {
 	granularity, reserve, unreserve, create, release, mapMemory, unmap, setAccess           uintptr
 	eventCreate, eventRecord, eventQuery, eventSynchronize, eventDestroy                    uintptr
 	errorName, errorString                                                                  uintptr
+	captureMode                                                                             uintptr // 0: before CUDA 10.1
 }
 
 // open loads the driver's library: nothing of CUDA is needed to build or to start.
@@ -49,6 +50,9 @@ func open(path string) (*library, error) {
 		if *to, err = purego.Dlsym(handle, name); err != nil {
 			return nil, fmt.Errorf("%w: %s lacks %s: CUDA 10.2 or newer is needed: %w", ErrNoDriver, path, name, err)
 		}
+	}
+	if mode, err := purego.Dlsym(handle, "cuThreadExchangeStreamCaptureMode"); err == nil {
+		l.captureMode = mode
 	}
 	return l, nil
 }

@@ -51,7 +51,7 @@ static void *context(int device) {
     return contexts[device];
 }
 
-static char *copy_cuda(int device, void *to, const void *from, size_t n, int direction) {
+char *memgauge_copy_cuda_text(int device, void *to, const void *from, size_t n, int direction) {
     void *ours = context(device), *theirs = NULL;
     if (ours == NULL) return strdup("memgauge: copy: libcuda.so.1 can't be loaded, or gives no context");
     cuda.current(&theirs); // the caller's context stays what it was
@@ -71,7 +71,7 @@ char *memgauge_copy_text(int a, void *to, const void *from, size_t n, int direct
         memcpy(to, from, n);
         return NULL;
     case 'c':
-        return copy_cuda(device, to, from, n, direction);
+        return memgauge_copy_cuda_text(device, to, from, n, direction);
     case 'f':
         return strdup("memgauge: copy: a fake device has no memory");
     }

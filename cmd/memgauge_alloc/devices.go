@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -20,8 +19,12 @@ const maxHandles = 256
 // device is an open allocator. Its windows are measured by their number.
 type device struct {
 	*alloc.Allocator
-	driver  string
-	number  int
+	driver string
+	number int
+	pools  struct {
+		sync.Mutex
+		numbers map[[2]uint64]alloc.PoolID
+	}
 	windows struct {
 		sync.Mutex
 		open map[int]*alloc.Window
@@ -49,14 +52,15 @@ func deviceOf(handle int) (*device, error) {
 	return nil, errHandle
 }
 
-// confVariables name the environment's settings, the one that wins first.
-var confVariables = []string{"MEMGAUGE_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GENESIS_CUDA_ALLOC_CONF"}
-
 // defaultEvents is how many events are kept where nobody says: 5 MiB, the last seconds of a busy trainer.
 const defaultEvents = 100_000
 
-func openDevice(name string, number int, conf *string) (int, error) {
+// openDevice opens a device with settings that came from source, a variable's name or "settings".
+func openDevice(name string, number int, conf, source string) (int, error) {
 	driver := cmp.Or(name, "cuda")
+	if number < 0 {
+		return 0, fmt.Errorf("memgauge: open %s device %d: devices are numbered from 0", driver, number)
+	}
 	opening.Lock()
 	defer opening.Unlock()
 	for h := 1; h <= opening.last; h++ {
@@ -67,12 +71,8 @@ func openDevice(name string, number int, conf *string) (int, error) {
 	if opening.last+1 == maxHandles {
 		return 0, fmt.Errorf("memgauge: open %s device %d: %d allocators are open", driver, number, maxHandles-1)
 	}
-	o := alloc.Options{Device: number, EventCapacity: defaultEvents}
-	source := "settings"
-	if conf == nil {
-		source, conf = fromEnvironment()
-	}
-	if err := o.Set(*conf); err != nil {
+	o := alloc.Options{Device: number, EventCapacity: defaultEvents, LargeFromMiB: true, Foreign: true}
+	if err := o.Set(conf); err != nil {
 		return 0, fmt.Errorf("memgauge: open %s device %d: %s: %w", driver, number, source, err)
 	}
 	drv, err := driverOf(driver, number)
@@ -90,16 +90,6 @@ func openDevice(name string, number int, conf *string) (int, error) {
 	return opening.last, nil
 }
 
-func fromEnvironment() (string, *string) {
-	none := ""
-	for _, name := range confVariables {
-		if conf := os.Getenv(name); conf != "" {
-			return name, &conf
-		}
-	}
-	return "settings", &none
-}
-
 func driverOf(name string, number int) (alloc.Driver, error) {
 	switch name {
 	case "host":
@@ -110,6 +100,27 @@ func driverOf(name string, number int) (alloc.Driver, error) {
 		return fake.New(fake.Config{}), nil
 	}
 	return nil, fmt.Errorf("driver %q: not one of cuda, host, fake", name)
+}
+
+// maxPools bounds the private pools that a process names: a CUDA graph has one, and its number stays known after it.
+const maxPools = 1 << 20
+
+// pool is the number of a private pool of PyTorch's.
+func (d *device) pool(high, low uint64) (alloc.PoolID, error) {
+	d.pools.Lock()
+	defer d.pools.Unlock()
+	if id, ok := d.pools.numbers[[2]uint64{high, low}]; ok {
+		return id, nil
+	}
+	if len(d.pools.numbers) == maxPools {
+		return 0, fmt.Errorf("memgauge: more than %d private pools", maxPools)
+	}
+	if d.pools.numbers == nil {
+		d.pools.numbers = map[[2]uint64]alloc.PoolID{}
+	}
+	id := alloc.PoolID(len(d.pools.numbers) + 1)
+	d.pools.numbers[[2]uint64{high, low}] = id
+	return id, nil
 }
 
 // window opens a measurement.

@@ -6,6 +6,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -22,29 +23,35 @@ func text(err error) *C.char {
 }
 
 //export mgOpen
-func mgOpen(driver *C.char, number C.int, conf *C.char, why **C.char) C.int {
+func mgOpen(driver *C.char, number C.int, conf, source *C.char, why **C.char) C.int {
 	name := ""
 	if driver != nil {
 		name = C.GoString(driver)
 	}
-	var settings *string
-	if conf != nil {
-		s := C.GoString(conf)
-		settings = &s
-	}
-	h, err := openDevice(name, int(number), settings)
+	h, err := openDevice(name, int(number), C.GoString(conf), C.GoString(source))
 	*why = text(err)
 	return C.int(h)
 }
 
+//export mgCheck
+func mgCheck(conf *C.char) *C.char {
+	var o alloc.Options
+	return text(o.Set(C.GoString(conf)))
+}
+
 //export mgAlloc
-func mgAlloc(handle C.int, size C.int64_t, stream C.uintptr_t, thread, stack C.uint32_t, why **C.char) C.uintptr_t {
+func mgAlloc(handle C.int, size C.uint64_t, stream C.uintptr_t, thread, stack, pool C.uint32_t, why **C.char) C.uintptr_t {
 	d, err := deviceOf(int(handle))
 	if err != nil {
 		*why = text(err)
 		return 0
 	}
-	p, err := d.AllocRequest(alloc.Request{Size: int64(size), Stream: alloc.Stream(stream), Thread: uint32(thread), Stack: alloc.StackID(stack)})
+	if size > math.MaxInt64 {
+		*why = text(fmt.Errorf("allocate %d bytes: %w", uint64(size), alloc.ErrBadSize))
+		return 0
+	}
+	p, err := d.AllocRequest(alloc.Request{Size: int64(size), Stream: alloc.Stream(stream), Thread: uint32(thread), Stack: alloc.StackID(stack),
+		Pool: alloc.PoolID(pool)})
 	if err != nil {
 		*why = text(err)
 		return 0
@@ -53,12 +60,12 @@ func mgAlloc(handle C.int, size C.int64_t, stream C.uintptr_t, thread, stack C.u
 }
 
 //export mgFree
-func mgFree(handle C.int, p C.uintptr_t, thread C.uint32_t) *C.char {
+func mgFree(handle C.int, p C.uintptr_t, thread, stack C.uint32_t) *C.char {
 	d, err := deviceOf(int(handle))
 	if err != nil {
 		return text(err)
 	}
-	return text(d.FreeRequest(alloc.Ptr(p), alloc.Request{Thread: uint32(thread)}))
+	return text(d.FreeRequest(alloc.Ptr(p), alloc.Request{Thread: uint32(thread), Stack: alloc.StackID(stack)}))
 }
 
 //export mgDriver
@@ -91,8 +98,46 @@ func mgRecordStream(handle C.int, p, stream C.uintptr_t) *C.char {
 }
 
 //export mgEmptyCache
-func mgEmptyCache(handle C.int) *C.char {
-	return on(handle, func(d *device) error { _, err := d.EmptyCache(); return err })
+func mgEmptyCache(handle C.int, released *C.int64_t) *C.char {
+	return on(handle, func(d *device) error {
+		n, err := d.EmptyCache()
+		*released = C.int64_t(n)
+		return err
+	})
+}
+
+//export mgPool
+func mgPool(handle C.int, high, low C.uint64_t, what C.int, pool *C.uint32_t) *C.char {
+	return on(handle, func(d *device) error {
+		id, err := d.pool(uint64(high), uint64(low))
+		if err != nil {
+			return err
+		}
+		*pool = C.uint32_t(id)
+		switch what {
+		case C.int('b'):
+			d.BeginPool(id)
+		case C.int('e'):
+			return d.EndPool(id)
+		case C.int('r'):
+			d.ReleasePool(id)
+		}
+		return nil
+	})
+}
+
+//export mgBase
+func mgBase(handle C.int, p C.uintptr_t, size *C.uint64_t) C.uintptr_t {
+	d, err := deviceOf(int(handle))
+	if err != nil {
+		return 0
+	}
+	base, n, err := d.BaseOf(alloc.Ptr(p))
+	if err != nil {
+		return 0
+	}
+	*size = C.uint64_t(n)
+	return C.uintptr_t(base)
 }
 
 //export mgReset

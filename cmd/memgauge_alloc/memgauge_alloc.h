@@ -19,20 +19,38 @@ extern "C" {
 // A free never throws, because PyTorch frees in destructors: what is wrong with it is counted (memgauge_misuses).
 void *memgauge_torch_alloc(ptrdiff_t size, int device, void *stream);
 void memgauge_torch_free(void *p, ptrdiff_t size, int device, void *stream);
+// What else it can be given, by the setters of the object that _cuda_customAllocator returns: set_init_fn, set_record_stream_fn,
+// set_reset_fn (empty_cache), set_memory_fraction_fn, set_base_alloc_fn, set_begin_allocate_to_pool, set_end_allocate_to_pool_fn,
+// set_release_pool; torch 2.0 and 2.1 have set_begin_allocate_stream_to_pool and set_end_allocate_stream_to_pool_fn. A
+// MempoolId_t is two words; a filter is the address of a std::function<bool(cudaStream_t)> of libstdc++.
+void memgauge_torch_init(int count);
+void memgauge_torch_record_stream(void *p, void *stream);
+void memgauge_torch_reset(void);
+void memgauge_torch_fraction(double fraction, int device);
+void *memgauge_torch_base(void *p, size_t *size);
+void memgauge_torch_begin_pool(int device, uint64_t high, uint64_t low, void *filter);
+void memgauge_torch_end_pool(int device, uint64_t high, uint64_t low);
+void memgauge_torch_begin_pool_stream(int device, void *stream, uint64_t high, uint64_t low);
+void memgauge_torch_end_pool_stream(int device, void *stream);
+void memgauge_torch_release_pool(int device, uint64_t high, uint64_t low);
 
 // memgauge_open gives an allocator on a device: a number above 0, or 0 (see memgauge_error). driver is "cuda", "host" or
 // "fake". conf is in the syntax of PYTORCH_ALLOC_CONF; NULL for the environment's. A second open of the same device gives the
 // same allocator; conf is then ignored.
 int memgauge_open(const char *driver, int device, const char *conf);
+// memgauge_configure sets what devices get that are opened from now on with conf NULL, in the environment's place: 0, or -1.
+int memgauge_configure(const char *conf);
 
 // memgauge_alloc gives size bytes for use on a stream; NULL for 0 bytes, and when it fails (memgauge_error is then not NULL).
 // stack is 0 or from memgauge_stack.
 void *memgauge_alloc(int a, size_t size, void *stream, uint32_t stack);
 // memgauge_free gives a block back: 0, or -1 (memgauge_error).
 int memgauge_free(int a, void *p);
+int memgauge_free_at(int a, void *p, uint32_t stack);     // the same, from a stack of memgauge_stack
 int memgauge_retain(int a, void *p);                      // one more free is then needed
 int memgauge_record_stream(int a, void *p, void *stream); // another stream uses the block
 int memgauge_empty_cache(int a);
+int64_t memgauge_release_cached(int a);                   // the same; returns the bytes that went back to the driver, or -1
 int memgauge_reset_stats(int a, int peaks, int sums);
 int memgauge_set_fraction(int a, double fraction);        // of the device's memory, that may be reserved
 int memgauge_set_debug(int a, int on);                    // stacks of allocations, and a ledger of freed blocks
@@ -48,11 +66,16 @@ char *memgauge_stats(int a, int window, const char *what);
 char *memgauge_events(int a, int n);
 void memgauge_text_free(char *text);
 
+// memgauge_base gives the segment that a live block lies in, and its size unless size is NULL; NULL for any other address.
+void *memgauge_base(int a, void *p, size_t *size);
+
 // memgauge_snapshot writes the state and the events to a file: "pickle" (PyTorch's viewers), "csv" (RMM), "jsonl".
 int memgauge_snapshot(int a, const char *path, const char *format);
 
 // memgauge_copy copies n bytes between host and device memory; direction is 1 to the device, 2 to the host. It waits for it.
 int memgauge_copy(int a, void *to, const void *from, size_t n, int direction);
+// memgauge_copy_cuda is the same on memory of a CUDA device that somebody else has allocated.
+int memgauge_copy_cuda(int device, void *to, const void *from, size_t n, int direction);
 
 // memgauge_stack interns a stack for memgauge_alloc: lines of file:line:function, innermost first.
 uint32_t memgauge_stack(int a, const char *lines);

@@ -45,30 +45,59 @@ int64_t memgauge_misuses(void) { return atomic_load(&misuses); }
 
 void memgauge_text_free(char *text) { free(text); }
 
+int memgauge_enter(void) { return enter(); }
+void memgauge_fail(char *text) { fail(text); }
+int memgauge_forked(void) { return atomic_load_explicit(&forked, memory_order_relaxed); }
+void memgauge_misused(void) { atomic_fetch_add(&misuses, 1); }
+
+// The environment's settings, the one that wins first. They are read with getenv, here and now: Go's copy of the environment is of
+// the process's start, and knows nothing of os.environ[...] = in Python.
+static const char *variables[] = {"MEMGAUGE_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GENESIS_CUDA_ALLOC_CONF"};
+
+static _Atomic(char *) configured;
+
+int memgauge_configure(const char *conf) {
+    if (!enter()) return -1;
+    char *why = mgCheck((char *)conf);
+    if (why == NULL) atomic_store(&configured, strdup(conf)); // who opens a device may still read the old one: it stays
+    fail(why);
+    return why == NULL ? 0 : -1;
+}
+
 int memgauge_open(const char *driver, int device, const char *conf) {
     char *why = NULL;
+    const char *source = "settings";
     if (!enter()) return 0;
-    int a = mgOpen((char *)driver, device, (char *)conf, &why);
+    if (conf == NULL) conf = atomic_load(&configured);
+    for (size_t i = 0; conf == NULL && i < sizeof variables / sizeof *variables; i++) {
+        const char *set = getenv(variables[i]);
+        if (set != NULL && *set) conf = set, source = variables[i];
+    }
+    int a = mgOpen((char *)driver, device, (char *)(conf != NULL ? conf : ""), (char *)source, &why);
     fail(why);
     return a;
 }
 
-void *memgauge_alloc(int a, size_t size, void *stream, uint32_t stack) {
+void *memgauge_alloc_in(int a, size_t size, void *stream, uint32_t stack, uint32_t pool) {
     char *why = NULL;
     if (!enter()) return NULL;
-    uintptr_t p = mgAlloc(a, (int64_t)size, (uintptr_t)stream, this_thread(), stack, &why);
+    uintptr_t p = mgAlloc(a, size, (uintptr_t)stream, this_thread(), stack, pool, &why);
     if (why != NULL) fail(why);
     return (void *)p;
 }
 
+void *memgauge_alloc(int a, size_t size, void *stream, uint32_t stack) { return memgauge_alloc_in(a, size, stream, stack, 0); }
+
 // A child's free does nothing: the memory is its parent's, or the copy of it that ends with the child.
-int memgauge_free(int a, void *p) {
+int memgauge_free_at(int a, void *p, uint32_t stack) {
     if (atomic_load_explicit(&forked, memory_order_relaxed)) return 0;
     if (error != NULL) fail(NULL);
-    char *why = mgFree(a, (uintptr_t)p, this_thread());
+    char *why = mgFree(a, (uintptr_t)p, this_thread(), stack);
     if (why != NULL) fail(why);
     return why == NULL ? 0 : -1;
 }
+
+int memgauge_free(int a, void *p) { return memgauge_free_at(a, p, 0); }
 
 // done is the result of a call that gave an error or NULL.
 static int done(char *why) {
@@ -78,7 +107,21 @@ static int done(char *why) {
 
 int memgauge_retain(int a, void *p) { return enter() ? done(mgRetain(a, (uintptr_t)p)) : -1; }
 int memgauge_record_stream(int a, void *p, void *s) { return enter() ? done(mgRecordStream(a, (uintptr_t)p, (uintptr_t)s)) : -1; }
-int memgauge_empty_cache(int a) { return enter() ? done(mgEmptyCache(a)) : -1; }
+
+int64_t memgauge_release_cached(int a) {
+    int64_t released = 0;
+    return enter() && done(mgEmptyCache(a, &released)) == 0 ? released : -1;
+}
+
+int memgauge_empty_cache(int a) { return memgauge_release_cached(a) < 0 ? -1 : 0; }
+
+void *memgauge_base(int a, void *p, size_t *size) {
+    uint64_t n = 0;
+    uintptr_t base = enter() ? mgBase(a, (uintptr_t)p, &n) : 0;
+    if (size != NULL) *size = n;
+    return (void *)base;
+}
+
 int memgauge_reset_stats(int a, int peaks, int sums) { return enter() ? done(mgReset(a, peaks, sums)) : -1; }
 int memgauge_set_fraction(int a, double f) { return enter() ? done(mgSetFraction(a, f)) : -1; }
 int memgauge_set_debug(int a, int on) { return enter() ? done(mgSetDebug(a, on)) : -1; }
@@ -116,39 +159,8 @@ int memgauge_copy(int a, void *to, const void *from, size_t n, int direction) {
     return enter() ? done(memgauge_copy_text(a, to, from, n, direction)) : -1;
 }
 
+int memgauge_copy_cuda(int device, void *to, const void *from, size_t n, int direction) {
+    return enter() ? done(memgauge_copy_cuda_text(device, to, from, n, direction)) : -1;
+}
+
 uint32_t memgauge_stack(int a, const char *lines) { return enter() ? mgStack(a, (char *)lines) : 0; }
-
-// PyTorch's devices: opened at the first allocation, then found without a lock.
-#define MAX_DEVICES 64
-static atomic_int devices[MAX_DEVICES];
-
-static int torch_device(int device) {
-    if (device < 0 || device >= MAX_DEVICES) {
-        fail(strdup("memgauge: device out of range"));
-        return 0;
-    }
-    int a = atomic_load_explicit(&devices[device], memory_order_acquire);
-    if (a != 0) return a;
-    const char *driver = getenv("MEMGAUGE_ALLOC_DRIVER");
-    a = memgauge_open(driver != NULL && *driver ? driver : "cuda", device, NULL);
-    atomic_store_explicit(&devices[device], a, memory_order_release);
-    return a;
-}
-
-void *memgauge_torch_alloc(ptrdiff_t size, int device, void *stream) {
-    if (size == 0) return NULL;
-    void *p = NULL;
-    if (enter()) {
-        int a = torch_device(device);
-        if (a != 0) p = memgauge_alloc(a, (size_t)size, stream, 0);
-    }
-    if (p == NULL) memgauge_throw(error != NULL ? error : "memgauge: allocation failed");
-    return p;
-}
-
-void memgauge_torch_free(void *p, ptrdiff_t size, int device, void *stream) {
-    (void)size, (void)stream;
-    if (p == NULL || device < 0 || device >= MAX_DEVICES || atomic_load_explicit(&forked, memory_order_relaxed)) return;
-    int a = atomic_load_explicit(&devices[device], memory_order_acquire);
-    if (a == 0 || memgauge_free(a, p) != 0) atomic_fetch_add(&misuses, 1);
-}

@@ -50,7 +50,8 @@ type event struct {
 	Kind      string  `json:"kind"` // alloc, free_requested, free_completed, segment_alloc …
 	Timestamp float64 `json:"timestamp"`
 	Size      int64   `json:"size"`
-	Address   uint64  `json:"address"`
+	Address   *uint64 `json:"address"`               // null where no memory was had
+	Free      *int64  `json:"device_free,omitempty"` // oom: bytes that the device had left
 	Duration  *int64  `json:"duration_ns,omitempty"`
 	Lifetime  *int64  `json:"lifetime_ns,omitempty"`
 	Hit       *bool   `json:"cache_hit,omitempty"`
@@ -66,7 +67,13 @@ func (d *device) events(n int) (string, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	for _, e := range all {
-		line := event{Kind: e.Kind.String(), Timestamp: float64(e.Time) / 1e9, Size: e.Size, Address: e.Addr, Thread: e.Thread, Stream: uint64(e.Stream)}
+		line := event{Kind: e.Kind.String(), Timestamp: float64(e.Time) / 1e9, Size: e.Size, Thread: e.Thread, Stream: uint64(e.Stream)}
+		if e.Kind == alloc.EventOOM {
+			left := int64(e.Addr)
+			line.Free = &left
+		} else {
+			line.Address = &e.Addr
+		}
 		switch e.Kind {
 		case alloc.EventAlloc:
 			line.Duration, line.Hit = &e.Span, &e.Hit

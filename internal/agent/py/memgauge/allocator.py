@@ -12,12 +12,29 @@ LIBRARY = "libmemgauge_alloc.so"
 MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
 DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
 NO_STREAM = None
+MAX_SIZE = (1 << 63) - 1  # bytes of a request
 
 _lock = threading.Lock()
 _library = None
 _devices = {}  # (type, index): Device, for ours
 _debug = False
 _installed = False  # our allocator is PyTorch's
+_log = None  # where set_memory_debug tells what happens
+
+# What PyTorch calls of a pluggable allocator besides alloc and free: names of its setters (torch/csrc/cuda/Module.cpp;
+# the second of two is that of torch 2.0 and 2.1), our functions, and what goes wrong without.
+HOOKS = (
+    (("set_record_stream_fn",), ("record_stream",), "a block that another stream uses would be reused at once"),
+    (("set_begin_allocate_to_pool", "set_begin_allocate_stream_to_pool"), ("begin_pool", "begin_pool_stream"),
+     "CUDA graphs would share memory with what runs beside them"),
+    (("set_end_allocate_to_pool_fn", "set_end_allocate_stream_to_pool_fn"), ("end_pool", "end_pool_stream"),
+     "CUDA graphs would share memory with what runs beside them"),
+    (("set_release_pool",), ("release_pool",), "the memory of CUDA graphs would never be free again"),
+    (("set_reset_fn",), ("reset",), "torch.cuda.empty_cache() would do nothing"),
+    (("set_memory_fraction_fn",), ("fraction",), "torch.cuda.set_per_process_memory_fraction() would do nothing"),
+    (("set_base_alloc_fn",), ("base",), ""),  # for sharing between processes
+    (("set_init_fn",), ("init",), ""),
+)
 
 
 class AllocatorError(RuntimeError):
@@ -62,8 +79,9 @@ def _declare(lib):
     number, word, wide = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64
     for name, result, arguments in (
             ("open", number, (text, number, text)), ("alloc", pointer, (number, size, pointer, word)),
-            ("free", number, (number, pointer)), ("retain", number, (number, pointer)),
-            ("record_stream", number, (number, pointer, pointer)), ("empty_cache", number, (number,)),
+            ("free", number, (number, pointer)), ("free_at", number, (number, pointer, word)), ("configure", number, (text,)),
+            ("copy_cuda", number, (number, pointer, pointer, size, number)), ("retain", number, (number, pointer)),
+            ("record_stream", number, (number, pointer, pointer)), ("release_cached", wide, (number,)),
             ("reset_stats", number, (number, number, number)), ("set_fraction", number, (number, ctypes.c_double)),
             ("set_debug", number, (number, number)), ("window", number, (number,)), ("window_close", number, (number, number)),
             ("stats", pointer, (number, number, text)), ("events", pointer, (number, number)), ("text_free", None, (pointer,)),
@@ -120,6 +138,11 @@ def _torch_uses_cuda():
         return False
 
 
+def replaced():
+    """Whether PyTorch's allocator is ours."""
+    return _installed
+
+
 def devices():
     """The devices of ours that were opened, by name."""
     with _lock:
@@ -127,23 +150,68 @@ def devices():
 
 
 def set_memory_debug(enabled=True):
-    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their places."""
+    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their places, and
+    logs each of them, by logging's "memgauge.allocator"; on stderr where the program has set up no logging."""
     global _debug
     _debug = bool(enabled)
+    _set_log(_debug)
     for each in devices():
         each.set_memory_debug(enabled)
 
 
+def _set_log(enabled):
+    global _log
+    import logging
+    logger = logging.getLogger("memgauge.allocator")
+    if _log is not None:
+        logger.handlers = [h for h in logger.handlers if h is not _log[1]]
+        logger.setLevel(_log[2])
+        _log = None
+    if not enabled:
+        return
+    handler, level = None, logger.level
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()  # to stderr
+        handler.setFormatter(logging.Formatter("memgauge: %(message)s"))
+        logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    _log = logger, handler, level
+
+
 def install_allocator(conf=None):
-    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory."""
+    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory. conf are settings as in
+    PYTORCH_ALLOC_CONF ("policy:vmm"), which then count in the place of the environment's."""
     global _installed
     import torch
-    if conf is not None:
-        os.environ["MEMGAUGE_ALLOC_CONF"] = conf
+    version = getattr(torch, "__version__", "of an unknown version")
+    kind = getattr(getattr(torch.cuda, "memory", None), "CUDAPluggableAllocator", None)
+    if kind is None:
+        raise AllocatorError("memgauge: torch %s takes no other allocators: that came with 2.0" % version)
     lib = library()
-    ours = torch.cuda.memory.CUDAPluggableAllocator(lib.path, "memgauge_torch_alloc", "memgauge_torch_free")
+    ours = kind(lib.path, "memgauge_torch_alloc", "memgauge_torch_free")
+    _wire(ours.allocator() if hasattr(ours, "allocator") else ours._allocator, lib, version)
+    if conf is not None:
+        given = [d for d in devices() if d.type == "cuda"]
+        if given:
+            raise AllocatorError("memgauge: %s is open already: its settings can't be changed to %r" % (given[0], conf))
+        if lib.memgauge_configure(conf.encode()):
+            raise failure(lib)
     torch.cuda.memory.change_current_allocator(ours)
     _installed = True
+
+
+def _wire(allocator, lib, version):
+    """Gives PyTorch's object all that it can take. Without what is needed ours is not installed."""
+    for setters, functions, otherwise in HOOKS:
+        for setter, function in zip(setters, functions):
+            set_it = getattr(allocator, setter, None)
+            if set_it is not None:
+                set_it(ctypes.cast(getattr(lib, "memgauge_torch_" + function), ctypes.c_void_p).value)
+                break
+        else:
+            if otherwise:
+                raise AllocatorError("memgauge: torch %s has no %s for pluggable allocators: %s" % (
+                    version, " or ".join(setters), otherwise))
 
 
 class _Methods:
@@ -210,8 +278,13 @@ class Device(_Methods):
         return self._text(self.lib.memgauge_stats(self.handle, window, b"summary"))
 
     def empty_cache(self):
-        """Gives memory that is cached and unused back to the driver."""
-        self._done(self.lib.memgauge_empty_cache(self.handle))
+        """Gives memory that is cached and unused back to the driver; returns how many bytes."""
+        released = self.lib.memgauge_release_cached(self.handle)
+        if released < 0:
+            raise failure(self.lib)
+        if self.debug and _log is not None:
+            _log[0].debug("%s: empty_cache gave back %d bytes", self, released)
+        return released
 
     def reset_memory_stats(self):
         """Begins peaks, sums and the hit rate anew."""
@@ -236,14 +309,35 @@ class Device(_Methods):
 
     def allocate(self, size, stream=NO_STREAM):
         """The address of size bytes. Who calls it frees it."""
-        stack = self.lib.memgauge_stack(self.handle, _stack()) if self.debug else 0
+        if not 0 <= size <= MAX_SIZE:
+            raise ValueError("allocate %d bytes: from 0 to %d" % (size, MAX_SIZE))
+        lines = _stack() if self.debug else b""
+        stack = self.lib.memgauge_stack(self.handle, lines) if lines else 0
         address = self.lib.memgauge_alloc(self.handle, size, stream, stack)
         if not address and size:
-            raise failure(self.lib)
+            error = failure(self.lib)
+            self._tell("no memory for", size, 0, lines)
+            raise error
+        self._tell("alloc", size, address or 0, lines)
         return address or 0
 
     def free(self, address):
-        self._done(self.lib.memgauge_free(self.handle, address))
+        """Gives back what allocate returned."""
+        lines = _stack() if self.debug else b""
+        stack = self.lib.memgauge_stack(self.handle, lines) if lines else 0
+        code = self.lib.memgauge_free_at(self.handle, address, stack)
+        if code != 0:
+            raise failure(self.lib)
+        self._tell("free", None, address, lines)
+
+    def _tell(self, what, size, address, lines):
+        if _log is not None and self.debug:
+            place = lines.split(b"\n", 1)[0].decode("utf-8", "replace")
+            _log[0].debug("%s: %s%s at %#x, %s", self, what, "" if size is None else " %d bytes" % size, address, place)
+
+    def copy(self, to, source, size, direction):
+        """Copies between host and device memory; direction is 1 to the device, 2 to the host."""
+        self._done(self.lib.memgauge_copy(self.handle, to, source, size, direction))
 
 
 def _stack():
@@ -293,7 +387,10 @@ class TorchDevice(_Methods):
         return self._cuda.memory_summary(self.index)
 
     def empty_cache(self):
+        """Gives cached memory back to the driver; returns how many bytes of this device."""
+        before = self.memory_reserved()
         self._cuda.empty_cache()
+        return before - self.memory_reserved()
 
     def reset_memory_stats(self):
         self._cuda.reset_peak_memory_stats(self.index)
@@ -302,7 +399,68 @@ class TorchDevice(_Methods):
     def set_memory_fraction(self, fraction):
         self._cuda.set_per_process_memory_fraction(fraction, self.index)
 
+    def set_memory_debug(self, enabled=True):
+        """PyTorch's own record of stacks, if it keeps one."""
+        self._history()(enabled="all" if enabled else None)
+
+    def _history(self):
+        record = getattr(self._cuda.memory, "_record_memory_history", None)
+        if record is None:
+            raise AllocatorError("this torch records no history of its allocator: that came with 2.1")
+        return record
+
+    def memory_events(self, count=-1):
+        """The newest events of PyTorch's history, oldest first. It says neither threads nor how long an allocation took."""
+        traces = self._cuda.memory._snapshot()["device_traces"]
+        events = traces[self.index] if self.index < len(traces) else []
+        if not events:
+            raise AllocatorError("PyTorch keeps no events of %s: call torch.cuda.memory._record_memory_history() first" % self)
+        out, born, missed = [], {}, False
+        for event in events:
+            kind, address = event["action"], event["addr"]
+            line = {"kind": kind, "size": event["size"], "address": address, "stream": event.get("stream"), "thread_id": None,
+                    "timestamp": event["time_us"] / 1e6 if "time_us" in event else None}
+            if kind == "alloc":
+                born[address] = event.get("time_us")
+                line.update(cache_hit=not missed, duration_ns=None)
+            elif kind.startswith("free"):
+                since = born.get(address)
+                line["lifetime_ns"] = None if since is None else (event["time_us"] - since) * 1000
+            elif kind == "oom":
+                line.update(address=None, device_free=event.get("device_free", address))
+            missed = kind in ("segment_alloc", "segment_map")
+            out.append(line)
+        return out if count < 0 else out[len(out) - min(count, len(out)):]
+
     def memory_snapshot(self, path, format="pickle"):
         if format != "pickle":
             raise ValueError("PyTorch's allocator writes pickles only")
         self._cuda.memory._dump_snapshot(path)
+
+    @property
+    def lib(self):
+        return library()
+
+    def allocate(self, size, stream=NO_STREAM):
+        """The address of size bytes of PyTorch's. Who calls it frees it."""
+        if not 0 <= size <= MAX_SIZE:
+            raise ValueError("allocate %d bytes: from 0 to %d" % (size, MAX_SIZE))
+        if size == 0:
+            return 0
+        try:
+            return self._cuda.caching_allocator_alloc(size, self.index, 0 if stream is None else stream)
+        except RuntimeError as e:  # torch.OutOfMemoryError is one
+            if "out of memory" in str(e):
+                raise OutOfMemoryError("CUDA OOM: %s" % e) from e
+            raise
+
+    def free(self, address):
+        """Gives back what allocate returned."""
+        if address:
+            self._cuda.caching_allocator_delete(address)
+
+    def copy(self, to, source, size, direction):
+        """Copies between host and device memory, after all that is queued on the device; direction is 1 to the device, 2 to the host."""
+        self._cuda.synchronize(self.index)
+        if self.lib.memgauge_copy_cuda(self.index, to, source, size, direction):
+            raise failure(self.lib)
