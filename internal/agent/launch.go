@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -78,7 +79,7 @@ func intact(dir string) bool {
 
 // caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py, _write_atomic), and
 // what an attach has compiled (inject.py).
-var caches = regexp.MustCompile(`^(boot|lib/memgauge)/__pycache__/[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
+var caches = compiled(`^(boot|lib/memgauge)/__pycache__/[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
 	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
 
 func expected(path string, isDir bool) bool {
@@ -90,7 +91,7 @@ func expected(path string, isDir bool) bool {
 		return false
 	}
 	_, ours := source()[path]
-	return ours || caches.MatchString(path)
+	return ours || caches().MatchString(path)
 }
 
 // unpack makes every file and directory with its mode whatever the umask is.
@@ -191,4 +192,9 @@ func pythonPath(boot, value string) string {
 func isBoot(entry string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(entry), "lib", "memgauge", "_spec.py"))
 	return filepath.Base(entry) == "boot" && err == nil
+}
+
+// compiled is a pattern that is compiled when it is first needed: the start of every command would wait for it.
+func compiled(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -30,7 +30,6 @@ import (
 )
 
 const (
-	drainEvery    = time.Second            // a large ring holds minutes of records; a query drains by itself
 	livenessEvery = time.Second            // after the job's end the collector may stay that long
 	maintainEvery = 30 * time.Second       // the database grows by some MB in that time at most
 	niceness      = 10                     // a query gives way to a trainer that wants the core
@@ -166,7 +165,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 				c.log.Error("start who sees to it that there is a collector", "error", err)
 			}
 		case <-drain.C:
-			if _, err := o.drain(ctx, o.patience()); err != nil && ctx.Err() == nil {
+			if _, err := o.gather(ctx); err != nil && ctx.Err() == nil {
 				c.log.Error("drain", "error", err)
 			}
 		case <-maintain.C:
@@ -177,12 +176,12 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 	}
 }
 
-// patience is how long samples may wait in memory. While a question runs that may cost this process it is short.
+// patience is how long rows may wait in memory. While a question runs that may cost this process it is short.
 func (o *Owner) patience() time.Duration {
 	if o.db.Oldest() > drainEvery {
 		return 0
 	}
-	return storeEvery
+	return hold(o.heaps.age())
 }
 
 func (c *Collector) finish(o *Owner) error {
@@ -212,7 +211,11 @@ type Owner struct {
 
 // Open opens the session's database and, unless readOnly, what is needed to drain its rings. stuck is what store.Options say.
 func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
-	db, err := store.Open(ctx, store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck})
+	opts := store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck}
+	if !readOnly {
+		opts.Threads = 1 // beside a training: a second one waits for the first in a loop, for most of what we ask
+	}
+	db, err := store.Open(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -248,6 +251,13 @@ func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.drai
 // drain stores what was sampled once it has waited so long.
 func (o *Owner) drain(ctx context.Context, wait time.Duration) (ingest.Stats, error) {
 	stats, err := o.rings.Drain(ctx)
+	return stats, errors.Join(err, o.storeSamples(ctx, wait))
+}
+
+// gather reads what the rings hold, and stores it and what was sampled once that has waited long enough.
+func (o *Owner) gather(ctx context.Context) (ingest.Stats, error) {
+	wait := o.patience()
+	stats, err := o.rings.Gather(ctx, wait)
 	return stats, errors.Join(err, o.storeSamples(ctx, wait))
 }
 

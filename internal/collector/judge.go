@@ -15,12 +15,6 @@ import (
 )
 
 const (
-	firstLook  = 500 * time.Millisecond // half a second of short steps is what a verdict needs at least
-	lookShare  = 20                     // looks take at most this part of a core, …
-	lookSaved  = time.Second            // … and so much CPU time at once: what a short run is judged by must come soon
-	lookSpread = 20                     // and looks grow rarer with the run's age: each one is a chance of a false alarm
-	rarest     = 30 * time.Second
-
 	censusGrowth  = 1.25             // censuses are compared: the next one when there are so many times more steps, …
 	censusRest    = time.Second      // … and not before
 	censusTimeout = 20 * time.Second // a busy trainer takes some; one that is gone is an error at once
@@ -73,13 +67,8 @@ func (j *judge) run(ctx context.Context) {
 			j.log.Error("judge", "error", err)
 		}
 		spent += cost
-		due = time.Now().Add(pause(spent, time.Since(j.began)))
+		due = time.Now().Add(lookAfter(spent, time.Since(j.began)))
 	}
-}
-
-// pause is the time until the next look, when looks took so much at this age of the training.
-func pause(spent, age time.Duration) time.Duration {
-	return min(max(lookShare*(spent-lookSaved)-age, age/lookSpread), rarest)
 }
 
 // look gives what it cost, in CPU time: a look that had to wait for others took nothing from them. A census is paid for by the agent's
@@ -88,7 +77,7 @@ func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	begin, used := time.Now(), cpuTime()
 	done := func() time.Duration { return min(time.Since(begin), cpuTime()-used) }
 	// What was sampled lags behind by a sixth of the run at most: storing it costs as much as sampling.
-	if _, err := j.o.drain(ctx, min(time.Since(j.began)/6, storeEvery/3)); err != nil {
+	if _, err := j.o.drain(ctx, min(time.Since(j.began)/6, holdMost)); err != nil {
 		return done(), err
 	}
 	in, err := analyse.Load(ctx, j.o.db, analyse.Options{})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestPause: looks come at once while a training is young, take a twentieth of a core in the long run however much each costs, and never
+// TestPause: looks come at once while a training is young, take a small part of a core in the long run however much each costs, and never
 // stop.
 func TestPause(t *testing.T) {
 	for _, each := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
@@ -17,7 +17,7 @@ func TestPause(t *testing.T) {
 			if age < 3*time.Second {
 				soon++
 			}
-			age += max(pause(spent, age), firstLook) + each
+			age += max(lookAfter(spent, age), firstLook) + each
 		}
 		if each <= 200*time.Millisecond && soon < 4 {
 			t.Errorf("looks of %v: %d in the first 3 s", each, soon)

@@ -146,6 +146,7 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 	cmd.Args[0] = "memgauge" // what ps shows, and what a test binary goes by
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // mallopt(3): one a thread would each keep what it held once
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)

@@ -16,12 +16,9 @@ import (
 
 const (
 	sampleEvery   = time.Second
-	relookEvery   = 2 * time.Second        // which processes have a ring, which of them train
-	youngEvery    = 100 * time.Millisecond // in the first youngFor of a session, and of its training: what a short run's workers do must show, and a trend needs some dozen readings
-	youngFor      = 20 * time.Second
+	relookEvery   = 2 * time.Second  // which processes have a ring, which of them train
 	overheadEvery = 30 * time.Second // a row for each part of sampling
-	storeEvery    = 30 * time.Second // samples wait in memory so long, unless somebody asks: a transaction of all tables takes 10 to 50 ms
-	storeRows     = 20_000           // or until there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
+	storeRows     = 20_000           // samples don't wait once there are so many: at 10 Hz and 100 processes 20 s, 6 MiB
 	spillEvery    = 10 * time.Second // a job that is killed again and again must not fill the disk with windows
 )
 
@@ -67,10 +64,9 @@ func (w *watch) run(ctx context.Context) error {
 	defer w.sampler.Close()
 	w.remember(ctx)
 	w.sampler.SetGPUs(w.openGPUs(w.log, w.sampler.PIDs))
-	glance := time.NewTicker(sampler.GlanceEvery)
+	glance := time.NewTimer(sampler.GlanceEvery)
 	defer glance.Stop()
-	// Jobs that end within a second have a picture too: at first the pauses double up to the interval.
-	pause := min(sampler.GlanceEvery, w.every)
+	pause := min(densest, w.every) // jobs that end within a second have a picture too
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	w.sample(false)
@@ -83,6 +79,7 @@ func (w *watch) run(ctx context.Context) error {
 			return nil
 		case <-glance.C:
 			w.sampler.Glance()
+			glance.Reset(w.sampler.GlancePause())
 		case <-tick.C:
 			w.sample(false)
 			if next := w.pause(pause); next != pause {
@@ -95,12 +92,14 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// pause is the one after a pause. A training is young from its first step on: imports may have taken longer than all of it.
+// pause is the time until the next sample. A training is young from its first step on: imports may have taken longer than all of it.
+// At the very beginning pauses double up to the interval, since a session may be as short.
 func (w *watch) pause(before time.Duration) time.Duration {
-	if time.Since(w.s.Meta.Started) < youngFor || time.Since(w.o.heaps.began()) < youngFor {
-		return min(w.every, youngEvery)
+	age := time.Since(w.s.Meta.Started)
+	if training := w.o.heaps.age(); training > 0 {
+		age = min(age, training)
 	}
-	return max(before, min(2*before, w.every))
+	return min(sampleAfter(age, w.every), 2*before)
 }
 
 // remember takes the kill counters, and who has trained, as an earlier collector of this session left them.
@@ -359,6 +358,14 @@ func (h *heaps) trains(pid int32) bool {
 	h.Lock()
 	defer h.Unlock()
 	return h.steps[pid]
+}
+
+// age is the time since the first step was told of; zero before that.
+func (h *heaps) age() time.Duration {
+	if first := h.began(); !first.IsZero() {
+		return time.Since(first)
+	}
+	return 0
 }
 
 func (h *heaps) get(pid int32) (inUse, held int64) {

@@ -22,6 +22,8 @@ const (
 	// aliveEvery is how often a process is asked whether it lives, which costs 40 times a look at its ring (16 µs). A client that
 	// drains a finished session asks at once, since it is the first time.
 	aliveEvery = time.Second
+
+	gathered = 1 << 14 // rows that Gather lets wait: 2 MiB. A batch that has grown larger is not kept for the next one
 )
 
 // Sink stores batches.
@@ -68,6 +70,7 @@ type Ingester struct {
 	procs   map[procKey]*process
 	done    []*ring // to be removed after the next append
 	batch   model.Batch
+	since   time.Time // of the oldest in batch; zero while it is empty
 	buf     []byte
 	stats   Stats
 }
@@ -87,11 +90,17 @@ func New(dir string, sink Sink, opts Options) *Ingester {
 
 // Drain stores all that the rings' processes had published when it was called. With nothing new it costs a short read for
 // each ring. A ring that can't be read for the moment doesn't stop the others; its error comes back at the end.
-func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ctx, false) }
+func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ctx, false, 0) }
+
+// Gather reads as Drain does, and lets steps and trace rows wait for up to hold before they are stored: a transaction costs 100 times
+// what reading them does. The rings keep them as long. What tells of processes, events and losses is stored at once.
+func (in *Ingester) Gather(ctx context.Context, hold time.Duration) (Stats, error) {
+	return in.run(ctx, false, hold)
+}
 
 // Finish is Drain for a session that has just ended: it asks of every process at once whether it lives, where Drain may
 // rely on an answer of a second ago, so that the rings of ended processes are surely finished.
-func (in *Ingester) Finish(ctx context.Context) (Stats, error) { return in.run(ctx, true) }
+func (in *Ingester) Finish(ctx context.Context) (Stats, error) { return in.run(ctx, true, 0) }
 
 // Refused names the files of rings that are not read, and won't be.
 func (in *Ingester) Refused() (files []string) {
@@ -113,7 +122,7 @@ func (in *Ingester) Close() error {
 	return nil
 }
 
-func (in *Ingester) run(ctx context.Context, ask bool) (Stats, error) {
+func (in *Ingester) run(ctx context.Context, ask bool, hold time.Duration) (Stats, error) {
 	select {
 	case <-in.token:
 	case <-ctx.Done():
@@ -121,11 +130,11 @@ func (in *Ingester) run(ctx context.Context, ask bool) (Stats, error) {
 	}
 	defer func() { in.token <- struct{}{} }()
 	in.stats = Stats{}
-	err := in.drain(ctx, ask)
+	err := in.drain(ctx, ask, hold)
 	return in.stats, err
 }
 
-func (in *Ingester) drain(ctx context.Context, ask bool) error {
+func (in *Ingester) drain(ctx context.Context, ask bool, hold time.Duration) error {
 	if err := in.load(ctx); err != nil {
 		return err
 	}
@@ -146,10 +155,12 @@ func (in *Ingester) drain(ctx context.Context, ask bool) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := in.flush(ctx); err != nil {
-		return err
+	if !in.waits(now, hold) {
+		if err := in.flush(ctx); err != nil {
+			return err
+		}
+		in.removeDone()
 	}
-	in.removeDone()
 	in.count()
 	return errors.Join(errs...)
 }
@@ -180,12 +191,24 @@ func (in *Ingester) forget() {
 	}
 	in.loaded, in.rings, in.done, in.procs, in.listed = false, nil, nil, nil, listing{}
 	in.batch.Reset()
+	in.since = time.Time{}
+}
+
+// waits says whether what the batch holds may be stored later.
+func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
+	b := &in.batch
+	if in.since.IsZero() {
+		in.since = now
+	}
+	plain := len(b.Trace) + len(b.Steps) + len(b.Devices) + len(b.Overheads)
+	return hold > 0 && now.Sub(in.since) < hold && b.Rows() == plain && plain < gathered && len(b.Processes)+len(in.done) == 0
 }
 
 // flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its time
 // limit must not cost the next one a fresh start.
 func (in *Ingester) flush(ctx context.Context) error {
 	b := &in.batch
+	in.since = time.Time{}
 	if b.Rows()+len(b.Names)+len(b.Processes)+len(b.Cursors) == 0 {
 		return nil
 	}
@@ -194,6 +217,9 @@ func (in *Ingester) flush(ctx context.Context) error {
 		return fmt.Errorf("store %d rows: %w", b.Rows(), err)
 	}
 	in.stats.Rows += b.Rows()
+	if b.Rows() > gathered {
+		*b = model.Batch{}
+	}
 	b.Reset()
 	return nil
 }

@@ -35,6 +35,7 @@ type process struct {
 	row     model.Process // as last put into a batch
 	rowFrom uint64        // generation that the row was made from
 	ended   bool          // the row says how it ended
+	argv    [2]string     // the command line as the ring has it, and as it may be shown
 }
 
 func newProcess(key procKey) *process { return &process{key: key, lived: model.Null} }
@@ -76,9 +77,18 @@ func (r *ring) processRow() model.Process {
 		PPID: number(info["ppid"], 0), Parent: number(info["parent"], 0),
 		Rank: r.Rank, World: r.WorldSize, LocalRank: number(info["local_rank"], -1),
 		Started: startTime(&r.Header), Ended: model.Null,
-		Argv: secret.Text(info["argv"]), // an agent of an earlier version wrote it as it was
+		Argv: r.proc.shown(info["argv"]),
 		Cwd:  info["cwd"], Executable: info["executable"], Python: info["python"], Agent: info["agent"],
 	}
+}
+
+// shown is a command line without secrets: an agent of an earlier version wrote it as it was. A ring's header changes every second, the
+// command line never.
+func (p *process) shown(argv string) string {
+	if argv != p.argv[0] {
+		p.argv = [2]string{argv, secret.Text(argv)}
+	}
+	return p.argv[1]
 }
 
 // end says how the process ended, once its last ring is finished.

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/chart"
@@ -146,17 +147,19 @@ type Drop struct {
 //go:embed page.html
 var source string
 
-var body = template.Must(template.New("page").Funcs(template.FuncMap{
-	"bytes":   bytesOf,
-	"size":    func(n int64) string { return units.Bytes(n).String() },
-	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"micros":  func(us int64) string { return time.UnixMicro(us).UTC().Format("15:04:05.000") },
-	"percent": func(f *float64) string { return percent(f) },
-	"rate":    func(f float64) string { return fmt.Sprintf("%.3f", f) },
-	"join":    func(s []string) string { return strings.Join(s, " ") },
-	"span":    monitor.Span,
-	"bar":     bar,
-}).Parse(source))
+var body = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"bytes":   bytesOf,
+		"size":    func(n int64) string { return units.Bytes(n).String() },
+		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+		"micros":  func(us int64) string { return time.UnixMicro(us).UTC().Format("15:04:05.000") },
+		"percent": func(f *float64) string { return percent(f) },
+		"rate":    func(f float64) string { return fmt.Sprintf("%.3f", f) },
+		"join":    func(s []string) string { return strings.Join(s, " ") },
+		"span":    monitor.Span,
+		"bar":     bar,
+	}).Parse(source))
+})
 
 func bytesOf(n *int64) string {
 	if n == nil {
@@ -230,7 +233,7 @@ func (d *Document) Write(w io.Writer) error {
 			return err
 		}
 	}
-	if err := body.Execute(w, view); err != nil {
+	if err := body().Execute(w, view); err != nil {
 		return fmt.Errorf("write page: %w", err)
 	}
 	return nil

@@ -16,6 +16,8 @@ type cgroups struct {
 	mounts proc.CgroupMounts
 	known  time.Time     // when the mounts were read
 	seen   []proc.Cgroup // of the last sample that had processes
+
+	followed time.Time // when a glance looked for new ones
 }
 
 const (
@@ -72,15 +74,17 @@ func (c *cgroups) read(s *Sampler, now time.Time) {
 // a new one, later one in a second, and its count of kills is known before the first kill.
 const (
 	youngGlances = 100
-	followEvery  = 10
+	followEvery  = time.Second
 )
 
 func (c *cgroups) follow(s *Sampler, count int) {
-	if count >= youngGlances && count%followEvery != 0 || s.o.Roots == nil {
+	now := s.o.Now()
+	if count >= youngGlances && now.Sub(c.followed) < followEvery || s.o.Roots == nil {
 		return
 	}
+	c.followed = now
 	for _, pid := range s.leaders() {
-		cg, err := c.entered(pid, s.o.Now())
+		cg, err := c.entered(pid, now)
 		if err != nil || slices.Contains(c.seen, cg) || len(c.seen) >= maxCgroups {
 			continue
 		}

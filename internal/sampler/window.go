@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -12,13 +13,14 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// Glances are ten a second: a trainer that allocates 5 GiB/s is seen at every half GiB. One costs a short read for each
-// cgroup, and for each process, of which there may be many: so while there is plenty of memory they are looked at twice a second.
+// Glances are ten a second when memory may run out soon: a trainer that allocates 5 GiB/s is seen at every half GiB. One costs a
+// short read for each cgroup and each process, and wakes us up: so they are as rare as the room that is left allows.
 const (
-	plentyShare  = 0.3 // of the limit is free, or of the host available
-	plentyEvery  = 5   // glances
 	GlanceEvery  = 100 * time.Millisecond
-	windowLength = time.Minute / GlanceEvery
+	glanceRest   = 500 * time.Millisecond
+	fastest      = 16 << 30 // bytes a second that a job may take: several threads, and room may have been read a second ago
+	windowSpan   = time.Minute
+	windowLength = windowSpan / GlanceEvery
 	maxGlanced   = 64 // processes in a glance: one descriptor each is kept open
 )
 
@@ -65,9 +67,6 @@ func (w *window) look(s *Sampler, now time.Time) {
 	g := w.slot()
 	g.at = now
 	for pid, p := range s.members.byPID {
-		if s.plenty() && w.count%plentyEvery != 0 {
-			break
-		}
 		if n, ok := w.resident(s, procID{pid, p.usage.Start}); ok {
 			g.values = append(g.values, reading{pid, p.usage.Comm, n})
 		}
@@ -79,19 +78,27 @@ func (w *window) look(s *Sampler, now time.Time) {
 	}
 }
 
-// plenty says whether the last sample saw much memory left.
-func (s *Sampler) plenty() bool {
+// GlancePause is the time until the next glance: the tenth of a second while a job is young or little memory is left by the last
+// sample, then more.
+func (s *Sampler) GlancePause() time.Duration {
+	if s.window.count < youngGlances {
+		return GlanceEvery
+	}
+	room := math.Inf(1)
 	for i := range s.out.Cgroups {
-		if cg := &s.out.Cgroups[i]; cg.Limit != model.Null && float64(cg.Limit-cg.Current) < plentyShare*float64(cg.Limit) {
-			return false
+		if cg := &s.out.Cgroups[i]; cg.Limit != model.Null {
+			room = min(room, float64(cg.Limit-cg.Current))
 		}
 	}
 	for i := range s.out.Hosts {
-		if h := &s.out.Hosts[i]; h.Available != model.Null && float64(h.Available) < plentyShare*float64(h.Total) {
-			return false
+		if h := &s.out.Hosts[i]; h.Available != model.Null {
+			room = min(room, float64(h.Available))
 		}
 	}
-	return true
+	if room >= fastest*glanceRest.Seconds() {
+		return glanceRest
+	}
+	return max(GlanceEvery, time.Duration(room/fastest*float64(time.Second)))
 }
 
 // slot is the oldest glance, emptied.
@@ -147,6 +154,9 @@ func (s *Sampler) Window(event int64) (rows []model.WindowSample) {
 	w := &s.window
 	order := append(slices.Clone(w.ring[w.next:]), w.ring[:w.next]...)
 	for _, g := range order {
+		if s.o.Now().Sub(g.at) > windowSpan { // they were rare for a while
+			continue
+		}
 		for _, v := range g.values {
 			scope := "process"
 			if v.pid == 0 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Hidden stands in the place of a secret.
@@ -25,7 +26,8 @@ type rule struct {
 	re *regexp.Regexp
 }
 
-var rules = compile()
+// rules are compiled when they are first needed: that takes a millisecond, and most commands have nothing to hide.
+var rules = sync.OnceValue(compile)
 
 func compile() []rule {
 	out := make([]rule, len(Patterns))
@@ -43,8 +45,8 @@ func Text(text string) string {
 	if harmless(text) {
 		return text
 	}
-	for i := range rules {
-		text = rules[i].apply(text)
+	for _, r := range rules() {
+		text = r.apply(text)
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package secret
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 const (
@@ -20,9 +21,9 @@ const (
 )
 
 var (
-	numberRE    = regexp.MustCompile(NumberExpr)
-	pathRE      = regexp.MustCompile(PathExpr)
-	referenceRE = regexp.MustCompile(ReferenceExpr)
+	numberRE    = compiled(NumberExpr)
+	pathRE      = compiled(PathExpr)
+	referenceRE = compiled(ReferenceExpr)
 )
 
 func isNothing(value string) bool {
@@ -31,16 +32,16 @@ func isNothing(value string) bool {
 
 // isReference: the value names where the secret is, and is none itself.
 func isReference(name, value string) bool {
-	return referenceRE.MatchString(value) || name != "" && asciiLower(value) == asciiLower(name)
+	return referenceRE().MatchString(value) || name != "" && asciiLower(value) == asciiLower(name)
 }
 
-func isNumber(value string) bool { return numberRE.MatchString(value) }
+func isNumber(value string) bool { return numberRE().MatchString(value) }
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // isPath tells a path from a secret that begins with a slash, as one in 64 of those in Base64 do.
 func isPath(value string) bool {
-	if !pathRE.MatchString(value) {
+	if !pathRE().MatchString(value) {
 		return false
 	}
 	for _, part := range strings.FieldsFunc(value, func(r rune) bool { return r == '/' || r == '\\' || r == '.' }) {
@@ -150,4 +151,9 @@ func isRandom(value string, least int) bool {
 		before = class
 	}
 	return count >= least*4/5 && upper >= 2 && lower >= 2 && digits >= 1 && float64(changes) >= minChange*float64(count)
+}
+
+// compiled is a pattern that is compiled when it is first needed: the start of every command would wait for it.
+func compiled(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

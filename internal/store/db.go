@@ -34,7 +34,14 @@ const (
 	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
 	maxThreads    = 4         // a question beside a training must not take the machine
 	spillFactor   = 4         // spilling may take so many times the memory limit; a bigger sort is refused
-	walLimit      = 16 << 20  // bytes of log before DuckDB folds it into the file; recovery reads 100 MiB/s and more
+	// blockSize, in bytes, is DuckDB's smallest. Each column of a table that was appended to holds two blocks in memory and writes one of
+	// them full of ones (storage/compression/validity_uncompressed.cpp): with the default of 256 KiB our 200 columns took 100 MiB, and
+	// the first seconds of a session went into them. A file keeps the size that it was made with.
+	blockSize = 16 << 10
+
+	// walLimit is how long the log becomes, in bytes, before DuckDB folds it into the file. Rows that are only in the log take ten times
+	// as much memory: each column of each table has segments of its own. Large batches go past the log.
+	walLimit = 1 << 20
 )
 
 func (o Options) withDefaults() Options {
@@ -53,7 +60,7 @@ func (o Options) withDefaults() Options {
 // walBytes keeps the log small against the file's limit.
 func (o Options) walBytes() int64 {
 	if o.MaxDisk > 0 {
-		return min(walLimit, max(1<<20, o.MaxDisk/16))
+		return min(walLimit, max(1<<18, o.MaxDisk/16))
 	}
 	return walLimit
 }
@@ -78,6 +85,7 @@ func (o Options) settings() [][2]string {
 		{"memory_limit", itoa(o.MemoryLimit) + "B"},
 		{"temp_directory", o.TempDir},
 		{"max_temp_directory_size", itoa(o.spillBytes()) + "B"},
+		{"default_block_size", itoa(blockSize)},
 		{"checkpoint_threshold", itoa(o.walBytes()) + "B"},
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},

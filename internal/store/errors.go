@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
@@ -38,9 +39,9 @@ func (e *Error) Error() string { return e.Msg }
 func (e *Error) Unwrap() error { return e.Kind }
 
 var (
-	noTable    = regexp.MustCompile(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
-	refusedRO  = regexp.MustCompile(`Cannot execute statement of type "(\w+)"`)
-	kindPrefix = regexp.MustCompile(`^[A-Z][A-Za-z ]* Error: `)
+	noTable    = compiled(`^Catalog Error: Table with name "?([^\s"]+)"? does not exist`)
+	refusedRO  = compiled(`Cannot execute statement of type "(\w+)"`)
+	kindPrefix = compiled(`^[A-Z][A-Za-z ]* Error: `)
 )
 
 // nativeError translates DuckDB's message; sql is the statement that it is about.
@@ -56,16 +57,16 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:
 		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, filesHint)
 	}
-	if m := refusedRO.FindStringSubmatch(msg); m != nil {
+	if m := refusedRO().FindStringSubmatch(msg); m != nil {
 		return refused(m[1])
 	}
 	if strings.Contains(msg, "transaction is launched in read-only mode") {
 		return refusal(sql)
 	}
-	if m := noTable.FindStringSubmatch(msg); m != nil {
+	if m := noTable().FindStringSubmatch(msg); m != nil {
 		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(qualified(m[1], sql)))
 	}
-	return &Error{Msg: kindPrefix.ReplaceAllString(msg, "")}
+	return &Error{Msg: kindPrefix().ReplaceAllString(msg, "")}
 }
 
 // tableHint suggests one of the tables that users ask. DuckDB would suggest its own catalog's too (pg_sequences).
@@ -149,7 +150,7 @@ func openError(msg string) error {
 	case strings.Contains(msg, "not a valid DuckDB database file"), strings.Contains(msg, "does not match with the stored checksum"):
 		return &Error{Msg: "it is damaged or no database: " + firstLine(msg)}
 	}
-	return &Error{Msg: firstLine(kindPrefix.ReplaceAllString(strings.TrimSpace(msg), ""))}
+	return &Error{Msg: firstLine(kindPrefix().ReplaceAllString(strings.TrimSpace(msg), ""))}
 }
 
 // IsFull says that an operation failed for want of disk.
@@ -181,4 +182,9 @@ func (db *DB) about(operation string, err error) error {
 		return nil
 	}
 	return fmt.Errorf("%s %s: %w", operation, db.o.Path, err)
+}
+
+// compiled is a pattern that is compiled when it is first needed: the start of every command would wait for it.
+func compiled(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -37,7 +36,7 @@ var scalarFunctions = set("write_log getenv nextval sleep_ms pg_sleep json_execu
 var shutTables = set("duckdb_logs duckdb_secrets")
 
 // fileName matches names of tables that DuckDB would look for among files (replacement scans), if it were let.
-var fileName = regexp.MustCompile(`[/\\.*?\[\]:]`)
+var fileName = compiled(`[/\\.*?\[\]:]`)
 
 func set(words string) map[string]bool {
 	m := map[string]bool{}
@@ -256,7 +255,7 @@ func (w *walker) text(key, owner, text string) error {
 			return remedy.Add(&Error{Msg: "the function " + name + " is not available", Kind: ErrRefused}, filesHint)
 		}
 	case "table_name":
-		if fileName.MatchString(name) {
+		if fileName().MatchString(name) {
 			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused}, filesHint)
 		}
 		if shutTables[strings.Trim(name, `"`)] {
@@ -266,41 +265,41 @@ func (w *walker) text(key, owner, text string) error {
 	return nil
 }
 
-var explainHead = regexp.MustCompile(`(?i)^EXPLAIN\b`)
-var explainWord = regexp.MustCompile(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
-var explainOptions = regexp.MustCompile(`^\(([A-Za-z_ ,\t\n]*)\)`)
+var explainHead = compiled(`(?i)^EXPLAIN\b`)
+var explainWord = compiled(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
+var explainOptions = compiled(`^\(([A-Za-z_ ,\t\n]*)\)`)
 
 // splitExplain takes EXPLAIN and the words that belong to it off the front. An EXPLAIN that it fails to see is refused
 // by the parser as a statement that is no SELECT.
 func splitExplain(sql string) (explain, rest string) {
-	rest = leading.ReplaceAllString(sql, "")
-	if !explainHead.MatchString(rest) {
+	rest = leading().ReplaceAllString(sql, "")
+	if !explainHead().MatchString(rest) {
 		return "", sql
 	}
-	explain, rest = "EXPLAIN", leading.ReplaceAllString(rest[len("EXPLAIN"):], "")
+	explain, rest = "EXPLAIN", leading().ReplaceAllString(rest[len("EXPLAIN"):], "")
 	for {
-		word := explainWord.FindString(rest)
+		word := explainWord().FindString(rest)
 		if word == "" {
 			return explain, rest
 		}
-		explain, rest = explain+" "+strings.ToUpper(word), leading.ReplaceAllString(rest[len(word):], "")
+		explain, rest = explain+" "+strings.ToUpper(word), leading().ReplaceAllString(rest[len(word):], "")
 	}
 }
 
 // splitOptions takes options such as (ANALYZE, FORMAT json) off the front.
 func splitOptions(rest string) (options, inner string, ok bool) {
-	options = explainOptions.FindString(rest)
+	options = explainOptions().FindString(rest)
 	return options, rest[len(options):], options != ""
 }
 
-var leading = regexp.MustCompile(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
+var leading = compiled(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
 
 // token is one of: a comment, a quoted text or name, a word, a semicolon.
-var token = regexp.MustCompile(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
+var token = compiled(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
 
 // bareWords are the statement's words and semicolons, in capitals, without comments and quoted texts.
 func bareWords(sql string) (words []string) {
-	for _, w := range token.FindAllString(sql, -1) {
+	for _, w := range token().FindAllString(sql, -1) {
 		if c := w[0]; c == ';' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' {
 			words = append(words, strings.ToUpper(w))
 		}
