@@ -20,7 +20,9 @@ MAIN, STEP, IDLE, ASKED = range(4)   # places; a request's is MAIN, STEP or ASKE
 
 PATIENCE = 0.015    # s for a better place than the middle of a forward pass; C++ that runs longer is waited for anyway
 FIRST, LOOK = 0.001, 0.01   # s between two tries to stop the main thread, at first and later
-STILL = 0.05        # s without CPU time after which the main thread is taken for waiting: the GIL is waited for in turns of 5 ms
+# s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of Python's, which
+# looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's.
+STILL_CALL, STILL_LOCK, STILL = 0.001, 0.012, 0.05
 QUIET = 0.2         # of a core: what the process's other threads may use where it is not known what the main thread waits for
 TURN = 0.25         # s between two looks of a stopped thread at what it waits for
 LATE = 1.0          # s after which a stopped thread keeps the code's time itself: our control thread is gone, or in a fork
@@ -361,6 +363,8 @@ def hindrance(frame):
     function of torch's that enters the autograd engine, and is not the innermost, has the engine above it."""
     home = _torch_home()
     inner, users, soft = None, False, ""
+    if frame.f_code.co_name == _ENGINE and frame.f_code.co_filename == home + "autograd/graph.py":
+        return "", False             # where the engine has just returned to
     if scope._is_ours_or_python(frame.f_code.co_filename):
         soft = "it is in Python's own %s" % place_of(frame)
     while frame is not None:
@@ -440,12 +444,19 @@ class _Idle:
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
             return False
-        return now >= self.since + STILL and self._harmless(visit, now)
-
-    def _harmless(self, visit, now):
+        if now < self.since + STILL_CALL:
+            return False
         frame = sys._current_frames().get(main_ident())
         if frame is None:
             return False
+        call = self._call()
+        if call is None:
+            least = STILL_LOCK if scope._is_ours_or_python(frame.f_code.co_filename) else STILL
+            if now < self.since + least:
+                return False
+        return self._harmless(visit, frame, call, now)
+
+    def _harmless(self, visit, frame, call, now):
         home, name = _torch_home(), frame.f_code.co_filename
         self.text = place_of(frame)
         reason, hard = hindrance(frame)
@@ -457,21 +468,25 @@ class _Idle:
             reason = others_in_torch()
             hard = bool(reason)
             visit.wants_step = visit.wants_step or hard
-            if not hard and home != "\0" and not scope._is_ours_or_python(name) and not self._known_wait(now):
+            if not hard and home != "\0" and call is None and not scope._is_ours_or_python(name) and not self._quiet(now):
                 reason, hard = "it waits in C code that may be PyTorch's", True
         visit.reason = reason
         return not hard
 
-    def _known_wait(self, now):
-        """A function of the program's is innermost, so nothing tells which C function it called: the kernel does, as long as
-        it is no wait of a kind that PyTorch's C++ knows too. There, a process in which nothing else goes on must do."""
+    def _call(self):
+        """The number of the system call that it waits in, None where PyTorch's C++ may wait in the same. Nothing else tells
+        which C function was called by the innermost function."""
         try:
             with open("/proc/self/task/%d/syscall" % os.getpid(), "rb", 0) as f:
                 number = f.read(32).split(None, 1)[0].decode("ascii")
-            if _SHARED_WAITS is not None and number not in _SHARED_WAITS:
-                return number != "running"
+            if _SHARED_WAITS is not None and number not in _SHARED_WAITS and number != "running":
+                return number
         except (OSError, IndexError, UnicodeDecodeError):
             pass
+        return None
+
+    def _quiet(self, now):
+        """Whether nothing else goes on in the process."""
         return process_time_ns() - self.all < QUIET * 1e9 * (now - self.since)
 
 
