@@ -437,14 +437,16 @@ class _Idle:
 
     def look(self, visit):
         try:
-            cpu = clock_gettime_ns(self.clock)
-        except OSError:      # the main thread has ended and left others behind
-            cpu = -1
-        now = monotonic()
+            return self._look(visit)
+        except OSError:      # the main thread has ended and left others behind, or there is no /proc
+            return False
+
+    def _look(self, visit):
+        cpu, now = clock_gettime_ns(self.clock), monotonic()
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
             return False
-        if now < self.since + STILL_CALL:
+        if now < self.since + STILL_CALL or not self._sleeps():
             return False
         frame = sys._current_frames().get(main_ident())
         if frame is None:
@@ -472,6 +474,11 @@ class _Idle:
                 reason, hard = "it waits in C code that may be PyTorch's", True
         visit.reason = reason
         return not hard
+
+    def _sleeps(self):
+        """Also a thread that only has to wait for a core uses no CPU time."""
+        with open("/proc/self/task/%d/stat" % os.getpid(), "rb", 0) as f:
+            return f.read(4096).rpartition(b")")[2].split(None, 1)[0] in (b"S", b"D")
 
     def _call(self):
         """The number of the system call that it waits in, None where PyTorch's C++ may wait in the same. Nothing else tells
