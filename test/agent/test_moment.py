@@ -22,13 +22,15 @@ def alarm(*_):
     raise Alarm("rung", n)
 signal.signal(signal.SIGALRM, alarm)
 print("ready")
-while True:
+def work():      # a try around the loop itself would not cover its JUMP_BACKWARD in every version
+    global n
+    while not os.path.exists("stop"):
+        for _ in range(1000):
+            with lock:
+                n += 1
+while not os.path.exists("stop"):
     try:
-        while not os.path.exists("stop"):
-            for _ in range(1000):
-                with lock:
-                    n += 1
-        break
+        work()
     except (KeyboardInterrupt, Alarm) as error:
         print("caught", type(error).__name__, error.args[:1], flush=True)
 """
