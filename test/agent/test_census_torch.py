@@ -73,14 +73,14 @@ class Training(unittest.TestCase):
         taken = []
 
         def census_thread():
-            for _ in range(12):
+            for _ in range(5):
                 taken.append(take(self.memory, deep=True))
 
         thread = threading.Thread(target=census_thread)
         thread.start()
         losses = train(100, lambda: not thread.is_alive())
         thread.join()
-        self.assertEqual(len(taken), 12)
+        self.assertEqual(len(taken), 5)
         self.assertEqual(losses, train(len(losses)))
         self.assertEqual([g for t in taken for g in t.tensors if g["role"] == "gradient"], [])
 

@@ -388,7 +388,7 @@ def main():
     p.add_argument("--life", type=float, default=30, help="s of a training that is changed")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--shapes", type=lambda s: s.split(","), default=SHAPES)
-    p.add_argument("--no-blocked", action="store_true")
+    p.add_argument("--blocked", type=lambda s: s.split(","), default=sorted(BLOCKED))
     p.add_argument("--memgauge", default=os.path.join(ROOT, "bin", "memgauge"))
     p.add_argument("--python", default=sys.executable)
     o = p.parse_args()
@@ -397,7 +397,7 @@ def main():
     began = time.monotonic()
     try:
         bare = references(o, home)
-        for name in () if o.no_blocked else sorted(BLOCKED):
+        for name in o.blocked:
             blocked(o, count, home, name)
         end, numbers = time.monotonic() + o.seconds, iter(range(1 << 30))
 

@@ -36,11 +36,16 @@ _HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/"
              "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
 _ENGINE = "_engine_run_backward"     # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
 _BEFORE_ENGINE = ("autograd/__init__.py", "overrides.py")   # what those call before C++
-# Linux system calls in which PyTorch, OpenMP and CUDA wait too; and whoever waits for a lock of Python's.
-_SHARED_WAITS = {"x86_64": ("202", "16"), "aarch64": ("98", "29")}.get(os.uname().machine)    # futex, ioctl
+# Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…, wait…, … Not
+# futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
+_WAITS = {
+    "x86_64": b"0 7 17 19 23 34 35 42 43 45 47 61 65 70 72 73 128 130 220 230 232 247 270 271 281 288 295 299 441",
+    "aarch64": b"22 25 32 63 65 67 69 72 73 95 101 115 133 137 188 192 193 202 203 207 212 242 243 260 441",
+}.get(os.uname().machine, b"").split()
 
 _waiting = []       # visits that have not begun
 _gates = []         # visits that began beside the main thread: it is stopped when it comes by
+_idents = set()     # of the threads that run evals, or wait to
 _stop = None        # the Stop that goes on
 _armed = False      # CPython was asked for a pending call that has not come yet
 
@@ -59,9 +64,12 @@ class Visit:
         self.place, self.text = None, ""   # where it began; for IDLE, what the main thread waits in
         self.reason = ""             # why it has not begun
         self.wants_step = where == STEP
+        self.ident = 0
 
     def enter(self):
         """Waits for the moment; False when the job was interrupted before."""
+        self.ident = _thread.get_ident()
+        _idents.add(self.ident)
         if self.where == ASKED:
             self.place = ASKED
             return True
@@ -106,7 +114,7 @@ class Visit:
     def _join(self):
         """A thread that stands still for another eval serves this one as well."""
         stop = _stop
-        if stop is None or not stop.open or self.where == MAIN and stop.ident != main_ident() or not self._take():
+        if stop is None or not stop.open or not self._fits(stop) or not self._take():
             return False
         self.stop, self.place = stop, stop.place
         stop.visits.append(self)
@@ -116,9 +124,13 @@ class Visit:
         self.stop, self.claim[:] = None, [True]
         return False
 
+    def _fits(self, stop):
+        return stop.place == STEP if self.where == STEP else stop.ident == main_ident()
+
     def leave(self):
         """The code has ended or was given up; from any thread, more than once."""
         self.over = True
+        _idents.discard(self.ident)
         if self in _gates:
             _gates.remove(self)
         for stop in (self.stop, _stop):
@@ -335,7 +347,7 @@ def _ask_step():
 def step_ended():
     """On the thread that trains, by the observer. Only what a signal handler of the program's raises leaves it."""
     try:
-        if _stop is not None:
+        if _stop is not None or _thread.get_ident() in _idents:    # the code of an eval makes a step
             return
         visits = [v for v in list(_waiting) if v.claim and v._take()]
         if visits:
@@ -445,6 +457,8 @@ class _Idle:
         cpu, now = clock_gettime_ns(self.clock), monotonic()
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
+            if _armed:           # and yet it comes to no bytecode: whatever was the reason before, it is in C code
+                visit.reason = ""
             return False
         if now < self.since + STILL_CALL or not self._sleeps():
             return False
@@ -452,7 +466,9 @@ class _Idle:
         if frame is None:
             return False
         call = self._call()
-        if call is None:
+        if call in (b"running", b"-1"):    # -1: it waits for a page of memory
+            return False
+        if call not in _WAITS:
             least = STILL_LOCK if scope._is_ours_or_python(frame.f_code.co_filename) else STILL
             if now < self.since + least:
                 return False
@@ -470,7 +486,7 @@ class _Idle:
             reason = others_in_torch()
             hard = bool(reason)
             visit.wants_step = visit.wants_step or hard
-            if not hard and home != "\0" and call is None and not scope._is_ours_or_python(name) and not self._quiet(now):
+            if not hard and home != "\0" and call not in _WAITS and not scope._is_ours_or_python(name) and not self._quiet(now):
                 reason, hard = "it waits in C code that may be PyTorch's", True
         visit.reason = reason
         return not hard
@@ -481,16 +497,13 @@ class _Idle:
             return f.read(4096).rpartition(b")")[2].split(None, 1)[0] in (b"S", b"D")
 
     def _call(self):
-        """The number of the system call that it waits in, None where PyTorch's C++ may wait in the same. Nothing else tells
-        which C function was called by the innermost function."""
+        """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C function was
+        called by the innermost function."""
         try:
             with open("/proc/self/task/%d/syscall" % os.getpid(), "rb", 0) as f:
-                number = f.read(32).split(None, 1)[0].decode("ascii")
-            if _SHARED_WAITS is not None and number not in _SHARED_WAITS and number != "running":
-                return number
-        except (OSError, IndexError, UnicodeDecodeError):
-            pass
-        return None
+                return f.read(32).split(None, 1)[0]
+        except (OSError, IndexError):
+            return b""
 
     def _quiet(self, now):
         """Whether nothing else goes on in the process."""
@@ -523,6 +536,7 @@ def after_fork():
     global _stop, _armed
     _stop, _armed = None, False
     del _waiting[:], _gates[:], scope.stopped[:]
+    _idents.clear()
 
 
 def retire():
