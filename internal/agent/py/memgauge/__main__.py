@@ -7,6 +7,6 @@ from .feed import FeedError, binary
 if __name__ == "__main__":
     try:
         command = binary()
-        os.execv(command, [command] + sys.argv[1:])
+        os.execv(command, ["memgauge"] + sys.argv[1:])
     except (FeedError, OSError) as error:
         sys.exit("memgauge: start: %s" % error)
