@@ -80,7 +80,7 @@ func (c *Client) handshake(caller context.Context) error {
 		return caller.Err()
 	}
 	if errors.Is(err, io.EOF) {
-		return remedy.Add(errors.New("it hung up"), "it serves 8 connections at a time; try again")
+		return remedy.Add(errors.New("it hung up"), "it serves 9 connections at a time, and all run code; try again")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return remedy.Add(fmt.Errorf("no answer for %s", helloWait), "an extension may hold Python's lock, or the process is stopped")

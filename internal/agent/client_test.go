@@ -75,9 +75,9 @@ func TestClientEval(t *testing.T) {
 	check := func(code string, timeout time.Duration, want Result, wantOut, wantErr string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		r, err := c.Eval(t.Context(), wire.Eval{Timeout: timeout, Code: code}, &stdout, &stderr)
-		if err != nil {
-			t.Fatalf("%s: %v", code, err)
+		r, err := c.Eval(t.Context(), wire.Eval{Timeout: timeout, Code: code, Place: wire.PlaceBeside}, &stdout, &stderr)
+		if err != nil || !r.Began || r.Place != wire.PlaceBeside {
+			t.Fatalf("%s: %+v, %v", code, r, err)
 		}
 		if r.Outcome != want.Outcome || r.Value != want.Value || !strings.HasSuffix(r.Exception, want.Exception) || (want.Exception == "") != (r.Exception == "") {
 			t.Errorf("%s: %+v, want %+v", code, r, want)
@@ -90,6 +90,11 @@ func TestClientEval(t *testing.T) {
 	check("import sys; print('ж', end=''); sys.stderr.write('e')\n", time.Minute, Result{Value: "1"}, "ж", "e")
 	check("1/0", time.Minute, Result{Outcome: wire.OutcomeException, Exception: "ZeroDivisionError: division by zero\n"}, "", "")
 	check("while True: pass", 100*time.Millisecond, Result{Outcome: wire.OutcomeTimeout, Exception: "time limit\n"}, "", "")
+	var said bytes.Buffer
+	r, err := c.Eval(t.Context(), wire.Eval{Timeout: time.Minute, Code: "x"}, io.Discard, &said)
+	if err != nil || r.Place != wire.PlaceIdle || !strings.Contains(r.Waits, "<module>()") || !strings.Contains(said.String(), "ran beside it") {
+		t.Errorf("of a main thread that waits for input: %+v, %q, %v", r, said.String(), err)
+	}
 	if err := c.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}

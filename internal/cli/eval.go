@@ -64,7 +64,7 @@ func (a *app) evalCommand() *cobra.Command {
 	f.StringVar(&o.timeout, "timeout", "10s", "interrupt the code after `DURATION`; 0 for no limit")
 	f.IntVar(&o.rank, "rank", -1, "run it in the trainer of rank `N`")
 	f.IntVar(&o.pid, "pid", 0, "run it in the process `P`")
-	f.BoolVar(&o.all, "all", false, "run it in every process of the session, its output marked by rank or pid")
+	f.BoolVar(&o.all, "all", false, "run it in every trainer of the session, its output marked by rank or pid")
 	f.BoolVar(&o.json, "json", false, "print one JSON document, in the end")
 	f.StringVar(&o.at, "at", "main", "`PLACE` where the trainer stands still for the code: main (between two bytecodes), step (the end of a step)")
 	f.BoolVar(&o.beside, "beside", false, "stop nothing: run beside the main thread, even while PyTorch computes; code that changes tensors can then end the process")
@@ -155,7 +155,7 @@ func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.
 	rank := cmp.Or(o.rank+1, t.Rank+1) - 1 // -1 in both means not said
 	switch {
 	case o.all:
-		return live, nil
+		return trainers(live), nil
 	case o.pid != 0:
 		return firstOf(with(func(p session.Process) bool { return p.PID == o.pid }), fmt.Sprintf("pid %d", o.pid), live)
 	case rank >= 0:
@@ -165,6 +165,21 @@ func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.
 		return own, nil
 	}
 	return live[:1], nil
+}
+
+// trainers leaves out the processes that only start or feed the trainers: a launcher has no rank, a DataLoader's worker makes
+// no steps. Where nothing tells them apart, all remain.
+func trainers(live []session.Process) []session.Process {
+	for _, ok := range []func(session.Process) bool{
+		func(p session.Process) bool { return p.Torch },
+		func(p session.Process) bool { return p.Rank >= 0 },
+	} {
+		found := slices.DeleteFunc(slices.Clone(live), func(p session.Process) bool { return !ok(p) })
+		if len(found) > 0 {
+			live = found
+		}
+	}
+	return live
 }
 
 func firstOf(found []session.Process, what string, live []session.Process) ([]session.Process, error) {

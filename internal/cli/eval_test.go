@@ -40,12 +40,18 @@ func TestEvalChoose(t *testing.T) {
 	check(evalOptions{rank: 0}, none) // it has ended
 	check(evalOptions{rank: -1, pid: 13}, none, 13)
 	check(evalOptions{rank: -1, pid: 99}, none)
-	check(evalOptions{rank: -1, all: true}, none, 11, 12, 13)
+	check(evalOptions{rank: -1, all: true}, none, 11, 12) // 13 has no rank: it is their launcher
 	check(evalOptions{rank: -1}, session.Target{Rank: 2}, 12)
 	check(evalOptions{rank: 1}, session.Target{Rank: 2}, 11)
 	check(evalOptions{rank: -1}, session.Target{Rank: -1, PID: 13}, 13)
 	check(evalOptions{rank: -1}, session.Target{Rank: -1, PID: 99}, 11) // the command's shell, say
-	all = all[:1]
+	all = []session.Process{p(20, -1, true), p(21, -1, true), p(22, 0, true)}
+	all[1].Torch, all[2].Torch = false, false
+	check(evalOptions{rank: -1, all: true}, none, 20) // with a worker that has its trainer's rank
+	all[0].Torch = false
+	all[2].Rank = -1
+	check(evalOptions{rank: -1, all: true}, none, 20, 21, 22) // processes without torch
+	all = []session.Process{p(10, 0, false)}
 	check(evalOptions{rank: -1}, none)
 }
 
@@ -59,7 +65,7 @@ func TestEvalFailures(t *testing.T) {
 		}
 	}
 	of := func(o wire.Outcome, took time.Duration) evalResult {
-		return evalResult{Result: agent.Result{Outcome: o, Elapsed: took}}
+		return evalResult{Result: agent.Result{Outcome: o, Elapsed: took, Began: true}, took: took}
 	}
 	check(of(wire.OutcomeFine, 0), 0, 0)
 	check(of(wire.OutcomeException, 0), 0, exitFailed)

@@ -1,4 +1,5 @@
 """The census of a training with this Python's torch: holders, lines, graphs, roles, ages; nothing unpacked, nothing kept."""
+import threading
 import unittest
 import weakref
 
@@ -53,6 +54,35 @@ class Training(unittest.TestCase):
         found = [g for g in taken.tensors if g["holder"].endswith(end) and g["role"] == role]
         self.assertTrue(found, [(g["role"], g["holder"]) for g in taken.tensors])
         return found[0]
+
+    def test_beside_a_training(self):
+        """Censuses of everything, one after the other, while the main thread is in C++ most of the time: losses stay as they are."""
+        def train(steps, ended=lambda: True):
+            torch.manual_seed(0)
+            model = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(256, 256), nn.ReLU(inplace=True))])
+            optimizer, losses = torch.optim.SGD(model.parameters(), lr=0.01), []
+            while len(losses) < steps or not ended():
+                optimizer.zero_grad(set_to_none=True)
+                loss = model(torch.ones(64, 256)).pow(2).mean()
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.item())
+                all_losses[:] = all_losses[-20:] + [loss]
+            return losses
+
+        taken = []
+
+        def census_thread():
+            for _ in range(5):
+                taken.append(take(self.memory, deep=True))
+
+        thread = threading.Thread(target=census_thread)
+        thread.start()
+        losses = train(100, lambda: not thread.is_alive())
+        thread.join()
+        self.assertEqual(len(taken), 5)
+        self.assertEqual(losses, train(len(losses)))
+        self.assertEqual([g for t in taken for g in t.tensors if g["role"] == "gradient"], [])
 
     def test_losses_with_their_graphs(self):
         def work():

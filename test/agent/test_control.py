@@ -80,13 +80,25 @@ class Socket(unittest.TestCase):
         c.sock.sendall(struct.pack("<IHH", 1, client.PING, 0) + b"a" + struct.pack("<IHH", 1, client.PING, 0) + b"b")
         self.assertEqual([c.receive()[1], c.receive()[1]], [b"a", b"b"])
 
-    def test_a_ninth_connection_is_closed(self):
-        held = [self.process.client() for _ in range(8)]
+    def test_a_tenth_connection_is_closed(self):
+        """One more than eight is served, as long as they are all busy or new."""
+        held = [self.process.client() for _ in range(9)]
         self.assertRaises((EOFError, ConnectionResetError), Client, self.process.path)
         held[3].close()
         wait_for(self._accepted)
         for c in held[:3] + held[4:]:
             self.assertEqual(c.eval("x").value, "41")
+
+    def test_idle_connections_make_room(self):
+        held = [self.process.client() for _ in range(9)]
+        busy = held[0]
+        busy.ask("import time\nwhile True: time.sleep(0.01)", where=client.ASKED)
+        wait_for(self._accepted)       # the others have said nothing for a second
+        self.assertEqual(self.process.eval("x").value, "41")
+        busy.send(client.PING, b"p")
+        self.assertEqual(busy.receive(), (client.PONG, b"p"))
+        self.process.client().send(client.DETACH)
+        wait_for(lambda: [e for e in self.process.events() if e["name"] == "detach"])
 
     def _accepted(self):
         try:
@@ -184,7 +196,7 @@ while not os.path.exists("stop"):
         process = Process(self.PROGRAM, fork=True)
         self.addCleanup(process.close)
         c = process.client()
-        c.ask("import time, os\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('mine'); x")
+        c.ask("import time, os\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('mine'); x", where=client.ASKED)
         wait_for(lambda: any(e["name"] == "eval begin" for e in process.events()))
         with open(os.path.join(process.directory, "fork"), "w"):
             pass

@@ -146,6 +146,8 @@ class Count:
         with self.lock:
             self.wrong.append(text[-1500:])
         print("WRONG:", text[-1500:], file=sys.stderr, flush=True)
+        if len(self.wrong) > 50:
+            os._exit(1)
 
 
 class Training:
@@ -153,12 +155,12 @@ class Training:
 
     def __init__(self, o, shape, home, observed, steps, number):
         self.o, self.shape, self.dir = o, shape, tempfile.mkdtemp(prefix="%s%d-" % (shape, number), dir=home)
-        self.session = os.path.join(self.dir, "session")
         self.out = os.path.join(self.dir, "out")
         self.env = dict(os.environ, MEMGAUGE_HOME=os.path.join(self.dir, "home"), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         self.processes = []
         world = 2 if shape == "ddp" else 1
+        self.sessions = [os.path.join(self.dir, "session%d" % rank) for rank in range(world)]
         if world > 1:
             with socket.socket() as s:
                 s.bind(("127.0.0.1", 0))
@@ -169,7 +171,7 @@ class Training:
                 env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
             command = [o.python, VICTIM, shape, str(steps), self.out + str(rank)]
             if observed:
-                command = [o.memgauge, "run", "--quiet", "--session", self.session + str(rank), "--"] + command
+                command = [o.memgauge, "run", "--quiet", "--session", self.sessions[rank], "--"] + command
             self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT))
 
     def text(self):
@@ -178,6 +180,10 @@ class Training:
 
     def alive(self):
         return all(p.poll() is None for p in self.processes)
+
+    def going(self):
+        """Whether all still train: one that has ended its steps takes its time to leave, and may not answer any more."""
+        return self.alive() and "done" not in self.text()
 
     def ready(self):
         end = time.monotonic() + 120
@@ -219,7 +225,7 @@ class Training:
     def memgauge(self, *arguments, rank=None, timeout=90):
         if rank is None:
             rank = random.randrange(len(self.processes))
-        command = [self.o.memgauge, arguments[0], "--session", self.session + str(rank)] + list(arguments[1:])
+        command = [self.o.memgauge, arguments[0], "--session", self.sessions[rank]] + list(arguments[1:])
         try:
             return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -257,13 +263,13 @@ class Acts:
         self.count.add("evals at %s" % answer["place"])
         if answer["place"] == "main":
             self.waits.append(answer["waited"])
-        if answer["outcome"] in ("none", "error", "ended", "blocked") and self.training.alive():
+        if answer["outcome"] in ("none", "error", "ended", "blocked") and self.training.going():
             self.count.fail("%s: eval %r: %s: %s" % (self.training.shape, code, answer["outcome"], answer["exception"]))
 
     def _run(self, name, *arguments, fine=(0,)):
         done = self.training.memgauge(*arguments)
         self.count.add(name)
-        if done.returncode not in fine and self.training.alive():
+        if done.returncode not in fine and self.training.going():
             self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, name, done.returncode, done.stderr.decode("utf-8", "replace")))
 
     def backtrace(self):
@@ -284,22 +290,15 @@ class Acts:
         pids = [p for p in children(self.training.processes[rank].pid) if is_victim(p)]
         if not pids:
             return
-        for command in ("detach", "attach"):
-            done = subprocess.run([self.o.memgauge, command, str(pids[0])] + (["--session", self.training.session + str(rank) + "x" + str(time.time_ns())]
-                                  if command == "attach" else []), env=self.training.env, stdin=subprocess.DEVNULL,
+        session = tempfile.mktemp(dir=self.training.dir)
+        for command, more in (("detach", []), ("attach", ["--session", session])):
+            done = subprocess.run([self.o.memgauge, command, str(pids[0])] + more, env=self.training.env, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
             self.count.add(command)
-            if done.returncode != 0 and self.training.alive():
+            if done.returncode != 0 and self.training.going():
                 self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, command, done.returncode, done.stderr.decode("utf-8", "replace")))
                 return
-            if command == "attach":
-                sessions = sorted(p for p in os.listdir(self.training.dir) if p.startswith("session%dx" % rank))
-                link = self.training.session + str(rank)
-                if not os.path.islink(link):
-                    os.rename(link, link + "first")
-                else:
-                    os.unlink(link)
-                os.symlink(os.path.join(self.training.dir, sessions[-1]), link)
+        self.training.sessions[rank] = session
 
 
 def one_training(o, count, home, number, bare, end):
@@ -311,7 +310,7 @@ def one_training(o, count, home, number, bare, end):
             return
         acts = Acts(o, count, training, changes)
         until = min(end, time.monotonic() + o.life) if changes else time.monotonic() + 600
-        while training.alive() and time.monotonic() < until:
+        while training.going() and time.monotonic() < until:
             acts.one()
             time.sleep(random.expovariate(1 / 0.05))
         codes = training.finish()
@@ -389,7 +388,7 @@ def main():
     p.add_argument("--life", type=float, default=30, help="s of a training that is changed")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--shapes", type=lambda s: s.split(","), default=SHAPES)
-    p.add_argument("--no-blocked", action="store_true")
+    p.add_argument("--blocked", type=lambda s: s.split(","), default=sorted(BLOCKED))
     p.add_argument("--memgauge", default=os.path.join(ROOT, "bin", "memgauge"))
     p.add_argument("--python", default=sys.executable)
     o = p.parse_args()
@@ -398,7 +397,7 @@ def main():
     began = time.monotonic()
     try:
         bare = references(o, home)
-        for name in () if o.no_blocked else sorted(BLOCKED):
+        for name in o.blocked:
             blocked(o, count, home, name)
         end, numbers = time.monotonic() + o.seconds, iter(range(1 << 30))
 

@@ -88,6 +88,7 @@ def main(shape, steps, out):
         del all_losses[:-50]
         if step == 2:
             print("ready", flush=True)
+    print("done", flush=True)
     with open(out, "w") as f:
         f.write(json.dumps({"losses": struct.pack("<%dd" % len(losses), *losses).hex(), "backward": sorted(took)}) + "\n")
 

@@ -20,7 +20,9 @@ MAIN, STEP, IDLE, ASKED = range(4)   # places; a request's is MAIN, STEP or ASKE
 
 PATIENCE = 0.015    # s for a better place than the middle of a forward pass; C++ that runs longer is waited for anyway
 FIRST, LOOK = 0.001, 0.01   # s between two tries to stop the main thread, at first and later
-STILL = 0.05        # s without CPU time after which the main thread is taken for waiting: the GIL is waited for in turns of 5 ms
+# s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of Python's, which
+# looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's.
+STILL_CALL, STILL_LOCK, STILL = 0.001, 0.012, 0.05
 QUIET = 0.2         # of a core: what the process's other threads may use where it is not known what the main thread waits for
 TURN = 0.25         # s between two looks of a stopped thread at what it waits for
 LATE = 1.0          # s after which a stopped thread keeps the code's time itself: our control thread is gone, or in a fork
@@ -34,11 +36,16 @@ _HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/"
              "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
 _ENGINE = "_engine_run_backward"     # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
 _BEFORE_ENGINE = ("autograd/__init__.py", "overrides.py")   # what those call before C++
-# Linux system calls in which PyTorch, OpenMP and CUDA wait too; and whoever waits for a lock of Python's.
-_SHARED_WAITS = {"x86_64": ("202", "16"), "aarch64": ("98", "29")}.get(os.uname().machine)    # futex, ioctl
+# Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…, wait…, … Not
+# futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
+_WAITS = {
+    "x86_64": b"0 7 17 19 23 34 35 42 43 45 47 61 65 70 72 73 128 130 220 230 232 247 270 271 281 288 295 299 441",
+    "aarch64": b"22 25 32 63 65 67 69 72 73 95 101 115 133 137 188 192 193 202 203 207 212 242 243 260 441",
+}.get(os.uname().machine, b"").split()
 
 _waiting = []       # visits that have not begun
 _gates = []         # visits that began beside the main thread: it is stopped when it comes by
+_idents = set()     # of the threads that run evals, or wait to
 _stop = None        # the Stop that goes on
 _armed = False      # CPython was asked for a pending call that has not come yet
 
@@ -57,9 +64,12 @@ class Visit:
         self.place, self.text = None, ""   # where it began; for IDLE, what the main thread waits in
         self.reason = ""             # why it has not begun
         self.wants_step = where == STEP
+        self.ident = 0
 
     def enter(self):
         """Waits for the moment; False when the job was interrupted before."""
+        self.ident = _thread.get_ident()
+        _idents.add(self.ident)
         if self.where == ASKED:
             self.place = ASKED
             return True
@@ -104,7 +114,7 @@ class Visit:
     def _join(self):
         """A thread that stands still for another eval serves this one as well."""
         stop = _stop
-        if stop is None or not stop.open or self.where == MAIN and stop.ident != main_ident() or not self._take():
+        if stop is None or not stop.open or not self._fits(stop) or not self._take():
             return False
         self.stop, self.place = stop, stop.place
         stop.visits.append(self)
@@ -114,9 +124,13 @@ class Visit:
         self.stop, self.claim[:] = None, [True]
         return False
 
+    def _fits(self, stop):
+        return stop.place == STEP if self.where == STEP else stop.ident == main_ident()
+
     def leave(self):
         """The code has ended or was given up; from any thread, more than once."""
         self.over = True
+        _idents.discard(self.ident)
         if self in _gates:
             _gates.remove(self)
         for stop in (self.stop, _stop):
@@ -333,7 +347,7 @@ def _ask_step():
 def step_ended():
     """On the thread that trains, by the observer. Only what a signal handler of the program's raises leaves it."""
     try:
-        if _stop is not None:
+        if _stop is not None or _thread.get_ident() in _idents:    # the code of an eval makes a step
             return
         visits = [v for v in list(_waiting) if v.claim and v._take()]
         if visits:
@@ -361,6 +375,8 @@ def hindrance(frame):
     function of torch's that enters the autograd engine, and is not the innermost, has the engine above it."""
     home = _torch_home()
     inner, users, soft = None, False, ""
+    if frame.f_code.co_name == _ENGINE and frame.f_code.co_filename == home + "autograd/graph.py":
+        return "", False             # where the engine has just returned to
     if scope._is_ours_or_python(frame.f_code.co_filename):
         soft = "it is in Python's own %s" % place_of(frame)
     while frame is not None:
@@ -433,19 +449,32 @@ class _Idle:
 
     def look(self, visit):
         try:
-            cpu = clock_gettime_ns(self.clock)
-        except OSError:      # the main thread has ended and left others behind
-            cpu = -1
-        now = monotonic()
+            return self._look(visit)
+        except OSError:      # the main thread has ended and left others behind, or there is no /proc
+            return False
+
+    def _look(self, visit):
+        cpu, now = clock_gettime_ns(self.clock), monotonic()
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
+            if _armed:           # and yet it comes to no bytecode: whatever was the reason before, it is in C code
+                visit.reason = ""
             return False
-        return now >= self.since + STILL and self._harmless(visit, now)
-
-    def _harmless(self, visit, now):
+        if now < self.since + STILL_CALL or not self._sleeps():
+            return False
         frame = sys._current_frames().get(main_ident())
         if frame is None:
             return False
+        call = self._call()
+        if call in (b"running", b"-1"):    # -1: it waits for a page of memory
+            return False
+        if call not in _WAITS:
+            least = STILL_LOCK if scope._is_ours_or_python(frame.f_code.co_filename) else STILL
+            if now < self.since + least:
+                return False
+        return self._harmless(visit, frame, call, now)
+
+    def _harmless(self, visit, frame, call, now):
         home, name = _torch_home(), frame.f_code.co_filename
         self.text = place_of(frame)
         reason, hard = hindrance(frame)
@@ -457,21 +486,27 @@ class _Idle:
             reason = others_in_torch()
             hard = bool(reason)
             visit.wants_step = visit.wants_step or hard
-            if not hard and home != "\0" and not scope._is_ours_or_python(name) and not self._known_wait(now):
+            if not hard and home != "\0" and call not in _WAITS and not scope._is_ours_or_python(name) and not self._quiet(now):
                 reason, hard = "it waits in C code that may be PyTorch's", True
         visit.reason = reason
         return not hard
 
-    def _known_wait(self, now):
-        """A function of the program's is innermost, so nothing tells which C function it called: the kernel does, as long as
-        it is no wait of a kind that PyTorch's C++ knows too. There, a process in which nothing else goes on must do."""
+    def _sleeps(self):
+        """Also a thread that only has to wait for a core uses no CPU time."""
+        with open("/proc/self/task/%d/stat" % os.getpid(), "rb", 0) as f:
+            return f.read(4096).rpartition(b")")[2].split(None, 1)[0] in (b"S", b"D")
+
+    def _call(self):
+        """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C function was
+        called by the innermost function."""
         try:
             with open("/proc/self/task/%d/syscall" % os.getpid(), "rb", 0) as f:
-                number = f.read(32).split(None, 1)[0].decode("ascii")
-            if _SHARED_WAITS is not None and number not in _SHARED_WAITS:
-                return number != "running"
-        except (OSError, IndexError, UnicodeDecodeError):
-            pass
+                return f.read(32).split(None, 1)[0]
+        except (OSError, IndexError):
+            return b""
+
+    def _quiet(self, now):
+        """Whether nothing else goes on in the process."""
         return process_time_ns() - self.all < QUIET * 1e9 * (now - self.since)
 
 
@@ -501,6 +536,7 @@ def after_fork():
     global _stop, _armed
     _stop, _armed = None, False
     del _waiting[:], _gates[:], scope.stopped[:]
+    _idents.clear()
 
 
 def retire():

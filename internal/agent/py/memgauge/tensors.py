@@ -4,7 +4,8 @@ Every question goes to the getter of torch._C.TensorBase (torch/csrc/autograd/py
 switched off for our thread. A storage is known by the address of its StorageImpl (`_cdata`): data_ptr() would make a
 copy-on-write storage a real one. A gradient is never asked for: the engine writes it, and `p.grad = None` frees it, without holding
 Python's lock, and who reads it meanwhile has a tensor that is gone (one training of ten died of it). Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
-activation checkpointing the whole forward pass.
+activation checkpointing the whole forward pass. Whether a tensor has a graph is asked of is_leaf, which compares a pointer; only a few
+nodes are fetched, since an operation in place exchanges them without Python's lock. docs/agent.md, "Beside C++"
 """
 import sys
 
@@ -32,9 +33,9 @@ class Torch:
         optim = sys.modules.get("torch.optim.optimizer")
         self.optimizer = getattr(optim, "Optimizer", None)
         self.quiet = getattr(raw, "DisableTorchFunctionSubclass", None) or raw.DisableTorchFunction
-        get = {name: own[name].__get__ for name in ("shape", "dtype", "device", "grad_fn")}
+        get = {name: own[name].__get__ for name in ("shape", "dtype", "device", "grad_fn", "is_leaf")}
         self.shape, self.dtype, self.device = get["shape"], get["dtype"], get["device"]
-        self.grad_fn = get["grad_fn"]
+        self.grad_fn, self.is_leaf = get["grad_fn"], get["is_leaf"]
         self.storage = own.get("untyped_storage") or own["_storage"]
         self._function = raw._FunctionBase
         self._next_of_python = raw._FunctionBase.__dict__["next_functions"].__get__

@@ -527,7 +527,7 @@ class Walk:
         fresh, first = False, 0
         if role == TENSOR_ROLE:
             fresh, first = self.marks.see(t)
-            if torch.grad_fn(t) is not None:
+            if not torch.is_leaf(t):
                 self.graph_count[place] = self.graph_count.get(place, 0) + weight
                 if len(self.graphs) < 2 * MAX_GRAPHS:
                     self.graphs.extend((weak(t), place))

@@ -1,0 +1,185 @@
+"""Where the code of an eval runs: the main thread stands still for it, or waits, or the code does not begin."""
+import os
+import signal
+import time
+import unittest
+
+import client
+from client import Process, wait_for
+
+# It counts as fast as it can; what is sent to it by name is done between two counts.
+COUNTER = """
+import os, signal, sys, threading, time
+n, seen = 0, []
+lock = threading.Lock()
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(n))
+def leave(*_):
+    raise SystemExit(7)
+signal.signal(signal.SIGTERM, leave)
+class Alarm(Exception):
+    pass
+def alarm(*_):
+    raise Alarm("rung", n)
+signal.signal(signal.SIGALRM, alarm)
+print("ready")
+def work():      # a try around the loop itself would not cover its JUMP_BACKWARD in every version
+    global n
+    while not os.path.exists("stop"):
+        for _ in range(1000):
+            with lock:
+                n += 1
+while not os.path.exists("stop"):
+    try:
+        work()
+    except (KeyboardInterrupt, Alarm) as error:
+        print("caught", type(error).__name__, error.args[:1], flush=True)
+"""
+
+WAITS = {
+    "sleep": "time.sleep(1000)", "input": "sys.stdin.readline()", "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "queue.Queue().get()", "event": "threading.Event().wait()", "select": "select.select([r], [], [])", "read": "os.read(r, 1)",
+    "join": "t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start(); t.join()",
+    "child": "subprocess.call(['sleep', '20'])",
+}
+WAITER = """
+import os, queue, select, subprocess, sys, threading, time
+r, w = os.pipe()
+def main(secret=42):
+    print("ready")
+    %s
+main()
+"""
+
+
+def begun(process, code):
+    wait_for(lambda: [e for e in process.events() if e["name"] == "eval begin" and code[:100] in e["text"]])
+
+
+class StandsStill(unittest.TestCase):
+    def setUp(self):
+        self.process = Process(COUNTER)
+        self.addCleanup(self.process.close)
+
+    def test_the_main_thread_does(self):
+        answer = self.process.eval("import time\na = n; time.sleep(0.1); b = n\nb - a, a > 0")
+        self.assertEqual((answer.value, answer.place, answer.stderr), ("(0, True)", client.MAIN, ""))
+        answer = self.process.eval("a = n; time.sleep(0.1); n > a", where=client.ASKED)
+        self.assertEqual((answer.value, answer.place), ("True", client.ASKED))
+        answer = self.process.eval("threading.current_thread() is threading.main_thread(), n", where=client.MAIN)
+        self.assertTrue(answer.value.startswith("(False, "), "its interruption must not hit the trainer")
+
+    def test_it_goes_on_after_every_ending(self):
+        for code, timeout in (("1/0", 30), ("raise SystemExit(3)", 30), ("while True: pass", 0.1), ("raise KeyboardInterrupt", 30),
+                              ("import os, sys\npid = os.fork()\nif pid: os.waitpid(pid, 0)", 30)):
+            self.process.eval(code, timeout)
+            before = int(self.process.eval("n", where=client.ASKED).value)
+            wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
+
+    def test_a_handler_that_raises_ends_the_code_and_reaches_the_trainer(self):
+        for number, said in ((signal.SIGINT, b"caught KeyboardInterrupt ()"), (signal.SIGALRM, b"caught Alarm ('rung',)")):
+            c = self.process.client()
+            c.ask("print('in\\n', end='')\nwhile True: pass")
+            self.assertEqual(c.receive(), (client.OUTPUT, b"\x01in\n"))
+            self.process.child.send_signal(number)
+            self.assertEqual(c.answer().outcome, client.INTERRUPTED)
+            wait_for(lambda: said in self.process.printed())
+        self.assertEqual(self.process.eval("n > 0").value, "True")
+
+    def test_a_handlers_exit_keeps_its_code(self):
+        c = self.process.client()
+        c.ask("print('in\\n', end='')\ntry:\n  while True: pass\nexcept Exception: pass")
+        self.assertEqual(c.receive(), (client.OUTPUT, b"\x01in\n"))
+        self.process.child.send_signal(signal.SIGTERM)
+        self.assertEqual(self.process.child.wait(20), 7)
+
+    def test_a_handler_that_returns_is_run_at_once(self):
+        c = self.process.client()
+        c.ask("import time\nprint('in\\n', end='')\nwhile not seen: time.sleep(0.001)\nseen[0] == n")
+        self.assertEqual(c.receive(), (client.OUTPUT, b"\x01in\n"))
+        self.process.child.send_signal(signal.SIGUSR1)
+        self.assertEqual(c.answer().value, "True")
+
+    def test_code_that_blocks_lets_it_go(self):
+        """A call that does not return; a lock that the main thread holds where it stands, most of the time."""
+        answer = self.process.eval("import time; time.sleep(5)", 0.2)
+        self.assertEqual(answer.outcome, client.GOES_ON)
+        for _ in range(5):
+            self.assertIn(self.process.eval("with lock: pass", 0.1).outcome, (client.FINE, client.GOES_ON, client.TIMEOUT))
+        before = int(self.process.eval("n", where=client.ASKED).value)
+        wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
+
+    def test_evals_inside_of_evals(self):
+        """The code asks for another eval in the same process, and waits for it."""
+        code = ("import sys; sys.path.insert(0, %r)\nfrom client import Client\nc = Client(%r)\na = n\ninner = c.eval('n', 20)\nc.close()\n"
+                "inner.value == str(a), n == a" % (client.HERE, self.process.path))
+        answer = self.process.eval(code)
+        self.assertEqual((answer.value, answer.exception), ("(True, True)", ""))
+
+    def test_a_hundred_at_random(self):
+        before = int(self.process.eval("n").value)
+        cs = [self.process.client() for _ in range(4)]
+        for turn in range(25):
+            for c in cs:
+                c.ask("a = n\nfor _ in range(100): pass\na == n")
+            for c in cs:
+                answer = c.answer()
+                self.assertEqual((answer.value, answer.outcome), ("True", client.FINE), answer)
+        self.assertGreater(int(self.process.eval("n").value), before)
+        self.assertNotIn(b"Traceback", self.process.printed())
+
+
+class Waiting(unittest.TestCase):
+    def test_main_threads_that_wait(self):
+        for name in sorted(WAITS):
+            with self.subTest(name):
+                process = Process(WAITER % WAITS[name])
+                self.addCleanup(process.close)
+                began = time.monotonic()
+                answer = process.eval("secret")
+                self.assertEqual((answer.value, answer.place), ("42", client.IDLE), answer)
+                self.assertLess(time.monotonic() - began, 10)
+                self.assertRegex(answer.stderr, r"^memgauge: the main thread waits in \w+\(\) \(.*:\d+\): the code ran beside it\n$")
+
+    def test_a_wait_that_ends_meanwhile(self):
+        """The main thread stands still as soon as it comes by."""
+        process = Process("import os, time\nn = 0\nprint('ready')\nwhile not os.path.exists('wake'): time.sleep(0.5)\n"
+                          "while not os.path.exists('stop'): n += 1")
+        self.addCleanup(process.close)
+        answer = process.eval("import time\nopen('wake', 'w').close()\ntime.sleep(1)\nn")
+        self.assertEqual((answer.value, answer.place), ("0", client.IDLE))
+        wait_for(lambda: int(process.eval("n").value) > 0)
+
+    def test_c_code_that_computes(self):
+        """Nothing tells what it changes: the code does not begin, and the answer says where the main thread is."""
+        process = Process("import hashlib\ndef digest():\n  print('ready')\n  hashlib.pbkdf2_hmac('sha256', b'', b'', 1 << 30)\ndigest()")
+        self.addCleanup(process.close)
+        answer = process.eval("print('never')", 0.5)
+        self.assertEqual((answer.outcome, answer.stdout, answer.place), (client.TIMEOUT, "", None))
+        self.assertIn("in digest\n    hashlib.pbkdf2_hmac(", answer.exception)
+        self.assertIn("the code did not begin: the main thread came to no place where it could be stopped", answer.exception)
+        answer = process.eval("1 + 1", where=client.ASKED)
+        self.assertEqual((answer.value, answer.place), ("2", client.ASKED))
+        c = process.client()
+        c.ask("1")
+        begun(process, "1")
+        c.send(client.INTERRUPT)
+        self.assertEqual(c.answer().outcome, client.INTERRUPTED)
+        answer = process.eval("a = (1,\nb =", 0.5)      # what nothing has to be waited for
+        self.assertEqual(answer.outcome, client.FAILED)
+
+    def test_a_step_that_never_ends(self):
+        process = Process(COUNTER)
+        self.addCleanup(process.close)
+        answer = process.eval("n", 0.3, where=client.STEP)
+        self.assertEqual(answer.outcome, client.TIMEOUT)
+        self.assertIn("no step has ended", answer.exception)
+
+    def test_our_own_requests_are_no_events(self):
+        process = Process(COUNTER)
+        self.addCleanup(process.close)
+        self.assertEqual(process.eval("n >= 0", where=client.ASKED, own=True).value, "True")
+        self.assertEqual(process.events(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
