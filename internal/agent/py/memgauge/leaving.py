@@ -74,7 +74,7 @@ def last_thing(s, sock):
     the socket, if there is one, tells the client that all is over."""
     try:
         if sock is not None:
-            s.ends.append((sock, os.fstat(sock.fileno())[1:3]))
+            s.ends.append((sock.sock, os.fstat(sock.sock.fileno())[1:3]))
     except OSError:     # the program has closed it
         sock.detach()
     s.pipe.close()
