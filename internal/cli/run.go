@@ -234,13 +234,13 @@ func catchSignals() chan os.Signal {
 const lastSignal = 64 // SIGRTMAX
 
 // forwarded tells which signals mean something to the command when somebody sends them to us. Not: what can't be caught; what is
-// about us alone (our children, a write to a closed pipe, our faults, profiling); stops; what the C library sends to its own
+// about us alone (our children, a write to a closed pipe, our faults, profiling); stops; what C libraries send to their own
 // threads, and SIGURG, which Go's runtime sends to its own many times a second (runtime/signal_unix.go, sigPreempt).
 func forwarded(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
 		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS,
-		syscall.SIGPROF, syscall.SIGURG, 32, 33:
+		syscall.SIGPROF, syscall.SIGURG, 32, 33, 34:
 		return false
 	}
 	return true
