@@ -23,6 +23,8 @@ type Options struct {
 	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. Past it the source is called
 	// back: it has then not run and will not run, unless the error says that it is running.
 	Timeout time.Duration
+	// Force enters a process whose seccomp filters are not known: one of them may kill it.
+	Force bool
 	// Way, unless empty, is the only one to try.
 	Way Way
 }
@@ -61,7 +63,7 @@ func Inject(ctx context.Context, pid int, source string, opts Options) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
-	t, err := Inspect(pid)
+	t, err := inspect(&Target{PID: pid, Force: opts.Force})
 	if err != nil {
 		return Result{}, err
 	}

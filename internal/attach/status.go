@@ -23,6 +23,7 @@ type status struct {
 	threads  int
 	caught   uint64 // signals with a handler
 	features string // such as "shstk wrss"
+	filters  int    // seccomp filters; -1 in strict mode
 	nested   bool   // it lives in a PID namespace of its own
 }
 
@@ -68,6 +69,12 @@ func parseStatus(text string) status {
 		case "NStgid":
 			s.inner, _ = strconv.Atoi(f[len(f)-1])
 			s.nested = len(f) > 1
+		case "Seccomp": // 0 none, 1 strict, 2 filters (proc(5)); how many follows, from Linux 5.9 on
+			s.filters = map[string]int{"1": -1, "2": 1}[f[0]]
+		case "Seccomp_filters":
+			if n, err := strconv.Atoi(f[0]); err == nil && s.filters >= 0 {
+				s.filters = n
+			}
 		case "SigCgt":
 			s.caught, _ = strconv.ParseUint(f[0], 16, 64)
 		case "x86_Thread_features":

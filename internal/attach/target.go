@@ -22,6 +22,7 @@ type Target struct {
 	Exe       string // its program, as the kernel shows it
 	Python    Version
 	Library   string   // where the interpreter is: the program itself or libpython
+	Force     bool     // enter it in spite of seccomp filters that are not known
 	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
 
 	status     status
@@ -47,6 +48,7 @@ var (
 	ErrMachine   = errors.New("it is built for another machine")
 	ErrStripped  = errors.New("its interpreter doesn't export what is needed")
 	ErrSuspended = errors.New("it is stopped by a signal")
+	ErrFiltered  = errors.New("it filters its system calls")
 	ErrBorrowed  = errors.New("it shares its memory with its parent")
 )
 
@@ -65,11 +67,14 @@ var steps = []step{
 	{"C library", (*Target).askLibrary},
 	{"threads", (*Target).askThreads},
 	{"namespaces", (*Target).askNamespaces},
+	{"seccomp", (*Target).askSeccomp},
 }
 
 // Inspect finds out what a process is, without stopping it. The target must be closed.
-func Inspect(pid int) (*Target, error) {
-	t := &Target{PID: pid}
+func Inspect(pid int) (*Target, error) { return inspect(&Target{PID: pid}) }
+
+func inspect(t *Target) (*Target, error) {
+	pid := t.PID
 	for _, s := range steps {
 		if _, err := s.ask(t); err != nil {
 			t.Close()
@@ -270,6 +275,25 @@ func isLibc(path string) bool {
 		}
 	}
 	return strings.Contains(name, "malloc.so") || strings.Contains(name, "asan.so") || strings.Contains(name, "tsan.so")
+}
+
+// askSeccomp finds out whether a filter of system calls (seccomp(2)) may answer ours with the process's death. Filters are inherited
+// and can't be taken off: where a process has as many as we have ourselves, they are its container's, and we live under them.
+// What others do can't be known without being asked for it: only a privileged tracer may read them (PTRACE_SECCOMP_GET_FILTER).
+func (t *Target) askSeccomp() (string, error) {
+	mine, err := readStatus("/proc/self/status")
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read our own status: %w", err)
+	case t.status.filters == 0:
+		return "no filter", nil
+	case t.Force:
+		return "filters that are not known, and --force", nil
+	case t.status.filters > 0 && t.status.filters <= mine.filters:
+		return fmt.Sprintf("%d filters, as we have", t.status.filters), nil
+	}
+	return "", remedy.Add(fmt.Errorf("%w (seccomp), and one may kill it for what attaching needs: mmap of code, a thread, sockets", ErrFiltered),
+		"start it with memgauge run, or, in a container whose filters refuse and don't kill, attach from inside of it or with --force")
 }
 
 // images loads those whose path is wanted; what can't be read is left out.

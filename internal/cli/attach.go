@@ -28,6 +28,7 @@ type attachOptions struct {
 	maxDisk        string
 	timeout        string
 	children, json bool
+	force          bool
 }
 
 func (a *app) attachCommand() *cobra.Command {
@@ -52,6 +53,7 @@ func (a *app) attachCommand() *cobra.Command {
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
 	f.StringVar(&o.timeout, "timeout", "10s", "give up when there is no way in for `DURATION`")
 	f.BoolVar(&o.children, "children", false, "the Python processes that descend from PID too: ranks and workers")
+	f.BoolVar(&o.force, "force", false, "also a process with seccomp filters that are not known: one may kill it")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }
@@ -79,7 +81,7 @@ func (a *app) attach(ctx context.Context, o attachOptions, arg string) error {
 		return a.alreadyObserved(pid, s.Meta.Name, o.json)
 	}
 	a.sayHome(o.dir)
-	j := attaching{settings: settings, timeout: time.Duration(timeout)}
+	j := attaching{settings: settings, timeout: time.Duration(timeout), force: o.force}
 	if err := j.begin(o, pid, int64(maxDisk)); err != nil {
 		return fmt.Errorf("attach: %w", err)
 	}
@@ -122,6 +124,7 @@ func (a *app) alreadyObserved(pid int, where string, asJSON bool) error {
 type attaching struct {
 	settings agent.Options
 	timeout  time.Duration
+	force    bool
 	session  *session.Session
 	entered  []entered
 	failures []error // of processes beside the first
@@ -189,7 +192,7 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	if sees(pid, j.session.Runtime()) {
 		r.Runtime, r.Folder = j.session.Runtime(), agentFolder(pid)
 	}
-	result, err := attach.Inject(ctx, pid, agent.Source(r), attach.Options{Timeout: j.timeout})
+	result, err := attach.Inject(ctx, pid, agent.Source(r), attach.Options{Timeout: j.timeout, Force: j.force})
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ class Compiled(Case):
         runtime = program.attach(folder=self.folder)
         self.assertEqual(program.eval(runtime, "x + 1").value, "42")
         file = program.eval(runtime, "__import__('sys').modules['memgauge.process'].__file__").value
-        self.assertEqual(file, repr(self.folder + "/lib/memgauge/process.py"))
+        self.assertEqual(file, repr("<memgauge>/0123abcd/lib/memgauge/process.py"))
         self.assertEqual(program.rings(runtime)[program.pid, 0].info["agent"], "0123abcd")
         return runtime
 

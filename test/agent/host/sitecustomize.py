@@ -38,15 +38,15 @@ class Hooks:
 
 
 def _start(path):
-    from memgauge import control
+    from memgauge import control, pipe as pipes
     served = control.Control(path, Hooks(path))
     served.open()
-    pipe = os.pipe()
+    pipe = pipes.Pipe()
     ended = _thread.allocate_lock()
 
     def loop():
         try:
-            if served.run(pipe[0]) == "detach":
+            if served.run(pipe) == "detach":
                 served.last.close()
         finally:
             ended.release()
@@ -56,20 +56,19 @@ def _start(path):
         _thread.start_new_thread(loop, ())
 
     def before():
-        os.write(pipe[1], b"x")
+        pipe.wake()
         ended.acquire(True, 5)
 
     def in_parent():
         ended.release()
-        os.read(pipe[0], 1)
+        pipe.drain()
         start()
 
     def in_child():
         served.close_in_child()
         if "memgauge.evaluate" in sys.modules:
             sys.modules["memgauge.evaluate"].after_fork()
-        os.close(pipe[0])
-        os.close(pipe[1])
+        pipe.close()
 
     start()
     if os.environ.get("MEMGAUGE_TEST_FORK"):

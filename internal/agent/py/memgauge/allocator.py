@@ -50,8 +50,7 @@ def library_paths():
     named = os.environ.get("MEMGAUGE_ALLOC_LIBRARY")
     if named:
         return [named]
-    here = os.path.dirname(os.path.abspath(__file__))
-    folders = [here]
+    folders = list(sys.modules[__package__].__path__)
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         if folder and os.access(os.path.join(folder, "memgauge"), os.X_OK):
             real = os.path.dirname(os.path.realpath(os.path.join(folder, "memgauge")))
@@ -343,7 +342,7 @@ class Device(_Methods):
 def _stack():
     """The caller's stack, innermost first, without our own frames."""
     frame, lines = sys._getframe(2), []
-    here = os.path.dirname(os.path.abspath(__file__))
+    here = os.path.dirname(__file__)
     while frame is not None and len(lines) < MAX_FRAMES:
         code = frame.f_code
         if os.path.dirname(code.co_filename) != here:

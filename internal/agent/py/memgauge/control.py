@@ -6,6 +6,8 @@ import select
 import struct
 from time import monotonic
 
+from .pipe import Pipe, Sock, high, same
+
 MAJOR, MINOR = 1, 2
 
 EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS, EVAL_AT = range(1, 9)
@@ -46,9 +48,7 @@ class Control:
         self.evals = 0
 
     def open(self):
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
+        self._wakes = Pipe()
         if self.door is not None:
             self.listener = self.door
             return
@@ -57,23 +57,27 @@ class Control:
             _bind(listener, self.path)
             os.chmod(self.path, 0o600)   # until now its directory, which is 0700, keeps others out
             listener.listen(MAX_CONNECTIONS)
-            listener.setblocking(False)
+            self.listener = Sock(listener)
+            self.listener.setblocking(False)
         except BaseException:
             listener.close()
             raise
-        self.listener = listener
 
-    def run(self, wake_fd):
-        """Serves until wake_fd is readable ("wake") or a client has had the agent detached ("detach"; everything is
-        closed then, but for `last`). After "wake" it may be called again, from any thread."""
+    def run(self, wake):
+        """Serves until wake, a pipe, is readable ("wake"), a client has had the agent detached ("detach"; everything is closed
+        then, but for `last`) or the program has closed our descriptors ("lost"). After "wake" it may be called again, from
+        any thread."""
         while not self.detached:
-            ready = self._wait(wake_fd)
+            ready = self._wait(wake.reader)
             if self.hooks.gone():
                 break
-            if wake_fd in ready:
+            if not (wake.intact() and self._wakes.intact() and self.listener.mine()):
+                self.close()
+                return "lost"
+            if wake.reader in ready:
                 return "wake"
-            if self._wake_read in ready:
-                self._drain_wakes()
+            if self._wakes.reader in ready:
+                self._wakes.drain()
             if self.listener.fileno() in ready:
                 self._accept()
             for connection in list(self.connections.values()):
@@ -105,16 +109,11 @@ class Control:
         for connection in self.connections.values():
             connection.abandon()
         self.connections, self.jobs = {}, []
-        os.close(self._wake_read)
-        os.close(self._wake_write)
-        self._wake_write = -1
+        self._wakes.close()
 
     def wake(self):
         """Makes run() look round; from any thread."""
-        try:
-            os.write(self._wake_write, b"w")
-        except OSError:   # full: it will look anyway; closed: nobody is there
-            pass
+        self._wakes.wake()
 
     # ------------------------------------------------------------ the loop
 
@@ -123,7 +122,7 @@ class Control:
         due = self._tick()
         poll = select.poll()
         poll.register(wake_fd, select.POLLIN)
-        poll.register(self._wake_read, select.POLLIN)
+        poll.register(self._wakes.reader, select.POLLIN)
         poll.register(self.listener.fileno(), select.POLLIN)
         for connection in self.connections.values():
             poll.register(connection.fd, select.POLLIN | (select.POLLOUT if connection.unsent else 0))
@@ -141,23 +140,18 @@ class Control:
                 self.jobs.remove(job)
         return due
 
-    def _drain_wakes(self):
-        try:
-            while len(os.read(self._wake_read, 4096)) == 4096:
-                pass
-        except BlockingIOError:
-            pass
-
     def _accept(self):
         try:
             if self.door is not None:
                 sock = self.door.accept(self.hooks)
             else:
-                sock = _socket.socket(fileno=self.listener._accept()[0])
+                sock = Sock(_socket.socket(fileno=self.listener._accept()[0]))
         except OSError:   # it has gone again, or no descriptor is free
             return
         if sock is None:
             return
+        if sock.fileno() in self.connections:   # of one whose descriptor the program has closed
+            self._drop(self.connections[sock.fileno()])
         if not _is_friend(sock) or not self._room():
             sock.close()
             return

@@ -11,6 +11,8 @@ import _socket
 import array
 import os
 
+from .pipe import Sock
+
 MAX_MESSAGE = 1024   # bytes
 MAX_FDS = 1
 
@@ -74,10 +76,8 @@ class Door:
         except OSError:     # nobody reads; the next who asks will find a full queue and fail
             pass
 
-    def detach(self):
-        """Forgets the descriptors, which are no longer ours."""
-        self._near.detach()
-        self._far.detach()
+    def mine(self):
+        return self._near.mine() and self._far.mine()
 
     def close(self):
         self._near.close()
@@ -85,7 +85,14 @@ class Door:
 
 
 def _pair(kind):
-    return _socket.socketpair(_socket.AF_UNIX, kind)
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, kind)
+    try:
+        ours = Sock(ours)
+        return ours, Sock(theirs)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise
 
 
 def _try(function, *arguments):

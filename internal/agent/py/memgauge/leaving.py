@@ -59,9 +59,11 @@ def _modules():
 
 
 def forget_modules(s):
-    lib = __file__.rpartition("/")[0].rpartition("/")[0]
-    sys.path[:] = [p for p in sys.path if p != lib]
-    sys.path_importer_cache.pop(lib, None)
+    for folder in getattr(sys.modules.get(__package__), "__path__", ()):     # empty where an attach has brought us
+        lib = folder.rpartition("/")[0]
+        sys.path[:] = [p for p in sys.path if p != lib]
+        sys.path_importer_cache.pop(folder, None)
+        sys.path_importer_cache.pop(lib, None)
     for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == __package__]:    # inject.py
         sys.meta_path.remove(finder)
         finder.sources.clear()
@@ -74,7 +76,7 @@ def last_thing(s, sock):
     the socket, if there is one, tells the client that all is over."""
     try:
         if sock is not None:
-            s.ends.append((sock, os.fstat(sock.fileno())[1:3]))
+            s.ends.append((sock.sock, os.fstat(sock.sock.fileno())[1:3]))
     except OSError:     # the program has closed it
         sock.detach()
     s.pipe.close()

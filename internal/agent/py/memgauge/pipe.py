@@ -1,43 +1,113 @@
-"""Wakes the control thread."""
+"""Descriptors that we keep in somebody else's process, and the pipe that wakes the control thread.
+
+A program may close every number (daemons do) and open files of its own, which then have ours: nothing of ours may read, write
+or close those. So each is held at a high number, where a program that opens a file gets it last, and known by what fstat says
+of it, which is asked right before each use. One that is gone is given up.
+"""
 import os
+
+LOW = 3              # numbers below are the program's standard streams, even while it has none
+HIGH = 960           # just below where the kernel doubles a process's table (fs/file.c, alloc_fdtable: 1,024 numbers of 8 bytes)
+
+
+def high(fd):
+    """The descriptor at another number; `fd` is closed. Below the limit, whatever that is; it stays where no other is free."""
+    import fcntl
+    try:
+        limit = os.sysconf("SC_OPEN_MAX")
+        for lowest in (min(HIGH, limit - limit // 4) if limit > 0 else HIGH, LOW):
+            try:
+                moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, lowest)
+            except (OSError, ValueError):    # the last numbers are taken
+                continue
+            os.close(fd)
+            return moved
+        if fd < LOW:
+            raise OSError("no descriptor is free")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def identity(fd):
+    """What tells whether a number is still that file. Raises OSError."""
+    info = os.fstat(fd)
+    return info.st_dev, info.st_ino
+
+
+def same(fd, known):
+    try:
+        return fd >= 0 and identity(fd) == known
+    except OSError:
+        return False
+
+
+class Sock:
+    """A socket that knows whether its number is still its own. What is asked of one that is not raises OSError."""
+
+    __slots__ = ("sock", "known")
+
+    def __init__(self, sock):
+        import _socket
+        self.sock = _socket.socket(fileno=high(sock.detach()))
+        self.known = identity(self.sock.fileno())
+
+    def mine(self):
+        return same(self.sock.fileno(), self.known)
+
+    def __getattr__(self, name):
+        if not self.mine():
+            raise OSError("the program has closed our socket")
+        return getattr(self.sock, name)
+
+    def fileno(self):
+        return self.sock.fileno()
+
+    def detach(self):
+        return self.sock.detach()
+
+    def close(self):
+        self.sock.close() if self.mine() else self.sock.detach()
 
 
 class Pipe:
-    """Its numbers may have become files of the user's, after a daemon's close-everything, so each use
-    makes sure that they are still the pipe."""
+    """Wakes the control thread."""
 
-    __slots__ = ("reader", "writer", "identity")
+    __slots__ = ("reader", "writer", "known")
 
     def __init__(self):
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        info = os.fstat(self.reader)
-        self.identity = (info.st_dev, info.st_ino)
-
-    def _mine(self, fd):
         try:
-            info = os.fstat(fd)
-        except OSError:
-            return False
-        return (info.st_dev, info.st_ino) == self.identity
+            self.reader = high(self.reader)
+        except BaseException:
+            os.close(self.writer)
+            raise
+        try:
+            self.writer = high(self.writer)
+        except BaseException:
+            os.close(self.reader)
+            raise
+        self.known = identity(self.reader)
 
     def wake(self):
         try:
-            if self._mine(self.writer):
+            if same(self.writer, self.known):
                 os.write(self.writer, b".")
         except OSError:     # full: it is awake already
             pass
 
     def drain(self):
         try:
-            if self._mine(self.reader):
-                os.read(self.reader, 4096)
+            while same(self.reader, self.known) and len(os.read(self.reader, 4096)) == 4096:
+                pass
         except OSError:     # empty
             pass
 
     def intact(self):
-        return self._mine(self.reader) and self._mine(self.writer)
+        return same(self.reader, self.known) and same(self.writer, self.known)
 
     def close(self):
         for fd in (self.reader, self.writer):
-            if self._mine(fd):
+            if same(fd, self.known):
                 os.close(fd)

@@ -59,7 +59,7 @@ class _State:
     """Of this process; a forked child gets a new one."""
 
     __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
-                 "pipe", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules", "ends")
+                 "pipe", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules", "ends", "lost")
 
     def __init__(self, runtime, parent=0):
         self.runtime, self.parent, self.pid = runtime, parent, os.getpid()
@@ -71,14 +71,13 @@ class _State:
         self.ring = self.control = self.thread = self.pipe = None
         self.failures = self.errors = 0
         self.opening, self.busy = _thread.RLock(), False
-        self.early, self.over = [], False
+        self.early, self.over, self.lost = [], False, False
         self.rank, self.world = ranks.from_environment()
 
 
 settings = Settings()
 _state = None
 _box = None      # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
-_kept = []       # control sockets that lost their descriptors
 _sigmask = None  # the signals blocked in the thread that started us
 
 
@@ -131,7 +130,7 @@ def attach(request):
             s.door = Door(request["pid"], request["start"])
         elif ring(large="torch" in sys.modules) is None:
             raise OSError("no ring could be made in %s/rings" % s.runtime)
-        s.pipe = Pipe()     # whoever closes the control socket, also right after this, asks the pipe whether it is ours
+        s.pipe = Pipe()
         _open_control(s)
     except BaseException:
         _state = None
@@ -185,7 +184,10 @@ def _hook(box, index):
     """A function that the interpreter may keep for ever: it holds the box and nothing else, not even our globals."""
     def hook(box=box, index=index):
         if box:
-            box[index]()
+            try:
+                box[index]()
+            except Exception:   # no descriptor left to read a module of ours with
+                pass
     return lasting.bare(hook)
 
 
@@ -218,8 +220,13 @@ def _start_thread(s):
     # The C library's own two (32, 33) are never in the set that it sets: they may be blocked here, and a thread that blocks the
     # second has every later setuid of the program wait for ever. valid_signals: Python would print a warning for them.
     valid = _signal.valid_signals()
+    first = _sigmask is None
     _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
+        if first and sys.version_info < (3, 11):
+            # A thread then ends by pthread_exit, for which glibc loads libgcc_s the first time (Python/thread_pthread.h); in a
+            # process that has no descriptor left by then, it would abort
+            _thread.start_new_thread(int, ())
         thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
         s.thread = None
@@ -245,7 +252,7 @@ def _run(s, thread):
 
 def _serve(s, thread):
     """Blocks until the pipe says stop. Without a ring there is no control socket either."""
-    if s.door is None and ring() is None:
+    if s.lost or s.door is None and ring() is None:
         return
     if s.pipe is None:
         s.pipe = Pipe()
@@ -253,8 +260,10 @@ def _serve(s, thread):
     if s.control is None:
         _open_control(s)
     if not thread.stop:     # it may have been set before the pipe was drained of the word that goes with it
-        if s.control.run(s.pipe.reader) == "detach":
+        why = s.control.run(s.pipe)
+        if why == "detach":
             leaving.last_thing(s, s.control.last)
+        s.lost = why == "lost"      # a daemon has closed every descriptor: the ring, which is mapped, goes on
 
 
 def _open_control(s):
@@ -299,15 +308,9 @@ class _Requests:
 
 
 def _close_control(s, close):
-    """Unless somebody has closed everything: then its descriptors are no longer ours. The pipe tells."""
     control, s.control = s.control, None
-    if control is None:
-        return
-    if s.pipe.intact():
+    if control is not None:
         close(control)
-    elif control.listener is not None:  # else its thread has closed all of it, and the pipe, at its end
-        control.listener.detach()
-        _kept.append(control)   # freeing its connections would close their numbers
 
 
 def _stop_thread(s, timeout=JOIN):
@@ -324,6 +327,7 @@ def _stop_thread(s, timeout=JOIN):
         pass
     if s.pipe is not None:
         s.pipe.wake()
+        timeout = timeout if s.pipe.intact() else 0     # nothing wakes it until a client comes
     if not thread.ended(timeout):
         return False
     s.thread = None
@@ -368,7 +372,7 @@ def _after_in_parent():
     if thread is None:
         _start_thread(s)
     elif thread.ident != _thread.get_ident():   # it was busy for too long: whoever sees the other's mark starts it
-        thread.again.append(1)
+        thread.again[:] = 1,
         if thread.ended(0):
             _start_again(s, thread)
 

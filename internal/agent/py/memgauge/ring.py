@@ -16,6 +16,7 @@ import _thread
 from collections import deque
 
 from . import _spec as S, redact
+from .pipe import LOW, identity, same
 
 SMALL = (256, 16 << 10)     # slots, bytes of names: a process that may never train
 LARGE = (65536, 1 << 20)    # 4 MiB: 650 sampled steps of 50 modules; 1 MiB: 10,000 names of 100 bytes
@@ -154,10 +155,10 @@ class Ring:
                 self._words[S.OFF_STATE >> 3] = state
             for view in (self._words, self._halves, self._slots, self._names):
                 view.release()
-            if self._fd is None or _same(*self._fd):
+            if self._fd is None or same(*self._fd):
                 self._map.close()
             else:
-                _kept.append(self._map)
+                _keep(self._map)
         except (ValueError, BufferError):   # closed before; or used at this moment: freed with the last reference
             pass
 
@@ -171,27 +172,31 @@ def _pieces(text):
     return [(S.TEXT_STRUCT.pack_into, (S.TEXT, len(p), i, p)) for i, p in enumerate(pieces)], len(raw), len(pieces)
 
 
-_kept = []  # maps whose descriptor somebody closed behind our back: freeing them would close that number again
-
-
 def _map(fd, size):
-    """Maps the file. Before 3.13 (trackfd) mmap keeps a duplicate of the descriptor and closes it in the end, even if
-    the number is a file of the user's by then, after a daemon's close-everything. So remember which file it was."""
+    """Maps the file. Before 3.13 (trackfd) mmap keeps a duplicate of the descriptor, at the lowest free number (Python/fileutils.c,
+    _Py_dup), which it never uses but closes in the end, even if it is a file of the user's by then. So we keep it away from the
+    standard streams, and remember which file it was."""
     if sys.version_info >= (3, 13):
         return mmap.mmap(fd, size, trackfd=False), None
-    probe = os.dup(fd)      # the lowest free number: mmap's duplicate gets it too, unless another thread is quicker
-    os.close(probe)
-    area, info = mmap.mmap(fd, size), os.fstat(fd)
-    identity = (probe, info.st_dev, info.st_ino)
-    return area, identity if _same(*identity) else None
-
-
-def _same(fd, device, inode):
+    below = []
     try:
-        info = os.fstat(fd)
-    except OSError:
-        return False
-    return (info.st_dev, info.st_ino) == (device, inode)
+        while True:
+            probe = os.dup(fd)  # mmap's duplicate gets the same number, unless another thread is quicker
+            if probe >= LOW:
+                break
+            below.append(probe)
+        os.close(probe)
+        area, known = mmap.mmap(fd, size), identity(fd)
+    finally:
+        for number in below:
+            os.close(number)
+    return area, (probe, known) if same(probe, known) else None
+
+
+def _keep(area):
+    """For ever: the descriptor of this map is a file of the program's, and freeing it would close that."""
+    import ctypes
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(area))
 
 
 def _clocks():
