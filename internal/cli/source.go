@@ -102,14 +102,7 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 		src.Close()
 		return nil, err
 	}
-	if !tables.Live {
-		src.ended = "unseen"
-		if end, ok, err := s.End(); err == nil && ok {
-			src.killed = end.OOM == session.OOMKill
-			if src.ended = end.String(); end.OOM != "" {
-				src.ended += "; `memgauge report` shows the minute before"
-			}
-		}
+	if src.findEnd(); src.ended != "" {
 		return src, nil
 	}
 	tables.Allocators = func(ctx context.Context, device string) ([]monitor.Allocator, string, error) {
@@ -163,6 +156,33 @@ func (s *source) pids() []int {
 		s.alive = append(s.alive, p.PID)
 	}
 	return s.alive
+}
+
+// findEnd looks how the session has ended, and says whether that is news.
+func (s *source) findEnd() bool {
+	if s.session == nil || s.ended != "" || s.session.Live() {
+		return false
+	}
+	s.ended = "unseen"
+	if end, ok, err := s.session.End(); err == nil && ok {
+		s.killed = end.OOM == session.OOMKill
+		if s.ended = end.String(); end.OOM != "" {
+			s.ended += "; `memgauge report` shows the minute before"
+		}
+	}
+	return true
+}
+
+// endPatience is how long a job that was killed may take until the last of its session is written.
+const endPatience = 3 * time.Second
+
+// endsSoon says whether the session that is watched is over, or will be in a moment.
+func (s *source) endsSoon(ctx context.Context) bool {
+	if s.session == nil {
+		return false
+	}
+	_ = pauseWhile(ctx, endPatience, s.session.Live)
+	return !s.session.Live()
 }
 
 // Close lets go of the session or the machine.
