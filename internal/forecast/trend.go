@@ -201,7 +201,7 @@ func ceiling(points []Point) (likely, lowest float64) {
 	}
 	rho := min(max(lagOne(res), 0), 0.95)
 	err := math.Sqrt(rss/(n-3)/qq) * math.Sqrt((1+rho)/(1-rho))
-	slope := rate - bend*s3/s2 // at the middle
+	slope := rate - bend*s3/s2            // at the middle
 	tends := func(bend float64) float64 { // y″ = −y′/τ, and what is left to rise is y′·τ
 		return level - bend*s2/n + slope*slope/(-2*bend)
 	}
