@@ -102,14 +102,7 @@ func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source
 		src.Close()
 		return nil, err
 	}
-	if !tables.Live {
-		src.ended = "unseen"
-		if end, ok, err := s.End(); err == nil && ok {
-			src.killed = end.OOM == session.OOMKill
-			if src.ended = end.String(); end.OOM != "" {
-				src.ended += "; `memgauge report` shows the minute before"
-			}
-		}
+	if src.findEnd(); src.ended != "" {
 		return src, nil
 	}
 	tables.Allocators = func(ctx context.Context, device string) ([]monitor.Allocator, string, error) {
@@ -148,7 +141,7 @@ func (s *source) hasTorch() bool {
 	s.lookedAt = time.Now()
 	fs := proc.New("/proc")
 	s.torch = slices.ContainsFunc(s.session.Processes(), func(p session.Process) bool {
-		return p.Torch || p.Alive && fs.HasMapped(p.PID, frameworks)
+		return p.Alive && fs.HasMapped(p.PID, frameworks) // a large ring says less: a census opens one too
 	})
 	return s.torch
 }
@@ -163,6 +156,33 @@ func (s *source) pids() []int {
 		s.alive = append(s.alive, p.PID)
 	}
 	return s.alive
+}
+
+// findEnd looks how the session has ended, and says whether that is news.
+func (s *source) findEnd() bool {
+	if s.session == nil || s.ended != "" || s.session.Live() {
+		return false
+	}
+	s.ended = "unseen"
+	if end, ok, err := s.session.End(); err == nil && ok {
+		s.killed = end.OOM == session.OOMKill
+		if s.ended = end.String(); end.OOM != "" {
+			s.ended += "; `memgauge report` shows the minute before"
+		}
+	}
+	return true
+}
+
+// endPatience is how long a job that was killed may take until the last of its session is written.
+const endPatience = 3 * time.Second
+
+// endsSoon says whether the session that is watched is over, or will be in a moment.
+func (s *source) endsSoon(ctx context.Context) bool {
+	if s.session == nil {
+		return false
+	}
+	_ = pauseWhile(ctx, endPatience, s.session.Live)
+	return !s.session.Live()
 }
 
 // Close lets go of the session or the machine.
@@ -192,6 +212,7 @@ type follower struct {
 	begun   bool
 	asked   time.Time // the tables
 	step    float64
+	mapped  int64 // what the tables say to be mapped, less what the machine does: they don't count the same processes
 }
 
 // tablesEvery is how often a live session's tables are asked meanwhile: a question takes some 10 ms of its collector.
@@ -211,6 +232,7 @@ func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.
 		if err != nil || !sameLimit(recorded, now) {
 			return recorded, nil
 		}
+		f.mapped = lastMapped(recorded) - now[0].Mapped
 		return f.ofHost(recorded, now), nil
 	}
 	fresh, err := f.machine.Read(ctx, nil)
@@ -243,11 +265,21 @@ func sameLimit(recorded, now []monitor.Reading) bool {
 	return true
 }
 
+func lastMapped(recorded []monitor.Reading) int64 {
+	for i := len(recorded) - 1; i >= 0; i-- {
+		if r := recorded[i]; r.Device == monitor.Host && r.Mapped > 0 {
+			return r.Mapped
+		}
+	}
+	return 0
+}
+
 // ofHost adds the readings of the host, at the job's step.
 func (f *follower) ofHost(into, fresh []monitor.Reading) []monitor.Reading {
 	for _, r := range fresh {
 		if r.Device == monitor.Host && r.Err == "" {
 			r.Step = f.step
+			r.Mapped = max(0, r.Mapped+f.mapped)
 			into = append(into, r)
 		}
 	}

@@ -41,6 +41,7 @@ type watchOptions struct {
 const (
 	minInterval = 10 * time.Millisecond // reading host and GPUs takes some 0.1 to 1 ms
 	hurried     = 100 * time.Millisecond
+	attentive   = 500 * time.Millisecond
 	maxSilence  = 250 * time.Millisecond
 )
 
@@ -158,6 +159,9 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
+	if src.findEnd() {
+		w.Over(src.killed)
+	}
 	src.addEvents(w)
 	if err := o.judge(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
@@ -197,6 +201,9 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 		if ctx.Err() != nil {
 			return true, nil
 		}
+		if err != nil && src.endsSoon(ctx) { // its collector went with it
+			return false, nil
+		}
 		if err != nil {
 			return false, err
 		}
@@ -232,8 +239,12 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 // pace is the interval; while memory rushes to its limit the tools that warn of it read more often.
 func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
 	interval := time.Duration(o.interval)
-	if o.tool != "profile" && o.oom.Threshold > 0 && w.Rushes(interval) {
+	switch {
+	case o.tool == "profile" || o.oom.Threshold <= 0:
+	case w.Rushes(interval):
 		return min(interval, hurried)
+	case w.Nears():
+		return min(interval, attentive)
 	}
 	return interval
 }

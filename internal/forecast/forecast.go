@@ -56,7 +56,7 @@ type Forecast struct {
 	Steps                        float64 // median; 0 where steps are not known
 	Within1, Within10, Within100 float64 // probability that it happens within so many steps, or stretches where steps are not known
 	WithinMinute                 float64
-	// Confidence is the share of the outcomes that lie within 25 % of Seconds; of a Flat series how sure it is that it does not
+	// Confidence is the share of the outcomes that lie within 25 % of Seconds, or a second; of a Flat series how sure it is that it does not
 	// meet its limit within a minute; else 0.
 	Confidence float64
 }
@@ -65,7 +65,7 @@ const (
 	// MinPoints is what a trend needs: fewer points let three steps in a row by chance pass for one.
 	MinPoints = 12
 	// reach is how far a trend is trusted: so many times as long as it was watched.
-	reach = 3
+	reach = 2
 	// significant is the growth over its standard error that counts. Forecasts are asked at every tick, so chance gets
 	// hundreds of tries: 4.5 sigma lets it through once in 10^5.
 	significant = 4.5
@@ -75,7 +75,7 @@ const (
 func Run(readings []Reading, limit float64) Forecast {
 	points := Points(readings)
 	f := judge(points, readings, limit)
-	if f.Predicted || len(points) >= MaxPoints/2 {
+	if f.Shape != Flat && f.Shape != Unclear || len(points) >= MaxPoints/2 {
 		return f
 	}
 	// Few stretches of many readings know the floor well, and don't see a pause: look again at many of few.
@@ -119,7 +119,16 @@ func onTrend(f Forecast, points []Point, readings []Reading, limit float64) Fore
 		return flattening(f, last, limit)
 	}
 	f.Shape, f.Reason = Growing, "the floor grows in a line"
-	return f.until(l, last, limit)
+	likely, lowest := ceiling(slowing(points, cuts, last))
+	if likely+f.Amplitude < limit {
+		f.Shape, f.Reason = Saturating, "it seems to grow ever more slowly"
+		return f
+	}
+	f = f.until(l, last, limit)
+	if f.Predicted && lowest+f.Amplitude < limit { // it may come to nothing
+		f.Shape, f.Reason, f.SecondsHigh, f.Confidence = Saturating, "it grows ever more slowly", math.Inf(1), f.Confidence/2
+	}
+	return f
 }
 
 // closer looks at the last part more finely, where it is a small part of all that was seen.
@@ -143,7 +152,7 @@ func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
 		if len(part) < minSegment {
 			continue
 		}
-		if s := fit(part).slope; s > slope/1.5 && s < slope*1.5 {
+		if s := fit(part).slope; s > slope/1.25 && s < slope*1.25 {
 			seconds += spanOf(part)
 		}
 	}
@@ -154,6 +163,24 @@ func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
 func since(readings []Reading, at float64) []Reading {
 	i, _ := slices.BinarySearchFunc(readings, at, func(r Reading, t float64) int { return cmp.Compare(r.Time, t) })
 	return readings[i:]
+}
+
+// slowing is the last part with those right before it that grew faster, if there are any: a curve that dies down is cut into
+// straight parts too.
+func slowing(points []Point, cuts []int, last []Point) []Point {
+	begin := len(cuts) - 1
+	slope := fit(points[cuts[begin]:]).slope
+	for ; begin > 0 && cuts[begin]-cuts[begin-1] >= minSegment; begin-- {
+		before := fit(points[cuts[begin-1]:cuts[begin]]).slope
+		if before <= slope {
+			break
+		}
+		slope = before
+	}
+	if begin == len(cuts)-1 {
+		return last
+	}
+	return points[cuts[begin]:]
 }
 
 func spanOf(points []Point) float64 { return points[len(points)-1].Time - points[0].Time }
@@ -188,11 +215,13 @@ func (f Forecast) until(l line, points []Point, limit float64) Forecast {
 	f.Within1, f.Within10, f.Within100, f.WithinMinute = d.before(unit), d.before(10*unit), d.before(100*unit), d.before(60)
 	median := d.quantile(0.5)
 	if math.IsInf(median, 1) || median > horizon {
+		f.Reason += ", and would meet the limit later than can be foretold yet"
 		return f
 	}
 	f.Predicted, f.Seconds = true, median
 	f.SecondsLow, f.SecondsHigh = d.quantile(0.05), d.quantile(0.95)
-	f.Confidence = min(0.99, d.before(median*1.25)-d.before(median*0.75)) // nothing is certain that has not happened
+	off := max(0.25*median, 1)
+	f.Confidence = min(0.99, d.before(median+off)-d.before(median-off)) // nothing is certain that has not happened
 	if f.SecondsPerStep > 0 {
 		f.Steps = f.Seconds / f.SecondsPerStep
 	}

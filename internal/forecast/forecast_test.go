@@ -169,9 +169,9 @@ func runs(few, all int) int {
 	return few
 }
 
-// Healthy jobs, each with its highest memory at 60 to 95 % of the limit, asked at every sixteenth step from the start.
-func TestNoAlarmOnHealthyJobs(t *testing.T) {
-	cases := map[string]func() job{
+// healthyJobs keep within their memory.
+func healthyJobs() map[string]func() job {
+	return map[string]func() job{
 		"fixed shapes": func() job {
 			return job{floor: func(r *rand.Rand, _ int) float64 { return 4000 + 3*r.NormFloat64() }, peak: usual}
 		},
@@ -222,8 +222,15 @@ func TestNoAlarmOnHealthyJobs(t *testing.T) {
 			}, peak: usual}
 		},
 	}
+}
+
+// firstCycle is the step from which on a sawtooth has shown that it is one.
+var firstCycle = map[string]int{"sawtooth of 120 steps": 135, "sawtooth of 500 steps": 515}
+
+// Healthy jobs, each with its highest memory at 60 to 95 % of the limit, asked at every sixteenth step from the start.
+func TestNoAlarmOnHealthyJobs(t *testing.T) {
+	cases := healthyJobs()
 	allowed := map[string]int{"autocorrelated": 1} // it really comes within some percent of its limit, and fast
-	firstCycle := map[string]int{"sawtooth of 120 steps": 135, "sawtooth of 500 steps": 515}
 	for name, make := range cases {
 		for _, outside := range []bool{false, true} {
 			wrong, forecasts := 0, 0

@@ -161,6 +161,59 @@ func wanders(all, last []Point) bool {
 	return last[len(last)-1].Floor-last[0].Floor < 2*fall
 }
 
+// A part bends down when its curvature is so many standard errors below none: seems, and for sure.
+const (
+	seemsToBend = 1.5
+	bends       = 2.5
+)
+
+// ceiling is the level that growth tends to if it dies down exponentially, as the bend of the points tells, and how low that level
+// may lie where they bend for sure; +Inf where they don't.
+func ceiling(points []Point) (likely, lowest float64) {
+	likely, lowest = math.Inf(1), math.Inf(1)
+	x, y := times(points), floors(points)
+	n := float64(len(x))
+	mean := stat.Mean(x, nil)
+	var s2, s3, s4 float64
+	for i := range x {
+		x[i] -= mean
+		d := x[i] * x[i]
+		s2, s3, s4 = s2+d, s3+d*x[i], s4+d*d
+	}
+	if s2 == 0 {
+		return likely, lowest
+	}
+	// q is x² made orthogonal to 1 and x.
+	q := make([]float64, len(x))
+	var qq, qy, xy float64
+	for i := range x {
+		q[i] = x[i]*x[i] - s2/n - s3/s2*x[i]
+		qq, qy, xy = qq+q[i]*q[i], qy+q[i]*y[i], xy+x[i]*y[i]
+	}
+	if qq <= 0 {
+		return likely, lowest
+	}
+	bend, level, rate := qy/qq, stat.Mean(y, nil), xy/s2
+	res, rss := make([]float64, len(x)), 0.0
+	for i := range x {
+		res[i] = y[i] - level - rate*x[i] - bend*q[i]
+		rss += res[i] * res[i]
+	}
+	rho := min(max(lagOne(res), 0), 0.95)
+	err := math.Sqrt(rss/(n-3)/qq) * math.Sqrt((1+rho)/(1-rho))
+	slope := rate - bend*s3/s2            // at the middle
+	tends := func(bend float64) float64 { // y″ = −y′/τ, and what is left to rise is y′·τ
+		return level - bend*s2/n + slope*slope/(-2*bend)
+	}
+	if slope > 0 && bend < -seemsToBend*err {
+		likely = tends(bend)
+	}
+	if slope > 0 && bend < -bends*err {
+		lowest = tends(bend - 2*err)
+	}
+	return likely, lowest
+}
+
 // flattens says whether growth in the points clearly slows down: the later half is slower than the earlier by far more
 // than the errors allow, and by a third at least.
 func (l *line) flattens(points []Point) bool {

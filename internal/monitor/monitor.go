@@ -223,6 +223,16 @@ func (w *Watch) LookAtBlocks(ctx context.Context, now time.Time) error {
 	return nil
 }
 
+// Over says that the job has ended meanwhile, and whether the kernel killed it for want of memory.
+func (w *Watch) Over(killed bool) {
+	for _, t := range w.Devices {
+		t.of.Over, t.of.Killed = true, killed
+		if t.History.Len() > 0 {
+			t.judge(w.o.OOM)
+		}
+	}
+}
+
 // Note adds an event.
 func (w *Watch) Note(e Event) { w.note(e.Time, e.Text, e.Bad) }
 

@@ -282,3 +282,190 @@ func TestTheStartIsNoLeak(t *testing.T) {
 		}
 	}
 }
+
+// uneven is a Source that reads a memory of 16 GiB at given times.
+type uneven struct {
+	at   []float64 // s
+	used func(s float64) float64
+	i    int
+}
+
+func (u *uneven) Devices(context.Context) ([]Device, error) { return []Device{{Host, ""}}, nil }
+func (u *uneven) Ended() bool                               { return u.i >= len(u.at) }
+func (u *uneven) Blocks(context.Context, string) ([]Allocator, string, error) {
+	return nil, "no blocks here", nil
+}
+
+func (u *uneven) Read(_ context.Context, into []Reading) ([]Reading, error) {
+	s := u.at[u.i]
+	u.i++
+	used := int64(u.used(s) * 16 * gib)
+	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(s * 1e9)), Used: used, Peak: used, Reserved: used, Total: 16 * gib, Kind: "cgroup"}), nil
+}
+
+// denseThenSparse are moments as a collector reads: ten a second for 20 s, then one a second.
+func denseThenSparse(until float64) (at []float64) {
+	for s := 0.0; s < until; {
+		at = append(at, s)
+		if s < 20 {
+			s += 0.1
+		} else {
+			s++
+		}
+	}
+	return at
+}
+
+// The mean use is that of the time, however often it was read.
+func TestMeanUseIsOverTheTime(t *testing.T) {
+	u := &uneven{at: denseThenSparse(100), used: func(s float64) float64 {
+		if s < 20 {
+			return 0.1
+		}
+		return 0.5
+	}}
+	w, err := New(t.Context(), u, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !u.Ended() {
+		if _, err := w.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := float64(w.Report(What{Tool: "profile", Now: start}).Devices[Host].Statistics.AvgUtilization)
+	if want := (20*10 + 79*50) / 99.0; got < want-0.5 || got > want+0.5 {
+		t.Errorf("mean use %.1f %%, it is %.1f", got, want)
+	}
+}
+
+// A straight leak, read as a collector reads, whose job makes steps: never "fine", never denied, and told when it is.
+func TestAStraightLeakIsNotDenied(t *testing.T) {
+	for _, life := range []float64{20, 60, 90, 300} {
+		u := &uneven{at: denseThenSparse(life), used: func(s float64) float64 { return 0.3 + 0.7*s/life }}
+		w, err := New(t.Context(), u, Options{OOM: oomDefaults(), Job: Job{Known: true, FromStart: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for !u.Ended() {
+			at := u.at[u.i]
+			if _, err := w.Tick(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r := w.Report(What{Tool: "oom", Now: start})
+			risk, left := &w.Devices[0].Risk, life-at
+			if at < life/2+2 || left < 1 {
+				continue
+			}
+			if !risk.Predicted || risk.Seconds < 0.85*left-0.5 || risk.Seconds > 1.15*left+0.5 || r.Verdict == "fine" {
+				t.Errorf("a life of %.0f s, at %.1f s: %s, %s, %.1f s left, told %.1f", life, at, r.Verdict, risk.Reason, left, risk.Seconds)
+			}
+		}
+	}
+}
+
+// What is critical was measured: nobody is told so with no confidence, nor that no end is in sight.
+func TestCriticalIsNotDoubted(t *testing.T) {
+	for name, u := range map[string]*uneven{
+		"two readings":     {at: []float64{0, 1}, used: func(s float64) float64 { return 0.95 + 0.02*s }},
+		"flat":             {at: denseThenSparse(60), used: func(float64) float64 { return 0.97 }},
+		"a sawtooth's top": {at: denseThenSparse(97), used: func(s float64) float64 { return 0.6 + 0.37*(s-20*float64(int(s/20)))/20 }},
+	} {
+		w, err := New(t.Context(), u, Options{OOM: oomDefaults(), Job: Job{Known: true, FromStart: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var warnings []Warning
+		for !u.Ended() {
+			more, err := w.Tick(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			warnings = append(warnings, more...)
+		}
+		r := w.Report(What{Tool: "oom", Now: start})
+		for _, x := range warnings {
+			if x.Risk.Usage > 90 && strings.Contains(x.Text(), "none in sight") {
+				t.Errorf("%s: at %.0f %%: %s", name, x.Risk.Usage, x.Text())
+			}
+		}
+		if d := r.Devices[Host].Risk; d.Level >= High && d.Confidence == 0 || r.Verdict == "at risk" && r.Confidence == nil {
+			t.Errorf("%s: %s with confidence %v", name, d.Level, d.Confidence)
+		}
+	}
+}
+
+// Too little to go by is no all-clear.
+func TestTooLittleIsUndecided(t *testing.T) {
+	u := &uneven{at: []float64{0, 1, 2}, used: func(float64) float64 { return 0.3 }}
+	w, err := New(t.Context(), u, Options{OOM: oomDefaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !u.Ended() {
+		if _, err := w.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := w.Report(What{Tool: "oom", Now: start}); r.Verdict != "undecided" || r.Confidence != nil {
+		t.Errorf("%s with %v", r.Verdict, r.Confidence)
+	}
+}
+
+// A job that the kernel killed was at risk, whatever was read before the last of its growth.
+func TestAKilledJobWasAtRisk(t *testing.T) {
+	u := &uneven{at: denseThenSparse(30), used: func(float64) float64 { return 0.4 }}
+	w, err := New(t.Context(), u, Options{OOM: oomDefaults(), Job: Job{Known: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for !u.Ended() {
+		if _, err := w.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Over(true)
+	if r := w.Report(What{Tool: "oom", Now: start, Ended: "OOM kill"}); r.Verdict != "at risk" {
+		t.Errorf("%s", r.Verdict)
+	}
+}
+
+// Advice that was followed is not given again, and what was given back is not lost.
+func TestFragmentAdvice(t *testing.T) {
+	const mib = 1 << 20
+	holes := fragment.State{Source: "test", Held: 800 * mib, InUse: 400 * mib, Holes: fragment.Holes{Count: 4000, Bytes: 400 * mib, Largest: 100 << 10,
+		Sizes: []fragment.Class{{From: 64 << 10, To: 128 << 10, Count: 4000, Bytes: 400 * mib}}}, Reclaimable: 380 * mib}
+	trimmed := holes
+	trimmed.Return([]fragment.Mapping{{Start: 64 * mib, Size: 800 * mib, Resident: 420 * mib, Heap: true, Writable: true}})
+	for name, c := range map[string]struct {
+		device  string
+		a       Allocator
+		verdict string
+		advised []string
+		never   string
+	}{
+		"nothing done":       {Host, Allocator{State: holes}, "fragmented", []string{"malloc_trim", "MALLOC_ARENA_MAX"}, "bounded already"},
+		"arenas bounded":     {Host, Allocator{State: holes, Env: map[string]string{"MALLOC_ARENA_MAX": "2"}}, "fragmented", []string{"malloc_trim", "jemalloc"}, "MALLOC_ARENA_MAX=2"},
+		"allocator replaced": {Host, Allocator{State: holes, Env: map[string]string{"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}}, "fragmented", []string{"malloc_trim"}, "jemalloc"},
+		"trimmed":            {Host, Allocator{State: trimmed}, "fine", nil, "malloc_trim"},
+		"GPU":                {"0", Allocator{State: holes}, "fragmented", []string{"expandable_segments"}, "empty_cache"},
+		"GPU, expandable": {"0", Allocator{State: holes, Env: map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}, "fragmented",
+			[]string{"empty_cache"}, "expandable_segments"},
+	} {
+		s := &scripted{devices: []Device{{c.device, ""}}, used: steady, total: 16 * gib, blocks: []Allocator{c.a}}
+		w, _ := play(t, s, Options{}, 1)
+		if err := w.LookAtBlocks(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+		r := w.Report(What{Tool: "fragment", Now: start})
+		text := strings.Join(r.Recommendations, "\n")
+		for _, want := range c.advised {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in %q", name, want, text)
+			}
+		}
+		if r.Verdict != c.verdict || strings.Contains(text, c.never) || w.Fragmented() != (c.verdict == "fragmented") {
+			t.Errorf("%s: %s, %q", name, r.Verdict, text)
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 
 // outlook forecasts from the whole history.
 func (t *Track) outlook(o OOMOptions) forecast.Forecast {
-	job := forecast.Job{Window: o.Window.Seconds(), Known: t.of.Known, FromStart: t.of.FromStart, Pressed: t.Risk.Usage >= o.Threshold,
+	job := forecast.Job{Window: o.Window.Seconds(), Known: t.of.Known && !t.of.Over, FromStart: t.of.FromStart, Pressed: t.Risk.Usage >= o.Threshold,
 		Torch: t.of.Torch != nil && t.of.Torch()}
 	return forecast.Outlook(t.History.readings(), float64(t.History.Last.Total), job)
 }
@@ -16,17 +16,26 @@ func (t *Track) outlook(o OOMOptions) forecast.Forecast {
 // Rushes says that a device which goes on as in the last interval is full within a few more.
 func (w *Watch) Rushes(interval time.Duration) bool {
 	const few = 8
+	return w.fullWithin(interval, few*interval)
+}
+
+// Nears says that a device is worth reading more often than every few seconds: going on as in the last ones it is full within two
+// minutes, of which half must be enough to see a trend.
+func (w *Watch) Nears() bool { return w.fullWithin(4*time.Second, 2*time.Minute) }
+
+// fullWithin says that a device which goes on as over the last stretch is full within some time.
+func (w *Watch) fullWithin(stretch, left time.Duration) bool {
 	for _, t := range w.Devices {
 		s := t.History.Samples()
 		if len(s) < 2 || t.Lost != "" {
 			continue
 		}
 		last, before := s[len(s)-1], s[len(s)-2]
-		for i := len(s) - 3; i >= 0 && last.Time.Sub(before.Time) < interval/2; i-- {
+		for i := len(s) - 3; i >= 0 && last.Time.Sub(before.Time) < stretch/2; i-- {
 			before = s[i]
 		}
 		rise, took := float64(last.Used-before.Used), last.Time.Sub(before.Time).Seconds()
-		if rise > 0 && float64(last.Total-last.Used)/rise*took < few*interval.Seconds() {
+		if rise > 0 && float64(last.Total-last.Used)/rise*took < left.Seconds() {
 			return true
 		}
 	}

@@ -259,9 +259,9 @@ func (w *Watch) conclude(r *Report) {
 		}
 		worst = t.Risk.Level
 		r.Verdict, r.Confidence = [...]string{"fine", "watch", "at risk", "at risk"}[worst], nil
-		if c := float64(t.Risk.confidence()); c > 0 {
+		if c := float64(t.Risk.confidence()); c >= 0.5 || worst > Low {
 			r.Confidence = &c
-		} else if worst == Low && !t.of.Over {
+		} else if !t.of.Over {
 			r.Verdict = "undecided" // usage is no risk, and whether it grows is not known
 		}
 		if t.Risk.Predicted {

@@ -178,7 +178,7 @@ func (w *world) snippet(path, agent string, observed bool) result {
 func TestFragmentCountsALiveHeap(t *testing.T) {
 	w := newWorld(t)
 	path := w.file("holes.py", `
-import ctypes, time
+import ctypes, os, time
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 libc.mallopt(-3, 1 << 30)
@@ -186,6 +186,9 @@ blocks = [libc.malloc(100000) for _ in range(8000)]
 for p in blocks: ctypes.memset(p, 1, 100000)
 for p in blocks[::2]: libc.free(p)
 print("holes", flush=True)
+while not os.path.exists("trim"): time.sleep(0.05)
+libc.malloc_trim(0)
+print("trimmed", flush=True)
 time.sleep(600)
 `)
 	s := filepath.Join(w.home, "s")
@@ -221,6 +224,12 @@ time.sleep(600)
 	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
 		b, _ := os.ReadFile(filepath.Join(w.home, "holes.png"))
 		_ = os.WriteFile(keep, b, 0o644)
+	}
+	// The advice followed: the holes stay, as addresses, and cost nothing.
+	w.file("trim", "")
+	until(t, "the trim", func() bool { return strings.Contains(run.out.String(), "trimmed") })
+	if r := w.do("memgauge", "fragment", "--session", s); r.code != 0 || strings.Contains(r.stdout, "malloc_trim") || !strings.Contains(r.stdout, "given back to the kernel") {
+		t.Errorf("after malloc_trim: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	_ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
 	<-run.done

@@ -103,7 +103,7 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
 	}
 	s := monitor.HostState{Time: now, Total: info.Total, Available: info.Available, Limit: -1, Current: -1}
-	if m.ended = !m.fs.Alive(m.o.PID, m.start); m.ended { // a dead process is in the root cgroup, whose memory is the host's
+	if m.ended = !m.fs.Alive(m.o.PID, m.start) || m.gone(); m.ended { // a dead process is in the root cgroup, whose memory is the host's
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
 	}
 	s.Mapped = m.mapped()
@@ -120,6 +120,12 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 		s.Dirty, s.Writeback, s.SlabReclaimable = c.FileDirty, c.FileWriteback, c.SlabReclaimable
 	}
 	return s.Reading(), nil
+}
+
+// gone says that the process has no memory any more: it was killed, and waits for its parent.
+func (m *Machine) gone() bool {
+	st, err := m.fs.Status(m.o.PID)
+	return err == nil && st.Size == proc.Unknown
 }
 
 // mapped is what the job's processes have mapped of files and touched.
