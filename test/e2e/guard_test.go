@@ -221,4 +221,5 @@ func TestRefusedRingIsRecoveredOnce(t *testing.T) {
 	if n := w.number(dir, told); n != 1 {
 		t.Errorf("the second time the damaged ring is told of %v times", n)
 	}
+	w.mg("report", "--session", dir, "--json")
 }
