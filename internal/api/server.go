@@ -19,10 +19,12 @@ const errorTrailer = "Memgauge-Error"
 const noteHeader = "Memgauge-Note"
 
 const (
-	readPatience  = 30 * time.Second // for a request to come whole: 4 MiB through a socket take milliseconds
-	writePatience = 10 * time.Second // for a reader to take some more of its answer, which holds a connection of the database
-	idlePatience  = time.Minute
+	readPatience = 30 * time.Second // for a request to come whole: 4 MiB through a socket take milliseconds
+	idlePatience = time.Minute
 )
+
+// writePatience is for a reader to take some more of its answer, which holds a connection of the database; a variable, for tests.
+var writePatience = 10 * time.Second
 
 // localHost is what a request must name as its host: a page in a browser that got hold of the socket through some
 // forwarder would name another.

@@ -185,7 +185,7 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 		return nil, err
 	}
 	if err := boundMemory(); err != nil {
-		return nil, errors.Join(err, owner.Close())
+		return nil, errors.Join(err, (&local{owner.Service(), owner, lock, stuck}).Close())
 	}
 	svc := owner.Service()
 	if note != "" {
@@ -209,8 +209,11 @@ func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience 
 }
 
 // recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
-// read as it is.
+// read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be alive.
 func recoverSession(ctx context.Context, s *session.Session) error {
+	if s.Elsewhere() {
+		return nil
+	}
 	defer session.PrivateFiles()()
 	lock, err := lockBusy(ctx, s, true, lockTimeout)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {

@@ -175,9 +175,15 @@ func meta(o Options, id, name string) Meta {
 	for i, a := range command {
 		command[i] = a[:min(len(a), maxArgLen)]
 	}
-	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, UID: os.Getuid(),
+	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, PIDs: pidNamespace(), UID: os.Getuid(),
 		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Interval: o.Interval, Supervisor: Pid{os.Getpid(), start},
 		Process: o.Process, Attached: o.Process != Pid{}}
+}
+
+// pidNamespace names the one that this process is in; "" where that can't be told.
+func pidNamespace() string {
+	ns, _ := os.Readlink("/proc/self/ns/pid")
+	return ns
 }
 
 // fill makes the runtime directory and writes session.json.

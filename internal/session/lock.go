@@ -24,6 +24,12 @@ func (s *Session) TryKeep() (*Lock, error) { return s.tryLock(keepFile, true) }
 
 func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
 	f, err := os.OpenFile(s.path(name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, filePerm)
+	if !exclusive && (errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES)) { // who can't write here can read
+		f, err = os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		if errors.Is(err, syscall.ENOENT) {
+			return &Lock{}, nil // nobody writes here
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("lock session: %w", err)
 	}
@@ -63,4 +69,8 @@ func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 }
 
 // Release gives the lock back.
-func (l *Lock) Release() { l.f.Close() }
+func (l *Lock) Release() {
+	if l.f != nil {
+		l.f.Close()
+	}
+}

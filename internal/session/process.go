@@ -132,6 +132,13 @@ func (s *Session) Copied() bool {
 	return err != nil || boot != s.Meta.BootID
 }
 
+// Elsewhere reports that the session is of this machine, but of another PID namespace: whether its processes are alive can't be
+// told from here, and their rings must be left alone.
+func (s *Session) Elsewhere() bool {
+	here := pidNamespace()
+	return !s.Copied() && s.Meta.PIDs != "" && here != "" && s.Meta.PIDs != here
+}
+
 func (s *Session) alive(p Pid) bool {
 	return !s.Copied() && p.PID > 0 && proc.New("/proc").Alive(p.PID, p.Start)
 }

@@ -29,6 +29,7 @@ type Meta struct {
 	Cwd        string    `json:"cwd"`
 	Host       string    `json:"host"`
 	BootID     string    `json:"boot_id"`
+	PIDs       string    `json:"pid_namespace,omitempty"` // in which the numbers of processes mean something
 	UID        int       `json:"uid"`
 	Started    time.Time `json:"started"`
 	Memgauge   string    `json:"memgauge"`           // version of the program

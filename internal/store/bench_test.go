@@ -184,3 +184,49 @@ func drain(b *testing.B, db *DB, sql string) (took time.Duration, rows int) {
 	}
 	return time.Since(start), rows
 }
+
+// What the gate takes of a question that was not asked before, and of one that was.
+func BenchmarkGate(b *testing.B) {
+	db := open(b, Options{})
+	c, err := db.connect()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.close()
+	const sql = "SELECT step, module, max(allocated) - min(allocated) AS grown FROM python.torch_trace WHERE stage = 'post forward' GROUP BY ALL ORDER BY grown DESC LIMIT 10"
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := gate(c, sql); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("known", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := db.gates.pass(c, sql); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// What a process of its own for questions would have to do for each while another one writes: open, ask, close. Starting the
+// process comes on top (decisions/0007).
+func BenchmarkOpenAskClose(b *testing.B) {
+	db := open(b, Options{})
+	fillTrace(b, db, 1_000_000, 100_000, -1)
+	path := db.o.Path
+	if err := db.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		db, err := Open(context.Background(), Options{Path: path, ReadOnly: true, Threads: 2})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ask(b, db, "SELECT count(*), max(allocated) FROM python.torch_trace")
+		if err := db.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

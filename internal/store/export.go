@@ -64,6 +64,8 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	defer r.Close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.conn.enter()
+	defer r.conn.leave()
 	stmt, sql, err := r.prepareLocked(sql) // the user's own mistakes are told in terms of what he wrote
 	if err != nil {
 		return "", r.explain(err)
@@ -77,9 +79,7 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	f.Close()
 	// query() takes the statement as a text: no comment or semicolon in it can end the COPY.
 	stop := r.boundFile(path, db.o.exportBytes())
-	r.conn.enter()
 	err = r.conn.exec("COPY (FROM query(" + quote(sql) + ")) TO " + quote(path) + " (FORMAT parquet, COMPRESSION zstd)")
-	r.conn.leave()
 	stop()
 	if err != nil {
 		os.Remove(path)

@@ -46,7 +46,6 @@ func (db *DB) Maintain(ctx context.Context) (Report, error) {
 	if err != nil || float64(size) < highWater*float64(db.o.MaxDisk) {
 		return Report{Before: size, After: size}, db.about("maintain", err)
 	}
-	db.callOffLocked() // what a question sees is not freed while it is open
 	err = db.shrinkLocked(ctx, &rep)
 	return rep, db.about("maintain", err)
 }
@@ -74,6 +73,7 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	if float64(used) < highWater*float64(db.o.MaxDisk) {
 		return nil // the file has room inside
 	}
+	db.callOffLocked() // what a question sees is not freed while it is open
 	for level := levelThin; level <= levelDrop; level++ {
 		for _, table := range levelTables[level] {
 			if err := db.drainLevelLocked(ctx, level, table, rep); err != nil {

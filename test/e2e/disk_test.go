@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/memgauge/memgauge/test/env"
@@ -64,5 +65,54 @@ func TestDiskFullAnswersAllTheSame(t *testing.T) {
 	run.wait(t)
 	count("with everything killed")
 	free()
+	w.checkLedger(session, ledger)
+}
+
+// A session on a file system that can't be written to is read as it is.
+func TestReadOnlySessionAnswers(t *testing.T) {
+	env.Root(t)
+	w := newWorld(t)
+	disk := filepath.Join(w.home, "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	smallDisk(t, disk, "64m")
+	session := filepath.Join(disk, "s")
+	run := w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script(t, "ledger.py"), filepath.Join(w.home, "ledger"), "1000000000", "0.0001")
+	until(t, "the trainer", func() bool { return strings.Contains(run.out.String(), "pid ") })
+	until(t, "rows", func() bool { return w.number(session, "SELECT count(*) FROM python.steps") > 100 })
+	for _, pid := range append([]int{run.Process.Pid, trainerPID(t, run)}, append(keepers(session), collectors(session)...)...) {
+		kill(t, pid)
+	}
+	run.wait(t)
+	until(t, "the collector's end", func() bool { return len(collectors(session)) == 0 })
+	if err := syscall.Mount("", disk, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := w.number(session, "SELECT count(*) FROM python.steps"); n < 100 {
+		t.Errorf("%v rows", n)
+	}
+}
+
+// Who asks from another container than the job's does not take a live job for a finished one, whose rings may go.
+func TestAnotherPIDNamespaceLeavesRingsAlone(t *testing.T) {
+	env.Root(t)
+	w := newWorld(t)
+	run, session, ledger := w.ledgerRun(0, 1<<30)
+	rings := func() int {
+		list, _ := filepath.Glob(filepath.Join(session, "rings", "*.ring"))
+		return len(list)
+	}
+	before := rings()
+	for _, pid := range append([]int{run.Process.Pid}, collectors(session)...) {
+		kill(t, pid)
+	}
+	bin := filepath.Join(w.home, "bin", "memgauge")
+	r := w.do("unshare", "-p", "-f", "--mount-proc", bin, "query", "--session", session, "SELECT 1")
+	if after := rings(); before == 0 || after != before {
+		t.Errorf("%d rings before, %d after: exit %d %s%s", before, after, r.code, r.stdout, r.stderr)
+	}
+	kill(t, trainerPID(t, run))
+	run.wait(t)
 	w.checkLedger(session, ledger)
 }

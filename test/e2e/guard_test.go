@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -164,4 +165,61 @@ func TestListTellsOfUnobservedSessions(t *testing.T) {
 		t.Errorf("list:\n%s", out)
 	}
 	kill(t, trainer)
+}
+
+// No statement and no output of ours reaches a ring that a trainer has mapped, nor any other file of a session.
+func TestHostileSQLAgainstALiveTrainer(t *testing.T) {
+	w := newWorld(t)
+	run, session, ledger := w.ledgerRun(0, 1<<30)
+	rings, _ := filepath.Glob(filepath.Join(session, "rings", "*.ring"))
+	if len(rings) == 0 {
+		t.Fatal("no ring")
+	}
+	ran := 0
+	for _, target := range append(rings, filepath.Join(session, "session.json")) {
+		for _, sql := range []string{"EXPLAIN ANALYZE COPY (SELECT 1) TO 'TARGET'", "EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO 'TARGET'", "COPY (SELECT 1) TO 'TARGET'",
+			"FROM enable_logging/**/(storage := 'file', storage_path := 'TARGET')", "FROM read_text('TARGET')", "FROM query('COPY (SELECT 1) TO ''TARGET''')"} {
+			if r := w.do("memgauge", "query", "--session", session, strings.ReplaceAll(sql, "TARGET", target)); r.code != 1 || r.stdout != "" {
+				t.Errorf("%s: exit %d, %s%s", sql, r.code, r.stdout, r.stderr)
+			}
+			ran++
+		}
+		if r := w.do("memgauge", "query", "--session", session, "-f", "csv", "-o", target, "SELECT 1"); r.code == 0 {
+			t.Errorf("an answer was written to %s", target)
+		}
+		ran++
+	}
+	kill(t, trainerPID(t, run))
+	if code := run.wait(t); code != 137 {
+		t.Errorf("the trainer ended with %d, want our kill's 137", code)
+	}
+	w.checkLedger(session, ledger)
+	t.Logf("%d hostile acts", ran)
+}
+
+// A ring that is refused is told of once. It does not make every later command recover the session.
+func TestRefusedRingIsRecoveredOnce(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.home, "s")
+	w.mg("run", "--quiet", "--session", dir, "--", "python3", "-c", "pass")
+	if err := os.WriteFile(filepath.Join(dir, "rings", "1.2.3.ring"), []byte("no ring"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	told := "SELECT count(*) FROM memgauge.drops WHERE reason LIKE '%damaged%'"
+	if n := w.number(dir, told); n != 1 {
+		t.Errorf("the damaged ring is told of %v times", n)
+	}
+	s, err := session.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := s.TryLock(false) // as another reader holds it: who wants to recover can't
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	if n := w.number(dir, told); n != 1 {
+		t.Errorf("the second time the damaged ring is told of %v times", n)
+	}
+	w.mg("report", "--session", dir, "--json")
 }
