@@ -77,8 +77,8 @@ func TestDevicesOfTables(t *testing.T) {
 func TestRecordedClasses(t *testing.T) {
 	const mib = 1 << 20
 	var b model.Batch
-	for i, anon := range []int64{100 * mib, 400 * mib, 50 * mib} {
-		at := int64(10+i) * 1e6
+	for i, anon := range []int64{200 * mib, 400 * mib, 50 * mib} {
+		at := int64(10+i)*1e6 + 1e5
 		for pid := int32(5); pid < 7; pid++ { // a trainer and its forked worker, which share half of their pages
 			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: at, PID: pid, StartTicks: 1, Rank: -1, RSS: anon + 40*mib, Anon: anon, File: 40 * mib,
 				PageTables: mib, PSS: model.Null, PSSAnon: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
@@ -86,10 +86,9 @@ func TestRecordedClasses(t *testing.T) {
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 1 << 40})
 	}
 	for pid := int32(5); pid < 7; pid++ {
-		b.Samples.Memory[0+int(pid-5)].PSSAnon = 75 * mib
 		b.Samples.Classes = append(b.Samples.Classes,
-			model.ProcessClasses{Time: 10e6, PID: pid, StartTicks: 1, Rank: -1, PSS: 95 * mib, HeapInUse: model.Null, HeapFree: model.Null, Python: model.Null, Anonymous: 75 * mib, File: 20 * mib},
-			model.ProcessClasses{Time: 11.2e6, PID: pid, StartTicks: 1, Rank: -1, PSS: 170 * mib, HeapInUse: 90 * mib, HeapFree: 10 * mib, Python: model.Null, Anonymous: 40 * mib,
+			model.ProcessClasses{Time: 10_200_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 95 * mib, HeapInUse: model.Null, HeapFree: model.Null, Python: model.Null, Anonymous: 75 * mib, File: 20 * mib},
+			model.ProcessClasses{Time: 11_000_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 170 * mib, HeapInUse: 90 * mib, HeapFree: 10 * mib, Python: model.Null, Anonymous: 40 * mib,
 				Stacks: 8 * mib, File: 20 * mib, Shared: 0, Pinned: 2 * mib})
 	}
 	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Rank: -1}, {PID: 6, StartTicks: 1, Role: "worker", Rank: -1}}

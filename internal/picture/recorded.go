@@ -84,6 +84,8 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		part := 1.0 // of its anonymous pages is its own; forked workers share theirs with the trainer
 		if r.Divided != nil {
 			part = min(max(*r.Divided, 0), 1)
+		} else if r.Maps != nil {
+			part = r.Maps.share()
 		}
 		one.Classes = Classes{File: r.File, Shared: r.Shmem, PageTables: r.Tables, Swap: r.Swap}
 		if r.Maps != nil && r.Maps.PSS > 0 && r.Anon != nil {
@@ -129,6 +131,16 @@ type mapsRow struct {
 	File      *int64 `json:"file"`
 	Shared    *int64 `json:"shared"`
 	Pinned    *int64 `json:"pinned"`
+	Anon      *int64 `json:"anon"` // by the sample before: shared pages in full
+}
+
+// share is what of the process's anonymous pages was its own.
+func (m *mapsRow) share() float64 {
+	sum := of(m.InUse) + of(m.Free) + of(m.Python) + of(m.Anonymous) + of(m.Stacks) + of(m.Pinned)
+	if of(m.Anon) <= 0 {
+		return 1
+	}
+	return min(float64(sum)/float64(*m.Anon), 1)
 }
 
 // divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes them anon bytes: what
@@ -205,14 +217,15 @@ const peakSQL = `
 WITH peak AS (SELECT ts FROM process.memory GROUP BY ts ORDER BY sum(coalesce(anon, 0)) DESC, ts DESC LIMIT 1),
 g AS (SELECT * FROM cgroup.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
 h AS (SELECT total FROM host.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
-k AS (SELECT * FROM process.classes QUALIFY row_number() OVER
-  (PARTITION BY pid, start_ticks ORDER BY abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak))) = 1),
+k AS (SELECT c.*, s.anon FROM (SELECT * FROM process.classes QUALIFY row_number() OVER
+  (PARTITION BY pid, start_ticks ORDER BY abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak))) = 1) c
+  ASOF LEFT JOIN process.memory s ON s.pid = c.pid AND s.start_ticks = c.start_ticks AND c.ts >= s.ts),
 d AS (SELECT pid, start_ticks, arg_max(pss_anon / nullif(anon, 0), ts) AS divided FROM process.memory WHERE pss_anon IS NOT NULL GROUP BY ALL)
 SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon, m.file, m.shmem, m.swap, m.page_tables,
   m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
   g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host, d.divided,
   CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free, 'python_arenas': k.python_arenas,
-    'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned} END AS maps
+    'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned, 'anon': k.anon} END AS maps
 FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks 
 LEFT JOIN d ON d.pid = m.pid AND d.start_ticks = m.start_ticks LEFT JOIN g ON true LEFT JOIN h ON true
 LEFT JOIN k ON k.pid = m.pid AND k.start_ticks = m.start_ticks
