@@ -99,7 +99,7 @@ func (f *Finding) until(p Process, in Input) {
 		return
 	}
 	f.Limit = limit.Name
-	end := max(f.End, p.Steps()) // the heap may have been read some steps before
+	end := max(f.End, p.Last) // the memory may have been read some steps before
 	if p.Killed && f.Device == "" {
 		f.Met, f.AtStep = true, end
 		return
