@@ -88,8 +88,9 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 
 // limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
 func limitLine(f detect.Finding) string {
-	when, at := fmt.Sprintf(", about step %s", units.Count(int64(math.Round(f.AtStep)))), ""
-	if at = " at" + when[1:]; f.ByTime {
+	step := "about step " + units.Count(int64(math.Round(f.AtStep)))
+	when, at := ", "+step, " at "+step
+	if f.ByTime {
 		when, at = "", " after "+span(f.AtStep)
 	}
 	switch {
