@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// charges is how long before the end readings of what is charged count, in seconds: some twenty readings hit the peaks of steps.
-	charges = 20
+	// charges is how long before the end readings of what is charged count, in seconds: ten readings hit the peaks of steps.
+	charges = 10
 	// atOnce is how long after a process's last sample the kernel's kill is noticed at most, in µs: two samples and a step of some
 	// seconds.
 	atOnce = 5e6

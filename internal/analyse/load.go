@@ -214,6 +214,9 @@ func (c *clock) late() float64 {
 func (c *clock) paces(p *detect.Process) {
 	p.Pace = c.late()
 	n := len(c.us)
+	if n > 0 {
+		p.Last = c.steps[n-1]
+	}
 	const parts = 4
 	if p.Pace == 0 || n < 8*parts {
 		return
@@ -324,6 +327,9 @@ func (l *loader) censusStep(step, us any) int64 {
 		return int64(number(step))
 	}
 	if c := l.clocks[l.trainer]; c != nil && len(c.us) > 0 {
+		if number(us) < c.first() {
+			return model.Null // before the training
+		}
 		return int64(c.at(number(us)))
 	}
 	if l.most == 0 && l.from0 > 0 {

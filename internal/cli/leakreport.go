@@ -88,20 +88,24 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 
 // limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
 func limitLine(f detect.Finding) string {
-	when := fmt.Sprintf("about %s %s", f.Unit(), units.Count(int64(math.Round(f.AtStep))))
+	step := "about step " + units.Count(int64(math.Round(f.AtStep)))
+	when, at := ", "+step, " at "+step
+	if f.ByTime {
+		when, at = "", " after "+span(f.AtStep)
+	}
 	switch {
 	case f.Limit == "":
 		return ""
 	case f.Met:
-		return fmt.Sprintf("%s was met at %s: killed for lack of memory", f.Limit, when)
+		return fmt.Sprintf("%s was met%s: killed for lack of memory", f.Limit, at)
 	case f.Seconds <= 0:
 		return ""
 	}
 	left := span(f.Seconds) + between(span(f.Seconds), span(f.SecondsLow), span(f.SecondsHigh))
 	if f.Over {
-		return fmt.Sprintf("%s would have been met %s after the end, %s", f.Limit, left, when)
+		return fmt.Sprintf("%s would have been met %s after the end%s", f.Limit, left, when)
 	}
-	return fmt.Sprintf("%s in %s, %s", f.Limit, left, when)
+	return fmt.Sprintf("%s in %s%s", f.Limit, left, when)
 }
 
 // between is an interval in brackets; "" where its ends read like the figure itself.

@@ -117,7 +117,7 @@ func pictureNow(_ context.Context, procs []session.Process, trainers map[int]boo
 		about.Steps = trainers[pid]
 		for _, p := range procs {
 			if p.PID == pid {
-				about.Rank, about.Trainer = int32(p.Rank), p.Torch
+				about.Rank, about.Trainer = int32(p.Rank), p.Torch && fs.Mapped(pid, "libtorch")
 			}
 		}
 		return about

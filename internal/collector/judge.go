@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
 )
 
 const (
@@ -29,6 +30,7 @@ type judge struct {
 	service *api.Service
 	began   time.Time
 	asked   map[int]*asked
+	classes classes
 }
 
 // asked is what is known of a process's censuses.
@@ -39,7 +41,7 @@ type asked struct {
 }
 
 func newJudge(o *Owner, log *slog.Logger) *judge {
-	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{}}
+	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{}, classes: classes{fs: proc.New("/proc")}}
 }
 
 // run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay the first look at
@@ -84,7 +86,7 @@ func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	if err != nil {
 		return done(), err
 	}
-	err = j.o.keep(ctx, detect.Run(in))
+	err = errors.Join(j.o.keep(ctx, detect.Run(in)), j.classes.look(ctx, j.o, time.Since(j.began)))
 	cost = done()
 	j.ask(ctx, in)
 	return cost, err

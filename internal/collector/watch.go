@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/gpu/machine"
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/sampler"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
@@ -154,7 +155,8 @@ func (w *watch) roots() []int {
 			w.procs[pid] = p
 		}
 		for _, p := range w.s.Processes() {
-			p.Torch = p.Torch || w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start // its rings may be drained and gone
+			// A process that was asked what it holds has a large ring, with PyTorch or without; and its rings may be drained and gone.
+			p.Torch = w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start || p.Torch && proc.New("/proc").Mapped(p.PID, "libtorch")
 			w.procs[p.PID] = p
 		}
 	}

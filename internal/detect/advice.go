@@ -34,6 +34,10 @@ func advise(f Finding) []string {
 		}
 		return []string{"look at communicators, CUDA graphs and libraries that are made again and again: the allocator doesn't know of this memory"}
 	}
+	if f.ByTime && f.Holder == "" {
+		return []string{"look for what is added to and never cleared: caches without a size (functools.lru_cache(maxsize=…)), lists, dicts, queues",
+			"run memgauge tensors while it grows: it says who holds the memory"}
+	}
 	return []string{"run memgauge tensors while it grows: it says who holds the memory",
 		"plots closed (plt.close), outputs cleared at the end of each epoch, .item() instead of tensors in logs are the usual remedies"}
 }

@@ -18,6 +18,9 @@ const (
 	trickleFor = 3 * 24 * time.Hour
 )
 
+// lately is the share of the growth's time that its pace is taken of.
+const lately = 0.25
+
 // steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1 to 3 times).
 const steepest = 4
 
@@ -96,14 +99,15 @@ func (f *Finding) until(p Process, in Input) {
 		return
 	}
 	f.Limit = limit.Name
+	end := max(f.End, p.Last) // the memory may have been read some steps before
 	if p.Killed && f.Device == "" {
-		f.Met, f.AtStep = true, f.End
+		f.Met, f.AtStep = true, end
 		return
 	}
 	growth := max(f.PerSec, in.growth[f.Device])
 	used := limit.Used
 	if f.Device == "" {
-		used = in.charge(growth)
+		used = in.charge(growth, (end-f.Start)*p.Pace*lately)
 	}
 	left := max(limit.Bytes-used, 0) / growth // s
 	f.Seconds = max(left, 1)
@@ -112,7 +116,7 @@ func (f *Finding) until(p Process, in Input) {
 	if p.Slowest > 0 && p.Fastest > 0 {
 		f.SecondsLow, f.SecondsHigh = f.SecondsLow*p.Fastest/p.Pace, f.SecondsHigh*p.Slowest/p.Pace
 	}
-	f.AtStep = f.End + left/p.Pace
+	f.AtStep = end + left/p.Pace
 }
 
 // binding is the limit that the memory runs into first; none for mapped files, which the kernel takes back.
@@ -132,14 +136,18 @@ func (in *Input) binding(f *Finding, p Process) Limit {
 }
 
 // charge is what is charged to the host's limit at the end of the run: the highest of the last readings, each carried on to there.
-// A run ends in the step whose peak meets the limit, and one reading hits the peak of its step seldom.
-func (in *Input) charge(growth float64) float64 {
-	if len(in.Charged.Steps) == 0 {
+// A run ends in the step whose peak meets the limit, and one reading hits the peak of its step seldom. Readings from before the last
+// seconds within don't count: it grew at another pace then, or not at all.
+func (in *Input) charge(growth, within float64) float64 {
+	n := len(in.Charged.Steps)
+	if n == 0 {
 		return in.Host.Used
 	}
-	used := 0.0
+	used := in.Charged.Bytes[n-1] + growth*in.Charged.Steps[n-1]
 	for i, ago := range in.Charged.Steps {
-		used = max(used, in.Charged.Bytes[i]+growth*ago)
+		if ago <= within {
+			used = max(used, in.Charged.Bytes[i]+growth*ago)
+		}
 	}
 	return used
 }

@@ -53,6 +53,7 @@ type Process struct {
 	Gone      bool    // it has ended: what it would meet it will not meet any more
 	Killed    bool    // by the kernel, for lack of memory
 	Prepares  bool    // it has loaded PyTorch and made no step
+	Last      float64 // the last step that was told of
 	Pace      float64 // seconds a step, of late; 0 unknown
 	Fastest   float64 // and the least that it was over a sixteenth of the younger half of the run; 0 unknown
 	Slowest   float64 // and the most
@@ -265,8 +266,8 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 			add(Worker, "", p.ended(g))
 		}
 	case p.ByTime:
-		if g := p.judge(p.Anon); g.N > 0 {
-			add(Anon, "", p.ended(g))
+		if g := p.judge(p.Anon); g.N > 0 && !p.Ended { // a part of the run that has ended gave back what it had
+			add(Anon, "", g)
 		}
 	default:
 		k, g, note := p.host()

@@ -14,12 +14,13 @@ type Samples struct {
 	GPUProcs    []GPUProcess
 	GPUEvents   []GPUEvent
 	Window      []WindowSample
+	Classes     []ProcessClasses
 }
 
 // Rows is the number of rows for tables that grow.
 func (s *Samples) Rows() int {
 	return len(s.Memory) + len(s.Utilization) + len(s.Envs) + len(s.Cgroups) + len(s.Hosts) + len(s.GPUs) + len(s.GPUProcs) +
-		len(s.GPUEvents) + len(s.Window)
+		len(s.GPUEvents) + len(s.Window) + len(s.Classes)
 }
 
 // Empty is true when there is nothing to store.
@@ -28,7 +29,7 @@ func (s *Samples) Empty() bool { return s.Rows()+len(s.Tree)+len(s.Devices) == 0
 // Reset empties and keeps the memory.
 func (s *Samples) Reset() {
 	*s = Samples{s.Memory[:0], s.Utilization[:0], s.Tree[:0], s.Envs[:0], s.Cgroups[:0], s.Hosts[:0], s.Devices[:0], s.GPUs[:0],
-		s.GPUProcs[:0], s.GPUEvents[:0], s.Window[:0]}
+		s.GPUProcs[:0], s.GPUEvents[:0], s.Window[:0], s.Classes[:0]}
 }
 
 // Add puts other's rows behind those that are there.
@@ -44,6 +45,7 @@ func (s *Samples) Add(other *Samples) {
 	s.GPUProcs = append(s.GPUProcs, other.GPUProcs...)
 	s.GPUEvents = append(s.GPUEvents, other.GPUEvents...)
 	s.Window = append(s.Window, other.Window...)
+	s.Classes = append(s.Classes, other.Classes...)
 }
 
 // ProcessMemory is a row of process.memory: one process of the tree at one time.
@@ -79,6 +81,23 @@ type ProcessMemory struct {
 	MajorFaults             int64
 	UserNS, SystemNS        int64 // CPU time since the process started
 	ReadBytes, WrittenBytes int64 // to and from storage, since the process started
+}
+
+// ProcessClasses is a row of process.classes: what a process's maps are for, read seldom. The classes add up to its PSS.
+type ProcessClasses struct {
+	Time       int64
+	PID        int32
+	StartTicks int64
+	Rank       int32 // -1 unknown
+	PSS        int64
+	HeapInUse  int64 // malloc's: Null where no agent told of it
+	HeapFree   int64
+	Python     int64 // arenas of Python's allocator: Null before CPython 3.15, which names them
+	Anonymous  int64 // other anonymous maps
+	Stacks     int64
+	File       int64
+	Shared     int64
+	Pinned     int64
 }
 
 // Utilization is a row of cpu.utilization: a process or one of its threads, over the time since the row before.

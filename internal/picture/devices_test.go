@@ -47,7 +47,7 @@ func TestDevicesOfTables(t *testing.T) {
 		at := (10 + i) * 1e6
 		reserved := []int64{gib, 4 * gib}[i]
 		used := []int64{gib * 3 / 2, 7 * gib}[i]
-		b.Steps = append(b.Steps, model.Step{Time: at - 1e5, PID: 5, Rank: -1, World: -1, Step: i + 1, Steps: 1, Device: 0, Allocated: reserved / 2, Reserved: reserved})
+		b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: i + 1, Steps: 1, Device: 0, Allocated: reserved / 2, Reserved: reserved})
 		for d := range int32(2) {
 			s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "A100", Used: 10 * gib, Total: 80 * gib, State: "ok"})
 		}
@@ -70,6 +70,43 @@ func TestDevicesOfTables(t *testing.T) {
 	}
 	if other := d["0"]; other.Others != nil || other.Live != nil || *other.Used != 10*gib {
 		t.Errorf("%+v", other)
+	}
+}
+
+// TestRecordedClasses: a finished session's memory is divided as its maps were next to its peak, and leaves nothing unexplained.
+func TestRecordedClasses(t *testing.T) {
+	const mib = 1 << 20
+	var b model.Batch
+	for i, anon := range []int64{200 * mib, 400 * mib, 50 * mib} {
+		at := int64(10+i)*1e6 + 1e5
+		for pid := int32(5); pid < 7; pid++ { // a trainer and its forked worker, which share half of their pages
+			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: at, PID: pid, StartTicks: 1, Rank: -1, RSS: anon + 40*mib, Anon: anon, File: 40 * mib,
+				PageTables: mib, PSS: model.Null, PSSAnon: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
+		}
+		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 1 << 40})
+	}
+	for pid := int32(5); pid < 7; pid++ {
+		b.Samples.Classes = append(b.Samples.Classes,
+			model.ProcessClasses{Time: 10_200_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 95 * mib, HeapInUse: model.Null, HeapFree: model.Null, Python: model.Null, Anonymous: 75 * mib, File: 20 * mib},
+			model.ProcessClasses{Time: 11_000_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 170 * mib, HeapInUse: 90 * mib, HeapFree: 10 * mib, Python: model.Null, Anonymous: 40 * mib,
+				Stacks: 8 * mib, File: 20 * mib, Shared: 0, Pinned: 2 * mib})
+	}
+	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Rank: -1}, {PID: 6, StartTicks: 1, Role: "worker", Rank: -1}}
+	p, err := Recorded(t.Context(), tablesOf(t, &b))
+	if err != nil || len(p.Processes) != 2 {
+		t.Fatalf("%+v %v", p, err)
+	}
+	for _, x := range p.Processes {
+		c := x.Classes
+		if c.Stacks == nil || *c.Stacks != 8*mib || *c.Pinned != 2*mib || *c.File != 20*mib || *c.HeapInUse < 180*mib || *c.HeapInUse > 188*mib || c.PythonArenas != nil {
+			t.Errorf("%+v: %s %s", x, num(c.HeapInUse), num(c.HeapFree))
+		}
+		if sum := *c.HeapInUse + *c.HeapFree + *c.Anonymous + *c.Stacks + *c.Pinned; sum < 300*mib-8 || sum > 300*mib {
+			t.Errorf("anonymous classes add up to %d, want 300 MiB", sum)
+		}
+	}
+	if rest := *p.Host.Unexplained; rest != 0 {
+		t.Errorf("%d bytes are unexplained of %d", rest, *p.Host.Charged)
 	}
 }
 

@@ -82,7 +82,7 @@ type Device struct {
 type Heap struct {
 	InUse  int64 // mallinfo2: uordblks + hblkhd
 	Held   int64 // arena + hblkhd
-	Mapped int64 // hblkhd: blocks with a map of their own
+	Mapped int64 // hblkhd: blocks with a map of their own; proc.Unknown: Held less the address space of the heap's maps
 	Arenas *int64
 }
 

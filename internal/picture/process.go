@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
@@ -25,7 +26,10 @@ func (a *amount) take(n float64) float64 {
 }
 
 // anonymous is a process's anonymous memory by the map that it lies in.
-type anonymous struct{ stacks, heap, python, locked, other amount }
+type anonymous struct {
+	stacks, heap, python, locked, other amount
+	heapSize                            float64 // bytes of address space of the heap's maps
+}
 
 func (a *anonymous) pss() float64 {
 	return a.stacks.pss + a.heap.pss + a.python.pss + a.locked.pss + a.other.pss
@@ -59,6 +63,23 @@ func processOf(fs proc.FS, m Member) (p Process, ok bool) {
 	}
 	p.classify(fs, m, st, roll, maps)
 	return p, true
+}
+
+// Classify reads what a process's maps are for, as rows of process.classes have it; ok is false where they can't be read.
+func Classify(fs proc.FS, m Member) (row model.ProcessClasses, ok bool) {
+	p, ok := processOf(fs, m)
+	if !ok || p.PSS == nil || p.Note != "" {
+		return row, false
+	}
+	or := func(n *int64) int64 {
+		if n == nil {
+			return model.Null
+		}
+		return *n
+	}
+	c := &p.Classes
+	return model.ProcessClasses{PID: int32(m.PID), Rank: int32(m.Rank), PSS: *p.PSS, HeapInUse: or(c.HeapInUse), HeapFree: or(c.HeapFree),
+		Python: or(c.PythonArenas), Anonymous: or(c.Anonymous), Stacks: or(c.Stacks), File: or(c.File), Shared: or(c.Shared), Pinned: or(c.Pinned)}, true
 }
 
 // unread is a process whose maps may not be read: its parts are known by status alone, shared pages counted in full.
@@ -116,9 +137,13 @@ func (p *Process) heap(h *Heap, a *anonymous, set func(**int64, float64)) {
 		a.other.add(a.heap)
 		return
 	}
-	inUse := a.heap.take(float64(h.InUse - h.Mapped))
+	mapped := float64(h.Mapped)
+	if h.Mapped == proc.Unknown {
+		mapped = max(0, float64(h.Held)-a.heapSize)
+	}
+	inUse := a.heap.take(float64(h.InUse) - mapped)
 	set(&c.HeapFree, a.heap.pss)
-	set(&c.HeapInUse, inUse+a.other.take(float64(h.Mapped)))
+	set(&c.HeapInUse, inUse+a.other.take(mapped))
 }
 
 // stackPointers are those of all threads that are not running just now.
@@ -160,6 +185,7 @@ func sortMaps(maps []proc.Map, stackPointers []uint64) (a anonymous, file, share
 			a.locked.add(one)
 		case m.Path == "[heap]" || isArena(maps, i) || strings.HasPrefix(m.Path, "[anon: glibc: malloc"):
 			a.heap.add(one)
+			a.heapSize += float64(m.Size())
 		case strings.Contains(m.Path, "cpython:pymalloc"):
 			a.python.add(one)
 		default:

@@ -58,7 +58,8 @@ func difference(a, b *int64) *int64 {
 }
 
 // Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
-// single maps, so these classes are nil; pages that processes share are divided as they were when smaps_rollup was last read, and count in full where it never was.
+// single maps: they are divided as the maps were when they were read next to that moment (process.classes), and these classes are nil where
+// they never were. Pages that processes share are divided as they were when smaps_rollup was last read, and count in full where it never was.
 func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64
@@ -72,6 +73,7 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		CgroupTables                                                            *int64
 		Path                                                                    *string
 		Divided                                                                 *float64
+		Maps                                                                    *mapsRow
 	}](ctx, db, peakSQL)
 	if err != nil {
 		return Picture{}, fmt.Errorf("read the processes: %w", err)
@@ -82,9 +84,19 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		part := 1.0 // of its anonymous pages is its own; forked workers share theirs with the trainer
 		if r.Divided != nil {
 			part = min(max(*r.Divided, 0), 1)
+		} else if r.Maps != nil {
+			part = r.Maps.share()
 		}
 		one.Classes = Classes{File: r.File, Shared: r.Shmem, PageTables: r.Tables, Swap: r.Swap}
-		one.anonymous(r.Anon, r.InUse, r.Held, part)
+		if r.Maps != nil && r.Maps.PSS > 0 && r.Anon != nil {
+			one.divide(r.Maps, part*float64(*r.Anon))
+		} else {
+			one.anonymous(r.Anon, r.InUse, r.Held, part)
+		}
+		if one.PSS == nil { // it was not read at that moment
+			pss := one.Classes.named() - of(one.Classes.PageTables)
+			one.PSS = &pss
+		}
 		p.Processes = append(p.Processes, one)
 	}
 	if len(rows) > 0 {
@@ -98,13 +110,61 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 				h.Classes.Kernel = r.CgroupKernel
 			}
 			if r.CgroupAnon != nil { // the kernel counts each page once, whoever shares it
-				rest := max(*r.CgroupAnon-of(h.Classes.HeapInUse)-of(h.Classes.HeapFree), 0)
+				c := &h.Classes
+				rest := max(*r.CgroupAnon-of(c.HeapInUse)-of(c.HeapFree)-of(c.PythonArenas)-of(c.Stacks)-of(c.Pinned), 0)
 				h.Classes.Anonymous = &rest
 			}
 			h.balance(*r.Current, h.Classes.named())
 		}
 	}
 	return p, nil
+}
+
+// mapsRow is a row of process.classes.
+type mapsRow struct {
+	PSS       int64
+	InUse     *int64 `json:"heap_in_use"`
+	Free      *int64 `json:"heap_free"`
+	Python    *int64 `json:"python_arenas"`
+	Anonymous *int64 `json:"anonymous"`
+	Stacks    *int64 `json:"stacks"`
+	File      *int64 `json:"file"`
+	Shared    *int64 `json:"shared"`
+	Pinned    *int64 `json:"pinned"`
+	Anon      *int64 `json:"anon"` // by the sample before: shared pages in full
+}
+
+// share is what of the process's anonymous pages was its own.
+func (m *mapsRow) share() float64 {
+	sum := of(m.InUse) + of(m.Free) + of(m.Python) + of(m.Anonymous) + of(m.Stacks) + of(m.Pinned)
+	if of(m.Anon) <= 0 {
+		return 1
+	}
+	return min(float64(sum)/float64(*m.Anon), 1)
+}
+
+// divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes them anon bytes: what
+// the job grew by between the two moments is of the kind that it had.
+func (p *Process) divide(m *mapsRow, anon float64) {
+	p.anon = int64(anon)
+	c := &p.Classes
+	c.File, c.Shared = m.File, m.Shared
+	fixed := []struct{ from, into **int64 }{{&m.Stacks, &c.Stacks}, {&m.Pinned, &c.Pinned}}
+	growing := []struct{ from, into **int64 }{{&m.InUse, &c.HeapInUse}, {&m.Free, &c.HeapFree}, {&m.Python, &c.PythonArenas}, {&m.Anonymous, &c.Anonymous}}
+	still, sum := 0.0, 0.0
+	for _, f := range fixed {
+		*f.into = *f.from
+		still += float64(of(*f.from))
+	}
+	for _, g := range growing {
+		sum += float64(of(*g.from))
+	}
+	for _, g := range growing {
+		if *g.from != nil {
+			n := int64(float64(**g.from) * max(anon-still, 0) / max(sum, 1))
+			*g.into = &n
+		}
+	}
 }
 
 func of(n *int64) int64 {
@@ -157,10 +217,16 @@ const peakSQL = `
 WITH peak AS (SELECT ts FROM process.memory GROUP BY ts ORDER BY sum(coalesce(anon, 0)) DESC, ts DESC LIMIT 1),
 g AS (SELECT * FROM cgroup.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
 h AS (SELECT total FROM host.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
+k AS (SELECT c.*, s.anon FROM (SELECT * FROM process.classes QUALIFY row_number() OVER
+  (PARTITION BY pid, start_ticks ORDER BY abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak))) = 1) c
+  ASOF LEFT JOIN process.memory s ON s.pid = c.pid AND s.start_ticks = c.start_ticks AND c.ts >= s.ts),
 d AS (SELECT pid, start_ticks, arg_max(pss_anon / nullif(anon, 0), ts) AS divided FROM process.memory WHERE pss_anon IS NOT NULL GROUP BY ALL)
 SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon, m.file, m.shmem, m.swap, m.page_tables,
   m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
-  g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host, d.divided
+  g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host, d.divided,
+  CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free, 'python_arenas': k.python_arenas,
+    'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned, 'anon': k.anon} END AS maps
 FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks 
 LEFT JOIN d ON d.pid = m.pid AND d.start_ticks = m.start_ticks LEFT JOIN g ON true LEFT JOIN h ON true
+LEFT JOIN k ON k.pid = m.pid AND k.start_ticks = m.start_ticks
 WHERE m.ts = (SELECT ts FROM peak) ORDER BY m.rss DESC`

@@ -165,3 +165,19 @@ func (f FS) Threads(pid int) (list []int) {
 	}
 	return list
 }
+
+// Mapped says whether a process has a file mapped whose name begins so. A process that may not be looked into has none.
+func (f FS) Mapped(pid int, name string) bool {
+	maps, err := os.Open(f.path(pid, "maps"))
+	if err != nil {
+		return false
+	}
+	defer maps.Close()
+	lines := bufio.NewScanner(maps)
+	for lines.Scan() {
+		if bytes.Contains(lines.Bytes(), []byte("/"+name)) {
+			return true
+		}
+	}
+	return false
+}

@@ -520,6 +520,39 @@ func TestMergingKeepsFloorsPeaksAndSums(t *testing.T) {
 	}
 }
 
+// TestStepDevices: rows of devices arrive whole, are merged as steps are, and a session of the first release has those of its fullest device.
+func TestStepDevices(t *testing.T) {
+	db := open(t, Options{})
+	var b model.Batch
+	for i := range int64(1000) {
+		for device := range int8(2) {
+			b.Devices = append(b.Devices, model.StepDevice{Time: i * 1000, PID: 1, Rank: 3, Step: i + 1, Steps: 1, Device: device, Allocated: 100 + noise(i)%50,
+				MaxAllocated: 200 + noise(i)%50, Reserved: 300, MaxReserved: model.Null})
+		}
+	}
+	add(t, db, &b)
+	if got := fmt.Sprint(ask(t, db, "SELECT * EXCLUDE (ts, allocated, max_allocated) FROM python.step_devices WHERE step = 7 ORDER BY device")); got !=
+		"[[1 3 7 1 false cuda:0 300 <nil>] [1 3 7 1 false cuda:1 300 <nil>]]" {
+		t.Errorf("rows %s", got)
+	}
+	before := ask(t, db, "SELECT device, min(allocated), max(max_allocated), sum(steps), max(step) FROM python.step_devices GROUP BY device ORDER BY device")
+	if gone, _, err := db.giveUpLocked(context.Background(), levelMerge, "step_devices"); err != nil || gone < 100 {
+		t.Fatalf("%d gone, %v", gone, err)
+	}
+	after := ask(t, db, "SELECT device, min(allocated), max(max_allocated), sum(steps), max(step) FROM python.step_devices GROUP BY device ORDER BY device")
+	if fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("merged %v, before %v", after, before)
+	}
+	add(t, db, &model.Batch{Steps: []model.Step{{Time: 5, PID: 9, Step: 1, Steps: 1, Device: 2, Allocated: 7}}})
+	db.Close()
+	alter(t, db.o.Path, "DROP VIEW python.step_devices; DROP TABLE store.step_devices; DROP VIEW process.classes; DROP TABLE store.process_classes; "+
+		"DELETE FROM store.migrations WHERE number > 5") // what the first release left
+	db = open(t, Options{Path: db.o.Path})
+	if got := fmt.Sprint(ask(t, db, "SELECT pid, step, device, allocated FROM python.step_devices")); got != "[[9 1 cuda:2 7]]" {
+		t.Errorf("of the first release's session: %s", got)
+	}
+}
+
 func TestMaintainCostsNothingFarFromTheLimit(t *testing.T) {
 	db := open(t, Options{MaxDisk: 1 << 30})
 	add(t, db, everything())

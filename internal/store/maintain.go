@@ -107,7 +107,7 @@ var levelTables = map[int][]string{
 	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
 	levelMerge: {"step_devices", "steps"},
 	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
-		"overhead", "objects", "tensors", "findings", "event_window", "events"}, // what was lost stays known
+		"overhead", "objects", "tensors", "findings", "event_window", "process_classes", "events"}, // what was lost stays known
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -205,7 +205,7 @@ var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "step_devices": "python.step_devices", "overhead": "memgauge.overhead",
 		"findings": "memgauge.findings", "objects": "python.objects", "tensors": "python.tensors",
-		"events": "memgauge.events", "event_window": "memgauge.event_window", "utilization": "cpu.utilization",
+		"events": "memgauge.events", "event_window": "memgauge.event_window", "process_classes": "process.classes", "utilization": "cpu.utilization",
 		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
 		"gpu_utilization": "gpu.utilization", "gpu_processes": "gpu.processes"}
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 func TestReadingStatementsRun(t *testing.T) {
@@ -123,6 +124,7 @@ func TestErrorsAreClear(t *testing.T) {
 		"SELECT nope FROM python.steps":      `"nope"`,
 		"SELECT * FROM gpu.utilisation":      "no such table: gpu.utilisation",
 		"SELECT * FROM python.variables":     "no such table: python.variables",
+		"SELECT * FROM sequences":            "no such table: sequences",
 		"SELECT $1":                          "parameters",
 		"SELECT 'a\x00b'":                    "NUL",
 		"SELECT CAST('x' AS INTEGER)":        "Could not convert string 'x'",
@@ -132,6 +134,19 @@ func TestErrorsAreClear(t *testing.T) {
 		_, err := tryAsk(context.Background(), db, sql)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want it to contain %q", sql, err, want)
+		}
+	}
+}
+
+// TestTableHints: what is suggested is a table that users ask, never one of DuckDB's own.
+func TestTableHints(t *testing.T) {
+	db := open(t, Options{})
+	for name, want := range map[string]string{"steps": "python.steps", "python.step": "python.steps", "process.memmory": "process.memory", "torchtrace": "python.torch_trace",
+		"sequences": "", "python.sequences": "", "pg_sequence": "", "tables": "", "q": "", "store.trac": "", strings.Repeat("steps", 1000): ""} {
+		_, err := tryAsk(context.Background(), db, "SELECT * FROM "+name)
+		hint := fmt.Sprint(remedy.Of(err))
+		if want == "" && strings.Contains(hint, "did you mean") || !strings.Contains(hint, want) {
+			t.Errorf("%.40s: hint %q, want %q (%v)", name, hint, want, err)
 		}
 	}
 }

@@ -24,6 +24,7 @@ func samples(c *conn, s *model.Samples) error {
 		func() error { return fill(c, "gpu_processes", s.GPUProcs, gpuProcessColumns) },
 		func() error { return fill(c, "gpu_events", s.GPUEvents, gpuEventColumns) },
 		func() error { return fill(c, "event_window", s.Window, windowColumns) },
+		func() error { return fill(c, "process_classes", s.Classes, classesColumns) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -81,6 +82,18 @@ func putShare[T any](s *sheet, rows []T, get func(*T) float64) {
 		}
 		return math.Inf(-1)
 	})
+}
+
+func classesColumns(s *sheet, rows []model.ProcessClasses) {
+	type row = model.ProcessClasses
+	put(s, rows, func(r *row) int64 { return r.Time })
+	put(s, rows, func(r *row) int32 { return r.PID })
+	put(s, rows, func(r *row) int64 { return r.StartTicks })
+	putOr(s, rows, -1, func(r *row) int32 { return r.Rank })
+	putSizes(s, rows,
+		func(r *row) int64 { return r.PSS }, func(r *row) int64 { return r.HeapInUse }, func(r *row) int64 { return r.HeapFree },
+		func(r *row) int64 { return r.Python }, func(r *row) int64 { return r.Anonymous }, func(r *row) int64 { return r.Stacks },
+		func(r *row) int64 { return r.File }, func(r *row) int64 { return r.Shared }, func(r *row) int64 { return r.Pinned })
 }
 
 func processMemoryColumns(s *sheet, rows []model.ProcessMemory) {

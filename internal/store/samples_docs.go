@@ -3,6 +3,7 @@ package store
 // sampleTables are the tables of the samplers, with what lies behind each.
 var sampleTables = map[string]struct{ physical, doc string }{
 	"process.memory":        {"store.process_memory", "memory of each process of the job, every second"},
+	"process.classes":       {"store.process_classes", "what the maps of each process are for, read as a job grows"},
 	"process.tree":          {"store.process_tree", "the processes of the job, whatever they are written in"},
 	"process.envs":          {"store.process_envs", "environment of the job's processes, secrets redacted"},
 	"cpu.utilization":       {"store.utilization", "what processes and threads do with the CPU"},
@@ -52,6 +53,10 @@ func sampleColumnDoc(table, column string) string {
 
 var sampleColumns = map[string]string{
 	"rank":            "rank in the distributed job; NULL while unknown, and of processes that have none",
+	"python_arenas":   "bytes of the arenas of Python's allocator; NULL where they can't be told from other maps (before CPython 3.15)",
+	"anonymous":       "bytes of other anonymous maps",
+	"stacks":          "bytes of threads' stacks",
+	"shared":          "bytes of shared memory, divided among those who share it",
 	"rss":             "bytes resident: anon + file + shmem",
 	"pss":             "bytes resident, pages that processes share divided among them; NULL where not taken",
 	"anon":            "bytes resident, anonymous: heap, stacks, anonymous maps",

@@ -33,6 +33,8 @@ func recording() *model.Batch {
 		s := nullStep(at+5e5, i+1)
 		s.Device, s.Allocated, s.MaxAllocated, s.Reserved = 0, 6*gib, 8*gib, 10*gib
 		b.Steps = append(b.Steps, s)
+		b.Devices = append(b.Devices, model.StepDevice{Time: s.Time, PID: 7, Rank: 0, Step: s.Step, Steps: 1, Device: s.Device, Allocated: s.Allocated,
+			MaxAllocated: s.MaxAllocated, Reserved: s.Reserved, MaxReserved: s.MaxReserved})
 	}
 	for d := range int32(2) {
 		b.Samples.Devices = append(b.Samples.Devices, model.GPUDevice{Time: 1e6, Device: d, UUID: string(rune('a' + d)), Name: "Fake", Total: 80 * gib})
@@ -120,11 +122,11 @@ func TestReadsAnEmptySession(t *testing.T) {
 func TestForecastOfARecordedGPU(t *testing.T) {
 	db, s := openSession(t)
 	b := recording()
-	for i := range b.Steps {
+	for i := range b.Devices {
 		grown := int64(i) * 100 << 20
-		b.Steps[i].Allocated += 50*gib + grown
-		b.Steps[i].MaxAllocated += 50*gib + grown
-		b.Steps[i].Reserved += 50*gib + grown
+		b.Devices[i].Allocated += 50*gib + grown
+		b.Devices[i].MaxAllocated += 50*gib + grown
+		b.Devices[i].Reserved += 50*gib + grown
 		b.Samples.GPUs[2*i].Used += 50*gib + grown
 	}
 	if err := db.Append(t.Context(), b); err != nil {

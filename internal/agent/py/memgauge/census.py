@@ -132,7 +132,7 @@ class Census(evidence.Telling):
         self.notes = []
         self.rows = 0
         self.homes = {}          # a root's label -> the file that it belongs to
-        self.libraries = {}      # label of a root that a library's running function has -> file:line of that function
+        self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
         self.torch = None
         self._work = self._phases()
 
@@ -352,7 +352,10 @@ class Census(evidence.Telling):
         if module is None:
             return
         before, lengths = self.memory.library, _LENGTHS
-        for key, value in list(look.module_dict(module).items()):
+        values = look.module_dict(module)
+        home = values.get("__file__")
+        home = "%s:1" % home if type(home) is str else "<%s>:1" % name
+        for key, value in list(values.items()):
             length = lengths.get(id(type(value)))
             if length is None or type(key) is not str:
                 continue
@@ -361,6 +364,7 @@ class Census(evidence.Telling):
                 path = "%s.%s" % (name, key)
                 self.library[hash(path)] = n
                 if self.compared and n >= before.get(hash(path), n) + walk.SMALL:
+                    self.libraries[path] = home
                     self.walk.start(value, path)
 
     # ------------------------------------------------------------ graphs and garbage

@@ -68,7 +68,7 @@ class Telling:
 
     def _site(self, place):
         """The line that makes a place grow: of the innermost name in its path that the program adds to, else of one that it
-        assigns to. What a running function of a library holds is told by that function's line. A generator, for searching
+        assigns to. What a library holds is told by the line of its running function, or its file. A generator, for searching
         takes time; the result is in self.found."""
         self.found, best = "", 0
         labels = self.walk.places.labels(place)

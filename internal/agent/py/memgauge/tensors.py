@@ -22,7 +22,8 @@ class Torch:
         torch = sys.modules.get("torch")
         raw = getattr(torch, "_C", None)
         base = getattr(raw, "TensorBase", None) or getattr(raw, "_TensorBase", None)
-        self.found = base is not None and getattr(torch, "Tensor", None) is not None
+        # Not while another thread is in the middle of importing it: torch.nn comes late.
+        self.found = base is not None and getattr(torch, "Tensor", None) is not None and hasattr(torch, "nn")
         self.tensor = self.parameter = self.module = self.optimizer = None
         if not self.found:
             return
