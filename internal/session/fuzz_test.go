@@ -23,7 +23,7 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x"+name)[1:]), ring, filePerm) // a name that can't be is none
+		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x" + name)[1:]), ring, filePerm) // a name that can't be is none
 		s, err := Open(dir)
 		if err != nil {
 			return

@@ -3,6 +3,9 @@ The rules are generated (_secrets.py); what is done with them is written twice, 
 compares the two. re and the rules are needed only for a text that may hold a secret: most don't, and are told by a glance.
 """
 
+import sys
+
+MAX_CMDLINE = 1 << 16   # bytes; the ring keeps 1,000
 _rules = None    # compiled when first needed: some 20 ms once, on the thread that writes such a text
 
 
@@ -26,6 +29,16 @@ def args(arguments):
         return []
     joined = "\x1f".join(text(a).replace("\x1e", " ").replace("\x1f", " ").replace(" ", "\x1e") for a in arguments)
     return [a.replace("\x1e", " ") for a in text(joined).split("\x1f")]
+
+
+def command_line():
+    """This process's, without its secrets: in full, since one that a bound has cut may not be known for one any more."""
+    try:
+        with open("/proc/self/cmdline", "rb", 0) as f:
+            arguments = f.read(MAX_CMDLINE).decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:     # a root directory without /proc
+        arguments = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
+    return " ".join(args(arguments))
 
 
 _MARKERS = None
