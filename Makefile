@@ -11,7 +11,7 @@ STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench accuracy generate licenses clean help
+.PHONY: build test check demo bench accuracy generate licenses fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -23,9 +23,10 @@ build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 test: ## every test: lint, Go, and the agent on every Python that is here (first time: up to 40 minutes)
 	@scripts/runtests
 
-check: ## the quick part of test: vet, the house's rules, licences
+check: ## the quick part of test: vet, the house's rules, licences, known vulnerabilities
 	@scripts/runtests lint
 	@go test ./internal/arch
+	@scripts/vulncheck
 
 demo: build ## train a small PyTorch model that leaks on purpose, and ask about it in SQL
 	@scripts/demo
@@ -37,7 +38,10 @@ bench: build ## the speed table with this machine's figures
 accuracy: build ## how well leaks are told: 1000 simulated runs of each family, and the labelled corpus
 	@python=$$(scripts/testenv --only torch) && go run ./test/accuracy -sim 1000 -memgauge bin/memgauge -python "$$python"
 
-generate: ## what is derived from internal/wire/spec.go
+fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
+	@scripts/fuzz $(or $(FUZZTIME),10m)
+
+generate: ## what is derived from internal/wire/spec.go and internal/secret/rules.go
 	go generate ./...
 
 licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in

@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // attachOptions are what the user may say about an attach.
@@ -213,27 +214,47 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 	return nil
 }
 
-// handRing gives a process that does not see the runtime directory a file of ours as its ring, so that its records outlive
-// it and us as all others do.
+// handRing gives a process that does not see the runtime directory a ring of ours.
 func (j *attaching) handRing(ctx context.Context, d session.Door) error {
 	door, err := agent.OpenDoor(d.PID, d.Start, d.FD)
 	if err != nil {
 		return err
 	}
 	defer door.Close()
-	path := filepath.Join(j.session.Rings(), fmt.Sprintf("%d.%d.1.ring", d.PID, d.Start))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	ring, err := j.makeRing(d.Pid)
 	if err != nil {
 		return fmt.Errorf("make its ring: %w", err)
 	}
-	defer f.Close()
-	if err := f.Chmod(0o600); err != nil { // whatever the umask has taken away
-		return fmt.Errorf("make its ring: %w", err)
-	}
-	if err := door.HandRing(ctx, f); err != nil {
+	defer ring.Close()
+	if err := door.HandRing(ctx, ring); err != nil {
 		return fmt.Errorf("hand it a ring: %w", err)
 	}
 	return j.session.AddDoor(d)
+}
+
+// makeRing makes a file, so that the records outlive the process and us as all others do; for a process of another user, who
+// could fill our disk through it, memory of a size that is fixed, which a reference in the file's place leads to.
+func (j *attaching) makeRing(p session.Pid) (ring *os.File, err error) {
+	path := filepath.Join(j.session.Rings(), fmt.Sprintf("%d.%d.1%s", p.PID, p.Start, wire.RingSuffix))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o600); err != nil { // whatever the umask has taken away
+		return nil, errors.Join(err, f.Close())
+	}
+	if effectiveUID(p.PID) == os.Geteuid() {
+		return f, nil
+	}
+	defer f.Close()
+	ring, reference, err := wire.SealedRing()
+	if err != nil {
+		return nil, remedy.Add(err, "attach with the rights of the process's own user: sudo -u")
+	}
+	if _, err := f.Write(reference); err != nil {
+		return nil, errors.Join(err, ring.Close())
+	}
+	return ring, nil
 }
 
 // agentFolder is where the process finds the agent's files, "" if it can't: then they travel with the source.

@@ -118,13 +118,23 @@ func (o evalOptions) place() (wire.Place, error) {
 	return 0, usageError{fmt.Errorf("eval: --at %q: not one of main, step", o.at)}
 }
 
+// readCode reads no more than may be sent: the file may be one that never ends.
+func readCode(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, wire.MaxFrame+1))
+}
+
 // code is what to run.
 func (a *app) code(o evalOptions, args []string) (string, error) {
 	var text []byte
 	var err error
 	switch {
 	case o.file != "" && o.file != "-":
-		text, err = os.ReadFile(o.file)
+		text, err = readCode(o.file)
 	case o.file == "-" || args[0] == "-":
 		text, err = io.ReadAll(io.LimitReader(a.stdin, wire.MaxFrame+1))
 	default:

@@ -144,6 +144,11 @@ func (in *Ingester) open(r *ring) error {
 		return errRefused{reasonDamagedRing, fmt.Errorf("the name is not PID.START.GENERATION%s", suffix)}
 	}
 	f, size, err := in.openFile(r)
+	if errors.Is(err, os.ErrNotExist) && r.proc.gone { // its memory went with its process before anybody had opened it
+		in.report(r, r.file, errRefused{reasonDamagedRing, err})
+		in.remove(r)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -198,7 +203,7 @@ func (in *Ingester) resume(r *ring) error {
 // openFile opens without being led astray: not a link, not a pipe, nobody else's file.
 func (in *Ingester) openFile(r *ring) (*os.File, int64, error) {
 	path := filepath.Join(in.dir, r.file)
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := wire.OpenRingFile(path)
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, os.ErrPermission) {
 		return nil, 0, errRefused{reasonForeign, err}
 	} else if err != nil {

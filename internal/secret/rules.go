@@ -11,7 +11,7 @@ const (
 	nonblank = `[^ \t\r\n\x1f]`
 	quoted   = `\\?"[^"\n\x1f]*"|\\?'[^'\n\x1f]*'`
 	bare     = `[^ \t\r\n\x1f"',;&<>(){}\[\]]+`
-	within   = `[^\n|;&]*?` // within one command of a shell line
+	within   = `[^\n|;&]{0,200}?` // within one command of a shell line; bounded, since re backtracks
 )
 
 // Pattern is a rule: what its group matches is hidden, if Check allows. Group 0 hides the whole.
@@ -80,7 +80,7 @@ var (
 	// AboutWords end names that tell something about a secret rather than be one.
 	AboutWords = words("file files path paths dir directory folder url uri endpoint host port name names id ids type types kind size sizes len length lengths count counts num number ttl timeout expiry expires expiration age enabled enable disabled required policy provider algorithm algo format version mode class prefix suffix header field column dim dims weight weights bias proj projection heads head scheme method helper command cmd server service region arn manager parallelism ratio rate limit sec second seconds s budget usage used loss index idx position level map mapping fn func function shape states value_states cache embedding embeddings embed norm layer layers ids_tensor sock ring agent interval strategy plan stdin")
 	// Nothings are values that hide nothing.
-	Nothings = words("true false none null nil yes no on off auto default required optional undefined unset disabled enabled prompt ask stdin str string int bytes bool float any secretstr self cls type token tokens redacted hidden masked changeme-not-set n/a na expected invalid missing")
+	Nothings = words("true false none null nil yes no on off auto default required optional undefined unset disabled enabled prompt ask stdin str string int bytes bool float any secretstr self cls type token tokens redacted hidden masked changeme-not-set n/a na expected invalid missing basic bearer digest negotiate")
 )
 
 // More words of names.

@@ -193,3 +193,15 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// Hiding takes time in proportion to the text, whatever the text: the agent holds Python's lock meanwhile.
+func TestPythonIsQuick(t *testing.T) {
+	var texts []string
+	for _, piece := range []string{"a", "mysql ", "mysql -p", `"`, "://", "token=", "-----BEGIN PRIVATE KEY-----", "wandb login -x ", "{'password': ", "u:p@", "\\", "=", "Ab1"} {
+		texts = append(texts, strings.Repeat(piece, 1<<16/len(piece)))
+	}
+	for _, text := range texts {
+		Text(text) // a test of seconds becomes one of hours where this is not linear
+	}
+	askPython(t, "text", texts)
+}

@@ -101,7 +101,7 @@ func checkFiles(dir string) error {
 	if err := checkOwner(dir); err != nil {
 		return err
 	}
-	for _, name := range []string{metaFile, endFile, lockFile, dbFile, dbFile + ".wal", logFile, ringsDir, ctlDir, socket} {
+	for _, name := range []string{metaFile, endFile, lockFile, keepFile, dbFile, dbFile + ".wal", logFile, ringsDir, ctlDir, socket} {
 		st, err := os.Lstat(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

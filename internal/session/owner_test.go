@@ -49,7 +49,7 @@ func TestRootRefusesAnotherOwners(t *testing.T) {
 		t.Errorf("hint %q", remedy.Of(err))
 	}
 	give(t, filepath.Dir(s.Dir))
-	if all, err := All(); err == nil || !strings.Contains(remedy.Of(err), "sudo -u nobody") {
+	if all, err := All(); len(all) > 0 {
 		t.Errorf("the sessions of another user's home: %v, %v", all, err)
 	}
 }

@@ -26,11 +26,6 @@ type Process struct {
 // doorPrefix begins a Socket that is no path: PID, start and descriptor of a door follow.
 const doorPrefix = "door:"
 
-// openRing opens a ring to look at its header: not a link, and without waiting for a pipe's writer.
-func openRing(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-}
-
 type ringFile struct {
 	Pid
 	Generation int
@@ -105,7 +100,7 @@ func compareBool(a, b bool) int {
 
 func (p *Process) describe(r ringFile) {
 	p.Torch = p.Torch || r.Generation > 0
-	f, err := openRing(r.Path)
+	f, err := wire.OpenRingFile(r.Path)
 	if err != nil {
 		return
 	}
@@ -170,7 +165,7 @@ func (s *Session) liveAttached() bool {
 }
 
 func (r ringFile) detached() bool {
-	f, err := openRing(r.Path)
+	f, err := wire.OpenRingFile(r.Path)
 	if err != nil {
 		return true // stored and removed meanwhile
 	}

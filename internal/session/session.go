@@ -146,7 +146,8 @@ func Open(dir string) (*Session, error) {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
 	if s.Meta.Name == "" || checkName(s.Meta.Name) != nil { // it becomes part of file names and of what is printed as commands
-		s.Meta.Name = nameChars.ReplaceAllString(filepath.Base(abs), "-")
+		base := nameChars.ReplaceAllString(filepath.Base(abs), "-")
+		s.Meta.Name = "session-" + base[:min(len(base), maxName-len("session-"))]
 	}
 	if s.Meta.Runtime != "" && !s.ownsRuntime() {
 		s.Meta.Runtime = ""

@@ -273,6 +273,8 @@ func (d *decoder) common(limit int) byte {
 			d.mark()
 		case 'e', 'u', 'a', 's': // APPENDS, SETITEMS, APPEND, SETITEM
 			d.extend(op)
+		case 0: // it would be taken for the end of the window
+			d.fail("unknown pickle opcode 0x00")
 		default:
 			d.p = p
 			return op

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -50,24 +49,34 @@ func WriteLines(w io.Writer, s *Snapshot) error {
 	return nil
 }
 
-func readLines(data []byte) (*Snapshot, error) {
+// maxObject is the longest line: an event with 2,000 frames has 200 KiB.
+const maxObject = 1 << 20
+
+func readLines(data []byte, limit *budget) (*Snapshot, error) {
 	out := &Snapshot{}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	for {
-		var l line
-		at := dec.InputOffset()
-		err := dec.Decode(&l)
-		if errors.Is(err, io.EOF) {
-			return out, nil
+	for at := int64(0); at < int64(len(data)); {
+		text, _, _ := bytes.Cut(data[at:], []byte("\n"))
+		begin := at
+		at += int64(len(text)) + 1
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
 		}
-		if err != nil {
-			return nil, atByte(at, "JSON: %v, in the object that begins", err)
+		if len(text) > maxObject {
+			return nil, atByte(begin, "JSON: a line of %d bytes, at most %d", len(text), maxObject)
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return nil, atByte(begin, "JSON: %v, in the line that begins", err)
 		}
 		if l.Device < 0 || l.Device >= maxDevices || l.Size < 0 || l.Size > maxSize || l.Action == "" {
-			return nil, atByte(at, "event without an action, or with a device or size out of range")
+			return nil, atByte(begin, "event without an action, or with a device or size out of range")
+		}
+		if !limit.take(costRow + int64(len(text)) + costFrame*int64(len(l.Frames))) {
+			return nil, errTooMuch(begin)
 		}
 		out.addEvent(Event{l.Action, l.Device, l.Addr, l.Size, l.Stream, l.Time, l.Thread, l.DeviceFree, frames(l.Frames), l.Context, l.Metadata})
 	}
+	return out, nil
 }
 
 // frames takes file:line:name apart; a file's name may have colons, a function's (C++) too.

@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 )
 
@@ -46,7 +48,8 @@ func Read(r io.Reader) (*Snapshot, Format, error) { return readSized(r, 0) }
 
 // readSized is Read of a file that has so many bytes; 0: nobody knows.
 func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
-	src, closeSrc, err := unpack(r)
+	packed := &counter{Reader: r}
+	src, closeSrc, err := unpack(packed)
 	if err != nil {
 		return nil, "", err
 	}
@@ -61,18 +64,21 @@ func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
 		return nil, "", atByte(0, "file is empty")
 	}
 	if head[0] == 0x80 {
-		s, err := readTorch(in)
+		s, err := readTorch(in, known)
 		return s, TorchPickle, err
 	}
 	format, read := recognise(head)
 	if read == nil {
 		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
 	}
-	data, err := readAll(in, known)
+	data, err := readAll(&bounded{Reader: in, packed: packed}, known)
 	if err != nil {
 		return nil, format, err
 	}
-	s, err := read(data)
+	if len(data) > 4<<20 { // the slices of a large file grow by copies, which may not lie about till memory has doubled
+		defer debug.SetGCPercent(debug.SetGCPercent(30))
+	}
+	s, err := read(data, budgetFor(packed.n))
 	return s, format, err
 }
 
@@ -83,6 +89,8 @@ func readAll(r io.Reader, known int64) ([]byte, error) {
 	switch {
 	case n > maxInput:
 		return nil, atByte(maxInput, "file is larger than %d GiB: reading stopped", maxInput>>30)
+	case errors.Is(err, ErrFormat):
+		return nil, err
 	case err != nil:
 		return nil, atByte(n, "%v, in the unpacked data", err)
 	}
@@ -92,9 +100,11 @@ func readAll(r io.Reader, known int64) ([]byte, error) {
 // pickleBudget is what reading a pickle may take, in bytes: 5 GB of pickle, 23 million events, take 1.6 GB of it.
 const pickleBudget = 4 << 30
 
-// readTorch reads a pickle event by event. One that is cut short has no state to replay from, so it is refused here.
-func readTorch(r io.Reader) (*Snapshot, error) {
-	c, err := readColumns(context.Background(), r, pickleBudget)
+// readTorch reads a pickle of so many bytes on disk (0: nobody knows) event by event. One that is cut short has no state to
+// replay from, so it is refused here.
+func readTorch(r io.Reader, disk int64) (*Snapshot, error) {
+	limit := budgetFor(disk)
+	c, err := readColumns(context.Background(), r, min(limit.left, pickleBudget))
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +112,14 @@ func readTorch(r io.Reader) (*Snapshot, error) {
 	if c.Cut != nil {
 		return nil, c.Cut
 	}
+	if !limit.take(costRow*int64(c.Len()+len(c.Segments)+len(c.Blocks)) + costFrame*int64(c.Frames())) {
+		return nil, errTooMuch(0)
+	}
 	return c.Snapshot(), nil
 }
 
 // recognise tells a format by how it begins.
-func recognise(data []byte) (Format, func([]byte) (*Snapshot, error)) {
+func recognise(data []byte) (Format, func([]byte, *budget) (*Snapshot, error)) {
 	line, _, _ := bytes.Cut(data[:min(len(data), maxLine)], []byte("\n"))
 	word, _, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
 	_, traced := traceActions[string(word)]

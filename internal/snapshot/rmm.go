@@ -46,7 +46,7 @@ func (c *rmmClock) micros(text string) int64 {
 	return (time.Duration(c.days)*day + at).Microseconds()
 }
 
-func readRMM(data []byte) (*Snapshot, error) {
+func readRMM(data []byte, limit *budget) (*Snapshot, error) {
 	r := csv.NewReader(bytes.NewReader(data))
 	r.FieldsPerRecord = -1
 	r.ReuseRecord = true
@@ -68,6 +68,9 @@ func readRMM(data []byte) (*Snapshot, error) {
 			return nil, csvError(r, err)
 		}
 		line, _ := r.FieldPos(0)
+		if !limit.take(costRow) {
+			return nil, errTooMuch(r.InputOffset())
+		}
 		if err := rmmEvent(out, row, columns, clock, int64(line)); err != nil {
 			return nil, err
 		}

@@ -37,8 +37,9 @@ type traceReader struct {
 	args   [maxWords]uint64
 }
 
-func readTraceText(data []byte) (*Snapshot, error) {
-	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}}, lines: bytes.Count(data, []byte("\n")) + 1}
+func readTraceText(data []byte, limit *budget) (*Snapshot, error) {
+	whole := len(data)
+	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}}, lines: min(bytes.Count(data, []byte("\n"))+1, int(limit.left/costRow))}
 	for len(data) > 0 {
 		r.line++
 		end := bytes.IndexByte(data[:min(len(data), maxLine)], '\n')
@@ -50,6 +51,9 @@ func readTraceText(data []byte) (*Snapshot, error) {
 			line, data = data[:end], data[end+1:]
 		} else {
 			data = nil
+		}
+		if !limit.take(costRow) {
+			return nil, errTooMuch(int64(whole - len(data)))
 		}
 		if err := r.read(r.split(line)); err != nil {
 			return nil, err
@@ -146,7 +150,7 @@ func (r *traceReader) event(words [][]byte) error {
 	}
 	r.out.addEvent(e)
 	if to := &r.out.Traces[r.device]; len(*to) == 1 { // a place for each line that is left: growing takes three times as much
-		*to = append(make([]Event, 0, r.lines-int(r.line)+1), *to...)
+		*to = append(make([]Event, 0, max(r.lines-int(r.line)+1, 0)), *to...)
 		r.lines = int(r.line) // of a second device nobody knows
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/memgauge/memgauge/test/env"
@@ -51,5 +53,37 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 	}
 	if pids := collectors(s); len(pids) > 0 {
 		t.Errorf("collectors %v", pids)
+	}
+}
+
+// Root gives another user's program memory to write its records into, and no file that could fill root's disk; the records
+// are read all the same, also those that a killed one has left.
+func TestRingOfAnotherUsersProgram(t *testing.T) {
+	env.Root(t)
+	w := newWorld(t)
+	p := w.program("setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", "import time\nprint('ready', flush=True)\ntime.sleep(120)")
+	pid := strconv.Itoa(p.pid)
+	s := filepath.Join(w.home, "s")
+	w.mg("attach", "--session", s, pid)
+	rings, _ := filepath.Glob(filepath.Join(s, "rings", "*.ring"))
+	if len(rings) != 1 {
+		t.Fatalf("rings %v", rings)
+	}
+	if st, err := os.Stat(rings[0]); err != nil || st.Size() > 128 {
+		t.Fatalf("its ring is a file of %d bytes, %v", st.Size(), err)
+	}
+	if out := w.mg("eval", "--session", s, "6*7"); out != "42\n" {
+		t.Errorf("eval says %q", out)
+	}
+	if n := w.number(s, "SELECT count(*) FROM memgauge.events WHERE name = 'eval'"); n != 1 {
+		t.Errorf("%v evals in memgauge.events", n)
+	}
+	_ = syscall.Kill(p.pid, syscall.SIGKILL)
+	until(t, "the end", func() bool { return len(collectors(s)) == 0 })
+	if end := w.one(s, "SELECT ending FROM memgauge.processes"); end != "vanished" {
+		t.Errorf("it ended as %v", end)
+	}
+	if rings, _ := filepath.Glob(filepath.Join(s, "rings", "*")); len(rings) > 0 {
+		t.Errorf("%v are left", rings)
 	}
 }

@@ -35,28 +35,28 @@ PATTERNS = (
      "{0,3}[\"'])[\"']?([^ \\t\\r\\n\\x1f:%\"']+)[:%]([^ \\t\\r\\n\\x1f\"']+)"
      ),
     ("http -a", 2, "pair", 0,
-     "\\bhttps?[ \\t\\r\\n\\x1f][^\\n|;&]*?-a[ \\t\\r\\n\\x1f]+[\"']?([^ \\t\\r\\n\\x1f:\"']+):([^ \\t\\r\\n\\x1f\"']+)"
+     "\\bhttps?[ \\t\\r\\n\\x1f][^\\n|;&]{0,200}?-a[ \\t\\r\\n\\x1f]+[\"']?([^ \\t\\r\\n\\x1f:\"']+):([^ \\t\\r\\n\\x1f\"']+)"
      ),
     ("mysql -p", 1, "value", 0,
-     "\\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mariadb-admin)\\b[^\\n|;&]*?[ \\t\\r\\n"
-     "\\x1f]-p([^ \\t\\r\\n\\x1f]+)"
+     "\\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mariadb-admin)\\b[^\\n|;&]{0,200}?[ "
+     "\\t\\r\\n\\x1f]-p([^ \\t\\r\\n\\x1f]+)"
      ),
     ("7z -p", 1, "value", 0,
-     "\\b7z[ar]?\\b[^\\n|;&]*?[ \\t\\r\\n\\x1f]-p([^ \\t\\r\\n\\x1f]+)"
+     "\\b7z[ar]?\\b[^\\n|;&]{0,200}?[ \\t\\r\\n\\x1f]-p([^ \\t\\r\\n\\x1f]+)"
      ),
     ("-p", 1, "value", 0,
      "\\b(?:sshpass|mongo(?:sh|dump|restore|export|import)?|(?:docker|podman|nerdctl|buildah|oras|registry)"
-     "[ \\t\\r\\n\\x1f]+login)\\b[^\\n|;&]*?[ \\t\\r\\n\\x1f]-p[ \\t\\r\\n\\x1f]*([^ \\t\\r\\n\\x1f]+)"
+     "[ \\t\\r\\n\\x1f]+login)\\b[^\\n|;&]{0,200}?[ \\t\\r\\n\\x1f]-p[ \\t\\r\\n\\x1f]*([^ \\t\\r\\n\\x1f]+)"
      ),
     ("-P", 1, "value", 0,
-     "\\b(?:zip|unzip|sqlcmd|bcp|isql)\\b[^\\n|;&]*?[ \\t\\r\\n\\x1f]-P[ \\t\\r\\n\\x1f]*([^ \\t\\r\\n\\x1f]+)"
+     "\\b(?:zip|unzip|sqlcmd|bcp|isql)\\b[^\\n|;&]{0,200}?[ \\t\\r\\n\\x1f]-P[ \\t\\r\\n\\x1f]*([^ \\t\\r\\n\\x1f]+)"
      ),
     ("-a", 1, "value", 0,
-     "\\bredis-cli\\b[^\\n|;&]*?[ \\t\\r\\n\\x1f]-a[ \\t\\r\\n\\x1f]+([^ \\t\\r\\n\\x1f]+)"
+     "\\bredis-cli\\b[^\\n|;&]{0,200}?[ \\t\\r\\n\\x1f]-a[ \\t\\r\\n\\x1f]+([^ \\t\\r\\n\\x1f]+)"
      ),
     ("-w", 1, "value", 0,
-     "\\bldap(?:search|modify|add|delete|passwd|whoami)\\b[^\\n|;&]*?[ \\t\\r\\n\\x1f]-w[ \\t\\r\\n\\x1f]+([^ \\t\\r\\n"
-     "\\x1f]+)"
+     "\\bldap(?:search|modify|add|delete|passwd|whoami)\\b[^\\n|;&]{0,200}?[ \\t\\r\\n\\x1f]-w[ \\t\\r\\n\\x1f]+([^ "
+     "\\t\\r\\n\\x1f]+)"
      ),
     ("login", 1, "", 0,
      "\\b(?:wandb|vault|comet|neptune|clearml)[ \\t\\r\\n\\x1f]+login\\b(?:[ \\t\\r\\n\\x1f]+--?[^ \\t\\r\\n\\x1f]+)*[ "
@@ -163,10 +163,11 @@ TRAILERS = (
     "value",
 )
 NOTHINGS = (
-    "any", "ask", "auto", "bool", "bytes", "changeme-not-set", "cls", "default", "disabled", "enabled",
-    "expected", "false", "float", "hidden", "int", "invalid", "masked", "missing", "n/a", "na", "nil", "no",
-    "none", "null", "off", "on", "optional", "prompt", "redacted", "required", "secretstr", "self", "stdin",
-    "str", "string", "token", "tokens", "true", "type", "undefined", "unset", "yes",
+    "any", "ask", "auto", "basic", "bearer", "bool", "bytes", "changeme-not-set", "cls", "default", "digest",
+    "disabled", "enabled", "expected", "false", "float", "hidden", "int", "invalid", "masked", "missing",
+    "n/a", "na", "negotiate", "nil", "no", "none", "null", "off", "on", "optional", "prompt", "redacted",
+    "required", "secretstr", "self", "stdin", "str", "string", "token", "tokens", "true", "type", "undefined",
+    "unset", "yes",
 )
 LONG_WORD, MIN_RANDOM, MIN_OPAQUE, MIN_NAMED, MAX_SAME = 12, 20, 8, 6, 8
 MIN_CHANGE, MAX_TEXT, HIDDEN = 0.38, 1048576, "<redacted>"

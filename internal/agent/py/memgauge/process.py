@@ -26,7 +26,6 @@ OPENING = 0.05       # s that a thread waits for another one that is just openin
 MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fill the ring
 MAX_EARLY = 16       # events before there is a ring
 UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
-MAX_CMDLINE = 1 << 16  # bytes of /proc/self/cmdline; the ring keeps less, but a secret must not be cut before it is seen
 MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
 
 _FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
@@ -501,15 +500,10 @@ def _info(s):
     if s.parent:
         lines.append(("parent", s.parent))
     try:
-        with open("/proc/self/cmdline", "rb", 0) as f:
-            argv = f.read(MAX_CMDLINE).decode("utf-8", "replace").rstrip("\0").split("\0")
-    except OSError:     # a root directory without /proc
-        argv = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
-    try:
         cwd = os.getcwd()
     except OSError:     # removed
         cwd = ""
-    return lines + [("argv", " ".join(redact.args(argv))), ("cwd", cwd), ("executable", sys.executable or "")]
+    return lines + [("argv", redact.command_line()), ("cwd", cwd), ("executable", sys.executable or "")]
 
 
 def agent_hash():

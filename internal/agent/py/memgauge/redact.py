@@ -3,13 +3,15 @@ The rules are generated (_secrets.py); what is done with them is written twice, 
 compares the two. re and the rules are needed only for a text that may hold a secret: most don't, and are told by a glance.
 """
 
+import sys
+
+MAX_TEXT = 4096  # characters, or bytes of a command line; a ring keeps half. re holds the GIL: so many take 80 ms at worst
 _rules = None    # compiled when first needed: some 20 ms once, on the thread that writes such a text
 
 
 def text(string):
     """The string without its secrets."""
-    if len(string) > 1 << 20:
-        string = string[:1 << 20] + "\u2026"
+    string = string[:MAX_TEXT]
     if _harmless(string):
         return string
     try:
@@ -26,6 +28,16 @@ def args(arguments):
         return []
     joined = "\x1f".join(text(a).replace("\x1e", " ").replace("\x1f", " ").replace(" ", "\x1e") for a in arguments)
     return [a.replace("\x1e", " ") for a in text(joined).split("\x1f")]
+
+
+def command_line():
+    """This process's, without its secrets, and longer than a ring keeps it: a secret that was cut may not be known for one."""
+    try:
+        with open("/proc/self/cmdline", "rb", 0) as f:
+            arguments = f.read(MAX_TEXT).decode("utf-8", "replace").rstrip("\0").split("\0")
+    except OSError:     # a root directory without /proc
+        arguments = getattr(sys, "orig_argv", None) or getattr(sys, "argv", [])
+    return " ".join(args(arguments))
 
 
 _MARKERS = None
