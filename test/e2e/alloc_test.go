@@ -29,6 +29,9 @@ func TestAdviseOnALiveSession(t *testing.T) {
 		t.Fatalf("left behind: %v; kept: %v", taking, kept)
 	}
 	first := r.stdout
+	if r := w.do("memgauge", "advised", "alloc", "replay", "--policy", "torch,vmm"); r.code != 0 || !strings.Contains(r.stdout, "vmm would have reserved") {
+		t.Errorf("replay: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	if r := w.do("memgauge", "advised", "eval", "torch.cuda.is_initialized = lambda: False"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
