@@ -18,6 +18,9 @@ func (p *player) ranges(t *snapshot.Trace, o *alloc.Options) []*alloc.VirtualRan
 	var out []*alloc.VirtualRange
 	live := t.Live
 	for _, m := range t.Mapped {
+		if m.Addr%page != 0 || m.Size%page != 0 {
+			return nil // no driver maps such ranges
+		}
 		g := alloc.Segment{Addr: m.Addr, Size: m.Size, Stream: alloc.Stream(m.Stream), Large: !m.Small, Virtual: true}
 		var ok bool
 		if live, ok = fill(&g, live, o, 0); !ok {

@@ -250,3 +250,13 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 		t.Errorf("options %+v", o)
 	}
 }
+
+// A file whose addresses no driver gives is replayed all the same, and said to be off.
+func TestImpossibleAddresses(t *testing.T) {
+	tr := &snapshot.Trace{Events: events(take(0x30001, 5*mib)), Recorded: &snapshot.Recorded{Peak: 50 * mib, End: 50 * mib}}
+	tr.Mapped = []snapshot.Mapped{{Span: snapshot.Span{Addr: 0x12345, Size: 50*mib + 3}}}
+	a, err := Advise(t.Context(), tr, "expandable_segments:True", Unlimited(tr))
+	if err != nil || a.Off() == 0 {
+		t.Errorf("off by %d: %v", a.Off(), err)
+	}
+}

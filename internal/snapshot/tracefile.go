@@ -160,7 +160,11 @@ func (r *traceReader) event(words [][]byte) error {
 func (r *traceReader) numbers(words [][]byte, least, most int) ([]uint64, error) {
 	args := words[1:]
 	if len(args) < least || len(args) > most {
-		return nil, atLine(r.line, "%s has %d numbers, want %d to %d", words[0], len(args), least, most)
+		want := []int{least}
+		if most > least {
+			want = append(want, most)
+		}
+		return nil, atLine(r.line, "%s has %d numbers, want %v", words[0], len(args), want)
 	}
 	for i, text := range args {
 		n, err := number(text)
