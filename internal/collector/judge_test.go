@@ -19,7 +19,7 @@ func TestPause(t *testing.T) {
 			}
 			age += max(lookAfter(spent, age), firstLook) + each
 		}
-		if each <= 200*time.Millisecond && soon < 4 {
+		if each <= 50*time.Millisecond && soon < 4 || each <= 200*time.Millisecond && soon < 2 {
 			t.Errorf("looks of %v: %d in the first 3 s", each, soon)
 		}
 		if each <= time.Second && spent > time.Hour/lookShare+lookSaved+each {
