@@ -186,7 +186,7 @@ class Training:
         return self.alive() and "done" not in self.text()
 
     def ready(self):
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while self.text().count("ready") < len(self.processes):
             if not self.alive() or time.monotonic() > end:
                 return False
