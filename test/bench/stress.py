@@ -216,8 +216,9 @@ class Training:
 
     def remove(self):
         for p in self.processes:
-            if p.poll() is None:
-                p.kill()
+            if p.poll() is None:     # `memgauge run` would leave its command behind
+                for pid in children(p.pid) + [p.pid]:
+                    os.kill(pid, signal.SIGKILL)
             p.wait()
         self.log.close()
         shutil.rmtree(self.dir, ignore_errors=True)
