@@ -92,7 +92,7 @@ func TestClientEval(t *testing.T) {
 	check("1/0", time.Minute, Result{Outcome: wire.OutcomeException, Exception: "ZeroDivisionError: division by zero\n"}, "", "")
 	check("while True: pass", 100*time.Millisecond, Result{Outcome: wire.OutcomeTimeout, Exception: "time limit\n"}, "", "")
 	var said bytes.Buffer
-	r, err := c.Eval(t.Context(), wire.Eval{Timeout: time.Minute, Code: "x"}, &bytes.Buffer{}, &said)
+	r, err := c.Eval(t.Context(), wire.Eval{Timeout: time.Minute, Code: "x"}, io.Discard, &said)
 	if err != nil || r.Place != wire.PlaceIdle || !strings.Contains(r.Waits, "<module>()") || !strings.Contains(said.String(), "ran beside it") {
 		t.Errorf("of a main thread that waits for input: %+v, %q, %v", r, said.String(), err)
 	}
