@@ -83,6 +83,8 @@ class StandsStill(unittest.TestCase):
             self.process.child.send_signal(number)
             self.assertEqual(c.answer().outcome, client.INTERRUPTED)
             wait_for(lambda: said in self.process.printed())
+            before = int(self.process.eval("n", where=client.ASKED).value)
+            wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)     # it is back where it catches
         self.assertEqual(self.process.eval("n > 0").value, "True")
 
     def test_a_handlers_exit_keeps_its_code(self):

@@ -186,7 +186,7 @@ class Training:
         return self.alive() and "done" not in self.text()
 
     def ready(self):
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while self.text().count("ready") < len(self.processes):
             if not self.alive() or time.monotonic() > end:
                 return False
@@ -216,8 +216,9 @@ class Training:
 
     def remove(self):
         for p in self.processes:
-            if p.poll() is None:
-                p.kill()
+            if p.poll() is None:     # `memgauge run` would leave its command behind
+                for pid in children(p.pid) + [p.pid]:
+                    os.kill(pid, signal.SIGKILL)
             p.wait()
         self.log.close()
         shutil.rmtree(self.dir, ignore_errors=True)

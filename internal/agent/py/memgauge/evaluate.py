@@ -343,11 +343,6 @@ def after_fork():
     moment.after_fork()
 
 
-def retire():
-    """Before a detach."""
-    moment.retire()
-
-
 def _raise_in(ident, kind):
     try:
         import ctypes

@@ -579,7 +579,6 @@ def detach():
         _tell("workers", "forget")
         _tell("forkwarning", "leave")
         _tell("observer", "uninstall")
-        _tell("evaluate", "retire")
         _tell("scope", "retire")
     except Exception:
         error("detach")

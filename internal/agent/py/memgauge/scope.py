@@ -388,6 +388,9 @@ _pending = None    # (calls, C function), once needed
 def retire():
     """Before a detach: what the main thread has not come by to do is not done any more; what need not be done there is
     done here."""
+    moment = sys.modules.get(__package__ + ".moment")
+    if moment is not None:
+        moment.retire()
     while _pending is not None and _pending[0]:
         call = _pending[0].popleft()
         try:
