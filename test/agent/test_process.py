@@ -211,6 +211,38 @@ process.ring(large=True)
         self.assertEqual(os.listdir(self.home.runtime + "/rings"), [])
 
 
+    def test_a_limit_of_file_sizes(self):
+        """Its signal ends a program that has set it back to the default; ours must not bring it, on any thread."""
+        self.assertEqual(self.run_code("""
+import resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+wait_ring()
+small = process.ring()
+assert process.ring(large=True) is small and not small.large
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
+if os.fork() == 0:
+    time.sleep(.4)
+    os._exit(0 if process.ring() is None else 1)
+print(os.wait()[1])
+"""), "0")
+
+    def test_subinterpreters_end(self):
+        """One that has a thread of ours can't: it aborts the process."""
+        try:
+            import _testcapi as api
+        except ImportError:
+            self.skipTest("this Python has no _testcapi, which runs code in subinterpreters in every version")
+        del api
+        self.assertEqual(self.run_code("""
+import _testcapi
+for _ in range(3):
+    assert _testcapi.run_in_subinterp("import time; time.sleep(.4)") == 0
+wait_ring()
+print("ok")
+"""), "ok")
+
+
 class Forks(Case):
     def test_child_has_its_own_ring(self):
         got = self.run_code("""

@@ -16,7 +16,7 @@ import os
 import sys
 from time import monotonic, monotonic_ns, sleep
 
-from . import lasting, leaving, ranks, redact
+from . import lasting, leaving, ranks
 from .pipe import Pipe
 
 GRACE = 0.2          # s; a process that ends before leaves no file
@@ -103,7 +103,7 @@ def start(runtime=None):
 
 
 def _ours(directory):
-    """Another user's may be a trap: `sudo -E` hands on the environment of a job's shell. Who runs it could not read our rings."""
+    """Another user's may be a trap (`sudo -E`), and he could not read our rings."""
     try:
         return os.stat(directory).st_uid == os.geteuid()
     except OSError:
@@ -175,8 +175,15 @@ def _register():
 
 
 def _main_interpreter():
-    """A subinterpreter can't end while a thread of its own lives, and must not fork (known from 3.12)."""
-    return getattr(_thread, "_is_main_interpreter", bool)() or not hasattr(_thread, "_is_main_interpreter")
+    """A subinterpreter can't end while a thread of its own lives, and must not fork. Before 3.12 a handler tells, which is set to what
+    it is: only the main interpreter may (Modules/signalmodule.c, signal_signal). We are in the main thread."""
+    if hasattr(_thread, "_is_main_interpreter"):
+        return _thread._is_main_interpreter()
+    try:
+        known = next((n for n in (_signal.SIGURG, _signal.SIGWINCH, _signal.SIGCONT) if _signal.getsignal(n) == _signal.SIG_DFL), None)
+        return known is None or _signal.signal(known, _signal.SIG_DFL) is not None
+    except ValueError:
+        return False
 
 
 def _hook(box, index):
@@ -216,15 +223,13 @@ def _start_thread(s):
     if s.over or (s.thread is not None and not s.thread.ended(0)):
         return
     s.thread = thread = _Thread()
-    # The C library's own two (32, 33) are never in the set that it sets: they may be blocked here, and a thread that blocks the
-    # second has every later setuid of the program wait for ever. valid_signals: Python would print a warning for them.
+    # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second has every
+    # later setuid of the program wait for ever
     valid = _signal.valid_signals()
     first = _sigmask is None
     _sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
-        if first and sys.version_info < (3, 11):
-            # A thread then ends by pthread_exit, for which glibc loads libgcc_s the first time (Python/thread_pthread.h); in a
-            # process that has no descriptor left by then, it would abort
+        if first and sys.version_info < (3, 11):    # there a thread's end loads libgcc_s, or aborts: a descriptor may be lacking
             _thread.start_new_thread(int, ())
         thread.ident = _thread.start_new_thread(leaving.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
@@ -462,10 +467,11 @@ def ring(large=False):
 
 
 def _open(s, large):
+    from . import about
     from .ring import Ring
     old = s.ring
     # A large ring is never generation 0: that is how others tell a process with torch.
-    new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large), _info(s))
+    new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large), about.lines(s, agent_hash()))
     _begin(s, new, old)
 
 
@@ -484,26 +490,12 @@ def _begin(s, new, old):
 
 def adopt(fd):
     """A ring whose file was made by the one who attached, since we can't see his directory. Closes fd."""
+    from . import about
     from .ring import Ring
     s = _state
-    new = Ring(fd, 1, True, _info(s), s.door.identity)
+    new = Ring(fd, 1, True, about.lines(s, agent_hash()), s.door.identity)
     _begin(s, new, None)
     _tell("observer", "settings_changed")   # it may have asked in vain before
-
-
-def _info(s):
-    """The process in words, the bounded values first: what does not fit into the header is left out."""
-    lines = [("python", sys.version.split()[0]), ("ppid", os.getppid()), ("agent", agent_hash())]
-    local = ranks.number("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
-    if local >= 0:
-        lines.append(("local_rank", local))
-    if s.parent:
-        lines.append(("parent", s.parent))
-    try:
-        cwd = os.getcwd()
-    except OSError:     # removed
-        cwd = ""
-    return lines + [("argv", redact.command_line()), ("cwd", cwd), ("executable", sys.executable or "")]
 
 
 def agent_hash():

@@ -53,6 +53,7 @@ class Ring:
         self.large = large
         self._lost, self.errors = {}, [0]   # batches that found the queue full, by thread; values that did not fit
         size = S.HEADER_SIZE + slots * S.SLOT_SIZE + names
+        _check_limit(place, size)
         if isinstance(place, int):
             fd, self.path, self.generation = place, None, generation
         else:
@@ -170,6 +171,16 @@ def _pieces(text):
         raw = raw[:S.MAX_TEXT].decode("utf-8", "ignore").encode("utf-8")
     pieces = [raw[i:i + S.TEXT_CHUNK] for i in range(0, len(raw), S.TEXT_CHUNK)]
     return [(S.TEXT_STRUCT.pack_into, (S.TEXT, len(p), i, p)) for i, p in enumerate(pieces)], len(raw), len(pieces)
+
+
+def _check_limit(place, size):
+    """A file beyond the limit brings SIGXFSZ, which ends a program that has set it back to its default."""
+    import resource
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit != resource.RLIM_INFINITY and size > limit:
+        if isinstance(place, int):
+            os.close(place)
+        raise OSError("a ring of %d bytes is beyond the limit of a file's size" % size)
 
 
 def _map(fd, size):
