@@ -31,13 +31,23 @@ class Thing:
 
 
 LIBRARY = """
-def step(more, done):
+def step(more, done, data):
     mine = []
     while not done.is_set():
         if more.wait(0.01):
             more.clear()
             mine.extend([b"x" * 1000 for _ in range(20)])
+            for _ in range(20):
+                data.add()
 """
+
+
+class Data:
+    def __init__(self):
+        self.seen_by_data = []
+
+    def add(self):
+        self.seen_by_data.append(b"y" * 1000)    # seen
 
 
 class Slotted:
@@ -102,17 +112,20 @@ class Growing(unittest.TestCase):
         space, more, done = {"__name__": "optim"}, threading.Event(), threading.Event()
         path = "/opt/lib/python3.12/site-packages/torch/optim/adam.py"
         exec(compile(LIBRARY, path, "exec"), space)
-        thread = threading.Thread(target=space["step"], args=(more, done))
+        thread = threading.Thread(target=space["step"], args=(more, done, Data()))
         thread.start()
         try:
             for _ in range(2):
                 more.set()
                 self.assertTrue(settle_until(lambda: not more.is_set()))
-                row = take(self.memory).holder("step().mine")
+                census_rows = take(self.memory)
+                row = census_rows.holder("step().mine")
         finally:
             done.set()
             thread.join()
         self.assertEqual(row["site"], path + ":2", row)
+        row = census_rows.holder(".seen_by_data")     # the program's own, that a library's function holds
+        self.assertEqual(row["site"], line_of("seen"), row)
 
     def test_dict(self):
         def add():

@@ -72,8 +72,9 @@ class Telling:
         takes time; the result is in self.found."""
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
-        if labels and labels[0] in self.libraries:
-            self.found = self.libraries[labels[0]]
+        library = self.libraries.get(labels[0], "") if labels else ""
+        if library and not any(label[:1] != "[" for label in labels[1:]):
+            self.found = library     # its own; what hangs below may be the program's: a worker's loop holds the data set
             return
         home = self.homes.get(labels[0]) if labels else None
         for key in sites.names_of(labels)[:4]:
@@ -87,6 +88,7 @@ class Telling:
                 best, self.found = score, site
             if score >= sites.ACCUMULATES:
                 break
+        self.found = self.found or library
 
     def _search(self, key):
         name, attribute, function, home = key
