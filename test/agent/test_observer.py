@@ -53,6 +53,14 @@ for _ in range(5):
 """)
         self.numbers(run, 200)
 
+    def test_short_trainings(self):
+        run = self.run_code("""
+def training(steps):
+    m = net(); train(m, torch.optim.Adam(m.parameters(), .01), steps)
+for steps in (3, 17, 5, 24, 2, 9): training(steps)
+""")
+        self.assertEqual(run.counted, 60)
+
     def test_subclass_that_calls_super(self):
         run = self.run_code("""
 class Mine(torch.optim.SGD):

@@ -1,4 +1,5 @@
 """Which optimizer events end a step, over sequences of events: f is a root forward, a capital letter an optimizer."""
+import random
 import unittest
 
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
@@ -56,6 +57,32 @@ class Sequences(unittest.TestCase):
 
     def test_one_training_after_another(self):
         self.check("fA" * 40 + "fB" * 40 + "fC" * 40, 120)
+
+    def test_short_trainings_whose_optimizers_are_collected(self):
+        draw = random.Random(3)
+        for _ in range(300):
+            steps, number, want, often = Steps(), 0, 0, draw.random()
+            for training in range(draw.randint(2, 8)):
+                steps.gone(training - 1)
+                for _ in range(draw.randint(1, 25)):
+                    watched = draw.random() < often
+                    if watched:
+                        steps.forward()
+                    else:
+                        steps.unwatched()
+                    number += steps.event(training, watched)
+                    want += 1
+            self.assertEqual(number, want)
+
+    def test_one_of_two_is_collected(self):
+        steps, number = Steps(), 0
+        for event in "DG" * 20:
+            number += steps.event(event, False)
+        steps.gone("G")
+        for event in "D" * 20:
+            number += steps.event(event, False)
+        self.assertLessEqual(abs(number - 40), 1)
+        steps.gone("nobody")
 
     def test_evaluation_between(self):
         self.check(("fA" * 100 + "f" * 50) * 2, 200)

@@ -222,6 +222,8 @@ class Observer:
         """The optimizer's number; what there is to do when one steps that was not seen before."""
         known, number = self.optimizers.get(id(optimizer), _NOBODY)
         if known() is not optimizer:
+            for key in [key for key, (other, _) in self.optimizers.items() if other() is None]:
+                self.steps.gone(self.optimizers.pop(key)[1])
             if len(self.optimizers) >= MAX_OPTIMIZERS:
                 self.optimizers.clear()
             number = next(self.numbers)

@@ -61,6 +61,22 @@ class Steps:
             return self._end(watched) if self.forwards else 0
         return self._end(watched) if self.burst_seen >= self.burst else 0
 
+    def gone(self, key):
+        """An optimizer was collected: its training has ended, and says nothing of the next one."""
+        if key not in self.counts:
+            return
+        events = [event for event in self.events if event != key]
+        was_closer = key == self.closer
+        if was_closer or not events:
+            self._forget()
+            self.burst = 1
+            for event in events:
+                self._note(event)
+            return
+        self.events = deque(events, WINDOW)
+        del self.counts[key]
+        self.order.remove(key)
+
     def unwatched(self):
         """Root forwards are not reported from here on: what was not seen must not be taken for absent."""
         self.watched_whole = False
