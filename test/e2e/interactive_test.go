@@ -12,7 +12,7 @@ func TestInteractive(t *testing.T) {
 	out, code := onTerminal(t, w, []string{"job", "interactive"},
 		typed{"job> ", "SLEECT\x03SEL\t40+2 AS n\r"},
 		typed{"42", ""},
-		typed{"job> ", "SELECT count(*) AS n FROM python.st\tWHERE step > 0\r"},
+		typed{"job> ", "SELECT count(*) AS n FROM python.ten\tWHERE step > 0\r"},
 		typed{"(1 row)", ""},
 		typed{"job> ", "run -- sh -c 'echo sleep''ing; exec sleep 1000'\r"},
 		typed{"sleeping", "\x03"},
@@ -23,7 +23,7 @@ func TestInteractive(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit %d\n%s", code, out)
 	}
-	if !strings.Contains(out, "session job. SQL, a command") || !strings.Contains(out, "python.steps WHERE") {
+	if !strings.Contains(out, "session job. SQL, a command") || !strings.Contains(out, "python.tensors WHERE") {
 		t.Errorf("%s", out)
 	}
 }

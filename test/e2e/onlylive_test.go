@@ -13,7 +13,7 @@ func TestToolsLookAtTheOnlyLiveSession(t *testing.T) {
 	sleeper := func(name string) *background {
 		p := w.start("memgauge", "run", "--quiet", "--name", name, "--", "python3", "-c", "import time; print('begins', flush=True); time.sleep(600)")
 		until(t, "the program", func() bool { return strings.Contains(p.out.String(), "begins") })
-		until(t, "the session", func() bool { return strings.Contains(w.do("memgauge", "list").stdout, name) })
+		until(t, "its agent", func() bool { return w.do("memgauge", name, "eval", "1").code == 0 })
 		t.Cleanup(func() {
 			_ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
 			<-p.done
