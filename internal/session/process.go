@@ -185,12 +185,23 @@ func Observed(pid int) (*Session, error) {
 		return nil, err
 	}
 	for _, s := range all {
-		observes := func(r ringFile) bool { return r.PID == pid && s.alive(r.Pid) && !r.detached() }
-		if s.Live() && slices.ContainsFunc(s.ringFiles(), observes) {
+		if s.Live() && s.observes(pid) {
 			return s, nil
 		}
 	}
 	return nil, ErrNone
+}
+
+// observes says whether the process's newest ring is written by an agent. An older one lies there until its last records are
+// stored, and says nothing of the agent.
+func (s *Session) observes(pid int) bool {
+	var newest *ringFile
+	for _, r := range s.ringFiles() {
+		if r.PID == pid && s.alive(r.Pid) && (newest == nil || r.Generation > newest.Generation) {
+			newest = &r
+		}
+	}
+	return newest != nil && !newest.detached()
 }
 
 // Alive tells the ingester whether a ring's process may still write.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/wire"
 )
 
 func home(t *testing.T) string {
@@ -247,6 +249,34 @@ func TestMayReplace(t *testing.T) {
 	for _, path := range []string{filepath.Join(s.Dir, "out.csv"), filepath.Join(t.TempDir(), metaFile), "out.json"} {
 		if err := MayReplace(path); err != nil {
 			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// The newest ring tells whether an agent is in a process: an older one may wait for its last records to be stored.
+func TestObserved(t *testing.T) {
+	home(t)
+	s, p := create(t, Options{Name: "job"}), sleeper(t)
+	ring, err := os.ReadFile("../../testdata/rings/v1.1.ring")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(generation int, state byte) {
+		t.Helper()
+		ring[wire.OffState] = state
+		name := fmt.Sprintf("%d.%d.%d%s", p.PID, p.Start, generation, wire.RingSuffix)
+		if err := os.WriteFile(filepath.Join(s.Rings(), name), ring, filePerm); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		generation int
+		state      byte
+		want       bool
+	}{{0, wire.StateLive, true}, {0, wire.StateClosed, true}, {1, wire.StateLive, true}, {1, wire.StateDetached, false}} {
+		write(c.generation, c.state)
+		if _, err := Observed(p.PID); (err == nil) != c.want {
+			t.Errorf("ring %d in state %d: %v, want %v", c.generation, c.state, err, c.want)
 		}
 	}
 }

@@ -296,8 +296,10 @@ class Acts:
             done = subprocess.run([self.o.memgauge, command, str(pids[0])] + more, env=self.training.env, stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
             self.count.add(command)
-            if done.returncode != 0 and self.training.going():
-                self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, command, done.returncode, done.stderr.decode("utf-8", "replace")))
+            again = b"observed already" in done.stdout      # it was detached just before
+            if (done.returncode != 0 or again) and self.training.going():
+                said = (done.stdout + done.stderr).decode("utf-8", "replace")
+                self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, command, done.returncode, said))
                 return
         self.training.sessions[rank] = session
 

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +20,9 @@ for n in signal.valid_signals():
 print("ready", os.getpid(), flush=True)
 while True: signal.pause()
 `)
+	heard := make(chan os.Signal, 1) // under nohup the hang-up is ignored, here and in what is started: not while it is asked for
+	signal.Notify(heard, syscall.SIGHUP, syscall.SIGINT)
+	defer signal.Stop(heard)
 	run := w.start("memgauge", "run", "--quiet", "--", "python3", script)
 	until(t, "the command", func() bool { return strings.Contains(run.out.String(), "ready") })
 	signals := []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM,
