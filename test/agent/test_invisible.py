@@ -72,7 +72,7 @@ sys.settrace(lambda frame, event, arg: files.add(frame.f_code.co_filename))
 import memgauge.observer
 process.event("x"); process.ring(large=True)
 sys.settrace(None)
-print(sorted(f for f in files if "memgauge" in f and not f.startswith("<memgauge>/0123abcd/lib/memgauge/")))
+print(sorted(f for f in files if "/memgauge/" in f and not f.startswith("<memgauge>/0123abcd/lib/memgauge/")))
 """)
         self.assertEqual((done.stdout, done.stderr), ("[]\n", ""))
 

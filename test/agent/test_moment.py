@@ -16,6 +16,7 @@ signal.signal(signal.SIGUSR1, lambda *_: seen.append(n))
 def leave(*_):
     raise SystemExit(7)
 signal.signal(signal.SIGTERM, leave)
+signal.signal(signal.SIGINT, signal.default_int_handler)    # a shell's background job ignores it
 class Alarm(Exception):
     pass
 def alarm(*_):

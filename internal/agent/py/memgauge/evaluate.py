@@ -93,6 +93,8 @@ class Job:
                 return self.deadline
             self.interrupt(EvalTimeout)
         if now >= self._next:
+            if self._next == self._since:
+                self._since = now      # the code has its grace from the first interruption on, also if nobody kept the time
             self._fire()
             self._next = now + (AGAIN if self.outcome is None else GRACE)
         if self.outcome is None and now >= self._since + GRACE:
@@ -178,6 +180,8 @@ class Job:
             error = None
         if not self.visit.enter():
             self.error = self._never_began()
+            return self._why.outcome
+        if self.unwanted():     # the moment came together with the interruption, which found nothing armed
             return self._why.outcome
         self.began = perf_counter_ns()
         _same_device(self.visit.stop)

@@ -65,6 +65,7 @@ class Visit:
         self.reason = ""             # why it has not begun
         self.wants_step = where == STEP
         self.ident = 0
+        self.pid = os.getpid()       # a pending call may come in a forked child before the child has forgotten its parent's visits
 
     def enter(self):
         """Waits for the moment; False when the job was interrupted before."""
@@ -286,8 +287,9 @@ def _came_by():
 
 
 def _admitted(frame):
-    visits = [v for v in _gates if not v.over]
-    waiting = [v for v in _waiting if v.where == MAIN and v.claim]
+    here = os.getpid()
+    visits = [v for v in _gates if not v.over and v.pid == here]
+    waiting = [v for v in _waiting if v.where == MAIN and v.claim and v.pid == here]
     if not waiting or _stop is not None:
         return visits if _stop is None else ()
     reason, hard = hindrance(frame)
@@ -349,7 +351,7 @@ def step_ended():
     try:
         if _stop is not None or _thread.get_ident() in _idents:    # the code of an eval makes a step
             return
-        visits = [v for v in list(_waiting) if v.claim and v._take()]
+        visits = [v for v in list(_waiting) if v.pid == os.getpid() and v.claim and v._take()]
         if visits:
             Stop(STEP, visits).run()
     except BaseException as error:

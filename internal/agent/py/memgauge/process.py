@@ -324,6 +324,8 @@ def _stop_thread(s, timeout=JOIN):
         return True
     if thread.ident == _thread.get_ident():
         return False
+    if s.pipe is not None and not s.pipe.intact():      # asked first: at its end the thread itself closes the pipe
+        timeout = 0     # nothing wakes it until a client comes
     thread.stop = True
     try:
         thread.wake.release()
@@ -331,7 +333,6 @@ def _stop_thread(s, timeout=JOIN):
         pass
     if s.pipe is not None:
         s.pipe.wake()
-        timeout = timeout if s.pipe.intact() else 0     # nothing wakes it until a client comes
     if not thread.ended(timeout):
         return False
     s.thread = None
