@@ -74,6 +74,16 @@ class Sequences(unittest.TestCase):
                     want += 1
             self.assertEqual(number, want)
 
+    def test_forwards_are_hidden_after_one_was_collected(self):
+        steps, number = Steps(), 0
+        for _ in range(40):
+            steps.forward()
+            number += steps.event("A", True)
+        steps.gone("A")
+        for _ in range(40):
+            number += steps.event("B", True)
+        self.assertEqual(number, 80)
+
     def test_one_of_two_is_collected(self):
         steps, number = Steps(), 0
         for event in "DG" * 20:

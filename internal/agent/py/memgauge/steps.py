@@ -69,7 +69,7 @@ class Steps:
         was_closer = key == self.closer
         if was_closer or not events:
             self._forget()
-            self.burst = 1
+            self.burst, self.ever_forward = 1, self.forwards > 0    # the next one's forwards may run in compiled code
             for event in events:
                 self._note(event)
             return
