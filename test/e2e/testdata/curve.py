@@ -30,7 +30,8 @@ while done < steps or not os.path.exists(progress + ".stop"):
         with open(progress, "w") as f:
             f.write(str(done))
     time.sleep(pause)
-same = (names == (sorted(vars(torch.nn.modules.module)), sorted(vars(sys.modules["torch.optim.optimizer"]))),
+now = sorted(vars(torch.nn.modules.module)), sorted(vars(sys.modules["torch.optim.optimizer"]))
+same = (sorted(set(names[0]) ^ set(now[0])) + sorted(set(names[1]) ^ set(now[1])),
         code == (torch.nn.Module.__call__.__code__, torch.optim.Optimizer._optimizer_step_code),
         sys.stdout is sys.__stdout__, [n for n in sys.modules if "memgauge" in n])
 print(digest.hexdigest(), same, flush=True)

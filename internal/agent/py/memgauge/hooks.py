@@ -269,15 +269,18 @@ class StepStarts:
         function = getattr(type(optimizer), "step", None)
         if not isinstance(function, types.FunctionType) or function.__code__.co_freevars != ("func",):
             return False
-        if function not in self.known:
-            self._learn(function)
-        original, ours = self.known[function]
-        if self.door.enter():
+        if not self.door.enter():       # a detach has begun, which takes what is learned away
+            return False
+        try:
+            if function not in self.known:
+                self._learn(function)
+            original, ours = self.known[function]
             if function.__code__ is original:
                 function.__code__ = ours
                 self.active.append(function)
+            return function.__code__ is ours
+        finally:
             self.door.leave()
-        return function.__code__ is ours
 
     def _learn(self, function):
         original, space = function.__code__, {}
