@@ -34,7 +34,6 @@ type Device struct {
 	Reserved    []Level // from the driver: at the beginning (row From-1), and after each event that changes it
 	Old         []int   // blocks at the end that the history has no alloc of: in Blocks
 	OldFrees    []int   // rows of frees whose alloc was before the history
-	Rounded     int64   // bytes of live blocks at the end beyond what the program asked for
 	Segments    []int   // in Columns.Segments
 	Iterations  Iterations
 }
@@ -136,7 +135,6 @@ func (h *History) before(d *Device, open *addresses) (bytes int64) {
 			if block.State == snapshot.Inactive {
 				continue
 			}
-			d.Rounded += block.Size - block.Requested
 			if _, ok := open.get(block.Address); !ok {
 				d.Old = append(d.Old, b)
 				bytes += block.Requested

@@ -65,8 +65,7 @@ func (h *History) Flame(g *flame.Graph, d *Device, row int, before bool) {
 		frames, ok := stacks[stack]
 		if !ok {
 			for _, f := range h.StackFrames(stack) {
-				one := h.Frame(f)
-				frames = append(frames, flame.Frame{File: one.File, Line: one.Line, Name: one.Name})
+				frames = append(frames, flame.Frame(h.Frame(f)))
 			}
 			if len(frames) == 0 {
 				frames = []flame.Frame{{Name: noStack}}

@@ -7,11 +7,10 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// site is where a stack comes from in the user's code.
+// site is where a stack comes from.
 type site struct {
-	place string // file:line of the innermost frame of the user's, with its function; "" for an empty stack
+	place string // "file:line function" of the user's innermost frame, else of the innermost with a file; "" without a stack
 	path  string // functions of the user's frames, outermost first
-	user  bool   // place is the user's code; else the innermost frame that has a file
 }
 
 // maxPath bounds the functions of a path: the innermost ones say most.
@@ -38,8 +37,8 @@ func siteOf(c *snapshot.Columns, frames []uint32, users []bool) (s site) {
 			continue
 		}
 		frame := c.Frame(f)
-		if !s.user {
-			s.place, s.user = placeOf(frame), true
+		if s.place == "" {
+			s.place = placeOf(frame)
 		}
 		if len(path) < maxPath {
 			path = append(path, frame.Name)
@@ -51,7 +50,7 @@ func siteOf(c *snapshot.Columns, frames []uint32, users []bool) (s site) {
 			s.path += " > "
 		}
 	}
-	for i := 0; !s.user && s.place == "" && i < len(frames); i++ {
+	for i := 0; s.place == "" && i < len(frames); i++ {
 		if frame := c.Frame(frames[i]); frame.File != "" && frame.File != "??" {
 			s.place = placeOf(frame)
 		}

@@ -241,17 +241,7 @@ func (d *decoder) stream(s uint64) uint16 {
 	if len(d.Streams) > 0 && d.Streams[0] == s {
 		return 0
 	}
-	i, ok := d.streamOf[s]
-	if !ok {
-		if len(d.Streams) > math.MaxUint16 {
-			d.fail("more than %d streams", math.MaxUint16)
-			return 0
-		}
-		i = uint16(len(d.Streams))
-		d.streamOf[s] = i
-		d.Streams = append(d.Streams, s)
-	}
-	return i
+	return numbered(d, d.streamOf, &d.Streams, s, "streams")
 }
 
 func (d *decoder) pool(v val) uint16 {
@@ -259,15 +249,20 @@ func (d *decoder) pool(v val) uint16 {
 	if id == [2]int64{} {
 		return 0
 	}
-	i, ok := d.poolOf[id]
+	return numbered(d, d.poolOf, &d.Pools, id, "private pools")
+}
+
+// numbered is the place of x in the list, to which it is added if it is new; the map knows the places.
+func numbered[T comparable](d *decoder, places map[T]uint16, list *[]T, x T, what string) uint16 {
+	i, ok := places[x]
 	if !ok {
-		if len(d.Pools) > math.MaxUint16 {
-			d.fail("more than %d private pools", math.MaxUint16)
+		if len(*list) > math.MaxUint16 {
+			d.fail("more than %d %s", math.MaxUint16, what)
 			return 0
 		}
-		i = uint16(len(d.Pools))
-		d.poolOf[id] = i
-		d.Pools = append(d.Pools, id)
+		i = uint16(len(*list))
+		places[x] = i
+		*list = append(*list, x)
 	}
 	return i
 }
