@@ -302,6 +302,38 @@ print(os.getpid())
         kinds = sorted([e[0] for e in ring[0].events()][1] for pid, ring in rings.items() if pid != int(got))
         self.assertEqual(kinds, ["leaf"] * 4 + ["middle"] * 4)
 
+    def test_forks_while_our_thread_imports(self):
+        """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait for ever."""
+        got = self.run_code("""
+from memgauge import forked
+from importlib.machinery import PathFinder, SourceFileLoader
+asked, waits = [], [1]
+class Slow(SourceFileLoader):
+    def exec_module(self, module):
+        asked.append(1)
+        while waits and len(asked) == 1: time.sleep(.001)
+        super().exec_module(module)
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        spec = PathFinder.find_spec(name, path) if name == "memgauge.about" else None
+        if spec is not None:
+            spec.loader = Slow(name, spec.origin)
+        return spec
+sys.meta_path.insert(0, Finder())
+while not asked: time.sleep(.001)
+forked.PATIENCE = 0.1                  # longer than that: the child forgets it
+def child():
+    assert process.ring(large=True) is not None
+wait(fork(child))
+forked.PATIENCE = 60                   # the import ends before
+import _thread
+_thread.start_new_thread(lambda: (time.sleep(.2), waits.clear()), ())
+wait(fork(child))
+assert not waits and process.ring(large=True) is not None
+print("ok")
+""", "-W", "ignore::DeprecationWarning")
+        self.assertEqual(got, "ok")
+
     def test_socket_stays(self):
         """A client that connects to the parent after a fork is answered by the parent."""
         got = self.run_code("""

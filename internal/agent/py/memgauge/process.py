@@ -16,7 +16,7 @@ import os
 import sys
 from time import monotonic, monotonic_ns, sleep
 
-from . import lasting, leaving, ranks
+from . import forked, lasting, leaving, ranks
 from .pipe import Pipe
 
 GRACE = 0.2          # s; a process that ends before leaves no file
@@ -365,7 +365,7 @@ def _start_again(s, thread):
 # Forks and exit
 
 def _before_fork():
-    ended = _stop_thread(_state)
+    ended = _stop_thread(_state) or forked.awaited_import(_state.thread) and _stop_thread(_state)
     if sys.version_info[:2] == (3, 13) or (not ended and sys.version_info >= (3, 12)):
         from . import forkwarning
         forkwarning.stand_by()
@@ -389,6 +389,7 @@ def _after_in_child():
     _state = s = _State(old.runtime, old.pid)
     s.over = old.over
     try:
+        forked.forget_imports(old)
         if old.ring is not None:
             old.ring.close(None)
         _close_control(old, lambda control: control.close_in_child())
