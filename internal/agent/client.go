@@ -24,9 +24,9 @@ var ErrEnded = errors.New("the process ended while it ran the code")
 var errEndedInCensus = errors.New("the process ended meanwhile")
 
 const (
-	// helloWait bounds the wait for an agent's first word: its thread needs the GIL, and an extension may hold that for
-	// seconds.
-	helloWait = 10 * time.Second
+	// HelloWait bounds the wait for an agent's first word, where the caller has set no limit: its thread needs the GIL,
+	// and an extension may hold that for seconds.
+	HelloWait = 10 * time.Second
 	// interruptWait is how long an interrupted eval may still answer: the agent gives code up after 1 s.
 	interruptWait = 3 * time.Second
 	// endWait is how long a process may take to vanish after its socket has closed: the kernel closes descriptors before it
@@ -73,17 +73,21 @@ func greet(ctx context.Context, conn net.Conn, pid int) (*Client, error) {
 }
 
 func (c *Client) handshake(caller context.Context) error {
-	ctx, cancel := context.WithTimeout(caller, helloWait)
-	defer cancel()
+	ctx := caller
+	if _, limited := caller.Deadline(); !limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(caller, HelloWait)
+		defer cancel()
+	}
 	f, err := c.read(ctx)
-	if caller.Err() != nil {
+	if errors.Is(caller.Err(), context.Canceled) {
 		return caller.Err()
 	}
 	if errors.Is(err, io.EOF) {
 		return remedy.Add(errors.New("it hung up"), "it serves 9 connections at a time, and all run code; try again")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return remedy.Add(fmt.Errorf("no answer for %s", helloWait), "an extension may hold Python's lock, or the process is stopped")
+		return remedy.Add(fmt.Errorf("no answer in time: %w", err), "an extension may hold Python's lock, or the process is stopped")
 	}
 	if err != nil {
 		return err

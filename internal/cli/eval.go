@@ -219,9 +219,19 @@ type evalResult struct {
 	err  error         // it didn't get as far as an outcome
 }
 
+// dialFor gives the agent's first word as long as its code may take: both need Python's lock.
+func dialFor(ctx context.Context, timeout time.Duration, socket string) (*agent.Client, error) {
+	if timeout > agent.HelloWait {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return agent.Dial(ctx, socket)
+}
+
 func evalIn(ctx context.Context, e wire.Eval, p session.Process, stdout, stderr io.Writer) evalResult {
 	r := evalResult{process: p}
-	c, err := agent.Dial(ctx, p.Socket)
+	c, err := dialFor(ctx, e.Timeout, p.Socket)
 	if err != nil {
 		r.err = fmt.Errorf("eval in %d: %w", p.PID, err)
 		return r

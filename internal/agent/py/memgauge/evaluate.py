@@ -120,6 +120,11 @@ class Job:
             self._firing = False
 
     def _give_up(self):
+        if not self.began and self.visit.take():     # its thread has not come to a core, or to Python's lock, since
+            if self._take():
+                self.error = self._never_began()
+                self._finish(self._why.outcome)
+            return
         if not self._take():
             return
         frame = sys._current_frames().get(self._thread.ident)

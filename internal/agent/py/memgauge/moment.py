@@ -91,14 +91,14 @@ class Visit:
                 _ask_step()
             if self.go.acquire(True, pause):
                 return True
-            if self.job.unwanted() and self._take():
+            if self.over or self.job.unwanted() and self.take():
                 return False
             pause = min(1.5 * pause, LOOK)
             if self.where == MAIN and idle.look(self) and self._begin_beside(idle):
                 return True
 
-    def _take(self):
-        """Whether it is this thread that decides; else the code is about to begin."""
+    def take(self):
+        """Whether it is this thread that decides; else the code is about to begin, or never will."""
         try:
             return self.claim.pop()
         except IndexError:
@@ -107,7 +107,7 @@ class Visit:
     def _begin_beside(self, idle):
         self.place, self.text = IDLE, idle.text
         _gates.append(self)          # first: the main thread may come by at any time
-        if self._take():
+        if self.take():
             return True
         _gates.remove(self)
         return False
@@ -115,7 +115,7 @@ class Visit:
     def _join(self):
         """A thread that stands still for another eval serves this one as well."""
         stop = _stop
-        if stop is None or not stop.open or not self._fits(stop) or not self._take():
+        if stop is None or not stop.open or not self._fits(stop) or not self.take():
             return False
         self.stop, self.place = stop, stop.place
         stop.visits.append(self)
@@ -302,7 +302,7 @@ def _admitted(frame):
         if hard:
             visit.wants_step = True
         elif not reason or now >= visit.asked + PATIENCE:
-            if visit._take():
+            if visit.take():
                 visits.append(visit)
     return visits
 
@@ -351,7 +351,7 @@ def step_ended():
     try:
         if _stop is not None or _thread.get_ident() in _idents:    # the code of an eval makes a step
             return
-        visits = [v for v in list(_waiting) if v.pid == os.getpid() and v.claim and v._take()]
+        visits = [v for v in list(_waiting) if v.pid == os.getpid() and v.claim and v.take()]
         if visits:
             Stop(STEP, visits).run()
     except BaseException as error:
