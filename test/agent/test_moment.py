@@ -118,6 +118,18 @@ class StandsStill(unittest.TestCase):
         answer = self.process.eval(code)
         self.assertEqual((answer.value, answer.exception), ("(True, True)", ""))
 
+    def test_a_main_thread_that_stands_still_is_not_idle(self):
+        """The second joins the first; the third comes when no more may join, and waits for the next stop."""
+        first, second, third = (self.process.client() for _ in range(3))
+        first.ask("import time; time.sleep(0.3)")
+        begun(self.process, "0.3")
+        second.ask("import time; time.sleep(1.5); n")
+        self.assertEqual(first.answer().place, client.MAIN)
+        joined = "__import__('sys').modules['memgauge.moment']._stop.open"
+        wait_for(lambda: self.process.eval(joined, where=client.ASKED).value == "[]")
+        self.assertEqual(third.eval("n").place, client.MAIN)
+        self.assertEqual(second.answer().place, client.MAIN)
+
     def test_a_hundred_at_random(self):
         before = int(self.process.eval("n").value)
         cs = [self.process.client() for _ in range(4)]

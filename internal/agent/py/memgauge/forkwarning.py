@@ -16,7 +16,16 @@ class _OnlyOurs:
     def match(self, text):
         if not text.startswith("This process (pid=%d) is multi-threaded, use of fork" % os.getpid()):
             return None
-        return len(os.listdir("/proc/self/task")) <= 2 or None
+        return not _strangers() or None
+
+
+def _strangers():
+    """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the kernel's
+    list, and one that has just begun has not said its number."""
+    recent = list(getattr(sys.modules.get(__package__ + ".process"), "recent_threads", ()))
+    known = {os.getpid()}.union(thread.native for thread in recent)
+    unborn = sum(not thread.native for thread in recent[-1:])
+    return sum(int(task) not in known for task in os.listdir("/proc/self/task")) > unborn
 
 
 _filter = ("ignore", _OnlyOurs(), DeprecationWarning, None, 0)

@@ -456,6 +456,10 @@ class _Idle:
             return False
 
     def _look(self, visit):
+        stop = _stop
+        if stop is not None and stop.ident == main_ident():
+            visit.reason = "it stands still for another eval"
+            return False
         cpu, now = clock_gettime_ns(self.clock), monotonic()
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
