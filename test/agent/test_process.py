@@ -491,6 +491,33 @@ if __name__ == "__main__":
     def test_forkserver(self):
         self.workers("forkserver")
 
+    def hooks_by_main_threads(self, method):
+        """A worker's main thread walks through multiprocessing's hooks as it begins, and dies of one that is added meanwhile."""
+        got = self.run_code("""
+import multiprocessing as mp, multiprocessing.util as util, threading, weakref
+class Hooks(weakref.WeakValueDictionary):
+    def __setitem__(self, key, value):
+        if threading.get_ident() != threading.main_thread().ident: strangers.append(key)
+        super().__setitem__(key, value)
+strangers = []
+util._afterfork_registry = Hooks(util._afterfork_registry)
+def work():
+    wait_ring(); sys.exit(len(strangers))
+if __name__ == "__main__":
+    worker = mp.get_context(%r).Process(target=work); worker.start(); worker.join()
+    wait_ring()
+    print(worker.exitcode, len(strangers), worker.pid)
+""" % method)
+        *strangers, pid = map(int, got.split())
+        ring, = self.by_pid()[pid]
+        self.assertEqual((strangers, ring.state, ring.events()[-1][0]), ([0, 0], S.STATE_CLOSED, "exit"))
+
+    def test_hooks_of_forked_workers(self):
+        self.hooks_by_main_threads("fork")
+
+    def test_hooks_of_spawned_workers(self):
+        self.hooks_by_main_threads("spawn")
+
     def test_a_worker_that_is_slow_to_begin(self):
         """Its ring is open before multiprocessing says that it is a worker, and clears the finalizers."""
         got = self.run_code("""

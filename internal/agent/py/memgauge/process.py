@@ -100,6 +100,9 @@ def start(runtime=None):
     _hook_in()
     from . import torchhook
     torchhook.install()
+    if getattr(sys, "argv", ())[1:2] == ["--multiprocessing-fork"]:
+        from . import workers
+        workers.spawned(_hook(_box, 3))
     _start_thread(_state)
 
 
@@ -371,6 +374,9 @@ def _before_fork():
     if sys.version_info[:2] == (3, 13) or (not ended and sys.version_info >= (3, 12)):
         from . import forkwarning
         forkwarning.stand_by()
+    if "multiprocessing.util" in sys.modules:
+        from . import workers
+        workers.expect(_hook(_box, 3))
 
 
 def _after_in_parent():
