@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"io"
+	"sync/atomic"
 
 	"github.com/memgauge/memgauge/internal/remedy"
 )
@@ -43,15 +44,15 @@ func errTooMuch(at int64) error {
 		"if you trust a packed file, unpack it first")
 }
 
-// counter counts what was read.
+// counter counts what was read; anybody may ask meanwhile.
 type counter struct {
 	io.Reader
-	n int64
+	n atomic.Int64
 }
 
 func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
-	c.n += int64(n)
+	c.n.Add(int64(n))
 	return n, err
 }
 
@@ -64,7 +65,7 @@ type bounded struct {
 
 func (u *bounded) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
-	if u.n += int64(n); u.n > freeUnpacked+maxRatio*u.packed.n {
+	if u.n += int64(n); u.n > freeUnpacked+maxRatio*u.packed.n.Load() {
 		return 0, remedy.Add(atByte(u.n, "unpacks to more than %d MiB and %d times its size", freeUnpacked>>20, maxRatio),
 			"if you trust the file, unpack it first")
 	}

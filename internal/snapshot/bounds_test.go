@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"runtime"
 	"runtime/debug"
@@ -68,7 +69,11 @@ func TestSmallArchivesStaySmall(t *testing.T) {
 		}
 		t.Logf("%-12s %4d KiB packed, at most %5d MiB more: %v", name, len(data)>>10, took>>20, err)
 	}
-	_, _, err := Read(bytes.NewReader(pack(t, "device 0\n", "#\n", 1<<27, "")))
+	_, err := ReadColumns(context.Background(), bytes.NewReader(pack(t, "\x80\x02(", "]", 200<<20, "l.")), 4<<30)
+	if err == nil || !strings.Contains(err.Error(), "would take more memory") {
+		t.Errorf("a stream of lists: %v", err)
+	}
+	_, _, err = Read(bytes.NewReader(pack(t, "device 0\n", "#\n", 1<<27, "")))
 	if err == nil || !strings.Contains(err.Error(), "unpacks to more") || !strings.Contains(remedy.Of(err), "unpack it first") {
 		t.Errorf("%v", err)
 	}

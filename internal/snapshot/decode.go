@@ -59,10 +59,11 @@ type other struct {
 type decoder struct {
 	*Columns
 	in     *window
-	p      int   // of the next byte, in in.d
-	at     int   // of the opcode that is being read, for errors
-	err    error // the first thing that is wrong
-	budget int64 // bytes that all that is kept may take
+	p      int      // of the next byte, in in.d
+	at     int      // of the opcode that is being read, for errors
+	err    error    // the first thing that is wrong
+	budget int64    // bytes that all that is kept may take
+	disk   *counter // what was read of the file, which bounds it too; nil where budget knows the file's size
 
 	stk   []val
 	slot  []uint32 // for each value on the stack that has no content yet: its memo index + 1
@@ -96,20 +97,22 @@ type decoder struct {
 const maxMarks = 64
 
 // ReadColumns reads a pickle of torch.cuda.memory._snapshot(), or of its segments alone, plain, gzipped or zstd. It runs
-// nothing that is in the file. What it keeps takes at most budget bytes. A file that is cut short is read as far as it goes;
-// see Columns.Cut. Other errors wrap ErrFormat, with the place.
+// nothing that is in the file. What it keeps takes at most budget bytes, and no more than a file of that size on disk may. A
+// file that is cut short is read as far as it goes; see Columns.Cut. Other errors wrap ErrFormat, with the place.
 func ReadColumns(ctx context.Context, r io.Reader, budget int64) (*Columns, error) {
-	src, closeSrc, err := unpack(r)
+	disk := &counter{Reader: r}
+	src, closeSrc, err := unpack(disk)
 	if err != nil {
 		return nil, err
 	}
 	defer closeSrc()
-	return readColumns(ctx, src, budget)
+	return readColumns(ctx, src, disk, budget)
 }
 
 // readColumns is ReadColumns of what is not packed.
-func readColumns(ctx context.Context, src io.Reader, budget int64) (*Columns, error) {
+func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64) (*Columns, error) {
 	d := newDecoder(budget)
+	d.disk = disk
 	defer d.memoMem.free()
 	d.in = newWindow(ctx, src)
 	defer d.in.close()
@@ -235,6 +238,9 @@ func (d *decoder) spend() {
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {
 		d.fail("reading takes more than the %d MiB that it may take", d.budget>>20)
+	}
+	if d.disk != nil && d.err == nil && used > budgetFor(d.disk.n.Load()).left {
+		d.err = errTooMuch(d.in.base + int64(d.at))
 	}
 }
 

@@ -78,7 +78,7 @@ func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
 	if len(data) > 4<<20 { // the slices of a large file grow by copies, which may not lie about till memory has doubled
 		defer debug.SetGCPercent(debug.SetGCPercent(30))
 	}
-	s, err := read(data, budgetFor(packed.n))
+	s, err := read(data, budgetFor(packed.n.Load()))
 	return s, format, err
 }
 
@@ -104,7 +104,7 @@ const pickleBudget = 4 << 30
 // replay from, so it is refused here.
 func readTorch(r io.Reader, disk int64) (*Snapshot, error) {
 	limit := budgetFor(disk)
-	c, err := readColumns(context.Background(), r, min(limit.left, pickleBudget))
+	c, err := readColumns(context.Background(), r, nil, min(limit.left, pickleBudget))
 	if err != nil {
 		return nil, err
 	}
