@@ -87,7 +87,8 @@ func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity in
 		return nil, fmt.Errorf("advise: %w", err)
 	}
 	base.Recorded = true
-	return advise(ctx, t, newProgram(t, base.collects()), base, recorded, capacity)
+	p := newProgram(t, base.collects())
+	return advise(ctx, t, p, base, recorded, p.room(t, capacity))
 }
 
 func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice, error) {
