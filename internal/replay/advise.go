@@ -88,7 +88,10 @@ func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity in
 	}
 	base.Recorded = true
 	p := newProgram(t, base.collects())
-	return advise(ctx, t, p, base, recorded, p.room(t, capacity))
+	if capacity, err = p.room(t, capacity); err != nil {
+		return nil, err
+	}
+	return advise(ctx, t, p, base, recorded, capacity)
 }
 
 func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice, error) {

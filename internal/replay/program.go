@@ -53,10 +53,10 @@ func newProgram(t *snapshot.Trace, collects bool) *program {
 		b.held[live.Addr] = slotOf{uint32(p.slots), live.Requested}
 		p.slots++
 		b.now += live.Requested
+		p.peak = max(p.peak, b.now)
 		p.top = max(p.top, live.Addr+uint64(live.Requested))
 	}
 	b.atFirst = p.slots
-	p.peak = b.now
 	for _, g := range t.Segments {
 		p.top = max(p.top, g.Addr+uint64(g.Size))
 	}

@@ -79,22 +79,32 @@ func (c *Curve) add(event int, bytes int64) {
 	c.Event, c.Bytes = append(c.Event, float64(event)), append(c.Bytes, float64(bytes))
 }
 
+// errNoDevice says that there is no device on which the history can have been recorded.
+var errNoDevice = errors.New("no device is so large")
+
 // errOpening says that the device has no room for what was there at first.
 var errOpening = errors.New("place what the program held at first")
 
 // Unlimited is the capacity of a device on which no policy runs out.
 const Unlimited = 0
 
+// maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on virtual
+// memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
+const maxNeed = 1 << 42
+
 // room is the size of a device in bytes; Unlimited is a multiple of what the program ever held.
-func (prog *program) room(t *snapshot.Trace, capacity int64) int64 {
+func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
 	if capacity != Unlimited {
-		return capacity
+		return capacity, nil
 	}
 	need := prog.peak
 	if t.Recorded != nil {
 		need = max(need, t.Recorded.Peak)
 	}
-	return 4*need + 1<<30
+	if need > maxNeed {
+		return 0, fmt.Errorf("replay: %w: the history has %d bytes at once, at most %d can be", errNoDevice, need, int64(maxNeed))
+	}
+	return 4*need + 1<<30, nil
 }
 
 // Run replays the trace from its opening, on a device of so many bytes, or Unlimited. The context ends it early.
@@ -105,7 +115,11 @@ func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Re
 // Repeat is Run with the history played several times over.
 func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
 	p := newProgram(t, s.collects())
-	return p.run(ctx, t, s, p.room(t, capacity), turns)
+	capacity, err := p.room(t, capacity)
+	if err != nil {
+		return nil, err
+	}
+	return p.run(ctx, t, s, capacity, turns)
 }
 
 // Each replays with each of the settings, which share the work of making the history ready, on all processors.
@@ -115,12 +129,16 @@ func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity i
 		collects = collects || settings[i].collects()
 	}
 	p := newProgram(t, collects)
+	capacity, err := p.room(t, capacity)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*Result, len(settings))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, s := range settings {
 		g.Go(func() (err error) {
-			out[i], err = p.run(ctx, t, s, p.room(t, capacity), turns)
+			out[i], err = p.run(ctx, t, s, capacity, turns)
 			return err
 		})
 	}
