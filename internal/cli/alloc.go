@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -32,32 +31,23 @@ func (a *app) allocCommand() *cobra.Command {
 }
 
 // readTrace opens a file and the history of one device in it: of the only one that has a history, unless device says which.
-func readTrace(path string, device int) (*snapshot.Snapshot, *snapshot.Trace, error) {
-	s, _, err := snapshot.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if device < 0 {
-		if device, err = onlyDevice(s); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
+func readTrace(path string, device int) (*snapshot.Trace, error) {
+	t, err := snapshot.ReadTrace(path, func(with []int) (int, error) {
+		if device >= 0 {
+			return device, nil
 		}
+		return onlyDevice(with)
+	})
+	if errors.Is(err, snapshot.ErrNoHistory) {
+		err = remedy.Add(err, recordHint)
 	}
-	t, err := s.Trace(device)
-	if err != nil {
-		return nil, nil, remedy.Add(fmt.Errorf("%s: %w", path, err), recordHint)
-	}
-	return s, t, nil
+	return t, err
 }
 
 const recordHint = "call torch.cuda.memory._record_memory_history() before the steps, and torch.cuda.memory._dump_snapshot(FILE) after them"
 
-func onlyDevice(s *snapshot.Snapshot) (int, error) {
-	var with []int
-	for _, d := range s.Devices() {
-		if slices.ContainsFunc(s.Events(d), func(e snapshot.Event) bool { return e.Action == snapshot.Alloc }) {
-			with = append(with, d)
-		}
-	}
+// onlyDevice is the device that has a history of allocations, if just one does.
+func onlyDevice(with []int) (int, error) {
 	switch len(with) {
 	case 0:
 		return 0, remedy.Add(errors.New("no device has a history of allocations"), recordHint)

@@ -57,20 +57,16 @@ func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []stri
 		return fmt.Errorf("alloc advise: %w", err)
 	}
 	defer file.discard()
-	s, t, err := readTrace(file.path, o.device)
+	t, err := readTrace(file.path, o.device)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
+	defer t.Close()
 	if err := file.keep(); err != nil { // the advice is good all the same
 		fmt.Fprintf(a.stderr, "memgauge: alloc advise: %v\n", err)
 	}
-	capacity := int64(o.capacity)
-	if capacity == 0 {
-		capacity = replay.Unlimited(t)
-	}
-	conf, unknown := replay.RecordedConf(s), replay.UnknownConf(s)
-	s.Traces = nil // the history is in t: a million events are 150 MB
-	advice, err := replay.Advise(ctx, t, conf, capacity)
+	conf, unknown := replay.RecordedConf(t.Settings), replay.UnknownConf(t.Settings)
+	advice, err := replay.Advise(ctx, t, conf, int64(o.capacity))
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
@@ -102,7 +98,7 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown [
 	}
 	note := ""
 	if base.Needs == 0 && base.OOM == nil {
-		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n", units.Count(int64(len(t.Events))))
+		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n", units.Count(int64(t.Events.Len())))
 	}
 	_, err := fmt.Fprint(w, fidelity(t, &base.Result, unknown), verdict(advice), note)
 	return err

@@ -62,7 +62,7 @@ func converter(ctx context.Context, to string, device int) (func(io.Writer, *sna
 		return func(w io.Writer, s *snapshot.Snapshot) (err error) {
 			d := device
 			if d < 0 {
-				if d, err = onlyDevice(s); err != nil {
+				if d, err = onlyDevice(s.WithAllocations()); err != nil {
 					return err
 				}
 			}

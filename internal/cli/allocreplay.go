@@ -75,12 +75,12 @@ func (o *allocReplayOptions) check() error {
 }
 
 // settings are what to replay. PyTorch's rules have the settings of the recording, unless some are given.
-func (o *allocReplayOptions) settings(s *snapshot.Snapshot) ([]replay.Setting, error) {
+func (o *allocReplayOptions) settings(of []snapshot.Setting) ([]replay.Setting, error) {
 	all, err := replay.Settings(o.policies, o.confs)
 	if err != nil {
 		return nil, err
 	}
-	recorded, err := replay.Recorded(s)
+	recorded, err := replay.Recorded(of)
 	if err != nil {
 		return nil, err
 	}
@@ -113,24 +113,20 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, args []stri
 		return err
 	}
 	defer file.discard()
-	s, t, err := readTrace(file.path, o.device)
+	t, err := readTrace(file.path, o.device)
 	if err != nil {
 		return err
 	}
+	defer t.Close()
 	if err := file.keep(); err != nil { // the replay is good all the same
 		fmt.Fprintf(a.stderr, "memgauge: alloc replay: %v\n", err)
 	}
-	settings, err := o.settings(s)
+	settings, err := o.settings(t.Settings)
 	if err != nil {
 		return err
 	}
-	unknown := replay.UnknownConf(s)
-	s.Traces = nil // the history is in t
-	capacity := int64(o.capacity)
-	if capacity == 0 {
-		capacity = replay.Unlimited(t)
-	}
-	results, err := replay.Each(ctx, t, settings, capacity, o.repeat)
+	unknown := replay.UnknownConf(t.Settings)
+	results, err := replay.Each(ctx, t, settings, int64(o.capacity), o.repeat)
 	if err != nil {
 		return err
 	}
@@ -296,7 +292,7 @@ func saved(t *snapshot.Trace, results []*replay.Result) string {
 func replayChart(name string, t *snapshot.Trace, results []*replay.Result, capacity int64) chart.Chart {
 	requested := replay.Requested(t)
 	series := []chart.Series{{Name: "requested", X: requested.Event, Y: requested.Bytes, Area: true}}
-	end := float64(len(t.Events))
+	end := float64(t.Events.Len())
 	for _, r := range results {
 		if n := len(r.Curve.Event); n > 0 {
 			end = max(end, r.Curve.Event[n-1])
@@ -407,7 +403,7 @@ func showReplayJSON(w io.Writer, t *snapshot.Trace, results []*replay.Result, un
 		Off           *int64        `json:"base_beyond_recorded_bytes"`
 		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Policies      []replayJSON  `json:"policies"`
-	}{jsonVersion, t.Device, len(t.Events), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested),
+	}{jsonVersion, t.Device, t.Events.Len(), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested),
 		offJSON(t, ofRecorded(results)), unknown, nil}
 	for _, r := range results {
 		out.Policies = append(out.Policies, resultJSON(r))

@@ -87,7 +87,11 @@ func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity in
 		return nil, fmt.Errorf("advise: %w", err)
 	}
 	base.Recorded = true
-	return advise(ctx, t, newProgram(t, base.collects()), base, recorded, capacity)
+	p := newProgram(t, base.collects())
+	if capacity, err = p.room(t, capacity); err != nil {
+		return nil, err
+	}
+	return advise(ctx, t, p, base, recorded, capacity)
 }
 
 func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice, error) {

@@ -126,9 +126,9 @@ const (
 )
 
 // eventKinds are what of a history tells about the segments.
-var eventKinds = map[snapshot.Action]alloc.EventKind{
-	snapshot.Alloc: alloc.EventAlloc, snapshot.FreeCompleted: alloc.EventFreed,
-	snapshot.SegmentAlloc: alloc.EventSegmentAlloc, snapshot.SegmentFree: alloc.EventSegmentFree,
+var eventKinds = map[uint8]alloc.EventKind{
+	snapshot.IsAlloc: alloc.EventAlloc, snapshot.IsFreeCompleted: alloc.EventFreed,
+	snapshot.IsSegmentAlloc: alloc.EventSegmentAlloc, snapshot.IsSegmentFree: alloc.EventSegmentFree,
 }
 
 func inferred(t *snapshot.Trace) []alloc.Segment {
@@ -136,8 +136,9 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 	for _, b := range t.Live {
 		live = append(live, alloc.Event{Addr: b.Addr, Size: b.Requested, Stream: alloc.Stream(b.Stream)})
 	}
-	history := make([]alloc.Event, 0, len(t.Events))
-	for _, e := range t.Events {
+	history := make([]alloc.Event, 0, t.Events.Len())
+	for i := range t.Events.Len() {
+		e := t.Events.At(i)
 		if kind, ok := eventKinds[e.Action]; ok {
 			history = append(history, alloc.Event{Kind: kind, Addr: e.Addr, Size: e.Size, Stream: alloc.Stream(e.Stream)})
 		}

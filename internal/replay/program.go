@@ -47,16 +47,16 @@ const (
 const maxStreams = 1 << 16
 
 func newProgram(t *snapshot.Trace, collects bool) *program {
-	p := &program{opening: snapshot.Burst(t.Events), ops: make([]op, 0, len(t.Events)+1)}
+	p := &program{opening: t.Events.Burst(), ops: make([]op, 0, t.Events.Len()+1)}
 	b := builder{program: p, held: make(map[uint64]slotOf, len(t.Live)), numbers: map[uint64]uint16{}, lastStream: ^uint64(0)}
 	for _, live := range t.Live {
 		b.held[live.Addr] = slotOf{uint32(p.slots), live.Requested}
 		p.slots++
 		b.now += live.Requested
+		p.peak = max(p.peak, b.now)
 		p.top = max(p.top, live.Addr+uint64(live.Requested))
 	}
 	b.atFirst = p.slots
-	p.peak = b.now
 	for _, g := range t.Segments {
 		p.top = max(p.top, g.Addr+uint64(g.Size))
 	}
@@ -64,8 +64,8 @@ func newProgram(t *snapshot.Trace, collects bool) *program {
 		b.number(live.Stream)
 	}
 	levels := newLevels(t, collects)
-	for i := range t.Events {
-		b.add(i, t.Events, levels)
+	for i := range t.Events.Len() {
+		b.add(i, &t.Events, levels)
 	}
 	b.finish(t)
 	p.limit = levels.limit
@@ -89,10 +89,10 @@ type builder struct {
 	lastNumber uint16
 }
 
-func (b *builder) add(i int, events []snapshot.Event, levels *levels) {
-	e := &events[i]
+func (b *builder) add(i int, events *snapshot.History, levels *levels) {
+	e := events.At(i)
 	switch e.Action {
-	case snapshot.Alloc:
+	case snapshot.IsAlloc:
 		b.release(i, e.Addr) // the history has lost the free
 		slot := uint32(b.slots)
 		if n := len(b.free); n > 0 {
@@ -104,12 +104,12 @@ func (b *builder) add(i int, events []snapshot.Event, levels *levels) {
 		b.now += e.Size
 		b.peak = max(b.peak, b.now)
 		b.ops = append(b.ops, op{size: e.Size, event: uint32(i), slot: slot, stream: b.number(e.Stream), kind: opAlloc})
-	case snapshot.FreeCompleted:
+	case snapshot.IsFreeCompleted:
 		b.release(i, e.Addr)
-	case snapshot.SegmentAlloc, snapshot.SegmentMap:
+	case snapshot.IsSegmentAlloc, snapshot.IsSegmentMap:
 		levels.change(e.Size)
 		b.segment(opReserve, i, e)
-	case snapshot.SegmentFree, snapshot.SegmentUnmap:
+	case snapshot.IsSegmentFree, snapshot.IsSegmentUnmap:
 		levels.change(-e.Size)
 		b.segment(opRelease, i, e)
 		if i < b.opening {
@@ -121,7 +121,7 @@ func (b *builder) add(i int, events []snapshot.Event, levels *levels) {
 	}
 }
 
-func (b *builder) segment(kind opKind, i int, e *snapshot.Event) {
+func (b *builder) segment(kind opKind, i int, e snapshot.Step) {
 	b.top = max(b.top, e.Addr+uint64(e.Size))
 	b.ops = append(b.ops, op{addr: e.Addr, size: e.Size, event: uint32(i), stream: b.number(e.Stream), kind: kind})
 }
@@ -209,14 +209,14 @@ func (l *levels) change(bytes int64) {
 const maxRetry = 100_000
 
 // why says what a run of segment_free that ends with event i was for; not ends: the run goes on.
-func (l *levels) why(events []snapshot.Event, i int) (kind opKind, ends bool) {
-	if i+1 < len(events) {
-		switch next := &events[i+1]; next.Action {
-		case snapshot.SegmentFree, snapshot.SegmentUnmap:
+func (l *levels) why(events *snapshot.History, i int) (kind opKind, ends bool) {
+	if i+1 < events.Len() {
+		switch next := events.At(i + 1); next.Action {
+		case snapshot.IsSegmentFree, snapshot.IsSegmentUnmap:
 			return 0, false
-		case snapshot.SegmentAlloc, snapshot.SegmentMap:
+		case snapshot.IsSegmentAlloc, snapshot.IsSegmentMap:
 			asked := l.before + next.Size
-			if asked > l.highest && next.Time-events[i].Time <= maxRetry {
+			if asked > l.highest && next.Time-events.Time[i] <= maxRetry {
 				if l.limit == 0 || asked < l.limit {
 					l.limit = asked
 				}
@@ -226,7 +226,7 @@ func (l *levels) why(events []snapshot.Event, i int) (kind opKind, ends bool) {
 			if l.collects {
 				return opPress, true
 			}
-		case snapshot.OOM:
+		case snapshot.IsOOM:
 			l.inRun = false
 			return opPress, true
 		}

@@ -93,7 +93,7 @@ func exact(t *testing.T, name, conf string, tr *snapshot.Trace) {
 	t.Helper()
 	s := setting(t, "torch", conf)
 	s.Recorded = true
-	r := run(t, tr, s, Unlimited(tr))
+	r := run(t, tr, s, Unlimited)
 	if tr.Recorded == nil || r.OOM != nil || r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End ||
 		r.DriverCalls != int64(tr.Recorded.SegmentOps) {
 		t.Errorf("%s: peak %d, end %d, %d driver calls, OOM %v; recorded %+v", name, r.PeakReserved, r.EndReserved, r.DriverCalls, r.OOM, tr.Recorded)
@@ -118,7 +118,7 @@ func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	tr := r.trace(0)
 	exact(t, "whole", "", tr)
 	exact(t, "from the middle", "", r.trace(15))
-	a, err := Advise(t.Context(), tr, "", Unlimited(tr))
+	a, err := Advise(t.Context(), tr, "", Unlimited)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestPressure(t *testing.T) {
 	if p.limit != 1400*mib {
 		t.Errorf("the device has less than %d MiB", p.limit/mib)
 	}
-	if r := run(t, tr, setting(t, "vmm", ""), Unlimited(tr)); r.PeakReserved >= p.limit {
+	if r := run(t, tr, setting(t, "vmm", ""), Unlimited); r.PeakReserved >= p.limit {
 		t.Errorf("vmm reserves %d on a device of less than %d", r.PeakReserved, p.limit)
 	}
 }
@@ -203,7 +203,7 @@ func TestOffIsTold(t *testing.T) {
 	}
 	tr := r.trace(0)
 	tr.Recorded.Peak -= 2 * mib // as if PyTorch had done better than its rules
-	a, err := Advise(t.Context(), tr, "", Unlimited(tr))
+	a, err := Advise(t.Context(), tr, "", Unlimited)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,13 +235,13 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 	want := "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[1:0,2:0,4:0,8:0,16:0,32:0,64:0,128:0,256:4,512:4," +
 		"1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4,large_segment_size_mb:64,max_non_split_rounding_mb:80," +
 		"throw_on_cudamalloc_oom:True,pinned_max_cached_size_mb:10"
-	if got := RecordedConf(s); got != want {
+	if got := RecordedConf(s.Settings); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if u := UnknownConf(s); len(u) != 1 || u[0] != "from_the_future:1" {
+	if u := UnknownConf(s.Settings); len(u) != 1 || u[0] != "from_the_future:1" {
 		t.Errorf("unknown: %v", u)
 	}
-	got, err := Recorded(s)
+	got, err := Recorded(s.Settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 func TestImpossibleAddresses(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(0x30001, 5*mib)), Recorded: &snapshot.Recorded{Peak: 50 * mib, End: 50 * mib}}
 	tr.Mapped = []snapshot.Mapped{{Span: snapshot.Span{Addr: 0x12345, Size: 50*mib + 3}}}
-	a, err := Advise(t.Context(), tr, "expandable_segments:True", Unlimited(tr))
+	a, err := Advise(t.Context(), tr, "expandable_segments:True", Unlimited)
 	if err != nil || a.Off() == 0 {
 		t.Errorf("off by %d: %v", a.Off(), err)
 	}

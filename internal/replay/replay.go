@@ -79,26 +79,47 @@ func (c *Curve) add(event int, bytes int64) {
 	c.Event, c.Bytes = append(c.Event, float64(event)), append(c.Bytes, float64(bytes))
 }
 
+// errNoDevice says that there is no device on which the history can have been recorded.
+var errNoDevice = errors.New("no device is so large")
+
 // errOpening says that the device has no room for what was there at first.
 var errOpening = errors.New("place what the program held at first")
 
-// Unlimited is the size of a device on which no policy runs out: a multiple of what the program ever held.
-func Unlimited(t *snapshot.Trace) int64 {
-	need := Requested(t).peak()
+// Unlimited is the capacity of a device on which no policy runs out.
+const Unlimited = 0
+
+// maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on virtual
+// memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
+const maxNeed = 1 << 42
+
+// room is the size of a device in bytes; Unlimited is a multiple of what the program ever held.
+func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
+	if capacity != Unlimited {
+		return capacity, nil
+	}
+	need := prog.peak
 	if t.Recorded != nil {
 		need = max(need, t.Recorded.Peak)
 	}
-	return 4*need + 1<<30
+	if need > maxNeed {
+		return 0, fmt.Errorf("replay: %w: the history has %d bytes at once, at most %d can be", errNoDevice, need, int64(maxNeed))
+	}
+	return 4*need + 1<<30, nil
 }
 
-// Run replays the trace from its opening, on a device of so many bytes. The context ends it early.
+// Run replays the trace from its opening, on a device of so many bytes, or Unlimited. The context ends it early.
 func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Result, error) {
 	return Repeat(ctx, t, s, capacity, 1)
 }
 
 // Repeat is Run with the history played several times over.
 func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
-	return newProgram(t, s.collects()).run(ctx, t, s, capacity, turns)
+	p := newProgram(t, s.collects())
+	capacity, err := p.room(t, capacity)
+	if err != nil {
+		return nil, err
+	}
+	return p.run(ctx, t, s, capacity, turns)
 }
 
 // Each replays with each of the settings, which share the work of making the history ready, on all processors.
@@ -108,6 +129,10 @@ func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity i
 		collects = collects || settings[i].collects()
 	}
 	p := newProgram(t, collects)
+	capacity, err := p.room(t, capacity)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*Result, len(settings))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
@@ -269,13 +294,13 @@ func Requested(t *snapshot.Trace) *Curve {
 	}
 	c := &Curve{}
 	c.add(0, now)
-	for i := range t.Events {
-		e := &t.Events[i]
+	for i := range t.Events.Len() {
+		e := t.Events.At(i)
 		switch e.Action {
-		case snapshot.Alloc:
+		case snapshot.IsAlloc:
 			now += e.Size - held[e.Addr]
 			held[e.Addr] = e.Size
-		case snapshot.FreeCompleted:
+		case snapshot.IsFreeCompleted:
 			now -= held[e.Addr]
 			delete(held, e.Addr)
 		default:
@@ -293,11 +318,11 @@ func Reserved(t *snapshot.Trace) *Curve {
 	}
 	c, now := &Curve{}, t.Reserved
 	c.add(0, now)
-	for i := range t.Events {
-		switch e := &t.Events[i]; e.Action {
-		case snapshot.SegmentAlloc, snapshot.SegmentMap:
+	for i := range t.Events.Len() {
+		switch e := t.Events.At(i); e.Action {
+		case snapshot.IsSegmentAlloc, snapshot.IsSegmentMap:
 			now += e.Size
-		case snapshot.SegmentFree, snapshot.SegmentUnmap:
+		case snapshot.IsSegmentFree, snapshot.IsSegmentUnmap:
 			now -= e.Size
 		default:
 			continue
@@ -305,11 +330,4 @@ func Reserved(t *snapshot.Trace) *Curve {
 		c.add(i, now)
 	}
 	return c
-}
-
-func (c *Curve) peak() (top int64) {
-	for _, v := range c.Bytes {
-		top = max(top, int64(v))
-	}
-	return top
 }

@@ -34,7 +34,7 @@ func run(t *testing.T, tr *snapshot.Trace, s Setting, capacity int64) *Result {
 	return r
 }
 
-func events(list ...snapshot.Event) []snapshot.Event { return list }
+func events(list ...snapshot.Event) snapshot.History { return snapshot.HistoryOf(list...) }
 
 func take(addr uint64, size int64) snapshot.Event {
 	return snapshot.Event{Action: snapshot.Alloc, Addr: addr, Size: size}
@@ -102,7 +102,7 @@ func TestOpeningAndCurve(t *testing.T) {
 	}
 	for _, policy := range []string{"packed", "vmm", "direct"} {
 		r := run(t, tr, setting(t, policy, ""), 1<<40)
-		if r.Curve.Bytes[0] < 30*mib || r.Curve.peak() != r.PeakReserved {
+		if r.Curve.Bytes[0] < 30*mib || int64(slices.Max(r.Curve.Bytes)) != r.PeakReserved {
 			t.Errorf("%s: %+v", policy, *r)
 		}
 	}
@@ -121,16 +121,16 @@ func TestRandomHistories(t *testing.T) {
 		for i := range length {
 			if len(live) > 0 && r.IntN(2) == 0 {
 				k := r.IntN(len(live))
-				tr.Events = append(tr.Events, give(live[k]))
+				tr.Events.Add(give(live[k]))
 				live = append(live[:k], live[k+1:]...)
 				continue
 			}
 			addr := uint64(i+1) << 30
-			tr.Events = append(tr.Events, take(addr, 1+r.Int64N(int64(1)<<uint(r.IntN(26)))))
+			tr.Events.Add(take(addr, 1+r.Int64N(int64(1)<<uint(r.IntN(26)))))
 			live = append(live, addr)
 		}
 		for _, p := range alloc.Policies {
-			got := run(t, tr, setting(t, string(p), ""), Unlimited(tr))
+			got := run(t, tr, setting(t, string(p), ""), Unlimited)
 			if got.PeakReserved < got.PeakRequested || got.OOM != nil || got.Ops != length {
 				t.Errorf("seed %d, %s: %+v", seed, p, *got)
 			}
@@ -142,9 +142,9 @@ func TestAdvise(t *testing.T) {
 	tr := &snapshot.Trace{}
 	// each round's block is a little larger than the hole that the last one left, with a small block behind it
 	for i := range uint64(40) {
-		tr.Events = append(tr.Events, take(3*i+1, int64(40+2*i)*mib), take(3*i+2, 11*mib), give(3*i+1))
+		tr.Events.Add(take(3*i+1, int64(40+2*i)*mib), take(3*i+2, 11*mib), give(3*i+1))
 	}
-	a, err := Advise(t.Context(), tr, "", Unlimited(tr))
+	a, err := Advise(t.Context(), tr, "", Unlimited)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestAdvise(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Advise(ctx, tr, "", Unlimited(tr)); err == nil {
+	if _, err := Advise(ctx, tr, "", Unlimited); err == nil {
 		t.Error("an advice after the context's end")
 	}
 }
@@ -167,10 +167,10 @@ func TestAdvise(t *testing.T) {
 func TestRecordedConf(t *testing.T) {
 	s := &snapshot.Snapshot{Settings: []snapshot.Setting{{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "expandable_segments", Value: true},
 		{Name: "garbage_collection_threshold", Value: 0.8}, {Name: "release_lock_on_cudamalloc", Value: false}}}
-	if got := RecordedConf(s); got != "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8" {
+	if got := RecordedConf(s.Settings); got != "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8" {
 		t.Error(got)
 	}
-	if _, err := NewSetting("torch", RecordedConf(s)); err != nil {
+	if _, err := NewSetting("torch", RecordedConf(s.Settings)); err != nil {
 		t.Error(err)
 	}
 	if _, err := Settings([]string{"torch", "nonsense"}, nil); err == nil {
@@ -194,12 +194,12 @@ func TestRecordedTrainings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := run(t, tr, setting(t, "torch", ""), Unlimited(tr))
+		r := run(t, tr, setting(t, "torch", ""), Unlimited)
 		if r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End || r.DriverCalls != int64(tr.Recorded.SegmentOps) {
 			t.Errorf("%s: peak %d, end %d, %d driver calls; recorded %+v", filepath.Base(f), r.PeakReserved, r.EndReserved, r.DriverCalls, *tr.Recorded)
 		}
 		for policy, most := range map[string]float64{"packed": 0.03, "vmm": 0.02} {
-			r := run(t, tr, setting(t, policy, ""), Unlimited(tr))
+			r := run(t, tr, setting(t, policy, ""), Unlimited)
 			t.Logf("%s, %s: waste %.4f, %d driver calls", filepath.Base(f), policy, r.Waste(), r.DriverCalls)
 			if r.Waste() > most && strings.Contains(f, "fullstep") {
 				t.Errorf("%s, %s: waste %.4f, more than %.3f", filepath.Base(f), policy, r.Waste(), most)

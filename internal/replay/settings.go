@@ -41,29 +41,29 @@ func Settings(policies, confs []string) (out []Setting, err error) {
 // RecordedConf is the configuration that a snapshot says it was taken with, in PYTORCH_ALLOC_CONF's syntax; "" is PyTorch's
 // default. What stands in it by itself counts; of the text that it was set from, what says more. Keys that are not known here are
 // left out: UnknownConf.
-func RecordedConf(s *snapshot.Snapshot) string {
-	known, _ := recordedConf(s)
+func RecordedConf(settings []snapshot.Setting) string {
+	known, _ := recordedConf(settings)
 	return known
 }
 
 // UnknownConf are recorded settings that a replay can't honour, since this version does not know them.
-func UnknownConf(s *snapshot.Snapshot) []string {
-	_, unknown := recordedConf(s)
+func UnknownConf(settings []snapshot.Setting) []string {
+	_, unknown := recordedConf(settings)
 	return unknown
 }
 
 // Recorded is the setting that a snapshot was taken with.
-func Recorded(s *snapshot.Snapshot) (Setting, error) {
-	out, err := NewSetting("torch", RecordedConf(s))
+func Recorded(settings []snapshot.Setting) (Setting, error) {
+	out, err := NewSetting("torch", RecordedConf(settings))
 	out.Recorded = true
 	return out, err
 }
 
-func recordedConf(s *snapshot.Snapshot) (known string, unknown []string) {
+func recordedConf(settings []snapshot.Setting) (known string, unknown []string) {
 	var conf []string
 	stated := map[string]bool{}
 	text := ""
-	for _, set := range s.Settings {
+	for _, set := range settings {
 		if set.Name == "PYTORCH_CUDA_ALLOC_CONF" || set.Name == "PYTORCH_ALLOC_CONF" {
 			if given, ok := set.Value.(string); ok && given != "" {
 				text = given

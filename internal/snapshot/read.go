@@ -25,33 +25,116 @@ const (
 // maxInput is the largest trace, log or file of lines that is read, after unpacking, in bytes.
 const maxInput = 2 << 30
 
-// ReadFile reads a file of any of the formats, plain or gzipped.
+// ReadFile reads a file of any of the formats, plain or packed.
 func ReadFile(path string) (*Snapshot, Format, error) {
+	var out *Snapshot
+	format, err := readPath(path, func(c *content) (err error) {
+		out, err = c.toSnapshot()
+		return err
+	})
+	return out, format, err
+}
+
+// ReadTrace reads a file of any of the formats and prepares the history of one device in it for a replay. choose is asked for the
+// device, and told which have allocations. The caller closes the trace.
+func ReadTrace(path string, choose func(with []int) (int, error)) (*Trace, error) {
+	var out *Trace
+	_, err := readPath(path, func(c *content) error {
+		device, err := choose(c.withAllocations())
+		if err == nil {
+			out, err = c.trace(device)
+		}
+		if err != nil && c.columns != nil {
+			c.columns.Close()
+		}
+		return err
+	})
+	return out, err
+}
+
+func readPath(path string, use func(*content) error) (Format, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, "", err // says open, path and cause
+		return "", err // says open, path and cause
 	}
 	defer f.Close()
 	var known int64
 	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
 		known = info.Size()
 	}
-	s, format, err := readSized(f, known)
-	if err != nil {
-		return nil, format, fmt.Errorf("%s: %w", path, err)
+	c, err := readSized(f, known)
+	if err == nil {
+		err = use(&c)
 	}
-	return s, format, nil
+	if err != nil {
+		return c.format, fmt.Errorf("%s: %w", path, err)
+	}
+	return c.format, nil
 }
 
 // Read reads a snapshot and says which format it had.
-func Read(r io.Reader) (*Snapshot, Format, error) { return readSized(r, 0) }
+func Read(r io.Reader) (*Snapshot, Format, error) {
+	c, err := readSized(r, 0)
+	if err != nil {
+		return nil, c.format, err
+	}
+	s, err := c.toSnapshot()
+	return s, c.format, err
+}
 
-// readSized is Read of a file that has so many bytes; 0: nobody knows.
-func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
+// content is what a file has: a pickle's columns, or another format's structs.
+type content struct {
+	format  Format
+	columns *Columns
+	structs *Snapshot
+	limit   *budget
+}
+
+// toSnapshot makes structs of the content, and ends it.
+func (c *content) toSnapshot() (*Snapshot, error) {
+	if c.columns == nil {
+		return c.structs, nil
+	}
+	defer c.columns.Close()
+	rows := c.columns.Len() + len(c.columns.Segments) + len(c.columns.Blocks)
+	if !c.limit.take(costRow*int64(rows) + costFrame*int64(c.columns.Frames())) {
+		return nil, errTooMuch(0)
+	}
+	return c.columns.Snapshot(), nil
+}
+
+// trace makes a trace of the content, whose memory it takes over.
+func (c *content) trace(device int) (*Trace, error) {
+	if c.columns == nil {
+		return c.structs.Trace(device)
+	}
+	t, err := c.columns.Trace(device)
+	if err == nil {
+		t.columns = c.columns
+	}
+	return t, err
+}
+
+// withAllocations are the devices that have a history of allocations.
+func (c *content) withAllocations() []int {
+	if c.columns == nil {
+		return c.structs.WithAllocations()
+	}
+	var out []int
+	for _, r := range c.columns.Rows {
+		if h := c.columns.history(r.Device); h.allocates() {
+			out = append(out, r.Device)
+		}
+	}
+	return out
+}
+
+// readSized reads a file that has so many bytes; 0: nobody knows.
+func readSized(r io.Reader, known int64) (c content, err error) {
 	packed := &counter{Reader: r}
 	src, closeSrc, err := unpack(packed)
 	if err != nil {
-		return nil, "", err
+		return c, err
 	}
 	defer closeSrc()
 	in := bufio.NewReaderSize(src, maxLine)
@@ -59,27 +142,29 @@ func readSized(r io.Reader, known int64) (*Snapshot, Format, error) {
 	switch {
 	case len(head) > 0:
 	case err != nil && err != io.EOF:
-		return nil, "", fmt.Errorf("read: %w", err)
+		return c, fmt.Errorf("read: %w", err)
 	default:
-		return nil, "", atByte(0, "file is empty")
+		return c, atByte(0, "file is empty")
 	}
 	if head[0] == 0x80 {
-		s, err := readTorch(in, known)
-		return s, TorchPickle, err
+		c.format, c.limit = TorchPickle, budgetFor(known)
+		c.columns, err = readTorch(in, c.limit)
+		return c, err
 	}
 	format, read := recognise(head)
 	if read == nil {
-		return nil, "", atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
+		return c, atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
 	}
+	c.format = format
 	data, err := readAll(&bounded{Reader: in, packed: packed}, known)
 	if err != nil {
-		return nil, format, err
+		return c, err
 	}
 	if len(data) > 4<<20 { // the slices of a large file grow by copies, which may not lie about till memory has doubled
 		defer debug.SetGCPercent(debug.SetGCPercent(30))
 	}
-	s, err := read(data, budgetFor(packed.n.Load()))
-	return s, format, err
+	c.structs, err = read(data, budgetFor(packed.n.Load()))
+	return c, err
 }
 
 func readAll(r io.Reader, known int64) ([]byte, error) {
@@ -100,22 +185,17 @@ func readAll(r io.Reader, known int64) ([]byte, error) {
 // pickleBudget is what reading a pickle may take, in bytes: 5 GB of pickle, 23 million events, take 1.6 GB of it.
 const pickleBudget = 4 << 30
 
-// readTorch reads a pickle of so many bytes on disk (0: nobody knows) event by event. One that is cut short has no state to
-// replay from, so it is refused here.
-func readTorch(r io.Reader, disk int64) (*Snapshot, error) {
-	limit := budgetFor(disk)
+// readTorch reads a pickle within the bound of its file. One that is cut short has no state to replay from, so it is refused here.
+func readTorch(r io.Reader, limit *budget) (*Columns, error) {
 	c, err := readColumns(context.Background(), r, nil, min(limit.left, pickleBudget))
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close()
 	if c.Cut != nil {
+		defer c.Close()
 		return nil, c.Cut
 	}
-	if !limit.take(costRow*int64(c.Len()+len(c.Segments)+len(c.Blocks)) + costFrame*int64(c.Frames())) {
-		return nil, errTooMuch(0)
-	}
-	return c.Snapshot(), nil
+	return c, nil
 }
 
 // recognise tells a format by how it begins.

@@ -27,14 +27,23 @@ const poolBit = 48
 // PoolStream is the stream of a trace without the number of its private pool.
 func PoolStream(stream uint64) uint64 { return stream & (1<<poolBit - 1) }
 
-// rewind returns what was there before the first event, and the events, with the private pool that each belongs to in its stream.
-func (s *Snapshot) rewind(device int, events []Event) (Opening, []Event) {
-	r := s.finalState(device)
-	if len(r.pools) > 0 {
-		events = slices.Clone(events)
+// rewind returns what was there before the first event of a device, and puts the private pool that each event belongs to into its
+// stream.
+func rewind(segments []Segment, device int, h *History) Opening {
+	r := finalState(segments, device)
+	pooled := len(r.pools) > 0
+	if pooled {
+		h.own()
 	}
-	for i := len(events) - 1; i >= 0; i-- {
-		r.undo(&events[i])
+	for i := h.Len() - 1; i >= 0; i-- {
+		e := h.At(i)
+		if pooled {
+			if g := r.around(e.Addr); g != nil {
+				e.Stream |= g.pool << poolBit
+				h.Stream[i] = h.place(e.Stream)
+			}
+		}
+		r.undo(e)
 	}
 	o := Opening{}
 	for _, b := range r.live {
@@ -51,30 +60,25 @@ func (s *Snapshot) rewind(device int, events []Event) (Opening, []Event) {
 		o.Mapped = append(o.Mapped, Mapped{g.Span, g.small})
 	}
 	slices.SortFunc(o.Live, func(a, b LiveBlock) int { return cmp.Compare(a.Addr, b.Addr) })
-	return o, events
+	return o
 }
 
-func (r *rewinder) undo(e *Event) {
-	if len(r.pools) > 0 {
-		if g := r.around(e.Addr); g != nil {
-			e.Stream |= g.pool << poolBit
-		}
-	}
+func (r *rewinder) undo(e Step) {
 	switch e.Action {
-	case Alloc:
+	case IsAlloc:
 		delete(r.live, e.Addr)
-	case FreeCompleted:
+	case IsFreeCompleted:
 		r.live[e.Addr] = LiveBlock{e.Addr, e.Size, e.Stream}
-	case SegmentAlloc:
+	case IsSegmentAlloc:
 		if i, ok := place(r.segments, e.Addr); ok && r.segments[i].Size == e.Size {
 			r.segments = slices.Delete(r.segments, i, i+1)
 		}
-	case SegmentFree:
+	case IsSegmentFree:
 		i, _ := place(r.segments, e.Addr)
 		r.segments = slices.Insert(r.segments, i, held{Span: Span{e.Addr, e.Size, e.Stream}})
-	case SegmentMap:
+	case IsSegmentMap:
 		r.unmap(Span{e.Addr, e.Size, e.Stream})
-	case SegmentUnmap:
+	case IsSegmentUnmap:
 		r.remap(held{Span: Span{e.Addr, e.Size, e.Stream}})
 	}
 }
@@ -148,10 +152,10 @@ func (r *rewinder) remap(g held) {
 }
 
 // finalState is what the snapshot's segments say.
-func (s *Snapshot) finalState(device int) *rewinder {
+func finalState(segments []Segment, device int) *rewinder {
 	r := &rewinder{live: map[uint64]LiveBlock{}}
-	for i := range s.Segments {
-		g := &s.Segments[i]
+	for i := range segments {
+		g := &segments[i]
 		if g.Device != device {
 			continue
 		}

@@ -26,7 +26,12 @@ func (c *Columns) Snapshot() *Snapshot {
 		}
 	}
 	for _, g := range c.Segments {
-		s.Segments = append(s.Segments, c.segment(g, stacks, text(g.Kind)))
+		out := c.segment(g)
+		out.Frames = stacks[g.Stack]
+		for i := range out.Blocks {
+			out.Blocks[i].Frames = stacks[c.Blocks[g.From+i].Stack]
+		}
+		s.Segments = append(s.Segments, out)
 	}
 	for _, r := range c.Rows {
 		for len(s.Traces) <= r.Device {
@@ -41,13 +46,14 @@ func (c *Columns) Snapshot() *Snapshot {
 	return s
 }
 
-func (c *Columns) segment(g SegmentRow, stacks [][]Frame, kind string) Segment {
+// segment is a segment without its stacks.
+func (c *Columns) segment(g SegmentRow) Segment {
 	out := Segment{
 		Device: g.Device, Address: g.Address, Size: g.Size, Allocated: g.Allocated, Active: g.Active, Requested: g.Requested,
-		Stream: g.Stream, Kind: kind, Pool: g.Pool, Expandable: g.Expandable, Frames: stacks[g.Stack],
+		Stream: g.Stream, Kind: c.Text(g.Kind), Pool: g.Pool, Expandable: g.Expandable,
 	}
 	for _, b := range c.Blocks[g.From:g.To] {
-		out.Blocks = append(out.Blocks, Block{b.Address, b.Size, b.Requested, b.State, stacks[b.Stack]})
+		out.Blocks = append(out.Blocks, Block{Address: b.Address, Size: b.Size, Requested: b.Requested, State: b.State})
 	}
 	return out
 }

@@ -143,6 +143,17 @@ func (s *Snapshot) Events(device int) []Event {
 	return s.Traces[device]
 }
 
+// WithAllocations are the devices that have a history of allocations.
+func (s *Snapshot) WithAllocations() []int {
+	var out []int
+	for d, events := range s.Traces {
+		if slices.ContainsFunc(events, func(e Event) bool { return e.Action == Alloc }) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
 // maxDevices bounds a device's number: the largest machine that one process sees has 16 to 72 GPUs.
 const maxDevices = 1024
 

@@ -205,8 +205,8 @@ func TestTraceText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(tr.Live, []LiveBlock{{0x1000, 600, 0}}) || tr.Reserved != 4194304 || len(tr.Events) != 5 {
-		t.Errorf("opening %+v, %d events", tr.Opening, len(tr.Events))
+	if !reflect.DeepEqual(tr.Live, []LiveBlock{{0x1000, 600, 0}}) || tr.Reserved != 4194304 || tr.Events.Len() != 5 {
+		t.Errorf("opening %+v, %d events", tr.Opening, tr.Events.Len())
 	}
 	if *tr.Recorded != (Recorded{Peak: 4194304, End: 2097152, SegmentOps: 2}) {
 		t.Errorf("recorded %+v", *tr.Recorded)
@@ -335,7 +335,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for _, d := range s.Devices() {
-			if tr, err := s.Trace(d); err == nil && len(tr.Events) == 0 {
+			if tr, err := s.Trace(d); err == nil && tr.Events.Len() == 0 {
 				t.Fatal("a trace without events")
 			}
 		}

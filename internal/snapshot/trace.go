@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 )
 
@@ -38,9 +39,21 @@ type Mapped struct {
 type Trace struct {
 	Device int
 	Opening
-	Events []Event
+	Events History
+	// Settings are the recorded allocator's, where the file has them.
+	Settings []Setting
 	// Recorded is how the recorded allocator's reserved bytes went; nil where the file has no segment events.
 	Recorded *Recorded
+
+	columns *Columns // that have the events; nil if those are by themselves
+}
+
+// Close gives back the memory of the events. The rest of the trace may still be used.
+func (t *Trace) Close() {
+	if t.columns != nil {
+		t.columns.Close()
+	}
+	t.Events = History{}
 }
 
 // Recorded is what the allocator that was recorded reserved.
@@ -52,36 +65,51 @@ type Recorded struct {
 	SegmentOps int // segment_alloc, _free, _map, _unmap, after that burst
 }
 
+// ErrNoHistory says that the file has no events of a device.
+var ErrNoHistory = errors.New("no history of its allocator was recorded")
+
 // Trace prepares the history of a device for a replay. Where the file says what was there at first, that is the opening;
 // otherwise it is worked out from the final segments by going through the events backwards.
 func (s *Snapshot) Trace(device int) (*Trace, error) {
-	events := s.Events(device)
-	t := &Trace{Device: device, Events: events}
+	return s.trace(device, HistoryOf(s.Events(device)...))
+}
+
+// Trace is the same of columns, whose memory it shares: they must stay open as long as its events are used.
+func (c *Columns) Trace(device int) (*Trace, error) {
+	s := &Snapshot{Settings: c.Settings}
+	for _, g := range c.Segments {
+		s.Segments = append(s.Segments, c.segment(g))
+	}
+	return s.trace(device, c.history(device))
+}
+
+func (s *Snapshot) trace(device int, h History) (*Trace, error) {
+	if h.Len() == 0 {
+		return nil, fmt.Errorf("device %d: %w", device, ErrNoHistory)
+	}
+	t := &Trace{Device: device, Events: h, Settings: s.Settings}
 	if o, ok := s.Openings[device]; ok {
 		t.Opening = o
 	} else {
-		t.Opening, t.Events = s.rewind(device, events)
+		t.Opening = rewind(s.Segments, device, &t.Events)
 	}
-	if len(events) == 0 {
-		return nil, fmt.Errorf("device %d has no history: record one with torch.cuda.memory._record_memory_history()", device)
-	}
-	t.Recorded = recorded(t.Opening.Reserved, events)
+	t.Recorded = recorded(t.Opening.Reserved, &t.Events)
 	return t, nil
 }
 
 // recorded follows the reserved bytes; nil where the file never speaks of segments.
-func recorded(start int64, events []Event) *Recorded {
-	burst := Burst(events)
+func recorded(start int64, h *History) *Recorded {
+	burst := h.Burst()
 	for i := range burst {
-		start -= events[i].Size
+		start -= h.Size[i]
 	}
 	r := &Recorded{Peak: start, End: start}
-	for i := burst; i < len(events); i++ {
-		switch e := &events[i]; e.Action {
-		case SegmentAlloc, SegmentMap:
-			r.End += e.Size
-		case SegmentFree, SegmentUnmap:
-			r.End -= e.Size
+	for i := burst; i < h.Len(); i++ {
+		switch h.Action[i] {
+		case IsSegmentAlloc, IsSegmentMap:
+			r.End += h.Size[i]
+		case IsSegmentFree, IsSegmentUnmap:
+			r.End -= h.Size[i]
 		default:
 			continue
 		}
@@ -92,13 +120,4 @@ func recorded(start int64, events []Event) *Recorded {
 		return nil
 	}
 	return r
-}
-
-// Burst is how many events at the beginning of a history give memory back: it was recorded from an empty_cache on, and what that
-// left is what it begins with.
-func Burst(events []Event) (n int) {
-	for n < len(events) && (events[n].Action == SegmentFree || events[n].Action == SegmentUnmap) {
-		n++
-	}
-	return n
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 )
 
@@ -213,12 +214,12 @@ func WriteTrace(w io.Writer, t *Trace) error {
 	for _, l := range t.Live {
 		fmt.Fprintf(b, "live 0x%x %d %d\n", l.Addr, l.Requested, l.Stream)
 	}
-	words := map[Action]string{}
+	var words [math.MaxUint8 + 1]string
 	for word, action := range traceActions {
-		words[action] = word
+		words[actionIndex(action)] = word
 	}
-	for i := range t.Events {
-		e := &t.Events[i]
+	for i := range t.Events.Len() {
+		e := t.Events.At(i)
 		if word := words[e.Action]; word != "" {
 			fmt.Fprintf(b, "%s 0x%x %d %d\n", word, e.Addr, e.Size, e.Stream)
 		}

@@ -62,7 +62,7 @@ func (shape Transformer) Trace() *snapshot.Trace {
 	for step := range shape.Steps {
 		t.step(weights, step == 0)
 	}
-	return &snapshot.Trace{Events: t.events}
+	return &snapshot.Trace{Events: snapshot.HistoryOf(t.events...)}
 }
 
 // step is forward, backward and the optimizer's update.

@@ -67,7 +67,7 @@ func TestTransformerHoldsWhatATrainingHolds(t *testing.T) {
 	if end, want := int64(held.Bytes[len(held.Bytes)-1]), parameters(Small)*(wordBytes+12); end != want {
 		t.Errorf("%d bytes held at the end, want %d", end, want)
 	}
-	r, err := replay.Run(context.Background(), trace, replay.Setting{Name: "torch"}, replay.Unlimited(trace))
+	r, err := replay.Run(context.Background(), trace, replay.Setting{Name: "torch"}, replay.Unlimited)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWasteOfTheShippedTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := replay.Run(t.Context(), trace, s, replay.Unlimited(trace))
+		r, err := replay.Run(t.Context(), trace, s, replay.Unlimited)
 		if err != nil {
 			t.Fatal(err)
 		}
