@@ -13,8 +13,8 @@ import (
 
 const costSeconds = "4" // of steps that are timed, in each run
 
-// run is one training of paired.py: the median and the mean of its steps, in ns.
-type run struct{ median, mean float64 }
+// run is one training of paired.py: the median and the mean of its steps, and the median of their CPU time, in ns.
+type run struct{ median, mean, cpu float64 }
 
 // costs are measurements that compare whole trainings, bare, observed and with the rival in it, in turns: with a core to spare, and
 // with all of a job's processes, the collector too, on one core.
@@ -76,16 +76,18 @@ func (b *bench) paired(size, where, goal string, pinned bool) error {
 }
 
 // ratios are those of runs to the bare runs beside them.
-type ratios struct{ medians, means []float64 }
+type ratios struct{ medians, means, cpu []float64 }
 
 func (r *ratios) add(with, bare run) {
 	r.medians, r.means = append(r.medians, with.median/bare.median), append(r.means, with.mean/bare.mean)
+	r.cpu = append(r.cpu, with.cpu/bare.cpu)
 }
 
-// String tells the median of the ratios of median steps, their middle half, and the same median for mean steps.
+// String tells the median of the ratios of median steps and their middle half, which says what this machine can tell apart; and the
+// medians for mean steps and for CPU time.
 func (r ratios) String() string {
 	m := slices.Sorted(slices.Values(r.medians))
-	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f)", median(m), m[len(m)/4], m[len(m)-1-len(m)/4], median(r.means))
+	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f; CPU time %.4f)", median(m), m[len(m)/4], m[len(m)-1-len(m)/4], median(r.means), median(r.cpu))
 }
 
 // training is the command of one run behind a prefix.
@@ -113,7 +115,7 @@ func (b *bench) once(make func(out string) *exec.Cmd) (r run, err error) {
 	}
 	text, err := os.ReadFile(out)
 	if err == nil {
-		_, err = fmt.Sscan(string(text), &r.median, &r.mean)
+		_, err = fmt.Sscan(string(text), &r.median, &r.mean, &r.cpu)
 	}
 	return r, err
 }
