@@ -49,7 +49,7 @@ func newJudge(o *Owner, log *slog.Logger) *judge {
 func (j *judge) run(ctx context.Context) {
 	ticker := time.NewTicker(firstLook)
 	defer ticker.Stop()
-	var due time.Time
+	due := j.began.Add(idleLook)
 	training, spent := false, time.Duration(0)
 	for {
 		select {

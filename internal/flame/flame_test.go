@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +51,15 @@ func TestPprof(t *testing.T) {
 	}
 	if sum != 180 || len(p.Function) != 4 || p.SampleType[0].Unit != "bytes" {
 		t.Errorf("%d bytes, %d functions, %v", sum, len(p.Function), p.SampleType[0])
+	}
+	var innermost []string
+	for _, s := range p.Sample {
+		line := s.Location[0].Line[0]
+		innermost = append(innermost, fmt.Sprintf("%s (%s:%d) under %d", line.Function.Name, line.Function.Filename, line.Line, len(s.Location)-1))
+	}
+	want := []string{"step;x (train.py:48) under 1", "f<\"&> (model.py:9) under 2", "C++ only (:0) under 0"}
+	if !slices.Equal(innermost, want) {
+		t.Errorf("%q", innermost)
 	}
 }
 

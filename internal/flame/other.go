@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/google/pprof/profile"
 )
 
 // This file writes what other viewers read.
@@ -99,41 +97,4 @@ func (g *Graph) WriteSpeedscope(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	return e.Encode(file)
-}
-
-// WritePprof writes a gzipped profile for `go tool pprof`, with bytes as its only value.
-func (g *Graph) WritePprof(w io.Writer) error {
-	p := &profile.Profile{SampleType: []*profile.ValueType{{Type: "inuse_space", Unit: "bytes"}}, Comments: []string{g.Title}}
-	functions, locations := map[Frame]*profile.Function{}, map[Frame]*profile.Location{}
-	locate := func(f Frame) *profile.Location {
-		if l := locations[f]; l != nil {
-			return l
-		}
-		key := Frame{File: f.File, Name: f.Name}
-		fn := functions[key]
-		if fn == nil {
-			fn = &profile.Function{ID: uint64(len(functions) + 1), Name: f.Name, SystemName: f.Name, Filename: f.File}
-			functions[key] = fn
-			p.Function = append(p.Function, fn)
-		}
-		l := &profile.Location{ID: uint64(len(locations) + 1), Line: []profile.Line{{Function: fn, Line: int64(f.Line)}}}
-		locations[f] = l
-		p.Location = append(p.Location, l)
-		return l
-	}
-	g.each(func(stack []*Node) {
-		own := stack[len(stack)-1].own()
-		if own <= 0 || len(stack) == 1 {
-			return
-		}
-		s := &profile.Sample{Value: []int64{own}}
-		for i := len(stack) - 1; i > 0; i-- { // innermost first
-			s.Location = append(s.Location, locate(stack[i].Frame))
-		}
-		p.Sample = append(p.Sample, s)
-	})
-	if err := p.CheckValid(); err != nil {
-		return fmt.Errorf("write profile: %w", err)
-	}
-	return p.Write(w)
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -83,18 +82,28 @@ func fuseKind(path string) (kind string, network bool, err error) {
 		return "", false, err
 	}
 	dev := uint64(st.Sys().(*syscall.Stat_t).Dev)
-	mounts, err := procfs.GetMounts()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return "FUSE", true, nil // unknown counts as network, see localFUSE
 	}
-	want := fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev))
-	for _, m := range mounts {
-		if m.MajorMinorVer == want {
-			kind, network = classifyFUSE(m.FSType)
-			return kind, network, nil
+	fsType, ok := mountedAs(string(mounts), fmt.Sprintf("%d:%d", unix.Major(dev), unix.Minor(dev)))
+	if !ok {
+		return "FUSE", true, nil
+	}
+	kind, network = classifyFUSE(fsType)
+	return kind, network, nil
+}
+
+// mountedAs finds the type of a device's file system in mountinfo (proc_pid_mountinfo(5)): "ID PARENT MAJOR:MINOR … - TYPE …".
+func mountedAs(mounts, device string) (fsType string, ok bool) {
+	for line := range strings.Lines(mounts) {
+		before, after, _ := strings.Cut(line, " - ")
+		head, tail := strings.Fields(before), strings.Fields(after)
+		if len(head) > 2 && len(tail) > 0 && head[2] == device {
+			return tail[0], true
 		}
 	}
-	return "FUSE", true, nil
+	return "", false
 }
 
 func classifyFUSE(fsType string) (kind string, network bool) {

@@ -125,6 +125,14 @@ func TestNetworkFS(t *testing.T) {
 			t.Errorf("%s: network %v", fsType, network)
 		}
 	}
+	const mounts = "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n" +
+		"37 35 0:52 / /data rw,relatime shared:1 master:2 - fuse.sshfs me@there:/ rw,user_id=0\n"
+	if fsType, ok := mountedAs(mounts, "0:52"); fsType != "fuse.sshfs" || !ok {
+		t.Errorf("device 0:52 is %q %v", fsType, ok)
+	}
+	if fsType, ok := mountedAs(mounts, "0:5"); ok {
+		t.Errorf("device 0:5 is %q", fsType)
+	}
 	if _, _, err := NetworkFS("/no/such/place"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}

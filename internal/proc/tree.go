@@ -2,16 +2,17 @@ package proc
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/prometheus/procfs"
 )
 
 // maxDepth ends a chain of parents: PIDs that are used again while we read could make it a circle.
 const maxDepth = 128 // deeper than shells in shells in containers go
+
+const maxCmdline = 1 << 20 // a shell may hand over 2 MiB of file names; nobody reads the second
 
 // Ancestors lists the parents of a process, nearest first, without the process itself.
 func (f FS) Ancestors(pid int) []int {
@@ -63,28 +64,35 @@ type RSS struct{ Resident, Shared uint64 }
 
 // RSS reads /proc/PID/statm.
 func (f FS) RSS(pid int) (RSS, error) {
-	p, err := f.proc(pid)
+	var buf [256]byte // seven numbers
+	path := f.path(pid, "statm")
+	text, err := readText(path, buf[:0])
 	if err != nil {
 		return RSS{}, err
 	}
-	m, err := p.Statm()
-	if err != nil {
-		return RSS{}, fmt.Errorf("read %s: %w", f.path(pid, "statm"), err)
+	var size, resident, shared uint64 // pages
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil {
+		return RSS{}, fmt.Errorf("read %s: %w: %.40q", path, ErrMalformed, text)
 	}
-	return RSS{Resident: m.ResidentBytes(), Shared: m.SHRBytes()}, nil
+	page := uint64(os.Getpagesize())
+	return RSS{Resident: resident * page, Shared: shared * page}, nil
 }
 
 // Cmdline is the command with its arguments; empty for a kernel thread or a zombie.
 func (f FS) Cmdline(pid int) ([]string, error) {
-	p, err := f.proc(pid)
+	file, err := os.Open(f.path(pid, "cmdline"))
+	if err != nil {
+		return nil, err // os names the operation and the path
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxCmdline))
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.CmdLine()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", f.path(pid, "cmdline"), err)
+	if len(text) == 0 {
+		return nil, nil
 	}
-	return args, nil
+	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00"), nil
 }
 
 // BootID differs between machines, and between two starts of one machine.
@@ -98,16 +106,4 @@ func (f FS) BootID() (string, error) {
 		return "", fmt.Errorf("read boot id: %w: %q", ErrMalformed, id)
 	}
 	return id, nil
-}
-
-func (f FS) proc(pid int) (procfs.Proc, error) {
-	fs, err := procfs.NewFS(f.root)
-	if err != nil {
-		return procfs.Proc{}, err
-	}
-	p, err := fs.Proc(pid)
-	if err != nil {
-		return procfs.Proc{}, fmt.Errorf("read process %d: %w", pid, err)
-	}
-	return p, nil
 }

@@ -6,45 +6,42 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-const (
-	costPairs   = 9 // of each kind; the median is told
-	costSeconds = "4"
-)
+const costSeconds = "4" // of steps that are timed, in each run
 
-// run is one training of paired.py: the median and the mean of its steps, in ns.
-type run struct{ median, mean float64 }
+// run is one training of paired.py: the median and the mean of its steps, and the median of their CPU time, in ns.
+type run struct{ median, mean, cpu float64 }
 
-// cost compares whole trainings, bare, observed and with the rival in it, in turns: with a core to spare, and with all of a job's
-// processes, the collector too, on one core.
-func (b *bench) cost() error {
-	core, err := firstCore()
-	if err != nil {
-		return err
-	}
-	for _, where := range []string{"a core to spare", "one core for all"} {
-		var pin []string
-		if where == "one core for all" {
-			pin = []string{"taskset", "-c", strconv.Itoa(core)}
+// costs are measurements that compare whole trainings, bare, observed and with the rival in it, in turns: with a core to spare, and
+// with all of a job's processes, the collector too, on one core.
+func (b *bench) costs() (list []measurement) {
+	for _, c := range []struct {
+		size, goal string
+		pinned     bool
+	}{{"4.5 ms", "≤ 1.005", false}, {"0.5 ms", "≤ 1.005", false}, {"4.5 ms", "≤ 1.010", true}, {"0.5 ms", "≤ 1.015", true}} {
+		where := "a core to spare"
+		if c.pinned {
+			where = "all on one core"
 		}
-		for _, size := range []struct{ name, spare, pinned string }{{"4.5 ms", "≤ 1.005", "≤ 1.010"}, {"0.5 ms", "≤ 1.005", "≤ 1.015"}} {
-			goal := size.spare
-			if pin != nil {
-				goal = size.pinned
-			}
-			if err := b.paired(size.name, where, goal, pin); err != nil {
-				return err
-			}
-		}
+		list = append(list, measurement{"cost, " + c.size + " steps, " + where, func() error { return b.paired(c.size, where, c.goal, c.pinned) }})
 	}
-	return nil
+	return list
 }
 
 // paired makes the runs of one row. Each kind comes first, second and last as often.
-func (b *bench) paired(size, where, goal string, pin []string) error {
+func (b *bench) paired(size, where, goal string, pinned bool) error {
+	var pin []string
+	if pinned {
+		core, err := firstCore()
+		if err != nil {
+			return err
+		}
+		pin = []string{"taskset", "-c", strconv.Itoa(core)}
+	}
 	kinds := []func(out string) *exec.Cmd{
 		func(out string) *exec.Cmd { return b.training(pin, size, out) },
 		func(out string) *exec.Cmd {
@@ -54,9 +51,9 @@ func (b *bench) paired(size, where, goal string, pin []string) error {
 	if b.probing != "" {
 		kinds = append(kinds, func(out string) *exec.Cmd { return b.withProbing(pin, size, out) })
 	}
-	ratios := make([][2][]float64, len(kinds)) // of medians, of means
+	ratios := make([]ratios, len(kinds))
 	var bare []float64
-	for i := range costPairs {
+	for i := range b.pairs {
 		runs := make([]run, len(kinds))
 		for j := range kinds {
 			k := (i + j) % len(kinds)
@@ -67,17 +64,30 @@ func (b *bench) paired(size, where, goal string, pin []string) error {
 		}
 		bare = append(bare, runs[0].median)
 		for k := range runs {
-			ratios[k][0] = append(ratios[k][0], runs[k].median/runs[0].median)
-			ratios[k][1] = append(ratios[k][1], runs[k].mean/runs[0].mean)
+			ratios[k].add(runs[k], runs[0])
 		}
 	}
-	beside := fmt.Sprintf("bare %.2f ms", median(bare)/1e6)
+	beside := fmt.Sprintf("bare %.2f ms, %d runs", median(bare)/1e6, b.pairs)
 	if len(kinds) > 2 {
-		beside += fmt.Sprintf("; Probing 0.2.4: %.4f (mean %.4f)", median(ratios[2][0]), median(ratios[2][1]))
+		beside += "; Probing 0.2.4: " + ratios[2].String()
 	}
-	b.add(fmt.Sprintf("step of a training observed / bare, %s steps, %s", size, where), goal,
-		fmt.Sprintf("%.4f (mean %.4f)", median(ratios[1][0]), median(ratios[1][1])), beside)
+	b.add(fmt.Sprintf("step of a training observed / bare, %s steps, %s", size, where), goal, ratios[1].String(), beside)
 	return nil
+}
+
+// ratios are those of runs to the bare runs beside them.
+type ratios struct{ medians, means, cpu []float64 }
+
+func (r *ratios) add(with, bare run) {
+	r.medians, r.means = append(r.medians, with.median/bare.median), append(r.means, with.mean/bare.mean)
+	r.cpu = append(r.cpu, with.cpu/bare.cpu)
+}
+
+// String tells the median of the ratios of median steps and their middle half, which says what this machine can tell apart; and the
+// medians for mean steps and for CPU time.
+func (r ratios) String() string {
+	m := slices.Sorted(slices.Values(r.medians))
+	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f; CPU time %.4f)", median(m), m[len(m)/4], m[len(m)-1-len(m)/4], median(r.means), median(r.cpu))
 }
 
 // training is the command of one run behind a prefix.
@@ -105,7 +115,7 @@ func (b *bench) once(make func(out string) *exec.Cmd) (r run, err error) {
 	}
 	text, err := os.ReadFile(out)
 	if err == nil {
-		_, err = fmt.Sscan(string(text), &r.median, &r.mean)
+		_, err = fmt.Sscan(string(text), &r.median, &r.mean, &r.cpu)
 	}
 	return r, err
 }

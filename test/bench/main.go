@@ -1,5 +1,6 @@
 // Command bench measures what memgauge costs and how fast it answers, each time beside the bare run or a rival in the same
-// minute, and prints one table. It judges nothing: the machine may be shared. Build memgauge first; see `make bench`.
+// minute, and prints one table, each row as soon as it is known. It judges nothing: the machine may be shared. Build memgauge
+// first; see `make bench`. Parts: -list names them, -only runs some.
 package main
 
 import (
@@ -18,10 +19,14 @@ import (
 type bench struct {
 	memgauge, python, probing string
 	repo, dir                 string
-	rows                      []row
+	pairs                     int // of trainings that are compared
 }
 
-type row struct{ what, goal, got, beside string }
+// measurement is a part of the table that can be run alone.
+type measurement struct {
+	name string
+	run  func() error
+}
 
 func main() {
 	b := &bench{}
@@ -29,12 +34,28 @@ func main() {
 	flag.StringVar(&b.python, "python", "python3", "a Python with torch")
 	flag.StringVar(&b.probing, "probing", "", "the rival's command, if it is installed")
 	flag.StringVar(&b.repo, "repo", ".", "the checkout")
+	flag.IntVar(&b.pairs, "pairs", 9, "how many trainings of each kind are compared; their median is told")
 	only := flag.String("only", "", "run only measurements whose name contains this")
+	list := flag.Bool("list", false, "name the measurements")
 	flag.Parse()
+	if *list {
+		for _, m := range b.measurements() {
+			fmt.Println(m.name)
+		}
+		return
+	}
 	if err := b.run(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// measurements are those of one table, in its order.
+func (b *bench) measurements() []measurement {
+	list := []measurement{{"start", b.start}, {"query", b.query}, {"eval", b.eval}, {"collector at rest", b.atRest}}
+	list = append(list, b.costs()...)
+	return append(list, measurement{"ring write", b.ringWrite}, measurement{"samplers", b.samplers}, measurement{"database", b.database},
+		measurement{"allocator", b.allocator}, measurement{"trainer", b.trainer})
 }
 
 func (b *bench) run(only string) error {
@@ -50,31 +71,22 @@ func (b *bench) run(only string) error {
 	}
 	os.Setenv("MEMGAUGE_HOME", filepath.Join(b.dir, "home"))
 	os.Unsetenv("MEMGAUGE_TARGET")
-	for _, m := range []struct {
-		name string
-		f    func() error
-	}{{"start", b.start}, {"query and eval", b.queryAndEval}, {"collector at rest", b.atRest}, {"ring write", b.ringWrite}, {"samplers", b.samplers}, {"database", b.database}, {"allocator", b.allocator}, {"trainer", b.trainer}, {"cost", b.cost}} {
+	fmt.Printf("| what | goal | measured | beside it |\n|---|---|---|---|\n")
+	for _, m := range b.measurements() {
 		if !strings.Contains(m.name, only) {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "measuring %s …\n", m.name)
-		if err := m.f(); err != nil {
+		if err := m.run(); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
-	b.print()
 	return nil
 }
 
+// add prints a row of the table.
 func (b *bench) add(what, goal, got, beside string) {
-	b.rows = append(b.rows, row{what, goal, got, beside})
-}
-
-func (b *bench) print() {
-	fmt.Printf("| what | goal | measured | beside it |\n|---|---|---|---|\n")
-	for _, r := range b.rows {
-		fmt.Printf("| %s | %s | %s | %s |\n", r.what, r.goal, r.got, r.beside)
-	}
+	fmt.Printf("| %s | %s | %s | %s |\n", what, goal, got, beside)
 }
 
 // timed is how long a command took, in ms.
@@ -114,42 +126,58 @@ func (b *bench) start() error {
 		}
 		bare, with, extra = append(bare, x), append(with, y), append(extra, y-x)
 	}
-	b.add("start: `memgauge run -- python -c pass`", "≤ +50 ms", fmt.Sprintf("+%.0f ms", median(extra)), fmt.Sprintf("bare %.0f ms, observed %.0f ms", median(bare), median(with)))
+	b.add("`memgauge run -- python -c pass`, longer than without us by", "≤ +50 ms", fmt.Sprintf("+%.0f ms", median(extra)), fmt.Sprintf("bare %.0f ms, observed %.0f ms", median(bare), median(with)))
 	b.add("`memgauge --version`", "≤ 3 ms", fmt.Sprintf("%.1f ms", median(version)), b.startOf())
 	return nil
 }
 
-// queryAndEval asks a training that has made 6,000 rows and then waits.
-func (b *bench) queryAndEval() error {
-	job, err := b.job("query", filepath.Join(b.repo, "test", "bench", "rows.py"), "6000")
+// rows is a training that has made 6,000 rows and then waits, its main thread coming by every half millisecond.
+func (b *bench) rows() (*job, error) {
+	return b.job("rows", "all", filepath.Join(b.repo, "test", "bench", "rows.py"), "6000")
+}
+
+func (b *bench) query() error {
+	job, err := b.rows()
 	if err != nil {
 		return err
 	}
 	defer job.end()
-	var worst, all []float64
+	var all []float64
 	for _, sql := range seedStatements(b.repo) {
-		var ms []float64
-		for range 15 {
-			x, err := timed(b.memgauge, job.pid, "query", sql)
-			if err != nil {
-				return err
-			}
-			ms = append(ms, x)
-		}
-		all, worst = append(all, median(ms)), append(worst, slices.Max(ms))
-	}
-	rival := b.rival("query", "SELECT 1")
-	b.add("`query`, the seeds' statements, 6,000 rows", "≤ 11 ms", fmt.Sprintf("%.1f ms (slowest statement %.1f)", median(all), slices.Max(all)), rival)
-	var ms []float64
-	for range 41 {
-		x, err := timed(b.memgauge, job.pid, "eval", "1+1")
+		ms, err := b.repeat(15, job.pid, "query", sql)
 		if err != nil {
 			return err
 		}
+		all = append(all, median(ms))
+	}
+	b.add("`query`, the seeds' statements, 6,000 rows", "≤ 11 ms", fmt.Sprintf("%.1f ms (slowest statement %.1f)", median(all), slices.Max(all)), b.rival("query", "SELECT 1"))
+	return nil
+}
+
+func (b *bench) eval() error {
+	job, err := b.rows()
+	if err != nil {
+		return err
+	}
+	defer job.end()
+	ms, err := b.repeat(41, job.pid, "eval", "1+1")
+	if err != nil {
+		return err
+	}
+	b.add("`eval \"1+1\"`, the main thread free", "≤ 6 ms", fmt.Sprintf("%.1f ms", median(ms)), b.rival("eval", "print(1+1)"))
+	return nil
+}
+
+// repeat runs a command of ours so often and tells how long each took, in ms.
+func (b *bench) repeat(times int, args ...string) (ms []float64, err error) {
+	for range times {
+		x, err := timed(b.memgauge, args...)
+		if err != nil {
+			return nil, err
+		}
 		ms = append(ms, x)
 	}
-	b.add("`eval \"1+1\"`", "≤ 6 ms", fmt.Sprintf("%.1f ms", median(ms)), b.rival("eval", "print(1+1)"))
-	return nil
+	return ms, nil
 }
 
 // job is a command under observation that goes on until it is ended.
@@ -159,10 +187,10 @@ type job struct {
 	session string
 }
 
-func (b *bench) job(name, script string, args ...string) (*job, error) {
+func (b *bench) job(name, trace, script string, args ...string) (*job, error) {
 	session := filepath.Join(b.dir, name)
 	ready := session + ".ready"
-	cmd := exec.Command(b.memgauge, append([]string{"run", "--quiet", "--trace", "all", "--session", session, "--", b.python, script, ready}, args...)...)
+	cmd := exec.Command(b.memgauge, append([]string{"run", "--quiet", "--trace", trace, "--session", session, "--", b.python, script, ready}, args...)...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -246,27 +274,42 @@ func (b *bench) startOf() string {
 	return strings.Join(parts, ", ")
 }
 
-// atRest watches a collector while a process makes 100 steps a second: in the first seconds, when all is done more often, and then.
+// atRest watches two collectors while their processes make 100 steps a second each: in the first seconds, when all is done more
+// often, and then. One session is as users have it, in the other every step is traced.
 func (b *bench) atRest() error {
-	begin := time.Now()
-	j, err := b.job("rest", filepath.Join(b.repo, "test", "bench", "steps.py"), "100")
-	if err != nil {
-		return err
-	}
-	defer j.end()
-	pid, err := collectorOf(j.session)
-	if err != nil {
-		return err
-	}
 	const young, old, seconds = 20, 60, 30
-	time.Sleep(young*time.Second - time.Since(begin))
-	first := float64(cpuTicks(pid)) / 100 / young // USER_HZ is 100 on Linux
-	time.Sleep((old - young) * time.Second)
-	before := cpuTicks(pid)
-	time.Sleep(seconds * time.Second)
-	share := float64(cpuTicks(pid)-before) / 100 / seconds
-	b.add("collector at rest, 100 steps/s", "≤ 0.7 % of a core, ≤ 90 MiB", fmt.Sprintf("%.2f %%, %d MiB", 100*share, rssMiB(pid)), "")
-	b.add("the same in its first 20 s, its start included", "≤ 2 % of a core", fmt.Sprintf("%.2f %%", 100*first), "")
+	traces := []string{"auto", "all"}
+	var begins []time.Time
+	var pids []int
+	for _, trace := range traces {
+		begins = append(begins, time.Now())
+		j, err := b.job("rest-"+trace, trace, filepath.Join(b.repo, "test", "bench", "steps.py"), "100")
+		if err != nil {
+			return err
+		}
+		defer j.end()
+		pid, err := collectorOf(j.session)
+		if err != nil {
+			return err
+		}
+		pids = append(pids, pid)
+	}
+	ticks := func(age int) (list []int) {
+		for i, pid := range pids {
+			time.Sleep(time.Duration(age)*time.Second - time.Since(begins[i]))
+			list = append(list, cpuTicks(pid))
+		}
+		return list
+	}
+	first, before, after := ticks(young), ticks(old), ticks(old+seconds)
+	for i, trace := range traces {
+		share := func(ticks, seconds int) string {
+			return fmt.Sprintf("%.2f %%", float64(ticks)/float64(seconds)) // USER_HZ is 100 on Linux: a tick is 1 % of a second
+		}
+		what := fmt.Sprintf("collector at rest, 100 steps/s, `--trace %s`", trace)
+		b.add(what, "≤ 0.7 % of a core, ≤ 90 MiB", share(after[i]-before[i], seconds)+", "+memoryOf(pids[i]), "")
+		b.add(what+", its first 20 s, its start included", "≤ 2 % of a core", share(first[i], young), "")
+	}
 	return nil
 }
 

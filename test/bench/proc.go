@@ -36,14 +36,20 @@ func cpuTicks(pid int) int {
 	return user + system
 }
 
-func rssMiB(pid int) int {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	f := strings.Fields(string(text))
-	if len(f) < 2 {
-		return 0
+// memoryOf is what a process has in memory, and how much of it is its own: the rest are pages of the program's file, which the
+// kernel can give back at any time.
+func memoryOf(pid int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	mib := func(key string) int {
+		_, after, _ := strings.Cut(string(text), key+":")
+		f := strings.Fields(after)
+		if len(f) == 0 {
+			return 0
+		}
+		kib, _ := strconv.Atoi(f[0])
+		return kib >> 10
 	}
-	pages, _ := strconv.Atoi(f[1])
-	return pages * os.Getpagesize() >> 20
+	return fmt.Sprintf("%d MiB (%d its own)", mib("VmRSS"), mib("RssAnon"))
 }
 
 // seedStatements reads the SQL out of the documents that the product must satisfy.
