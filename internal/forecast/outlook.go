@@ -17,6 +17,12 @@ type Job struct {
 	Pressed   bool    // usage alone is a risk already: there is no time to wait for certainty
 }
 
+// What is asked of a job where nobody says otherwise.
+const (
+	DefaultWindow    = 30 // s
+	DefaultThreshold = 85 // percent of the limit that is a risk by itself
+)
+
 const (
 	// firstSteps of a training still set things up: optimizer state, caches, workers.
 	firstSteps = 3
