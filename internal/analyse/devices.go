@@ -37,31 +37,6 @@ func device(p *detect.Process, name string) *detect.DeviceSeries {
 // cudaNames says by what names the job's PyTorch knows the driver's devices.
 const cudaNames = `SELECT device_id, 'cuda:' || coalesce(visible_as, device_id) AS device, total_bytes FROM gpu.devices`
 
-// deviceLimits reads how large each device is, and what of it was in use at the end by the driver's count. What a process's allocator
-// holds and could hand out again is room for that process.
-func (l *loader) deviceLimits() error {
-	sql := fmt.Sprintf(`WITH n AS (%s)
- SELECT n.device, max(n.total_bytes)::DOUBLE, arg_max(u.used_bytes, u.ts) FILTER (epoch_us(u.ts) <= %f)::DOUBLE
- FROM n LEFT JOIN gpu.utilization u USING (device_id) GROUP BY n.device`, cudaNames, l.end())
-	return l.all(sql, func(v []any) {
-		for _, p := range l.processes {
-			for i := range p.Devices {
-				if d := &p.Devices[i]; d.Name == v[0] {
-					d.Total = orZero(v[1])
-					d.Used = max(0, orZero(v[2])-last(d.Cached))
-				}
-			}
-		}
-	})
-}
-
-func last(s detect.Series) float64 {
-	if n := len(s.Bytes); n > 0 {
-		return s.Bytes[n-1]
-	}
-	return 0
-}
-
 // outside reads what the driver counts for each process beyond its allocator's reserve: contexts, communicators, libraries' own pools.
 // Where the driver tells of no process (in containers it knows other PIDs), the whole device's count stands for its only process.
 func (l *loader) outside() error {

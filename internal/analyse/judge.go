@@ -33,6 +33,8 @@ func Rows(r detect.Report, judgement int64, at time.Time) []model.Finding {
 		}
 		if f.Seconds == 0 {
 			row.Seconds, row.SecondsLow, row.SecondsHigh = math.NaN(), math.NaN(), math.NaN()
+		} else if f.SecondsHigh == 0 {
+			row.SecondsHigh = math.NaN()
 		}
 		rows = append(rows, row)
 	}

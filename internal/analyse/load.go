@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -79,7 +80,7 @@ type loader struct {
 	until     float64           // µs since the epoch; +Inf without a bound
 	from0     float64           // µs since the epoch of the first sample
 	host      detect.Limit
-	charged   detect.Series
+	over      bool // nothing more will come
 	warnings  []string
 }
 
@@ -358,11 +359,13 @@ func (l *loader) objects() error {
 
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Charged: l.charged, Steps: l.most, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Steps: l.most, Warnings: l.warnings}
 	if l.most == 0 && l.from0 > 0 {
 		in.Seconds = (l.end() - l.from0) / 1e6
 	}
+	in.Job = forecast.Job{Window: forecast.DefaultWindow, Known: true, FromStart: true}
 	for _, p := range l.processes {
+		in.Job.Torch = in.Job.Torch || p.Prepares
 		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
 		if !l.wanted("cpu") {
 			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}

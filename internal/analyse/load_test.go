@@ -153,10 +153,15 @@ func TestDeviceCache(t *testing.T) {
 	}
 }
 
-// limited are a cgroup's readings at 10 Hz around a training's steps: charged at its end is what the heap and 900 MiB beside it take, of which
+// limited are a cgroup's and its host's readings at 10 Hz around a training's steps: charged at its end is what the heap and 900 MiB beside it take, of which
 // 400 MiB are clean page cache; after the end it is given back.
 func limited(n int, limit, rate int64, after int) *model.Batch {
 	b := &model.Batch{}
+	defer func() {
+		for _, c := range b.Samples.Cgroups {
+			b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: c.Time, Total: 64 * gib, Available: 50 * gib})
+		}
+	}()
 	for i := 2; i <= n; i += 2 {
 		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: stepTime(i) - 20_000, Path: "/job", Version: 2, Current: 1500*mib + rate*int64(i), Limit: limit,
 			LimitPath: "/job", InactiveFile: 300 * mib, ActiveFile: 100 * mib})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -39,7 +40,7 @@ func (a *app) distributedCommand() *cobra.Command {
 	f.StringVar(&role, "role", "master", "`ROLE` of this machine: master or worker")
 	f.StringVar(&host, "master-host", "localhost", "`HOST` of the master")
 	f.Uint16Var(&port, "port", 29500, "TCP `PORT` of the master")
-	o.oom.Threshold, o.oom.Critical = 85, 95
+	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, 95
 	return c
 }
 

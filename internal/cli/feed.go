@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
 	"github.com/memgauge/memgauge/internal/units"
@@ -48,7 +49,7 @@ func (a *app) feedCommand() *cobra.Command {
 	f.Var(&o.window, "window", "see so much before growth is extrapolated")
 	f.Var(&o.blocks, "blocks", "ask for the allocators' blocks so often")
 	f.IntVar(&o.history, "max-snapshots", 10000, "readings kept of each device")
-	f.Float64Var(&o.oom.Threshold, "threshold", 85, "percent of the limit")
+	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "percent of the limit")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "percent of the limit")
 	return c
 }

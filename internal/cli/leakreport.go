@@ -101,7 +101,11 @@ func limitLine(f detect.Finding) string {
 	case f.Seconds <= 0:
 		return ""
 	}
-	left := span(f.Seconds) + between(span(f.Seconds), span(f.SecondsLow), span(f.SecondsHigh))
+	high := "unknown"
+	if f.SecondsHigh > 0 {
+		high = span(f.SecondsHigh)
+	}
+	left := span(f.Seconds) + between(span(f.Seconds), span(f.SecondsLow), high)
 	if f.Over {
 		return fmt.Sprintf("%s would have been met %s after the end%s", f.Limit, left, when)
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/forecast"
 )
 
 // blocksEvery is how often monitor --all looks at blocks: fragmentation moves slowly, and asking stops an allocator.
@@ -37,7 +39,7 @@ func (a *app) monitorCommand() *cobra.Command {
 	o.addFlags(f, "0", "1")
 	o.addPlot(f)
 	f.BoolVar(&all, "all", false, "fragmentation and leaks too")
-	f.Float64Var(&o.oom.Threshold, "threshold", 85, "usage in `PERCENT` of the limit that alone is worth a warning")
+	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	return c
 }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
 // forecastWindow is how much must have been seen before growth is extrapolated: a program's start grows like a leak.
-const forecastWindow = 30 * time.Second
+const forecastWindow = forecast.DefaultWindow * time.Second
 
 func (a *app) oomCommand() *cobra.Command {
 	o := watchOptions{tool: "oom"}
@@ -38,7 +39,7 @@ func (a *app) oomCommand() *cobra.Command {
 	f := c.Flags()
 	o.addFlags(f, "300", "2")
 	o.addPlot(f)
-	f.Float64Var(&o.oom.Threshold, "threshold", 85, "usage in `PERCENT` of the limit that alone is worth a warning")
+	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	f.Var(&window, "window", "growth must go on for so many seconds, past the start, before it warns")
 	f.Lookup("window").DefValue = "30 s"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/forecast"
 )
 
 func (a *app) profileCommand() *cobra.Command {
@@ -33,7 +35,7 @@ func (a *app) profileCommand() *cobra.Command {
 	o.addFlags(f, "60", "0.1")
 	o.addPlot(f)
 	f.IntVar(&o.history, "max-snapshots", 10000, "keep at most `N` readings of each device; then neighbours are merged")
-	o.oom.Threshold, o.oom.Critical = 85, 95
+	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, 95
 	o.oom.Window = forecastWindow
 	return c
 }

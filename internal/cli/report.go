@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
 	"github.com/memgauge/memgauge/internal/session"
@@ -82,7 +83,7 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 		return nil, err
 	}
 	defer src.Close()
-	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(), OOM: monitor.OOMOptions{Threshold: 85, Critical: 95, Window: forecastWindow}})
+	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(), OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
 	if err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPause: looks come at once while a training is young, take a small part of a core in the long run however much each costs, and never
-// stop.
+// TestPause: looks come at once while a training is young, as many as what is saved up for them pays, take a small part of a core in the long
+// run however much each costs, and never stop.
 func TestPause(t *testing.T) {
 	for _, each := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
 		var spent, age time.Duration
@@ -19,8 +19,9 @@ func TestPause(t *testing.T) {
 			}
 			age += max(lookAfter(spent, age), firstLook) + each
 		}
-		if each <= 50*time.Millisecond && soon < 4 || each <= 200*time.Millisecond && soon < 2 {
-			t.Errorf("looks of %v: %d in the first 3 s", each, soon)
+		const enough = 4 // one each third of the age
+		if paid := min(enough, int(lookSaved/each)+1); soon < paid {
+			t.Errorf("looks of %v: %d in the first 3 s, %d are paid for", each, soon, paid)
 		}
 		if each <= time.Second && spent > time.Hour/lookShare+lookSaved+each {
 			t.Errorf("looks of %v took %v of an hour", each, spent)

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/stats"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // A leak matters by when it ends the run. Nothing runs for years: what would meet its limit after farOff has none. Growth of less than
@@ -18,21 +18,17 @@ const (
 	trickleFor = 3 * 24 * time.Hour
 )
 
-// lately is the share of the growth's time that its pace is taken of.
-const lately = 0.25
-
 // steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1 to 3 times).
 const steepest = 4
 
-// forecast says when each leak meets its limit, takes those back that never will, and gives advice on the others.
-func forecast(judged []judgement, in Input) (all []Finding) {
+// foretell says when each leak meets its limit, takes those back that never will, and gives advice on the others.
+func foretell(judged []judgement, in Input) (all []Finding) {
 	in.growth = growths(judged)
 	for _, j := range judged {
 		for i := range j.findings {
 			f := &j.findings[i]
 			if f.Verdict == Leak {
 				f.until(j.process, in)
-				f.dismiss()
 			}
 			if f.Verdict == Leak || f.Class == AllocatorRetention || f.Class == DeviceCache {
 				f.Advice = advise(*f)
@@ -87,36 +83,63 @@ func (p Process) charging(from float64) float64 {
 	return stats.TheilSen(f.Steps, f.Bytes) / p.Pace
 }
 
-// until says when the memory meets its limit, as of the process's last reading: all leaks in that memory together fill it, at the late
-// pace.
+// until says when the memory meets its limit, as of the process's last reading, and takes a leak back that is too slow to matter. All leaks
+// in that memory together fill it, at the late pace. What is seen of the memory as a whole says more, once it can be told from chance: its
+// peaks, and what else grows. It is what every tool goes by that forecasts.
 func (f *Finding) until(p Process, in Input) {
-	if p.Pace <= 0 {
-		return
+	limit := Limit{}
+	if p.Pace > 0 && f.Rate > 0 {
+		f.PerSec, f.Over = f.Rate/p.Pace, p.Gone
+		limit = in.binding(f, p)
 	}
-	f.PerSec, f.Over = f.Rate/p.Pace, p.Gone
-	limit := in.binding(f, p)
-	if limit.Bytes <= 0 || f.Rate <= 0 {
-		return
-	}
-	f.Limit = limit.Name
+	var own forecast.Forecast
 	end := max(f.End, p.Last) // the memory may have been read some steps before
-	if p.Killed && f.Device == "" {
-		f.Met, f.AtStep = true, end
+	if limit.Bytes > 0 {
+		if f.Limit = limit.Name; p.Killed && f.Device == "" {
+			f.Met, f.AtStep = true, end
+			return
+		}
+		own = forecast.AtRate(limit.readings(), limit.Bytes, f.rate(p, in))
+	}
+	if f.dismiss(own.Seconds); f.Verdict != Leak || f.Limit == "" {
 		return
 	}
+	job := in.Job
+	job.Pressed = 100*limit.Used >= forecast.DefaultThreshold*limit.Bytes
+	if seen := forecast.Outlook(limit.Readings, limit.Bytes, job); seen.Predicted {
+		own = seen
+	}
+	f.take(own, limit.Lag, end, p.Pace)
+}
+
+// take makes a forecast the finding's. Of a run that is over the time counts from its end.
+func (f *Finding) take(c forecast.Forecast, lag, end, pace float64) {
+	f.AtStep = end + max(0, c.Seconds-lag)/pace
+	if !f.Over {
+		lag = 0
+	}
+	f.Seconds, f.SecondsLow = max(c.Seconds-lag, 1), max(c.SecondsLow-lag, 0)
+	if !math.IsInf(c.SecondsHigh, 1) {
+		f.SecondsHigh = max(c.SecondsHigh-lag, f.Seconds)
+	}
+}
+
+// rate is how fast all leaks in the finding's memory fill it, with the interval of its own rate and of the pace.
+func (f *Finding) rate(p Process, in Input) forecast.Rate {
 	growth := max(f.PerSec, in.growth[f.Device])
-	used := limit.Used
-	if f.Device == "" {
-		used = in.charge(growth, (end-f.Start)*p.Pace*lately)
-	}
-	left := max(limit.Bytes-used, 0) / growth // s
-	f.Seconds = max(left, 1)
-	faster, slower := max(f.High/f.Rate, 1), min(max(f.Low/f.Rate, 0.1), 1)
-	f.SecondsLow, f.SecondsHigh = f.Seconds/faster, f.Seconds/slower
+	low, high := f.Low/f.Rate, f.High/f.Rate
 	if p.Slowest > 0 && p.Fastest > 0 {
-		f.SecondsLow, f.SecondsHigh = f.SecondsLow*p.Fastest/p.Pace, f.SecondsHigh*p.Slowest/p.Pace
+		low, high = low*p.Pace/p.Slowest, high*p.Pace/p.Fastest
 	}
-	f.AtStep = end + left/p.Pace
+	return forecast.Rate{PerSecond: growth, Low: growth * low, High: growth * high, Watched: (max(f.End, p.Last) - f.Start) * p.Pace}
+}
+
+// readings of the limit; one, where nothing but the end is known.
+func (l *Limit) readings() []forecast.Reading {
+	if len(l.Readings) > 0 {
+		return l.Readings
+	}
+	return []forecast.Reading{{Floor: l.Used, Peak: l.Used}}
 }
 
 // binding is the limit that the memory runs into first; none for mapped files, which the kernel takes back.
@@ -128,37 +151,19 @@ func (in *Input) binding(f *Finding, p Process) Limit {
 		return in.Host
 	}
 	for _, d := range p.Devices {
-		if d.Name == f.Device && d.Total > 0 {
-			return Limit{Name: "device " + units.Bytes(math.Round(d.Total)).String(), Bytes: d.Total, Used: max(f.Level, d.Used)}
+		if d.Name == f.Device {
+			return d.Limit
 		}
 	}
 	return Limit{}
 }
 
-// charge is what is charged to the host's limit at the end of the run: the highest of the last readings, each carried on to there.
-// A run ends in the step whose peak meets the limit, and one reading hits the peak of its step seldom. Readings from before the last
-// seconds within don't count: it grew at another pace then, or not at all.
-func (in *Input) charge(growth, within float64) float64 {
-	n := len(in.Charged.Steps)
-	if n == 0 {
-		return in.Host.Used
+// dismiss takes a leak back that is too slow to matter: left is when it would meet its limit by itself, in seconds.
+func (f *Finding) dismiss(left float64) {
+	if f.Limit == "" {
+		left = math.Inf(1)
 	}
-	used := in.Charged.Bytes[n-1] + growth*in.Charged.Steps[n-1]
-	for i, ago := range in.Charged.Steps {
-		if ago <= within {
-			used = max(used, in.Charged.Bytes[i]+growth*ago)
-		}
-	}
-	return used
-}
-
-// dismiss takes a leak back that is too slow to matter.
-func (f *Finding) dismiss() {
-	left := math.Inf(1)
-	if f.Limit != "" {
-		left = f.Seconds
-	}
-	slow := f.Limit != "" && !f.Met && left > farOff.Seconds()
+	slow := f.Limit != "" && left > farOff.Seconds()
 	page := !f.ByTime && f.Rate < trickle && left > trickleFor.Seconds() && (f.Limit != "" || f.Memory == Mapped)
 	if !slow && !page {
 		return
@@ -168,5 +173,5 @@ func (f *Finding) dismiss() {
 		reason += fmt.Sprintf(", %s in %.0f days", f.Limit, left/(24*3600))
 	}
 	f.Verdict, f.Reason = Healthy, reason
-	f.Class, f.Holder, f.Site, f.Held, f.Limit, f.Seconds, f.SecondsLow, f.SecondsHigh, f.AtStep = "", "", "", "", "", 0, 0, 0, 0
+	f.Class, f.Holder, f.Site, f.Held, f.Limit = "", "", "", "", ""
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/model"
 )
 
@@ -68,28 +69,29 @@ type Process struct {
 
 // DeviceSeries are the memories of one process on one device.
 type DeviceSeries struct {
-	Name                      string  // cuda:0
-	Allocated, Reserved, Peak Series  // Peak: the highest Allocated since the program last reset it
-	Cached                    Series  // Reserved less Allocated
-	Outside                   Series  // what the driver counts for the process beyond Reserved
-	Total                     float64 // bytes of the device; 0 unknown
-	Used                      float64 // of them at the end, without what the process's own allocator could hand out again
+	Name                      string // cuda:0
+	Allocated, Reserved, Peak Series // Peak: the highest Allocated since the program last reset it
+	Cached                    Series // Reserved less Allocated
+	Outside                   Series // what the driver counts for the process beyond Reserved
+	Limit                     Limit
 }
 
-// Limit is what host memory runs into first.
+// Limit is what a memory runs into first.
 type Limit struct {
-	Name  string  // "cgroup 16 GiB", "host"
-	Bytes float64 // 0: unknown
-	Used  float64
+	Name     string             // "cgroup 16 GiB", "host 64 GiB", "device 80 GiB"
+	Bytes    float64            // 0: unknown
+	Used     float64            // of them at the end, without what can be given back at once
+	Readings []forecast.Reading // of what is used, until then; none: Used is all that is known
+	Lag      float64            // s from the last of them to the end of the run; negative where the last step is the older
 }
 
 // Input is all that a verdict goes by.
 type Input struct {
 	Processes []Process
 	Host      Limit
-	Charged   Series  // the last readings of what is charged to Host; Steps are seconds before the end of the run
-	Steps     float64 // of the process that made most
-	Seconds   float64 // watched, where there are no steps; else 0
+	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
+	Steps     float64      // of the process that made most
+	Seconds   float64      // watched, where there are no steps; else 0
 	Warnings  []string
 
 	growth map[string]float64 // of all leaks together, bytes/s, by device ("" for the host)
@@ -111,7 +113,7 @@ type Finding struct {
 	Advice   []string
 	Seconds  float64 // to Limit
 	SecondsLow,
-	SecondsHigh float64
+	SecondsHigh float64 // 0: the upper end can't be seen
 	AtStep float64
 	Limit  string
 	Over   bool    // the process has ended: Seconds are from its end
@@ -140,7 +142,7 @@ func Run(in Input) Report {
 	for _, p := range in.Processes {
 		judged = append(judged, judgement{p, judgeProcess(p, in)})
 	}
-	r.Findings = forecast(judged, in)
+	r.Findings = foretell(judged, in)
 	order(r.Findings)
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()

@@ -21,7 +21,7 @@ func growing(n int, rate float64) Series {
 
 // ranks of a job of four, of which the second leaks.
 func fourRanks() Input {
-	in := Input{Steps: 1000, Host: Limit{"host 64 GiB", 64 << 30, 8 << 30}}
+	in := Input{Steps: 1000, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 8 << 30}}
 	for rank := range 4 {
 		rate := 0.0
 		if rank == 1 {
@@ -152,11 +152,11 @@ func TestBoundedContainer(t *testing.T) {
 	p := leaky(func(_, step int64) []model.ObjectGroup {
 		return []model.ObjectGroup{{Evidence: "container", Type: "collections.deque", Holder: "__main__.replay", Count: 1, Length: step, Bytes: step * 900_000, Detail: "of builtins.tuple; 2000 at most"}}
 	})
-	r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{"host 64 GiB", 64 << 30, 8 << 30}})
+	r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 8 << 30}})
 	if f := r.Findings[0]; r.Verdict != Undecided || f.Needs < 1000 || f.Needs > 1200 || !strings.Contains(r.Missing, "fills up") {
 		t.Errorf("%s: %s, needs %.0f", r.Verdict, r.Missing, f.Needs)
 	}
-	if r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{"host 9 GiB", 9 << 30, 8.9 * (1 << 30)}}); r.Verdict != Leak {
+	if r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{Name: "host 9 GiB", Bytes: 9 << 30, Used: 8.9 * (1 << 30)}}); r.Verdict != Leak {
 		t.Errorf("memory ends before it is full: %s", r.Verdict)
 	}
 }
@@ -215,7 +215,7 @@ func TestTooSlowToMatter(t *testing.T) {
 		"heap, 40 minutes":        {Process{PID: 7, Rank: -1, Pace: 0.00005, Heap: growing(3000, 1260), Anon: growing(3000, 1260)}, Leak},
 		"heap, 60 days":           {Process{PID: 7, Rank: -1, Pace: 60, Heap: growing(3000, 500_000), Anon: growing(3000, 500_000)}, Healthy},
 	} {
-		r := Run(Input{Steps: 3000, Processes: []Process{c.p}, Host: Limit{"host 64 GiB", 64 << 30, 30 << 30}})
+		r := Run(Input{Steps: 3000, Processes: []Process{c.p}, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 30 << 30}})
 		if r.Verdict != c.want {
 			t.Errorf("%s: %s, %s", name, r.Verdict, r.Line())
 		}

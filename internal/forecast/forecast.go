@@ -59,6 +59,8 @@ type Forecast struct {
 	// Confidence is the share of the outcomes that lie within 25 % of Seconds, or a second; of a Flat series how sure it is that it does not
 	// meet its limit within a minute; else 0.
 	Confidence float64
+
+	clears bool // even if it bends as much as its points allow, it passes the limit
 }
 
 const (
@@ -119,13 +121,14 @@ func onTrend(f Forecast, points []Point, readings []Reading, limit float64) Fore
 		return flattening(f, last, limit)
 	}
 	f.Shape, f.Reason = Growing, "the floor grows in a line"
-	likely, lowest := ceiling(slowing(points, cuts, last))
-	if likely+f.Amplitude < limit {
+	c := ceiling(slowing(points, cuts, last))
+	f.clears = c.possible+f.Amplitude >= limit
+	if c.likely+f.Amplitude < limit {
 		f.Shape, f.Reason = Saturating, "it seems to grow ever more slowly"
 		return f
 	}
 	f = f.until(l, last, limit)
-	if f.Predicted && lowest+f.Amplitude < limit { // it may come to nothing
+	if f.Predicted && c.lowest+f.Amplitude < limit { // it may come to nothing
 		f.Shape, f.Reason, f.SecondsHigh, f.Confidence = Saturating, "it grows ever more slowly", math.Inf(1), f.Confidence/2
 	}
 	return f

@@ -132,6 +132,31 @@ func (s *score) live(all []Reading, seconds float64) {
 	}
 }
 
+// What a start needed for a moment, or a step now and then, says little of when later steps meet the limit: processes that the kernel killed
+// showed either, and were given up to twice too little time.
+func TestRarePeaksBringNoEndNearer(t *testing.T) {
+	const seconds = 20.0
+	for name, peak := range map[string]func(at float64, i int) float64{
+		"at the start": func(at float64, i int) float64 { return map[bool]float64{true: 0.12}[at < 2 && i%4 == 1] },
+		"now and then": func(_ float64, i int) float64 { return map[bool]float64{true: 0.1}[i%50 == 20] },
+	} {
+		var all []Reading
+		r := rand.New(rand.NewPCG(3, 3))
+		for i := range 200 {
+			at := float64(i) / 10
+			v := (0.15 + 0.85*at/seconds + peak(at, i) + 0.002*r.NormFloat64()) * limitOfLives
+			all = append(all, Reading{Time: at, Floor: v, Peak: v})
+		}
+		for _, share := range []float64{0.6, 0.7, 0.8} {
+			seen := all[:int(share*200)]
+			f, left := Run(seen, limitOfLives), seconds-seen[len(seen)-1].Time
+			if !f.Predicted || math.Abs(f.Seconds-left) > 0.15*left {
+				t.Errorf("%s, at %.0f %%: %.2f s, it is %.2f", name, 100*share, f.Seconds, left)
+			}
+		}
+	}
+}
+
 // What grows and is near its limit is never told that there is no end in sight, however it was read.
 func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 	for _, seconds := range []float64{5, 10, 60, 600, 4 * 3600} {
@@ -228,7 +253,7 @@ func TestFalseAlarmRate(t *testing.T) {
 	for _, c := range []struct {
 		step             float64 // s
 		atMost, toldMost float64 // share of the runs
-	}{{0.02, 0.12, 0.12}, {0.5, 0.03, 0.15}, {10, 0.01, 0.03}} {
+	}{{0.02, 0.02, 0.02}, {0.5, 0.03, 0.15}, {10, 0.01, 0.03}} {
 		told, alarmed, asked := 0, 0, 0
 		for name, make := range healthyJobs() {
 			for _, s := range samplings {

@@ -17,6 +17,12 @@ type Job struct {
 	Pressed   bool    // usage alone is a risk already: there is no time to wait for certainty
 }
 
+// What is asked of a job where nobody says otherwise.
+const (
+	DefaultWindow    = 30 // s
+	DefaultThreshold = 85 // percent of the limit that is a risk by itself
+)
+
 const (
 	// firstSteps of a training still set things up: optimizer state, caches, workers.
 	firstSteps = 3
@@ -43,7 +49,8 @@ var tails = []float64{8, 2}
 
 // Outlook forecasts from the growth that has shown itself to be more than a start. A start looks like a leak: it grows in
 // a line, and nothing but its end tells it. So growth counts once it has gone on for a whole window, past the start; or for
-// a third of what there is and the end is near. Where usage alone is a risk there is no time to wait for either.
+// a third of what there is, the end is near, and it is too straight to be a warm-up that ends before. Where usage alone is
+// a risk there is no time to wait for either.
 func Outlook(readings []Reading, limit float64, j Job) Forecast {
 	past := pastStart(readings, j)
 	if j.Pressed {
@@ -57,7 +64,7 @@ func Outlook(readings []Reading, limit float64, j Job) Forecast {
 	switch {
 	case !f.Predicted, f.Watched >= j.Window:
 		return f
-	case young && f.Sure():
+	case young && f.clears && f.Sure():
 		return f.doubted(f.Watched / j.Window)
 	}
 	return Forecast{Shape: Unclear, Amplitude: f.Amplitude,

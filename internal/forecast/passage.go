@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -32,12 +33,16 @@ func passage(l line, points []Point, limit float64) distribution {
 	return d
 }
 
-// near is over how many points the highest peak counts for each of them, when readings are moments: a sampler hits the top
-// of a step seldom, the step does so each time.
-const near = 1
+// seenTop is the share of stretches that show a step's top, where readings are moments: a sampler hits the top of a step
+// seldom, the step reaches it each time. What fewer stretches show happens seldom indeed.
+const seenTop = 1. / 3
 
-// peaksOver are the peaks' heights over the trend, sorted.
-func peaksOver(l line, points []Point) []float64 {
+// heights are how far peaks rise over the trend, sorted, and what share of all is at least so high.
+type heights struct{ bytes, share []float64 }
+
+// peaksOver are the heights of the points, each counting as much as its time does for the trend: a start that needs more for
+// a moment says little of what comes.
+func peaksOver(l line, points []Point) heights {
 	out := make([]float64, len(points))
 	for i, p := range points {
 		base := l.mean + l.slope*(p.PeakAt-l.at)
@@ -46,21 +51,48 @@ func peaksOver(l line, points []Point) []float64 {
 		}
 		out[i] = p.Peak - base
 	}
+	h := rank(out, recent(times(points)))
 	if points[len(points)-1].Sampled {
-		out = highestNear(out)
+		h.lift()
 	}
-	slices.Sort(out)
-	return out
+	return h
+}
+
+// lift raises what is lower than the top that is seen often enough.
+func (a heights) lift() {
+	i := len(a.share) - 1
+	for i > 0 && a.share[i] < seenTop {
+		i--
+	}
+	for k := range i {
+		a.bytes[k] = a.bytes[i]
+	}
+}
+
+func rank(bytes, weights []float64) heights {
+	order := make([]int, len(bytes))
+	total := 0.0
+	for i := range order {
+		order[i], total = i, total+weights[i]
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(bytes[a], bytes[b]) })
+	h := heights{make([]float64, len(bytes)), make([]float64, len(bytes))}
+	left := total
+	for k, i := range order {
+		h.bytes[k], h.share[k] = bytes[i], left/total
+		left -= weights[i]
+	}
+	return h
 }
 
 // along walks one scenario from the first moment at which a peak may cross to the one at which every peak does.
-func along(l line, z float64, above []float64, limit float64) []outcome {
+func along(l line, z float64, above heights, limit float64) []outcome {
 	const mass = 1.0 / scenarios
-	first := reachTime(l, z, limit-above[len(above)-1])
+	first := reachTime(l, z, limit-above.bytes[len(above.bytes)-1])
 	if math.IsInf(first, 1) {
 		return nil
 	}
-	certain := reachTime(l, z, limit-above[0])
+	certain := reachTime(l, z, limit-above.bytes[0])
 	span := max(certain-first, 0)
 	if math.IsInf(certain, 1) {
 		span = 1e3 * l.spacing
@@ -70,7 +102,7 @@ func along(l line, z float64, above []float64, limit float64) []outcome {
 	alive := 1.0
 	for s := first; alive > 1e-3 && s <= first+span+step; s += step {
 		value, err := l.ahead(s + step/2) // in the middle of the stretch that begins at s
-		p := exceed(above, limit-value-z*err)
+		p := above.exceed(limit - value - z*err)
 		die := alive * (1 - math.Pow(1-p, step/l.spacing))
 		if die > 0 {
 			for _, part := range []float64{1. / 6, 3. / 6, 5. / 6} {
@@ -107,9 +139,12 @@ func reachTime(l line, z, level float64) float64 {
 }
 
 // exceed is the share of heights that are at least h.
-func exceed(sorted []float64, h float64) float64 {
-	i, _ := slices.BinarySearch(sorted, h)
-	return float64(len(sorted)-i) / float64(len(sorted))
+func (a heights) exceed(h float64) float64 {
+	i, _ := slices.BinarySearch(a.bytes, h)
+	if i == len(a.bytes) {
+		return 0
+	}
+	return a.share[i]
 }
 
 func (d distribution) before(s float64) float64 {
@@ -131,12 +166,4 @@ func (d distribution) quantile(q float64) float64 {
 		}
 	}
 	return math.Inf(1)
-}
-
-func highestNear(heights []float64) []float64 {
-	out := make([]float64, len(heights))
-	for i := range heights {
-		out[i] = slices.Max(heights[max(0, i-near):min(len(heights), i+near+1)])
-	}
-	return out
 }

@@ -167,10 +167,15 @@ const (
 	bends       = 2.5
 )
 
-// ceiling is the level that growth tends to if it dies down exponentially, as the bend of the points tells, and how low that level
-// may lie where they bend for sure; +Inf where they don't.
-func ceiling(points []Point) (likely, lowest float64) {
-	likely, lowest = math.Inf(1), math.Inf(1)
+// ceilings are levels that growth may tend to if it dies down exponentially, as the bend of the points tells; +Inf where it goes on.
+type ceilings struct {
+	likely   float64 // where the points seem to bend
+	lowest   float64 // two standard errors below, where they bend for sure
+	possible float64 // the same whether they bend or not
+}
+
+func ceiling(points []Point) ceilings {
+	c := ceilings{math.Inf(1), math.Inf(1), math.Inf(1)}
 	x, y := times(points), floors(points)
 	n := float64(len(x))
 	mean := stat.Mean(x, nil)
@@ -181,7 +186,7 @@ func ceiling(points []Point) (likely, lowest float64) {
 		s2, s3, s4 = s2+d, s3+d*x[i], s4+d*d
 	}
 	if s2 == 0 {
-		return likely, lowest
+		return c
 	}
 	// q is x² made orthogonal to 1 and x.
 	q := make([]float64, len(x))
@@ -191,7 +196,7 @@ func ceiling(points []Point) (likely, lowest float64) {
 		qq, qy, xy = qq+q[i]*q[i], qy+q[i]*y[i], xy+x[i]*y[i]
 	}
 	if qq <= 0 {
-		return likely, lowest
+		return c
 	}
 	bend, level, rate := qy/qq, stat.Mean(y, nil), xy/s2
 	res, rss := make([]float64, len(x)), 0.0
@@ -205,13 +210,16 @@ func ceiling(points []Point) (likely, lowest float64) {
 	tends := func(bend float64) float64 { // y″ = −y′/τ, and what is left to rise is y′·τ
 		return level - bend*s2/n + slope*slope/(-2*bend)
 	}
+	if slope > 0 && bend < 2*err {
+		c.possible = tends(bend - 2*err)
+	}
 	if slope > 0 && bend < -seemsToBend*err {
-		likely = tends(bend)
+		c.likely = tends(bend)
 	}
 	if slope > 0 && bend < -bends*err {
-		lowest = tends(bend - 2*err)
+		c.lowest = c.possible
 	}
-	return likely, lowest
+	return c
 }
 
 // flattens says whether growth in the points clearly slows down: the later half is slower than the earlier by far more
@@ -286,12 +294,12 @@ func lagOne(res []float64) float64 {
 
 // amplitude is the 95 % quantile of peak over floor.
 func amplitude(points []Point) float64 {
-	a := heights(points)
+	a := risesOf(points)
 	return stat.Quantile(0.95, stat.Empirical, a, nil)
 }
 
-// heights are peaks over their floors, sorted.
-func heights(points []Point) []float64 {
+// risesOf are peaks over their floors, sorted.
+func risesOf(points []Point) []float64 {
 	out := make([]float64, len(points))
 	for i, p := range points {
 		out[i] = max(0, p.Peak-p.Floor)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/fragment"
 )
 
@@ -250,15 +251,16 @@ func TestChoose(t *testing.T) {
 
 func TestHostReading(t *testing.T) {
 	for name, c := range map[string]struct {
-		s           HostState
+		host        forecast.Host
 		used, total int64
 		kind        string
 	}{
-		"no cgroup":          {HostState{Total: 100, Available: 60, Limit: -1, Current: -1}, 40, 100, "host"},
-		"cgroup":             {HostState{Total: 100, Available: 60, Limit: 30, Current: 20, InactiveFile: 4, Active: 3, Dirty: 1, Writeback: -1, SlabReclaimable: -1}, 14, 30, "cgroup"},
-		"host is the lesser": {HostState{Total: 100, Available: 5, Limit: 30, Current: 20}, 20, 25, "host"},
+		"no cgroup":          {forecast.Host{Total: 100, Available: 60, Limit: -1, Current: -1}, 40, 100, "host"},
+		"cgroup":             {forecast.Host{Total: 100, Available: 60, Limit: 30, Current: 20, InactiveFile: 4, Active: 3, Dirty: 1, Writeback: -1, SlabReclaimable: -1}, 14, 30, "cgroup"},
+		"host is the lesser": {forecast.Host{Total: 100, Available: 5, Limit: 30, Current: 20}, 20, 25, "host"},
 	} {
-		if r := c.s.Reading(); r.Used != c.used || r.Total != c.total || r.Kind != c.kind {
+		s := HostState{Host: c.host}
+		if r := s.Reading(); r.Used != c.used || r.Total != c.total || r.Kind != c.kind {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/proc"
@@ -102,7 +103,7 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	if err != nil {
 		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
 	}
-	s := monitor.HostState{Time: now, Total: info.Total, Available: info.Available, Limit: -1, Current: -1}
+	s := monitor.HostState{Time: now, Host: forecast.Host{Total: info.Total, Available: info.Available, Limit: -1, Current: -1}}
 	if m.ended = !m.fs.Alive(m.o.PID, m.start) || m.gone(); m.ended { // a dead process is in the root cgroup, whose memory is the host's
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
 	}

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
 )
 
@@ -25,9 +27,6 @@ type Session struct {
 
 // New reads from a session.
 func New(db api.Querier) *Session { return &Session{db: db, upTo: map[string]int64{}} }
-
-// maxRows of one reading: a week at one a second. What is older is left out.
-const maxRows = 700_000
 
 type deviceRow struct {
 	ID   int    `json:"device_id"`
@@ -77,16 +76,6 @@ type hostRow struct {
 	Mapped          *int64   `json:"mapped"`
 }
 
-// Of several cgroups the one with the least room counts. The step is that of the process that has made most.
-const hostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
-	done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts),
-	mapped AS (SELECT ts, sum(file)::BIGINT AS mapped FROM process.memory WHERE epoch_us(ts) > %[1]d GROUP BY ts),
-	job AS (SELECT * FROM cgroup.memory WHERE epoch_us(ts) > %[1]d QUALIFY row_number() OVER (PARTITION BY ts ORDER BY limit_bytes - current NULLS LAST) = 1)
-	SELECT epoch_us(h.ts) AS t, d.step, h.total, h.available, j.current, j.limit_bytes, j.inactive_file, j.active_file,
-	  j.file_dirty, j.file_writeback, j.slab_reclaimable, m.mapped
-	FROM (SELECT * FROM host.memory WHERE epoch_us(ts) > %[1]d ORDER BY ts DESC LIMIT %[2]d) h
-	LEFT JOIN job j ON j.ts = h.ts LEFT JOIN mapped m ON m.ts = h.ts ASOF LEFT JOIN done d ON d.ts <= h.ts ORDER BY h.ts`
-
 // gpuRow is a reading of the driver, or a step of the job's allocator.
 type gpuRow struct {
 	Time      int64    `json:"t"`
@@ -99,23 +88,9 @@ type gpuRow struct {
 	Allocated bool     `json:"allocator"`
 }
 
-// The job's allocator tells more than the driver: what a step frees, and its peak. Where there is one on the device, its
-// rows are taken, and what the driver counts beyond the allocator's memory lowers the limit.
-const gpuSQL = `WITH own AS (SELECT ts, replace(device::VARCHAR, 'cuda:', '')::INTEGER AS device_id, max(step)::DOUBLE AS step,
-	    sum(allocated)::BIGINT AS used, sum(max_allocated)::BIGINT AS peak, sum(reserved)::BIGINT AS reserved
-	    FROM python.step_devices WHERE epoch_us(ts) > %[1]d GROUP BY ALL),
-	driver AS (SELECT ts, device_id, used_bytes, total_bytes FROM gpu.utilization WHERE epoch_us(ts) > %[1]d),
-	own_seen AS (SELECT o.ts, o.device_id, o.step, o.used, o.peak, o.reserved,
-	    d.total_bytes - greatest(0, d.used_bytes - o.reserved) AS total FROM own o
-	    ASOF LEFT JOIN driver d ON d.device_id = o.device_id AND d.ts <= o.ts)
-	SELECT epoch_us(ts) AS t, device_id, step, used, peak, reserved, total, true AS allocator FROM own_seen
-	UNION ALL SELECT epoch_us(ts), device_id, NULL, used_bytes, used_bytes, used_bytes, total_bytes, false FROM driver
-	    WHERE device_id NOT IN (SELECT device_id FROM own_seen WHERE total IS NOT NULL)
-	ORDER BY t LIMIT %[2]d`
-
 // Read appends what was recorded since the call before.
 func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	host, err := api.Rows[hostRow](ctx, s.db, fmt.Sprintf(hostSQL, s.upTo[monitor.Host], maxRows))
+	host, err := api.Rows[hostRow](ctx, s.db, fmt.Sprintf(analyse.HostSQL, s.upTo[monitor.Host], analyse.MaxReadings))
 	if err != nil {
 		return into, err
 	}
@@ -159,7 +134,7 @@ func (s *Session) past(us int64) bool { return s.end != 0 && us > s.end }
 
 // ReadDevices is Read without the host.
 func (s *Session) ReadDevices(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	gpus, err := api.Rows[gpuRow](ctx, s.db, fmt.Sprintf(gpuSQL, s.upTo["gpu"], maxRows))
+	gpus, err := api.Rows[gpuRow](ctx, s.db, fmt.Sprintf(analyse.DeviceSQL, s.upTo["gpu"], analyse.MaxReadings))
 	if err != nil {
 		return into, err
 	}
@@ -184,9 +159,9 @@ func (s *Session) Step(ctx context.Context) (float64, error) {
 }
 
 func (r *hostRow) state() monitor.HostState {
-	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Total: figure(r.Total), Available: figure(r.Available),
-		Current: figure(r.Current), Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
-		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable), Mapped: figure(r.Mapped)}
+	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Mapped: figure(r.Mapped), Host: forecast.Host{Total: figure(r.Total),
+		Available: figure(r.Available), Current: figure(r.Current), Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
+		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable)}}
 }
 
 func (r *gpuRow) reading() (monitor.Reading, bool) {

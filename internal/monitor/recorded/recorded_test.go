@@ -37,7 +37,7 @@ func recording() *model.Batch {
 			MaxAllocated: s.MaxAllocated, Reserved: s.Reserved, MaxReserved: s.MaxReserved})
 	}
 	for d := range int32(2) {
-		b.Samples.Devices = append(b.Samples.Devices, model.GPUDevice{Time: 1e6, Device: d, UUID: string(rune('a' + d)), Name: "Fake", Total: 80 * gib})
+		b.Samples.Devices = append(b.Samples.Devices, model.GPUDevice{Time: 1e6, Device: d, UUID: string(rune('a' + d)), Name: "Fake", Total: 80 * gib, CUDAVisible: d})
 	}
 	b.Events = []model.Event{{Time: 5e6, PID: 7, Name: "oom", Text: "CUDA out of memory\nmore", A: model.Null, B: model.Null}}
 	return &b

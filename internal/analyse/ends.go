@@ -1,0 +1,56 @@
+package analyse
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+const (
+	// atOnce is how long after a process's last sample the kernel's kill is noticed at most, in µs: two samples and a step of some
+	// seconds.
+	atOnce = 5e6
+	// brief is the share of a run below which a process that has ended was a part of it, and gave its memory back.
+	brief = 1.0 / 3
+)
+
+// ends tells which processes will not go on, and which the kernel killed. Asked for an earlier step it knows of no end.
+func (l *loader) ends() error {
+	if l.o.Until > 0 {
+		return nil
+	}
+	l.over = l.o.Over
+	var kills [][2]float64 // pid (0: not known), µs
+	err := l.all(`SELECT name, coalesce(pid, 0), epoch_us(ts)::DOUBLE FROM memgauge.events WHERE name IN ('end', 'oom_kill')`, func(v []any) {
+		if fmt.Sprint(v[0]) == "end" {
+			l.over = true
+		} else {
+			kills = append(kills, [2]float64{number(v[1]), number(v[2])})
+		}
+	})
+	end := l.end()
+	if p := l.processes[l.trainer]; p != nil && l.most > 0 {
+		l.over = l.over || p.Gone
+	}
+	for pid, p := range l.processes {
+		p.Gone = p.Gone || l.over
+		for _, k := range kills {
+			if k[0] == float64(pid) || p.Gone && math.Abs(k[1]-l.seen[pid]) < atOnce {
+				p.Killed, p.Gone = true, true
+			}
+		}
+		if life := l.seen[pid] - l.firstSeen(p); p.ByTime && !p.Killed && p.Gone && l.seen[pid] < end-2e6 && life < brief*(end-l.from0) {
+			p.Ended = true
+		}
+	}
+	return err
+}
+
+// firstSeen is the time of a process's first sample, in µs since the epoch.
+func (l *loader) firstSeen(p *detect.Process) float64 {
+	if len(p.Anon.Steps) == 0 {
+		return l.from0
+	}
+	return l.from0 + 1e6*p.Anon.Steps[0]
+}
