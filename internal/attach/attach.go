@@ -23,7 +23,7 @@ type Options struct {
 	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. Past it the source is called
 	// back: it has then not run and will not run, unless the error says that it is running.
 	Timeout time.Duration
-	// Force enters a process whose seccomp filters are not known: one of them may kill it.
+	// Force enters a process whatever its seccomp filters do: one of them may kill it.
 	Force bool
 	// Way, unless empty, is the only one to try.
 	Way Way
@@ -74,7 +74,10 @@ func Inject(ctx context.Context, pid int, source string, opts Options) (Result, 
 
 func (i *injection) run(ctx context.Context) (Result, error) {
 	i.doing = "main thread " + i.glance(i.PID).doing
-	if i.held != nil || i.only == RemoteDebug {
+	switch {
+	case i.only == RemoteDebug && i.readFilters:
+		return i.result, filtered("only a thread that is held lets them be read")
+	case i.held != nil, i.only == RemoteDebug:
 		return i.knock(ctx)
 	}
 	if err := i.mapBlock(ctx); err != nil {

@@ -72,6 +72,9 @@ func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 		if !m.ready {
 			return errNotNow
 		}
+		if err := i.admits(h); err != nil {
+			return fmt.Errorf("process %d: %w", i.PID, err)
+		}
 		chain, err := prepare(m)
 		if err != nil {
 			return err

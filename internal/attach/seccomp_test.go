@@ -3,33 +3,123 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestSeccomp: a program whose filter kills for what attaching needs is refused, goes on, and is entered only with Force.
+// TestSeccomp: a program whose filters let through what attaching needs is entered; one whose filters kill for it, or
+// refuse what can't be done without, is told of and goes on.
 func TestSeccomp(t *testing.T) {
-	python := env.Python{Path: env.Program(t, "python3")}
-	kills := start(t, python, "testdata/seccomp.py", "kill")
-	_, err := Inject(t.Context(), kills.Process.Pid, "result = 'here'", Options{})
-	if !errors.Is(err, ErrFiltered) || remedy.Of(err) == "" {
-		t.Errorf("a program with a filter that kills: %v", err)
+	env.Root(t)
+	for _, c := range []struct{ filter, refused string }{
+		{"allow", ""},
+		{"kill", "mmap of code, which attaching needs, kills it"},
+		{"trap", "mmap of code, which attaching needs, is a signal (SIGSYS) to it"},
+		{"errno", "mmap of code, which attaching needs, is refused to it"},
+		{fmt.Sprint("kill ", unix.SYS_REBOOT), ""},
+		{fmt.Sprint("absent ", unix.SYS_CLONE3), ""}, // as in containers: the C library then takes clone
+		{fmt.Sprint("kill ", unix.SYS_LISTEN), "listen, which attaching needs, kills it"},
+		{fmt.Sprint("errno ", unix.SYS_LISTEN), ""},
+	} {
+		t.Run(c.filter, func(t *testing.T) {
+			python := env.Python{Path: env.Program(t, "python3")}
+			p := start(t, python, append([]string{"testdata/seccomp.py"}, strings.Fields(c.filter)...)...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			r, err := Inject(ctx, p.Process.Pid, "result = 'here'", Options{Timeout: time.Minute})
+			if c.refused == "" && (err != nil || r.Value != "here") {
+				t.Errorf("%+v, %v", r, err)
+			}
+			told := errors.Is(err, ErrFiltered) && strings.Contains(err.Error(), c.refused) && remedy.Of(err) != ""
+			if c.refused != "" && !told {
+				t.Errorf("%+v, %v, want %q", r, err, c.refused)
+			}
+			if got := answer(t, p); got != "alive" {
+				t.Errorf("it says %q", got)
+			}
+		})
 	}
-	if got := answer(t, kills); got != "alive" {
-		t.Errorf("it says %q", got)
-	}
-	allows := start(t, python, "testdata/seccomp.py", "allow")
+}
+
+// TestSeccompForced enters a program without asking its filters, at the risk of who says so.
+func TestSeccompForced(t *testing.T) {
+	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/seccomp.py", "kill", fmt.Sprint(unix.SYS_LISTEN))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := Inject(ctx, allows.Process.Pid, "result = 'here'", Options{Force: true, Timeout: time.Minute})
+	r, err := Inject(ctx, p.Process.Pid, "result = 'here'", Options{Force: true, Timeout: time.Minute})
 	if err != nil || r.Value != "here" {
-		t.Errorf("with Force: %+v, %v", r, err)
+		t.Errorf("%+v, %v", r, err)
 	}
-	if got := answer(t, allows); got != "alive" {
-		t.Errorf("it says %q", got)
+}
+
+// TestFilterPrograms runs filters with every kind of instruction over a call.
+func TestFilterPrograms(t *testing.T) {
+	const (
+		load, imm, loadX = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_IMM, unix.BPF_LDX | unix.BPF_IMM
+		give, ret        = unix.BPF_RET | unix.BPF_A, unix.BPF_RET | unix.BPF_K
+		alu, x           = unix.BPF_ALU, unix.BPF_X
+	)
+	op := func(code int, k uint32) unix.SockFilter { return unix.SockFilter{Code: uint16(code), K: k} }
+	branch := func(kind int, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: uint16(unix.BPF_JMP | kind), Jt: yes, Jf: no, K: k}
+	}
+	data := callData(made{nr: 9, args: [6]uint64{0x1111111122222222, 7}})
+	for _, c := range []struct {
+		name    string
+		program []unix.SockFilter
+		want    uint32
+	}{
+		{"number", []unix.SockFilter{op(load, 0), op(give, 0)}, 9},
+		{"machine", []unix.SockFilter{op(load, 4), op(give, 0)}, auditArch},
+		{"first argument", []unix.SockFilter{op(load, 16), op(give, 0)}, 0x22222222},
+		{"its high half", []unix.SockFilter{op(load, 20), op(give, 0)}, 0x11111111},
+		{"length", []unix.SockFilter{op(unix.BPF_LD|unix.BPF_W|unix.BPF_LEN, 0), op(give, 0)}, 64},
+		{"jumps", []unix.SockFilter{op(imm, 5), branch(unix.BPF_JGT, 5, 4, 0), branch(unix.BPF_JGE, 5, 0, 3),
+			branch(unix.BPF_JSET, 2, 2, 0), op(unix.BPF_JMP|unix.BPF_JA, 0), op(ret, 1), op(ret, 2)}, 1},
+		{"arithmetic", []unix.SockFilter{op(imm, 10), op(loadX, 3), op(alu|unix.BPF_MUL|x, 0), op(alu|unix.BPF_SUB, 2),
+			op(alu|unix.BPF_DIV, 4), op(alu|unix.BPF_LSH, 4), op(alu|unix.BPF_OR, 1), op(alu|unix.BPF_XOR, 3),
+			op(alu|unix.BPF_AND, 0xfe), op(alu|unix.BPF_RSH, 1), op(alu|unix.BPF_ADD|x, 0), op(alu|unix.BPF_NEG, 0),
+			op(give, 0)}, ^uint32(60) + 1},
+		{"words", []unix.SockFilter{op(imm, 4), op(unix.BPF_ST, 15), op(loadX, 6), op(unix.BPF_STX, 0),
+			op(unix.BPF_MISC|unix.BPF_TXA, 0), op(unix.BPF_LDX|unix.BPF_MEM, 15), op(alu|unix.BPF_ADD|x, 0),
+			op(unix.BPF_MISC|unix.BPF_TAX, 0), op(unix.BPF_LD|unix.BPF_MEM, 0), op(alu|unix.BPF_ADD|x, 0), op(give, 0)}, 16},
+	} {
+		if got, err := runFilter(c.program, data); got != c.want || err != nil {
+			t.Errorf("%s: %#x, %v, want %#x", c.name, got, err, c.want)
+		}
+	}
+	for name, program := range map[string][]unix.SockFilter{
+		"no end": {op(imm, 1)}, "beyond the call": {op(load, 64), op(give, 0)},
+		"between words": {op(load, 2), op(give, 0)},
+		"no such word":  {op(unix.BPF_ST, 16), op(give, 0)}, "by nothing": {op(alu|unix.BPF_DIV, 0), op(give, 0)},
+		"of packets": {op(unix.BPF_LD|unix.BPF_IND, 0), op(give, 0)},
+	} {
+		if got, err := runFilter(program, data); !errors.Is(err, errProgram) {
+			t.Errorf("%s: %#x, %v", name, got, err)
+		}
+	}
+}
+
+// TestWorstVerdict: of several filters the most severe verdict counts.
+func TestWorstVerdict(t *testing.T) {
+	always := func(k uint32) []unix.SockFilter { return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: k}} }
+	order := []uint32{unix.SECCOMP_RET_KILL_PROCESS, unix.SECCOMP_RET_KILL_THREAD, unix.SECCOMP_RET_TRAP,
+		unix.SECCOMP_RET_ERRNO, unix.SECCOMP_RET_USER_NOTIF, unix.SECCOMP_RET_TRACE, unix.SECCOMP_RET_LOG, unix.SECCOMP_RET_ALLOW} // seccomp(2)
+	for i, worse := range order {
+		for _, better := range order[i:] {
+			for _, filters := range [][][]unix.SockFilter{{always(worse), always(better)}, {always(better), always(worse)}} {
+				if got, err := judgeCall(filters, made{}); got != worse || err != nil {
+					t.Errorf("%#x and %#x: %#x, %v", worse, better, got, err)
+				}
+			}
+		}
 	}
 }
 

@@ -22,18 +22,19 @@ type Target struct {
 	Exe       string // its program, as the kernel shows it
 	Python    Version
 	Library   string   // where the interpreter is: the program itself or libpython
-	Force     bool     // enter it in spite of seccomp filters that are not known
+	Force     bool     // enter it in spite of its seccomp filters
 	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
 
-	status     status
-	held       error // why no thread of it can be borrowed; nil if one can
-	mem        *os.File
-	maps       image.Maps
-	python     *image.Image
-	symbols    map[string]uint64
-	gadgets    ptrace.Gadgets
-	libc       string // names of the C library's files
-	stackLimit uint64 // of the main thread, in bytes
+	status      status
+	held        error // why no thread of it can be borrowed; nil if one can
+	readFilters bool  // its seccomp filters are to be asked, since nobody knows them
+	mem         *os.File
+	maps        image.Maps
+	python      *image.Image
+	symbols     map[string]uint64
+	gadgets     ptrace.Gadgets
+	libc        string // names of the C library's files
+	stackLimit  uint64 // of the main thread, in bytes
 }
 
 // Errors of targets, for callers and tests that want to tell them apart. All come with a hint.
@@ -275,25 +276,6 @@ func isLibc(path string) bool {
 		}
 	}
 	return strings.Contains(name, "malloc.so") || strings.Contains(name, "asan.so") || strings.Contains(name, "tsan.so")
-}
-
-// askSeccomp finds out whether a filter of system calls (seccomp(2)) may answer ours with the process's death. Filters are inherited
-// and can't be taken off: where a process has as many as we have ourselves, they are its container's, and we live under them.
-// What others do can't be known without being asked for it: only a privileged tracer may read them (PTRACE_SECCOMP_GET_FILTER).
-func (t *Target) askSeccomp() (string, error) {
-	mine, err := readStatus("/proc/self/status")
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read our own status: %w", err)
-	case t.status.filters == 0:
-		return "no filter", nil
-	case t.Force:
-		return "filters that are not known, and --force", nil
-	case t.status.filters > 0 && t.status.filters <= mine.filters:
-		return fmt.Sprintf("%d filters, as we have", t.status.filters), nil
-	}
-	return "", remedy.Add(fmt.Errorf("%w (seccomp), and one may kill it for what attaching needs: mmap of code, a thread, sockets", ErrFiltered),
-		"start it with memgauge run, or, in a container whose filters refuse and don't kill, attach from inside of it or with --force")
 }
 
 // images loads those whose path is wanted; what can't be read is left out.

@@ -54,7 +54,7 @@ func (a *app) attachCommand() *cobra.Command {
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
 	f.StringVar(&o.timeout, "timeout", "10s", "give up when there is no way in for `DURATION`")
 	f.BoolVar(&o.children, "children", false, "the Python processes that descend from PID too: ranks and workers")
-	f.BoolVar(&o.force, "force", false, "also a process with seccomp filters that are not known: one may kill it")
+	f.BoolVar(&o.force, "force", false, "also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }

@@ -93,19 +93,23 @@ class Socket(unittest.TestCase):
         held = [self.process.client() for _ in range(9)]
         busy = held[0]
         busy.ask("import time\nwhile True: time.sleep(0.01)", where=client.ASKED)
-        wait_for(self._accepted)       # the others have said nothing for a second
-        self.assertEqual(self.process.eval("x").value, "41")
+        # One that has said nothing for a second makes room for each of these.
+        self.assertEqual(wait_for(lambda: self._let_in(lambda: self.process.eval("x").value)), "41")
         busy.send(client.PING, b"p")
         self.assertEqual(busy.receive(), (client.PONG, b"p"))
-        self.process.client().send(client.DETACH)
+        wait_for(lambda: self._let_in(self.process.client)).send(client.DETACH)
         wait_for(lambda: [e for e in self.process.events() if e["name"] == "detach"])
 
     def _accepted(self):
+        return self._let_in(lambda: Client(self.process.path).close() or True)
+
+    @staticmethod
+    def _let_in(ask):
+        """None where there is no room."""
         try:
-            Client(self.process.path).close()
-            return True
+            return ask()
         except (EOFError, ConnectionResetError):
-            return False
+            return None
 
     def test_one_request_at_a_time(self):
         c = self.process.client()

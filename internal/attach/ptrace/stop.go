@@ -289,6 +289,40 @@ func (h *Held) InCriticalSection(mem io.ReaderAt) bool {
 	return cs != [8]byte{}
 }
 
+// maxFilters bounds what is read of a thread's filters: with 4 instructions counted on top of each, the kernel takes
+// 32,768 instructions in all (kernel/seccomp.c, MAX_INSNS_PER_PATH).
+const maxFilters = 32768 / 5
+
+// Filters reads the thread's seccomp filters. The kernel allows it to CAP_SYS_ADMIN without filters of its own.
+func (h *Held) Filters() ([][]unix.SockFilter, error) {
+	var filters [][]unix.SockFilter
+	for n := range uintptr(maxFilters) {
+		length, err := h.filter(n, nil)
+		if err == unix.ENOENT { // there is no n-th
+			return filters, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		program := make([]unix.SockFilter, length)
+		if _, err := h.filter(n, program); err != nil {
+			return nil, err
+		}
+		filters = append(filters, program)
+	}
+	return nil, unix.E2BIG
+}
+
+// filter reads the n-th program, or, into nothing, its length.
+func (h *Held) filter(n uintptr, program []unix.SockFilter) (int, error) {
+	length, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SECCOMP_GET_FILTER, uintptr(h.TID), n,
+		uintptr(unsafe.Pointer(unsafe.SliceData(program))), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(length), nil
+}
+
 func request(op, tid int, addr uintptr, data unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, uintptr(op), uintptr(tid), addr, uintptr(data), 0, 0); errno != 0 {
 		return errno

@@ -1,15 +1,20 @@
-"""Puts a filter on its own system calls: `kill` ends the process at mmap of code, `allow` lets all through."""
+"""Puts a filter on its own system calls: `WHAT [CALL]` where WHAT is kill, trap, errno, absent or allow, and CALL mmap of code (by
+default), or the number of a system call that is nothing to this program."""
 import ctypes
 import struct
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 LOAD, EQUAL, BITS, RETURN = 0x20, 0x15, 0x45, 0x06     # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JSET|K, BPF_RET|K
-KILL, ALLOW = 0x80000000, 0x7FFF0000
+ALLOW = 0x7FFF0000
+ACTIONS = {"kill": 0x80000000, "trap": 0x30000, "errno": 0x50001, "absent": 0x50026, "allow": ALLOW}    # SECCOMP_RET_…; EPERM, ENOSYS
 MMAP, PROT_EXEC, THIRD = 9, 4, 32                      # the third argument of struct seccomp_data, its low half
-deny = KILL if sys.argv[1] == "kill" else ALLOW
-program = b"".join(struct.pack("HBBI", *i) for i in (
-    (LOAD, 0, 0, 0), (EQUAL, 0, 3, MMAP), (LOAD, 0, 0, THIRD), (BITS, 0, 1, PROT_EXEC), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW)))
+deny = ACTIONS[sys.argv[1]]
+if len(sys.argv) > 2:
+    steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 1, int(sys.argv[2])), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW))
+else:
+    steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 3, MMAP), (LOAD, 0, 0, THIRD), (BITS, 0, 1, PROT_EXEC), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW))
+program = b"".join(struct.pack("HBBI", *i) for i in steps)
 code = ctypes.create_string_buffer(program, len(program))
 filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)), 16)
 assert libc.prctl(38, 1, 0, 0, 0) == 0                 # PR_SET_NO_NEW_PRIVS
