@@ -7,64 +7,111 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/session"
 )
 
 const (
-	classesGrowth = 1.25             // the maps are read again when the job's private memory has grown so much or an agent tells of a heap, …
+	classesGrowth = 1.25             // all maps are read again when the job's private memory has grown so much, …
 	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age
-	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it, some 10 ms a GiB.
+	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it,
+	// some 10 ms a GiB.
 	classesLimit = 8 << 30
-	maxClassed   = 64 // processes of a job whose maps are read, the largest first: 8 ranks with 7 workers each
+	maxClassed   = 64 // processes of a job whose maps are read at a time, the largest first: 8 ranks with 7 workers each
 )
 
-// classes reads now and then what the maps of the job's processes are for. When the job has ended nobody can tell any more, so its
-// picture near its peak must be there by then.
+// classes reads now and then what the maps of the job's processes are for, and asks their agents how malloc and Python
+// divide them. When the job has ended nobody can tell any more, so its picture near its peak must be there by then.
 type classes struct {
 	fs   proc.FS
 	at   time.Time
-	anon int64 // bytes, of all processes when they were last read
-	told int   // processes whose agents had told of their heaps then
+	anon int64                // bytes, of all processes when all were read
+	told map[session.Pid]bool // of processes that were read since then: their agents told of their heaps
 }
 
-// look reads the maps if the job has grown enough since the last time.
+// classed is a process of the last sample.
+type classed struct {
+	session.Pid
+	rank      int
+	anon, rss int64         // bytes
+	heap      *picture.Heap // as its agent told of it last, without being asked; nil if it never has
+}
+
+// look reads the maps of all processes if the job has grown enough since the last time, else of those that came since
+// then, or whose agents have.
 func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
 	if time.Since(c.at) < min(classesRest, age/4) {
 		return nil
 	}
-	type process struct {
-		model.ProcessClasses
-		anon, rss   int64
-		inUse, held int64
-	}
-	var list []process
-	total, told := int64(0), 0
-	err := each(ctx, o.db, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0), coalesce(heap_in_use, -1),
- coalesce(heap_held, -1) FROM process.memory WHERE ts = (SELECT max(ts) FROM process.memory) ORDER BY 5 DESC`, func(v []any) {
-		p := process{ProcessClasses: model.ProcessClasses{PID: int32(integer(v[0])), StartTicks: integer(v[1]), Rank: int32(integer(v[2]))},
-			anon: integer(v[3]), rss: integer(v[4]), inUse: integer(v[5]), held: integer(v[6])}
-		list, total = append(list, p), total+p.anon
-		if p.held >= 0 {
-			told++
-		}
-	})
-	if err != nil || float64(total) < classesGrowth*float64(c.anon) && told <= c.told {
+	list, total, err := sampled(ctx, o)
+	if err != nil {
 		return err
 	}
-	c.at, c.anon, c.told = time.Now(), total, told
-	var rows model.Samples
-	for _, p := range list[:min(len(list), maxClassed)] {
-		m := picture.Member{PID: int(p.PID), Rank: int(p.Rank)}
-		if p.inUse >= 0 && p.held >= 0 {
-			m.Heap = &picture.Heap{InUse: p.inUse, Held: p.held, Mapped: proc.Unknown}
+	if float64(total) >= classesGrowth*float64(c.anon) {
+		c.anon, c.told = total, nil
+	}
+	agents := map[session.Pid]session.Process{}
+	for _, p := range o.s.Processes() {
+		agents[p.Pid] = p
+	}
+	if due := c.due(list, agents); len(due) > 0 {
+		var asked []session.Process
+		for _, p := range due {
+			asked = append(asked, agents[p.Pid]) // an empty one is not asked
 		}
-		if p.rss > classesLimit || !c.fs.Alive(m.PID, uint64(p.StartTicks)) {
+		c.at = time.Now()
+		c.read(o, due, picture.Heaps(ctx, asked))
+	}
+	return nil
+}
+
+// due are the processes of the list that shall be read now. Those that have ended are forgotten.
+func (c *classes) due(list []classed, agents map[session.Pid]session.Process) (due []classed) {
+	before := c.told
+	c.told = map[session.Pid]bool{}
+	for _, p := range list {
+		heap, read := before[p.Pid]
+		_, agent := agents[p.Pid]
+		switch {
+		case read && (heap || !agent):
+			c.told[p.Pid] = heap
+		case p.rss <= classesLimit && len(due) < maxClassed:
+			due = append(due, p)
+		}
+	}
+	return due
+}
+
+// sampled lists the processes of the last sample, the largest first, and adds up their private memory.
+func sampled(ctx context.Context, o *Owner) (list []classed, total int64, err error) {
+	err = each(ctx, o.db, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
+ coalesce(heap_in_use, -1), coalesce(heap_held, -1)
+ FROM process.memory WHERE ts = (SELECT max(ts) FROM process.memory) ORDER BY 5 DESC`, func(v []any) {
+		p := classed{rank: int(integer(v[2])), anon: integer(v[3]), rss: integer(v[4])}
+		p.PID, p.Start = int(integer(v[0])), uint64(integer(v[1]))
+		if inUse, held := integer(v[5]), integer(v[6]); inUse >= 0 && held >= 0 {
+			p.heap = &picture.Heap{InUse: inUse, Held: held, Mapped: proc.Unknown}
+		}
+		list, total = append(list, p), total+p.anon
+	})
+	return list, total, err
+}
+
+// read has a row stored for each process that still lives.
+func (c *classes) read(o *Owner, list []classed, heaps map[int]*picture.Heap) {
+	var rows model.Samples
+	for _, p := range list {
+		if !c.fs.Alive(p.PID, p.Start) {
 			continue
 		}
+		m := picture.Member{PID: p.PID, Rank: p.rank, Heap: heaps[p.PID]}
+		if m.Heap == nil {
+			m.Heap = p.heap
+		}
 		if row, ok := picture.Classify(c.fs, m); ok {
-			row.Time, row.StartTicks = c.at.UnixMicro(), p.StartTicks
+			row.Time, row.StartTicks = c.at.UnixMicro(), int64(p.Start)
 			rows.Classes = append(rows.Classes, row)
+			c.told[p.Pid] = heaps[p.PID] != nil
 		}
 	}
 	o.pending.add(&rows, nil, nil)
-	return nil
 }

@@ -62,6 +62,46 @@ func TestWhereNamesEveryByte(t *testing.T) {
 	}
 }
 
+// Afterwards nobody can be asked any more: what the agents say of malloc's and Python's memory was recorded, of a forked process too.
+func TestWhereOfAFinishedJob(t *testing.T) {
+	w := newWorld(t)
+	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
+	program := w.file("fork.py", `
+import os, sys, time
+kept = [str(i) for i in range(300000)]
+child = os.fork()
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.05)
+if child:
+    os.wait()
+`)
+	cmd := w.command("memgauge", "run", "--quiet", "--session", s, "--", "python3", program, stop)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a session", func() bool { return w.do("memgauge", "query", "--session", s, "SELECT 1").code == 0 })
+	w.until("what both agents say", func() bool {
+		return w.number(s, "SELECT count(DISTINCT pid) FROM process.classes WHERE python_arenas IS NOT NULL") >= 2
+	})
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var p pictureJSON
+	if text := w.mg("where", "--json", "--session", s); json.Unmarshal([]byte(text), &p) != nil || len(p.Processes) != 2 {
+		t.Fatalf("where says %s", text)
+	}
+	for _, x := range p.Processes {
+		for _, class := range []string{"heap_in_use", "heap_free", "python_arenas", "stacks"} {
+			if x.Classes[class] == nil {
+				t.Errorf("of process %d (%s) the class %s is unknown", x.PID, x.Role, class)
+			}
+		}
+	}
+}
+
 func checkPicture(t *testing.T, text string, limit int64, live bool) {
 	t.Helper()
 	var p pictureJSON
