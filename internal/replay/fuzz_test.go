@@ -11,6 +11,10 @@ import (
 // maxFuzzed is the longest file that is replayed, in bytes: some hundred events, so that an input takes milliseconds.
 const maxFuzzed = 8 << 10
 
+// maxPlayed is the most that a history may hold at once to be replayed here, in bytes. Pages of 2 MiB are counted one by one: beyond it
+// an allocation takes milliseconds, and proves nothing else. What is beyond maxNeed is refused, and that is tried.
+const maxPlayed = 1 << 34
+
 // FuzzTrace replays whatever can be read: each policy comes to an end, and never holds less than the program.
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte("device 0\nlive 0x1000 600\nalloc 0x2000 512 0\nfree 0x2000 512 0\n"))
@@ -30,7 +34,7 @@ func FuzzTrace(f *testing.F) {
 		}
 		for _, device := range s.Devices() {
 			tr, err := s.Trace(device)
-			if err != nil {
+			if err != nil || tooSlow(tr) {
 				continue
 			}
 			for _, setting := range settings {
@@ -38,6 +42,14 @@ func FuzzTrace(f *testing.F) {
 			}
 		}
 	})
+}
+
+func tooSlow(tr *snapshot.Trace) bool {
+	need := newProgram(tr, false).peak
+	if tr.Recorded != nil {
+		need = max(need, tr.Recorded.Peak)
+	}
+	return need > maxPlayed && need <= maxNeed
 }
 
 func replayed(t *testing.T, tr *snapshot.Trace, s Setting) {

@@ -90,7 +90,7 @@ const Unlimited = 0
 
 // maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on virtual
 // memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
-const maxNeed = 1 << 42
+const maxNeed = 1 << 40
 
 // room is the size of a device in bytes; Unlimited is a multiple of what the program ever held.
 func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {

@@ -81,6 +81,13 @@ class Letter(unittest.TestCase):
         self.assertIn("test_genesis_letter.py", logged.output[0])
         self.assertIn("free at 0x", logged.output[1])
 
+    def test_debug_of_one_device_logs(self):
+        with self.assertLogs("memgauge.allocator", logging.DEBUG) as logged:
+            self.device.set_memory_debug(True)
+            self.addCleanup(self.device.set_memory_debug, False)
+            self.device.free(self.device.allocate(5000))
+        self.assertEqual(len(logged.output), 2, logged.output)
+
     def test_double_free_shows_the_caller(self):
         self.memgauge.set_memory_debug(True)
         self.addCleanup(self.memgauge.set_memory_debug, False)

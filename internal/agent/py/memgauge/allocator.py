@@ -153,7 +153,6 @@ def set_memory_debug(enabled=True):
     logs each of them, by logging's "memgauge.allocator"; on stderr where the program has set up no logging."""
     global _debug
     _debug = bool(enabled)
-    _set_log(_debug)
     for each in devices():
         each.set_memory_debug(enabled)
 
@@ -294,8 +293,10 @@ class Device(_Methods):
         self._done(self.lib.memgauge_set_fraction(self.handle, fraction))
 
     def set_memory_debug(self, enabled=True):
+        """The module's set_memory_debug of this device alone."""
         self._done(self.lib.memgauge_set_debug(self.handle, int(bool(enabled))))
         self.debug = bool(enabled)
+        _set_log(any(each.debug for each in list(_devices.values())))
 
     def memory_events(self, count=-1):
         """The newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream, and duration_ns
