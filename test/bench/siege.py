@@ -224,7 +224,16 @@ class Training:
         else:
             self.pid = [pid for pid in children(self.process.pid) if is_victim(pid)][0]
         self.find_session()
+        while not self.observed():
+            if not self.going() or time.monotonic() > end:
+                self.siege.tally.fault("broken", "%s is not observed" % self.told())
+                return True
+            time.sleep(0.02)
         return True
+
+    def observed(self):
+        """Whether it has a ring; where the disk may be full it need not have one."""
+        return self.on_small_disk() or bool(glob.glob(self.session + "/rings/*"))
 
     def find_session(self):
         """The newest: it may have been left, and attached to again."""
@@ -266,7 +275,7 @@ class Training:
         self.siege.losses.append((self, losses))
         sql = "SELECT count(*) FROM memgauge.processes"
         count = self.siege.question(self, "query", "-f", "csv", sql, fine=(0,))
-        if count.out.split()[-1:] in ([], ["0"]):
+        if count.out.split()[-1:] in ([], ["0"]) and not self.on_small_disk():
             self.siege.tally.fault("broken", "%s: its session knows no process: %r" % (self.name(), count.out))
 
 
