@@ -213,7 +213,20 @@ func (t *Target) askMachine() (string, error) {
 	return "", remedy.Add(ErrNotPython, "give the PID of a training process")
 }
 
+// mapReadings is how often a process's mappings are read: the kernel gives them page by page, so that one which maps memory
+// meanwhile gives two halves that don't fit.
+const mapReadings = 10
+
 func (t *Target) readMaps() (image.Maps, error) {
+	for n := 1; ; n++ {
+		maps, err := t.readMapsOnce()
+		if !errors.Is(err, image.ErrMalformed) || n == mapReadings {
+			return maps, err
+		}
+	}
+}
+
+func (t *Target) readMapsOnce() (image.Maps, error) {
 	f, err := os.Open(t.path("maps"))
 	if err != nil {
 		return nil, fmt.Errorf("read mappings: %w", err)

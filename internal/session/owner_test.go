@@ -24,6 +24,7 @@ func give(t *testing.T, paths ...string) {
 func makeSession(t *testing.T) *Session {
 	t.Helper()
 	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // the place where sessions are when that is somebody else's
 	s, err := Create(Options{Command: []string{"python", "train.py"}})
 	if err != nil {
 		t.Fatal(err)
