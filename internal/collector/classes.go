@@ -2,6 +2,7 @@ package collector
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -11,7 +12,7 @@ import (
 )
 
 const (
-	classesGrowth = 1.25             // all maps are read again when the job's private memory has grown so much, …
+	classesGrowth = 1.25             // maps are read again when the job's private memory has grown so much or a process or agent has come, …
 	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age
 	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it,
 	// some 10 ms a GiB.
@@ -24,8 +25,8 @@ const (
 type classes struct {
 	fs   proc.FS
 	at   time.Time
-	anon int64                // bytes, of all processes when all were read
-	told map[session.Pid]bool // of processes that were read since then: their agents told of their heaps
+	anon int64                // bytes, of all processes when they were last read
+	read map[session.Pid]bool // the processes that were read then: whether they had an agent
 }
 
 // classed is a process of the last sample.
@@ -36,8 +37,8 @@ type classed struct {
 	heap      *picture.Heap // as its agent told of it last, without being asked; nil if it never has
 }
 
-// look reads the maps of all processes if the job has grown enough since the last time, else of those that came since
-// then, or whose agents have.
+// look reads the maps of all processes, since they share memory, if the job has grown enough since the last time, or a
+// process or its agent has come.
 func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
 	if time.Since(c.at) < min(classesRest, age/4) {
 		return nil
@@ -46,42 +47,36 @@ func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if float64(total) >= classesGrowth*float64(c.anon) {
-		c.anon, c.told = total, nil
-	}
 	agents := map[session.Pid]session.Process{}
 	for _, p := range o.s.Processes() {
 		agents[p.Pid] = p
 	}
-	if due := c.due(list, agents); len(due) > 0 {
-		var asked []session.Process
-		for _, p := range due {
-			asked = append(asked, agents[p.Pid]) // an empty one is not asked
-		}
-		c.at = time.Now()
-		c.read(o, due, picture.Heaps(ctx, asked))
+	if float64(total) < classesGrowth*float64(c.anon) && !c.someoneCame(list, agents) {
+		return nil
 	}
+	var asked []session.Process
+	for _, p := range list {
+		asked = append(asked, agents[p.Pid]) // an empty one is not asked
+	}
+	c.at, c.anon, c.read = time.Now(), total, map[session.Pid]bool{}
+	for _, p := range list {
+		_, c.read[p.Pid] = agents[p.Pid]
+	}
+	c.store(o, list, picture.Heaps(ctx, asked))
 	return nil
 }
 
-// due are the processes of the list that shall be read now. Those that have ended are forgotten.
-func (c *classes) due(list []classed, agents map[session.Pid]session.Process) (due []classed) {
-	before := c.told
-	c.told = map[session.Pid]bool{}
-	for _, p := range list {
-		heap, read := before[p.Pid]
-		_, agent := agents[p.Pid]
-		switch {
-		case read && (heap || !agent):
-			c.told[p.Pid] = heap
-		case p.rss <= classesLimit && len(due) < maxClassed:
-			due = append(due, p)
-		}
-	}
-	return due
+// someoneCame tells whether there is a process that was not read last time, or was read without an agent that it has now.
+func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Process) bool {
+	return slices.ContainsFunc(list, func(p classed) bool {
+		had, read := c.read[p.Pid]
+		_, has := agents[p.Pid]
+		return !read || has && !had
+	})
 }
 
-// sampled lists the processes of the last sample, the largest first, and adds up their private memory.
+// sampled lists the processes of the last sample whose maps may be read, the largest first, and adds up the private
+// memory of all.
 func sampled(ctx context.Context, o *Owner) (list []classed, total int64, err error) {
 	err = each(ctx, o.db, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
  coalesce(heap_in_use, -1), coalesce(heap_held, -1)
@@ -91,13 +86,16 @@ func sampled(ctx context.Context, o *Owner) (list []classed, total int64, err er
 		if inUse, held := integer(v[5]), integer(v[6]); inUse >= 0 && held >= 0 {
 			p.heap = &picture.Heap{InUse: inUse, Held: held, Mapped: proc.Unknown}
 		}
-		list, total = append(list, p), total+p.anon
+		total += p.anon
+		if p.rss <= classesLimit && len(list) < maxClassed {
+			list = append(list, p)
+		}
 	})
 	return list, total, err
 }
 
-// read has a row stored for each process that still lives.
-func (c *classes) read(o *Owner, list []classed, heaps map[int]*picture.Heap) {
+// store has a row stored for each process that still lives.
+func (c *classes) store(o *Owner, list []classed, heaps map[int]*picture.Heap) {
 	var rows model.Samples
 	for _, p := range list {
 		if !c.fs.Alive(p.PID, p.Start) {
@@ -110,7 +108,6 @@ func (c *classes) read(o *Owner, list []classed, heaps map[int]*picture.Heap) {
 		if row, ok := picture.Classify(c.fs, m); ok {
 			row.Time, row.StartTicks = c.at.UnixMicro(), int64(p.Start)
 			rows.Classes = append(rows.Classes, row)
-			c.told[p.Pid] = heaps[p.PID] != nil
 		}
 	}
 	o.pending.add(&rows, nil, nil)

@@ -59,7 +59,8 @@ func difference(a, b *int64) *int64 {
 
 // Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
 // single maps: they are divided as the maps were when they were read next to that moment (process.classes), and these classes are nil where
-// they never were. Pages that processes share are divided as they were when smaps_rollup was last read, and count in full where it never was.
+// they never were. Pages that processes share are
+// divided as they were when smaps_rollup or the maps were read next to that moment, and count in full where they never were.
 func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64
@@ -217,13 +218,15 @@ const peakSQL = `
 WITH peak AS (SELECT ts FROM process.memory GROUP BY ts ORDER BY sum(coalesce(anon, 0)) DESC, ts DESC LIMIT 1),
 g AS (SELECT * FROM cgroup.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
 h AS (SELECT total FROM host.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
-k AS (SELECT c.*, s.anon FROM (SELECT * FROM process.classes QUALIFY row_number() OVER
-  (PARTITION BY pid, start_ticks ORDER BY abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak))) = 1) c
+k AS (SELECT c.*, s.anon FROM (SELECT *, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart FROM process.classes
+  QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1) c
   ASOF LEFT JOIN process.memory s ON s.pid = c.pid AND s.start_ticks = c.start_ticks AND c.ts >= s.ts),
-d AS (SELECT pid, start_ticks, arg_max(pss_anon / nullif(anon, 0), ts) AS divided FROM process.memory WHERE pss_anon IS NOT NULL GROUP BY ALL)
+d AS (SELECT pid, start_ticks, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart, pss_anon / nullif(anon, 0) AS divided
+  FROM process.memory WHERE pss_anon IS NOT NULL QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1)
 SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon, m.file, m.shmem, m.swap, m.page_tables,
   m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
-  g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host, d.divided,
+  g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host,
+  CASE WHEN k.pid IS NULL OR d.apart <= k.apart THEN d.divided END AS divided,
   CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free, 'python_arenas': k.python_arenas,
     'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned, 'anon': k.anon} END AS maps
 FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks 

@@ -17,6 +17,8 @@ type cgroups struct {
 	known  time.Time     // when the mounts were read
 	seen   []proc.Cgroup // of the last sample that had processes
 
+	charged map[proc.Cgroup]proc.CgroupMemory // of the cgroups of the sample before, as this sample began
+
 	followed time.Time // when a glance looked for new ones
 }
 
@@ -49,6 +51,18 @@ func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
 	return cg, nil
 }
 
+// ahead reads what the cgroups known so far are charged, before the processes are read: so a process that has memory in a
+// sample had it when its cgroup was read. The other way round, one that is killed in between would have memory that nobody
+// is charged for.
+func (c *cgroups) ahead() {
+	c.charged = make(map[proc.Cgroup]proc.CgroupMemory, len(c.seen))
+	for _, cg := range c.seen {
+		if m, err := cg.Memory(); err == nil {
+			c.charged[cg] = m
+		}
+	}
+}
+
 // read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be moved, so
 // it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups are looked at
 // still: they know whether a process was killed.
@@ -64,9 +78,14 @@ func (c *cgroups) read(s *Sampler, now time.Time) {
 		c.seen = found
 	}
 	for _, cg := range c.seen {
-		if m, err := cg.Memory(); err == nil {
-			s.out.Cgroups = append(s.out.Cgroups, s.cgroupRow(cg, &m, now))
+		m, known := c.charged[cg]
+		if !known {
+			var err error
+			if m, err = cg.Memory(); err != nil {
+				continue
+			}
 		}
+		s.out.Cgroups = append(s.out.Cgroups, s.cgroupRow(cg, &m, now))
 	}
 }
 
