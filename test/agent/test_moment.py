@@ -121,14 +121,21 @@ class StandsStill(unittest.TestCase):
     def test_a_main_thread_that_stands_still_is_not_idle(self):
         """The second joins the first; the third comes when no more may join, and waits for the next stop."""
         first, second, third = (self.process.client() for _ in range(3))
-        first.ask("import time; time.sleep(0.3)")
-        begun(self.process, "0.3")
-        second.ask("import time; time.sleep(1.5); n")
+        def until_stop(condition):
+            code = "stop = __import__('sys').modules['memgauge.moment']._stop; bool(stop and %s)" % condition
+            wait_for(lambda: self.process.eval(code, where=client.ASKED).value == "True")
+        waits = "while not os.path.exists(%r): time.sleep(0.01)"
+        first.ask(waits % "first")
+        until_stop("stop.visits")
+        second.ask(waits % "second")
+        until_stop("len(stop.visits) == 2")
+        self.process.eval("open('first', 'w').close()", where=client.ASKED)
         self.assertEqual(first.answer().place, client.MAIN)
-        joined = "__import__('sys').modules['memgauge.moment']._stop.open"
-        wait_for(lambda: self.process.eval(joined, where=client.ASKED).value == "[]")
-        self.assertEqual(third.eval("n").place, client.MAIN)
+        until_stop("not stop.open")
+        third.ask("n")
+        self.process.eval("time.sleep(0.3); open('second', 'w').close()", where=client.ASKED)
         self.assertEqual(second.answer().place, client.MAIN)
+        self.assertEqual(third.answer().place, client.MAIN)
 
     def test_a_hundred_at_random(self):
         before = int(self.process.eval("n").value)

@@ -77,7 +77,7 @@ class _State:
 settings = Settings()
 _state = None
 _box = None      # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
-recent_threads = []   # control threads, the newest last
+recent_threads = []  # the last 32 control threads: the kernel may list one that has ended for some more forks
 _sigmask = None  # the signals blocked in the thread that started us
 
 
@@ -227,7 +227,7 @@ def _start_thread(s):
     if s.over or (s.thread is not None and not s.thread.ended(0)):
         return
     s.thread = thread = _Thread()
-    recent_threads[:] = recent_threads[-3:] + [thread]
+    recent_threads[:] = recent_threads[-31:] + [thread]
     # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second has every
     # later setuid of the program wait for ever
     valid = _signal.valid_signals()
