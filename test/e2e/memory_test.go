@@ -54,7 +54,8 @@ func TestWhereNamesEveryByte(t *testing.T) {
 	w.until("four workers and some steps", func() bool {
 		return w.do("memgauge", "query", "--session", s, "SELECT 1").code == 0 &&
 			w.number(s, "SELECT count(*) FROM process.tree WHERE role = 'worker' AND NOT ended") == 4 &&
-			w.number(s, "SELECT coalesce(sum(steps), 0) FROM python.steps") > 20
+			w.number(s, "SELECT coalesce(sum(steps), 0) FROM python.steps") > 20 &&
+			w.number(s, "SELECT count(DISTINCT pid) FROM process.classes") == 5 // what the finished job's picture goes by
 	})
 	checkPicture(t, w.mg("where", "--json", "--session", s), limit, true)
 	if text := w.mg("where", "--session", s); !strings.Contains(text, "heap in use") || !strings.Contains(text, "trainer") {
