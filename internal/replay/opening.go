@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"fmt"
+
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
@@ -9,6 +11,11 @@ import (
 // the file tells; the other policies never had those segments, so for them the blocks are allocated in the order of their
 // addresses, and what that leaves over goes back to the driver. A burst of segment_free at the beginning is done by then.
 func (p *player) open(t *snapshot.Trace, o *alloc.Options) error {
+	for _, b := range t.Live {
+		if b.Requested <= 0 { // PyTorch asks its allocator for none
+			return fmt.Errorf("a block of %d bytes at %#x", b.Requested, b.Addr)
+		}
+	}
 	if p.segments {
 		if segments := segmentsOf(t, o); segments != nil {
 			return p.restore(segments, t)
