@@ -146,7 +146,8 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 	history := make([]alloc.Event, 0, t.Events.Len())
 	for i := range t.Events.Len() {
 		e := t.Events.At(i)
-		if kind, ok := eventKinds[e.Action]; ok {
+		segment := e.Action == snapshot.IsSegmentAlloc || e.Action == snapshot.IsSegmentFree
+		if kind, ok := eventKinds[e.Action]; ok && (e.Size > 0 || !segment) {
 			history = append(history, alloc.Event{Kind: kind, Addr: e.Addr, Size: e.Size, Stream: alloc.Stream(e.Stream)})
 		}
 	}

@@ -122,6 +122,9 @@ func (b *builder) add(i int, events *snapshot.History, levels *levels) {
 }
 
 func (b *builder) segment(kind opKind, i int, e snapshot.Step) {
+	if e.Size <= 0 { // no driver gives or takes that
+		return
+	}
 	b.top = max(b.top, e.Addr+uint64(e.Size))
 	b.ops = append(b.ops, op{addr: e.Addr, size: e.Size, event: uint32(i), stream: b.number(e.Stream), kind: kind})
 }

@@ -64,8 +64,7 @@ def take(memory=None, between=None, deep=False):
 
 def settle():
     """Lets the main thread come by, which empties what reading locals left behind up to 3.12."""
-    for _ in range(1000):
-        pass
-    time.sleep(0.01)
-    for _ in range(1000):
-        pass
+    for _ in range(5):      # our thread may have to wait for a core first
+        time.sleep(0.01)
+        for _ in range(1000):
+            pass
