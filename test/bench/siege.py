@@ -122,6 +122,11 @@ class Arena:
                 f.write("precious %d %s\n" % (uid, name) * 50)
             os.chown(path, uid, uid)
 
+    def free_disk(self):
+        """Takes away what the act `disk full` has left on the small disk."""
+        if os.path.exists(self.disk + "/hog"):
+            os.remove(self.disk + "/hog")
+
     def environment(self, uid):
         return {
             "PATH": os.environ["PATH"],
@@ -188,6 +193,7 @@ class Training:
         if self.how == "run":
             where = ["--name", self.name()]
             if self.on_small_disk():
+                self.siege.arena.free_disk()  # a run refuses to begin a session on a full one
                 where += ["--session", os.path.join(self.siege.arena.disk, self.name()), "--max-disk", "64MiB"]
             command = [self.siege.arena.memgauge, "run", "--quiet"] + where + ["--"] + command
         return self.siege.popen(self.uid, command, stdout=self.log, stderr=self.log)
@@ -455,7 +461,9 @@ class Siege:
     def look_in(self, path, data):
         for text, where in self.secrets.items():
             if text.encode() in data:
-                self.tally.fault("leaked", "%s has the secret of %s" % (path, where))
+                begin = max(0, data.find(text.encode()) - 60)
+                beside = data[begin : begin + 160].decode("utf-8", "replace")
+                self.tally.fault("leaked", "%s has the secret of %s: %r" % (path, where, beside))
 
     def run(self):
         bystanders = self.bystanders()

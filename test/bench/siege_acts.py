@@ -64,8 +64,8 @@ SELECT sum(x) OVER (ORDER BY y) FROM (SELECT range x, hash(range) y FROM range(3
 # They read, fail, end and devour; none changes what the training computes with.
 HOSTILE_EVALS = r"""
 while True: pass
-x = [0] * 10**11
-x = bytearray(200 << 20); del x
+hostile = [0] * 10**11
+hostile = bytearray(200 << 20); del hostile
 raise MemoryError
 raise KeyboardInterrupt
 import sys; sys.exit(3)
@@ -74,7 +74,7 @@ print('x' * 50_000_000)
 [i for i in range(100_000)]
 class X:\n    def __repr__(self): raise ValueError('no')\nX()
 class X:\n    def __repr__(self):\n        while True: pass\nX()
-class X:\n    def __del__(self): raise ValueError('no')\nx = X(); del x
+class X:\n    def __del__(self): raise ValueError('no')\nhostile = X(); del hostile
 import threading, time; threading.Thread(target=time.sleep, args=(1,)).start()
 '\ud800'
 compile('(' * 5000, 'x', 'eval')
@@ -316,7 +316,8 @@ def secrets(siege, t, number):
     text = template.replace("SECRET", siege.secret(template))
     if where == "job":
         variable = random.choice(SECRET_VARIABLES)
-        name, value = variable.replace("SECRET", siege.secret(variable)).split("=", 1)
+        name, value = variable.split("=", 1)
+        value = value.replace("SECRET", siege.secret(variable))
         job = ["--", siege.o.other_python, "-c", "import time; time.sleep(.5)"] + text.split(" ")
         siege.ask(t.owner, "run", "--quiet", "--name", "secret%d" % number, *job, env={name: value}, fine=(0,))
         siege.told.add((t.owner, glob.glob(siege.arena.home(t.owner) + "/sessions/secret%d-*" % number)[0]))
