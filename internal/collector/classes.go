@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	classesGrowth = 1.25             // maps are read again when the job's private memory has grown so much or a process or agent has come, …
+	// Maps are read again when the job's private memory has grown so much, or a process or an agent has come, …
+	classesGrowth = 1.25
 	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age
 	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it,
 	// some 10 ms a GiB.
@@ -54,13 +55,12 @@ func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
 	if float64(total) < classesGrowth*float64(c.anon) && !c.someoneCame(list, agents) {
 		return nil
 	}
+	c.at, c.anon, c.read = time.Now(), total, make(map[session.Pid]bool, len(list))
 	var asked []session.Process
 	for _, p := range list {
-		asked = append(asked, agents[p.Pid]) // an empty one is not asked
-	}
-	c.at, c.anon, c.read = time.Now(), total, map[session.Pid]bool{}
-	for _, p := range list {
-		_, c.read[p.Pid] = agents[p.Pid]
+		agent, has := agents[p.Pid]
+		c.read[p.Pid] = has
+		asked = append(asked, agent) // an empty one is not asked
 	}
 	c.store(o, list, picture.Heaps(ctx, asked))
 	return nil

@@ -59,8 +59,8 @@ func difference(a, b *int64) *int64 {
 
 // Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
 // single maps: they are divided as the maps were when they were read next to that moment (process.classes), and these classes are nil where
-// they never were. Pages that processes share are
-// divided as they were when smaps_rollup or the maps were read next to that moment, and count in full where they never were.
+// they never were. Pages that processes share are divided as they were when smaps_rollup or the maps were read next to that
+// moment, and count in full where they never were.
 func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64

@@ -17,7 +17,7 @@ type cgroups struct {
 	known  time.Time     // when the mounts were read
 	seen   []proc.Cgroup // of the last sample that had processes
 
-	charged map[proc.Cgroup]proc.CgroupMemory // of the cgroups of the sample before, as this sample began
+	charged map[proc.Cgroup]proc.CgroupMemory // as this sample began, of the cgroups in seen
 
 	followed time.Time // when a glance looked for new ones
 }

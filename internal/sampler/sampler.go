@@ -110,7 +110,9 @@ func (s *Sampler) Sample() *model.Samples {
 	s.last = now
 	s.costs.covered += elapsed
 	s.costs.measure(partHost, func() { s.host(now) })
-	s.costs.measure(partCgroup, s.cgroups.ahead)
+	before := threadTime()
+	s.cgroups.ahead()
+	s.costs.add(partCgroup, threadTime()-before, 0) // read() counts the part
 	s.costs.measure(partProcesses, func() { s.processes(now) })
 	s.costs.measure(partRollup, func() { s.rollups.read(s, now, elapsed) })
 	s.costs.measure(partThreads, func() { s.threads.read(s, now, elapsed) })
