@@ -6,6 +6,7 @@ import unittest
 
 import client
 from client import Process, wait_for
+from memgauge import moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
 COUNTER = """
@@ -111,6 +112,28 @@ class StandsStill(unittest.TestCase):
         before = int(self.process.eval("n", where=client.ASKED).value)
         wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
 
+    def test_a_main_thread_that_lets_go_of_pythons_lock_for_moments(self):
+        """Whoever waits for the lock is never asked for it, and not awake in time: without gil.py, code began after seconds."""
+        self.process = Process("import os, sys\nprint('ready')\nn = 0\nwhile not os.path.exists('stop'):\n  for _ in range(10000): n += 1")
+        self.addCleanup(self.process.close)
+        c = self.process.client()
+        for _ in range(30):
+            answer = c.eval("n", 1)
+            self.assertEqual((answer.outcome, answer.place), (client.FINE, client.MAIN), answer)
+
+    def test_the_switch_interval_is_the_programs(self):
+        c = self.process.client()
+        self.assertEqual(c.eval("import sys; sys.getswitchinterval()").value, "0.005")
+        self.assertEqual(c.eval("sys.setswitchinterval(0.002); sys.getswitchinterval()").value, "0.002")
+        for where in (client.MAIN, client.ASKED):
+            self.assertEqual(self.process.eval("sys.getswitchinterval()", where=where).value, "0.002")
+        child = "pid = os.fork()\nif not pid: os._exit(sys.getswitchinterval() == 0.002)\nos.waitpid(pid, 0)[1] >> 8"
+        self.assertEqual(c.eval(child).value, "1")
+        c.ask("n", 0.2, where=client.STEP)      # it never begins
+        self.assertEqual(c.answer().outcome, client.TIMEOUT)
+        seen = "import time; end = time.monotonic() + 20\nwhile %s and time.monotonic() < end: time.sleep(0.01)\nsys.getswitchinterval()"
+        self.assertEqual(c.eval(seen % "sys.getswitchinterval() != 0.002", where=client.ASKED).value, "0.002")
+
     def test_evals_inside_of_evals(self):
         """The code asks for another eval in the same process, and waits for it."""
         code = ("import sys; sys.path.insert(0, %r)\nfrom client import Client\nc = Client(%r)\na = n\ninner = c.eval('n', 20)\nc.close()\n"
@@ -148,6 +171,49 @@ class StandsStill(unittest.TestCase):
                 self.assertEqual((answer.value, answer.outcome), ("True", client.FINE), answer)
         self.assertGreater(int(self.process.eval("n").value), before)
         self.assertNotIn(b"Traceback", self.process.printed())
+
+
+class JobsPlace:
+    """A Job, as far as a visit sees it."""
+
+    def unwanted(self):
+        return False
+
+
+class EndsBetween:
+    """A stop that others may join when they ask first, and no more when they ask again."""
+    place = moment.MAIN
+
+    def __init__(self):
+        self.ident, self.visits, self.asked = moment.main_ident(), [], 0
+
+    @property
+    def open(self):
+        self.asked += 1
+        return self.asked == 1
+
+
+class Decided(unittest.TestCase):
+    """Whoever takes the claim says where the code begins; a place left over from a try that failed would hold the main thread."""
+
+    def test_a_stop_that_ends_while_it_is_joined(self):
+        visit = moment.Visit(JobsPlace(), moment.MAIN)
+        self.addCleanup(setattr, moment, "_stop", None)
+        moment._stop = EndsBetween()
+        self.assertFalse(visit._join())
+        self.assertEqual((visit.place, visit.stop, visit.claim, moment._stop.visits), (None, None, [True], []))
+
+    def test_a_main_thread_that_comes_by_while_it_is_taken_for_idle(self):
+        visit = moment.Visit(JobsPlace(), moment.MAIN)
+        idle = moment._Idle()
+        self.assertTrue(visit.take())        # by the main thread
+        self.assertFalse(visit._begin_beside(idle))
+        self.assertEqual((visit.place, moment._gates), (None, []))
+        visit.claim[:] = [True]
+        self.assertTrue(visit._begin_beside(idle))
+        self.assertEqual((visit.place, moment._gates), (moment.IDLE, [visit]))
+        visit.leave()
+        self.assertEqual(moment._gates, [])
 
 
 class Waiting(unittest.TestCase):

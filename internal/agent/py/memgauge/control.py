@@ -6,6 +6,7 @@ import select
 import struct
 from time import monotonic
 
+from . import gil
 from .pipe import Pipe, Sock, high, same
 
 MAJOR, MINOR = 1, 2
@@ -26,6 +27,11 @@ BEGIN_TEXT = 200          # of the note that code begins: enough to know which c
 _HEAD = struct.Struct("<IHH")
 _EVAL_HEAD = struct.Struct("<BBd")   # where, whether memgauge itself asks, timeout in s
 _PEER = struct.Struct("3i")   # struct ucred: pid, uid, gid
+
+
+def earliest(a, b):
+    """Of two times, each None for never."""
+    return b if a is None else a if b is None else min(a, b)
 
 
 def encode(text):
@@ -89,6 +95,7 @@ class Control:
 
     def close(self):
         """Closes and unlinks."""
+        gil.calm()
         if self.listener is not None:
             try:
                 if self.path is not None:
@@ -131,11 +138,11 @@ class Control:
 
     def _tick(self):
         """Lets every job do what is due; returns when the next one is."""
-        due = self.hooks.tick()
+        due = earliest(self.hooks.tick(), gil.due())
         for job in list(self.jobs):
             when = job.tick()
             if when is not None:
-                due = when if due is None else min(due, when)
+                due = earliest(due, when)
             elif job.outcome is not None:
                 self.jobs.remove(job)
         return due
@@ -156,6 +163,7 @@ class Control:
             sock.close()
             return
         sock.setblocking(False)
+        gil.hurry()              # its first request is on the way
         connection = Connection(sock)
         self.connections[connection.fd] = connection
         version = struct.pack("<HHI", MAJOR, MINOR, os.getpid())
@@ -245,6 +253,7 @@ class Control:
         if not own:
             self.evals += 1
             self.hooks.event("eval begin", source[:BEGIN_TEXT], self.evals, 0)
+        gil.hurry()
         job = evaluate.Job(source, timeout, self.wake, lambda job: self._finished(connection, job), where, bool(own))
         connection.job = job
         try:

@@ -8,7 +8,7 @@ import _thread
 import sys
 from time import monotonic, perf_counter_ns, sleep
 
-from . import moment, scope, streams
+from . import gil, moment, scope, streams
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
@@ -143,9 +143,11 @@ class Job:
     def _finish(self, outcome):
         self.ended = perf_counter_ns()
         streams.leave(self.sink)
-        self.visit.leave()
         self.outcome = outcome
-        self.finished(self)
+        try:
+            self.finished(self)      # while the main thread still stands: it would take Python's lock, and the client would wait
+        finally:
+            self.visit.leave()
 
     # ------------------------------------------------------------ the eval's own thread
 
@@ -188,6 +190,7 @@ class Job:
             return self._why.outcome
         if self.unwanted():     # the moment came together with the interruption, which found nothing armed
             return self._why.outcome
+        gil.calm()
         self.began = perf_counter_ns()
         _same_device(self.visit.stop)
         streams.enter(self.sink)
@@ -348,6 +351,7 @@ def _is_program(frame):
 
 def after_fork():
     """In a forked child."""
+    gil.after_fork()
     streams.after_fork()
     moment.after_fork()
 

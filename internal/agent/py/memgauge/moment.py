@@ -105,9 +105,9 @@ class Visit:
             return False
 
     def _begin_beside(self, idle):
-        self.place, self.text = IDLE, idle.text
         _gates.append(self)          # first: the main thread may come by at any time
         if self.take():
+            self.place, self.text = IDLE, idle.text
             return True
         _gates.remove(self)
         return False
@@ -122,7 +122,7 @@ class Visit:
         if stop.open:
             return True
         stop.visits.remove(self)     # it was just ending
-        self.stop, self.claim[:] = None, [True]
+        self.stop, self.place, self.claim[:] = None, None, [True]
         return False
 
     def _fits(self, stop):
@@ -288,7 +288,7 @@ def _came_by():
 
 def _admitted(frame):
     here = os.getpid()
-    visits = [v for v in _gates if not v.over and v.pid == here]
+    visits = [v for v in _gates if not v.claim and not v.over and v.pid == here]
     waiting = [v for v in _waiting if v.where == MAIN and v.claim and v.pid == here]
     if not waiting or _stop is not None:
         return visits if _stop is None else ()

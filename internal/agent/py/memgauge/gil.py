@@ -1,0 +1,46 @@
+"""How soon our threads get Python's lock while a client waits for an answer.
+
+A thread that wants the lock asks its holder to let go after the switch interval, 5 ms, and begins that wait anew whenever the
+lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs every 100 µs, as one that
+calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval then took seconds to begin. So the
+interval is short from a client's connecting to the beginning of its code, for LONGEST at a time, and the program's own otherwise.
+"""
+import sys
+from time import monotonic
+
+SHORT = 5e-5     # s; shorter than the time between two such calls, and not far below what a thread takes to wake up
+LONGEST = 0.25   # s; other threads of the program's switch more often meanwhile
+
+_program = _ours = None    # the program's interval, and ours as it reads back, while ours is set
+_end = 0.0                 # monotonic s
+
+
+def hurry():
+    """Sets the short interval, or goes on with it."""
+    global _program, _ours, _end
+    _end = monotonic() + LONGEST
+    if _program is None:
+        _program = sys.getswitchinterval()
+        sys.setswitchinterval(min(SHORT, _program))
+        _ours = sys.getswitchinterval()
+
+
+def calm():
+    """Sets the program's interval, unless the program has set another one meanwhile. From any thread, more than once."""
+    global _program
+    program, _program = _program, None
+    if program is not None and sys.getswitchinterval() == _ours:
+        sys.setswitchinterval(program)
+
+
+def due():
+    """Calms down when it is time. Returns when to call again (monotonic s), None for never."""
+    if _program is None:
+        return None
+    if monotonic() < _end:
+        return _end
+    calm()
+    return None
+
+
+after_fork = calm
