@@ -26,6 +26,9 @@ const (
 	costFrame = 64
 )
 
+// tightGC is the share of garbage, in percent of what is live, while a large file is read.
+const tightGC = 30
+
 // budget is the memory that may still be used.
 type budget struct{ left int64 }
 

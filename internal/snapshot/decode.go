@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime/debug"
+	"unsafe"
 )
 
 // This file is a machine for pickles of protocols 2 to 5 that writes what it reads into columns at once: it makes no object
@@ -65,10 +67,12 @@ type decoder struct {
 	budget int64    // bytes that all that is kept may take
 	disk   *counter // what was read of the file, which bounds it too; nil where budget knows the file's size
 
-	stk   []val
-	slot  []uint32 // for each value on the stack that has no content yet: its memo index + 1
-	sp    int
-	marks []int
+	stk     []val
+	slot    []uint32 // for each value on the stack that has no content yet: its memo index + 1
+	stkMem  grown    // theirs
+	slotMem grown
+	sp      int
+	marks   []int
 
 	memo    []uint32
 	memoMem grown
@@ -111,9 +115,10 @@ func ReadColumns(ctx context.Context, r io.Reader, budget int64) (*Columns, erro
 
 // readColumns is ReadColumns of what is not packed.
 func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64) (*Columns, error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(tightGC)) // of what a slice has grown from
 	d := newDecoder(budget)
 	d.disk = disk
-	defer d.memoMem.free()
+	defer d.freeScratch()
 	d.in = newWindow(ctx, src)
 	defer d.in.close()
 	d.run()
@@ -133,7 +138,7 @@ func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64
 func newDecoder(budget int64) *decoder {
 	d := &decoder{
 		Columns: &Columns{texts: newInterner(), frames: newInterner(), stacks: newInterner()}, budget: budget,
-		stk: make([]val, 4096), slot: make([]uint32, 4096), runs: newInterner(),
+		runs:    newInterner(),
 		tupleOf: map[[3]int64]uint64{}, lastPair: [3]int64{noItem},
 		actionOf: map[uint32]uint8{}, streamOf: map[uint64]uint16{}, poolOf: map[[2]int64]uint16{},
 	}
@@ -223,11 +228,31 @@ func (d *decoder) cut() {
 	}
 }
 
-// room makes the stack larger. C++'s pickler puts all events on it before it makes a list of them.
-func (d *decoder) room() {
-	d.stk = append(d.stk, make([]val, len(d.stk))...)
-	d.slot = append(d.slot, make([]uint32, len(d.slot))...)
+// firstValues is how many the stack has room for at first; it doubles from there.
+const firstValues = 4096
+
+// room makes the stack larger. C++'s pickler puts all events on it before it makes a list of them. Its memory grows in place:
+// copies that wait for the garbage collector would come to three times what is counted.
+func (d *decoder) room() bool {
+	n := max(firstValues, 2*len(d.stk))
+	err := d.stkMem.resize(n * int(unsafe.Sizeof(val(0))))
+	if err == nil {
+		err = d.slotMem.resize(n * 4)
+	}
+	if err != nil {
+		d.err = fmt.Errorf("read snapshot: stack: %w", err)
+		return false
+	}
+	d.stk, d.slot = as[val](&d.stkMem, n), as[uint32](&d.slotMem, n)
 	d.spend()
+	return d.err == nil
+}
+
+// freeScratch gives back what only reading needs.
+func (d *decoder) freeScratch() {
+	d.memoMem.free()
+	d.stkMem.free()
+	d.slotMem.free()
 }
 
 // spend counts what is kept against the budget. It is asked whenever something has grown.
@@ -248,10 +273,10 @@ func (d *decoder) spend() {
 func (d *decoder) common(limit int) byte {
 	b, p := d.in.d, d.p
 	for p < limit {
-		if d.sp+2 > len(d.stk) {
-			d.room()
-		}
 		d.at = p
+		if d.sp+2 > len(d.stk) && !d.room() {
+			break
+		}
 		op := b[p]
 		p++
 		switch op {

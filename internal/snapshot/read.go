@@ -161,7 +161,7 @@ func readSized(r io.Reader, known int64) (c content, err error) {
 		return c, err
 	}
 	if len(data) > 4<<20 { // the slices of a large file grow by copies, which may not lie about till memory has doubled
-		defer debug.SetGCPercent(debug.SetGCPercent(30))
+		defer debug.SetGCPercent(debug.SetGCPercent(tightGC))
 	}
 	c.structs, err = read(data, budgetFor(packed.n.Load()))
 	return c, err
