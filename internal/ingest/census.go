@@ -9,7 +9,7 @@ import (
 
 // parts takes the text before a census record apart; a part that is missing reads as "?" if the text was cut, else as "".
 func (d *deriver) parts(seq uint64, slots, length uint16, n int) []string {
-	text := d.text.take(seq, uint32(slots), int(length))
+	text := d.take(seq, uint32(slots), int(length))
 	list := strings.SplitN(text, "\t", n)
 	filler := ""
 	if strings.HasPrefix(text, "…") {

@@ -42,13 +42,22 @@ func (t *textState) take(seq uint64, slots uint32, length int) string {
 		text = strings.ToValidUTF8(string(t.buf[:min(len(t.buf), length)]), "\uFFFD")
 	}
 	t.buf, t.next, t.slots = t.buf[:0], 0, 0
-	return secret.Text(text) // as the agent has done, unless it is of an earlier version
+	return text
+}
+
+// take is textState's, without secrets: the agent hides them too, unless it is of an earlier version. A replay shows no text.
+func (d *deriver) take(seq uint64, slots uint32, length int) string {
+	text := d.text.take(seq, slots, length)
+	if d.mute {
+		return text
+	}
+	return secret.Text(text)
 }
 
 func (d *deriver) event(s *[wire.SlotSize]byte) {
 	var e wire.Event
 	e.Decode(s)
-	text := d.text.take(e.Seq, e.TextSlots, int(e.TextLen))
+	text := d.take(e.Seq, e.TextSlots, int(e.TextLen))
 	if d.mute {
 		return
 	}
