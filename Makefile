@@ -23,9 +23,10 @@ build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 test: ## every test: lint, Go, and the agent on every Python that is here (first time: up to 40 minutes)
 	@scripts/runtests
 
-check: ## the quick part of test: vet, the house's rules, licences, known vulnerabilities
+check: ## the quick part of test: vet, the house's rules, licences, staticcheck, known vulnerabilities
 	@scripts/runtests lint
 	@go test ./internal/arch
+	@scripts/staticcheck
 	@scripts/vulncheck
 
 demo: build ## train a small PyTorch model that leaks on purpose, and ask about it in SQL

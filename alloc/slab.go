@@ -42,7 +42,6 @@ type segment struct {
 	size    int64
 	mapped  int64 // bytes with memory behind them: size, unless virtual
 	first   blockID
-	stack   StackID
 	used    bool
 	large   bool
 	virtual bool

@@ -55,14 +55,3 @@ func Same(a, b detect.Report) bool {
 	return true
 }
 
-// Suspects are the processes whose memory grows and whose holder isn't known well yet: a census there would tell. It asks for less
-// than a verdict does, since what is held must be looked at while it lives.
-func Suspects(in detect.Input) []int {
-	var pids []int
-	for _, p := range in.Processes {
-		if detect.Suspicious(p) {
-			pids = append(pids, p.PID)
-		}
-	}
-	return pids
-}

@@ -47,7 +47,6 @@ func Load(ctx context.Context, from Source, o Options) (detect.Input, error) {
 // clock turns times into steps of a training process.
 type clock struct {
 	us, steps []float64
-	pace      float64
 }
 
 // at gives the steps that had ended at a time, with the part of the one that was going on.

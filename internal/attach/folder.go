@@ -85,11 +85,6 @@ func (f *folder) read(name string) (string, error) {
 	return string(b), err
 }
 
-func (f *folder) has(name string) bool {
-	var st unix.Stat_t
-	return unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-}
-
 // remove takes everything away, unless somebody else will.
 func (f *folder) remove() {
 	if !f.keep {

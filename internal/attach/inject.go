@@ -21,7 +21,6 @@ type injection struct {
 	only   Way
 	result Result
 	doing  string // what the target did when last seen
-	queued bool
 }
 
 // errNotNow means that the thread is in no state to be borrowed; it was let go untouched.

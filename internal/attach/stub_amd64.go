@@ -11,6 +11,8 @@ import (
 type entries struct{ spawn, thread uint64 }
 
 // stub is never called here: its bytes run in the target. Every part begins after a mark.
+//
+//lint:ignore U1000 what stubAddress gives
 func stub()
 func stubAddress() uintptr
 
@@ -32,6 +34,6 @@ func stubCode() ([]byte, entries) {
 
 // Where the stub corrects the last frame of the chain.
 const (
-	frameRAX = ptrace.FrameRAX
-	frameRIP = ptrace.FrameRIP
+	frameRAX = ptrace.FrameRAX //lint:ignore U1000 stub_amd64.s reads it
+	frameRIP = ptrace.FrameRIP //lint:ignore U1000 stub_amd64.s reads it
 )

@@ -92,7 +92,7 @@ func detachFrom(ctx context.Context, s *session.Session, pid int) error {
 		err = c.Detach(ctx)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = remedy.Add(errors.New("Python's lock (the GIL) could not be had in time"), "memgauge backtrace shows what the process does; --timeout 1m waits longer")
+		err = remedy.Add(errors.New("the GIL (Python's lock) could not be had in time"), "memgauge backtrace shows what the process does; --timeout 1m waits longer")
 	}
 	return err
 }

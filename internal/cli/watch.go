@@ -32,7 +32,6 @@ type watchOptions struct {
 	history      int
 	wholeMachine bool // not the only live session
 	timed        bool // the user has said how long: then a session is watched, not only looked up
-	quiet        bool // warnings are not printed: the status line shows them
 	oom          monitor.OOMOptions
 	leak         bool          // ask for the verdict over a session's steps too
 	blocks       time.Duration // look at blocks so often; 0: never

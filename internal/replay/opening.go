@@ -138,6 +138,7 @@ var eventKinds = map[uint8]alloc.EventKind{
 	snapshot.IsSegmentAlloc: alloc.EventSegmentAlloc, snapshot.IsSegmentFree: alloc.EventSegmentFree,
 }
 
+// inferred are the segments that follow from the events; nil where these contradict each other.
 func inferred(t *snapshot.Trace) []alloc.Segment {
 	live := make([]alloc.Event, 0, len(t.Live))
 	for _, b := range t.Live {
@@ -151,5 +152,13 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 			history = append(history, alloc.Event{Kind: kind, Addr: e.Addr, Size: e.Size, Stream: alloc.Stream(e.Stream)})
 		}
 	}
-	return alloc.InferSegments(live, history, t.Reserved)
+	segments := alloc.InferSegments(live, history, t.Reserved)
+	held := 0
+	for i := range segments {
+		held += len(segments[i].Blocks)
+	}
+	if held < len(live) { // the history frees a segment that was too small for what was live in it
+		return nil
+	}
+	return segments
 }

@@ -24,9 +24,6 @@ type held struct {
 // as with streams. CUDA's streams are addresses, below 2^48.
 const poolBit = 48
 
-// PoolStream is the stream of a trace without the number of its private pool.
-func PoolStream(stream uint64) uint64 { return stream & (1<<poolBit - 1) }
-
 // rewind returns what was there before the first event of a device, and puts the private pool that each event belongs to into its
 // stream.
 func rewind(segments []Segment, device int, h *History) Opening {

@@ -162,7 +162,6 @@ type device struct {
 	index  int
 	handle lib.Device
 	info   model.GPUDevice
-	mig    bool
 	inside []lib.Device // MIG instances
 	looked int          // readings since the instances were listed
 }
