@@ -54,4 +54,3 @@ func Same(a, b detect.Report) bool {
 	}
 	return true
 }
-

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	env.Leftovers(m)
 }
 
 // appendForEver goes on where the cursor is: batch after batch of rows whose step is their number.
