@@ -22,6 +22,9 @@ def _hide(folder):
     files = sys.modules["_frozen_importlib_external"]
     shown = "/".join(["<memgauge>"] + folder.split("/")[-3:])
 
+    def find_in(directory):
+        sys.path_importer_cache[directory] = files.FileFinder(directory, (Loader, [".py"]))
+
     class Loader(files.SourceFileLoader):
         def get_code(self, name):
             code = super().get_code(name)
@@ -30,14 +33,16 @@ def _hide(folder):
 
         def exec_module(self, module):
             module.__file__ = self.shown()
+            if self.is_package(module.__name__):
+                find_in(module.__path__[0])
             super().exec_module(module)
 
         def shown(self):
-            return "%s/%s" % (shown, self.path.rpartition("/")[2])
+            return shown + self.path[len(folder):]
 
-    for function in (Loader.get_code, Loader.exec_module, Loader.shown, _hide, __getattr__, __dir__):
+    for function in (Loader.get_code, Loader.exec_module, Loader.shown, find_in, _hide, __getattr__, __dir__):
         _imp._fix_co_filename(function.__code__, shown + "/__init__.py")
-    sys.path_importer_cache[folder] = files.FileFinder(folder, (Loader, [".py"]))
+    find_in(folder)
 
 
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}

@@ -62,8 +62,8 @@ def forget_modules(s):
     for folder in getattr(sys.modules.get(__package__), "__path__", ()):     # empty where an attach has brought us
         lib = folder.rpartition("/")[0]
         sys.path[:] = [p for p in sys.path if p != lib]
-        sys.path_importer_cache.pop(folder, None)
-        sys.path_importer_cache.pop(lib, None)
+        for known in [p for p in list(sys.path_importer_cache) if p == lib or (p + "/").startswith(folder + "/")]:
+            sys.path_importer_cache.pop(known, None)
     for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == __package__]:    # inject.py
         sys.meta_path.remove(finder)
         finder.sources.clear()
