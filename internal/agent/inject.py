@@ -111,13 +111,16 @@ def strings(value):
 def package():
     """The agent's own name, unless the program has a module of that name."""
     there = sys.modules.get("memgauge")
-    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge.process"), "attach") else "memgauge_agent"
+    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge._agent.life"), "attach") else "memgauge_agent"
+
+
+LIVES = ("memgauge._agent.life", "memgauge_agent._agent.life", "memgauge.process", "memgauge_agent.process")    # the last two: the first release's
 
 
 def observed():
     """The module of the agent that is here already, of whatever version."""
     for name, module in list(sys.modules.items()):
-        if name in ("memgauge.process", "memgauge_agent.process") and getattr(module, "_state", None) is not None:
+        if name in LIVES and getattr(module, "_state", None) is not None:
             return module
     return None
 
@@ -133,8 +136,8 @@ def attach(folder, sources, kept, request):
     finder = Finder(name, folder, sources, kept.load())
     sys.meta_path.append(finder)    # last: it is asked only for names that nobody else knows
     try:
-        __import__(name + ".process")
-        result = sys.modules[name + ".process"].attach(request)
+        __import__(name + "._agent.life")
+        result = sys.modules[name + "._agent.life"].attach(request)
     except BaseException:
         sys.meta_path.remove(finder)
         for known in [n for n in sys.modules if n == name or n.startswith(name + ".")]:
@@ -143,10 +146,10 @@ def attach(folder, sources, kept, request):
     codes = dict(finder.codes, **finder.fresh)
     if finder.fresh and kept.path:
         kept.store(codes)
-    sys.modules[name + ".lasting"].get("names.1", lambda: strings(tuple(codes.values())))
+    sys.modules[name + "._agent.persistent"].get("names.1", lambda: strings(tuple(codes.values())))
     finder.codes, finder.fresh = {}, {}     # what is imported later is seldom needed
     return result
 
 
 result = attach(FOLDER, SOURCES, KEPT, REQUEST)
-del SOURCES, Kept, strings, attach, observed, package
+del SOURCES, LIVES, Kept, strings, attach, observed, package

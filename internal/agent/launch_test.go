@@ -88,7 +88,7 @@ func TestInstallRepairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/ring.py"), []byte("raise"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/_agent/record/ring.py"), []byte("raise"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "boot")); err != nil {
@@ -161,7 +161,7 @@ func TestPythonStartsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "from memgauge import process as p; print(p.agent_hash(), p.settings.budget, p.settings.trace)")
+	cmd := exec.Command(python, "-c", "from memgauge._agent import life as p; print(p.agent_hash(), p.settings.budget, p.settings.trace)")
 	cmd.Env = Env(os.Environ(), dir, t.TempDir(), Options{Budget: 0.025, Trace: "all"})
 	out, err := cmd.CombinedOutput()
 	if want := Hash() + " 0.025 all\n"; err != nil || string(out) != want {

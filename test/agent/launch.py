@@ -54,7 +54,8 @@ class Home:
 
 PRELUDE = """
 import os, sys, time
-from memgauge import process, ring as ringmodule
+from memgauge._agent import life as process
+from memgauge._agent.record import ring as ringmodule
 def wait_ring(after=0):
     end = time.monotonic() + 20
     while process._state.ring is None or process._state.control is None:

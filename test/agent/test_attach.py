@@ -70,7 +70,7 @@ class Life(Case):
         runtime = program.attach(version="newer", edit=lambda text: text.replace('"attach", ', '"attach", ') + "\nNEWER = 1\n")
         ring, = program.rings(runtime).values()
         self.assertEqual(ring.info["agent"], "newer")
-        self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge.process'].NEWER").value, "1")
+        self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge._agent.life'].NEWER").value, "1")
         program.stop()
         self.assertEqual([e[0] for e in program.rings(runtime)[program.pid, 0].events()][-1], "exit")
 
@@ -130,14 +130,14 @@ class Compiled(Case):
     def attach(self, program):
         runtime = program.attach(folder=self.folder)
         self.assertEqual(program.eval(runtime, "x + 1").value, "42")
-        file = program.eval(runtime, "__import__('sys').modules['memgauge.process'].__file__").value
-        self.assertEqual(file, repr("<memgauge>/0123abcd/lib/memgauge/process.py"))
+        file = program.eval(runtime, "__import__('sys').modules['memgauge._agent.life'].__file__").value
+        self.assertEqual(file, repr("<memgauge>/0123abcd/lib/memgauge/_agent/life.py"))
         self.assertEqual(program.rings(runtime)[program.pid, 0].info["agent"], "0123abcd")
         return runtime
 
     def break_sources(self):
-        for name in ("process", "ring", "control"):
-            with open("%s/lib/memgauge/%s.py" % (self.folder, name), "w") as f:
+        for name in ("life", "record/ring", "control/server"):
+            with open("%s/lib/memgauge/_agent/%s.py" % (self.folder, name), "w") as f:
                 f.write("this is no Python")
 
     def test_once(self):

@@ -16,7 +16,7 @@ from client import CENSUS, COUNTED, ERROR, wait_for
 from launch import Home
 from test_census import Slotted, Thing
 
-from memgauge import census
+from memgauge._agent.census import census
 
 kept_list = []
 kept_dict, changing_dict = {}, {}

@@ -64,7 +64,7 @@ class Taken(Case):
         """Everything that the agent does is done to a process whose numbers are all the program's: gauges, events, a ring, forks, a
         client that comes by, the exit, a detach."""
         got = self.run_code(HOSTILE + """
-from memgauge import gauges
+from memgauge._agent.gauges import memory as gauges
 host = gauges.Host()
 wait_ring()
 control = process._state.control
@@ -131,7 +131,7 @@ def look(out):
     seen = dict(low()); high = []
     wait_ring(); seen.update(low())
     process.ring(large=True); seen.update(low())
-    from memgauge import gauges
+    from memgauge._agent.gauges import memory as gauges
     host = gauges.Host(); host.memory(); seen.update(low())
     high = [n for n in map(int, os.listdir("/proc/self/fd")) if n > 400]
     with open(out, "a") as f:
@@ -181,7 +181,8 @@ print("ok")
     def test_none_left(self):
         got = self.run_code("""
 import os, resource, sys, time
-from memgauge import gauges, process
+from memgauge._agent import life as process
+from memgauge._agent.gauges import memory as gauges
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 kept = []
 try:

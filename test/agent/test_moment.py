@@ -6,7 +6,7 @@ import unittest
 
 import client
 from client import Process, wait_for
-from memgauge import moment
+from memgauge._agent.evaluate import moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
 COUNTER = """
@@ -145,7 +145,7 @@ class StandsStill(unittest.TestCase):
         """The second joins the first; the third comes when no more may join, and waits for the next stop."""
         first, second, third = (self.process.client() for _ in range(3))
         def until_stop(condition):
-            code = "stop = __import__('sys').modules['memgauge.moment']._stop; bool(stop and %s)" % condition
+            code = "stop = __import__('sys').modules['memgauge._agent.evaluate.moment']._stop; bool(stop and %s)" % condition
             wait_for(lambda: self.process.eval(code, where=client.ASKED).value == "True")
         waits = "while not os.path.exists(%r): time.sleep(0.01)"
         first.ask(waits % "first")

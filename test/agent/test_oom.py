@@ -2,7 +2,7 @@
 import unittest
 
 from launch import PRELUDE, Home
-from memgauge import heap, oom
+from memgauge._agent.gauges import heap, oom
 
 GPU = ("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.20 GiB is free. Process 7 has "
        "77.9 GiB memory in use.")

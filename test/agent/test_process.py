@@ -307,7 +307,7 @@ print(os.getpid())
     def test_forks_while_our_thread_imports(self):
         """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait for ever."""
         got = self.run_code("""
-from memgauge import forked
+from memgauge._agent import forked
 from importlib.machinery import PathFinder, SourceFileLoader
 asked, waits = [], [1]
 class Slow(SourceFileLoader):
@@ -317,7 +317,7 @@ class Slow(SourceFileLoader):
         super().exec_module(module)
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path) if name == "memgauge.about" else None
+        spec = PathFinder.find_spec(name, path) if name == "memgauge._agent.record.about" else None
         if spec is not None:
             spec.loader = Slow(name, spec.origin)
         return spec

@@ -10,8 +10,8 @@ import time
 import unittest
 
 from ringfile import RingFile, S
-from memgauge import ring as ringmodule
-from memgauge.ring import Ring
+from memgauge._agent.record import ring as ringmodule
+from memgauge._agent.record.ring import Ring
 
 BIG = (1 << 64) - 1
 

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
-from memgauge import process  # noqa: E402
+from memgauge._agent import life as process  # noqa: E402
 
 SETTLE = 2.0  # s of training before anything is measured: the governor has its early samples behind it
 SIZES = (("35 ms", 8, 128, 4, 40), ("4.5 ms", 4, 32, 2, 16), ("0.5 ms", 0, 16, 8, 1))
@@ -130,7 +130,7 @@ def main():
         os.mkdir(runtime + "/ctl")
         process.start(runtime)
         import torch
-        from memgauge import observer
+        from memgauge._agent.observe import observer
         torch.set_num_threads(1)
         torch.manual_seed(0)
         if not row:

@@ -202,7 +202,7 @@ func TestManyProcesses(t *testing.T) {
 	s := filepath.Join(w.home, "s")
 	prog := w.file("many.py", `
 import os, sys, time
-from memgauge import process
+from memgauge._agent import life as process
 kids = []
 for i in range(64):
     pid = os.fork()

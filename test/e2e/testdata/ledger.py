@@ -5,7 +5,7 @@ import struct
 import sys
 import time
 
-from memgauge import process
+from memgauge._agent import life as process
 
 NOT_TAKEN = (1 << 64) - 1
 ledger = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
