@@ -111,17 +111,16 @@ def strings(value):
 def package():
     """The agent's own name, unless the program has a module of that name."""
     there = sys.modules.get("memgauge")
-    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge._agent.life"), "attach") else "memgauge_agent"
-
-
-LIVES = ("memgauge._agent.life", "memgauge_agent._agent.life", "memgauge.process", "memgauge_agent.process")    # the last two: the first release's
+    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge._agent.state"), "current") else "memgauge_agent"
 
 
 def observed():
-    """The module of the agent that is here already, of whatever version."""
+    """The agent's module life, where it is here already, of whatever version."""
     for name, module in list(sys.modules.items()):
-        if name in LIVES and getattr(module, "_state", None) is not None:
-            return module
+        if name in ("memgauge._agent.state", "memgauge_agent._agent.state") and getattr(module, "current", None) is not None:
+            return sys.modules[name[:-len("state")] + "life"]
+        if name in ("memgauge.process", "memgauge_agent.process") and getattr(module, "_state", None) is not None:
+            return module   # the first release's
     return None
 
 
@@ -152,4 +151,4 @@ def attach(folder, sources, kept, request):
 
 
 result = attach(FOLDER, SOURCES, KEPT, REQUEST)
-del SOURCES, LIVES, Kept, strings, attach, observed, package
+del SOURCES, Kept, strings, attach, observed, package

@@ -161,7 +161,7 @@ func TestPythonStartsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "from memgauge._agent import life as p; print(p.agent_hash(), p.settings.budget, p.settings.trace)")
+	cmd := exec.Command(python, "-c", "from memgauge._agent import state as s; print(s.agent_hash(), s.settings.budget, s.settings.trace)")
 	cmd.Env = Env(os.Environ(), dir, t.TempDir(), Options{Budget: 0.025, Trace: "all"})
 	out, err := cmd.CombinedOutput()
 	if want := Hash() + " 0.025 all\n"; err != nil || string(out) != want {

@@ -161,7 +161,7 @@ class Torch(Case):
 sys.observer_fails = True
 import torch
 wait_ring()
-print(process._state.errors, torch.__name__)
+print(state.current.errors, torch.__name__)
 """, path=(self.site,))
         self.assertEqual(got, "1 torch")
         ring, = self.home.rings().values()
@@ -175,7 +175,8 @@ print(process._state.errors, torch.__name__)
             sys.modules["torch"] = type(sys)("torch")
             from memgauge._agent import torchhook
             torchhook.remove()
-            torchhook.install()
+            import memgauge._agent.life
+            torchhook.install(memgauge._agent.life._torch_is_there)
             print(sys.installed)
             """, path=(self.site,))
         self.assertEqual(got, "['torch']")

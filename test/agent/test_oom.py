@@ -31,7 +31,7 @@ class AtExit(unittest.TestCase):
         self.addCleanup(self.home.close)
 
     def events(self, code):
-        run = self.home.run(PRELUDE + "process.ring()\nwait_ring()\n" + code)
+        run = self.home.run(PRELUDE + "recording.ring()\nwait_ring()\n" + code)
         return run, [e for ring in self.home.rings().values() for e in ring.events() if e[0] in ("oom", "oom_hole", "error")]
 
     def test_an_error_that_ends_the_program(self):

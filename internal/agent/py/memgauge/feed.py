@@ -29,9 +29,9 @@ def binary():
 
 def observed():
     """Whether this very process is part of a session."""
-    from ._agent import life
-    state = life._state
-    return state is not None and not state.over and state.pid == os.getpid() and life.ring() is not None
+    from ._agent import recording, state
+    process = state.current
+    return process is not None and not process.over and process.pid == os.getpid() and recording.ring() is not None
 
 
 class Feed:

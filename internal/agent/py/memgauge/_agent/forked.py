@@ -8,6 +8,8 @@ nevertheless is forgotten in the child, which then imports it anew.
 import sys
 from time import monotonic, sleep
 
+from . import state
+
 PATIENCE = 2.0      # s; the largest module of ours takes 20 ms where two others want each core
 
 
@@ -29,12 +31,9 @@ def _imports(frame):
     return False
 
 
-def forget_imports(state):
-    """In the child, where all threads of the state's process but the one that forked are gone."""
-    idents = [] if state.thread is None else [state.thread.ident]
-    moment = sys.modules.get(__package__ + ".evaluate.moment")
-    if moment is not None:
-        idents += moment._idents
+def forget_imports(parent):
+    """In the child, where all threads of the parent but the one that forked are gone."""
+    idents = state.evals.union(() if parent.thread is None else [parent.thread.ident])
     locks = getattr(sys.modules.get("_frozen_importlib"), "_module_locks", {})
     for name, ref in list(locks.items()):
         lock = ref()

@@ -9,6 +9,8 @@ and ours. A program that has threads of its own is warned as ever.
 import os
 import sys
 
+from . import thread
+
 
 class _OnlyOurs:
     """In the place of a filter's regular expression (Python/_warnings.c, check_matched)."""
@@ -22,9 +24,9 @@ class _OnlyOurs:
 def _strangers():
     """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the kernel's
     list, and one that has just begun has not said its number."""
-    recent = list(getattr(sys.modules.get(__package__ + ".life"), "recent_threads", ()))
-    known = {os.getpid()}.union(thread.native for thread in recent)
-    unborn = sum(not thread.native for thread in recent[-1:])
+    recent = list(thread.recent)
+    known = {os.getpid()}.union(run.native for run in recent)
+    unborn = sum(not run.native for run in recent[-1:])
     return sum(int(task) not in known for task in os.listdir("/proc/self/task")) > unborn
 
 

@@ -64,6 +64,7 @@ class _Finder:
 
 
 _importing = False   # torch was being imported when we came
+_finder = _Finder("torch", None)
 
 
 def _next_spec(ours, name, path, target):
@@ -88,21 +89,23 @@ def notice(name, found):
     return finder.off
 
 
-def install():
+def install(found):
+    """Calls found(torch) when torch has been imported."""
     global _importing
+    _finder.found = found
     torch = sys.modules.get("torch")
     _importing = torch is not None and _initializing(torch)
     if torch is None:
         _finder.on()
     elif not _importing:
-        _found(torch)
+        found(torch)
 
 
 def tick():
     """When to be called again (monotonic s), None for never."""
     if not _importing:
         return None
-    install()
+    install(_finder.found)
     return monotonic() + LOOK_AGAIN if _importing else None
 
 
@@ -114,15 +117,3 @@ def remove():
 
 def _initializing(module):
     return getattr(getattr(module, "__spec__", None), "_initializing", False)
-
-
-def _found(torch):
-    from . import life
-    try:
-        from .observe import observer
-        observer.install(torch)
-    except Exception:
-        life.error("hooks")
-
-
-_finder = _Finder("torch", _found)

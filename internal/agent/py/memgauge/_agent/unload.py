@@ -4,7 +4,7 @@ import os
 import sys
 from time import monotonic, sleep
 
-from . import persistent
+from . import persistent, state
 
 REMAINS = 16         # detaches; a collection stops Python for 0.1 to 0.4 s where torch is there
 LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
@@ -54,20 +54,17 @@ def outermost():
     return persistent.bare(outermost)
 
 
-_ROOT = __package__.rpartition(".")[0]
-
-
 def _modules():
-    return [n for n in list(sys.modules) if n == _ROOT or n.startswith(_ROOT + ".")]
+    return [n for n in list(sys.modules) if n == state.ROOT or n.startswith(state.ROOT + ".")]
 
 
 def forget_modules(s):
-    for folder in getattr(sys.modules.get(_ROOT), "__path__", ()):     # empty where an attach has brought us
+    for folder in getattr(sys.modules.get(state.ROOT), "__path__", ()):     # empty where an attach has brought us
         lib = folder.rpartition("/")[0]
         sys.path[:] = [p for p in sys.path if p != lib]
         for known in [p for p in list(sys.path_importer_cache) if p == lib or (p + "/").startswith(folder + "/")]:
             sys.path_importer_cache.pop(known, None)
-    for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == _ROOT]:    # inject.py
+    for finder in [f for f in sys.meta_path if getattr(f, "memgauge", None) == state.ROOT]:    # inject.py
         sys.meta_path.remove(finder)
         finder.sources.clear()
         s.wiped.append(type(finder).find_spec.__globals__)

@@ -6,92 +6,26 @@ afterwards, the child forgets it. The time comes from a purse that fills with a 
 together stay within it whoever asks how often.
 """
 import _thread
-import gc
 import sys
-from _weakref import ref as weak
 from collections import OrderedDict, defaultdict, deque
 from time import monotonic, monotonic_ns, thread_time_ns
 
-from .. import life
-from ..evaluate import scope
-from . import cycles, evidence, introspect, sites, tensors, walk
+from .. import mainthread, state
+from . import beyond, entering, evidence, introspect, roots, sites, tensors, walk
+from .memory import SHARE, WINDOW, Memory
 
 SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
 PATIENT = 3_000_000      # … for an object that can't be looked at within a slice
 PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
-SHARE = 0.5              # of the budget may go to censuses; the rest is for what observes all the time
-WINDOW = 60_000_000_000  # ns over which the budget is kept: a purse holds no more
 STUCK = 40               # slices for one object before it is given up
-MAX_MARKS = 20_000       # tensors remembered from census to census, some 150 bytes each
 LIBRARY_VISITS = 150_000  # objects of libraries' globals
-
-
-class Purse:
-    """ns that censuses may take."""
-
-    def __init__(self):
-        self.level = self.at = None
-
-    def look(self, budget):
-        now, full = monotonic_ns(), budget * SHARE * WINDOW
-        if self.level is None:
-            self.level = full
-        else:
-            self.level = min(full, self.level + (now - self.at) * budget * SHARE)
-        self.at = now
-        return self.level
-
-    def wait(self, wanted, budget):
-        """s until it holds so much."""
-        return max(0, wanted - self.level) / (budget * SHARE) / 1e9
-
-
-class Marks:
-    """Tensors seen before, known by weak references."""
-
-    def __init__(self):
-        self.refs, self.first = {}, {}
-        self.step = 0
-
-    def see(self, t):
-        """(not seen before, step of the census that saw it first; 0 for this one)"""
-        known = self.refs.get(id(t))
-        if known is not None and known() is t:
-            return False, self.first[id(t)]
-        if len(self.refs) < MAX_MARKS:
-            self.refs[id(t)], self.first[id(t)] = weak(t), self.step
-        return True, 0
-
-    def prune(self, begin, size):
-        """Forgets tensors that are gone, among `size` of them from the `begin`th on; False at the end."""
-        keys = list(self.refs)[begin:begin + size]
-        for key in keys:
-            if self.refs[key]() is None:
-                del self.refs[key], self.first[key]
-        return len(keys) == size
-
-
-class Memory:
-    """What a process remembers of its censuses."""
-
-    def __init__(self):
-        self.number = 0
-        self.purse, self.marks = Purse(), Marks()
-        # hash of a holder or of a type's name -> number
-        self.lengths, self.types, self.graphs, self.library, self.others = {}, {}, {}, {}, {}
-        self.roots = set()
-        self.samples = {}        # id of a class of the program's -> weak references to some instances
-        self.last_cost = 30_000_000
-        self.running = None
-        self.told = 0            # ns, CLOCK_MONOTONIC: when the cost of one was last told
-
 
 _memory = Memory()
 
 
 def after_fork():
     global _memory
-    _memory = Memory()
+    _memory, state.census = Memory(), None
 
 
 def request(deep, finished):
@@ -101,25 +35,24 @@ def request(deep, finished):
     if running is not None and running.outcome is None:
         running.listeners.append(finished)
         return running, False
-    budget = life.settings.budget
+    budget = state.settings.budget
     level = _memory.purse.look(budget)
     wanted = min(_memory.last_cost * 1.2, budget * SHARE * WINDOW)
     if level < wanted and not deep:
         raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next one in %.0f s"
                          % (_memory.last_cost / 1e6, budget * 100, _memory.purse.wait(wanted, budget) + 1))
-    _memory.running = census = Census(_memory, deep, max(level, wanted))
+    _memory.running = state.census = census = Census(_memory, deep, max(level, wanted))
     census.listeners.append(finished)
     return census, True
 
 
 def _step():
     """Steps that have ended in this process."""
-    module = sys.modules.get(__package__.rpartition(".")[0] + ".observe.observer")
-    observer = getattr(module, "_observer", None)
+    observer = state.observer
     return max(0, observer.step) if observer is not None else 0
 
 
-class Census(evidence.Telling):
+class Census(beyond.Beyond, evidence.Telling):
     """A job of Control: tick() until `outcome` is set ("done" or "interrupted")."""
 
     def __init__(self, memory, deep, allowance):
@@ -161,7 +94,7 @@ class Census(evidence.Telling):
         except StopIteration:
             due = None
         except Exception:
-            life.error("census")
+            state.error("census")
             self.notes.append("it failed: memgauge.events tells why")
             due = None
         self._release_frames()
@@ -180,9 +113,9 @@ class Census(evidence.Telling):
         self.outcome = outcome
         self._work = self.walk = None
         memory = self.memory
-        memory.purse.look(life.settings.budget)
+        memory.purse.look(state.settings.budget)
         memory.purse.level -= self.spent
-        memory.last_cost, memory.running = max(self.spent, 5_000_000), None
+        memory.last_cost, memory.running, state.census = max(self.spent, 5_000_000), None, None
         listeners, self.listeners = self.listeners, []
         for finished in listeners:
             finished(self)
@@ -190,7 +123,7 @@ class Census(evidence.Telling):
     def _release_frames(self):
         frames = self.walk.frames if self.walk is not None else None
         if frames:
-            scope.release(frames[:])
+            mainthread.release(frames[:])
             del frames[:]
 
     walk = None
@@ -213,7 +146,7 @@ class Census(evidence.Telling):
         del numpy
         self.memory.marks.step = max(1, self.step)
         self.walk = walk.Walk(torch, self.kinds, self.over, self.memory.marks)
-        self.roots = walk.Roots(_thread.get_ident())
+        self.roots = roots.Roots(_thread.get_ident())
         yield
         yield from self._walk()
         self.visited, self.seen = self.walk.visited, self.walk.tensors
@@ -233,7 +166,7 @@ class Census(evidence.Telling):
             try:
                 work(*args)
                 break
-            except walk._Pause:
+            except walk.Pause:
                 progress = self.walk.done.count()
             tries = tries + 1 if progress == before else 0
             before = progress
@@ -302,7 +235,7 @@ class Census(evidence.Telling):
         frame = self.roots.find(*root)
         if frame is None:
             return
-        values = walk.frame_values(frame, self.walk)
+        values = roots.frame_values(frame, self.walk)
         function = "%s()." % introspect.code_name(frame.f_code)
         home = frame.f_code.co_filename
         foreign = "" if introspect.is_user_file(home) else sites.where(frame.f_code, frame.f_code.co_firstlineno)
@@ -362,64 +295,12 @@ class Census(evidence.Telling):
             if length is None or type(key) is not str:
                 continue
             n = length(value)
-            if n >= walk.SMALL and value is not sys.modules:
+            if n >= entering.SMALL and value is not sys.modules:
                 path = "%s.%s" % (name, key)
                 self.library[hash(path)] = n
-                if self.compared and n >= before.get(hash(path), n) + walk.SMALL:
+                if self.compared and n >= before.get(hash(path), n) + entering.SMALL:
                     self.libraries[path] = home
                     self.walk.start(value, path)
-
-    # ------------------------------------------------------------ graphs and garbage
-
-    def _graphs(self):
-        """For each place a few of the tensors that have a graph: the first, and the last ones."""
-        self.graph_rows = {}       # place -> [nodes at most, longest chain]
-        waiting, looked = self.walk.graphs, {}
-        while waiting and not self.exhausted():
-            place = waiting[1]
-            if looked.get(place, 0) < 3:
-                looked[place] = looked.get(place, 0) + 1
-                self._graph(waiting[0], place, self.torch.nodes, 0)
-                yield
-                self._graph(waiting[0], place, self.torch.chain, 1)
-                if self.over():
-                    yield
-            waiting.popleft()
-            waiting.popleft()
-
-    def _graph(self, waiting, place, measure, column):
-        t = waiting()
-        node = self.torch.grad_fn(t) if t is not None else None
-        if node is not None:
-            row = self.graph_rows.setdefault(place, [0, 0])
-            row[column] = max(row[column], measure(node))
-
-    def _cycles(self):
-        """Garbage: among the young objects, where they are few; among instances that were seen before and are alive, and
-        reached no more; with the collector off, also among those that this census saw at its beginning."""
-        self.suspects = []
-        done, queued, samples = self.walk.done, self.walk.queued, self.walk.samples
-
-        def reached(key):
-            return key in done or key in queued
-
-        if not self.exhausted():
-            for generation in range(1 if self.deep else len(cycles.sizes())):
-                yield                # it can't be divided: a slice of its own
-                cycles.merge(self.suspects, cycles.young(self.kinds, reached, generation, self.deep))
-            yield
-            cycles.lost(self.suspects, self.memory.samples, reached)
-            if not gc.isenabled():
-                cycles.lost(self.suspects, samples, _nothing)
-        self.memory.samples = samples
-        for suspect in self.suspects:
-            cycles.examine(suspect, self.kinds, self.torch)
-            if self.over():
-                yield
-
-
-def _nothing(key):
-    return False
 
 
 _LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}

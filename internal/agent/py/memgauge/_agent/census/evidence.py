@@ -3,8 +3,9 @@ import gc
 import sys
 from time import monotonic_ns
 
-from .. import life
-from . import cycles, introspect, sites, tensors, walk
+from .. import recording
+from . import cycles, introspect, sites, tensors
+from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 
 RESERVE = 0.25           # of a census's allowance is for telling
@@ -32,7 +33,7 @@ class Telling:
         for part in (self._tensor_rows, self._container_rows, self._type_rows, self._graph_rows, self._error_rows,
                      self._cycle_rows, self._native_rows):
             yield from part()
-        ring = life.ring(large=True)
+        ring = recording.ring(large=True)
         self.memory.number = self.number
         if ring is not None:
             for put, text, fields in self.out:
@@ -117,17 +118,17 @@ class Telling:
         groups = self.walk.groups
         places = range(len(groups.place))
         by_bytes = sorted(places, key=lambda i: -groups.bytes[i])[:MAX_GROUPS * 3 // 4]
-        by_count = sorted(places, key=lambda i: -groups.count[i] * (groups.role[i] == walk.TENSOR_ROLE))[:MAX_GROUPS // 4]
+        by_count = sorted(places, key=lambda i: -groups.count[i] * (groups.role[i] == TENSOR_ROLE))[:MAX_GROUPS // 4]
         for i in sorted(set(by_bytes + by_count), key=lambda i: -groups.bytes[i]):
             role = groups.role[i]
-            if role == walk.TENSOR_ROLE:
+            if role == TENSOR_ROLE:
                 yield from self._site(groups.place[i])
             else:
                 self.found = ""
             shapes = groups.shapes[i]
             shape = max(shapes, key=shapes.get) + (" …" if len(shapes) > 1 else "")
-            text = (shape, groups.dtype[i], groups.device[i], walk.ROLES[role], self.found, self.walk.places.path(groups.place[i]))
-            known = self.compared and role == walk.TENSOR_ROLE
+            text = (shape, groups.dtype[i], groups.device[i], ROLES[role], self.found, self.walk.places.path(groups.place[i]))
+            known = self.compared and role == TENSOR_ROLE
             flags = FLAG_COMPARED * known | FLAG_ESTIMATED * groups.estimated[i]
             self.out.append((_put_tensors, text, (flags, self.number, self.step, _u32(groups.count[i]), _u32(groups.oldest[i]),
                                                   _u32(groups.fresh[i]), int(groups.bytes[i]))))
@@ -154,7 +155,7 @@ class Telling:
             total[place] = total.get(place, 0) + size
         groups = self.walk.groups
         for i, place in enumerate(groups.place):
-            if groups.role[i] == walk.TENSOR_ROLE:
+            if groups.role[i] == TENSOR_ROLE:
                 total[place] = total.get(place, 0) + groups.bytes[i]
         for place in range(len(places.parent) - 1, 0, -1):   # children have higher numbers
             size = total.get(place)

@@ -10,6 +10,8 @@ import sys
 import types
 from _weakref import ref as weak
 
+from .. import state
+
 # What there is to be done with an object, by its class
 (ATOM, TENSOR, DICT, LIST, TUPLE, SET, DEQUE, FUNCTION, METHOD, CLASS, MODULE, FRAME, TRACEBACK, CELL, ERROR,
  INSTANCE) = range(16)
@@ -214,11 +216,10 @@ def is_user_file(filename):
         return False
     if "site-packages/" in filename or "dist-packages/" in filename:
         return False
-    return not filename.startswith((_STANDARD, _HERE))
+    return not filename.startswith((_STANDARD, state.PACKAGE))
 
 
 _STANDARD = sys.modules["os"].__file__.rpartition("/")[0] + "/"
-_HERE = __file__.rpartition("/_agent/")[0] + "/"
 
 
 _Module = types.ModuleType

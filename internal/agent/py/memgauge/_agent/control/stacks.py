@@ -85,7 +85,7 @@ def _locals(frame, code):
     """Of a module's frame the globals are left out: that is the whole program."""
     if not code.co_flags & _OPTIMIZED:
         return []
-    from ..evaluate import scope
+    from .. import mainthread
     names = code.co_varnames + code.co_cellvars + code.co_freevars
     values = frame.f_locals
     lines = []
@@ -96,7 +96,7 @@ def _locals(frame, code):
                 break
             lines.append(_line("local", name, _short(values[name])))
     del values
-    scope.let_go(frame)
+    mainthread.let_go(frame)
     return lines
 
 

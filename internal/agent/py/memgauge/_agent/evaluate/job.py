@@ -8,19 +8,15 @@ import _thread
 import sys
 from time import monotonic, perf_counter_ns, sleep
 
-from .. import gil
-from . import moment, scope, streams
+from .. import gil, mainthread
+from . import likeness, moment, rendering, scope, streams
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
 REQUESTS = (moment.MAIN, moment.STEP, moment.ASKED)
 
 GRACE = 1.0      # s from the first interruption to giving the code up
-DEVICE_WAIT = 0.1  # s for the main thread to say its CUDA device; one that computes comes by in a few ms
 AGAIN = 0.05     # s between interruptions of code that swallows them
-MAX_TEXT = (1 << 20) - 1024   # bytes of a value or a traceback: a frame holds 1 MiB
-
-_PACKAGE = __file__.rpartition("/_agent/")[0] + "/"
 
 
 class Interruption(BaseException):
@@ -68,7 +64,7 @@ class Job:
     def start(self):
         import os
         self._pid = os.getpid()
-        self._thread = _threading().Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread = likeness.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
         self._thread.start()
 
     @property
@@ -129,7 +125,7 @@ class Job:
         if not self._take():
             return
         frame = sys._current_frames().get(self._thread.ident)
-        self.error = "".join(_stack(frame, self.source))
+        self.error = "".join(rendering.stack(frame, self.source))
         frame = None
         self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its thread,"
                        " and what it prints from now on goes to the trainer's output\n")
@@ -155,7 +151,7 @@ class Job:
     def _work(self):
         outcome = EXCEPTION
         try:
-            _user_signals()
+            likeness.user_signals()
             outcome = self._at_its_moment()
         except BaseException as error:   # an interruption just between two shields, or no memory left
             self.error = self.error or "memgauge: %r\n" % (error,)
@@ -177,7 +173,7 @@ class Job:
             os._exit(0)
 
     def _at_its_moment(self):
-        _threading()
+        likeness.threading_module()
         error = None if self.own else self._shielded(compile, self.source, scope.FILENAME, "exec", 0, True)[1]
         if isinstance(error, SyntaxError):    # nothing has to be waited for; but text from an indented place has another try
             error = self._shielded(compile, self._dedented(), scope.FILENAME, "exec", 0, True)[1]
@@ -193,7 +189,7 @@ class Job:
             return self._why.outcome
         gil.calm()
         self.began = perf_counter_ns()
-        _same_device(self.visit.stop)
+        likeness.same_device(self.visit.stop)
         streams.enter(self.sink)
         outcome = self._evaluate()
         if self.visit.place == moment.IDLE and not self.own:
@@ -202,8 +198,8 @@ class Job:
 
     def _never_began(self):
         """Where the thread is that did not come by."""
-        frame = sys._current_frames().get(moment.main_ident())
-        text = "".join(_stack(frame, self.source))
+        frame = sys._current_frames().get(mainthread.ident())
+        text = "".join(rendering.stack(frame, self.source))
         reason = self.visit.reason
         if self.visit.where == moment.STEP:
             reason = "no step has ended"
@@ -220,7 +216,7 @@ class Job:
                 value, error = self._shielded(program.run)
                 self._write_back(program)
             if error is None and value is not None:
-                self.value, error = self._shielded(_render, value)
+                self.value, error = self._shielded(rendering.render, value)
             if error is not None:
                 return self._failed(error)
             return FINE if self._why is None else self._why.outcome
@@ -229,7 +225,7 @@ class Job:
             if program is not None:
                 program.close()
             if error is not None:
-                _let_go(error)
+                rendering.let_go(error)
             error = None
 
     def _compile(self):
@@ -249,10 +245,10 @@ class Job:
 
     def _failed(self, error):
         outcome = error.outcome if isinstance(error, Interruption) else EXCEPTION
-        text, failure = self._shielded(_traceback, error, self.source)
+        text, failure = self._shielded(rendering.traceback, error, self.source)
         if failure is not None:   # its __str__ hangs or worse
             text = "%s (its traceback can't be shown: %s)\n" % (type(error).__name__, type(failure).__name__)
-            _let_go(failure)
+            rendering.let_go(failure)
         self.error = text
         return outcome if self._why is None else self._why.outcome
 
@@ -286,70 +282,6 @@ class Job:
                 continue
 
 
-def _user_signals():
-    """Our threads block signals; the code, and the processes that it starts, shall have the user's mask."""
-    process = sys.modules.get(__package__.rpartition(".")[0] + ".life")
-    if process is not None:
-        import _signal
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, process.user_sigmask())
-
-
-_device = [0]    # the main thread's current one, when last heard
-
-
-def _same_device(stop):
-    """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell of
-    device 0. A main thread that is blocked keeps the device that it had."""
-    try:
-        cuda = sys.modules["torch"].cuda
-        if not cuda.is_initialized() or cuda.device_count() < 2:
-            return
-        if stop is not None and stop.device is not None:
-            _device[0] = stop.device
-        elif stop is None:
-            scope.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
-        cuda.set_device(_device[0])
-    except Exception:   # no torch, or one that is being imported
-        pass
-
-
-def _threading():
-    """The module. Up to 3.12 the thread that imports it first passes for the main thread (threading._MainThread), and a
-    program without threads may leave that to us: then its notion of the main thread is put right."""
-    first = "threading" not in sys.modules
-    import threading
-    if first:
-        import os
-        main = threading._main_thread
-        main._native_id = os.getpid()
-        if main.ident == _thread.get_ident():
-            _name_main(threading, main)
-    return threading
-
-
-def _name_main(threading, main):
-    for ident, frame in sys._current_frames().items():
-        if ident != main.ident and _is_program(frame):
-            threading._active.pop(main.ident, None)
-            threading._active[ident] = main
-            main._ident = ident
-            break
-    else:
-        return
-    # _shutdown() releases the main thread's lock, then waits for all in _shutdown_locks; this one ends with our thread.
-    ours = main._tstate_lock
-    main._tstate_lock = _thread.allocate_lock()
-    main._tstate_lock.acquire()
-    threading._shutdown_locks.discard(ours)
-
-
-def _is_program(frame):
-    """Whether this is the stack of the program itself and not of a thread, which begins in a function."""
-    while frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_name == "<module>" or "runpy" in frame.f_code.co_filename
-
-
 def after_fork():
     """In a forked child."""
     gil.after_fork()
@@ -364,93 +296,3 @@ def _raise_in(ident, kind):
         return
     argument = ctypes.py_object(kind) if kind is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), argument)
-
-
-# ---------------------------------------------------------------- text
-
-def _render(value):
-    return _bounded(repr(value), "… [a repr of %d characters, cut]")
-
-
-def _bounded(text, note):
-    """At most MAX_TEXT bytes of UTF-8."""
-    if len(text) <= MAX_TEXT // 4:
-        return text
-    data = text.encode("utf-8", "backslashreplace")
-    if len(data) <= MAX_TEXT:
-        return text
-    note = note % len(text)
-    return data[:MAX_TEXT - 4 * len(note)].decode("utf-8", "ignore") + note
-
-
-def _traceback(error, source):
-    import traceback
-    cut = _cut(error.__traceback__)
-    with _lines_of(source):
-        parts = traceback.format_exception(type(error), error, cut)
-    return _bounded("".join(parts), "… [a traceback of %d characters, cut]\n")
-
-
-def _cut(trace):
-    """The traceback without our own frames at either end."""
-    while trace is not None and _is_ours(trace):
-        trace = trace.tb_next
-    last, item = None, trace
-    while item is not None:
-        if not _is_ours(item):
-            last = item
-        item = item.tb_next
-    if last is not None:
-        last.tb_next = None
-    return trace
-
-
-def _is_ours(trace):
-    return trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)
-
-
-def _stack(frame, source):
-    """Where the thread is, outermost first, as in a traceback."""
-    if frame is None:
-        return []
-    import traceback
-    with _lines_of(source):
-        entries = [e for e in traceback.extract_stack(frame)
-                   if not e.filename.startswith(_PACKAGE) and not e.filename.endswith("/threading.py")]
-        return ["Traceback (most recent call last):\n"] + traceback.format_list(entries)
-
-
-class _lines_of:
-    """Shows linecache the code while a traceback is made, and leaves nothing there."""
-
-    def __init__(self, source):
-        self.source = source
-
-    def __enter__(self):
-        import linecache
-        self.before = linecache.cache.get(scope.FILENAME)
-        linecache.cache[scope.FILENAME] = (len(self.source), None, self.source.splitlines(True), scope.FILENAME)
-
-    def __exit__(self, *_):
-        import linecache
-        linecache.cache.pop(scope.FILENAME, None)
-
-
-def _let_go(error):
-    """Empties the frames that the exception holds, and those of its causes: they refer to what the code had in hand."""
-    seen = set()
-    waiting = [error]
-    while waiting:
-        error = waiting.pop()
-        if error is None or id(error) in seen:
-            continue
-        seen.add(id(error))
-        waiting += [error.__cause__, error.__context__]
-        trace = error.__traceback__
-        while trace is not None:
-            try:
-                trace.tb_frame.clear()
-            except RuntimeError:   # it still runs: ours
-                pass
-            trace = trace.tb_next
-        error.__traceback__ = None

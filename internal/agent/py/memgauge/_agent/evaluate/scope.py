@@ -10,7 +10,7 @@ Locals are read when the code starts and written, if it has changed them, when i
 """
 import sys
 
-from .. import persistent
+from .. import mainthread, state
 
 FILENAME = "<memgauge eval>"
 WRITE_WAIT = 1.0     # s for the main thread to come by and have a local changed; a step of training is mostly shorter
@@ -18,8 +18,6 @@ WRITE_WAIT = 1.0     # s for the main thread to come by and have a local changed
 _AST = 0x400         # ast.PyCF_ONLY_AST; `import ast` alone takes milliseconds
 _OPTIMIZED = 1       # code.co_flags: locals are not kept in a dict
 _SUSPENDS = 0x20 | 0x80 | 0x200  # generators and coroutines: not on the stack, and yet not ended
-_SNAPSHOTS = sys.version_info < (3, 13)  # frame.f_locals is a copy kept in the frame; since 3.13 (PEP 667) it writes through
-_HERE = __file__.rpartition("/_agent/")[0] + "/"
 
 
 class Home:
@@ -35,7 +33,7 @@ def user_frames():
     frame = sys._current_frames().get(_thread_of_frames())
     frames = []
     while frame is not None:
-        if not _is_ours_or_python(frame.f_code.co_filename):
+        if not is_ours_or_python(frame.f_code.co_filename):
             frames.append(frame)
         frame = frame.f_back
     own = [f for f in frames if not _is_installed(f.f_code.co_filename)]
@@ -44,23 +42,21 @@ def user_frames():
     return [f for f in frames if "/torch/" not in f.f_code.co_filename]
 
 
-stopped = []    # ident of the thread that stands still for an eval (moment.Stop), if one does
-
-
 def _thread_of_frames():
     """The thread whose functions the code sees: the one that stands still for it, else the main thread."""
     import threading
-    return stopped[0] if stopped else threading.main_thread().ident
+    stop = mainthread.stopped
+    return stop.ident if stop is not None else threading.main_thread().ident
 
 
 def _is_installed(filename):
     return "site-packages/" in filename or "dist-packages/" in filename
 
 
-def _is_ours_or_python(filename):
+def is_ours_or_python(filename):
     import os
     standard = os.__file__.rpartition("/")[0] + "/"   # site-packages lies below it
-    return filename.startswith(("<frozen", "<memgauge", _HERE, standard)) and not _is_installed(filename)
+    return filename.startswith(("<frozen", "<memgauge", state.PACKAGE, standard)) and not _is_installed(filename)
 
 
 def find(names, main):
@@ -108,7 +104,7 @@ class Program:
             else:
                 self.run = self._plain(tree, futures)
         finally:
-            release(read)
+            mainthread.release(read)
 
     def _plain(self, tree, futures):
         import _ast
@@ -277,13 +273,13 @@ def _store(frame, changes):
     where = "%s() " % frame.f_code.co_name
     if not _runs(frame):
         return ["%shas ended meanwhile: %s not changed" % (where, ", ".join(changes))]
-    if not _SNAPSHOTS:
+    if not mainthread.SNAPSHOTS:
         # Each is one C call under the GIL; since 3.14 the frame keeps the old value for loads that borrowed it
         # (Objects/frameobject.c framelocalsproxy_setitem, f_overwritten_fast_locals).
         for name, value in changes.items():
             frame.f_locals[name] = value
         return []
-    problem = on_main_thread(lambda: _locals_to_fast(frame, changes), WRITE_WAIT)
+    problem = mainthread.on_main_thread(lambda: _locals_to_fast(frame, changes), WRITE_WAIT)
     return [problem + ": %s of %snot changed" % (", ".join(changes), where)] if problem else []
 
 
@@ -302,132 +298,9 @@ def _locals_to_fast(frame, changes):
     import ctypes
     if not _runs(frame):
         return
-    held = _empty(frame)
+    held = mainthread.empty(frame)
     values = frame.f_locals if held is None else held
     values.update(changes)
     ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
     if held is not None:
         held.clear()
-
-
-def _empty(frame):
-    """Empties the snapshot and returns it. None, and it stays, where somebody else has it (`config = locals()` gives
-    out the very same dict), or where a debugger or profiler is on: their call is framed by a copy into the snapshot and
-    a copy back that unbinds every name that it lacks (Python/sysmodule.c call_trampoline)."""
-    if sys.gettrace() is not None or sys.getprofile() is not None or frame.f_trace is not None:
-        return None
-    values = frame.f_locals
-    if sys.getrefcount(values) > 3:   # the frame's, ours, the argument's
-        return None
-    values.clear()
-    return values
-
-
-def release(frames):
-    """CPython <= 3.12: reading frame.f_locals leaves a snapshot in the frame that keeps every local alive, the last
-    activations too, until it is read again or the function ends. Emptied on the main thread, when it comes by."""
-    if _SNAPSHOTS and frames:
-        def let_go_of():
-            for frame in frames:
-                _empty(frame)
-        on_main_thread(let_go_of, 0)
-
-
-def let_go(frame):
-    """CPython <= 3.12: empties the snapshot that reading this frame's f_locals has just left in it. On this thread and at
-    once where the frame is another thread's: until the main thread comes by, a reference would keep that frame alive."""
-    if not _SNAPSHOTS:
-        return
-    threading = sys.modules.get("threading")
-    top = sys._current_frames().get(threading.main_thread().ident) if threading is not None else None
-    if threading is None or _outermost(top) is _outermost(frame):
-        release([frame])
-    else:
-        _empty(frame)
-
-
-def _outermost(frame):
-    while frame is not None and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
-
-
-def _make_pending():
-    """What the main thread shall do, and the C function that it is told to call for it, which must outlive its last return.
-    An exception in there is a signal handler's of the user's, which happened to run now: it is raised again where the
-    main thread goes on."""
-    import ctypes
-    from collections import deque
-    calls = deque()
-
-    def make_calls(_argument, calls=calls):
-        try:
-            while calls:
-                call = calls.popleft()
-                try:
-                    function, done = call.pop()
-                except IndexError:
-                    continue
-                try:
-                    function()
-                finally:
-                    done.release()
-                    function = None
-        except BaseException as error:
-            import ctypes
-            import threading
-            ident = ctypes.c_ulong(threading.main_thread().ident)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(type(error)))
-        return 0
-    return calls, ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(persistent.bare(make_calls))
-
-
-_pending = None    # (calls, C function), once needed
-
-
-def retire():
-    """Before a detach: what the main thread has not come by to do is not done any more; what need not be done there is
-    done here."""
-    moment = sys.modules.get(__package__ + ".moment")
-    if moment is not None:
-        moment.retire()
-    while _pending is not None and _pending[0]:
-        call = _pending[0].popleft()
-        try:
-            function, done = call.pop()
-        except IndexError:
-            continue
-        if function.__name__ == "let_go_of":
-            function()
-        done.release()
-
-
-def on_main_thread(function, wait):
-    """Has the main thread call the function between two of its own bytecodes, and waits up to `wait` seconds.
-    Returns "" or why it didn't happen; after a wait in vain it never will (with wait 0 it will, sooner or later)."""
-    global _pending
-    stop = getattr(sys.modules.get(__package__ + ".moment"), "_stop", None)
-    if stop is not None:    # it stands still, and no pending call comes before it goes on
-        return "" if stop.call(function, wait) else "the main thread was busy for %g s" % wait
-    try:
-        import ctypes
-    except ImportError:
-        return "this Python has no ctypes"
-    import _thread
-    if _pending is None:
-        _pending = persistent.get("pending.1", _make_pending)
-    calls, thunk = _pending
-    done = _thread.allocate_lock()
-    done.acquire()
-    call = [(function, done)]
-    calls.append(call)
-    if ctypes.pythonapi.Py_AddPendingCall(thunk, None) != 0:
-        call.clear()
-        return "the main thread has too much to do"
-    if wait and not done.acquire(timeout=wait):
-        try:
-            call.pop()
-            return "the main thread was busy outside Python for %g s" % wait
-        except IndexError:   # it has just begun
-            done.acquire(timeout=wait)
-    return ""

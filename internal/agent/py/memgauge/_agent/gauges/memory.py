@@ -8,7 +8,7 @@ import sys
 from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
 
-from .. import persistent
+from .. import persistent, state
 from ..record._spec import NOT_TAKEN
 from ..pipe import high, identity, same
 
@@ -116,9 +116,7 @@ class Host:
 
     def heap(self, at, budget, beside=0):
         """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake alone."""
-        census = sys.modules.get(__package__.rpartition(".")[0] + ".census.census")
-        memory = getattr(census, "_memory", None)     # absent while the control thread is still importing the module
-        if memory is not None and memory.running is not None:
+        if state.census is not None:
             self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
             return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
         in_use = held = blocks = NOT_TAKEN

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 
-from .. import life
+from .. import state
 
 MAX_CHAIN = 8    # errors raised while another was handled
 MAX_MESSAGE = 1500
@@ -25,7 +25,7 @@ def at_exit():
         if is_oom(error):
             message = str(error)[:MAX_MESSAGE]
             at = device(error, message)
-            life.event("oom", "%s: %s" % (type(error).__name__, message), requested(message), at)
+            state.event("oom", "%s: %s" % (type(error).__name__, message), requested(message), at)
             tell_hole(at)
             return
         error = error.__cause__ or error.__context__
@@ -62,7 +62,7 @@ def device(error, message):
 
 def caught(device, count):
     """A step has ended and the allocator's count of failed allocations has risen to count."""
-    life.event("oom", "cuda:%d: an allocation failed and the program went on (%d so far)" % (device, count), 0, device)
+    state.event("oom", "cuda:%d: an allocation failed and the program went on (%d so far)" % (device, count), 0, device)
     tell_hole(device)
 
 
@@ -78,7 +78,7 @@ def tell_hole(device):
     except Exception:
         return    # memory may be so short that asking fails too
     if hole is not None:
-        life.event("oom_hole", "", hole, device)
+        state.event("oom_hole", "", hole, device)
 
 
 def largest_hole(device):

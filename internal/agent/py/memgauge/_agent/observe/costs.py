@@ -1,5 +1,5 @@
 """What observing costs, by part, on its way into memgauge.overhead; and what it could not write."""
-from .. import life
+from .. import state
 from ..record._spec import NOT_TAKEN
 
 MAX_BUDGET_EVENTS = 20  # a governor that swings would fill the table of events
@@ -33,7 +33,7 @@ class Costs:
         self.since, self.step = at, step
         lost, self.told_lost = ring.lost - self.told_lost, ring.lost
         if lost > 0:  # a new ring begins at 0
-            life.event("lost", "records that several threads wrote at once", lost)
+            state.event("lost", "records that several threads wrote at once", lost)
 
     def tell_budget(self, modules):
         """An event when sampling has become four times as rare or as frequent."""
@@ -45,4 +45,4 @@ class Costs:
             self.told_gap = gap
             self.budget_events += 1
             text = "one step in %d is sampled, one module in %d of %d" % (governor.gap, governor.stride, modules)
-            life.event("budget", text, governor.gap, governor.stride, governor.cost(), governor.step_length())
+            state.event("budget", text, governor.gap, governor.stride, governor.cost(), governor.step_length())

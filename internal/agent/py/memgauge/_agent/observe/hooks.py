@@ -16,7 +16,6 @@ every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to ne
 variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement names it so.
 """
 import importlib
-import sys
 import types
 from _thread import allocate_lock
 

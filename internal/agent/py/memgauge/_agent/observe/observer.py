@@ -7,94 +7,33 @@ clocked again. Without an optimizer, root forwards take the place of steps after
 
 Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it was.
 """
-import gc
-import itertools
 import sys
 import traceback
 from _thread import allocate_lock, get_ident
 from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
-from weakref import ref
 
-from .. import life, ranks
-from ..record._spec import FLAG_INFERENCE, FLAG_SAMPLED, NOT_TAKEN, POST_STEP, PRE_STEP
-from .costs import Costs
+from .. import recording, state
 from ..gauges.memory import Cuda, Host
-from .governor import MAX_STEPS, Governor
+from ..record._spec import POST_STEP, PRE_STEP
+from .costs import Costs
+from .counter import Counter
+from .governor import Governor
 from .hooks import Compiles, Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
+from .inference import Forwards
 from .modules import Calls, Names
+from .optimizers import Optimizers
+from .sampling import IDLE, SAMPLED, Sampling
+from .steprecords import StepRecords
 from .steps import Steps
 
-INFERENCE = 20  # root forwards without any optimizer step: a longer look than any warm-up or sanity check takes
 SECOND = 1_000_000_000
-NEVER = 1 << 62
 LOOK_UP = 64  # records between two looks at what records cost
 RETRY = 1000  # steps until a ring is asked for again
 MAX_ERRORS = 10  # of our own; then we take ourselves off
-MAX_OPTIMIZERS = 64
-IDLE, BEFORE, SAMPLED, AFTER = range(4)  # where the step that is going on stands towards a sample
 
 
-class Counter:
-    """Optimizer steps, counted and recorded. `hook` is all that runs in most steps: with one optimizer, a comparison, an
-    addition and, where a record is due, the clock and the record. Looking up variables of an outer function is the
-    cheapest that Python has; with caches emptied by the training, every attribute costs a tenth of a microsecond more.
-
-    `due()` is called when the count has reached what plan() said, `other(optimizer)` for events of which it has to be
-    found out whether they end a step."""
-
-    def __init__(self, due, other, lock):
-        count, target, solo = 0, 1, 0
-        record_at, every, write, offset, recorded, last, cost = NEVER, 1, None, 0, 0, 0, 0
-        acquire, release = lock.acquire, lock.release
-
-        def _optimizer_step_code(self):
-            nonlocal count
-            if id(self) == solo:
-                count += 1
-                if count >= target:
-                    due()
-                elif count >= record_at:
-                    record()
-            else:
-                other(self)
-
-        def record():
-            """A record without gauges. If the control thread is at it just now, the next step will do."""
-            nonlocal recorded, last, record_at
-            if acquire(False):
-                try:
-                    at = now()
-                    number = count - offset
-                    write(0, number - recorded, number, cost, at - last, NOT_TAKEN, NOT_TAKEN, NOT_TAKEN, at)
-                    recorded, last, record_at = number, at, count + every
-                finally:
-                    release()
-
-        def add(steps=1):
-            nonlocal count
-            count += steps
-            return count >= target
-
-        def plan(at, key, k):
-            nonlocal target, solo, record_at, every
-            target, solo, every = at, key or 0, k
-            record_at = recorded + offset + k if write and last else NEVER
-
-        def told(number, at, agent_ns, base):
-            nonlocal recorded, last, cost, offset
-            recorded, last, cost, offset = number, at, agent_ns, base
-
-        def into(step):
-            nonlocal write
-            write = step
-
-        self.hook, self.add, self.plan, self.told, self.into = _optimizer_step_code, add, plan, told, into
-        self.get = lambda: count
-        self.recorded = lambda: (recorded, last)
-
-
-class Observer:
+class Observer(Forwards, Sampling, StepRecords):
     """One process's observation of torch. Everything runs on the thread that trains, except flush(), settings_changed() and
     remove()."""
 
@@ -117,16 +56,15 @@ class Observer:
             self.modules = ModuleCalls(torch, self.door)
         except Unsupported as why:
             self.modules = None
-            life.event("error", "no module rows: %s" % why)
+            state.event("error", "no module rows: %s" % why)
         self.compiles = Compiles(torch, self._guarded)
         self._start()
 
     def _start(self):
         """The state of a process that has made no step yet."""
-        self.governor = Governor(life.settings.budget, life.settings.trace)
+        self.governor = Governor(state.settings.budget, state.settings.trace)
         self.steps = Steps()
-        self.optimizers = {}  # id -> (weak reference, number): an id may be given again, a number is not
-        self.numbers = itertools.count(1)
+        self.optimizers = Optimizers()
         self.changed = False  # settings
         self.dead = False  # there is no ring to be had
         self.compiled = False  # optimizers run compiled: their classes are left alone
@@ -151,7 +89,7 @@ class Observer:
             self.dynamo.skip(Calls.watched, nested=False)
             for function in (Calls.before, Calls.after):
                 self.dynamo.skip(function)
-            if life.came_later():
+            if state.came_later():
                 self.calls.begin_within(self.modules.original)
         self.ends.put(self.counter.hook)
         self._look()
@@ -175,32 +113,11 @@ class Observer:
             return
         self.modules.watch(None)
         self.modules.guarded = True
-        life.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % name)
+        state.event("note", "no module rows: torch.compile guards Module.__call__, which %s calls" % name)
 
     @property
     def watching(self):
         return self.looking or self.phase == SAMPLED and self.modules is not None and not self.governor.off
-
-    def _forward(self):
-        """A root forward begins."""
-        self.steps.forward()
-        self.forwards += 1
-        if self.inference or self.steps.events:
-            return
-        if self.forwards == INFERENCE or self.governor.all and self.forwards == 1:
-            self.inference = self.forwards == INFERENCE or self.inference
-            self._open()
-            if self.ring and self.inference:
-                for _ in range(INFERENCE - 1):  # this one adds itself as it ends
-                    self.counter.add()
-                self.calls.forward_end = self._forward_end
-                self._stop_looking()
-            elif self.ring:
-                self._begin_sample()
-
-    def _forward_end(self):
-        if self.counter.add():
-            self._due()
 
     # --- optimizer events -----------------------------------------------------------------------------------------
 
@@ -220,14 +137,11 @@ class Observer:
 
     def _first_event(self, optimizer):
         """The optimizer's number; what there is to do when one steps that was not seen before."""
-        known, number = self.optimizers.get(id(optimizer), _NOBODY)
-        if known() is not optimizer:
-            for key in [key for key, (other, _) in self.optimizers.items() if other() is None]:
-                self.steps.gone(self.optimizers.pop(key)[1])
-            if len(self.optimizers) >= MAX_OPTIMIZERS:
-                self.optimizers.clear()
-            number = next(self.numbers)
-            self.optimizers[id(optimizer)] = ref(optimizer), number
+        number = self.optimizers.number(optimizer)
+        if not number:
+            for gone in self.optimizers.gone():
+                self.steps.gone(gone)
+            number = self.optimizers.enter(optimizer)
             # frames: this, _other, the hook, the wrapper of step() or what torch.compile made of it
             self.compiled = self.compiled or self.starts.compiled(optimizer, sys._getframe(3))
         if self.modules and not self.calls.owner:
@@ -235,29 +149,6 @@ class Observer:
         if self.inference:
             self._end_inference()
         return number
-
-    def _solo(self):
-        """id of the only optimizer, where each of its events ends a step."""
-        number = self.steps.solo
-        for key, (known, other) in self.optimizers.items() if number else ():
-            if other == number and known() is not None:
-                return key
-        return None
-
-    def _end_inference(self):
-        """The forwards were not inference, but what came before the training: steps count from 1."""
-        at = now()
-        self._record(at, flush=True)
-        self.inference = False
-        self.governor = Governor(self.governor.budget, self.governor.trace)  # a forward's length says nothing of a step's
-        self.costs.governor = self.governor
-        self.calls.forward_end = None
-        self.offset = self.counter.get()
-        self.counter.told(0, 0, 0, self.offset)  # the first step began at some forward before this: its length is unknown
-        self.steps.forwards = max(1, self.steps.forwards)
-        self.phase, self.next_sample = IDLE, 2
-        self.calls.end()
-        self.modules.watch(None)
 
     def _optimizer_row(self, optimizer):
         if self.calls.sampling:
@@ -300,7 +191,7 @@ class Observer:
 
     def _open(self):
         if self.ring is None:
-            self.ring = life.ring(large=True)
+            self.ring = recording.ring(large=True)
             if self.ring is None:
                 self.dead = True  # nowhere to write to: not observed
                 if self.modules and self.looking:
@@ -335,139 +226,6 @@ class Observer:
         self.tail += cost
         self.costs.add("step hook", cost - self.heap_cost)
 
-    def _record_due(self, steps):
-        if steps <= 0:
-            return False
-        return self.phase in (BEFORE, SAMPLED) or self.governor.all or steps >= self.governor.steps_per_record
-
-    def _record(self, at, flush=False):
-        """The step record, and what precedes it. Gives what writing it cost."""
-        recorded, last = self.counter.recorded()
-        steps, number = self.step - recorded, self.step
-        if steps <= 0 or self.ring is None:
-            return 0
-        rss = anon = peak = NOT_TAKEN
-        self.gauged = number >= self.gauges_at or flush
-        if self.gauged:
-            self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
-            rss, anon = self.host.memory()
-            highest = self.host.max_resident()
-            if highest > self.max_resident:
-                peak, self.max_resident = highest, highest
-            if self.cuda.ready() and not self.cuda.capturing():
-                self._devices(number, at)
-        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is gone.
-        if not flush and (self.phase == IDLE or self.governor.all):
-            self._heap(at, number)
-        wrote = now()
-        flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference else 0)
-        duration = at - last if last else NOT_TAKEN
-        while steps > 0:
-            part = min(steps, MAX_STEPS)
-            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, rss, anon, peak, at)
-            steps -= part
-            duration = 0
-        took = now() - wrote
-        self.tail = 0
-        self.counter.told(number, at, took, self.offset)
-        return took
-
-    def _devices(self, number, at):
-        devices = self.calls.devices if self.modules else set()
-        devices.add(self.cuda.current())
-        for device in devices:
-            self.ring.device(0, 0, device, number, 0, *self.cuda.read(device), ts=at)
-            failures = self.cuda.failures(device)
-            if failures:
-                from ..gauges import oom
-                oom.caught(device, failures)
-
-    def _heap(self, at, number):
-        begin, cpu = now(), cpu_now()
-        reading = self.host.heap(at, self.governor.budget, 0 if self.gauged else self.governor.look.value)
-        if reading is None:
-            return
-        in_use, held, blocks, cost = reading
-        counts = [generation["collections"] for generation in gc.get_stats()]
-        full, self.gc_full = counts[-1] - self.gc_full, counts[-1]
-        self.ring.heap(0, min(full, 0xFFFF), number, sum(counts) & 0xFFFFFFFF, in_use, held, blocks, cost, ts=at)
-        self.heap_cost, self.heap_cpu = now() - begin, cpu_now() - cpu
-        self.costs.add("heap", self.heap_cost)
-
-    # --- samples --------------------------------------------------------------------------------------------------
-
-    def _window(self, cpu):
-        """Where the step that begins now stands towards a sample. `cpu`: CPU time of this thread as the last one ended."""
-        if self.governor.off or not self.modules:
-            return
-        if self.phase == BEFORE:
-            self.cpu_before = cpu - self.cpu
-            self._begin_sample()
-        elif self.phase == SAMPLED:
-            self.cpu_sampled = cpu - self.cpu if self.cpu is not None else None
-            self.phase = AFTER
-            if self.governor.all:
-                self._sample_over(None)
-        elif self.phase == AFTER:
-            self._sample_over(cpu - self.cpu)
-        if self.phase == IDLE and self.step >= self.next_sample - 2:
-            if self.governor.all or self.step == self.next_sample - 1:
-                self.cpu_before = None
-                self._begin_sample()
-            else:
-                self.phase = BEFORE
-        self.cpu = cpu
-
-    def _begin_sample(self):
-        if self._profiled():
-            self.next_sample = self.step + 3
-            self.phase = IDLE
-            return
-        for optimizer in [known() for known, _ in self.optimizers.values()] if not self.compiled else ():
-            if optimizer is not None:
-                self.starts.add(optimizer)
-        self.compiles.listen()
-        got = self.modules.watch("all")
-        if not got:
-            if self.removed or got is None:
-                return
-            if not self.modules.guarded:
-                life.event("error", "no module rows: somebody else exchanged Module.__call__'s code")
-            self.governor.trace = "off"
-            return
-        self.calls.begin(self.ring, self.step + 1, self.governor.stride, self.governor.samples)
-        self.phase = SAMPLED
-
-    def _end_sample(self):
-        self.calls.end()
-        self.starts.remove()
-        keep = self.governor.all or self.looking and self.step < 2
-        self.looking = False
-        if not keep:
-            self.modules.watch("roots" if self.inference else None)
-        self.tail += self.calls.own
-        rank = ranks.from_torch()
-        if rank:
-            life.set_rank(*rank)
-
-    def _sample_over(self, cpu_after):
-        governor = self.governor
-        modules = len(self.names.table)
-        on_device = bool(self.calls.devices)  # its work is not in the thread's CPU time
-        governor.after_sample(self.calls.own, self.cpu_before, self.cpu_sampled, cpu_after, modules)
-        if on_device:
-            governor.cpu.values.clear()
-        self.costs.add("module hooks", governor.cost(), self.calls.rows)
-        self.phase = IDLE
-        self.last_sample = self.step
-        self.next_sample = self.step + governor.next_sample(self.step)
-        self.costs.tell_budget(modules)
-
-    def _profiled(self):
-        """torch.profiler takes Module.__call__'s code object for a mark the first time it runs: don't hide it then."""
-        enabled = getattr(self.torch._C._autograd, "_profiler_enabled", None)
-        return bool(enabled and enabled())
-
     def _plan(self):
         """When to look up next, and whether one optimizer's steps need no looking at until then."""
         at, governor = self.step, self.governor
@@ -483,7 +241,7 @@ class Observer:
             due = min(max(gauges, self.counter.recorded()[0] + each), at + LOOK_UP * each)
             if not governor.off and self.modules:
                 due = min(due, self.next_sample - 2)
-        solo = None if self.watching or self.inference else self._solo()
+        solo = None if self.watching or self.inference else self.optimizers.key(self.steps.solo)
         self.counter.plan(max(due, at + 1) + self.offset, solo, each)
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -493,7 +251,7 @@ class Observer:
         self.errors += 1
         try:
             if self.errors <= MAX_ERRORS:
-                life.event("error", traceback.format_exc()[-1800:])
+                state.event("error", traceback.format_exc()[-1800:])
             if self.errors == MAX_ERRORS:
                 self.remove()
         except Exception:
@@ -523,7 +281,7 @@ class Observer:
 
     def _settle(self):
         self.changed = False
-        self.governor.budget, self.governor.trace = life.settings.budget, life.settings.trace
+        self.governor.budget, self.governor.trace = state.settings.budget, state.settings.trace
         if self.modules and self.governor.off:
             self.phase, self.looking = IDLE, False
             self.calls.end()
@@ -565,9 +323,6 @@ class Observer:
         self._start()
 
 
-_NOBODY = type(None), 0  # called, it gives None, like the weak reference to an optimizer that is no more
-
-
 def _release(lock):
     try:
         lock.release()
@@ -575,26 +330,14 @@ def _release(lock):
         pass  # an exit handler that interrupted the holder released it
 
 
-_observer = None
-
-
 def install(torch):
-    global _observer
     try:
-        _observer = _observer or Observer(torch)
+        state.observer = state.observer or Observer(torch)
     except Unsupported as why:
-        life.event("error", "torch is not observed: %s" % why)
+        state.event("error", "torch is not observed: %s" % why)
 
 
 def uninstall():
-    global _observer
-    observer, _observer = _observer, None
+    observer, state.observer = state.observer, None
     if observer is not None:
         observer.remove()
-
-
-def _ask(method):
-    return lambda: getattr(_observer, method)() if _observer is not None else None
-
-
-after_fork, settings_changed, flush = map(_ask, ("after_fork", "settings_changed", "flush"))
