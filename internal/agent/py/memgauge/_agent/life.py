@@ -83,6 +83,9 @@ def attach(request):
                 opened.close()
         raise
     _hook_in()
+    if s.ring is not None:
+        from . import workers
+        workers.watch(state.at_exit)
     torchhook.install(_torch_is_there)
     thread.start(s)
     state.sigmask = thread.signals_of_main()

@@ -43,7 +43,8 @@ def _begin(s, new, old):
     new.set_rank(s.rank, s.world)
     if old is None:
         new.event(s.birth, "what happened before is not known" if s.birth == "attach" else "", a=s.parent)
-        workers.watch(state.at_exit)
+        if state.at_exit is not None:   # else an attach is under way, which does it itself
+            workers.watch(state.at_exit)
     s.ring = new
     while s.early:
         new.event(*s.early.pop(0))
