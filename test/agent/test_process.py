@@ -307,7 +307,7 @@ print(os.getpid())
     def test_forks_while_our_thread_imports(self):
         """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait for ever."""
         got = self.run_code("""
-from memgauge._agent import forked
+from memgauge._agent import thread
 from importlib.machinery import PathFinder, SourceFileLoader
 asked, waits = [], [1]
 class Slow(SourceFileLoader):
@@ -323,11 +323,11 @@ class Finder:
         return spec
 sys.meta_path.insert(0, Finder())
 while not asked: time.sleep(.001)
-forked.PATIENCE = 0.1                  # longer than that: the child forgets it
+thread.PATIENCE = 0.1                  # longer than that: the child forgets it
 def child():
     assert recording.ring(large=True) is not None
 wait(fork(child))
-forked.PATIENCE = 60                   # the import ends before
+thread.PATIENCE = 60                   # the import ends before
 import _thread
 _thread.start_new_thread(lambda: (time.sleep(.2), waits.clear()), ())
 wait(fork(child))

@@ -16,14 +16,13 @@ _MODULES = {
 def _hide(folder):
     """Our modules are loaded under a file name that is none, "<memgauge>/HASH/lib/memgauge/…": coverage measures no such code, and
     debuggers and profilers tell it from the program's. Python looks for a package's modules through the finder that stands in
-    this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is."""
+    this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours lists no directory, and leaves
+    out what only others' modules need: that takes two thirds of the time that Python's own takes."""
     import _imp
     import sys
-    files = sys.modules["_frozen_importlib_external"]
+    from posix import stat
+    files, specs = sys.modules["_frozen_importlib_external"], sys.modules["_frozen_importlib"]
     shown = "/".join(["<memgauge>"] + folder.split("/")[-3:])
-
-    def find_in(directory):
-        sys.path_importer_cache[directory] = files.FileFinder(directory, (Loader, [".py"]))
 
     class Loader(files.SourceFileLoader):
         def get_code(self, name):
@@ -33,16 +32,40 @@ def _hide(folder):
 
         def exec_module(self, module):
             module.__file__ = self.shown()
-            if self.is_package(module.__name__):
-                find_in(module.__path__[0])
             super().exec_module(module)
 
         def shown(self):
             return shown + self.path[len(folder):]
 
-    for function in (Loader.get_code, Loader.exec_module, Loader.shown, find_in, _hide, __getattr__, __dir__):
+    class Finder:
+        def __init__(self, directory):
+            self.directory = directory
+            sys.path_importer_cache[directory] = self
+
+        def find_spec(self, name, target=None):
+            path = "%s/%s" % (self.directory, name.rpartition(".")[2])
+            if exists(path + ".py"):
+                return specs.ModuleSpec(name, Loader(name, path + ".py"), origin=path + ".py")
+            if not exists(path + "/__init__.py"):
+                return None
+            spec = specs.ModuleSpec(name, Loader(name, path + "/__init__.py"), origin=path + "/__init__.py", is_package=True)
+            spec.submodule_search_locations.append(path)
+            Finder(path)
+            return spec
+
+        def invalidate_caches(self):
+            pass
+
+    def exists(path):
+        try:
+            return stat(path) is not None
+        except OSError:
+            return False
+
+    for function in (Loader.get_code, Loader.exec_module, Loader.shown, Finder.__init__, Finder.find_spec, Finder.invalidate_caches,
+                     exists, _hide, __getattr__, __dir__):
         _imp._fix_co_filename(function.__code__, shown + "/__init__.py")
-    find_in(folder)
+    Finder(folder)
 
 
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}

@@ -17,7 +17,7 @@ import os
 import sys
 from time import monotonic
 
-from . import forked, persistent, ranks, state, thread, torchhook, unload
+from . import persistent, ranks, state, thread, torchhook, unload
 
 UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
 
@@ -224,7 +224,7 @@ def _close_control(s, close):
 
 def _before_fork():
     s = state.current
-    ended = thread.stop(s) or forked.awaited_import(s.thread) and thread.stop(s)
+    ended = thread.stop(s) or thread.awaited_import(s.thread) and thread.stop(s)
     if sys.version_info[:2] == (3, 13) or (not ended and sys.version_info >= (3, 12)):
         from . import forkwarning
         forkwarning.stand_by()
@@ -250,7 +250,7 @@ def _after_in_child():
     state.current = s = _process(old.runtime, old.pid)
     s.over = old.over
     try:
-        forked.forget_imports(old)
+        thread.forget_imports(old)
         if old.ring is not None:
             old.ring.close(None)
         _close_control(old, lambda control: control.close_in_child())
