@@ -4,8 +4,8 @@ import sys
 
 
 class Finder:
-    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by path, None where it lies in
-    `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
+    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by path, None where it lies
+    in `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
 
     def __init__(self, package, folder, sources, codes):
         self.memgauge, self.folder, self.sources, self.codes, self.fresh = package, folder, sources, codes, {}
@@ -110,17 +110,18 @@ def strings(value):
 
 def package():
     """The agent's own name, unless the program has a module of that name."""
-    there = sys.modules.get("memgauge")
-    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge._agent.state"), "current") else "memgauge_agent"
+    free = sys.modules.get("memgauge") is None or hasattr(sys.modules.get("memgauge._agent.state"), "current")
+    return "memgauge" if free else "memgauge_agent"
 
 
 def observed():
     """The agent's module life, where it is here already, of whatever version."""
-    for name, module in list(sys.modules.items()):
-        if name in ("memgauge._agent.state", "memgauge_agent._agent.state") and getattr(module, "current", None) is not None:
-            return sys.modules[name[:-len("state")] + "life"]
-        if name in ("memgauge.process", "memgauge_agent.process") and getattr(module, "_state", None) is not None:
-            return module   # the first release's
+    for name in "memgauge", "memgauge_agent":
+        if getattr(sys.modules.get(name + "._agent.state"), "current", None) is not None:
+            return sys.modules[name + "._agent.life"]
+        first = sys.modules.get(name + ".process")      # the first release's
+        if getattr(first, "_state", None) is not None:
+            return first
     return None
 
 

@@ -79,7 +79,8 @@ func intact(dir string) bool {
 
 // caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py, _write_atomic), and
 // what an attach has compiled (inject.py).
-var caches = compiled(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
+var caches = compiled(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/` +
+	`[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
 	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
 
 // folders are the directories of the agent's files, by path.

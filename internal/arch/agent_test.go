@@ -152,12 +152,13 @@ func checkAgentImport(t *testing.T, order []string, file, target string) {
 	}
 }
 
-// TestAgentAsksNobodyByName holds that imports are all there is: a module that finds another in sys.modules by a name made of its own
-// goes round the table.
+// TestAgentAsksNobodyByName holds that imports are all there is: a module that finds another in sys.modules goes round the
+// table. It makes that one's name of its own package's.
 func TestAgentAsksNobodyByName(t *testing.T) {
+	ofOurs := regexp.MustCompile(`__package__|\bROOT\b`)
 	for file, text := range agentSources(t) {
 		name, guest := guestName(file)
-		if guest && !slices.Contains([]string{"state", "unload", "life"}, name) && regexp.MustCompile(`__package__|\bROOT\b`).MatchString(text) {
+		if guest && !slices.Contains([]string{"state", "unload", "life"}, name) && ofOurs.MatchString(text) {
 			t.Errorf("%s makes names of our modules: keep in state.py what others have to know", file)
 		}
 	}

@@ -63,6 +63,9 @@ class Life(Case):
         runtime = program.attach()
         self.assertEqual(program.inject(source(program.runtime())), "vobserved\t" + runtime)
         self.assertEqual(program.eval(runtime, "x").value, "41")
+        # by these names the first release's `attach` finds an agent
+        first = "import sys; process = sys.modules['memgauge.process']; process._state is not None and callable(process.attach)"
+        self.assertEqual(program.eval(runtime, first).value, "True")
 
     def test_again_after_detach_with_a_newer_agent(self):
         program = self.start(LOOP)

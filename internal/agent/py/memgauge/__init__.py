@@ -16,8 +16,8 @@ _MODULES = {
 def _hide(folder):
     """Our modules are loaded under a file name that is none, "<memgauge>/HASH/lib/memgauge/…": coverage measures no such code, and
     debuggers and profilers tell it from the program's. Python looks for a package's modules through the finder that stands in
-    this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours lists no directory, and leaves
-    out what only others' modules need: that takes two thirds of the time that Python's own takes."""
+    this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours lists no directory and leaves
+    out what only other modules need, which makes an import of ours 20 % faster: it is on the way of each Python's start."""
     import _imp
     import sys
     from posix import stat
@@ -44,11 +44,13 @@ def _hide(folder):
 
         def find_spec(self, name, target=None):
             path = "%s/%s" % (self.directory, name.rpartition(".")[2])
-            if exists(path + ".py"):
-                return specs.ModuleSpec(name, Loader(name, path + ".py"), origin=path + ".py")
-            if not exists(path + "/__init__.py"):
+            file = path + ".py"
+            if exists(file):
+                return specs.ModuleSpec(name, Loader(name, file), origin=file)
+            file = path + "/__init__.py"
+            if not exists(file):
                 return None
-            spec = specs.ModuleSpec(name, Loader(name, path + "/__init__.py"), origin=path + "/__init__.py", is_package=True)
+            spec = specs.ModuleSpec(name, Loader(name, file), origin=file, is_package=True)
             spec.submodule_search_locations.append(path)
             Finder(path)
             return spec
@@ -62,8 +64,8 @@ def _hide(folder):
         except OSError:
             return False
 
-    for function in (Loader.get_code, Loader.exec_module, Loader.shown, Finder.__init__, Finder.find_spec, Finder.invalidate_caches,
-                     exists, _hide, __getattr__, __dir__):
+    for function in (Loader.get_code, Loader.exec_module, Loader.shown, Finder.__init__, Finder.find_spec,
+                     Finder.invalidate_caches, exists, _hide, __getattr__, __dir__):
         _imp._fix_co_filename(function.__code__, shown + "/__init__.py")
     Finder(folder)
 

@@ -4,8 +4,8 @@ from _weakref import ref as weak
 from collections import deque
 
 from . import introspect
-from .introspect import (ATOM, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST, METHOD, MODULE, SET, TENSOR,
-                         TRACEBACK, TUPLE, referents)
+from .introspect import (ATOM, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST, METHOD, MODULE, SET,
+                         TENSOR, TRACEBACK, TUPLE, referents)
 from .places import BUFFER, OPTIMIZER
 
 CHECK = 16             # objects between two looks at the clock, which takes 0.3 µs, an object 2 µs
@@ -282,7 +282,8 @@ class Entering:
 
 
 BY_KIND = {
-    DICT: Entering._dict, LIST: Entering._list, TUPLE: Entering._tuple, SET: Entering._set, DEQUE: Entering._deque, FUNCTION: Entering._function,
-    METHOD: Entering._method, CLASS: Entering._class, MODULE: lambda *_: None, FRAME: Entering._frame, TRACEBACK: Entering._traceback,
-    CELL: Entering._cell, ERROR: Entering._error, INSTANCE: Entering._instance, TENSOR: lambda *_: None, ATOM: lambda *_: None,
+    DICT: Entering._dict, LIST: Entering._list, TUPLE: Entering._tuple, SET: Entering._set, DEQUE: Entering._deque,
+    FUNCTION: Entering._function, METHOD: Entering._method, CLASS: Entering._class, MODULE: lambda *_: None,
+    FRAME: Entering._frame, TRACEBACK: Entering._traceback, CELL: Entering._cell, ERROR: Entering._error,
+    INSTANCE: Entering._instance, TENSOR: lambda *_: None, ATOM: lambda *_: None,
 }
