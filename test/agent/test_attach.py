@@ -77,6 +77,28 @@ class Life(Case):
         program.stop()
         self.assertEqual([e[0] for e in program.rings(runtime)[program.pid, 0].events()][-1], "exit")
 
+    def test_a_worker_of_multiprocessing_tells_its_end(self):
+        """It leaves without atexit's functions."""
+        program = self.start("""
+            import multiprocessing, os, time
+            def work():
+                os.environ["DIR"] = DIR + "/worker"
+                exec(%r, {"__builtins__": __builtins__})
+                while not os.path.exists(DIR + "/stop"):
+                    time.sleep(0.01)
+            os.mkdir(DIR + "/worker")
+            worker = multiprocessing.get_context("fork").Process(target=work)
+            worker.start()
+            print("ready")
+            worker.join()
+            """ % attached.HOST)
+        whole, program.directory = program.directory, program.directory + "/worker"
+        runtime = program.attach()
+        program.directory = whole
+        self.assertEqual(program.stop(), 0)
+        ring, = program.rings(runtime).values()
+        self.assertEqual((ring.state, [e[0] for e in ring.events()][-1]), (S.STATE_CLOSED, "exit"))
+
     def test_a_failure_leaves_nothing(self):
         program = self.start(LOOP)
         before = program.ask(STATE)
