@@ -18,7 +18,7 @@ import (
 // doorPrefix begins the address of an agent that has no path: PID, start and descriptor of its door follow.
 const doorPrefix = "door:"
 
-// Door is the far end of an agent's door (internal/agent/py/memgauge/door.py): how to reach an agent in a process that does
+// Door is the far end of an agent's door (internal/agent/py/memgauge/_agent/control/door.py): how to reach an agent in a process that does
 // not see the session's directory.
 type Door struct{ fd int }
 

@@ -17,7 +17,7 @@ import (
 //go:embed all:py
 var embedded embed.FS
 
-// source is the agent as it is unpacked: boot/sitecustomize.py and lib/memgauge/*.py, by path.
+// source is the agent as it is unpacked: boot/sitecustomize.py and lib/memgauge/**.py, by path.
 var source = sync.OnceValue(func() map[string][]byte {
 	files, err := readSource(embedded)
 	if err != nil {

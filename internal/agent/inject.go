@@ -40,7 +40,7 @@ func Source(r Request) string {
 	return fmt.Sprintf("FOLDER = %s\nSOURCES = %s\nKEPT = %s\nREQUEST = %s\n%s", literal(folder), sources, orNone(kept), request, injected)
 }
 
-// modules are the agent's, by name.
+// modules are the agent's, by their path in the package without ".py".
 func modules() map[string]string {
 	texts := map[string]string{}
 	for name, data := range source() {

@@ -4,36 +4,44 @@ import sys
 
 
 class Finder:
-    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by name, None where it lies in
-    `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
+    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by path, None where it lies
+    in `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
 
     def __init__(self, package, folder, sources, codes):
         self.memgauge, self.folder, self.sources, self.codes, self.fresh = package, folder, sources, codes, {}
 
     def find_spec(self, name, path=None, target=None):
-        head, _, tail = name.partition(".")
-        if head != self.memgauge or (tail or "__init__") not in self.sources:
+        path = self.path(name)
+        if path not in self.sources:
             return None
         from importlib.machinery import ModuleSpec
-        return ModuleSpec(name, self, origin="memgauge", is_package=not tail)
+        return ModuleSpec(name, self, origin="memgauge", is_package=path.endswith("__init__"))
+
+    def path(self, name):
+        """Of a module below the package's folder, without ".py"; "" for what is not ours."""
+        parts = name.split(".")
+        if parts[0] != self.memgauge:
+            return ""
+        package = "/".join(parts[1:] + ["__init__"])
+        return package if package in self.sources else "/".join(parts[1:])
 
     def create_module(self, spec):
         return None
 
     def exec_module(self, module):
-        name = module.__name__.partition(".")[2] or "__init__"
+        path = self.path(module.__name__)
         # a name that is no file's: coverage leaves such code out (memgauge/__init__.py says more)
-        module.__file__ = "/".join(["<memgauge>"] + self.folder.split("/")[-3:] + [name + ".py"])
-        exec(self.code(name, module.__file__), module.__dict__)
+        module.__file__ = "/".join(["<memgauge>"] + self.folder.split("/")[-3:] + [path + ".py"])
+        exec(self.code(path, module.__file__), module.__dict__)
 
-    def code(self, name, file):
-        code = self.codes.get(name)
+    def code(self, path, file):
+        code = self.codes.get(path)
         if code is None:
-            text = self.sources[name]
+            text = self.sources[path]
             if text is None:
-                with open("%s/%s.py" % (self.folder, name), "rb", 0) as f:
+                with open("%s/%s.py" % (self.folder, path), "rb", 0) as f:
                     text = f.read()
-            code = self.fresh[name] = compile(text, file, "exec", dont_inherit=True)
+            code = self.fresh[path] = compile(text, file, "exec", dont_inherit=True)
         return code
 
     def invalidate_caches(self):
@@ -102,15 +110,18 @@ def strings(value):
 
 def package():
     """The agent's own name, unless the program has a module of that name."""
-    there = sys.modules.get("memgauge")
-    return "memgauge" if there is None or hasattr(sys.modules.get("memgauge.process"), "attach") else "memgauge_agent"
+    free = sys.modules.get("memgauge") is None or hasattr(sys.modules.get("memgauge._agent.state"), "current")
+    return "memgauge" if free else "memgauge_agent"
 
 
 def observed():
-    """The module of the agent that is here already, of whatever version."""
-    for name, module in list(sys.modules.items()):
-        if name in ("memgauge.process", "memgauge_agent.process") and getattr(module, "_state", None) is not None:
-            return module
+    """The agent's module life, where it is here already, of whatever version."""
+    for name in "memgauge", "memgauge_agent":
+        if getattr(sys.modules.get(name + "._agent.state"), "current", None) is not None:
+            return sys.modules[name + "._agent.life"]
+        first = sys.modules.get(name + ".process")      # the first release's
+        if getattr(first, "_state", None) is not None:
+            return first
     return None
 
 
@@ -125,8 +136,8 @@ def attach(folder, sources, kept, request):
     finder = Finder(name, folder, sources, kept.load())
     sys.meta_path.append(finder)    # last: it is asked only for names that nobody else knows
     try:
-        __import__(name + ".process")
-        result = sys.modules[name + ".process"].attach(request)
+        __import__(name + "._agent.life")
+        result = sys.modules[name + "._agent.life"].attach(request)
     except BaseException:
         sys.meta_path.remove(finder)
         for known in [n for n in sys.modules if n == name or n.startswith(name + ".")]:
@@ -135,7 +146,7 @@ def attach(folder, sources, kept, request):
     codes = dict(finder.codes, **finder.fresh)
     if finder.fresh and kept.path:
         kept.store(codes)
-    sys.modules[name + ".lasting"].get("names.1", lambda: strings(tuple(codes.values())))
+    sys.modules[name + "._agent.persistent"].get("names.1", lambda: strings(tuple(codes.values())))
     finder.codes, finder.fresh = {}, {}     # what is imported later is seldom needed
     return result
 

@@ -79,16 +79,25 @@ func intact(dir string) bool {
 
 // caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py, _write_atomic), and
 // what an attach has compiled (inject.py).
-var caches = compiled(`^(boot|lib/memgauge)/__pycache__/[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
+var caches = compiled(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/` +
+	`[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
 	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
+
+// folders are the directories of the agent's files, by path.
+var folders = sync.OnceValue(func() map[string]bool {
+	found := map[string]bool{}
+	for name := range source() {
+		for dir := filepath.Dir(name); dir != "."; dir = filepath.Dir(dir) {
+			found[dir] = true
+		}
+	}
+	return found
+})
 
 func expected(path string, isDir bool) bool {
 	if isDir {
-		switch path {
-		case "boot", "lib", "lib/memgauge", "boot/__pycache__", "lib/memgauge/__pycache__":
-			return true
-		}
-		return false
+		dir, cache := strings.CutSuffix(path, "/__pycache__")
+		return folders()[dir] && !(cache && dir == "lib")
 	}
 	_, ours := source()[path]
 	return ours || caches().MatchString(path)
@@ -190,7 +199,7 @@ func pythonPath(boot, value string) string {
 }
 
 func isBoot(entry string) bool {
-	_, err := os.Stat(filepath.Join(filepath.Dir(entry), "lib", "memgauge", "_spec.py"))
+	_, err := os.Stat(filepath.Join(filepath.Dir(entry), "lib", "memgauge", "__init__.py"))
 	return filepath.Base(entry) == "boot" && err == nil
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,13 +17,16 @@ import (
 // TestFiles: every module is shipped, and nothing else that may lie beside them.
 func TestFiles(t *testing.T) {
 	want := []string{"boot/sitecustomize.py"}
-	paths, err := filepath.Glob("py/memgauge/*.py")
-	if err != nil || len(paths) < 10 {
-		t.Fatalf("%d modules, %v", len(paths), err)
+	err := filepath.WalkDir("py/memgauge", func(name string, d fs.DirEntry, err error) error {
+		if filepath.Ext(name) == ".py" {
+			want = append(want, "lib/"+strings.TrimPrefix(name, "py/"))
+		}
+		return err
+	})
+	if err != nil || len(want) < 10 {
+		t.Fatalf("%d modules, %v", len(want), err)
 	}
-	for _, p := range paths {
-		want = append(want, "lib/memgauge/"+filepath.Base(p))
-	}
+	slices.Sort(want)
 	if got := names(); !slices.Equal(got, want) {
 		t.Errorf("embedded files\n got %v\nwant %v", got, want)
 	}
@@ -84,7 +88,7 @@ func TestInstallRepairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/ring.py"), []byte("raise"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/_agent/record/ring.py"), []byte("raise"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "boot")); err != nil {
@@ -157,7 +161,7 @@ func TestPythonStartsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "from memgauge import process as p; print(p.agent_hash(), p.settings.budget, p.settings.trace)")
+	cmd := exec.Command(python, "-c", "from memgauge._agent import state as s; print(s.agent_hash(), s.settings.budget, s.settings.trace)")
 	cmd.Env = Env(os.Environ(), dir, t.TempDir(), Options{Budget: 0.025, Trace: "all"})
 	out, err := cmd.CombinedOutput()
 	if want := Hash() + " 0.025 all\n"; err != nil || string(out) != want {

@@ -74,7 +74,7 @@ func TestGenerated(t *testing.T) {
 	dir := t.TempDir()
 	args := []string{"run", "./internal/wire/gen"}
 	current := map[string]string{
-		"-py": "internal/agent/py/memgauge/_spec.py",
+		"-py": "internal/agent/py/memgauge/_agent/record/_spec.py",
 		"-go": "internal/wire/codec_gen.go",
 		"-md": "docs/formats/ring-fields.md",
 	}

@@ -57,7 +57,7 @@ func (a *app) feedCommand() *cobra.Command {
 // feedRequest is a line from the other side.
 type feedRequest struct {
 	Report string          `json:"report"` // profile, oom, fragment or monitor: a report is wanted
-	Blocks json.RawMessage `json:"blocks"` // what memgauge.heap tells
+	Blocks json.RawMessage `json:"blocks"` // what gauges.heap tells
 }
 
 // feedMessage is a line to the other side.

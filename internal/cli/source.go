@@ -291,7 +291,12 @@ func (f *follower) Ended() bool { return !f.live() }
 // blocksWait bounds the wait for one process's answer: it may sit in a long operation that holds Python's lock.
 const blocksWait = 10 * time.Second
 
-const blocksCode = "from memgauge import heap; print(heap.told())"
+// blocksCode asks the agent; the first release's, which a training may still have, has that module elsewhere.
+const blocksCode = `try:
+    from memgauge._agent.gauges import heap
+except ImportError:
+    from memgauge import heap
+print(heap.told())`
 
 // askAllocators asks every live process of a session for the blocks of a device.
 func askAllocators(ctx context.Context, s *session.Session, device string) (list []monitor.Allocator, why string, err error) {
@@ -378,7 +383,7 @@ func askAgent(ctx context.Context, socket, code string) (string, error) {
 	return out.String(), nil
 }
 
-// readBlocks reads what memgauge.heap.told() prints.
+// readBlocks reads what gauges.heap.told() prints.
 func readBlocks(text, device string) (s fragment.State, missing string, err error) {
 	var told struct {
 		MallocInfo *string `json:"malloc_info"`

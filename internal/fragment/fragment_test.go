@@ -21,7 +21,7 @@ blocks = [libc.malloc(size) for _ in range(n)]
 for p in blocks: ctypes.memset(p, 1, size)
 for p in blocks[::2]: libc.free(p)
 sys.path.insert(0, sys.argv[3])
-from memgauge import heap
+from memgauge._agent.gauges import heap
 print(heap.malloc_info())
 `
 

@@ -87,7 +87,7 @@ func TestWriterThatOutrunsTheReader(t *testing.T) {
 const pythonWriter = `
 import sys
 sys.path.insert(0, sys.argv[1])
-from memgauge import ring
+from memgauge._agent.record import ring
 r = ring.Ring(sys.argv[2], large=False, info=[("argv", "a\tb\\c")])
 r.set_rank(1, 4)
 name = r.name("layers.0.mlp")

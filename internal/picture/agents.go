@@ -17,8 +17,9 @@ import (
 // askPatience bounds what an agent may take: its process may hold Python's lock in an extension, or walk a long free list.
 const askPatience = 3 * time.Second
 
-// reportCode asks for what gauges.report() returns: the repr of a dict of numbers is JSON but for quotes and None.
-const reportCode = `__import__("sys").modules["memgauge.gauges"].report() if "memgauge.gauges" in __import__("sys").modules else __import__("memgauge.gauges", fromlist=["x"]).report()`
+// reportCode asks for what gauges.memory.report() returns: the repr of a dict of numbers is JSON but for quotes and None. A
+// training that the first release observes has that module elsewhere.
+const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules else "memgauge.gauges", fromlist=["x"]).report()`
 
 // Heaps asks the agents of the processes for their heaps, all at once. Those that don't answer are left out.
 func Heaps(ctx context.Context, list []session.Process) map[int]*Heap {

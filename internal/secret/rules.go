@@ -4,7 +4,7 @@ package secret
 // keep to what RE2 and Python's re read alike, and say blanks as classes of their own, because \s differs. \x1f stands
 // between the arguments of a command, \x1e for a blank inside of one; see Args.
 //
-//go:generate go run ./gen -py ../agent/py/memgauge/_secrets.py
+//go:generate go run ./gen -py ../agent/py/memgauge/_agent/record/_secrets.py
 
 const (
 	blank    = `[ \t\r\n\x1f]`

@@ -115,7 +115,7 @@ func TestGlance(t *testing.T) {
 }
 
 func TestPythonIsCurrent(t *testing.T) {
-	have, err := os.ReadFile("../agent/py/memgauge/_secrets.py")
+	have, err := os.ReadFile("../agent/py/memgauge/_agent/record/_secrets.py")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func askPython(t *testing.T, kind string, in any) (out []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "import json, sys\nfrom memgauge import redact\ngiven = json.load(sys.stdin)\njson.dump("+call+", sys.stdout)")
+	cmd := exec.Command(python, "-c", "import json, sys\nfrom memgauge._agent.record import redact\ngiven = json.load(sys.stdin)\njson.dump("+call+", sys.stdout)")
 	cmd.Env = append(os.Environ(), "PYTHONPATH=../agent/py", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(given), os.Stderr
 	text, err := cmd.Output()

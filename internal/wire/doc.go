@@ -4,4 +4,4 @@
 // file and no socket of its own accord, and knows nothing of SQL.
 package wire
 
-//go:generate go run ./gen -py ../agent/py/memgauge/_spec.py -go codec_gen.go -md ../../docs/formats/ring-fields.md
+//go:generate go run ./gen -py ../agent/py/memgauge/_agent/record/_spec.py -go codec_gen.go -md ../../docs/formats/ring-fields.md

@@ -61,18 +61,21 @@ def source(runtime, pid=0, start=0, budget="0.01", trace="auto", version="0123ab
 def modules_of_agent(edit=lambda s: s):
     folder = os.path.join(AGENT, "memgauge")
     modules = {}
-    for name in os.listdir(folder):
-        if name.endswith(".py"):
-            with open(os.path.join(folder, name)) as f:
-                modules[name[:-3]] = edit(f.read())
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".py"):
+                path = os.path.join(directory, name)
+                with open(path) as f:
+                    modules[os.path.relpath(path, folder)[:-3]] = edit(f.read())
     return modules
 
 
 def install(folder, edit=lambda s: s):
     """What internal/agent/launch.go leaves in agent/HASH."""
-    os.makedirs(folder + "/lib/memgauge")
     for name, text in modules_of_agent(edit).items():
-        with open("%s/lib/memgauge/%s.py" % (folder, name), "w") as f:
+        path = "%s/lib/memgauge/%s.py" % (folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as f:
             f.write(text)
     return folder
 

@@ -4,7 +4,7 @@ import time
 
 from ringfile import S
 
-from memgauge import census
+from memgauge._agent.census import census
 
 
 def line_of(path, mark):

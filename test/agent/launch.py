@@ -54,10 +54,11 @@ class Home:
 
 PRELUDE = """
 import os, sys, time
-from memgauge import process, ring as ringmodule
+from memgauge._agent import life, recording, state
+from memgauge._agent.record import ring as ringmodule
 def wait_ring(after=0):
     end = time.monotonic() + 20
-    while process._state.ring is None or process._state.control is None:
+    while state.current.ring is None or state.current.control is None:
         assert time.monotonic() < end, "no ring"
         time.sleep(.005)
 """

@@ -8,7 +8,7 @@ AGENT = os.path.join(ROOT, "internal", "agent", "py")
 if AGENT not in sys.path:
     sys.path.insert(0, AGENT)
 
-from memgauge import _spec as S  # noqa: E402
+from memgauge._agent.record import _spec as S  # noqa: E402
 
 STRUCTS = {getattr(S, n[:-7]): (n[:-7].lower(), getattr(S, n)) for n in dir(S) if n.endswith("_STRUCT")}
 HEADER = ("magic major minor header_size ring_id slot_size slot_count slots_offset names_offset names_size head names_head"

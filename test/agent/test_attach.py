@@ -63,6 +63,9 @@ class Life(Case):
         runtime = program.attach()
         self.assertEqual(program.inject(source(program.runtime())), "vobserved\t" + runtime)
         self.assertEqual(program.eval(runtime, "x").value, "41")
+        # by these names the first release's `attach` finds an agent
+        first = "import sys; process = sys.modules['memgauge.process']; process._state is not None and callable(process.attach)"
+        self.assertEqual(program.eval(runtime, first).value, "True")
 
     def test_again_after_detach_with_a_newer_agent(self):
         program = self.start(LOOP)
@@ -70,9 +73,31 @@ class Life(Case):
         runtime = program.attach(version="newer", edit=lambda text: text.replace('"attach", ', '"attach", ') + "\nNEWER = 1\n")
         ring, = program.rings(runtime).values()
         self.assertEqual(ring.info["agent"], "newer")
-        self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge.process'].NEWER").value, "1")
+        self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge._agent.life'].NEWER").value, "1")
         program.stop()
         self.assertEqual([e[0] for e in program.rings(runtime)[program.pid, 0].events()][-1], "exit")
+
+    def test_a_worker_of_multiprocessing_tells_its_end(self):
+        """It leaves without atexit's functions."""
+        program = self.start("""
+            import multiprocessing, os, time
+            def work():
+                os.environ["DIR"] = DIR + "/worker"
+                exec(%r, {"__builtins__": __builtins__})
+                while not os.path.exists(DIR + "/stop"):
+                    time.sleep(0.01)
+            os.mkdir(DIR + "/worker")
+            worker = multiprocessing.get_context("fork").Process(target=work)
+            worker.start()
+            print("ready")
+            worker.join()
+            """ % attached.HOST)
+        whole, program.directory = program.directory, program.directory + "/worker"
+        runtime = program.attach()
+        program.directory = whole
+        self.assertEqual(program.stop(), 0)
+        ring, = program.rings(runtime).values()
+        self.assertEqual((ring.state, [e[0] for e in ring.events()][-1]), (S.STATE_CLOSED, "exit"))
 
     def test_a_failure_leaves_nothing(self):
         program = self.start(LOOP)
@@ -130,14 +155,14 @@ class Compiled(Case):
     def attach(self, program):
         runtime = program.attach(folder=self.folder)
         self.assertEqual(program.eval(runtime, "x + 1").value, "42")
-        file = program.eval(runtime, "__import__('sys').modules['memgauge.process'].__file__").value
-        self.assertEqual(file, repr("<memgauge>/0123abcd/lib/memgauge/process.py"))
+        file = program.eval(runtime, "__import__('sys').modules['memgauge._agent.life'].__file__").value
+        self.assertEqual(file, repr("<memgauge>/0123abcd/lib/memgauge/_agent/life.py"))
         self.assertEqual(program.rings(runtime)[program.pid, 0].info["agent"], "0123abcd")
         return runtime
 
     def break_sources(self):
-        for name in ("process", "ring", "control"):
-            with open("%s/lib/memgauge/%s.py" % (self.folder, name), "w") as f:
+        for name in ("life", "record/ring", "control/server"):
+            with open("%s/lib/memgauge/_agent/%s.py" % (self.folder, name), "w") as f:
                 f.write("this is no Python")
 
     def test_once(self):

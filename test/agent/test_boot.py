@@ -102,7 +102,7 @@ class Torch(Case):
     def setUp(self):
         super().setUp()
         self.site = os.path.dirname(os.path.dirname(self.home.write("site/torch/__init__.py", FAKE_TORCH)))
-        with open(os.path.join(self.home.lib, "memgauge", "observer.py"), "w") as f:
+        with open(os.path.join(self.home.lib, "memgauge/_agent/observe/observer.py"), "w") as f:
             f.write(OBSERVER)
 
     def test_no_trace(self):
@@ -161,7 +161,7 @@ class Torch(Case):
 sys.observer_fails = True
 import torch
 wait_ring()
-print(process._state.errors, torch.__name__)
+print(state.current.errors, torch.__name__)
 """, path=(self.site,))
         self.assertEqual(got, "1 torch")
         ring, = self.home.rings().values()
@@ -173,9 +173,10 @@ print(process._state.errors, torch.__name__)
         got = self.run_code("""
             import sys
             sys.modules["torch"] = type(sys)("torch")
-            from memgauge import torchhook
+            from memgauge._agent import torchhook
             torchhook.remove()
-            torchhook.install()
+            import memgauge._agent.life
+            torchhook.install(memgauge._agent.life._torch_is_there)
             print(sys.installed)
             """, path=(self.site,))
         self.assertEqual(got, "['torch']")
@@ -188,7 +189,7 @@ class RealTorch(Case):
         except ImportError:
             self.skipTest("torch is not installed in this Python")
         self.assertTrue(torch.__version__)
-        with open(os.path.join(self.home.lib, "memgauge", "observer.py"), "w") as f:
+        with open(os.path.join(self.home.lib, "memgauge/_agent/observe/observer.py"), "w") as f:
             f.write(OBSERVER)
         got = self.run_code("import sys, torch; print(sys.installed, type(torch.__loader__).__name__, int(torch.ones(3).sum()))")
         self.assertEqual(got, "['torch'] SourceFileLoader 3")

@@ -13,7 +13,7 @@ import weakref
 import census_case
 from census_case import settle, take
 
-from memgauge import census
+from memgauge._agent.census import census
 
 kept_list = []
 kept_errors = []

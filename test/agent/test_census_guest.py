@@ -16,7 +16,7 @@ from client import CENSUS, COUNTED, ERROR, wait_for
 from launch import Home
 from test_census import Slotted, Thing
 
-from memgauge import census
+from memgauge._agent.census import census, memory
 
 kept_list = []
 kept_dict, changing_dict = {}, {}
@@ -220,7 +220,7 @@ class KeepsNothing(unittest.TestCase):
 
 class Budget(unittest.TestCase):
     def test_purse(self):
-        purse = census.Purse()
+        purse = memory.Purse()
         full = 0.01 * census.SHARE * census.WINDOW
         self.assertEqual(purse.look(0.01), full)
         purse.level -= full

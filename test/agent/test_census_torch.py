@@ -5,7 +5,7 @@ import weakref
 
 from census_case import line_of, take
 
-from memgauge import census
+from memgauge._agent.census import census
 
 try:
     import torch

@@ -162,7 +162,7 @@ class Paths(unittest.TestCase):
     def test_a_stale_socket_is_replaced(self):
         process = Process("""
 import os, sys
-from memgauge.control import Control
+from memgauge._agent.control.server import Control
 path = os.environ["DIR"] + "/b.sock"
 a = Control(path, None); a.open(); a.close_in_child()
 assert os.path.exists(path)

@@ -64,10 +64,10 @@ class Taken(Case):
         """Everything that the agent does is done to a process whose numbers are all the program's: gauges, events, a ring, forks, a
         client that comes by, the exit, a detach."""
         got = self.run_code(HOSTILE + """
-from memgauge import gauges
+from memgauge._agent.gauges import memory as gauges
 host = gauges.Host()
 wait_ring()
-control = process._state.control
+control = state.current.control
 assert host.memory()[0] > 0
 path, kind = control.path, %r
 kept = take(kind)
@@ -89,8 +89,8 @@ if kind == "listeners":
     for c in waiting: c.close()
 first = host.memory()
 assert first[0] > 1 << 20 or first[0] >= 1 << 60, first
-process.ring(large=True)
-process.event("x")
+recording.ring(large=True)
+state.event("x")
 control.wake()
 began = time.monotonic()
 for _ in range(3):
@@ -99,7 +99,7 @@ for _ in range(3):
         wait_ring(); sys.exit(0)
     assert os.waitpid(pid, 0)[1] == 0
 host.memory(); host.close()
-if %d: process.detach()
+if %d: life.detach()
 check(kind, kept)
 print("ok")
 """ % (kind, self.detach))
@@ -130,8 +130,8 @@ def low():
 def look(out):
     seen = dict(low()); high = []
     wait_ring(); seen.update(low())
-    process.ring(large=True); seen.update(low())
-    from memgauge import gauges
+    recording.ring(large=True); seen.update(low())
+    from memgauge._agent.gauges import memory as gauges
     host = gauges.Host(); host.memory(); seen.update(low())
     high = [n for n in map(int, os.listdir("/proc/self/fd")) if n > 400]
     with open(out, "a") as f:
@@ -181,7 +181,8 @@ print("ok")
     def test_none_left(self):
         got = self.run_code("""
 import os, resource, sys, time
-from memgauge import gauges, process
+from memgauge._agent import life, recording, state
+from memgauge._agent.gauges import memory as gauges
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 kept = []
 try:
@@ -189,9 +190,9 @@ try:
 except OSError: pass
 time.sleep(.4)
 host = gauges.Host()
-assert host.memory()[0] >= 1 << 60 and process.ring(large=True) is None
+assert host.memory()[0] >= 1 << 60 and recording.ring(large=True) is None
 for fd in kept: os.close(fd)
-assert host.memory()[0] < 1 << 60 and process.ring(large=True) is not None
+assert host.memory()[0] < 1 << 60 and recording.ring(large=True) is not None
 print("ok")
 """)
         self.assertEqual(got, "ok")

@@ -5,7 +5,7 @@ import sys
 import unittest
 
 from ringfile import S
-from memgauge.gauges import FAR, HEAP_LIMIT, HEAP_REST, HEAP_SHARE, WINDOW, Gate, Host, report
+from memgauge._agent.gauges.memory import FAR, HEAP_LIMIT, HEAP_REST, HEAP_SHARE, WINDOW, Gate, Host, report
 
 MIB = 1 << 20
 

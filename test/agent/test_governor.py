@@ -2,7 +2,7 @@
 import unittest
 
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
-from memgauge.governor import AIM, EARLY, Governor, Median, Typical
+from memgauge._agent.observe.governor import AIM, EARLY, Governor, Median, Typical
 
 MS = 1_000_000
 

@@ -7,11 +7,11 @@ import unittest
 
 from launch import PRELUDE, Home
 
-PROGRAM = PRELUDE.replace("from memgauge import process, ring as ringmodule", "from memgauge import process") + """
+PROGRAM = PRELUDE.replace("from memgauge._agent.record import ring as ringmodule\n", "") + """
 import subject
 wait_ring()
-process.ring(large=True)
-process.event("here"); process.error("x")
+recording.ring(large=True)
+state.event("here"); state.error("x")
 pid = os.fork()
 if pid == 0: os._exit(0)
 os.waitpid(pid, 0)
@@ -47,11 +47,12 @@ def codes(value, seen):
         seen.add(value)
         for c in value.co_consts:
             if isinstance(c, types.CodeType): codes(c, seen)
-import memgauge.observer, memgauge.gauges, memgauge.census, memgauge.evaluate
+import memgauge._agent.observe.observer, memgauge._agent.gauges.memory, memgauge._agent.census.census, memgauge._agent.evaluate.job
 found = set()
 for name, module in list(sys.modules.items()):
-    if name.startswith("memgauge."):
-        assert module.__file__ == "<memgauge>/0123abcd/lib/memgauge/%s.py" % name.partition(".")[2], module.__file__
+    if name.startswith("memgauge.") and module.__name__ == name:
+        path = "/".join(name.split(".") + ["__init__"] * hasattr(module, "__path__"))
+        assert module.__file__ == "<memgauge>/0123abcd/lib/%s.py" % path, module.__file__
         for value in list(vars(module).values()):
             if isinstance(value, type) and value.__module__ == name:
                 for method in vars(value).values():
@@ -59,7 +60,7 @@ for name, module in list(sys.modules.items()):
             elif isinstance(value, types.FunctionType) and value.__module__ == name:
                 codes(value.__code__, found)
 assert len(found) > 400, len(found)
-print({c.co_filename.split("/")[0] for c in found}, process.agent_hash())
+print({c.co_filename.split("/")[0] for c in found}, state.agent_hash())
 """
         for _ in range(2):      # compiled, then read as bytecode
             done = self.home.run(code)
@@ -69,8 +70,8 @@ print({c.co_filename.split("/")[0] for c in found}, process.agent_hash())
         done = self.home.run(PRELUDE + """
 files = set()
 sys.settrace(lambda frame, event, arg: files.add(frame.f_code.co_filename))
-import memgauge.observer
-process.event("x"); process.ring(large=True)
+import memgauge._agent.observe.observer
+state.event("x"); recording.ring(large=True)
 sys.settrace(None)
 print(sorted(f for f in files if "/memgauge/" in f and not f.startswith("<memgauge>/0123abcd/lib/memgauge/")))
 """)

@@ -6,7 +6,8 @@ import unittest
 
 import client
 from client import Process, wait_for
-from memgauge import moment
+from memgauge._agent import mainthread
+from memgauge._agent.evaluate import moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
 COUNTER = """
@@ -145,7 +146,7 @@ class StandsStill(unittest.TestCase):
         """The second joins the first; the third comes when no more may join, and waits for the next stop."""
         first, second, third = (self.process.client() for _ in range(3))
         def until_stop(condition):
-            code = "stop = __import__('sys').modules['memgauge.moment']._stop; bool(stop and %s)" % condition
+            code = "stop = __import__('sys').modules['memgauge._agent.mainthread'].stopped; bool(stop and %s)" % condition
             wait_for(lambda: self.process.eval(code, where=client.ASKED).value == "True")
         waits = "while not os.path.exists(%r): time.sleep(0.01)"
         first.ask(waits % "first")
@@ -185,7 +186,7 @@ class EndsBetween:
     place = moment.MAIN
 
     def __init__(self):
-        self.ident, self.visits, self.asked = moment.main_ident(), [], 0
+        self.ident, self.visits, self.asked = mainthread.ident(), [], 0
 
     @property
     def open(self):
@@ -198,14 +199,14 @@ class Decided(unittest.TestCase):
 
     def test_a_stop_that_ends_while_it_is_joined(self):
         visit = moment.Visit(JobsPlace(), moment.MAIN)
-        self.addCleanup(setattr, moment, "_stop", None)
-        moment._stop = EndsBetween()
+        self.addCleanup(setattr, mainthread, "stopped", None)
+        mainthread.stopped = EndsBetween()
         self.assertFalse(visit._join())
-        self.assertEqual((visit.place, visit.stop, visit.claim, moment._stop.visits), (None, None, [True], []))
+        self.assertEqual((visit.place, visit.stop, visit.claim, mainthread.stopped.visits), (None, None, [True], []))
 
     def test_a_main_thread_that_comes_by_while_it_is_taken_for_idle(self):
         visit = moment.Visit(JobsPlace(), moment.MAIN)
-        idle = moment._Idle()
+        idle = moment.Idle()
         self.assertTrue(visit.take())        # by the main thread
         self.assertFalse(visit._begin_beside(idle))
         self.assertEqual((visit.place, moment._gates), (None, []))

@@ -248,8 +248,8 @@ say(failed=failed[:3])
     def test_off_and_on_while_running(self):
         run = self.run_code("""
 m = net(); o = torch.optim.SGD(m.parameters(), .01); train(m, o, 10)
-process.configure("trace", "off"); train(m, o, 10)
-process.configure("trace", "all"); train(m, o, 10)
+life.configure("trace", "off"); train(m, o, 10)
+life.configure("trace", "all"); train(m, o, 10)
 """)
         self.assertEqual(run.counted, 30)
         traced = {t.step for t in run.trace}

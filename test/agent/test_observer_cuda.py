@@ -6,7 +6,7 @@ from torchrun import TorchCase
 FAKE = """
 from fakecuda import FakeCuda
 observer.uninstall(); fake = FakeCuda(torch); observer.install(torch)
-from memgauge import modules
+from memgauge._agent.observe import modules
 modules._device = lambda m: getattr(m, "place", None)      # parameters on the CPU that say they are elsewhere
 modules._first_device = lambda m: 0
 class Layer(nn.Linear):

@@ -2,7 +2,7 @@
 import unittest
 
 from launch import PRELUDE, Home
-from memgauge import heap, oom
+from memgauge._agent.gauges import heap, oom
 
 GPU = ("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 3 has a total capacity of 79.15 GiB of which 1.20 GiB is free. Process 7 has "
        "77.9 GiB memory in use.")
@@ -31,7 +31,7 @@ class AtExit(unittest.TestCase):
         self.addCleanup(self.home.close)
 
     def events(self, code):
-        run = self.home.run(PRELUDE + "process.ring()\nwait_ring()\n" + code)
+        run = self.home.run(PRELUDE + "recording.ring()\nwait_ring()\n" + code)
         return run, [e for ring in self.home.rings().values() for e in ring.events() if e[0] in ("oom", "oom_hole", "error")]
 
     def test_an_error_that_ends_the_program(self):

@@ -65,7 +65,7 @@ class Life(Case):
         self.assertEqual(self.home.sockets(), [])
 
     def test_rank_from_other_launchers(self):
-        code = "print(process.rank())"
+        code = "print(state.rank())"
         self.assertEqual(self.run_code(code), "(-1, -1)")
         self.assertEqual(self.run_code(code, SLURM_PROCID="2", SLURM_NTASKS="4"), "(2, 4)")
         self.assertEqual(self.run_code(code, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2"), "(0, 2)")
@@ -74,11 +74,11 @@ class Life(Case):
     def test_large_ring_in_place_of_the_small(self):
         pid = int(self.run_code("""
             |wait_ring()
-            |small = process.ring()
-            |large = process.ring(large=True)
-            |assert process.ring() is large is process.ring(large=True) is not small
-            |process.event("after")
-            |process.set_rank(1, 2)
+            |small = recording.ring()
+            |large = recording.ring(large=True)
+            |assert recording.ring() is large is recording.ring(large=True) is not small
+            |state.event("after")
+            |state.set_rank(1, 2)
             |print(os.getpid())""".replace("            |", "")))
         small, large = self.by_pid()[pid]
         self.assertEqual((small.state, small.slot_count, small.generation), (S.STATE_CLOSED, 256, 0))
@@ -87,7 +87,7 @@ class Life(Case):
         self.assertEqual([(e[0], e[2], e[3]) for e in large.events()], [("after", 0, 0), ("rank", 1, 2), ("exit", 0, 0)])
 
     def test_first_step_needs_no_wait(self):
-        pid = int(self.run_code("process.event('early', 'x'); process.ring().step(0, 1, 1, 0, 0, 0, 0, 0); print(os.getpid())"))
+        pid = int(self.run_code("state.event('early', 'x'); recording.ring().step(0, 1, 1, 0, 0, 0, 0, 0); print(os.getpid())"))
         ring, = self.by_pid()[pid]
         self.assertEqual([r.kind for r in ring.records], ["event", "text", "event", "step", "event"])
         self.assertEqual([e[0] for e in ring.events()], ["start", "early", "exit"])
@@ -98,7 +98,7 @@ class Life(Case):
         self.assertEqual((ring.state, [e[0] for e in ring.events()]), (S.STATE_LIVE, ["start"]))
 
     def test_kill(self):
-        done = self.home.run(PRELUDE + "wait_ring(); process.event('last'); os.kill(os.getpid(), 9)")
+        done = self.home.run(PRELUDE + "wait_ring(); state.event('last'); os.kill(os.getpid(), 9)")
         self.assertEqual(done.returncode, -signal.SIGKILL)
         (ring,), = self.by_pid().values()
         self.assertEqual((ring.state, [e[0] for e in ring.events()]), (S.STATE_LIVE, ["start", "last"]))
@@ -107,10 +107,10 @@ class Life(Case):
         os.rmdir(os.path.join(self.home.runtime, "rings"))
         self.run_code("""
 end = time.monotonic() + 20
-while not process._state.failures and time.monotonic() < end: time.sleep(.005)
-assert process._state.failures
-assert process.ring() is None
-process.event("x"); process.set_rank(1, 2)
+while not state.current.failures and time.monotonic() < end: time.sleep(.005)
+assert state.current.failures
+assert recording.ring() is None
+state.event("x"); state.set_rank(1, 2)
 """)
 
     def test_errors_are_bounded(self):
@@ -118,7 +118,7 @@ process.event("x"); process.set_rank(1, 2)
 wait_ring()
 for i in range(100):
     try: 1 / 0
-    except ZeroDivisionError: process.error("test")
+    except ZeroDivisionError: state.error("test")
 print(os.getpid())
 """))
         ring, = self.by_pid()[pid]
@@ -129,18 +129,18 @@ print(os.getpid())
 
     def test_settings(self):
         self.assertEqual(self.run_code("""
-print(process.settings.budget, process.settings.trace)
-process.configure("budget", "0.05")
+print(state.settings.budget, state.settings.trace)
+life.configure("budget", "0.05")
 for bad in (("budget", "2"), ("budget", "x"), ("trace", "some"), ("speed", "1")):
-    try: process.configure(*bad)
+    try: life.configure(*bad)
     except ValueError: print("refused", end=" ")
-print(process.settings.budget)
+print(state.settings.budget)
 """, MEMGAUGE_BUDGET="0.02", MEMGAUGE_TRACE="all"), "0.02 all\nrefused refused refused refused 0.05")
 
     def test_the_thread_blocks_every_signal(self):
         got = self.run_code("""
 wait_ring()
-native = process._state.thread.native
+native = state.current.thread.native
 text = open("/proc/self/task/%d/status" % native).read()
 import signal
 print([l.split()[1] for l in text.splitlines() if l.startswith("SigBlk")][0], signal.pthread_sigmask(0, ()))
@@ -158,8 +158,8 @@ wait_ring()
 os.closerange(3, 256)
 files = [tempfile.TemporaryFile() for _ in range(40)]
 for f in files: f.write(b"user"); f.flush(); f.seek(0)
-process.ring(large=True)
-process.event("x")
+recording.ring(large=True)
+state.event("x")
 if os.fork() == 0:
     sys.exit(0)
 os.wait()
@@ -170,12 +170,12 @@ print([f.read() for f in files] == [b"user"] * 40)
     def test_detach(self):
         pid = int(self.run_code("""
 wait_ring()
-process.ring(large=True)
-process.event("here")
+recording.ring(large=True)
+state.event("here")
 
-process.detach()
-process.detach()
-process.event("gone"); process.set_rank(1, 2); assert process.ring() is None
+life.detach()
+life.detach()
+state.event("gone"); state.set_rank(1, 2); assert recording.ring() is None
 assert not [n for n in sys.modules if "memgauge" in n] and not [p for p in sys.path if "0123abcd" in p]
 assert not os.listdir(os.environ["MEMGAUGE_RUNTIME"] + "/ctl")
 tasks = len(os.listdir("/proc/self/task"))
@@ -196,7 +196,7 @@ print(os.getpid())
             self.run_code("""
 os.umask(%s)
 wait_ring()
-process.ring(large=True)
+recording.ring(large=True)
 """ % umask)
         rings = self.home.runtime + "/rings/"
         self.assertEqual({os.stat(rings + name).st_mode & 0o777 for name in os.listdir(rings)}, {0o600})
@@ -207,7 +207,7 @@ process.ring(large=True)
         """`sudo -E` hands on the environment of another user's job."""
         for name in ("", "/rings", "/ctl"):
             os.chown(self.home.runtime + name, 12345, 12345)
-        self.assertEqual(self.run_code("time.sleep(.4); print(process._state, len(os.listdir('/proc/self/task')))"), "None 1")
+        self.assertEqual(self.run_code("time.sleep(.4); print(state.current, len(os.listdir('/proc/self/task')))"), "None 1")
         self.assertEqual(os.listdir(self.home.runtime + "/rings"), [])
 
 
@@ -218,12 +218,12 @@ import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
 wait_ring()
-small = process.ring()
-assert process.ring(large=True) is small and not small.large
+small = recording.ring()
+assert recording.ring(large=True) is small and not small.large
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, resource.RLIM_INFINITY))
 if os.fork() == 0:
     time.sleep(.4)
-    os._exit(0 if process.ring() is None else 1)
+    os._exit(0 if recording.ring() is None else 1)
 print(os.wait()[1])
 """), "0")
 
@@ -249,16 +249,16 @@ class Forks(Case):
     def test_child_has_its_own_ring(self):
         got = self.run_code("""
 wait_ring()
-process.event("parent before")
+state.event("parent before")
 def child():
-    assert process._state.ring is None and process._state.control is None
+    assert state.current.ring is None and state.current.control is None
     wait_ring()
-    process.event("child")
+    state.event("child")
     print(os.getpid(), flush=True)
 pid = fork(child)
 wait(pid)
-process.event("parent after")
-assert process._state.thread is not None
+state.event("parent after")
+assert state.current.thread is not None
 print(os.getpid(), pid)
 """)
         said, parent, child = map(int, got.split())
@@ -291,12 +291,12 @@ print(os.getpid(), pid)
 import threading
 wait_ring()
 def leaf():
-    wait_ring(); process.event("leaf")
+    wait_ring(); state.event("leaf")
 def middle():
-    wait_ring(); wait(fork(leaf)); process.event("middle")
+    wait_ring(); wait(fork(leaf)); state.event("middle")
 threads = [threading.Thread(target=lambda: wait(fork(middle))) for _ in range(4)]
 [t.start() for t in threads]; [t.join() for t in threads]
-assert process._state.thread is not None and process.ring().head
+assert state.current.thread is not None and recording.ring().head
 print(os.getpid())
 """, "-W", "ignore")      # the program's own threads are warned about, rightly
         rings = self.by_pid()
@@ -307,7 +307,7 @@ print(os.getpid())
     def test_forks_while_our_thread_imports(self):
         """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait for ever."""
         got = self.run_code("""
-from memgauge import forked
+from memgauge._agent import thread
 from importlib.machinery import PathFinder, SourceFileLoader
 asked, waits = [], [1]
 class Slow(SourceFileLoader):
@@ -317,21 +317,21 @@ class Slow(SourceFileLoader):
         super().exec_module(module)
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path) if name == "memgauge.about" else None
+        spec = PathFinder.find_spec(name, path) if name == "memgauge._agent.record.about" else None
         if spec is not None:
             spec.loader = Slow(name, spec.origin)
         return spec
 sys.meta_path.insert(0, Finder())
 while not asked: time.sleep(.001)
-forked.PATIENCE = 0.1                  # longer than that: the child forgets it
+thread.PATIENCE = 0.1                  # longer than that: the child forgets it
 def child():
-    assert process.ring(large=True) is not None
+    assert recording.ring(large=True) is not None
 wait(fork(child))
-forked.PATIENCE = 60                   # the import ends before
+thread.PATIENCE = 60                   # the import ends before
 import _thread
 _thread.start_new_thread(lambda: (time.sleep(.2), waits.clear()), ())
 wait(fork(child))
-assert not waits and process.ring(large=True) is not None
+assert not waits and recording.ring(large=True) is not None
 print("ok")
 """, "-W", "ignore::DeprecationWarning")
         self.assertEqual(got, "ok")
@@ -341,7 +341,7 @@ print("ok")
         got = self.run_code("""
 import socket, struct
 wait_ring()
-path = process._state.control.path
+path = state.current.control.path
 for _ in range(20):
     pid = fork(lambda: None)
     with socket.socket(socket.AF_UNIX) as s:
@@ -361,7 +361,7 @@ slow = 0
 for _ in range(%d):
     began = time.monotonic()
     wait(fork(lambda: None))
-    slow += time.monotonic() - began > process.GRACE / 2
+    slow += time.monotonic() - began > state.GRACE / 2
 print(slow)
 """ % count)
         self.assertLessEqual(len(self.home.rings()), 1 + int(got), "only what lives as long as GRACE, on a busy machine, opens one")
@@ -400,9 +400,9 @@ go.set()
         """The new program has the pid and the start of the old one, so its ring takes the next number."""
         got = self.run_code("""
 if "again" in sys.argv:
-    wait_ring(); process.event("second"); print(os.getpid())
+    wait_ring(); state.event("second"); print(os.getpid())
 else:
-    wait_ring(); process.event("first")
+    wait_ring(); state.event("first")
     os.execv(sys.executable, [sys.executable, __file__, "again"])
 """)
         first, second = self.by_pid()[int(got)]
@@ -426,7 +426,7 @@ import subprocess
 wait_ring()
 for _ in range(50):
     assert subprocess.call(["/bin/true"], preexec_fn=lambda: os.setpgid(0, 0)) == 0
-assert process._state.thread is not None
+assert state.current.thread is not None
 print(os.getpid())
 """)
         self.assertEqual(list(self.by_pid()), [int(got)])
@@ -436,7 +436,7 @@ print(os.getpid())
         got = self.run_code("""
 import socket, struct
 wait_ring()
-control = process._state.control
+control = state.current.control
 busy = []
 real = control._serve
 def slow(*a):
@@ -467,7 +467,7 @@ class Multiprocessing(Case):
         got = self.run_code("""
 import multiprocessing as mp
 def work(n):
-    wait_ring(); process.event("worker", str(n)); return os.getpid()
+    wait_ring(); state.event("worker", str(n)); return os.getpid()
 if __name__ == "__main__":
     ctx = mp.get_context(%r)
     wait_ring()

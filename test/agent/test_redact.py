@@ -7,8 +7,8 @@ import unittest
 
 from launch import Home, PRELUDE
 from ringfile import AGENT, RingFile
-from memgauge import redact
-from memgauge.ring import Ring
+from memgauge._agent.record import redact
+from memgauge._agent.record.ring import Ring
 
 LISTS = os.path.join(os.path.dirname(AGENT), "..", "secret", "testdata")
 
@@ -74,13 +74,13 @@ class InARing(unittest.TestCase):
 
 class Guest(unittest.TestCase):
     def test_nothing_is_imported_for_harmless_texts(self):
-        code = ("import sys; sys.modules.pop('re', None)\nfrom memgauge import redact\n"
+        code = ("import sys; sys.modules.pop('re', None)\nfrom memgauge._agent.record import redact\n"
                 "redact.text('CUDA out of memory'); redact.args(['python', 'train.py', '--lr', '0.1'])\nprint('re' in sys.modules)")
         env = dict(os.environ, PYTHONPATH=AGENT, PYTHONDONTWRITEBYTECODE="1")
         self.assertEqual(subprocess.check_output([sys.executable, "-S", "-c", code], env=env).decode().strip(), "False")
 
     def test_a_program_with_a_re_of_its_own(self):
-        code = ("import sys; sys.modules['re'] = type(sys)('re')\nfrom memgauge import redact\nprint(redact.text('password=hunter2'))")
+        code = ("import sys; sys.modules['re'] = type(sys)('re')\nfrom memgauge._agent.record import redact\nprint(redact.text('password=hunter2'))")
         env = dict(os.environ, PYTHONPATH=AGENT, PYTHONDONTWRITEBYTECODE="1")
         self.assertEqual(subprocess.check_output([sys.executable, "-S", "-c", code], env=env).decode().strip(), "<redacted>")
 

@@ -10,8 +10,8 @@ import time
 import unittest
 
 from ringfile import RingFile, S
-from memgauge import ring as ringmodule
-from memgauge.ring import Ring
+from memgauge._agent.record import ring as ringmodule, slots
+from memgauge._agent.record.ring import Ring
 
 BIG = (1 << 64) - 1
 
@@ -294,7 +294,7 @@ class Signals(Case):
 
         def handler(_, frame):
             fired.append(1)
-            if frame.f_code.co_filename == ringmodule.__file__:
+            if frame.f_code.co_filename == slots.__file__:
                 raise Stop
         ring, caught, turn, fired = self.ring(large=True), 0, 0, []
         self.timer(handler)
@@ -310,7 +310,7 @@ class Signals(Case):
             del fired[:]
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.assertGreater(caught, 100)
-        for i in range(ringmodule.SUSPECT + 1):     # so many at most until a lost token is noticed
+        for i in range(slots.SUSPECT + 1):     # so many at most until a lost token is noticed
             ring.step(0, 1, 7777, 0, 0, 0, 0, 0)
         ring.event("end")
         got = self.read(ring)
@@ -320,11 +320,11 @@ class Signals(Case):
     def test_lost_token_is_found(self):
         ring = self.ring()
         ring.put.__self__.token.pop()       # as an exception between the pop and the try would
-        for i in range(1, ringmodule.SUSPECT):
+        for i in range(1, slots.SUSPECT):
             ring.step(0, 1, i, 0, 0, 0, 0, 0)
         self.assertEqual(ring.head, 0)
-        ring.step(0, 1, ringmodule.SUSPECT, 0, 0, 0, 0, 0)
-        self.assertEqual([r.fields[2] for r in self.read(ring).records], list(range(1, ringmodule.SUSPECT + 1)))
+        ring.step(0, 1, slots.SUSPECT, 0, 0, 0, 0, 0)
+        self.assertEqual([r.fields[2] for r in self.read(ring).records], list(range(1, slots.SUSPECT + 1)))
 
     def test_a_held_token_is_left_alone(self):
         """The holder is further down in this very thread, as under a signal handler."""
@@ -332,12 +332,12 @@ class Signals(Case):
         seen = []
 
         def pack(*_):       # in the place of a struct: runs while the token is taken
-            for i in range(3 * ringmodule.SUSPECT):
+            for i in range(3 * slots.SUSPECT):
                 ring.step(0, 1, i, 0, 0, 0, 0, 0)
             seen.append(ring.head)
         ring.put(1, ((pack, ()),))
         self.assertEqual(seen, [0])
-        self.assertEqual(ring.head, 1 + 3 * ringmodule.SUSPECT)
+        self.assertEqual(ring.head, 1 + 3 * slots.SUSPECT)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ import random
 import unittest
 
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
-from memgauge.steps import Steps
+from memgauge._agent.observe.steps import Steps
 
 
 def always(step):

@@ -8,7 +8,8 @@ import threading
 import unittest
 
 import memgauge
-from memgauge import feed, heap, tools
+from memgauge import feed, tools
+from memgauge._agent.gauges import heap
 
 RISK = {"risk_level": "high", "confidence": 0.8, "current_usage_percent": 88.5, "growth_rate_mb_per_sec": 12.3,
         "predicted_oom_time_seconds": 45, "predicted_oom_low_seconds": 38.9, "predicted_oom_high_seconds": 53.0,

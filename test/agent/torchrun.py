@@ -13,11 +13,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PREAMBLE = """
 import json, os, sys, warnings
 sys.path[:0] = [%r, %r]
-from memgauge import process
-process.start(os.environ["RUNTIME"])
+from memgauge._agent import life, recording, state
+life.start(os.environ["RUNTIME"])
 import torch
 torch.set_num_threads(1); torch.manual_seed(0)
-from memgauge import observer
+from memgauge._agent.observe import observer
 nn = torch.nn
 def net(width=8):
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))

@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
-from memgauge import census  # noqa: E402
+from memgauge._agent.census import census  # noqa: E402
 
 
 class Item:

@@ -7,7 +7,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
-from memgauge.ring import Ring, clock  # noqa: E402
+from memgauge._agent.record.ring import Ring, clock  # noqa: E402
 
 
 def bare(stage, flags, device, name, step, allocated, max_allocated, cached, max_cached, ts=None):

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
-from memgauge import process  # noqa: E402
+from memgauge._agent import life, state  # noqa: E402
 
 SETTLE = 2.0  # s of training before anything is measured: the governor has its early samples behind it
 SIZES = (("35 ms", 8, 128, 4, 40), ("4.5 ms", 4, 32, 2, 16), ("0.5 ms", 0, 16, 8, 1))
@@ -128,9 +128,9 @@ def main():
     with tempfile.TemporaryDirectory() as runtime:
         os.mkdir(runtime + "/rings")
         os.mkdir(runtime + "/ctl")
-        process.start(runtime)
+        life.start(runtime)
         import torch
-        from memgauge import observer
+        from memgauge._agent.observe import observer
         torch.set_num_threads(1)
         torch.manual_seed(0)
         if not row:
@@ -142,7 +142,7 @@ def main():
             end = time.monotonic() + SETTLE
             while time.monotonic() < end:
                 step()
-            watching = observer._observer
+            watching = state.observer
             on, control, plain = measure(step, Switch(watching), seconds)
             if row:
                 print_row(name, on, control)
@@ -153,7 +153,7 @@ def main():
                       name, plain / 1e6, modules, *[f for v in on for f in (100 * (statistics.median(v) - 1), 100 * interval(v))],
                       100 * (statistics.median(control[0]) - 1), 100 * interval(control[0]), len(on[0]), g.gap, g.stride,
                       g.steps_per_record, watching.errors), flush=True)
-        process.detach()
+        life.detach()
 
 
 if __name__ == "__main__":

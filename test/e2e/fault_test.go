@@ -202,12 +202,12 @@ func TestManyProcesses(t *testing.T) {
 	s := filepath.Join(w.home, "s")
 	prog := w.file("many.py", `
 import os, sys, time
-from memgauge import process
+from memgauge._agent import recording
 kids = []
 for i in range(64):
     pid = os.fork()
     if pid == 0:
-        ring = process.ring(large=True)
+        ring = recording.ring(large=True)
         for n in range(1, 51):
             ring.step(0, 1, n, 0, 1000, n, n, (1 << 64) - 1)
         os._exit(0)

@@ -46,7 +46,7 @@ import sys, time
 sys.path.insert(0, %q)
 import torch
 from fakecuda import FakeCuda
-from memgauge import observer
+from memgauge._agent.observe import observer
 observer.uninstall(); fake = FakeCuda(torch); observer.install(torch)
 torch.set_num_threads(1)
 fake.allocate(8 << 30, 0)

@@ -38,7 +38,8 @@ class Hooks:
 
 
 def _start(path):
-    from memgauge import control, pipe as pipes
+    from memgauge._agent import pipe as pipes
+    from memgauge._agent.control import server as control
     served = control.Control(path, Hooks(path))
     served.open()
     pipe = pipes.Pipe()
@@ -66,8 +67,8 @@ def _start(path):
 
     def in_child():
         served.close_in_child()
-        if "memgauge.evaluate" in sys.modules:
-            sys.modules["memgauge.evaluate"].after_fork()
+        if "memgauge._agent.evaluate.job" in sys.modules:
+            sys.modules["memgauge._agent.evaluate.job"].after_fork()
         pipe.close()
 
     start()

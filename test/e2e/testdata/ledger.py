@@ -5,12 +5,12 @@ import struct
 import sys
 import time
 
-from memgauge import process
+from memgauge._agent import recording
 
 NOT_TAKEN = (1 << 64) - 1
 ledger = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 count, pause = int(sys.argv[2]), float(sys.argv[3])
-ring = process.ring(large=True)
+ring = recording.ring(large=True)
 print("pid", os.getpid(), flush=True)
 for n in range(1, count + 1):
     ring.step(0, 1, n, 0, 1000, n, n, NOT_TAKEN)

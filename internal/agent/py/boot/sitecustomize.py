@@ -11,8 +11,8 @@ def _start(base):
     lib = os.path.join(base, "lib")
     sys.path.insert(0, lib)     # in front while we import: quickest, and nobody else's memgauge can come between
     try:
-        from memgauge import process
-        process.start()
+        from memgauge._agent import life
+        life.start()
     except Exception:
         pass                    # a guest says nothing in the host's start
     finally:

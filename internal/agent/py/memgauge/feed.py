@@ -29,9 +29,9 @@ def binary():
 
 def observed():
     """Whether this very process is part of a session."""
-    from . import process
-    state = process._state
-    return state is not None and not state.over and state.pid == os.getpid() and process.ring() is not None
+    from ._agent import recording, state
+    process = state.current
+    return process is not None and not process.over and process.pid == os.getpid() and recording.ring() is not None
 
 
 class Feed:
@@ -77,7 +77,7 @@ class Feed:
 
     def blocks(self):
         """Tells the blocks of this process now."""
-        from . import heap
+        from ._agent.gauges import heap
         self._send({"blocks": {"malloc_info": heap.malloc_info(), "segments": heap.cuda_segments()}})
 
     def close(self):

@@ -1,0 +1,1 @@
+"""Who holds the memory: a walk over the program's objects."""

@@ -1,0 +1,306 @@
+"""A census: what holds the memory, taken by the control thread in slices. docs/census.md
+
+It costs nothing until it is asked for. One that has begun is a job of the control socket's loop: each tick() works for
+SLICE at most and says when the next one is due. A fork ends the thread between two ticks; the parent goes on
+afterwards, the child forgets it. The time comes from a purse that fills with a share of the budget, so that censuses
+together stay within it whoever asks how often.
+"""
+import _thread
+import sys
+from collections import OrderedDict, defaultdict, deque
+from time import monotonic, monotonic_ns, thread_time_ns
+
+from .. import mainthread, state
+from . import beyond, entering, evidence, introspect, roots, sites, tensors, walk
+from .memory import SHARE, WINDOW, Memory
+
+SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
+PATIENT = 3_000_000      # … for an object that can't be looked at within a slice
+PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
+STUCK = 40               # slices for one object before it is given up
+LIBRARY_VISITS = 150_000  # objects of libraries' globals
+
+_memory = Memory()
+
+
+def after_fork():
+    global _memory
+    _memory, state.census = Memory(), None
+
+
+def request(deep, finished):
+    """Starts a census, or joins the one that runs. finished(census) is called at its end. Raises ValueError with a text
+    for the user when the budget doesn't allow one yet."""
+    running = _memory.running
+    if running is not None and running.outcome is None:
+        running.listeners.append(finished)
+        return running, False
+    budget = state.settings.budget
+    level = _memory.purse.look(budget)
+    wanted = min(_memory.last_cost * 1.2, budget * SHARE * WINDOW)
+    if level < wanted and not deep:
+        raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next one in %.0f s"
+                         % (_memory.last_cost / 1e6, budget * 100, _memory.purse.wait(wanted, budget) + 1))
+    _memory.running = state.census = census = Census(_memory, deep, max(level, wanted))
+    census.listeners.append(finished)
+    return census, True
+
+
+def _step():
+    """Steps that have ended in this process."""
+    observer = state.observer
+    return max(0, observer.step) if observer is not None else 0
+
+
+class Census(beyond.Beyond, evidence.Telling):
+    """A job of Control: tick() until `outcome` is set ("done" or "interrupted")."""
+
+    def __init__(self, memory, deep, allowance):
+        self.memory, self.deep, self.allowance = memory, deep, allowance
+        self.outcome, self.listeners = None, []
+        self.number = memory.number + 1
+        self.compared = memory.number > 0
+        self.step = _step()
+        self.began = monotonic_ns()
+        self.spent = self.longest = self.slice_began = 0
+        self.limit = SLICE
+        self.notes = []
+        self.rows = 0
+        self.homes = {}          # a root's label -> the file that it belongs to
+        self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
+        self.torch = None
+        self._work = self._phases()
+
+    # ------------------------------------------------------------ time
+
+    def over(self):
+        return thread_time_ns() - self.slice_began > self.limit
+
+    def exhausted(self):
+        return self.spent > self.allowance * (1 - evidence.RESERVE)
+
+    def tick(self):
+        """Works for a slice. Returns when the next one is due, or None at the end."""
+        if self.outcome is not None:
+            return None
+        self.slice_began = thread_time_ns()
+        try:
+            if self.torch is not None and self.torch.found:
+                with self.torch.quiet():
+                    next(self._work)
+            else:
+                next(self._work)
+            due = monotonic() + PAUSE
+        except StopIteration:
+            due = None
+        except Exception:
+            state.error("census")
+            self.notes.append("it failed: memgauge.events tells why")
+            due = None
+        self._release_frames()
+        took = thread_time_ns() - self.slice_began
+        self.spent += took
+        self.longest = max(self.longest, took)
+        if due is None:
+            self._end("done")
+        return due
+
+    def interrupt(self):
+        if self.outcome is None:
+            self._end("interrupted")
+
+    def _end(self, outcome):
+        self.outcome = outcome
+        self._work = self.walk = None
+        memory = self.memory
+        memory.purse.look(state.settings.budget)
+        memory.purse.level -= self.spent
+        memory.last_cost, memory.running, state.census = max(self.spent, 5_000_000), None, None
+        listeners, self.listeners = self.listeners, []
+        for finished in listeners:
+            finished(self)
+
+    def _release_frames(self):
+        frames = self.walk.frames if self.walk is not None else None
+        if frames:
+            mainthread.release(frames[:])
+            del frames[:]
+
+    walk = None
+
+    def summary(self):
+        """[(key, value)] as docs/formats/control.md lists them."""
+        return [("census", self.number), ("step", self.step), ("visited", int(self.visited)), ("tensors", int(self.seen)),
+                ("rows", self.rows), ("cpu_ns", self.spent), ("longest_ns", self.longest),
+                ("wall_ns", monotonic_ns() - self.began), ("complete", int(not self.notes)), ("note", "; ".join(self.notes))]
+
+    visited = seen = 0
+
+    # ------------------------------------------------------------ phases. Nothing of the program's may be in a local
+    # variable of a generator while it yields.
+
+    def _phases(self):
+        self.torch = torch = tensors.Torch()
+        numpy = sys.modules.get("numpy")
+        self.kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer, getattr(numpy, "ndarray", None))
+        del numpy
+        self.memory.marks.step = max(1, self.step)
+        self.walk = walk.Walk(torch, self.kinds, self.over, self.memory.marks)
+        self.roots = roots.Roots(_thread.get_ident())
+        yield
+        yield from self._walk()
+        self.visited, self.seen = self.walk.visited, self.walk.tensors
+        yield from self._graphs()
+        yield from self._cycles()
+        yield from self._report()
+        for seen in (self.walk.done, self.walk.queued):
+            for part in seen:
+                part.clear()
+                if self.over():
+                    yield
+
+    def _unit(self, work, *args):
+        """Runs a piece of work that may have to begin again when the slice's time is up."""
+        tries, before = 0, -1
+        while not self.exhausted():
+            try:
+                work(*args)
+                break
+            except walk.Pause:
+                progress = self.walk.done.count()
+            tries = tries + 1 if progress == before else 0
+            before = progress
+            if tries > STUCK:
+                self.walk.left_out += 1
+                break
+            self.limit = SLICE if tries < 4 else PATIENT
+            yield
+            self.limit = SLICE
+        if self.over():
+            yield
+
+    def _walk(self):
+        names, waiting = [], list(sys.modules)
+        for begin in range(0, len(waiting), 128):
+            some = introspect.modules(waiting[begin:begin + 128])
+            # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
+            self.kinds.globals.update(id(introspect.module_dict(sys.modules[name])) for name, _ in some if name in sys.modules)
+            names += some
+            if self.over():
+                yield
+        names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))   # the program's own first, __main__ before all
+        for key in self.kinds.globals:
+            self.walk.done.add(key)
+        yield
+        frames = self.roots.frames()
+        for root in frames:
+            if root[3]:
+                yield from self._unit(self._frame, root)
+        self.own_names = [name for name, own in names if own]
+        for name in self.own_names:
+            yield from self._unit(self._module, name)
+        yield from self._queue(walk.MAX_VISITED)
+        for root in frames:
+            if not root[3]:
+                yield from self._unit(self._frame, root)
+        yield from self._queue(walk.MAX_VISITED)
+        yield from self._unit(self._logging)
+        self.library = {}
+        for name, own in names:
+            if not own and not self.exhausted():
+                yield from self._unit(self._library, name)
+        yield from self._queue(self.walk.visited + LIBRARY_VISITS)
+        self.memory.library = self.library
+        if self.exhausted():
+            self.notes.append("it ended early, having used up what the budget allows: %d objects were seen" % self.walk.visited)
+
+    def _queue(self, limit):
+        """Everything that waits; what can't be done is dropped."""
+        queue = self.walk.queue
+        while (queue or self.walk.late) and not self.exhausted() and self.walk.visited < limit:
+            size = len(queue)
+            yield from self._unit(self._drain, limit)
+            if len(queue) == size and queue:
+                self.walk.skip()
+        if queue and not self.exhausted():
+            self.notes.append("it ended after %d objects" % self.walk.visited)
+        queue.clear()
+        self.walk.late.clear()
+
+    def _drain(self, limit):
+        while self.walk.visited < limit and self.walk.next():
+            self.walk.tick()
+
+    def _frame(self, root):
+        frame = self.roots.find(*root)
+        if frame is None:
+            return
+        values = roots.frame_values(frame, self.walk)
+        function = "%s()." % introspect.code_name(frame.f_code)
+        home = frame.f_code.co_filename
+        foreign = "" if introspect.is_user_file(home) else sites.where(frame.f_code, frame.f_code.co_firstlineno)
+        for name in list(values):
+            if type(name) is str and not name.startswith(("__", "@", ".")):
+                try:
+                    value = values[name]
+                except KeyError:
+                    continue
+                if foreign and function + name not in self.homes:     # the program's own functions came before
+                    self.libraries[function + name] = foreign
+                self.homes[function + name] = home
+                self.walk.start(value, function + name)
+        if not introspect.is_user_file(frame.f_code.co_filename):
+            return
+        module = frame.f_globals
+        if sys.modules.get(module.get("__name__")) is None:      # run by exec or runpy
+            self._globals(module, "<%s>" % frame.f_code.co_filename.rpartition("/")[2])
+
+    def _module(self, name):
+        module = sys.modules.get(name)
+        if module is not None:
+            self._globals(introspect.module_dict(module), name)
+
+    def _globals(self, values, name):
+        home = values.get("__file__")
+        for key, value in list(values.items()):
+            if type(key) is str and not key.startswith("__"):
+                self.homes["%s.%s" % (name, key)] = home
+                self.walk.start(value, "%s.%s" % (name, key))
+
+    def _logging(self):
+        """What programs hang into libraries most often: handlers and figures."""
+        logging = sys.modules.get("logging")
+        if logging is not None:
+            values = introspect.module_dict(logging)
+            self.walk.start(values.get("root"), "logging.root")
+            self.walk.start(getattr(values.get("Logger"), "manager", None), "logging.Logger.manager")
+        figures = sys.modules.get("matplotlib._pylab_helpers")   # pyplot keeps every figure that isn't closed
+        if figures is not None:
+            keeper = introspect.module_dict(figures).get("Gcf")
+            if introspect.isinstance_of(keeper, type):
+                self.walk.start(introspect.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
+
+    def _library(self, name):
+        """Of a library's globals only the containers' lengths are looked at (there are 75,000 globals in a process with
+        torch); those that have grown since the census before are entered."""
+        module = sys.modules.get(name)
+        if module is None:
+            return
+        before, lengths = self.memory.library, _LENGTHS
+        values = introspect.module_dict(module)
+        home = values.get("__file__")
+        home = "%s:1" % home if type(home) is str else "<%s>:1" % name
+        for key, value in list(values.items()):
+            length = lengths.get(id(type(value)))
+            if length is None or type(key) is not str:
+                continue
+            n = length(value)
+            if n >= entering.SMALL and value is not sys.modules:
+                path = "%s.%s" % (name, key)
+                self.library[hash(path)] = n
+                if self.compared and n >= before.get(hash(path), n) + entering.SMALL:
+                    self.libraries[path] = home
+                    self.walk.start(value, path)
+
+
+_LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}

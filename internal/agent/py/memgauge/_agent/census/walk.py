@@ -1,0 +1,181 @@
+"""Walks forward from the program's roots to everything that it holds, in slices, and keeps nothing alive.
+
+Roots are the locals of running functions, the globals of modules, and what hangs in Python's own tables. What hangs at
+the same *place* is counted together; a place is a node of a tree whose edges are labels (an attribute's name, `[*]` for
+a container's items), so a holder's path is there from the beginning.
+
+What waits to be looked at waits as a weak reference. Containers of Python's own can't be referred to weakly, so they are
+looked at together with what they hang at. When the time of a slice is up in the middle of that, everything is let go of
+(Pause unwinds the stack) and the next slice begins with the same object again; containers that were finished are known
+by their ids and passed by. Between two slices nothing of the program's is held, only numbers and weak references.
+
+All of our own books are dicts from int to int: they add no objects to the program's garbage collector.
+"""
+from _weakref import ref as weak
+from collections import deque
+
+from . import introspect
+from .entering import BY_KIND, CHECK, Entering
+from .introspect import ATOM, CLASS, DICT, LIST, MODULE, TENSOR, TUPLE, referents
+from .places import PARAMETER, TENSOR_ROLE, Groups, Places
+
+MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
+MAX_VISITED = 300_000  # their ids take some 25 MB
+MAX_GRAPHS = 512       # tensors with a graph that are remembered to be looked at
+
+
+class Pause(Exception):
+    """The slice's time is up. A new one each time: its traceback holds frames."""
+
+
+class Walk(Entering):
+    """clock() is true when the slice's time is up; marks remembers tensors from one census to the next."""
+
+    def __init__(self, torch, kinds, clock, marks):
+        self.torch, self.kinds, self.clock, self.marks = torch, kinds, clock, marks
+        self.places, self.groups = Places(), Groups()
+        self.done = introspect.Seen()      # ids of what was looked at
+        self.queued = introspect.Seen()
+        self.queue = deque()         # weak reference, place, weight, one after the other
+        self.late = deque()          # optimizers: what they share with a model is the model's
+        self.storages = set()
+        self.types, self.type_of = {}, {}      # id of a class -> count; -> name
+        self.held = {}               # place -> bytes of what isn't tensors
+        self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
+        self.bound = {}              # place -> items that its deques hold at most
+        self.names = {}              # (place, position among referents) -> label
+        self.errors = {}             # place -> [exceptions, frames]
+        self.error_type = {}
+        self.graphs = deque()        # weak reference to a tensor, place
+        self.graph_count = {}        # place -> tensors with a graph
+        self.samples = {}            # id of a class of the program's -> weak references to some instances
+        self.visited = self.tensors = 0
+        self.frames = []             # whose f_locals were read in this slice
+        self.left_out = 0            # what was too deep, or vanished
+        self.count = 0
+        self._here = set()
+
+    # ------------------------------------------------------------ units of work: each may be begun again
+
+    def start(self, value, label):
+        """A root."""
+        self.visit(value, self.places.at(0, label), 1, 0)
+
+    def next(self):
+        """The next object of the queue. False when it is empty."""
+        queue = self.queue
+        if not queue:
+            if not self.late:
+                return False
+            for _ in range(3):
+                queue.append(self.late.popleft())
+        o, place, weight = queue[0](), queue[1], queue[2]
+        if o is not None and id(o) not in self.done:
+            self.expand(o, place, weight)
+        for _ in range(3):
+            queue.popleft()
+        return True
+
+    def skip(self):
+        """Gives up on the object at the head of the queue."""
+        for _ in range(min(3, len(self.queue))):
+            self.queue.popleft()
+        self.left_out += 1
+
+    # ------------------------------------------------------------ one object
+
+    def tick(self):
+        self.count += 1
+        if self.count >= CHECK:
+            self.count = 0
+            if self.clock():
+                raise Pause
+
+    def visit(self, o, place, weight, depth):
+        """Looks at an object now, or puts it into the queue."""
+        cls = type(o)
+        kind = self.kinds.of.get(id(cls))
+        if kind is None:
+            kind = self.kinds.kind(cls)
+        if kind == ATOM:
+            return
+        key = id(o)
+        if key in self.done[key >> 6 & 63]:
+            return
+        self.tick()
+        if kind == TENSOR:
+            self.done.add(key)
+            self.tensor(o, cls, place, weight)
+            return
+        if kind == MODULE or kind == CLASS and not self.kinds.own(o):
+            return
+        if kind == DICT or kind == LIST or kind == TUPLE:
+            self._inline(o, place, weight, depth)
+            return
+        if key in self.queued[key >> 6 & 63]:
+            return
+        try:
+            waiting = weak(o)
+        except TypeError:
+            self._inline(o, place, weight, depth)
+            return
+        self.queued.add(key)
+        late = self.kinds.flags.get(id(cls)) == "optimizer"
+        (self.late if late else self.queue).extend((waiting, place, weight))
+
+    def _inline(self, o, place, weight, depth):
+        if depth >= MAX_DEPTH:
+            self.left_out += 1
+            return
+        if id(o) in self._here:      # it contains itself
+            return
+        self._here.add(id(o))
+        try:
+            self.expand(o, place, weight, depth)
+        finally:
+            self._here.discard(id(o))
+
+    def expand(self, o, place, weight, depth=0):
+        """Everything that an object leads to, then the books about itself: they must be made once."""
+        cls = type(o)
+        kind = self.kinds.kind(cls)
+        try:
+            BY_KIND[kind](self, o, cls, place, weight, depth)
+        except (RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+            self.left_out += 1       # it was changed by another thread at this moment
+        key, name = id(o), id(cls)
+        self.done[key >> 6 & 63].add(key)
+        self.visited += weight
+        self.types[name] = self.types.get(name, 0) + weight
+        if name not in self.type_of:
+            self.type_of[name] = introspect.type_name(cls)
+
+    # ------------------------------------------------------------ tensors
+
+    def tensor(self, t, cls, place, weight):
+        role = PARAMETER if self.kinds.flags.get(id(cls)) == "parameter" else self.places.role[place]
+        self._count_tensor(t, place, role, weight)
+        if role <= PARAMETER:
+            for v in referents(t):   # attributes, hooks
+                if type(v) is dict or self.kinds.kind(type(v)) == DICT:
+                    name = "._backward_hooks" if type(v) is not dict else ""
+                    self._dict(v, type(v), self.places.at(place, name) if name else place, weight, 1, not name)
+
+    def _count_tensor(self, t, place, role, weight):
+        torch = self.torch
+        key, size = torch.measure(t)
+        if key in self.storages:
+            size = 0
+        self.storages.add(key)
+        shape, dtype, device = torch.describe(t)
+        fresh, first = False, 0
+        if role == TENSOR_ROLE:
+            fresh, first = self.marks.see(t)
+            if not torch.is_leaf(t):
+                self.graph_count[place] = self.graph_count.get(place, 0) + weight
+                if len(self.graphs) < 2 * MAX_GRAPHS:
+                    self.graphs.extend((weak(t), place))
+        elif self.places.anchor[place]:
+            place = self.places.anchor[place]
+        self.tensors += weight
+        self.groups.add(place, role, shape, dtype, device, size, weight, fresh, first)

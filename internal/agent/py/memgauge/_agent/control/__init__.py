@@ -1,0 +1,1 @@
+"""The control socket: clients, their requests, the answers."""

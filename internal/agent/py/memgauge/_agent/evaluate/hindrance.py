@@ -1,0 +1,88 @@
+"""Why a thread should not be stopped where it is, or must not: what its stack, and the stacks of others, tell of PyTorch."""
+import _thread
+import sys
+
+from .. import mainthread, state
+from . import scope
+
+_EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its stack runs an eval
+
+# Files of torch's that lie below the whole of a training (launchers, decorators), or that only wait for data.
+HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/", "distributed/run.py", "utils/_contextlib.py",
+             "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
+_ENGINE = "_engine_run_backward"     # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
+_BEFORE_ENGINE = ("autograd/__init__.py", "overrides.py")   # what those call before C++
+
+
+def torch_home():
+    home = getattr(sys.modules.get("torch"), "__file__", None)
+    return home.rpartition("/")[0] + "/" if isinstance(home, str) else "\0"
+
+
+def of(frame):
+    """(why the thread should not be stopped here, whether it must not). Frames of Python tell when C++ has called back: a
+    function of torch's that enters the autograd engine, and is not the innermost, has the engine above it."""
+    home = torch_home()
+    inner, users, soft = None, False, ""
+    if frame.f_code.co_name == _ENGINE and frame.f_code.co_filename == home + "autograd/graph.py":
+        return "", False             # where the engine has just returned to
+    if scope.is_ours_or_python(frame.f_code.co_filename):
+        soft = "it is in Python's own %s" % place_of(frame)
+    while frame is not None:
+        code = frame.f_code
+        name = code.co_filename
+        if name.startswith(home):
+            rest = name[len(home):]
+            if inner is not None and _entered_engine(rest, code.co_name, inner, home):
+                return "it is in a backward pass", True
+            if not users and rest.startswith("optim/"):
+                return "it is in an optimizer's step", True
+            if not rest.startswith(HARMLESS):
+                soft = "PyTorch is on its stack"
+        elif not scope.is_ours_or_python(name):
+            users = True
+        if code.co_name == "__del__":
+            soft = "it is in a destructor"
+        inner, frame = frame, frame.f_back
+    return soft, False
+
+
+def _entered_engine(rest, function, inner, home):
+    if function == _ENGINE and rest == "autograd/graph.py":
+        return True
+    if rest != "autograd/__init__.py" or function not in ("backward", "grad"):
+        return False
+    name = inner.f_code.co_filename
+    if not name.startswith(home):
+        return True
+    name = name[len(home):]
+    return name not in _BEFORE_ENGINE and not (name == "autograd/graph.py" and inner.f_code.co_name == _ENGINE)
+
+
+def others_in_torch():
+    """A text about a thread, other than the main one and ours, that is in PyTorch or makes the steps; or ""."""
+    home = torch_home()
+    if home == "\0":
+        return ""
+    main = mainthread.ident()
+    trains = getattr(state.observer, "trains_on", None)
+    for ident, frame in sys._current_frames().items():
+        if ident == main or ident == _thread.get_ident():
+            continue
+        if ident == trains:
+            return "another thread trains, at %s" % place_of(frame)
+        top, inside = frame, False
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if name == _EVALS:
+                inside = False
+                break
+            inside = inside or name.startswith(home) and not name[len(home):].startswith(HARMLESS)
+            frame = frame.f_back
+        if inside:
+            return "another thread is in PyTorch, at %s" % place_of(top)
+    return ""
+
+
+def place_of(frame):
+    return "%s() (%s:%d)" % (frame.f_code.co_name, frame.f_code.co_filename, frame.f_lineno or 0)

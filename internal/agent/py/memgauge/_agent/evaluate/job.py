@@ -1,0 +1,298 @@
+"""Runs code that a client sent, each on a daemon thread of its own, and says how it ended.
+
+The thread waits for its moment (moment.py), executes, renders and finishes; the control thread only keeps the time. An interruption is an exception of ours
+that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is raised only while the thread is *armed*,
+that is, inside the user's code or their __repr__; `_disarm` makes sure that none is under way afterwards.
+"""
+import _thread
+import sys
+from time import monotonic, perf_counter_ns, sleep
+
+from .. import gil, mainthread
+from . import likeness, moment, rendering, scope, streams
+
+FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
+
+REQUESTS = (moment.MAIN, moment.STEP, moment.ASKED)
+
+GRACE = 1.0      # s from the first interruption to giving the code up
+AGAIN = 0.05     # s between interruptions of code that swallows them
+
+
+class Interruption(BaseException):
+    """Not an Exception, so that `except Exception` lets it pass."""
+    outcome = INTERRUPTED
+
+
+class EvalTimeout(Interruption):
+    outcome = TIMEOUT
+
+    def __str__(self):
+        return "the code ran into its time limit"
+
+
+class EvalInterrupted(Interruption):
+
+    def __str__(self):
+        return "the code was interrupted"
+
+
+EvalTimeout.__module__ = EvalInterrupted.__module__ = "memgauge"   # what a traceback shows
+
+
+class Job:
+    """One eval. `signal()` is called when output waits in `sink.queue`; `finished(job)` once, when outcome, value and
+    error are final, from the job's thread or from the one that calls tick()."""
+
+    def __init__(self, source, timeout, signal, finished, where=moment.MAIN, own=False):
+        """`where`: one of moment's requests. `own`: memgauge itself asks, for code that touches nothing of the program's."""
+        self.source, self.own = source, own
+        self.timeout = timeout
+        self.deadline = monotonic() + timeout if 0 < timeout < 1e9 else None   # 0: no limit
+        self.sink = streams.Sink(signal)
+        self.finished = finished
+        self.look = signal         # has the control thread call tick()
+        self.visit = moment.Visit(self, where)
+        self.outcome, self.value, self.error = None, "", ""
+        self.began = self.ended = 0    # ns; 0 while the code has not begun
+        self._thread = None
+        self._claim = [True]       # whoever pops it finishes the job
+        self._armed = self._firing = False
+        self._why = None           # the interruption that is wanted
+        self._since = self._next = 0.0
+
+    def start(self):
+        import os
+        self._pid = os.getpid()
+        self._thread = likeness.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread.start()
+
+    @property
+    def nanoseconds(self):
+        return self.ended - self.began if self.began else 0
+
+    # ------------------------------------------------------------ the thread that keeps the time
+
+    def interrupt(self, why=EvalInterrupted):
+        if self._why is None:
+            self._why = why
+            self._since = self._next = monotonic()
+
+    def tick(self):
+        """Does what is due. Returns when to call again (monotonic s), None for never."""
+        now = monotonic()
+        if self.outcome is not None and not self._thread.is_alive():
+            return None
+        if self._why is None:
+            if self.deadline is None or self.outcome is not None:
+                return None
+            if now < self.deadline:
+                return self.deadline
+            self.interrupt(EvalTimeout)
+        if now >= self._next:
+            if self._next == self._since:
+                self._since = now      # the code has its grace from the first interruption on, also if nobody kept the time
+            self._fire()
+            self._next = now + (AGAIN if self.outcome is None else GRACE)
+        if self.outcome is None and now >= self._since + GRACE:
+            self._give_up()
+        return self._next
+
+    def keep_time(self, late):
+        """tick(), by a thread that waits for this job, when nobody has called it for `late` seconds though it was due."""
+        now = monotonic()
+        if self.deadline is not None and now > self.deadline + late or self._why is not None and now > self._since + GRACE + late:
+            self.tick()
+
+    def unwanted(self):
+        """Whether an interruption came; of use before the code begins."""
+        return self._why is not None
+
+    def _fire(self):
+        self._firing = True        # _disarm waits for this to end
+        try:
+            if self._armed:
+                _raise_in(self._thread.ident, self._why)
+        finally:
+            self._firing = False
+
+    def _give_up(self):
+        if not self.began and self.visit.take():     # its thread has not come to a core, or to Python's lock, since
+            if self._take():
+                self.error = self._never_began()
+                self._finish(self._why.outcome)
+            return
+        if not self._take():
+            return
+        frame = sys._current_frames().get(self._thread.ident)
+        self.error = "".join(rendering.stack(frame, self.source))
+        frame = None
+        self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its thread,"
+                       " and what it prints from now on goes to the trainer's output\n")
+        self._finish(GOES_ON)
+
+    def _take(self):
+        try:
+            return self._claim.pop()
+        except IndexError:
+            return False
+
+    def _finish(self, outcome):
+        self.ended = perf_counter_ns()
+        streams.leave(self.sink)
+        self.outcome = outcome
+        try:
+            self.finished(self)      # while the main thread still stands: it would take Python's lock, and the client would wait
+        finally:
+            self.visit.leave()
+
+    # ------------------------------------------------------------ the eval's own thread
+
+    def _work(self):
+        outcome = EXCEPTION
+        try:
+            likeness.user_signals()
+            outcome = self._at_its_moment()
+        except BaseException as error:   # an interruption just between two shields, or no memory left
+            self.error = self.error or "memgauge: %r\n" % (error,)
+            outcome = getattr(error, "outcome", EXCEPTION)
+        self._disarm()
+        if self._forked():
+            return
+        if self._take():
+            self._finish(outcome)
+
+    def _forked(self):
+        """In a child that the code forked: this thread is all of it, so it ends with the code."""
+        import os
+        if os.getpid() == self._pid:
+            return False
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(0)
+
+    def _at_its_moment(self):
+        likeness.threading_module()
+        error = None if self.own else self._shielded(compile, self.source, scope.FILENAME, "exec", 0, True)[1]
+        if isinstance(error, SyntaxError):    # nothing has to be waited for; but text from an indented place has another try
+            error = self._shielded(compile, self._dedented(), scope.FILENAME, "exec", 0, True)[1]
+        try:
+            if error is not None:
+                return self._failed(error)
+        finally:
+            error = None
+        if not self.visit.enter():
+            self.error = self._never_began()
+            return self._why.outcome
+        if self.unwanted():     # the moment came together with the interruption, which found nothing armed
+            return self._why.outcome
+        gil.calm()
+        self.began = perf_counter_ns()
+        likeness.same_device(self.visit.stop)
+        streams.enter(self.sink)
+        outcome = self._evaluate()
+        if self.visit.place == moment.IDLE and not self.own:
+            self.sink.write(streams.STDERR, "memgauge: the main thread waits in %s: the code ran beside it\n" % self.visit.text)
+        return outcome
+
+    def _never_began(self):
+        """Where the thread is that did not come by."""
+        frame = sys._current_frames().get(mainthread.ident())
+        text = "".join(rendering.stack(frame, self.source))
+        reason = self.visit.reason
+        if self.visit.where == moment.STEP:
+            reason = "no step has ended"
+        elif not reason:
+            reason = "it is in C code that was called from the last line above" if text else "it has ended"
+        frame = None
+        return "%smemgauge: the code did not begin: the main thread came to no place where it could be stopped for it: %s\n" % (text, reason)
+
+    def _evaluate(self):
+        program, value, error = None, None, None
+        try:
+            program, error = self._shielded(self._compile)
+            if error is None:
+                value, error = self._shielded(program.run)
+                self._write_back(program)
+            if error is None and value is not None:
+                self.value, error = self._shielded(rendering.render, value)
+            if error is not None:
+                return self._failed(error)
+            return FINE if self._why is None else self._why.outcome
+        finally:
+            value = None
+            if program is not None:
+                program.close()
+            if error is not None:
+                rendering.let_go(error)
+            error = None
+
+    def _compile(self):
+        self.source = self._dedented()
+        return scope.Program(self.source, sys.modules["__main__"].__dict__)
+
+    def _dedented(self):
+        source = self.source
+        if source.lstrip("\r\n")[:1] in (" ", "\t"):   # pasted from an indented place
+            from textwrap import dedent
+            source = dedent(source)
+        return source
+
+    def _write_back(self, program):
+        for note in program.write_back():
+            self.sink.write(streams.STDERR, "memgauge: %s\n" % note)
+
+    def _failed(self, error):
+        outcome = error.outcome if isinstance(error, Interruption) else EXCEPTION
+        text, failure = self._shielded(rendering.traceback, error, self.source)
+        if failure is not None:   # its __str__ hangs or worse
+            text = "%s (its traceback can't be shown: %s)\n" % (type(error).__name__, type(failure).__name__)
+            rendering.let_go(failure)
+        self.error = text
+        return outcome if self._why is None else self._why.outcome
+
+    def _shielded(self, function, *arguments):
+        """(result, exception): the user's code runs in here and nowhere else."""
+        result = error = None
+        try:
+            try:
+                self._armed = True
+                result = function(*arguments)
+                self._armed = False
+            except BaseException as e:
+                self._armed = False
+                error = e
+        except Interruption as e:   # a second one, while the first was being caught
+            error = e
+        self._disarm()
+        return result, error
+
+    def _disarm(self):
+        """No interruption reaches this thread after this returns."""
+        while True:
+            try:
+                self._armed = False
+                while self._firing:
+                    sleep(0.0005)
+                if self._why is not None:
+                    _raise_in(_thread.get_ident(), None)   # takes back one that is still to come
+                return
+            except Interruption:
+                continue
+
+
+def after_fork():
+    """In a forked child."""
+    gil.after_fork()
+    streams.after_fork()
+    moment.after_fork()
+
+
+def _raise_in(ident, kind):
+    try:
+        import ctypes
+    except ImportError:   # a Python without it: code can't be interrupted, and is given up after the grace
+        return
+    argument = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), argument)

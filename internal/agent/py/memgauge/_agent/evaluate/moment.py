@@ -1,0 +1,252 @@
+"""Where the code of an eval may begin: while the thread that trains is stopped at a place where nothing of PyTorch is half done.
+
+PyTorch's C++ works on tensors without Python's lock, and whoever changes them meanwhile from another thread (`p.grad = None` is
+enough) ends the program. So the main thread is stopped between two of its bytecodes, by a pending call of CPython's, or the
+thread that trains at the end of a step, by the observer's hook; and the code runs in its place, on a thread of its own. So what
+the code does to its thread (an interruption, gradient mode, a lock that it waits for) is never done to the trainer's,
+which can be let go at any time. docs/eval.md
+
+A main thread that waits for something outside of PyTorch comes by nowhere. Then the code begins beside it, and the main
+thread is stopped when its wait ends before the code does.
+"""
+import _thread
+import os
+import sys
+from time import monotonic
+
+from .. import mainthread, persistent, state
+from . import hindrance
+from .idle import Idle
+from .stop import ASKED, IDLE, MAIN, STEP, Stop, ours, tell_error
+
+PATIENCE = 0.015    # s for a better place than the middle of a forward pass; C++ that runs longer is waited for anyway
+FIRST, LOOK = 0.001, 0.01   # s between two tries to stop the main thread, at first and later
+DEEP = 60           # calls that must be left below the recursion limit for our pending call
+
+_waiting = []       # visits that have not begun
+_gates = []         # visits that began beside the main thread: it is stopped when it comes by
+_armed = False      # CPython was asked for a pending call that has not come yet
+
+
+class Visit:
+    """One job's wish to run its code, made by the job's thread."""
+
+    def __init__(self, job, where):
+        self.job, self.where = job, where
+        self.claim = [True]          # whoever pops it decides where the code begins
+        self.go = _thread.allocate_lock()
+        self.go.acquire()
+        self.asked = monotonic()
+        self.over = False
+        self.stop = None             # the Stop that waits for it
+        self.place, self.text = None, ""   # where it began; for IDLE, what the main thread waits in
+        self.reason = ""             # why it has not begun
+        self.wants_step = where == STEP
+        self.ident = 0
+        self.pid = os.getpid()       # a pending call may come in a forked child before the child has forgotten its parent's visits
+
+    def enter(self):
+        """Waits for the moment; False when the job was interrupted before."""
+        self.ident = _thread.get_ident()
+        state.evals.add(self.ident)
+        if self.where == ASKED:
+            self.place = ASKED
+            return True
+        _waiting.append(self)
+        try:
+            return self._wait()
+        finally:
+            _waiting.remove(self)
+
+    def _wait(self):
+        idle, pause = Idle(), FIRST
+        while True:
+            if self._join():
+                return True
+            if self.where == MAIN:
+                _arm()
+            if self.wants_step:
+                _ask_step()
+            if self.go.acquire(True, pause):
+                return True
+            if self.over or self.job.unwanted() and self.take():
+                return False
+            pause = min(1.5 * pause, LOOK)
+            if self.where == MAIN and idle.look(self, _armed) and self._begin_beside(idle):
+                return True
+
+    def take(self):
+        """Whether it is this thread that decides; else the code is about to begin, or never will."""
+        try:
+            return self.claim.pop()
+        except IndexError:
+            return False
+
+    def _begin_beside(self, idle):
+        _gates.append(self)          # first: the main thread may come by at any time
+        if self.take():
+            self.place, self.text = IDLE, idle.text
+            return True
+        _gates.remove(self)
+        return False
+
+    def _join(self):
+        """A thread that stands still for another eval serves this one as well."""
+        stop = mainthread.stopped
+        if stop is None or not stop.open or not self._fits(stop) or not self.take():
+            return False
+        self.stop, self.place = stop, stop.place
+        stop.visits.append(self)
+        if stop.open:
+            return True
+        stop.visits.remove(self)     # it was just ending
+        self.stop, self.place, self.claim[:] = None, None, [True]
+        return False
+
+    def _fits(self, stop):
+        return stop.place == STEP if self.where == STEP else stop.ident == mainthread.ident()
+
+    def leave(self):
+        """The code has ended or was given up; from any thread, more than once."""
+        self.over = True
+        state.evals.discard(self.ident)
+        if self in _gates:
+            _gates.remove(self)
+        for stop in (self.stop, mainthread.stopped):
+            if stop is not None:
+                stop.wake()
+
+
+# ---------------------------------------------------------------- the main thread, between two bytecodes
+
+def _make_stopper():
+    """An object that CPython asks for its truth, on the main thread: a C function with the signature of a pending call, which
+    passes exceptions on (Objects/object.c, PyObject_IsTrue). It lives as long as the process, the box can be emptied."""
+    box = []
+
+    def __bool__(self, box=box):
+        for call in box:
+            call()
+        return False
+    return box, type("Stopper", (), {"__bool__": persistent.bare(__bool__), "__slots__": ()})()
+
+
+_stopper = None
+
+
+def _arm():
+    """Asks for a pending call, unless one is under way."""
+    global _stopper, _armed
+    if _armed or _too_deep():
+        return
+    try:
+        import ctypes
+    except ImportError:     # a Python without it: a step's end, or an idle main thread, will do
+        return
+    if _stopper is None:
+        _stopper = persistent.get("stopper.1", _make_stopper)
+    box, stopper = _stopper
+    box[:] = [_came_by]
+    _armed = True
+    api = ctypes.pythonapi
+    if api.Py_AddPendingCall(api.PyObject_IsTrue, ctypes.py_object(stopper)) != 0:
+        _armed = False      # too many wait already (Python/ceval_gil.c, NPENDINGCALLS): next time
+
+
+def _too_deep():
+    """Whether the main thread is so deep in calls that ours might hit the limit."""
+    frame, left = sys._current_frames().get(mainthread.ident()), sys.getrecursionlimit() - DEEP
+    while frame is not None and left > 0:
+        frame, left = frame.f_back, left - 1
+    return frame is not None
+
+
+def _came_by():
+    """The pending call. Only what a signal handler of the program's raises leaves it."""
+    global _armed
+    _armed = False
+    try:
+        visits = _admitted(sys._getframe(2))
+        if visits:
+            Stop(MAIN, visits).run()
+    except BaseException as error:
+        if not ours(error):
+            raise
+        tell_error()
+
+
+def _admitted(frame):
+    here = os.getpid()
+    visits = [v for v in _gates if not v.claim and not v.over and v.pid == here]
+    waiting = [v for v in _waiting if v.where == MAIN and v.claim and v.pid == here]
+    if not waiting or mainthread.stopped is not None:
+        return visits if mainthread.stopped is None else ()
+    reason, hard = hindrance.of(frame)
+    if not hard:
+        other = _task_on_this_thread() or hindrance.others_in_torch()
+        reason, hard = other or reason, bool(other)
+    now = monotonic()
+    for visit in waiting:
+        visit.reason = reason
+        if hard:
+            visit.wants_step = True
+        elif not reason or now >= visit.asked + PATIENCE:
+            if visit.take():
+                visits.append(visit)
+    return visits
+
+
+def _task_on_this_thread():
+    """What PyTorch has half done on the thread that asks, as far as no frame tells it."""
+    torch = sys.modules.get("torch")
+    raw = getattr(torch, "_C", None)
+    try:
+        task = getattr(raw, "_current_graph_task_id", None)     # 2.1 and newer
+        if task is not None and task() != -1:
+            return "it is in a backward pass"
+        cuda = getattr(torch, "cuda", None)
+        if cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing():
+            return "it captures a CUDA graph"
+    except (AttributeError, RuntimeError):   # torch is just being imported, or is none
+        pass
+    return ""
+
+
+# ---------------------------------------------------------------- the end of a step
+
+def _ask_step():
+    """To be repeated until it was heard: the trainer may be planning its next look just now."""
+    observer = state.observer
+    if observer is not None:
+        observer.visit = step_ended
+        observer.counter.plan(0, None, 1)
+
+
+def step_ended():
+    """On the thread that trains, by the observer. Only what a signal handler of the program's raises leaves it."""
+    try:
+        if mainthread.stopped is not None or _thread.get_ident() in state.evals:    # the code of an eval makes a step
+            return
+        visits = [v for v in list(_waiting) if v.pid == os.getpid() and v.claim and v.take()]
+        if visits:
+            Stop(STEP, visits).run()
+    except BaseException as error:
+        if not ours(error):
+            raise
+        tell_error()
+
+
+# ---------------------------------------------------------------- forks, detach
+
+def after_fork():
+    """In the child: whatever waits, waits in the parent."""
+    global _armed
+    mainthread.stopped, _armed = None, False
+    del _waiting[:], _gates[:]
+    state.evals.clear()
+
+
+def retire():
+    """Before a detach: a pending call that still comes finds nothing to do."""
+    if _stopper is not None:
+        del _stopper[0][:]

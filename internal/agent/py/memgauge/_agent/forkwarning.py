@@ -1,0 +1,52 @@
+"""Keeps CPython 3.13's warning about a fork of a multi-threaded process from naming our thread.
+
+3.12 counts the process's threads before the hooks in the parent run, and so do 3.14 and 3.15; 3.13.0 counts after them
+(Modules/posixmodule.c, os_fork_impl), when our thread is there again. And on each of them our thread may be too busy to
+end before the fork. Nothing of ours runs between the count and the
+warning, so a warnings filter stands by: it matches that one text, and only while there is no thread but the main one
+and ours. A program that has threads of its own is warned as ever.
+"""
+import os
+import sys
+
+from . import thread
+
+
+class _OnlyOurs:
+    """In the place of a filter's regular expression (Python/_warnings.c, check_matched)."""
+
+    def match(self, text):
+        if not text.startswith("This process (pid=%d) is multi-threaded, use of fork" % os.getpid()):
+            return None
+        return not _strangers() or None
+
+
+def _strangers():
+    """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the kernel's
+    list, and one that has just begun has not said its number."""
+    recent = list(thread.recent)
+    known = {os.getpid()}.union(run.native for run in recent)
+    unborn = sum(not run.native for run in recent[-1:])
+    return sum(int(task) not in known for task in os.listdir("/proc/self/task")) > unborn
+
+
+_filter = ("ignore", _OnlyOurs(), DeprecationWarning, None, 0)
+
+
+def _filters():
+    import _warnings
+    return getattr(sys.modules.get("warnings"), "filters", _warnings.filters)
+
+
+def stand_by():
+    """In front, where another filter may have come since."""
+    filters = _filters()
+    if not filters or filters[0] is not _filter:
+        leave()
+        filters.insert(0, _filter)
+
+
+def leave():
+    filters = _filters()
+    while _filter in filters:
+        filters.remove(_filter)

@@ -1,0 +1,1 @@
+"""A training seen from within torch: its steps, and now and then its modules."""

@@ -1,0 +1,47 @@
+"""Processes that call models and train none: stretches of root forwards take the place of steps."""
+from time import monotonic_ns as now
+
+from .governor import Governor
+from .sampling import IDLE
+
+INFERENCE = 20  # root forwards without any optimizer step: a longer look than any warm-up or sanity check takes
+
+
+class Forwards:
+    """The part of an Observer that counts forwards until an optimizer steps."""
+
+    def _forward(self):
+        """A root forward begins."""
+        self.steps.forward()
+        self.forwards += 1
+        if self.inference or self.steps.events:
+            return
+        if self.forwards == INFERENCE or self.governor.all and self.forwards == 1:
+            self.inference = self.forwards == INFERENCE or self.inference
+            self._open()
+            if self.ring and self.inference:
+                for _ in range(INFERENCE - 1):  # this one adds itself as it ends
+                    self.counter.add()
+                self.calls.forward_end = self._forward_end
+                self._stop_looking()
+            elif self.ring:
+                self._begin_sample()
+
+    def _forward_end(self):
+        if self.counter.add():
+            self._due()
+
+    def _end_inference(self):
+        """The forwards were not inference, but what came before the training: steps count from 1."""
+        at = now()
+        self._record(at, flush=True)
+        self.inference = False
+        self.governor = Governor(self.governor.budget, self.governor.trace)  # a forward's length says nothing of a step's
+        self.costs.governor = self.governor
+        self.calls.forward_end = None
+        self.offset = self.counter.get()
+        self.counter.told(0, 0, 0, self.offset)  # the first step began at some forward before this: its length is unknown
+        self.steps.forwards = max(1, self.steps.forwards)
+        self.phase, self.next_sample = IDLE, 2
+        self.calls.end()
+        self.modules.watch(None)

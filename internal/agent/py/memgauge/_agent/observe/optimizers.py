@@ -1,0 +1,42 @@
+"""The optimizers of a training, by number: the id of one that is gone may be given again, a number is not."""
+import itertools
+from weakref import ref
+
+MAX_OPTIMIZERS = 64
+
+_NOBODY = type(None), 0  # called, it gives None, like the weak reference to an optimizer that is no more
+
+
+class Optimizers:
+    """Keeps none alive."""
+
+    def __init__(self):
+        self._known = {}  # id -> (weak reference, number)
+        self._numbers = itertools.count(1)
+
+    def number(self, optimizer):
+        """0 for one that was not seen before."""
+        known, number = self._known.get(id(optimizer), _NOBODY)
+        return number if known() is optimizer else 0
+
+    def gone(self):
+        """The numbers of those that are no more; they are forgotten."""
+        return [self._known.pop(key)[1] for key in [key for key, (known, _) in self._known.items() if known() is None]]
+
+    def enter(self, optimizer):
+        """Gives it a number."""
+        if len(self._known) >= MAX_OPTIMIZERS:
+            self._known.clear()
+        number = next(self._numbers)
+        self._known[id(optimizer)] = ref(optimizer), number
+        return number
+
+    def key(self, number):
+        """The id of the one with this number, None for none."""
+        for key, (known, other) in self._known.items() if number else ():
+            if other == number and known() is not None:
+                return key
+        return None
+
+    def alive(self):
+        return [optimizer for optimizer in [known() for known, _ in self._known.values()] if optimizer is not None]

@@ -1,0 +1,1 @@
+"""What the agent writes: ring files, the records in them, texts with their secrets hidden."""

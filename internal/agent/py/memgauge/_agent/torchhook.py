@@ -1,0 +1,119 @@
+"""Notices the import of torch, and later of its compiler.
+
+A finder in front of sys.meta_path wraps the loader of one module alone. The loader puts the real one back before it runs
+the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the finder off
+when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
+
+Hooks go in on the thread that imports torch, at the end of that import: no module can be called and no optimizer made
+before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in at
+once, on whatever thread this is: the observer knows that a step may be half done. A program that is importing torch when
+we are attached is looked at again until that has ended.
+"""
+import sys
+from time import monotonic
+
+LOOK_AGAIN = 0.02    # s between two looks whether the import has ended
+
+
+class _Loader:
+    def __init__(self, real, finder):
+        self._real, self._finder = real, finder
+
+    def create_module(self, spec):
+        return self._real.create_module(spec)
+
+    def exec_module(self, module):
+        module.__spec__.loader = module.__loader__ = self._real
+        self._real.exec_module(module)
+        self._finder.off()
+        self._finder.found(module)
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+class _Finder:
+    """Its methods are only ever called under the import lock of that module, but for importlib.util.find_spec."""
+
+    busy = False
+
+    def __init__(self, name, found):
+        self.name, self.found = name, found
+
+    def on(self):
+        sys.meta_path.insert(0, self)
+
+    def off(self):
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self.name or self.busy:
+            return None
+        self.busy = True
+        try:
+            spec = _next_spec(self, name, path, target)
+        finally:
+            self.busy = False
+        if spec is not None and hasattr(spec.loader, "exec_module"):    # not a folder that happens to be called torch
+            spec.loader = _Loader(spec.loader, self)
+        return spec
+
+    def invalidate_caches(self):
+        pass
+
+
+_importing = False   # torch was being imported when we came
+_finder = _Finder("torch", None)
+
+
+def _next_spec(ours, name, path, target):
+    """What the finders behind ours say."""
+    finders = list(sys.meta_path)
+    for finder in finders[finders.index(ours) + 1 if ours in finders else 0:]:
+        find = getattr(finder, "find_spec", None)
+        spec = find(name, path, target) if find else None
+        if spec is not None:
+            return spec
+    return None
+
+
+def notice(name, found):
+    """Calls found(module) when the module has been imported, at once if it has been already. Returns what takes that off."""
+    finder = _Finder(name, found)
+    module = sys.modules.get(name)
+    if module is None:
+        finder.on()
+    elif not _initializing(module):
+        found(module)
+    return finder.off
+
+
+def install(found):
+    """Calls found(torch) when torch has been imported."""
+    global _importing
+    _finder.found = found
+    torch = sys.modules.get("torch")
+    _importing = torch is not None and _initializing(torch)
+    if torch is None:
+        _finder.on()
+    elif not _importing:
+        found(torch)
+
+
+def tick():
+    """When to be called again (monotonic s), None for never."""
+    if not _importing:
+        return None
+    install(_finder.found)
+    return monotonic() + LOOK_AGAIN if _importing else None
+
+
+def remove():
+    global _importing
+    _importing = False
+    _finder.off()
+
+
+def _initializing(module):
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
