@@ -85,6 +85,9 @@ func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	var out []alloc.Segment
 	live := t.Live // both are ordered by address
 	for _, s := range t.Segments {
+		if s.Size <= 0 {
+			return nil
+		}
 		g := alloc.Segment{Addr: s.Addr, Size: s.Size, Stream: alloc.Stream(s.Stream), Large: s.Size != smallSegment}
 		least := int64(0)
 		if g.Large { // a remainder of up to 1 MiB is not split off a large block, and no free block of the large pool is smaller
