@@ -156,12 +156,34 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 		}
 	}
 	segments := alloc.InferSegments(live, history, t.Reserved)
-	held := 0
-	for i := range segments {
-		held += len(segments[i].Blocks)
-	}
-	if held < len(live) { // the history frees a segment that was too small for what was live in it
+	if !disjoint(segments, len(live)) { // the history frees segments where others, or what was live, can't have been
 		return nil
 	}
 	return segments
+}
+
+// disjoint says whether no segment, and no block in one, reaches into the next, and so many blocks lie in them.
+func disjoint(segments []alloc.Segment, blocks int) bool {
+	end := uint64(0)
+	for i := range segments {
+		g := &segments[i]
+		if g.Addr < end || !apart(g) {
+			return false
+		}
+		end = g.Addr + uint64(g.Size)
+		blocks -= len(g.Blocks)
+	}
+	return blocks == 0
+}
+
+// apart says whether a segment's blocks lie in it, one behind the other.
+func apart(g *alloc.Segment) bool {
+	at := g.Addr
+	for _, b := range g.Blocks {
+		if b.Addr < at {
+			return false
+		}
+		at = b.Addr + uint64(b.Size)
+	}
+	return at <= g.Addr+uint64(g.Size)
 }
