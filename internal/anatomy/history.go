@@ -172,7 +172,10 @@ func (h *History) reserve(d *Device) {
 }
 
 // ReservedAt is what the device's allocator has from the driver after a row.
-func (d *Device) ReservedAt(row int) int64 {
+func (d *Device) ReservedAt(row int) int64 { return d.Reserved[d.levelAt(row)].Bytes }
+
+// levelAt is the one of Reserved that holds after a row.
+func (d *Device) levelAt(row int) int {
 	lo, hi := 0, len(d.Reserved)
 	for lo+1 < hi {
 		if m := (lo + hi) / 2; d.Reserved[m].Row <= row {
@@ -181,7 +184,7 @@ func (d *Device) ReservedAt(row int) int64 {
 			hi = m
 		}
 	}
-	return d.Reserved[lo].Bytes
+	return lo
 }
 
 // PeakReserved is the highest level of reserved memory, and the row from which on it was reached.
