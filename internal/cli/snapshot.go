@@ -38,7 +38,8 @@ func (a *app) snapshotCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
-	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o), a.snapshotFlameCommand(&o))
+	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o), a.snapshotFlameCommand(&o),
+		a.snapshotExportCommand(&o))
 	for _, sub := range c.Commands() {
 		a.finishCommand(sub)
 	}

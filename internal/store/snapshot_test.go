@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	duck "github.com/duckdb/duckdb-go-bindings"
+
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
@@ -208,5 +210,42 @@ func TestSnapshotIsWholeOrNotThere(t *testing.T) {
 	if db, err := OpenSnapshot(context.Background(), path, nil); err == nil {
 		_ = db.Close()
 		t.Error("what is no database was opened")
+	}
+}
+
+// What is exported is what the tables hold.
+func TestSnapshotParquet(t *testing.T) {
+	db := tablesOf(t, historyOf(t, madeUp(500)))
+	tables, err := db.Tables(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{}
+	o := Options{Path: filepath.Join(t.TempDir(), "none")}.withDefaults() // its temporary files go beside the path
+	o.Path = ""
+	if err := e.open(o); err != nil {
+		t.Fatal(err)
+	}
+	defer duck.Close(&e.db)
+	c, err := e.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for _, table := range tables {
+		if table.Rows < 0 {
+			continue
+		}
+		path := filepath.Join(t.TempDir(), table.Name+".parquet")
+		if err := db.Export(context.Background(), "FROM "+table.Name, path); err != nil {
+			t.Fatal(err)
+		}
+		var got [][]any
+		if err := c.all("FROM read_parquet("+quote(path)+") ORDER BY ALL", func(v []any) { got = append(got, v) }); err != nil {
+			t.Fatal(err)
+		}
+		if want := ask(t, db, "FROM "+table.Name+" ORDER BY ALL"); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %d rows, want %d, or other values", table.Name, len(got), len(want))
+		}
 	}
 }
