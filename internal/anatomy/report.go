@@ -181,14 +181,14 @@ func (t tally) top(n int) ([]Share, int) {
 	return all[:n], len(all) - n
 }
 
-// noStack names what the file has no stack of.
-const noStack = "(no stack recorded)"
+// NoStack names what the file has no stack of.
+const NoStack = "(no stack recorded)"
 
 func (h *History) siteName(stack uint32) string {
 	if p := h.sites[stack].place; p != "" {
 		return p
 	}
-	return noStack
+	return NoStack
 }
 
 func (h *History) pathName(stack uint32) string {

@@ -54,6 +54,33 @@ func Open(ctx context.Context, src Source) (*Tables, error) {
 	return openOnce(ctx, src)
 }
 
+// Cached opens the tables of a file if the cache has them.
+func Cached(ctx context.Context, path string) (*Tables, bool) {
+	dir, err := session.Cache()
+	if err != nil || path == "-" {
+		return nil, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	key, err := identify(f)
+	if err != nil {
+		return nil, false
+	}
+	kept := filepath.Join(dir, prefix+key+suffix)
+	t, err := open(ctx, kept)
+	if err != nil {
+		return nil, false
+	}
+	use(kept)
+	return t, true
+}
+
 // cacheError says that it is the cache that does not work, not the file.
 type cacheError struct{ error }
 
@@ -183,6 +210,19 @@ func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 // Tables describes the tables; with all, those behind them too.
 func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return t.db.Tables(ctx, all)
+}
+
+// Rows runs a question of ours and hands each row over.
+func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error {
+	rows, err := t.db.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row(rows.Values())
+	}
+	return rows.Err()
 }
 
 // Export writes the answer to a question as a Parquet file.
