@@ -87,7 +87,7 @@ func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
 	return about, err
 }
 
-// loadSnapshot makes the database of a history: events on one connection, everything else on another, so that both cores work.
+// loadSnapshot makes the database of a history: most events on one connection, everything else on another, so that both cores work.
 func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 	e, err := openEngine(o)
 	if err != nil {
@@ -100,24 +100,43 @@ func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 	}
 	var wait sync.WaitGroup
 	errs := make([]error, 2)
-	for i, part := range []func(context.Context, *conn) error{l.history, l.rest} {
-		wait.Go(func() {
-			errs[i] = withOne(ctx, e, func(c *conn) error {
-				if err := c.exec("BEGIN"); err != nil {
+	first := make(chan struct{}) // closed when the first part is in, or never will be: rows lie in the order of commits
+	wait.Go(func() {
+		defer close(first)
+		errs[0] = withOne(ctx, e, func(c *conn) error {
+			return inOne(c, func() error { return l.history(ctx, c, 0, l.split()) })
+		})
+	})
+	wait.Go(func() {
+		errs[1] = withOne(ctx, e, func(c *conn) error {
+			return inOne(c, func() error {
+				if err := l.rest(ctx, c); err != nil {
 					return err
 				}
-				if err := part(ctx, c); err != nil {
-					return err // closing the connection takes it back
+				if err := l.history(ctx, c, l.split(), h.Len()); err != nil {
+					return err
 				}
-				return c.exec("COMMIT")
+				<-first
+				return nil
 			})
 		})
-	}
+	})
 	wait.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return whyFull(err)
 	}
 	return whyFull(withOne(ctx, e, func(c *conn) error { return c.exec("CHECKPOINT") }))
+}
+
+// inOne runs a piece of work in a transaction. After an error, closing the connection takes it back.
+func inOne(c *conn, work func() error) error {
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		return err
+	}
+	return c.exec("COMMIT")
 }
 
 // whyFull says what can be done where the disk was too small.

@@ -112,8 +112,12 @@ func poolName(id [2]int64) string {
 	return fmt.Sprintf("%d:%d", id[0], id[1])
 }
 
-// history fills events.
-func (l *snapshotLoad) history(ctx context.Context, c *conn) error {
+// split is the row up to which the first of two connections writes events. The rest of them and all other tables take the second
+// as long: six million events 2.7 s, three million blocks 0.8.
+func (l *snapshotLoad) split() int { return l.h.Len() / 3 * 2 }
+
+// history fills events from a row to before another.
+func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int) error {
 	s, err := newSheet(c, "main", "events")
 	if err != nil {
 		return err
@@ -121,7 +125,7 @@ func (l *snapshotLoad) history(ctx context.Context, c *conn) error {
 	defer s.close()
 	for _, d := range l.h.Devices {
 		at := &moment{d: d}
-		if err := s.ranges(ctx, d.From, d.To, func(from int) { l.events(s, at, from) }); err != nil {
+		if err := s.ranges(ctx, max(d.From, from), min(d.To, to), func(from int) { l.events(s, at, from) }); err != nil {
 			return err
 		}
 	}
