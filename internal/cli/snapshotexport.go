@@ -119,6 +119,7 @@ func (a *app) exportParquet(ctx context.Context, s *snapshotOptions, dir, path s
 // exportFiles writes what is made of the history itself.
 func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
 	type file struct {
+		name  string
 		out   sink
 		write func(io.Writer, *anatomy.History) error
 	}
@@ -141,7 +142,7 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 		if strings.HasSuffix(strings.ToLower(f.name), ".gz") {
 			f.write = packed(f.write)
 		}
-		files = append(files, file{out, f.write})
+		files = append(files, file{f.name, out, f.write})
 	}
 	h, _, err := a.readHistory(ctx, s, path)
 	if err != nil {
@@ -152,9 +153,12 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 		fmt.Fprintf(a.stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
 	}
 	for _, f := range files {
-		if err := f.write(f.out, h); err != nil {
+		if err := f.write(a.showWriting(f.out, f.name), h); err != nil {
 			return err
 		}
+	}
+	if terminalWidth(a.stderr) > 0 {
+		fmt.Fprint(a.stderr, "\r\x1b[K")
 	}
 	for _, f := range files {
 		if err := f.out.commit(); err != nil {
@@ -173,4 +177,29 @@ func packed(write func(io.Writer, *anatomy.History) error) func(io.Writer, *anat
 		}
 		return z.Close()
 	}
+}
+
+// showWriting tells on a terminal how much of a large file is written.
+func (a *app) showWriting(out io.Writer, name string) io.Writer {
+	if terminalWidth(a.stderr) == 0 {
+		return out
+	}
+	return &countedOut{Writer: out, line: a.stderr, name: filepath.Base(name)}
+}
+
+type countedOut struct {
+	io.Writer
+	n, shown int64
+	line     io.Writer
+	name     string
+}
+
+func (c *countedOut) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n += int64(n)
+	if c.n >= c.shown+progressStep {
+		c.shown = c.n
+		fmt.Fprintf(c.line, "\r\x1b[Kwriting %s: %s", c.name, size(c.n))
+	}
+	return n, err
 }

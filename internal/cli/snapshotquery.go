@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -82,10 +83,16 @@ func (a *app) openTables(ctx context.Context, s *snapshotOptions, path string) (
 		Path: path,
 		Read: func(ctx context.Context) (*anatomy.History, error) {
 			h, _, err := a.readHistory(ctx, s, path)
+			if err == nil && terminalWidth(a.stderr) > 0 {
+				fmt.Fprintf(a.stderr, "\r\x1b[Kmaking the tables of %s", filepath.Base(path))
+			}
 			return h, err
 		},
 		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) },
 	})
+	if terminalWidth(a.stderr) > 0 {
+		fmt.Fprint(a.stderr, "\r\x1b[K")
+	}
 	if err != nil {
 		return nil, openError(err)
 	}
