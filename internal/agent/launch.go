@@ -25,6 +25,7 @@ type Options struct {
 	Budget float64 // share of the step time that observing may cost, 0.01 for 1 %
 	Trace  string  // auto, all, off
 	Binary string  // of memgauge, for the Python classes that start it; "" if they shall search PATH
+	Record string  // how PyTorch's memory history is recorded from the start, as gauges/history.py reads it; "" for not at all
 }
 
 func names() []string { return slices.Sorted(maps.Keys(source())) }
@@ -172,11 +173,16 @@ func Env(base []string, dir, runtime string, opts Options) []string {
 	if opts.Binary != "" {
 		set["MEMGAUGE_BINARY"] = opts.Binary
 	}
+	if opts.Record != "" {
+		set["MEMGAUGE_RECORD"] = opts.Record
+	}
 	var env []string
 	for _, entry := range base {
 		key, value, _ := strings.Cut(entry, "=")
 		if _, ours := set[key]; !ours {
-			env = append(env, entry)
+			if key != "MEMGAUGE_RECORD" { // of a session around this one
+				env = append(env, entry)
+			}
 		} else if key == "PYTHONPATH" {
 			set[key] = pythonPath(boot, value)
 		}

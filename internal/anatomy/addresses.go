@@ -1,6 +1,7 @@
 package anatomy
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -72,4 +73,4 @@ func (a *addresses) take(addr uint64) (row int32, ok bool) {
 	return row, true
 }
 
-func sortedKeys[V any](m map[int]V) []int { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -155,10 +155,10 @@ func TestGrowth(t *testing.T) {
 // What differs between two trainings is found at its line; the same file twice has no differences.
 func TestCompare(t *testing.T) {
 	a, b := open(t, made(t, "--megabytes", "4", "--sites", "100")), open(t, made(t, "--megabytes", "4", "--sites", "100", "--leak", "65536"))
-	if d := Compare(a, a); len(d) != 1 || len(d[0].Peak.Sites)+len(d[0].End.Sites)+len(d[0].End.Categories) != 0 {
+	if d := Compare(a, a, nil, nil); len(d) != 1 || len(d[0].Peak.Sites)+len(d[0].End.Sites)+len(d[0].End.Categories) != 0 {
 		t.Errorf("a file beside itself: %+v", d)
 	}
-	d := Compare(a, b)
+	d := Compare(a, b, nil, nil)
 	sum := int64(0)
 	for _, s := range d[0].End.Sites {
 		sum += s.Changed
@@ -173,7 +173,27 @@ func TestMoved(t *testing.T) {
 	a := tally{"m.py:10 f": {}, "m.py:20 f": {}, "m.py:30 g": {}, "m.py:40 h": {}, "x y.py:1 f": {}}
 	b := tally{"m.py:12 f": {}, "m.py:22 f": {}, "m.py:30 g": {}, "m.py:41 h": {}, "m.py:43 h": {}, "x y.py:2 f": {}}
 	want := map[string]string{"m.py:12 f": "m.py:10 f", "m.py:22 f": "m.py:20 f", "x y.py:2 f": "x y.py:1 f"}
-	if got := moved(a, b); fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := moved(a, b, nil, nil); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Text tells lines that have changed places, and files of the same name in another directory are the same file.
+func TestMovedByText(t *testing.T) {
+	texts := func(lines map[string]string) Source {
+		return func(file string, line int) string { return lines[fmt.Sprintf("%s:%d", file, line)] }
+	}
+	a := tally{"/a/m.py:10 f": {}, "/a/m.py:20 f": {}, "/a/m.py:30 f": {}, "/a/n.py:1 g": {}, "/a/n.py:2 g": {}}
+	b := tally{"/b/m.py:11 f": {}, "/b/m.py:12 f": {}, "/b/n.py:1 g": {}}
+	sourceA := texts(map[string]string{"/a/m.py:10": "x = new()", "/a/m.py:20": "y = other()", "/a/m.py:30": "gone()"})
+	sourceB := texts(map[string]string{"/b/m.py:11": "y = other()", "/b/m.py:12": "x = new()"})
+	want := map[string]string{"/b/m.py:11 f": "/a/m.py:20 f", "/b/m.py:12 f": "/a/m.py:10 f"}
+	if got := moved(a, b, sourceA, sourceB); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v", got)
+	}
+	delete(a, "/a/n.py:2 g")
+	want["/b/n.py:1 g"] = "/a/n.py:1 g"
+	if got := moved(a, b, sourceA, sourceB); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v", got)
 	}
 }

@@ -2,9 +2,7 @@ package anatomy
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
-	"strconv"
 )
 
 // Diff is what one device's history has more and less of than another's. Sizes are in bytes; B less A.
@@ -32,8 +30,9 @@ type Delta struct {
 	Changed int64    `json:"changed_bytes"`
 }
 
-// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that have events.
-func Compare(a, b *History) (out []Diff) {
+// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that have events. The
+// sources of both, which may be nil, help to know lines again that have moved.
+func Compare(a, b *History, sourceA, sourceB Source) (out []Diff) {
 	withEvents := func(h *History) (list []*Device) {
 		for _, d := range h.Devices {
 			if d.From < d.To {
@@ -44,33 +43,41 @@ func Compare(a, b *History) (out []Diff) {
 	}
 	as, bs := withEvents(a), withEvents(b)
 	if len(as) == 1 && len(bs) == 1 {
-		return []Diff{compare(a, as[0], b, bs[0])}
+		return []Diff{pair{side{a, as[0], sourceA}, side{b, bs[0], sourceB}}.compare()}
 	}
 	for _, da := range as {
 		for _, db := range bs {
 			if da.Number == db.Number {
-				out = append(out, compare(a, da, b, db))
+				out = append(out, pair{side{a, da, sourceA}, side{b, db, sourceB}}.compare())
 			}
 		}
 	}
 	return out
 }
 
-func compare(a *History, da *Device, b *History, db *Device) Diff {
+// side is a device of a history that is compared.
+type side struct {
+	h      *History
+	d      *Device
+	source Source
+}
+
+type pair struct{ a, b side }
+
+func (p pair) compare() Diff {
 	return Diff{
-		DeviceA: da.Number, DeviceB: db.Number,
-		Peak: deltas(a, da, da.Peak, b, db, db.Peak), End: deltas(a, da, da.To-1, b, db, db.To-1),
+		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.Peak, p.b.d.Peak), End: p.deltas(p.a.d.To-1, p.b.d.To-1),
 	}
 }
 
 // maxDeltas bounds the lines of a comparison.
 const maxDeltas = 15
 
-func deltas(a *History, da *Device, rowA int, b *History, db *Device, rowB int) Deltas {
-	sitesA, usesA := a.tallies(da, rowA)
-	sitesB, usesB := b.tallies(db, rowB)
-	d := Deltas{Bytes: [2]int64{a.Live[rowA], b.Live[rowB]}, Categories: changes(usesA, usesB, nil)}
-	d.Sites = changes(sitesA, sitesB, moved(sitesA, sitesB))
+func (p pair) deltas(rowA, rowB int) Deltas {
+	sitesA, usesA := p.a.h.tallies(p.a.d, rowA)
+	sitesB, usesB := p.b.h.tallies(p.b.d, rowB)
+	d := Deltas{Bytes: [2]int64{p.a.h.Live[rowA], p.b.h.Live[rowB]}, Categories: changes(usesA, usesB, nil)}
+	d.Sites = changes(sitesA, sitesB, moved(sitesA, sitesB, p.a.source, p.b.source))
 	if len(d.Sites) > maxDeltas {
 		d.Sites, d.SitesLeft = d.Sites[:maxDeltas], len(d.Sites)-maxDeltas
 	}
@@ -113,50 +120,4 @@ func changes(a, b tally, moved map[string]string) (out []Delta) {
 		return cmp.Or(cmp.Compare(max(y.Changed, -y.Changed), max(x.Changed, -x.Changed)), cmp.Compare(x.Name, y.Name))
 	})
 	return out
-}
-
-// moved pairs sites whose line numbers differ. Within a function the lines that only one side has are paired in their order: code
-// that stands above has grown or shrunk, what the lines do has stayed. Where one side has more of them nothing can be said.
-func moved(a, b tally) map[string]string {
-	type place struct {
-		line int
-		name string
-	}
-	byFunction := func(t, other tally) map[string][]place {
-		m := map[string][]place{}
-		for name := range t {
-			if _, ok := other[name]; ok {
-				continue
-			}
-			if function, line, ok := splitPlace(name); ok {
-				m[function] = append(m[function], place{line, name})
-			}
-		}
-		for _, list := range m {
-			slices.SortFunc(list, func(x, y place) int { return cmp.Compare(x.line, y.line) })
-		}
-		return m
-	}
-	onlyA, onlyB := byFunction(a, b), byFunction(b, a)
-	out := map[string]string{}
-	for function, list := range onlyB {
-		if old := onlyA[function]; len(old) == len(list) {
-			for i := range list {
-				out[list[i].name] = old[i].name
-			}
-		}
-	}
-	return out
-}
-
-var placeParts = regexp.MustCompile(`^(.*?):([0-9]+) (.*)$`)
-
-// splitPlace takes "file:line function" apart; function is "file function".
-func splitPlace(name string) (function string, line int, ok bool) {
-	m := placeParts.FindStringSubmatch(name)
-	if m == nil {
-		return "", 0, false
-	}
-	line, err := strconv.Atoi(m[2])
-	return m[1] + " " + m[3], line, err == nil
 }

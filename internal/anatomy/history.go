@@ -25,8 +25,8 @@ type History struct {
 type Device struct {
 	Number   int
 	From, To int // its rows
-	// Before is what was live when the history began. It is known where the file has the device's segments; else the lowest
-	// level that the events allow is taken.
+	// Before is what was live when the history began. It is known where the file has the device's segments; else it is what the
+	// history frees without having allocated it: the least that it can have been.
 	Before      int64
 	BeforeKnown bool
 	Peak        int     // the row after which most was live; None without events
@@ -77,7 +77,7 @@ func New(c *snapshot.Columns) *History {
 // follow pairs the events of a device, and counts live and reserved bytes.
 func (h *History) follow(d *Device) {
 	open := h.pair(d)
-	var live, lowest int64
+	var live int64
 	for i := d.From; i < d.To; i++ {
 		switch h.Action[i] {
 		case snapshot.IsAlloc:
@@ -86,12 +86,9 @@ func (h *History) follow(d *Device) {
 			live -= h.Size[i]
 		}
 		h.Live[i] = live
-		lowest = min(lowest, live)
 	}
-	d.Before, d.BeforeKnown = -lowest, len(d.Segments) > 0 || d.From == d.To
-	if d.BeforeKnown {
-		d.Before = h.before(d, open)
-	}
+	d.BeforeKnown = len(d.Segments) > 0 || d.From == d.To
+	d.Before = h.before(d, open)
 	for i := d.From; i < d.To; i++ {
 		h.Live[i] += d.Before
 		if d.Peak == None || h.Live[i] > h.Live[d.Peak] {
@@ -175,7 +172,10 @@ func (h *History) reserve(d *Device) {
 }
 
 // ReservedAt is what the device's allocator has from the driver after a row.
-func (d *Device) ReservedAt(row int) int64 {
+func (d *Device) ReservedAt(row int) int64 { return d.Reserved[d.levelAt(row)].Bytes }
+
+// levelAt is the one of Reserved that holds after a row.
+func (d *Device) levelAt(row int) int {
 	lo, hi := 0, len(d.Reserved)
 	for lo+1 < hi {
 		if m := (lo + hi) / 2; d.Reserved[m].Row <= row {
@@ -184,7 +184,7 @@ func (d *Device) ReservedAt(row int) int64 {
 			hi = m
 		}
 	}
-	return d.Reserved[lo].Bytes
+	return lo
 }
 
 // PeakReserved is the highest level of reserved memory, and the row from which on it was reached.

@@ -20,18 +20,36 @@ func (h *History) Device(number int) (*Device, error) {
 			numbers = append(numbers, d.Number)
 		}
 	}
-	i := slices.Index(numbers, number)
+	chosen, err := ChooseDevice(numbers, number)
+	if err != nil {
+		return nil, err
+	}
+	return with[slices.Index(numbers, chosen)], nil
+}
+
+// ChooseDevice is the number of those that have a history, or the only one of them if the number is below 0.
+func ChooseDevice(with []int, number int) (int, error) {
 	switch {
 	case len(with) == 0:
-		return nil, fmt.Errorf("no device has a history")
-	case i >= 0:
-		return with[i], nil
+		return 0, fmt.Errorf("no device has a history")
+	case slices.Contains(with, number):
+		return number, nil
 	case number >= 0:
-		return nil, fmt.Errorf("device %d has no history; %v have", number, numbers)
+		return 0, fmt.Errorf("device %d has no history; %v have", number, with)
 	case len(with) > 1:
-		return nil, fmt.Errorf("devices %v have a history: say which", numbers)
+		return 0, fmt.Errorf("devices %v have a history: say which", with)
 	}
 	return with[0], nil
+}
+
+// NoSuchEvent says that a device has not the event of a number.
+func NoSuchEvent(row, device, first, last int64) error {
+	return fmt.Errorf("event %d: device %d has %d to %d", row, device, first, last)
+}
+
+// NoSuchMoment says that a text names no moment.
+func NoSuchMoment(text string) error {
+	return fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
 }
 
 // Moment finds the row that a text names: "peak", "end", the number of an event, or a time after the device's first event
@@ -45,13 +63,13 @@ func (h *History) Moment(d *Device, text string) (row int, err error) {
 	}
 	if row, err := strconv.Atoi(text); err == nil {
 		if row < d.From || row >= d.To {
-			return 0, fmt.Errorf("event %d: device %d has %d to %d", row, d.Number, d.From, d.To-1)
+			return 0, NoSuchEvent(int64(row), int64(d.Number), int64(d.From), int64(d.To-1))
 		}
 		return row, nil
 	}
 	after, err := units.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
+		return 0, NoSuchMoment(text)
 	}
 	limit := h.Time[d.From] + int64(after)/1000
 	row = d.From + sort.Search(d.To-d.From, func(i int) bool { return h.Time[d.From+i] > limit }) - 1
@@ -68,7 +86,7 @@ func (h *History) Flame(g *flame.Graph, d *Device, row int, before bool) {
 				frames = append(frames, flame.Frame(h.Frame(f)))
 			}
 			if len(frames) == 0 {
-				frames = []flame.Frame{{Name: noStack}}
+				frames = []flame.Frame{{Name: NoStack}}
 			}
 			stacks[stack] = frames
 		}

@@ -10,16 +10,18 @@ import (
 
 // Report is what a snapshot says at first sight. Sizes are in bytes, moments in µs since the epoch (0: the file has no times).
 type Report struct {
-	Verdict string         `json:"verdict"` // leak, undecided or healthy: of the devices, the worst
-	Events  int            `json:"events"`
-	Devices []DeviceReport `json:"devices"`
-	Unknown map[string]int `json:"unknown_actions"` // kinds of events that PyTorch 2.15 does not have, and how many
-	Cut     string         `json:"cut,omitempty"`   // why the file ended before its time
+	Format  snapshot.Format `json:"format"`
+	Verdict string          `json:"verdict"` // leak, undecided or healthy: of the devices, the worst
+	Events  int             `json:"events"`
+	Devices []DeviceReport  `json:"devices"`
+	Unknown map[string]int  `json:"unknown_actions"` // kinds of events that PyTorch 2.15 does not have, and how many
+	Cut     string          `json:"cut,omitempty"`   // why the file ended before its time
 }
 
 // DeviceReport is about one device.
 type DeviceReport struct {
 	Device      int           `json:"device"`
+	Name        string        `json:"name,omitempty"` // where the number says nothing: CPU
 	Events      int           `json:"events"`
 	FromTime    int64         `json:"from_time_us"`
 	ToTime      int64         `json:"to_time_us"`
@@ -117,7 +119,7 @@ const blockUnit = 512
 
 // Report works out what a page shows.
 func (h *History) Report() Report {
-	r := Report{Verdict: string(detect.Healthy), Events: h.Len(), Unknown: map[string]int{}}
+	r := Report{Format: h.Format, Verdict: string(detect.Healthy), Events: h.Len(), Unknown: map[string]int{}}
 	if h.Cut != nil {
 		r.Cut = h.Cut.Error()
 	}
@@ -139,7 +141,7 @@ func (h *History) Report() Report {
 
 func (h *History) deviceReport(d *Device) DeviceReport {
 	r := DeviceReport{
-		Device: d.Number, Events: d.To - d.From, Before: d.Before, BeforeKnown: d.BeforeKnown, End: h.endState(d), Growth: h.growth(d),
+		Device: d.Number, Name: h.DeviceNames[d.Number], Events: d.To - d.From, Before: d.Before, BeforeKnown: d.BeforeKnown, End: h.endState(d), Growth: h.growth(d),
 	}
 	if d.From < d.To {
 		r.FromTime, r.ToTime = h.Time[d.From], h.Time[d.To-1]
@@ -179,14 +181,14 @@ func (t tally) top(n int) ([]Share, int) {
 	return all[:n], len(all) - n
 }
 
-// noStack names what the file has no stack of.
-const noStack = "(no stack recorded)"
+// NoStack names what the file has no stack of.
+const NoStack = "(no stack recorded)"
 
 func (h *History) siteName(stack uint32) string {
 	if p := h.sites[stack].place; p != "" {
 		return p
 	}
-	return noStack
+	return NoStack
 }
 
 func (h *History) pathName(stack uint32) string {

@@ -76,7 +76,18 @@ func isUserFile(path string) bool {
 			return false
 		}
 	}
+	for _, start := range shortLibraries {
+		if strings.HasPrefix(path, start) {
+			return false
+		}
+	}
 	return true
+}
+
+// shortLibraries are how torch.profiler names files of libraries, which leaves out the directory: those that stand on the stack
+// below every user's code.
+var shortLibraries = []string{
+	"torch/", "numpy/", "contextlib.py", "functools.py", "threading.py", "runpy.py", "importlib/", "multiprocessing/", "concurrent/", "asyncio/",
 }
 
 // phase is what a program was doing, as its stack shows.
@@ -119,16 +130,17 @@ var setupNames = map[string]bool{
 // phaseOf is what one frame is a sign of.
 func phaseOf(f snapshot.Frame) phase {
 	switch {
-	case strings.Contains(f.Name, "torch::autograd::Engine"), strings.Contains(f.Name, "torch::autograd::AccumulateGrad"),
+	case strings.HasPrefix(f.Name, "autograd::engine::evaluate_function"), // torch.profiler's names: here, and "Optimizer.step#", "nn.Module: "
+		strings.Contains(f.Name, "torch::autograd::Engine"), strings.Contains(f.Name, "torch::autograd::AccumulateGrad"),
 		strings.HasSuffix(f.File, "torch/autograd/__init__.py") && f.Name == "backward",
 		strings.HasSuffix(f.File, "torch/autograd/graph.py") && f.Name == "_engine_run_backward",
 		strings.HasSuffix(f.File, "torch/_tensor.py") && f.Name == "backward":
 		return backwardPhase
-	case strings.Contains(f.File, "torch/optim/") && !strings.HasSuffix(f.File, "torch/optim/lr_scheduler.py"):
+	case strings.HasPrefix(f.Name, "Optimizer.step#"), strings.Contains(f.File, "torch/optim/") && !strings.HasSuffix(f.File, "torch/optim/lr_scheduler.py"):
 		return optimizerPhase
 	case strings.Contains(f.File, "torch/nn/modules/") && setupNames[f.Name]:
 		return setupPhase
-	case strings.HasSuffix(f.File, "torch/nn/modules/module.py") && strings.HasSuffix(f.Name, "_call_impl"),
+	case strings.HasPrefix(f.Name, "nn.Module: "), strings.HasSuffix(f.File, "torch/nn/modules/module.py") && strings.HasSuffix(f.Name, "_call_impl"),
 		strings.Contains(f.File, "torch/nn/modules/") && f.Name == "forward",
 		f.Name == "forward" && strings.HasSuffix(f.File, ".py"):
 		return forwardPhase

@@ -38,13 +38,17 @@ func (a *app) queryCommand() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.query(cmd.Context(), o, args[0]) },
 	}
+	o.addFlags(c)
+	return c
+}
+
+func (o *queryOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.format, "format", "f", "", "`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
 	f.StringVarP(&o.output, "output", "o", "", "write to `FILE`, which appears or changes only when the query has succeeded")
 	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (default never)")
 	f.Lookup("timeout").DefValue = "0" // what pflag takes for no default worth printing
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
-	return c
 }
 
 func formatNames() []cobra.Completion {

@@ -179,7 +179,8 @@ func (a *app) report(err error) int {
 	switch {
 	case exit != nil:
 		return exit.code
-	case errors.As(err, &usage), errors.Is(err, session.ErrAmbiguous), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage), errors.Is(err, session.ErrAmbiguous), strings.HasPrefix(err.Error(), "unknown command"),
+		strings.HasPrefix(err.Error(), "if any flags in the group"): // cobra's word for flags that exclude each other
 		return exitUsage
 	case errors.Is(err, api.ErrTimeout):
 		return exitTimeout

@@ -37,6 +37,7 @@ type runOptions struct {
 	maxDisk string
 
 	interval time.Duration
+	record   bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -60,6 +61,7 @@ func (a *app) runCommand() *cobra.Command {
 	f.StringVar(&o.budget, "budget", "1%", "share of the training's time that observing may take")
 	f.StringVar(&o.trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
+	f.BoolVar(&o.record, "record-memory", false, "record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
 	f.DurationVar(&o.interval, "interval", time.Second, "how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	return c
 }
@@ -77,6 +79,11 @@ func (o runOptions) check(args []string) (plan, error) {
 	if p.agent, p.maxDisk, err = checkObserving("run", o.budget, o.trace, o.maxDisk); err != nil {
 		return p, err
 	}
+	if o.record {
+		if err := p.recordMemory(); err != nil {
+			return p, err
+		}
+	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Minute {
 		return p, usageError{fmt.Errorf("run: --interval %s: not between 100ms and 1m", o.interval)}
 	}
@@ -86,6 +93,22 @@ func (o runOptions) check(args []string) (plan, error) {
 		return p, notStarted(args[0], err)
 	}
 	return p, nil
+}
+
+// A run that records keeps a quarter of its disk for the snapshot: half of that for the one that there is, half for the newer one
+// while it is written.
+const (
+	snapshotShare = 8
+	recordEntries = 100_000 // events: some 20 MB in a file
+)
+
+func (p *plan) recordMemory() error {
+	each := p.maxDisk / snapshotShare
+	if p.maxDisk -= 2 * each; p.maxDisk < minDisk {
+		return usageError{fmt.Errorf("run: --record-memory takes a quarter of --max-disk: it must be %s or more", units.Bytes(minDisk/3*4+units.MiB))}
+	}
+	p.agent.Record = fmt.Sprintf("%d python %d", recordEntries, each)
+	return nil
 }
 
 // checkObserving reads the flags that `run` and `attach` share.

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -22,27 +23,50 @@ type snapshotOptions struct {
 func (a *app) snapshotCommand() *cobra.Command {
 	o := snapshotOptions{memory: 4 * units.GiB}
 	c := &cobra.Command{
-		Use:   "snapshot FILE",
+		Use:   "snapshot [FILE]",
 		Short: "What filled the GPU: a PyTorch memory snapshot, on a page",
 		Long: "Reads a snapshot that torch.cuda.memory._dump_snapshot(FILE) has written, plain, .gz or .zst, of any size and pickle protocol,\n" +
 			"and tells for each device: the peak and who held it (by line of your code, by call path, by use), what training steps leave\n" +
 			"behind, what is free and can't be used, every OOM, and what the file does not know. Nothing in the file is executed. A file\n" +
-			"that is cut short is read as far as it goes. Exit code 3 means that there is a leak or an OOM in it.\n" +
-			"docs/snapshot.md has the rules.",
+			"that is cut short is read as far as it goes. Exit code 3 means that there is a leak or an OOM in it. Without FILE it is the one\n" +
+			"that the session keeps: of snapshot take, or of an OOM under run --record-memory. docs/snapshot.md has the rules.",
 		Example: "  memgauge snapshot snapshot.pickle\n" +
 			"  memgauge snapshot --json run7/rank3.pickle.zst\n" +
 			"  memgauge snapshot diff before.pickle after.pickle\n" +
 			"  ssh node7 cat snapshot.pickle | memgauge snapshot -",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.snapshot(cmd.Context(), &o, args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := a.keptSnapshot(cmd.Context(), args)
+			if err != nil {
+				return fmt.Errorf("snapshot: %w", err)
+			}
+			return a.snapshot(cmd.Context(), &o, path)
+		},
 	}
 	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
-	c.AddCommand(a.snapshotDiffCommand(&o), a.snapshotFlameCommand(&o))
+	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o), a.snapshotFlameCommand(&o),
+		a.snapshotExportCommand(&o), a.snapshotTakeCommand(), a.snapshotRecordCommand())
 	for _, sub := range c.Commands() {
 		a.finishCommand(sub)
 	}
 	return c
+}
+
+// keptSnapshot is the file that the command line names, else the session's.
+func (a *app) keptSnapshot(ctx context.Context, args []string) (string, error) {
+	if len(args) > 0 {
+		return args[0], nil
+	}
+	t, err := a.target(ctx)
+	if err != nil {
+		return "", remedy.Add(err, "name a file: memgauge snapshot FILE")
+	}
+	kept, ok := t.Snapshot()
+	if !ok {
+		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", t.Meta.Name), "memgauge snapshot take has a live trainer write one")
+	}
+	return kept.Path, nil
 }
 
 func (a *app) snapshot(ctx context.Context, o *snapshotOptions, path string) error {

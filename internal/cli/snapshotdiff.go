@@ -4,7 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +22,8 @@ func (a *app) snapshotDiffCommand(shared *snapshotOptions) *cobra.Command {
 		Use:   "diff A B",
 		Short: "What one memory snapshot has more and less of than another",
 		Long: "Compares two snapshots (two runs, two ranks, before and after a change) at their peaks and at their ends: by line of your\n" +
-			"code and by use, the largest change first. Lines are matched when their numbers have moved: within a function, in order.",
+			"code and by use, the largest change first. Lines are known again when their numbers have moved: within a function,\n" +
+			"by the text of the source where it is here and as old as the snapshot, else in order.",
 		Example: "  memgauge snapshot diff before.pickle after.pickle\n" +
 			"  memgauge snapshot diff rank0.pickle rank7.pickle --json",
 		Args: cobra.ExactArgs(2),
@@ -51,7 +56,7 @@ func (a *app) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON bool,
 		defer h.Close()
 		read[i] = h
 	}
-	doc.Devices = anatomy.Compare(read[0], read[1])
+	doc.Devices = anatomy.Compare(read[0], read[1], sourcesOf(read[0]), sourcesOf(read[1]))
 	if len(doc.Devices) == 0 {
 		return fmt.Errorf("snapshot diff: %s and %s have no device in common that has a history", pathA, pathB)
 	}
@@ -111,4 +116,42 @@ func change(bytes int64) string {
 		return "+" + size(bytes)
 	}
 	return signedSize(bytes)
+}
+
+// maxSource is the largest file of Python that is looked at, in bytes. The largest that people write have half a megabyte.
+const maxSource = 4 << 20
+
+// sourcesOf reads sources that lie here and have not changed since the history was recorded.
+func sourcesOf(h *anatomy.History) anatomy.Source {
+	last, files := time.UnixMicro(h.LastMoment()), map[string][]string{}
+	return func(file string, line int) string {
+		lines, known := files[file]
+		if !known {
+			lines = sourceLines(file, last)
+			files[file] = lines
+		}
+		if line < 1 || line > len(lines) {
+			return ""
+		}
+		return strings.TrimSpace(lines[line-1])
+	}
+}
+
+// sourceLines are a file's lines; nil where it is not here, is newer, or can't be a source. A snapshot may name any path: nothing but
+// a regular file is opened.
+func sourceLines(path string, before time.Time) []string {
+	info, err := os.Stat(path)
+	if err != nil || !filepath.IsAbs(path) || filepath.Ext(path) != ".py" || !info.Mode().IsRegular() || info.Size() > maxSource || info.ModTime().After(before) {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxSource))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(text), "\n")
 }

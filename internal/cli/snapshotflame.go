@@ -98,6 +98,12 @@ func (a *app) snapshotFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 
 // addFlame reads a file and adds what was live to the graph.
 func (a *app) addFlame(ctx context.Context, s *snapshotOptions, o flameOptions, g *flame.Graph, path string, before bool) error {
+	if done, err := cachedFlame(ctx, o, g, path, before); done {
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
 	h, _, err := a.readHistory(ctx, s, path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)

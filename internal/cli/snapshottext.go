@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -14,7 +15,11 @@ import (
 
 func (d *snapshotDoc) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: PyTorch memory snapshot, %s, %s events, %s\n", d.File, size(d.Bytes), units.Count(int64(d.Events)),
+	what := "PyTorch memory snapshot"
+	if d.Format == snapshot.ProfilerTrace {
+		what = string(d.Format)
+	}
+	fmt.Fprintf(&b, "%s: %s, %s, %s events, %s\n", d.File, what, size(d.Bytes), units.Count(int64(d.Events)),
 		plural(len(d.Devices), "device"))
 	if d.Cut != "" {
 		fmt.Fprintf(&b, "  cut short   %s; what stands before is told\n", d.Cut)
@@ -33,7 +38,11 @@ func (d *snapshotDoc) text() string {
 }
 
 func deviceText(b *strings.Builder, d *anatomy.DeviceReport) {
-	fmt.Fprintf(b, "\ndevice %d: %s events", d.Device, units.Count(int64(d.Events)))
+	name := fmt.Sprintf("device %d", d.Device)
+	if d.Name != "" {
+		name = d.Name
+	}
+	fmt.Fprintf(b, "\n%s: %s events", name, units.Count(int64(d.Events)))
 	if d.ToTime > d.FromTime {
 		fmt.Fprintf(b, " over %s, from %s UTC", micros(d.ToTime-d.FromTime), time.UnixMicro(d.FromTime).UTC().Format("2006-01-02 15:04:05"))
 	}

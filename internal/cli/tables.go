@@ -42,11 +42,15 @@ func (a *app) tablesCommand() *cobra.Command {
 			return a.tables(cmd.Context(), o)
 		},
 	}
+	o.addFlags(c)
+	return c
+}
+
+func (o *tablesOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "also memgauge's own bookkeeping")
 	f.BoolVarP(&o.columns, "columns", "c", false, "describe every column")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
-	return c
 }
 
 func (a *app) tables(ctx context.Context, o tablesOptions) error {
@@ -104,7 +108,8 @@ func pickTables(ctx context.Context, from cataloguer, tables []model.Table, name
 // named finds tables by their name with or without the schema; SQL's names have no case.
 func named(tables []model.Table, name string) (out []model.Table) {
 	for _, t := range tables {
-		if strings.EqualFold(name, t.Name) || strings.EqualFold(name, t.Schema+"."+t.Name) {
+		bare, _, _ := strings.Cut(t.Name, "(") // a table function is shown with its argument
+		if strings.EqualFold(name, bare) || strings.EqualFold(name, t.Schema+"."+bare) {
 			out = append(out, t)
 		}
 	}
@@ -117,9 +122,17 @@ const wholeTables = "nothing is left out with --json or in a pipe"
 func listTables(w io.Writer, tables []model.Table, width int) error {
 	l := &listing{columns: []model.Column{text("table"), number("rows"), number("columns"), text("description")}}
 	for _, t := range tables {
-		l.rows = append(l.rows, []any{t.Schema + "." + t.Name, countText(t.Rows), units.Count(int64(len(t.Columns))), t.Doc})
+		l.rows = append(l.rows, []any{tableName(t), countText(t.Rows), units.Count(int64(len(t.Columns))), t.Doc})
 	}
 	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"columns"}, Whole: wholeTables})
+}
+
+// tableName is how a statement names a table; those of a snapshot need no schema.
+func tableName(t model.Table) string {
+	if t.Schema == "main" {
+		return t.Name
+	}
+	return t.Schema + "." + t.Name
 }
 
 // countText leaves a count blank that nobody took.
@@ -136,7 +149,7 @@ func describeTables(w io.Writer, tables []model.Table, width int) error {
 		if i == 0 {
 			gap = ""
 		}
-		if _, err := fmt.Fprintf(w, "%s%s.%s: %s\n", gap, t.Schema, t.Name, t.Doc); err != nil {
+		if _, err := fmt.Fprintf(w, "%s%s: %s\n", gap, tableName(t), t.Doc); err != nil {
 			return err
 		}
 		l := &listing{columns: []model.Column{text("column"), text("type"), text("description")}}

@@ -28,9 +28,9 @@ const memoryRoom = 2 * store.MemoryLimit
 // goRoom of it is mapped for Go beforehand: its runtime, unlike DuckDB, ends the process where it gets nothing.
 const goRoom = 64 << 20
 
-// boundMemory sets the limit on private memory that can be written (RLIMIT_DATA, which counts mmap since Linux 4.7). It can
+// BoundMemory sets the limit on private memory that can be written (RLIMIT_DATA, which counts mmap since Linux 4.7). It can
 // be raised again: what is started from here must not inherit it.
-func boundMemory() error {
+func BoundMemory() error {
 	held, err := dataBytes()
 	if err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
@@ -53,8 +53,8 @@ func reserveForGo() {
 	runtime.GC() // so that the next collection doesn't wait for a heap of that size
 }
 
-// unboundMemory takes the limit off.
-func unboundMemory() {
+// UnboundMemory takes the limit off.
+func UnboundMemory() {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_DATA, &limit) == nil {
 		limit.Cur = limit.Max
@@ -94,7 +94,7 @@ func (r *replacer) stuck(sql string) {
 	r.once.Do(func() {
 		r.c.log.Error("a question could not be stopped; the collector starts anew", "sql", sql[:min(len(sql), 200)])
 		r.save()
-		unboundMemory()
+		UnboundMemory()
 		err := unix.Exec("/proc/self/exe", os.Args, os.Environ()) // ends all threads, whatever they are doing
 		r.c.log.Error("start anew", "error", err)
 		os.Exit(1) // who watches over the collector starts another

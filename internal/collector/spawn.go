@@ -148,7 +148,7 @@ func (l *local) Close() error {
 	}
 	err := l.owner.Close()
 	l.lock.Release()
-	unboundMemory()
+	UnboundMemory()
 	return err
 }
 
@@ -184,7 +184,7 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 		lock.Release()
 		return nil, err
 	}
-	if err := boundMemory(); err != nil {
+	if err := BoundMemory(); err != nil {
 		return nil, errors.Join(err, (&local{owner.Service(), owner, lock, stuck}).Close())
 	}
 	svc := owner.Service()

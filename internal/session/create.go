@@ -86,6 +86,25 @@ func HomeNote() string {
 	return fmt.Sprintf("%v; sessions are in %s", why, home)
 }
 
+// Cache is the directory for what can be made anew at any time, which is made where it does not exist.
+func Cache() (string, error) {
+	home, err := Home()
+	if err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(filepath.Join(home, "cache"))
+	if err == nil {
+		err = trust.Path(dir, trust.Data)
+	}
+	if err == nil {
+		err = mkdirAll(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the cache: %w", err)
+	}
+	return dir, nil
+}
+
 func chooseHome() (home string, why, err error) {
 	places, err := Places()
 	if err != nil {

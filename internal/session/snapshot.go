@@ -30,7 +30,7 @@ func (s *Session) KeepSnapshot(pid int, file string) error {
 	if err != nil {
 		return fmt.Errorf("keep snapshot: %w", err)
 	}
-	path := filepath.Join(s.Dir, snapshotPrefix+strconv.Itoa(pid)+snapshotSuffix)
+	path := s.SnapshotPath(pid)
 	if err := os.Rename(file, path); err != nil {
 		return fmt.Errorf("keep snapshot: %w", err)
 	}
@@ -46,11 +46,20 @@ func (s *Session) KeepSnapshot(pid int, file string) error {
 	return nil
 }
 
-// Snapshot finds the one that is kept.
+// SnapshotPath is where the one of a process is kept.
+func (s *Session) SnapshotPath(pid int) string {
+	return filepath.Join(s.Dir, snapshotPrefix+strconv.Itoa(pid)+snapshotSuffix)
+}
+
+// Snapshot finds the one that is kept: here, or in the runtime directory, where a trainer leaves it whose allocation has failed.
 func (s *Session) Snapshot() (kept Snapshot, ok bool) {
-	files, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix))
-	if err != nil {
-		return Snapshot{}, false // a folder whose name is a bad pattern: it has none that could be found
+	var files []string
+	for _, dir := range []string{s.Dir, s.Runtime()} {
+		found, err := filepath.Glob(filepath.Join(dir, snapshotPrefix+"*"+snapshotSuffix))
+		if err != nil {
+			continue // a folder whose name is a bad pattern: it has none that could be found
+		}
+		files = append(files, found...)
 	}
 	for _, f := range files {
 		info, err := os.Stat(f)

@@ -26,6 +26,10 @@ type Columns struct {
 	Annotations []Annotation
 	Settings    []Setting
 
+	Format Format
+	// DeviceNames are what devices are called whose number says nothing: that of the CPU.
+	DeviceNames map[int]string
+
 	// Cut says why a file ended before its time; what stood before is here. nil for a whole file.
 	Cut error
 	// Trailing is how many bytes followed the pickle and were not read.

@@ -101,7 +101,7 @@ type decoder struct {
 const maxMarks = 64
 
 // ReadColumns reads a pickle of torch.cuda.memory._snapshot(), or of its segments alone, plain, gzipped or zstd. It runs
-// nothing that is in the file. What it keeps takes at most budget bytes, and no more than a file of that size on disk may. A
+// nothing that is in the file. A trace of torch.profiler with memory events is read as well. What it keeps takes at most budget bytes, and no more than a file of that size on disk may. A
 // file that is cut short is read as far as it goes; see Columns.Cut. Other errors wrap ErrFormat, with the place.
 func ReadColumns(ctx context.Context, r io.Reader, budget int64) (*Columns, error) {
 	disk := &counter{Reader: r}
@@ -110,7 +110,14 @@ func ReadColumns(ctx context.Context, r io.Reader, budget int64) (*Columns, erro
 		return nil, err
 	}
 	defer closeSrc()
-	return readColumns(ctx, src, disk, budget)
+	in, trace, err := peekTrace(src)
+	switch {
+	case err != nil:
+		return nil, err
+	case trace:
+		return readProfile(ctx, in, disk, budget)
+	}
+	return readColumns(ctx, in, disk, budget)
 }
 
 // readColumns is ReadColumns of what is not packed.
@@ -137,7 +144,7 @@ func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64
 
 func newDecoder(budget int64) *decoder {
 	d := &decoder{
-		Columns: &Columns{texts: newInterner(), frames: newInterner(), stacks: newInterner()}, budget: budget,
+		Columns: &Columns{Format: TorchPickle, texts: newInterner(), frames: newInterner(), stacks: newInterner()}, budget: budget,
 		runs:    newInterner(),
 		tupleOf: map[[3]int64]uint64{}, lastPair: [3]int64{noItem},
 		actionOf: map[uint32]uint8{}, streamOf: map[uint64]uint16{}, poolOf: map[[2]int64]uint16{},

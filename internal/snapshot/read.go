@@ -20,6 +20,8 @@ const (
 	TraceText   Format = "trace"
 	RMMLog      Format = "RMM log"
 	EventLines  Format = "JSON lines"
+
+	ProfilerTrace Format = "torch.profiler trace"
 )
 
 // maxInput is the largest trace, log or file of lines that is read, after unpacking, in bytes.

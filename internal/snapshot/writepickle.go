@@ -184,20 +184,7 @@ func (p *pickler) pairText(key, s string)        { p.key(key); p.key(s) }
 
 func (p *pickler) segment(g *Segment) {
 	p.dict(func() {
-		p.pairInt("device", int64(g.Device))
-		p.pairUint("address", g.Address)
-		p.pairInt("total_size", g.Size)
-		p.pairInt("allocated_size", g.Allocated)
-		p.pairInt("active_size", g.Active)
-		p.pairInt("requested_size", g.Requested)
-		p.pairUint("stream", g.Stream)
-		p.pairText("segment_type", g.Kind)
-		p.key("segment_pool_id")
-		p.int(g.Pool[0])
-		p.int(g.Pool[1])
-		p.raw(0x86) // TUPLE2
-		p.key("is_expandable")
-		p.bool(g.Expandable)
+		p.segmentFields(g)
 		p.key("frames")
 		p.stack(g.Frames)
 		p.key("blocks")
@@ -205,15 +192,35 @@ func (p *pickler) segment(g *Segment) {
 	})
 }
 
+// segmentFields writes what a segment has of its own.
+func (p *pickler) segmentFields(g *Segment) {
+	p.pairInt("device", int64(g.Device))
+	p.pairUint("address", g.Address)
+	p.pairInt("total_size", g.Size)
+	p.pairInt("allocated_size", g.Allocated)
+	p.pairInt("active_size", g.Active)
+	p.pairInt("requested_size", g.Requested)
+	p.pairUint("stream", g.Stream)
+	p.pairText("segment_type", g.Kind)
+	p.key("segment_pool_id")
+	p.pair(g.Pool)
+	p.key("is_expandable")
+	p.bool(g.Expandable)
+}
+
 func (p *pickler) block(b *Block) {
 	p.dict(func() {
-		p.pairUint("address", b.Address)
-		p.pairInt("size", b.Size)
-		p.pairInt("requested_size", b.Requested)
-		p.pairText("state", string(b.State))
+		p.blockFields(b)
 		p.key("frames")
 		p.stack(b.Frames)
 	})
+}
+
+func (p *pickler) blockFields(b *Block) {
+	p.pairUint("address", b.Address)
+	p.pairInt("size", b.Size)
+	p.pairInt("requested_size", b.Requested)
+	p.pairText("state", string(b.State))
 }
 
 func (p *pickler) event(e *Event) {

@@ -28,34 +28,61 @@ func fill[T any](c *conn, table string, rows []T, columns func(*sheet, []T)) err
 	if len(rows) == 0 {
 		return nil
 	}
-	s := &sheet{table: table}
-	if duck.AppenderCreateExt(c.c, "", "store", table, &s.app) == duck.StateError {
-		err := appendError(s.app, table)
-		duck.AppenderDestroy(&s.app)
+	s, err := newSheet(c, "store", table)
+	if err != nil {
 		return err
 	}
-	defer duck.AppenderDestroy(&s.app) // after Close it has nothing left to write
-	s.open()
-	defer duck.DestroyDataChunk(&s.chunk)
+	defer s.close()
 	for part := range slices.Chunk(rows, int(duck.VectorSize())) {
-		duck.DataChunkReset(s.chunk)
-		s.col, s.n = 0, len(part)
-		columns(s, part)
-		if s.col != len(s.width) {
-			panic(fmt.Sprintf("store.%s: %d of %d columns were filled", table, s.col, len(s.width)))
-		}
-		if s.bad != nil {
-			return s.bad
-		}
-		duck.DataChunkSetSize(s.chunk, duck.IdxT(len(part)))
-		if duck.AppendDataChunk(s.app, s.chunk) == duck.StateError {
-			return appendError(s.app, table)
+		if err := s.append(len(part), func() { columns(s, part) }); err != nil {
+			return err
 		}
 	}
-	if duck.AppenderClose(s.app) == duck.StateError {
-		return appendError(s.app, table)
+	return s.finish()
+}
+
+// newSheet begins to append to a table.
+func newSheet(c *conn, schema, table string) (*sheet, error) {
+	s := &sheet{table: table}
+	if duck.AppenderCreateExt(c.c, "", schema, table, &s.app) == duck.StateError {
+		err := appendError(s.app, table)
+		duck.AppenderDestroy(&s.app)
+		return nil, err
+	}
+	s.open()
+	return s, nil
+}
+
+// append adds a chunk of n rows, whose columns are filled by columns.
+func (s *sheet) append(n int, columns func()) error {
+	duck.DataChunkReset(s.chunk)
+	s.col, s.n = 0, n
+	columns()
+	if s.col != len(s.width) {
+		panic(fmt.Sprintf("%s: %d of %d columns were filled", s.table, s.col, len(s.width)))
+	}
+	if s.bad != nil {
+		return s.bad
+	}
+	duck.DataChunkSetSize(s.chunk, duck.IdxT(n))
+	if duck.AppendDataChunk(s.app, s.chunk) == duck.StateError {
+		return appendError(s.app, s.table)
 	}
 	return nil
+}
+
+// finish hands over what was appended.
+func (s *sheet) finish() error {
+	if duck.AppenderClose(s.app) == duck.StateError {
+		return appendError(s.app, s.table)
+	}
+	return nil
+}
+
+// close frees the sheet; after finish there is nothing left to be written.
+func (s *sheet) close() {
+	duck.DestroyDataChunk(&s.chunk)
+	duck.AppenderDestroy(&s.app)
 }
 
 // open makes a chunk of the table's own types, so that DuckDB has nothing to convert.
@@ -64,7 +91,7 @@ func (s *sheet) open() {
 	for i := range duck.AppenderColumnCount(s.app) {
 		t := duck.AppenderColumnType(s.app, i)
 		types = append(types, t)
-		s.width = append(s.width, width(duck.GetTypeId(t)))
+		s.width = append(s.width, width(t))
 	}
 	s.chunk = duck.CreateDataChunk(types)
 	for i := range types {
@@ -72,11 +99,17 @@ func (s *sheet) open() {
 	}
 }
 
-func width(t duck.Type) uintptr {
+func width(l duck.LogicalType) uintptr {
+	t := duck.GetTypeId(l)
+	if t == duck.TypeEnum {
+		t = duck.EnumInternalType(l)
+	}
 	switch t {
-	case duck.TypeBoolean, duck.TypeEnum: // our enums have at most 256 values
+	case duck.TypeBoolean, duck.TypeUTinyInt:
 		return 1
-	case duck.TypeInteger:
+	case duck.TypeUSmallInt:
+		return 2
+	case duck.TypeInteger, duck.TypeUInteger:
 		return 4
 	case duck.TypeVarchar:
 		return unsafe.Sizeof(text{})

@@ -22,6 +22,10 @@ type Options struct {
 	// Stuck is called where a question goes on for longer than Patience after it was called off: only the end of the
 	// process ends it then. It comes from another goroutine, at most once a question.
 	Stuck func(sql string)
+
+	snapshot   bool  // it is a memory snapshot's, see MakeSnapshot
+	blockBytes int64 // 0: blockSize
+	logBytes   int64 // 0: what walBytes says
 }
 
 // Patience is how long a question may go on that was called off.
@@ -55,11 +59,17 @@ func (o Options) withDefaults() Options {
 	if o.TempDir == "" {
 		o.TempDir = filepath.Dir(o.Path)
 	}
+	if o.blockBytes <= 0 {
+		o.blockBytes = blockSize
+	}
 	return o
 }
 
 // walBytes keeps the log small against the file's limit.
 func (o Options) walBytes() int64 {
+	if o.logBytes > 0 {
+		return o.logBytes
+	}
 	if o.MaxDisk > 0 {
 		return min(walLimit, max(1<<18, o.MaxDisk/16))
 	}
@@ -86,7 +96,7 @@ func (o Options) settings() [][2]string {
 		{"memory_limit", itoa(o.MemoryLimit) + "B"},
 		{"temp_directory", o.TempDir},
 		{"max_temp_directory_size", itoa(o.spillBytes()) + "B"},
-		{"default_block_size", itoa(blockSize)},
+		{"default_block_size", itoa(o.blockBytes)},
 		{"checkpoint_threshold", itoa(o.walBytes()) + "B"},
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},

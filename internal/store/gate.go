@@ -18,7 +18,7 @@ import (
 // PIVOT), and nothing else ever reaches the binder: binding alone can read files (COPY … FROM), and one function even ends
 // the process (enable_logging to a file). EXPLAIN is taken off the front, its statement gated like any other, and put
 // before it again, so that what runs is made of what was looked at. In the tree, table functions are allowed by name:
-// what a later DuckDB brings is shut out until somebody has looked at it.
+// what a later DuckDB brings is shut out until somebody has looked at it. live_at is our own macro, of snapshots' databases.
 
 // tableFunctions may stand in FROM. They make rows out of their arguments, or describe the catalog.
 var tableFunctions = set(`range generate_series unnest repeat repeat_row json_each json_tree summary test_all_types
@@ -26,7 +26,7 @@ var tableFunctions = set(`range generate_series unnest repeat repeat_row json_ea
 	duckdb_keywords duckdb_memory duckdb_optimizers duckdb_schemas duckdb_sequences duckdb_settings duckdb_table_sample
 	duckdb_tables duckdb_temporary_files duckdb_types duckdb_variables duckdb_views icu_calendar_names pg_timezone_names
 	pragma_collations pragma_database_size pragma_metadata_info pragma_platform pragma_show pragma_storage_info
-	pragma_table_info pragma_user_agent pragma_version`)
+	pragma_table_info pragma_user_agent pragma_version live_at`)
 
 // scalarFunctions may not stand anywhere: they write, look out of the database, or only hold a thread that nobody can
 // call back.

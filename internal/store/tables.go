@@ -10,6 +10,10 @@ import (
 // Tables describes the tables that users ask; with all, the physical ones behind them too.
 func (db *DB) Tables(ctx context.Context, all bool) (list []model.Table, err error) {
 	err = db.read(ctx, func(c *conn) error {
+		if db.o.snapshot {
+			list, err = snapshotTables(c, all)
+			return err
+		}
 		list, err = columnsOf(c, all)
 		if err == nil {
 			err = countRows(c, list)

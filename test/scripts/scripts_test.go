@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/memgauge/memgauge/internal/cli"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MEMGAUGE_HOME", filepath.Join(e.WorkDir, "home"))
 			e.Setenv("MEMGAUGE_TARGET", "")
+			e.Setenv("SNAPSHOTS", filepath.Join(env.Checkout(), "testdata", "snapshots"))
 			return nil
 		},
 	})

@@ -55,12 +55,62 @@ func run(ctx context.Context, memgauge, python string, megabytes float64, pairs 
 		}
 		ours, theirs = append(ours, o), append(theirs, t)
 	}
+	sql, err := asked(ctx, memgauge, dir, file, pairs)
+	if err != nil {
+		return err
+	}
 	a, b := median(ours), median(theirs)
 	fmt.Printf("| %.0f MB | time | processor time | memory |\n|---|---|---|---|\n", megabytes)
 	fmt.Printf("| memgauge snapshot, the page | %.2f s | %.2f s | %.0f MB |\n", a.wall.Seconds(), a.cpu.Seconds(), a.rss)
 	fmt.Printf("| pickle.load | %.2f s | %.2f s | %.0f MB |\n", b.wall.Seconds(), b.cpu.Seconds(), b.rss)
-	fmt.Printf("| ratio | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(), b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
+	for _, row := range sql {
+		fmt.Printf("| %s | %.2f s | %.2f s | %.0f MB |\n", row.what, row.wall.Seconds(), row.cpu.Seconds(), row.rss)
+	}
+	fmt.Printf("| ratio of the page | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(), b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
 	return nil
+}
+
+// named is what a command took.
+type named struct {
+	what string
+	cost
+}
+
+// asked measures questions in SQL: the first, which makes the tables, and others.
+func asked(ctx context.Context, memgauge, dir, file string, times int) (rows []named, err error) {
+	home := filepath.Join(dir, "home")
+	if err := os.Setenv("MEMGAUGE_HOME", home); err != nil {
+		return nil, err
+	}
+	sum := "SELECT site, sum(requested) FROM blocks GROUP BY site ORDER BY 2 DESC LIMIT 10"
+	peak := "SELECT category, sum(requested) FROM live_at((SELECT arg_max(seq, live_after) FROM events)) GROUP BY category"
+	for _, c := range []struct {
+		what  string
+		fresh bool
+		args  []string
+	}{
+		{"memgauge snapshot query, the first: `SELECT 1`", true, []string{"query", file, "SELECT 1"}},
+		{"`SELECT 1`, from the cache", false, []string{"query", file, "SELECT 1"}},
+		{"bytes by site, all blocks, from the cache", false, []string{"query", file, sum}},
+		{"live_at the peak by category, from the cache", false, []string{"query", file, peak}},
+		{"memgauge snapshot flame --at peak, from the cache", false, []string{"flame", file, "-o", filepath.Join(dir, "peak.svg")}},
+	} {
+		var costs []cost
+		for range times {
+			if c.fresh {
+				if err := os.RemoveAll(home); err != nil {
+					return nil, err
+				}
+			}
+			one, err := measure(ctx, memgauge, append([]string{"snapshot"}, c.args...)...)
+			if err != nil {
+				return nil, err
+			}
+			costs = append(costs, one)
+		}
+		rows = append(rows, named{c.what, median(costs)})
+	}
+	return rows, nil
 }
 
 // cost is what a command took; rss in MB at its highest.

@@ -9,6 +9,7 @@ before. Where torch is there already (a .pth file imported it, or we were attach
 once, on whatever thread this is: the observer knows that a step may be half done. A program that is importing torch when
 we are attached is looked at again until that has ended.
 """
+import os
 import sys
 from time import monotonic
 

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshot"
+)
+
+type exportOptions struct{ parquet, perfetto, protocol4 string }
+
+func (a *app) snapshotExportCommand(shared *snapshotOptions) *cobra.Command {
+	var o exportOptions
+	c := &cobra.Command{
+		Use:   "export FILE --parquet DIR | --perfetto OUTPUT | --protocol4 OUTPUT",
+		Short: "A memory snapshot for other tools: Parquet, Perfetto, or a pickle that old viewers read",
+		Long: "Writes a snapshot for other tools; several of the flags can be given at once. --parquet writes the tables of snapshot query, a\n" +
+			"file each, into DIR, which is made. --perfetto writes counters, iterations and OOMs for ui.perfetto.dev, packed where OUTPUT ends\n" +
+			"in .gz. --protocol4 writes the snapshot again with pickle protocol 4: PyTorch's viewers can't read protocol 5, which Python 3.14\n" +
+			"writes. Files appear when they are whole.",
+		Example: "  memgauge snapshot export snapshot.pickle --parquet tables\n" +
+			"  memgauge snapshot export snapshot.pickle --perfetto trace.json.gz\n" +
+			"  memgauge snapshot export snapshot.pickle --protocol4 fixed.pickle",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.snapshotExport(cmd.Context(), shared, o, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.parquet, "parquet", "", "write TABLE.parquet for each table into `DIR`")
+	f.StringVar(&o.perfetto, "perfetto", "", "write a trace to `OUTPUT`, .json or .json.gz")
+	f.StringVar(&o.protocol4, "protocol4", "", "write a pickle of protocol 4 to `OUTPUT`")
+	return c
+}
+
+// check finds mistakes before the file is read.
+func (o exportOptions) check(path string) error {
+	perfetto := strings.ToLower(o.perfetto)
+	switch {
+	case o == (exportOptions{}):
+		return remedy.Add(errors.New("nothing says what to write"), "give --parquet DIR, --perfetto OUTPUT or --protocol4 OUTPUT")
+	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
+		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto), "end the name in .json or .json.gz")
+	case path == "-" && o.parquet != "" && (o.perfetto != "" || o.protocol4 != ""):
+		return errors.New("standard input is read once: write Parquet in a command of its own")
+	}
+	return nil
+}
+
+func (a *app) snapshotExport(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
+	if err := o.check(path); err != nil {
+		return usageError{fmt.Errorf("snapshot export: %w", err)}
+	}
+	if o.parquet != "" {
+		if err := a.exportParquet(ctx, s, o.parquet, path); err != nil {
+			return fmt.Errorf("snapshot export: %w", err)
+		}
+	}
+	if o.perfetto == "" && o.protocol4 == "" {
+		return nil
+	}
+	if err := a.exportFiles(ctx, s, o, path); err != nil {
+		return fmt.Errorf("snapshot export: %w", err)
+	}
+	return nil
+}
+
+// exportParquet writes all tables, or none.
+func (a *app) exportParquet(ctx context.Context, s *snapshotOptions, dir, path string) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
+		return fmt.Errorf("make %s: %w", dir, cause(err))
+	}
+	t, err := a.openTables(ctx, s, path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer t.Close()
+	tables, err := t.Tables(ctx, false)
+	if err != nil {
+		return err
+	}
+	var outs []sink
+	defer func() {
+		for _, out := range outs {
+			out.discard()
+		}
+	}()
+	for _, table := range tables {
+		if strings.Contains(table.Name, "(") {
+			continue // a function
+		}
+		out, err := createNamed(filepath.Join(dir, table.Name+".parquet"))
+		if err != nil {
+			return remedy.Add(err, "name another directory")
+		}
+		outs = append(outs, out)
+		if err := t.Export(ctx, "FROM "+table.Name, out); err != nil {
+			return fmt.Errorf("table %s: %w", table.Name, err)
+		}
+	}
+	for _, out := range outs {
+		if err := out.commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportFiles writes what is made of the history itself.
+func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
+	type file struct {
+		name  string
+		out   sink
+		write func(io.Writer, *anatomy.History) error
+	}
+	var files []file
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer, *anatomy.History) error
+	}{
+		{o.perfetto, func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
+		{o.protocol4, func(w io.Writer, h *anatomy.History) error { return snapshot.WriteColumns(ctx, w, h.Columns) }},
+	} {
+		if f.name == "" {
+			continue
+		}
+		out, err := create(f.name)
+		if err != nil {
+			return err
+		}
+		defer out.discard()
+		if strings.HasSuffix(strings.ToLower(f.name), ".gz") {
+			f.write = packed(f.write)
+		}
+		files = append(files, file{f.name, out, f.write})
+	}
+	h, _, err := a.readHistory(ctx, s, path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer h.Close()
+	if h.Cut != nil {
+		fmt.Fprintf(a.stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
+	}
+	for _, f := range files {
+		if err := f.write(a.showWriting(f.out, f.name), h); err != nil {
+			return err
+		}
+	}
+	if terminalWidth(a.stderr) > 0 {
+		fmt.Fprint(a.stderr, "\r\x1b[K")
+	}
+	for _, f := range files {
+		if err := f.out.commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packed writes through gzip.
+func packed(write func(io.Writer, *anatomy.History) error) func(io.Writer, *anatomy.History) error {
+	return func(w io.Writer, h *anatomy.History) error {
+		z := gzip.NewWriter(w)
+		if err := write(z, h); err != nil {
+			return err
+		}
+		return z.Close()
+	}
+}
+
+// showWriting tells on a terminal how much of a large file is written.
+func (a *app) showWriting(out io.Writer, name string) io.Writer {
+	if terminalWidth(a.stderr) == 0 {
+		return out
+	}
+	return &countedOut{Writer: out, line: a.stderr, name: filepath.Base(name)}
+}
+
+type countedOut struct {
+	io.Writer
+	n, shown int64
+	line     io.Writer
+	name     string
+}
+
+func (c *countedOut) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n += int64(n)
+	if c.n >= c.shown+progressStep {
+		c.shown = c.n
+		fmt.Fprintf(c.line, "\r\x1b[Kwriting %s: %s", c.name, size(c.n))
+	}
+	return n, err
+}

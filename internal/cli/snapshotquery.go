@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshotdb"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+func (a *app) snapshotQueryCommand(shared *snapshotOptions) *cobra.Command {
+	var o queryOptions
+	c := &cobra.Command{
+		Use:   "query FILE SQL",
+		Short: "Ask a memory snapshot in SQL",
+		Long: "Runs one reading statement over a snapshot's tables: events, blocks, segments, segment_blocks, stacks, frames, annotations,\n" +
+			"iterations, settings, and live_at(SEQ), the blocks that were live after an event. memgauge snapshot tables FILE describes them.\n" +
+			"The first question makes the tables, and keeps them in $MEMGAUGE_HOME/cache for the next. - reads SQL from standard input.",
+		Example: "  memgauge snapshot query snapshot.pickle \"SELECT site, sum(requested) AS bytes FROM blocks WHERE free_seq IS NULL GROUP BY ALL ORDER BY bytes DESC\"\n" +
+			"  memgauge snapshot query snapshot.pickle \"SELECT category, sum(requested) FROM live_at((SELECT arg_max(seq, live_after) FROM events)) GROUP BY 1\"\n" +
+			"  memgauge snapshot query -o long.parquet snapshot.pickle \"SELECT * FROM blocks WHERE lifetime_us > 1e6\"",
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.snapshotQuery(cmd.Context(), shared, o, args[0], args[1])
+		},
+	}
+	o.addFlags(c)
+	return c
+}
+
+// snapshotQuery finds every mistake that it can before it reads the file.
+func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOptions, path, sql string) error {
+	if path == "-" && sql == "-" {
+		return usageError{errors.New("snapshot query: only one of the snapshot and the statement can be standard input")}
+	}
+	width := 0
+	if o.output == "" {
+		width = terminalWidth(a.stdout)
+	}
+	format, err := o.formatFor(width > 0)
+	if err != nil {
+		return err
+	}
+	if sql, err = a.statement(ctx, sql); err != nil {
+		return err
+	}
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	out, err := a.querySink(o.output)
+	if err != nil {
+		return fmt.Errorf("snapshot query: %w", err)
+	}
+	defer out.discard()
+	t, err := a.openTables(ctx, s, path)
+	if err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("snapshot %w", whyCut(ctx, err))
+		}
+		return fmt.Errorf("snapshot query: %s: %w", path, err)
+	}
+	defer t.Close()
+	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: time.Duration(o.timeout)}
+	if err = runQuery(ctx, t, q, out); err == nil {
+		return nil
+	}
+	if errors.Is(err, store.ErrNoTable) {
+		err = remedy.Add(err, "memgauge snapshot tables "+path+" lists the tables")
+	}
+	return fmt.Errorf("snapshot %w", err) // it begins "query: "
+}
+
+// openTables opens the tables of a snapshot's file, and tells what the user must know about them.
+func (a *app) openTables(ctx context.Context, s *snapshotOptions, path string) (*snapshotdb.Tables, error) {
+	t, err := snapshotdb.Open(ctx, snapshotdb.Source{
+		Path: path,
+		Read: func(ctx context.Context) (*anatomy.History, error) {
+			h, _, err := a.readHistory(ctx, s, path)
+			if err == nil && terminalWidth(a.stderr) > 0 {
+				fmt.Fprintf(a.stderr, "\r\x1b[Kmaking the tables of %s", filepath.Base(path))
+			}
+			return h, err
+		},
+		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) },
+	})
+	if terminalWidth(a.stderr) > 0 {
+		fmt.Fprint(a.stderr, "\r\x1b[K")
+	}
+	if err != nil {
+		return nil, openError(err)
+	}
+	if t.Cut != "" {
+		fmt.Fprintf(a.stderr, "memgauge: %s: %s; the tables have what stands before\n", path, t.Cut)
+	}
+	return t, nil
+}
+
+func (a *app) snapshotTablesCommand(shared *snapshotOptions) *cobra.Command {
+	var o tablesOptions
+	c := &cobra.Command{
+		Use:   "tables FILE [TABLE…]",
+		Short: "List the tables of a memory snapshot, or describe their columns",
+		Long: "Lists what memgauge snapshot query can ask: table, rows, columns, what it holds. With TABLE, every column of it with its type,\n" +
+			"meaning and unit.",
+		Example: "  memgauge snapshot tables snapshot.pickle\n" +
+			"  memgauge snapshot tables snapshot.pickle blocks live_at",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.names = args[1:]
+			return a.snapshotTables(cmd.Context(), shared, o, args[0])
+		},
+	}
+	o.addFlags(c)
+	return c
+}
+
+func (a *app) snapshotTables(ctx context.Context, s *snapshotOptions, o tablesOptions, path string) error {
+	t, err := a.openTables(ctx, s, path)
+	if err != nil {
+		return fmt.Errorf("snapshot tables: %s: %w", path, err)
+	}
+	defer t.Close()
+	out := &spool{to: a.stdout}
+	defer out.discard()
+	if err := runTables(ctx, t, o, terminalWidth(a.stdout), out); err != nil {
+		if len(o.names) > 0 {
+			err = remedy.Add(err, "memgauge snapshot tables "+path+" lists them")
+		}
+		return fmt.Errorf("snapshot %w", err) // it begins "tables: "
+	}
+	return out.commit()
+}

@@ -1,0 +1,132 @@
+package snapshotdb
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// What the cache may hold. A database takes about a tenth of its snapshot, so it is those of some tens of gigabytes.
+const (
+	maxBytes = 4 << 30
+	maxFiles = 64
+)
+
+const (
+	prefix = "snapshot-"
+	suffix = ".duckdb"
+)
+
+// How a file is told from all others: by its size, the time of its last change and samples of its bytes. Reading all of it would
+// take longer than the answer. A snapshot has a time in every event, so that no two have a sample in common.
+const (
+	samples    = 64
+	sampleSize = 4 << 10 // bytes; some twenty events
+)
+
+// identify is the key of a file's content.
+func identify(f *os.File) (string, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, n := range []int64{store.SnapshotVersion, info.Size(), info.ModTime().UnixNano()} {
+		_ = binary.Write(h, binary.LittleEndian, n) // a hash takes everything
+	}
+	buf := make([]byte, sampleSize)
+	for i := range int64(samples) {
+		at := int64(float64(max(0, info.Size()-sampleSize)) * float64(i) / (samples - 1))
+		n, err := f.ReadAt(buf, at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", err
+		}
+		h.Write(buf[:n])
+		if int64(n) == info.Size() {
+			break
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16]), nil
+}
+
+// lockPoll is how often a waiting command asks for the lock: flock(2) can't be waited for with a deadline.
+const lockPoll = 20 * time.Millisecond
+
+// lock makes the commands that want to make the same database do it one after the other, so that the second finds it made. There
+// are 16 files, so that none needs to be removed.
+func lock(ctx context.Context, dir, key string) (release func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, "lock-"+key[:1]), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// use marks a database as used now: trim removes those first that nobody has used for longest.
+func use(path string) {
+	now := time.Now()
+	_ = os.Chtimes(path, now, now) // on a read-only file system there is nothing to trim either
+}
+
+// trim keeps the cache within its bounds. One that is open stays so for who has it open. keep is never removed.
+func trim(dir, keep string, mostBytes int64, mostFiles int) error {
+	type entry struct {
+		path string
+		size int64
+		used time.Time
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	var all []entry
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !strings.HasPrefix(e.Name(), prefix) || !info.Mode().IsRegular() {
+			continue
+		}
+		all = append(all, entry{filepath.Join(dir, e.Name()), info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Or(b.used.Compare(a.used), cmp.Compare(a.path, b.path)) })
+	var bytes int64
+	files := 0
+	for _, e := range all {
+		if e.path != keep && (bytes+e.size > mostBytes || files >= mostFiles) {
+			if err := os.Remove(e.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			continue
+		}
+		bytes += e.size
+		files++
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+// Package snapshotdb owns the tables of memory snapshots: a database made of a snapshot's file when it is first asked, and kept in
+// the cache for the next question. It guarantees that a database in the cache is whole and belongs to the file's content, and that
+// the cache stays within its bounds. What the tables mean is the business of packages anatomy and store.
+package snapshotdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// Source is a snapshot's file.
+type Source struct {
+	Path string
+	// Read reads the file; it is not called where the cache has its tables. The history is closed by who asked for it.
+	Read func(context.Context) (*anatomy.History, error)
+	// Note hears what the user must know; it may be nil.
+	Note func(string)
+}
+
+// Tables is an open database of a snapshot.
+type Tables struct {
+	service api.Service
+	db      *store.DB
+	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+	discard string        // a directory to remove at the end; ""
+	Cut     string        // why the file ended before its time; ""
+}
+
+// Open makes or finds the tables of a file. Where nothing can be kept they are made for this one time.
+func Open(ctx context.Context, src Source) (*Tables, error) {
+	dir, err := session.Cache()
+	if err == nil && src.Path != "-" {
+		var t *Tables
+		t, err = openKept(ctx, src, dir)
+		if !errors.As(err, new(*cacheError)) {
+			return t, err
+		}
+	}
+	if err != nil && src.Note != nil {
+		src.Note(fmt.Sprintf("the tables are not kept for the next question: %v", err))
+	}
+	return openOnce(ctx, src)
+}
+
+// Cached opens the tables of a file if the cache has them.
+func Cached(ctx context.Context, path string) (*Tables, bool) {
+	dir, err := session.Cache()
+	if err != nil || path == "-" {
+		return nil, false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, false
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, false
+	}
+	key, err := identify(f)
+	if err != nil {
+		return nil, false
+	}
+	kept := filepath.Join(dir, prefix+key+suffix)
+	t, err := open(ctx, kept)
+	if err != nil {
+		return nil, false
+	}
+	use(kept)
+	return t, true
+}
+
+// cacheError says that it is the cache that does not work, not the file.
+type cacheError struct{ error }
+
+func (e *cacheError) Unwrap() error { return e.error }
+
+// openKept opens the tables in the cache, which it makes first if need be.
+func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
+	f, err := os.Open(src.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errIrregular(info))
+	}
+	key, err := identify(f)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, prefix+key+suffix)
+	if t, err := open(ctx, path); err == nil || ctx.Err() != nil {
+		use(path)
+		return t, err
+	}
+	release, err := lock(ctx, dir, key)
+	if err != nil {
+		if ctx.Err() == nil {
+			err = &cacheError{err}
+		}
+		return nil, err
+	}
+	defer release()
+	if t, err := open(ctx, path); err == nil || ctx.Err() != nil { // somebody else has made it meanwhile
+		return t, err
+	}
+	if err := build(ctx, src, path); err != nil {
+		return nil, err
+	}
+	if after, err := identify(f); err != nil || after != key { // it was written to while it was read: the next must read it anew
+		defer os.Remove(path)
+	}
+	if err := trim(dir, path, maxBytes, maxFiles); err != nil && src.Note != nil {
+		src.Note(fmt.Sprintf("the cache can't be kept within its bounds: %v", err))
+	}
+	return open(ctx, path)
+}
+
+func errIrregular(info os.FileInfo) error {
+	if info != nil && info.IsDir() {
+		return errors.New("is a directory")
+	}
+	return &cacheError{errors.New("it is no regular file")}
+}
+
+// build makes the database at a path.
+func build(ctx context.Context, src Source, path string) error {
+	h, err := src.Read(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if err := store.MakeSnapshot(ctx, path, h); err != nil {
+		if ctx.Err() == nil {
+			err = &cacheError{err}
+		}
+		return err
+	}
+	return nil
+}
+
+// openOnce makes tables that nobody else sees.
+func openOnce(ctx context.Context, src Source) (*Tables, error) {
+	dir, err := os.MkdirTemp("", "memgauge-snapshot-") // 0700
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, prefix+"once"+suffix)
+	var t *Tables
+	if err = build(ctx, src, path); err == nil {
+		t, err = open(ctx, path)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, err
+	}
+	t.discard = dir
+	return t, nil
+}
+
+// open opens a database that was made.
+func open(ctx context.Context, path string) (*Tables, error) {
+	if _, err := os.Lstat(path); err != nil {
+		return nil, err
+	}
+	t := &Tables{stuck: make(chan struct{})}
+	var once sync.Once
+	db, err := store.OpenSnapshot(ctx, path, func(string) { once.Do(func() { close(t.stuck) }) })
+	if err != nil {
+		return nil, err
+	}
+	t.db, t.service = db, api.Service{DB: db}
+	if about, err := db.AboutSnapshot(ctx); err == nil {
+		t.Cut = about["cut"]
+	}
+	return t, nil
+}
+
+// Query runs one reading statement and writes its result. It comes back in time also when the database does not.
+func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	if err := collector.BoundMemory(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- t.service.Query(ctx, q, w) }()
+	select {
+	case err := <-done:
+		collector.UnboundMemory()
+		return err
+	case <-t.stuck:
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+}
+
+// Tables describes the tables; with all, those behind them too.
+func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	return t.db.Tables(ctx, all)
+}
+
+// Rows runs a question of ours and hands each row over.
+func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error {
+	rows, err := t.db.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row(rows.Values())
+	}
+	return rows.Err()
+}
+
+// Export writes the answer to a question as a Parquet file.
+func (t *Tables) Export(ctx context.Context, sql string, w io.Writer) error {
+	return t.db.ExportTo(ctx, sql, w)
+}
+
+// Close ends the use of the tables.
+func (t *Tables) Close() error {
+	select {
+	case <-t.stuck:
+		return nil
+	default:
+	}
+	err := t.db.Close()
+	if t.discard != "" {
+		err = errors.Join(err, os.RemoveAll(t.discard))
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites included;
+// one of another number is made anew.
+const SnapshotVersion = 1
+
+//go:embed snapshot.sql
+var snapshotSchema string
+
+// snapshotBlock is the block size of a snapshot's database, in bytes: DuckDB's own. It is written in one go and has few columns,
+// so that what speaks for the small blocks of sessions does not hold.
+const snapshotBlock = 256 << 10
+
+// MakeSnapshot writes a memory history as a database, which appears at path whole or not at all; the engine's files lie beside it
+// until then.
+func MakeSnapshot(ctx context.Context, path string, h *anatomy.History) error {
+	own, err := newScratch(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	defer own.remove()
+	o := Options{Path: filepath.Join(own.path, "made.duckdb"), TempDir: own.path, blockBytes: snapshotBlock, logBytes: 1 << 40}.withDefaults()
+	if err := loadSnapshot(ctx, o, h); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	if err := os.Chmod(o.Path, 0o600); err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	if err := os.Rename(o.Path, path); err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	return nil
+}
+
+// OpenSnapshot opens what MakeSnapshot has made, for reading. One of another version is refused with ErrEdited. stuck is
+// Options.Stuck.
+func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	own, err := newScratch(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	o := Options{Path: path, ReadOnly: true, TempDir: own.path, Stuck: stuck, snapshot: true, blockBytes: snapshotBlock}.withDefaults()
+	e, err := openEngine(o)
+	if err != nil {
+		own.remove()
+		return nil, err
+	}
+	db := &DB{o: o, scratch: own}
+	db.state.e = e
+	about, err := db.AboutSnapshot(ctx)
+	if err == nil && about["version"] != itoa(SnapshotVersion) {
+		err = &Error{Msg: "its version is " + about["version"], Kind: ErrEdited}
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// AboutSnapshot is what else a snapshot's database knows, by name: "version", and "cut", why its file ended before its time.
+func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
+	about := map[string]string{}
+	err := db.read(ctx, func(c *conn) error {
+		return c.all("SELECT name, value FROM store.about", func(v []any) { about[v[0].(string)], _ = v[1].(string) })
+	})
+	return about, err
+}
+
+// loadSnapshot makes the database of a history: most events on one connection, everything else on another, so that both cores work.
+func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
+	e, err := openEngine(o)
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	l := newSnapshotLoad(h)
+	if err := withOne(ctx, e, l.schema); err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, 2)
+	first := make(chan struct{}) // closed when the first part is in, or never will be: rows lie in the order of commits
+	wait.Go(func() {
+		defer close(first)
+		errs[0] = withOne(ctx, e, func(c *conn) error {
+			return inOne(c, func() error { return l.history(ctx, c, 0, l.split()) })
+		})
+	})
+	wait.Go(func() {
+		errs[1] = withOne(ctx, e, func(c *conn) error {
+			return inOne(c, func() error {
+				if err := l.rest(ctx, c); err != nil {
+					return err
+				}
+				if err := l.history(ctx, c, l.split(), h.Len()); err != nil {
+					return err
+				}
+				<-first
+				return nil
+			})
+		})
+	})
+	wait.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return whyFull(err)
+	}
+	return whyFull(withOne(ctx, e, func(c *conn) error { return c.exec("CHECKPOINT") }))
+}
+
+// inOne runs a piece of work in a transaction. After an error, closing the connection takes it back.
+func inOne(c *conn, work func() error) error {
+	if err := c.exec("BEGIN"); err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		return err
+	}
+	return c.exec("COMMIT")
+}
+
+// whyFull says what can be done where the disk was too small.
+func whyFull(err error) error {
+	if err != nil && IsFull(err) {
+		return remedy.Add(err, "a snapshot's tables take about a tenth of its size")
+	}
+	return err
+}
+
+// withOne runs a piece of work on a connection of its own.
+func withOne(ctx context.Context, e *engine, work func(*conn) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	defer c.interruptOn(ctx, nil)()
+	return work(c)
+}
+
+// schema makes the types from the file's values, then the tables.
+func (l *snapshotLoad) schema(c *conn) error {
+	for _, t := range []struct {
+		name   string
+		values []string
+	}{{"action", l.actions}, {"category", anatomy.CategoryNames()}, {"pool", l.pools.values}, {"note", l.notes.values}, {"site", l.sites.values}} {
+		quoted := make([]string, len(t.values))
+		for i, v := range t.values {
+			quoted[i] = quote(v)
+		}
+		if err := c.exec("CREATE TYPE " + t.name + " AS ENUM (" + strings.Join(quoted, ", ") + ")"); err != nil {
+			return fmt.Errorf("type %s: %w", t.name, err)
+		}
+	}
+	return c.exec(snapshotSchema)
+}
