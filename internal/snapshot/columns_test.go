@@ -242,6 +242,8 @@ func TestColumnsCancelled(t *testing.T) {
 
 // Every cut and every changed byte ends in an answer or an error.
 func FuzzColumns(f *testing.F) {
+	f.Add([]byte(`{"baseTimeNanoseconds": 1, "traceEvents": [{"ph":"X","cat":"python_function","name":"a.py(3): f","tid":1,"ts":1,"dur":9,"args":{"CallFrom":"b.py:2"}},
+		{"ph":"i","name":"[memory]","tid":1,"ts":5,"args":{"Bytes":10,"Addr":1,"Device Id":1,"Device Type":1,"Total Reserved":100}}]}`))
 	whole, err := os.ReadFile(mosaic)
 	if err != nil {
 		f.Fatal(err)
@@ -286,6 +288,15 @@ func TestColumnsMutated(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 3000 could be read", read)
+	trace := profiled(t)[:60_000] // 40 of its events
+	for range 200 {
+		data := bytes.Clone(trace)
+		data[next(len(data))] = byte(next(256))
+		if c, err := ReadColumns(context.Background(), bytes.NewReader(data), testBudget); err == nil {
+			sumsOf(c)
+			c.Close()
+		}
+	}
 }
 
 func BenchmarkReadColumns(b *testing.B) {

@@ -100,6 +100,9 @@ func readProfile(ctx context.Context, r io.Reader, disk *counter, most int64) (*
 		return nil, err
 	}
 	s, names := p.snapshot()
+	if p.limit.left < 0 {
+		return nil, errTooMuch(disk.n.Load())
+	}
 	if len(s.Traces) == 0 {
 		if cut != nil {
 			return nil, cut
@@ -281,7 +284,10 @@ func (p *profile) snapshot() (*Snapshot, map[int]string) {
 		}
 		p.add(s, device, m, reserved)
 	}
-	for device := range s.Traces {
+	for device, events := range s.Traces {
+		if len(events) == 0 || !p.limit.take(4*costFrame*int64(len(p.marks))) {
+			continue
+		}
 		for _, mark := range p.marks {
 			name := p.list[mark.frame].Name
 			s.Annotations = append(s.Annotations, Annotation{"START", name, device, p.time(mark.from)}, Annotation{"END", name, device, p.time(mark.to)})
@@ -332,13 +338,16 @@ func ended(open []slice, at float64) []slice {
 	return open
 }
 
+// maxOpen is how deep a stack may be; the innermost frames stay. Python's own limit is 1,000 calls, each with an operator or two.
+const maxOpen = 4000
+
 // framesOf is a stack, innermost first. A function's line is that from which it called the next one; that of the innermost is where it
 // begins, since the trace has no other.
 func (p *profile) framesOf(open []slice) []Frame {
 	var key []byte
 	var ids []uint32
 	called := int32(0)
-	for _, s := range slices.Backward(open) {
+	for _, s := range slices.Backward(open[max(0, len(open)-maxOpen):]) {
 		id := s.frame
 		if s.python {
 			if f := p.list[id]; called > 0 && f.File != "" {
