@@ -207,11 +207,11 @@ def _torch_is_there(torch):
     try:
         from .observe import observer
         observer.install(torch)
-        if "MEMGAUGE_RECORD" in os.environ:
-            from .gauges import history
-            history.install(torch)
     except Exception:
         state.error("hooks")
+    if "MEMGAUGE_RECORD" in os.environ:
+        from .gauges import history
+        history.install(torch)
 
 
 def _close_control(s, close):

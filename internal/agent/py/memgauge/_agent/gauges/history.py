@@ -60,12 +60,13 @@ def dump(path):
 # From the start
 
 def install(torch):
-    """Has recording begin when the program starts CUDA, which it may never do."""
-    wanted = os.environ.get("MEMGAUGE_RECORD", "").split()
-    if len(wanted) != 3:
-        return
-    entries, stacks, most = int(wanted[0]), wanted[1], int(wanted[2])
-    torch.cuda._lazy_call(lambda: _begin(torch, entries, stacks, most))
+    """Has recording begin when the program starts CUDA, which it may never do. Raises nothing."""
+    try:
+        entries, stacks, most = os.environ["MEMGAUGE_RECORD"].split()
+        entries, most = int(entries), int(most)
+        torch.cuda._lazy_call(lambda: _begin(torch, entries, stacks, most))
+    except Exception:
+        state.error("record memory")
 
 
 def _begin(torch, entries, stacks, most):
