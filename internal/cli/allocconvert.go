@@ -41,7 +41,7 @@ func (a *app) allocConvert(ctx context.Context, o allocConvertOptions, from, to 
 	if err != nil {
 		return usageError{fmt.Errorf("alloc convert: %w", err)}
 	}
-	out, err := create(to)
+	out, err := createFrom(to, from)
 	if err != nil {
 		return fmt.Errorf("alloc convert: %w", err)
 	}

@@ -179,6 +179,17 @@ func createNamed(path string) (sink, error) {
 	return create(path)
 }
 
+// createFrom is create for what is made of other files. It does not replace one of them: less is written than was read.
+func createFrom(path string, sources ...string) (sink, error) {
+	out, err := os.Stat(path)
+	for _, source := range sources {
+		if in, inErr := os.Stat(source); err == nil && inErr == nil && out.Mode().IsRegular() && os.SameFile(in, out) {
+			return nil, remedy.Add(fmt.Errorf("write %s: it is the file that is read", path), "name another file")
+		}
+	}
+	return create(path)
+}
+
 // createBeside makes the new file in the same directory: a rename works only within a file system.
 func createBeside(path string, perm os.FileMode) (*replacement, error) {
 	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))

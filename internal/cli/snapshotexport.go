@@ -134,7 +134,7 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 		if f.name == "" {
 			continue
 		}
-		out, err := create(f.name)
+		out, err := createFrom(f.name, path)
 		if err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (a *app) snapshotFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 	if err := a.addFlame(ctx, s, o, g, path, false); err != nil {
 		return fmt.Errorf("snapshot flame: %w", err)
 	}
-	out, err := create(o.output)
+	out, err := createFrom(o.output, path, o.diff)
 	if err != nil {
 		return fmt.Errorf("snapshot flame: %w", err)
 	}
