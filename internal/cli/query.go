@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/units"
@@ -76,19 +77,9 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 	defer cancel()
 	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: time.Duration(o.timeout),
 		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) }}
-	err = a.queryOnce(ctx, o.output, q)
-	for range retries {
-		if !errors.Is(err, api.ErrBroken) {
-			break
-		}
-		err = a.queryOnce(ctx, o.output, q)
-	}
-	return err
+	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
+	return collector.Retry(ctx, func() error { return a.queryOnce(ctx, o.output, q) })
 }
-
-// retries is how often a query is asked anew when its collector was killed meanwhile: nothing was shown of it yet, and the
-// next connection starts another collector. If that dies as well, the query may be what kills it.
-const retries = 1
 
 func (a *app) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {
 	out, err := a.querySink(output)

@@ -146,7 +146,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 	defer drain.Stop()
 	defer alive.Stop()
 	defer maintain.Stop()
-	keeper := kept{os.Getppid()}
+	var keeper kept
 	for {
 		select {
 		case <-ctx.Done():

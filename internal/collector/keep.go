@@ -113,15 +113,22 @@ func SpawnKeeper(s *session.Session) error {
 	return cmd.Process.Release()
 }
 
-// kept sees to it that somebody stays with the collector: who started it may have been a client, or may have been killed.
-type kept struct{ parent int }
+// kept sees to it that somebody stays with the collector: who started it may have been a client, and who stayed with it may
+// have been killed.
+type kept struct{ failed bool }
 
+// look says once why nobody can.
 func (k *kept) look(s *session.Session) error {
-	if parent := os.Getppid(); parent != k.parent {
-		k.parent = parent
-		return SpawnKeeper(s)
+	lock, err := s.TryKeep()
+	if err == nil {
+		lock.Release()
+		err = SpawnKeeper(s)
 	}
-	return nil
+	if err == nil || k.failed || errors.Is(err, session.ErrLocked) {
+		return nil
+	}
+	k.failed = true
+	return err
 }
 
 // Spawn starts a collector for the session as a process of its own, which survives the terminal and its parent. When one

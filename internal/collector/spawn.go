@@ -109,12 +109,37 @@ func (l live) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply,
 	return again(ctx, l, func() (api.CensusReply, error) { return l.Client.Census(ctx, q) })
 }
 
-func again[T any](ctx context.Context, l live, ask func() (T, error)) (T, error) {
-	v, err := ask()
-	if errors.Is(err, api.ErrBroken) && wake(ctx, l.s) == nil {
-		return ask()
-	}
+func again[T any](ctx context.Context, l live, ask func() (T, error)) (v T, err error) {
+	first := true
+	err = Retry(ctx, func() error {
+		if !first && wake(ctx, l.s) != nil {
+			return err
+		}
+		first = false
+		v, err = ask()
+		return err
+	})
 	return v, err
+}
+
+// A killed collector may take a tenth of a second to end with all its threads. Its socket takes clients until then, and
+// breaks what they ask.
+const (
+	dying     = 300 * time.Millisecond
+	dyingPoll = 20 * time.Millisecond
+)
+
+// Retry asks again when the collector was killed meanwhile: once, and as often as it may be the one that is ending which has
+// answered again. If its successor dies of the question as well, it may be the question that kills.
+func Retry(ctx context.Context, ask func() error) error {
+	err := ask()
+	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {
+		last := time.Now().After(end)
+		if err = ask(); last || !rest(ctx, dyingPoll) {
+			return err
+		}
+	}
+	return err
 }
 
 // local is an owner in this process with its lock.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,7 +127,20 @@ func TestAttachedSessionKeepsACollector(t *testing.T) {
 	kill(t, keeper[0])
 	until(t, "another keeper", func() bool { now := keepers(dirs[0]); return len(now) == 1 && now[0] != keeper[0] })
 	kill(t, third)
-	oneCollector(t, dirs[0], third)
+	fourth := oneCollector(t, dirs[0], third)
+
+	// A collector that a client has started is no child of the keeper's.
+	keeper = keepers(dirs[0])
+	if err := syscall.Kill(keeper[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	kill(t, fourth)
+	w.mg("list")
+	fifth := oneCollector(t, dirs[0], fourth)
+	kill(t, keeper[0])
+	until(t, "another keeper", func() bool { now := keepers(dirs[0]); return len(now) == 1 && now[0] != keeper[0] })
+	kill(t, fifth)
+	oneCollector(t, dirs[0], fifth)
 	p.end(t)
 }
 
