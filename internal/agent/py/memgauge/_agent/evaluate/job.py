@@ -58,6 +58,7 @@ class Job:
         self._thread = None
         self._claim = [True]       # whoever pops it finishes the job
         self._armed = self._firing = False
+        self._entered = False      # the thread has had its moment, and asks next whether it is still wanted
         self._why = None           # the interruption that is wanted
         self._since = self._next = 0.0
 
@@ -117,12 +118,12 @@ class Job:
             self._firing = False
 
     def _give_up(self):
-        if not self.began and self.visit.take():     # its thread has not come to a core, or to Python's lock, since
-            if self._take():
-                self.error = self._never_began()
-                self._finish(self._why.outcome)
-            return
         if not self._take():
+            return
+        if not self._entered:      # it has not come to a core, or to Python's lock, since; when it does it is not wanted any more
+            self.visit.take()
+            self.error = self._never_began()
+            self._finish(self._why.outcome)
             return
         frame = sys._current_frames().get(self._thread.ident)
         self.error = "".join(rendering.stack(frame, self.source))
@@ -185,6 +186,7 @@ class Job:
         if not self.visit.enter():
             self.error = self._never_began()
             return self._why.outcome
+        self._entered = True
         if self.unwanted():     # the moment came together with the interruption, which found nothing armed
             return self._why.outcome
         gil.calm()
