@@ -1,13 +1,14 @@
 """Where the code of an eval runs: the main thread stands still for it, or waits, or the code does not begin."""
 import os
 import signal
+import sys
 import threading
 import time
 import unittest
 
 import client
 from client import Process, wait_for
-from memgauge._agent import mainthread
+from memgauge._agent import gil, mainthread
 from memgauge._agent.evaluate import job, moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
@@ -175,6 +176,30 @@ class StandsStill(unittest.TestCase):
                 self.assertEqual((answer.value, answer.outcome), ("True", client.FINE), answer)
         self.assertGreater(int(self.process.eval("n").value), before)
         self.assertNotIn(b"Traceback", self.process.printed())
+
+
+class SwitchInterval(unittest.TestCase):
+    def test_it_is_put_back_whatever_comes_last(self):
+        before = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, before)
+        self.addCleanup(gil.serve, False)
+        gil.hurry()
+        self.assertEqual(sys.getswitchinterval(), before, "there is no control thread that would put it back")
+        gil.serve(True)
+        gil.hurry()
+        self.assertLess(sys.getswitchinterval(), before)
+        self.assertGreater(gil.due(), time.monotonic() - gil.LONGEST)
+        gil.serve(False)
+        gil.hurry()         # the end of code that went on after a detach
+        self.assertEqual((sys.getswitchinterval(), gil.due()), (before, None))
+        gil.serve(True)
+        gil.hurry()
+        sys.setswitchinterval(0.5)
+        gil.calm()
+        self.assertEqual(sys.getswitchinterval(), 0.5, "the program's own wish stands")
+        gil.hurry()
+        gil.after_fork()
+        self.assertEqual(sys.getswitchinterval(), 0.5)
 
 
 class JobsPlace:

@@ -3,8 +3,10 @@
 A thread that wants the lock asks its holder to let go after the switch interval, 5 ms, and begins that wait anew whenever the
 lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs every 100 µs, as one that
 calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval then took seconds to begin. So the
-interval is short from a client's connecting to the beginning of its code, for LONGEST at a time, and the program's own otherwise.
+interval is short from a client's connecting to the beginning of its code and after its answer, for LONGEST at a time, and the
+program's own otherwise.
 """
+import _thread
 import sys
 from time import monotonic
 
@@ -13,24 +15,38 @@ LONGEST = 0.25   # s; other threads of the program's switch more often meanwhile
 
 _program = _ours = None    # the program's interval, and ours as it reads back, while ours is set
 _end = 0.0                 # monotonic s
+_served = False            # the control thread is there, and asks due()
+_lock = _thread.allocate_lock()
+
+
+def serve(served):
+    """Whether hurry() may set an interval from now on: a thread may end its code after the control thread has gone."""
+    global _served
+    with _lock:
+        _served = served
+    calm()
 
 
 def hurry():
-    """Sets the short interval, or goes on with it."""
+    """Sets the short interval, or goes on with it. From any thread; the control thread asks due() afterwards."""
     global _program, _ours, _end
-    _end = monotonic() + LONGEST
-    if _program is None:
-        _program = sys.getswitchinterval()
-        sys.setswitchinterval(min(SHORT, _program))
-        _ours = sys.getswitchinterval()
+    with _lock:
+        if not _served:
+            return
+        _end = monotonic() + LONGEST
+        if _program is None:
+            _program = sys.getswitchinterval()
+            sys.setswitchinterval(min(SHORT, _program))
+            _ours = sys.getswitchinterval()
 
 
 def calm():
     """Sets the program's interval, unless the program has set another one meanwhile. From any thread, more than once."""
     global _program
-    program, _program = _program, None
-    if program is not None and sys.getswitchinterval() == _ours:
-        sys.setswitchinterval(program)
+    with _lock:
+        program, _program = _program, None
+        if program is not None and sys.getswitchinterval() == _ours:
+            sys.setswitchinterval(program)
 
 
 def due():
@@ -43,4 +59,8 @@ def due():
     return None
 
 
-after_fork = calm
+def after_fork():
+    """In a forked child, whose parent's other thread may have held the lock."""
+    global _lock
+    _lock = _thread.allocate_lock()
+    calm()

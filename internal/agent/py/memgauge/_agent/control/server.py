@@ -45,6 +45,7 @@ class Control:
 
     def open(self):
         self._wakes = Pipe()
+        gil.serve(True)
         if self.door is not None:
             self.listener = self.door
             return
@@ -85,7 +86,7 @@ class Control:
 
     def close(self):
         """Closes and unlinks."""
-        gil.calm()
+        gil.serve(False)
         if self.listener is not None:
             try:
                 if self.path is not None:
@@ -273,6 +274,7 @@ class Control:
 
     def _finished(self, connection, job):
         """The eval is recorded before its client hears of it, so that a query right after finds it."""
+        gil.hurry()     # it often has another question
         try:
             if not job.own:
                 self.hooks.event("eval", job.source[:EVENT_TEXT], job.outcome, job.nanoseconds // 1000)
