@@ -41,17 +41,28 @@ def damage(path, canary):
 
 
 def copied(session, to):
-    """A copy of a session that may be live, without its sockets."""
+    """A copy of a session that may be live, without its sockets and without what ends meanwhile."""
 
     def no_sockets(at, names):
-        return [
-            name
-            for name in names
-            if not stat.S_ISREG(os.lstat(os.path.join(at, name)).st_mode) and not os.path.isdir(os.path.join(at, name))
-        ]
+        return [name for name in names if not plain(os.path.join(at, name))]
 
-    shutil.copytree(session, to, ignore=no_sockets, ignore_dangling_symlinks=True)
+    def copy(source, target):
+        try:
+            return shutil.copy2(source, target)
+        except FileNotFoundError:  # a ring that was drained, a file of DuckDB's
+            return target
+
+    shutil.copytree(session, to, ignore=no_sockets, copy_function=copy, ignore_dangling_symlinks=True)
     return to
+
+
+def plain(path):
+    """Whether it is a file or a directory, and still there."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)
 
 
 def damaged_session(siege, t, number):
