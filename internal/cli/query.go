@@ -62,23 +62,32 @@ func formatNames() []cobra.Completion {
 
 // query finds every mistake that it can before it bothers the session.
 func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
+	q, err := a.queryRequest(ctx, o, sql)
+	if err != nil {
+		return err
+	}
+	q.Note = func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) }
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
+	return collector.Retry(ctx, func() error { return a.queryOnce(ctx, o.output, q) })
+}
+
+// queryRequest is what the options and the statement ask for, of whatever answers.
+func (a *app) queryRequest(ctx context.Context, o queryOptions, sql string) (api.QueryRequest, error) {
 	width := 0
 	if o.output == "" {
 		width = terminalWidth(a.stdout)
 	}
 	format, err := o.formatFor(width > 0)
 	if err != nil {
-		return err
+		return api.QueryRequest{}, err
 	}
 	if sql, err = a.statement(ctx, sql); err != nil {
-		return err
+		return api.QueryRequest{}, err
 	}
-	ctx, cancel := o.limit(ctx)
-	defer cancel()
-	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: time.Duration(o.timeout),
-		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) }}
-	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
-	return collector.Retry(ctx, func() error { return a.queryOnce(ctx, o.output, q) })
+	timeout := time.Duration(o.timeout)
+	return api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: timeout}, nil
 }
 
 func (a *app) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/snapshotdb"
 	"github.com/memgauge/memgauge/internal/store"
@@ -41,15 +39,8 @@ func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOpti
 	if path == "-" && sql == "-" {
 		return usageError{errors.New("snapshot query: only one of the snapshot and the statement can be standard input")}
 	}
-	width := 0
-	if o.output == "" {
-		width = terminalWidth(a.stdout)
-	}
-	format, err := o.formatFor(width > 0)
+	q, err := a.queryRequest(ctx, o, sql)
 	if err != nil {
-		return err
-	}
-	if sql, err = a.statement(ctx, sql); err != nil {
 		return err
 	}
 	ctx, cancel := o.limit(ctx)
@@ -67,7 +58,6 @@ func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOpti
 		return fmt.Errorf("snapshot query: %s: %w", path, err)
 	}
 	defer t.Close()
-	q := api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: time.Duration(o.timeout)}
 	if err = runQuery(ctx, t, q, out); err == nil {
 		return nil
 	}
