@@ -124,25 +124,22 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 		write func(io.Writer, *anatomy.History) error
 	}
 	var files []file
-	for _, f := range []struct {
-		name  string
-		write func(io.Writer, *anatomy.History) error
-	}{
-		{o.perfetto, func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
-		{o.protocol4, func(w io.Writer, h *anatomy.History) error { return snapshot.WriteColumns(ctx, w, h.Columns) }},
+	for _, f := range []file{
+		{name: o.perfetto, write: func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
+		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error { return snapshot.WriteColumns(ctx, w, h.Columns) }},
 	} {
 		if f.name == "" {
 			continue
 		}
-		out, err := createFrom(f.name, path)
-		if err != nil {
+		var err error
+		if f.out, err = createFrom(f.name, path); err != nil {
 			return err
 		}
-		defer out.discard()
+		defer f.out.discard()
 		if strings.HasSuffix(strings.ToLower(f.name), ".gz") {
 			f.write = packed(f.write)
 		}
-		files = append(files, file{f.name, out, f.write})
+		files = append(files, f)
 	}
 	h, _, err := a.readHistory(ctx, s, path)
 	if err != nil {
