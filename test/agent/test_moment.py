@@ -9,7 +9,7 @@ import unittest
 import client
 from client import Process, wait_for
 from memgauge._agent import gil, mainthread
-from memgauge._agent.evaluate import job, moment
+from memgauge._agent.evaluate import hindrance, job, moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
 COUNTER = """
@@ -220,6 +220,70 @@ class EndsBetween:
     def open(self):
         self.asked += 1
         return self.asked == 1
+
+
+class Rung(Exception):
+    """What a signal handler of the program's raises."""
+
+
+class HandlersAnywhere(unittest.TestCase):
+    """A handler that raises, once for every line of ours that the main thread runs: it reaches the program, the main thread
+    does not stand still afterwards, and the code is interrupted, or begins another time."""
+
+    def setUp(self):
+        self.addCleanup(sys.settrace, sys.gettrace())
+        self.addCleanup(setattr, moment, "_arm", moment._arm)
+        moment._arm = lambda: None       # this test is the main thread, and comes by when it says so
+        self.addCleanup(setattr, hindrance, "of", hindrance.of)
+        hindrance.of = lambda frame: ("", False)     # the callers that it would look at are this test's
+
+    def test_while_it_stands_still(self):
+        line, rung = 0, True
+        while rung:
+            line += 1
+            rung = self.came_by(line)
+        self.assertGreater(line, 40)
+
+    def came_by(self, line):
+        """The main thread comes by; a signal comes before the nth line that it runs. Whether there were so many."""
+        ended, seen = threading.Event(), []
+        j = job.Job("import time\nwhile True: time.sleep(0.001)", 0.05, lambda: None, lambda job: ended.set())
+
+        def trace(frame, event, arg):
+            if event == "line" and os.sep + "evaluate" + os.sep in frame.f_code.co_filename:
+                seen.append(j.outcome is None and mainthread.stopped is not None)
+                if len(seen) == line:
+                    raise Rung
+            return trace
+
+        def keep_time():
+            while not ended.wait(0.001):
+                j.tick()
+        j.start()
+        wait_for(lambda: moment._waiting)
+        ticks = threading.Thread(target=keep_time)
+        j.deadline = time.monotonic() + 0.05
+        ticks.start()
+        sys.settrace(trace)
+        try:
+            self.pending_call()
+            rung = False
+        except Rung:
+            rung = True
+        finally:
+            sys.settrace(None)
+        self.assertEqual(rung, len(seen) >= line, "line %d: what the handler raised did not reach the program" % line)
+        self.assertIsNone(mainthread.stopped, "line %d" % line)
+        self.assertTrue(ended.wait(20), "line %d: the code goes on" % line)
+        ticks.join(20)
+        if rung and seen[-1]:
+            self.assertEqual(j.outcome, client.INTERRUPTED, "line %d" % line)
+        return rung
+
+    def pending_call(self):
+        def from_c():
+            moment._came_by()
+        from_c()
 
 
 class Decided(unittest.TestCase):

@@ -82,6 +82,18 @@ class Visit:
         except IndexError:
             return False
 
+    def let_go(self):
+        """Has it begin; by the thread that stands still for it, which may have been interrupted just after it had done so."""
+        try:
+            self.go.release()
+        except RuntimeError:
+            pass
+
+    def give_back(self):
+        """Lets another decide after all, when the one who was about to begin it could not."""
+        if self.place is None:
+            self.claim[:] = [True]
+
     def _begin_beside(self, idle):
         _gates.append(self)          # first: the main thread may come by at any time
         if self.take():
@@ -165,22 +177,34 @@ def _came_by():
     """The pending call. Only what a signal handler of the program's raises leaves it."""
     global _armed
     _armed = False
+    if mainthread.stopped is None:
+        _stand_still(MAIN, _admit, sys._getframe(2))
+
+
+def _stand_still(place, admit, *arguments):
+    """Runs what `admit` puts into the list that it is given. Only what a signal handler of the program's raises leaves it."""
+    visits, stop = [], None
     try:
-        visits = _admitted(sys._getframe(2))
+        admit(visits, *arguments)
         if visits:
-            Stop(MAIN, visits).run()
+            stop = Stop(place, visits)
+            stop.run()
     except BaseException as error:
+        if stop is not None:
+            stop.abandon()
+        for visit in visits:
+            visit.give_back()
         if not ours(error):
             raise
         tell_error()
 
 
-def _admitted(frame):
+def _admit(visits, frame):
     here = os.getpid()
-    visits = [v for v in _gates if not v.claim and not v.over and v.pid == here]
+    visits.extend(v for v in _gates if not v.claim and not v.over and v.pid == here)
     waiting = [v for v in _waiting if v.where == MAIN and v.claim and v.pid == here]
-    if not waiting or mainthread.stopped is not None:
-        return visits if mainthread.stopped is None else ()
+    if not waiting:
+        return
     reason, hard = hindrance.of(frame)
     if not hard:
         other = _task_on_this_thread() or hindrance.others_in_torch()
@@ -191,9 +215,14 @@ def _admitted(frame):
         if hard:
             visit.wants_step = True
         elif not reason or now >= visit.asked + PATIENCE:
-            if visit.take():
-                visits.append(visit)
-    return visits
+            _take_into(visits, visit)
+
+
+def _take_into(visits, visit):
+    """Listed first: an exception between the two would leave it taken, and never begun."""
+    visits.append(visit)
+    if not visit.take():
+        visits.remove(visit)
 
 
 def _task_on_this_thread():
@@ -224,16 +253,15 @@ def _ask_step():
 
 def step_ended():
     """On the thread that trains, by the observer. Only what a signal handler of the program's raises leaves it."""
-    try:
-        if mainthread.stopped is not None or _thread.get_ident() in state.evals:    # the code of an eval makes a step
-            return
-        visits = [v for v in list(_waiting) if v.pid == os.getpid() and v.claim and v.take()]
-        if visits:
-            Stop(STEP, visits).run()
-    except BaseException as error:
-        if not ours(error):
-            raise
-        tell_error()
+    if mainthread.stopped is None and _thread.get_ident() not in state.evals:    # the code of an eval makes a step
+        _stand_still(STEP, _admit_all)
+
+
+def _admit_all(visits):
+    here = os.getpid()
+    for visit in list(_waiting):
+        if visit.pid == here and visit.claim:
+            _take_into(visits, visit)
 
 
 # ---------------------------------------------------------------- forks, detach

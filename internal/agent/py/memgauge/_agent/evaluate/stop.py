@@ -18,6 +18,7 @@ class Stop:
         from collections import deque
         self.place, self.visits, self.openers = place, list(visits), list(visits)
         self.ident, self.pid = _thread.get_ident(), os.getpid()
+        self._untold = list(visits)  # that they begin now
         self.open = [True]           # others may join
         self.calls = deque()         # what is to be called on this thread
         self.device = _device()
@@ -31,15 +32,15 @@ class Stop:
             pass
 
     def run(self):
-        """Returns when the code of all has ended. Raises what a signal handler of the program's has raised meanwhile."""
+        """Returns when the code of all has ended. Raises what a signal handler of the program's has raised meanwhile, which may
+        come between any two bytecodes of this method's."""
         raised = None
         mainthread.stopped = self
-        for visit in self.visits:
-            if visit.place is None:
-                visit.stop, visit.place = self, self.place
-                visit.go.release()
         while True:
             try:
+                self._begin()
+                if raised is not None:
+                    self._interrupt()          # Ctrl-C: the trainer's wish comes first
                 if self._ended():
                     break
                 self._turn()
@@ -47,17 +48,35 @@ class Stop:
                 if ours(error):
                     tell_error()
                     break
-                for visit in list(self.visits):    # Ctrl-C: the trainer's wish comes first
-                    visit.job.interrupt()
-                    visit.job.look()
                 raised = raised or error
                 error = None
-        mainthread.stopped = None
+        self.abandon()
         if raised is not None:
             try:
                 raise raised
             finally:
                 raised = None
+
+    def abandon(self):
+        """The thread goes on, whatever run() has come to: no code goes on beside it that was to run in its place."""
+        mainthread.stopped = None
+        if os.getpid() == self.pid:
+            self._interrupt()
+
+    def _begin(self):
+        """Tells those whom it was opened for. What was interrupted is done again, so each line may run twice."""
+        while self._untold:
+            visit = self._untold[-1]
+            if visit.place != IDLE:
+                visit.stop, visit.place = self, self.place
+                visit.let_go()
+            del self._untold[-1:]
+
+    def _interrupt(self):
+        for visit in list(self.visits):
+            if not visit.over:
+                visit.job.interrupt()
+                visit.job.look()
 
     def _ended(self):
         if os.getpid() != self.pid:  # a signal handler has forked: nobody is here to wait for
@@ -102,7 +121,7 @@ def _device():
     try:
         cuda = sys.modules["torch"].cuda
         return cuda.current_device() if cuda.is_initialized() and cuda.device_count() > 1 else None
-    except Exception:
+    except (AssertionError, AttributeError, KeyError, RuntimeError):    # no torch, one without CUDA, a driver that fails
         return None
 
 
