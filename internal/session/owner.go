@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -94,14 +96,21 @@ func linksAreOurs(path string) error {
 	}
 }
 
+// made are the files of a session's directory, each of the kind that memgauge makes.
+var made = map[string]fs.FileMode{metaFile: 0, endFile: 0, lockFile: 0, keepFile: 0, dbFile: 0, dbFile + ".wal": 0, logFile: 0,
+	ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, socket: fs.ModeSocket}
+
+var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.ModeSymlink: "a link", fs.ModeNamedPipe: "a named pipe",
+	fs.ModeSocket: "a socket", fs.ModeDevice: "a device", fs.ModeDevice | fs.ModeCharDevice: "a device"}
+
 // checkFiles refuses a directory that isn't ours, or that holds something else than what we put there: a link in place of a
-// file that we would write to or start from (a session that somebody handed over unpacks with such links), or another user's
-// file. What is not there yet is made by us.
+// file that we would write to or start from (a session that somebody handed over unpacks with such links), a named pipe that
+// we would wait for, or another user's file. What is not there yet is made by us.
 func checkFiles(dir string) error {
 	if err := checkOwner(dir); err != nil {
 		return err
 	}
-	for _, name := range []string{metaFile, endFile, lockFile, keepFile, dbFile, dbFile + ".wal", logFile, ringsDir, ctlDir, socket} {
+	for _, name := range slices.Sorted(maps.Keys(made)) {
 		st, err := os.Lstat(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -109,8 +118,8 @@ func checkFiles(dir string) error {
 		if err != nil {
 			return err
 		}
-		if st.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%s is a link, which memgauge makes none of", name)
+		if kind := st.Mode().Type(); kind != made[name] {
+			return fmt.Errorf("%s is %s, where memgauge makes %s", name, kinds[kind], kinds[made[name]])
 		}
 		if err := checkUID(st.Sys().(*syscall.Stat_t).Uid); err != nil {
 			return fmt.Errorf("%s %w", name, err)

@@ -1,9 +1,11 @@
 package session
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -94,6 +96,31 @@ func TestLinksInASession(t *testing.T) {
 		if _, err := s.TryLock(true); name == lockFile && err == nil {
 			t.Error("the lock is taken through a link")
 		}
+	}
+}
+
+// Whoever opens a named pipe waits for its writer, for ever; a directory in place of the database is no better.
+func TestOtherKindsInASession(t *testing.T) {
+	for name, kind := range made {
+		s := makeSession(t)
+		path := filepath.Join(s.Dir, name)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, s.Dir, name+" is a named pipe, where memgauge makes "+kinds[kind])
+		if kind == fs.ModeDir {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, s.Dir, name+" is a directory, where memgauge makes "+kinds[kind])
 	}
 }
 
