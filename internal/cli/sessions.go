@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -19,9 +20,12 @@ const listPatience = 3 * time.Second
 
 // sessions describes the live sessions, and with all the finished ones after them.
 func (a *app) sessions(ctx context.Context, all bool) ([]sessionSummary, error) {
-	found, err := session.All()
+	found, left, err := session.Scan()
 	if err != nil {
 		return nil, err
+	}
+	if all {
+		a.tellLeftOut(left)
 	}
 	asking, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
@@ -34,6 +38,18 @@ func (a *app) sessions(ctx context.Context, all bool) ([]sessionSummary, error) 
 		}
 	}
 	return append(live, finished...), ctx.Err()
+}
+
+// mostLeftOut bounds the lines about sessions that can't be read.
+const mostLeftOut = 5
+
+func (a *app) tellLeftOut(left []error) {
+	for _, err := range left[:min(len(left), mostLeftOut)] {
+		fmt.Fprintf(a.stderr, "memgauge: left out: %v\n", err)
+	}
+	if more := len(left) - mostLeftOut; more > 0 {
+		fmt.Fprintf(a.stderr, "memgauge: left out: %d more\n", more)
+	}
 }
 
 func summarize(ctx context.Context, s *session.Session, live bool) sessionSummary {

@@ -16,22 +16,27 @@ import (
 // All lists the sessions in the home and those registered there, newest first. Entries that can't be read are left out;
 // registrations whose directory is gone are removed.
 func All() ([]*Session, error) {
+	all, _, err := Scan()
+	return all, err
+}
+
+// Scan is All, and says in left why each entry that looks like a session could not be read.
+func Scan() (all []*Session, left []error, err error) {
 	home, err := Home()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	dir := filepath.Join(home, "sessions")
 	if err := checkOwner(dir); errors.Is(err, errForeign) { // root with the home of the user who became root
-		return nil, fmt.Errorf("list sessions in %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("list sessions in %s: %w", dir, err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if os.IsNotExist(err) {
-			return nil, nil
+			return nil, nil, nil
 		}
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, nil, fmt.Errorf("list sessions: %w", err)
 	}
-	var all []*Session
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if e.Type()&os.ModeSymlink != 0 {
@@ -45,12 +50,16 @@ func All() ([]*Session, error) {
 			}
 			path = target
 		}
-		if s, err := Open(path); err == nil {
+		s, err := Open(path)
+		switch {
+		case err == nil:
 			all = append(all, s)
+		case !errors.Is(err, ErrNone): // one that is being made, or is just gone
+			left = append(left, err)
 		}
 	}
 	slices.SortFunc(all, func(a, b *Session) int { return b.Meta.Started.Compare(a.Meta.Started) })
-	return all, nil
+	return all, left, nil
 }
 
 // Target is a session and, where the endpoint named one, a process of it.
