@@ -40,13 +40,32 @@ func TestLockIsWaitedForWhileItsHolderGetsOn(t *testing.T) {
 			}
 		}
 	}()
-	lock, err := lockBusy(context.Background(), s, false, patience)
+	lock, err := lockBusy(context.Background(), s, false, patience, never)
 	<-done
 	if err != nil {
 		t.Fatalf("waiting for a recovery that got on: %v", err)
 	}
 	defer lock.Release()
-	if _, err := lockBusy(context.Background(), s, true, patience); !errors.Is(err, session.ErrLocked) {
+	if _, err := lockBusy(context.Background(), s, true, patience, never); !errors.Is(err, session.ErrLocked) {
 		t.Errorf("of a holder that does nothing: %v", err)
+	}
+}
+
+// Who has recovered a session and reads it, slowly, keeps nobody waiting who came to recover it too.
+func TestLockThatIsNeedlessMeanwhile(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	s, err := session.Create(session.Options{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := s.TryLock(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Release()
+	looks := 0
+	lock, err := lockBusy(context.Background(), s, true, time.Hour, func() bool { looks++; return looks == 3 })
+	if lock != nil || err != nil {
+		t.Errorf("lock %v, %v after %d looks; want none, and no error", lock, err, looks)
 	}
 }

@@ -28,10 +28,11 @@ type Backend interface {
 }
 
 const (
-	readyTimeout = 5 * time.Second      // a collector opens its socket within some 20 ms
-	readyPoll    = 5 * time.Millisecond // how often we look whether it has
-	lockTimeout  = 10 * time.Second     // who holds the lock for so long and writes nothing hangs
-	recoverLimit = 10 * time.Minute     // the full rings of some hundred processes after a crash
+	readyTimeout = 5 * time.Second       // a collector opens its socket within some 20 ms
+	readyPoll    = 5 * time.Millisecond  // how often we look whether it has
+	lockTimeout  = 10 * time.Second      // who holds the lock for so long and writes nothing hangs
+	lockLook     = 50 * time.Millisecond // between two looks at what its holder has done
+	recoverLimit = 10 * time.Minute      // the full rings of some hundred processes after a crash
 )
 
 // Connect finds who answers for the session: the collector of a live one (started anew if it died), or this process
@@ -198,7 +199,7 @@ func finished(ctx context.Context, s *session.Session) (Backend, error) {
 
 // asItIs opens the database for reading.
 func asItIs(ctx context.Context, s *session.Session, note string) (Backend, error) {
-	lock, err := lockBusy(ctx, s, false, lockTimeout)
+	lock, err := lockBusy(ctx, s, false, lockTimeout, never)
 	if err != nil {
 		return nil, err
 	}
@@ -220,18 +221,30 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 }
 
 // lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
-// as long as patience hangs.
-func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration) (*session.Lock, error) {
-	for until := time.Now().Add(recoverLimit); ; {
-		before := s.Touched()
-		wait, cancel := context.WithTimeout(ctx, patience)
+// as long as patience hangs. No lock and no error: the lock is needless by now, though somebody has it.
+func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration, needless func() bool) (*session.Lock, error) {
+	limit := time.Now().Add(recoverLimit)
+	for stored, since := s.Touched(), time.Now(); ; {
+		wait, cancel := context.WithTimeout(ctx, min(patience, lockLook))
 		lock, err := s.Lock(wait, exclusive)
 		cancel()
-		if !errors.Is(err, session.ErrLocked) || ctx.Err() != nil || time.Now().After(until) || !s.Touched().After(before) {
+		now := time.Now()
+		if !errors.Is(err, session.ErrLocked) || ctx.Err() != nil || now.After(limit) {
 			return lock, err
+		}
+		if needless() {
+			return nil, nil
+		}
+		if last := s.Touched(); last.After(stored) {
+			stored, since = last, now
+		}
+		if now.Sub(since) > patience {
+			return nil, err
 		}
 	}
 }
+
+func never() bool { return false }
 
 // recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
 // read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be alive.
@@ -240,11 +253,12 @@ func recoverSession(ctx context.Context, s *session.Session) error {
 		return nil
 	}
 	defer session.PrivateFiles()()
-	lock, err := lockBusy(ctx, s, true, lockTimeout)
+	// Who has finished it meanwhile may go on as a reader for as long as its own reader likes, a pager for instance.
+	lock, err := lockBusy(ctx, s, true, lockTimeout, func() bool { return !s.Unfinished() })
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		return nil
 	}
-	if err != nil {
+	if err != nil || lock == nil {
 		return err
 	}
 	defer lock.Release()

@@ -206,7 +206,11 @@ func (db *DB) read(ctx context.Context, work func(*conn) error) error {
 func (db *DB) Checkpoint(ctx context.Context) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
-	return db.about("checkpoint", db.checkpointLocked(ctx))
+	err := db.checkpointLocked(ctx)
+	if isBusy(err) {
+		return nil
+	}
+	return db.about("checkpoint", err)
 }
 
 func (db *DB) checkpointLocked(ctx context.Context) error {

@@ -176,6 +176,11 @@ func isFatal(err error) bool {
 	return errors.As(err, &e) && e.fatal
 }
 
+// isBusy says that a question, or what is left of one, keeps DuckDB from folding its log into the file just now.
+func isBusy(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "Cannot CHECKPOINT: there are other write transactions active")
+}
+
 // about names the file and the operation.
 func (db *DB) about(operation string, err error) error {
 	if err == nil {

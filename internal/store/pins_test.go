@@ -70,3 +70,22 @@ func TestStuckQuestionIsTold(t *testing.T) {
 		t.Errorf("%d told", len(told))
 	}
 }
+
+// A question that has not ended keeps nobody from finishing: its log is folded into the file when it can be.
+func TestCheckpointBesideAQuestion(t *testing.T) {
+	db := open(t, Options{})
+	fillTrace(t, db, 20_000, 5_000, -1)
+	reader, err := db.Query(context.Background(), "SELECT * FROM python.torch_trace, range(1000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if !reader.Next() {
+		t.Fatal(reader.Err())
+	}
+	add(t, db, &model.Batch{Cursors: []model.Cursor{{RingID: 2, File: "b.ring", Seq: 1}}})
+	add(t, db, &model.Batch{Cursors: []model.Cursor{{RingID: 2, File: "b.ring", Seq: 2}}})
+	if err := db.Checkpoint(context.Background()); err != nil {
+		t.Errorf("beside a question that reads: %v", err)
+	}
+}
