@@ -72,7 +72,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 	again.owner = owner
 	reserveForGo()
-	if err := BoundMemory(); err != nil {
+	if err := store.BoundMemory(); err != nil {
 		c.log.Warn("the collector's memory has no bound", "error", err)
 	}
 	ctx, finish := context.WithCancel(ctx)

@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 // Backend answers questions about a session, wherever its database is open.
@@ -174,7 +175,7 @@ func (l *local) Close() error {
 	}
 	err := l.owner.Close()
 	l.lock.Release()
-	UnboundMemory()
+	store.UnboundMemory()
 	return err
 }
 
@@ -210,7 +211,7 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 		lock.Release()
 		return nil, err
 	}
-	if err := BoundMemory(); err != nil {
+	if err := store.BoundMemory(); err != nil {
 		return nil, errors.Join(err, (&local{owner.Service(), owner, lock, stuck}).Close())
 	}
 	svc := owner.Service()

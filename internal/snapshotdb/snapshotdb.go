@@ -14,7 +14,6 @@ import (
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
@@ -190,14 +189,14 @@ func open(ctx context.Context, path string) (*Tables, error) {
 
 // Query runs one reading statement and writes its result. It comes back in time also when the database does not.
 func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	if err := collector.BoundMemory(); err != nil {
+	if err := store.BoundMemory(); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() { done <- t.service.Query(ctx, q, w) }()
 	select {
 	case err := <-done:
-		collector.UnboundMemory()
+		store.UnboundMemory()
 		return err
 	case <-t.stuck:
 	}
