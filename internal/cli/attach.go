@@ -14,7 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/attach"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -99,7 +99,7 @@ func (a *app) attach(ctx context.Context, o attachOptions, arg string) error {
 	for _, failure := range j.failures {
 		fmt.Fprintf(a.stderr, "memgauge: attach: %v; not observed\n", failure)
 	}
-	if err := collector.SpawnKeeper(j.session); err != nil {
+	if err := keeper.Spawn(j.session); err != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %v; the next command that asks the session tries again\n", err)
 	}
 	return a.sayAttached(j, o.json)

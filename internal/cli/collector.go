@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -29,7 +30,7 @@ func (a *app) collectorCommand() *cobra.Command {
 				return err
 			}
 			if keep {
-				return collector.Keep(cmd.Context(), s, func(error) {})
+				return keeper.Run(cmd.Context(), s, func(error) {})
 			}
 			err = collector.New(s, slog.New(slog.NewTextHandler(a.log(), nil))).Run(cmd.Context())
 			if errors.Is(err, session.ErrLocked) {
@@ -45,7 +46,7 @@ func (a *app) collectorCommand() *cobra.Command {
 // log is standard error, which for a collector is its log.
 func (a *app) log() io.Writer {
 	if f, ok := a.stderr.(*os.File); ok {
-		return collector.NewLog(f)
+		return keeper.NewLog(f)
 	}
 	return a.stderr
 }

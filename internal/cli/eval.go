@@ -401,20 +401,21 @@ type evalJSON struct {
 // maxJSONOutput bounds what is kept of a stream until the document is written.
 const maxJSONOutput = 64 << 20
 
-type keeper struct {
+// captured is one stream of a process, as much of it as a document holds.
+type captured struct {
 	bytes.Buffer
 	truncated bool
 }
 
-func (k *keeper) Write(b []byte) (int, error) {
-	room := min(len(b), maxJSONOutput-k.Len())
-	k.truncated = k.truncated || room < len(b)
-	k.Buffer.Write(b[:room])
+func (c *captured) Write(b []byte) (int, error) {
+	room := min(len(b), maxJSONOutput-c.Len())
+	c.truncated = c.truncated || room < len(b)
+	c.Buffer.Write(b[:room])
 	return len(b), nil
 }
 
 func (a *app) evalJSON(ctx context.Context, e wire.Eval, chosen []session.Process) error {
-	stdout, stderr := make([]keeper, len(chosen)), make([]keeper, len(chosen))
+	stdout, stderr := make([]captured, len(chosen)), make([]captured, len(chosen))
 	results := inEach(ctx, e, chosen, func(i int) (io.Writer, io.Writer) { return &stdout[i], &stderr[i] })
 	doc := evalDocument{SchemaVersion: 1}
 	for i, r := range results {

@@ -20,6 +20,7 @@ import (
 	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -338,7 +339,7 @@ func watchCollector(s *session.Session) *watcher {
 	w := &watcher{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
-		if err := collector.Keep(ctx, s, func(err error) { w.err = err }); err != nil {
+		if err := keeper.Run(ctx, s, func(err error) { w.err = err }); err != nil {
 			w.err = err
 		}
 	}()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -69,9 +70,9 @@ func summarize(ctx context.Context, s *session.Session, live bool) sessionSummar
 func liveState(ctx context.Context, s *session.Session) (state string, rows int64) {
 	told, err := askSummary(ctx, s)
 	switch {
-	case err == nil && collector.Observed(s):
+	case err == nil && keeper.Observed(s):
 		return "running", told.Rows
-	case ctx.Err() != nil && collector.Observed(s): // it is busy, or there was no time left to ask it
+	case ctx.Err() != nil && keeper.Observed(s): // it is busy, or there was no time left to ask it
 		return "running, no answer yet", -1
 	case err == nil:
 		return "not observed", told.Rows

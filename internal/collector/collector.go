@@ -146,7 +146,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 	defer drain.Stop()
 	defer alive.Stop()
 	defer maintain.Stop()
-	var keeper kept
+	var company kept
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,7 +161,7 @@ func (c *Collector) loop(ctx context.Context, o *Owner, ended <-chan struct{}, s
 				stop()
 				return c.finish(o)
 			}
-			if err := keeper.look(c.s); err != nil {
+			if err := company.look(c.s); err != nil {
 				c.log.Error("start who sees to it that there is a collector", "error", err)
 			}
 		case <-drain.C:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
@@ -59,7 +60,7 @@ func wake(ctx context.Context, s *session.Session) error {
 	if api.Dial(ctx, s.Socket()) == nil {
 		return nil
 	}
-	cmd, err := Spawn(s)
+	cmd, err := keeper.SpawnCollector(s)
 	if err != nil {
 		return err
 	}
@@ -304,4 +305,13 @@ func summarizeHere(ctx context.Context, s *session.Session) (api.Summary, error)
 	}
 	sum, err := b.Outcome(ctx)
 	return sum, errors.Join(err, b.Close())
+}
+
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }

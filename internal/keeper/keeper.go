@@ -1,12 +1,13 @@
-package collector
+// Package keeper owns the two processes that a session has in the background, a collector and a keeper: it starts them, with
+// collector.log as their output, and is the keeper, which starts another collector where one dies. It knows nothing of
+// what a collector does. So who wakes one (a client, package ask) and who wants company (a collector) both stand below
+// this package, and neither imports the other.
+package keeper
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/session"
@@ -21,9 +22,9 @@ const (
 	keepPoll   = time.Second     // how often one is looked for that somebody else started
 )
 
-// Keep sees to it that the session has a collector, until it is over or ctx ends; where another process does that already,
+// Run sees to it that the session has a collector, until it is over or ctx ends; where another process does that already,
 // it comes back at once. A collector that runs when ctx ends goes on by itself. started hears of each start.
-func Keep(ctx context.Context, s *session.Session, started func(error)) error {
+func Run(ctx context.Context, s *session.Session, started func(error)) error {
 	lock, err := s.TryKeep()
 	if errors.Is(err, session.ErrLocked) {
 		return nil
@@ -44,7 +45,7 @@ func Keep(ctx context.Context, s *session.Session, started func(error)) error {
 			continue
 		}
 		begun := time.Now()
-		cmd, err := Spawn(s)
+		cmd, err := SpawnCollector(s)
 		started(err)
 		if err == nil && !waitEnd(ctx, cmd) {
 			return nil
@@ -102,61 +103,4 @@ func rest(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
-}
-
-// SpawnKeeper starts a process of its own that does what Keep does, for a session that nobody stays with.
-func SpawnKeeper(s *session.Session) error {
-	cmd, err := spawn(s, "collector", "--keep", "--session", s.Dir)
-	if err != nil {
-		return err
-	}
-	return cmd.Process.Release()
-}
-
-// kept sees to it that somebody stays with the collector: who started it may have been a client, and who stayed with it may
-// have been killed.
-type kept struct{ failed bool }
-
-// look says once why nobody can.
-func (k *kept) look(s *session.Session) error {
-	lock, err := s.TryKeep()
-	if err == nil {
-		lock.Release()
-		err = SpawnKeeper(s)
-	}
-	if err == nil || k.failed || errors.Is(err, session.ErrLocked) {
-		return nil
-	}
-	k.failed = true
-	return err
-}
-
-// Spawn starts a collector for the session as a process of its own, which survives the terminal and its parent. When one
-// is there already, the new one ends at once.
-func Spawn(s *session.Session) (*exec.Cmd, error) {
-	return spawn(s, "collector", "--session", s.Dir)
-}
-
-func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	defer session.PrivateFiles()()
-	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600) // no link, no pipe
-	if err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	defer log.Close()
-	cutLog(log)
-	cmd := exec.Command(exe, args...)
-	cmd.Args[0] = "memgauge" // what ps shows, and what a test binary goes by
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // mallopt(3): one a thread would each keep what it held once
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start collector: %w", err)
-	}
-	return cmd, nil
 }

@@ -1,0 +1,50 @@
+package keeper
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// SpawnCollector starts a collector for the session as a process of its own, which survives the terminal and its parent. When one
+// is there already, the new one ends at once.
+func SpawnCollector(s *session.Session) (*exec.Cmd, error) {
+	return spawn(s, "collector", "--session", s.Dir)
+}
+
+func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start collector: %w", err)
+	}
+	defer session.PrivateFiles()()
+	const noLinkNoPipe = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_RDWR|os.O_APPEND|noLinkNoPipe, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start collector: %w", err)
+	}
+	defer log.Close()
+	cutLog(log)
+	cmd := exec.Command(exe, args...)
+	cmd.Args[0] = "memgauge" // what ps shows, and what a test binary goes by
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // mallopt(3): one a thread would each keep what it held once
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start collector: %w", err)
+	}
+	return cmd, nil
+}
+
+// Spawn starts a process of its own that does what Run does, for a session that nobody stays with.
+func Spawn(s *session.Session) error {
+	cmd, err := spawn(s, "collector", "--keep", "--session", s.Dir)
+	if err != nil {
+		return err
+	}
+	return cmd.Process.Release()
+}
