@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/session"
@@ -24,6 +25,7 @@ const (
 // classes reads now and then what the maps of the job's processes are for, and asks their agents how malloc and Python
 // divide them. When the job has ended nobody can tell any more, so its picture near its peak must be there by then.
 type classes struct {
+	s    *session.Session
 	fs   proc.FS
 	at   time.Time
 	anon int64                // bytes, of all processes when they were last read
@@ -40,7 +42,7 @@ type classed struct {
 
 // look reads the maps of all processes, since they share memory, if the job has grown enough since the last time, or a
 // process or its agent has come.
-func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
+func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) error {
 	if time.Since(c.at) < min(classesRest, age/4) {
 		return nil
 	}
@@ -49,7 +51,7 @@ func (c *classes) look(ctx context.Context, o *Owner, age time.Duration) error {
 		return err
 	}
 	agents := map[session.Pid]session.Process{}
-	for _, p := range o.s.Processes() {
+	for _, p := range c.s.Processes() {
 		agents[p.Pid] = p
 	}
 	if float64(total) < classesGrowth*float64(c.anon) && !c.someoneCame(list, agents) {
@@ -77,8 +79,8 @@ func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Pro
 
 // sampled lists the processes of the last sample whose maps may be read, the largest first, and adds up the private
 // memory of all.
-func sampled(ctx context.Context, o *Owner) (list []classed, total int64, err error) {
-	err = each(ctx, o.db, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
+func sampled(ctx context.Context, o *owner.Owner) (list []classed, total int64, err error) {
+	err = o.Each(ctx, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
  coalesce(heap_in_use, -1), coalesce(heap_held, -1)
  FROM process.memory WHERE ts = (SELECT max(ts) FROM process.memory) ORDER BY 5 DESC`, func(v []any) {
 		p := classed{rank: int(integer(v[2])), anon: integer(v[3]), rss: integer(v[4])}
@@ -95,7 +97,7 @@ func sampled(ctx context.Context, o *Owner) (list []classed, total int64, err er
 }
 
 // store has a row stored for each process that still lives.
-func (c *classes) store(o *Owner, list []classed, heaps map[int]*picture.Heap) {
+func (c *classes) store(o *owner.Owner, list []classed, heaps map[int]*picture.Heap) {
 	var rows model.Samples
 	for _, p := range list {
 		if !c.fs.Alive(p.PID, p.Start) {
@@ -110,5 +112,5 @@ func (c *classes) store(o *Owner, list []classed, heaps map[int]*picture.Heap) {
 			rows.Classes = append(rows.Classes, row)
 		}
 	}
-	o.pending.add(&rows, nil, nil)
+	o.Add(&model.Batch{Samples: rows})
 }

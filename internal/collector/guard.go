@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -34,7 +35,7 @@ const saveTime = 500 * time.Millisecond
 type replacer struct {
 	once  sync.Once
 	c     *Collector
-	owner *Owner // set before the first question can come
+	owner *owner.Owner // set before the first question can come
 }
 
 func (r *replacer) stuck(sql string) {
@@ -51,7 +52,7 @@ func (r *replacer) stuck(sql string) {
 // save stores what was sampled, unless the engine is past that.
 func (r *replacer) save() {
 	done := make(chan error, 1)
-	go func() { done <- r.owner.storeSamples(context.Background(), 0) }() // ends with the process
+	go func() { done <- r.owner.StoreSamples(context.Background(), 0) }() // ends with the process
 	select {
 	case err := <-done:
 		if err != nil {

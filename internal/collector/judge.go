@@ -3,7 +3,6 @@ package collector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"syscall"
 	"time"
@@ -11,8 +10,9 @@ import (
 	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/session"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // judge looks at the session now and then while it lives, keeps what it finds in memgauge.findings, and asks a process whose memory
 // may be growing what it holds: afterwards nobody can.
 type judge struct {
-	o       *Owner
+	o       *owner.Owner
 	log     *slog.Logger
 	service *api.Service
 	began   time.Time
@@ -40,8 +40,9 @@ type asked struct {
 	at    time.Time
 }
 
-func newJudge(o *Owner, log *slog.Logger) *judge {
-	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{}, classes: classes{fs: proc.New("/proc")}}
+func newJudge(s *session.Session, o *owner.Owner, log *slog.Logger) *judge {
+	return &judge{o: o, log: log, service: o.Service(), began: time.Now(), asked: map[int]*asked{},
+		classes: classes{s: s, fs: proc.New("/proc")}}
 }
 
 // run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay the first look at
@@ -57,7 +58,7 @@ func (j *judge) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if !training && !j.o.heaps.began().IsZero() {
+		if !training && !j.o.Trainers().Began().IsZero() {
 			training, spent, due = true, 0, time.Time{}
 			j.began = time.Now()
 		}
@@ -79,14 +80,14 @@ func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	begin, used := time.Now(), cpuTime()
 	done := func() time.Duration { return min(time.Since(begin), cpuTime()-used) }
 	// What was sampled lags behind by a sixth of the run at most: storing it costs as much as sampling.
-	if _, err := j.o.drain(ctx, min(time.Since(j.began)/6, holdMost)); err != nil {
+	if _, err := j.o.DrainOlder(ctx, min(time.Since(j.began)/6, owner.HoldMost)); err != nil {
 		return done(), err
 	}
-	in, err := analyse.Load(ctx, j.o.db, analyse.Options{})
+	in, err := analyse.Load(ctx, j.o, analyse.Options{})
 	if err != nil {
 		return done(), err
 	}
-	err = errors.Join(j.o.keep(ctx, detect.Run(in)), j.classes.look(ctx, j.o, time.Since(j.began)))
+	err = errors.Join(j.o.Keep(ctx, detect.Run(in)), j.classes.look(ctx, j.o, time.Since(j.began)))
 	cost = done()
 	j.ask(ctx, in)
 	return cost, err
@@ -126,43 +127,4 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 			j.log.Info("census", "pid", pid, "why not", err)
 		}
 	}
-}
-
-// keep stores a judgement that differs from the one before, and tells of a leak once.
-func (o *Owner) keep(ctx context.Context, r detect.Report) error {
-	o.verdicts.Lock()
-	defer o.verdicts.Unlock()
-	if o.verdicts.count > 0 && analyse.Same(o.verdicts.last, r) {
-		return nil
-	}
-	if o.verdicts.count == 0 { // a collector before this one may have judged
-		if err := each(ctx, o.db, "SELECT coalesce(max(judgement), 0) FROM memgauge.findings", func(v []any) { o.verdicts.count = integer(v[0]) }); err != nil {
-			return fmt.Errorf("keep the verdict: %w", err)
-		}
-	}
-	now := time.Now()
-	b := &model.Batch{Findings: analyse.Rows(r, o.verdicts.count+1, now)}
-	if r.Verdict == detect.Leak && o.verdicts.last.Verdict != detect.Leak {
-		f := r.Findings[0]
-		b.Events = append(b.Events, model.Event{Time: now.UnixMicro(), PID: int32(f.PID), Rank: int32(f.Rank), Name: "leak", Text: r.Line(), A: int64(f.Start), B: int64(f.End)})
-	}
-	if err := o.db.Append(ctx, b); err != nil {
-		return fmt.Errorf("keep the verdict: %w", err)
-	}
-	o.verdicts.last = r
-	o.verdicts.count++
-	return nil
-}
-
-// lastJudgement keeps the verdict on the whole session. A session that can't be judged ends all the same.
-func (o *Owner) lastJudgement(ctx context.Context) error {
-	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true})
-	if err == nil {
-		err = o.keep(ctx, r)
-	}
-	if err != nil && !errors.Is(err, context.Canceled) {
-		event := model.Event{Time: time.Now().UnixMicro(), Rank: -1, Name: "error", Text: "no verdict: " + err.Error(), A: model.Null, B: model.Null}
-		return o.db.Append(ctx, &model.Batch{Events: []model.Event{event}})
-	}
-	return err
 }

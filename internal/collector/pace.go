@@ -7,9 +7,6 @@ import "time"
 // from readings that are much closer together than t/20, and a look at what changed by a third tells something new.
 const (
 	drainEvery = time.Second            // a look at the rings' heads, some 20 µs; questions drain by themselves
-	holdShare  = 4                      // what was read and sampled waits for a quarter of the training's age, …
-	holdLeast  = 2 * time.Second        // … at least so long, …
-	holdMost   = 30 * time.Second       // … and at most; a transaction of all tables takes 10 to 50 ms
 	densest    = 100 * time.Millisecond // between samples while a run is young
 	sparse     = 20                     // samples are a twentieth of the age apart, up to the session's interval
 
@@ -20,9 +17,6 @@ const (
 	lookSpread = 3                      // the next look comes when the run is a third older: each one is a chance of a false alarm, too
 	rarest     = 2 * time.Minute
 )
-
-// hold is how long rows may wait in memory at this age of the training. Before the first step (age 0) it is short.
-func hold(age time.Duration) time.Duration { return min(max(age/holdShare, holdLeast), holdMost) }
 
 // sampleAfter is the time until the next sample of a run of this age. every is the session's interval.
 func sampleAfter(age, every time.Duration) time.Duration {

@@ -3,6 +3,8 @@ package collector
 import (
 	"testing"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/owner"
 )
 
 // TestFirstSeconds: a sample takes 2 ms of CPU time and a transaction 14, so the first 20 s may have few of them; a verdict on a short
@@ -16,7 +18,7 @@ func TestFirstSeconds(t *testing.T) {
 			early++
 		}
 	}
-	for age := hold(0); age < young; age += hold(age) {
+	for age := owner.Hold(0); age < young; age += owner.Hold(age) {
 		stores++
 	}
 	if samples > 70 || early < 15 {

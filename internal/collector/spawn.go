@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
@@ -148,7 +149,7 @@ func Retry(ctx context.Context, ask func() error) error {
 // local is an owner in this process with its lock.
 type local struct {
 	*api.Service
-	owner *Owner
+	owner *owner.Owner
 	lock  *session.Lock
 	stuck chan struct{} // closed when a question could not be stopped: what it holds goes with the process
 }
@@ -207,19 +208,19 @@ func asItIs(ctx context.Context, s *session.Session, note string) (Backend, erro
 	}
 	stuck := make(chan struct{})
 	var once sync.Once
-	owner, err := Open(ctx, s, true, func(string) { once.Do(func() { close(stuck) }) })
+	o, err := owner.Open(ctx, s, true, func(string) { once.Do(func() { close(stuck) }) })
 	if err != nil {
 		lock.Release()
 		return nil, err
 	}
 	if err := store.BoundMemory(); err != nil {
-		return nil, errors.Join(err, (&local{owner.Service(), owner, lock, stuck}).Close())
+		return nil, errors.Join(err, (&local{o.Service(), o, lock, stuck}).Close())
 	}
-	svc := owner.Service()
+	svc := o.Service()
 	if note != "" {
 		svc.Note = note + "; the answer has what is in the database"
 	}
-	return &local{svc, owner, lock, stuck}, nil
+	return &local{svc, o, lock, stuck}, nil
 }
 
 // lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
@@ -269,11 +270,11 @@ func recoverSession(ctx context.Context, s *session.Session) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverLimit)
 	defer cancel()
-	owner, err := Open(ctx, s, false, nil)
+	o, err := owner.Open(ctx, s, false, nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(owner.Finish(ctx), owner.Close())
+	return errors.Join(o.Finish(ctx), o.Close())
 }
 
 // Finish tells the session's collector that the command has ended and returns what the session amounts to. A collector

@@ -213,15 +213,7 @@ func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 
 // Rows runs a question of ours and hands each row over.
 func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error {
-	rows, err := t.db.Query(ctx, sql)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row(rows.Values())
-	}
-	return rows.Err()
+	return t.db.Each(ctx, sql, row)
 }
 
 // Export writes the answer to a question as a Parquet file.

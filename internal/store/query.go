@@ -55,6 +55,19 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	return r, nil
 }
 
+// Each runs one reading statement, like Query, and hands over every row of its result.
+func (db *DB) Each(ctx context.Context, sql string, row func([]any)) error {
+	rows, err := db.Query(ctx, sql)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		row(rows.Values())
+	}
+	return rows.Err()
+}
+
 // begin gives the question a connection and registers it, so that closing the database ends it.
 func (db *DB) begin(ctx context.Context, sql string) (*Rows, error) {
 	if err := ctx.Err(); err != nil {

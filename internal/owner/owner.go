@@ -1,0 +1,102 @@
+// Package owner holds the open database of a session together with its rings, in the one process that has the session's
+// lock: a collector, or a client that recovers a session or reads a finished one. It drains the rings, stores what is
+// sampled and judged, and finishes a session: an owner that finished leaves empty rings, a compact database and a
+// recorded end. When any of that is due is for the process to say; an owner starts nothing by itself.
+package owner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/ingest"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/stacks"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// Owner is the open database of a session together with its rings. The process has the session's lock: exclusively where
+// it drains the rings, shared where it only reads.
+type Owner struct {
+	s        *session.Session
+	db       *store.DB
+	rings    *ingest.Ingester
+	readOnly bool
+
+	pending  pending // of the samplers
+	trainers Trainers
+	ooms     chan int64 // times of events that tell of a failed allocation
+
+	verdicts struct {
+		sync.Mutex
+		last  detect.Report
+		count int64
+	}
+}
+
+// Open opens the session's database and, unless readOnly, what is needed to drain its rings. Who calls it has the session's
+// lock. stuck is what store.Options say of it, and may be nil.
+func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
+	opts := store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck}
+	if !readOnly {
+		opts.Threads = 1 // beside a training: a second one waits for the first in a loop, for most of what we ask
+	}
+	db, err := store.Open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	o := &Owner{s: s, db: db, readOnly: readOnly, ooms: make(chan int64, 1)}
+	if !readOnly {
+		o.rings = ingest.New(s.Rings(), tap{db, &o.trainers, o.ooms}, ingest.Options{Alive: s.Alive})
+	}
+	return o, nil
+}
+
+// Service answers questions about the session.
+func (o *Owner) Service() *api.Service {
+	svc := &api.Service{DB: o.db, Tmp: os.TempDir()}
+	if !o.readOnly {
+		svc.Drain, svc.Backtrace, svc.Processes, svc.Tmp = o.Drain, o.backtrace, o.s.Processes, o.s.Dir
+	}
+	return svc
+}
+
+// backtrace asks every live process of the session for its stacks.
+func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err error) {
+	ctx, cancel := context.WithTimeout(ctx, stacks.Patience)
+	defer cancel()
+	for _, p := range stacks.All(ctx, o.s.Askable(), false) {
+		rows = append(rows, p.Rows()...)
+	}
+	return rows, nil
+}
+
+// Query asks the database. It is what package analyse reads a session by.
+func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
+	return o.db.Query(ctx, sql)
+}
+
+// Each asks the database, and hands over every row of the result.
+func (o *Owner) Each(ctx context.Context, sql string, row func([]any)) error {
+	return o.db.Each(ctx, sql, row)
+}
+
+// Trainers are what the session's processes have said of themselves last.
+func (o *Owner) Trainers() *Trainers { return &o.trainers }
+
+// OOMs hears, in µs of the epoch, when a process says that an allocation failed; not of those that come before the last
+// was taken.
+func (o *Owner) OOMs() <-chan int64 { return o.ooms }
+
+// Close closes the database and the rings.
+func (o *Owner) Close() error {
+	var err error
+	if o.rings != nil {
+		err = errors.Join(o.StoreSamples(context.Background(), 0), o.rings.Close())
+	}
+	return errors.Join(err, o.db.Close())
+}
