@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -237,7 +237,7 @@ func (p *prompt) tableNames(ctx context.Context) []string {
 		return p.tables
 	}
 	p.tables = []string{}
-	backend, err := collector.Connect(ctx, p.s)
+	backend, err := ask.Connect(ctx, p.s)
 	if err != nil {
 		return nil // the next question says why
 	}

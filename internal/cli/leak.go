@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
@@ -103,7 +103,7 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 		return err
 	}
 	live := t.Session.Live()
-	backend, err := collector.Connect(ctx, t.Session)
+	backend, err := ask.Connect(ctx, t.Session)
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
@@ -116,7 +116,7 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 		}
 		if err == nil && !t.Session.Live() { // it ended meanwhile: its collector is gone or going
 			backend.Close()
-			backend, err = collector.Connect(ctx, t.Session)
+			backend, err = ask.Connect(ctx, t.Session)
 		}
 		if err != nil {
 			return fmt.Errorf("leak: %w", err)
@@ -148,7 +148,7 @@ func ended(s *session.Session) time.Time {
 }
 
 // leakWatch sees more of a live session before it is judged.
-func (a *app) leakWatch(ctx context.Context, o leakOptions, backend collector.Backend, live func() bool) error {
+func (a *app) leakWatch(ctx context.Context, o leakOptions, backend ask.Backend, live func() bool) error {
 	patience := o.patience()
 	if patience <= 0 && !o.watch {
 		return nil
@@ -182,7 +182,7 @@ func (a *app) leakWatch(ctx context.Context, o leakOptions, backend collector.Ba
 }
 
 // leakCensus asks for what is held; where it can't be had the verdict says so.
-func (a *app) leakCensus(ctx context.Context, backend collector.Backend) {
+func (a *app) leakCensus(ctx context.Context, backend ask.Backend) {
 	if _, err := backend.Census(ctx, api.CensusRequest{}); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(a.stderr, "memgauge: no census: %v\n", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/units"
@@ -70,7 +70,7 @@ func (a *app) query(ctx context.Context, o queryOptions, sql string) error {
 	ctx, cancel := o.limit(ctx)
 	defer cancel()
 	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
-	return collector.Retry(ctx, func() error { return a.queryOnce(ctx, o.output, q) })
+	return ask.Retry(ctx, func() error { return a.queryOnce(ctx, o.output, q) })
 }
 
 // queryRequest is what the options and the statement ask for, of whatever answers.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -204,10 +204,10 @@ func (a *app) target(_ context.Context) (session.Target, error) {
 }
 
 // connect finds the session and who answers for it.
-func (a *app) connect(ctx context.Context) (collector.Backend, error) {
+func (a *app) connect(ctx context.Context) (ask.Backend, error) {
 	t, err := a.target(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return collector.Connect(ctx, t.Session)
+	return ask.Connect(ctx, t.Session)
 }

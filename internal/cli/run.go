@@ -19,7 +19,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -358,7 +358,7 @@ const finishTimeout = 20 * time.Second
 func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	return collector.Finish(ctx, s)
+	return ask.Finish(ctx, s)
 }
 
 // recordWait is how long the collector may take to say whether the kernel killed the job for want of memory.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -107,7 +107,7 @@ func askSummary(ctx context.Context, s *session.Session) (api.Summary, error) {
 	if err := ctx.Err(); err != nil {
 		return api.Summary{}, err
 	}
-	backend, err := collector.Connect(ctx, s)
+	backend, err := ask.Connect(ctx, s)
 	if err != nil {
 		return api.Summary{}, err
 	}

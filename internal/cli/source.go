@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/agent"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fragment"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
@@ -31,7 +31,7 @@ type source struct {
 	monitor.Source
 	name    string // of the session, "" for the machine
 	once    bool   // all is read at the first time
-	backend collector.Backend
+	backend ask.Backend
 	tables  *recorded.Session
 	machine *machine.Machine
 	events  []monitor.Event
@@ -91,7 +91,7 @@ func (a *app) onlyLive(o *watchOptions) (*session.Session, error) {
 }
 
 func sessionSource(ctx context.Context, s *session.Session, timed bool) (*source, error) {
-	backend, err := collector.Connect(ctx, s)
+	backend, err := ask.Connect(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/report"
@@ -70,7 +70,7 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
-	backend, err := collector.Connect(ctx, t.Session)
+	backend, err := ask.Connect(ctx, t.Session)
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
@@ -96,7 +96,7 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 
 // takeCensus asks live processes and says which processes' last census is to be shown: none for all. Where one can't be
 // had now, the last one is shown, and why is told on stderr.
-func (a *app) takeCensus(ctx context.Context, b collector.Backend, o tensorsOptions, t session.Target) ([]int, error) {
+func (a *app) takeCensus(ctx context.Context, b ask.Backend, o tensorsOptions, t session.Target) ([]int, error) {
 	processes := t.Processes()
 	live := slices.ContainsFunc(processes, func(p session.Process) bool { return p.Alive })
 	if !live || o.last {

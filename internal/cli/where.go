@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memgauge/memgauge/internal/collector"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/proc"
@@ -73,7 +73,7 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 	if err != nil {
 		return p, "", err
 	}
-	backend, err := collector.Connect(ctx, t.Session)
+	backend, err := ask.Connect(ctx, t.Session)
 	if err != nil {
 		return p, "", err
 	}
@@ -82,7 +82,7 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 }
 
 // pictureOf takes it of a session: now, or when it held most.
-func pictureOf(ctx context.Context, t *session.Session, backend collector.Backend) (p picture.Picture, title string, err error) {
+func pictureOf(ctx context.Context, t *session.Session, backend ask.Backend) (p picture.Picture, title string, err error) {
 	if t.Live() {
 		title = "session " + t.Meta.Name + ", now"
 		var roots []int

@@ -1,0 +1,42 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// finishPoll is shorter than readyPoll: the user's prompt waits for it.
+const finishPoll = time.Millisecond
+
+// Finish tells the session's collector that the command has ended and returns what the session amounts to. A collector
+// that isn't ready yet (the command was short) is waited for; for one that died the work is done here.
+func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
+	ready, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for api.Dial(ready, s.Socket()) != nil {
+		select {
+		case <-ready.Done():
+			return summarizeHere(ctx, s)
+		case <-time.After(finishPoll):
+		}
+	}
+	sum, err := api.NewClient(s.Socket()).Finish(ctx)
+	if err != nil {
+		return summarizeHere(ctx, s)
+	}
+	return sum, nil
+}
+
+// summarizeHere asks whoever answers for a session whose collector could not say it.
+func summarizeHere(ctx context.Context, s *session.Session) (api.Summary, error) {
+	b, err := Connect(ctx, s)
+	if err != nil {
+		return api.Summary{}, err
+	}
+	sum, err := b.Outcome(ctx)
+	return sum, errors.Join(err, b.Close())
+}

@@ -1,0 +1,119 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/keeper"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+const (
+	readyTimeout = 5 * time.Second      // a collector opens its socket within some 20 ms
+	readyPoll    = 5 * time.Millisecond // how often we look whether it has
+)
+
+// wake makes sure that a collector listens.
+func wake(ctx context.Context, s *session.Session) error {
+	if api.Dial(ctx, s.Socket()) == nil {
+		return nil
+	}
+	cmd, err := keeper.SpawnCollector(s)
+	if err != nil {
+		return err
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }() // ends with the child, or with this process
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		if err := api.Dial(ctx, s.Socket()); err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return remedy.Add(fmt.Errorf("start collector: no answer within %s", readyTimeout), "see "+s.Log())
+		case err := <-gone:
+			if err != nil {
+				return remedy.Add(fmt.Errorf("start collector: %w", err), "see "+s.Log())
+			}
+			gone = nil // another collector holds the session: it will answer
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// live is a client of a collector. One that is killed while it is asked is replaced, and the successor asked once more; a
+// query is asked again by who knows what was shown of it.
+type live struct {
+	*api.Client
+	s *session.Session
+}
+
+func (live) Close() error { return nil }
+
+func (l live) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	return again(ctx, l, func() ([]model.Table, error) { return l.Client.Tables(ctx, all) })
+}
+
+func (l live) Summary(ctx context.Context) (api.Summary, error) {
+	return again(ctx, l, func() (api.Summary, error) { return l.Client.Summary(ctx) })
+}
+
+func (l live) Outcome(ctx context.Context) (api.Summary, error) { return l.Summary(ctx) }
+
+func (l live) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
+	return again(ctx, l, func() (detect.Report, error) { return l.Client.Leak(ctx, q) })
+}
+
+func (l live) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
+	return again(ctx, l, func() (api.CensusReply, error) { return l.Client.Census(ctx, q) })
+}
+
+func again[T any](ctx context.Context, l live, ask func() (T, error)) (v T, err error) {
+	first := true
+	err = Retry(ctx, func() error {
+		if !first && wake(ctx, l.s) != nil {
+			return err
+		}
+		first = false
+		v, err = ask()
+		return err
+	})
+	return v, err
+}
+
+// A killed collector may take a tenth of a second to end with all its threads. Its socket takes clients until then, and
+// breaks what they ask.
+const (
+	dying     = 300 * time.Millisecond
+	dyingPoll = 20 * time.Millisecond
+)
+
+// Retry asks again when the collector was killed meanwhile: once, and as often as it may be the one that is ending which has
+// answered again. If its successor dies of the question as well, it may be the question that kills.
+func Retry(ctx context.Context, ask func() error) error {
+	err := ask()
+	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {
+		last := time.Now().After(end)
+		if err = ask(); last || !rest(ctx, dyingPoll) {
+			return err
+		}
+	}
+	return err
+}
+
+func rest(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

@@ -1,0 +1,135 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/owner"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+const (
+	lockTimeout  = 10 * time.Second      // who holds the lock for so long and writes nothing hangs
+	lockLook     = 50 * time.Millisecond // between two looks at what its holder has done
+	recoverLimit = 10 * time.Minute      // the full rings of some hundred processes after a crash
+)
+
+// local is an owner in this process with its lock.
+type local struct {
+	*api.Service
+	owner *owner.Owner
+	lock  *session.Lock
+	stuck chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+}
+
+// Query comes back in time also when the database does not.
+func (l *local) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	done := make(chan error, 1)
+	go func() { done <- l.Service.Query(ctx, q, w) }()
+	select {
+	case err := <-done:
+		return err
+	case <-l.stuck:
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+}
+
+func (l *local) Close() error {
+	select {
+	case <-l.stuck:
+		return nil
+	default:
+	}
+	err := l.owner.Close()
+	l.lock.Release()
+	store.UnboundMemory()
+	return err
+}
+
+// asItIs opens the database for reading.
+func asItIs(ctx context.Context, s *session.Session, note string) (Backend, error) {
+	lock, err := lockBusy(ctx, s, false, lockTimeout, never)
+	if err != nil {
+		return nil, err
+	}
+	stuck := make(chan struct{})
+	var once sync.Once
+	o, err := owner.Open(ctx, s, true, func(string) { once.Do(func() { close(stuck) }) })
+	if err != nil {
+		lock.Release()
+		return nil, err
+	}
+	if err := store.BoundMemory(); err != nil {
+		return nil, errors.Join(err, (&local{o.Service(), o, lock, stuck}).Close())
+	}
+	svc := o.Service()
+	if note != "" {
+		svc.Note = note + "; the answer has what is in the database"
+	}
+	return &local{svc, o, lock, stuck}, nil
+}
+
+// lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
+// as long as patience hangs. No lock and no error: the lock is needless by now, though somebody has it.
+func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration,
+	needless func() bool) (*session.Lock, error) {
+	limit := time.Now().Add(recoverLimit)
+	for stored, since := s.Touched(), time.Now(); ; {
+		wait, cancel := context.WithTimeout(ctx, min(patience, lockLook))
+		lock, err := s.Lock(wait, exclusive)
+		cancel()
+		now := time.Now()
+		if !errors.Is(err, session.ErrLocked) || ctx.Err() != nil || now.After(limit) {
+			return lock, err
+		}
+		if needless() {
+			return nil, nil
+		}
+		if last := s.Touched(); last.After(stored) {
+			stored, since = last, now
+		}
+		if now.Sub(since) > patience {
+			return nil, err
+		}
+	}
+}
+
+func never() bool { return false }
+
+// recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
+// read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be alive.
+func recoverSession(ctx context.Context, s *session.Session) error {
+	if s.Elsewhere() {
+		return nil
+	}
+	defer session.PrivateFiles()()
+	// Who has finished it meanwhile may go on as a reader for as long as its own reader likes, a pager for instance.
+	lock, err := lockBusy(ctx, s, true, lockTimeout, func() bool { return !s.Unfinished() })
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
+		return nil
+	}
+	if err != nil || lock == nil {
+		return err
+	}
+	defer lock.Release()
+	if !s.Unfinished() { // the collector finished while we waited
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverLimit)
+	defer cancel()
+	o, err := owner.Open(ctx, s, false, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.Finish(ctx), o.Close())
+}
