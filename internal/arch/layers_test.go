@@ -8,16 +8,35 @@ import (
 	"testing"
 )
 
-// onlyImporter says which package alone may import what (or anything below it): a heavy or a risky dependency has one
+// onlyImporter says which packages alone may import what (or anything below it): a heavy or a risky dependency has one
 // door. Tests are held to it too, except for those under test/.
 var onlyImporter = map[string]string{
 	"github.com/duckdb":            "internal/store", // 70 MB of C++: everything else builds and race-tests without it
 	"database/sql":                 "internal/store",
-	"github.com/spf13/cobra":       "internal/cli",
+	"github.com/spf13":             "internal/cli",
+	"golang.org/x/term":            "internal/cli",
 	"github.com/prometheus/procfs": "internal/proc",
 	"gonum.org/v1/plot":            "internal/chart",
+	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
+	"github.com/google/pprof":      "internal/flame",
+	"github.com/klauspost":         "internal/snapshot",
+	"github.com/rivo/uniseg":       "internal/report",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
+	"github.com/ebitengine/purego": "alloc/cuda",
 	modulePath + "/internal/arch":  "",
+}
+
+// onlyUser is onlyImporter for packages of ours. Tests may look further.
+var onlyUser = map[string]string{
+	"internal/collector":     "internal/cli",                                 // the server: its clients have package ask
+	"internal/ask":           "internal/cli",                                 // the client: what answers needs none
+	"internal/owner":         "internal/collector internal/ask",              // they alone take a session's lock
+	"internal/keeper":        "internal/collector internal/ask internal/cli", // they alone start processes of this binary
+	"internal/ingest":        "internal/owner internal/api",
+	"internal/attach/ptrace": "internal/attach", // stops other people's processes
+	"internal/gpu/nvml":      "internal/gpu/machine",
+	"internal/gpu/drm":       "internal/gpu/machine",
+	"alloc/cuda":             "cmd/memgauge_alloc", // loads the driver of a device
 }
 
 // layer is a row of the table in docs/ARCHITECTURE.md.
@@ -61,9 +80,8 @@ func layerOf(table map[string]layer, dir string) (layer, bool) {
 	}
 }
 
-func layered(dir string) bool {
-	return strings.HasPrefix(dir, "internal/") || strings.HasPrefix(dir, "cmd/")
-}
+// layered reports whether a directory is a part of the program: not of its tests, its scripts or its examples.
+func layered(dir string) bool { return within(dir, "internal cmd alloc") }
 
 func TestImportOrder(t *testing.T) {
 	table := layers(t)
@@ -120,14 +138,20 @@ func TestOneDoorForEachDependency(t *testing.T) {
 		}
 		for _, spec := range f.ast.Imports {
 			imported := importPath(spec.Path.Value)
-			for dep, allowed := range onlyImporter {
-				if imported != dep && !strings.HasPrefix(imported, dep+"/") {
-					continue
-				}
-				if !within(f.dir, allowed) {
-					t.Errorf("%s: %s imports %s; only %q may", f.fset.Position(spec.Pos()), f.dir, imported, allowed)
-				}
+			checkDoor(t, f, imported, onlyImporter)
+			if ours, ok := strings.CutPrefix(imported, modulePath+"/"); ok && !f.isTest() {
+				checkDoor(t, f, ours, onlyUser)
 			}
+		}
+	}
+}
+
+// checkDoor fails an import of what only others may import. A package may always import its own parts.
+func checkDoor(t *testing.T, f goFile, imported string, doors map[string]string) {
+	t.Helper()
+	for dep, allowed := range doors {
+		if within(imported, dep) && !within(f.dir, allowed) && !within(f.dir, dep) {
+			t.Errorf("%s imports %s; only %q may", f.path, imported, allowed)
 		}
 	}
 }
