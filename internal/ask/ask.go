@@ -1,6 +1,7 @@
-// Package ask finds who answers for a session and asks it: the collector of a live one, which it wakes where there is none,
-// or this process, which opens the database of a finished one after it has stored what a collector left in the rings. A
-// caller sees no difference. It knows what is asked over the socket and in place, and nothing of what a collector does.
+// Package ask finds who answers for a session and asks it: the collector of a live one, which it wakes where there is
+// none, or this process, which opens the database of a finished one after it has stored what a collector left in the
+// rings. A caller sees no difference. It knows what is asked over the socket and in place, and nothing of what a
+// collector does.
 package ask
 
 import (
@@ -27,7 +28,8 @@ type Backend interface {
 }
 
 // Connect finds who answers for the session: the collector of a live one (started anew if it died), or this process
-// itself for a finished one, whose rings it first drains. What can't be brought up to date is read as it is, with a note.
+// itself for a finished one, whose rings it first drains. What can't be brought up to date is read as it is, with a
+// note.
 func Connect(ctx context.Context, s *session.Session) (Backend, error) {
 	if s.Live() {
 		err := wake(ctx, s)

@@ -49,8 +49,8 @@ func wake(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// live is a client of a collector. One that is killed while it is asked is replaced, and the successor asked once more; a
-// query is asked again by who knows what was shown of it.
+// live is a client of a collector. One that is killed while it is asked is replaced, and the successor asked once more;
+// a query is asked again by who knows what was shown of it.
 type live struct {
 	*api.Client
 	s *session.Session
@@ -96,8 +96,8 @@ const (
 	dyingPoll = 20 * time.Millisecond
 )
 
-// Retry asks again when the collector was killed meanwhile: once, and as often as it may be the one that is ending which has
-// answered again. If its successor dies of the question as well, it may be the question that kills.
+// Retry asks again when the collector was killed meanwhile: once, and as often as it may be the one that is ending
+// which has answered again. If its successor dies of the question as well, it may be the question that kills.
 func Retry(ctx context.Context, ask func() error) error {
 	err := ask()
 	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {

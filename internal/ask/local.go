@@ -107,7 +107,8 @@ func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience 
 func never() bool { return false }
 
 // recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
-// read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be alive.
+// read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be
+// alive.
 func recoverSession(ctx context.Context, s *session.Session) error {
 	if s.Elsewhere() {
 		return nil

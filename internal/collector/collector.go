@@ -1,6 +1,7 @@
-// Package collector is the life of the background process that belongs to a session: it takes the session's lock, drains
-// the rings into the database, answers over the socket, keeps the database within its bounds, and ends when the job has
-// ended. It composes; what the parts do is theirs.
+// Package collector is the background process of a session, from the lock that it takes to the end of the job.
+// It says when the session's owner drains, stores and cleans up, samples the job from outside, judges it, serves the
+// owner's answers on a socket, and gives way: in priority, in memory, and as a process that a question may cost. What
+// storing and finishing mean is package owner's, which clients have as well; it knows of no client.
 package collector
 
 import (
@@ -31,7 +32,7 @@ const (
 	finishGrace   = 200 * time.Millisecond // for answers that are under way when the job has ended
 )
 
-// Collector runs one session.
+// Collector is the process of one session.
 type Collector struct {
 	// OpenGPUs finds the GPUs to be sampled; this machine's unless it is replaced before Run. pids lists the job's processes.
 	OpenGPUs func(log *slog.Logger, pids func() []int) sampler.GPUs

@@ -1,7 +1,7 @@
-// Package keeper owns the two processes that a session has in the background, a collector and a keeper: it starts them, with
-// collector.log as their output, and is the keeper, which starts another collector where one dies. It knows nothing of
-// what a collector does. So who wakes one (a client, package ask) and who wants company (a collector) both stand below
-// this package, and neither imports the other.
+// Package keeper owns the two processes that a session has in the background, a collector and a keeper: it starts them,
+// with collector.log as their output, and is the keeper, which starts another collector where one dies. It knows
+// nothing of what a collector does. So who wakes one (a client, package ask) and who wants company (a collector) both
+// stand below this package, and neither imports the other.
 package keeper
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// A collector that dies is started again: at once when it had lived for a while (the kernel's OOM killer takes collectors
-// before trainers), else after a pause that doubles, so that a broken one takes no core.
+// A collector that dies is started again: at once when it had lived for a while (the kernel's OOM killer takes
+// collectors before trainers), else after a pause that doubles, so that a broken one takes no core.
 const (
 	settled    = 10 * time.Second
 	firstPause = 500 * time.Millisecond
@@ -22,8 +22,8 @@ const (
 	keepPoll   = time.Second     // how often one is looked for that somebody else started
 )
 
-// Run sees to it that the session has a collector, until it is over or ctx ends; where another process does that already,
-// it comes back at once. A collector that runs when ctx ends goes on by itself. started hears of each start.
+// Run sees to it that the session has a collector, until it is over or ctx ends; where another process does that
+// already, it comes back at once. A collector that runs when ctx ends goes on by itself. started hears of each start.
 func Run(ctx context.Context, s *session.Session, started func(error)) error {
 	lock, err := s.TryKeep()
 	if errors.Is(err, session.ErrLocked) {

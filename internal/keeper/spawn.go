@@ -9,8 +9,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// SpawnCollector starts a collector for the session as a process of its own, which survives the terminal and its parent. When one
-// is there already, the new one ends at once.
+// SpawnCollector starts a collector for the session as a process of its own, which survives the terminal and its
+// parent. When one is there already, the new one ends at once.
 func SpawnCollector(s *session.Session) (*exec.Cmd, error) {
 	return spawn(s, "collector", "--session", s.Dir)
 }

@@ -90,8 +90,8 @@ func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 	return why, err
 }
 
-// fateOfAttached is how the last observed process ended, by what its ring says: detached (where the one who detached could
-// not write it down), ended (its Python came to its end) or vanished (killed, or left without a word).
+// fateOfAttached is how the last observed process ended, by what its ring says: detached (where the one who detached
+// could not write it down), ended (its Python came to its end) or vanished (killed, or left without a word).
 func (o *Owner) fateOfAttached(ctx context.Context) string {
 	rows, err := o.db.Query(ctx, "SELECT ending FROM memgauge.processes ORDER BY ended DESC NULLS LAST LIMIT 1")
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Owner is the open database of a session together with its rings. The process has the session's lock: exclusively where
-// it drains the rings, shared where it only reads.
+// Owner is the open database of a session together with its rings. The process has the session's lock: exclusively
+// where it drains the rings, shared where it only reads.
 type Owner struct {
 	s        *session.Session
 	db       *store.DB
@@ -38,8 +38,8 @@ type Owner struct {
 	}
 }
 
-// Open opens the session's database and, unless readOnly, what is needed to drain its rings. Who calls it has the session's
-// lock. stuck is what store.Options say of it, and may be nil.
+// Open opens the session's database and, unless readOnly, what is needed to drain its rings. Who calls it has the
+// session's lock. stuck is what store.Options say of it, and may be nil.
 func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
 	opts := store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck}
 	if !readOnly {

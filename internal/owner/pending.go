@@ -7,16 +7,16 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// storeRows is how many samples wait at most: they are stored at once when there are so many. At 10 Hz and 100 processes
-// it is 20 s, 6 MiB.
+// storeRows is how many samples wait at most: they are stored at once when there are so many. At 10 Hz and 100
+// processes it is 20 s, 6 MiB.
 const storeRows = 20_000
 
 // Add has samples, overheads and events stored with the next ones that are. It copies them; other rows of the batch are
 // not looked at.
 func (o *Owner) Add(b *model.Batch) { o.pending.add(b) }
 
-// StoringCost is a row of memgauge.overhead: what storing samples has cost since it was asked last, over the same stretch
-// of time as another part's row.
+// StoringCost is a row of memgauge.overhead: what storing samples has cost since it was asked last, over the same
+// stretch of time as another part's row.
 func (o *Owner) StoringCost(like model.Overhead) model.Overhead { return o.pending.storing(like) }
 
 // pending holds what was sampled and is not stored yet.
@@ -69,7 +69,8 @@ func (p *pending) take(now time.Time, wait time.Duration) *model.Batch {
 	return b
 }
 
-// back requeues a batch that could not be stored, ahead of newer rows. Samples beyond the bound are dropped and counted.
+// back requeues a batch that could not be stored, ahead of newer rows. Samples beyond the bound are dropped and
+// counted.
 func (p *pending) back(b *model.Batch) {
 	p.Lock()
 	defer p.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// tap passes batches on to the database and keeps of them what the samplers show: each process's last reading of its heap,
-// and that an allocation failed.
+// tap passes batches on to the database and keeps of them what the samplers show: each process's last reading of its
+// heap, and that an allocation failed.
 type tap struct {
 	*store.DB
 	trainers *Trainers
@@ -38,8 +38,8 @@ func (t tap) Append(ctx context.Context, b *model.Batch) error {
 
 var _ ingest.Sink = tap{}
 
-// Trainers are what the session's processes have said of themselves last, by PID; the zero value knows of none. Its methods
-// may be called from several goroutines.
+// Trainers are what the session's processes have said of themselves last, by PID; the zero value knows of none. Its
+// methods may be called from several goroutines.
 type Trainers struct {
 	mu    sync.Mutex
 	heaps map[int32][2]int64 // the last readings of mallinfo2, in bytes: in use, held
