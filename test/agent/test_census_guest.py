@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 import unittest
 import weakref
@@ -100,6 +101,30 @@ class Hostile(unittest.TestCase):
         lengths = {r["type"]: r["length"] for r in taken.of("container")}
         self.assertEqual(lengths.get(__name__ + ".LoudDict"), 60, lengths)
         kept_list.clear()
+
+    def test_tuples_in_the_making(self):
+        """tuple() of an iterator shortens what it has made, which must be its own: held by a census it raises SystemError."""
+        done, made, errors = threading.Event(), [], []
+
+        def slow():
+            for i in range(13):
+                time.sleep(0.0002)
+                yield i
+
+        def make():
+            while not done.is_set():
+                try:
+                    made.append(len(tuple(slow())))
+                except SystemError as e:
+                    errors.append(e)
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        for deep in (True, False) * 25:
+            take(deep=deep)
+        done.set()
+        thread.join()
+        self.assertEqual((errors[:1], set(made)), ([], {13}))
 
     def test_objects_that_contain_themselves(self):
         loop = []

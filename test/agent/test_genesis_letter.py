@@ -1,11 +1,14 @@
 """What the Genesis document says word for word, on our own devices and with PyTorch's allocator behind "cuda"."""
 import logging
 import os
+import re
 import subprocess
 import sys
 import unittest
 
 import alloclib
+
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "allocator.md")
 
 TORCH = """
 import sys, types
@@ -121,9 +124,19 @@ class Letter(unittest.TestCase):
         self.assertIn(b"size out of range", lib.memgauge_error())
 
     def test_warm_up_and_adaptive_sizes(self):
-        warm = self.memgauge.device("fake:7", "policy:packed,adaptive:True,warm_up_mb:[1:16]")
-        warm.free(warm.allocate(16 << 20))
-        self.assertEqual(warm.memory_stats()["num_cache_misses"], 0)
+        """They are off until switched on, as the documentation says and by what it says."""
+        with open(DOCS, encoding="utf-8") as f:
+            conf = re.search(r'memgauge\.device\("cuda", "([^"]*adaptive:True[^"]*)"\)', f.read())
+        self.assertIsNotNone(conf, "nothing says how they are switched on")
+        sizes = [int(n) << 20 for n in re.search(r"warm_up_mb:\[([0-9:]+)\]", conf.group(1)).group(1).split(":")]
+        misses = []
+        for place, settings in enumerate((conf.group(1), "policy:packed")):
+            device = self.memgauge.device("fake:%d" % (7 + place), settings)
+            for address in [device.allocate(size) for size in sizes]:
+                device.free(address)
+            misses.append(device.memory_stats()["num_cache_misses"])
+        self.assertEqual(misses[0], 0)
+        self.assertGreater(misses[1], 0)
 
 
 @unittest.skipUnless(alloclib.PATH, alloclib.REASON)

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -53,5 +55,33 @@ func TestLeakPatterns(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// The summary times the run that was judged, not the command that judges it; a device that the session has not is no healthy one.
+func TestLeakOfAnEndedRunSaysWhatItJudged(t *testing.T) {
+	w := newWorld(t)
+	s := filepath.Join(w.home, "s")
+	w.mg("run", "--quiet", "--session", s, "--", "python3", "-c", "import time; time.sleep(2)")
+	var doc struct {
+		Summary struct {
+			Seconds float64   `json:"duration_seconds"`
+			Start   time.Time `json:"start_time"`
+			End     time.Time `json:"end_time"`
+		} `json:"monitoring_summary"`
+	}
+	if err := json.Unmarshal([]byte(w.mg("leak", "--session", s, "--json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	of, err := session.Open(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := doc.Summary
+	if x.Seconds < 2 || x.Seconds != x.End.Sub(x.Start).Seconds() || !x.Start.Equal(of.Meta.Started) {
+		t.Errorf("%g s from %v to %v, of a run of 2 s that began at %v", x.Seconds, x.Start, x.End, of.Meta.Started)
+	}
+	if r := w.do("memgauge", "leak", "--session", s, "--devices", "99"); r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "no device 99") {
+		t.Errorf("a device that is not there: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

@@ -190,6 +190,17 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 	}
 }
 
+// --monitor goes on until Ctrl-C, unless --duration says how long.
+func TestOOMMonitorKeepsToItsDuration(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range [][]string{{"--monitor", "--duration", "0.5"}, {"--duration", "0.5", "--monitor"}} {
+		r := w.do("memgauge", append([]string{"oom", "--interval", "0.1"}, args...)...)
+		if r.code != 0 && r.code != 3 || !strings.Contains(r.stdout, " readings over 0.") {
+			t.Errorf("%v: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
 // tellsTheKill looks at the page about a session that the kernel ended.
 func (w *world) tellsTheKill(session string) {
 	w.t.Helper()

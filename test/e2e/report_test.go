@@ -57,6 +57,49 @@ func TestReportPage(t *testing.T) {
 	opens(t, w, "page.html")
 }
 
+// A page is about one session, found once: a second look could find another one by then. What a census cost is no share of the moment
+// that it took.
+func TestReportFindsItsSessionOnce(t *testing.T) {
+	w := newWorld(t)
+	run := w.start("memgauge", "run", "--quiet", "--name", "one", "--", "python3", "-c", `
+import os, time
+kept = [[i] for i in range(400000)]
+print("begins", flush=True)
+while not os.path.exists("stop"):
+    time.sleep(0.01)
+`)
+	until(t, "the program", func() bool { return strings.Contains(run.out.String(), "begins") })
+	until(t, "a census", func() bool { return w.do("memgauge", "one", "tensors").code == 0 })
+	w.mg("one", "tensors")
+	w.file("stop", "")
+	if code := run.wait(t); code != 0 {
+		t.Fatalf("exit %d\n%s", code, run.err)
+	}
+	r := w.do("memgauge", "report", "--json")
+	if n := strings.Count(r.stderr, "the newest finished one is one"); r.code != 0 || n != 1 {
+		t.Errorf("exit %d, the session was found %d times\n%s", r.code, n, r.stderr)
+	}
+	var d struct {
+		Overhead []struct {
+			Part  string
+			Share *float64
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &d); err != nil {
+		t.Fatal(err)
+	}
+	counted := false
+	for _, x := range d.Overhead {
+		counted = counted || x.Part == "census"
+		if x.Part == "census" && x.Share != nil {
+			t.Errorf("censuses took %.1f %% of a run that is too short for a share", 100**x.Share)
+		}
+	}
+	if !counted {
+		t.Errorf("no census in %+v", d.Overhead)
+	}
+}
+
 // opens lets Chromium lay the page out and give back what it made of it.
 func opens(t *testing.T, w *world, name string) {
 	t.Helper()

@@ -11,7 +11,8 @@ import gc
 import sys
 from _weakref import ref as weak
 from collections import Counter
-from itertools import compress
+from itertools import chain, compress, count, repeat
+from operator import is_not, itemgetter
 
 from . import introspect
 from .introspect import ATOM, CLASS, DICT, FUNCTION, INSTANCE, LIST, MODULE, TENSOR, TUPLE, referents
@@ -54,21 +55,34 @@ class Suspect:
 
 def young(kinds, reached, generation, everything=False):
     """[Suspect] of a generation, where it is small. reached(id) says what the walk has come to."""
-    size = sizes()[generation]
-    if everything:
-        objects = gc.get_objects()
-    elif 0 < size <= YOUNG:
-        objects = gc.get_objects(generation=generation)
-    else:
+    if not everything and not 0 < sizes()[generation] <= YOUNG:
         return []
+    if everything:
+        objects, scale = tracked(None, None)[0], 1
+    else:
+        objects, size = tracked(generation, NEWEST)
+        scale = max(1, size / NEWEST)
     try:
-        scale = 1
-        if not everything and len(objects) > NEWEST:
-            scale = len(objects) / NEWEST
-            del objects[:-NEWEST]
         return _suspects(objects, kinds, reached, scale)
     finally:
         del objects[:]   # it is one of the young objects itself, and would hold itself and all the others
+
+
+def tracked(generation, most):
+    """(the last `most` of gc.get_objects(generation) without tuples, how many it had with all of them).
+
+    C that makes a tuple of an iterator, tuple(…) or f(*…), shortens it at the end, and raises SystemError in the program if
+    anybody else holds it then (tupleobject.c, _PyTuple_Resize); the collector knows it from the beginning. So no tuple may
+    be held when another thread runs: one call of C, at 0.1 µs for each object that is looked at, asks for them and leaves
+    them out. `all` has the list meanwhile, and its length becomes the last item; `one` has the object that is looked at."""
+    all, one = {}, {}
+    lists = map(all.setdefault, (0,), map(gc.get_objects, (generation,)))
+    newest = map(itemgetter(slice(most and -most, None)), lists)
+    length = map(len, map(all.pop, (0,)))
+    objects = map(one.setdefault, count(), chain.from_iterable(chain(newest, (length,))))
+    classes = map(type, map(one.pop, count()))
+    out = list(compress(objects, map(is_not, classes, repeat(tuple))))
+    return out, out.pop()
 
 
 def merge(suspects, more):
