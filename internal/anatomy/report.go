@@ -119,7 +119,7 @@ const blockUnit = 512
 
 // Report works out what a page shows.
 func (h *History) Report() Report {
-	r := Report{Format: h.Format, Verdict: string(detect.Healthy), Events: h.Len(), Unknown: map[string]int{}}
+	r := Report{Format: h.Format, Verdict: string(detect.Healthy), Events: h.Len(), Devices: []DeviceReport{}, Unknown: map[string]int{}}
 	if h.Cut != nil {
 		r.Cut = h.Cut.Error()
 	}

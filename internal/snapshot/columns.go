@@ -27,7 +27,8 @@ type Columns struct {
 	Settings    []Setting
 
 	Format Format
-	// DeviceNames are what devices are called whose number says nothing: that of the CPU.
+	// DeviceNames are what devices are called whose number says nothing: those of the CPU and of pinned
+	// host memory.
 	DeviceNames map[int]string
 
 	// Cut says why a file ended before its time; what stood before is here. nil for a whole file.

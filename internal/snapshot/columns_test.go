@@ -367,3 +367,44 @@ for x, y in zip(a['device_traces'], b['device_traces']):
 		t.Errorf("called off: %v", err)
 	}
 }
+
+// pinned is what PyTorch 2.15 writes with record_pinned_host_memory=True, in its order: the host's segments have the device -1, and
+// one list has all its events.
+const pinned = `
+import pickle, sys
+def event(action, addr, size):
+    return {'action': action, 'addr': addr, 'size': size, 'stream': 0, 'time_us': addr, 'pool_id': (0, 0), 'frames': []}
+def segment(device, address, total):
+    return {'device': device, 'address': address, 'total_size': total, 'allocated_size': 512, 'active_size': 512, 'requested_size': 512,
+            'stream': 0, 'segment_type': 'small', 'segment_pool_id': (0, 0), 'is_expandable': False,
+            'blocks': [{'address': address, 'size': 512, 'requested_size': 512, 'state': 'active_allocated', 'frames': []}]}
+pickle.dump({'segments': [segment(0, 4096, 1024), segment(1, 8192, 2048)], 'device_traces': [[event('alloc', 4096, 512)], []],
+             'allocator_settings': {}, 'external_annotations': [], 'host_segments': [segment(-1, 65536, 512)],
+             'host_traces': [event('segment_alloc', 65536, 512), event('alloc', 65536, 512)]}, open(sys.argv[1], 'wb'))
+`
+
+// Pinned host memory is a device of its own, behind those that have numbers, and written again as what it was.
+func TestPinnedHostMemory(t *testing.T) {
+	pythons := env.CPythons(t)
+	path := filepath.Join(t.TempDir(), "pinned.pickle")
+	if out, err := pythons[len(pythons)-1].Command(t, "-c", pinned, path).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := columns(t, data)
+	var again bytes.Buffer
+	if err := WriteColumns(t.Context(), &again, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Columns{c, columns(t, again.Bytes())} {
+		if len(c.Rows) != 2 || c.Rows[1] != (Rows{2, 1, 3}) || c.Device[2] != 2 || c.Segments[2].Device != 2 || c.DeviceNames[2] != PinnedHost {
+			t.Errorf("got rows %v, devices %v, segments %+v, names %v", c.Rows, c.Device, c.Segments, c.DeviceNames)
+		}
+	}
+	if !bytes.Contains(again.Bytes(), []byte("host_traces")) {
+		t.Error("written as another device")
+	}
+}

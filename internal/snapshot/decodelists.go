@@ -119,6 +119,7 @@ func (d *decoder) finish() {
 	case root.tag() == tOther && d.others[root.content()].kind == 'd':
 		d.finishDict(d.others[root.content()].vals)
 	case root.tag() == tOther && d.others[root.content()].kind == tRegion: // torch.cuda.memory_snapshot()
+		d.finishHost(0)
 	case root.tag() == tList: // the same, of an allocator that has nothing
 	case root.tag() == tDict:
 		d.finishDict(nil)
@@ -130,6 +131,7 @@ func (d *decoder) finish() {
 
 func (d *decoder) finishDict(items []val) {
 	known := false
+	var host val // the events of pinned host memory
 	for i := 0; i+1 < len(items); i += 2 {
 		if items[i].tag() != tText {
 			continue
@@ -143,8 +145,11 @@ func (d *decoder) finishDict(items []val) {
 			d.traces(v)
 		case kSettings:
 			d.Settings = d.settings(v, 0)
+		case kHostTraces:
+			host = v
 		}
 	}
+	d.finishHost(host)
 	if !known {
 		d.fail("dict has neither segments nor device_traces: not a memory snapshot")
 	}
@@ -180,6 +185,46 @@ func (d *decoder) traces(v val) {
 			d.Device[i] = uint16(device)
 		}
 	}
+}
+
+// PinnedHost names the device that stands for pinned host memory, which has an allocator and a history of its own.
+const PinnedHost = "pinned host memory"
+
+// finishHost puts pinned host memory behind the devices that have numbers. v is its list of events; None where the file has none.
+func (d *decoder) finishHost(v val) {
+	number, onHosts := 0, 0
+	for _, g := range d.Segments {
+		number = max(number, g.Device+1)
+		if g.Device == onHost {
+			onHosts++
+		}
+	}
+	seen := 0
+	for _, r := range d.Rows {
+		number, seen = max(number, r.Device+1), max(seen, r.To)
+	}
+	lo, hi := 0, 0
+	if v.tag() == tOther && d.others[v.content()].kind == tEvent {
+		lo, hi = d.others[v.content()].lo, d.others[v.content()].hi
+	}
+	switch {
+	case lo == hi && onHosts == 0:
+		return
+	case lo < hi && lo < seen:
+		d.fail("one list of events for a device and the host")
+		return
+	case lo < hi:
+		d.Rows = append(d.Rows, Rows{number, lo, hi})
+	}
+	for i := lo; i < hi; i++ {
+		d.Device[i] = uint16(number)
+	}
+	for i := range d.Segments {
+		if d.Segments[i].Device == onHost {
+			d.Segments[i].Device = number
+		}
+	}
+	d.DeviceNames = map[int]string{number: PinnedHost}
 }
 
 // settings reads a dict of settings; one of them, roundup_power2_divisions, is a dict itself.

@@ -38,6 +38,7 @@ const (
 	kStage
 	kHistory
 	kRealSize
+	kHostTraces
 	nKeys
 )
 
@@ -45,7 +46,7 @@ var keyNames = [nKeys]string{
 	"action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "pool_id", "frames", "device_free", "thread",
 	"name", "filename", "line", "device", "address", "total_size", "allocated_size", "active_size", "requested_size",
 	"segment_type", "segment_pool_id", "is_expandable", "blocks", "state", "segments", "device_traces", "allocator_settings",
-	"external_annotations", "stage", "history", "real_size",
+	"external_annotations", "stage", "history", "real_size", "host_traces",
 }
 
 // record is what a dict says for keys that are known.
@@ -285,7 +286,7 @@ func (d *decoder) pair(v val) (p [2]int64) {
 func (d *decoder) segment(r *record) val {
 	g := SegmentRow{
 		Address: d.address(r, kAddress), Stream: d.address(r, kStream), Size: d.size(r, kTotal), Allocated: d.size(r, kAllocated),
-		Active: d.size(r, kActive), Requested: d.size(r, kRequested), Device: d.device(r), Kind: d.optionalText(r, kKind),
+		Active: d.size(r, kActive), Requested: d.size(r, kRequested), Device: d.segmentDevice(r), Kind: d.optionalText(r, kKind),
 		Pool: d.pair(r.get(kSegmentPool)), Expandable: r.get(kExpandable) == mk(tBool, 1), Stack: d.stackOf(r.get(kFrames)),
 	}
 	g.From, g.To = d.span(r.get(kBlocks), tBlock, "blocks")
@@ -415,6 +416,17 @@ func (d *decoder) device(r *record) int {
 		return 0
 	}
 	return int(n)
+}
+
+// onHost is the device of segments of pinned host memory, until finishHost gives them one.
+const onHost = -1
+
+// segmentDevice is onHost for segments of the pinned host allocator: PyTorch (2.15) says that their device is -1.
+func (d *decoder) segmentDevice(r *record) int {
+	if v := r.get(kDevice); v.tag() == tInt && v.signed() == -1 {
+		return onHost
+	}
+	return d.device(r)
 }
 
 func (d *decoder) textOf(r *record, k int) uint32 {

@@ -15,10 +15,11 @@ func WriteColumns(ctx context.Context, w io.Writer, c *Columns) error {
 	}
 	p.raw(0x80, 4)
 	p.dict(func() {
+		devices, host := p.segments()
 		p.key("segments")
-		p.list(len(c.Segments), func(i int) { p.segment(&c.Segments[i]) })
+		p.list(len(devices), func(i int) { p.segment(devices[i]) })
 		p.key("device_traces")
-		traces := p.traces()
+		traces, hostTrace := p.traces()
 		p.list(len(traces), func(i int) {
 			p.list(traces[i].To-traces[i].From, func(j int) { p.event(traces[i].From + j) })
 		})
@@ -26,6 +27,12 @@ func WriteColumns(ctx context.Context, w io.Writer, c *Columns) error {
 		p.dict(func() { p.settings(c.Settings) })
 		p.key("external_annotations")
 		p.list(len(c.Annotations), func(i int) { p.annotation(c.Annotations[i]) })
+		if len(host) > 0 || hostTrace != (Rows{}) {
+			p.key("host_segments")
+			p.list(len(host), func(i int) { p.segment(host[i]) })
+			p.key("host_traces")
+			p.list(hostTrace.To-hostTrace.From, func(i int) { p.event(hostTrace.From + i) })
+		}
 	})
 	p.raw('.')
 	if p.flush(); p.err != nil {
@@ -54,15 +61,37 @@ type columnPickler struct {
 	stackMemo, frameMemo []uint32
 }
 
-// traces are the rows of each device, by its number.
-func (p *columnPickler) traces() (out []Rows) {
+// isHost says whether a device is pinned host memory, which has keys of its own in a snapshot.
+func (p *columnPickler) isHost(device int) bool { return p.c.DeviceNames[device] == PinnedHost }
+
+// traces are the rows of each device, by its number, and those of pinned host memory.
+func (p *columnPickler) traces() (devices []Rows, host Rows) {
 	for _, r := range p.c.Rows {
-		for len(out) <= r.Device {
-			out = append(out, Rows{})
+		if p.isHost(r.Device) {
+			host = r
+			continue
 		}
-		out[r.Device] = r
+		for len(devices) <= r.Device {
+			devices = append(devices, Rows{})
+		}
+		devices[r.Device] = r
 	}
-	return out
+	return devices, host
+}
+
+// segments are those of the devices, and those of pinned host memory, which PyTorch gives the device -1.
+func (p *columnPickler) segments() (devices, host []*SegmentRow) {
+	for i := range p.c.Segments {
+		g := &p.c.Segments[i]
+		if p.isHost(g.Device) {
+			of := *g
+			of.Device = onHost
+			host = append(host, &of)
+			continue
+		}
+		devices = append(devices, g)
+	}
+	return devices, host
 }
 
 func (p *columnPickler) event(i int) {
