@@ -14,9 +14,9 @@ import (
 // each call is told so instead of filling memory with shards.
 const maxStreams = 4096
 
-// Allocator hands out a device's memory. Its methods may be called from any goroutine. Each stream has a shard with its own
-// lock; one device lock guards what they share. Order of locks: a shard's, then the device's; whoever needs the shards to
-// stand still holds the device lock and freezes them.
+// Allocator hands out a device's memory. Its methods may be called from any goroutine. Each stream has a shard with its
+// own lock; one device lock guards what they share. Order of locks: a shard's, then the device's; whoever needs the
+// shards to stand still holds the device lock and freezes them.
 type Allocator struct {
 	r       rules
 	opt     Options
@@ -285,8 +285,8 @@ func (a *Allocator) enter(s *shard) {
 	s.parked.Store(false)
 }
 
-// freeze makes all shards stand still but own, which the caller holds already; the caller holds the device lock. A shard
-// whose holder is parked waits for that very lock, in a state that is consistent: it need not be locked.
+// freeze makes all shards stand still but own, which the caller holds already; the caller holds the device lock. A
+// shard whose holder is parked waits for that very lock, in a state that is consistent: it need not be locked.
 func (a *Allocator) freeze(own *shard) (thaw func()) {
 	all := *a.shards.Load()
 	locked := make([]*shard, 0, len(all))
@@ -372,8 +372,8 @@ func beyond(all []*shard, i int) bool {
 	return false
 }
 
-// dealGauge keeps the limits' sum at the peak. A gauge within its limits is left alone (see deal): where each shard comes
-// back to its own highest value again and again, as counts of blocks do, the limits must come to rest there.
+// dealGauge keeps the limits' sum at the peak. A gauge within its limits is left alone (see deal): where each shard
+// comes back to its own highest value again and again, as counts of blocks do, the limits must come to rest there.
 func (a *Allocator) dealGauge(all []*shard, i int) {
 	var sum int64
 	for _, s := range all {

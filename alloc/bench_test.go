@@ -61,8 +61,8 @@ func churn(b testing.TB, a *alloc.Allocator, stream alloc.Stream, turns int) (tu
 	return turn
 }
 
-// timed runs f and reports the processor time per turn and goroutine beside the wall time: on a machine that others use it
-// is the steadier of the two.
+// timed runs f and reports the processor time per turn and goroutine beside the wall time: on a machine that others use
+// it is the steadier of the two.
 func timed(b *testing.B, goroutines int, f func()) {
 	var before, after unix.Rusage
 	b.ResetTimer()
@@ -108,8 +108,8 @@ func BenchmarkPairTwoStreams(b *testing.B) {
 	})
 }
 
-// BenchmarkRandomAllocations is RMM's random_allocations with 100,000 allocations of up to 1 MiB: each turn allocates with
-// a chance that falls as memory fills, else frees a random block.
+// BenchmarkRandomAllocations is RMM's random_allocations with 100,000 allocations of up to 1 MiB: each turn allocates
+// with a chance that falls as memory fills, else frees a random block.
 func BenchmarkRandomAllocations(b *testing.B) {
 	for range b.N {
 		a := newBench(b, alloc.Options{})

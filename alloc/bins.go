@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes up to 64 KiB, then 64
-// bins for each doubling. The block found is the smallest that fits and of those the one at the lowest address, which is
-// PyTorch's order (CUDACachingAllocator.cpp, BlockComparatorSize), without regard to how many there are.
+// The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes up to 64 KiB, then
+// 64 bins for each doubling. The block found is the smallest that fits and of those the one at the lowest address,
+// which is PyTorch's order (CUDACachingAllocator.cpp, BlockComparatorSize), without regard to how many there are.
 //
-// Within a bin, blocks that came of late are a list, put in and taken out in no order and at once: most leave again, merged
-// with a neighbour, before anybody looks for them. A search looks at all of the list; when that has grown long it first
-// moves it to the bin's treap, which is ordered by (size, address). So a block costs one insertion into the treap at most.
+// Within a bin, blocks that came of late are a list, put in and taken out in no order and at once: most leave again,
+// merged with a neighbour, before anybody looks for them. A search looks at all of the list; when that has grown long
+// it first moves it to the bin's treap, which is ordered by (size, address). So a block costs one insertion into the
+// treap at most.
 //
 // Slot 0 of the slab stands for no block. Links to it are written like any other: the branch costs more than the store.
 const (

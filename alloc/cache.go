@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// EmptyCache gives every segment and page that nobody uses back to the driver, after waiting for blocks that other streams
-// still use. It returns how many bytes went back.
+// EmptyCache gives every segment and page that nobody uses back to the driver, after waiting for blocks that other
+// streams still use. It returns how many bytes went back.
 func (a *Allocator) EmptyCache() (int64, error) {
 	a.mu.Lock()
 	thaw := a.freeze(nil)
@@ -24,8 +24,8 @@ func (a *Allocator) EmptyCache() (int64, error) {
 	return n, nil
 }
 
-// SetMemoryFraction caps what may be reserved at a share of the device's memory, above 0 up to 1. What is reserved beyond a
-// lower cap stays so until it is freed.
+// SetMemoryFraction caps what may be reserved at a share of the device's memory, above 0 up to 1. What is reserved
+// beyond a lower cap stays so until it is freed.
 func (a *Allocator) SetMemoryFraction(f float64) error {
 	if !(f > 0 && f <= 1) {
 		return fmt.Errorf("memory fraction %g: above 0, at most 1", f)
@@ -92,8 +92,8 @@ func (a *Allocator) closeSegment(s *shard, seg *segment) error {
 	return errors.Join(append(errs, a.virtual.Release(Ptr(seg.addr), seg.size))...)
 }
 
-// WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts neither as
-// hits nor as misses, nor as allocations.
+// WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts neither
+// as hits nor as misses, nor as allocations.
 func (a *Allocator) WarmUp(sizes []int64, stream Stream) error {
 	s, err := a.shardFor(owner{stream: stream})
 	if err != nil {
@@ -117,8 +117,8 @@ func (a *Allocator) warmUp(sizes []int64) error {
 	return a.WarmUp(sizes, 0)
 }
 
-// warmShard hands out a block for each size, so that each has its own, takes all back, and makes the gauges forget it but
-// for what was got from the driver. The caller holds s and the device lock.
+// warmShard hands out a block for each size, so that each has its own, takes all back, and makes the gauges forget it
+// but for what was got from the driver. The caller holds s and the device lock.
 func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
 	before := s.counters
 	var taken []blockID

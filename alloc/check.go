@@ -2,9 +2,9 @@ package alloc
 
 import "fmt"
 
-// check panics when the shard's state contradicts itself. It runs after each operation in builds with the tag invariants or
-// under the race detector, and walks everything: blocks tile their segment, no two free neighbours, bins and bitmap agree
-// with the blocks, gauges with the sums, hits + misses with the allocations.
+// check panics when the shard's state contradicts itself. It runs after each operation in builds with the tag
+// invariants or under the race detector, and walks everything: blocks tile their segment, no two free neighbours, bins
+// and bitmap agree with the blocks, gauges with the sums, hits + misses with the allocations.
 func (s *shard) check() {
 	if err := s.verify(); err != nil {
 		panic(fmt.Errorf("alloc: stream %#x: %w", uint64(s.stream), err))

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// clock tells the time of events, twice a pair of alloc and free. A call of the system's clock takes about 30 ns; the counter
-// that the system itself reads for it takes a third (haveTicks). Events have the counter's values, and only who reads them
-// turns those into time: between the clock's start and the reading both clocks are known at both ends, so a time is as
-// right as the system's clock, to a fraction of a microsecond, whatever the counter's rate is.
+// clock tells the time of events, twice a pair of alloc and free. A call of the system's clock takes about 30 ns; the
+// counter that the system itself reads for it takes a third (haveTicks). Events have the counter's values, and only who
+// reads them turns those into time: between the clock's start and the reading both clocks are known at both ends, so a
+// time is as right as the system's clock, to a fraction of a microsecond, whatever the counter's rate is.
 type clock struct {
 	ticking bool // events have the counter's values
 	now     func() int64
@@ -34,7 +34,8 @@ func newClock(given func() int64) clock {
 	return c
 }
 
-// both reads the two clocks at once, or as nearly as it gets in some tries: the thread may lose the processor between them.
+// both reads the two clocks at once, or as nearly as it gets in some tries: the thread may lose the processor between
+// them.
 func (c *clock) both() (ns, count int64) {
 	const tries, near = 8, 500 // ns
 	least := int64(noLimit)
@@ -51,16 +52,16 @@ func (c *clock) both() (ns, count int64) {
 	return ns, count
 }
 
-// systemUsesTicks says whether the counter runs at one rate, on all processors alike: Linux checks that, and takes another
-// clock source where it does not.
+// systemUsesTicks says whether the counter runs at one rate, on all processors alike: Linux checks that, and takes
+// another clock source where it does not.
 func systemUsesTicks() bool {
 	source, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	return err == nil && strings.TrimSpace(string(source)) == ticksSource
 }
 
-// stamp reads the clock for an event. The caller holds the shard; a shard's events are in the order of their times, though
-// the counter may be read a little before the instructions that come before it. Not inlined: those who record no events
-// would pay for the registers.
+// stamp reads the clock for an event. The caller holds the shard; a shard's events are in the order of their times,
+// though the counter may be read a little before the instructions that come before it. Not inlined: those who record no
+// events would pay for the registers.
 //
 //go:noinline
 func (a *Allocator) stamp(s *shard) int64 {

@@ -26,7 +26,8 @@ func TestClock(t *testing.T) {
 		t.Error("stamps go back")
 	}
 	times := a.clock.timeline()
-	const slack = 20_000 // ns: both clocks are read at once but for so much, were the thread to lose the processor in each try
+	// ns: both clocks are read at once but for so much, were the thread to lose the processor in each try
+	const slack = 20_000
 	for i := range n {
 		at := times.at(stamps[i]) - a.clock.epoch
 		if at < before[i]-slack || at > after[i]+slack {

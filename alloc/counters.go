@@ -35,9 +35,9 @@ const numGauges = int(numMetrics) * numScopes
 func scopeOf(large bool) int { return scopeSmall + int(one(large)) }
 
 // counters are a shard's gauges. A gauge's limit is how far it may go before the device's peak could change: with one
-// shard it is the peak itself; with several the room below the peak is dealt out to them, and a shard that goes beyond its
-// part has the sum taken while all others stand still (Allocator.settle). So the peaks of the device's sums are exact,
-// and in the steady state no shard writes a word that another one reads.
+// shard it is the peak itself; with several the room below the peak is dealt out to them, and a shard that goes beyond
+// its part has the sum taken while all others stand still (Allocator.settle). So the peaks of the device's sums are
+// exact, and in the steady state no shard writes a word that another one reads.
 type counters struct {
 	cur    [numGauges]int64
 	limit  [numGauges]int64

@@ -5,17 +5,18 @@ import "errors"
 // Ptr is an address in a device's memory. 0 is no address.
 type Ptr uint64
 
-// Stream names a queue of device work. Memory freed on a stream may be given out again on the same stream at once, because
-// the device runs what is queued there in order; use on another stream must be told with RecordStream.
+// Stream names a queue of device work. Memory freed on a stream may be given out again on the same stream at once,
+// because the device runs what is queued there in order; use on another stream must be told with RecordStream.
 type Stream uint64
 
-// ErrNoMemory is what a Driver's errors wrap when the device is full: the allocator then releases what it caches and asks
-// again. Any other error of a driver is handed to the caller at once.
+// ErrNoMemory is what a Driver's errors wrap when the device is full: the allocator then releases what it caches and
+// asks again. Any other error of a driver is handed to the caller at once.
 var ErrNoMemory = errors.New("device out of memory")
 
 // Driver is where device memory comes from. The allocator calls it from several goroutines, but never two at a time.
 type Driver interface {
-	// Alloc returns size bytes, at an address that is a multiple of 512. The error wraps ErrNoMemory when there are none.
+	// Alloc returns size bytes, at an address that is a multiple of 512. The error wraps ErrNoMemory when there are
+	// none.
 	Alloc(size int64) (Ptr, error)
 	// Free gives back what Alloc returned, with the size it was asked for.
 	Free(p Ptr, size int64) error
@@ -23,7 +24,8 @@ type Driver interface {
 	MemInfo() (free, total int64, err error)
 }
 
-// VirtualMemory is a Driver that can reserve addresses apart from memory. The policy vmm and expandable segments need it.
+// VirtualMemory is a Driver that can reserve addresses apart from memory. The policy vmm and expandable segments need
+// it.
 type VirtualMemory interface {
 	// Granularity is what sizes and addresses of the other methods are multiples of, in bytes.
 	Granularity() int64
@@ -54,7 +56,8 @@ type Streams interface {
 	WaitAll() error
 }
 
-// Capturer is a Driver that must know while work may be captured (a CUDA graph), when some of its calls would spoil the capture.
+// Capturer is a Driver that must know while work may be captured (a CUDA graph), when some of its calls would spoil the
+// capture.
 type Capturer interface {
 	Capturing(on bool)
 }

@@ -8,11 +8,14 @@ import (
 
 // What can be wrong with a call. Each is a different mistake of the caller's; none changes the allocator's state.
 var (
-	ErrDoubleFree      = errors.New("double free")                // the block was freed before
-	ErrUnknownPointer  = errors.New("unknown pointer")            // no segment of this allocator has that address
-	ErrInteriorPointer = errors.New("pointer into a block")       // not the address that Alloc returned, but one after it
-	ErrWrongSize       = errors.New("wrong size")                 // FreeSized with another size than the block was asked with
-	ErrWrongStream     = errors.New("wrong stream")               // FreeSized with another stream than the block was asked on
+	ErrDoubleFree     = errors.New("double free")     // the block was freed before
+	ErrUnknownPointer = errors.New("unknown pointer") // no segment of this allocator has that address
+	// not the address that Alloc returned, but one after it
+	ErrInteriorPointer = errors.New("pointer into a block")
+	// FreeSized with another size than the block was asked with
+	ErrWrongSize = errors.New("wrong size")
+	// FreeSized with another stream than the block was asked on
+	ErrWrongStream     = errors.New("wrong stream")
 	ErrRetainAfterFree = errors.New("retain after free")          // Retain of a block that has no owner left
 	ErrBadSize         = errors.New("size out of range")          // negative, or beyond what any device has
 	ErrClosed          = errors.New("allocator is closed")        // after Close

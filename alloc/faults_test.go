@@ -118,8 +118,8 @@ var variants = map[string]alloc.Options{
 	"genesis":    {Policy: alloc.Packed, MaxCached: 64 << 20, FragmentationThreshold: 0.3},
 }
 
-// TestEachDriverCallFails lets each call of the driver fail in turn, once as out of memory and once in earnest, and wants
-// the pointers, the statistics and the driver's books right afterwards.
+// TestEachDriverCallFails lets each call of the driver fail in turn, once as out of memory and once in earnest, and
+// wants the pointers, the statistics and the driver's books right afterwards.
 func TestEachDriverCallFails(t *testing.T) {
 	errBroken := errors.New("the device fell off the bus")
 	ops := training(1, 4, 3)
@@ -180,7 +180,8 @@ func failAt(t *testing.T, o alloc.Options, ops []step, n int, with error) {
 	}
 }
 
-// TestFull fills a small device under each policy, and wants errors that say what they must, and everything back at the end.
+// TestFull fills a small device under each policy, and wants errors that say what they must, and everything back at the
+// end.
 func TestFull(t *testing.T) {
 	ops := training(2, 6, 4)
 	for name, o := range variants {

@@ -10,8 +10,8 @@ import (
 // is a *MisuseError when p is not a live block of this allocator.
 func (a *Allocator) Free(p Ptr) error { return a.free(p, &Request{}) }
 
-// FreeRequest is Free with what the caller believes of the block: the size that was asked for (0: don't check), its stream
-// (only where Size is given), and the thread for events. It is how PyTorch's pluggable allocators are called.
+// FreeRequest is Free with what the caller believes of the block: the size that was asked for (0: don't check), its
+// stream (only where Size is given), and the thread for events. It is how PyTorch's pluggable allocators are called.
 func (a *Allocator) FreeRequest(p Ptr, q Request) error {
 	return a.free(p, &q)
 }
@@ -64,8 +64,8 @@ func (a *Allocator) free(p Ptr, q *Request) error {
 	return err
 }
 
-// freeLocked is a free that needs the device lock. It is taken before the block changes hands: who finds the shard parked may take
-// it as it stands, so no gauge may then be half counted.
+// freeLocked is a free that needs the device lock. It is taken before the block changes hands: who finds the shard
+// parked may take it as it stands, so no gauge may then be half counted.
 func (a *Allocator) freeLocked(s *shard, id blockID, slot int, waits bool) error {
 	a.enter(s)
 	defer a.mu.Unlock()
@@ -142,8 +142,8 @@ func (a *Allocator) Retain(p Ptr) error {
 	return nil
 }
 
-// RecordStream says that work on another stream uses the block at p: once freed it is not handed out before the device has
-// done what is queued there at the time of the free.
+// RecordStream says that work on another stream uses the block at p: once freed it is not handed out before the device
+// has done what is queued there at the time of the free.
 func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	if p == 0 || a.streams == nil {
 		return nil
@@ -170,8 +170,8 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	return nil
 }
 
-// mark leaves a disowned block pending until the device has passed marks on the streams that use it. The caller holds s and the
-// device lock.
+// mark leaves a disowned block pending until the device has passed marks on the streams that use it. The caller holds s
+// and the device lock.
 func (a *Allocator) mark(s *shard, id blockID) error {
 	uses := s.uses[id]
 	delete(s.uses, id)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// miss gets memory for a request that no free block serves: collects old segments, asks the driver, releases what can be
-// released and asks again, then the callbacks. It returns a block in no list, or an error with the shard unlocked.
+// miss gets memory for a request that no free block serves: collects old segments, asks the driver, releases what can
+// be released and asks again, then the callbacks. It returns a block in no list, or an error with the shard unlocked.
 func (a *Allocator) miss(s *shard, p *pool, size int64, q Request) (blockID, error) {
 	for tries := 0; ; tries++ {
 		a.enter(s)
@@ -41,7 +41,8 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 		return 0, ErrClosed
 	}
 	if size > min(a.limit, a.total) {
-		return 0, fmt.Errorf("%w: more than the device has", ErrNoMemory) // fail fast: nothing that could be released would do
+		// fail fast: nothing that could be released would do
+		return 0, fmt.Errorf("%w: more than the device has", ErrNoMemory)
 	}
 	if a.held > 0 {
 		return a.extend(s, p, size) // nothing may go back to the driver now: PyTorch does not either
@@ -152,8 +153,8 @@ func (a *Allocator) note(s *shard, kind EventKind, addr uint64, size int64) {
 	}
 }
 
-// defragment gives free segments back when too large a share of what is reserved serves nobody: the request that is about
-// to grow the reserved bytes could not use it. The caller holds s and the device lock.
+// defragment gives free segments back when too large a share of what is reserved serves nobody: the request that is
+// about to grow the reserved bytes could not use it. The caller holds s and the device lock.
 func (a *Allocator) defragment(s *shard) error {
 	thaw := a.freeze(s)
 	defer thaw()
@@ -166,8 +167,8 @@ func (a *Allocator) defragment(s *shard) error {
 	return err
 }
 
-// trim gives the segment of a block that has just become free back, if nothing else is in it and too much is cached. The
-// caller holds s and the device lock.
+// trim gives the segment of a block that has just become free back, if nothing else is in it and too much is cached.
+// The caller holds s and the device lock.
 func (a *Allocator) trim(s *shard, id blockID) error {
 	thaw := a.freeze(s)
 	defer thaw()
@@ -245,8 +246,8 @@ func (a *Allocator) releaseOversize(s *shard, p *pool, size int64) (bool, error)
 // whole says whether the block is all of its segment.
 func (s *shard) whole(id blockID) bool { return s.blocks.at[id].prev|s.blocks.at[id].next == 0 }
 
-// releaseAll waits for all marks and gives back every segment and page that nobody uses. The caller holds the device lock
-// and has frozen the shards. It returns how many bytes went back.
+// releaseAll waits for all marks and gives back every segment and page that nobody uses. The caller holds the device
+// lock and has frozen the shards. It returns how many bytes went back.
 func (a *Allocator) releaseAll() (int64, error) {
 	before := a.reserved
 	var errs []error
@@ -283,8 +284,8 @@ func (a *Allocator) releasePool(s *shard, p *pool) error {
 }
 
 // collect frees cached segments of at least average age when more than the threshold is reserved, again and again until
-// it is not or there is none left (garbage_collect_cached_blocks). An age is the number of searches of the pool since the
-// block became free, so a run is the same every time. The caller holds s and the device lock.
+// it is not or there is none left (garbage_collect_cached_blocks). An age is the number of searches of the pool since
+// the block became free, so a run is the same every time. The caller holds s and the device lock.
 func (a *Allocator) collect(s *shard) error {
 	target := a.reserved - int64(a.opt.GCThreshold*float64(min(a.limit, a.total)))
 	if target <= 0 || a.r.virtual {

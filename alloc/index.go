@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// index finds a live block by its address: an open-addressing table with linear probing and deletion by moving back, so that
-// no tombstones gather over millions of operations. At most an eighth of it is full, 64 to 128 bytes for a block: at a quarter
-// a pair of alloc and free takes 9 ns longer, at a half 28, since the processor guesses wrongly where a probe ends. A slot has the upper half of the
-// address's hash, from which its place follows in a table of any size, and the block's number; the address itself is in
-// the block.
+// index finds a live block by its address: an open-addressing table with linear probing and deletion by moving back, so
+// that no tombstones gather over millions of operations. At most an eighth of it is full, 64 to 128 bytes for a block:
+// at a quarter a pair of alloc and free takes 9 ns longer, at a half 28, since the processor guesses wrongly where a
+// probe ends. A slot has the upper half of the address's hash, from which its place follows in a table of any size, and
+// the block's number; the address itself is in the block.
 type index struct {
 	slots []uint64 // hash>>32<<32 | blockID; 0: empty
 	shift uint
@@ -92,8 +92,8 @@ func (x *index) remove(slot int) {
 	}
 }
 
-// The directory tells which shard owns an address, for Free without a stream. It is read without a lock: whoever frees a
-// block owns it, so its segment is there. One entry covers 2 MiB, the least that CUDA's driver hands out.
+// The directory tells which shard owns an address, for Free without a stream. It is read without a lock: whoever frees
+// a block owns it, so its segment is there. One entry covers 2 MiB, the least that CUDA's driver hands out.
 const (
 	granuleBits = 21
 	leafBits    = 14

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// naive is the allocator as one would write it without a thought for speed: slices that are searched from end to end, sums
-// taken anew after each operation. It follows PyTorch's rules, from the same description as the real one and with no line
-// in common, and must agree with it in every address, statistic and error.
+// naive is the allocator as one would write it without a thought for speed: slices that are searched from end to end,
+// sums taken anew after each operation. It follows PyTorch's rules, from the same description as the real one and with
+// no line in common, and must agree with it in every address, statistic and error.
 type naive struct {
 	segs     []*naiveSegment
 	driver   interface{ Alloc(int64) (Ptr, error) }

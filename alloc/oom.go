@@ -15,8 +15,8 @@ const (
 	oomEvents         = 10 // last events in an OOMError
 )
 
-// OOMError is a request that could not be served, with what held the memory at that instant. The allocator's state is what
-// it was before the request, but for what was released for it.
+// OOMError is a request that could not be served, with what held the memory at that instant. The allocator's state is
+// what it was before the request, but for what was released for it.
 type OOMError struct {
 	Device    int
 	Requested int64 // bytes that the caller asked for
@@ -105,8 +105,8 @@ func (e *OOMError) writeSites(b *strings.Builder) {
 	}
 }
 
-// OnOOM adds a callback that runs when a request can't be served, after everything that is cached was released, without any
-// lock held: it may free blocks. When one returns true the request is tried again.
+// OnOOM adds a callback that runs when a request can't be served, after everything that is cached was released, without
+// any lock held: it may free blocks. When one returns true the request is tried again.
 func (a *Allocator) OnOOM(f func(*OOMError) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

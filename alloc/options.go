@@ -24,16 +24,17 @@ type Options struct {
 	Policy Policy // "" is Torch
 	Device int    // the device's number, for messages and snapshots
 
-	MaxSplitSize     int64     // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
-	RoundupDivisions [16]int64 // round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
-	// LargeSegmentSize is what a request from 1 to 10 MiB asks of the driver, in bytes, and Torch's expandable large pages; 0: 20 MiB
-	// (large_segment_size_mb).
+	MaxSplitSize int64 // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
+	// round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
+	RoundupDivisions [16]int64
+	// LargeSegmentSize is what a request from 1 to 10 MiB asks of the driver, in bytes, and Torch's expandable large
+	// pages; 0: 20 MiB (large_segment_size_mb).
 	LargeSegmentSize int64
-	// MaxNonSplitRounding is how many bytes a block that is not split may have beyond a request of at least MaxSplitSize; 0: those of
-	// LargeSegmentSize (max_non_split_rounding_mb).
+	// MaxNonSplitRounding is how many bytes a block that is not split may have beyond a request of at least
+	// MaxSplitSize; 0: those of LargeSegmentSize (max_non_split_rounding_mb).
 	MaxNonSplitRounding int64
-	// ThrowOnFull has a request that would pass MemoryFraction fail at once, without the cache being released for it, if a
-	// fraction is set (throw_on_cudamalloc_oom; https://github.com/pytorch/pytorch/pull/179473).
+	// ThrowOnFull has a request that would pass MemoryFraction fail at once, without the cache being released for it,
+	// if a fraction is set (throw_on_cudamalloc_oom; https://github.com/pytorch/pytorch/pull/179473).
 	ThrowOnFull        bool
 	GCThreshold        float64 // share of the cap above which old cached segments are freed before growing; 0: never
 	ExpandableSegments bool    // Torch: PyTorch's expandable segments, on a VirtualMemory driver
@@ -43,14 +44,15 @@ type Options struct {
 	// MaxCached gives a segment back when its last block is freed while more than so many bytes are cached; 0: never
 	// (max_pool_size_mb). Blocks that other streams still used then stay cached.
 	MaxCached int64
-	// FragmentationThreshold gives free segments back before growing, when more than this share of what is reserved is not
-	// allocated; 0: never.
+	// FragmentationThreshold gives free segments back before growing, when more than this share of what is reserved is
+	// not allocated; 0: never.
 	FragmentationThreshold float64
 
 	WarmUp   []int64 // sizes in bytes, one block of each is cached at the start; counted neither as hit nor as miss
 	Adaptive bool    // Packed: segments are sized by what was asked of late (see packed.go)
 
-	// LargeFromMiB has a request of exactly 1 MiB served as a large one, as Genesis has it; PyTorch takes it for a small one.
+	// LargeFromMiB has a request of exactly 1 MiB served as a large one, as Genesis has it; PyTorch takes it for a
+	// small one.
 	LargeFromMiB bool
 	// Foreign says that the callers are no Go code: stacks are only what they give.
 	Foreign bool

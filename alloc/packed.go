@@ -6,18 +6,20 @@ import (
 	"slices"
 )
 
-// The policy packed needs no virtual memory and wastes little: its segments are about as large as the requests that they are
-// made for, every remainder of a segment stays usable, and before the reserved bytes would grow beyond what is in use, free
-// segments make room for the new one (reclaim). PyTorch frees them only when the device is full. On trainings that repeat
-// their steps the driver is left alone after the second step or so: the segments are then those that a step needs.
+// The policy packed needs no virtual memory and wastes little: its segments are about as large as the requests that
+// they are made for, every remainder of a segment stays usable, and before the reserved bytes would grow beyond what is
+// in use, free segments make room for the new one (reclaim). PyTorch frees them only when the device is full. On
+// trainings that repeat their steps the driver is left alone after the second step or so: the segments are then those
+// that a step needs.
 
 // reclaimSlack is the part of the highest allocated bytes that may be reserved beyond them before free segments go: it
 // saves calls of the driver where sizes vary, and costs what it says. See docs/allocator.md for what other values gave.
 const reclaimSlack = 64
 
-// packedUncut is from where on a free segment is not cut for a request of less than half of it: a small block that stays
-// would hold the whole segment, which the request that it was made for then needs anew. A training whose batches differ in
-// length wastes 4.2 % with it and 7.1 % without, for up to twice the calls of the driver; see docs/allocator.md.
+// packedUncut is from where on a free segment is not cut for a request of less than half of it: a small block that
+// stays would hold the whole segment, which the request that it was made for then needs anew. A training whose batches
+// differ in length wastes 4.2 % with it and 7.1 % without, for up to twice the calls of the driver; see
+// docs/allocator.md.
 const packedUncut = 64 << 20
 
 // reclaim gives free segments back, the longest unused first, as many as the next one will take. The caller holds s and
@@ -127,8 +129,8 @@ func (a *Allocator) nextSegment(p *pool, size int64) int64 {
 	return a.r.segmentSize(size)
 }
 
-// extendPacked asks for the next segment. When the device has not so much left it asks for less, down to what the request
-// needs.
+// extendPacked asks for the next segment. When the device has not so much left it asks for less, down to what the
+// request needs.
 func (a *Allocator) extendPacked(s *shard, p *pool, size int64) (blockID, error) {
 	want, need := a.nextSegment(p, size), roundUp(size, roundLarge)
 	for {

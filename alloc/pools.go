@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// PoolID names a private pool: memory that only requests with that ID get, so that it stays what it was for who replays a recording of
-// its use (a CUDA graph writes to it whether the program has freed it or not). 0 is the pool that all share.
+// PoolID names a private pool: memory that only requests with that ID get, so that it stays what it was for who replays
+// a recording of its use (a CUDA graph writes to it whether the program has freed it or not). 0 is the pool that all
+// share.
 type PoolID uint32
 
 // deferredMarks are the streams that a freed block waits for, while nothing may be asked of the device.
@@ -19,9 +20,9 @@ type deferredMarks struct {
 // errCapturing says that memory can't go back to the driver now.
 var errCapturing = errors.New("a CUDA graph is being captured, or a private pool allocated to")
 
-// BeginPool says that a pool is going to be allocated to, perhaps by work that is being captured: until EndPool nothing is given back
-// to the driver and no stream is asked how far it is, since neither may happen during a capture. It also holds the pool, as
-// PyTorch does (CUDACachingAllocator.cpp, beginAllocateToPool); ReleasePool lets go.
+// BeginPool says that a pool is going to be allocated to, perhaps by work that is being captured: until EndPool nothing
+// is given back to the driver and no stream is asked how far it is, since neither may happen during a capture. It also
+// holds the pool, as PyTorch does (CUDACachingAllocator.cpp, beginAllocateToPool); ReleasePool lets go.
 func (a *Allocator) BeginPool(id PoolID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -58,7 +59,8 @@ func (a *Allocator) EndPool(PoolID) error {
 	return errors.Join(errs...)
 }
 
-// ReleasePool lets go of a pool. With the last hold its idle memory may go back to the driver; what is live in it stays.
+// ReleasePool lets go of a pool. With the last hold its idle memory may go back to the driver; what is live in it
+// stays.
 func (a *Allocator) ReleasePool(id PoolID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -87,7 +89,8 @@ func (a *Allocator) tellCapturing(on bool) {
 	}
 }
 
-// BaseOf returns the segment that the live block at p lies in: of virtual segments the stretch around it that has memory.
+// BaseOf returns the segment that the live block at p lies in: of virtual segments the stretch around it that has
+// memory.
 func (a *Allocator) BaseOf(p Ptr) (base Ptr, size int64, err error) {
 	s, slot := a.find(p)
 	if s == nil {

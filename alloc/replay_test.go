@@ -7,8 +7,8 @@ import (
 	"github.com/memgauge/memgauge/alloc/fake"
 )
 
-// TestWasteGenerated compares the policies on a training whose sequence lengths vary from step to step, which is hard on any
-// cache of blocks. What recorded trainings waste is held by TestRecordedTrainings in internal/replay.
+// TestWasteGenerated compares the policies on a training whose sequence lengths vary from step to step, which is hard
+// on any cache of blocks. What recorded trainings waste is held by TestRecordedTrainings in internal/replay.
 func TestWasteGenerated(t *testing.T) {
 	ops := training(9, 24, 12)
 	over := map[alloc.Policy]float64{}

@@ -6,9 +6,10 @@ import (
 	"slices"
 )
 
-// Restore makes a new allocator begin with these segments, at these addresses, as if it had got them before: the blocks in
-// them that are not free are live, the rest is free. A simulation that begins in the middle of a program needs it; the
-// driver must be an Adopter. What is restored counts in the gauges, and neither as allocations nor as hits or misses.
+// Restore makes a new allocator begin with these segments, at these addresses, as if it had got them before: the blocks
+// in them that are not free are live, the rest is free. A simulation that begins in the middle of a program needs it;
+// the driver must be an Adopter. What is restored counts in the gauges, and neither as allocations nor as hits or
+// misses.
 func (a *Allocator) Restore(from []Segment) error {
 	driver, ok := a.drv.(Adopter)
 	if !ok || a.r.virtual || !a.r.cached {
@@ -35,8 +36,8 @@ func (a *Allocator) Restore(from []Segment) error {
 	return nil
 }
 
-// ReleaseSegment gives one segment back to the driver if nothing in it is in use, and says whether it did. A simulation that follows
-// what a recorded allocator gave back needs it.
+// ReleaseSegment gives one segment back to the driver if nothing in it is in use, and says whether it did. A simulation
+// that follows what a recorded allocator gave back needs it.
 func (a *Allocator) ReleaseSegment(addr uint64) (bool, error) {
 	a.mu.Lock()
 	thaw := a.freeze(nil)
@@ -194,10 +195,10 @@ func (s *shard) addSplit(p *pool, size int64) {
 // (events of kind EventAlloc), from the history itself, and from the bytes that were reserved (0: not known). A history
 // that begins with a burst of EventSegmentFree begins in empty_cache: what is returned is what that left.
 //
-// A block of up to 1 MiB lies in an aligned segment of 2 MiB, one of up to 10 MiB in one of 20 MiB, a larger one begins a
-// segment of its own, unless its address shows that it does not: then the segment before it goes on, and was larger than
-// what is live in it. What the history puts into addresses of no segment that it allocated shows how far. If some reserved
-// bytes are explained by nothing, they belong to the last such segment.
+// A block of up to 1 MiB lies in an aligned segment of 2 MiB, one of up to 10 MiB in one of 20 MiB, a larger one begins
+// a segment of its own, unless its address shows that it does not: then the segment before it goes on, and was larger
+// than what is live in it. What the history puts into addresses of no segment that it allocated shows how far. If some
+// reserved bytes are explained by nothing, they belong to the last such segment.
 func InferSegments(live []Event, history []Event, reserved int64) []Segment {
 	burst := 0
 	for burst < len(history) && history[burst].Kind == EventSegmentFree {
@@ -232,7 +233,8 @@ type guess struct {
 	open map[uint64]bool
 }
 
-// survey returns the segments at the start that the history frees later, and the blocks that lie in segments of the start.
+// survey returns the segments at the start that the history frees later, and the blocks that lie in segments of the
+// start.
 func (g *guess) survey(live, history []Event) (exact, seen []Event) {
 	born := map[uint64]int64{} // segments that the history allocated
 	inside := func(addr uint64) bool {
@@ -329,7 +331,8 @@ func (g *guess) reach(i int, end uint64) {
 	g.open[seg.Addr] = true
 }
 
-// stretch gives what is reserved and in no segment to the last one whose end is not known, as far as the next one allows.
+// stretch gives what is reserved and in no segment to the last one whose end is not known, as far as the next one
+// allows.
 func (g *guess) stretch(reserved int64) {
 	missing := reserved
 	for i := range g.segs {

@@ -21,10 +21,12 @@ func (k EventKind) String() string { return eventNames[k] }
 
 // Event is an entry of the history.
 type Event struct {
-	Time   int64 // ns since the Unix epoch (with Options.Clock: what that returned)
-	Addr   uint64
-	Size   int64 // bytes: what was asked for; of segment events what the driver gave
-	Span   int64 // ns: EventAlloc how long it took (of hits every 16th is measured, the others have its value); frees: how long the block lived
+	Time int64 // ns since the Unix epoch (with Options.Clock: what that returned)
+	Addr uint64
+	Size int64 // bytes: what was asked for; of segment events what the driver gave
+	// ns: EventAlloc how long it took (of hits every 16th is measured, the others have its value); frees: how long the
+	// block lived
+	Span   int64
 	Stream Stream
 	Stack  StackID // of the caller; see Allocator.Stack
 	Thread uint32  // as the caller named it in Request; 0: not told
@@ -44,8 +46,8 @@ type record struct {
 	hit    bool // EventFree: the block was free at once, an EventFreed of the same instant
 }
 
-// chunkLen is the records of a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock for the one chunk
-// that is being written.
+// chunkLen is the records of a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock for the one
+// chunk that is being written.
 const chunkLen = 512
 
 type chunk struct {
@@ -53,8 +55,8 @@ type chunk struct {
 	shared  bool // a snapshot reads it: it is not written any more
 }
 
-// ring keeps the newest records, at least capacity of them, in chunks. A snapshot takes the full chunks as they are; the
-// ring then replaces a shared chunk instead of writing to it.
+// ring keeps the newest records, at least capacity of them, in chunks. A snapshot takes the full chunks as they are;
+// the ring then replaces a shared chunk instead of writing to it.
 type ring struct {
 	capacity int
 	chunks   []*chunk

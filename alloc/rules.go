@@ -3,8 +3,8 @@ package alloc
 import "math/bits"
 
 // PyTorch's constants: c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize and those
-// after it. TestRecordedTrainings (internal/replay) checks them against recorded trainings, TestAgainstNaive against a second
-// reading of the source.
+// after it. TestRecordedTrainings (internal/replay) checks them against recorded trainings, TestAgainstNaive against a
+// second reading of the source.
 const (
 	minBlock      = 512      // all blocks are multiples of it
 	smallSize     = 1 << 20  // the largest request of the small pool
@@ -87,7 +87,8 @@ func (r *rules) round(size int64) int64 {
 // divisionIndex is CUDAAllocatorConfig::roundup_power2_divisions.
 func divisionIndex(size int64) int { return min(max(bits.Len64(uint64(size))-21, 0), 15) }
 
-// roundUpDivision rounds up to the next n-th between two powers of two (roundup_power2_next_division). n is a power of two.
+// roundUpDivision rounds up to the next n-th between two powers of two (roundup_power2_next_division). n is a power of
+// two.
 func roundUpDivision(size, n int64) int64 {
 	if size&(size-1) == 0 {
 		return size

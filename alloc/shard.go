@@ -19,12 +19,14 @@ type pool struct {
 
 // shard is what belongs to one stream: it has its own lock, so threads that work on different streams don't meet.
 type shard struct {
-	mu     sync.Mutex
-	parked atomic.Bool // the goroutine that holds mu waits for the device lock and changes nothing: see Allocator.freeze
+	mu sync.Mutex
+	// the goroutine that holds mu waits for the device lock and changes nothing: see Allocator.freeze
+	parked atomic.Bool
 
 	num uint32
 	owner
-	kept bool // a private pool's that is in use: nothing goes back to the driver. Under the device lock, with s standing still
+	// a private pool's that is in use: nothing goes back to the driver. Under the device lock, with s standing still
+	kept bool
 	r    *rules
 	solo bool // the device's only shard
 
@@ -93,8 +95,8 @@ func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
 	return id
 }
 
-// leastGrowable steps over blocks that could grow into unmapped addresses, as PyTorch does: their size for the purpose of
-// best fit is the one that they can grow to.
+// leastGrowable steps over blocks that could grow into unmapped addresses, as PyTorch does: their size for the purpose
+// of best fit is the one that they can grow to.
 func (s *shard) leastGrowable(p *pool, id blockID) blockID {
 	at := s.blocks.at
 	for grown := s.growable(id); grown > at[id].size; { // one that can't grow is not larger than any after it
@@ -183,7 +185,8 @@ func (s *shard) disown(id blockID, slot int) {
 	s.up(cachedBytes, scope, b.size)
 }
 
-// recycle puts a block that nobody uses into its pool, together with free neighbours, and returns what they have become.
+// recycle puts a block that nobody uses into its pool, together with free neighbours, and returns what they have
+// become.
 func (s *shard) recycle(id blockID) blockID {
 	b := &s.blocks.at[id]
 	p, scope := s.poolOf(b.large), scopeOf(b.large)

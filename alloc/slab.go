@@ -17,23 +17,26 @@ const (
 	unmapped              // addresses without memory: in its pool's list of unmapped ranges
 )
 
-// block is a range of a segment. It holds no Go pointers, so that the garbage collector never looks into the slab, and is
-// one cache line.
+// block is a range of a segment. It holds no Go pointers, so that the garbage collector never looks into the slab, and
+// is one cache line.
 type block struct {
-	addr       uint64
-	size       int64
-	requested  int64   // bytes that the caller asked for; live and pending blocks
-	since      int64   // live, pending: stamp at the allocation, 0 without events; free: the pool's count of searches when it became free
+	addr      uint64
+	size      int64
+	requested int64 // bytes that the caller asked for; live and pending blocks
+	// live, pending: stamp at the allocation, 0 without events; free: the pool's count of searches when it became free
+	since      int64
 	prev, next blockID // neighbours in the segment, by address
-	left       blockID // children in the bin's tree, or the blocks before and after in its list; left also links the free
-	right      blockID // … slots of the slab
-	seg        segID
-	stack      StackID // of the allocation
-	refs       int32   // live: owners, 1 after Alloc, one more for each Retain; pending: marks that the device has not passed
-	state      state
-	large      bool // pool
-	used       bool // a stream was recorded on it: see shard.uses
-	fresh      bool // free: in its bin's list, not in the tree
+	// children in the bin's tree, or the blocks before and after in its list; left also links the slab's free slots
+	left  blockID
+	right blockID
+	seg   segID
+	stack StackID // of the allocation
+	// live: owners, 1 after Alloc, one more for each Retain; pending: marks that the device has not passed
+	refs  int32
+	state state
+	large bool // pool
+	used  bool // a stream was recorded on it: see shard.uses
+	fresh bool // free: in its bin's list, not in the tree
 }
 
 // segment is what the driver gave in one piece, or a range of virtual addresses.

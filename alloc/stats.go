@@ -52,7 +52,8 @@ func (s *Stats) HitRate() float64 {
 	return 0
 }
 
-// Window measures from its opening on: peaks, sums, hits. Windows may overlap in any way, and cost the allocations nothing.
+// Window measures from its opening on: peaks, sums, hits. Windows may overlap in any way, and cost the allocations
+// nothing.
 type Window struct {
 	a    *Allocator
 	base tally // at the opening; of the first window at the last ResetAccumulated
@@ -186,7 +187,8 @@ func (a *Allocator) statsOf(w *Window) Stats {
 	out := Stats{MaxSplitSize: -1, Limit: min(a.limit, a.total), DeviceTotal: a.total}
 	for _, s := range *a.shards.Load() {
 		out.EventsSeen += int64(s.ring.total())
-		out.PendingFreeBlocks += s.cur[int(activeBlocks)*numScopes] - s.cur[int(allocations)*numScopes] // mirrored by tally
+		// mirrored by tally
+		out.PendingFreeBlocks += s.cur[int(activeBlocks)*numScopes] - s.cur[int(allocations)*numScopes]
 		for i := range s.pools {
 			p := &s.pools[i]
 			out.FreeBlocks += int64(p.count)

@@ -10,8 +10,9 @@ import (
 	"github.com/memgauge/memgauge/alloc/fake"
 )
 
-// Threads free blocks that other streams use, under the settings where a free needs the device's lock. All the while somebody reads
-// the statistics, which takes shards that wait for that lock as they stand. Nothing may be half counted then.
+// Threads free blocks that other streams use, under the settings where a free needs the device's lock. All the while
+// somebody reads the statistics, which takes shards that wait for that lock as they stand. Nothing may be half counted
+// then.
 func TestGaugesUnderThreads(t *testing.T) {
 	turns := 3000
 	if alloc.Checking {
@@ -182,7 +183,8 @@ func TestActiveWithManyStreams(t *testing.T) {
 	}
 }
 
-// What a private pool has is for nobody else and stays, until the pool is released; meanwhile nothing is asked of the device.
+// What a private pool has is for nobody else and stays, until the pool is released; meanwhile nothing is asked of the
+// device.
 func TestPrivatePool(t *testing.T) {
 	d := fake.New(fake.Config{})
 	a, err := alloc.New(d, alloc.Options{})

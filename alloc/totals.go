@@ -2,12 +2,14 @@ package alloc
 
 import "sync"
 
-// dealtShards is up to how many shards peaks are settled by dealing out room below them (Allocator.settle). There each free leaves
-// room with its shard that the next allocation on another stream has to fetch, at the price of a look at all shards. With more of
-// them each operation adds to one sum instead: a lock and some 50 additions, whatever the number of streams.
+// dealtShards is up to how many shards peaks are settled by dealing out room below them (Allocator.settle). There each
+// free leaves room with its shard that the next allocation on another stream has to fetch, at the price of a look at
+// all shards. With more of them each operation adds to one sum instead: a lock and some 50 additions, whatever the
+// number of streams.
 const dealtShards = 2
 
-// totals are the sums over all shards, where there are many. A shard adds what an operation changed at the operation's end.
+// totals are the sums over all shards, where there are many. A shard adds what an operation changed at the operation's
+// end.
 type totals struct {
 	sync.Mutex
 	now, peak [numGauges]int64

@@ -8,8 +8,8 @@ import (
 )
 
 // GenesisStats are the keys of Genesis's device.memory_stats(), in bytes. Its active_bytes are what the owners of live
-// blocks asked for, so that its "fragmentation", 1 - active_bytes/allocated_bytes, is what rounding costs. PyTorch gives
-// that name another meaning, and another key: active_bytes.all.current.
+// blocks asked for, so that its "fragmentation", 1 - active_bytes/allocated_bytes, is what rounding costs. PyTorch
+// gives that name another meaning, and another key: active_bytes.all.current.
 type GenesisStats struct {
 	AllocatedBytes     int64   `json:"allocated_bytes"`
 	CachedBytes        int64   `json:"cached_bytes"` // reserved and not allocated

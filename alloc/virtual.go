@@ -9,8 +9,8 @@ import (
 // vmmPage is the granularity of CUDA's virtual memory.
 const vmmPage = 2 << 20
 
-// extendVirtual maps pages until there is a free block of at least size bytes: at the lowest unmapped addresses where the
-// free block before them, they and the free blocks after them are large enough together
+// extendVirtual maps pages until there is a free block of at least size bytes: at the lowest unmapped addresses where
+// the free block before them, they and the free blocks after them are large enough together
 // (try_allocate_expandable_block). What was mapped stays in the pool when the device runs out on the way.
 func (a *Allocator) extendVirtual(s *shard, p *pool, size int64) (blockID, error) {
 	id, err := a.findRoom(s, p, size)
@@ -48,7 +48,8 @@ func (a *Allocator) findRoom(s *shard, p *pool, size int64) (blockID, error) {
 		}
 	}
 	page := a.r.pageOf(p.large)
-	bytes := roundUp(max(a.total+a.total/8, size), page) // pages may have to move to the end: more addresses than memory
+	// pages may have to move to the end: more addresses than memory
+	bytes := roundUp(max(a.total+a.total/8, size), page)
 	ptr, err := a.virtual.Reserve(bytes)
 	if err != nil {
 		return 0, fmt.Errorf("driver: reserve addresses: %w", err)

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package cuda is an NVIDIA GPU's memory as a device of package alloc: it loads the driver's library, libcuda.so.1, when a
-// device is opened, and so builds and starts where there is none. It uses the device's primary context, which PyTorch and
-// the CUDA runtime use too: addresses and streams are theirs. It must not be used in a child of a process that opened it
-// before the fork: CUDA itself can't.
+// Package cuda is an NVIDIA GPU's memory as a device of package alloc: it loads the driver's library, libcuda.so.1,
+// when a device is opened, and so builds and starts where there is none. It uses the device's primary context, which
+// PyTorch and the CUDA runtime use too: addresses and streams are theirs. It must not be used in a child of a process
+// that opened it before the fork: CUDA itself can't.
 package cuda
 
 import (
@@ -95,9 +95,9 @@ func (d *Device) failed(name string, r result) error {
 	return &Error{name, int(r), d.lib.text(r)}
 }
 
-// call runs a function of the driver with the device's context, which CUDA keeps for each thread. A pointer to a Go variable
-// must become a uintptr in the call's own argument list: only then does uintptrescapes put the variable on the heap, where
-// it has one address until the call returns. A goroutine's stack may move meanwhile.
+// call runs a function of the driver with the device's context, which CUDA keeps for each thread. A pointer to a Go
+// variable must become a uintptr in the call's own argument list: only then does uintptrescapes put the variable on the
+// heap, where it has one address until the call returns. A goroutine's stack may move meanwhile.
 //
 //go:uintptrescapes
 func (d *Device) call(name string, fn uintptr, args ...uintptr) error {
@@ -115,8 +115,8 @@ func (d *Device) call(name string, fn uintptr, args ...uintptr) error {
 	return nil
 }
 
-// captureRelaxed is CU_STREAM_CAPTURE_MODE_RELAXED: calls of this thread that a capture of another one forbids are allowed, because
-// what they do is no part of it.
+// captureRelaxed is CU_STREAM_CAPTURE_MODE_RELAXED: calls of this thread that a capture of another one forbids are
+// allowed, because what they do is no part of it.
 const captureRelaxed = 2
 
 // relax lets this thread allocate while a CUDA graph is being captured, until the returned function is called.
@@ -125,7 +125,8 @@ func (d *Device) relax() (restore func()) {
 	if d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) != success {
 		return func() {}
 	}
-	return func() { d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) } // it exchanges: now the old mode goes in
+	// it exchanges: now the old mode goes in
+	return func() { d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) }
 }
 
 // Capturing implements alloc.Capturer.

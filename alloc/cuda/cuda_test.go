@@ -38,7 +38,8 @@ func fakeLibrary(t *testing.T) (*cuda.Device, string) {
 	return d, lib
 }
 
-// TestPolicies runs each policy on the fake driver from several goroutines, which move between threads, and wants all back.
+// TestPolicies runs each policy on the fake driver from several goroutines, which move between threads, and wants all
+// back.
 func TestPolicies(t *testing.T) {
 	d, _ := fakeLibrary(t)
 	for _, o := range []alloc.Options{{Policy: alloc.Torch}, {Policy: alloc.Torch, ExpandableSegments: true}, {Policy: alloc.Packed},

@@ -26,7 +26,8 @@ type library struct {
 	granularity, reserve, unreserve, create, release, mapMemory, unmap, setAccess           uintptr
 	eventCreate, eventRecord, eventQuery, eventSynchronize, eventDestroy                    uintptr
 	errorName, errorString                                                                  uintptr
-	captureMode                                                                             uintptr // 0: before CUDA 10.1
+	// 0: before CUDA 10.1
+	captureMode uintptr
 }
 
 // open loads the driver's library: nothing of CUDA is needed to build or to start.

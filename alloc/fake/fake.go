@@ -1,6 +1,6 @@
 // Package fake is a device that has no memory: it hands out addresses and keeps accounts of them, for simulations and
-// tests. It has a capacity, streams with a virtual clock, failures on demand, and it panics at nothing: every use that a
-// real device would punish is written to a ledger (Faults).
+// tests. It has a capacity, streams with a virtual clock, failures on demand, and it panics at nothing: every use that
+// a real device would punish is written to a ledger (Faults).
 package fake
 
 import (

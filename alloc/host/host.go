@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package host is main memory as a device: segments are anonymous mappings, and virtual segments are ranges of addresses
-// that get pages of a memory file. What the allocator hands out can be read and written, by package unsafe or through a
-// C library. It has no streams: the processor has done everything when a call returns.
+// Package host is main memory as a device: segments are anonymous mappings, and virtual segments are ranges of
+// addresses that get pages of a memory file. What the allocator hands out can be read and written, by package unsafe or
+// through a C library. It has no streams: the processor has done everything when a call returns.
 package host
 
 import (

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/alloc/host"
 )
 
-// TestContents fills blocks under each policy and wants their contents to stay until they are freed, after others came and
-// went and pages moved.
+// TestContents fills blocks under each policy and wants their contents to stay until they are freed, after others came
+// and went and pages moved.
 func TestContents(t *testing.T) {
 	for _, p := range alloc.Policies {
 		t.Run(string(p), func(t *testing.T) {

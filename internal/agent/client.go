@@ -29,8 +29,8 @@ const (
 	HelloWait = 10 * time.Second
 	// interruptWait is how long an interrupted eval may still answer: the agent gives code up after 1 s.
 	interruptWait = 3 * time.Second
-	// endWait is how long a process may take to vanish after its socket has closed: the kernel closes descriptors before it
-	// frees a large address space.
+	// endWait is how long a process may take to vanish after its socket has closed: the kernel closes descriptors
+	// before it frees a large address space.
 	endWait = 5 * time.Second
 )
 
@@ -116,8 +116,8 @@ type Result struct {
 	Waits     string        // for wire.PlaceIdle: what the main thread waited in
 }
 
-// Eval runs code and copies what it prints to stdout and stderr while it runs. When ctx ends, the code is interrupted and
-// the result says so. A write error of stdout or stderr interrupts too and is returned.
+// Eval runs code and copies what it prints to stdout and stderr while it runs. When ctx ends, the code is interrupted
+// and the result says so. A write error of stdout or stderr interrupts too and is returned.
 func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer) (Result, error) {
 	if err := c.sendEval(e); err != nil {
 		return Result{}, fmt.Errorf("eval: %w", err)
@@ -137,8 +137,8 @@ func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer
 	}
 }
 
-// sendEval asks in a way that the agent knows. One before 1.2 runs all code beside the main thread and records it: our own
-// requests are harmless there, other code is refused unless that is what was asked for.
+// sendEval asks in a way that the agent knows. One before 1.2 runs all code beside the main thread and records it: our
+// own requests are harmless there, other code is refused unless that is what was asked for.
 func (c *Client) sendEval(e wire.Eval) error {
 	if c.Hello.Minor >= 2 {
 		return wire.WriteFrame(c.conn, wire.FrameEvalAt, wire.AppendEvalAt(nil, e))
@@ -283,8 +283,8 @@ func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error
 }
 
 // Detach has the agent take its hooks off, close its ring and its socket, and end. It returns when the connection has
-// ended, which is the last of it; or when ctx has, if only that is left: the agent's thread needs Python's lock a few more
-// times for it, which a program may keep from it for seconds, and nobody has to wait for them.
+// ended, which is the last of it; or when ctx has, if only that is left: the agent's thread needs Python's lock a few
+// more times for it, which a program may keep from it for seconds, and nobody has to wait for them.
 func (c *Client) Detach(ctx context.Context) error {
 	if err := c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK); err != nil {
 		return err

@@ -18,15 +18,15 @@ import (
 // doorPrefix begins the address of an agent that has no path: PID, start and descriptor of its door follow.
 const doorPrefix = "door:"
 
-// Door is the far end of an agent's door (internal/agent/py/memgauge/_agent/control/door.py): how to reach an agent in a process that does
-// not see the session's directory.
+// Door is the far end of an agent's door (internal/agent/py/memgauge/_agent/control/door.py): how to reach an agent in
+// a process that does not see the session's directory.
 type Door struct{ fd int }
 
 // doorWait bounds an answer through the door: the agent's thread needs the GIL for it.
 const doorWait = 10 * time.Second
 
-// OpenDoor takes a copy of the door's far end, which is descriptor fd of the process. That needs the right to trace it, and
-// Linux 5.6 (pidfd_getfd(2)).
+// OpenDoor takes a copy of the door's far end, which is descriptor fd of the process. That needs the right to trace it,
+// and Linux 5.6 (pidfd_getfd(2)).
 func OpenDoor(pid int, start uint64, fd int) (*Door, error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
@@ -78,7 +78,8 @@ func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// ask sends one message and reads one. Another client of the same door may read our answer and we his, which is as good.
+// ask sends one message and reads one. Another client of the same door may read our answer and we his, which is as
+// good.
 func (d *Door) ask(ctx context.Context, text string, send ...int) (string, []int, error) {
 	var rights []byte
 	if len(send) > 0 {

@@ -11,8 +11,9 @@ import (
 	"sync"
 )
 
-// all: because a plain pattern leaves out files that begin with an underscore, __init__.py among them (golang/go#58354).
-// It takes __pycache__ too where a test has run; source leaves that out again. TestFiles pins the list.
+// all: because a plain pattern leaves out files that begin with an underscore, __init__.py among them
+// (golang/go#58354). It takes __pycache__ too where a test has run; source leaves that out again. TestFiles pins the
+// list.
 //
 //go:embed all:py
 var embedded embed.FS

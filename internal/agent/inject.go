@@ -25,8 +25,8 @@ type Request struct {
 	Folder  string // where Install has unpacked the agent, "" where the process can't see or write it
 }
 
-// Source is the Python code that brings the agent into a process and starts it there. Without a folder it opens no file:
-// the modules are in it. What it leaves in its name `result` is for ParseReply.
+// Source is the Python code that brings the agent into a process and starts it there. Without a folder it opens no
+// file: the modules are in it. What it leaves in its name `result` is for ParseReply.
 func Source(r Request) string {
 	folder, sources, kept := path.Join("<memgauge>", Hash(), libPrefix), "", ""
 	if texts := modules(); r.Folder == "" {
@@ -62,8 +62,8 @@ func orNone(s string) string {
 // libPrefix begins the names of the agent's modules.
 const libPrefix = "lib/memgauge/"
 
-// literal is a text, or texts in a list or a map, in Python: JSON's strings are Python's too, as long as nothing is written as
-// a pair of surrogates, and encoding/json writes no such pairs.
+// literal is a text, or texts in a list or a map, in Python: JSON's strings are Python's too, as long as nothing is
+// written as a pair of surrogates, and encoding/json writes no such pairs.
 func literal(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

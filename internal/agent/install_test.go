@@ -26,7 +26,8 @@ func installed(t *testing.T) (home, dir string) {
 	return home, dir
 }
 
-// TestInstallReplacesWhatIsPlanted: anything that Python or the linker could take for ours is gone after the next install.
+// TestInstallReplacesWhatIsPlanted: anything that Python or the linker could take for ours is gone after the next
+// install.
 func TestInstallReplacesWhatIsPlanted(t *testing.T) {
 	write := func(t *testing.T, path string) {
 		t.Helper()

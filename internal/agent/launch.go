@@ -25,15 +25,17 @@ type Options struct {
 	Budget float64 // share of the step time that observing may cost, 0.01 for 1 %
 	Trace  string  // auto, all, off
 	Binary string  // of memgauge, for the Python classes that start it; "" if they shall search PATH
-	Record string  // how PyTorch's memory history is recorded from the start, as gauges/history.py reads it; "" for not at all
+	// how PyTorch's memory history is recorded from the start, as gauges/history.py reads it; "" for not at all
+	Record string
 }
 
 func names() []string { return slices.Sorted(maps.Keys(source())) }
 
 // Install unpacks the agent into home/agent/HASH and returns that directory. A directory of another version is never
-// touched, since a running job may use it; one of this version that is damaged, or in which others may have put something, is
-// replaced as a whole. Where others can replace what lies in home the error is trust.ErrOthers, and nothing is made. Several
-// installs at once are fine: each unpacks under a name of its own, and the first to rename wins.
+// touched, since a running job may use it; one of this version that is damaged, or in which others may have put
+// something, is replaced as a whole. Where others can replace what lies in home the error is trust.ErrOthers, and
+// nothing is made. Several installs at once are fine: each unpacks under a name of its own, and the first to rename
+// wins.
 func Install(home string) (dir string, err error) {
 	parent := filepath.Join(home, "agent")
 	dir = filepath.Join(parent, Hash())
@@ -66,8 +68,8 @@ func Install(home string) (dir string, err error) {
 	return dir, nil
 }
 
-// intact says whether every file of ours is there with its content, and nothing that a Python of ours has not put there.
-// Reading 400 KB costs 2 ms.
+// intact says whether every file of ours is there with its content, and nothing that a Python of ours has not put
+// there. Reading 400 KB costs 2 ms.
 func intact(dir string) bool {
 	for name, want := range source() {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -78,8 +80,8 @@ func intact(dir string) bool {
 	return trust.Tree(dir, expected) == nil
 }
 
-// caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py, _write_atomic), and
-// what an attach has compiled (inject.py).
+// caches are what Pythons leave: bytecode with its temporary files (Lib/importlib/_bootstrap_external.py,
+// _write_atomic), and what an attach has compiled (inject.py).
 var caches = compiled(`^(boot|lib/memgauge(/[a-z_]+)*)/__pycache__/` +
 	`[a-z_]+\.[a-z]+-?\d+[a-z0-9-]*(\.opt-\w+)?\.pyc(\.\d+)?$|` +
 	`^attach-[0-9a-f]+-[0-9a-f]+-\d(\.\d+)?$`)
@@ -141,8 +143,8 @@ func makePrivate(dir string) error {
 	return makePrivate(dir)
 }
 
-// replace puts temp in the place of dir, and what was there in temp's. A Python that starts meanwhile finds the old files or
-// the new ones, which differ only where the old ones were damaged.
+// replace puts temp in the place of dir, and what was there in temp's. A Python that starts meanwhile finds the old
+// files or the new ones, which differ only where the old ones were damaged.
 func replace(temp, dir string) error {
 	err := os.Rename(temp, dir) // over nothing, or an empty directory
 	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTDIR) {

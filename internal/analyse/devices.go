@@ -37,8 +37,9 @@ func device(p *detect.Process, name string) *detect.DeviceSeries {
 // cudaNames says by what names the job's PyTorch knows the driver's devices.
 const cudaNames = `SELECT device_id, 'cuda:' || coalesce(visible_as, device_id) AS device, total_bytes FROM gpu.devices`
 
-// outside reads what the driver counts for each process beyond its allocator's reserve: contexts, communicators, libraries' own pools.
-// Where the driver tells of no process (in containers it knows other PIDs), the whole device's count stands for its only process.
+// outside reads what the driver counts for each process beyond its allocator's reserve: contexts, communicators,
+// libraries' own pools. Where the driver tells of no process (in containers it knows other PIDs), the whole device's
+// count stands for its only process.
 func (l *loader) outside() error {
 	const sql = `WITH n AS (%[1]s),
  s AS (SELECT ts, pid, device::VARCHAR AS device, reserved FROM python.step_devices WHERE reserved IS NOT NULL AND %[2]s%[3]s),

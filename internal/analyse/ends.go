@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// atOnce is how long after a process's last sample the kernel's kill is noticed at most, in µs: two samples and a step of some
-	// seconds.
+	// atOnce is how long after a process's last sample the kernel's kill is noticed at most, in µs: two samples and a
+	// step of some seconds.
 	atOnce = 5e6
 	// brief is the share of a run below which a process that has ended was a part of it, and gave its memory back.
 	brief = 1.0 / 3

@@ -1,5 +1,5 @@
-// Package analyse asks a session's database for the series and censuses that verdicts go by, judges them, and makes rows of the
-// verdict. It knows the tables; what the numbers mean is detect's.
+// Package analyse asks a session's database for the series and censuses that verdicts go by, judges them, and makes
+// rows of the verdict. It knows the tables; what the numbers mean is detect's.
 package analyse
 
 import (
@@ -28,7 +28,8 @@ type Options struct {
 	Over    bool     // the job has ended, and the database does not say so yet
 }
 
-// buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of eight.
+// buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of
+// eight.
 const buckets = 4096
 
 // Load reads what a verdict goes by.
@@ -83,8 +84,8 @@ type loader struct {
 	warnings  []string
 }
 
-// end is the time, in µs since the epoch, that verdicts are as of: the last step's end, or the last sample of any process. What was read
-// later was read after the job gave its memory back.
+// end is the time, in µs since the epoch, that verdicts are as of: the last step's end, or the last sample of any
+// process. What was read later was read after the job gave its memory back.
 func (l *loader) end() (last float64) {
 	for _, c := range l.clocks {
 		if len(c.us) > 0 {
@@ -234,8 +235,8 @@ func (c *clock) paces(p *detect.Process) {
 	p.Fastest, p.Slowest = min(p.Fastest, p.Pace), max(p.Slowest, p.Pace)
 }
 
-// identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the job is judged but
-// those that Python starts for itself.
+// identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the
+// job is judged but those that Python starts for itself.
 func (l *loader) identities() error {
 	return l.all(`SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended) FROM process.tree GROUP BY pid ORDER BY pid`, func(v []any) {
 		pid, role := integer[int32](v[0]), fmt.Sprint(v[1])
@@ -249,7 +250,8 @@ func (l *loader) identities() error {
 		p.Command = fmt.Sprint(v[2])
 		p.Gone = l.o.Until == 0 && v[4] == true
 		if c := l.clocks[l.trainer]; c != nil {
-			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6 // gone two samples and two steps before the end
+			// gone two samples and two steps before the end
+			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6
 		}
 	})
 }
@@ -293,8 +295,9 @@ func (l *loader) memory() error {
 	return err
 }
 
-// stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies outside of the
-// training (imports, tearing down) has none. Where nobody makes steps, seconds since the first sample count instead.
+// stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies
+// outside of the training (imports, tearing down) has none. Where nobody makes steps, seconds since the first sample
+// count instead.
 func (l *loader) stepsOf(pid int32, us []float64, p *detect.Process) ([]float64, bool) {
 	xs := make([]float64, len(us))
 	if p.ByTime {
@@ -321,7 +324,8 @@ func (l *loader) stepsOf(pid int32, us []float64, p *detect.Process) ([]float64,
 	return xs, true
 }
 
-// censusStep is the step at a census; a worker's, which makes none, goes by the training's. Without steps it is the second.
+// censusStep is the step at a census; a worker's, which makes none, goes by the training's. Without steps it is the
+// second.
 func (l *loader) censusStep(step, us any) int64 {
 	if step != nil && l.most > 0 {
 		return int64(number(step))

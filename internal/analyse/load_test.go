@@ -56,8 +56,8 @@ func jitter(i int) int64 { return int64(i*7919%1000) * 30 }
 // stepTime is the end of a step of 50 ms.
 func stepTime(i int) int64 { return begin + int64(i)*50_000 }
 
-// cudaRun is a training on CUDA with every step gauged: heap grows by rate bytes a step, device 0 holds 10 GiB, device 1 holds little and
-// grows by rate1.
+// cudaRun is a training on CUDA with every step gauged: heap grows by rate bytes a step, device 0 holds 10 GiB, device
+// 1 holds little and grows by rate1.
 func cudaRun(n int, rate, rate1 int64) *model.Batch {
 	b := &model.Batch{}
 	for i := 1; i <= n; i++ {
@@ -100,8 +100,8 @@ func TestSmallerDeviceLeaks(t *testing.T) {
 	}
 }
 
-// gpus are what a driver says of device 0 each quarter of a second: the process's use grows beyond its allocator's by rate bytes a step.
-// told: the driver tells it by process.
+// gpus are what a driver says of device 0 each quarter of a second: the process's use grows beyond its allocator's by
+// rate bytes a step. told: the driver tells it by process.
 func gpus(n int, rate int64, told bool) *model.Batch {
 	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: begin, Device: 3, UUID: "GPU-3", Name: "GPU", Total: 80 * gib, Parent: -1, CUDAVisible: 0, State: "ok"}}}}
 	for i := 5; i <= n; i += 5 {
@@ -114,8 +114,8 @@ func gpus(n int, rate int64, told bool) *model.Batch {
 	return b
 }
 
-// TestOutsideTheAllocator: what a library takes on a device beyond PyTorch's allocator is fed and judged, also where the driver
-// tells of the device as a whole only.
+// TestOutsideTheAllocator: what a library takes on a device beyond PyTorch's allocator is fed and judged, also where
+// the driver tells of the device as a whole only.
 func TestOutsideTheAllocator(t *testing.T) {
 	for name, told := range map[string]bool{"by process": true, "by device": false} {
 		r := judged(t, Options{}, cudaRun(600, 0, 0), gpus(600, mib, told))
@@ -123,7 +123,8 @@ func TestOutsideTheAllocator(t *testing.T) {
 		if f.Verdict != detect.Leak || f.Class != detect.OutsideAllocator || math.Abs(f.Rate/float64(mib)-1) > 0.05 {
 			t.Errorf("%s: %s %v", name, f.Class, f.Growth)
 		}
-		// 80 GiB less what is used at the end, of which the allocator's 2 GiB that are not handed out don't count; 20 MiB a second.
+		// 80 GiB less what is used at the end, of which the allocator's 2 GiB that are not handed out don't count; 20
+		// MiB a second.
 		if left := float64(80*gib-(12*gib+500*mib+600*mib)+2*gib) / float64(20*mib); math.Abs(f.Seconds/left-1) > 0.1 || !strings.HasPrefix(f.Limit, "device 80") {
 			t.Errorf("%s: %s in %.0f s, want %.0f", name, f.Limit, f.Seconds, left)
 		}
@@ -133,8 +134,8 @@ func TestOutsideTheAllocator(t *testing.T) {
 	}
 }
 
-// TestDeviceCache: reserved memory beyond what is handed out grows, and that is no leak of the program; the class says whether the peak of
-// steps creeps up, or the allocator's holes.
+// TestDeviceCache: reserved memory beyond what is handed out grows, and that is no leak of the program; the class says
+// whether the peak of steps creeps up, or the allocator's holes.
 func TestDeviceCache(t *testing.T) {
 	for _, peak := range []int64{0, mib} {
 		b := cudaRun(600, 0, 0)
@@ -153,8 +154,8 @@ func TestDeviceCache(t *testing.T) {
 	}
 }
 
-// limited are a cgroup's and its host's readings at 10 Hz around a training's steps: charged at its end is what the heap and 900 MiB beside it take, of which
-// 400 MiB are clean page cache; after the end it is given back.
+// limited are a cgroup's and its host's readings at 10 Hz around a training's steps: charged at its end is what the
+// heap and 900 MiB beside it take, of which 400 MiB are clean page cache; after the end it is given back.
 func limited(n int, limit, rate int64, after int) *model.Batch {
 	b := &model.Batch{}
 	defer func() {
@@ -176,7 +177,8 @@ func tree(role string, ended bool, last int64) *model.Batch {
 	return &model.Batch{Samples: model.Samples{Tree: []model.TreeProcess{{PID: 7, StartTicks: 1, Role: role, Command: "python x.py", FirstSeen: begin, LastSeen: last, Ended: ended}}}}
 }
 
-// TestJudgedAsOfTheEnd: after the run the forecast is that of its last step, from what was charged and could not be taken back then.
+// TestJudgedAsOfTheEnd: after the run the forecast is that of its last step, from what was charged and could not be
+// taken back then.
 func TestJudgedAsOfTheEnd(t *testing.T) {
 	const n, rate, limit = 600, 512 * int64(1<<10), 4 * int64(1<<30)
 	left := float64(limit-(1500-400)*mib)/float64(rate) - n // steps
@@ -199,7 +201,8 @@ func TestJudgedAsOfTheEnd(t *testing.T) {
 	}
 }
 
-// service are samples of a program without steps: dense at first as the sampler's are, anonymous memory grows by rate bytes a second.
+// service are samples of a program without steps: dense at first as the sampler's are, anonymous memory grows by rate
+// bytes a second.
 func service(seconds float64, rate float64) *model.Batch {
 	b := &model.Batch{}
 	for i, at := 0, 0.0; at <= seconds; i++ {
@@ -240,8 +243,8 @@ func TestProgramsWithoutSteps(t *testing.T) {
 	}
 }
 
-// TestFilePagesBesideALeak: a leak of the heap takes address space too. File pages that come in meanwhile are not another leak; those of ever
-// more maps are.
+// TestFilePagesBesideALeak: a leak of the heap takes address space too. File pages that come in meanwhile are not
+// another leak; those of ever more maps are.
 func TestFilePagesBesideALeak(t *testing.T) {
 	pages := func(maps int64) *model.Batch {
 		b := &model.Batch{}

@@ -9,9 +9,10 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// HostSQL is each reading of the host with the job's cgroup and the steps done by then, after a time in µs since the epoch, at most so many:
-// t, step, total, available, current, limit_bytes, inactive_file, active_file, file_dirty, file_writeback, slab_reclaimable, mapped.
-// Of several cgroups the one with the least room counts. The step is that of the process that has made most.
+// HostSQL is each reading of the host with the job's cgroup and the steps done by then, after a time in µs since the
+// epoch, at most so many: t, step, total, available, current, limit_bytes, inactive_file, active_file, file_dirty,
+// file_writeback, slab_reclaimable, mapped. Of several cgroups the one with the least room counts. The step is that of
+// the process that has made most.
 const HostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
 	done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts),
 	mapped AS (SELECT ts, sum(file)::BIGINT AS mapped FROM process.memory WHERE epoch_us(ts) > %[1]d GROUP BY ts),
@@ -21,10 +22,10 @@ const HostSQL = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDE
 	FROM (SELECT * FROM host.memory WHERE epoch_us(ts) > %[1]d ORDER BY ts DESC LIMIT %[2]d) h
 	LEFT JOIN job j ON j.ts = h.ts LEFT JOIN mapped m ON m.ts = h.ts ASOF LEFT JOIN done d ON d.ts <= h.ts ORDER BY h.ts`
 
-// DeviceSQL is each reading of a device by the driver, or each step by the job's allocator, after a time, at most so many:
-// t, device_id, step, used, peak, reserved, total, allocator, device (as PyTorch names it), whole (the device's size).
-// The job's allocator tells more than the driver: what a step frees, and its peak. Where there is one on the device, its
-// rows are taken, and what the driver counts beyond the allocator's memory lowers the limit.
+// DeviceSQL is each reading of a device by the driver, or each step by the job's allocator, after a time, at most so
+// many: t, device_id, step, used, peak, reserved, total, allocator, device (as PyTorch names it), whole (the device's
+// size). The job's allocator tells more than the driver: what a step frees, and its peak. Where there is one on the
+// device, its rows are taken, and what the driver counts beyond the allocator's memory lowers the limit.
 const DeviceSQL = `WITH n AS (SELECT DISTINCT device_id, device FROM (` + cudaNames + `)),
 	own AS (SELECT s.ts, coalesce(n.device_id, replace(s.device::VARCHAR, 'cuda:', '')::INTEGER) AS device_id, s.device::VARCHAR AS device,
 	    max(s.step)::DOUBLE AS step, sum(s.allocated)::BIGINT AS used, sum(s.max_allocated)::BIGINT AS peak, sum(s.reserved)::BIGINT AS reserved
@@ -60,7 +61,8 @@ func (t *track) add(us, step, used, peak, mapped, limit float64, name string) {
 	t.readings = append(t.readings, forecast.Reading{Time: (us - t.first) / 1e6, Step: step, Floor: used, Peak: max(peak, used), Mapped: mapped})
 }
 
-// room is the limit with all that a forecast goes by. end is the moment that the verdict is as of, in µs since the epoch.
+// room is the limit with all that a forecast goes by. end is the moment that the verdict is as of, in µs since the
+// epoch.
 func (t *track) room(end float64) detect.Limit {
 	if len(t.readings) == 0 {
 		return detect.Limit{}
@@ -68,8 +70,8 @@ func (t *track) room(end float64) detect.Limit {
 	return detect.Limit{Name: t.name, Bytes: t.limit, Used: t.readings[len(t.readings)-1].Floor, Readings: forecast.Thin(t.readings, kept), Lag: (end - t.last) / 1e6}
 }
 
-// asOf is until when readings count, in µs since the epoch: of a run that is over, and of one that is judged as of a step, what was read
-// later says nothing.
+// asOf is until when readings count, in µs since the epoch: of a run that is over, and of one that is judged as of a
+// step, what was read later says nothing.
 func (l *loader) asOf() float64 {
 	if l.over || l.o.Until > 0 {
 		return l.end()
@@ -100,7 +102,8 @@ func (l *loader) limits() error {
 	return err
 }
 
-// deviceLimits reads the same of each device. Of memory that PyTorch's allocator holds and could hand out again nothing is in use.
+// deviceLimits reads the same of each device. Of memory that PyTorch's allocator holds and could hand out again nothing
+// is in use.
 func (l *loader) deviceLimits() error {
 	tracks := map[string]*track{}
 	until := l.asOf()

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// addresses is a map from addresses of live blocks to rows: open addressing without tombstones. Go's map takes three times as
-// long, for six million events a second of it.
+// addresses is a map from addresses of live blocks to rows: open addressing without tombstones. Go's map takes three
+// times as long, for six million events a second of it.
 type addresses struct {
 	table []addressSlot
 	used  int

@@ -42,8 +42,8 @@ func made(t testing.TB, args ...string) string {
 	return path
 }
 
-// naive replays a snapshot's events one by one on a dict, and tells the live bytes after each, the peaks, and what is live at
-// the end, device by device.
+// naive replays a snapshot's events one by one on a dict, and tells the live bytes after each, the peaks, and what is
+// live at the end, device by device.
 const naive = `
 import json, pickle, sys
 d = pickle.load(open(sys.argv[1], 'rb'))
@@ -135,7 +135,8 @@ func TestPartsAddUp(t *testing.T) {
 	}
 }
 
-// A step that keeps 64 KiB is found, with its line, and judged once there are enough of them; one that keeps nothing isn't.
+// A step that keeps 64 KiB is found, with its line, and judged once there are enough of them; one that keeps nothing
+// isn't.
 func TestGrowth(t *testing.T) {
 	for _, c := range []struct {
 		leak    string

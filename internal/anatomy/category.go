@@ -17,8 +17,8 @@ var categoryNames = [categories]string{"unknown", "parameters", "gradients", "op
 
 func (c Category) String() string { return categoryNames[c] }
 
-// Category tells what an alloc's block is for: by what ran when it was made (see phaseOf), and by what ran when it was freed.
-// docs/snapshot.md has the rules as a table.
+// Category tells what an alloc's block is for: by what ran when it was made (see phaseOf), and by what ran when it was
+// freed. docs/snapshot.md has the rules as a table.
 func (h *History) Category(alloc int) Category {
 	end := otherPhase
 	freed := h.Partner[alloc] != None
@@ -44,8 +44,8 @@ func (h *History) Category(alloc int) Category {
 	return UnknownUse
 }
 
-// forwardUse tells what forward has made: what backward frees are activations; what is there after more than an iteration is
-// neither.
+// forwardUse tells what forward has made: what backward frees are activations; what is there after more than an
+// iteration is neither.
 func forwardUse(freed bool, end phase, iterations int) Category {
 	switch {
 	case freed && end == forwardPhase:

@@ -30,8 +30,8 @@ type Delta struct {
 	Changed int64    `json:"changed_bytes"`
 }
 
-// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that have events. The
-// sources of both, which may be nil, help to know lines again that have moved.
+// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that have
+// events. The sources of both, which may be nil, help to know lines again that have moved.
 func Compare(a, b *History, sourceA, sourceB Source) (out []Diff) {
 	withEvents := func(h *History) (list []*Device) {
 		for _, d := range h.Devices {

@@ -10,8 +10,8 @@ const None = -1
 // History is a snapshot with what follows from its events. Sizes are in bytes; a row is an index in the columns.
 type History struct {
 	*snapshot.Columns
-	// Live is what the program holds on the event's device after the event: what it asked for, before rounding. A block counts
-	// from its alloc to its free_completed, as in PyTorch's own viewer.
+	// Live is what the program holds on the event's device after the event: what it asked for, before rounding. A block
+	// counts from its alloc to its free_completed, as in PyTorch's own viewer.
 	Live []int64
 	// Partner is the row of the free_completed of an alloc, and the reverse; None where the file does not have it.
 	Partner []int32
@@ -25,8 +25,8 @@ type History struct {
 type Device struct {
 	Number   int
 	From, To int // its rows
-	// Before is what was live when the history began. It is known where the file has the device's segments; else it is what the
-	// history frees without having allocated it: the least that it can have been.
+	// Before is what was live when the history began. It is known where the file has the device's segments; else it is
+	// what the history frees without having allocated it: the least that it can have been.
 	Before      int64
 	BeforeKnown bool
 	Peak        int     // the row after which most was live; None without events

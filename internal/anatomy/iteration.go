@@ -18,8 +18,8 @@ const minIterations = 3
 
 var digits = regexp.MustCompile(`[0-9]+`)
 
-// iterationsOf finds a device's iterations: by the profiler's own marks, by what PyTorch's optimizers mark, by another mark
-// that comes again and again, or by the optimizer's stacks.
+// iterationsOf finds a device's iterations: by the profiler's own marks, by what PyTorch's optimizers mark, by another
+// mark that comes again and again, or by the optimizer's stacks.
 func (h *History) iterationsOf(d *Device) Iterations {
 	marks := map[string][]int64{}
 	for _, a := range h.Annotations {
@@ -43,8 +43,8 @@ func (h *History) iterationsOf(d *Device) Iterations {
 	return Iterations{}
 }
 
-// markRank orders annotations by how surely they mark an iteration. Of two like ones the one that comes less often holds the
-// other; names decide the rest, so that the answer is the same each time.
+// markRank orders annotations by how surely they mark an iteration. Of two like ones the one that comes less often
+// holds the other; names decide the rest, so that the answer is the same each time.
 func markRank(name string, times []int64) float64 {
 	rank := 0.0
 	switch {

@@ -6,12 +6,12 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Life is a block from its beginning to its end: rows, and a block of the end where the history has no alloc of it. What is not
-// in the file is None.
+// Life is a block from its beginning to its end: rows, and a block of the end where the history has no alloc of it.
+// What is not in the file is None.
 type Life struct{ Alloc, Free, Block int32 }
 
-// Lives are the blocks of a device: those that were there at the end and before the history, those that were there before it
-// and freed in it, then those that were allocated in it, by the row of their alloc.
+// Lives are the blocks of a device: those that were there at the end and before the history, those that were there
+// before it and freed in it, then those that were allocated in it, by the row of their alloc.
 func (h *History) Lives(d *Device) []Life {
 	allocs := 0
 	for i := d.From; i < d.To; i++ {

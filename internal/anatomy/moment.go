@@ -52,8 +52,8 @@ func NoSuchMoment(text string) error {
 	return fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
 }
 
-// Moment finds the row that a text names: "peak", "end", the number of an event, or a time after the device's first event
-// ("4.3s").
+// Moment finds the row that a text names: "peak", "end", the number of an event, or a time after the device's first
+// event ("4.3s").
 func (h *History) Moment(d *Device, text string) (row int, err error) {
 	switch text {
 	case "peak":

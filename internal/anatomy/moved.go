@@ -19,10 +19,10 @@ type place struct {
 	text           string
 }
 
-// moved pairs sites whose line numbers, or whose directories, differ. Within a function lines of the same text belong together; of
-// the lines that are left, those that only one side has are paired in their order: code that stands above has grown or shrunk, what
-// the lines do has stayed. Where one side has more of them nothing can be said. Functions of the same file go first, then those of
-// files of the same name: another checkout, or another container.
+// moved pairs sites whose line numbers, or whose directories, differ. Within a function lines of the same text belong
+// together; of the lines that are left, those that only one side has are paired in their order: code that stands above
+// has grown or shrunk, what the lines do has stayed. Where one side has more of them nothing can be said. Functions of
+// the same file go first, then those of files of the same name: another checkout, or another container.
 func moved(a, b tally, sourceA, sourceB Source) map[string]string {
 	leftA, leftB := onlyIn(a, b, sourceA), onlyIn(b, a, sourceB)
 	out := map[string]string{}

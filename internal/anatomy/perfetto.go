@@ -12,9 +12,9 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// WritePerfetto writes the history as a trace of Chrome's JSON format, which ui.perfetto.dev opens: for each device live and
-// reserved bytes and live bytes by use as counters, iterations and annotations as slices, OOMs as marks. Times are µs after the
-// first event of the file, or numbers of events where it has no times. It ends when ctx does.
+// WritePerfetto writes the history as a trace of Chrome's JSON format, which ui.perfetto.dev opens: for each device
+// live and reserved bytes and live bytes by use as counters, iterations and annotations as slices, OOMs as marks. Times
+// are µs after the first event of the file, or numbers of events where it has no times. It ends when ctx does.
 //
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (Trace Event Format)
 func (h *History) WritePerfetto(ctx context.Context, w io.Writer) error {
@@ -34,8 +34,8 @@ func (h *History) WritePerfetto(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// maxPoints is how many moments of a device are drawn. Perfetto takes a second for each million of points; of a longer history
-// the lowest, the highest and the last level of equal stretches of time are drawn.
+// maxPoints is how many moments of a device are drawn. Perfetto takes a second for each million of points; of a longer
+// history the lowest, the highest and the last level of equal stretches of time are drawn.
 const maxPoints = 200_000
 
 type perfetto struct {

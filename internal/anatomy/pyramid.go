@@ -2,9 +2,9 @@ package anatomy
 
 import "sort"
 
-// Pyramid answers what a timeline of a device's memory looks like between two moments, at any zoom, in time that does not depend
-// on how many events lie there: above the columns, which it shares, it keeps the lowest and the highest level of runs of events,
-// of runs of runs, and so on. It takes half a byte an event.
+// Pyramid answers what a timeline of a device's memory looks like between two moments, at any zoom, in time that does
+// not depend on how many events lie there: above the columns, which it shares, it keeps the lowest and the highest
+// level of runs of events, of runs of runs, and so on. It takes half a byte an event.
 type Pyramid struct {
 	d        *Device
 	times    []int64 // of the device's events, which never go back
@@ -14,8 +14,8 @@ type Pyramid struct {
 	ByEvent bool
 }
 
-// Pixel is what a pixel of a timeline shows. Sizes are in bytes; the lowest and highest levels include the one that held when the
-// pixel began.
+// Pixel is what a pixel of a timeline shows. Sizes are in bytes; the lowest and highest levels include the one that
+// held when the pixel began.
 type Pixel struct {
 	Min, Max, Last           int64 // live
 	ReservedMin, ReservedMax int64
@@ -127,8 +127,8 @@ func (p *Pyramid) Span() (from, to int64) {
 	}
 }
 
-// row is the first of the device's events, from one on, that is not before a moment. It looks near that one first, since the
-// pixels of a tile follow each other.
+// row is the first of the device's events, from one on, that is not before a moment. It looks near that one first,
+// since the pixels of a tile follow each other.
 func (p *Pyramid) row(from int, moment int64) int {
 	if p.ByEvent {
 		return int(min(max(moment, int64(from)), int64(len(p.times))))
@@ -146,7 +146,8 @@ func gallop(n int, is func(i int) bool) int {
 	return low + sort.Search(min(high, n)-low, func(i int) bool { return is(low + i) })
 }
 
-// Tile fills pixels with what lies between two moments, the second of them excluded; each pixel is as long as the others.
+// Tile fills pixels with what lies between two moments, the second of them excluded; each pixel is as long as the
+// others.
 func (p *Pyramid) Tile(from, to int64, pixels []Pixel) {
 	at := p.row(0, from)
 	level := p.d.levelAt(p.d.From + at - 1)
@@ -158,8 +159,8 @@ func (p *Pyramid) Tile(from, to int64, pixels []Pixel) {
 	}
 }
 
-// pixel shows the events from one to before another, which may be none. level is the one of Reserved that held before them;
-// what holds after them is returned.
+// pixel shows the events from one to before another, which may be none. level is the one of Reserved that held before
+// them; what holds after them is returned.
 func (p *Pyramid) pixel(from, to, level int) (Pixel, int) {
 	x := Pixel{Last: p.d.Before, Events: to - from}
 	if from > 0 {

@@ -8,7 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Report is what a snapshot says at first sight. Sizes are in bytes, moments in µs since the epoch (0: the file has no times).
+// Report is what a snapshot says at first sight. Sizes are in bytes, moments in µs since the epoch (0: the file has no
+// times).
 type Report struct {
 	Format  snapshot.Format `json:"format"`
 	Verdict string          `json:"verdict"` // leak, undecided or healthy: of the devices, the worst
@@ -198,8 +199,8 @@ func (h *History) pathName(stack uint32) string {
 	return h.siteName(stack)
 }
 
-// alive calls f for every block that is live after a row: with the alloc's row, or None and the block's index in Blocks, or
-// None twice for one that was made before the history and freed in it.
+// alive calls f for every block that is live after a row: with the alloc's row, or None and the block's index in
+// Blocks, or None twice for one that was made before the history and freed in it.
 func (h *History) alive(d *Device, row int, f func(alloc, block int, bytes int64, stack uint32)) {
 	for i := d.From; i <= row; i++ {
 		if h.Action[i] == snapshot.IsAlloc && h.aliveAt(i, row) {

@@ -9,7 +9,8 @@ import (
 
 // site is where a stack comes from.
 type site struct {
-	place string // "file:line function" of the user's innermost frame, else of the innermost with a file; "" without a stack
+	// "file:line function" of the user's innermost frame, else of the innermost with a file; "" without a stack
+	place string
 	path  string // functions of the user's frames, outermost first
 }
 
@@ -84,8 +85,8 @@ func isUserFile(path string) bool {
 	return true
 }
 
-// shortLibraries are how torch.profiler names files of libraries, which leaves out the directory: those that stand on the stack
-// below every user's code.
+// shortLibraries are how torch.profiler names files of libraries, which leaves out the directory: those that stand on
+// the stack below every user's code.
 var shortLibraries = []string{
 	"torch/", "numpy/", "contextlib.py", "functools.py", "threading.py", "runpy.py", "importlib/", "multiprocessing/", "concurrent/", "asyncio/",
 }
@@ -110,8 +111,8 @@ func phasesOf(c *snapshot.Columns) []phase {
 	out := make([]phase, c.Stacks())
 	for i := range out {
 		for _, f := range c.StackFrames(uint32(i)) {
-			// Activation checkpointing runs forward inside of backward, Lightning both inside of the optimizer's closure: the
-			// innermost sign says what runs. A module that is made has no forward below it.
+			// Activation checkpointing runs forward inside of backward, Lightning both inside of the optimizer's
+			// closure: the innermost sign says what runs. A module that is made has no forward below it.
 			if p := frames[f]; p != otherPhase {
 				out[i] = p
 				break
@@ -130,7 +131,8 @@ var setupNames = map[string]bool{
 // phaseOf is what one frame is a sign of.
 func phaseOf(f snapshot.Frame) phase {
 	switch {
-	case strings.HasPrefix(f.Name, "autograd::engine::evaluate_function"), // torch.profiler's names: here, and "Optimizer.step#", "nn.Module: "
+	// torch.profiler's names: here, and "Optimizer.step#", "nn.Module: "
+	case strings.HasPrefix(f.Name, "autograd::engine::evaluate_function"),
 		strings.Contains(f.Name, "torch::autograd::Engine"), strings.Contains(f.Name, "torch::autograd::AccumulateGrad"),
 		strings.HasSuffix(f.File, "torch/autograd/__init__.py") && f.Name == "backward",
 		strings.HasSuffix(f.File, "torch/autograd/graph.py") && f.Name == "_engine_run_backward",

@@ -46,8 +46,8 @@ const censusTimeout = 60 * time.Second
 // maxCensuses is how many processes are asked at once: a job has as many workers as it likes.
 const maxCensuses = 16
 
-// Census asks processes for a census and waits until its rows are in the database. A process that fails to answer has an
-// Error in its entry; only when no process can be asked at all there is an error.
+// Census asks processes for a census and waits until its rows are in the database. A process that fails to answer has
+// an Error in its entry; only when no process can be asked at all there is an error.
 func (s *Service) Census(ctx context.Context, q CensusRequest) (CensusReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, orElse(q.Timeout, censusTimeout))
 	defer cancel()

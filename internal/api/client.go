@@ -153,7 +153,8 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // an error message of DuckDB repeats the statement at most once
+	// an error message of DuckDB repeats the statement at most once
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
 		return nil, c.broken(ctx, "ask the collector", err)
 	}

@@ -9,13 +9,14 @@ import (
 	"io"
 )
 
-// Querier answers SQL: a collector, or the database of a finished session. What it writes before it fails is not an answer.
+// Querier answers SQL: a collector, or the database of a finished session. What it writes before it fails is not an
+// answer.
 type Querier interface {
 	Query(ctx context.Context, q QueryRequest, w io.Writer) error
 }
 
-// Rows runs a statement and decodes each row into a T by the names of its columns; a column that T lacks is ignored. The
-// list is never nil. All of it is held in memory: the statement says how much that may be.
+// Rows runs a statement and decodes each row into a T by the names of its columns; a column that T lacks is ignored.
+// The list is never nil. All of it is held in memory: the statement says how much that may be.
 func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 	var out bytes.Buffer
 	if err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {

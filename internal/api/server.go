@@ -23,7 +23,8 @@ const (
 	idlePatience = time.Minute
 )
 
-// writePatience is for a reader to take some more of its answer, which holds a connection of the database; a variable, for tests.
+// writePatience is for a reader to take some more of its answer, which holds a connection of the database; a variable,
+// for tests.
 var writePatience = 10 * time.Second
 
 // localHost is what a request must name as its host: a page in a browser that got hold of the socket through some
@@ -80,7 +81,8 @@ func Handler(s *Service, finish func()) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readPatience)) // a connection of ours has deadlines
+		// a connection of ours has deadlines
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readPatience))
 		mux.ServeHTTP(w, r)
 	})
 }

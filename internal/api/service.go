@@ -25,7 +25,8 @@ type Service struct {
 	Tmp   string // directory for exports on their way out
 	Note  string // what the user must know about every answer
 
-	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
+	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be
+	// asked.
 	Backtrace func(context.Context) ([]model.Backtrace, error)
 	Processes func() []session.Process // of the session
 }
@@ -91,8 +92,8 @@ func (s *Service) drain(ctx context.Context) error {
 	return err
 }
 
-// backtrace takes what python.backtrace shows at the moment when it is asked. Who names the table in a comment only pays
-// for it with some milliseconds.
+// backtrace takes what python.backtrace shows at the moment when it is asked. Who names the table in a comment only
+// pays for it with some milliseconds.
 func (s *Service) backtrace(ctx context.Context, sql string) error {
 	if s.Backtrace == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
 		return nil

@@ -21,8 +21,8 @@ const (
 // openToUsers are the guest's modules that what programs import may use.
 var openToUsers = []string{"state", "recording", "gauges/heap"}
 
-// pyImports prints the imports of every source that it gets as JSON {path: text}, wherever they stand in it: path, dots,
-// module, name. Python's own parser knows what is an import.
+// pyImports prints the imports of every source that it gets as JSON {path: text}, wherever they stand in it: path,
+// dots, module, name. Python's own parser knows what is an import.
 const pyImports = `
 import ast, json, sys
 found = []
@@ -115,8 +115,8 @@ func guestName(file string) (name string, guest bool) {
 	return name, guest
 }
 
-// TestAgentLayers holds that the agent's modules import downwards only, which leaves no room for a circle, that nothing which
-// runs in every trainer needs what programs import, and that those need little of it.
+// TestAgentLayers holds that the agent's modules import downwards only, which leaves no room for a circle, that nothing
+// which runs in every trainer needs what programs import, and that those need little of it.
 func TestAgentLayers(t *testing.T) {
 	sources, order := agentSources(t), guestOrder(t)
 	for file := range sources {
@@ -152,8 +152,8 @@ func checkAgentImport(t *testing.T, order []string, file, target string) {
 	}
 }
 
-// TestAgentAsksNobodyByName holds that imports are all there is: a module that finds another in sys.modules goes round the
-// table. It makes that one's name of its own package's.
+// TestAgentAsksNobodyByName holds that imports are all there is: a module that finds another in sys.modules goes round
+// the table. It makes that one's name of its own package's.
 func TestAgentAsksNobodyByName(t *testing.T) {
 	ofOurs := regexp.MustCompile(`__package__|\bROOT\b`)
 	for file, text := range agentSources(t) {

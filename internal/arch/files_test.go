@@ -23,8 +23,8 @@ func TestFormatted(t *testing.T) {
 	}
 }
 
-// TestEmbeddedPython holds that what //go:embed takes is source: "all:" takes __pycache__ along, and the agent's content
-// hash, which is its version, would then depend on who has run Python in the checkout.
+// TestEmbeddedPython holds that what //go:embed takes is source: "all:" takes __pycache__ along, and the agent's
+// content hash, which is its version, would then depend on who has run Python in the checkout.
 func TestEmbeddedPython(t *testing.T) {
 	err := filepath.WalkDir(filepath.Join(root, "internal/agent"), func(name string, d os.DirEntry, err error) error {
 		if err != nil {

@@ -8,10 +8,11 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// Limits of size, in lines: what a reader can hold in mind at once. testdata/sizes.txt lists what exceeds them, with its
-// size; a listed thing may shrink (and the list must follow), never grow, and nothing new may come in.
+// Limits of size, in lines: what a reader can hold in mind at once. testdata/sizes.txt lists what exceeds them, with
+// its size; a listed thing may shrink (and the list must follow), never grow, and nothing new may come in.
 const (
 	maxFunction = 70
 	maxFile     = 600
@@ -48,6 +49,24 @@ func TestSizes(t *testing.T) {
 	for what, limit := range limits {
 		if n := over[what]; n < limit {
 			t.Errorf("%s says %s has %d lines; it has shrunk to %d (0: within the limit): update the list", sizesList, what, limit, n)
+		}
+	}
+}
+
+// columns is the width that two windows side by side have room for. A tab counts four.
+const columns = 120
+
+// TestCommentsFit holds comments that have lines of their own to the width.
+func TestCommentsFit(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.isGenerated() {
+			continue
+		}
+		for i, line := range strings.Split(string(f.src), "\n") {
+			wide := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+			if wide > columns && strings.HasPrefix(strings.TrimLeft(line, "\t"), "// ") {
+				t.Errorf("%s:%d: a comment of %d columns, of at most %d", f.path, i+1, wide, columns)
+			}
 		}
 	}
 }

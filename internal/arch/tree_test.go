@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The tests read every file themselves instead of asking `go list` or git: go test caches a result by the files that the
-// test has opened, and can't see those that a child process opened; a violation would stay "ok (cached)".
+// The tests read every file themselves instead of asking `go list` or git: go test caches a result by the files that
+// the test has opened, and can't see those that a child process opened; a violation would stay "ok (cached)".
 
 const (
 	modulePath = "github.com/memgauge/memgauge"

@@ -34,7 +34,8 @@ func TestLockIsWaitedForWhileItsHolderGetsOn(t *testing.T) {
 		defer tick.Stop()
 		for i := range 50 {
 			<-tick.C
-			stored := time.Now().Add(time.Duration(i+1) * time.Second) // later each time, however coarse the file system's clock
+			// later each time, however coarse the file system's clock
+			stored := time.Now().Add(time.Duration(i+1) * time.Second)
 			if err := os.Chtimes(s.Database(), stored, stored); err != nil {
 				t.Error(err)
 			}

@@ -11,8 +11,8 @@ import (
 type Way string
 
 const (
-	// NewThread starts a thread from one that is blocked in a system call, or computes outside the C library; the new one
-	// waits for the GIL like any other.
+	// NewThread starts a thread from one that is blocked in a system call, or computes outside the C library; the new
+	// one waits for the GIL like any other.
 	NewThread Way = "new thread"
 	// RemoteDebug is CPython's own door (PEP 768), from 3.14 on, for targets that are traced already.
 	RemoteDebug Way = "remote debugging"
@@ -20,8 +20,8 @@ const (
 
 // Options bound an injection.
 type Options struct {
-	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. Past it the source is called
-	// back: it has then not run and will not run, unless the error says that it is running.
+	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. Past it the source is
+	// called back: it has then not run and will not run, unless the error says that it is running.
 	Timeout time.Duration
 	// Force enters a process whatever its seccomp filters do: one of them may kill it.
 	Force bool
@@ -45,20 +45,23 @@ const MaxValue = 1 << 20
 var (
 	ErrTimeout = errors.New("no way in before the timeout")              // the source has not run and will not run
 	ErrRunning = errors.New("the code has not ended before the timeout") // it goes on in the target
-	ErrRaised  = errors.New("the code raised an exception")              // the error's text ends with type, message and line
+	// the error's text ends with type, message and line
+	ErrRaised = errors.New("the code raised an exception")
 )
 
 // Inject runs source in the main interpreter of the process pid, from a thread of its own there that ends with it, and
-// waits for its end. All signals but the C library's own are blocked in that thread; it has fresh globals, in which `__name__` is
-// "__memgauge__"; a str that it leaves in the global name `result` comes back as Result.Value. What it raises is caught
-// and comes back as ErrRaised; nothing is printed there. A target that can't be entered stays untouched.
+// waits for its end. All signals but the C library's own are blocked in that thread; it has fresh globals, in which
+// `__name__` is "__memgauge__"; a str that it leaves in the global name `result` comes back as Result.Value. What it
+// raises is caught and comes back as ErrRaised; nothing is printed there. A target that can't be entered stays
+// untouched.
 func Inject(ctx context.Context, pid int, source string, opts Options) (Result, error) {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 10 * time.Second
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection could begin while a thread of the target is held, and hold us up
+	// a collection could begin while a thread of the target is held, and hold us up
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	program, err := wrap(source)
 	if err != nil {
 		return Result{}, err

@@ -108,8 +108,8 @@ func (i *injection) leave(ctx context.Context) {
 	}
 }
 
-// overdue says where the source stands when it could not be called back within maxRecall. It has been told: it goes away by
-// itself as soon as it gets the GIL, or its turn, unless it runs already.
+// overdue says where the source stands when it could not be called back within maxRecall. It has been told: it goes
+// away by itself as soon as it gets the GIL, or its turn, unless it runs already.
 func (i *injection) overdue(ctx context.Context, state uint64) error {
 	_ = i.setWord(dataAck, 1) // nobody will read what it says
 	switch state {

@@ -16,8 +16,8 @@ const (
 )
 
 // systemCallsMade are those that the kernel was seen to get (raw_syscalls:sys_enter) from a training that was attached
-// to, asked by eval, backtrace, tensors and where, and left: first by the main thread in our chain, then by the threads from
-// there on. Where a C library or a Python may take another one for the same, that stands here too.
+// to, asked by eval, backtrace, tensors and where, and left: first by the main thread in our chain, then by the threads
+// from there on. Where a C library or a Python may take another one for the same, that stands here too.
 var systemCallsMade = []made{
 	{unix.SYS_RT_SIGRETURN, "rt_sigreturn", [6]uint64{}, true},
 	{unix.SYS_MMAP, "mmap of code", [6]uint64{place, pageSize, unix.PROT_READ | unix.PROT_EXEC, mapPlace, anywhere}, true},

@@ -8,8 +8,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestCredentials: what the C library asks of every thread is answered by ours, and by what they start. A thread that blocked
-// its signals let a setuid wait for ever with Python's lock held.
+// TestCredentials: what the C library asks of every thread is answered by ours, and by what they start. A thread that
+// blocked its signals let a setuid wait for ever with Python's lock held.
 func TestCredentials(t *testing.T) {
 	for _, py := range pythons(t) {
 		if !hasCtypes(t, py) {

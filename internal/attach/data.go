@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// What is mapped in the target: a page of code, then a page of words that code, threads and we share, then the source and
-// room for what it says. Offsets are from the second page; the code takes them from here (go_asm.h).
+// What is mapped in the target: a page of code, then a page of words that code, threads and we share, then the source
+// and room for what it says. Offsets are from the second page; the code takes them from here (go_asm.h).
 const (
 	dataState   = 0  // where it stands, see state
 	dataCancel  = 8  // set by us: whoever has not begun shall not begin
@@ -109,8 +109,8 @@ type reserved struct {
 	setid uint64 // what setuid and its like send to every thread
 }
 
-// reservedBy knows glibc's: 32 SIGCANCEL and SIGTIMER, 33 SIGSETXID (sysdeps/unix/sysv/linux/internal-signals.h), and musl's:
-// 32 SIGTIMER, 33 SIGCANCEL, 34 SIGSYNCCALL (src/internal/pthread_impl.h).
+// reservedBy knows glibc's: 32 SIGCANCEL and SIGTIMER, 33 SIGSETXID (sysdeps/unix/sysv/linux/internal-signals.h), and
+// musl's: 32 SIGTIMER, 33 SIGCANCEL, 34 SIGSYNCCALL (src/internal/pthread_impl.h).
 func reservedBy(libc string) reserved {
 	if strings.Contains(libc, "musl") {
 		return reserved{0b111 << (32 - 1), 1 << (34 - 1)}
@@ -118,16 +118,17 @@ func reservedBy(libc string) reserved {
 	return reserved{0b11 << (32 - 1), 1 << (33 - 1)}
 }
 
-// inThread is the mask of the new thread. One that blocked the signal of setuid would have the program wait for ever there, with
-// whatever locks it holds: the kernel knows credentials of threads only, so the library has every thread change its own.
+// inThread is the mask of the new thread. One that blocked the signal of setuid would have the program wait for ever
+// there, with whatever locks it holds: the kernel knows credentials of threads only, so the library has every thread
+// change its own.
 func (r reserved) inThread() uint64 { return ^r.all }
 
-// inChain is the mask of the borrowed thread. pthread_create may wait there for the library's list of threads, which a setuid in
-// another thread keeps until all have answered; a cancellation must not unwind our frames, and waits.
+// inChain is the mask of the borrowed thread. pthread_create may wait there for the library's list of threads, which a
+// setuid in another thread keeps until all have answered; a cancellation must not unwind our frames, and waits.
 func (r reserved) inChain() uint64 { return ^r.setid }
 
-// newBlock fills it in. addr has the address of every function, libc names the C library's files, pid is the target's as it
-// sees itself.
+// newBlock fills it in. addr has the address of every function, libc names the C library's files, pid is the target's
+// as it sees itself.
 func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, libc string, pid int) block {
 	code, entry := stubCode()
 	b := block{at: at, code: code, data: make([]byte, pageSize+roundUp(uint64(len(source))+1))}

@@ -9,8 +9,8 @@ type Check struct {
 	Err    error  // what stands in the way; its remedy says what to do
 }
 
-// Diagnose asks all that Inject asks before it touches the target, and what it would do. It ends with the first thing that
-// stands in the way.
+// Diagnose asks all that Inject asks before it touches the target, and what it would do. It ends with the first thing
+// that stands in the way.
 func Diagnose(pid int) []Check {
 	t := &Target{PID: pid}
 	defer t.Close()

@@ -99,17 +99,17 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	return t.computing(h.Regs.PC()), nil
 }
 
-// beginsHandler tells whether the thread is at the first instruction of a signal handler, which is where it stops when the signal
-// came together with our interrupt. Its registers then still tell of the system call that the handler has interrupted
-// (arch/x86/kernel/signal_64.c leaves orig_ax alone). Somebody may wait for that handler with a lock in his hand: glibc's setuid
-// waits so for every thread, and what we would do next in this one waits for that lock.
+// beginsHandler tells whether the thread is at the first instruction of a signal handler, which is where it stops when
+// the signal came together with our interrupt. Its registers then still tell of the system call that the handler has
+// interrupted (arch/x86/kernel/signal_64.c leaves orig_ax alone). Somebody may wait for that handler with a lock in his
+// hand: glibc's setuid waits so for every thread, and what we would do next in this one waits for that lock.
 func (t *Target) beginsHandler(h *ptrace.Held) (bool, error) {
 	b, err := h.Stack(t.mem, h.Regs.SP(), 8)
 	return err == nil && binary.LittleEndian.Uint64(b) == t.gadgets.Sigreturn, err
 }
 
-// maxCaller is how far up the stack the return address of a system call's caller is looked for; the C library's functions
-// for blocking calls have small frames.
+// maxCaller is how far up the stack the return address of a system call's caller is looked for; the C library's
+// functions for blocking calls have small frames.
 const maxCaller = 2 << 10
 
 // calledByPython tells whether the interpreter or one of its own modules made the system call: the first return address
@@ -133,8 +133,8 @@ func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	return false, nil
 }
 
-// computing judges code. Outside the C library, and what replaces its malloc, a thread may be started: the code there could
-// do so itself, since none of the library's locks is held.
+// computing judges code. Outside the C library, and what replaces its malloc, a thread may be started: the code there
+// could do so itself, since none of the library's locks is held.
 func (t *Target) computing(pc uint64) moment {
 	at, ok := t.maps.At(pc)
 	m := moment{doing: "running Python", ready: true, open: true}
@@ -150,7 +150,8 @@ func (t *Target) computing(pc uint64) moment {
 }
 
 // inHandler tells whether the thread is in a signal handler: then the code below it may hold any lock. A signal's frame
-// begins with the address that the handler returns to; ptrace.MaxStack is more than what a handler that does anything needs.
+// begins with the address that the handler returns to; ptrace.MaxStack is more than what a handler that does anything
+// needs.
 func (t *Target) inHandler(h *ptrace.Held) (bool, error) {
 	sp := h.Regs.SP()
 	stack, ok := t.maps.At(sp)

@@ -37,7 +37,8 @@ func refused(t *testing.T, pid int, want error, text string) {
 	}
 }
 
-// look is what does not change in a process that nobody touches: whether it is stopped or dead, its threads and mappings.
+// look is what does not change in a process that nobody touches: whether it is stopped or dead, its threads and
+// mappings.
 func look(pid int) string {
 	s, _ := readStatus(fmt.Sprintf("/proc/%d/status", pid))
 	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))

@@ -28,15 +28,17 @@ const (
 	doorWords  = 256  // of _Py_DebugOffsets, which has 107 in 3.15
 )
 
-// The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and 3.15
-// share, counted in words. The last six describe the door; its length differs, so they are found by what they must say.
+// The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and
+// 3.15 share, counted in words. The last six describe the door; its length differs, so they are found by what they must
+// say.
 const (
 	wordFree        = 2
 	wordInterpreter = 5
 	wordMainThread  = 10
 )
 
-// findDoor returns nil where there is none, where it is shut (-X disable-remote-debug), or where it isn't as we know it.
+// findDoor returns nil where there is none, where it is shut (-X disable-remote-debug), or where it isn't as we know
+// it.
 func (t *Target) findDoor() *door {
 	s, ok := t.python.Symbol("_PyRuntime")
 	if !ok || t.Python.Minor < 14 {
@@ -63,8 +65,8 @@ func (t *Target) findDoor() *door {
 	return &door{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
 }
 
-// doorEnd finds the word that says how long a script's name may be: before it stand where the name lies, 4 bytes after the
-// flag, which comes first.
+// doorEnd finds the word that says how long a script's name may be: before it stand where the name lies, 4 bytes after
+// the flag, which comes first.
 func doorEnd(w []uint64) int {
 	for i := 2*wordMainThread + 5; i < len(w); i++ {
 		if w[i] == doorPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {
@@ -99,8 +101,8 @@ func (t *Target) pointer(at uint64) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// script is what the interpreter finds in the file that it is shown. It claims its turn, so that it can be called back, and
-// leaves the work to a thread. Whatever happens, nothing is raised.
+// script is what the interpreter finds in the file that it is shown. It claims its turn, so that it can be called back,
+// and leaves the work to a thread. Whatever happens, nothing is raised.
 const script = `
 def begin(folder, pid):
     import time, posix, _thread
@@ -153,10 +155,10 @@ except Exception:
 // errNoDoor means that this way can't be had; nothing has been done.
 var errNoDoor = errors.New("CPython's remote debugging can't be used")
 
-// knock shows the interpreter a script in a file, which only the target's user can read. It is done without stopping the
-// target, and so as CPython does it itself (Python/remote_debugging.c, send_exec_to_proc_handle). It is the way for targets
-// whose threads can't be borrowed, and no other's: a Ctrl-C that comes while the interpreter reads the script is reported
-// as the script's error, and the program never sees it.
+// knock shows the interpreter a script in a file, which only the target's user can read. It is done without stopping
+// the target, and so as CPython does it itself (Python/remote_debugging.c, send_exec_to_proc_handle). It is the way for
+// targets whose threads can't be borrowed, and no other's: a Ctrl-C that comes while the interpreter reads the script
+// is reported as the script's error, and the program never sees it.
 func (i *injection) knock(ctx context.Context) (Result, error) {
 	i.result.Way, i.result.Doing = RemoteDebug, i.doing
 	d := i.findDoor()
@@ -228,7 +230,8 @@ func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte
 				return nil, remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
 			}
 			_, _ = i.mem.WriteAt([]byte{0, 0, 0, 0}, int64(d.pending))
-			time.Sleep(maxLook) // an interpreter that has just looked shall still find the file; it then finds the claim
+			// an interpreter that has just looked shall still find the file; it then finds the claim
+			time.Sleep(maxLook)
 			return nil, i.tooLate(ctx)
 		case <-time.After(look):
 		}

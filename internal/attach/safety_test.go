@@ -136,7 +136,8 @@ func clean(t testing.TB, p *target, left int) {
 	}
 }
 
-// ours counts our threads, and mappings as only we make them: a page of code from nowhere, then more than MaxValue of data.
+// ours counts our threads, and mappings as only we make them: a page of code from nowhere, then more than MaxValue of
+// data.
 func ours(t testing.TB, pid int) (threads, blocks int) {
 	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 	if err != nil {

@@ -71,8 +71,8 @@ func (t *Target) admits(h *ptrace.Held) error {
 	return nil
 }
 
-// objection says why a verdict of the filters is the end of an attach, "" if it isn't. Only a supervisor knows what comes
-// of a call that it is asked about; without a tracer SECCOMP_RET_TRACE is ENOSYS.
+// objection says why a verdict of the filters is the end of an attach, "" if it isn't. Only a supervisor knows what
+// comes of a call that it is asked about; without a tracer SECCOMP_RET_TRACE is ENOSYS.
 func objection(verdict uint32, needed bool) string {
 	switch verdict & unix.SECCOMP_RET_ACTION_FULL {
 	case unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG:

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// maxStatus bounds a status file; with all fields at their longest it has 3 KiB, and supplementary groups may add 640 KiB.
+// maxStatus bounds a status file; with all fields at their longest it has 3 KiB, and supplementary groups may add 640
+// KiB.
 const maxStatus = 1 << 20
 
 // status is what /proc/PID/status tells that matters here.

@@ -120,8 +120,8 @@ func (t *Target) askProcess() (string, error) {
 	return fmt.Sprintf("%s, %d threads", s.name, s.threads), nil
 }
 
-// borrowsMemory tells whether a child runs in its parent's memory, as it does until exec after vfork(2). What is done to
-// it would be done to the parent.
+// borrowsMemory tells whether a child runs in its parent's memory, as it does until exec after vfork(2). What is done
+// to it would be done to the parent.
 func borrowsMemory(pid, parent int) bool {
 	const kcmpVM = 1
 	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), kcmpVM, 0, 0, 0)
@@ -213,8 +213,8 @@ func (t *Target) askMachine() (string, error) {
 	return "", remedy.Add(ErrNotPython, "give the PID of a training process")
 }
 
-// mapReadings is how often a process's mappings are read: the kernel gives them page by page, so that one which maps memory
-// meanwhile gives two halves that don't fit.
+// mapReadings is how often a process's mappings are read: the kernel gives them page by page, so that one which maps
+// memory meanwhile gives two halves that don't fit.
 const mapReadings = 10
 
 func (t *Target) readMaps() (image.Maps, error) {
@@ -280,7 +280,8 @@ func (t *Target) findGadgets(m image.Mapping) {
 	}
 }
 
-// isLibc knows glibc (before 2.34 with threads in a library of their own), its loader, musl, and what takes malloc's place.
+// isLibc knows glibc (before 2.34 with threads in a library of their own), its loader, musl, and what takes malloc's
+// place.
 func isLibc(path string) bool {
 	name := filepath.Base(strings.TrimSuffix(path, " (deleted)"))
 	for _, prefix := range []string{"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.", "ld-musl", "libc.musl"} {

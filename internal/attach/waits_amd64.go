@@ -2,8 +2,8 @@ package attach
 
 import "golang.org/x/sys/unix"
 
-// wait is a system call in which a thread may be borrowed: it blocks, ends by itself only when something happens, and no C
-// library makes it while it holds one of the locks that starting a thread takes (malloc's, the stack cache's, the
+// wait is a system call in which a thread may be borrowed: it blocks, ends by itself only when something happens, and
+// no C library makes it while it holds one of the locks that starting a thread takes (malloc's, the stack cache's, the
 // loader's). docs/attach.md gives the reasons one by one.
 type wait struct {
 	name string
@@ -15,14 +15,15 @@ type wait struct {
 }
 
 var waits = map[int64]wait{
-	unix.SYS_FUTEX:           {"futex", lockFree, absolute},
-	unix.SYS_READ:            {"read", nil, nil},
-	unix.SYS_READV:           {"readv", nil, nil},
-	unix.SYS_RECVFROM:        {"recvfrom", nil, nil},
-	unix.SYS_RECVMSG:         {"recvmsg", nil, nil},
-	unix.SYS_ACCEPT:          {"accept", nil, nil},
-	unix.SYS_ACCEPT4:         {"accept4", nil, nil},
-	unix.SYS_SELECT:          {"select", nil, nil}, // the kernel writes the remaining time back, also for pselect6 and ppoll
+	unix.SYS_FUTEX:    {"futex", lockFree, absolute},
+	unix.SYS_READ:     {"read", nil, nil},
+	unix.SYS_READV:    {"readv", nil, nil},
+	unix.SYS_RECVFROM: {"recvfrom", nil, nil},
+	unix.SYS_RECVMSG:  {"recvmsg", nil, nil},
+	unix.SYS_ACCEPT:   {"accept", nil, nil},
+	unix.SYS_ACCEPT4:  {"accept4", nil, nil},
+	// the kernel writes the remaining time back, also for pselect6 and ppoll
+	unix.SYS_SELECT:          {"select", nil, nil},
 	unix.SYS_PSELECT6:        {"pselect6", nil, nil},
 	unix.SYS_POLL:            {"poll", nil, endless(2)},
 	unix.SYS_PPOLL:           {"ppoll", nil, nil},
@@ -44,8 +45,8 @@ const (
 	futexLowLevel   = 2 // the value of glibc's own locks while somebody waits (sysdeps/nptl/lowlevellock.h)
 )
 
-// lockFree accepts waits for semaphores, conditions, threads' ends, but none for a lock: glibc waits for those of its own
-// with plain FUTEX_WAIT and the value 2, musl with a negative one.
+// lockFree accepts waits for semaphores, conditions, threads' ends, but none for a lock: glibc waits for those of its
+// own with plain FUTEX_WAIT and the value 2, musl with a negative one.
 func lockFree(args [6]uint64) bool {
 	value := int32(args[2])
 	switch args[1] & futexCommand {

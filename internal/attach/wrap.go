@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// wrapper runs the source with globals of its own, and leaves in `out` what the code that called it hands back: a letter,
-// then text. Nothing can get past it but an interpreter without memory.
+// wrapper runs the source with globals of its own, and leaves in `out` what the code that called it hands back: a
+// letter, then text. Nothing can get past it but an interpreter without memory.
 const wrapper = `
 out = None
 def run(text):

@@ -1,5 +1,5 @@
-// Package chart draws memory over time: series with their unit, the limits that bind them, the events that happened, as a
-// PNG or as an SVG that a page can carry. It knows nothing of where the numbers come from.
+// Package chart draws memory over time: series with their unit, the limits that bind them, the events that happened, as
+// a PNG or as an SVG that a page can carry. It knows nothing of where the numbers come from.
 package chart
 
 import (

@@ -224,7 +224,8 @@ func (l legendLine) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(l.LineStyle, c.Min.X, y, c.Max.X, y)
 }
 
-// pieces are the stretches of a series between interruptions; a lone point becomes a short line, so that it can be seen.
+// pieces are the stretches of a series between interruptions; a lone point becomes a short line, so that it can be
+// seen.
 func pieces(s Series, unit, span scale) []plotter.XYs {
 	x, y := thin(s)
 	var out []plotter.XYs

@@ -30,7 +30,8 @@ func (a *app) allocCommand() *cobra.Command {
 	return c
 }
 
-// readTrace opens a file and the history of one device in it: of the only one that has a history, unless device says which.
+// readTrace opens a file and the history of one device in it: of the only one that has a history, unless device says
+// which.
 func readTrace(path string, device int) (*snapshot.Trace, error) {
 	t, err := snapshot.ReadTrace(path, func(with []int) (int, error) {
 		if device >= 0 {

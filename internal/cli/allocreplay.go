@@ -217,8 +217,8 @@ func ofRecorded(results []*replay.Result) *replay.Result {
 	return nil
 }
 
-// beyond is how many bytes more the recorded settings reserve in the replay than they did when they were recorded; ok: both are
-// known.
+// beyond is how many bytes more the recorded settings reserve in the replay than they did when they were recorded; ok:
+// both are known.
 func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 	if r == nil || r.OOM != nil || recordedPeak(t, r.PeakRequested) == 0 {
 		return 0, false
@@ -263,7 +263,8 @@ func driverCalls(r *replay.Result) string {
 	return strings.Join(turns, " + ")
 }
 
-// saved says in a sentence what the best of the results would have saved, against what was recorded or the first of them.
+// saved says in a sentence what the best of the results would have saved, against what was recorded or the first of
+// them.
 func saved(t *snapshot.Trace, results []*replay.Result) string {
 	base, name := recordedPeak(t, results[0].PeakRequested), "the recorded allocator"
 	if base == 0 {

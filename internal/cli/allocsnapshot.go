@@ -17,8 +17,8 @@ type snapshotFile struct {
 	discard func()
 }
 
-// snapshotOf is the file that the command line names, or one that the session's trainer writes, or, where none is alive, the
-// one that the session has kept.
+// snapshotOf is the file that the command line names, or one that the session's trainer writes, or, where none is
+// alive, the one that the session has kept.
 func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (snapshotFile, error) {
 	given := snapshotFile{keep: func() error { return nil }, discard: func() {}}
 	if len(args) == 1 {

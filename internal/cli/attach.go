@@ -152,7 +152,8 @@ func commandLine(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
-// all enters the process and, if asked for, its Python descendants. Of those, one that can't be entered doesn't stop the rest.
+// all enters the process and, if asked for, its Python descendants. Of those, one that can't be entered doesn't stop
+// the rest.
 func (j *attaching) all(ctx context.Context, pid int, children bool) error {
 	if !children {
 		return j.enter(ctx, pid)
@@ -232,8 +233,9 @@ func (j *attaching) handRing(ctx context.Context, d session.Door) error {
 	return j.session.AddDoor(d)
 }
 
-// makeRing makes a file, so that the records outlive the process and us as all others do; for a process of another user, who
-// could fill our disk through it, memory of a size that is fixed, which a reference in the file's place leads to.
+// makeRing makes a file, so that the records outlive the process and us as all others do; for a process of another
+// user, who could fill our disk through it, memory of a size that is fixed, which a reference in the file's place leads
+// to.
 func (j *attaching) makeRing(p session.Pid) (ring *os.File, err error) {
 	path := filepath.Join(j.session.Rings(), fmt.Sprintf("%d.%d.1%s", p.PID, p.Start, wire.RingSuffix))
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

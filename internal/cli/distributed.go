@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// distributedCommand is hidden until there is a fleet: the master watches its own node, as monitor does, and a worker says
-// that it has nobody to send to. DistributedMemoryMonitor of the Python package does the same.
+// distributedCommand is hidden until there is a fleet: the master watches its own node, as monitor does, and a worker
+// says that it has nobody to send to. DistributedMemoryMonitor of the Python package does the same.
 func (a *app) distributedCommand() *cobra.Command {
 	o := watchOptions{tool: "monitor", history: 10000, timed: true}
 	var role, host string

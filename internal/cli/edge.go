@@ -9,9 +9,9 @@ import (
 	"github.com/memgauge/memgauge/internal/plain"
 )
 
-// edge is the last writer on the way to a person: whatever a target, a file or a socket has put into a text, it can't steer
-// the terminal. Standard error is always one. Standard output is one where it is a terminal; into a file or a pipe a result
-// goes byte for byte, and only what is prose goes through text.
+// edge is the last writer on the way to a person: whatever a target, a file or a socket has put into a text, it can't
+// steer the terminal. Standard error is always one. Standard output is one where it is a terminal; into a file or a
+// pipe a result goes byte for byte, and only what is prose goes through text.
 type edge struct {
 	*plain.Writer
 	to io.Writer

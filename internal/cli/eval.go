@@ -177,8 +177,8 @@ func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.
 	return live[:1], nil
 }
 
-// trainers leaves out the processes that only start or feed the trainers: a launcher has no rank, a DataLoader's worker makes
-// no steps. Where nothing tells them apart, all remain.
+// trainers leaves out the processes that only start or feed the trainers: a launcher has no rank, a DataLoader's worker
+// makes no steps. Where nothing tells them apart, all remain.
 func trainers(live []session.Process) []session.Process {
 	for _, ok := range []func(session.Process) bool{
 		func(p session.Process) bool { return p.Torch },

@@ -141,8 +141,8 @@ func (a *app) feedSource(ctx context.Context, o feedOptions) (*source, error) {
 
 const maxRequest = 8 << 20 // blocks of a heap and of some 100,000 segments
 
-// requests reads lines; the channel closes with the input. Its goroutine ends with the process at the latest: a read of a
-// pipe can't be called off.
+// requests reads lines; the channel closes with the input. Its goroutine ends with the process at the latest: a read of
+// a pipe can't be called off.
 func requests(ctx context.Context, r io.Reader) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {

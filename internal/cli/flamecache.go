@@ -13,7 +13,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// This file draws a moment from the tables that an earlier question has left in the cache: a large file need not be read again.
+// This file draws a moment from the tables that an earlier question has left in the cache: a large file need not be
+// read again.
 
 // cachedFlame adds what was live to a graph, if the cache has the file's tables; done is false where it has not.
 func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path string, before bool) (done bool, err error) {

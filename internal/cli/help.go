@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printUsage takes the place of cobra's, which puts the examples in the middle: they are what one looks for, so they come
-// last, right above the prompt.
+// printUsage takes the place of cobra's, which puts the examples in the middle: they are what one looks for, so they
+// come last, right above the prompt.
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")

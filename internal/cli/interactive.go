@@ -174,7 +174,8 @@ func (p *prompt) run(ctx context.Context, args []string) {
 	defer stop()
 	sub := &app{stdin: p.a.stdin, stdout: p.a.stdout, stderr: p.a.stderr}
 	root := sub.rootCommand()
-	others := []string{"run", "attach", "list", "doctor", "alloc", "help", "completion"} // about no session, or about another
+	// about no session, or about another
+	others := []string{"run", "attach", "list", "doctor", "alloc", "help", "completion"}
 	if p.s != nil && isCommand(root, args[0]) && !slices.Contains(others, args[0]) {
 		args = append([]string{"--target", p.s.Dir}, textArguments(args)...)
 	} else {

@@ -170,8 +170,8 @@ func create(path string) (sink, error) {
 	return r, nil
 }
 
-// createNamed is create for a file whose name we chose. A link of that name was not put there for us: who runs a command in
-// a directory that others can write to would have what it points to replaced.
+// createNamed is create for a file whose name we chose. A link of that name was not put there for us: who runs a
+// command in a directory that others can write to would have what it points to replaced.
 func createNamed(path string) (sink, error) {
 	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
 		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output", path), "name the file: --output FILE")

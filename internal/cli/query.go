@@ -182,8 +182,8 @@ func (a *app) statement(ctx context.Context, sql string) (string, error) {
 	return sql, nil
 }
 
-// readAll reads at most limit bytes, and stops waiting when ctx ends. A read of a terminal can't be called off: its goroutine
-// ends with the process, which is what follows.
+// readAll reads at most limit bytes, and stops waiting when ctx ends. A read of a terminal can't be called off: its
+// goroutine ends with the process, which is what follows.
 func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
 	type result struct {
 		b   []byte

@@ -103,7 +103,8 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 	if err != nil {
 		return nil, err
 	}
-	if p, _, err := pictureOf(ctx, s, src.backend); err == nil { // the processes of a session may end just now; the page does without then
+	// the processes of a session may end just now; the page does without then
+	if p, _, err := pictureOf(ctx, s, src.backend); err == nil {
 		d.Where = &p
 	}
 	return d, nil

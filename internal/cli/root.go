@@ -139,8 +139,8 @@ func (a *app) takeEndpoint(root *cobra.Command, args []string) ([]string, error)
 	return nil, usageError{remedy.Add(fmt.Errorf("%q is not a command", args[0]), "memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session")}
 }
 
-// textArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag has a
-// blank after its dashes. What follows `run` is the user's command and stays as it is.
+// textArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag
+// has a blank after its dashes. What follows `run` is the user's command and stays as it is.
 func textArguments(args []string) []string {
 	out := slices.Clone(args)
 	for i, a := range out {

@@ -96,8 +96,8 @@ func (o runOptions) check(args []string) (plan, error) {
 	return p, nil
 }
 
-// A run that records keeps a quarter of its disk for the snapshot: half of that for the one that there is, half for the newer one
-// while it is written.
+// A run that records keeps a quarter of its disk for the snapshot: half of that for the one that there is, half for the
+// newer one while it is written.
 const (
 	snapshotShare = 8
 	recordEntries = 100_000 // events: some 20 MB in a file
@@ -209,8 +209,8 @@ func (a *app) sayHome(dir string) {
 	}
 }
 
-// installAgent unpacks the agent's files into the first place where nobody else can change them; the note says why that is not
-// where sessions are.
+// installAgent unpacks the agent's files into the first place where nobody else can change them; the note says why that
+// is not where sessions are.
 func installAgent() (dir, note string, err error) {
 	home, err := session.Home()
 	if err != nil {
@@ -243,8 +243,8 @@ func installAgent() (dir, note string, err error) {
 // maxSignals are as many as can come while the loop that passes them on waits for a processor.
 const maxSignals = 256
 
-// catchSignals keeps run alive while the command decides what a signal means to it. A signal that was ignored when we came
-// (nohup) stays so, for the command too.
+// catchSignals keeps run alive while the command decides what a signal means to it. A signal that was ignored when we
+// came (nohup) stays so, for the command too.
 func catchSignals() chan os.Signal {
 	ch := make(chan os.Signal, maxSignals)
 	for sig := syscall.Signal(1); sig <= lastSignal; sig++ {
@@ -257,9 +257,10 @@ func catchSignals() chan os.Signal {
 
 const lastSignal = 64 // SIGRTMAX
 
-// forwarded tells which signals mean something to the command when somebody sends them to us. Not: what can't be caught; what is
-// about us alone (our children, a write to a closed pipe, our faults, profiling); stops; what C libraries send to their own
-// threads, and SIGURG, which Go's runtime sends to its own many times a second (runtime/signal_unix.go, sigPreempt).
+// forwarded tells which signals mean something to the command when somebody sends them to us. Not: what can't be
+// caught; what is about us alone (our children, a write to a closed pipe, our faults, profiling); stops; what C
+// libraries send to their own threads, and SIGURG, which Go's runtime sends to its own many times a second
+// (runtime/signal_unix.go, sigPreempt).
 func forwarded(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
@@ -289,8 +290,8 @@ func waitFor(cmd *exec.Cmd, signals <-chan os.Signal) *os.ProcessState {
 	}
 }
 
-// fromTerminal reports whether a signal most likely came from the terminal's keyboard or its closing: then the kernel gave
-// it to the whole foreground process group, the command included, and passing it on would deliver it twice.
+// fromTerminal reports whether a signal most likely came from the terminal's keyboard or its closing: then the kernel
+// gave it to the whole foreground process group, the command included, and passing it on would deliver it twice.
 func fromTerminal(sig os.Signal) bool {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT && sig != syscall.SIGHUP && sig != syscall.SIGWINCH {
 		return false

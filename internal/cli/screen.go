@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// screen is the line at the bottom of a terminal that tells how far a watch is; without a terminal it is silent. Warnings
-// are printed in any case.
+// screen is the line at the bottom of a terminal that tells how far a watch is; without a terminal it is silent.
+// Warnings are printed in any case.
 type screen struct {
 	line     io.Writer // stderr, nil if that is no terminal
 	warnings io.Writer

@@ -15,8 +15,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// listPatience is how long a list may spend on asking live sessions and recovering killed ones, some 30 ms each; the newest
-// go first, and those beyond it are listed without their rows.
+// listPatience is how long a list may spend on asking live sessions and recovering killed ones, some 30 ms each; the
+// newest go first, and those beyond it are listed without their rows.
 const listPatience = 3 * time.Second
 
 // sessions describes the live sessions, and with all the finished ones after them.
@@ -80,8 +80,8 @@ func liveState(ctx context.Context, s *session.Session) (state string, rows int6
 	return "not observed: " + err.Error(), -1
 }
 
-// ended says how the session ended. One that was killed together with all that watched it is recovered by asking it; the
-// others have their end written down.
+// ended says how the session ended. One that was killed together with all that watched it is recovered by asking it;
+// the others have their end written down.
 func (sum *sessionSummary) ended(ctx context.Context, s *session.Session) {
 	if s.Unfinished() {
 		if told, err := askSummary(ctx, s); err == nil {

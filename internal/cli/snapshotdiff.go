@@ -118,7 +118,8 @@ func change(bytes int64) string {
 	return signedSize(bytes)
 }
 
-// maxSource is the largest file of Python that is looked at, in bytes. The largest that people write have half a megabyte.
+// maxSource is the largest file of Python that is looked at, in bytes. The largest that people write have half a
+// megabyte.
 const maxSource = 4 << 20
 
 // sourcesOf reads sources that lie here and have not changed since the history was recorded.
@@ -137,8 +138,8 @@ func sourcesOf(h *anatomy.History) anatomy.Source {
 	}
 }
 
-// sourceLines are a file's lines; nil where it is not here, is newer, or can't be a source. A snapshot may name any path: nothing but
-// a regular file is opened.
+// sourceLines are a file's lines; nil where it is not here, is newer, or can't be a source. A snapshot may name any
+// path: nothing but a regular file is opened.
 func sourceLines(path string, before time.Time) []string {
 	info, err := os.Stat(path)
 	if err != nil || !filepath.IsAbs(path) || filepath.Ext(path) != ".py" || !info.Mode().IsRegular() || info.Size() > maxSource || info.ModTime().After(before) {

@@ -114,8 +114,8 @@ func keepTaken(s *session.Session, p session.Process, file snapshotFile, out sin
 	return name, info.Size(), out.commit()
 }
 
-// takeSnapshot has a process write one into a folder of its own within the session, whence it can be moved. history says whether the
-// file has one: yes, no or unknown.
+// takeSnapshot has a process write one into a folder of its own within the session, whence it can be moved. history
+// says whether the file has one: yes, no or unknown.
 func takeSnapshot(ctx context.Context, s *session.Session, p session.Process, timeout time.Duration) (file snapshotFile, history string, err error) {
 	dir, err := os.MkdirTemp(s.Dir, "taking-") // 0700
 	if err != nil {

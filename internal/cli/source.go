@@ -68,8 +68,8 @@ func (a *app) openSource(ctx context.Context, o *watchOptions) (*source, error) 
 	return &source{Source: m, machine: m}, nil
 }
 
-// onlyLive is the live session when there is just one; nil when the machine is to be looked at. With several live sessions that
-// is told, or refused where the machine can't answer: blocks are a process's.
+// onlyLive is the live session when there is just one; nil when the machine is to be looked at. With several live
+// sessions that is told, or refused where the machine can't answer: blocks are a process's.
 func (a *app) onlyLive(o *watchOptions) (*session.Session, error) {
 	if o.wholeMachine {
 		return nil, nil
@@ -132,8 +132,8 @@ func (s *source) job() monitor.Job {
 // frameworks are parts of the names of libraries whose import alone takes seconds and some hundred MiB.
 var frameworks = []string{"/libtorch", "/libtensorflow", "/xla_extension", "/libjax", "/libpaddle", "/libmxnet"}
 
-// hasTorch says whether a process of the session has such a framework, or is loading it. It is asked at every tick, and looks once a
-// second until it has seen one.
+// hasTorch says whether a process of the session has such a framework, or is loading it. It is asked at every tick, and
+// looks once a second until it has seen one.
 func (s *source) hasTorch() bool {
 	if s.torch || time.Since(s.lookedAt) < tablesEvery {
 		return s.torch
@@ -253,8 +253,8 @@ func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.
 	return f.ReadDevices(ctx, into)
 }
 
-// sameLimit says whether the machine's reading goes on with the recorded ones: the command may be in another cgroup than what it
-// has started.
+// sameLimit says whether the machine's reading goes on with the recorded ones: the command may be in another cgroup
+// than what it has started.
 func sameLimit(recorded, now []monitor.Reading) bool {
 	for i := len(recorded) - 1; i >= 0; i-- {
 		if was := recorded[i]; was.Device == monitor.Host {

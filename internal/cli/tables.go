@@ -84,8 +84,8 @@ func runTables(ctx context.Context, from cataloguer, o tablesOptions, width int,
 	return listTables(w, tables, width)
 }
 
-// pickTables finds tables by name, in the order in which they were asked for; what lies behind them only when nothing else
-// has that name.
+// pickTables finds tables by name, in the order in which they were asked for; what lies behind them only when nothing
+// else has that name.
 func pickTables(ctx context.Context, from cataloguer, tables []model.Table, names []string) ([]model.Table, error) {
 	var out []model.Table
 	for _, name := range names {

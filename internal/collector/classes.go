@@ -19,7 +19,8 @@ const (
 	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it,
 	// some 10 ms a GiB.
 	classesLimit = 8 << 30
-	maxClassed   = 64 // processes of a job whose maps are read at a time, the largest first: 8 ranks with 7 workers each
+	// processes of a job whose maps are read at a time, the largest first: 8 ranks with 7 workers each
+	maxClassed = 64
 )
 
 // classes reads now and then what the maps of the job's processes are for, and asks their agents how malloc and Python
@@ -68,7 +69,8 @@ func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) e
 	return nil
 }
 
-// someoneCame tells whether there is a process that was not read last time, or was read without an agent that it has now.
+// someoneCame tells whether there is a process that was not read last time, or was read without an agent that it has
+// now.
 func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Process) bool {
 	return slices.ContainsFunc(list, func(p classed) bool {
 		had, read := c.read[p.Pid]

@@ -34,7 +34,8 @@ const (
 
 // Collector is the process of one session.
 type Collector struct {
-	// OpenGPUs finds the GPUs to be sampled; this machine's unless it is replaced before Run. pids lists the job's processes.
+	// OpenGPUs finds the GPUs to be sampled; this machine's unless it is replaced before Run. pids lists the job's
+	// processes.
 	OpenGPUs func(log *slog.Logger, pids func() []int) sampler.GPUs
 
 	s   *session.Session

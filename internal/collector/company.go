@@ -7,8 +7,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// kept sees to it that somebody stays with the collector: who started it may have been a client, and who stayed with it may
-// have been killed.
+// kept sees to it that somebody stays with the collector: who started it may have been a client, and who stayed with it
+// may have been killed.
 type kept struct{ failed bool }
 
 // look says once why nobody can.

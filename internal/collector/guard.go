@@ -13,11 +13,11 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// A question that goes on after it was called off costs the process: a collector is replaced in place, since the rings keep
-// what it has not stored (docs/decisions/0007).
+// A question that goes on after it was called off costs the process: a collector is replaced in place, since the rings
+// keep what it has not stored (docs/decisions/0007).
 
-// goRoom is mapped for Go before store.BoundMemory, in bytes: Go's runtime, unlike DuckDB, ends the process where it gets
-// nothing.
+// goRoom is mapped for Go before store.BoundMemory, in bytes: Go's runtime, unlike DuckDB, ends the process where it
+// gets nothing.
 const goRoom = 64 << 20
 
 // reserveForGo has the runtime map memory that it keeps and nobody touches: no page of it is resident.
@@ -27,8 +27,8 @@ func reserveForGo() {
 	runtime.GC() // so that the next collection doesn't wait for a heap of that size
 }
 
-// saveTime bounds what is saved before a collector is replaced. The samplers' rows are stored every second while a question
-// runs, so it is about those of a second.
+// saveTime bounds what is saved before a collector is replaced. The samplers' rows are stored every second while a
+// question runs, so it is about those of a second.
 const saveTime = 500 * time.Millisecond
 
 // replacer replaces this process by a fresh collector, once. The PID stays, so who watches over it sees nothing of it.

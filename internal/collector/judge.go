@@ -22,8 +22,8 @@ const (
 	maxCensuses   = 24               // of one process: with a quarter more steps each, 24 are 200 times the first one's
 )
 
-// judge looks at the session now and then while it lives, keeps what it finds in memgauge.findings, and asks a process whose memory
-// may be growing what it holds: afterwards nobody can.
+// judge looks at the session now and then while it lives, keeps what it finds in memgauge.findings, and asks a process
+// whose memory may be growing what it holds: afterwards nobody can.
 type judge struct {
 	o       *owner.Owner
 	log     *slog.Logger
@@ -45,8 +45,8 @@ func newJudge(s *session.Session, o *owner.Owner, log *slog.Logger) *judge {
 		classes: classes{s: s, fs: proc.New("/proc")}}
 }
 
-// run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay the first look at
-// it: imports may take longer than the training that follows.
+// run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay
+// the first look at it: imports may take longer than the training that follows.
 func (j *judge) run(ctx context.Context) {
 	ticker := time.NewTicker(firstLook)
 	defer ticker.Stop()
@@ -74,8 +74,8 @@ func (j *judge) run(ctx context.Context) {
 	}
 }
 
-// look gives what it cost, in CPU time: a look that had to wait for others took nothing from them. A census is paid for by the agent's
-// budget.
+// look gives what it cost, in CPU time: a look that had to wait for others took nothing from them. A census is paid for
+// by the agent's budget.
 func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	begin, used := time.Now(), cpuTime()
 	done := func() time.Duration { return min(time.Since(begin), cpuTime()-used) }
@@ -102,7 +102,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again later.
+// ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again
+// later.
 func (j *judge) ask(ctx context.Context, in detect.Input) {
 	var pids []int
 	for _, p := range in.Processes {

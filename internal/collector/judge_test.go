@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPause: looks come at once while a training is young, as many as what is saved up for them pays, take a small part of a core in the long
-// run however much each costs, and never stop.
+// TestPause: looks come at once while a training is young, as many as what is saved up for them pays, take a small part
+// of a core in the long run however much each costs, and never stop.
 func TestPause(t *testing.T) {
 	for _, each := range []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, 5 * time.Second} {
 		var spent, age time.Duration

@@ -7,8 +7,8 @@ import (
 	"github.com/memgauge/memgauge/internal/owner"
 )
 
-// TestFirstSeconds: a sample takes 2 ms of CPU time and a transaction 14, so the first 20 s may have few of them; a verdict on a short
-// run needs some all the same.
+// TestFirstSeconds: a sample takes 2 ms of CPU time and a transaction 14, so the first 20 s may have few of them; a
+// verdict on a short run needs some all the same.
 func TestFirstSeconds(t *testing.T) {
 	const young = 20 * time.Second
 	samples, early, stores := 0, 0, 0

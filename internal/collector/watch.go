@@ -90,8 +90,8 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
-// pause is the time until the next sample. A training is young from its first step on: imports may have taken longer than all of it.
-// At the very beginning pauses double up to the interval, since a session may be as short.
+// pause is the time until the next sample. A training is young from its first step on: imports may have taken longer
+// than all of it. At the very beginning pauses double up to the interval, since a session may be as short.
 func (w *watch) pause(before time.Duration) time.Duration {
 	age := time.Since(w.s.Meta.Started)
 	if training := w.o.Trainers().Age(); training > 0 {
@@ -123,7 +123,8 @@ func integer(v any) int64 {
 	return n
 }
 
-// roots are the command and every process with a ring: one that an agent reached without descending from the command counts.
+// roots are the command and every process with a ring: one that an agent reached without descending from the command
+// counts.
 func (w *watch) roots() []int {
 	if now := time.Now(); now.Sub(w.looked) >= relookEvery || w.s.Meta.Process.PID == 0 {
 		w.looked = now
@@ -140,7 +141,8 @@ func (w *watch) roots() []int {
 			w.procs[pid] = p
 		}
 		for _, p := range w.s.Processes() {
-			// A process that was asked what it holds has a large ring, with PyTorch or without; and its rings may be drained and gone.
+			// A process that was asked what it holds has a large ring, with PyTorch or without; and its rings may be
+			// drained and gone.
 			p.Torch = w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start || p.Torch && proc.New("/proc").Mapped(p.PID, "libtorch")
 			w.procs[p.PID] = p
 		}

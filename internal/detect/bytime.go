@@ -3,12 +3,13 @@ package detect
 import "math"
 
 const (
-	// MinSeconds a growth must have lasted where there are no steps: what a program reads and builds before it works is mostly there
-	// by then, and a leak that ends a program within minutes is still told in time.
+	// MinSeconds a growth must have lasted where there are no steps: what a program reads and builds before it works is
+	// mostly there by then, and a leak that ends a program within minutes is still told in time.
 	MinSeconds = 20
 	// ticks is how many steps stand for a second there: Judge counts in steps.
 	ticks = MinSteps / MinSeconds
-	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it may read its data.
+	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it
+	// may read its data.
 	prepares = 300
 
 	tooFewSteps = "too few steps"

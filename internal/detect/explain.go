@@ -65,8 +65,8 @@ type suspect struct {
 	shrank   bool // it was smaller at a later census
 }
 
-// attribute finds what holds the memory: what grew between the first census since the growth began and the last one, and
-// comes nearest to the rate.
+// attribute finds what holds the memory: what grew between the first census since the growth began and the last one,
+// and comes nearest to the rate.
 func (p Process) attribute(f *Finding, host Limit) {
 	f.Class = classOf(f.Memory)
 	list := p.suspects(f)
@@ -89,7 +89,8 @@ func (p Process) attribute(f *Finding, host Limit) {
 	}
 }
 
-// nativeCalls names where the program calls native libraries, by the last census: one of these makes what nothing in Python leads to.
+// nativeCalls names where the program calls native libraries, by the last census: one of these makes what nothing in
+// Python leads to.
 func (p Process) nativeCalls(f *Finding) {
 	var last int64
 	for _, o := range p.Objects {
@@ -109,8 +110,8 @@ func (p Process) nativeCalls(f *Finding) {
 // atMost is how a census tells that a deque has a maxlen.
 var atMost = regexp.MustCompile(`; (\d+) at most$`)
 
-// fills takes a leak back that is a container with a bound, filling up: no trend tells the two apart before it is full. Unless the memory
-// is full before.
+// fills takes a leak back that is a container with a bound, filling up: no trend tells the two apart before it is full.
+// Unless the memory is full before.
 func (s suspect) fills(f *Finding, host Limit) {
 	if s.bound <= 0 || !(s.bytes > f.Rate/2) {
 		return
@@ -185,7 +186,8 @@ func (s *suspect) hold(tensors []suspect) {
 	}
 }
 
-// graphs says of what keeps ever more tensors that they hold graphs: then those are what it keeps, and detaching is the remedy.
+// graphs says of what keeps ever more tensors that they hold graphs: then those are what it keeps, and detaching is the
+// remedy.
 func (s *suspect) graphs(objects []suspect) {
 	if s.class != RetainedTensors && s.class != RetainedObjects || s.items <= 0 {
 		return
@@ -205,8 +207,9 @@ func orNone(x float64) float64 {
 	return x
 }
 
-// weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth; garbage that nobody
-// collects after what explains half: it can only grow, whatever holds the tensors of the step that is going on.
+// weight is the share of the rate that a suspect explains. What's size isn't known comes after what explains a fifth;
+// garbage that nobody collects after what explains half: it can only grow, whatever holds the tensors of the step that
+// is going on.
 func (s suspect) weight(rate float64) float64 {
 	switch {
 	case s.uncollected:
@@ -273,8 +276,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	return list
 }
 
-// stretch is the steps that the growth between two censuses took. What the only one saw came since the growth began; a census from before
-// the onset that was found says that it began earlier.
+// stretch is the steps that the growth between two censuses took. What the only one saw came since the growth began; a
+// census from before the onset that was found says that it began earlier.
 func stretch(steps map[int64]float64, first, last int64, start float64) float64 {
 	over := steps[last] - steps[first]
 	if first == last {
@@ -352,8 +355,8 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	return list
 }
 
-// grownGraph is by how much a graph must have grown: one that is made anew each step varies with where the step was at the census, one
-// that is kept grows with the steps, by a quarter at least from one census to the next.
+// grownGraph is by how much a graph must have grown: one that is made anew each step varies with where the step was at
+// the census, one that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
 
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {

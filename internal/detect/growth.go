@@ -15,20 +15,21 @@ const (
 	MinSteps = 200
 	// minFloors is what the test for a random walk needs to have any power.
 	minFloors = 12
-	// blocks a window is divided into: enough to tell how the noise is correlated, and each still spans several readings, so that
-	// its lowest one is a floor.
+	// blocks a window is divided into: enough to tell how the noise is correlated, and each still spans several
+	// readings, so that its lowest one is a floor.
 	blocks = 64
-	// rising is the chance of a rise by accident: a run has some ten memories, each is looked at in some ten windows and at
-	// some twenty moments (their number grows with the logarithm of the run), 2000 tries for 1 % of false alarms in all.
+	// rising is the chance of a rise by accident: a run has some ten memories, each is looked at in some ten windows
+	// and at some twenty moments (their number grows with the logarithm of the run), 2000 tries for 1 % of false alarms
+	// in all.
 	rising = 0.01 / 2000
 	// material growth, in bytes: less than the pieces that allocators take and give back (an arena of Python's and one
 	// of malloc's trimming are 1 MiB and 128 KiB).
 	material = 1 << 20
-	// overNoise is what growth must exceed the floor's own noise by: below it a line can't be told from its noise by eye, and
-	// leftovers of a single jump look like one.
+	// overNoise is what growth must exceed the floor's own noise by: below it a line can't be told from its noise by
+	// eye, and leftovers of a single jump look like one.
 	overNoise = 5
-	// flattens is Schwarz's criterion for a curve against a line: 2 is "positive" on Kass and Raftery's scale. The curves tried
-	// have lost a fifth of their mean pace at least, so a line that is bent less passes for one.
+	// flattens is Schwarz's criterion for a curve against a line: 2 is "positive" on Kass and Raftery's scale. The
+	// curves tried have lost a fifth of their mean pace at least, so a line that is bent less passes for one.
 	flattens = 2
 	// slower is how much less than before counts as less: the pace over a window and over the one before it.
 	slower = 0.95
@@ -36,8 +37,8 @@ const (
 	outlast = 3
 )
 
-// windows are where the last stretch of a run may begin, as shares of the run so far: leaks begin late, warm-ups end early. None
-// is shorter than a seventh: in a shorter one every curve looks straight.
+// windows are where the last stretch of a run may begin, as shares of the run so far: leaks begin late, warm-ups end
+// early. None is shorter than a seventh: in a shorter one every curve looks straight.
 var windows = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85}
 
 // leastP is the least chance that is told: how well the tails of the noise are known ends long before.
@@ -126,16 +127,16 @@ func newWindow(part Series, share float64) (window, bool) {
 	return w, true
 }
 
-// How many rises count as events of their own; more of them are how this memory grows. A few more are that only where they come by the
-// clock, as each epoch's do: of four events at random 1 in 80 are so evenly spaced.
+// How many rises count as events of their own; more of them are how this memory grows. A few more are that only where
+// they come by the clock, as each epoch's do: of four events at random 1 in 80 are so evenly spaced.
 const (
 	maxJumps = 3
 	fewJumps = 5
 	evenly   = 0.1 // standard deviation of the intervals between them, of their mean
 )
 
-// level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would drown it.
-// at are the readings before which they were.
+// level takes out single jumps: a teacher network, a second pool. They say nothing of the growth beside them, and would
+// drown it. at are the readings before which they were.
 func (s Series) level() (out Series, at []int) {
 	if len(s.Steps) < minFloors/2 { // what is usual can't be told
 		return s, nil
@@ -262,8 +263,8 @@ func (s Series) slopeError() float64 {
 	return s.noise() / s.width() * math.Sqrt(12/float64(len(s.Steps)))
 }
 
-// release is what a series gave back: sawtooths of caches that are emptied, of lists that are cleared, of garbage that is
-// collected. What grows and is given back is no leak, but one rise of it looks like one.
+// release is what a series gave back: sawtooths of caches that are emptied, of lists that are cleared, of garbage that
+// is collected. What grows and is given back is no leak, but one rise of it looks like one.
 type release struct {
 	at      float64 // step of the last release; 0 without any
 	longest float64 // steps of the longest rise before a release
@@ -350,7 +351,8 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	return g
 }
 
-// over says that what grows ever more slowly has all but ended: little is left by its own curve, and the last part shows no rise.
+// over says that what grows ever more slowly has all but ended: little is left by its own curve, and the last part
+// shows no rise.
 func over(s Series, w *window) bool {
 	tail, ok := look(s, 0.7)
 	return ok && (!tail.rises() || w.curve.Left < max(material, 0.05*w.total()))
@@ -373,8 +375,9 @@ func tooShort(g Growth, s Series) Growth {
 	return g
 }
 
-// onset is the step from which the line holds that leads to the end: the break after which a line of its own fits best, beside another
-// one before it. Where one line from the beginning is as good, within a hundredth of the growth, the growth is as old as the series.
+// onset is the step from which the line holds that leads to the end: the break after which a line of its own fits best,
+// beside another one before it. Where one line from the beginning is as good, within a hundredth of the growth, the
+// growth is as old as the series.
 func onset(s Series, w window) float64 {
 	f := s.floors(2 * blocks)
 	n := len(f.Steps)
@@ -415,16 +418,16 @@ func (g Growth) String() string {
 	return fmt.Sprintf("%s (%s): %.0f B/step (%.0f to %.0f) from %.0f, %d floors, p %.1g", g.Verdict, g.Reason, g.Rate, g.Low, g.High, g.Start, g.Floors, g.P)
 }
 
-// suspicious growth is worth a look at what is held: a chance of 1 in 1000 is enough, and a fifth of the steps that a verdict needs. What
-// a census saw while it was young is what an older one is compared with.
+// suspicious growth is worth a look at what is held: a chance of 1 in 1000 is enough, and a fifth of the steps that a
+// verdict needs. What a census saw while it was young is what an older one is compared with.
 const (
 	suspicious    = 0.001
 	suspiciousFor = MinSteps / 5
 	fewFloors     = 5
 )
 
-// Suspicious says whether some memory of a process may be growing. Without steps a program's beginning looks so, and a look that is
-// taken then is missing later: there it must be a leak.
+// Suspicious says whether some memory of a process may be growing. Without steps a program's beginning looks so, and a
+// look that is taken then is missing later: there it must be a leak.
 func Suspicious(p Process) bool {
 	if p.ByTime {
 		return p.judge(p.Anon).Verdict == Leak || p.judge(p.Shared).Verdict == Leak

@@ -43,7 +43,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestInvariance: what unit memory is counted in, and what else the process holds, changes nothing; neither does where steps begin.
+// TestInvariance: what unit memory is counted in, and what else the process holds, changes nothing; neither does where
+// steps begin.
 func TestInvariance(t *testing.T) {
 	for _, f := range simulate.Families() {
 		s := seriesOf(f.Run(rand.New(rand.NewPCG(5, 5))))

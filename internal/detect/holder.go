@@ -11,7 +11,8 @@ import (
 const (
 	// explains is the share of the rate that a holder of known size must grow by: below it, it grows beside the leak.
 	explains = 0.25
-	// more items than before is what a holder of unknown size must have at the least: one or two come and go with the step.
+	// more items than before is what a holder of unknown size must have at the least: one or two come and go with the
+	// step.
 	moreItems = 3
 	// shrinks is the share of itself that a holder may lose from census to census: sizes of large ones are estimated.
 	shrinks = 0.25
@@ -30,8 +31,8 @@ func (s suspect) holds(rate, over float64) bool {
 	return s.items > 0 && s.items*over >= moreItems
 }
 
-// isForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it runs, or one of
-// their modules ("<sys>:1" where it has no file). Other installed packages may be the program.
+// isForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it
+// runs, or one of their modules ("<sys>:1" where it has no file). Other installed packages may be the program.
 func isForeign(site string) bool {
 	if i := strings.LastIndex(site, "-packages/"); i >= 0 {
 		return strings.HasPrefix(site[i+len("-packages/"):], "torch/")
@@ -66,7 +67,8 @@ func (h history) add(name string, census int64, value float64) {
 	h[name] = append(list, size{census, value})
 }
 
-// shrank says whether a holder became smaller between censuses from the first one on: what is emptied now and then keeps nothing.
+// shrank says whether a holder became smaller between censuses from the first one on: what is emptied now and then
+// keeps nothing.
 func (h history) shrank(name string, first int64) bool {
 	list := h[name]
 	i := slices.IndexFunc(list, func(s size) bool { return s.census >= first })
@@ -81,7 +83,8 @@ func (h history) shrank(name string, first int64) bool {
 	return false
 }
 
-// fleeting says whether a function's variable was seen at the last of several censuses only: it is of the step that was going on.
+// fleeting says whether a function's variable was seen at the last of several censuses only: it is of the step that was
+// going on.
 func (h history) fleeting(name, path string, first, last int64) bool {
 	return first != last && local(path) && len(h[name]) < 2
 }

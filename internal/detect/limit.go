@@ -9,16 +9,17 @@ import (
 	"github.com/memgauge/memgauge/internal/stats"
 )
 
-// A leak matters by when it ends the run. Nothing runs for years: what would meet its limit after farOff has none. Growth of less than
-// a page a step is what page tables, file pages that libraries touch for the first time and logs make in every run; it matters if it
-// fills the memory within trickleFor.
+// A leak matters by when it ends the run. Nothing runs for years: what would meet its limit after farOff has none.
+// Growth of less than a page a step is what page tables, file pages that libraries touch for the first time and logs
+// make in every run; it matters if it fills the memory within trickleFor.
 const (
 	farOff     = 30 * 24 * time.Hour
 	trickle    = 4096 // bytes a step: a page
 	trickleFor = 3 * 24 * time.Hour
 )
 
-// steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1 to 3 times).
+// steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1
+// to 3 times).
 const steepest = 4
 
 // foretell says when each leak meets its limit, takes those back that never will, and gives advice on the others.
@@ -45,8 +46,8 @@ type judgement struct {
 	findings []Finding
 }
 
-// growths adds up how fast leaks fill the host's memory ("") and each device, in bytes/s: all processes of a job run into the
-// same limit.
+// growths adds up how fast leaks fill the host's memory ("") and each device, in bytes/s: all processes of a job run
+// into the same limit.
 func growths(judged []judgement) map[string]float64 {
 	sum, shared := map[string]float64{}, 0.0
 	for _, j := range judged {
@@ -74,7 +75,8 @@ func growths(judged []judgement) map[string]float64 {
 	return sum
 }
 
-// charging is how fast the process's private memory grows, in bytes/s: what is charged for a heap with gaps between what it keeps.
+// charging is how fast the process's private memory grows, in bytes/s: what is charged for a heap with gaps between
+// what it keeps.
 func (p Process) charging(from float64) float64 {
 	f := p.Anon.clean().from(from).floors(blocks)
 	if len(f.Steps) < minFloors {
@@ -83,9 +85,9 @@ func (p Process) charging(from float64) float64 {
 	return stats.TheilSen(f.Steps, f.Bytes) / p.Pace
 }
 
-// until says when the memory meets its limit, as of the process's last reading, and takes a leak back that is too slow to matter. All leaks
-// in that memory together fill it, at the late pace. What is seen of the memory as a whole says more, once it can be told from chance: its
-// peaks, and what else grows. It is what every tool goes by that forecasts.
+// until says when the memory meets its limit, as of the process's last reading, and takes a leak back that is too slow
+// to matter. All leaks in that memory together fill it, at the late pace. What is seen of the memory as a whole says
+// more, once it can be told from chance: its peaks, and what else grows. It is what every tool goes by that forecasts.
 func (f *Finding) until(p Process, in Input) {
 	limit := Limit{}
 	if p.Pace > 0 && f.Rate > 0 {

@@ -18,7 +18,8 @@ func filling(left float64) Limit {
 	return l
 }
 
-// TestATrickleBesideGrowth: a trickle is no leak because something else fills the memory; a leak's time is that of the whole.
+// TestATrickleBesideGrowth: a trickle is no leak because something else fills the memory; a leak's time is that of the
+// whole.
 func TestATrickleBesideGrowth(t *testing.T) {
 	for rate, want := range map[float64]Verdict{1500: Healthy, 1e6: Leak} {
 		p := Process{PID: 7, Rank: -1, Pace: 0.1, Last: 1200, Heap: growing(1200, rate), Anon: growing(1200, 0)}

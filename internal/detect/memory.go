@@ -60,7 +60,8 @@ type Process struct {
 	Slowest   float64 // and the most
 	ByTime    bool    // there are no steps anywhere: Steps are seconds, Pace is 1
 	Heap, Anon, Private,
-	Blocks, Shared, Mapped, Space, Maps Series // Blocks: of Python's allocator; Space: the address space; Maps: less what private memory takes of it
+	// Blocks: of Python's allocator; Space: the address space; Maps: less what private memory takes of it
+	Blocks, Shared, Mapped, Space, Maps Series
 	Devices []DeviceSeries
 	Tensors []model.TensorGroup // of all its censuses, in order
 	Objects []model.ObjectGroup
@@ -82,7 +83,8 @@ type Limit struct {
 	Bytes    float64            // 0: unknown
 	Used     float64            // of them at the end, without what can be given back at once
 	Readings []forecast.Reading // of what is used, until then; none: Used is all that is known
-	Lag      float64            // s from the last of them to the end of the run; negative where the last step is the older
+	// s from the last of them to the end of the run; negative where the last step is the older
+	Lag float64
 }
 
 // Input is all that a verdict goes by.
@@ -149,8 +151,8 @@ func Run(in Input) Report {
 	return r
 }
 
-// disagreements says which memories leak on some ranks only. Ranks run the same program: one that differs has a branch of its own (rank 0
-// logs, saves, evaluates), and the leak is there.
+// disagreements says which memories leak on some ranks only. Ranks run the same program: one that differs has a branch
+// of its own (rank 0 logs, saves, evaluates), and the leak is there.
 func disagreements(fs []Finding) (warnings []string) {
 	type memory struct {
 		kind   Kind
@@ -197,7 +199,8 @@ func rankList(ranks []int) string {
 	return "ranks " + text
 }
 
-// sum makes one verdict of the findings: a leak anywhere is one; what can't be told of a training process leaves the run undecided.
+// sum makes one verdict of the findings: a leak anywhere is one; what can't be told of a training process leaves the
+// run undecided.
 func (r *Report) sum() {
 	trainers := 0
 	for _, f := range r.Findings {
@@ -300,7 +303,8 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	return out
 }
 
-// ended takes a leak back that went with its process: memory of a worker that is started anew each epoch is given back each time.
+// ended takes a leak back that went with its process: memory of a worker that is started anew each epoch is given back
+// each time.
 func (p Process) ended(g Growth) Growth {
 	if p.Ended && g.Verdict != Healthy {
 		g.Verdict, g.Reason = Healthy, "it ended with its process"
@@ -308,8 +312,9 @@ func (p Process) ended(g Growth) Growth {
 	return g
 }
 
-// host judges the host memory of a training process: by the heap where there are readings enough; otherwise by all private memory,
-// which also grows when the heap is fragmented, and then the few readings of the heap have the last word.
+// host judges the host memory of a training process: by the heap where there are readings enough; otherwise by all
+// private memory, which also grows when the heap is fragmented, and then the few readings of the heap have the last
+// word.
 func (p Process) host() (Kind, Growth, string) {
 	heap := Judge(p.Heap)
 	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
@@ -336,11 +341,12 @@ func (p Process) host() (Kind, Growth, string) {
 	return Heap, anon, note
 }
 
-// fresh is the share of a run by which the heap must have been read last to speak for its end: growth that stopped, or began, in the last
-// fifth is not told in less.
+// fresh is the share of a run by which the heap must have been read last to speak for its end: growth that stopped, or
+// began, in the last fifth is not told in less.
 const fresh = 0.8
 
-// private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas may be it.
+// private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas
+// may be it.
 func (p Process) private() Growth {
 	g := Judge(p.Private)
 	if g.Verdict != Leak {
@@ -364,9 +370,9 @@ func scaled(s Series, by float64) Series {
 	return out
 }
 
-// mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs them; a leak
-// makes ever more maps, so the address space grows too, by more than what private memory takes of it: a leak of the heap grows
-// both, and file pages come in beside it as libraries are used for the first time.
+// mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs
+// them; a leak makes ever more maps, so the address space grows too, by more than what private memory takes of it: a
+// leak of the heap grows both, and file pages come in beside it as libraries are used for the first time.
 func (p Process) mapped() Growth {
 	g := p.judge(p.Mapped)
 	if g.Verdict == Healthy || g.Total <= 0 {

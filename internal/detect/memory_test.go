@@ -120,7 +120,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestHeapThatIsReadNoMore: when the heap has grown too slow to be read, what was read of it doesn't speak for the rest of the run.
+// TestHeapThatIsReadNoMore: when the heap has grown too slow to be read, what was read of it doesn't speak for the rest
+// of the run.
 func TestHeapThatIsReadNoMore(t *testing.T) {
 	p := Process{PID: 7, Rank: -1, Heap: growing(1000, 1e6).until(300), Anon: growing(1000, 1.4e6)}
 	r := Run(Input{Steps: 1000, Processes: []Process{p}})
@@ -133,7 +134,8 @@ func TestHeapThatIsReadNoMore(t *testing.T) {
 	}
 }
 
-// TestWorkerOfFewReadings: a worker that seems to grow, read too seldom for a verdict, leaves the run undecided; one that doesn't, doesn't.
+// TestWorkerOfFewReadings: a worker that seems to grow, read too seldom for a verdict, leaves the run undecided; one
+// that doesn't, doesn't.
 func TestWorkerOfFewReadings(t *testing.T) {
 	for rate, want := range map[float64]Verdict{0: Healthy, 1e6: Undecided} {
 		worker := Process{PID: 8, Rank: -1, Worker: true}
@@ -161,8 +163,8 @@ func TestBoundedContainer(t *testing.T) {
 	}
 }
 
-// TestHolders: a holder is the program's own, goes on growing, and explains the rate; what a library's running function has at the moment
-// of a census, a variable of the step that goes on, and what is emptied between censuses are none.
+// TestHolders: a holder is the program's own, goes on growing, and explains the rate; what a library's running function
+// has at the moment of a census, a variable of the step that goes on, and what is emptied between censuses are none.
 func TestHolders(t *testing.T) {
 	type objects = []model.ObjectGroup
 	row := func(holder, site string, length, bytes int64) model.ObjectGroup {
@@ -198,8 +200,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestTooSlowToMatter: growth of a page a step and less, or whose limit is beyond any run, is no leak; the same at a pace that fills the
-// memory is one.
+// TestTooSlowToMatter: growth of a page a step and less, or whose limit is beyond any run, is no leak; the same at a
+// pace that fills the memory is one.
 func TestTooSlowToMatter(t *testing.T) {
 	mapped := func(rate, pace float64) Process {
 		g := growing(3000, rate)
@@ -239,7 +241,8 @@ func TestAllRanksFillOneLimit(t *testing.T) {
 	}
 }
 
-// TestHonestFigures: no chance below what the tails of the noise are known for, no certainty, no growth of 0 B that would show.
+// TestHonestFigures: no chance below what the tails of the noise are known for, no certainty, no growth of 0 B that
+// would show.
 func TestHonestFigures(t *testing.T) {
 	line := Series{}
 	for i := range 2000 {

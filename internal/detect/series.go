@@ -17,15 +17,15 @@ const (
 	Undecided Verdict = "undecided"
 )
 
-// Series is one memory of one process, at step ends. Steps[i] is the number of the step whose end Bytes[i] was read at; both
-// are in order of time. A reading that is NaN was not taken.
+// Series is one memory of one process, at step ends. Steps[i] is the number of the step whose end Bytes[i] was read at;
+// both are in order of time. A reading that is NaN was not taken.
 type Series struct {
 	Steps []float64
 	Bytes []float64
 }
 
-// clean gives the readings that are usable: finite, in order, one for each step. Of several at a step the lowest counts; a
-// step number that goes back (a process that began to count anew) ends what came before.
+// clean gives the readings that are usable: finite, in order, one for each step. Of several at a step the lowest
+// counts; a step number that goes back (a process that began to count anew) ends what came before.
 func (s Series) clean() Series {
 	var out Series
 	for i := range min(len(s.Steps), len(s.Bytes)) {
@@ -65,9 +65,9 @@ func (s Series) width() float64 {
 	return s.Steps[len(s.Steps)-1] - s.Steps[0]
 }
 
-// floors divides the series into at most n stretches of equal length and takes the lowest reading of each: what a step always
-// comes back to. Evaluation, checkpoints and odd batches rise above it, and it need not know when they are. The first and
-// the last stretch must be whole ones, or their floors would be too high.
+// floors divides the series into at most n stretches of equal length and takes the lowest reading of each: what a step
+// always comes back to. Evaluation, checkpoints and odd batches rise above it, and it need not know when they are. The
+// first and the last stretch must be whole ones, or their floors would be too high.
 func (s Series) floors(n int) Series {
 	width := s.width() / float64(n)
 	if width <= 0 || len(s.Steps) <= n {
@@ -88,8 +88,8 @@ func (s Series) floors(n int) Series {
 	return out
 }
 
-// noise is what neighbouring floors differ by without any trend: the distance of each from the line between its neighbours.
-// Outliers don't move it.
+// noise is what neighbouring floors differ by without any trend: the distance of each from the line between its
+// neighbours. Outliers don't move it.
 func (s Series) noise() float64 {
 	var d []float64
 	for i := 1; i+1 < len(s.Bytes); i++ {

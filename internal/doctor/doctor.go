@@ -1,5 +1,6 @@
-// Package doctor finds out what memgauge can do on this machine: one check for each capability, with what it found, and where
-// something is missing why, and what to do. It looks at files, asks the GPU's driver and starts Python once; it changes nothing.
+// Package doctor finds out what memgauge can do on this machine: one check for each capability, with what it found, and
+// where something is missing why, and what to do. It looks at files, asks the GPU's driver and starts Python once; it
+// changes nothing.
 package doctor
 
 import (

@@ -1,5 +1,6 @@
-// Package flame owns flame graphs: bytes by stack, folded into a tree, and written as SVG, as an HTML page to zoom in, and as
-// files for other viewers (folded stacks, speedscope, pprof). It knows neither where stacks come from nor what they allocated.
+// Package flame owns flame graphs: bytes by stack, folded into a tree, and written as SVG, as an HTML page to zoom in,
+// and as files for other viewers (folded stacks, speedscope, pprof). It knows neither where stacks come from nor what
+// they allocated.
 package flame
 
 import (
@@ -71,8 +72,8 @@ func (n *Node) child(f Frame) *Node {
 	return c
 }
 
-// weigh sets what the widths of a subtree stand for: the larger of before and after, frame by frame, so that children fit into
-// their parent.
+// weigh sets what the widths of a subtree stand for: the larger of before and after, frame by frame, so that children
+// fit into their parent.
 func (n *Node) weigh() int64 {
 	value, before := n.Value, n.Before
 	n.weight = 0

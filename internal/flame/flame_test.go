@@ -86,7 +86,8 @@ func TestSpeedscope(t *testing.T) {
 	}
 }
 
-// A picture is well-formed whatever functions are called, boxes of a row lie beside each other, and a child lies in its parent.
+// A picture is well-formed whatever functions are called, boxes of a row lie beside each other, and a child lies in its
+// parent.
 func TestSVG(t *testing.T) {
 	g := sample()
 	var b bytes.Buffer

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// This file writes pprof's profile.proto by hand: its Go package compiles a dozen patterns of formats that we never read, at every
-// start of the program. Field numbers: https://github.com/google/pprof/blob/main/proto/profile.proto
+// This file writes pprof's profile.proto by hand: its Go package compiles a dozen patterns of formats that we never
+// read, at every start of the program. Field numbers: https://github.com/google/pprof/blob/main/proto/profile.proto
 
 // message is a protocol buffer that is being written.
 type message []byte

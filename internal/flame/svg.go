@@ -28,7 +28,8 @@ type box struct {
 	x, w  float64
 }
 
-// boxes lays a graph out, the root at depth 0. It returns how many nodes were too narrow to be drawn, and the deepest row.
+// boxes lays a graph out, the root at depth 0. It returns how many nodes were too narrow to be drawn, and the deepest
+// row.
 func (g *Graph) boxes() (out []box, narrow, depth int) {
 	whole := float64(max(g.Root.weigh(), 1))
 	ends := []float64{0} // where the next child of each depth begins
@@ -129,7 +130,8 @@ func (g *Graph) colour(n *Node) string {
 	h := fnv.New32a()
 	h.Write([]byte(n.File))
 	v := h.Sum32()
-	return fmt.Sprintf("#%02x%02x%02x", 225+v%30, 130+(v>>8)%90, 70+(v>>16)%60) // warm, and light enough for black letters
+	// warm, and light enough for black letters
+	return fmt.Sprintf("#%02x%02x%02x", 225+v%30, 130+(v>>8)%90, 70+(v>>16)%60)
 }
 
 // fit cuts a text to n letters.

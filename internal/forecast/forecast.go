@@ -1,7 +1,7 @@
 // Package forecast says when a memory that grows will meet its limit, and how sure that is. It works on what training
-// memory looks like: a floor, which a step always comes back to, and an amplitude above it that differs from step to step.
-// The floor's trend is extrapolated with its uncertainty; the process ends in the first step whose peak crosses the limit.
-// Pure functions of numbers: nothing is read, drawn or remembered.
+// memory looks like: a floor, which a step always comes back to, and an amplitude above it that differs from step to
+// step. The floor's trend is extrapolated with its uncertainty; the process ends in the first step whose peak crosses
+// the limit. Pure functions of numbers: nothing is read, drawn or remembered.
 //
 // It would rather say "undecided" than raise an alarm: memory that is given back now and then, that was taken once, or
 // whose growth dies down, is not extrapolated. What nobody can know is that memory will be given back which never was
@@ -43,21 +43,24 @@ type Forecast struct {
 	Shape  Shape
 	Reason string // in a few words, for people
 
-	Growth, GrowthLow, GrowthHigh float64 // of the floor, bytes/s, with its 90 % interval; 0 unless Growing or Saturating
+	// of the floor, bytes/s, with its 90 % interval; 0 unless Growing or Saturating
+	Growth, GrowthLow, GrowthHigh float64
 	GrowthPerStep                 float64 // bytes/step; 0 where steps are not known
 	SecondsPerStep                float64 // 0 where steps are not known
 	Amplitude                     float64 // bytes between floor and peak: the 95 % quantile
-	Watched                       float64 // s: how long the growth has gone on as it does now; 0 unless Growing or Saturating
+	// s: how long the growth has gone on as it does now; 0 unless Growing or Saturating
+	Watched float64
 
-	Predicted                    bool // it will meet the limit, as far as can be seen
-	Seconds                      float64
-	SecondsLow                   float64 // 90 % interval
-	SecondsHigh                  float64 // +Inf when the upper end can't be seen
-	Steps                        float64 // median; 0 where steps are not known
-	Within1, Within10, Within100 float64 // probability that it happens within so many steps, or stretches where steps are not known
+	Predicted   bool // it will meet the limit, as far as can be seen
+	Seconds     float64
+	SecondsLow  float64 // 90 % interval
+	SecondsHigh float64 // +Inf when the upper end can't be seen
+	Steps       float64 // median; 0 where steps are not known
+	// probability that it happens within so many steps, or stretches where steps are not known
+	Within1, Within10, Within100 float64
 	WithinMinute                 float64
-	// Confidence is the share of the outcomes that lie within 25 % of Seconds, or a second; of a Flat series how sure it is that it does not
-	// meet its limit within a minute; else 0.
+	// Confidence is the share of the outcomes that lie within 25 % of Seconds, or a second; of a Flat series how sure
+	// it is that it does not meet its limit within a minute; else 0.
 	Confidence float64
 
 	clears bool // even if it bends as much as its points allow, it passes the limit
@@ -148,7 +151,8 @@ func closer(last, all []Point, readings []Reading) []Point {
 	return fine[cuts[len(cuts)-1]:]
 }
 
-// grewAlike is for how long memory grew at about the same pace before the last part began: work that pauses is still known.
+// grewAlike is for how long memory grew at about the same pace before the last part began: work that pauses is still
+// known.
 func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
 	for k := range len(cuts) - 1 {
 		part := points[cuts[k]:cuts[k+1]]
@@ -168,8 +172,8 @@ func since(readings []Reading, at float64) []Reading {
 	return readings[i:]
 }
 
-// slowing is the last part with those right before it that grew faster, if there are any: a curve that dies down is cut into
-// straight parts too.
+// slowing is the last part with those right before it that grew faster, if there are any: a curve that dies down is cut
+// into straight parts too.
 func slowing(points []Point, cuts []int, last []Point) []Point {
 	begin := len(cuts) - 1
 	slope := fit(points[cuts[begin]:]).slope
@@ -188,8 +192,8 @@ func slowing(points []Point, cuts []int, last []Point) []Point {
 
 func spanOf(points []Point) float64 { return points[len(points)-1].Time - points[0].Time }
 
-// flattening judges growth that dies down: it is extrapolated only when even its curve, which stays below the line, passes
-// the limit.
+// flattening judges growth that dies down: it is extrapolated only when even its curve, which stays below the line,
+// passes the limit.
 func flattening(f Forecast, points []Point, limit float64) Forecast {
 	f.Shape, f.Reason = Saturating, "it grows ever more slowly"
 	tail := points[len(points)*2/3:]

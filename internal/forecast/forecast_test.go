@@ -161,7 +161,8 @@ func TestForecastOfSteadyGrowth(t *testing.T) {
 	}
 }
 
-// runs is how many seeds a simulation gets: few by default, since the race detector makes it slow; MEMGAUGE_FULL=1 takes all.
+// runs is how many seeds a simulation gets: few by default, since the race detector makes it slow; MEMGAUGE_FULL=1
+// takes all.
 func runs(few, all int) int {
 	if os.Getenv("MEMGAUGE_FULL") != "" {
 		return all
@@ -248,7 +249,8 @@ func TestNoAlarmOnHealthyJobs(t *testing.T) {
 	}
 }
 
-// alarmsOn asks at every sixteenth step of a healthy job, once it has shown its pattern, whether an end within the next minute is more likely than not.
+// alarmsOn asks at every sixteenth step of a healthy job, once it has shown its pattern, whether an end within the next
+// minute is more likely than not.
 func alarmsOn(j job, from int, r *rand.Rand, outside bool) bool {
 	j.pace, j.steps = uneven, 1500
 	all, _ := j.readings(r, 0)

@@ -10,14 +10,16 @@ type Host struct {
 	SlabReclaimable      int64
 }
 
-// Room is what of a memory can't be given back at once, what is charged with caches, and the limit that binds, in bytes.
+// Room is what of a memory can't be given back at once, what is charged with caches, and the limit that binds, in
+// bytes.
 type Room struct {
 	Used, Charged, Limit int64
 	Kind                 string // of the limit: cgroup, host
 }
 
-// Room is that of the job. In a cgroup with a limit the memory is the cgroup's, without the clean page cache and the slab that
-// the kernel takes back before it kills anybody; the limit is the cgroup's, or what the host has left where that is less.
+// Room is that of the job. In a cgroup with a limit the memory is the cgroup's, without the clean page cache and the
+// slab that the kernel takes back before it kills anybody; the limit is the cgroup's, or what the host has left where
+// that is less.
 func (h *Host) Room() Room {
 	taken := h.Total - h.Available
 	if h.Limit <= 0 || h.Current < 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// life is a simulated job that grows from begin to its limit in a given time, as somebody outside sees it: memory at chance
-// moments of its steps.
+// life is a simulated job that grows from begin to its limit in a given time, as somebody outside sees it: memory at
+// chance moments of its steps.
 type life struct {
 	name   string
 	growth func(r *rand.Rand, share float64) float64 // of what there is to grow, after a share of the life; from 0 to 1
@@ -85,9 +85,10 @@ func (l life) readingsOf(r *rand.Rand, s sampling, seconds float64) []Reading {
 	return all
 }
 
-// Lives of ten seconds to a day, readings that come densely at first and seldom later, pauses and stairs: from half of the
-// life on the time left is known within 15 % in the median, the interval holds what it says, and there is an answer. What
-// stands still for a fifth of its life can't be timed before it does; while it stands still it does not grow.
+// Lives of ten seconds to a day, readings that come densely at first and seldom later, pauses and stairs: from half of
+// the life on the time left is known within 15 % in the median, the interval holds what it says, and there is an
+// answer. What stands still for a fifth of its life can't be timed before it does; while it stands still it does not
+// grow.
 func TestForecastByLengthOfLife(t *testing.T) {
 	for _, seconds := range []float64{10, 60, 600, 4 * 3600, 24 * 3600} {
 		var whole score
@@ -132,8 +133,8 @@ func (s *score) live(all []Reading, seconds float64) {
 	}
 }
 
-// What a start needed for a moment, or a step now and then, says little of when later steps meet the limit: processes that the kernel killed
-// showed either, and were given up to twice too little time.
+// What a start needed for a moment, or a step now and then, says little of when later steps meet the limit: processes
+// that the kernel killed showed either, and were given up to twice too little time.
 func TestRarePeaksBringNoEndNearer(t *testing.T) {
 	const seconds = 20.0
 	for name, peak := range map[string]func(at float64, i int) float64{
@@ -182,7 +183,8 @@ func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 	}
 }
 
-// From when on a straight leak of a known job is foretold by Outlook, as a share of its life: never later than at half of it.
+// From when on a straight leak of a known job is foretold by Outlook, as a share of its life: never later than at half
+// of it.
 func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 	for _, seconds := range []float64{10, 20, 60, 100, 600, 4 * 3600} {
 		for _, s := range samplings {
@@ -246,9 +248,9 @@ func (s *score) count(f Forecast, left float64) {
 	}
 }
 
-// Healthy jobs that last from half a minute to hours, read as collectors read, asked a hundred times in their lives, under limits
-// that they fill to between 60 and 84 %: how often is an end told that does not come? Sure ones are told to the user, imminent
-// ones are an alarm. A warm-up that takes ten seconds is a leak for its first five.
+// Healthy jobs that last from half a minute to hours, read as collectors read, asked a hundred times in their lives,
+// under limits that they fill to between 60 and 84 %: how often is an end told that does not come? Sure ones are told
+// to the user, imminent ones are an alarm. A warm-up that takes ten seconds is a leak for its first five.
 func TestFalseAlarmRate(t *testing.T) {
 	for _, c := range []struct {
 		step             float64 // s

@@ -26,14 +26,14 @@ const (
 const (
 	// firstSteps of a training still set things up: optimizer state, caches, workers.
 	firstSteps = 3
-	// startWindows is how many windows a start may take where no steps tell its end. Measured: importing torch and building
-	// a model takes 3 s, and 20 s on a machine with eight times as many runnable processes as cores.
+	// startWindows is how many windows a start may take where no steps tell its end. Measured: importing torch and
+	// building a model takes 3 s, and 20 s on a machine with eight times as many runnable processes as cores.
 	startWindows = 2
 	// soon is what time is left, in s, when growth that is younger than a window counts too.
 	soon = 60
-	// proven is how long such growth has gone on at least, in s, and youngReach for how many times as long it is trusted.
-	// Measured on eight starts (TestNoAlarmAtRecordedStarts): a training's memory grows in a line for 3.6 s after its third
-	// step, and comes to nothing.
+	// proven is how long such growth has gone on at least, in s, and youngReach for how many times as long it is
+	// trusted. Measured on eight starts (TestNoAlarmAtRecordedStarts): a training's memory grows in a line for 3.6 s
+	// after its third step, and comes to nothing.
 	proven     = 3
 	youngReach = 2
 	// newPart is which share of all that was seen, past the start, such growth has gone on for at least: what has run
@@ -43,14 +43,14 @@ const (
 	loading = 1 << 20
 )
 
-// tails are how many windows make the young part of a long history: growth that began minutes ago is no straight part of
-// what was seen in a week.
+// tails are how many windows make the young part of a long history: growth that began minutes ago is no straight part
+// of what was seen in a week.
 var tails = []float64{8, 2}
 
-// Outlook forecasts from the growth that has shown itself to be more than a start. A start looks like a leak: it grows in
-// a line, and nothing but its end tells it. So growth counts once it has gone on for a whole window, past the start; or for
-// a third of what there is, the end is near, and it is too straight to be a warm-up that ends before. Where usage alone is
-// a risk there is no time to wait for either.
+// Outlook forecasts from the growth that has shown itself to be more than a start. A start looks like a leak: it grows
+// in a line, and nothing but its end tells it. So growth counts once it has gone on for a whole window, past the start;
+// or for a third of what there is, the end is near, and it is too straight to be a warm-up that ends before. Where
+// usage alone is a risk there is no time to wait for either.
 func Outlook(readings []Reading, limit float64, j Job) Forecast {
 	past := pastStart(readings, j)
 	if j.Pressed {
@@ -71,8 +71,8 @@ func Outlook(readings []Reading, limit float64, j Job) Forecast {
 		Reason: fmt.Sprintf("it has grown for %.0f s only, as something that is loaded does", f.Watched)}
 }
 
-// doubted lowers the probabilities of growth that is younger than a window: what is loaded ends by itself. Half of what grows
-// for a few seconds does, by our guess; that share is no measurement.
+// doubted lowers the probabilities of growth that is younger than a window: what is loaded ends by itself. Half of what
+// grows for a few seconds does, by our guess; that share is no measurement.
 func (f Forecast) doubted(age float64) Forecast {
 	real := 0.5 + 0.5*min(1, age)
 	for _, p := range []*float64{&f.Within1, &f.Within10, &f.Within100, &f.WithinMinute, &f.Confidence} {
@@ -100,8 +100,8 @@ func pressed(readings, past []Reading, limit, window float64) Forecast {
 	return f
 }
 
-// lastRise is what can be said when there is no trend yet and little room: at the pace of the last readings. It is wrong by a
-// factor of three in one case of ten.
+// lastRise is what can be said when there is no trend yet and little room: at the pace of the last readings. It is
+// wrong by a factor of three in one case of ten.
 func lastRise(readings []Reading, limit float64) (Forecast, bool) {
 	if len(readings) < 4 {
 		return Forecast{}, false
@@ -132,8 +132,8 @@ func lowest(readings []Reading) Reading {
 	return slices.MinFunc(readings, func(a, b Reading) int { return int(math.Copysign(1, a.Floor-b.Floor)) })
 }
 
-// ahead forecasts from all that was seen; where that tells nothing sure, from the last windows alone, if memory has left
-// what it kept within before: a sawtooth's rise among its like is nothing new.
+// ahead forecasts from all that was seen; where that tells nothing sure, from the last windows alone, if memory has
+// left what it kept within before: a sawtooth's rise among its like is nothing new.
 func ahead(readings []Reading, limit, window float64) Forecast {
 	f := Run(readings, limit)
 	if f.Sure() || len(readings) == 0 {
@@ -168,8 +168,8 @@ func span(readings []Reading) float64 {
 	return readings[len(readings)-1].Time - readings[0].Time
 }
 
-// pastStart leaves out the job's start. A training's ends with its third step. Of a job that makes no steps, or none yet: where
-// PyTorch is there, it may take two windows; else it ends when no more libraries are loaded.
+// pastStart leaves out the job's start. A training's ends with its third step. Of a job that makes no steps, or none
+// yet: where PyTorch is there, it may take two windows; else it ends when no more libraries are loaded.
 func pastStart(readings []Reading, j Job) []Reading {
 	if len(readings) == 0 {
 		return nil

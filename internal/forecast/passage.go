@@ -19,8 +19,8 @@ type outcome struct{ seconds, mass float64 }
 // distribution of the time until the limit is met; what is missing to 1 never gets there.
 type distribution []outcome
 
-// passage mixes the trend's uncertainty with the chance of each step's peak. Every scenario is a line; along it the limit
-// is met in the first stretch whose amplitude reaches what room is left.
+// passage mixes the trend's uncertainty with the chance of each step's peak. Every scenario is a line; along it the
+// limit is met in the first stretch whose amplitude reaches what room is left.
 func passage(l line, points []Point, limit float64) distribution {
 	above := peaksOver(l, points)
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(points) - 2)}
@@ -33,15 +33,15 @@ func passage(l line, points []Point, limit float64) distribution {
 	return d
 }
 
-// seenTop is the share of stretches that show a step's top, where readings are moments: a sampler hits the top of a step
-// seldom, the step reaches it each time. What fewer stretches show happens seldom indeed.
+// seenTop is the share of stretches that show a step's top, where readings are moments: a sampler hits the top of a
+// step seldom, the step reaches it each time. What fewer stretches show happens seldom indeed.
 const seenTop = 1. / 3
 
 // heights are how far peaks rise over the trend, sorted, and what share of all is at least so high.
 type heights struct{ bytes, share []float64 }
 
-// peaksOver are the heights of the points, each counting as much as its time does for the trend: a start that needs more for
-// a moment says little of what comes.
+// peaksOver are the heights of the points, each counting as much as its time does for the trend: a start that needs
+// more for a moment says little of what comes.
 func peaksOver(l line, points []Point) heights {
 	out := make([]float64, len(points))
 	for i, p := range points {
@@ -114,8 +114,8 @@ func along(l line, z float64, above heights, limit float64) []outcome {
 	return out
 }
 
-// reachTime is when a scenario's trend reaches a level: the root of value + z·err − level, by bisection; +Inf if it does
-// not within a thousand times what was watched.
+// reachTime is when a scenario's trend reaches a level: the root of value + z·err − level, by bisection; +Inf if it
+// does not within a thousand times what was watched.
 func reachTime(l line, z, level float64) float64 {
 	at := func(s float64) float64 { v, err := l.ahead(s); return v + z*err - level }
 	if at(0) >= 0 {

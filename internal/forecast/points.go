@@ -10,7 +10,8 @@ type Reading struct {
 }
 
 const (
-	// MaxPoints is how finely a series is looked at: enough to find a change to 1 %, few enough to judge in a millisecond.
+	// MaxPoints is how finely a series is looked at: enough to find a change to 1 %, few enough to judge in a
+	// millisecond.
 	MaxPoints = 120
 	// fewPoints is how coarsely at most, to have more readings in each: twice what a trend needs.
 	fewPoints = 2 * MinPoints
@@ -18,10 +19,10 @@ const (
 	enough = 4
 )
 
-// Points gathers readings into at most MaxPoints stretches of equal time. How often memory is read changes while a job runs
-// (densely at first, seldom later, not at all for a while), and must not change what is seen: a stretch without readings makes
-// no point, and where readings are moments the floors of all stretches are found from equally many of them, since the least of
-// forty lies lower than the least of four.
+// Points gathers readings into at most MaxPoints stretches of equal time. How often memory is read changes while a job
+// runs (densely at first, seldom later, not at all for a while), and must not change what is seen: a stretch without
+// readings makes no point, and where readings are moments the floors of all stretches are found from equally many of
+// them, since the least of forty lies lower than the least of four.
 func Points(readings []Reading) []Point {
 	count := MaxPoints
 	if moments(readings) {
@@ -93,7 +94,8 @@ func moments(readings []Reading) bool {
 	return true
 }
 
-// gather makes one point of readings. Its floor is the least of so many of them, evenly spread; its peak the highest of all.
+// gather makes one point of readings. Its floor is the least of so many of them, evenly spread; its peak the highest of
+// all.
 func gather(readings []Reading, take int) Point {
 	n := len(readings)
 	take = min(n, take)

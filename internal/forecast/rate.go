@@ -7,17 +7,18 @@ type Rate struct {
 }
 
 const (
-	// carried is for how long before the end readings count, in s: ten readings hit the peaks of steps. lately is the share of
-	// the growth's time that counts at most: before, memory grew at another pace, or not at all.
+	// carried is for how long before the end readings count, in s: ten readings hit the peaks of steps. lately is the
+	// share of the growth's time that counts at most: before, memory grew at another pace, or not at all.
 	carried = 10
 	lately  = 0.25
-	// slowest is the least share of a rate that its lower end may be: what may come to nothing has no upper end in time.
+	// slowest is the least share of a rate that its lower end may be: what may come to nothing has no upper end in
+	// time.
 	slowest = 0.1
 )
 
 // AtRate forecasts for growth that is known, however far ahead its end is: from the highest of the last readings, each
-// carried on to the last one's time. A run ends in the step whose peak meets the limit, and one reading hits the peak of its
-// step seldom.
+// carried on to the last one's time. A run ends in the step whose peak meets the limit, and one reading hits the peak
+// of its step seldom.
 func AtRate(readings []Reading, limit float64, g Rate) Forecast {
 	f := Forecast{Shape: Growing, Reason: "at the pace of the leak", Growth: g.PerSecond, GrowthLow: g.Low, GrowthHigh: g.High, Watched: g.Watched}
 	if len(readings) == 0 || g.PerSecond <= 0 || limit <= 0 {

@@ -2,8 +2,8 @@ package forecast
 
 import "slices"
 
-// releases finds where the floor falls back by a good part of its range: the indices of the points after each fall. With
-// one or two falls a sawtooth can't be told from a start that needed more than the run; sure is then false.
+// releases finds where the floor falls back by a good part of its range: the indices of the points after each fall.
+// With one or two falls a sawtooth can't be told from a start that needed more than the run; sure is then false.
 func releases(points []Point) (at []int, sure bool) {
 	lo, hi := points[0].Floor, points[0].Floor
 	for _, p := range points {

@@ -7,8 +7,8 @@ import (
 
 const (
 	minSegment = 6 // points on each side of a change; a change nearer to the end is told by freshJump
-	// penalty in nats·2 for one more segment (two coefficients and a place): four times BIC's, since noise that drifts makes
-	// changes out of nothing.
+	// penalty in nats·2 for one more segment (two coefficients and a place): four times BIC's, since noise that drifts
+	// makes changes out of nothing.
 	penaltyFactor = 12
 	// trifle is the share of a series' range that is no change, however sure it may be: an uneven pace bends any line.
 	trifle     = 0.01
@@ -60,7 +60,8 @@ func bestCut(x, y []float64) int {
 	return at
 }
 
-// freshJump finds a rise among the last few points that stands out from all before: nothing can be said about what follows.
+// freshJump finds a rise among the last few points that stands out from all before: nothing can be said about what
+// follows.
 func freshJump(points []Point) int {
 	n := len(points)
 	if n < 2*minSegment {

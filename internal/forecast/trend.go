@@ -10,10 +10,11 @@ import (
 
 // line is the floor's trend over time.
 type line struct {
-	mean, at  float64 // bytes at time at, the centre of the points
-	slope     float64 // bytes/s
-	slopeErr  float64 // standard error of it
-	fitErr    float64 // the same if nothing but noise disturbs the line, corrected for neighbours that resemble each other
+	mean, at float64 // bytes at time at, the centre of the points
+	slope    float64 // bytes/s
+	slopeErr float64 // standard error of it
+	// the same if nothing but noise disturbs the line, corrected for neighbours that resemble each other
+	fitErr    float64
 	meanErr   float64
 	roam      float64 // bytes per √s: what the floor strays from a line on its way; 0 when it sticks to one
 	walks     bool    // it goes on from where it is, not from the line
@@ -24,12 +25,13 @@ type line struct {
 }
 
 // unsteady is the least by which the growth to come differs from the growth so far, as a share of it. Measured: of 20
-// processes that grew at a constant rate a step until the kernel killed them, on a machine that others used too, the rate in
-// time of the second half of the life differed from that of the first by 7 % in the median, of two by 32 and 43 %.
+// processes that grew at a constant rate a step until the kernel killed them, on a machine that others used too, the
+// rate in time of the second half of the life differed from that of the first by 7 % in the median, of two by 32 and 43
+// %.
 const unsteady = 0.08
 
-// fit is least squares. Residuals that resemble their neighbours count for less (first-order autoregression), and a floor
-// that moves by independent increments is extrapolated from where it is.
+// fit is least squares. Residuals that resemble their neighbours count for less (first-order autoregression), and a
+// floor that moves by independent increments is extrapolated from where it is.
 func fit(points []Point) line {
 	x, y := times(points), floors(points)
 	n := float64(len(points))
@@ -69,8 +71,8 @@ func recent(x []float64) []float64 {
 // memory is after which share of the series a point's weight has fallen to a third.
 const memory = 0.3
 
-// roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor differs
-// from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
+// roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor
+// differs from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
 func roaming(points []Point, x, y []float64, slope float64) float64 {
 	lag := max(2, len(y)/8)
 	one, many := moves(x, y, slope, 1), moves(x, y, slope, lag)
@@ -103,8 +105,8 @@ func (l *line) ahead(s float64) (value, err float64) {
 	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s + l.drift*l.drift*s*s)
 }
 
-// slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job that
-// shares its machine does not go at one pace. 0 where there are too few points to tell.
+// slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job
+// that shares its machine does not go at one pace. 0 where there are too few points to tell.
 func slopeDrift(points []Point) float64 {
 	const parts = 4
 	size := len(points) / parts
@@ -139,16 +141,16 @@ func (l *line) grows(points []Point, limit float64) bool {
 	return middle > early && late-middle > 0.1*rise && late > early+0.4*rise
 }
 
-// steadiness is how sure it is that the limit is not met within a minute, of a floor that shows no growth: growth may hide
-// in what the slope is uncertain by.
+// steadiness is how sure it is that the limit is not met within a minute, of a floor that shows no growth: growth may
+// hide in what the slope is uncertain by.
 func (l *line) steadiness(limit, amplitude float64) float64 {
 	room := max(0, limit-l.last-amplitude)
 	err := max(l.slopeErr, 1) // bytes/s
 	return min(0.99, distuv.UnitNormal.CDF((room/60-max(l.slope, 0))/err))
 }
 
-// wanders says that the rise of the last part is no more than what the floor has fallen by before: it goes up and down by
-// itself. A rise that makes up most of what was seen, as after the start's own ups and downs, is a trend anyhow.
+// wanders says that the rise of the last part is no more than what the floor has fallen by before: it goes up and down
+// by itself. A rise that makes up most of what was seen, as after the start's own ups and downs, is a trend anyhow.
 func wanders(all, last []Point) bool {
 	if spanOf(last) >= 0.6*spanOf(all) {
 		return false
@@ -167,7 +169,8 @@ const (
 	bends       = 2.5
 )
 
-// ceilings are levels that growth may tend to if it dies down exponentially, as the bend of the points tells; +Inf where it goes on.
+// ceilings are levels that growth may tend to if it dies down exponentially, as the bend of the points tells; +Inf
+// where it goes on.
 type ceilings struct {
 	likely   float64 // where the points seem to bend
 	lowest   float64 // two standard errors below, where they bend for sure

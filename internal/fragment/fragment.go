@@ -1,6 +1,6 @@
-// Package fragment owns the free memory that lies between blocks in use: how much, in how many holes, how large, and what
-// it would give back. It counts real blocks, as an allocator itself tells them: glibc's malloc_info on the host, the
-// segments of PyTorch's caching allocator on a GPU. It never guesses from totals, and it asks nobody.
+// Package fragment owns the free memory that lies between blocks in use: how much, in how many holes, how large, and
+// what it would give back. It counts real blocks, as an allocator itself tells them: glibc's malloc_info on the host,
+// the segments of PyTorch's caching allocator on a GPU. It never guesses from totals, and it asks nobody.
 package fragment
 
 import (
@@ -20,8 +20,8 @@ type State struct {
 	// Spare is free and in one piece with nothing above it: whole segments in PyTorch's cache, the top of a heap. The
 	// allocator can give it back at once.
 	Spare int64
-	// Reclaimable is what a defragmentation would give back: all spare memory, and of the holes what makes whole pages (host)
-	// or everything (GPU, where blocks would move together).
+	// Reclaimable is what a defragmentation would give back: all spare memory, and of the holes what makes whole pages
+	// (host) or everything (GPU, where blocks would move together).
 	Reclaimable    int64
 	Absent         int64 // held, and no page stands behind it: given back to the kernel, or never touched
 	Untold         int64 // of segments whose blocks do not add up to them, as in files that someone has cut down

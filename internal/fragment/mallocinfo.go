@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// malloc_info(3): glibc malloc/malloc.c, __malloc_info. Sizes are those of chunks, which have a header of 16 bytes; <size
-// from to> are the smallest and the largest chunk of a bin; "rest" is all bins and the top chunk, "fast" the fast bins.
+// malloc_info(3): glibc malloc/malloc.c, __malloc_info. Sizes are those of chunks, which have a header of 16 bytes;
+// <size from to> are the smallest and the largest chunk of a bin; "rest" is all bins and the top chunk, "fast" the fast
+// bins.
 type (
 	mallocInfo struct {
 		XMLName xml.Name     `xml:"malloc"`

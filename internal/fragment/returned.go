@@ -13,8 +13,9 @@ type Mapping struct {
 	File        bool // it shows a file
 }
 
-// Return takes from a heap's holes what no page stands behind any more: malloc_trim(3) keeps the holes, as address space, and
-// gives their pages back to the kernel. What was asked for and never touched can't be told from it, and counts the same.
+// Return takes from a heap's holes what no page stands behind any more: malloc_trim(3) keeps the holes, as address
+// space, and gives their pages back to the kernel. What was asked for and never touched can't be told from it, and
+// counts the same.
 func (s *State) Return(maps []Mapping) {
 	absent := int64(0)
 	for _, m := range maps {

@@ -1,6 +1,7 @@
-// Package gpu samples the GPUs of this machine through whatever drivers there are (gpu/nvml, gpu/drm). It owns what is common to
-// them: numbering, which device the job sees under which number, and that a driver that hangs or fails takes nothing with it:
-// the device is marked, the others go on, and when it answers again it is back. That there is no driver is a normal state.
+// Package gpu samples the GPUs of this machine through whatever drivers there are (gpu/nvml, gpu/drm). It owns what is
+// common to them: numbering, which device the job sees under which number, and that a driver that hangs or fails takes
+// nothing with it: the device is marked, the others go on, and when it answers again it is back. That there is no
+// driver is a normal state.
 package gpu
 
 import (
@@ -24,7 +25,8 @@ type Backend interface {
 
 // Device is read by one goroutine at a time. Read may hang.
 type Device interface {
-	// Read gives the device as it is now; what the driver does not tell is model.Null. Times and states are filled in by Set.
+	// Read gives the device as it is now; what the driver does not tell is model.Null. Times and states are filled in
+	// by Set.
 	Read() (Reading, error)
 }
 
@@ -40,8 +42,8 @@ type Reading struct {
 const StateOK = "ok"
 
 const (
-	// Patience is how long a sample waits for a device. A call to NVML takes 10 µs to some ms, a hundred while the driver wakes a
-	// sleeping GPU; beyond, it hangs in the driver's locks (a GPU that fell off the bus, an Xid 79).
+	// Patience is how long a sample waits for a device. A call to NVML takes 10 µs to some ms, a hundred while the
+	// driver wakes a sleeping GPU; beyond, it hangs in the driver's locks (a GPU that fell off the bus, an Xid 79).
 	Patience = time.Second
 	// retellEvery is how often gpu.devices is written again without a change.
 	retellEvery = 10 * time.Minute
@@ -85,8 +87,8 @@ func (s *Set) Len() int { return len(s.workers) }
 // SetVisible says what the job's CUDA_VISIBLE_DEVICES is; set is false without it.
 func (s *Set) SetVisible(value string, set bool) { s.visible = ParseVisible(value, set) }
 
-// Sample asks all devices at once and adds their rows. inJob tells the job's processes. It returns the CPU time that the
-// devices' own threads took.
+// Sample asks all devices at once and adds their rows. inJob tells the job's processes. It returns the CPU time that
+// the devices' own threads took.
 func (s *Set) Sample(at time.Time, inJob func(pid int) bool, into *model.Samples) time.Duration {
 	for _, w := range s.pollers {
 		w.begin()
@@ -196,8 +198,8 @@ func (s *Set) add(r *Reading, state string, at time.Time, inJob func(int) bool, 
 	}
 }
 
-// Close ends the workers that are idle and the backends. A call that hangs in the driver can't be ended: its goroutine stays, and
-// the backend is left open for it.
+// Close ends the workers that are idle and the backends. A call that hangs in the driver can't be ended: its goroutine
+// stays, and the backend is left open for it.
 func (s *Set) Close() {
 	hangs := false
 	for _, w := range append(s.workers, s.pollers...) {

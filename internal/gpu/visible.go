@@ -7,9 +7,9 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// Visible is what CUDA_VISIBLE_DEVICES says (CUDA C++ Programming Guide, "Environment Variables"): numbers or beginnings of UUIDs,
-// up to the first that names no device. The zero value shows all. Numbers go by CUDA's own order, which is the driver's (PCI)
-// order where all GPUs are alike, or CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// Visible is what CUDA_VISIBLE_DEVICES says (CUDA C++ Programming Guide, "Environment Variables"): numbers or
+// beginnings of UUIDs, up to the first that names no device. The zero value shows all. Numbers go by CUDA's own order,
+// which is the driver's (PCI) order where all GPUs are alike, or CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type Visible struct {
 	set  bool
 	list []string

@@ -7,7 +7,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// parts takes the text before a census record apart; a part that is missing reads as "?" if the text was cut, else as "".
+// parts takes the text before a census record apart; a part that is missing reads as "?" if the text was cut, else as
+// "".
 func (d *deriver) parts(seq uint64, slots, length uint16, n int) []string {
 	text := d.take(seq, uint32(slots), int(length))
 	list := strings.SplitN(text, "\t", n)

@@ -10,13 +10,13 @@ import (
 const (
 	hostDevice = -1
 
-	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep; what is beyond comes
-	// from hooks that were cut off by exceptions, and the oldest of them are forgotten.
+	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep; what is beyond
+	// comes from hooks that were cut off by exceptions, and the oldest of them are forgotten.
 	maxOpen = 1024
 )
 
-// deriver makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again by
-// reading what the ring holds of the past; nothing reaches over the end of a step.
+// deriver makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again
+// by reading what the ring holds of the past; nothing reaches over the end of a step.
 type deriver struct {
 	in   *Ingester
 	r    *ring
@@ -146,8 +146,8 @@ func (d *deriver) trace(slot *[wire.SlotSize]byte) {
 	}
 }
 
-// peak fills a host row's peaks: the kernel tells ru_maxrss only when it rises, so the highest that was seen in the step
-// stands in for it.
+// peak fills a host row's peaks: the kernel tells ru_maxrss only when it rises, so the highest that was seen in the
+// step stands in for it.
 func (s *stepState) peak(row *model.Trace) {
 	s.maxAlloc = max(s.maxAlloc, row.Allocated, row.MaxAllocated) // Null is the smallest number
 	s.maxCached = max(s.maxCached, row.Cached, row.MaxCached)
@@ -184,8 +184,8 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	}
 }
 
-// addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record never came
-// are forgotten; of two of the same device the later counts, so there are at most as many as devices.
+// addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record
+// never came are forgotten; of two of the same device the later counts, so there are at most as many as devices.
 func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
 	var v wire.Device
 	v.Decode(s)
@@ -257,8 +257,9 @@ func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
 	}
 }
 
-// fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous memory stands for what is allocated, resident
-// memory for what is reserved, and the peaks are those that the step's trace rows saw, or ru_maxrss where it rose.
+// fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous
+// memory stands for what is allocated, resident memory for what is reserved, and the peaks are those that the step's
+// trace rows saw, or ru_maxrss where it rose.
 func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	if v != nil {
 		row.Device = v.Device

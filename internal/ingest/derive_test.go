@@ -173,8 +173,8 @@ func TestStepRows(t *testing.T) {
 	}
 }
 
-// TestEveryDeviceHasARow: neither the host nor another device is hidden behind the fullest one, also where a reader starts anew between
-// a device's record and its step's.
+// TestEveryDeviceHasARow: neither the host nor another device is hidden behind the fullest one, also where a reader
+// starts anew between a device's record and its step's.
 func TestEveryDeviceHasARow(t *testing.T) {
 	g := newRig(t)
 	s := &script{r: g.ring(wiretest.Options{}), step: 1}
@@ -235,8 +235,9 @@ func TestLostInTheAgent(t *testing.T) {
 	}
 }
 
-// TestMatchesNaiveModel writes random records, drains at random moments, kills the reader at random moments (also between
-// an append that failed and the next), and compares with rows that a model without state makes of all records at once.
+// TestMatchesNaiveModel writes random records, drains at random moments, kills the reader at random moments (also
+// between an append that failed and the next), and compares with rows that a model without state makes of all records
+// at once.
 func TestMatchesNaiveModel(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -15,11 +15,12 @@ import (
 const (
 	suffix = wire.RingSuffix
 
-	// maxRings bounds open files: 64 processes are a large job on one machine. Rings beyond it wait until others are removed.
+	// maxRings bounds open files: 64 processes are a large job on one machine. Rings beyond it wait until others are
+	// removed.
 	maxRings = 4096
 
-	// mtimeGrain is the coarsest step in which file systems note a directory's change. A listing that is younger than that
-	// may have missed a file that came in the same step.
+	// mtimeGrain is the coarsest step in which file systems note a directory's change. A listing that is younger than
+	// that may have missed a file that came in the same step.
 	mtimeGrain = 2 * time.Second
 )
 

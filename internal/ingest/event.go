@@ -28,8 +28,8 @@ func (t *textState) add(s *[wire.SlotSize]byte) {
 	t.slots++
 }
 
-// take returns the text that belongs to record seq, which says in how many pieces and bytes, and forgets it. Of a text whose
-// beginning is lost the rest is told behind an ellipsis.
+// take returns the text that belongs to record seq, which says in how many pieces and bytes, and forgets it. Of a text
+// whose beginning is lost the rest is told behind an ellipsis.
 func (t *textState) take(seq uint64, slots uint32, length int) string {
 	text := ""
 	switch {
@@ -45,7 +45,8 @@ func (t *textState) take(seq uint64, slots uint32, length int) string {
 	return text
 }
 
-// take is textState's, without secrets: the agent hides them too, unless it is of an earlier version. A replay shows no text.
+// take is textState's, without secrets: the agent hides them too, unless it is of an earlier version. A replay shows no
+// text.
 func (d *deriver) take(seq uint64, slots uint32, length int) string {
 	text := d.text.take(seq, slots, length)
 	if d.mute {

@@ -48,7 +48,8 @@ func TestEndOfAProcess(t *testing.T) {
 			if p.End != c.end || p.Argv != "python a\tb.py" || p.PPID != 7 || p.LocalRank != -1 || p.Rank != 3 || p.World != 8 {
 				t.Errorf("process %+v", p)
 			}
-			if want := int64(9e12 - 10e6); p.Started != want { // started 10 s before the clocks were read: 50 s of 60 s after boot
+			// started 10 s before the clocks were read: 50 s of 60 s after boot
+			if want := int64(9e12 - 10e6); p.Started != want {
 				t.Errorf("started %d, want %d", p.Started, want)
 			}
 			if ended := int64(9e12 + 2e6); c.end == "" && p.Ended != model.Null || c.end != "" && p.Ended != ended {
@@ -116,8 +117,8 @@ func TestRingBeingMade(t *testing.T) {
 	}
 }
 
-// TestDamagedRings has one bad ring in each case, and a good one that must be read all the same; the damage is told once,
-// also to the next reader.
+// TestDamagedRings has one bad ring in each case, and a good one that must be read all the same; the damage is told
+// once, also to the next reader.
 func TestDamagedRings(t *testing.T) {
 	o := wiretest.Options{PID: 9, Start: 2, Slots: 64}
 	le := binary.LittleEndian

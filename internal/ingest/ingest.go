@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// A batch is to hold a row group of DuckDB (122,880 rows): with one row less it goes through the log, which costs 1.6 times
-	// as much. So the last chunk must fit (15 full ones do) and no small one may be cut off. Some 20 MiB and 70 ms, during
-	// which a query waits.
+	// A batch is to hold a row group of DuckDB (122,880 rows): with one row less it goes through the log, which costs
+	// 1.6 times as much. So the last chunk must fit (15 full ones do) and no small one may be cut off. Some 20 MiB and
+	// 70 ms, during which a query waits.
 	maxBatch = 122_880 + slack + maxChunk/8 - 1
 	maxChunk = 1 << 13 // records copied at once: 512 KiB, little enough to stay in a core's cache
 	slack    = 16      // rows that are not records: a ring's drops
 
-	// aliveEvery is how often a process is asked whether it lives, which costs 40 times a look at its ring (16 µs). A client that
-	// drains a finished session asks at once, since it is the first time.
+	// aliveEvery is how often a process is asked whether it lives, which costs 40 times a look at its ring (16 µs). A
+	// client that drains a finished session asks at once, since it is the first time.
 	aliveEvery = time.Second
 
 	gathered = 1 << 14 // rows that Gather lets wait: 2 MiB. A batch that has grown larger is not kept for the next one
@@ -38,7 +38,8 @@ type Sink interface {
 
 // Options may be left empty.
 type Options struct {
-	// Alive tells whether the process with this PID and start (clock ticks) still runs; proc.Alive on this machine if nil.
+	// Alive tells whether the process with this PID and start (clock ticks) still runs; proc.Alive on this machine if
+	// nil.
 	Alive func(pid int, start uint64) bool
 	Now   func() time.Time // time.Now if nil
 }
@@ -88,12 +89,13 @@ func New(dir string, sink Sink, opts Options) *Ingester {
 	return in
 }
 
-// Drain stores all that the rings' processes had published when it was called. With nothing new it costs a short read for
-// each ring. A ring that can't be read for the moment doesn't stop the others; its error comes back at the end.
+// Drain stores all that the rings' processes had published when it was called. With nothing new it costs a short read
+// for each ring. A ring that can't be read for the moment doesn't stop the others; its error comes back at the end.
 func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ctx, false, 0) }
 
-// Gather reads as Drain does, and lets steps and trace rows wait for up to hold before they are stored: a transaction costs 100 times
-// what reading them does. The rings keep them as long. What tells of processes, events and losses is stored at once.
+// Gather reads as Drain does, and lets steps and trace rows wait for up to hold before they are stored: a transaction
+// costs 100 times what reading them does. The rings keep them as long. What tells of processes, events and losses is
+// stored at once.
 func (in *Ingester) Gather(ctx context.Context, hold time.Duration) (Stats, error) {
 	return in.run(ctx, false, hold)
 }
@@ -204,8 +206,8 @@ func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 	return hold > 0 && now.Sub(in.since) < hold && b.Rows() == plain && plain < gathered && len(b.Processes)+len(in.done) == 0
 }
 
-// flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its time
-// limit must not cost the next one a fresh start.
+// flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its
+// time limit must not cost the next one a fresh start.
 func (in *Ingester) flush(ctx context.Context) error {
 	b := &in.batch
 	in.since = time.Time{}

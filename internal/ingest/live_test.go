@@ -102,8 +102,8 @@ print("done", r.head, flush=True)
 sys.stdin.readline()
 `
 
-// TestAgentWrites reads what the agent's own writer, in a Python of this machine, writes at the same time; then the process
-// is killed.
+// TestAgentWrites reads what the agent's own writer, in a Python of this machine, writes at the same time; then the
+// process is killed.
 func TestAgentWrites(t *testing.T) {
 	python := env.Program(t, "python3")
 	dir, sink := t.TempDir(), newMemory()

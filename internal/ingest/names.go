@@ -5,8 +5,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// maxNames bounds the session's names in memory: 26 MB at 100 bytes each. Models have thousands; a program that makes up
-// names for ever gets "?" for the rest.
+// maxNames bounds the session's names in memory: 26 MB at 100 bytes each. Models have thousands; a program that makes
+// up names for ever gets "?" for the rest.
 const maxNames = 1 << 18
 
 // names are the texts that rows share, numbered for the session.

@@ -40,8 +40,8 @@ type process struct {
 
 func newProcess(key procKey) *process { return &process{key: key, lived: model.Null} }
 
-// askAlive asks whether a process lives. It must come before the ring's last look at head: what an ended process wrote was
-// written before.
+// askAlive asks whether a process lives. It must come before the ring's last look at head: what an ended process wrote
+// was written before.
 func (in *Ingester) askAlive(p *process, now time.Time, ask bool) {
 	if p.gone || !ask && !p.asked.IsZero() && now.Sub(p.asked) < aliveEvery {
 		return
@@ -82,8 +82,8 @@ func (r *ring) processRow() model.Process {
 	}
 }
 
-// shown is a command line without secrets: an agent of an earlier version wrote it as it was. A ring's header changes every second, the
-// command line never.
+// shown is a command line without secrets: an agent of an earlier version wrote it as it was. A ring's header changes
+// every second, the command line never.
 func (p *process) shown(argv string) string {
 	if argv != p.argv[0] {
 		p.argv = [2]string{argv, secret.Text(argv)}

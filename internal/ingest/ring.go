@@ -75,8 +75,8 @@ func (in *Ingester) readFailed(r *ring, err error) error {
 	return fmt.Errorf("read %s: %w", r.file, err)
 }
 
-// read brings a ring to its head. Whether it has ended must be known before the head is read: only then is that head the
-// last one.
+// read brings a ring to its head. Whether it has ended must be known before the head is read: only then is that head
+// the last one.
 func (in *Ingester) read(ctx context.Context, r *ring) error {
 	if r.Ring == nil {
 		if err := in.open(r); err != nil || r.finished || r.Ring == nil {
@@ -105,8 +105,8 @@ func (in *Ingester) read(ctx context.Context, r *ring) error {
 	}
 }
 
-// over reports that the ring's process will write no more into it. One that closed its newest ring is about to end, and is
-// waited for: only its end tells that no other ring follows.
+// over reports that the ring's process will write no more into it. One that closed its newest ring is about to end, and
+// is waited for: only its end tells that no other ring follows.
 func (r *ring) over() bool {
 	switch {
 	case r.proc.gone, r.State == wire.StateDetached:
@@ -133,8 +133,8 @@ func (in *Ingester) remove(r *ring) {
 	in.done = append(in.done, r)
 }
 
-// open opens the file and brings the state to where the last Ingester stopped. A ring that is still being made, or of which
-// nothing is left to do, stays closed.
+// open opens the file and brings the state to where the last Ingester stopped. A ring that is still being made, or of
+// which nothing is left to do, stays closed.
 func (in *Ingester) open(r *ring) error {
 	if in.cursors[fileKey(r.file)].Done {
 		r.refused = true // said so before
@@ -266,7 +266,8 @@ func (in *Ingester) readNames(r *ring) {
 	}
 }
 
-// refuse gives a ring up. What was read of it stays; the cursor that goes by the file's name says that this was reported.
+// refuse gives a ring up. What was read of it stays; the cursor that goes by the file's name says that this was
+// reported.
 func (in *Ingester) refuse(r *ring, why errRefused) {
 	r.refused = true
 	in.report(r, r.file, why)

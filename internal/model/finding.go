@@ -1,7 +1,7 @@
 package model
 
-// Finding is a row of memgauge.findings: the verdict on one memory of one process. Sizes are bytes; a float that is NaN or
-// infinite is not known.
+// Finding is a row of memgauge.findings: the verdict on one memory of one process. Sizes are bytes; a float that is NaN
+// or infinite is not known.
 type Finding struct {
 	Time                    int64 // µs since the epoch
 	Judgement               int64 // number of the judging in its session, from 1; its rows stand together

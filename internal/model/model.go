@@ -39,14 +39,15 @@ type Trace struct {
 
 // Step is a row of python.steps. Sizes are bytes.
 type Step struct {
-	Time                    int64 // µs since the epoch, at the end of the step
-	PID                     int32
-	Rank, World             int32
-	Step                    int64 // the last of Steps steps
-	Steps                   int32
-	DurationNS              int64 // of all of them together; Null for the very first
-	Sampled, Inference      bool
-	Device                  int8 // of those that were read the fullest; -1 none: Allocated is anonymous, Reserved all resident memory
+	Time               int64 // µs since the epoch, at the end of the step
+	PID                int32
+	Rank, World        int32
+	Step               int64 // the last of Steps steps
+	Steps              int32
+	DurationNS         int64 // of all of them together; Null for the very first
+	Sampled, Inference bool
+	// of those that were read the fullest; -1 none: Allocated is anonymous, Reserved all resident memory
+	Device                  int8
 	Allocated, MaxAllocated int64
 	Reserved, MaxReserved   int64
 	RSS, Anon, MaxRSS       int64
@@ -167,8 +168,9 @@ type Column struct {
 	Type string // DuckDB's name of the type
 }
 
-// Values of a query's result are nil, bool, int64, uint64, *big.Int, float64, float32, string, time.Time in UTC, []byte, or
-// one of the types below; types that have none of these (UUID, INTERVAL, BIT …) come as DuckDB's own text, a string.
+// Values of a query's result are nil, bool, int64, uint64, *big.Int, float64, float32, string, time.Time in UTC,
+// []byte, or one of the types below; types that have none of these (UUID, INTERVAL, BIT …) come as DuckDB's own text, a
+// string.
 type (
 	// List is a LIST or an ARRAY.
 	List = []any

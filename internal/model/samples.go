@@ -1,7 +1,7 @@
 package model
 
-// Samples are rows that the samplers take from outside of the trainer: /proc, cgroups, NVML, sysfs. Sizes are bytes, times
-// µs since the epoch, and Null is what was not taken or can't be had.
+// Samples are rows that the samplers take from outside of the trainer: /proc, cgroups, NVML, sysfs. Sizes are bytes,
+// times µs since the epoch, and Null is what was not taken or can't be had.
 type Samples struct {
 	Memory      []ProcessMemory
 	Utilization []Utilization
@@ -83,7 +83,8 @@ type ProcessMemory struct {
 	ReadBytes, WrittenBytes int64 // to and from storage, since the process started
 }
 
-// ProcessClasses is a row of process.classes: what a process's maps are for, read seldom. The classes add up to its PSS.
+// ProcessClasses is a row of process.classes: what a process's maps are for, read seldom. The classes add up to its
+// PSS.
 type ProcessClasses struct {
 	Time       int64
 	PID        int32

@@ -8,7 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// AllocatorVariables are the environment's variables that advice on fragmentation is about: what is set already is not advised.
+// AllocatorVariables are the environment's variables that advice on fragmentation is about: what is set already is not
+// advised.
 var AllocatorVariables = []string{"MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}
 
 // given says what of the holes costs nothing any more.

@@ -1,6 +1,7 @@
-// Package monitor owns watching devices over a stretch of time: the host and each GPU are read at an interval, kept within
-// a bound, judged against the limit that binds, and put into the reports of profile, oom, fragment and monitor. It reads
-// nothing itself: a Source does, from this machine or from a session, and the reports can't tell which. It prints nothing.
+// Package monitor owns watching devices over a stretch of time: the host and each GPU are read at an interval, kept
+// within a bound, judged against the limit that binds, and put into the reports of profile, oom, fragment and monitor.
+// It reads nothing itself: a Source does, from this machine or from a session, and the reports can't tell which. It
+// prints nothing.
 package monitor
 
 import (
@@ -44,7 +45,8 @@ type Reading struct {
 	Total    int64 // the limit that binds
 	// Kind says what the limit is: device, cgroup, host.
 	Kind string
-	// Mapped is what of files the job has mapped and touched: libraries that are being loaded show in it. 0 where not known.
+	// Mapped is what of files the job has mapped and touched: libraries that are being loaded show in it. 0 where not
+	// known.
 	Mapped int64
 	Err    string // why there are no figures; they are all 0 then
 }
@@ -66,8 +68,8 @@ type Source interface {
 	Devices(ctx context.Context) ([]Device, error)
 	// Read appends what is new: one reading a device, or all since the call before where they were recorded meanwhile.
 	Read(ctx context.Context, into []Reading) ([]Reading, error)
-	// Blocks tells the allocators' own view of a device's memory, one for each process; why says what is missing if there
-	// is none.
+	// Blocks tells the allocators' own view of a device's memory, one for each process; why says what is missing if
+	// there is none.
 	Blocks(ctx context.Context, device string) (states []Allocator, why string, err error)
 	// Ended says that there is nothing more to come.
 	Ended() bool
@@ -142,7 +144,8 @@ func (t *Track) Foreseen() bool { return t.Risk.Predicted && !t.of.Over }
 // maxEvents are kept; what warns goes on being printed.
 const maxEvents = 1000
 
-// New prepares to watch the devices that the options name; a device that is not there is an error that lists those that are.
+// New prepares to watch the devices that the options name; a device that is not there is an error that lists those that
+// are.
 func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	there, err := source.Devices(ctx)
 	if err != nil {

@@ -75,8 +75,8 @@ func growing(_ string, i int) int64 { return 4*gib + int64(i)*20<<20 + int64(i%3
 
 func steady(string, int) int64 { return 4 * gib }
 
-// The documents of both generations of the tools show their reports; every path in them must be in ours, with a value of
-// the same type. Units follow from the names and are checked by value below.
+// The documents of both generations of the tools show their reports; every path in them must be in ours, with a value
+// of the same type. Units follow from the names and are checked by value below.
 func TestSeedsReports(t *testing.T) {
 	text, err := os.ReadFile("../../testdata/seeds/tinytorch-memory-debug-tools.zh-CN.md")
 	if err != nil {
@@ -138,7 +138,8 @@ func compare(t *testing.T, path string, want, got any) {
 	}
 }
 
-// The same quantities in the units that the seeds' samples have: bytes, percent, 2^30 bytes, 2^20 bytes a second, seconds.
+// The same quantities in the units that the seeds' samples have: bytes, percent, 2^30 bytes, 2^20 bytes a second,
+// seconds.
 func TestReportsUnits(t *testing.T) {
 	s := &scripted{devices: []Device{{"0", "Fake"}}, used: growing, total: 16 * gib}
 	w, _ := play(t, s, Options{OOM: oomDefaults()}, 400)

@@ -19,8 +19,8 @@ func (w *Watch) Rushes(interval time.Duration) bool {
 	return w.fullWithin(interval, few*interval)
 }
 
-// Nears says that a device is worth reading more often than every few seconds: going on as in the last ones it is full within two
-// minutes, of which half must be enough to see a trend.
+// Nears says that a device is worth reading more often than every few seconds: going on as in the last ones it is full
+// within two minutes, of which half must be enough to see a trend.
 func (w *Watch) Nears() bool { return w.fullWithin(4*time.Second, 2*time.Minute) }
 
 // fullWithin says that a device which goes on as over the last stretch is full within some time.

@@ -215,8 +215,9 @@ func (p *played) Read(_ context.Context, into []Reading) ([]Reading, error) {
 		Total: int64(p.limit * (1 << 20)), Kind: "cgroup", Mapped: int64(row[2] * (1 << 20))}), nil
 }
 
-// Real starts of trainings that have nothing wrong with them, under limits that they fill to 60 to 84 %, as fast as they were
-// and on a machine that is five times slower: importing PyTorch grows in a line for seconds, and nothing may warn of it.
+// Real starts of trainings that have nothing wrong with them, under limits that they fill to 60 to 84 %, as fast as
+// they were and on a machine that is five times slower: importing PyTorch grows in a line for seconds, and nothing may
+// warn of it.
 func TestNoAlarmAtRecordedStarts(t *testing.T) {
 	asked, alarms := 0, 0
 	for _, s := range recordedStarts(t) {

@@ -12,8 +12,8 @@ import (
 // SchemaVersion of the reports; within a version members are only added (docs/cli-json.md).
 const SchemaVersion = 1
 
-// Report is what profile, oom, fragment and monitor write. Its members carry the names and the nesting of both generations
-// of the tools whose commands these are, so that what reads their reports reads ours.
+// Report is what profile, oom, fragment and monitor write. Its members carry the names and the nesting of both
+// generations of the tools whose commands these are, so that what reads their reports reads ours.
 type Report struct {
 	SchemaVersion int     `json:"schema_version"`
 	Tool          string  `json:"report"`
@@ -356,8 +356,8 @@ func (t *Track) report(what What) *DeviceReport {
 	return d
 }
 
-// confidence of the level. A time that is given has its own; usage that alone makes the level was measured; where nothing grows, it is
-// how sure that is; with neither nothing is known, 0.
+// confidence of the level. A time that is given has its own; usage that alone makes the level was measured; where
+// nothing grows, it is how sure that is; with neither nothing is known, 0.
 func (r *Risk) confidence() Number {
 	switch {
 	case r.Predicted:

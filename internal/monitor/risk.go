@@ -82,8 +82,8 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	return Warning{last.Time, t.Device, *r}, true
 }
 
-// level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is near,
-// and the more the nearer.
+// level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is
+// near, and the more the nearer.
 func level(r *Risk, o OOMOptions) Level {
 	l := Low
 	switch {

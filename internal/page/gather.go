@@ -39,8 +39,8 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	return d, nil
 }
 
-// overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers its own half a second
-// is none of 15 %. A run of a few seconds is too short for a share.
+// overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers
+// its own half a second is none of 15 %. A run of a few seconds is too short for a share.
 const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered FROM memgauge.overhead GROUP BY ALL),
 	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
 	SELECT part, sum(ns) / 1e9 AS seconds, CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
@@ -181,7 +181,8 @@ func (d *Document) nameOf(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-// drawSteps draws what was held at the end of each step of the process that made most: a leak is a line that rises here.
+// drawSteps draws what was held at the end of each step of the process that made most: a leak is a line that rises
+// here.
 func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	var steps []struct {
 		Micros    int64  `json:"t"`

@@ -11,8 +11,8 @@ import (
 // maxJudged findings are drawn, leaks first, as the report has them.
 const maxJudged = 4
 
-// drawFindings draws each memory that leaks, or of which it can't be told, over the steps: what was read, and the line that
-// was found in it with its interval.
+// drawFindings draws each memory that leaks, or of which it can't be told, over the steps: what was read, and the line
+// that was found in it with its interval.
 func (d *Document) drawFindings(g *gatherer, r detect.Report) {
 	for i := range r.Findings {
 		f := &r.Findings[i]

@@ -1,6 +1,6 @@
-// Package page makes one self-contained HTML page, and one JSON document, of a session: what ran and how it ended, where
-// the bytes are, the series with their limits and events, verdicts, processes, devices, what was lost and what observing
-// cost. The page needs no network and no script. It asks the session's tables; it neither samples nor judges.
+// Package page makes one self-contained HTML page, and one JSON document, of a session: what ran and how it ended,
+// where the bytes are, the series with their limits and events, verdicts, processes, devices, what was lost and what
+// observing cost. The page needs no network and no script. It asks the session's tables; it neither samples nor judges.
 package page
 
 import (

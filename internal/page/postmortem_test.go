@@ -47,7 +47,8 @@ func gathered(t *testing.T, b *model.Batch) *Document {
 	return d
 }
 
-// window is the minute around ranOut of a process that grows by 10 MiB/s and is gone half a second before, and of its cgroup.
+// window is the minute around ranOut of a process that grows by 10 MiB/s and is gone half a second before, and of its
+// cgroup.
 func window() (rows []model.WindowSample) {
 	for at := int64(-60 * second); at <= 2*second; at += second / 10 {
 		alive := at < -second/2

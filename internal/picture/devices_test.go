@@ -73,7 +73,8 @@ func TestDevicesOfTables(t *testing.T) {
 	}
 }
 
-// TestRecordedClasses: a finished session's memory is divided as its maps were next to its peak, and leaves nothing unexplained.
+// TestRecordedClasses: a finished session's memory is divided as its maps were next to its peak, and leaves nothing
+// unexplained.
 func TestRecordedClasses(t *testing.T) {
 	const mib = 1 << 20
 	var b model.Batch

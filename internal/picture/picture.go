@@ -1,6 +1,7 @@
-// Package picture names every byte of a job: its processes' memory by class, set against what the kernel counts for the cgroup or
-// the host, and what is on the GPUs. It reads /proc under a root directory when it is asked, takes what the agents say of their
-// heaps, and makes nothing up: what can't be told apart is nil, and what is left over is shown as unexplained.
+// Package picture names every byte of a job: its processes' memory by class, set against what the kernel counts for the
+// cgroup or the host, and what is on the GPUs. It reads /proc under a root directory when it is asked, takes what the
+// agents say of their heaps, and makes nothing up: what can't be told apart is nil, and what is left over is shown as
+// unexplained.
 package picture
 
 import (
@@ -103,8 +104,8 @@ const (
 
 const settle = 3 // times that a picture is taken, at most, for one in which the cgroup held still
 
-// Take reads the members' memory now. cgroup is the one that they are charged to, nil when there is none; hostTotal is the
-// machine's memory.
+// Take reads the members' memory now. cgroup is the one that they are charged to, nil when there is none; hostTotal is
+// the machine's memory.
 func Take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) Picture {
 	best, stillest := Picture{}, int64(-1)
 	for range settle {
@@ -160,8 +161,8 @@ func memoryOf(cgroup *proc.Cgroup) *proc.CgroupMemory {
 	return &m
 }
 
-// between makes of the later counts the middle of those before the processes were read and after: they were read one after the other, and a
-// job that grows has by then more than they had on average.
+// between makes of the later counts the middle of those before the processes were read and after: they were read one
+// after the other, and a job that grows has by then more than they had on average.
 func between(before, after *proc.CgroupMemory) {
 	for _, n := range []struct {
 		then int64
@@ -222,7 +223,8 @@ func add(into **int64, n *int64) {
 	*into = &sum
 }
 
-// ofProcesses is the host's side without a cgroup of the job's own: what is charged is what the kernel counts for the processes.
+// ofProcesses is the host's side without a cgroup of the job's own: what is charged is what the kernel counts for the
+// processes.
 func ofProcesses(list []Process, hostTotal int64) Host {
 	h := Host{LimitKind: "host", Limit: known(hostTotal)}
 	var charged, named int64
@@ -272,8 +274,8 @@ func (c *Classes) addAll(o Classes) {
 	add(&c.Swap, o.Swap)
 }
 
-// ofCgroup sets the processes against the cgroup. Anonymous memory comes from the processes; files, shared memory and the kernel's
-// own from the cgroup, because a page of these is charged to whoever touched it first, mapped or not.
+// ofCgroup sets the processes against the cgroup. Anonymous memory comes from the processes; files, shared memory and
+// the kernel's own from the cgroup, because a page of these is charged to whoever touched it first, mapped or not.
 func ofCgroup(list []Process, cgroup proc.Cgroup, m *proc.CgroupMemory, hostTotal int64) Host {
 	h := Host{LimitKind: "cgroup", Limit: known(m.Limit), Cgroup: cgroup.Path}
 	if m.Limit == proc.Unknown {

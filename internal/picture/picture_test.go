@@ -112,8 +112,8 @@ func num(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-// The recorded program's memory is known: a block of 32 MiB, 5 MiB of small blocks of which 2 MB were copied by each child, as
-// much given back between them, 8 MiB shared.
+// The recorded program's memory is known: a block of 32 MiB, 5 MiB of small blocks of which 2 MB were copied by each
+// child, as much given back between them, 8 MiB shared.
 func checkKnown(t *testing.T, p Picture) {
 	t.Helper()
 	c := p.Host.Classes
@@ -211,7 +211,8 @@ func (a answers) Query(_ context.Context, q api.QueryRequest, w io.Writer) error
 	return fmt.Errorf("not expected: %s", q.SQL)
 }
 
-// A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of others, 1 the driver's.
+// A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of others, 1 the
+// driver's.
 func TestDevices(t *testing.T) {
 	const gib = 1 << 30
 	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,"reserved":%d,"context":%d,"now":%d}

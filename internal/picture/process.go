@@ -65,7 +65,8 @@ func processOf(fs proc.FS, m Member) (p Process, ok bool) {
 	return p, true
 }
 
-// Classify reads what a process's maps are for, as rows of process.classes have it; ok is false where they can't be read.
+// Classify reads what a process's maps are for, as rows of process.classes have it; ok is false where they can't be
+// read.
 func Classify(fs proc.FS, m Member) (row model.ProcessClasses, ok bool) {
 	p, ok := processOf(fs, m)
 	if !ok || p.PSS == nil || p.Note != "" {
@@ -123,9 +124,9 @@ func (p *Process) classify(fs proc.FS, m Member, st proc.Status, roll proc.Rollu
 	set(&c.Anonymous, a.other.pss)
 }
 
-// heap divides the heap by what the agent says. Blocks with maps of their own, and the arenas of Python's allocator, lie among the
-// other anonymous maps: the kernel merges neighbours, so only their sizes are known. Without an agent what is in use can't be told
-// from what is free; the heap then counts as anonymous.
+// heap divides the heap by what the agent says. Blocks with maps of their own, and the arenas of Python's allocator,
+// lie among the other anonymous maps: the kernel merges neighbours, so only their sizes are known. Without an agent
+// what is in use can't be told from what is free; the heap then counts as anonymous.
 func (p *Process) heap(h *Heap, a *anonymous, set func(**int64, float64)) {
 	c := &p.Classes
 	if a.python.rss > 0 { // named by Python 3.15 and later
@@ -220,8 +221,8 @@ func holds(m *proc.Map, pointers []uint64) bool {
 	return false
 }
 
-// belowGuard knows the stack of a thread that runs just now by the guard that glibc puts below it (nptl/allocatestack.c): a small map
-// without any rights, right before a map of the usual stack size less the guard.
+// belowGuard knows the stack of a thread that runs just now by the guard that glibc puts below it
+// (nptl/allocatestack.c): a small map without any rights, right before a map of the usual stack size less the guard.
 func belowGuard(maps []proc.Map, i int) bool {
 	if i == 0 || maps[i].Path != "" || maps[i].Perms != "rw-p" {
 		return false

@@ -8,8 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 )
 
-// Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is the
-// CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
+// Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve
+// is the CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
 func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 	rows, err := api.Rows[struct {
 		ID                                                     int    `json:"device_id"`
@@ -57,10 +57,10 @@ func difference(a, b *int64) *int64 {
 	return &d
 }
 
-// Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither stacks nor
-// single maps: they are divided as the maps were when they were read next to that moment (process.classes), and these classes are nil where
-// they never were. Pages that processes share are divided as they were when smaps_rollup or the maps were read next to that
-// moment, and count in full where they never were.
+// Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither
+// stacks nor single maps: they are divided as the maps were when they were read next to that moment (process.classes),
+// and these classes are nil where they never were. Pages that processes share are divided as they were when
+// smaps_rollup or the maps were read next to that moment, and count in full where they never were.
 func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64
@@ -144,8 +144,8 @@ func (m *mapsRow) share() float64 {
 	return min(float64(sum)/float64(*m.Anon), 1)
 }
 
-// divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes them anon bytes: what
-// the job grew by between the two moments is of the kind that it had.
+// divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes
+// them anon bytes: what the job grew by between the two moments is of the kind that it had.
 func (p *Process) divide(m *mapsRow, anon float64) {
 	p.anon = int64(anon)
 	c := &p.Classes

@@ -1,7 +1,7 @@
-// Package plain owns what keeps a text from steering a terminal: names, messages and output come from programs, files and
-// sockets of others, and an escape sequence among them may hide lines, forge them, or set the terminal's title and clipboard.
-// Such characters are shown instead of sent. It guarantees that a text without them stays as it is, byte for byte, and that
-// doing it twice changes nothing. It knows nothing of where the texts come from.
+// Package plain owns what keeps a text from steering a terminal: names, messages and output come from programs, files
+// and sockets of others, and an escape sequence among them may hide lines, forge them, or set the terminal's title and
+// clipboard. Such characters are shown instead of sent. It guarantees that a text without them stays as it is, byte for
+// byte, and that doing it twice changes nothing. It knows nothing of where the texts come from.
 package plain
 
 import (
@@ -22,8 +22,8 @@ func Steers(r rune) bool {
 	return false
 }
 
-// Line makes a text safe and one line long: control characters appear as \n, \t, \x1b or \u202e, bytes that are no UTF-8 as
-// \xHH. Nothing else changes, backslashes included.
+// Line makes a text safe and one line long: control characters appear as \n, \t, \x1b or \u202e, bytes that are no
+// UTF-8 as \xHH. Nothing else changes, backslashes included.
 func Line(s string) string { return show(s, "") }
 
 // Text is Line for a text that may have lines and tabs.
@@ -60,8 +60,8 @@ func show(s, keep string) string {
 	return b.String()
 }
 
-// Faint and Unfaint are ECMA-48's "faint" and "neither bold nor faint": the only sequences that we print ourselves, in tables,
-// and that a Writer lets through. Who forges them makes a text paler.
+// Faint and Unfaint are ECMA-48's "faint" and "neither bold nor faint": the only sequences that we print ourselves, in
+// tables, and that a Writer lets through. Who forges them makes a text paler.
 const (
 	Faint   = "\x1b[2m"
 	Unfaint = "\x1b[22m"

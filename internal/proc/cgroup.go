@@ -74,8 +74,8 @@ func containsWord(list, word string) bool {
 	return false
 }
 
-// below gives a cgroup's path below its mount. In a container without a cgroup namespace /proc/PID/cgroup tells the host's path,
-// and the mount shows the container's part of it, which is the mount's root.
+// below gives a cgroup's path below its mount. In a container without a cgroup namespace /proc/PID/cgroup tells the
+// host's path, and the mount shows the container's part of it, which is the mount's root.
 func below(p, root string) string {
 	if root == "/" || root == "" {
 		return p
@@ -91,8 +91,8 @@ type cgroupMount struct {
 	v2          bool
 }
 
-// CgroupMounts reads /proc/self/mountinfo (proc_pid_mountinfo(5)): "36 35 98:0 ROOT POINT OPTIONS … - TYPE SOURCE SUPER". host is
-// the root of the file system in which they are mounted, "/" for the machine itself.
+// CgroupMounts reads /proc/self/mountinfo (proc_pid_mountinfo(5)): "36 35 98:0 ROOT POINT OPTIONS … - TYPE SOURCE
+// SUPER". host is the root of the file system in which they are mounted, "/" for the machine itself.
 func (f FS) CgroupMounts(host string) (CgroupMounts, error) {
 	text, err := os.ReadFile(filepath.Join(f.root, "self", "mountinfo"))
 	if err != nil {
@@ -131,11 +131,12 @@ func unescape(s string) string {
 
 func (c Cgroup) file(name string) string { return filepath.Join(c.mount, c.Path, name) }
 
-// CgroupMemory is what a cgroup's memory controller says, of the cgroup and all below it. Bytes; Unknown where there is no
-// such file or line.
+// CgroupMemory is what a cgroup's memory controller says, of the cgroup and all below it. Bytes; Unknown where there is
+// no such file or line.
 type CgroupMemory struct {
-	Current, Peak, Swap, SwapMax                               int64
-	Max, Limit, High                                           int64 // its own; the lowest up the tree; the lowest high up the tree
+	Current, Peak, Swap, SwapMax int64
+	// its own; the lowest up the tree; the lowest high up the tree
+	Max, Limit, High                                           int64
 	LimitPath                                                  string
 	Anon, File, Shmem, Kernel, KernelStack, PageTables         int64
 	Slab, SlabReclaimable, Sock                                int64
@@ -278,8 +279,8 @@ func (c Cgroup) memoryV1() (m CgroupMemory, err error) {
 	return m, nil
 }
 
-// statV1 reads memory.stat (Documentation/admin-guide/cgroup-v1/memory.rst). The total_ lines stand for the cgroup and all below;
-// cache holds shmem too, rss is anonymous memory only.
+// statV1 reads memory.stat (Documentation/admin-guide/cgroup-v1/memory.rst). The total_ lines stand for the cgroup and
+// all below; cache holds shmem too, rss is anonymous memory only.
 func (m *CgroupMemory) statV1(text []byte) {
 	pick(text, map[string]*int64{
 		"total_rss": &m.Anon, "total_cache": &m.File, "total_shmem": &m.Shmem, "total_swap": &m.Swap,

@@ -58,8 +58,8 @@ func parseUsage(line []byte) (Usage, error) {
 	return u, nil
 }
 
-// Status is what memgauge uses of /proc/PID/status. Sizes are bytes; Unknown where there is no such line (kernel threads and
-// zombies have none of them).
+// Status is what memgauge uses of /proc/PID/status. Sizes are bytes; Unknown where there is no such line (kernel
+// threads and zombies have none of them).
 type Status struct {
 	Size, Locked, Pinned, HWM, RSS int64
 	Anon, File, Shmem              int64 // parts of RSS
@@ -67,8 +67,8 @@ type Status struct {
 	NSPID                          int // its number in its innermost PID namespace; 0 unknown
 }
 
-// Status reads /proc/PID/status. From Linux 6.2 on, RSS and its parts may be off by some 100 KiB a CPU: the kernel counts
-// them on each CPU and adds up now and then (fs/proc/task_mmu.c, task_mem).
+// Status reads /proc/PID/status. From Linux 6.2 on, RSS and its parts may be off by some 100 KiB a CPU: the kernel
+// counts them on each CPU and adds up now and then (fs/proc/task_mmu.c, task_mem).
 func (f FS) Status(pid int) (Status, error) {
 	var buf [4096]byte
 	path := f.path(pid, "status")
@@ -146,8 +146,8 @@ func (s *Status) take(key, value []byte) {
 	}
 }
 
-// Rollup is /proc/PID/smaps_rollup: what a process has mapped, with pages that several have divided among them (PSS). Bytes;
-// Unknown where the kernel has no such line (Pss_Anon and its like: since 5.9).
+// Rollup is /proc/PID/smaps_rollup: what a process has mapped, with pages that several have divided among them (PSS).
+// Bytes; Unknown where the kernel has no such line (Pss_Anon and its like: since 5.9).
 type Rollup struct {
 	RSS, PSS, PSSAnon, PSSFile, PSSShmem     int64
 	SharedClean, SharedDirty                 int64
@@ -183,8 +183,8 @@ func parseRollup(text []byte) (r Rollup, ok bool) {
 	return r, r.RSS != Unknown && r.PSS != Unknown
 }
 
-// IO reads what a process has read from and written to storage, in bytes, since it started; the kernel tells only those who
-// may trace it.
+// IO reads what a process has read from and written to storage, in bytes, since it started; the kernel tells only those
+// who may trace it.
 func (f FS) IO(pid int) (read, written int64, err error) {
 	var buf [512]byte
 	text, err := readText(f.path(pid, "io"), buf[:0])
@@ -220,8 +220,8 @@ func (f FS) Environ(pid int) ([]string, error) {
 	return list, nil
 }
 
-// Resident reads the pages that a process has in memory from its open statm: a descriptor stays the process's own when its
-// number is used again.
+// Resident reads the pages that a process has in memory from its open statm: a descriptor stays the process's own when
+// its number is used again.
 func Resident(statm io.ReaderAt) (pages int64, ok bool) {
 	var buf [128]byte
 	n, _ := statm.ReadAt(buf[:], 0)

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkTypes are the file systems whose pages may be lost to another machine, by statfs f_type. A mapped file there can
-// kill its writer with SIGBUS or hang it. From include/uapi/linux/magic.h, and for those outside the kernel from coreutils,
-// which marks them "remote": https://github.com/coreutils/coreutils/blob/master/src/stat.c (human_fstype).
+// networkTypes are the file systems whose pages may be lost to another machine, by statfs f_type. A mapped file there
+// can kill its writer with SIGBUS or hang it. From include/uapi/linux/magic.h, and for those outside the kernel from
+// coreutils, which marks them "remote": https://github.com/coreutils/coreutils/blob/master/src/stat.c (human_fstype).
 var networkTypes = map[uint32]string{
 	unix.NFS_SUPER_MAGIC:   "NFS",
 	unix.SMB_SUPER_MAGIC:   "SMB",
@@ -39,9 +39,9 @@ var networkTypes = map[uint32]string{
 	0x7C7C6673:             "Parallels shared folder",
 }
 
-// localFUSE are the FUSE file systems that keep their data on a disk of this machine. A FUSE file system that is not here
-// counts as one of the network (sshfs, gcsfuse, s3fs, glusterfs, JuiceFS, alluxio, virtiofs …): a wrong "network" costs
-// nothing but another place for the rings, a wrong "local" may cost the training.
+// localFUSE are the FUSE file systems that keep their data on a disk of this machine. A FUSE file system that is not
+// here counts as one of the network (sshfs, gcsfuse, s3fs, glusterfs, JuiceFS, alluxio, virtiofs …): a wrong "network"
+// costs nothing but another place for the rings, a wrong "local" may cost the training.
 var localFUSE = []string{
 	"fuseblk", // ntfs-3g, exfat
 	"fuse.bindfs", "fuse.encfs", "fuse.ext2", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs",
@@ -94,7 +94,8 @@ func fuseKind(path string) (kind string, network bool, err error) {
 	return kind, network, nil
 }
 
-// mountedAs finds the type of a device's file system in mountinfo (proc_pid_mountinfo(5)): "ID PARENT MAJOR:MINOR … - TYPE …".
+// mountedAs finds the type of a device's file system in mountinfo (proc_pid_mountinfo(5)): "ID PARENT MAJOR:MINOR … -
+// TYPE …".
 func mountedAs(mounts, device string) (fsType string, ok bool) {
 	for line := range strings.Lines(mounts) {
 		before, after, _ := strings.Cut(line, " - ")

@@ -21,8 +21,8 @@ type Map struct {
 // Size is the address space that it takes.
 func (m Map) Size() uint64 { return m.End - m.Start }
 
-// HasMapped says whether a process has a file mapped whose path contains one of the parts. It reads /proc/PID/maps, which asks
-// for no page: some 0.2 µs a mapping.
+// HasMapped says whether a process has a file mapped whose path contains one of the parts. It reads /proc/PID/maps,
+// which asks for no page: some 0.2 µs a mapping.
 func (f FS) HasMapped(pid int, parts []string) bool {
 	text, err := os.ReadFile(f.path(pid, "maps"))
 	if err != nil {
@@ -34,8 +34,8 @@ func (f FS) HasMapped(pid int, parts []string) bool {
 // maxMaps bounds what is kept: vm.max_map_count is 65,530 unless somebody has raised it.
 const maxMaps = 1 << 20
 
-// Maps reads /proc/PID/smaps: every mapping with what is resident of it. The kernel walks the page tables for it, 10 to 50 ns a page:
-// it is for who asks, not for every second.
+// Maps reads /proc/PID/smaps: every mapping with what is resident of it. The kernel walks the page tables for it, 10 to
+// 50 ns a page: it is for who asks, not for every second.
 func (f FS) Maps(pid int) ([]Map, error) {
 	path := f.path(pid, "smaps")
 	file, err := os.Open(path)
@@ -133,8 +133,8 @@ func (m *Map) take(line []byte) {
 	}
 }
 
-// StackPointer is where a thread's stack was when it last entered the kernel; 0 while it runs, or when the kernel does not tell
-// (it takes the right to trace the process): /proc/PID/task/TID/syscall.
+// StackPointer is where a thread's stack was when it last entered the kernel; 0 while it runs, or when the kernel does
+// not tell (it takes the right to trace the process): /proc/PID/task/TID/syscall.
 func (f FS) StackPointer(pid, tid int) uint64 {
 	var buf [256]byte
 	text, err := readText(f.path(pid, "task/"+strconv.Itoa(tid)+"/syscall"), buf[:0])

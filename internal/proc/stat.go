@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// maxStat bounds what is read of a stat file. Its 52 numbers and a 64-byte comm (workqueue threads; 16 for others) are at
-// most about 1,100 bytes.
+// maxStat bounds what is read of a stat file. Its 52 numbers and a 64-byte comm (workqueue threads; 16 for others) are
+// at most about 1,100 bytes.
 const maxStat = 4096
 
 // ErrMalformed marks text that does not have the shape that proc(5) promises.
@@ -34,8 +34,8 @@ type Stat struct {
 	Start   uint64 // clock ticks (1/100 s for every process that reads it, see USER_HZ) since boot
 }
 
-// Stat reads /proc/PID/stat. procfs.Proc.Stat takes twice as long (31 against 16 µs, BenchmarkStat), since it scans all 52
-// fields by reflection, and this is asked for every process of a job every second.
+// Stat reads /proc/PID/stat. procfs.Proc.Stat takes twice as long (31 against 16 µs, BenchmarkStat), since it scans all
+// 52 fields by reflection, and this is asked for every process of a job every second.
 func (f FS) Stat(pid int) (Stat, error) {
 	path := f.path(pid, "stat")
 	file, err := os.Open(path)
@@ -55,15 +55,15 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// StartTicks tells when a process started, in clock ticks since boot; with the PID it names a process for ever, unlike the
-// PID alone.
+// StartTicks tells when a process started, in clock ticks since boot; with the PID it names a process for ever, unlike
+// the PID alone.
 func (f FS) StartTicks(pid int) (uint64, error) {
 	s, err := f.Stat(pid)
 	return s.Start, err
 }
 
-// Alive reports whether the process that had this PID and start still runs. Where the answer can't be had (an I/O error, a
-// /proc that hides others), a process counts as alive: what hangs on it is that a file of its is removed.
+// Alive reports whether the process that had this PID and start still runs. Where the answer can't be had (an I/O
+// error, a /proc that hides others), a process counts as alive: what hangs on it is that a file of its is removed.
 func (f FS) Alive(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -90,8 +90,8 @@ const (
 	fieldStart   = 19
 )
 
-// parseStat reads "PID (COMM) STATE PPID …". COMM is chosen by the process and may hold spaces and parentheses; no field
-// behind it can hold one, so the last ")" ends it.
+// parseStat reads "PID (COMM) STATE PPID …". COMM is chosen by the process and may hold spaces and parentheses; no
+// field behind it can hold one, so the last ")" ends it.
 func parseStat(line []byte) (Stat, error) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 1 || end < open {

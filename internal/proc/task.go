@@ -68,8 +68,8 @@ func (f FS) task(dir string, tid int) (Task, error) {
 	return t, nil
 }
 
-// parseSyscall reads /proc/PID/syscall: "running", "-1 SP PC" for a thread that is blocked outside a system call, or the
-// number, six arguments, SP and PC (fs/proc/base.c, proc_pid_syscall).
+// parseSyscall reads /proc/PID/syscall: "running", "-1 SP PC" for a thread that is blocked outside a system call, or
+// the number, six arguments, SP and PC (fs/proc/base.c, proc_pid_syscall).
 func parseSyscall(text string) int {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if first == "running" {

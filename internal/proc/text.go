@@ -11,12 +11,12 @@ import (
 // Unknown is the value of a size or a count that the kernel does not tell.
 const Unknown int64 = -1 << 63
 
-// maxText bounds what is read of a file of small numbers. The longest is status, with a line of supplementary groups: 65,536
-// of them at worst, but the lines that we read stand within the first 16 KiB for 1,000.
+// maxText bounds what is read of a file of small numbers. The longest is status, with a line of supplementary groups:
+// 65,536 of them at worst, but the lines that we read stand within the first 16 KiB for 1,000.
 const maxText = 64 << 10
 
-// readText reads a small file of /proc, /sys or a cgroup whole. Reads go on until the end, since the kernel hands some of
-// these files out in pieces of a page.
+// readText reads a small file of /proc, /sys or a cgroup whole. Reads go on until the end, since the kernel hands some
+// of these files out in pieces of a page.
 func readText(path string, buf []byte) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func readText(path string, buf []byte) ([]byte, error) {
 	}
 }
 
-// eachKey calls f for every line "key: number unit" or "key number" and gives the number in bytes where the unit is kB. Lines
-// of another shape are passed over: newer kernels add some.
+// eachKey calls f for every line "key: number unit" or "key number" and gives the number in bytes where the unit is kB.
+// Lines of another shape are passed over: newer kernels add some.
 func eachKey(text []byte, f func(key []byte, n int64)) {
 	for len(text) > 0 {
 		line := text

@@ -28,8 +28,8 @@ func (f FS) Ancestors(pid int) []int {
 	return chain
 }
 
-// Tree lists a process and all that descend from it, parents before their children. One whose parent has ended hangs under
-// another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
+// Tree lists a process and all that descend from it, parents before their children. One whose parent has ended hangs
+// under another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
 func (f FS) Tree(pid int) ([]int, error) {
 	entries, err := os.ReadDir(f.root)
 	if err != nil {

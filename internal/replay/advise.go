@@ -27,16 +27,16 @@ type Trial struct {
 	Conf string // what to set; the policy stands in Policy
 	// Policy is "torch" for PyTorch's own allocator; others need libmemgauge_alloc.so.
 	Policy string
-	// Needs is the least memory that the device may have for the history to run to its end, to 2 MiB; cached memory is then
-	// given back where it must. 0: not determined.
+	// Needs is the least memory that the device may have for the history to run to its end, to 2 MiB; cached memory is
+	// then given back where it must. 0: not determined.
 	Needs int64
 }
 
 // Saves is how much less is reserved at the peak than by another, in bytes.
 func (t *Trial) Saves(base *Trial) int64 { return base.PeakReserved - t.PeakReserved }
 
-// Off is how many bytes more the replay of the recorded settings reserved at the peak than the recorded allocator did, where the
-// history says what that was. What a setting saves is not known better than that.
+// Off is how many bytes more the replay of the recorded settings reserved at the peak than the recorded allocator did,
+// where the history says what that was. What a setting saves is not known better than that.
 func (a *Advice) Off() int64 {
 	if a.Recorded == nil || !a.Comparable() {
 		return 0
@@ -58,7 +58,8 @@ func (a *Advice) Proven(t *Trial, share float64) bool {
 	return float64(a.Saved(t)) >= share*float64(a.Base.PeakReserved) && a.Saved(t) > max(off, -off)
 }
 
-// candidates are what is tried: each of PyTorch's remedies for fragmentation at the values that its documents and users name.
+// candidates are what is tried: each of PyTorch's remedies for fragmentation at the values that its documents and users
+// name.
 var candidates = []struct{ policy, conf string }{
 	{"torch", ""},
 	{"torch", "expandable_segments:True"},
@@ -75,12 +76,12 @@ var candidates = []struct{ policy, conf string }{
 	{"vmm", ""},
 }
 
-// maxSearched is the longest history for which Needs is searched: a search is a dozen replays, and a replay of so many events
-// takes about 50 ms.
+// maxSearched is the longest history for which Needs is searched: a search is a dozen replays, and a replay of so many
+// events takes about 50 ms.
 const maxSearched = 300_000
 
-// Advise replays the history with each of the settings that might help. recorded is the configuration that it was recorded
-// with. The events of the trace are needed until the replays begin only.
+// Advise replays the history with each of the settings that might help. recorded is the configuration that it was
+// recorded with. The events of the trace are needed until the replays begin only.
 func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity int64) (*Advice, error) {
 	base, err := NewSetting("torch", recorded)
 	if err != nil {
@@ -156,8 +157,8 @@ func try(ctx context.Context, t *snapshot.Trace, p *program, s Setting, trial Tr
 // page is what the search for Needs is exact to: the driver's unit.
 const page = 2 << 20
 
-// needs searches the smallest device on which the history runs to its end. A device as large as the peak does; that a larger
-// one does too is true but for rare orders of splitting, which cost the search some precision and nothing else.
+// needs searches the smallest device on which the history runs to its end. A device as large as the peak does; that a
+// larger one does too is true but for rare orders of splitting, which cost the search some precision and nothing else.
 func (p *program) needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
 	s.Recorded = false // what a smaller device makes PyTorch give back was not recorded
 	low, high := unlimited.PeakRequested/page, (unlimited.PeakReserved+page-1)/page

@@ -7,9 +7,10 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// open places what the program held when the history began. PyTorch's rules get the very segments that PyTorch had, as far as
-// the file tells; the other policies never had those segments, so for them the blocks are allocated in the order of their
-// addresses, and what that leaves over goes back to the driver. A burst of segment_free at the beginning is done by then.
+// open places what the program held when the history began. PyTorch's rules get the very segments that PyTorch had, as
+// far as the file tells; the other policies never had those segments, so for them the blocks are allocated in the order
+// of their addresses, and what that leaves over goes back to the driver. A burst of segment_free at the beginning is
+// done by then.
 func (p *player) open(t *snapshot.Trace, o *alloc.Options) error {
 	for _, b := range t.Live {
 		if b.Requested <= 0 { // PyTorch asks its allocator for none
@@ -48,7 +49,8 @@ func (p *player) empty() error {
 	return err
 }
 
-// segmentsOf is what PyTorch had at first: what the file says, else what follows from its events; nil where nothing does.
+// segmentsOf is what PyTorch had at first: what the file says, else what follows from its events; nil where nothing
+// does.
 func segmentsOf(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	if segments := known(t, o); segments != nil {
 		return segments
@@ -79,8 +81,8 @@ func (p *player) restore(segments []alloc.Segment, t *snapshot.Trace) error {
 	return nil
 }
 
-// known are the segments that the file tells of, with what was live in them; nil where it doesn't, or where it contradicts
-// itself.
+// known are the segments that the file tells of, with what was live in them; nil where it doesn't, or where it
+// contradicts itself.
 func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	var out []alloc.Segment
 	live := t.Live // both are ordered by address
@@ -90,7 +92,8 @@ func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 		}
 		g := alloc.Segment{Addr: s.Addr, Size: s.Size, Stream: alloc.Stream(s.Stream), Large: s.Size != smallSegment}
 		least := int64(0)
-		if g.Large { // a remainder of up to 1 MiB is not split off a large block, and no free block of the large pool is smaller
+		// a remainder of up to 1 MiB is not split off a large block, and no free block of the large pool is smaller
+		if g.Large {
 			least = smallBlock
 		}
 		var ok bool
@@ -105,8 +108,8 @@ func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	return out
 }
 
-// fill puts the live blocks that lie in a segment into it and returns those after it. What is left of up to least bytes behind a
-// block belongs to it. Not ok: they contradict the segment.
+// fill puts the live blocks that lie in a segment into it and returns those after it. What is left of up to least bytes
+// behind a block belongs to it. Not ok: they contradict the segment.
 func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least int64) (rest []snapshot.LiveBlock, ok bool) {
 	end := g.Addr + uint64(g.Size)
 	for len(live) > 0 && live[0].Addr < end {

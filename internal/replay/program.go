@@ -7,8 +7,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// program is a history made ready to be replayed many times: addresses have become numbers of slots, so that a replay looks
-// nothing up, and what the recorded allocator gave back is told apart by why it did.
+// program is a history made ready to be replayed many times: addresses have become numbers of slots, so that a replay
+// looks nothing up, and what the recorded allocator gave back is told apart by why it did.
 type program struct {
 	ops     []op
 	streams []uint64
@@ -16,8 +16,9 @@ type program struct {
 	left    []int // slots that the program holds at the end and did not at first, by address
 	gone    []int // slots of the opening that are free at the end, by address
 	peak    int64 // the most bytes that the program held at once
-	limit   int64 // what the device can't have had, or it would not have been full; 0: the history was never short of memory
-	opening int   // events that belong to the opening: a burst of segment_free
+	// what the device can't have had, or it would not have been full; 0: the history was never short of memory
+	limit   int64
+	opening int // events that belong to the opening: a burst of segment_free
 	top     uint64
 }
 
@@ -42,8 +43,8 @@ const (
 	opPress          // … or because the device was full
 )
 
-// maxStreams bounds the streams of a program; what a history has beyond shares the last one's number. PyTorch makes 32 a
-// priority and device.
+// maxStreams bounds the streams of a program; what a history has beyond shares the last one's number. PyTorch makes 32
+// a priority and device.
 const maxStreams = 1 << 16
 
 func newProgram(t *snapshot.Trace, collects bool) *program {
@@ -179,9 +180,10 @@ func (b *builder) finish(t *snapshot.Trace) {
 	slices.Sort(b.gone) // the opening's slots are in the order of its addresses
 }
 
-// levels follows what the recorded allocator had reserved, to tell why it gave memory back. PyTorch gives back all that is idle in
-// two cases: the program calls empty_cache, or the driver has no more, and then a segment_alloc follows at once. The first may be
-// followed by one as well. What tells them apart is the level: a device that held more at some other time was not full.
+// levels follows what the recorded allocator had reserved, to tell why it gave memory back. PyTorch gives back all that
+// is idle in two cases: the program calls empty_cache, or the driver has no more, and then a segment_alloc follows at
+// once. The first may be followed by one as well. What tells them apart is the level: a device that held more at some
+// other time was not full.
 type levels struct {
 	now, before int64 // before: when the run of segment_free began
 	highest     int64
@@ -207,8 +209,8 @@ func (l *levels) change(bytes int64) {
 	l.now += bytes
 }
 
-// maxRetry is how long the driver may take to give a segment after the cache was released for it, in µs: a cudaMalloc takes up
-// to some ms. Longer means that the program went on by itself.
+// maxRetry is how long the driver may take to give a segment after the cache was released for it, in µs: a cudaMalloc
+// takes up to some ms. Longer means that the program went on by itself.
 const maxRetry = 100_000
 
 // why says what a run of segment_free that ends with event i was for; not ends: the run goes on.

@@ -11,8 +11,9 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// recording is a program whose allocator is watched, as torch.cuda.memory._record_memory_history() watches PyTorch's. The allocator
-// is ours with PyTorch's rules, which package alloc holds against a second reading of them and recorded trainings against PyTorch.
+// recording is a program whose allocator is watched, as torch.cuda.memory._record_memory_history() watches PyTorch's.
+// The allocator is ours with PyTorch's rules, which package alloc holds against a second reading of them and recorded
+// trainings against PyTorch.
 type recording struct {
 	t    *testing.T
 	a    *alloc.Allocator
@@ -100,8 +101,8 @@ func exact(t *testing.T, name, conf string, tr *snapshot.Trace) {
 	}
 }
 
-// An empty_cache that is followed at once by a request which no cached segment can serve leaves what memory pressure leaves:
-// segment_free, then segment_alloc. The device held more before, so it was not full.
+// An empty_cache that is followed at once by a request which no cached segment can serve leaves what memory pressure
+// leaves: segment_free, then segment_alloc. The device held more before, so it was not full.
 func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	r := record(t, "", 1<<40)
 	for range 10 {
@@ -132,8 +133,8 @@ func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	}
 }
 
-// Memory pressure is no wish of the program's: a setting that needs less does not give its cache back, and the replay is exact all
-// the same.
+// Memory pressure is no wish of the program's: a setting that needs less does not give its cache back, and the replay
+// is exact all the same.
 func TestPressure(t *testing.T) {
 	r := record(t, "", 1000*mib)
 	for range 9 {
@@ -154,8 +155,8 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// Random programs under each kind of settings, recorded from any event on: the replay is exact to the byte, and so is the number
-// of driver calls.
+// Random programs under each kind of settings, recorded from any event on: the replay is exact to the byte, and so is
+// the number of driver calls.
 func TestRandomProgramsAreExact(t *testing.T) {
 	seeds, length := uint64(12), 1500
 	if checked {

@@ -19,8 +19,8 @@ import (
 type Setting struct {
 	Name    string // for people, such as "torch expandable_segments:True"
 	Options alloc.Options
-	// Recorded says that the history was recorded with these settings: what that allocator gave back to the driver is then
-	// followed segment by segment.
+	// Recorded says that the history was recorded with these settings: what that allocator gave back to the driver is
+	// then followed segment by segment.
 	Recorded bool
 }
 
@@ -88,8 +88,8 @@ var errOpening = errors.New("place what the program held at first")
 // Unlimited is the capacity of a device on which no policy runs out.
 const Unlimited = 0
 
-// maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on virtual
-// memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
+// maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on
+// virtual memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
 const maxNeed = 1 << 40
 
 // room is the size of a device in bytes; Unlimited is a multiple of what the program ever held.

@@ -178,8 +178,9 @@ func TestRecordedConf(t *testing.T) {
 	}
 }
 
-// Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. What PyTorch's rules reserve in a replay
-// is what PyTorch reserved, to the byte; the other policies keep to their share of waste where the training has a whole step.
+// Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. What PyTorch's rules reserve in a
+// replay is what PyTorch reserved, to the byte; the other policies keep to their share of waste where the training has
+// a whole step.
 func TestRecordedTrainings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("MEMGAUGE_TRACES"), "*.trace.gz"))
 	if err != nil || os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {

@@ -38,9 +38,9 @@ func Settings(policies, confs []string) (out []Setting, err error) {
 	return out, nil
 }
 
-// RecordedConf is the configuration that a snapshot says it was taken with, in PYTORCH_ALLOC_CONF's syntax; "" is PyTorch's
-// default. What stands in it by itself counts; of the text that it was set from, what says more. Keys that are not known here are
-// left out: UnknownConf.
+// RecordedConf is the configuration that a snapshot says it was taken with, in PYTORCH_ALLOC_CONF's syntax; "" is
+// PyTorch's default. What stands in it by itself counts; of the text that it was set from, what says more. Keys that
+// are not known here are left out: UnknownConf.
 func RecordedConf(settings []snapshot.Setting) string {
 	known, _ := recordedConf(settings)
 	return known
@@ -97,8 +97,8 @@ func recordedConf(settings []snapshot.Setting) (known string, unknown []string) 
 // needsOthers are settings whose bounds depend on other ones, so that they can't be judged alone.
 var needsOthers = map[string]bool{"max_split_size_mb": true, "max_non_split_rounding_mb": true}
 
-// stateOf turns an entry of a snapshot's allocator_settings into a setting; value "" is the default. own: it is one that says all
-// about itself. (torch/csrc/cuda/Module.cpp, _cuda_memorySnapshot.)
+// stateOf turns an entry of a snapshot's allocator_settings into a setting; value "" is the default. own: it is one
+// that says all about itself. (torch/csrc/cuda/Module.cpp, _cuda_memorySnapshot.)
 func stateOf(set snapshot.Setting) (name, value string, own bool) {
 	switch v := set.Value.(type) {
 	case int64:

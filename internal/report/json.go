@@ -154,8 +154,8 @@ func appendMap(buf []byte, entries model.Map) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendString quotes s. What could steer a terminal is escaped too, which JSON allows and no reader notices. Bytes that are
-// no UTF-8 become U+FFFD, since JSON has no way to say them.
+// appendString quotes s. What could steer a terminal is escaped too, which JSON allows and no reader notices. Bytes
+// that are no UTF-8 become U+FFFD, since JSON has no way to say them.
 func appendString(buf []byte, s string) []byte {
 	buf = append(buf, '"')
 	for i := 0; i < len(s); {

@@ -61,8 +61,8 @@ func tableWidth(columns []column) int {
 	return total + tableGap*max(shown+hidden-1, 0)
 }
 
-// cut finds the widest limit of text columns with which the table fits, and applies it. If even the narrowest one doesn't
-// do, it applies that one and returns false.
+// cut finds the widest limit of text columns with which the table fits, and applies it. If even the narrowest one
+// doesn't do, it applies that one and returns false.
 func cut(columns []column, width int) bool {
 	var widths []int
 	for _, c := range columns {

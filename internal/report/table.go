@@ -10,15 +10,15 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// The columns' widths come from the first rows; these two bounds keep the memory for them in hand. What comes after and is
-// wider sticks out of its column (in a terminal it is shortened).
+// The columns' widths come from the first rows; these two bounds keep the memory for them in hand. What comes after and
+// is wider sticks out of its column (in a terminal it is shortened).
 const (
 	measuredRows  = 10_000   // more than anybody reads in a terminal
 	measuredBytes = 16 << 20 // 10,000 rows of 1.6 KB; a name can have 100,000 characters
 )
 
-// widestColumn bounds the padding when nothing is cut: one name of 100,000 characters would make every row as long. What is
-// wider sticks out of its column.
+// widestColumn bounds the padding when nothing is cut: one name of 100,000 characters would make every row as long.
+// What is wider sticks out of its column.
 const widestColumn = 256
 
 type cell struct {
@@ -217,7 +217,8 @@ func (t *table) appendCell(b []byte, c cell, col column) []byte {
 		gap = 0
 	}
 	if c.null && t.o.Width > 0 && !t.o.Plain {
-		b = append(append(append(b, plain.Faint...), text...), plain.Unfaint...) // so that it isn't taken for the string 'NULL'
+		// so that it isn't taken for the string 'NULL'
+		b = append(append(append(b, plain.Faint...), text...), plain.Unfaint...)
 	} else {
 		b = append(b, text...)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// scalarText is the text of a value that is no list, struct or map, the same in csv, in a table and (quoted where JSON wants
-// it) in json.
+// scalarText is the text of a value that is no list, struct or map, the same in csv, in a table and (quoted where JSON
+// wants it) in json.
 func scalarText(v any, columnType string) string {
 	switch v := v.(type) {
 	case string:
@@ -30,8 +30,8 @@ func scalarText(v any, columnType string) string {
 	return fmt.Sprint(v) // a type nobody promised; better seen than lost
 }
 
-// numberText is exact: integers of any size, decimals with their trailing zeros, floats in the fewest digits that read back
-// as the same number.
+// numberText is exact: integers of any size, decimals with their trailing zeros, floats in the fewest digits that read
+// back as the same number.
 func numberText(v any) (string, bool) {
 	switch v := v.(type) {
 	case int64:

@@ -38,8 +38,9 @@ func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
 	return c.fs.Cgroup(pid, c.mounts)
 }
 
-// entered is the cgroup of a process that is alive in it. One that exits is shown in the root (kernel/cgroup/cgroup.c, cgroup_exit),
-// when its memory is gone already (kernel/exit.c, do_exit): so a cgroup that is new is believed only of a process that has memory.
+// entered is the cgroup of a process that is alive in it. One that exits is shown in the root (kernel/cgroup/cgroup.c,
+// cgroup_exit), when its memory is gone already (kernel/exit.c, do_exit): so a cgroup that is new is believed only of a
+// process that has memory.
 func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
 	cg, err := c.of(pid, now)
 	if err != nil || slices.Contains(c.seen, cg) {
@@ -51,9 +52,9 @@ func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
 	return cg, nil
 }
 
-// ahead reads what the cgroups known so far are charged, before the processes are read: so a process that has memory in a
-// sample had it when its cgroup was read. The other way round, one that is killed in between would have memory that nobody
-// is charged for.
+// ahead reads what the cgroups known so far are charged, before the processes are read: so a process that has memory in
+// a sample had it when its cgroup was read. The other way round, one that is killed in between would have memory that
+// nobody is charged for.
 func (c *cgroups) ahead() {
 	c.charged = make(map[proc.Cgroup]proc.CgroupMemory, len(c.seen))
 	for _, cg := range c.seen {
@@ -63,9 +64,9 @@ func (c *cgroups) ahead() {
 	}
 }
 
-// read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be moved, so
-// it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups are looked at
-// still: they know whether a process was killed.
+// read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be
+// moved, so it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups
+// are looked at still: they know whether a process was killed.
 func (c *cgroups) read(s *Sampler, now time.Time) {
 	var found []proc.Cgroup
 	for _, pid := range s.leaders() {
@@ -89,8 +90,8 @@ func (c *cgroups) read(s *Sampler, now time.Time) {
 	}
 }
 
-// A job is put into its cgroup as it starts, and may meet its limit before the next sample: so at first every glance looks for
-// a new one, later one in a second, and its count of kills is known before the first kill.
+// A job is put into its cgroup as it starts, and may meet its limit before the next sample: so at first every glance
+// looks for a new one, later one in a second, and its count of kills is known before the first kill.
 const (
 	youngGlances = 100
 	followEvery  = time.Second

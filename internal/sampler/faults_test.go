@@ -185,7 +185,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A victim that is still being taken apart when its kill is counted is named once it has gone; one that never goes, after a while.
+// A victim that is still being taken apart when its kill is counted is named once it has gone; one that never goes,
+// after a while.
 func TestVictimThatTakesItsTime(t *testing.T) {
 	m := newMachine(t)
 	s := m.sampler()
@@ -212,7 +213,8 @@ func TestVictimThatTakesItsTime(t *testing.T) {
 	}
 }
 
-// The host's counter counts every container's kills: one is ours only when the host was short and a process of ours is gone.
+// The host's counter counts every container's kills: one is ours only when the host was short and a process of ours is
+// gone.
 func TestKillOfTheHost(t *testing.T) {
 	for _, c := range []struct {
 		available string

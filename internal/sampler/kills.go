@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Kill tells that the kernel's OOM killer took processes of the job: a counter of kills has risen. Which process it was the
-// kernel tells nobody but its log; those that vanished since the sample before are named.
+// Kill tells that the kernel's OOM killer took processes of the job: a counter of kills has risen. Which process it was
+// the kernel tells nobody but its log; those that vanished since the sample before are named.
 type Kill struct {
 	Time    int64  // µs since the epoch, when it was noticed
 	Scope   string // cgroup, host
@@ -77,11 +77,12 @@ const (
 	maxLargest = 5                // processes named as the largest left
 	shortShare = 0.05             // of the host's memory available: it may begin to kill
 	shortAgo   = 10 * time.Second // a kill comes within so long of that
-	dyingFor   = 5 * time.Second  // a victim that is taken apart may still be seen: 100 GiB take seconds to be given back
+	// a victim that is taken apart may still be seen: 100 GiB take seconds to be given back
+	dyingFor = 5 * time.Second
 )
 
-// SetKills sets the counter that an earlier sampler of the same job has seen last, so that a kill since then, perhaps of that
-// sampler itself, is not missed. "" is the host.
+// SetKills sets the counter that an earlier sampler of the same job has seen last, so that a kill since then, perhaps
+// of that sampler itself, is not missed. "" is the host.
 func (s *Sampler) SetKills(cgroupPath string, count int64) {
 	if s.kills.counts == nil {
 		s.kills.counts = map[string]int64{}
@@ -110,8 +111,8 @@ func (k *killWatch) rose(path string, count int64) int64 {
 	return max(count-before, 0)
 }
 
-// Kills goes through the counters of the last sample. A kill whose victim is still there is told by a later call, unless this is
-// the last one.
+// Kills goes through the counters of the last sample. A kill whose victim is still there is told by a later call,
+// unless this is the last one.
 func (s *Sampler) Kills(last bool) (list []Kill) {
 	k := &s.kills
 	var waiting []Kill
@@ -146,8 +147,8 @@ func (s *Sampler) counted() (list []Kill) {
 		if h.Available != model.Null && float64(h.Available) < shortShare*float64(h.Total) {
 			k.short = now
 		}
-		// The host's counter counts every container's kills too: it is ours only when a process of ours is gone and the host
-		// itself was short.
+		// The host's counter counts every container's kills too: it is ours only when a process of ours is gone and the
+		// host itself was short.
 		if n := k.rose("", h.OOMKills); n > 0 && len(list) == 0 && len(k.gone) > 0 && now.Sub(k.short) <= shortAgo {
 			list = append(list, Kill{Time: now.UnixMicro(), Scope: "host", Count: n, Limit: h.Total})
 		}
@@ -161,7 +162,8 @@ func (s *Sampler) describeKill(kill Kill) Kill {
 	}
 	largest := func(a, b Held) int { return cmp.Compare(b.Bytes, a.Bytes) }
 	slices.SortFunc(kill.Victims, largest)
-	kill.Victims = kill.Victims[:min(int64(len(kill.Victims)), kill.Count, maxLargest)] // others that ended were smaller
+	// others that ended were smaller
+	kill.Victims = kill.Victims[:min(int64(len(kill.Victims)), kill.Count, maxLargest)]
 	for _, p := range s.members.byPID {
 		kill.Largest = append(kill.Largest, s.held(p))
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/memgauge/memgauge/internal/secret"
 )
 
-// members knows which processes belong to the job. New ones are found by their numbers in /proc: of a process that was seen
-// before only its number is read, so that a host with thousands of processes costs a directory listing. A child whose parent
-// has ended stays a member: it was seen before.
+// members knows which processes belong to the job. New ones are found by their numbers in /proc: of a process that was
+// seen before only its number is read, so that a host with thousands of processes costs a directory listing. A child
+// whose parent has ended stays a member: it was seen before.
 type members struct {
 	fs      proc.FS
 	byPID   map[int]*member
@@ -44,7 +44,8 @@ type cpuTimes struct {
 }
 
 const (
-	relook     = 30   // samples after which a foreign process is looked at again: its number may have gone to one of ours
+	// samples after which a foreign process is looked at again: its number may have gone to one of ours
+	relook     = 30
 	maxMembers = 4096 // processes of a job that are sampled; 64 ranks with 16 workers each are 1,088
 )
 
@@ -181,9 +182,9 @@ const (
 var helpers = []string{"multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "multiprocessing.forkserver",
 	"_inductor/compile_worker", "triton"}
 
-// assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started and that makes no steps
-// itself: data loaders' workers go by the trainer's own command line (fork) or by multiprocessing's (spawn). That it has loaded PyTorch
-// says little: so has every worker.
+// assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started and that
+// makes no steps itself: data loaders' workers go by the trainer's own command line (fork) or by multiprocessing's
+// (spawn). That it has loaded PyTorch says little: so has every worker.
 func (m *members) assignRoles() {
 	for _, p := range m.byPID {
 		p.role = m.roleOf(p)

@@ -154,8 +154,8 @@ func (s *Sampler) visibleGPUs(p *member, envs []string) {
 	}
 }
 
-// rollupBudget lets smaps_rollup be read as seldom as its cost demands: the kernel walks a process's page tables for it, holding
-// the lock on its address space. The processes take turns.
+// rollupBudget lets smaps_rollup be read as seldom as its cost demands: the kernel walks a process's page tables for
+// it, holding the lock on its address space. The processes take turns.
 type rollupBudget struct {
 	saved time.Duration // CPU time that may be spent
 	next  int           // pid from which the next sample goes on
@@ -163,13 +163,14 @@ type rollupBudget struct {
 }
 
 const (
-	rollupShare = 0.0005                 // of one core may go to it
-	rollupSaved = 20 * time.Millisecond  // at most so much is saved up
-	rollupFirst = 5 * time.Millisecond   // for the first sample
-	rollupEvery = 5 * time.Second        // oftener it tells nothing new of a process
-	rollupLimit = 100 * time.Millisecond // a reading expected to take longer is left to who asks for it (memgauge where)
-	rollupRest  = 5 * time.Minute        // until such a process is considered again: it may have shrunk
-	pageCost    = 30.0                   // ns a page of 4 KiB, before it was ever measured
+	rollupShare = 0.0005                // of one core may go to it
+	rollupSaved = 20 * time.Millisecond // at most so much is saved up
+	rollupFirst = 5 * time.Millisecond  // for the first sample
+	rollupEvery = 5 * time.Second       // oftener it tells nothing new of a process
+	// a reading expected to take longer is left to who asks for it (memgauge where)
+	rollupLimit = 100 * time.Millisecond
+	rollupRest  = 5 * time.Minute // until such a process is considered again: it may have shrunk
+	pageCost    = 30.0            // ns a page of 4 KiB, before it was ever measured
 	pageSize    = 4096
 )
 

@@ -43,8 +43,8 @@ type About struct {
 // Nothing is About a process without an agent.
 var Nothing = About{Rank: -1, HeapInUse: model.Null, HeapHeld: model.Null}
 
-// GPUs adds the rows of this machine's GPUs (gpu.Set). inJob says which processes are the job's, by their PIDs here. Sample
-// returns the CPU time that threads of its own took.
+// GPUs adds the rows of this machine's GPUs (gpu.Set). inJob says which processes are the job's, by their PIDs here.
+// Sample returns the CPU time that threads of its own took.
 type GPUs interface {
 	SetVisible(value string, set bool) // CUDA_VISIBLE_DEVICES of the job
 	Sample(at time.Time, inJob func(pid int) bool, into *model.Samples) time.Duration

@@ -13,12 +13,14 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// Glances are ten a second when memory may run out soon: a trainer that allocates 5 GiB/s is seen at every half GiB. One costs a
-// short read for each cgroup and each process, and wakes us up: so they are as rare as the room that is left allows.
+// Glances are ten a second when memory may run out soon: a trainer that allocates 5 GiB/s is seen at every half GiB.
+// One costs a short read for each cgroup and each process, and wakes us up: so they are as rare as the room that is
+// left allows.
 const (
-	GlanceEvery  = 100 * time.Millisecond
-	glanceRest   = 500 * time.Millisecond
-	fastest      = 16 << 30 // bytes a second that a job may take: several threads, and room may have been read a second ago
+	GlanceEvery = 100 * time.Millisecond
+	glanceRest  = 500 * time.Millisecond
+	// bytes a second that a job may take: several threads, and room may have been read a second ago
+	fastest      = 16 << 30
 	windowSpan   = time.Minute
 	windowLength = windowSpan / GlanceEvery
 	maxGlanced   = 64 // processes in a glance: one descriptor each is kept open
@@ -78,8 +80,8 @@ func (w *window) look(s *Sampler, now time.Time) {
 	}
 }
 
-// GlancePause is the time until the next glance: the tenth of a second while a job is young or little memory is left by the last
-// sample, then more.
+// GlancePause is the time until the next glance: the tenth of a second while a job is young or little memory is left by
+// the last sample, then more.
 func (s *Sampler) GlancePause() time.Duration {
 	if s.window.count < youngGlances {
 		return GlanceEvery
@@ -148,8 +150,8 @@ func (w *window) close() {
 	w.files = nil
 }
 
-// Window gives the last minute as rows that belong to an event (time of its row in memgauge.events, µs), and empties it, so
-// that a second event soon after has only what was new.
+// Window gives the last minute as rows that belong to an event (time of its row in memgauge.events, µs), and empties
+// it, so that a second event soon after has only what was new.
 func (s *Sampler) Window(event int64) (rows []model.WindowSample) {
 	w := &s.window
 	order := append(slices.Clone(w.ring[w.next:]), w.ring[:w.next]...)

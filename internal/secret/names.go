@@ -107,8 +107,8 @@ func endsIn(word string, ends ...string) bool {
 	return false
 }
 
-// splitName takes a name apart into words in lower case: at what is no letter or digit, and where the case changes ("apiKey",
-// "APIKey"). Digits behind a word are left out.
+// splitName takes a name apart into words in lower case: at what is no letter or digit, and where the case changes
+// ("apiKey", "APIKey"). Digits behind a word are left out.
 func splitName(name string) []string {
 	var list []string
 	from := 0

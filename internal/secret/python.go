@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Python gives the rules as the module that the agent hides secrets by (internal/agent/py/memgauge/_agent/record/_secrets.py).
+// Python gives the rules as the module that the agent hides secrets by
+// (internal/agent/py/memgauge/_agent/record/_secrets.py).
 func Python() []byte {
 	var b bytes.Buffer
 	b.WriteString("# Generated from internal/secret/rules.go by `make generate`. Do not edit.\n\n")

@@ -1,8 +1,8 @@
 package secret
 
-// The rules are strings and lists of words, since the agent needs them too: gen writes them into _secrets.py. The patterns
-// keep to what RE2 and Python's re read alike, and say blanks as classes of their own, because \s differs. \x1f stands
-// between the arguments of a command, \x1e for a blank inside of one; see Args.
+// The rules are strings and lists of words, since the agent needs them too: gen writes them into _secrets.py. The
+// patterns keep to what RE2 and Python's re read alike, and say blanks as classes of their own, because \s differs.
+// \x1f stands between the arguments of a command, \x1e for a blank inside of one; see Args.
 //
 //go:generate go run ./gen -py ../agent/py/memgauge/_agent/record/_secrets.py
 

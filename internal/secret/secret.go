@@ -1,7 +1,7 @@
-// Package secret owns the question what in a text is a secret: by the name that stands beside it, and by its shape. It hides
-// the secrets of command lines, environments, source code, SQL and messages, and leaves the rest readable. It guarantees that
-// hiding twice changes nothing, and that its work is linear in the text. The agent hides by the same rules (redact.py), before
-// anything reaches a ring. It knows nothing of where the texts come from.
+// Package secret owns the question what in a text is a secret: by the name that stands beside it, and by its shape. It
+// hides the secrets of command lines, environments, source code, SQL and messages, and leaves the rest readable. It
+// guarantees that hiding twice changes nothing, and that its work is linear in the text. The agent hides by the same
+// rules (redact.py), before anything reaches a ring. It knows nothing of where the texts come from.
 package secret
 
 import (
@@ -14,8 +14,8 @@ import (
 // Hidden stands in the place of a secret.
 const Hidden = "<redacted>"
 
-// maxText bounds what is looked at, and shown, of one text: an environment is at most some megabytes in all, a statement or
-// an eval at most 1 MiB; what is beyond is left out, since nobody has looked at it.
+// maxText bounds what is looked at, and shown, of one text: an environment is at most some megabytes in all, a
+// statement or an eval at most 1 MiB; what is beyond is left out, since nobody has looked at it.
 const maxText = 1 << 20
 
 const leftOut = "…"
@@ -69,7 +69,8 @@ func Args(args []string) []string {
 	for i, a := range args {
 		out[i] = hide.Replace(Text(a))
 	}
-	// Now all of them at once, since a flag's value may be the next argument. An argument's own blanks are no separators.
+	// Now all of them at once, since a flag's value may be the next argument. An argument's own blanks are no
+	// separators.
 	out = strings.Split(Text(strings.Join(out, "\x1f")), "\x1f")
 	for i, a := range out {
 		out[i] = strings.ReplaceAll(a, "\x1e", " ")
@@ -77,7 +78,8 @@ func Args(args []string) []string {
 	return out
 }
 
-// Writer hides the secrets of what is written to w. Each Write must be a whole line or message, as those of log/slog are.
+// Writer hides the secrets of what is written to w. Each Write must be a whole line or message, as those of log/slog
+// are.
 type Writer struct{ W io.Writer }
 
 func (w Writer) Write(p []byte) (int, error) {
@@ -112,8 +114,8 @@ func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '+'
 }
 
-// apply replaces the rule's secrets. What turns out to be harmless may have one inside (a URL behind "url="), so the search
-// then goes on where that begins.
+// apply replaces the rule's secrets. What turns out to be harmless may have one inside (a URL behind "url="), so the
+// search then goes on where that begins.
 func (r *rule) apply(text string) string {
 	var out strings.Builder
 	for rest := text; ; {

@@ -9,8 +9,9 @@ import (
 const (
 	minRandom = 20 // bytes of a word in a text that may be random; 16 in a name's value
 	minOpaque = 8
-	maxSame   = 8    // letters of one case in a row: of 40 random ones 3 % have such a run, of words of a language most
-	minChange = 0.38 // of neighbours that are of different classes: random letters and digits have 0.62, camelCase about 0.3
+	maxSame   = 8 // letters of one case in a row: of 40 random ones 3 % have such a run, of words of a language most
+	// of neighbours that are of different classes: random letters and digits have 0.62, camelCase about 0.3
+	minChange = 0.38
 )
 
 // The expressions that tell values apart; gen gives them to the agent too.

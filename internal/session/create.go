@@ -36,9 +36,9 @@ type Options struct {
 	Interval time.Duration // of the samplers; 0 is the default
 }
 
-// Places are where memgauge may keep things, the one that is wanted first: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge, else
-// ~/.local/state/memgauge. Those that follow are for when somebody else has a hand in it: a variable may name, and `sudo -E` keeps,
-// what belongs to another user.
+// Places are where memgauge may keep things, the one that is wanted first: $MEMGAUGE_HOME, else
+// $XDG_STATE_HOME/memgauge, else ~/.local/state/memgauge. Those that follow are for when somebody else has a hand in
+// it: a variable may name, and `sudo -E` keeps, what belongs to another user.
 func Places() ([]string, error) {
 	var list []string
 	add := func(dir string) {
@@ -232,8 +232,8 @@ func (s *Session) fill() error {
 // networkFS is proc.NetworkFS; a variable, since a test has no network file system.
 var networkFS = proc.NetworkFS
 
-// localRuntime is the fallback when a session lies on a network file system: a mapped ring there would bring the trainer a
-// SIGBUS when the server stumbles, and sockets don't work across hosts.
+// localRuntime is the fallback when a session lies on a network file system: a mapped ring there would bring the
+// trainer a SIGBUS when the server stumbles, and sockets don't work across hosts.
 func localRuntime(id string) (string, error) {
 	base := filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Getuid()))
 	if err := mkdir(base); err != nil && !os.IsExist(err) {
@@ -253,8 +253,8 @@ func localRuntime(id string) (string, error) {
 	return dir, mkdir(dir)
 }
 
-// makeDir makes dir, or takes an empty one of the user's own that is there, and returns its absolute path. Where another user
-// can replace it, it is refused: what we write through it later would go where he wants.
+// makeDir makes dir, or takes an empty one of the user's own that is there, and returns its absolute path. Where
+// another user can replace it, it is refused: what we write through it later would go where he wants.
 func makeDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -289,8 +289,9 @@ func mkdir(dir string) error {
 	return os.Chmod(dir, dirPerm)
 }
 
-// PrivateFiles sets a umask with which all that is made is the user's alone, DuckDB's files included, and he can use it. It is the
-// whole process's, so it is not for one that makes files of others' or starts their programs; restore puts the old one back.
+// PrivateFiles sets a umask with which all that is made is the user's alone, DuckDB's files included, and he can use
+// it. It is the whole process's, so it is not for one that makes files of others' or starts their programs; restore
+// puts the old one back.
 func PrivateFiles() (restore func()) {
 	old := syscall.Umask(0o077)
 	return func() { syscall.Umask(old) }

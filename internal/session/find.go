@@ -70,8 +70,8 @@ type Target struct {
 	Note string // one line for the user when the choice was ours
 }
 
-// Resolve finds the session that an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live one,
-// else the newest finished one.
+// Resolve finds the session that an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live
+// one, else the newest finished one.
 func Resolve(endpoint string) (Target, error) {
 	t := Target{Rank: -1}
 	var err error
@@ -178,7 +178,8 @@ func byName(name string) (*Session, error) {
 				found = append(found, s)
 			}
 		}
-		if len(found) == 1 || len(found) > 1 && i == 1 { // of several finished ones of that very name the newest is meant
+		// of several finished ones of that very name the newest is meant
+		if len(found) == 1 || len(found) > 1 && i == 1 {
 			return found[0], nil
 		}
 		if len(found) > 1 {
@@ -188,8 +189,8 @@ func byName(name string) (*Session, error) {
 	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w", name, ErrNone), "memgauge list -a shows the sessions that there are")
 }
 
-// byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the command;
-// failing those, the newest finished session that had such a process.
+// byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the
+// command; failing those, the newest finished session that had such a process.
 func byPID(pid int) (*Session, error) {
 	all, err := All()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzFiles opens a directory whose session.json, end.json and one ring hold anything: nothing panics, no process of this
-// machine is held for one of the session's, nothing outside of the directory is named as the session's own.
+// FuzzFiles opens a directory whose session.json, end.json and one ring hold anything: nothing panics, no process of
+// this machine is held for one of the session's, nothing outside of the directory is named as the session's own.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`{"version":1,"id":"3f2a1c","name":"train-3f2a1c","command":["python","--password","x"],"uid":0,"dir":{"dev":1,"ino":2}}`),
 		[]byte(`{"state":"killed","signal":"SIGKILL","oom":"an OOM kill"}`), []byte("MGRING"), "7.8.1.ring")
@@ -23,7 +23,8 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x" + name)[1:]), ring, filePerm) // a name that can't be is none
+		// a name that can't be is none
+		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x" + name)[1:]), ring, filePerm)
 		s, err := Open(dir)
 		if err != nil {
 			return

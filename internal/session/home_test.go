@@ -66,7 +66,8 @@ func TestSessionOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionWhateverTheUmask: a directory that its own user can't enter would be of no use, and one with wider modes no secret.
+// TestSessionWhateverTheUmask: a directory that its own user can't enter would be of no use, and one with wider modes
+// no secret.
 func TestSessionWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o777} {
 		dir := home(t)

@@ -24,7 +24,8 @@ func (s *Session) TryKeep() (*Lock, error) { return s.tryLock(keepFile, true) }
 
 func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
 	f, err := os.OpenFile(s.path(name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, filePerm)
-	if !exclusive && (errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES)) { // who can't write here can read
+	// who can't write here can read
+	if !exclusive && (errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES)) {
 		f, err = os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 		if errors.Is(err, syscall.ENOENT) {
 			return &Lock{}, nil // nobody writes here

@@ -47,8 +47,8 @@ func (s *Session) ringFiles() []ringFile {
 	return list
 }
 
-// Processes lists the processes that have a ring, the one that `eval` takes by default first: trainers before others, low
-// ranks before high ones, old before young.
+// Processes lists the processes that have a ring, the one that `eval` takes by default first: trainers before others,
+// low ranks before high ones, old before young.
 func (s *Session) Processes() []Process {
 	byPid := map[Pid]*Process{}
 	for _, r := range s.ringFiles() {
@@ -127,8 +127,8 @@ func (s *Session) Copied() bool {
 	return err != nil || boot != s.Meta.BootID
 }
 
-// Elsewhere reports that the session is of this machine, but of another PID namespace: whether its processes are alive can't be
-// told from here, and their rings must be left alone.
+// Elsewhere reports that the session is of this machine, but of another PID namespace: whether its processes are alive
+// can't be told from here, and their rings must be left alone.
 func (s *Session) Elsewhere() bool {
 	here := pidNamespace()
 	return !s.Copied() && s.Meta.PIDs != "" && here != "" && s.Meta.PIDs != here
@@ -192,8 +192,8 @@ func Observed(pid int) (*Session, error) {
 	return nil, ErrNone
 }
 
-// observes says whether the process's newest ring is written by an agent. An older one lies there until its last records are
-// stored, and says nothing of the agent.
+// observes says whether the process's newest ring is written by an agent. An older one lies there until its last
+// records are stored, and says nothing of the agent.
 func (s *Session) observes(pid int) bool {
 	var newest *ringFile
 	for _, r := range s.ringFiles() {

@@ -1,5 +1,5 @@
-// Package session owns session directories: where they lie, who may use them, which processes belong to them and how they
-// ended. It creates, finds, locks and describes them; what is in the database is the store's business.
+// Package session owns session directories: where they lie, who may use them, which processes belong to them and how
+// they ended. It creates, finds, locks and describes them; what is in the database is the store's business.
 package session
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has got in.
+// Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has
+// got in.
 type Meta struct {
 	Version    int       `json:"version"` // of this file's format
 	ID         string    `json:"id"`
@@ -113,17 +114,18 @@ type Session struct {
 }
 
 const (
-	metaFile  = "session.json"
-	endFile   = "end.json"
-	lockFile  = "owner.lock"
-	keepFile  = "keeper.lock"
-	dbFile    = "session.duckdb"
-	logFile   = "collector.log"
-	metaVer   = 1
-	socket    = "api.sock"
-	ringsDir  = "rings"
-	ctlDir    = "ctl"
-	maxMeta   = 1 << 20 // a command line is at most 128 KiB an argument and 2 MiB in all; longer ones are cut when written
+	metaFile = "session.json"
+	endFile  = "end.json"
+	lockFile = "owner.lock"
+	keepFile = "keeper.lock"
+	dbFile   = "session.duckdb"
+	logFile  = "collector.log"
+	metaVer  = 1
+	socket   = "api.sock"
+	ringsDir = "rings"
+	ctlDir   = "ctl"
+	// a command line is at most 128 KiB an argument and 2 MiB in all; longer ones are cut when written
+	maxMeta   = 1 << 20
 	dirPerm   = 0o700
 	filePerm  = 0o600
 	maxArgLen = 4096 // bytes of one argument kept in session.json
@@ -145,7 +147,8 @@ func Open(dir string) (*Session, error) {
 		}
 		return nil, fmt.Errorf("open session: %w", err)
 	}
-	if s.Meta.Name == "" || checkName(s.Meta.Name) != nil { // it becomes part of file names and of what is printed as commands
+	// it becomes part of file names and of what is printed as commands
+	if s.Meta.Name == "" || checkName(s.Meta.Name) != nil {
 		base := nameChars.ReplaceAllString(filepath.Base(abs), "-")
 		s.Meta.Name = "session-" + base[:min(len(base), maxName-len("session-"))]
 	}
@@ -208,8 +211,8 @@ func (s *Session) End() (e End, ok bool, err error) {
 	return e, err == nil, err
 }
 
-// MayReplace refuses names of files that belong to a session. A command writes an answer where the user says, in place of
-// what was there; a ring has a trainer behind it.
+// MayReplace refuses names of files that belong to a session. A command writes an answer where the user says, in place
+// of what was there; a ring has a trainer behind it.
 func MayReplace(path string) error {
 	name := filepath.Base(path)
 	if strings.HasSuffix(name, wire.RingSuffix) {

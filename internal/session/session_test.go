@@ -208,7 +208,8 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 	}
 }
 
-// What is no ring does not keep a session from being finished, and neither does one that was refused and written down so.
+// What is no ring does not keep a session from being finished, and neither does one that was refused and written down
+// so.
 func TestUnfinished(t *testing.T) {
 	home(t)
 	s := create(t, Options{Name: "a"})

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A session keeps one snapshot of an allocator, the newest that was asked for: snapshot.PID.pickle. What asks for one works
-// on it when the trainer is gone. One, because a long history takes hundreds of megabytes.
+// A session keeps one snapshot of an allocator, the newest that was asked for: snapshot.PID.pickle. What asks for one
+// works on it when the trainer is gone. One, because a long history takes hundreds of megabytes.
 const (
 	snapshotPrefix = "snapshot."
 	snapshotSuffix = ".pickle"
@@ -24,7 +24,8 @@ type Snapshot struct {
 	Taken time.Time
 }
 
-// KeepSnapshot moves a file, which must lie on the session's file system, into the session, in place of the one that it had.
+// KeepSnapshot moves a file, which must lie on the session's file system, into the session, in place of the one that it
+// had.
 func (s *Session) KeepSnapshot(pid int, file string) error {
 	older, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix))
 	if err != nil {
@@ -51,7 +52,8 @@ func (s *Session) SnapshotPath(pid int) string {
 	return filepath.Join(s.Dir, snapshotPrefix+strconv.Itoa(pid)+snapshotSuffix)
 }
 
-// Snapshot finds the one that is kept: here, or in the runtime directory, where a trainer leaves it whose allocation has failed.
+// Snapshot finds the one that is kept: here, or in the runtime directory, where a trainer leaves it whose allocation
+// has failed.
 func (s *Session) Snapshot() (kept Snapshot, ok bool) {
 	var files []string
 	for _, dir := range []string{s.Dir, s.Runtime()} {

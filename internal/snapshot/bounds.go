@@ -7,20 +7,21 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// What a file may cost. A small file must not take all memory of the machine on which somebody looks at it, neither by what
-// it unpacks to nor by what is made of it; a large honest one must be read.
+// What a file may cost. A small file must not take all memory of the machine on which somebody looks at it, neither by
+// what it unpacks to nor by what is made of it; a large honest one must be read.
 const (
-	// A packed file may unpack to so much, and to so many times its own size: real histories come to 10 to 50 times, gzip's
-	// best is 1,032 times.
+	// A packed file may unpack to so much, and to so many times its own size: real histories come to 10 to 50 times,
+	// gzip's best is 1,032 times.
 	freeUnpacked = 64 << 20
 	maxRatio     = 32
-	// What is made of a file may take so much memory, and so many times the file's size on disk: a text of events as short
-	// as they can be takes 10 times its bytes, a pickle less (TestHonestFilesFit).
+	// What is made of a file may take so much memory, and so many times the file's size on disk: a text of events as
+	// short as they can be takes 10 times its bytes, a pickle less (TestHonestFilesFit).
 	freeMemory = 768 << 20
 	maxMemory  = 24
 )
 
-// Costs of what is made of a file, in bytes. While a slice grows, and until garbage is collected, it is up to twice that.
+// Costs of what is made of a file, in bytes. While a slice grows, and until garbage is collected, it is up to twice
+// that.
 const (
 	costRow   = 240 // an Event, a Segment or a Block
 	costFrame = 64
@@ -59,7 +60,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// bounded reads what a file unpacks to, as long as it keeps to the bounds. A pickle is read as a stream and needs no such.
+// bounded reads what a file unpacks to, as long as it keeps to the bounds. A pickle is read as a stream and needs no
+// such.
 type bounded struct {
 	io.Reader
 	packed *counter

@@ -35,8 +35,8 @@ func pack(t *testing.T, begin, piece string, times int, end string) []byte {
 	return out.Bytes()
 }
 
-// maxTaken is the bound of what is made of a small file, its bytes, and what garbage and growing slices may add. Such files
-// took more than 5 GiB before.
+// maxTaken is the bound of what is made of a small file, its bytes, and what garbage and growing slices may add. Such
+// files took more than 5 GiB before.
 const maxTaken = 3 << 30
 
 // Small archives that would unpack to gigabytes, or of which gigabytes would be made: each is given up in time.
@@ -79,7 +79,8 @@ func TestSmallArchivesStaySmall(t *testing.T) {
 	}
 }
 
-// What real programs write fits with room to spare, however long their history is: without the part that every file has.
+// What real programs write fits with room to spare, however long their history is: without the part that every file
+// has.
 func TestHonestFilesFit(t *testing.T) {
 	s := file(t, mosaic)
 	for _, f := range []struct {

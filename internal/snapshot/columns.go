@@ -1,7 +1,7 @@
 package snapshot
 
-// Columns are a memory snapshot with its events in columns, one row an event, in the order of the file: six million events
-// take 250 MB. Close gives the memory back; nothing of it may be used after that.
+// Columns are a memory snapshot with its events in columns, one row an event, in the order of the file: six million
+// events take 250 MB. Close gives the memory back; nothing of it may be used after that.
 //
 // Texts, frames and stacks are kept once and named by their number: see Text, Frame, StackFrames.
 type Columns struct {
@@ -13,7 +13,8 @@ type Columns struct {
 	Stream []uint16 // index in Streams
 	Stack  []uint32 // see StackFrames; 0 is the empty one
 	Pool   []uint16 // index in Pools: whose private pool (CUDA graphs)
-	// Context is torch.compile's name for the graph, Metadata what the user attached; see Text. NoText where there is none.
+	// Context is torch.compile's name for the graph, Metadata what the user attached; see Text. NoText where there is
+	// none.
 	Context, Metadata []uint32
 	Thread            []uint64 // nil where the file names no threads; PyTorch does not
 

@@ -144,7 +144,8 @@ func TestColumnsPacked(t *testing.T) {
 	}
 }
 
-// Wherever a file is cut, what stood before the cut is read: never less than at an earlier cut, and never something else.
+// Wherever a file is cut, what stood before the cut is read: never less than at an earlier cut, and never something
+// else.
 func TestColumnsCut(t *testing.T) {
 	whole, err := os.ReadFile(mosaic)
 	if err != nil {
@@ -314,8 +315,8 @@ func BenchmarkReadColumns(b *testing.B) {
 	}
 }
 
-// What is written from columns is read as what they were, by us and by Python, also where the file had a protocol that old viewers
-// don't know.
+// What is written from columns is read as what they were, by us and by Python, also where the file had a protocol that
+// old viewers don't know.
 func TestWriteColumns(t *testing.T) {
 	pythons := env.CPythons(t)
 	python := pythons[len(pythons)-1]
@@ -368,8 +369,8 @@ for x, y in zip(a['device_traces'], b['device_traces']):
 	}
 }
 
-// pinned is what PyTorch 2.15 writes with record_pinned_host_memory=True, in its order: the host's segments have the device -1, and
-// one list has all its events.
+// pinned is what PyTorch 2.15 writes with record_pinned_host_memory=True, in its order: the host's segments have the
+// device -1, and one list has all its events.
 const pinned = `
 import pickle, sys
 def event(action, addr, size):

@@ -10,9 +10,9 @@ import (
 	"unsafe"
 )
 
-// This file is a machine for pickles of protocols 2 to 5 that writes what it reads into columns at once: it makes no object
-// for an event, a frame or a stack. It knows plain data only. Whatever makes Python call something (GLOBAL, REDUCE, BUILD,
-// …) is refused by name: it is how a pickle runs code.
+// This file is a machine for pickles of protocols 2 to 5 that writes what it reads into columns at once: it makes no
+// object for an event, a frame or a stack. It knows plain data only. Whatever makes Python call something (GLOBAL,
+// REDUCE, BUILD, …) is refused by name: it is how a pickle runs code.
 // https://github.com/python/cpython/blob/3.13/Lib/pickletools.py describes the opcodes.
 
 // val is a value on the machine's stack: a tag in the upper 4 bits, its content in the lower 60.
@@ -100,9 +100,10 @@ type decoder struct {
 // maxMarks is how deep containers may nest; a snapshot needs 10.
 const maxMarks = 64
 
-// ReadColumns reads a pickle of torch.cuda.memory._snapshot(), or of its segments alone, plain, gzipped or zstd. It runs
-// nothing that is in the file. A trace of torch.profiler with memory events is read as well. What it keeps takes at most budget bytes, and no more than a file of that size on disk may. A
-// file that is cut short is read as far as it goes; see Columns.Cut. Other errors wrap ErrFormat, with the place.
+// ReadColumns reads a pickle of torch.cuda.memory._snapshot(), or of its segments alone, plain, gzipped or zstd. It
+// runs nothing that is in the file. A trace of torch.profiler with memory events is read as well. What it keeps takes
+// at most budget bytes, and no more than a file of that size on disk may. A file that is cut short is read as far as it
+// goes; see Columns.Cut. Other errors wrap ErrFormat, with the place.
 func ReadColumns(ctx context.Context, r io.Reader, budget int64) (*Columns, error) {
 	disk := &counter{Reader: r}
 	src, closeSrc, err := unpack(disk)
@@ -238,8 +239,8 @@ func (d *decoder) cut() {
 // firstValues is how many the stack has room for at first; it doubles from there.
 const firstValues = 4096
 
-// room makes the stack larger. C++'s pickler puts all events on it before it makes a list of them. Its memory grows in place:
-// copies that wait for the garbage collector would come to three times what is counted.
+// room makes the stack larger. C++'s pickler puts all events on it before it makes a list of them. Its memory grows in
+// place: copies that wait for the garbage collector would come to three times what is counted.
 func (d *decoder) room() bool {
 	n := max(firstValues, 2*len(d.stk))
 	err := d.stkMem.resize(n * int(unsafe.Sizeof(val(0))))

@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 )
 
-// This file reads what snapshots consist of, events and their stacks, without the machine's stack. Each function returns 0
-// where things are of another shape, having changed nothing that counts; the machine then reads the same bytes.
+// This file reads what snapshots consist of, events and their stacks, without the machine's stack. Each function
+// returns 0 where things are of another shape, having changed nothing that counts; the machine then reads the same
+// bytes.
 
-// fastStack reads a list of frames that were all met before, from behind its EMPTY_LIST: MEMOIZE MARK (BINGET|LONG_BINGET)*
-// APPENDS. It returns where it ends.
+// fastStack reads a list of frames that were all met before, from behind its EMPTY_LIST: MEMOIZE MARK
+// (BINGET|LONG_BINGET)* APPENDS. It returns where it ends.
 func (d *decoder) fastStack(b []byte, p int) int {
 	if b[p] != 0x94 || b[p+1] != '(' {
 		return 0

@@ -85,8 +85,8 @@ func (d *decoder) stackID(frames []uint32) uint32 {
 	return id
 }
 
-// appendRows makes a list of rows. An honest file has a dict for each row, and a list for each device: so the rows of a list
-// follow each other, and a list is a run of rows.
+// appendRows makes a list of rows. An honest file has a dict for each row, and a list for each device: so the rows of a
+// list follow each other, and a list is a run of rows.
 func (d *decoder) appendRows(from int, o *other, items []val, tag uint64) {
 	lo := items[0].content()
 	for i, v := range items {
@@ -190,7 +190,8 @@ func (d *decoder) traces(v val) {
 // PinnedHost names the device that stands for pinned host memory, which has an allocator and a history of its own.
 const PinnedHost = "pinned host memory"
 
-// finishHost puts pinned host memory behind the devices that have numbers. v is its list of events; None where the file has none.
+// finishHost puts pinned host memory behind the devices that have numbers. v is its list of events; None where the file
+// has none.
 func (d *decoder) finishHost(v val) {
 	number, onHosts := 0, 0
 	for _, g := range d.Segments {
@@ -265,8 +266,8 @@ func (d *decoder) settings(v val, depth int) (out []Setting) {
 
 // The rest ends what is open in a file that is cut short.
 
-// closeOpen ends the innermost container that is open. A list keeps the items that are whole. A dict that is not whole is
-// dropped, unless it is the snapshot itself.
+// closeOpen ends the innermost container that is open. A list keeps the items that are whole. A dict that is not whole
+// is dropped, unless it is the snapshot itself.
 func (d *decoder) closeOpen() {
 	m := d.floor()
 	if m == 0 {

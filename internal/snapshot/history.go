@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// History is what the allocator of one device did, oldest first, in columns: 27 bytes an event, without stacks. That of Columns
-// shares their memory.
+// History is what the allocator of one device did, oldest first, in columns: 27 bytes an event, without stacks. That of
+// Columns shares their memory.
 type History struct {
 	Action  []uint8  // IsAlloc, IsFreeRequested, …; from knownActions on it is nothing that can be replayed
 	Addr    []uint64 // see Columns
@@ -73,8 +73,8 @@ func actionIndex(a Action) uint8 {
 	return knownActions
 }
 
-// place is where a stream stands in the list. What a history has beyond 65,536 shares the last place; PyTorch makes 32 streams
-// a priority and device.
+// place is where a stream stands in the list. What a history has beyond 65,536 shares the last place; PyTorch makes 32
+// streams a priority and device.
 func (h *History) place(stream uint64) uint16 {
 	if len(h.Streams) > 0 && h.Streams[0] == stream {
 		return 0
@@ -117,8 +117,8 @@ func (c *Columns) history(device int) History {
 // allocates tells whether there is an allocation in it.
 func (h *History) allocates() bool { return bytes.IndexByte(h.Action, IsAlloc) >= 0 }
 
-// Burst is how many events at the beginning give memory back: a history that begins with such was recorded from an empty_cache on,
-// and what that left is what it begins with.
+// Burst is how many events at the beginning give memory back: a history that begins with such was recorded from an
+// empty_cache on, and what that left is what it begins with.
 func (h *History) Burst() (n int) {
 	for n < h.Len() && (h.Action[n] == IsSegmentFree || h.Action[n] == IsSegmentUnmap) {
 		n++

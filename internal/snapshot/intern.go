@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// interner numbers byte strings: equal ones have equal numbers, counted from 0. It holds each once, in one piece of memory.
+// interner numbers byte strings: equal ones have equal numbers, counted from 0. It holds each once, in one piece of
+// memory.
 type interner struct {
 	blob  []byte
 	ends  []uint64 // where each ends in blob

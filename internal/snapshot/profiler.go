@@ -18,15 +18,17 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// This file reads what torch.profiler's export_chrome_trace writes (Kineto, torch/csrc/autograd/profiler_kineto.cpp): its "[memory]"
-// events are allocations and frees with addresses, of the CPU too, and the slices around one of them on its thread are its stack.
+// This file reads what torch.profiler's export_chrome_trace writes (Kineto, torch/csrc/autograd/profiler_kineto.cpp):
+// its "[memory]" events are allocations and frees with addresses, of the CPU too, and the slices around one of them on
+// its thread are its stack.
 
 // profilerHead is how much of a file is looked at to tell what it is, in bytes.
 const profilerHead = 4 << 10
 
 var timelineHead = regexp.MustCompile(`^\[\s*\[`)
 
-// recogniseJSON tells a profiler's trace from other files that begin like JSON. A memory timeline is refused: it has no blocks.
+// recogniseJSON tells a profiler's trace from other files that begin like JSON. A memory timeline is refused: it has no
+// blocks.
 func recogniseJSON(head []byte) (trace bool, err error) {
 	head = bytes.TrimLeft(head, " \t\r\n")
 	switch {
@@ -260,7 +262,8 @@ func (p *profile) number(f Frame) uint32 {
 	return id
 }
 
-// snapshot files the events under their devices, in the order of time. The CPU comes behind the devices that have numbers.
+// snapshot files the events under their devices, in the order of time. The CPU comes behind the devices that have
+// numbers.
 func (p *profile) snapshot() (*Snapshot, map[int]string) {
 	var all []memoryEvent
 	for thread, list := range p.memory {
@@ -338,11 +341,12 @@ func ended(open []slice, at float64) []slice {
 	return open
 }
 
-// maxOpen is how deep a stack may be; the innermost frames stay. Python's own limit is 1,000 calls, each with an operator or two.
+// maxOpen is how deep a stack may be; the innermost frames stay. Python's own limit is 1,000 calls, each with an
+// operator or two.
 const maxOpen = 4000
 
-// framesOf is a stack, innermost first. A function's line is that from which it called the next one; that of the innermost is where it
-// begins, since the trace has no other.
+// framesOf is a stack, innermost first. A function's line is that from which it called the next one; that of the
+// innermost is where it begins, since the trace has no other.
 func (p *profile) framesOf(open []slice) []Frame {
 	var key []byte
 	var ids []uint32

@@ -37,8 +37,8 @@ func ReadFile(path string) (*Snapshot, Format, error) {
 	return out, format, err
 }
 
-// ReadTrace reads a file of any of the formats and prepares the history of one device in it for a replay. choose is asked for the
-// device, and told which have allocations. The caller closes the trace.
+// ReadTrace reads a file of any of the formats and prepares the history of one device in it for a replay. choose is
+// asked for the device, and told which have allocations. The caller closes the trace.
 func ReadTrace(path string, choose func(with []int) (int, error)) (*Trace, error) {
 	var out *Trace
 	_, err := readPath(path, func(c *content) error {
@@ -187,7 +187,8 @@ func readAll(r io.Reader, known int64) ([]byte, error) {
 // pickleBudget is what reading a pickle may take, in bytes: 5 GB of pickle, 23 million events, take 1.6 GB of it.
 const pickleBudget = 4 << 30
 
-// readTorch reads a pickle within the bound of its file. One that is cut short has no state to replay from, so it is refused here.
+// readTorch reads a pickle within the bound of its file. One that is cut short has no state to replay from, so it is
+// refused here.
 func readTorch(r io.Reader, limit *budget) (*Columns, error) {
 	c, err := readColumns(context.Background(), r, nil, min(limit.left, pickleBudget))
 	if err != nil {

@@ -20,12 +20,12 @@ type held struct {
 	pool  uint64 // 0 is the pool that all programs use; others are private ones (CUDA graphs, torch.cuda.MemPool)
 }
 
-// poolBit is where a private pool's number stands in a trace's streams: what is allocated from one pool must not lie in another, just
-// as with streams. CUDA's streams are addresses, below 2^48.
+// poolBit is where a private pool's number stands in a trace's streams: what is allocated from one pool must not lie in
+// another, just as with streams. CUDA's streams are addresses, below 2^48.
 const poolBit = 48
 
-// rewind returns what was there before the first event of a device, and puts the private pool that each event belongs to into its
-// stream.
+// rewind returns what was there before the first event of a device, and puts the private pool that each event belongs
+// to into its stream.
 func rewind(segments []Segment, device int, h *History) Opening {
 	r := finalState(segments, device)
 	pooled := len(r.pools) > 0

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grown is memory outside of Go's heap that grows without being copied: the garbage collector neither counts it nor keeps
-// twice of it while it doubles. Pages are used when they are written first.
+// grown is memory outside of Go's heap that grows without being copied: the garbage collector neither counts it nor
+// keeps twice of it while it doubles. Pages are used when they are written first.
 type grown struct{ mem []byte }
 
 // resize makes room for n bytes.

@@ -1,7 +1,7 @@
 package snapshot
 
-// Snapshot makes of columns what programs that follow a history event by event want: structs. It takes some 150 bytes an
-// event. The result does not refer to the columns.
+// Snapshot makes of columns what programs that follow a history event by event want: structs. It takes some 150 bytes
+// an event. The result does not refer to the columns.
 func (c *Columns) Snapshot() *Snapshot {
 	s := &Snapshot{Annotations: c.Annotations, Settings: c.Settings}
 	stacks := make([][]Frame, c.Stacks())

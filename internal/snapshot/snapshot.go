@@ -6,14 +6,15 @@ import (
 	"slices"
 )
 
-// Snapshot is the state of an allocator at one moment and, where it was recorded, how it came to it. Sizes are in bytes.
+// Snapshot is the state of an allocator at one moment and, where it was recorded, how it came to it. Sizes are in
+// bytes.
 type Snapshot struct {
 	Segments    []Segment
 	Traces      [][]Event    // by device, each oldest first; the history may begin long after the allocator did
 	Annotations []Annotation // what the user marked, oldest first
 	Settings    []Setting    // of the allocator, in the file's order
-	// Openings says, for files that do, what was there before the first event of a device. From a snapshot with segments
-	// it follows: see Trace.
+	// Openings says, for files that do, what was there before the first event of a device. From a snapshot with
+	// segments it follows: see Trace.
 	Openings map[int]Opening
 }
 
@@ -37,8 +38,9 @@ type Segment struct {
 type BlockState string
 
 const (
-	Allocated   BlockState = "active_allocated"
-	PendingFree BlockState = "active_pending_free" // freed by the program, still used by a stream; older: active_awaiting_free
+	Allocated BlockState = "active_allocated"
+	// freed by the program, still used by a stream; older: active_awaiting_free
+	PendingFree BlockState = "active_pending_free"
 	Inactive    BlockState = "inactive"
 )
 

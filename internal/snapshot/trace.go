@@ -33,9 +33,9 @@ type Mapped struct {
 	Small bool
 }
 
-// Trace is what one device's allocator was asked, from a known opening: what can be replayed against another allocator. The
-// events include what the recorded allocator itself did with the driver (SegmentAlloc and so on), which is the truth to
-// compare with.
+// Trace is what one device's allocator was asked, from a known opening: what can be replayed against another allocator.
+// The events include what the recorded allocator itself did with the driver (SegmentAlloc and so on), which is the
+// truth to compare with.
 type Trace struct {
 	Device int
 	Opening
@@ -58,8 +58,8 @@ func (t *Trace) Close() {
 
 // Recorded is what the allocator that was recorded reserved.
 type Recorded struct {
-	// Peak is the most bytes reserved, after the opening's burst of segment_free: a history that begins with one was begun
-	// right after an empty_cache.
+	// Peak is the most bytes reserved, after the opening's burst of segment_free: a history that begins with one was
+	// begun right after an empty_cache.
 	Peak       int64
 	End        int64
 	SegmentOps int // segment_alloc, _free, _map, _unmap, after that burst
@@ -68,8 +68,8 @@ type Recorded struct {
 // ErrNoHistory says that the file has no events of a device.
 var ErrNoHistory = errors.New("no history of its allocator was recorded")
 
-// Trace prepares the history of a device for a replay. Where the file says what was there at first, that is the opening;
-// otherwise it is worked out from the final segments by going through the events backwards.
+// Trace prepares the history of a device for a replay. Where the file says what was there at first, that is the
+// opening; otherwise it is worked out from the final segments by going through the events backwards.
 func (s *Snapshot) Trace(device int) (*Trace, error) {
 	return s.trace(device, HistoryOf(s.Events(device)...))
 }

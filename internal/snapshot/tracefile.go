@@ -150,14 +150,16 @@ func (r *traceReader) event(words [][]byte) error {
 		e.Stream = n[2]
 	}
 	r.out.addEvent(e)
-	if to := &r.out.Traces[r.device]; len(*to) == 1 { // a place for each line that is left: growing takes three times as much
+	// a place for each line that is left: growing takes three times as much
+	if to := &r.out.Traces[r.device]; len(*to) == 1 {
 		*to = append(make([]Event, 0, max(r.lines-int(r.line)+1, 0)), *to...)
 		r.lines = int(r.line) // of a second device nobody knows
 	}
 	return nil
 }
 
-// numbers reads what follows a word, from least to most numbers; the second is a size. They are valid until the next call.
+// numbers reads what follows a word, from least to most numbers; the second is a size. They are valid until the next
+// call.
 func (r *traceReader) numbers(words [][]byte, least, most int) ([]uint64, error) {
 	args := words[1:]
 	if len(args) < least || len(args) > most {

@@ -13,8 +13,8 @@ import (
 // maxZstdWindow is the memory that a zstd file may make us hold, in bytes: what `zstd --long=27` needs.
 const maxZstdWindow = 128 << 20
 
-// unpacked is the content of a packed file. What is wrong with the file is never io.EOF, nor an error of io's that callers
-// take for it.
+// unpacked is the content of a packed file. What is wrong with the file is never io.EOF, nor an error of io's that
+// callers take for it.
 type unpacked struct{ io.Reader }
 
 func (u unpacked) Read(b []byte) (int, error) {

@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// slack is how many bytes lie behind every place where the decoder may begin an opcode, so that it need not ask before each
-// operand. The longest opcode is a text of maxText bytes.
+// slack is how many bytes lie behind every place where the decoder may begin an opcode, so that it need not ask before
+// each operand. The longest opcode is a text of maxText bytes.
 const slack = maxText + 4096
 
 // maxText bounds one text, in bytes. The longest honest ones, mangled C++ names, have some thousand.
 const maxText = 1 << 20
 
-// pieceSize is how much is read at once, in bytes. Three such buffers keep reading and unpacking on one core busy while the
-// other decodes.
+// pieceSize is how much is read at once, in bytes. Three such buffers keep reading and unpacking on one core busy while
+// the other decodes.
 const pieceSize = 4 << 20
 
 // piece is a buffer of slack bytes of room, then n bytes of the input, then room for slack zeros.
@@ -57,7 +57,8 @@ func (w *window) read(ctx context.Context, src io.Reader) {
 		select {
 		case p = <-w.free:
 		case <-ctx.Done():
-			w.full <- piece{buf: make([]byte, 2*slack), err: ctx.Err()} // there is room: a piece was taken or is missing
+			// there is room: a piece was taken or is missing
+			w.full <- piece{buf: make([]byte, 2*slack), err: ctx.Err()}
 			return
 		}
 		if p.buf == nil {
@@ -74,8 +75,8 @@ func (w *window) read(ctx context.Context, src io.Reader) {
 	}
 }
 
-// more moves on: what is left of the piece from p on stands in front of the next one. It returns the new p. Without more
-// input nothing changes but final.
+// more moves on: what is left of the piece from p on stands in front of the next one. It returns the new p. Without
+// more input nothing changes but final.
 func (w *window) more(p int) int {
 	next, ok := <-w.full
 	if !ok || w.final {

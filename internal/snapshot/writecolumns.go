@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// WriteColumns writes what WritePickle does, from columns: stacks, frames and texts that the columns name by number are written
-// once. It ends when ctx does.
+// WriteColumns writes what WritePickle does, from columns: stacks, frames and texts that the columns name by number are
+// written once. It ends when ctx does.
 func WriteColumns(ctx context.Context, w io.Writer, c *Columns) error {
 	p := &columnPickler{
 		pickler: pickler{w: &calledOff{w, ctx}, texts: map[string]uint32{}},

@@ -7,9 +7,9 @@ import (
 	"math"
 )
 
-// WritePickle writes what torch.cuda.memory._dump_snapshot() would have: a pickle (protocol 4, Python 3.4 and newer) of plain
-// dicts and lists that PyTorch's viewers (torch.cuda._memory_viz, pytorch.org/memory_viz, mosaic) read. Keys, stacks and frames
-// are written once.
+// WritePickle writes what torch.cuda.memory._dump_snapshot() would have: a pickle (protocol 4, Python 3.4 and newer) of
+// plain dicts and lists that PyTorch's viewers (torch.cuda._memory_viz, pytorch.org/memory_viz, mosaic) read. Keys,
+// stacks and frames are written once.
 func WritePickle(w io.Writer, s *Snapshot) error {
 	p := &pickler{w: w, texts: map[string]uint32{}, stacks: map[stackKey]uint32{}, frames: map[Frame]uint32{}}
 	p.raw(0x80, 4)

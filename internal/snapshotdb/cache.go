@@ -30,8 +30,8 @@ const (
 	suffix = ".duckdb"
 )
 
-// How a file is told from all others: by its size, the time of its last change and samples of its bytes. Reading all of it would
-// take longer than the answer. A snapshot has a time in every event, so that no two have a sample in common.
+// How a file is told from all others: by its size, the time of its last change and samples of its bytes. Reading all of
+// it would take longer than the answer. A snapshot has a time in every event, so that no two have a sample in common.
 const (
 	samples    = 64
 	sampleSize = 4 << 10 // bytes; some twenty events
@@ -65,8 +65,8 @@ func identify(f *os.File) (string, error) {
 // lockPoll is how often a waiting command asks for the lock: flock(2) can't be waited for with a deadline.
 const lockPoll = 20 * time.Millisecond
 
-// lock makes the commands that want to make the same database do it one after the other, so that the second finds it made. There
-// are 16 files, so that none needs to be removed.
+// lock makes the commands that want to make the same database do it one after the other, so that the second finds it
+// made. There are 16 files, so that none needs to be removed.
 func lock(ctx context.Context, dir, key string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock-"+key[:1]), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

@@ -61,7 +61,8 @@ func events(ctx context.Context, src Source) (string, error) {
 	return strings.Join(strings.Fields(out.String()), " "), err
 }
 
-// A file is read once, for any number of commands at the same time; another content, even of the same length, is another file.
+// A file is read once, for any number of commands at the same time; another content, even of the same length, is
+// another file.
 func TestReadOnce(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("MEMGAUGE_HOME", home)

@@ -1,6 +1,7 @@
-// Package snapshotdb owns the tables of memory snapshots: a database made of a snapshot's file when it is first asked, and kept in
-// the cache for the next question. It guarantees that a database in the cache is whole and belongs to the file's content, and that
-// the cache stays within its bounds. What the tables mean is the business of packages anatomy and store.
+// Package snapshotdb owns the tables of memory snapshots: a database made of a snapshot's file when it is first asked,
+// and kept in the cache for the next question. It guarantees that a database in the cache is whole and belongs to the
+// file's content, and that the cache stays within its bounds. What the tables mean is the business of packages anatomy
+// and store.
 package snapshotdb
 
 import (
@@ -118,7 +119,8 @@ func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
 	if err := build(ctx, src, path); err != nil {
 		return nil, err
 	}
-	if after, err := identify(f); err != nil || after != key { // it was written to while it was read: the next must read it anew
+	// it was written to while it was read: the next must read it anew
+	if after, err := identify(f); err != nil || after != key {
 		defer os.Remove(path)
 	}
 	if err := trim(dir, path, maxBytes, maxFiles); err != nil && src.Note != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// shortPath goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a session
-// may lie deeper.
+// shortPath goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a
+// session may lie deeper.
 func shortPath(path string) (short string, done func(), err error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -25,8 +25,8 @@ func shortPath(path string) (short string, done func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
 }
 
-// Listen makes a socket that lets in only its own user. A stale one is replaced, so the caller must know that nobody else
-// serves at this path. Close removes it.
+// Listen makes a socket that lets in only its own user. A stale one is replaced, so the caller must know that nobody
+// else serves at this path. Close removes it.
 func Listen(path string) (net.Listener, error) {
 	short, done, err := shortPath(path)
 	if err != nil {
@@ -89,8 +89,8 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// Peer is the PID at the other end of a connection that we made. It is an error if that belongs to another user, unless we
-// are root, who may ask anyone, or it is root's.
+// Peer is the PID at the other end of a connection that we made. It is an error if that belongs to another user, unless
+// we are root, who may ask anyone, or it is root's.
 func Peer(c *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(c)
 	if err != nil {

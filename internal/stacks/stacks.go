@@ -1,5 +1,5 @@
-// Package stacks owns the answer to "what is each thread doing": the Python stacks that the agent tells, joined with what the
-// kernel knows of the same threads, which is all that there is when the agent can't get Python's lock in time.
+// Package stacks owns the answer to "what is each thread doing": the Python stacks that the agent tells, joined with
+// what the kernel knows of the same threads, which is all that there is when the agent can't get Python's lock in time.
 package stacks
 
 import (

@@ -14,7 +14,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// told is what an agent said of a process with these three threads: the main one, one of a library, and the agent's own.
+// told is what an agent said of a process with these three threads: the main one, one of a library, and the agent's
+// own.
 var (
 	told = wire.Stacks{Agent: 12, Left: 2, Threads: []wire.Thread{
 		{TID: 10, Name: "MainThread", Cut: 5, CutAt: 1, Frames: []wire.StackFrame{{Func: "inner", File: "t.py", Line: 3}, {Func: "main", File: "t.py", Line: 9}}},

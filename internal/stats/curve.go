@@ -4,11 +4,11 @@ import "math"
 
 // Curve is how a series that rises does so.
 type Curve struct {
-	// Evidence is what a curve that flattens explains better than a line does, by Schwarz's criterion (BIC); below 0 the line is
-	// the better of the two.
+	// Evidence is what a curve that flattens explains better than a line does, by Schwarz's criterion (BIC); below 0
+	// the line is the better of the two.
 	Evidence float64
-	// Pace is the best flattening curve's slope at the end of the series as a share of its mean slope: 1 for a line, near 0 for
-	// what is over.
+	// Pace is the best flattening curve's slope at the end of the series as a share of its mean slope: 1 for a line,
+	// near 0 for what is over.
 	Pace float64
 	// Left is what that curve has still to rise; +Inf where it has no end (a logarithm, a root).
 	Left float64
@@ -39,8 +39,8 @@ func bends() []bend {
 
 var allBends = bends()
 
-// FitCurve compares a line with curves that flatten. How the noise is correlated is taken from what the better of the two
-// leaves over: from a wrong shape's rest every noise would seem to wander.
+// FitCurve compares a line with curves that flatten. How the noise is correlated is taken from what the better of the
+// two leaves over: from a wrong shape's rest every noise would seem to wander.
 func FitCurve(xs, ys []float64) Curve {
 	n := len(xs)
 	if n < 6 || xs[n-1] <= xs[0] {
@@ -75,7 +75,8 @@ func FitCurve(xs, ys []float64) Curve {
 	return Curve{Evidence: evidence, Pace: b.slope(1) / (b.at(1) - b.at(0)), Left: scale * (b.end - b.at(1))}
 }
 
-// compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and what the better one leaves over.
+// compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and what the better one leaves
+// over.
 func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (best int, evidence float64, rest []float64) {
 	target := whiten(ys, alpha)
 	m := float64(len(target))

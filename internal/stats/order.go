@@ -36,8 +36,8 @@ func Spread(xs []float64) float64 {
 	return normalMAD * Median(dev)
 }
 
-// TheilSen is the median of the slopes between all pairs of points (Sen 1968): a third of them may be anything. It takes
-// n²/2 slopes, so it is for some hundred points. NaN for fewer than two.
+// TheilSen is the median of the slopes between all pairs of points (Sen 1968): a third of them may be anything. It
+// takes n²/2 slopes, so it is for some hundred points. NaN for fewer than two.
 func TheilSen(xs, ys []float64) float64 {
 	var slopes []float64
 	for i := range xs {

@@ -32,7 +32,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTrendUnderNoise: where there is no trend, 1 in 1000 may pass a test at 0.001; where there is one, it is found and lies in its interval.
+// TestTrendUnderNoise: where there is no trend, 1 in 1000 may pass a test at 0.001; where there is one, it is found and
+// lies in its interval.
 func TestTrendUnderNoise(t *testing.T) {
 	noises := map[string]func(r *rand.Rand) func(int) float64{
 		"white": func(r *rand.Rand) func(int) float64 { return func(int) float64 { return r.NormFloat64() } },

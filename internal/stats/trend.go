@@ -52,9 +52,9 @@ func (t Trend) P() float64 {
 const unitRoot = -3.3
 
 // FitTrend fits a line and finds the error of its slope without supposing either kind of noise. Noise that comes back
-// (white, or autoregressive) is told by a test for a unit root and weighed by Prais–Winsten; otherwise it counts as a random
-// walk, whose drift is the mean of its increments. So a wandering level is not taken for a trend (Perron and Yabu 2009 make
-// the same choice). Points should be about evenly spaced.
+// (white, or autoregressive) is told by a test for a unit root and weighed by Prais–Winsten; otherwise it counts as a
+// random walk, whose drift is the mean of its increments. So a wandering level is not taken for a trend (Perron and
+// Yabu 2009 make the same choice). Points should be about evenly spaced.
 func FitTrend(xs, ys []float64) Trend {
 	n := len(xs)
 	if n < 4 || xs[n-1] <= xs[0] {
@@ -66,8 +66,9 @@ func FitTrend(xs, ys []float64) Trend {
 	return fitWandering(xs, ys)
 }
 
-// comesBack tells noise that comes back to the line from noise that wanders off: the test of Elliott, Rothenberg and Stock (DF-GLS),
-// which finds it in half as many points as Dickey and Fuller's. alpha is what is left of a deviation at the next point.
+// comesBack tells noise that comes back to the line from noise that wanders off: the test of Elliott, Rothenberg and
+// Stock (DF-GLS), which finds it in half as many points as Dickey and Fuller's. alpha is what is left of a deviation at
+// the next point.
 func comesBack(xs, ys []float64) (alpha float64, returns bool) {
 	n := len(xs)
 	near := 1 - 13.5/float64(n) // where half of all walks would be told: their choice
@@ -93,8 +94,8 @@ func comesBack(xs, ys []float64) (alpha float64, returns bool) {
 	return alpha, true
 }
 
-// persistence regresses deviations on the ones before, and gives Dickey and Fuller's t. More lags would cost power: floors of
-// memory have no finer structure.
+// persistence regresses deviations on the ones before, and gives Dickey and Fuller's t. More lags would cost power:
+// floors of memory have no finer structure.
 func persistence(res []float64) (alpha, t float64) {
 	var xx, xy float64
 	for i := 1; i < len(res); i++ {
@@ -117,13 +118,14 @@ func persistence(res []float64) (alpha, t float64) {
 	return alpha, (alpha - 1) / se
 }
 
-// unbias corrects the estimate for the line that was fitted before: (2 + 4α)/n too low (Marriott and Pope 1954, with a trend).
+// unbias corrects the estimate for the line that was fitted before: (2 + 4α)/n too low (Marriott and Pope 1954, with a
+// trend).
 func unbias(alpha float64, n int) float64 {
 	return math.Max(0, math.Min(0.97, alpha+(2+4*alpha)/float64(n)))
 }
 
-// fitReturning is the line by Prais–Winsten: each point less α of the one before, the first one scaled to the same noise.
-// Taken from the first point on, so that large numbers cost no digits.
+// fitReturning is the line by Prais–Winsten: each point less α of the one before, the first one scaled to the same
+// noise. Taken from the first point on, so that large numbers cost no digits.
 func fitReturning(xs, ys []float64, alpha float64) Trend {
 	n := len(xs)
 	design := [][]float64{make([]float64, n), make([]float64, n)}
@@ -142,7 +144,8 @@ func fitReturning(xs, ys []float64, alpha float64) Trend {
 		Alpha: alpha, Freedom: float64(n - 2), N: n}
 }
 
-// fitWandering takes the noise for a random walk: what it has come to in all, over the way, and the scatter of its steps.
+// fitWandering takes the noise for a random walk: what it has come to in all, over the way, and the scatter of its
+// steps.
 func fitWandering(xs, ys []float64) Trend {
 	n := len(xs)
 	width := (xs[n-1] - xs[0]) / float64(n-1)

@@ -236,8 +236,8 @@ func names(c *conn) (list []model.Name, err error) {
 	return list, err
 }
 
-// arena keeps texts where C may look at them: Go's collector doesn't see pointers in DuckDB's vectors, so the blocks are
-// pinned until free.
+// arena keeps texts where C may look at them: Go's collector doesn't see pointers in DuckDB's vectors, so the blocks
+// are pinned until free.
 type arena struct {
 	pin   runtime.Pinner
 	block []byte // of the newest block, what is free

@@ -210,8 +210,8 @@ func BenchmarkGate(b *testing.B) {
 	})
 }
 
-// What a process of its own for questions would have to do for each while another one writes: open, ask, close. Starting the
-// process comes on top (decisions/0007).
+// What a process of its own for questions would have to do for each while another one writes: open, ask, close.
+// Starting the process comes on top (decisions/0007).
 func BenchmarkOpenAskClose(b *testing.B) {
 	db := open(b, Options{})
 	fillTrace(b, db, 1_000_000, 100_000, -1)

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A question may cost its own answer, never the machine or the records. DuckDB bounds what its tables and sorts take, but
-// not what one function makes (a list of 500 million numbers). So the kernel bounds the process: beyond memoryRoom an
-// allocation fails, which DuckDB turns into that question's error (docs/decisions/0007).
+// A question may cost its own answer, never the machine or the records. DuckDB bounds what its tables and sorts take,
+// but not what one function makes (a list of 500 million numbers). So the kernel bounds the process: beyond memoryRoom
+// an allocation fails, which DuckDB turns into that question's error (docs/decisions/0007).
 
-// memoryRoom is what the process may allocate beyond what it has once the database is open, in bytes: DuckDB's own limit,
-// and as much again for results, lists on their way, Go and the threads' stacks.
+// memoryRoom is what the process may allocate beyond what it has once the database is open, in bytes: DuckDB's own
+// limit, and as much again for results, lists on their way, Go and the threads' stacks.
 const memoryRoom = 2 * MemoryLimit
 
-// BoundMemory sets the limit on private memory that can be written (RLIMIT_DATA, which counts mmap since Linux 4.7). It can
-// be raised again: what is started from here must not inherit it.
+// BoundMemory sets the limit on private memory that can be written (RLIMIT_DATA, which counts mmap since Linux 4.7). It
+// can be raised again: what is started from here must not inherit it.
 func BoundMemory() error {
 	held, err := dataBytes()
 	if err != nil {

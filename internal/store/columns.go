@@ -167,7 +167,8 @@ func putText[T any](s *sheet, rows []T, get func(*T) string) {
 // deviceCode and stageCode are the values' places in the enums device and stage, which are alphabetical.
 var (
 	deviceCode = makeDeviceCodes()
-	stageCode  = [...]uint8{4, 1, 5, 2, 3, 0} // by model.Stage: pre forward, post forward, pre step, post step, pre backward, post backward
+	// by model.Stage: pre forward, post forward, pre step, post step, pre backward, post backward
+	stageCode = [...]uint8{4, 1, 5, 2, 3, 0}
 )
 
 func makeDeviceCodes() (codes [128]uint8) {

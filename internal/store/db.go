@@ -38,14 +38,16 @@ const (
 	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
 	maxThreads    = 4         // a question beside a training must not take the machine
 	spillFactor   = 4         // spilling may take so many times the memory limit; a bigger sort is refused
-	// blockSize, in bytes. Each column of a table that was appended to holds two blocks in memory and writes one of them full of
-	// ones (storage/compression/validity_uncompressed.cpp): with the default of 256 KiB our 200 columns took 100 MiB, and the
-	// first seconds of a session went into them. Below 64 KiB segments are too short to be compressed: the same rows take
-	// twice the disk (TestMaintainKeepsTheLimit). A file keeps the size that it was made with.
+	// blockSize, in bytes. Each column of a table that was appended to holds two blocks in memory and writes one of
+	// them full of ones (storage/compression/validity_uncompressed.cpp): with the default of 256 KiB our 200 columns
+	// took 100 MiB, and the first seconds of a session went into them. Below 64 KiB segments are too short to be
+	// compressed: the same rows take twice the disk (TestMaintainKeepsTheLimit). A file keeps the size that it was made
+	// with.
 	blockSize = 64 << 10
 
-	// walLimit is how long the log becomes, in bytes, before DuckDB folds it into the file. Rows that are only in the log take ten times
-	// as much memory: each column of each table has segments of its own. Large batches go past the log.
+	// walLimit is how long the log becomes, in bytes, before DuckDB folds it into the file. Rows that are only in the
+	// log take ten times as much memory: each column of each table has segments of its own. Large batches go past the
+	// log.
 	walLimit = 1 << 20
 )
 

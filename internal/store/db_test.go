@@ -180,7 +180,8 @@ func TestDatabasesOfEveryReleaseOpen(t *testing.T) {
 	}
 }
 
-// TestMakeRecording writes the database of the current schema, once for each release: MEMGAUGE_RECORD=file go test -run MakeRecording
+// TestMakeRecording writes the database of the current schema, once for each release: MEMGAUGE_RECORD=file go test -run
+// MakeRecording
 func TestMakeRecording(t *testing.T) {
 	target := os.Getenv("MEMGAUGE_RECORD")
 	if target == "" {
@@ -520,7 +521,8 @@ func TestMergingKeepsFloorsPeaksAndSums(t *testing.T) {
 	}
 }
 
-// TestStepDevices: rows of devices arrive whole, are merged as steps are, and a session of the first release has those of its fullest device.
+// TestStepDevices: rows of devices arrive whole, are merged as steps are, and a session of the first release has those
+// of its fullest device.
 func TestStepDevices(t *testing.T) {
 	db := open(t, Options{})
 	var b model.Batch

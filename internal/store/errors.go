@@ -77,7 +77,8 @@ func tableHint(name string) string {
 	return "`memgauge tables` lists the tables"
 }
 
-// nearestTable is the table whose name, with or without its schema, is at most a third away from what was written; "" if none is.
+// nearestTable is the table whose name, with or without its schema, is at most a third away from what was written; ""
+// if none is.
 func nearestTable(name string) (nearest string) {
 	if len(name) > 100 { // no table's is half as long, and the search takes the product of the lengths
 		return ""

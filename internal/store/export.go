@@ -93,7 +93,8 @@ const leastExport = 1 << 30
 
 func (o Options) exportBytes() int64 { return max(o.MaxDisk, leastExport) }
 
-// exportLook is how often a file that is being made is looked at. Even a fast disk takes less than leastExport meanwhile.
+// exportLook is how often a file that is being made is looked at. Even a fast disk takes less than leastExport
+// meanwhile.
 const exportLook = 100 * time.Millisecond
 
 // boundFile calls the question off when the file has become larger than most. stop waits until nobody looks any more.

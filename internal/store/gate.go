@@ -15,10 +15,11 @@ import (
 
 // The gate decides by the parsed statement whether a text may run. DuckDB's own parser makes a tree of it
 // (json_serialize_sql, which knows SELECT and what is made of it: WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE, SUMMARIZE,
-// PIVOT), and nothing else ever reaches the binder: binding alone can read files (COPY … FROM), and one function even ends
-// the process (enable_logging to a file). EXPLAIN is taken off the front, its statement gated like any other, and put
-// before it again, so that what runs is made of what was looked at. In the tree, table functions are allowed by name:
-// what a later DuckDB brings is shut out until somebody has looked at it. live_at is our own macro, of snapshots' databases.
+// PIVOT), and nothing else ever reaches the binder: binding alone can read files (COPY … FROM), and one function even
+// ends the process (enable_logging to a file). EXPLAIN is taken off the front, its statement gated like any other, and
+// put before it again, so that what runs is made of what was looked at. In the tree, table functions are allowed by
+// name: what a later DuckDB brings is shut out until somebody has looked at it. live_at is our own macro, of snapshots'
+// databases.
 
 // tableFunctions may stand in FROM. They make rows out of their arguments, or describe the catalog.
 var tableFunctions = set(`range generate_series unnest repeat repeat_row json_each json_tree summary test_all_types
@@ -48,7 +49,8 @@ func set(words string) map[string]bool {
 
 const filesHint = "a query reads the session's tables only, no files and no network"
 
-// gates remembers verdicts: the tools ask the same questions again and again. A verdict depends on nothing but the text.
+// gates remembers verdicts: the tools ask the same questions again and again. A verdict depends on nothing but the
+// text.
 type gates struct {
 	sync.Mutex
 	known map[string]string // statement → what may run
@@ -197,7 +199,8 @@ type walker struct {
 	kind, message string
 }
 
-// value reads one value, which has a key in an object that itself has a key (owner); elements of a list have the list's.
+// value reads one value, which has a key in an object that itself has a key (owner); elements of a list have the
+// list's.
 func (w *walker) value(key, owner string) error {
 	t, err := w.dec.Token()
 	if err != nil {

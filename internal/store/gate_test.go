@@ -107,7 +107,8 @@ func (v *victim) fill(sql string) string {
 	return strings.NewReplacer("$RING", v.ring, "$DIR", v.dir, "$TMP", v.db.o.TempDir).Replace(sql)
 }
 
-// No statement gets through that writes or reads a file, whatever dress it wears: what is on disk and in the tables stays as it was.
+// No statement gets through that writes or reads a file, whatever dress it wears: what is on disk and in the tables
+// stays as it was.
 func TestHostileSQL(t *testing.T) {
 	v := newVictim(t)
 	before := v.state(t)
@@ -199,7 +200,8 @@ func FuzzGate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sql string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_, err := tryAsk(ctx, v.db, v.fill(sql)) // so that what is found can be kept: the directory has another name each time
+		// so that what is found can be kept: the directory has another name each time
+		_, err := tryAsk(ctx, v.db, v.fill(sql))
 		if after := v.state(t); after != before {
 			t.Fatalf("%q changed the session (%v): %s before, %s after", sql, err, before, after)
 		}

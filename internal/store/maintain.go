@@ -32,9 +32,9 @@ const (
 )
 
 // Maintain keeps the file under MaxDisk. Of the oldest steps it first thins torch_trace down to three rows a step and
-// device: the highest and the lowest allocated, and the last; of the samples one in ten seconds stays. Then it merges each 16 steps of a process into a row of
-// python.steps with the floors and peaks of all. Only then it drops what is oldest. Every row that goes is counted in
-// memgauge.drops. Far from the limit it costs a look at the file's size.
+// device: the highest and the lowest allocated, and the last; of the samples one in ten seconds stays. Then it merges
+// each 16 steps of a process into a row of python.steps with the floors and peaks of all. Only then it drops what is
+// oldest. Every row that goes is counted in memgauge.drops. Far from the limit it costs a look at the file's size.
 func (db *DB) Maintain(ctx context.Context) (Report, error) {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -107,7 +107,8 @@ var levelTables = map[int][]string{
 	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
 	levelMerge: {"step_devices", "steps"},
 	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
-		"overhead", "objects", "tensors", "findings", "event_window", "process_classes", "events"}, // what was lost stays known
+		// what was lost stays known
+		"overhead", "objects", "tensors", "findings", "event_window", "process_classes", "events"},
 }
 
 func (rep *Report) count(level int, n int64) {

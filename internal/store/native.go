@@ -174,9 +174,9 @@ func (c *conn) one(sql string) (row []any, err error) {
 // interruptEvery is how often an interrupt is repeated: DuckDB forgets one that arrives between two statements.
 const interruptEvery = 5 * time.Millisecond
 
-// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called. stop waits until the last
-// interrupt is over. stuck, unless nil, is called once where DuckDB has not come back within Patience after that moment:
-// it looks for interrupts between chunks of rows only, and one function on one row may take hours.
+// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called. stop waits until the
+// last interrupt is over. stuck, unless nil, is called once where DuckDB has not come back within Patience after that
+// moment: it looks for interrupts between chunks of rows only, and one function on one row may take hours.
 func (c *conn) interruptOn(ctx context.Context, stuck func()) (stop func()) {
 	if ctx.Done() == nil {
 		return func() {}

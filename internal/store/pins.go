@@ -10,9 +10,9 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// An open question sees the database as it was when it began, and while it does, DuckDB can neither fold the log into the
-// file nor free what was removed. One whose reader has stopped reading would hold both for ever. So a question may be as
-// long as it likes while there is room, and is called off when it stands in the way of the bound.
+// An open question sees the database as it was when it began, and while it does, DuckDB can neither fold the log into
+// the file nor free what was removed. One whose reader has stopped reading would hold both for ever. So a question may
+// be as long as it likes while there is room, and is called off when it stands in the way of the bound.
 
 const (
 	logSlack = 2               // the log may be so many times as long as DuckDB keeps it by itself, …
@@ -32,7 +32,8 @@ func (db *DB) boundLogLocked() {
 	}
 }
 
-// callOffLocked ends the questions that are old enough, and says how many. The writing lock is held, so the engine stays.
+// callOffLocked ends the questions that are old enough, and says how many. The writing lock is held, so the engine
+// stays.
 func (db *DB) callOffLocked() (ended int) {
 	for _, r := range db.open() {
 		age := time.Since(r.began)

@@ -26,7 +26,8 @@ func TestStalledReaderDoesNotPinTheLog(t *testing.T) {
 	bound := 2 * logSlack * db.o.walBytes() // one batch more than where it is looked at
 	longest := int64(0)
 	for i := range int64(200) {
-		b := model.Batch{Cursors: []model.Cursor{{RingID: 1, File: "a.ring", Seq: uint64(i)}}} // an update in each: old versions must be kept for the reader
+		// an update in each: old versions must be kept for the reader
+		b := model.Batch{Cursors: []model.Cursor{{RingID: 1, File: "a.ring", Seq: uint64(i)}}}
 		for j := range int64(4000) {
 			b.Trace = append(b.Trace, traceRow(300_000+i*4000+j, 0))
 		}
@@ -62,7 +63,8 @@ func TestStuckQuestionIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer idle.Close()
-	const stuck = "SELECT levenshtein(repeat('a', n), repeat('b', n)) FROM (SELECT 80000 + range AS n FROM range(1))" // 6e9 cells in one call
+	// 6e9 cells in one call
+	const stuck = "SELECT levenshtein(repeat('a', n), repeat('b', n)) FROM (SELECT 80000 + range AS n FROM range(1))"
 	if _, err := tryAsk(ctx, db, stuck); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it ended with %v", err)
 	}

@@ -37,8 +37,8 @@ type Rows struct {
 	}
 }
 
-// Query runs one reading statement. What a statement does its parsed form tells (see gate.go), not its text, and it runs
-// in a read-only transaction. When ctx ends, so does the statement, also between calls of Next.
+// Query runs one reading statement. What a statement does its parsed form tells (see gate.go), not its text, and it
+// runs in a read-only transaction. When ctx ends, so does the statement, also between calls of Next.
 func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	r, err := db.begin(ctx, sql)
 	if err != nil {

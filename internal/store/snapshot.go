@@ -14,19 +14,19 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites included;
-// one of another number is made anew.
+// SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites
+// included; one of another number is made anew.
 const SnapshotVersion = 1
 
 //go:embed snapshot.sql
 var snapshotSchema string
 
-// snapshotBlock is the block size of a snapshot's database, in bytes: DuckDB's own. It is written in one go and has few columns,
-// so that what speaks for the small blocks of sessions does not hold.
+// snapshotBlock is the block size of a snapshot's database, in bytes: DuckDB's own. It is written in one go and has few
+// columns, so that what speaks for the small blocks of sessions does not hold.
 const snapshotBlock = 256 << 10
 
-// MakeSnapshot writes a memory history as a database, which appears at path whole or not at all; the engine's files lie beside it
-// until then.
+// MakeSnapshot writes a memory history as a database, which appears at path whole or not at all; the engine's files lie
+// beside it until then.
 func MakeSnapshot(ctx context.Context, path string, h *anatomy.History) error {
 	own, err := newScratch(filepath.Dir(path))
 	if err != nil {
@@ -49,8 +49,8 @@ func MakeSnapshot(ctx context.Context, path string, h *anatomy.History) error {
 	return nil
 }
 
-// OpenSnapshot opens what MakeSnapshot has made, for reading. One of another version is refused with ErrEdited. stuck is
-// Options.Stuck.
+// OpenSnapshot opens what MakeSnapshot has made, for reading. One of another version is refused with ErrEdited. stuck
+// is Options.Stuck.
 func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -78,7 +78,8 @@ func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB
 	return db, nil
 }
 
-// AboutSnapshot is what else a snapshot's database knows, by name: "version", and "cut", why its file ended before its time.
+// AboutSnapshot is what else a snapshot's database knows, by name: "version", and "cut", why its file ended before its
+// time.
 func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
 	about := map[string]string{}
 	err := db.read(ctx, func(c *conn) error {
@@ -87,7 +88,8 @@ func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
 	return about, err
 }
 
-// loadSnapshot makes the database of a history: most events on one connection, everything else on another, so that both cores work.
+// loadSnapshot makes the database of a history: most events on one connection, everything else on another, so that both
+// cores work.
 func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 	e, err := openEngine(o)
 	if err != nil {

@@ -112,8 +112,8 @@ func poolName(id [2]int64) string {
 	return fmt.Sprintf("%d:%d", id[0], id[1])
 }
 
-// split is the row up to which the first of two connections writes events. The rest of them and all other tables take the second
-// as long: six million events 2.7 s, three million blocks 0.8.
+// split is the row up to which the first of two connections writes events. The rest of them and all other tables take
+// the second as long: six million events 2.7 s, three million blocks 0.8.
 func (l *snapshotLoad) split() int { return l.h.Len() / 3 * 2 }
 
 // history fills events from a row to before another.

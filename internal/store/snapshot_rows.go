@@ -18,7 +18,8 @@ type block struct {
 	use          anatomy.Category
 }
 
-// block finds it: in the row of the alloc, in the segments at the end, or, where nobody says who made it, in the row of the free.
+// block finds it: in the row of the alloc, in the segments at the end, or, where nobody says who made it, in the row of
+// the free.
 func (l *snapshotLoad) block(r anatomy.Life) block {
 	h := l.h
 	switch {
@@ -130,7 +131,8 @@ func (l *snapshotLoad) frames(s *sheet, from int) {
 	each(s, func(i int) bool { return anatomy.Own(rows[i].File) })
 }
 
-// stackFrames fills the table behind frames. Its rows are counted over all stacks, and a chunk may begin in the middle of one.
+// stackFrames fills the table behind frames. Its rows are counted over all stacks, and a chunk may begin in the middle
+// of one.
 func (l *snapshotLoad) stackFrames(ctx context.Context, c *conn) error {
 	var stack []uint32 // of each row: how many frames a file has in all is bounded by what reading it may take
 	var depth []int32
@@ -184,7 +186,8 @@ type iteration struct {
 	floor, peak, after int64
 }
 
-// iterations fills the table of that name. What follows the last start is an iteration too, though perhaps not a whole one.
+// iterations fills the table of that name. What follows the last start is an iteration too, though perhaps not a whole
+// one.
 func (l *snapshotLoad) iterations(ctx context.Context, c *conn) error {
 	var rows []iteration
 	for _, d := range l.h.Devices {

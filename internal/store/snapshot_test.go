@@ -16,8 +16,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// madeUp is a history with all that is rare: two devices, blocks older than it, a private pool, an OOM, an action that nobody
-// knows, texts by the thousand.
+// madeUp is a history with all that is rare: two devices, blocks older than it, a private pool, an OOM, an action that
+// nobody knows, texts by the thousand.
 func madeUp(texts int) *snapshot.Snapshot {
 	user := []snapshot.Frame{{File: "/x/site-packages/torch/_ops.py", Line: 7, Name: "call"}, {File: "/srv/it's.py", Line: 3, Name: "f"}}
 	s := &snapshot.Snapshot{

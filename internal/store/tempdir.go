@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// engineDir begins the name of an engine's own directory: private, empty at first, the only one in which DuckDB may write
-// besides the database, and gone with it. Rings never lie in one.
+// engineDir begins the name of an engine's own directory: private, empty at first, the only one in which DuckDB may
+// write besides the database, and gone with it. Rings never lie in one.
 const engineDir = ".engine-"
 
 // scratch is such a directory; its flock tells that somebody uses it.

@@ -54,7 +54,8 @@ func TestPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(filepath.Join(link, "agent"), Code, false)
-	hidden := filepath.Join(private, "link") // a private directory on the way to a link doesn't make what it leads to private
+	// a private directory on the way to a link doesn't make what it leads to private
+	hidden := filepath.Join(private, "link")
 	if err := os.Symlink(shared, hidden); err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package units owns quantities as text, both ways: sizes, shares, durations, counts and ages. Inside memgauge a size is in
-// bytes and a share is a fraction of one; only here do they get scaled. It imports nothing of ours.
+// Package units owns quantities as text, both ways: sizes, shares, durations, counts and ages. Inside memgauge a size
+// is in bytes and a share is a fraction of one; only here do they get scaled. It imports nothing of ours.
 package units
 
 import (
@@ -64,8 +64,8 @@ func inUnit(n uint64, unit int) string {
 	return strconv.FormatFloat(value, 'f', 0, 64)
 }
 
-// ParseBytes reads "1000", "512M", "2GiB" or "1.5 GiB". Every unit is a power of two, MB and M as well as MiB, as docker
-// and PyTorch's tools have it. A fraction of a byte is cut off.
+// ParseBytes reads "1000", "512M", "2GiB" or "1.5 GiB". Every unit is a power of two, MB and M as well as MiB, as
+// docker and PyTorch's tools have it. A fraction of a byte is cut off.
 func ParseBytes(s string) (Bytes, error) {
 	number, unit := splitNumber(s)
 	shift, ok := byteShift(unit)

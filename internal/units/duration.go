@@ -71,7 +71,8 @@ func two(t, big time.Duration, bigName string, small time.Duration, smallName st
 }
 
 var durationUnits = map[string]time.Duration{
-	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond, // both code points of µ
+	// both code points of µ
+	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond,
 	"ms": time.Millisecond, "s": time.Second, "sec": time.Second, "m": time.Minute, "min": time.Minute,
 	"h": time.Hour, "d": day,
 }
@@ -124,8 +125,8 @@ func (d *Duration) Set(s string) error {
 
 func (d *Duration) Type() string { return "duration" }
 
-// Age says how long ago t was, seen from now: "12 s ago". A clock that jumped back gives "just now", like anything younger
-// than a second.
+// Age says how long ago t was, seen from now: "12 s ago". A clock that jumped back gives "just now", like anything
+// younger than a second.
 func Age(t, now time.Time) string {
 	passed := now.Sub(t)
 	if passed < time.Second {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Version of the control socket's frames (docs/formats/control.md). A client understands every minor version of its major
-// one.
+// Version of the control socket's frames (docs/formats/control.md). A client understands every minor version of its
+// major one.
 const (
 	ControlMajor = 1
 	ControlMinor = 2

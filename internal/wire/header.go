@@ -87,8 +87,8 @@ func ReadHeader(r io.ReaderAt, size int64) (*Header, error) {
 	return h, err
 }
 
-// checkKind refuses what is not a ring, not finished, or of a version that we don't know. Order matters: the version comes
-// before anything that another version might have moved.
+// checkKind refuses what is not a ring, not finished, or of a version that we don't know. Order matters: the version
+// comes before anything that another version might have moved.
 func checkKind(b []byte) error {
 	if zero(b[:headerFields]) {
 		return fmt.Errorf("%w: its header is empty", ErrCreating)
@@ -101,8 +101,8 @@ func checkKind(b []byte) error {
 	} else if major == 0 {
 		return fmt.Errorf("%w: byte %d: major version 0", ErrCorrupt, OffMajor)
 	}
-	// State 0 with records can't be: the writer goes live before it publishes. A stray zero in the state of a ring that holds
-	// records must not hide them.
+	// State 0 with records can't be: the writer goes live before it publishes. A stray zero in the state of a ring that
+	// holds records must not hide them.
 	if le.Uint64(b[OffState:]) == StateCreating && le.Uint64(b[OffHead:]) == 0 {
 		return ErrCreating
 	}

@@ -6,8 +6,9 @@ import (
 	"io"
 )
 
-// Ring reads the ring of a process that may be writing to it at the same time. It reads by pread and never maps the file: a
-// file that is cut under a mapping raises SIGBUS, under a pread it is a short read. Not for use by several goroutines.
+// Ring reads the ring of a process that may be writing to it at the same time. It reads by pread and never maps the
+// file: a file that is cut under a mapping raises SIGBUS, under a pread it is a short read. Not for use by several
+// goroutines.
 type Ring struct {
 	Header
 	r       io.ReaderAt
@@ -76,8 +77,8 @@ func (g *Ring) Poll() (changed bool, err error) {
 	return true, nil
 }
 
-// settleRest reads the other fields again, after the head: a name that a record up to the head uses was there before the
-// record. Names are seldom added, so two equal readings of names_head come soon; a torn one differs from the next.
+// settleRest reads the other fields again, after the head: a name that a record up to the head uses was there before
+// the record. Names are seldom added, so two equal readings of names_head come soon; a torn one differs from the next.
 func (g *Ring) settleRest(l Live) (Live, error) {
 	for range 8 {
 		again, err := g.readLive()
@@ -102,9 +103,10 @@ func (g *Ring) readLive() (Live, error) {
 }
 
 // settleHead takes the median of three readings of head. The writer stores it as one aligned word, but nothing promises
-// that the kernel copies a page to us in words: a copy by bytes (rep movsb) can mix two values when a carry passes through,
-// once in 256 records, and yield a number that is too large or too small. Head only grows and two of three readings in a
-// row can't both straddle a carry, so the median lies between two true values: every record up to it is published.
+// that the kernel copies a page to us in words: a copy by bytes (rep movsb) can mix two values when a carry passes
+// through, once in 256 records, and yield a number that is too large or too small. Head only grows and two of three
+// readings in a row can't both straddle a carry, so the median lies between two true values: every record up to it is
+// published.
 func (g *Ring) settleHead(a uint64) (uint64, error) {
 	b, err := g.readHead()
 	if err != nil || a == b {
@@ -140,9 +142,9 @@ func (g *Ring) SlotOffset(n uint64) int64 {
 // The chunk's slots lie in buf. An empty chunk with nothing overwritten means that there are no more.
 //
 // The protocol: the head is known (H); copy; read the head again (H'). The writer may by then have overwritten, or be
-// overwriting, every record up to H'+1-SlotCount; those are lost. Of the others a slot that doesn't hold its record is read
-// once more (on a machine with weakly ordered stores the head can become visible a moment before the record), then it is
-// damaged.
+// overwriting, every record up to H'+1-SlotCount; those are lost. Of the others a slot that doesn't hold its record is
+// read once more (on a machine with weakly ordered stores the head can become visible a moment before the record), then
+// it is damaged.
 func (g *Ring) Read(buf []byte, from uint64) (Chunk, error) {
 	c := Chunk{First: from}
 	if from > g.Head {
@@ -170,8 +172,8 @@ func (g *Ring) Read(buf []byte, from uint64) (Chunk, error) {
 	return c, g.verify(&c, h)
 }
 
-// oldest is the oldest record that is in the ring for certain when the head is h. One record that may still be whole, in
-// the slot that comes next, is included: verify looks at it closely.
+// oldest is the oldest record that is in the ring for certain when the head is h. One record that may still be whole,
+// in the slot that comes next, is included: verify looks at it closely.
 func (g *Ring) oldest(h uint64) uint64 {
 	if h < g.SlotCount {
 		return 1

@@ -250,8 +250,8 @@ func TestNamesGarbage(t *testing.T) {
 	}
 }
 
-// FuzzRing reads any bytes as a ring: it neither panics nor gives a record whose number and check don't hold, and what it
-// allocates is bounded by the file.
+// FuzzRing reads any bytes as a ring: it neither panics nor gives a record whose number and check don't hold, and what
+// it allocates is bounded by the file.
 func FuzzRing(f *testing.F) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 4 {

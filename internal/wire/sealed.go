@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process of another user gets its ring from us, as a descriptor. With one of a file it could fill the disk that the file
-// is on, for as long as it lives and behind whatever name the file once had. So it gets a memory file that is sealed: its
-// size can't be changed by anybody (memfd_create(2), F_ADD_SEALS). The rings' directory has a reference in its place, and who
-// reads the ring finds the memory among what the process has mapped.
+// A process of another user gets its ring from us, as a descriptor. With one of a file it could fill the disk that the
+// file is on, for as long as it lives and behind whatever name the file once had. So it gets a memory file that is
+// sealed: its size can't be changed by anybody (memfd_create(2), F_ADD_SEALS). The rings' directory has a reference in
+// its place, and who reads the ring finds the memory among what the process has mapped.
 
 const (
 	sealedName  = "memgauge-ring"
@@ -27,8 +27,9 @@ const (
 	maxMaps      = 64 << 20 // bytes of /proc/PID/maps: 65,530 mappings with long paths are 18 MB
 )
 
-// SealedRing makes the memory of a ring, and the reference to it that belongs in the rings' directory. An error says that
-// the kernel has no such files, or that we could not find it again (which takes CAP_CHECKPOINT_RESTORE or CAP_SYS_ADMIN).
+// SealedRing makes the memory of a ring, and the reference to it that belongs in the rings' directory. An error says
+// that the kernel has no such files, or that we could not find it again (which takes CAP_CHECKPOINT_RESTORE or
+// CAP_SYS_ADMIN).
 func SealedRing() (ring *os.File, reference []byte, err error) {
 	fd, err := unix.MemfdCreate(sealedName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -66,8 +67,8 @@ func findable(fd int, inode uint64) error {
 	return f.Close()
 }
 
-// OpenRingFile opens a ring for reading, wherever its bytes lie: not a link, nor a pipe that would be waited for. An error
-// that is os.ErrNotExist also says that a ring in memory is gone together with its process.
+// OpenRingFile opens a ring for reading, wherever its bytes lie: not a link, nor a pipe that would be waited for. An
+// error that is os.ErrNotExist also says that a ring in memory is gone together with its process.
 func OpenRingFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {

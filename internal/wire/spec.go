@@ -46,8 +46,8 @@ type Field struct {
 	Doc  string // with the unit
 }
 
-// Kind is one kind of record. Its fields follow the common prefix (seq u64, ts u64, kind u8) without gaps; the last four
-// bytes of the slot are the check.
+// Kind is one kind of record. Its fields follow the common prefix (seq u64, ts u64, kind u8) without gaps; the last
+// four bytes of the slot are the check.
 type Kind struct {
 	Code   uint8
 	Name   string // Go and Python derive their names from it

@@ -107,8 +107,8 @@ func census() *wiretest.Ring {
 	return r
 }
 
-// TestStoredRings reads the rings that were stored with each version, and will for ever: their text must never change. A
-// new minor version adds a file.
+// TestStoredRings reads the rings that were stored with each version, and will for ever: their text must never change.
+// A new minor version adds a file.
 func TestStoredRings(t *testing.T) {
 	for minor, ring := range []*wiretest.Ring{sample(), census()} {
 		name := fmt.Sprintf("v%d.%d", wire.Major, minor)

@@ -6,9 +6,10 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Transformer is the shape of a language model's training, for traces that look like those of real ones: parameters that stay,
-// activations that live from their layer's forward to its backward, temporaries, gradients, and an optimizer's state that
-// appears at the end of the first step. Batches differ in length, which is what fragments a cache.
+// Transformer is the shape of a language model's training, for traces that look like those of real ones: parameters
+// that stay, activations that live from their layer's forward to its backward, temporaries, gradients, and an
+// optimizer's state that appears at the end of the first step. Batches differ in length, which is what fragments a
+// cache.
 type Transformer struct {
 	Layers, Hidden, Vocabulary int
 	Batch, Context             int // sequences, and tokens in the longest of them

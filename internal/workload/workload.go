@@ -1,6 +1,6 @@
-// Package workload owns synthetic loads for allocators and what they cost: the figures of memgauge alloc bench. It judges
-// nothing. Machines are noisy: everything is timed several times, in processor time of the thread, so that what else runs
-// there disturbs it by its traces in the caches only.
+// Package workload owns synthetic loads for allocators and what they cost: the figures of memgauge alloc bench. It
+// judges nothing. Machines are noisy: everything is timed several times, in processor time of the thread, so that what
+// else runs there disturbs it by its traces in the caches only.
 package workload
 
 import (
@@ -34,7 +34,8 @@ type Options struct {
 	Rounds   int
 }
 
-// The load of PyTorch-like sizes: as many blocks live as a training has at a time, from one element to a large activation.
+// The load of PyTorch-like sizes: as many blocks live as a training has at a time, from one element to a large
+// activation.
 const (
 	live              = 1000
 	smallest, largest = 512, 64 << 20
@@ -51,7 +52,8 @@ func sizes(n int, seed uint64) []int64 {
 	return out
 }
 
-// churn keeps live blocks and replaces one at a time, in an order that looks random; it returns ns for an alloc+free pair.
+// churn keeps live blocks and replaces one at a time, in an order that looks random; it returns ns for an alloc+free
+// pair.
 type churn struct {
 	a      *alloc.Allocator
 	sizes  []int64
@@ -141,8 +143,8 @@ func timedChurn(o Options, policy, what string, events int) (Figure, error) {
 	return repeat(o.Rounds, what, policy, "ns", c.run)
 }
 
-// twoThreads runs the load on two streams at once and gives the time of a pair on each, over that of one thread alone, in
-// pairs of runs.
+// twoThreads runs the load on two streams at once and gives the time of a pair on each, over that of one thread alone,
+// in pairs of runs.
 func twoThreads(o Options, policy string) (Figure, error) {
 	a, err := allocator(policy, 0)
 	if err != nil {
@@ -181,8 +183,8 @@ func twoThreads(o Options, policy string) (Figure, error) {
 	})
 }
 
-// RMM's random_allocations: an allocation of up to 1 MiB with a probability of 53 %, else one at random is freed, until so
-// many are made; then the rest is freed. https://github.com/rapidsai/rmm (benchmarks/random_allocations)
+// RMM's random_allocations: an allocation of up to 1 MiB with a probability of 53 %, else one at random is freed, until
+// so many are made; then the rest is freed. https://github.com/rapidsai/rmm (benchmarks/random_allocations)
 const (
 	rmmCount   = 100_000
 	rmmLargest = 1 << 20

@@ -1,5 +1,6 @@
-// Command accuracy measures how well memgauge tells leaks: on simulated series, thousands of runs of each family, beside rules in common use;
-// and on a corpus of labelled training programs under real observation. It prints Markdown: docs/accuracy.md is made of it.
+// Command accuracy measures how well memgauge tells leaks: on simulated series, thousands of runs of each family,
+// beside rules in common use; and on a corpus of labelled training programs under real observation. It prints Markdown:
+// docs/accuracy.md is made of it.
 //
 //	go run ./test/accuracy -sim 1000
 //	go run ./test/accuracy -memgauge bin/memgauge -python python [-only c001,c002] [-sessions DIR]

@@ -1,5 +1,5 @@
-// Package alloclib holds libmemgauge_alloc.so to its header: from C, by PyTorch's rules for pluggable allocators, and across
-// forks. Python's side of it is tested in test/agent/test_genesis.py.
+// Package alloclib holds libmemgauge_alloc.so to its header: from C, by PyTorch's rules for pluggable allocators, and
+// across forks. Python's side of it is tested in test/agent/test_genesis.py.
 package alloclib
 
 import (

@@ -57,7 +57,8 @@ func (b *bench) throughC() error {
 	return b.torchRules()
 }
 
-// torchRules times the same load on PyTorch's rules in C++, with the containers that PyTorch uses: what to compare with.
+// torchRules times the same load on PyTorch's rules in C++, with the containers that PyTorch uses: what to compare
+// with.
 func (b *bench) torchRules() error {
 	program := filepath.Join(b.dir, "torchrules")
 	cc := exec.Command("c++", "-O2", "-std=c++17", "-pthread", "-o", program, filepath.Join(b.repo, "test/bench/testdata/torchrules.cpp"))

@@ -16,8 +16,8 @@ const costSeconds = "4" // of steps that are timed, in each run
 // run is one training of paired.py: the median and the mean of its steps, and the median of their CPU time, in ns.
 type run struct{ median, mean, cpu float64 }
 
-// costs are measurements that compare whole trainings, bare, observed and with the rival in it, in turns: with a core to spare, and
-// with all of a job's processes, the collector too, on one core.
+// costs are measurements that compare whole trainings, bare, observed and with the rival in it, in turns: with a core
+// to spare, and with all of a job's processes, the collector too, on one core.
 func (b *bench) costs() (list []measurement) {
 	for _, c := range []struct {
 		size, goal string
@@ -83,8 +83,8 @@ func (r *ratios) add(with, bare run) {
 	r.cpu = append(r.cpu, with.cpu/bare.cpu)
 }
 
-// String tells the median of the ratios of median steps and their middle half, which says what this machine can tell apart; and the
-// medians for mean steps and for CPU time.
+// String tells the median of the ratios of median steps and their middle half, which says what this machine can tell
+// apart; and the medians for mean steps and for CPU time.
 func (r ratios) String() string {
 	m := slices.Sorted(slices.Values(r.medians))
 	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f; CPU time %.4f)", median(m), m[len(m)/4], m[len(m)-1-len(m)/4], median(r.means), median(r.cpu))
@@ -120,7 +120,8 @@ func (b *bench) once(make func(out string) *exec.Cmd) (r run, err error) {
 	return r, err
 }
 
-// firstCore is the first that we may run on (Cpus_allowed of /proc/self/status, words of 32 bits with the highest first).
+// firstCore is the first that we may run on (Cpus_allowed of /proc/self/status, words of 32 bits with the highest
+// first).
 func firstCore() (int, error) {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

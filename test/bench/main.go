@@ -1,6 +1,6 @@
-// Command bench measures what memgauge costs and how fast it answers, each time beside the bare run or a rival in the same
-// minute, and prints one table, each row as soon as it is known. It judges nothing: the machine may be shared. Build memgauge
-// first; see `make bench`. Parts: -list names them, -only runs some.
+// Command bench measures what memgauge costs and how fast it answers, each time beside the bare run or a rival in the
+// same minute, and prints one table, each row as soon as it is known. It judges nothing: the machine may be shared.
+// Build memgauge first; see `make bench`. Parts: -list names them, -only runs some.
 package main
 
 import (
@@ -133,7 +133,8 @@ func (b *bench) start() error {
 	return nil
 }
 
-// firstLine is how long a command with Python at its end took until Python ran its first line, and until it was over, in ms.
+// firstLine is how long a command with Python at its end took until Python ran its first line, and until it was over,
+// in ms.
 func (b *bench) firstLine(command ...string) (first, whole float64, err error) {
 	cmd := exec.Command(command[0], append(command[1:], "-c", "import time; print(time.time_ns())")...)
 	begin := time.Now()
@@ -292,8 +293,8 @@ func (b *bench) startOf() string {
 	return strings.Join(parts, ", ")
 }
 
-// atRest watches two collectors while their processes make 100 steps a second each: in the first seconds, when all is done more
-// often, and then. One session is as users have it, in the other every step is traced.
+// atRest watches two collectors while their processes make 100 steps a second each: in the first seconds, when all is
+// done more often, and then. One session is as users have it, in the other every step is traced.
 func (b *bench) atRest() error {
 	const young, old, seconds = 20, 60, 30
 	traces := []string{"auto", "all"}
@@ -322,7 +323,8 @@ func (b *bench) atRest() error {
 	first, before, after := ticks(young), ticks(old), ticks(old+seconds)
 	for i, trace := range traces {
 		share := func(ticks, seconds int) string {
-			return fmt.Sprintf("%.2f %%", float64(ticks)/float64(seconds)) // USER_HZ is 100 on Linux: a tick is 1 % of a second
+			// USER_HZ is 100 on Linux: a tick is 1 % of a second
+			return fmt.Sprintf("%.2f %%", float64(ticks)/float64(seconds))
 		}
 		what := fmt.Sprintf("collector at rest, 100 steps/s, `--trace %s`", trace)
 		b.add(what, "≤ 0.7 % of a core, ≤ 90 MiB", share(after[i]-before[i], seconds)+", "+memoryOf(pids[i]), "")

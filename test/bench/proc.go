@@ -36,8 +36,8 @@ func cpuTicks(pid int) int {
 	return user + system
 }
 
-// memoryOf is what a process has in memory, and how much of it is its own: the rest are pages of the program's file, which the
-// kernel can give back at any time.
+// memoryOf is what a process has in memory, and how much of it is its own: the rest are pages of the program's file,
+// which the kernel can give back at any time.
 func memoryOf(pid int) string {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	mib := func(key string) int {

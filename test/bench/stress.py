@@ -73,7 +73,7 @@ import gc; gc.collect(); gc.freeze(); gc.unfreeze()
 del all_losses[:-1]
 import os; open(os.devnull).close(); globals().update(probe=1)
 probe_list = [o for o in __import__('gc').get_objects() if isinstance(o, torch.Tensor)]; del probe_list
-(model(x[:2].detach()).sum() * 1e-9).backward()
+(net(x[:2].detach()).sum() * 1e-9).backward()
 """.strip().split("\n")
 
 # What changes the values that the backward pass needs belongs at the end of a step.

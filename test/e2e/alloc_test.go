@@ -10,7 +10,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// A live trainer is asked for its snapshot, which the session keeps for when it is gone; one that does not use CUDA says so.
+// A live trainer is asked for its snapshot, which the session keeps for when it is gone; one that does not use CUDA
+// says so.
 func TestAdviseOnALiveSession(t *testing.T) {
 	w := newWorld(t)
 	trace := filepath.Join(env.Checkout(), "testdata", "snapshots", "transformer.trace.gz")

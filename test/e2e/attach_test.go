@@ -68,8 +68,8 @@ func (w *world) ask(session, sql string) string {
 	return strings.TrimSpace(out[len(out)-1])
 }
 
-// round is attach, query, eval, backtrace, detach, attach again. A program that computes and gives Python's lock up for some
-// µs every 0.5 ms takes it back before who waits for it has come to a processor: that may go on for many seconds.
+// round is attach, query, eval, backtrace, detach, attach again. A program that computes and gives Python's lock up for
+// some µs every 0.5 ms takes it back before who waits for it has come to a processor: that may go on for many seconds.
 func (w *world) round(pid int) {
 	t := w.t
 	t.Helper()

@@ -30,8 +30,8 @@ func fillUp(t *testing.T, disk string) (free func()) {
 	}
 }
 
-// On a full disk questions are answered from what was stored, and say that something is missing: while the job runs, after
-// it, and with whatever of ours having been killed. When there is room again nothing is lost.
+// On a full disk questions are answered from what was stored, and say that something is missing: while the job runs,
+// after it, and with whatever of ours having been killed. When there is room again nothing is lost.
 func TestDiskFullAnswersAllTheSame(t *testing.T) {
 	env.Root(t)
 	w := newWorld(t)

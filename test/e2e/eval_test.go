@@ -11,7 +11,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestStress is the short form of test/bench/stress.py: questions at random moments to trainings that are mostly in C++.
+// TestStress is the short form of test/bench/stress.py: questions at random moments to trainings that are mostly in
+// C++.
 func TestStress(t *testing.T) {
 	python := env.Torch(t).Path
 	w := newWorld(t)

@@ -40,8 +40,8 @@ func TestDiskFullFromTheStart(t *testing.T) {
 	}
 }
 
-// A disk that fills up while the training runs: rings are allocated beforehand, so the trainer can't be killed by a SIGBUS;
-// when there is room again everything is there.
+// A disk that fills up while the training runs: rings are allocated beforehand, so the trainer can't be killed by a
+// SIGBUS; when there is room again everything is there.
 func TestDiskFullMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	disk := filepath.Join(w.home, "disk")

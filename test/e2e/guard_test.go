@@ -67,8 +67,8 @@ func TestQuestionThatCannotBeStopped(t *testing.T) {
 	}
 }
 
-// Questions that ask for more memory than there may be get an error, several at once too; the collector stays within its
-// bound and loses no record.
+// Questions that ask for more memory than there may be get an error, several at once too; the collector stays within
+// its bound and loses no record.
 func TestQuestionsCannotTakeTheMemory(t *testing.T) {
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
@@ -100,7 +100,8 @@ func TestQuestionsCannotTakeTheMemory(t *testing.T) {
 	w.checkLedger(session, ledger)
 }
 
-// An attached session's collector that is killed comes back by itself, and so does one whose keeper was killed before it.
+// An attached session's collector that is killed comes back by itself, and so does one whose keeper was killed before
+// it.
 func TestAttachedSessionKeepsACollector(t *testing.T) {
 	w := newWorld(t)
 	p := w.program(env.CPythons(t)[0].Path, script(t, "loop.py"), "sleep", "STOP")

@@ -1,5 +1,5 @@
-// Package e2e uses memgauge as a user does: real processes, real PyTorch, the real command line. The test binary stands in
-// for memgauge when it is started under that name, so that nothing has to be built beforehand.
+// Package e2e uses memgauge as a user does: real processes, real PyTorch, the real command line. The test binary stands
+// in for memgauge when it is started under that name, so that nothing has to be built beforehand.
 package e2e
 
 import (

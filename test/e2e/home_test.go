@@ -12,8 +12,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// planted is a Python program that puts bytecode beside every module of the agent, of the kind that is never compared with its
-// source (PEP 552); it writes the file MARK when it runs.
+// planted is a Python program that puts bytecode beside every module of the agent, of the kind that is never compared
+// with its source (PEP 552); it writes the file MARK when it runs.
 const planted = `
 import importlib.util, marshal, os, sys
 top, mark = sys.argv[1:]
@@ -27,8 +27,8 @@ for at, _, files in os.walk(top):
                 f.write(importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + code)
 `
 
-// TestHomePreparedBySomebodyElse: in a home that another user has made, with our own files in it and his bytecode beside them,
-// nothing of his runs and nothing is written; the user is told where his session is.
+// TestHomePreparedBySomebodyElse: in a home that another user has made, with our own files in it and his bytecode
+// beside them, nothing of his runs and nothing is written; the user is told where his session is.
 func TestHomePreparedBySomebodyElse(t *testing.T) {
 	env.Root(t)
 	w := newWorld(t)
@@ -123,7 +123,8 @@ func listing(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// TestFilesArePrivate: whatever the umask of the user's shell, also while a command has just ended and its session is recovered.
+// TestFilesArePrivate: whatever the umask of the user's shell, also while a command has just ended and its session is
+// recovered.
 func TestFilesArePrivate(t *testing.T) {
 	w := newWorld(t)
 	script := w.file("umask.py", "import os, time; os.umask(0); time.sleep(.6); print('%o' % os.umask(0o777)); time.sleep(.1)")

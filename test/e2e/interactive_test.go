@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A session is asked from a prompt as a person does it: a typo taken back, Tab, SQL, a command that Ctrl-C ends, Ctrl-D.
+// A session is asked from a prompt as a person does it: a typo taken back, Tab, SQL, a command that Ctrl-C ends,
+// Ctrl-D.
 func TestInteractive(t *testing.T) {
 	w := newWorld(t)
 	w.mg("run", "--name", "job", "--", "python3", "-c", "import time; time.sleep(0.5)")

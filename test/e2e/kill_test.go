@@ -47,8 +47,8 @@ func trainerPID(t *testing.T, run *background) int {
 	return pid
 }
 
-// checkLedger demands every record that the ledger names, each once, and at most the one more that was published while the
-// process was killed before it could write its ledger.
+// checkLedger demands every record that the ledger names, each once, and at most the one more that was published while
+// the process was killed before it could write its ledger.
 func (w *world) checkLedger(session, ledger string) {
 	w.t.Helper()
 	b, err := os.ReadFile(ledger)

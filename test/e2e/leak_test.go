@@ -58,7 +58,8 @@ func TestLeakPatterns(t *testing.T) {
 	}
 }
 
-// The summary times the run that was judged, not the command that judges it; a device that the session has not is no healthy one.
+// The summary times the run that was judged, not the command that judges it; a device that the session has not is no
+// healthy one.
 func TestLeakOfAnEndedRunSaysWhatItJudged(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")

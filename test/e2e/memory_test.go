@@ -32,8 +32,8 @@ type pictureJSON struct {
 	}
 }
 
-// A real training with four workers in a cgroup: where names at least 95 % of what the kernel charges, and the processes add
-// up to what the kernel counts within 2 %. While it runs and afterwards.
+// A real training with four workers in a cgroup: where names at least 95 % of what the kernel charges, and the
+// processes add up to what the kernel counts within 2 %. While it runs and afterwards.
 func TestWhereNamesEveryByte(t *testing.T) {
 	const limit = 3 << 30
 	python := env.Torches(t)[0].Path
@@ -55,7 +55,8 @@ func TestWhereNamesEveryByte(t *testing.T) {
 		return w.do("memgauge", "query", "--session", s, "SELECT 1").code == 0 &&
 			w.number(s, "SELECT count(*) FROM process.tree WHERE role = 'worker' AND NOT ended") == 4 &&
 			w.number(s, "SELECT coalesce(sum(steps), 0) FROM python.steps") > 20 &&
-			w.number(s, "SELECT count(DISTINCT pid) FROM process.classes") == 5 // what the finished job's picture goes by
+			// what the finished job's picture goes by
+			w.number(s, "SELECT count(DISTINCT pid) FROM process.classes") == 5
 	})
 	checkPicture(t, w.mg("where", "--json", "--session", s), limit, true)
 	if text := w.mg("where", "--session", s); !strings.Contains(text, "heap in use") || !strings.Contains(text, "trainer") {
@@ -63,7 +64,8 @@ func TestWhereNamesEveryByte(t *testing.T) {
 	}
 }
 
-// Afterwards nobody can be asked any more: what the agents say of malloc's and Python's memory was recorded, of a forked process too.
+// Afterwards nobody can be asked any more: what the agents say of malloc's and Python's memory was recorded, of a
+// forked process too.
 func TestWhereOfAFinishedJob(t *testing.T) {
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
@@ -140,14 +142,16 @@ func checkPicture(t *testing.T, text string, limit int64, live bool) {
 // until waits for a condition that the session's tables tell.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) { // another process's doing can't be waited for
+	// another process's doing can't be waited for
+	for end := time.Now().Add(patience); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			w.t.Fatalf("%s: not within %s", what, patience)
 		}
 	}
 }
 
-// The kernel kills a job at its limit: list says so, the event names it, and the minute before is there at full resolution.
+// The kernel kills a job at its limit: list says so, the event names it, and the minute before is there at full
+// resolution.
 func TestOOMKillIsRecorded(t *testing.T) {
 	const limit = 300 << 20
 	dir := memoryCgroup(t, limit)

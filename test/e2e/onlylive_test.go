@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Without an ENDPOINT the tools look at the only live session, as leak does, and say so; --machine looks at the machine.
+// Without an ENDPOINT the tools look at the only live session, as leak does, and say so; --machine looks at the
+// machine.
 func TestToolsLookAtTheOnlyLiveSession(t *testing.T) {
 	w := newWorld(t)
 	sleeper := func(name string) *background {

@@ -258,8 +258,8 @@ func (w *world) postMortem(session string) told {
 	return *d.PostMortem
 }
 
-// An allocation of PyTorch's that the host refuses, after a leak: the page draws the leak with its line, says what was asked
-// for, and what hole there was for it.
+// An allocation of PyTorch's that the host refuses, after a leak: the page draws the leak with its line, says what was
+// asked for, and what hole there was for it.
 func TestReportOfAFailedAllocation(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")

@@ -50,9 +50,9 @@ func askWhileItLives(t *testing.T, w *world, s string, run *background) (list []
 	}
 }
 
-// Programs without PyTorch that leak 10 MiB a second into the limit of their cgroup until the kernel kills them: steadily beside a page
-// cache that fills the cgroup, and in stairs. From half of the life on the time is told, within 15 % and a second as a rule, and it is
-// never denied.
+// Programs without PyTorch that leak 10 MiB a second into the limit of their cgroup until the kernel kills them:
+// steadily beside a page cache that fills the cgroup, and in stairs. From half of the life on the time is told, within
+// 15 % and a second as a rule, and it is never denied.
 func TestOOMForetellsWithoutPyTorch(t *testing.T) {
 	for name, args := range map[string][]string{"beside page cache": {"10", "0.5", "60"}, "in stairs": {"10", "8", "0"}} {
 		t.Run(name, func(t *testing.T) {

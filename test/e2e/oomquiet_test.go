@@ -28,8 +28,8 @@ type healthyProgram struct {
 	} `json:"measured_mb"`
 }
 
-// limit in bytes under which the program uses some 80 % at most. Measured beside what the manifest tells: 50 MB for page
-// tables, the agent and the kernel.
+// limit in bytes under which the program uses some 80 % at most. Measured beside what the manifest tells: 50 MB for
+// page tables, the agent and the kernel.
 func (p healthyProgram) limit() int64 {
 	mb := p.Measured.Anon[2] + 50
 	if len(p.Measured.Worker) > 0 {
@@ -57,8 +57,8 @@ func healthyPrograms(t *testing.T) (dir string, list []healthyProgram) {
 	return dir, list
 }
 
-// Real trainings that have nothing wrong with them, in a cgroup that they fill to four fifths, watched from the start on
-// with the window that is the default and with a short one.
+// Real trainings that have nothing wrong with them, in a cgroup that they fill to four fifths, watched from the start
+// on with the window that is the default and with a short one.
 func TestNoOOMAlarmOnHealthyRuns(t *testing.T) {
 	python := env.Torch(t).Path
 	dir, programs := healthyPrograms(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// Another user has prepared a session for root to look at: links to what root can write, and a socket that answers. Every
-// command that takes a session refuses, starts nothing and touches nothing.
+// Another user has prepared a session for root to look at: links to what root can write, and a socket that answers.
+// Every command that takes a session refuses, starts nothing and touches nothing.
 func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 	env.Root(t)
 	w := newWorld(t)
@@ -56,8 +56,8 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 	}
 }
 
-// Root gives another user's program memory to write its records into, and no file that could fill root's disk; the records
-// are read all the same, also those that a killed one has left.
+// Root gives another user's program memory to write its records into, and no file that could fill root's disk; the
+// records are read all the same, also those that a killed one has left.
 func TestRingOfAnotherUsersProgram(t *testing.T) {
 	env.Root(t)
 	w := newWorld(t)

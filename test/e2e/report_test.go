@@ -57,8 +57,8 @@ func TestReportPage(t *testing.T) {
 	opens(t, w, "page.html")
 }
 
-// A page is about one session, found once: a second look could find another one by then. What a census cost is no share of the moment
-// that it took.
+// A page is about one session, found once: a second look could find another one by then. What a census cost is no share
+// of the moment that it took.
 func TestReportFindsItsSessionOnce(t *testing.T) {
 	w := newWorld(t)
 	run := w.start("memgauge", "run", "--quiet", "--name", "one", "--", "python3", "-c", `

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What a job is told in confidence: on its command line, in its environment, by an eval, by a query. None may reach a disk.
+// What a job is told in confidence: on its command line, in its environment, by an eval, by a query. None may reach a
+// disk.
 var confidences = map[string]string{
 	"a flag":           "hunter2-of-a-flag",
 	"a flag's value":   "Q7f3kQ9vLmZ2xN8p",

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestRunForwardsSignals: what is sent to `memgauge run` alone reaches the command, each kind of signal that means something there.
+// TestRunForwardsSignals: what is sent to `memgauge run` alone reaches the command, each kind of signal that means
+// something there.
 func TestRunForwardsSignals(t *testing.T) {
 	w := newWorld(t)
 	script := w.file("signals.py", `import os, signal
@@ -20,7 +21,8 @@ for n in signal.valid_signals():
 print("ready", os.getpid(), flush=True)
 while True: signal.pause()
 `)
-	heard := make(chan os.Signal, 1) // under nohup the hang-up is ignored, here and in what is started: not while it is asked for
+	// under nohup the hang-up is ignored, here and in what is started: not while it is asked for
+	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGHUP, syscall.SIGINT)
 	defer signal.Stop(heard)
 	run := w.start("memgauge", "run", "--quiet", "--", "python3", script)

@@ -83,7 +83,8 @@ func TestSnapshotOfALiveTrainer(t *testing.T) {
 	}
 }
 
-// With --record-memory the history is recorded from the start, and the session has the snapshot of an allocation that failed.
+// With --record-memory the history is recorded from the start, and the session has the snapshot of an allocation that
+// failed.
 func TestRecordMemory(t *testing.T) {
 	w := newWorld(t)
 	done := fakeTrainer(t, w, "--record-memory")

@@ -9,8 +9,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// torchSnapshots has the newest PyTorch write snapshots by its own allocators and picklers, on a CUDA runtime without a GPU:
-// test/fakecuda.
+// torchSnapshots has the newest PyTorch write snapshots by its own allocators and picklers, on a CUDA runtime without a
+// GPU: test/fakecuda.
 func torchSnapshots(t *testing.T, w *world) []string {
 	t.Helper()
 	env.Program(t, "cc")

@@ -66,7 +66,8 @@ func TestSeedsCommandLines(t *testing.T) {
 }
 
 // interrupted runs memgauge until it listens to Ctrl-C, and sends that. Go's runtime catches SIGINT from its first
-// moments on, before main can ask for it; a process that dies of the signal had not come so far, and another is started.
+// moments on, before main can ask for it; a process that dies of the signal had not come so far, and another is
+// started.
 func (w *world) interrupted(args []string) result {
 	w.t.Helper()
 	for {
@@ -141,7 +142,8 @@ func TestSeedsPythonClasses(t *testing.T) {
 	}
 	for i, m := range snippets {
 		code := strings.ReplaceAll(m[1], "from tools.memory import", "from memgauge import")
-		for _, class := range []string{"MemoryDebugger", "OOMDetector"} { // snippets that go on from an import further up
+		// snippets that go on from an import further up
+		for _, class := range []string{"MemoryDebugger", "OOMDetector"} {
 			if strings.Contains(code, class+"(") && !strings.Contains(code, "from memgauge") {
 				code = "from memgauge import " + class + "\n" + code
 			}

@@ -114,7 +114,8 @@ func TestSeedsSQLLive(t *testing.T) {
 			if err := json.Unmarshal([]byte(w.mg("query", "--session", s, "-f", "json", sql)), &rows); err != nil {
 				t.Errorf("%s: %v", sql, err)
 			}
-			quiet := strings.Contains(sql, "> 50") || strings.Contains(sql, "> 10\n") // growth or spread that this training hasn't got
+			// growth or spread that this training hasn't got
+			quiet := strings.Contains(sql, "> 50") || strings.Contains(sql, "> 10\n")
 			if len(rows) == 0 && !quiet {
 				t.Errorf("no rows from\n%s", sql)
 			}
@@ -189,7 +190,8 @@ func TestTorchrun(t *testing.T) {
 			s := filepath.Join(w.home, "s")
 			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", freePort(t)}
 			if python != env.Torch(t).Path {
-				// torch 1.13 on Python 3.11: iterating a Flag leaves zero out, which was its launcher's default for both.
+				// torch 1.13 on Python 3.11: iterating a Flag leaves zero out, which was its launcher's default for
+				// both.
 				job = append(job, "--redirects", "0:1,1:1", "--tee", "0:1,1:1", "--log_dir", filepath.Join(w.home, "torchrun"))
 			}
 			r := w.do("memgauge", append(job, script(t, "ddp.py"), context, "30")...)

@@ -39,8 +39,8 @@ func (w *world) leak(session string, args ...string) (doc leakDoc) {
 	return doc
 }
 
-// cudaTraining has PyTorch's CUDA counters replaced by a fake of two devices: the second holds little and leaks 1 MiB a step, the host
-// leaks 512 KiB a step, the first holds most and nothing leaks there.
+// cudaTraining has PyTorch's CUDA counters replaced by a fake of two devices: the second holds little and leaks 1 MiB a
+// step, the host leaks 512 KiB a step, the first holds most and nothing leaks there.
 const cudaTraining = `
 import sys, time
 sys.path.insert(0, %q)
@@ -96,7 +96,8 @@ func TestHostLeakOfACUDATraining(t *testing.T) {
 	}
 }
 
-// TestLeakOfAKilledTraining: what the kernel killed for its leak is judged as of its last step, also where asked for a step before.
+// TestLeakOfAKilledTraining: what the kernel killed for its leak is judged as of its last step, also where asked for a
+// step before.
 func TestLeakOfAKilledTraining(t *testing.T) {
 	const limit = 900 << 20
 	python := env.Torch(t).Path

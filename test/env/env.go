@@ -1,5 +1,5 @@
-// Package env tells tests what this machine has: the Pythons, as scripts/testenv found or made them, programs, rights. A
-// test that needs what is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,root,… (or all) turns the skip
+// Package env tells tests what this machine has: the Pythons, as scripts/testenv found or made them, programs, rights.
+// A test that needs what is not there is skipped with the reason; MEMGAUGE_REQUIRE=torch,root,… (or all) turns the skip
 // into a failure on a machine that should have it: docs/HACKING.md lists the parts. Only tests may import it.
 package env
 
@@ -32,8 +32,8 @@ func (p Python) Name() string {
 	return strings.Trim(strings.ReplaceAll(p.Path, "/", "-"), "-")
 }
 
-// Argv is the command line that runs this Python with the arguments. In another root the checkout and /tmp lie where they
-// lie here; the process has the PID of the command that was started.
+// Argv is the command line that runs this Python with the arguments. In another root the checkout and /tmp lie where
+// they lie here; the process has the PID of the command that was started.
 func (p Python) Argv(args ...string) []string {
 	argv := []string{p.Path}
 	if p.Root != "" {
@@ -106,8 +106,8 @@ func need(t testing.TB, part, key string) string {
 	return value
 }
 
-// Main is the TestMain of tests that start memgauge: their binary is memgauge where it is started under that name, by the
-// program's own entry. What a developer has set must not reach the tests.
+// Main is the TestMain of tests that start memgauge: their binary is memgauge where it is started under that name, by
+// the program's own entry. What a developer has set must not reach the tests.
 func Main(m *testing.M, program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int) {
 	if filepath.Base(os.Args[0]) == "memgauge" {
 		os.Exit(program(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -150,7 +150,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Missing ends a test that lacks a part of its surroundings: a skip, or a failure where MEMGAUGE_REQUIRE names the part.
+// Missing ends a test that lacks a part of its surroundings: a skip, or a failure where MEMGAUGE_REQUIRE names the
+// part.
 func Missing(t testing.TB, part string, reason any) {
 	t.Helper()
 	if required(part) {

@@ -9,11 +9,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// settle is how long what a test has closed may take to end: goleak's own patience for goroutines, and descriptors go with them.
+// settle is how long what a test has closed may take to end: goleak's own patience for goroutines, and descriptors go
+// with them.
 const settle = 5 * time.Second
 
-// Leftovers runs a package's tests and fails when goroutines or descriptors outlive them: whoever starts or opens something
-// waits for it and closes it. It is what a TestMain calls.
+// Leftovers runs a package's tests and fails when goroutines or descriptors outlive them: whoever starts or opens
+// something waits for it and closes it. It is what a TestMain calls.
 func Leftovers(m *testing.M, known ...goleak.Option) {
 	before := descriptors()
 	code := m.Run()
@@ -41,7 +42,8 @@ func leftovers(before int, known []goleak.Option) int {
 	return 0
 }
 
-// descriptors are those that something is open under: the runtime's own (epoll and its event) come with the first socket.
+// descriptors are those that something is open under: the runtime's own (epoll and its event) come with the first
+// socket.
 func descriptors() int { return len(openFiles()) }
 
 func openFiles() map[string]string {

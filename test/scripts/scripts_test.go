@@ -1,5 +1,5 @@
-// Package scripts holds the command line to what users are promised: output, errors, exit codes and files, one testscript a
-// behaviour, run with the memgauge that this test binary contains.
+// Package scripts holds the command line to what users are promised: output, errors, exit codes and files, one
+// testscript a behaviour, run with the memgauge that this test binary contains.
 package scripts
 
 import (

@@ -100,7 +100,8 @@ func segments(ph []byte, lo uint64) (bias, dynamic, size uint64, err error) {
 	return bias, dynamic, size, nil
 }
 
-// readDynamic takes the tags. glibc turns addresses into absolute ones in place (elf/get-dynamic-info.h), musl does not.
+// readDynamic takes the tags. glibc turns addresses into absolute ones in place (elf/get-dynamic-info.h), musl does
+// not.
 func readDynamic(mem io.ReaderAt, at, size, lo, bias uint64) (map[elf.DynTag]uint64, error) {
 	b, err := read(mem, at, int(min(size, maxDynamic))&^15)
 	if err != nil {

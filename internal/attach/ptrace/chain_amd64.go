@@ -63,7 +63,8 @@ type Gadgets struct {
 // FindGadgets looks for them in code that lies at base.
 func FindGadgets(base uint64, code []byte) (Gadgets, bool) {
 	var g Gadgets
-	for _, p := range []string{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", "\xb8\x0f\x00\x00\x00\x0f\x05"} { // glibc's and musl's __restore_rt
+	// glibc's and musl's __restore_rt
+	for _, p := range []string{"\x48\xc7\xc0\x0f\x00\x00\x00\x0f\x05", "\xb8\x0f\x00\x00\x00\x0f\x05"} {
 		if i := bytes.Index(code, []byte(p)); i >= 0 {
 			g.Sigreturn = base + uint64(i)
 			break
@@ -86,19 +87,21 @@ type Call struct {
 type Chain struct {
 	Gadgets Gadgets
 	Calls   []Call
-	Mask    uint64     // signals that are blocked meanwhile
-	EINTR   bool       // end an interrupted call with EINTR where a handler would
-	Repeat  *[6]uint64 // else: arguments with which an interrupted call that the kernel would not begin again is made again
+	Mask    uint64 // signals that are blocked meanwhile
+	EINTR   bool   // end an interrupted call with EINTR where a handler would
+	// else: arguments with which an interrupted call that the kernel would not begin again is made again
+	Repeat *[6]uint64
 }
 
 // Arguments of a Call that Enter fills in.
 const (
 	FinalFrame = 0xF1A1F1A1F1A1F1A1 // the address of the last signal frame
-	ResumePC   = 0xF1A1F1A1F1A1F1A2 // the address after the interrupted system call, if that is to be made again; else 0
+	// the address after the interrupted system call, if that is to be made again; else 0
+	ResumePC = 0xF1A1F1A1F1A1F1A2
 )
 
-// Offsets of a frame's registers from its beginning: return address, then struct ucontext with the registers in the order
-// of struct sigcontext_64 (arch/x86/include/uapi/asm/sigcontext.h).
+// Offsets of a frame's registers from its beginning: return address, then struct ucontext with the registers in the
+// order of struct sigcontext_64 (arch/x86/include/uapi/asm/sigcontext.h).
 const (
 	frameFlags = 8 + 24 // of the alternate stack
 	frameRegs  = 8 + 40
@@ -108,8 +111,8 @@ const (
 	frameSize  = 8 + 304
 )
 
-// noStack are flags that no alternate stack has, so that it stays as it is (rt_sigreturn doesn't mind), and by which a frame
-// of ours that lies about is told from a signal's.
+// noStack are flags that no alternate stack has, so that it stays as it is (rt_sigreturn doesn't mind), and by which a
+// frame of ours that lies about is told from a signal's.
 const noStack = 0xdead
 
 // HasSignalFrame looks for the frame of a signal handler in a part of a stack.
@@ -123,7 +126,8 @@ func HasSignalFrame(stack []byte, g Gadgets) bool {
 	return false
 }
 
-// MaxChain is room enough below the stack pointer for any chain: the extended state with AMX is 11 KiB, a frame 312 bytes.
+// MaxChain is room enough below the stack pointer for any chain: the extended state with AMX is 11 KiB, a frame 312
+// bytes.
 const MaxChain = 16 << 10
 
 // ErrNoRoom means that the thread's stack has no room for a chain.
@@ -131,8 +135,9 @@ var ErrNoRoom = errors.New("no room on the thread's stack")
 
 const redZone = 128 // bytes below the stack pointer that a function may use without saying so (System V ABI, 3.2.2)
 
-// Enter lays out the chain below the thread's stack, and has the thread begin it when it is let go. It is the last thing
-// to do with a held thread. Until its last system call, which sets the registers, nothing has changed for the thread.
+// Enter lays out the chain below the thread's stack, and has the thread begin it when it is let go. It is the last
+// thing to do with a held thread. Until its last system call, which sets the registers, nothing has changed for the
+// thread.
 func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	x, err := h.extendedState()
 	if err != nil {
@@ -163,9 +168,9 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 }
 
 // settle makes the registers of an interrupted system call those that the thread goes on with, as the kernel does when
-// no handler runs (arch/x86/kernel/signal.c, arch_do_signal_or_restart). A signal frame can't carry the kernel's restart
-// block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler. It returns the
-// address after the system call if that is begun again, else 0.
+// no handler runs (arch/x86/kernel/signal.c, arch_do_signal_or_restart). A signal frame can't carry the kernel's
+// restart block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler. It
+// returns the address after the system call if that is begun again, else 0.
 func (r *Regs) settle(c Chain) (resume uint64) {
 	if _, _, ok := r.Syscall(); !ok {
 		return 0
@@ -231,8 +236,8 @@ func (b *builder) push(data []byte, align, residue uint64) uint64 {
 
 func (b *builder) image() (uint64, []byte) { return b.sp, b.at(b.sp) }
 
-// frame is what rt_sigreturn reads: the address that follows, then struct ucontext (arch/x86/include/uapi/asm/ucontext.h).
-// Without extended state the kernel gives the thread a fresh one.
+// frame is what rt_sigreturn reads: the address that follows, then struct ucontext
+// (arch/x86/include/uapi/asm/ucontext.h). Without extended state the kernel gives the thread a fresh one.
 func (b *builder) frame(r *Regs, mask, fp uint64) uint64 {
 	var f [frameSize]byte
 	put := func(off int, v uint64) { binary.LittleEndian.PutUint64(f[off:], v) }

@@ -19,8 +19,8 @@ import (
 // uninterruptible system call (state D) may take as long as its device.
 const maxStop = time.Second
 
-// maxSpin is how long the wait for it asks without a pause, in which a thread that has just stopped would stand still. One
-// that has a processor stops within some µs.
+// maxSpin is how long the wait for it asks without a pause, in which a thread that has just stopped would stand still.
+// One that has a processor stops within some µs.
 const maxSpin = time.Millisecond
 
 // Errors of a thread that was let go untouched.
@@ -40,8 +40,8 @@ type Held struct {
 	space *space
 }
 
-// space is memory that is needed while a thread is held. It is there, and has been written to, before: a page fault takes
-// as long as all that is done with the thread.
+// space is memory that is needed while a thread is held. It is there, and has been written to, before: a page fault
+// takes as long as all that is done with the thread.
 type space struct {
 	state   [MaxChain]byte
 	chain   [MaxChain]byte
@@ -52,8 +52,8 @@ type space struct {
 // MaxStack bounds what can be read of a held thread's stack.
 const MaxStack = 64 << 10
 
-// Stack reads what lies at an address of the thread's memory, up to len(space.stack) bytes. It is valid while the thread
-// is held.
+// Stack reads what lies at an address of the thread's memory, up to len(space.stack) bytes. It is valid while the
+// thread is held.
 func (h *Held) Stack(mem io.ReaderAt, at uint64, n uint64) ([]byte, error) {
 	b := h.space.stack[:min(n, MaxStack)]
 	if _, err := mem.ReadAt(b, int64(at)); err != nil {
@@ -62,8 +62,8 @@ func (h *Held) Stack(mem io.ReaderAt, at uint64, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Hold stops a thread, calls f, and lets it go. It tells how long the thread stood still. What f has not changed through
-// Enter is as it was.
+// Hold stops a thread, calls f, and lets it go. It tells how long the thread stood still. What f has not changed
+// through Enter is as it was.
 func Hold(tid int, f func(*Held) error) (stopped time.Duration, err error) {
 	done := make(chan struct{})
 	go onOwnThread(func() {
@@ -75,8 +75,8 @@ func Hold(tid int, f func(*Held) error) (stopped time.Duration, err error) {
 }
 
 // onOwnThread runs f on an operating system thread that ends with it: only the thread that has seized a tracee may ask
-// for anything (ptrace(2)), and its end lets go of a tracee that never stopped, which PTRACE_DETACH can't. Go never ends
-// the process's first thread, so that one is not taken.
+// for anything (ptrace(2)), and its end lets go of a tracee that never stopped, which PTRACE_DETACH can't. Go never
+// ends the process's first thread, so that one is not taken.
 func onOwnThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -133,11 +133,12 @@ func (s *space) touch() {
 	stateEnds()
 }
 
-// hurry keeps others from taking our processor while a thread stands still for us. Without the right to (CAP_SYS_NICE) it
-// stays as it is; the thread ends with the hold.
+// hurry keeps others from taking our processor while a thread stands still for us. Without the right to (CAP_SYS_NICE)
+// it stays as it is; the thread ends with the hold.
 func hurry() {
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // ns: without the right above, a pause lasts 50 µs longer than asked for
+	// ns: without the right above, a pause lasts 50 µs longer than asked for
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 
 // quietChildren keeps the kernel from sending us a SIGCHLD for every stop, which the stopping thread would have to do
@@ -154,8 +155,8 @@ var quietChildren = sync.OnceFunc(func() {
 	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
 })
 
-// stepAside takes us off the processor that a thread is on, since it needs that one to come to its stop; false where there
-// is no other.
+// stepAside takes us off the processor that a thread is on, since it needs that one to come to its stop; false where
+// there is no other.
 func stepAside(tid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
 	if err != nil {
@@ -209,8 +210,8 @@ func (h *Held) wait() error {
 	}
 }
 
-// look asks for a stop, and pause sleeps, without letting Go give our turn to another goroutine: getting it back may need a
-// thread of ours that waits for a processor, and is in no hurry.
+// look asks for a stop, and pause sleeps, without letting Go give our turn to another goroutine: getting it back may
+// need a thread of ours that waits for a processor, and is in no hurry.
 func look(tid int) (int, unix.WaitStatus, unix.Errno) {
 	var status uint32
 	pid, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), unix.WALL|unix.WNOHANG, 0, 0, 0)
@@ -234,8 +235,8 @@ func (h *Held) read() error {
 	return nil
 }
 
-// SignalPending tells whether a signal waits that the thread does not block. The kernel must deliver it in the context of
-// the interrupted system call, since it decides there whether that call ends or goes on.
+// SignalPending tells whether a signal waits that the thread does not block. The kernel must deliver it in the context
+// of the interrupted system call, since it decides there whether that call ends or goes on.
 func (h *Held) SignalPending() (bool, error) {
 	const shared = 1 // PTRACE_PEEKSIGINFO_SHARED
 	for _, flags := range []uint32{0, shared} {

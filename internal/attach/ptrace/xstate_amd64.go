@@ -17,8 +17,8 @@ const (
 	maxFeatures = 63
 )
 
-// stateEnds is where each part of the extended state ends, in the processor's standard format. In a virtual machine a CPUID
-// takes as long as everything else that is done with a held thread, so it is asked beforehand.
+// stateEnds is where each part of the extended state ends, in the processor's standard format. In a virtual machine a
+// CPUID takes as long as everything else that is done with a held thread, so it is asked beforehand.
 var stateEnds = sync.OnceValue(func() (ends [maxFeatures]uint32) {
 	for i := range ends {
 		length, offset, _, _ := cpuid(0xd, uint32(i))

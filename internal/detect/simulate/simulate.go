@@ -1,5 +1,6 @@
-// Package simulate makes series of memory whose truth is known: families of leaks and of healthy trainings, as a detector
-// meets them at step ends. It is for tests and for the table in docs/accuracy.md; the program itself doesn't import it.
+// Package simulate makes series of memory whose truth is known: families of leaks and of healthy trainings, as a
+// detector meets them at step ends. It is for tests and for the table in docs/accuracy.md; the program itself doesn't
+// import it.
 package simulate
 
 import (
@@ -17,8 +18,8 @@ const Steps = 2000
 type Family struct {
 	Name string
 	Leak bool
-	// Seen is false where the growth can't be told from the noise: below five times a floor's noise, or noise that all but wanders
-	// off. Finding it isn't asked for; how often it is found is told.
+	// Seen is false where the growth can't be told from the noise: below five times a floor's noise, or noise that all
+	// but wanders off. Finding it isn't asked for; how often it is found is told.
 	Seen bool
 	// Rate is the truth, bytes a step; 0 of a healthy one.
 	Rate float64

@@ -26,8 +26,8 @@ var vendors = map[string]string{"0x1002": "amd", "0x8086": "intel"}
 
 var card = regexp.MustCompile(`^card[0-9]+$`)
 
-// Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is wanted;
-// nil is none.
+// Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is
+// wanted; nil is none.
 func Open(root string, pids func() []int) *Backend {
 	if pids == nil {
 		pids = func() []int { return nil }
@@ -73,7 +73,8 @@ type device struct {
 	reads              int
 }
 
-const rescan = 15 // readings after which a process's descriptors are looked through again: a trainer opens its device once
+// readings after which a process's descriptors are looked through again: a trainer opens its device once
+const rescan = 15
 
 // line is a file's text without its end; "" if it can't be read.
 func line(path string) string {
@@ -191,8 +192,8 @@ func (d *device) ras() (corrected, uncorrected int64) {
 	return corrected, uncorrected
 }
 
-// processes adds up what each process has on this device. A file that was inherited or passed on is one client: its memory counts
-// once, for the process with the lowest number.
+// processes adds up what each process has on this device. A file that was inherited or passed on is one client: its
+// memory counts once, for the process with the lowest number.
 func (d *device) processes() (list []model.GPUProcess) {
 	d.reads++
 	seen := map[string]bool{}
@@ -252,7 +253,8 @@ type client struct {
 	bytes      int64 // of the device's own memory
 }
 
-// parseFDInfo reads the drm- lines. Of the device's memory newer kernels tell resident and total by region, older amdgpu one line.
+// parseFDInfo reads the drm- lines. Of the device's memory newer kernels tell resident and total by region, older
+// amdgpu one line.
 func parseFDInfo(text []byte) (c client) {
 	best := map[string]int64{} // region → bytes; resident before total
 	for raw := range bytes.Lines(text) {

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// machine is a tree after an MI250X under amdgpu and an Arc under xe, as their documents describe the files, with three processes: one on
-// both GPUs, its fork with the same open file, and one that may not be looked into.
+// machine is a tree after an MI250X under amdgpu and an Arc under xe, as their documents describe the files, with three
+// processes: one on both GPUs, its fork with the same open file, and one that may not be looked into.
 func machine(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

@@ -10,7 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/gpu/nvml"
 )
 
-// openLimit: initialising NVML takes 20 ms, seconds where the driver has to wake its GPUs, and hangs where one is broken.
+// openLimit: initialising NVML takes 20 ms, seconds where the driver has to wake its GPUs, and hangs where one is
+// broken.
 const openLimit = 10 * time.Second
 
 var errHangs = errors.New("NVML does not answer")
@@ -24,8 +25,8 @@ type Found struct {
 	DRM    int      // devices of AMD and Intel
 }
 
-// Open finds the GPUs; root is the file system ("/"), pids lists the processes whose use of AMD's and Intel's GPUs is wanted. Who
-// gets a Set closes it.
+// Open finds the GPUs; root is the file system ("/"), pids lists the processes whose use of AMD's and Intel's GPUs is
+// wanted. Who gets a Set closes it.
 func Open(root string, pids func() []int) Found {
 	var f Found
 	var backends []gpu.Backend

@@ -1,5 +1,5 @@
-// Package nvml reads NVIDIA's GPUs through the driver's own library, which is loaded when it is asked for: a machine without it is
-// a normal one. Only functions that the loaded library has are called.
+// Package nvml reads NVIDIA's GPUs through the driver's own library, which is loaded when it is asked for: a machine
+// without it is a normal one. Only functions that the loaded library has are called.
 package nvml
 
 import (
@@ -218,7 +218,8 @@ func busID[T int8 | uint8](raw []T) string {
 	return b.String()
 }
 
-// memory is the one thing that must be had. Version 2 tells what the driver keeps for itself apart; version 1 counts it as used.
+// memory is the one thing that must be had. Version 2 tells what the driver keeps for itself apart; version 1 counts it
+// as used.
 func (d *device) memory(h lib.Device, r *gpu.Reading) error {
 	ret := lib.ERROR_NOT_SUPPORTED
 	if d.b.has["nvmlDeviceGetMemoryInfo_v2"] {
@@ -244,8 +245,8 @@ func (d *device) memory(h lib.Device, r *gpu.Reading) error {
 	return errors.New(describe(ret))
 }
 
-// load reads what the GPU does; each may be unsupported for itself. PCIe throughput is left out: a call takes 20 ms, over which
-// the driver counts.
+// load reads what the GPU does; each may be unsupported for itself. PCIe throughput is left out: a call takes 20 ms,
+// over which the driver counts.
 func (d *device) load(u *model.GPUUtilization) {
 	h := d.handle
 	if v, ret := h.GetUtilizationRates(); ret == lib.SUCCESS {

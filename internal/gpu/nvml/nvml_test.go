@@ -14,8 +14,8 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// machine is go-nvml's DGX A100 with figures; the module version at hand has no other whole machine, so H100 and B200 differ in
-// name, memory and which functions their driver has.
+// machine is go-nvml's DGX A100 with figures; the module version at hand has no other whole machine, so H100 and B200
+// differ in name, memory and which functions their driver has.
 func machine(name string, memory uint64, lacks ...string) *dgxa100.Server {
 	s := dgxa100.New()
 	s.LookupSymbolFunc = func(symbol string) error {
@@ -86,7 +86,8 @@ func TestWholeMachines(t *testing.T) {
 	}
 }
 
-// An old driver has neither memory by version 2 nor clock reasons; nothing that it lacks is called (the mock would panic).
+// An old driver has neither memory by version 2 nor clock reasons; nothing that it lacks is called (the mock would
+// panic).
 func TestOldDriver(t *testing.T) {
 	s := machine("NVIDIA V100", 16<<30, symbols...)
 	for _, d := range s.Devices {
@@ -125,7 +126,8 @@ func TestWithoutTheLibrary(t *testing.T) {
 	b.Close()
 }
 
-// TestLostAndUnified: a GPU that falls off the bus is marked and found again by a new handle; one without memory of its own says so.
+// TestLostAndUnified: a GPU that falls off the bus is marked and found again by a new handle; one without memory of its
+// own says so.
 func TestLostAndUnified(t *testing.T) {
 	s := machine("NVIDIA GB10", 8<<30)
 	lost := s.Devices[2].(*dgxa100.Device)

@@ -1,5 +1,5 @@
-// Package machine reads the memory of this machine's devices for a monitor.Watch, directly and at any interval: the host
-// or the cgroup of a process, and the GPUs. It starts no process and keeps no history.
+// Package machine reads the memory of this machine's devices for a monitor.Watch, directly and at any interval: the
+// host or the cgroup of a process, and the GPUs. It starts no process and keeps no history.
 package machine
 
 import (
@@ -104,7 +104,8 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
 	}
 	s := monitor.HostState{Time: now, Host: forecast.Host{Total: info.Total, Available: info.Available, Limit: -1, Current: -1}}
-	if m.ended = !m.fs.Alive(m.o.PID, m.start) || m.gone(); m.ended { // a dead process is in the root cgroup, whose memory is the host's
+	// a dead process is in the root cgroup, whose memory is the host's
+	if m.ended = !m.fs.Alive(m.o.PID, m.start) || m.gone(); m.ended {
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
 	}
 	s.Mapped = m.mapped()
@@ -112,7 +113,8 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	if err != nil {
 		return s.Reading(), nil // in none
 	}
-	if cg.Path == "/" && m.path != "" && m.path != "/" { // the kernel moves a process that is ending there (cgroup_exit)
+	// the kernel moves a process that is ending there (cgroup_exit)
+	if cg.Path == "/" && m.path != "" && m.path != "/" {
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process is ending"}, nil
 	}
 	m.path = cg.Path

@@ -1,5 +1,5 @@
-// Package recorded reads what a session's tables hold of the devices' memory for a monitor.Watch: all of it at the first
-// reading, what is new at the next ones. Whether the session is live or finished makes no difference to it.
+// Package recorded reads what a session's tables hold of the devices' memory for a monitor.Watch: all of it at the
+// first reading, what is new at the next ones. Whether the session is live or finished makes no difference to it.
 package recorded
 
 import (
@@ -108,8 +108,8 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 	return s.ReadDevices(ctx, into)
 }
 
-// A victim of the OOM killer gives its memory back before the kill is noticed: what was read after its own last sample is not
-// the job's any more. Others may go on after a kill, so only one in the last minute is the job's end.
+// A victim of the OOM killer gives its memory back before the kill is noticed: what was read after its own last sample
+// is not the job's any more. Others may go on after a kill, so only one in the last minute is the job's end.
 const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((SELECT pid FROM memgauge.events
 	WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
 

@@ -146,7 +146,8 @@ func TestForecastOfARecordedGPU(t *testing.T) {
 	}
 }
 
-// What is read of the host after the victim of a kill is gone is not the job's; a kill that the job survived cuts nothing off.
+// What is read of the host after the victim of a kill is gone is not the job's; a kill that the job survived cuts
+// nothing off.
 func TestAFinishedJobIsJudgedAtItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		killed, ended int64 // s

@@ -14,8 +14,8 @@ import (
 
 const mib = 1 << 20
 
-// growing is a live job whose private memory grows by 10 MiB a second beside 200 MiB, in a cgroup of 4 GiB: read so many times
-// a second, its steps of 50 ms told if it makes any, device 0 growing alike.
+// growing is a live job whose private memory grows by 10 MiB a second beside 200 MiB, in a cgroup of 4 GiB: read so
+// many times a second, its steps of 50 ms told if it makes any, device 0 growing alike.
 func growing(seconds, perSecond int, steps bool) *model.Batch {
 	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: 1e6, Device: 3, UUID: "GPU-3", Name: "GPU", Total: 4 * gib, CUDAVisible: 0, Parent: -1, State: "ok"}}}}
 	jitter := func(i int) int64 { return int64(i*7919%1000) * 3000 }
@@ -46,8 +46,8 @@ func growing(seconds, perSecond int, steps bool) *model.Batch {
 	return b
 }
 
-// TestLeakAndOOMNameTheSameTime: on the same rows the verdict on a leak and the watch's forecast name the same time with the same interval;
-// where the watch names none yet, the leak's own pace does, and it is right.
+// TestLeakAndOOMNameTheSameTime: on the same rows the verdict on a leak and the watch's forecast name the same time
+// with the same interval; where the watch names none yet, the leak's own pace does, and it is right.
 func TestLeakAndOOMNameTheSameTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		seconds, perSecond int

@@ -1,5 +1,5 @@
-// Package wiretest writes rings for tests, as an observed process would: in memory, or in a mapped file that a reader reads
-// at the same time. Only tests import it; it knows the format from package wire and nothing of who reads.
+// Package wiretest writes rings for tests, as an observed process would: in memory, or in a mapped file that a reader
+// reads at the same time. Only tests import it; it knows the format from package wire and nothing of who reads.
 package wiretest
 
 import (

@@ -1,5 +1,5 @@
-// Command attach measures how long a training stands still when it is entered, and how long entering takes: p50, p99 and the
-// most of many attaches of one PyTorch process. It judges nothing: the machine may be shared.
+// Command attach measures how long a training stands still when it is entered, and how long entering takes: p50, p99
+// and the most of many attaches of one PyTorch process. It judges nothing: the machine may be shared.
 //
 //	go run ./test/bench/attach -python .venv/bin/python -n 1000
 package main

@@ -16,7 +16,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire/wiretest"
 )
 
-// A full backlog: 32 processes whose large rings are full of trace records, as a collector finds it that comes back late.
+// A full backlog: 32 processes whose large rings are full of trace records, as a collector finds it that comes back
+// late.
 const (
 	processes = 32
 	slots     = 1 << 16

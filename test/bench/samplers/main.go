@@ -1,6 +1,6 @@
-// Command samplers measures what watching a job from outside costs: a whole collector in this process, on a real tree of 20
-// Python processes with torch loaded and a mocked machine of 8 GPUs. It prints rows for test/bench: what TAB goal TAB measured TAB
-// beside it.
+// Command samplers measures what watching a job from outside costs: a whole collector in this process, on a real tree
+// of 20 Python processes with torch loaded and a mocked machine of 8 GPUs. It prints rows for test/bench: what TAB goal
+// TAB measured TAB beside it.
 package main
 
 import (
@@ -89,7 +89,8 @@ func run(python string, span time.Duration) error {
 	return nil
 }
 
-// settle is left out: at first every process is described, and the session is judged, which stores what was sampled, every few seconds.
+// settle is left out: at first every process is described, and the session is judged, which stores what was sampled,
+// every few seconds.
 const settle = time.Minute
 
 // measure runs a collector on the job for a while.

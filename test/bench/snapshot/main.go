@@ -1,5 +1,5 @@
-// Command snapshot measures the reading of a large PyTorch memory snapshot: memgauge's page beside Python's pickle.load of the
-// same file, in pairs, in the same run.
+// Command snapshot measures the reading of a large PyTorch memory snapshot: memgauge's page beside Python's pickle.load
+// of the same file, in pairs, in the same run.
 //
 //	go run ./test/bench/snapshot -memgauge bin/memgauge -python python3 -megabytes 1300
 package main
