@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +81,7 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	code, err := a.code(o, args)
+	code, err := a.code(ctx, o, args)
 	if err != nil {
 		return err
 	}
@@ -119,8 +118,8 @@ func (o evalOptions) place() (wire.Place, error) {
 }
 
 // readCode reads no more than may be sent: the file may be one that never ends.
-func readCode(path string) ([]byte, error) {
-	f, err := os.Open(path)
+func (a *app) readCode(ctx context.Context, path string) ([]byte, error) {
+	f, _, err := a.openInput(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +128,14 @@ func readCode(path string) ([]byte, error) {
 }
 
 // code is what to run.
-func (a *app) code(o evalOptions, args []string) (string, error) {
+func (a *app) code(ctx context.Context, o evalOptions, args []string) (string, error) {
 	var text []byte
 	var err error
 	switch {
-	case o.file != "" && o.file != "-":
-		text, err = readCode(o.file)
-	case o.file == "-" || args[0] == "-":
-		text, err = io.ReadAll(io.LimitReader(a.stdin, wire.MaxFrame+1))
+	case o.file != "":
+		text, err = a.readCode(ctx, o.file)
+	case args[0] == "-":
+		text, err = a.readCode(ctx, "-")
 	default:
 		text = []byte(args[0])
 	}

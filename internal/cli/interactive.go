@@ -51,7 +51,10 @@ type lineReader interface {
 }
 
 func (a *app) interactive(ctx context.Context) error {
-	// Ctrl-C was for one answer, and must not end those that come after it.
+	// Ctrl-C is for one answer, and must not end those that come after it.
+	ignored := make(chan os.Signal, 1)
+	signal.Notify(ignored, os.Interrupt)
+	defer signal.Stop(ignored)
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
 	defer stop()
 	p := &prompt{a: a}

@@ -170,7 +170,7 @@ const maxStatement = 5 << 20
 // statement is the SQL itself, or standard input for "-".
 func (a *app) statement(ctx context.Context, sql string) (string, error) {
 	if sql == "-" {
-		b, err := readAll(ctx, a.stdin, maxStatement)
+		b, err := io.ReadAll(io.LimitReader(a.openStdin(ctx), maxStatement))
 		if err != nil {
 			return "", fmt.Errorf("query: read the statement: %w", err)
 		}
@@ -180,24 +180,4 @@ func (a *app) statement(ctx context.Context, sql string) (string, error) {
 		return "", usageError{remedy.Add(errors.New("query: the statement is empty"), `try memgauge query "SHOW ALL TABLES"`)}
 	}
 	return sql, nil
-}
-
-// readAll reads at most limit bytes, and stops waiting when ctx ends. A read of a terminal can't be called off: its
-// goroutine ends with the process, which is what follows.
-func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
-	type result struct {
-		b   []byte
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		b, err := io.ReadAll(io.LimitReader(r, limit))
-		done <- result{b, err}
-	}()
-	select {
-	case got := <-done:
-		return got.b, got.err
-	case <-ctx.Done():
-		return nil, api.ErrCanceled
-	}
 }

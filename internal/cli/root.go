@@ -66,6 +66,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer flushEdges(a.stdout, a.stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends what does not hear the first
 	root := a.rootCommand()
 	args, err := a.takeEndpoint(root, args)
 	if err == nil {

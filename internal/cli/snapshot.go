@@ -111,22 +111,12 @@ func (d *snapshotDoc) findings() bool {
 
 // readHistory reads a file, or standard input for "-", and shows on a terminal how far it is.
 func (a *app) readHistory(ctx context.Context, o *snapshotOptions, path string) (*anatomy.History, int64, error) {
-	in := &counted{Reader: a.stdin}
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, 0, openError(err)
-		}
-		defer f.Close()
-		info, err := f.Stat()
-		if err != nil {
-			return nil, 0, err
-		}
-		if info.IsDir() {
-			return nil, 0, fmt.Errorf("is a directory")
-		}
-		in.Reader, in.total = f, info.Size()
+	f, total, err := a.openInput(ctx, path)
+	if err != nil {
+		return nil, 0, openError(err)
 	}
+	defer f.Close()
+	in := &counted{Reader: f, total: total}
 	if width := terminalWidth(a.stderr); width > 0 {
 		in.line, in.name = a.stderr, filepath.Base(path)
 		defer fmt.Fprint(a.stderr, "\r\x1b[K")

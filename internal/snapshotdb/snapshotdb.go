@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
@@ -60,7 +61,7 @@ func Cached(ctx context.Context, path string) (*Tables, bool) {
 	if err != nil || path == "-" {
 		return nil, false
 	}
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return nil, false
 	}
@@ -81,6 +82,11 @@ func Cached(ctx context.Context, path string) (*Tables, bool) {
 	return t, true
 }
 
+// openFile opens a file to be identified. A named pipe's writer is not waited for: only a regular file has an identity.
+func openFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
 // cacheError says that it is the cache that does not work, not the file.
 type cacheError struct{ error }
 
@@ -88,7 +94,7 @@ func (e *cacheError) Unwrap() error { return e.error }
 
 // openKept opens the tables in the cache, which it makes first if need be.
 func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
-	f, err := os.Open(src.Path)
+	f, err := openFile(src.Path)
 	if err != nil {
 		return nil, err
 	}
