@@ -119,9 +119,13 @@ func runQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sin
 
 func (a *app) querySink(path string) (sink, error) {
 	if path == "" {
-		return &spool{to: a.stdout}, nil
+		return a.tellGrowth(&spool{to: a.stdout}, ""), nil
 	}
-	return create(path)
+	out, err := create(path)
+	if err != nil {
+		return nil, err
+	}
+	return a.tellGrowth(out, path), nil
 }
 
 // formatFor settles the format: -f, else the file's ending, else table.

@@ -5,53 +5,46 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/monitor"
-	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
 // screen is the line at the bottom of a terminal that tells how far a watch is; without a terminal it is silent.
 // Warnings are printed in any case.
 type screen struct {
-	line     io.Writer // stderr, nil if that is no terminal
+	line     *statusLine
 	warnings io.Writer
-	width    int
 	tool     string
 	duration time.Duration // 0: open end
 	shown    time.Time
-	dirty    bool
 }
 
 func (a *app) newScreen(o watchOptions) *screen {
-	s := &screen{warnings: a.text(), tool: o.tool, duration: time.Duration(o.duration)}
+	s := &screen{line: a.statusLine(), warnings: a.text(), tool: o.tool, duration: time.Duration(o.duration)}
 	if o.json {
 		s.warnings = a.stderr // stdout is for the report alone
-	}
-	if width := terminalWidth(a.stderr); width > 0 {
-		f, _ := fileOf(a.stderr)
-		s.line, s.width = f, width // the line moves the cursor itself
 	}
 	return s
 }
 
 func (s *screen) warn(w *monitor.Warning) {
-	s.clear()
+	s.line.clear()
 	fmt.Fprint(s.warnings, w.Text())
 }
 
 // show draws the line anew, at most some times a second.
 func (s *screen) show(w *monitor.Watch, spent time.Duration) {
-	if s.line == nil || time.Since(s.shown) < maxSilence {
+	if s.line.to == nil || time.Since(s.shown) < maxSilence {
 		return
 	}
-	s.shown, s.dirty = time.Now(), true
-	text := []rune(s.progress(spent) + "  " + status(w))
-	if len(text) > s.width-1 { // the figures matter more than the progress
-		text = []rune(status(w))
-		text = text[:min(len(text), s.width-1)]
+	s.shown = time.Now()
+	text := s.progress(spent) + "  " + status(w)
+	if utf8.RuneCountInString(text) > s.line.width-1 { // the figures matter more than the progress
+		text = status(w)
 	}
-	fmt.Fprintf(s.line, "\r\x1b[K%s", plain.Line(string(text)))
+	s.line.show("%s", text)
 }
 
 // progress is a bar with the time left, or the time spent where the end is open.
@@ -85,12 +78,4 @@ func status(w *monitor.Watch) string {
 		}
 	}
 	return strings.Join(parts, " · ")
-}
-
-// clear takes the line away.
-func (s *screen) clear() {
-	if s.line != nil && s.dirty {
-		fmt.Fprint(s.line, "\r\x1b[K")
-		s.dirty = false
-	}
 }

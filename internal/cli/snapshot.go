@@ -116,11 +116,8 @@ func (a *app) readHistory(ctx context.Context, o *snapshotOptions, path string) 
 		return nil, 0, openError(err)
 	}
 	defer f.Close()
-	in := &counted{Reader: f, total: total}
-	if width := terminalWidth(a.stderr); width > 0 {
-		in.line, in.name = a.stderr, filepath.Base(path)
-		defer fmt.Fprint(a.stderr, "\r\x1b[K")
-	}
+	in := &counted{Reader: f, total: total, line: a.statusLine(), name: filepath.Base(path)}
+	defer in.line.clear()
 	c, err := snapshot.ReadColumns(ctx, in, int64(o.memory))
 	if err != nil {
 		return nil, 0, err
@@ -134,29 +131,4 @@ func openError(err error) error {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)
 	}
 	return err
-}
-
-// counted tells on a terminal how much of a large file is read.
-type counted struct {
-	io.Reader
-	n, shown, total int64
-	line            io.Writer // nil: nowhere
-	name            string
-}
-
-// progressStep is how often the line changes, in bytes: about ten times a second.
-const progressStep = 64 << 20
-
-func (c *counted) Read(b []byte) (int, error) {
-	n, err := c.Reader.Read(b)
-	c.n += int64(n)
-	if c.line != nil && c.n >= c.shown+progressStep {
-		c.shown = c.n
-		share := ""
-		if c.total > 0 {
-			share = fmt.Sprintf(" of %s, %.0f %%", size(c.total), 100*float64(c.n)/float64(c.total))
-		}
-		fmt.Fprintf(c.line, "\r\x1b[Kreading %s: %s%s", c.name, size(c.n), share)
-	}
-	return n, err
 }

@@ -149,13 +149,13 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 	if h.Cut != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
 	}
+	line := a.statusLine()
+	defer line.clear()
 	for _, f := range files {
-		if err := f.write(a.showWriting(f.out, f.name), h); err != nil {
+		out := &countedOut{Writer: f.out, step: progressStep, line: line, what: "writing " + filepath.Base(f.name)}
+		if err := f.write(out, h); err != nil {
 			return err
 		}
-	}
-	if terminalWidth(a.stderr) > 0 {
-		fmt.Fprint(a.stderr, "\r\x1b[K")
 	}
 	for _, f := range files {
 		if err := f.out.commit(); err != nil {
@@ -174,29 +174,4 @@ func packed(write func(io.Writer, *anatomy.History) error) func(io.Writer, *anat
 		}
 		return z.Close()
 	}
-}
-
-// showWriting tells on a terminal how much of a large file is written.
-func (a *app) showWriting(out io.Writer, name string) io.Writer {
-	if terminalWidth(a.stderr) == 0 {
-		return out
-	}
-	return &countedOut{Writer: out, line: a.stderr, name: filepath.Base(name)}
-}
-
-type countedOut struct {
-	io.Writer
-	n, shown int64
-	line     io.Writer
-	name     string
-}
-
-func (c *countedOut) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	c.n += int64(n)
-	if c.n >= c.shown+progressStep {
-		c.shown = c.n
-		fmt.Fprintf(c.line, "\r\x1b[Kwriting %s: %s", c.name, size(c.n))
-	}
-	return n, err
 }

@@ -69,20 +69,19 @@ func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOpti
 
 // openTables opens the tables of a snapshot's file, and tells what the user must know about them.
 func (a *app) openTables(ctx context.Context, s *snapshotOptions, path string) (*snapshotdb.Tables, error) {
+	line := a.statusLine()
 	t, err := snapshotdb.Open(ctx, snapshotdb.Source{
 		Path: path,
 		Read: func(ctx context.Context) (*anatomy.History, error) {
 			h, _, err := a.readHistory(ctx, s, path)
-			if err == nil && terminalWidth(a.stderr) > 0 {
-				fmt.Fprintf(a.stderr, "\r\x1b[Kmaking the tables of %s", filepath.Base(path))
+			if err == nil {
+				line.show("making the tables of %s", filepath.Base(path))
 			}
 			return h, err
 		},
 		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) },
 	})
-	if terminalWidth(a.stderr) > 0 {
-		fmt.Fprint(a.stderr, "\r\x1b[K")
-	}
+	line.clear()
 	if err != nil {
 		return nil, openError(err)
 	}

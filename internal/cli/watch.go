@@ -154,7 +154,7 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	}
 	screen := a.newScreen(o)
 	interrupted, err := o.loop(ctx, src, w, screen)
-	screen.clear()
+	screen.line.clear()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}

@@ -48,3 +48,14 @@ func TestInteractiveFromAPipe(t *testing.T) {
 	}
 	until(t, "the program to end", func() bool { return ended(b) })
 }
+
+// How large an answer has grown stands on one line of the terminal, which moves the cursor and is no text in escapes;
+// it is taken away at the end.
+func TestProgressOnATerminal(t *testing.T) {
+	w := newWorld(t)
+	w.mg("run", "--name", "job", "--", "true")
+	out, code := onTerminal(t, w, []string{"job", "query", "-o", w.file("x.csv", ""), "SELECT repeat('x', 100) FROM range(100000)"})
+	if code != 0 || !strings.HasSuffix(out, "\r\x1b[K") || !strings.Contains(out, "\r\x1b[Kwriting x.csv: 2 MiB") || strings.Contains(out, `\x1b`) {
+		t.Errorf("exit %d, %q", code, out)
+	}
+}
