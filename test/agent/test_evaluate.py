@@ -437,6 +437,18 @@ class Endings(Case):
         self.assertEqual(c.eval("x").value, "41")
         self.assertNotIn(b"Traceback", self.process.printed())
 
+    def test_the_interpreter_is_as_fast_as_before(self):
+        """Up to CPython 3.12 an asynchronous exception that is taken back slows every later jump of the program down, and stops
+        one that is traced for good."""
+        c = self.process.client()
+        traced = ("import sys\ndef f(n):\n  return n and f(n - 1)\nsys.settrace(lambda *a: None)\ntry: f(20)\n"
+                  "finally: sys.settrace(None)\nprint('through')")
+        for _ in range(3):
+            self.assertEqual(c.eval("while True: pass", 0.02).outcome, client.TIMEOUT)
+            self.assertEqual(c.eval(traced, 10).stdout, "through\n")
+            self.assertEqual(c.eval("for _ in range(300): f = [x for x in range(100)]", 0.001).outcome in (client.FINE, client.TIMEOUT), True)
+            self.assertEqual(c.eval(traced, 10).stdout, "through\n")
+
     def test_code_that_kills_the_process(self):
         for code, status in (("import os; os._exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -signal.SIGKILL)):
             process = Process(MODULE)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -392,8 +393,10 @@ func TestAttachToATrainerWithWorkers(t *testing.T) {
 			if n := w.steps(session); n < 1 || n > 60 {
 				t.Errorf("%d steps of 60", n)
 			}
-			if got := w.ask(session, "SELECT count(*) FROM memgauge.processes WHERE parent IS NOT NULL"); context == "fork" && got != "2" && got != "0" { // 0: they had been forked before we came
-				t.Errorf("%s forked workers", got)
+			// Of two workers those are observed that were forked after we came.
+			forked := w.ask(session, "SELECT count(*) FROM memgauge.processes WHERE parent IS NOT NULL")
+			if context == "fork" && !slices.Contains([]string{"0", "1", "2"}, forked) {
+				t.Errorf("%s forked workers", forked)
 			}
 		})
 	}

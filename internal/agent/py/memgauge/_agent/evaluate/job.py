@@ -175,9 +175,9 @@ class Job:
 
     def _at_its_moment(self):
         likeness.threading_module()
-        error = None if self.own else self._shielded(compile, self.source, scope.FILENAME, "exec", 0, True)[1]
+        error = None if self.own else _compile_error(self.source)
         if isinstance(error, SyntaxError):    # nothing has to be waited for; but text from an indented place has another try
-            error = self._shielded(compile, self._dedented(), scope.FILENAME, "exec", 0, True)[1]
+            error = _compile_error(self._dedented())
         try:
             if error is not None:
                 return self._failed(error)
@@ -271,17 +271,28 @@ class Job:
         return result, error
 
     def _disarm(self):
-        """No interruption reaches this thread after this returns."""
+        """No interruption reaches this thread after this returns, and the interpreter knows of none that is still to come.
+
+        One that was under way can't be taken back: up to CPython 3.12 PyThreadState_SetAsyncExc(…, NULL) leaves eval_breaker set
+        for good, so that every jump of the program goes the slow way, and under sys.settrace never arrives (Python/ceval.c,
+        eval_frame_handle_pending). So one more is raised, here, and caught."""
+        caught = self._why is None
         while True:
             try:
                 self._armed = False
                 while self._firing:
                     sleep(0.0005)
-                if self._why is not None:
-                    _raise_in(_thread.get_ident(), None)   # takes back one that is still to come
-                return
+                if caught or not _raise_in(_thread.get_ident(), self._why):
+                    return
+                _jump()      # a weak reference's callback may swallow it: once more
             except Interruption:
-                continue
+                caught = True
+
+
+def _jump():
+    """A call, since not every version has a loop's own jump inside of the try that is around the loop."""
+    for _ in range(1000):
+        pass
 
 
 def after_fork():
@@ -291,10 +302,19 @@ def after_fork():
     moment.after_fork()
 
 
+def _compile_error(source):
+    """Why a source can't be compiled; None if it can. Nothing of the user's runs, and an interruption would wait for the end of
+    compile() anyway, or be printed to the program's output by a weak reference's callback that the garbage collector calls there."""
+    try:
+        compile(source, scope.FILENAME, "exec", 0, True)
+    except BaseException as error:      # SyntaxError; of odd sources ValueError, RecursionError, MemoryError
+        return error
+
+
 def _raise_in(ident, kind):
+    """Has an exception raised in a thread, at its next jump. False where that can't be done."""
     try:
         import ctypes
     except ImportError:   # a Python without it: code can't be interrupted, and is given up after the grace
-        return
-    argument = ctypes.py_object(kind) if kind is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), argument)
+        return False
+    return ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind)) == 1
