@@ -319,10 +319,15 @@ func register(sessions, name, dir string) {
 	}
 }
 
+// newID makes an id that no endpoint takes for a PID: one in seventeen would have digits alone.
 func newID() string {
-	var b [3]byte
-	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
-	return hex.EncodeToString(b[:])
+	for {
+		var b [3]byte
+		_, _ = rand.Read(b[:]) // never fails, see crypto/rand
+		if id := hex.EncodeToString(b[:]); !isNumber(id) {
+			return id
+		}
+	}
 }
 
 var nameChars = regexp.MustCompile(`[^A-Za-z0-9_]+`)

@@ -87,7 +87,7 @@ func Resolve(endpoint string) (Target, error) {
 		t.Session, err = Open(endpoint)
 	case isNumber(endpoint):
 		pid, _ := strconv.Atoi(endpoint)
-		t.Session, err = byPID(pid)
+		t.Session, err = byPID(endpoint, pid)
 		if t.Session != nil && t.Session.hasRing(pid) {
 			t.PID = pid
 		}
@@ -190,8 +190,9 @@ func byName(name string) (*Session, error) {
 }
 
 // byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the
-// command; failing those, the newest finished session that had such a process.
-func byPID(pid int) (*Session, error) {
+// command; failing those, the newest finished session that had such a process, or the one whose id it is (sessions made
+// before newID knew better).
+func byPID(text string, pid int) (*Session, error) {
 	all, err := All()
 	if err != nil {
 		return nil, err
@@ -207,6 +208,9 @@ func byPID(pid int) (*Session, error) {
 		if s.Meta.Process.PID == pid || slices.Contains(end.PIDs, pid) {
 			return s, nil
 		}
+	}
+	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == text }); i >= 0 {
+		return all[i], nil
 	}
 	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w has this process", pid, ErrNone), "memgauge list shows live sessions and their processes")
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -218,8 +217,7 @@ func MayReplace(path string) error {
 	if strings.HasSuffix(name, wire.RingSuffix) {
 		return errors.New("the name is a ring's: a trainer may have it mapped")
 	}
-	own := []string{metaFile, endFile, lockFile, keepFile, dbFile, dbFile + ".wal", logFile, socket}
-	if slices.Contains(own, name) && isSession(filepath.Dir(path)) {
+	if _, own := made[name]; own && isSession(filepath.Dir(path)) {
 		return errors.New("it belongs to a session")
 	}
 	return nil

@@ -119,6 +119,24 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestAnIDIsNoPID: an id of digits alone would be taken for a process; one that an earlier version made is found still.
+func TestAnIDIsNoPID(t *testing.T) {
+	for range 1000 {
+		if id := newID(); isNumber(id) {
+			t.Fatalf("id %s", id)
+		}
+	}
+	home(t)
+	s := create(t, Options{Name: "earlier"})
+	s.Meta.ID = "902822"
+	if err := s.write(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Resolve("902822"); err != nil || got.Session.Dir != s.Dir {
+		t.Errorf("%v, %v", got.Session, err)
+	}
+}
+
 func pidText(pid int) string { return strconv.Itoa(pid) }
 
 func TestFinishedIsNewestAndSaysSo(t *testing.T) {
