@@ -1,18 +1,18 @@
 """Garbage that waits for the collector: objects that only each other hold; and objects that nothing in Python leads to.
 
 A walk from the roots can't see them, and asking the collector for all objects would hold the trainer for tens of
-milliseconds. So instances of the program's own classes are looked for in two ways: in the generations that are known to be
-small (gc.get_count() tells how large the youngest is before it is asked for), and among those that an earlier census has
-seen, which are alive though the walk comes to them no more. A few of each class are then examined: references from inside
-are counted against the reference count, as the collector itself does (Python/gc.c, subtract_refs), all in one go, since
-the program may change them.
+milliseconds. So instances of the program's own classes are looked for in two ways: in the generations that are known to
+be small (gc.get_count() tells how large the youngest is before it is asked for), and among those that an earlier census
+has seen, which are alive though the walk comes to them no more. A few of each class are then examined: references from
+inside are counted against the reference count, as the collector itself does (Python/gc.c, subtract_refs), all in one
+go, since the program may change them.
 """
 import gc
 import sys
 from _weakref import ref as weak
 from collections import Counter
-from itertools import chain, compress, count, repeat
-from operator import is_not, itemgetter
+from itertools import chain, compress, count
+from operator import itemgetter, not_
 
 from . import introspect
 from .introspect import ATOM, CLASS, DICT, FUNCTION, INSTANCE, LIST, MODULE, TENSOR, TUPLE, referents
@@ -23,6 +23,8 @@ CLASSES = 8          # are examined
 SAMPLES = 32         # instances of each
 TRIALS = 2           # of them are examined
 CLOSURE = 400        # objects that may hold each other, about 1 ms
+
+_LEFT_OUT = {id(tuple), id(dict)}
 
 
 def sizes():
@@ -69,19 +71,21 @@ def young(kinds, reached, generation, everything=False):
 
 
 def tracked(generation, most):
-    """(the last `most` of gc.get_objects(generation) without tuples, how many it had with all of them).
+    """(the last `most` of gc.get_objects(generation) without tuples and dicts, how many it had with all of them).
 
-    C that makes a tuple of an iterator, tuple(…) or f(*…), shortens it at the end, and raises SystemError in the program if
-    anybody else holds it then (tupleobject.c, _PyTuple_Resize); the collector knows it from the beginning. So no tuple may
-    be held when another thread runs: one call of C, at 0.1 µs for each object that is looked at, asks for them and leaves
-    them out. `all` has the list meanwhile, and its length becomes the last item; `one` has the object that is looked at."""
+    C that makes a tuple of an iterator, tuple(…) or f(*…), shortens it at the end, and raises SystemError in the
+    program if anybody else holds it then (tupleobject.c, _PyTuple_Resize); the collector knows it from the beginning.
+    So no tuple may be held when another thread runs: one call of C, at 0.1 µs for each object that is looked at, asks
+    for them and leaves them out. `all` has the list meanwhile, and its length becomes the last item; `one` has the
+    object that is looked at. Dicts go with them: one may be what reading a frame's locals left behind, which is emptied
+    while nobody else has it."""
     all, one = {}, {}
     lists = map(all.setdefault, (0,), map(gc.get_objects, (generation,)))
     newest = map(itemgetter(slice(most and -most, None)), lists)
     length = map(len, map(all.pop, (0,)))
     objects = map(one.setdefault, count(), chain.from_iterable(chain(newest, (length,))))
-    classes = map(type, map(one.pop, count()))
-    out = list(compress(objects, map(is_not, classes, repeat(tuple))))
+    classes = map(id, map(type, map(one.pop, count())))     # a class itself may have a __hash__ of the program's
+    out = list(compress(objects, map(not_, map(_LEFT_OUT.__contains__, classes))))
     return out, out.pop()
 
 
