@@ -22,8 +22,8 @@ class _OnlyOurs:
 
 
 def _strangers():
-    """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the kernel's
-    list, and one that has just begun has not said its number."""
+    """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the
+    kernel's list, and one that has just begun has not said its number."""
     recent = list(thread.recent)
     known = {os.getpid()}.union(run.native for run in recent)
     unborn = sum(not run.native for run in recent[-1:])

@@ -1,10 +1,10 @@
 """How soon our threads get Python's lock while a client waits for an answer.
 
-A thread that wants the lock asks its holder to let go after the switch interval, 5 ms, and begins that wait anew whenever the
-lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs every 100 µs, as one that
-calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval then took seconds to begin. So the
-interval is short from a client's connecting to the beginning of its code and after its answer, for LONGEST at a time, and the
-program's own otherwise.
+A thread that wants the lock asks its holder to let go after the switch interval, 5 ms, and begins that wait anew
+whenever the lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs
+every 100 µs, as one that calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval
+then took seconds to begin. So the interval is short from a client's connecting to the beginning of its code and after
+its answer, for LONGEST at a time, and the program's own otherwise.
 """
 import _thread
 import sys
@@ -41,7 +41,8 @@ def hurry():
 
 
 def calm():
-    """Sets the program's interval, unless the program has set another one meanwhile. From any thread, more than once."""
+    """Sets the program's interval, unless the program has set another one meanwhile. From any thread, more than
+    once."""
     global _program
     with _lock:
         program, _program = _program, None

@@ -1,9 +1,9 @@
 """The agent's life in a process: start, attach, forks, exec, exit, detach.
 
 start() runs in every observed Python, most of which never train, so it opens nothing and imports nothing that Python
-has not loaded: it registers hooks and starts one thread (thread.py), which after a while opens the small ring and the control
-socket, then blocks in poll for ever. attach() is for a program that runs already: everything
-is opened at once, on the thread that was brought in for it.
+has not loaded: it registers hooks and starts one thread (thread.py), which after a while opens the small ring and the
+control socket, then blocks in poll for ever. attach() is for a program that runs already: everything is opened at once,
+on the thread that was brought in for it.
 
 At os.fork no thread of ours exists: the child would inherit whatever lock it held, and CPython 3.12+ warns about a
 fork with threads. So the thread is ended before a fork and started again after it.
@@ -62,8 +62,8 @@ def _ours(directory):
 
 
 def attach(request):
-    """Begins in a program that runs, on whatever thread. Returns what the one who attaches needs to know, as text lines;
-    raises when it could not begin, with everything as it was."""
+    """Begins in a program that runs, on whatever thread. Returns what the one who attaches needs to know, as text
+    lines; raises when it could not begin, with everything as it was."""
     s = state.current
     if s is not None and s.ring is None and s.door is not None and request["runtime"] is None:
         s.door.identity = request["pid"], request["start"]     # who came before was killed before he gave a ring
@@ -120,8 +120,9 @@ def _register():
 
 
 def _main_interpreter():
-    """A subinterpreter can't end while a thread of its own lives, and must not fork. Before 3.12 a handler tells, which is set to what
-    it is: only the main interpreter may (Modules/signalmodule.c, signal_signal). We are in the main thread."""
+    """A subinterpreter can't end while a thread of its own lives, and must not fork. Before 3.12 a handler tells, which
+    is set to what it is: only the main interpreter may (Modules/signalmodule.c, signal_signal). We are in the main
+    thread."""
     if hasattr(_thread, "_is_main_interpreter"):
         return _thread._is_main_interpreter()
     try:

@@ -1,7 +1,7 @@
 """What is to be done on the program's main thread, between two of its own bytecodes."""
 import sys
 
-from . import persistent
+from . import frames, persistent
 
 SNAPSHOTS = sys.version_info < (3, 13)  # frame.f_locals is a copy kept in the frame; since 3.13 (PEP 667) it writes through
 
@@ -14,9 +14,9 @@ def ident():
 
 
 def _make_pending():
-    """What the main thread shall do, and the C function that it is told to call for it, which must outlive its last return.
-    An exception in there is a signal handler's of the user's, which happened to run now: it is raised again where the
-    main thread goes on."""
+    """What the main thread shall do, and the C function that it is told to call for it, which must outlive its last
+    return. An exception in there is a signal handler's of the user's, which happened to run now: it is raised again
+    where the main thread goes on."""
     import ctypes
     from collections import deque
     calls = deque()
@@ -99,37 +99,36 @@ def empty(frame):
     a copy back that unbinds every name that it lacks (Python/sysmodule.c call_trampoline)."""
     if sys.gettrace() is not None or sys.getprofile() is not None or frame.f_trace is not None:
         return None
-    values = frame.f_locals
+    values = frames.values(frame)
     if sys.getrefcount(values) > 3:   # the frame's, ours, the argument's
         return None
     values.clear()
     return values
 
 
-def release(frames):
+def release(read):
     """CPython <= 3.12: reading frame.f_locals leaves a snapshot in the frame that keeps every local alive, the last
     activations too, until it is read again or the function ends. Emptied on the main thread, when it comes by."""
-    if SNAPSHOTS and frames:
+    if SNAPSHOTS and read:
         def let_go_of():
-            for frame in frames:
+            for frame in read:
                 empty(frame)
         on_main_thread(let_go_of, 0)
 
 
 def let_go(frame):
-    """CPython <= 3.12: empties the snapshot that reading this frame's f_locals has just left in it. On this thread and at
-    once where the frame is another thread's: until the main thread comes by, a reference would keep that frame alive."""
+    """CPython <= 3.12: empties the snapshot that reading this frame's f_locals has just left in it. On this thread and
+    at once where the frame is another thread's: until the main thread comes by, a reference would keep that frame
+    alive."""
     if not SNAPSHOTS:
         return
     threading = sys.modules.get("threading")
-    top = sys._current_frames().get(threading.main_thread().ident) if threading is not None else None
-    if threading is None or _outermost(top) is _outermost(frame):
+    top = frames.innermost_of(threading.main_thread().ident) if threading is not None else None
+    if threading is None or _outermost(top) == _outermost(frame):
         release([frame])
     else:
         empty(frame)
 
 
 def _outermost(frame):
-    while frame is not None and frame.f_back is not None:
-        frame = frame.f_back
-    return frame
+    return frames.stack(frame)[-1:]

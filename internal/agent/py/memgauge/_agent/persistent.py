@@ -1,9 +1,9 @@
-"""What must outlive a detach, because the interpreter or C code goes on holding it: hooks for forks and the exit, which can't
-be unregistered, and functions that C has an address of. It is made once in a process and found again by the next attach,
-also by a newer memgauge, so that a thousand attaches leave as much as one.
+"""What must outlive a detach, because the interpreter or C code goes on holding it: hooks for forks and the exit, which
+can't be unregistered, and functions that C has an address of. It is made once in a process and found again by the next
+attach, also by a newer memgauge, so that a thousand attaches leave as much as one.
 
-It is kept as error handlers of codecs: the one registry of an interpreter that holds any function under a name of ours and
-that no program looks through. Names carry a version: what is under a name never changes its shape.
+It is kept as error handlers of codecs: the one registry of an interpreter that holds any function under a name of ours
+and that no program looks through. Names carry a version: what is under a name never changes its shape.
 """
 import _codecs
 

@@ -1,8 +1,8 @@
 """Descriptors that we keep in somebody else's process, and the pipe that wakes the control thread.
 
-A program may close every number (daemons do) and open files of its own, which then have ours: nothing of ours may read, write
-or close those. So each is held at a high number, where a program that opens a file gets it last, and known by what fstat says
-of it, which is asked right before each use. One that is gone is given up.
+A program may close every number (daemons do) and open files of its own, which then have ours: nothing of ours may read,
+write or close those. So each is held at a high number, where a program that opens a file gets it last, and known by
+what fstat says of it, which is asked right before each use. One that is gone is given up.
 """
 import os
 
@@ -11,7 +11,8 @@ HIGH = 960           # just below where the kernel doubles a process's table (fs
 
 
 def high(fd):
-    """The descriptor at another number; `fd` is closed. Below the limit, whatever that is; it stays where no other is free."""
+    """The descriptor at another number; `fd` is closed. Below the limit, whatever that is; it stays where no other is
+    free."""
     import fcntl
     try:
         limit = os.sysconf("SC_OPEN_MAX")

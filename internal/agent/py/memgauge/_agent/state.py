@@ -1,5 +1,5 @@
-"""What the parts of the agent have in common: the process as far as they know it, its settings, who observes what in it, and the
-way of events and errors into the ring. It imports no module of ours, so each of them may import it.
+"""What the parts of the agent have in common: the process as far as they know it, its settings, who observes what in
+it, and the way of events and errors into the ring. It imports no module of ours, so each of them may import it.
 
 life.py sets what stands here at start, at forks and at the end; the others read it."""
 import _thread

@@ -1,8 +1,9 @@
-"""The control thread of a process: started with its signals blocked, ended before a fork or the exit, started again after it.
+"""The control thread of a process: started with its signals blocked, ended before a fork or the exit, started again
+after it.
 
-It sleeps on a lock until the process is old enough for a ring, then does what s.serve says, which blocks until the pipe tells it to
-stop. All signals are blocked in it, since a program that blocks signals in its only thread, to wait for them, relies on there
-being no other.
+It sleeps on a lock until the process is old enough for a ring, then does what s.serve says, which blocks until the pipe
+tells it to stop. All signals are blocked in it, since a program that blocks signals in its only thread, to wait for
+them, relies on there being no other.
 
 CPython resets the lock of all imports in a forked child, but not the lock of each module (Lib/importlib/_bootstrap.py,
 _ModuleLock): a module that another thread was just importing stays locked by a thread which the child doesn't have, and
@@ -15,7 +16,7 @@ import os
 import sys
 from time import monotonic, sleep
 
-from . import state, unload
+from . import frames, state, unload
 
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
 PATIENCE = 2.0       # s; the largest module of ours takes 20 ms where two others want each core
@@ -50,8 +51,8 @@ def start(s):
         return
     s.thread = thread = Thread()
     recent[:] = recent[-31:] + [thread]
-    # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second has every
-    # later setuid of the program wait for ever
+    # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second
+    # has every later setuid of the program wait for ever
     valid = _signal.valid_signals()
     first = state.sigmask is None
     state.sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
@@ -141,18 +142,14 @@ def awaited_import(thread):
     """Waits for our control thread if it imports; says whether it did."""
     end = monotonic() + PATIENCE
     imported = False
-    while thread is not None and _imports(sys._current_frames().get(thread.ident)) and monotonic() < end:
+    while thread is not None and _imports(frames.innermost_of(thread.ident)) and monotonic() < end:
         imported = True
         sleep(0.001)
     return imported
 
 
 def _imports(frame):
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
+    return any(f.f_code.co_filename.startswith("<frozen importlib") for f in frames.stack(frame))
 
 
 def forget_imports(parent):

@@ -1,13 +1,13 @@
 """Notices the import of torch, and later of its compiler.
 
-A finder in front of sys.meta_path wraps the loader of one module alone. The loader puts the real one back before it runs
-the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the finder off
-when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
+A finder in front of sys.meta_path wraps the loader of one module alone. The loader puts the real one back before it
+runs the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the finder
+off when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
 
 Hooks go in on the thread that imports torch, at the end of that import: no module can be called and no optimizer made
-before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in at
-once, on whatever thread this is: the observer knows that a step may be half done. A program that is importing torch when
-we are attached is looked at again until that has ended.
+before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in
+at once, on whatever thread this is: the observer knows that a step may be half done. A program that is importing torch
+when we are attached is looked at again until that has ended.
 """
 import os
 import sys
@@ -80,7 +80,8 @@ def _next_spec(ours, name, path, target):
 
 
 def notice(name, found):
-    """Calls found(module) when the module has been imported, at once if it has been already. Returns what takes that off."""
+    """Calls found(module) when the module has been imported, at once if it has been already. Returns what takes that
+    off."""
     finder = _Finder(name, found)
     module = sys.modules.get(name)
     if module is None:

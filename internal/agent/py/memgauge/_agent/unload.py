@@ -4,16 +4,16 @@ import os
 import sys
 from time import monotonic, sleep
 
-from . import persistent, state
+from . import frames, persistent, state
 
 REMAINS = 16         # detaches; a collection stops Python for 0.1 to 0.4 s where torch is there
 LEAVE = 1.0          # s that a detach waits for other threads to come out of our code
 
 
 def outermost():
-    """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of references,
-    which would otherwise stay until Python's next full garbage collection, hours later in a training. Bare types are
-    what is left, some 40 KiB; a program that is detached from REMAINS times has them collected."""
+    """What a control thread runs: our code and, after a detach, the end of all of it. Modules are circles of
+    references, which would otherwise stay until Python's next full garbage collection, hours later in a training. Bare
+    types are what is left, some 40 KiB; a program that is detached from REMAINS times has them collected."""
     remains = persistent.get("remains.1", list)    # one entry for each detach since the last collection
 
     def outermost(run, s, thread, wiped, ends, remains=remains, most=REMAINS):
@@ -72,8 +72,8 @@ def forget_modules(s):
 
 
 def last_thing(s, sock):
-    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come. The end of
-    the socket, if there is one, tells the client that all is over."""
+    """On the control thread, after a detach: once no other thread is in our code, the end of that code can come. The
+    end of the socket, if there is one, tells the client that all is over."""
     try:
         if sock is not None:
             s.ends.append((sock.sock, os.fstat(sock.sock.fileno())[1:3]))
@@ -97,9 +97,5 @@ def last_thing(s, sock):
 def _others_in(modules):
     spaces = {id(vars(module)) for module in modules}
     mine = _thread.get_ident()
-    for ident, frame in sys._current_frames().items():
-        while frame is not None and ident != mine:
-            if id(frame.f_globals) in spaces:
-                return True
-            frame = frame.f_back
-    return False
+    return any(id(frame.f_globals) in spaces
+               for ident, top in frames.innermost().items() if ident != mine for frame in frames.stack(top))

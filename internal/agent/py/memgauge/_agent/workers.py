@@ -1,11 +1,11 @@
 """The end of a worker of multiprocessing: it leaves with os._exit, after its finalizers and without atexit's functions
 (Lib/multiprocessing/process.py, _bootstrap -> util._exit_function).
 
-A worker forgets all finalizers as it begins (util._finalizer_registry.clear() in _bootstrap). On a busy machine our ring is
-open before that: so the finalizer is made as the ring is opened, and by a hook of multiprocessing's own once more when the
-worker begins. Its main thread then walks through the hooks, and dies of one that another thread adds meanwhile
-(util._run_after_forkers: "dictionary changed size during iteration"). So our thread adds none: the hook is made by
-the thread that forks, before it does, and in a spawned worker by its main thread, before it begins.
+A worker forgets all finalizers as it begins (util._finalizer_registry.clear() in _bootstrap). On a busy machine our
+ring is open before that: so the finalizer is made as the ring is opened, and by a hook of multiprocessing's own once
+more when the worker begins. Its main thread then walks through the hooks, and dies of one that another thread adds
+meanwhile (util._run_after_forkers: "dictionary changed size during iteration"). So our thread adds none: the hook is
+made by the thread that forks, before it does, and in a spawned worker by its main thread, before it begins.
 """
 import sys
 
@@ -42,7 +42,8 @@ def expect(at_exit):
 
 
 def spawned(at_exit):
-    """expect() where Python was started to be a worker (multiprocessing.spawn.is_forking): what it needs is loaded anyway."""
+    """expect() where Python was started to be a worker (multiprocessing.spawn.is_forking): what it needs is loaded
+    anyway."""
     import multiprocessing.util  # noqa: F401
     expect(at_exit)
 

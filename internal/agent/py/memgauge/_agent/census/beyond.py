@@ -33,8 +33,8 @@ class Beyond:
             row[column] = max(row[column], measure(node))
 
     def _cycles(self):
-        """Garbage: among the young objects, where they are few; among instances that were seen before and are alive, and
-        reached no more; with the collector off, also among those that this census saw at its beginning."""
+        """Garbage: among the young objects, where they are few; among instances that were seen before and are alive,
+        and reached no more; with the collector off, also among those that this census saw at its beginning."""
         self.suspects = []
         done, queued, samples = self.walk.done, self.walk.queued, self.walk.samples
 

@@ -3,6 +3,7 @@ import sys
 from _weakref import ref as weak
 from collections import deque
 
+from .. import frames
 from . import introspect
 from .introspect import (ATOM, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST, METHOD, MODULE, SET,
                          TENSOR, TRACEBACK, TUPLE, referents)
@@ -40,7 +41,8 @@ class Entering:
         return held
 
     def _container(self, o, cls, n, own, place, weight, items):
-        """The books about a container. The last thing that is done about it: what comes before may have to begin again."""
+        """The books about a container. The last thing that is done about it: what comes before may have to begin
+        again."""
         self.held[place] = self.held.get(place, 0) + own * weight
         if n < SMALL and not self.places.label[place].endswith("_hooks"):
             return
@@ -169,7 +171,8 @@ class Entering:
             self.held[place] = self.held.get(place, 0) + held * weight
 
     def _sample(self, o, cls):
-        """Some instances are remembered: one that later is alive and reached no more is garbage, or held by nobody in Python."""
+        """Some instances are remembered: one that later is alive and reached no more is garbage, or held by nobody in
+        Python."""
         samples = self.samples.get(id(cls))
         if samples is None and len(self.samples) < MAX_SAMPLED:
             samples = self.samples[id(cls)] = []
@@ -180,8 +183,8 @@ class Entering:
                 pass
 
     def _edge(self, o, cls, child, place, position):
-        """The place of what an instance leads to. Its name is looked for once for a place: since 3.11 instances keep their
-        values without a dict, in the order of the class's first instance."""
+        """The place of what an instance leads to. Its name is looked for once for a place: since 3.11 instances keep
+        their values without a dict, in the order of the class's first instance."""
         key = (place << 40) ^ (id(cls) << 8) ^ position
         label = self.names.get(key)
         if label is None:
@@ -239,34 +242,29 @@ class Entering:
     def _error(self, o, cls, place, weight, depth):
         """An exception: its traceback holds every frame that it came through, and those all their locals."""
         traceback = BaseException.__traceback__.__get__(o)
-        frames = 0
-        while traceback is not None and frames < 200:
+        through = 0
+        while traceback is not None and through < 200:
             self._frame(traceback.tb_frame, None, self.places.at(place, ".__traceback__"), weight, depth)
-            frames += 1
+            through += 1
             traceback = traceback.tb_next
         self._instance(o, cls, place, weight, depth)
-        if frames:       # last: what stands here may run twice otherwise
+        if through:      # last: what stands here may run twice otherwise
             entry = self.errors.get(place)
             if entry is None:
                 entry = self.errors[place] = [0, 0]
             entry[0] += weight
-            entry[1] += frames * weight
+            entry[1] += through * weight
             self.error_type[place] = introspect.type_name(cls)
 
     def _frame(self, o, cls, place, weight, depth):
         """A frame that runs no more. One that runs is a root of its own."""
         if id(o) in self.done:
             return
-        running = sys._current_frames().values()
-        for top in running:
-            while top is not None:
-                if top is o:
-                    return
-                top = top.f_back
-        del running
+        if any(frame is o for top in frames.innermost().values() for frame in frames.stack(top)):
+            return
         place = self.places.at(place, " %s()" % introspect.code_name(o.f_code))
         if o.f_code.co_flags & 1:    # else its locals are a module's globals
-            values = o.f_locals
+            values = frames.values(o)
             try:
                 for name in list(values):
                     self.visit(values[name], self.places.at(place, "." + name), weight, depth + 1)

@@ -3,7 +3,7 @@ import gc
 import sys
 from time import monotonic_ns
 
-from .. import recording
+from .. import frames, recording
 from . import cycles, introspect, sites, tensors
 from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
@@ -48,7 +48,8 @@ class Telling:
             yield
 
     def _covered(self, ring):
-        """ns since the census before, or since the process started: what a census cost is a share of that, not of its own time."""
+        """ns since the census before, or since the process started: what a census cost is a share of that, not of its
+        own time."""
         at = monotonic_ns()
         since, self.memory.told = self.memory.told or ring.start * TICK, at
         return max(at - since, at - self.began)     # start ticks go on while a machine sleeps, this clock does not
@@ -61,17 +62,16 @@ class Telling:
     def _gather_frames(self):
         """What runs and hangs at no name any more: a module's own code, nested functions."""
         self.running = set()
-        for frame in list(sys._current_frames().values()):
-            while frame is not None:
+        for top in frames.innermost().values():
+            for frame in frames.stack(top):
                 if introspect.is_user_file(frame.f_code.co_filename):
                     self.codes.add(frame.f_code, frame.f_globals.get("__name__"))
                     self.running.add(id(frame.f_code))
-                frame = frame.f_back
 
     def _site(self, place):
-        """The line that makes a place grow: of the innermost name in its path that the program adds to, else of one that it
-        assigns to. What a library holds is told by the line of its running function, or its file. A generator, for searching
-        takes time; the result is in self.found."""
+        """The line that makes a place grow: of the innermost name in its path that the program adds to, else of one
+        that it assigns to. What a library holds is told by the line of its running function, or its file. A generator,
+        for searching takes time; the result is in self.found."""
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
         library = self.libraries.get(labels[0], "") if labels else ""
@@ -228,12 +228,12 @@ class Telling:
     def _error_rows(self):
         w = self.walk
         total = self._bytes_below() if w.errors else {}
-        for place, (count, frames) in sorted(w.errors.items(), key=lambda e: -e[1][1])[:MAX_ERRORS]:
+        for place, (count, through) in sorted(w.errors.items(), key=lambda e: -e[1][1])[:MAX_ERRORS]:
             yield from self._site(place)
             path = w.places.path(place)
             key = hash("traceback " + path)
-            was, self.memory.others[key] = self.memory.others.get(key, 0), frames
-            self._object("traceback", w.error_type[place], count, was, frames, frames, total.get(place), path, self.found)
+            was, self.memory.others[key] = self.memory.others.get(key, 0), through
+            self._object("traceback", w.error_type[place], count, was, through, through, total.get(place), path, self.found)
 
     def _cycle_rows(self):
         young = cycles.sizes()[0]

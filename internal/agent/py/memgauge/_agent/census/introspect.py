@@ -103,7 +103,8 @@ class Kinds:
             if id(mark) in ids:
                 self.flags[id(cls)] = name
         if self._tensor is not None and id(self._tensor) in ids:
-            # A wrapper (DTensor, fake tensors …) answers every question by code of its own: look at its attributes only.
+            # A wrapper (DTensor, fake tensors …) answers every question by code of its own: look at its attributes
+            # only.
             own = next((b for b in bases if "__torch_dispatch__" in namespace(b)), None)
             return TENSOR if own is None or own is self._tensor else INSTANCE
         for kind, base in self._bases:
@@ -134,7 +135,8 @@ def short_name(cls):
 
 
 def attributes(o, cls):
-    """The dict with an instance's attributes, or None. A `__dict__` that a class of the program's defines is passed by."""
+    """The dict with an instance's attributes, or None. A `__dict__` that a class of the program's defines is passed
+    by."""
     for base in mro(cls):
         found = namespace(base).get("__dict__")
         if type(found) is _GETSET:
@@ -162,7 +164,8 @@ LARGE = 1024                        # items; up to here all of them are looked a
 
 
 def stride(n):
-    """Every so many-th item from the middle. A power of two: when the container grows, those looked at stay the same."""
+    """Every so many-th item from the middle. A power of two: when the container grows, those looked at stay the
+    same."""
     step = 1
     while (n - HEAD - TAIL) // step > MIDDLE:
         step *= 2
@@ -261,8 +264,8 @@ PARTS = 64     # a power of two
 
 
 class Seen(list):
-    """A set of ids in parts: a set of a million is enlarged or freed in 30 ms, which nothing can divide, a part of it in half of one.
-    Where it matters, `key in seen[key >> 6 & 63]` spares a call."""
+    """A set of ids in parts: a set of a million is enlarged or freed in 30 ms, which nothing can divide, a part of it
+    in half of one. Where it matters, `key in seen[key >> 6 & 63]` spares a call."""
 
     def __init__(self):
         list.__init__(self, (set() for _ in range(PARTS)))

@@ -1,7 +1,7 @@
 """Running functions, which a walk begins with."""
 import sys
 
-from .. import state
+from .. import frames, state
 from . import introspect
 
 MAX_FRAMES = 1000      # of a thread; Python's own limit for recursion
@@ -25,14 +25,15 @@ class Roots:
         return out
 
     def _stacks(self):
-        # Never imported by us: up to 3.12 the thread that imports it first passes for the main one (threading._MainThread).
+        # Never imported by us: up to 3.12 the thread that imports it first passes for the main one
+        # (threading._MainThread).
         main = getattr(getattr(sys.modules.get("threading"), "_main_thread", None), "ident", None)
-        for thread, frame in sorted(sys._current_frames().items(), key=lambda entry: entry[0] != main):
+        for thread, frame in sorted(frames.innermost().items(), key=lambda entry: entry[0] != main):
             if thread != self.mine:
                 yield thread, _stack(frame)
 
     def find(self, thread, depth, code, _):
-        stack = _stack(sys._current_frames().get(thread))
+        stack = _stack(frames.innermost_of(thread))
         if depth < len(stack) and id(stack[depth].f_code) == code:
             return stack[depth]
         return None
@@ -40,18 +41,13 @@ class Roots:
 
 def _stack(frame):
     """The frames of a thread, the outermost first."""
-    stack = []
-    while frame is not None and len(stack) < MAX_FRAMES:
-        if not frame.f_code.co_filename.startswith(_NOT):
-            stack.append(frame)
-        frame = frame.f_back
-    return stack[::-1]
+    return [f for f in frames.stack(frame, MAX_FRAMES) if not f.f_code.co_filename.startswith(_NOT)][::-1]
 
 
 def frame_values(frame, walk):
     """{name: value} of a running function. Up to 3.12 reading them leaves a copy in the frame, which the caller has to
     have emptied: walk.frames lists those frames."""
-    values = frame.f_locals
+    values = frames.values(frame)
     if type(values) is dict:
         walk.frames.append(frame)
     return values

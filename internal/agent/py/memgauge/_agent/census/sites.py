@@ -1,8 +1,8 @@
 """Which line of the program makes a place grow.
 
 No allocation is traced: that would cost every run what few need. Instead the program's own bytecode is searched for the
-statements that put something where the memory hangs: `NAME.append(…)`, `NAME[…] = …`, `NAME += …`. Where tracemalloc is on
-already, it knows the line of the allocation and is asked first.
+statements that put something where the memory hangs: `NAME.append(…)`, `NAME[…] = …`, `NAME += …`. Where tracemalloc is
+on already, it knows the line of the allocation and is asked first.
 """
 import sys
 from types import CodeType

@@ -1,11 +1,13 @@
 """What torch says about a tensor, asked in ways that run no code of the program's.
 
-Every question goes to the getter of torch._C.TensorBase (torch/csrc/autograd/python_variable.cpp), with __torch_function__
-switched off for our thread. A storage is known by the address of its StorageImpl (`_cdata`): data_ptr() would make a
-copy-on-write storage a real one. A gradient is never asked for: the engine writes it, and `p.grad = None` frees it, without holding
-Python's lock, and who reads it meanwhile has a tensor that is gone (one training of ten died of it). Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
-activation checkpointing the whole forward pass. Whether a tensor has a graph is asked of is_leaf, which compares a pointer; only a few
-nodes are fetched, since an operation in place exchanges them without Python's lock. docs/agent.md, "Beside C++"
+Every question goes to the getter of torch._C.TensorBase (torch/csrc/autograd/python_variable.cpp), with
+__torch_function__ switched off for our thread. A storage is known by the address of its StorageImpl (`_cdata`):
+data_ptr() would make a copy-on-write storage a real one. A gradient is never asked for: the engine writes it, and
+`p.grad = None` frees it, without holding Python's lock, and who reads it meanwhile has a tensor that is gone (one
+training of ten died of it). Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
+activation checkpointing the whole forward pass. Whether a tensor has a graph is asked of is_leaf, which compares a
+pointer; only a few nodes are fetched, since an operation in place exchanges them without Python's lock. docs/agent.md,
+"Beside C++"
 """
 import sys
 
@@ -93,9 +95,9 @@ class Torch:
         return len(seen)
 
     def chain(self, node):
-        """Length of the chain towards the oldest node; bounded. Autograd numbers nodes as they are made; among those that a node leads to, the oldest that leads on is followed.
-        1.13 doesn't tell the numbers: there the first one that leads on is taken, which for `total = total + loss` is the
-        same."""
+        """Length of the chain towards the oldest node; bounded. Autograd numbers nodes as they are made; among those
+        that a node leads to, the oldest that leads on is followed. 1.13 doesn't tell the numbers: there the first one
+        that leads on is taken, which for `total = total + loss` is the same."""
         length = 1
         while length < MAX_CHAIN:
             ahead = [other for other, _ in self._next(node) if other is not None]

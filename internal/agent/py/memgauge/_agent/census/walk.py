@@ -4,10 +4,10 @@ Roots are the locals of running functions, the globals of modules, and what hang
 the same *place* is counted together; a place is a node of a tree whose edges are labels (an attribute's name, `[*]` for
 a container's items), so a holder's path is there from the beginning.
 
-What waits to be looked at waits as a weak reference. Containers of Python's own can't be referred to weakly, so they are
-looked at together with what they hang at. When the time of a slice is up in the middle of that, everything is let go of
-(Pause unwinds the stack) and the next slice begins with the same object again; containers that were finished are known
-by their ids and passed by. Between two slices nothing of the program's is held, only numbers and weak references.
+What waits to be looked at waits as a weak reference. Containers of Python's own can't be referred to weakly, so they
+are looked at together with what they hang at. When the time of a slice is up in the middle of that, everything is let
+go of (Pause unwinds the stack) and the next slice begins with the same object again; containers that were finished are
+known by their ids and passed by. Between two slices nothing of the program's is held, only numbers and weak references.
 
 All of our own books are dicts from int to int: they add no objects to the program's garbage collector.
 """

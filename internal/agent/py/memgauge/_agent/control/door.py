@@ -18,7 +18,8 @@ MAX_FDS = 1
 
 
 class Door:
-    """Listens like a socket that is bound to a path. `identity` is (pid, start) as the one outside sees this process."""
+    """Listens like a socket that is bound to a path. `identity` is (pid, start) as the one outside sees this
+    process."""
 
     def __init__(self, pid, start):
         self.identity = pid, start

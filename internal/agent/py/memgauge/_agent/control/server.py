@@ -61,9 +61,9 @@ class Control:
             raise
 
     def run(self, wake):
-        """Serves until wake, a pipe, is readable ("wake"), a client has had the agent detached ("detach"; everything is closed
-        then, but for `last`) or the program has closed our descriptors ("lost"). After "wake" it may be called again, from
-        any thread."""
+        """Serves until wake, a pipe, is readable ("wake"), a client has had the agent detached ("detach"; everything is
+        closed then, but for `last`) or the program has closed our descriptors ("lost"). After "wake" it may be called
+        again, from any thread."""
         while not self.detached:
             ready = self._wait(wake.reader)
             if self.hooks.gone():

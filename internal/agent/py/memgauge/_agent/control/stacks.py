@@ -1,11 +1,14 @@
 """Every thread's Python stack with the line that it executes, as lines of text: docs/formats/control.md, "stacks".
 
-Runs on the control thread, and no code of the program runs in it: locals of types that we know are rendered here, of the
-others only the type is told. So no lock of the program's, no __repr__ that hangs, no tensor that must come from a GPU.
+Runs on the control thread, and no code of the program runs in it: locals of types that we know are rendered here, of
+the others only the type is told. So no lock of the program's, no __repr__ that hangs, no tensor that must come from a
+GPU.
 """
 import _thread
 import os
 import sys
+
+from .. import frames, mainthread
 
 MAX_TEXT = 1 << 20    # bytes of the answer: a frame of the control socket holds no more
 MAX_INNER, MAX_OUTER = 200, 50   # frames kept of a deep recursion: where it is, and how it began
@@ -22,30 +25,30 @@ def report(with_locals=False):
     """The answer as bytes. Threads that found no room are counted in the last line."""
     mine = _thread.get_ident()
     lines, size = [_line("agent", _thread.get_native_id())], 0
-    frames = sys._current_frames()
-    names = _names(frames)
-    waiting = [ident for ident in frames if ident != mine]
+    tops = frames.innermost()
+    names = _names(tops)
+    waiting = [ident for ident in tops if ident != mine]
     waiting.sort(key=lambda ident: names.get(ident, (0,))[0] or 1 << 62)   # the main thread's number is the lowest
     while waiting:
         ident = waiting[0]
-        text = _thread_text(ident, names.get(ident), frames.pop(ident), with_locals)
+        text = _thread_text(ident, names.get(ident), tops.pop(ident), with_locals)
         size += len(text)
         if size > MAX_TEXT - 100:
             break
         waiting.pop(0)
         lines.append(text)
-    frames.clear()
+    tops.clear()
     if waiting:
         lines.append(_line("left", len(waiting)))
     return b"".join(lines)
 
 
-def _names(frames):
-    """ident -> (native id, name, daemon). The interpreter itself knows no thread's native id but its own, so threads that
-    were not started through `threading` stay unnamed. Nothing of `threading` is called: it has locks."""
+def _names(tops):
+    """ident -> (native id, name, daemon). The interpreter itself knows no thread's native id but its own, so threads
+    that were not started through `threading` stay unnamed. Nothing of `threading` is called: it has locks."""
     threading = sys.modules.get("threading")
     if threading is None:   # a program of one thread, mostly
-        return {ident: (os.getpid(), "MainThread", False) for ident, frame in frames.items() if _is_program(frame)}
+        return {ident: (os.getpid(), "MainThread", False) for ident, top in tops.items() if _is_program(top)}
     table = {}
     for ident, thread in list(threading._active.items()):
         state = thread.__dict__
@@ -55,18 +58,13 @@ def _names(frames):
 
 
 def _is_program(frame):
-    while frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_name == "<module>"
+    return frames.stack(frame)[-1].f_code.co_name == "<module>"
 
 
 def _thread_text(ident, known, frame, with_locals):
     native, name, daemon = known or (0, "", False)
     lines = [_line("thread", native, ident, name, int(daemon))]
-    chain = []
-    while frame is not None:
-        chain.append(frame)
-        frame = frame.f_back
+    chain = frames.stack(frame)
     cut = len(chain) - MAX_INNER - MAX_OUTER
     for depth, frame in enumerate(chain):
         if cut > 0 and MAX_INNER <= depth < MAX_INNER + cut:
@@ -85,9 +83,8 @@ def _locals(frame, code):
     """Of a module's frame the globals are left out: that is the whole program."""
     if not code.co_flags & _OPTIMIZED:
         return []
-    from .. import mainthread
     names = code.co_varnames + code.co_cellvars + code.co_freevars
-    values = frame.f_locals
+    values = frames.values(frame)
     lines = []
     for name in names:
         if name in values:

@@ -1,8 +1,9 @@
-"""Why a thread should not be stopped where it is, or must not: what its stack, and the stacks of others, tell of PyTorch."""
+"""Why a thread should not be stopped where it is, or must not: what its stack, and the stacks of others, tell of
+PyTorch."""
 import _thread
 import sys
 
-from .. import mainthread, state
+from .. import frames, mainthread, state
 from . import scope
 
 _EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its stack runs an eval
@@ -20,15 +21,15 @@ def torch_home():
 
 
 def of(frame):
-    """(why the thread should not be stopped here, whether it must not). Frames of Python tell when C++ has called back: a
-    function of torch's that enters the autograd engine, and is not the innermost, has the engine above it."""
+    """(why the thread should not be stopped here, whether it must not). Frames of Python tell when C++ has called back:
+    a function of torch's that enters the autograd engine, and is not the innermost, has the engine above it."""
     home = torch_home()
-    inner, users, soft = None, False, ""
+    inner, users, soft = None, False, ""    # inner: the frame that this one has called
     if frame.f_code.co_name == _ENGINE and frame.f_code.co_filename == home + "autograd/graph.py":
         return "", False             # where the engine has just returned to
     if scope.is_ours_or_python(frame.f_code.co_filename):
         soft = "it is in Python's own %s" % place_of(frame)
-    while frame is not None:
+    for frame in frames.stack(frame):
         code = frame.f_code
         name = code.co_filename
         if name.startswith(home):
@@ -43,7 +44,7 @@ def of(frame):
             users = True
         if code.co_name == "__del__":
             soft = "it is in a destructor"
-        inner, frame = frame, frame.f_back
+        inner = frame
     return soft, False
 
 
@@ -66,19 +67,18 @@ def others_in_torch():
         return ""
     main = mainthread.ident()
     trains = getattr(state.observer, "trains_on", None)
-    for ident, frame in sys._current_frames().items():
+    for ident, top in frames.innermost().items():
         if ident == main or ident == _thread.get_ident():
             continue
         if ident == trains:
-            return "another thread trains, at %s" % place_of(frame)
-        top, inside = frame, False
-        while frame is not None:
+            return "another thread trains, at %s" % place_of(top)
+        inside = False
+        for frame in frames.stack(top):
             name = frame.f_code.co_filename
             if name == _EVALS:
                 inside = False
                 break
             inside = inside or name.startswith(home) and not name[len(home):].startswith(HARMLESS)
-            frame = frame.f_back
         if inside:
             return "another thread is in PyTorch, at %s" % place_of(top)
     return ""

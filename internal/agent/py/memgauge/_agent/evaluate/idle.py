@@ -1,17 +1,16 @@
 """Whether the main thread waits for something outside of PyTorch, so that code can run beside it."""
 import os
-import sys
 from time import clock_gettime_ns, monotonic, process_time_ns
 
-from .. import mainthread
+from .. import frames, mainthread
 from . import hindrance, scope
 
-# s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of Python's, which
-# looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's.
+# s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of
+# Python's, which looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's.
 STILL_CALL, STILL_LOCK, STILL = 0.001, 0.012, 0.05
 QUIET = 0.2         # of a core: what the process's other threads may use where it is not known what the main thread waits for
-# Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…, wait…, … Not
-# futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
+# Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…,
+# wait…, … Not futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
 _WAITS = {
     "x86_64": b"0 7 17 19 23 34 35 42 43 45 47 61 65 70 72 73 128 130 220 230 232 247 270 271 281 288 295 299 441",
     "aarch64": b"22 25 32 63 65 67 69 72 73 95 101 115 133 137 188 192 193 202 203 207 212 242 243 260 441",
@@ -46,7 +45,7 @@ class Idle:
             return False
         if now < self.since + STILL_CALL or not self._sleeps():
             return False
-        frame = sys._current_frames().get(mainthread.ident())
+        frame = frames.innermost_of(mainthread.ident())
         if frame is None:
             return False
         call = self._call()
@@ -81,8 +80,8 @@ class Idle:
             return f.read(4096).rpartition(b")")[2].split(None, 1)[0] in (b"S", b"D")
 
     def _call(self):
-        """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C function was
-        called by the innermost function."""
+        """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C
+        function was called by the innermost function."""
         try:
             with open("/proc/self/task/%d/syscall" % os.getpid(), "rb", 0) as f:
                 return f.read(32).split(None, 1)[0]

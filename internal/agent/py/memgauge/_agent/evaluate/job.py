@@ -1,14 +1,15 @@
 """Runs code that a client sent, each on a daemon thread of its own, and says how it ended.
 
-The thread waits for its moment (moment.py), executes, renders and finishes; the control thread only keeps the time. An interruption is an exception of ours
-that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is raised only while the thread is *armed*,
-that is, inside the user's code or their __repr__; `_disarm` makes sure that none is under way afterwards.
+The thread waits for its moment (moment.py), executes, renders and finishes; the control thread only keeps the time. An
+interruption is an exception of ours that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is
+raised only while the thread is *armed*, that is, inside the user's code or their __repr__; `_disarm` makes sure that
+none is under way afterwards.
 """
 import _thread
 import sys
 from time import monotonic, perf_counter_ns, sleep
 
-from .. import gil, mainthread
+from .. import frames, gil, mainthread
 from . import likeness, moment, rendering, scope, streams
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
@@ -45,7 +46,8 @@ class Job:
     error are final, from the job's thread or from the one that calls tick()."""
 
     def __init__(self, source, timeout, signal, finished, where=moment.MAIN, own=False):
-        """`where`: one of moment's requests. `own`: memgauge itself asks, for code that touches nothing of the program's."""
+        """`where`: one of moment's requests. `own`: memgauge itself asks, for code that touches nothing of the
+        program's."""
         self.source, self.own = source, own
         self.timeout = timeout
         self.deadline = monotonic() + timeout if 0 < timeout < 1e9 else None   # 0: no limit
@@ -100,7 +102,8 @@ class Job:
         return self._next
 
     def keep_time(self, late):
-        """tick(), by a thread that waits for this job, when nobody has called it for `late` seconds though it was due."""
+        """tick(), by a thread that waits for this job, when nobody has called it for `late` seconds though it was
+        due."""
         now = monotonic()
         if self.deadline is not None and now > self.deadline + late or self._why is not None and now > self._since + GRACE + late:
             self.tick()
@@ -125,7 +128,7 @@ class Job:
             self.error = self._never_began()
             self._finish(self._why.outcome)
             return
-        frame = sys._current_frames().get(self._thread.ident)
+        frame = frames.innermost_of(self._thread.ident)
         self.error = "".join(rendering.stack(frame, self.source))
         frame = None
         self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its thread,"
@@ -200,7 +203,7 @@ class Job:
 
     def _never_began(self):
         """Where the thread is that did not come by."""
-        frame = sys._current_frames().get(mainthread.ident())
+        frame = frames.innermost_of(mainthread.ident())
         text = "".join(rendering.stack(frame, self.source))
         reason = self.visit.reason
         if self.visit.where == moment.STEP:
@@ -271,11 +274,12 @@ class Job:
         return result, error
 
     def _disarm(self):
-        """No interruption reaches this thread after this returns, and the interpreter knows of none that is still to come.
+        """No interruption reaches this thread after this returns, and the interpreter knows of none that is still to
+        come.
 
-        One that was under way can't be taken back: up to CPython 3.12 PyThreadState_SetAsyncExc(…, NULL) leaves eval_breaker set
-        for good, so that every jump of the program goes the slow way, and under sys.settrace never arrives (Python/ceval.c,
-        eval_frame_handle_pending). So one more is raised, here, and caught."""
+        One that was under way can't be taken back: up to CPython 3.12 PyThreadState_SetAsyncExc(…, NULL) leaves
+        eval_breaker set for good, so that every jump of the program goes the slow way, and under sys.settrace never
+        arrives (Python/ceval.c, eval_frame_handle_pending). So one more is raised, here, and caught."""
         caught = self._why is None
         while True:
             try:
@@ -303,8 +307,9 @@ def after_fork():
 
 
 def _compile_error(source):
-    """Why a source can't be compiled; None if it can. Nothing of the user's runs, and an interruption would wait for the end of
-    compile() anyway, or be printed to the program's output by a weak reference's callback that the garbage collector calls there."""
+    """Why a source can't be compiled; None if it can. Nothing of the user's runs, and an interruption would wait for
+    the end of compile() anyway, or be printed to the program's output by a weak reference's callback that the garbage
+    collector calls there."""
     try:
         compile(source, scope.FILENAME, "exec", 0, True)
     except BaseException as error:      # SyntaxError; of odd sources ValueError, RecursionError, MemoryError

@@ -2,7 +2,7 @@
 import _thread
 import sys
 
-from .. import mainthread, state
+from .. import frames, mainthread, state
 
 DEVICE_WAIT = 0.1  # s for the main thread to say its CUDA device; one that computes comes by in a few ms
 
@@ -18,8 +18,8 @@ _device = [0]    # the main thread's current one, when last heard
 
 
 def same_device(stop):
-    """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell of
-    device 0. A main thread that is blocked keeps the device that it had."""
+    """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell
+    of device 0. A main thread that is blocked keeps the device that it had."""
     try:
         cuda = sys.modules["torch"].cuda
         if not cuda.is_initialized() or cuda.device_count() < 2:
@@ -48,7 +48,7 @@ def threading_module():
 
 
 def _name_main(threading, main):
-    for ident, frame in sys._current_frames().items():
+    for ident, frame in frames.innermost().items():
         if ident != main.ident and _is_program(frame):
             threading._active.pop(main.ident, None)
             threading._active[ident] = main
@@ -65,6 +65,5 @@ def _name_main(threading, main):
 
 def _is_program(frame):
     """Whether this is the stack of the program itself and not of a thread, which begins in a function."""
-    while frame.f_back is not None:
-        frame = frame.f_back
-    return frame.f_code.co_name == "<module>" or "runpy" in frame.f_code.co_filename
+    outermost = frames.stack(frame)[-1].f_code
+    return outermost.co_name == "<module>" or "runpy" in outermost.co_filename

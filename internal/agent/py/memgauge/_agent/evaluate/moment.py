@@ -1,10 +1,11 @@
-"""Where the code of an eval may begin: while the thread that trains is stopped at a place where nothing of PyTorch is half done.
+"""Where the code of an eval may begin: while the thread that trains is stopped at a place where nothing of PyTorch is
+half done.
 
-PyTorch's C++ works on tensors without Python's lock, and whoever changes them meanwhile from another thread (`p.grad = None` is
-enough) ends the program. So the main thread is stopped between two of its bytecodes, by a pending call of CPython's, or the
-thread that trains at the end of a step, by the observer's hook; and the code runs in its place, on a thread of its own. So what
-the code does to its thread (an interruption, gradient mode, a lock that it waits for) is never done to the trainer's,
-which can be let go at any time. docs/eval.md
+PyTorch's C++ works on tensors without Python's lock, and whoever changes them meanwhile from another thread (`p.grad =
+None` is enough) ends the program. So the main thread is stopped between two of its bytecodes, by a pending call of
+CPython's, or the thread that trains at the end of a step, by the observer's hook; and the code runs in its place, on a
+thread of its own. So what the code does to its thread (an interruption, gradient mode, a lock that it waits for) is
+never done to the trainer's, which can be let go at any time. docs/eval.md
 
 A main thread that waits for something outside of PyTorch comes by nowhere. Then the code begins beside it, and the main
 thread is stopped when its wait ends before the code does.
@@ -14,7 +15,7 @@ import os
 import sys
 from time import monotonic
 
-from .. import mainthread, persistent, state
+from .. import frames, mainthread, persistent, state
 from . import hindrance
 from .idle import Idle
 from .stop import ASKED, IDLE, MAIN, STEP, Stop, ours, tell_error
@@ -83,7 +84,8 @@ class Visit:
             return False
 
     def let_go(self):
-        """Has it begin; by the thread that stands still for it, which may have been interrupted just after it had done so."""
+        """Has it begin; by the thread that stands still for it, which may have been interrupted just after it had done
+        so."""
         try:
             self.go.release()
         except RuntimeError:
@@ -132,8 +134,9 @@ class Visit:
 # ---------------------------------------------------------------- the main thread, between two bytecodes
 
 def _make_stopper():
-    """An object that CPython asks for its truth, on the main thread: a C function with the signature of a pending call, which
-    passes exceptions on (Objects/object.c, PyObject_IsTrue). It lives as long as the process, the box can be emptied."""
+    """An object that CPython asks for its truth, on the main thread: a C function with the signature of a pending call,
+    which passes exceptions on (Objects/object.c, PyObject_IsTrue). It lives as long as the process, the box can be
+    emptied."""
     box = []
 
     def __bool__(self, box=box):
@@ -167,10 +170,8 @@ def _arm():
 
 def _too_deep():
     """Whether the main thread is so deep in calls that ours might hit the limit."""
-    frame, left = sys._current_frames().get(mainthread.ident()), sys.getrecursionlimit() - DEEP
-    while frame is not None and left > 0:
-        frame, left = frame.f_back, left - 1
-    return frame is not None
+    most = max(0, sys.getrecursionlimit() - DEEP)
+    return len(frames.stack(frames.innermost_of(mainthread.ident()), most + 1)) > most
 
 
 def _came_by():
@@ -182,7 +183,8 @@ def _came_by():
 
 
 def _stand_still(place, admit, *arguments):
-    """Runs what `admit` puts into the list that it is given. Only what a signal handler of the program's raises leaves it."""
+    """Runs what `admit` puts into the list that it is given. Only what a signal handler of the program's raises leaves
+    it."""
     visits, stop = [], None
     try:
         admit(visits, *arguments)

@@ -1,5 +1,5 @@
 """Values, tracebacks and stacks as a client sees them."""
-from .. import state
+from .. import frames, state
 from . import scope
 
 MAX_TEXT = (1 << 20) - 1024   # bytes of a value or a traceback: a frame holds 1 MiB
@@ -52,7 +52,8 @@ def stack(frame, source):
         return []
     import traceback
     with _lines_of(source):
-        entries = [e for e in traceback.extract_stack(frame)
+        walked = ((f, f.f_lineno) for f in reversed(frames.stack(frame)))
+        entries = [e for e in traceback.StackSummary.extract(walked)
                    if not e.filename.startswith(state.PACKAGE) and not e.filename.endswith("/threading.py")]
         return ["Traceback (most recent call last):\n"] + traceback.format_list(entries)
 

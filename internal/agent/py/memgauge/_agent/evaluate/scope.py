@@ -1,16 +1,17 @@
 """Where the names in an eval come from and where what it assigns goes to.
 
-The code runs in the real `__main__`. A name that `__main__` lacks is looked up in the running functions of the user's code
-on the main thread, innermost first, then among the globals of their modules. Code that needs no such name is executed as it
-stands. Other code is compiled as the body of a function whose free variables are those names: so comprehensions, nested
-functions, lambdas and class bodies see them as Python's own scoping rules say, every other name that it assigns is a
-global of the real `__main__`, and functions that outlive the eval hold what they use and nothing else.
+The code runs in the real `__main__`. A name that `__main__` lacks is looked up in the running functions of the user's
+code on the main thread, innermost first, then among the globals of their modules. Code that needs no such name is
+executed as it stands. Other code is compiled as the body of a function whose free variables are those names: so
+comprehensions, nested functions, lambdas and class bodies see them as Python's own scoping rules say, every other name
+that it assigns is a global of the real `__main__`, and functions that outlive the eval hold what they use and nothing
+else.
 
 Locals are read when the code starts and written, if it has changed them, when it ends.
 """
 import sys
 
-from .. import mainthread, state
+from .. import frames, mainthread, state
 
 FILENAME = "<memgauge eval>"
 WRITE_WAIT = 1.0     # s for the main thread to come by and have a local changed; a step of training is mostly shorter
@@ -30,16 +31,12 @@ class Home:
 def user_frames():
     """The main thread's frames of the user's code, innermost first. Where no function among them is the user's (the
     program is an installed package), those of installed packages count too, except torch."""
-    frame = sys._current_frames().get(_thread_of_frames())
-    frames = []
-    while frame is not None:
-        if not is_ours_or_python(frame.f_code.co_filename):
-            frames.append(frame)
-        frame = frame.f_back
-    own = [f for f in frames if not _is_installed(f.f_code.co_filename)]
+    stack = frames.stack(frames.innermost_of(_thread_of_frames()))
+    users = [f for f in stack if not is_ours_or_python(f.f_code.co_filename)]
+    own = [f for f in users if not _is_installed(f.f_code.co_filename)]
     if any(f.f_code.co_flags & _OPTIMIZED for f in own):
         return own
-    return [f for f in frames if "/torch/" not in f.f_code.co_filename]
+    return [f for f in users if "/torch/" not in f.f_code.co_filename]
 
 
 def _thread_of_frames():
@@ -70,12 +67,13 @@ def find(names, main):
         if code.co_flags & _OPTIMIZED:
             held = missing.intersection(code.co_varnames + code.co_cellvars + code.co_freevars)
             if held:
-                values = frame.f_locals
+                values = frames.values(frame)
                 read.append(frame)
                 homes.update((n, Home(n, values[n], frame=frame)) for n in held if n in values)
                 del values
-        elif frame.f_locals is not frame.f_globals:   # a class body: its namespace is a dict
-            homes.update((n, Home(n, frame.f_locals[n], module=frame.f_locals)) for n in missing if n in frame.f_locals)
+        elif frames.values(frame) is not frame.f_globals:   # a class body: its namespace is a dict
+            space = frames.values(frame)
+            homes.update((n, Home(n, space[n], module=space)) for n in missing if n in space)
         missing.difference_update(homes)
         module = frame.f_globals
         if module is not main:
@@ -128,7 +126,7 @@ class Program:
 
     def write_back(self):
         """Puts changed locals into their frames. Returns notes about what could not be done."""
-        notes, frames = [], {}
+        notes, stores = [], {}
         for name, cell in self.cells.items():
             home = self.homes[name]
             try:
@@ -145,8 +143,8 @@ class Program:
             if home.module is not None:
                 home.module[name] = value
             else:
-                frames.setdefault(home.frame, {})[name] = value
-        for frame, changes in frames.items():
+                stores.setdefault(home.frame, {})[name] = value
+        for frame, changes in stores.items():
             notes += _store(frame, changes)
         return notes
 
@@ -286,10 +284,7 @@ def _store(frame, changes):
 def _runs(frame):
     if frame.f_code.co_flags & _SUSPENDS:
         return True
-    other = sys._current_frames().get(_thread_of_frames())
-    while other is not None and other is not frame:
-        other = other.f_back
-    return other is frame
+    return any(f is frame for f in frames.stack(frames.innermost_of(_thread_of_frames())))
 
 
 def _locals_to_fast(frame, changes):
@@ -299,7 +294,7 @@ def _locals_to_fast(frame, changes):
     if not _runs(frame):
         return
     held = mainthread.empty(frame)
-    values = frame.f_locals if held is None else held
+    values = frames.values(frame) if held is None else held
     values.update(changes)
     ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
     if held is not None:

@@ -32,15 +32,15 @@ class Stop:
             pass
 
     def run(self):
-        """Returns when the code of all has ended. Raises what a signal handler of the program's has raised meanwhile, which may
-        come between any two bytecodes of this method's."""
+        """Returns when the code of all has ended. Raises what a signal handler of the program's has raised meanwhile,
+        which may come between any two bytecodes of this method's."""
         raised = None
         mainthread.stopped = self
         while True:
             try:
                 self._begin()
                 if raised is not None:
-                    self._interrupt()          # Ctrl-C: the trainer's wish comes first
+                    self._end_all()          # Ctrl-C: the trainer's wish comes first
                 if self._ended():
                     break
                 self._turn()
@@ -61,7 +61,7 @@ class Stop:
         """The thread goes on, whatever run() has come to: no code goes on beside it that was to run in its place."""
         mainthread.stopped = None
         if os.getpid() == self.pid:
-            self._interrupt()
+            self._end_all()
 
     def _begin(self):
         """Tells those whom it was opened for. What was interrupted is done again, so each line may run twice."""
@@ -72,7 +72,7 @@ class Stop:
                 visit.let_go()
             del self._untold[-1:]
 
-    def _interrupt(self):
+    def _end_all(self):
         for visit in list(self.visits):
             if not visit.over:
                 visit.job.interrupt()

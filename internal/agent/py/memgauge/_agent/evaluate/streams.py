@@ -1,7 +1,7 @@
 """Whose output is it? Stands in for sys.stdout, sys.stderr and sys.stdin while an eval runs.
 
-A stand-in looks at the thread: what the eval's own threads print goes to that eval, what any other thread prints goes to
-the stream that was there. It is put in at the first running eval and taken out after the last, unless somebody has
+A stand-in looks at the thread: what the eval's own threads print goes to that eval, what any other thread prints goes
+to the stream that was there. It is put in at the first running eval and taken out after the last, unless somebody has
 replaced the stream meanwhile; then theirs stays. Only Python's own streams are told apart: what C code or a child
 process writes to descriptors 1 and 2 goes where the trainer's output goes.
 """
@@ -222,7 +222,8 @@ KEPT = 60.0    # s; longer than an object takes to be turned into text in the mi
 
 
 def retire():
-    """After a detach: stand-ins that were in stay for a while, see _stands. Says whether the module must stay with them."""
+    """After a detach: stand-ins that were in stay for a while, see _stands. Says whether the module must stay with
+    them."""
     from time import monotonic
     kept = persistent.get("streams.1", list)
     kept[:] = [entry for entry in kept if entry[0] > monotonic()]

@@ -1,9 +1,9 @@
 """PyTorch's memory history: switches its recording on and off, and keeps a snapshot when an allocation fails.
 
 What is on in the program stays as it is unless a command says otherwise. With MEMGAUGE_RECORD ("MAX_ENTRIES STACKS
-MAX_BYTES", set by `memgauge run --record-memory`) recording begins when the program starts CUDA, and the allocator's own
-out-of-memory observer has the snapshot written before the error is raised: what filled the device is still there. It
-goes into the runtime directory as snapshot.PID.pickle, in place of an older one of the session.
+MAX_BYTES", set by `memgauge run --record-memory`) recording begins when the program starts CUDA, and the allocator's
+own out-of-memory observer has the snapshot written before the error is raised: what filled the device is still there.
+It goes into the runtime directory as snapshot.PID.pickle, in place of an older one of the session.
 """
 import os
 import sys
@@ -103,8 +103,8 @@ def _directory():
 
 
 def keep(directory, most):
-    """Writes the snapshot of this process in place of those that the directory has. Returns its bytes, 0 where it has more than
-    `most` and is not kept."""
+    """Writes the snapshot of this process in place of those that the directory has. Returns its bytes, 0 where it has
+    more than `most` and is not kept."""
     name = "snapshot.%d.pickle" % os.getpid()
     temp = os.path.join(directory, ".taking.%d" % os.getpid())
     os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))

@@ -26,8 +26,8 @@ FAR = 10  # times the limit: one such reading is enough, else it takes two: on a
 
 
 class Gate:
-    """Lets readings through so that what they cost stays within the share, over a minute. early: they may come sooner while
-    the run is young."""
+    """Lets readings through so that what they cost stays within the share, over a minute. early: they may come sooner
+    while the run is young."""
 
     def __init__(self, part, limit=None, early=False):
         self.part = part
@@ -94,9 +94,10 @@ class Host:
             resident = int(fields[1])
             return resident * self.page, max(0, resident - int(fields[2])) * self.page
         except (OSError, ValueError, IndexError):
-            # A program that closes every descriptor (a daemon) may by now use our number for a file of its own: forget it, don't
-            # close it. What it says tells, at 0.1 µs: the kernel's 7 numbers, two of which are 0 since Linux 2.6 (fs/proc/array.c,
-            # proc_pid_statm). Asking fstat would cost 1 µs; a pread moves no offset, and of a pipe or a socket it is an error.
+            # A program that closes every descriptor (a daemon) may by now use our number for a file of its own: forget
+            # it, don't close it. What it says tells, at 0.1 µs: the kernel's 7 numbers, two of which are 0 since Linux
+            # 2.6 (fs/proc/array.c, proc_pid_statm). Asking fstat would cost 1 µs; a pread moves no offset, and of a
+            # pipe or a socket it is an error.
             self.fd = -1
             return NOT_TAKEN, NOT_TAKEN
 
@@ -115,7 +116,8 @@ class Host:
         return step + max(1, -(-(self.heap_gate.due - now()) // period) if period else 1)
 
     def heap(self, at, budget, beside=0):
-        """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake alone."""
+        """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake
+        alone."""
         if state.census is not None:
             self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
             return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
@@ -189,7 +191,8 @@ class Cuda:
         return allocated["current"], allocated["peak"], reserved["current"], reserved["peak"]
 
     def failures(self, device):
-        """How many allocations have failed so far, when that is more than at the last call; else 0. Of the last read()."""
+        """How many allocations have failed so far, when that is more than at the last call; else 0. Of the last
+        read()."""
         count = self.failed.get(device, 0)
         if count <= self._told.get(device, 0):
             return 0

@@ -1,7 +1,8 @@
-"""Tells of allocations that failed, as events named `oom`: text is the error's message, a the bytes that were asked for (0 if
-it does not say), b the CUDA device (-1: the host's memory). Nothing is hooked: an error that ends the program is found at exit
-where the interpreter leaves it (sys.last_value: Python/pythonrun.c, _PyErr_PrintEx), and one that the program has caught by the
-allocator's own count. An event `oom_hole` follows: a is the largest hole between the allocator's blocks, b the device."""
+"""Tells of allocations that failed, as events named `oom`: text is the error's message, a the bytes that were asked for
+(0 if it does not say), b the CUDA device (-1: the host's memory). Nothing is hooked: an error that ends the program is
+found at exit where the interpreter leaves it (sys.last_value: Python/pythonrun.c, _PyErr_PrintEx), and one that the
+program has caught by the allocator's own count. An event `oom_hole` follows: a is the largest hole between the
+allocator's blocks, b the device."""
 import re
 import sys
 import time
@@ -32,15 +33,15 @@ def at_exit():
 
 
 def is_oom(error):
-    # torch.OutOfMemoryError (torch.cuda.OutOfMemoryError before 2.5) by its name: torch may not be loaded. The CPU's allocator
-    # raises a RuntimeError (c10/core/impl/alloc_cpu.cpp).
+    # torch.OutOfMemoryError (torch.cuda.OutOfMemoryError before 2.5) by its name: torch may not be loaded. The CPU's
+    # allocator raises a RuntimeError (c10/core/impl/alloc_cpu.cpp).
     return isinstance(error, MemoryError) or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 
 
 def requested(message):
-    """Of "Tried to allocate 2.00 GiB" (c10/cuda/CUDACachingAllocator.cpp), "you tried to allocate 123 bytes" and "Unable to
-    allocate 7.45 GiB" (numpy)."""
+    """Of "Tried to allocate 2.00 GiB" (c10/cuda/CUDACachingAllocator.cpp), "you tried to allocate 123 bytes" and
+    "Unable to allocate 7.45 GiB" (numpy)."""
     words = message.split()
     for i, word in enumerate(words[:-2]):
         if word == "allocate":

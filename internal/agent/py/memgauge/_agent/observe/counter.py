@@ -7,8 +7,8 @@ NEVER = 1 << 62
 
 
 class Counter:
-    """Optimizer steps, counted and recorded. `hook` is all that runs in most steps: with one optimizer, a comparison, an
-    addition and, where a record is due, the clock and the record. Looking up variables of an outer function is the
+    """Optimizer steps, counted and recorded. `hook` is all that runs in most steps: with one optimizer, a comparison,
+    an addition and, where a record is due, the clock and the record. Looking up variables of an outer function is the
     cheapest that Python has; with caches emptied by the training, every attribute costs a tenth of a microsecond more.
 
     `due()` is called when the count has reached what plan() said, `other(optimizer)` for events of which it has to be

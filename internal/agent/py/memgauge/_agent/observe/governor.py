@@ -92,8 +92,8 @@ class Governor:
         return max(1, min(known)) if known else SHORT
 
     def after_record(self, steps, wall, record, look):
-        """A record of `steps` steps was written, which took `wall` (0: not typical); writing took `record`, looking up in
-        all, the last time, `look` (0: not known)."""
+        """A record of `steps` steps was written, which took `wall` (0: not typical); writing took `record`, looking up
+        in all, the last time, `look` (0: not known)."""
         if wall:
             self.period.add(wall // steps)
         self.record.add(record)

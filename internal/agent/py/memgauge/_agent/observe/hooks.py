@@ -108,9 +108,10 @@ def _never():
 
 
 class Compiles:
-    """Tells when torch.compile begins to trace while a class of the user's has a __call__ of its own: what it compiles is
-    then bound to the code that Module.__call__ has at that moment, and each exchange would compile it anew, for minutes.
-    torch calls back before it traces (torch/_dynamo/callback.py, 2.4 and newer; before that, one exchange costs that)."""
+    """Tells when torch.compile begins to trace while a class of the user's has a __call__ of its own: what it compiles
+    is then bound to the code that Module.__call__ has at that moment, and each exchange would compile it anew, for
+    minutes. torch calls back before it traces (torch/_dynamo/callback.py, 2.4 and newer; before that, one exchange
+    costs that)."""
 
     def __init__(self, torch, guarded):
         self.module_class, self.guarded = torch.nn.Module, guarded
@@ -144,7 +145,8 @@ class Compiles:
 
 
 def own_call(module_class):
-    """Name of a module class of the user's that defines __call__, or None. Torch's own don't count: they are not traced through."""
+    """Name of a module class of the user's that defines __call__, or None. Torch's own don't count: they are not traced
+    through."""
     left, seen = [module_class], set()
     while left:
         for cls in type.__subclasses__(left.pop()):
@@ -225,8 +227,8 @@ class ModuleCalls:
         return _made[key]
 
     def watch(self, what):
-        """`all` modules' calls, those of the `roots`, or none (None). False if somebody else has exchanged the code, None if another
-        thread is at the door or has shut it."""
+        """`all` modules' calls, those of the `roots`, or none (None). False if somebody else has exchanged the code,
+        None if another thread is at the door or has shut it."""
         if not self.door.enter():
             return None
         try:

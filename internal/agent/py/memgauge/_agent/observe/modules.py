@@ -9,6 +9,7 @@ from _thread import get_ident
 from time import monotonic_ns as now
 from weakref import ref
 
+from .. import frames
 from ..record._spec import FLAG_OPTIMIZER, FLAG_ROOT, NOT_TAKEN, POST_FORWARD, POST_STEP, PRE_FORWARD, PRE_STEP
 
 MAX_MODULES = 200_000  # entries; a sweep that builds models for ever is cleared out at this size
@@ -27,7 +28,8 @@ class Entry:
 
 
 class Names:
-    """id of a module -> its Entry. A name of None: seen, but not shown (inside of compiled code, or in no module's tree)."""
+    """id of a module -> its Entry. A name of None: seen, but not shown (inside of compiled code, or in no module's
+    tree)."""
 
     def __init__(self):
         self.table = {}
@@ -122,9 +124,7 @@ def _first_device(module):
 
 
 def _inside(frame, code):
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame is not None
+    return any(f.f_code is code for f in frames.stack(frame))
 
 
 class Calls:
@@ -153,9 +153,9 @@ class Calls:
         self.sampling = False
 
     def begin_within(self, code):
-        """We come to a program that runs: threads may be inside of a model whose call we did not see, and what they call
-        there is nobody's root. `code` is that of the calls."""
-        within = {ident for ident, frame in sys._current_frames().items() if _inside(frame, code)}
+        """We come to a program that runs: threads may be inside of a model whose call we did not see, and what they
+        call there is nobody's root. `code` is that of the calls."""
+        within = {ident for ident, frame in frames.innermost().items() if _inside(frame, code)}
         self.unseen = (within, code) if within else None
 
     def _still_within(self):

@@ -5,7 +5,8 @@ roots become known, and how often an optimizer steps in a step. Then only the en
 governor opens a window: one plain step is clocked, one is sampled (calls watched, rows written), one plain step is
 clocked again. Without an optimizer, root forwards take the place of steps after INFERENCE of them.
 
-Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it was.
+Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it
+was.
 """
 import sys
 import traceback
@@ -34,8 +35,8 @@ MAX_ERRORS = 10  # of our own; then we take ourselves off
 
 
 class Observer(Forwards, Sampling, StepRecords):
-    """One process's observation of torch. Everything runs on the thread that trains, except flush(), settings_changed() and
-    remove()."""
+    """One process's observation of torch. Everything runs on the thread that trains, except flush(), settings_changed()
+    and remove()."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -168,7 +169,8 @@ class Observer(Forwards, Sampling, StepRecords):
     step = property(lambda self: self.counter.get() - self.offset)  # steps ended
 
     def _due(self):
-        """A step ended, and the plan said to look up. Never waits: if the control thread is at it, the next step will do."""
+        """A step ended, and the plan said to look up. Never waits: if the control thread is at it, the next step will
+        do."""
         start, cpu = now(), cpu_now()
         mine = get_ident()
         if not self.lock.acquire(False) and self.holder != mine:  # ours already: a signal handler that trains
@@ -260,7 +262,8 @@ class Observer(Forwards, Sampling, StepRecords):
     # --- from outside ---------------------------------------------------------------------------------------------
 
     def flush(self):
-        """Writes the record of the steps that have none yet. From any thread; does nothing while the trainer is at it."""
+        """Writes the record of the steps that have none yet. From any thread; does nothing while the trainer is at
+        it."""
         if self.ring is None or not self.lock.acquire(False):
             return
         self.holder = get_ident()

@@ -5,11 +5,12 @@ IDLE, BEFORE, SAMPLED, AFTER = range(4)  # where the step that is going on stand
 
 
 class Sampling:
-    """The part of an Observer that opens and closes windows for module rows. One plain step is clocked before a sample, one
-    after it."""
+    """The part of an Observer that opens and closes windows for module rows. One plain step is clocked before a sample,
+    one after it."""
 
     def _window(self, cpu):
-        """Where the step that begins now stands towards a sample. `cpu`: CPU time of this thread as the last one ended."""
+        """Where the step that begins now stands towards a sample. `cpu`: CPU time of this thread as the last one
+        ended."""
         if self.governor.off or not self.modules:
             return
         if self.phase == BEFORE:

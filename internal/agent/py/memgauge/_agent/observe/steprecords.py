@@ -32,7 +32,8 @@ class StepRecords:
                 peak, self.max_resident = highest, highest
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
-        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is gone.
+        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
+        # gone.
         if not flush and (self.phase == IDLE or self.governor.all):
             self._heap(at, number)
         wrote = now()

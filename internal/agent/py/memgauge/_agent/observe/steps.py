@@ -15,7 +15,8 @@ LOST = 3  # events without the closer, beyond twice the usual, after which it co
 
 
 class Steps:
-    """event() says how many steps an optimizer event ends: none, one, or more when it is learned that some were missed."""
+    """event() says how many steps an optimizer event ends: none, one, or more when it is learned that some were
+    missed."""
 
     def __init__(self):
         self.forwards = 0  # root forwards since the last end, while watched
@@ -35,7 +36,8 @@ class Steps:
 
     @property
     def solo(self):
-        """The only optimizer there is, when each of its events ends a step: the caller may then count without asking."""
+        """The only optimizer there is, when each of its events ends a step: the caller may then count without
+        asking."""
         if len(self.order) == 1 and self.burst == 1 and len(self.events) >= 2:
             return self.closer
         return None
@@ -46,9 +48,11 @@ class Steps:
         self.ever_forward = True
 
     def event(self, key, watched):
-        """An optimizer stepped. `watched`: root forwards are being reported. Gives the number of steps that this ends."""
+        """An optimizer stepped. `watched`: root forwards are being reported. Gives the number of steps that this
+        ends."""
         self.since += 1
-        # A closer that steps without forwards may be at a step's other parameter groups: give it as long as we remember.
+        # A closer that steps without forwards may be at a step's other parameter groups: give it as long as we
+        # remember.
         patience = WINDOW if self.burst_seen else 2 * self.usual + LOST
         stuck = key != self.closer or watched and self.ever_forward and not self.forwards
         if self.usual and stuck and self.since > min(patience, WINDOW):

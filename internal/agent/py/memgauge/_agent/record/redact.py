@@ -1,6 +1,7 @@
-"""Hides secrets by the rules of internal/secret, in everything that the agent writes into a ring: a ring lies on a disk.
-The rules are generated (_secrets.py); what is done with them is written twice, here and in internal/secret, and a test
-compares the two. re and the rules are needed only for a text that may hold a secret: most don't, and are told by a glance.
+"""Hides secrets by the rules of internal/secret, in everything that the agent writes into a ring: a ring lies on a
+disk. The rules are generated (_secrets.py); what is done with them is written twice, here and in internal/secret, and a
+test compares the two. re and the rules are needed only for a text that may hold a secret: most don't, and are told by a
+glance.
 """
 
 import sys
@@ -31,7 +32,8 @@ def args(arguments):
 
 
 def command_line():
-    """This process's, without its secrets, and longer than a ring keeps it: a secret that was cut may not be known for one."""
+    """This process's, without its secrets, and longer than a ring keeps it: a secret that was cut may not be known for
+    one."""
     try:
         with open("/proc/self/cmdline", "rb", 0) as f:
             arguments = f.read(MAX_TEXT).decode("utf-8", "replace").rstrip("\0").split("\0")

@@ -29,9 +29,10 @@ class Ring:
                  "_lost", "_map", "_fd", "_words", "_halves", "_slots", "_names", "__weakref__")
 
     def __init__(self, place, generation=0, large=False, info=(), identity=None):
-        """Creates the file in the directory `place`, or takes the one whose descriptor that is, and closes it; any OSError
-        means that the process stays unobserved. A number that is taken belongs to the program that this process ran
-        before an exec: then the next one is used. `identity` is (pid, start) where others see other numbers than we do."""
+        """Creates the file in the directory `place`, or takes the one whose descriptor that is, and closes it; any
+        OSError means that the process stays unobserved. A number that is taken belongs to the program that this process
+        ran before an exec: then the next one is used. `identity` is (pid, start) where others see other numbers than we
+        do."""
         slots, names = LARGE if large else SMALL
         self.pid, self.start = identity or (os.getpid(), start_ticks())
         self.large = large
@@ -168,9 +169,9 @@ def _check_limit(place, size):
 
 
 def _map(fd, size):
-    """Maps the file. Before 3.13 (trackfd) mmap keeps a duplicate of the descriptor, at the lowest free number (Python/fileutils.c,
-    _Py_dup), which it never uses but closes in the end, even if it is a file of the user's by then. So we keep it away from the
-    standard streams, and remember which file it was."""
+    """Maps the file. Before 3.13 (trackfd) mmap keeps a duplicate of the descriptor, at the lowest free number
+    (Python/fileutils.c, _Py_dup), which it never uses but closes in the end, even if it is a file of the user's by
+    then. So we keep it away from the standard streams, and remember which file it was."""
     if sys.version_info >= (3, 13):
         return mmap.mmap(fd, size, trackfd=False), None
     below = []

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import deque
 
+from .. import frames
 from . import _spec as S
 
 MAX_WAITING = 4096          # batches, at most 2 MB: what 20 threads write while the holder is preempted for 100 µs
@@ -150,10 +151,4 @@ def _being_written():
     while frame is not None and _is_writer(frame):
         frame = frame.f_back
     mine = _thread.get_ident()
-    for ident, top in sys._current_frames().items():
-        frame = frame if ident == mine else top
-        while frame is not None:
-            if _is_writer(frame):
-                return True
-            frame = frame.f_back
-    return False
+    return any(_is_writer(f) for ident, top in frames.innermost().items() for f in frames.stack(frame if ident == mine else top))
