@@ -8,10 +8,11 @@ import (
 
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 // Judge reads a session and judges it.
-func Judge(ctx context.Context, from Source, o Options) (detect.Report, error) {
+func Judge(ctx context.Context, from store.Querier, o Options) (detect.Report, error) {
 	in, err := Load(ctx, from, o)
 	if err != nil {
 		return detect.Report{}, err

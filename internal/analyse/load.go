@@ -16,11 +16,6 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Source answers questions about a session: a *store.DB.
-type Source interface {
-	Query(ctx context.Context, sql string) (*store.Rows, error)
-}
-
 // Options say what to judge.
 type Options struct {
 	Until   int64    // only what was known when this step had ended; 0: everything
@@ -33,7 +28,7 @@ type Options struct {
 const buckets = 4096
 
 // Load reads what a verdict goes by.
-func Load(ctx context.Context, from Source, o Options) (detect.Input, error) {
+func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, error) {
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{}, seen: map[int32]float64{},
 		until: math.Inf(1)}
 	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects}
@@ -70,7 +65,7 @@ func (c *clock) last() float64  { return c.us[len(c.us)-1] }
 
 type loader struct {
 	ctx       context.Context
-	from      Source
+	from      store.Querier
 	o         Options
 	processes map[int32]*detect.Process
 	clocks    map[int32]*clock
@@ -103,18 +98,11 @@ func (l *loader) end() (last float64) {
 
 // all reads a statement's rows. A table that an older database lacks has none.
 func (l *loader) all(sql string, row func(v []any)) error {
-	rows, err := l.from.Query(l.ctx, sql)
+	err := store.Each(l.ctx, l.from, sql, row)
 	if errors.Is(err, store.ErrNoTable) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		row(rows.Values())
-	}
-	return rows.Err()
+	return err
 }
 
 // process is made when it is first met.

@@ -102,18 +102,9 @@ func Retry(ctx context.Context, ask func() error) error {
 	err := ask()
 	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {
 		last := time.Now().After(end)
-		if err = ask(); last || !rest(ctx, dyingPoll) {
+		if err = ask(); last || !keeper.Rest(ctx, dyingPoll) {
 			return err
 		}
 	}
 	return err
-}
-
-func rest(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

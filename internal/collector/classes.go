@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 const (
@@ -82,7 +83,7 @@ func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Pro
 // sampled lists the processes of the last sample whose maps may be read, the largest first, and adds up the private
 // memory of all.
 func sampled(ctx context.Context, o *owner.Owner) (list []classed, total int64, err error) {
-	err = o.Each(ctx, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
+	err = store.Each(ctx, o, `SELECT pid, start_ticks, coalesce(rank, -1), coalesce(anon, 0), coalesce(rss, 0),
  coalesce(heap_in_use, -1), coalesce(heap_held, -1)
  FROM process.memory WHERE ts = (SELECT max(ts) FROM process.memory) ORDER BY 5 DESC`, func(v []any) {
 		p := classed{rank: int(integer(v[2])), anon: integer(v[3]), rss: integer(v[4])}

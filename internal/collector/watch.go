@@ -11,6 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/sampler"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 const (
@@ -112,7 +113,7 @@ func (w *watch) remember(ctx context.Context) {
 		},
 		"SELECT max(oom_kills) FROM host.memory HAVING max(oom_kills) IS NOT NULL": func(v []any) { w.sampler.SetKills("", integer(v[0])) },
 	} {
-		if err := w.o.Each(ctx, sql, set); err != nil && ctx.Err() == nil {
+		if err := store.Each(ctx, w.o, sql, set); err != nil && ctx.Err() == nil {
 			w.log.Warn("read what an earlier collector has counted", "error", err)
 		}
 	}

@@ -39,7 +39,7 @@ func Run(ctx context.Context, s *session.Session, started func(error)) error {
 		case err != nil:
 			return err // the session's directory is gone
 		case !free:
-			if !rest(ctx, keepPoll) {
+			if !Rest(ctx, keepPoll) {
 				return nil
 			}
 			continue
@@ -54,7 +54,7 @@ func Run(ctx context.Context, s *session.Session, started func(error)) error {
 			pause = 0
 			continue
 		}
-		if !rest(ctx, pause) {
+		if !Rest(ctx, pause) {
 			return nil
 		}
 		pause = min(max(firstPause, 2*pause), maxPause)
@@ -96,7 +96,8 @@ func waitEnd(ctx context.Context, cmd *exec.Cmd) bool {
 	}
 }
 
-func rest(ctx context.Context, d time.Duration) bool {
+// Rest waits for d, and says whether ctx let it.
+func Rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false

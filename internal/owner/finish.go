@@ -8,6 +8,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 // Maintain keeps the database within its size.
@@ -81,7 +82,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 // outOfMemory says whether the job met the end of its memory.
 func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 	const sql = "SELECT name FROM memgauge.events WHERE name IN ('oom', 'oom_kill') GROUP BY name ORDER BY name"
-	err = o.db.Each(ctx, sql, func(v []any) {
+	err = store.Each(ctx, o.db, sql, func(v []any) {
 		why = session.OOMError
 		if v[0] == "oom_kill" {
 			why = session.OOMKill

@@ -75,14 +75,9 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 	return rows, nil
 }
 
-// Query asks the database. It is what package analyse reads a session by.
+// Query asks the database. It makes an owner a store.Querier.
 func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
 	return o.db.Query(ctx, sql)
-}
-
-// Each asks the database, and hands over every row of the result.
-func (o *Owner) Each(ctx context.Context, sql string, row func([]any)) error {
-	return o.db.Each(ctx, sql, row)
 }
 
 // Trainers are what the session's processes have said of themselves last.

@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/wire"
 	"github.com/memgauge/memgauge/internal/wire/wiretest"
 )
@@ -63,7 +64,7 @@ func closeOwner(t *testing.T, o *Owner) {
 func answer(t *testing.T, o *Owner, sql string) string {
 	t.Helper()
 	var lines []string
-	err := o.Each(t.Context(), sql, func(v []any) { lines = append(lines, strings.Trim(fmt.Sprint(v), "[]")) })
+	err := store.Each(t.Context(), o, sql, func(v []any) { lines = append(lines, strings.Trim(fmt.Sprint(v), "[]")) })
 	if err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}

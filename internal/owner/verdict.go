@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/store"
 )
 
 // Keep stores a judgement that differs from the one before, and tells of a leak once.
@@ -20,7 +21,7 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 	}
 	if o.verdicts.count == 0 { // a collector before this one may have judged
 		const sql = "SELECT coalesce(max(judgement), 0) FROM memgauge.findings"
-		if err := o.db.Each(ctx, sql, func(v []any) { o.verdicts.count, _ = v[0].(int64) }); err != nil {
+		if err := store.Each(ctx, o.db, sql, func(v []any) { o.verdicts.count, _ = v[0].(int64) }); err != nil {
 			return fmt.Errorf("keep the verdict: %w", err)
 		}
 	}

@@ -61,14 +61,11 @@ func Cached(ctx context.Context, path string) (*Tables, bool) {
 	if err != nil || path == "-" {
 		return nil, false
 	}
-	f, err := openFile(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, false
-	}
 	key, err := identify(f)
 	if err != nil {
 		return nil, false
@@ -82,9 +79,18 @@ func Cached(ctx context.Context, path string) (*Tables, bool) {
 	return t, true
 }
 
-// openFile opens a file to be identified. A named pipe's writer is not waited for: only a regular file has an identity.
-func openFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// openRegular opens a file to be identified. A named pipe's writer is not waited for: only a regular file has an
+// identity.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.Join(err, errIrregular(info))
+	}
+	return f, nil
 }
 
 // cacheError says that it is the cache that does not work, not the file.
@@ -94,14 +100,11 @@ func (e *cacheError) Unwrap() error { return e.error }
 
 // openKept opens the tables in the cache, which it makes first if need be.
 func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
-	f, err := openFile(src.Path)
+	f, err := openRegular(src.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errIrregular(info))
-	}
 	key, err := identify(f)
 	if err != nil {
 		return nil, err
@@ -221,7 +224,7 @@ func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 
 // Rows runs a question of ours and hands each row over.
 func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error {
-	return t.db.Each(ctx, sql, row)
+	return store.Each(ctx, t.db, sql, row)
 }
 
 // Export writes the answer to a question as a Parquet file.

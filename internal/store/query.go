@@ -55,9 +55,14 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	return r, nil
 }
 
-// Each runs one reading statement, like Query, and hands over every row of its result.
-func (db *DB) Each(ctx context.Context, sql string, row func([]any)) error {
-	rows, err := db.Query(ctx, sql)
+// Querier runs one reading statement: a DB, or what stands for one.
+type Querier interface {
+	Query(ctx context.Context, sql string) (*Rows, error)
+}
+
+// Each runs one reading statement and hands over every row of its result.
+func Each(ctx context.Context, from Querier, sql string, row func([]any)) error {
+	rows, err := from.Query(ctx, sql)
 	if err != nil {
 		return err
 	}
