@@ -68,7 +68,9 @@ func TestHostLeakOfACUDATraining(t *testing.T) {
 		t.Fatal(err)
 	}
 	program := w.file("train.py", fmt.Sprintf(cudaTraining, agent))
-	if r := w.do("memgauge", "run", "--session", s, "--", env.Torch(t).Path, program); r.code != 0 {
+	// At the usual budget a training of such cheap steps may have its last reading of the devices 100 to 200 before its
+	// end.
+	if r := w.do("memgauge", "run", "--budget", "10%", "--session", s, "--", env.Torch(t).Path, program); r.code != 0 {
 		t.Fatalf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if n := w.number(s, "SELECT count(DISTINCT device) FROM python.step_devices WHERE step > 400"); n != 2 {

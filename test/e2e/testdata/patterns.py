@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 PATTERN, LEAKY = sys.argv[1], sys.argv[2] == "leaky"
-STEPS = 600
+STEPS = 1200
 torch.manual_seed(0)
 torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(64, 256), nn.Tanh(), nn.Linear(256, 64))
@@ -24,7 +24,7 @@ def train(x):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    time.sleep(0.002)  # a longer step than the model's, so that a run of 600 takes some seconds
+    time.sleep(0.002)  # a longer step than the model's, so that a run takes some seconds and a census finds the time
     return loss
 
 
