@@ -1,8 +1,8 @@
 """Trains a small classifier and leaks on purpose, as real programs do.
 
-The mistake: validation runs without torch.no_grad() and the losses are kept as they are. Each of them holds its graph, and
-the graph holds the hidden activations of the validation batch, 2 MiB. Training itself is clean: its activations (56 MiB)
-come and go within each step.
+The mistake: validation runs without torch.no_grad() and the losses are kept as they are. Each of them holds its graph,
+and the graph holds the hidden activations of the validation batch, 2 MiB. Training itself is clean: its activations (56
+MiB) come and go within each step.
 
     python examples/leak.py [STEPS]
 """

@@ -1,5 +1,5 @@
-"""Trains a classifier in epochs and leaks on purpose: the outputs of each step are kept for the epoch's metrics, and the list
-is never cleared.
+"""Trains a classifier in epochs and leaks on purpose: the outputs of each step are kept for the epoch's metrics, and
+the list is never cleared.
 
     python examples/outputs.py [EPOCHS]
 """

@@ -1,5 +1,5 @@
-"""Programs that were started without the agent, and the code that `memgauge attach` brings into them, run there on a thread
-of its own with all signals blocked, as the engine runs it."""
+"""Programs that were started without the agent, and the code that `memgauge attach` brings into them, run there on a
+thread of its own with all signals blocked, as the engine runs it."""
 import json
 import os
 import shutil

@@ -106,7 +106,8 @@ class Growing(unittest.TestCase):
         self.assertEqual(row["detail"], "of %s.Thing" % __name__)
 
     def test_library_function(self):
-        """What a running function of a library holds is told by that function's line, not by one of the program that has such a name."""
+        """What a running function of a library holds is told by that function's line, not by one of the program that
+        has such a name."""
         mine = []
         mine.append(0)
         space, more, done = {"__name__": "optim"}, threading.Event(), threading.Event()

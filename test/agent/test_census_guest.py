@@ -103,7 +103,8 @@ class Hostile(unittest.TestCase):
         kept_list.clear()
 
     def test_tuples_in_the_making(self):
-        """tuple() of an iterator shortens what it has made, which must be its own: held by a census it raises SystemError."""
+        """tuple() of an iterator shortens what it has made, which must be its own: held by a census it raises
+        SystemError."""
         done, made, errors = threading.Event(), [], []
 
         def slow():

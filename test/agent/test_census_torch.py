@@ -1,4 +1,5 @@
-"""The census of a training with this Python's torch: holders, lines, graphs, roles, ages; nothing unpacked, nothing kept."""
+"""The census of a training with this Python's torch: holders, lines, graphs, roles, ages; nothing unpacked, nothing
+kept."""
 import threading
 import unittest
 import weakref
@@ -56,7 +57,8 @@ class Training(unittest.TestCase):
         return found[0]
 
     def test_beside_a_training(self):
-        """Censuses of everything, one after the other, while the main thread is in C++ most of the time: losses stay as they are."""
+        """Censuses of everything, one after the other, while the main thread is in C++ most of the time: losses stay as
+        they are."""
         def train(steps, ended=lambda: True):
             torch.manual_seed(0)
             model = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(256, 256), nn.ReLU(inplace=True))])

@@ -1,5 +1,5 @@
-"""A program may own any descriptor number, 0 to 2 among them, and may close ours: nothing of ours then reads, writes, closes or
-accepts what is the program's."""
+"""A program may own any descriptor number, 0 to 2 among them, and may close ours: nothing of ours then reads, writes,
+closes or accepts what is the program's."""
 import os
 import subprocess
 import sys
@@ -7,8 +7,8 @@ import unittest
 
 from launch import PRELUDE, Home
 
-# Numbers of ours are taken by the program: each by one end of a pair in which a message waits, or by a listening socket to which
-# somebody has connected.
+# Numbers of ours are taken by the program: each by one end of a pair in which a message waits, or by a listening socket
+# to which somebody has connected.
 HOSTILE = PRELUDE + """
 import resource, select, socket
 TOP = 1200      # higher than any number of ours
@@ -61,8 +61,8 @@ class Case(unittest.TestCase):
 
 class Taken(Case):
     def taken(self, kind):
-        """Everything that the agent does is done to a process whose numbers are all the program's: gauges, events, a ring, forks, a
-        client that comes by, the exit, a detach."""
+        """Everything that the agent does is done to a process whose numbers are all the program's: gauges, events, a
+        ring, forks, a client that comes by, the exit, a detach."""
         got = self.run_code(HOSTILE + """
 from memgauge._agent.gauges import memory as gauges
 host = gauges.Host()

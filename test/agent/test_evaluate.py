@@ -229,7 +229,8 @@ class Lifetimes(Case):
     PROGRAM = TRAINER
 
     def alive(self):
-        """Activations of steps that are over. Two may be: the running step's, and the one before while it is replaced."""
+        """Activations of steps that are over. Two may be: the running step's, and the one before while it is
+        replaced."""
         return int(self.run_code("sum(r() is not None for r in list(refs))").value)
 
     def test_nothing_of_the_trainer_is_kept(self):
@@ -438,8 +439,8 @@ class Endings(Case):
         self.assertNotIn(b"Traceback", self.process.printed())
 
     def test_the_interpreter_is_as_fast_as_before(self):
-        """Up to CPython 3.12 an asynchronous exception that is taken back slows every later jump of the program down, and stops
-        one that is traced for good."""
+        """Up to CPython 3.12 an asynchronous exception that is taken back slows every later jump of the program down,
+        and stops one that is traced for good."""
         c = self.process.client()
         traced = ("import sys\ndef f(n):\n  return n and f(n - 1)\nsys.settrace(lambda *a: None)\ntry: f(20)\n"
                   "finally: sys.settrace(None)\nprint('through')")

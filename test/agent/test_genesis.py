@@ -44,8 +44,8 @@ class Adam:
 
 @unittest.skipUnless(alloclib.PATH, alloclib.REASON)
 class Document(unittest.TestCase):
-    """Each example as it is written, but for `import genesis`, on a driver of the tests' own; what is not of memory (a model, an
-    optimizer) is made up."""
+    """Each example as it is written, but for `import genesis`, on a driver of the tests' own; what is not of memory (a
+    model, an optimizer) is made up."""
 
     @classmethod
     def setUpClass(cls):

@@ -76,7 +76,8 @@ class Budget(unittest.TestCase):
         self.assertGreaterEqual(g.cost(), 400_000)
 
     def test_a_crowded_machine_does_not_end_sampling(self):
-        """Steps that differ by a tenth from one to the next, as when other jobs are about: still a sample every few steps."""
+        """Steps that differ by a tenth from one to the next, as when other jobs are about: still a sample every few
+        steps."""
         g = Governor(0.01)
         simulate(g, 280 * MS, 1 * MS, 500_000, 60, noise=0.1)
         self.assertLess(g.gap, 12)

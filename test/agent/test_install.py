@@ -1,5 +1,6 @@
-"""install_allocator against each version of PyTorch from 2.0 on: a stub of what they have of pluggable allocators, whose setters
-take addresses of functions. These are then called as PyTorch would call them, on a driver of the tests' own."""
+"""install_allocator against each version of PyTorch from 2.0 on: a stub of what they have of pluggable allocators,
+whose setters take addresses of functions. These are then called as PyTorch would call them, on a driver of the tests'
+own."""
 import os
 import subprocess
 import sys

@@ -39,7 +39,8 @@ class Case(unittest.TestCase):
 
 class Names(Case):
     def test_no_code_of_ours_has_a_file(self):
-        """Coverage goes by this: a name in angle brackets is no file (coverage/inorout.py, "original file name is not real")."""
+        """Coverage goes by this: a name in angle brackets is no file (coverage/inorout.py, "original file name is not
+        real")."""
         code = PRELUDE + """
 import types
 def codes(value, seen):

@@ -118,7 +118,8 @@ class StandsStill(unittest.TestCase):
         wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
 
     def test_a_main_thread_that_lets_go_of_pythons_lock_for_moments(self):
-        """Whoever waits for the lock is never asked for it, and not awake in time: without gil.py, code began after seconds."""
+        """Whoever waits for the lock is never asked for it, and not awake in time: without gil.py, code began after
+        seconds."""
         self.process = Process("import os, sys\nprint('ready')\nn = 0\nwhile not os.path.exists('stop'):\n  for _ in range(10000): n += 1")
         self.addCleanup(self.process.close)
         c = self.process.client()
@@ -227,8 +228,8 @@ class Rung(Exception):
 
 
 class HandlersAnywhere(unittest.TestCase):
-    """A handler that raises, once for every line of ours that the main thread runs: it reaches the program, the main thread
-    does not stand still afterwards, and the code is interrupted, or begins another time."""
+    """A handler that raises, once for every line of ours that the main thread runs: it reaches the program, the main
+    thread does not stand still afterwards, and the code is interrupted, or begins another time."""
 
     def setUp(self):
         self.addCleanup(sys.settrace, sys.gettrace())
@@ -287,7 +288,8 @@ class HandlersAnywhere(unittest.TestCase):
 
 
 class Decided(unittest.TestCase):
-    """Whoever takes the claim says where the code begins; a place left over from a try that failed would hold the main thread."""
+    """Whoever takes the claim says where the code begins; a place left over from a try that failed would hold the main
+    thread."""
 
     def test_a_stop_that_ends_while_it_is_joined(self):
         visit = moment.Visit(JobsPlace(), moment.MAIN)
@@ -297,7 +299,8 @@ class Decided(unittest.TestCase):
         self.assertEqual((visit.place, visit.stop, visit.claim, mainthread.stopped.visits), (None, None, [True], []))
 
     def test_a_thread_that_gets_no_core_after_it_gave_up_waiting(self):
-        """It has taken its claim, and will say that the code never began: that is the answer, also if it comes later."""
+        """It has taken its claim, and will say that the code never began: that is the answer, also if it comes
+        later."""
         ended = []
         j = job.Job("1", 0.01, lambda: None, ended.append, moment.STEP)
         j.source, j._thread = "1", threading.current_thread()

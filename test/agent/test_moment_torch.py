@@ -1,4 +1,5 @@
-"""Evals against a real training on the CPU: never in the middle of a backward pass, of an optimizer's step, or of a step."""
+"""Evals against a real training on the CPU: never in the middle of a backward pass, of an optimizer's step, or of a
+step."""
 import os
 import unittest
 
@@ -96,7 +97,8 @@ class Backward(unittest.TestCase):
         self.assertEqual(process.stop(), 0, process.printed())
 
     def test_a_training_on_another_thread(self):
-        """The main thread waits for it: nothing may run beside its C++, and it ends steps that only the observer sees."""
+        """The main thread waits for it: nothing may run beside its C++, and it ends steps that only the observer
+        sees."""
         program = TRAINER % False
         head, body = program.split("turn = 0\n")
         body = "\n".join("        " + line for line in body.splitlines())

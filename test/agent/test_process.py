@@ -305,7 +305,8 @@ print(os.getpid())
         self.assertEqual(kinds, ["leaf"] * 4 + ["middle"] * 4)
 
     def test_forks_while_our_thread_imports(self):
-        """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait for ever."""
+        """The lock of a module is not reset in a child: whoever imports there what our thread was importing would wait
+        for ever."""
         got = self.run_code("""
 from memgauge._agent import thread
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -494,7 +495,8 @@ if __name__ == "__main__":
         self.workers("forkserver")
 
     def hooks_by_main_threads(self, method):
-        """A worker's main thread walks through multiprocessing's hooks as it begins, and dies of one that is added meanwhile."""
+        """A worker's main thread walks through multiprocessing's hooks as it begins, and dies of one that is added
+        meanwhile."""
         got = self.run_code("""
 import multiprocessing as mp, multiprocessing.util as util, threading, weakref
 class Hooks(weakref.WeakValueDictionary):

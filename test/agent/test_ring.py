@@ -216,7 +216,8 @@ class Threads(Case):
         return got
 
     def test_eight_threads(self):
-        """A holder that is preempted may be away for many turns of 5 ms: more than the queue holds is lost, and counted."""
+        """A holder that is preempted may be away for many turns of 5 ms: more than the queue holds is lost, and
+        counted."""
         ring = self.ring(large=True)
         self.hammer(ring, 8, 20000)
         self.check(ring, 8, 20000)

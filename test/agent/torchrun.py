@@ -88,7 +88,8 @@ class TorchCase(unittest.TestCase):
         cls.torch = torch_version()
 
     def run_code(self, code, timeout=240, quiet=True, **env):
-        """The Run of the process, or with forks {pid: Run}; it must end well, say nothing on stderr, and have no error."""
+        """The Run of the process, or with forks {pid: Run}; it must end well, say nothing on stderr, and have no
+        error."""
         runtime = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, runtime, True)
         for name in ("rings", "ctl"):

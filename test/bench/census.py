@@ -1,5 +1,5 @@
-"""What a census costs a program of a million objects: CPU time in all, the longest slice, and how long another thread of the
-program waited for Python's lock, by its own clock, beside what it waits for when no census runs.
+"""What a census costs a program of a million objects: CPU time in all, the longest slice, and how long another thread
+of the program waited for Python's lock, by its own clock, beside what it waits for when no census runs.
 
 Shapes: one long list of instances; a dict of dicts; a tree whose containers are all small, which nothing shortens.
 
@@ -46,8 +46,8 @@ kept = None
 
 
 def waits(seconds, stop=None):
-    """The longest times in s that this thread did not get on, the longest first. Between two looks at the clock there is
-    less than a microsecond of work."""
+    """The longest times in s that this thread did not get on, the longest first. Between two looks at the clock there
+    is less than a microsecond of work."""
     gaps, clock = [], time.perf_counter
     end, last = clock() + seconds, clock()
     while last < end and not (stop and stop.is_set()):

@@ -1,7 +1,8 @@
 """One training of test/bench/trainer_cost.py's sizes, for runs that are compared: observed, bare, beside a rival.
 
 Usage: python test/bench/paired.py SIZE SECONDS FILE    Writes to FILE, in ns: the median and the mean step, and the median CPU time
-of one in the thread that trains. Its time on the clock counts others who want the core, on a shared machine strangers too."""
+of one in the thread that trains. Its time on the clock counts others who want the core, on a shared machine strangers
+too."""
 import statistics
 import sys
 import time

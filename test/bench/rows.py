@@ -1,4 +1,5 @@
-"""Makes so many trace rows, and then its main thread comes by every half millisecond. Arguments: file that says "ready" with our pid, rows."""
+"""Makes so many trace rows, and then its main thread comes by every half millisecond. Arguments: file that says "ready"
+with our pid, rows."""
 import os
 import sys
 import time

@@ -3,9 +3,10 @@
 
     snapshot_equal.py [--memgauge bin/memgauge] [--moments 1000] FILE...
 
-For each file it compares the sums of all events by device and action (sizes, times, addresses, streams, frames), live and reserved
-bytes after events chosen at random, what live_at gives for them, both peaks, the blocks that are alive at the end, and the segments.
-It prints a line a file and exits 1 on a difference. pickle.load runs what a file says: give it files that you trust.
+For each file it compares the sums of all events by device and action (sizes, times, addresses, streams, frames), live
+and reserved bytes after events chosen at random, what live_at gives for them, both peaks, the blocks that are alive at
+the end, and the segments. It prints a line a file and exits 1 on a difference. pickle.load runs what a file says: give
+it files that you trust.
 """
 import argparse
 import collections

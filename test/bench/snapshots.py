@@ -5,9 +5,9 @@
 
 It is built as torch's C++ builds what torch.cuda.memory._snapshot() returns (torch/csrc/cuda/Module.cpp,
 THCPModule_memorySnapshot): one dict for each distinct frame, one list for each traceback, which free_requested and
-free_completed share, keys shared by all dicts, a fresh tuple for each pool_id. pickle.dump then writes it, about 220 bytes an
-event. A training step allocates activations, frees them in backward, and runs an optimizer; --leak keeps that many bytes
-of each step.
+free_completed share, keys shared by all dicts, a fresh tuple for each pool_id. pickle.dump then writes it, about 220
+bytes an event. A training step allocates activations, frees them in backward, and runs an optimizer; --leak keeps that
+many bytes of each step.
 """
 import argparse
 import gc

@@ -1,9 +1,9 @@
-"""Questions at random moments, to trainings on the CPU that most of the time are in C++ without Python's lock: evals that read, evals that
-change state, backtraces, censuses, `where`, SQL, detaches and attaches. Counts what died, and whether evals that only read leave
-the losses as they are, bit for bit.
+"""Questions at random moments, to trainings on the CPU that most of the time are in C++ without Python's lock: evals
+that read, evals that change state, backtraces, censuses, `where`, SQL, detaches and attaches. Counts what died, and
+whether evals that only read leave the losses as they are, bit for bit.
 
-A training that is only read runs STEPS steps and is compared with a bare run; in one that is changed, only its end counts. Mains that
-block (in input, a lock, a queue, a sleep …) are asked between trainings.
+A training that is only read runs STEPS steps and is compared with a bare run; in one that is changed, only its end
+counts. Mains that block (in input, a lock, a queue, a sleep …) are asked between trainings.
 
 Usage: stress.py [--seconds 300] [--side-by-side 3] [--steps 300] [--seed N] [--shapes plain,workers,…] [--memgauge bin/memgauge] [--python PYTHON]
 Prints one JSON object; exits 1 when a training died, losses differed, or an answer was not what it had to be."""
@@ -105,7 +105,8 @@ main()
 
 
 def seed_snippets():
-    """Those of the seeds' documents that a training on the CPU can run. Some set GPUs or collectors to what can't be undone."""
+    """Those of the seeds' documents that a training on the CPU can run. Some set GPUs or collectors to what can't be
+    undone."""
     kept = []
     for snippet in seeds.snippets():
         if not any(word in snippet for word in ("DEBUG_SAVEALL", "breakpoint", "set_debug", "...")):
@@ -182,7 +183,8 @@ class Training:
         return all(p.poll() is None for p in self.processes)
 
     def going(self):
-        """Whether all still train: one that has ended its steps takes its time to leave, and may not answer any more."""
+        """Whether all still train: one that has ended its steps takes its time to leave, and may not answer any
+        more."""
         return self.alive() and "done" not in self.text()
 
     def ready(self):

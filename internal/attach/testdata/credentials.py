@@ -1,4 +1,5 @@
-"""Uses, each time that a line comes in, what needs the C library's own signals in every thread: credentials, cancellation, timers."""
+"""Uses, each time that a line comes in, what needs the C library's own signals in every thread: credentials,
+cancellation, timers."""
 import ctypes
 import os
 import sys

@@ -49,8 +49,8 @@ def stack():
 
 
 def deep():
-    """Goes down to 32 KiB before the end of the stack and up again. Nearer, any thread that asks for the GIL would end it:
-    answering needs functions that the dynamic linker looks up on this stack when they are first called."""
+    """Goes down to 32 KiB before the end of the stack and up again. Nearer, any thread that asks for the GIL would end
+    it: answering needs functions that the dynamic linker looks up on this stack when they are first called."""
     import resource
     sys.setrecursionlimit(100000)
     repr(Deep(400))

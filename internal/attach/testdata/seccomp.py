@@ -1,5 +1,5 @@
-"""Puts a filter on its own system calls: `WHAT [CALL]` where WHAT is kill, trap, errno, absent or allow, and CALL mmap of code (by
-default), or the number of a system call that is nothing to this program."""
+"""Puts a filter on its own system calls: `WHAT [CALL]` where WHAT is kill, trap, errno, absent or allow, and CALL mmap
+of code (by default), or the number of a system call that is nothing to this program."""
 import ctypes
 import struct
 import sys

@@ -1,5 +1,5 @@
-"""A training whose losses are hashed: whatever is done to it from outside, the hash must stay. Arguments: steps, pause in s;
-a step file tells how far it is. DIR/go lets it run past the half."""
+"""A training whose losses are hashed: whatever is done to it from outside, the hash must stay. Arguments: steps, pause
+in s; a step file tells how far it is. DIR/go lets it run past the half."""
 import hashlib
 import os
 import sys

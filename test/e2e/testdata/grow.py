@@ -1,5 +1,5 @@
-"""Grows until it is killed: grow.py MIB_A_STEP MIB_OF_A_STEP SECONDS_A_STEP SEED. Each step keeps something, needs more for a
-moment, and gives that back, as a training with a leak does."""
+"""Grows until it is killed: grow.py MIB_A_STEP MIB_OF_A_STEP SECONDS_A_STEP SEED. Each step keeps something, needs more
+for a moment, and gives that back, as a training with a leak does."""
 import random
 import sys
 import time

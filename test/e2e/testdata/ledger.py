@@ -1,5 +1,5 @@
-"""Writes numbered step records as fast as a busy trainer, and keeps a ledger of them that survives a kill: after record n
-is published, n goes into the ledger file. Arguments: ledger file, number of records, pause in s between them."""
+"""Writes numbered step records as fast as a busy trainer, and keeps a ledger of them that survives a kill: after record
+n is published, n goes into the ledger file. Arguments: ledger file, number of records, pause in s between them."""
 import os
 import struct
 import sys

@@ -1,4 +1,5 @@
-"""A program that does what its first argument says until the file named by the second appears; prints what it has summed up."""
+"""A program that does what its first argument says until the file named by the second appears; prints what it has
+summed up."""
 import os
 import queue
 import sys

@@ -1,5 +1,6 @@
-"""Leaks native memory at a rate until it is killed: nativeleak.py MIB_A_SECOND MIB_AT_ONCE CACHE_MIB. No PyTorch, no steps. With
-CACHE_MIB it reads a file of that size over and over, so that page cache fills what is left of its cgroup."""
+"""Leaks native memory at a rate until it is killed: nativeleak.py MIB_A_SECOND MIB_AT_ONCE CACHE_MIB. No PyTorch, no
+steps. With CACHE_MIB it reads a file of that size over and over, so that page cache fills what is left of its
+cgroup."""
 import ctypes
 import os
 import sys

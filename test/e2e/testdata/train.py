@@ -1,5 +1,5 @@
-"""A small training that leaks on purpose and knows what it did. Arguments: steps MiB-per-step [pause [refused]]; refused: it
-ends with an allocation that no machine has room for."""
+"""A small training that leaks on purpose and knows what it did. Arguments: steps MiB-per-step [pause [refused]];
+refused: it ends with an allocation that no machine has room for."""
 import os
 import sys
 import time

@@ -1,8 +1,9 @@
-"""A training on the CPU that evals are aimed at: victim.py SHAPE STEPS OUT. Shapes: plain, workers, ddp (a process of a gloo group,
-by RANK, WORLD_SIZE and MASTER_PORT), hooks, checkpoint. Most of a step is one C++ call, backward(), without Python's lock.
+"""A training on the CPU that evals are aimed at: victim.py SHAPE STEPS OUT. Shapes: plain, workers, ddp (a process of a
+gloo group, by RANK, WORLD_SIZE and MASTER_PORT), hooks, checkpoint. Most of a step is one C++ call, backward(), without
+Python's lock.
 
-OUT gets one JSON line: the losses as bytes of their doubles in hex, and the seconds of backward(), sorted. A file OUT + ".stop" ends the
-training early; a file OUT + ".do" is what the program does to itself before its next step, once."""
+OUT gets one JSON line: the losses as bytes of their doubles in hex, and the seconds of backward(), sorted. A file OUT +
+".stop" ends the training early; a file OUT + ".do" is what the program does to itself before its next step, once."""
 import json
 import os
 import struct

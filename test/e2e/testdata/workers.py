@@ -1,4 +1,5 @@
-"""A training with four data-loader workers: `workers.py STOP` goes on until the file STOP is there, at most two minutes."""
+"""A training with four data-loader workers: `workers.py STOP` goes on until the file STOP is there, at most two
+minutes."""
 import os
 import sys
 import time

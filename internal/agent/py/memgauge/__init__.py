@@ -1,8 +1,8 @@
 """The part of memgauge that lives in an observed process. Standard library only; see docs/agent-start.md.
 
 For programs: MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
-DistributedMemoryMonitor (tools.py); device, profiler and small tensors (docs/allocator.md). They are loaded when they are
-first asked for."""
+DistributedMemoryMonitor (tools.py); device, profiler and small tensors (docs/allocator.md). They are loaded when they
+are first asked for."""
 
 _MODULES = {
     "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "MemoryLeakDetector", "FragmentationAnalyzer",
@@ -14,10 +14,11 @@ _MODULES = {
 
 
 def _hide(folder):
-    """Our modules are loaded under a file name that is none, "<memgauge>/HASH/lib/memgauge/…": coverage measures no such code, and
-    debuggers and profilers tell it from the program's. Python looks for a package's modules through the finder that stands in
-    this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours lists no directory and leaves
-    out what only other modules need, which makes an import of ours 20 % faster: it is on the way of each Python's start."""
+    """Our modules are loaded under a file name that is none, "<memgauge>/HASH/lib/memgauge/…": coverage measures no
+    such code, and debuggers and profilers tell it from the program's. Python looks for a package's modules through the
+    finder that stands in this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours
+    lists no directory and leaves out what only other modules need, which makes an import of ours 20 % faster: it is on
+    the way of each Python's start."""
     import _imp
     import sys
     from posix import stat

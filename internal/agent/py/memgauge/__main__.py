@@ -1,4 +1,5 @@
-"""`python -m memgauge …` is the command line, wherever this package can be imported: it becomes the memgauge command."""
+"""`python -m memgauge …` is the command line, wherever this package can be imported: it becomes the memgauge
+command."""
 import os
 import sys
 

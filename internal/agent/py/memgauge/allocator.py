@@ -100,8 +100,9 @@ def failure(lib):
 
 
 def device(name="cuda", conf=None):
-    """The device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's own allocator,
-    unless ours was installed in its place (install_allocator). conf are settings as in PYTORCH_ALLOC_CONF, for the first call."""
+    """The device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's own
+    allocator, unless ours was installed in its place (install_allocator). conf are settings as in PYTORCH_ALLOC_CONF,
+    for the first call."""
     if isinstance(name, (Device, TorchDevice)):
         return name
     kind, index = _parse(name)
@@ -149,8 +150,9 @@ def devices():
 
 
 def set_memory_debug(enabled=True):
-    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their places, and
-    logs each of them, by logging's "memgauge.allocator"; on stderr where the program has set up no logging."""
+    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their
+    places, and logs each of them, by logging's "memgauge.allocator"; on stderr where the program has set up no
+    logging."""
     global _debug
     _debug = bool(enabled)
     for each in devices():
@@ -177,8 +179,8 @@ def _set_log(enabled):
 
 
 def install_allocator(conf=None):
-    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory. conf are settings as in
-    PYTORCH_ALLOC_CONF ("policy:vmm"), which then count in the place of the environment's."""
+    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory. conf are settings as
+    in PYTORCH_ALLOC_CONF ("policy:vmm"), which then count in the place of the environment's."""
     global _installed
     import torch
     version = getattr(torch, "__version__", "of an unknown version")
@@ -268,7 +270,8 @@ class Device(_Methods):
             self.lib.memgauge_text_free(pointer)
 
     def memory_stats(self, window=0):
-        """The eleven keys of Genesis, and those of torch.cuda.memory_stats() with PyTorch's meanings; of one instant."""
+        """The eleven keys of Genesis, and those of torch.cuda.memory_stats() with PyTorch's meanings; of one
+        instant."""
         return json.loads(self._text(self.lib.memgauge_stats(self.handle, window, b"all")))
 
     def memory_summary(self, window=0):
@@ -299,8 +302,8 @@ class Device(_Methods):
         _set_log(any(each.debug for each in list(_devices.values())))
 
     def memory_events(self, count=-1):
-        """The newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream, and duration_ns
-        and cache_hit of allocations, lifetime_ns of frees."""
+        """The newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream, and
+        duration_ns and cache_hit of allocations, lifetime_ns of frees."""
         return [json.loads(line) for line in self._text(self.lib.memgauge_events(self.handle, count)).splitlines()]
 
     def memory_snapshot(self, path, format="pickle"):
@@ -365,8 +368,8 @@ class TorchDevice(_Methods):
         return sys.modules["torch"].cuda
 
     def memory_stats(self):
-        """PyTorch's statistics, and Genesis's keys made from them. peak_cached is what the peaks prove at least: PyTorch
-        keeps none of it. active_bytes, as in Genesis, is what was asked for."""
+        """PyTorch's statistics, and Genesis's keys made from them. peak_cached is what the peaks prove at least:
+        PyTorch keeps none of it. active_bytes, as in Genesis, is what was asked for."""
         stats = dict(self._cuda.memory_stats(self.index))
         get = lambda key, default=0: stats.get(key, default)
         allocated, reserved = get("allocated_bytes.all.current"), get("reserved_bytes.all.current")
@@ -410,7 +413,8 @@ class TorchDevice(_Methods):
         return record
 
     def memory_events(self, count=-1):
-        """The newest events of PyTorch's history, oldest first. It says neither threads nor how long an allocation took."""
+        """The newest events of PyTorch's history, oldest first. It says neither threads nor how long an allocation
+        took."""
         traces = self._cuda.memory._snapshot()["device_traces"]
         events = traces[self.index] if self.index < len(traces) else []
         if not events:
@@ -460,7 +464,8 @@ class TorchDevice(_Methods):
             self._cuda.caching_allocator_delete(address)
 
     def copy(self, to, source, size, direction):
-        """Copies between host and device memory, after all that is queued on the device; direction is 1 to the device, 2 to the host."""
+        """Copies between host and device memory, after all that is queued on the device; direction is 1 to the device,
+        2 to the host."""
         self._cuda.synchronize(self.index)
         if self.lib.memgauge_copy_cuda(self.index, to, source, size, direction):
             raise failure(self.lib)

@@ -214,8 +214,8 @@ def _same(a, b):
 
 
 def _on_host(tensor):
-    """(address of its values on the host, what keeps them there). On a CUDA device they are copied, past our accounts: what the
-    statistics of "cpu" tell is what the program itself asked for."""
+    """(address of its values on the host, what keeps them there). On a CUDA device they are copied, past our accounts:
+    what the statistics of "cpu" tell is what the program itself asked for."""
     if tensor.device.type == "cpu":
         return tensor.data_ptr(), tensor._storage
     if tensor.device.type != "cuda":
@@ -231,8 +231,8 @@ def _computed(shape, device, compute):
 
 
 def _rows(tensor):
-    """(address, what keeps it) of its values in row-major order. Each row of a transposed tensor is copied by multiplying it with
-    a matrix of one 1."""
+    """(address, what keeps it) of its values in row-major order. Each row of a transposed tensor is copied by
+    multiplying it with a matrix of one 1."""
     address, keep = _on_host(tensor)
     if tensor.is_contiguous() or tensor.ndim != 2:
         return address, keep

@@ -5,9 +5,9 @@ from . import allocator
 
 
 class profile_memory:
-    """A context manager. Without a device all of ours are measured, also those that are opened inside, and CUDA devices that
-    PyTorch's own allocator has. Profiles may nest, on PyTorch's with one restriction: it has one peak for everybody, which begins anew
-    where a profile begins."""
+    """A context manager. Without a device all of ours are measured, also those that are opened inside, and CUDA devices
+    that PyTorch's own allocator has. Profiles may nest, on PyTorch's with one restriction: it has one peak for
+    everybody, which begins anew where a profile begins."""
 
     def __init__(self, device=None):
         self._given = None if device is None else allocator.device(device)

@@ -1,7 +1,7 @@
 """Classes for programs that watch themselves: MemoryDebugger, MemoryProfiler, OOMDetector and their kin.
 
-They do what the commands profile, oom, fragment, monitor and leak do, with the same reports; the work is done outside, by
-a memgauge process that they start (feed.py). In an observed process they see its session, else this machine."""
+They do what the commands profile, oom, fragment, monitor and leak do, with the same reports; the work is done outside,
+by a memgauge process that they start (feed.py). In an observed process they see its session, else this machine."""
 import enum
 import inspect
 import json
@@ -230,8 +230,8 @@ class MemoryLeakDetector(_Tool):
 
 
 class MemoryDebugger(_Tool):
-    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation; in an observed
-    process also the verdict on leaks, as report["leak"]."""
+    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation; in an
+    observed process also the verdict on leaks, as report["leak"]."""
 
     _tell_blocks = True
 
@@ -258,7 +258,8 @@ class MemoryDebugger(_Tool):
 
 
 class DistributedMemoryMonitor(_Tool):
-    """Watches this node as the master's own. Other nodes need the fleet, which is not built yet: role="worker" says so."""
+    """Watches this node as the master's own. Other nodes need the fleet, which is not built yet: role="worker" says
+    so."""
 
     def __init__(self, role="master", master_host="localhost", port=29500, sampling_interval=3.0, devices=None):
         super().__init__(sampling_interval, devices)
