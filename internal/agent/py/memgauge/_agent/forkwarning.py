@@ -24,10 +24,10 @@ class _OnlyOurs:
 def _strangers():
     """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the
     kernel's list, and one that has just begun has not said its number."""
-    recent = list(thread.recent)
-    known = {os.getpid()}.union(run.native for run in recent)
-    unborn = sum(not run.native for run in recent[-1:])
-    return sum(int(task) not in known for task in os.listdir("/proc/self/task")) > unborn
+    tasks = os.listdir("/proc/self/task")      # first: whoever begins meanwhile may say its number, and is known then
+    numbers = [run.native for run in list(thread.recent)]
+    unborn = numbers[-1:] == [0]
+    return sum(int(task) not in numbers for task in tasks if int(task) != os.getpid()) > unborn
 
 
 _filter = ("ignore", _OnlyOurs(), DeprecationWarning, None, 0)
