@@ -2,6 +2,7 @@
 PyTorch."""
 import _thread
 import sys
+from time import monotonic
 
 from .. import frames, mainthread, state
 from . import scope
@@ -11,6 +12,8 @@ _EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its
 # Files of torch's that lie below the whole of a training (launchers, decorators), or that only wait for data.
 HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/", "distributed/run.py", "utils/_contextlib.py",
              "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
+REMEMBERED = 1.0     # s that a thread is taken to be in PyTorch after it was last seen there: between two calls it is not
+_in_torch = {}       # thread's ident: when it was seen there (monotonic)
 _ENGINE = "_engine_run_backward"     # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
 _BEFORE_ENGINE = ("autograd/__init__.py", "overrides.py")   # what those call before C++
 
@@ -60,28 +63,43 @@ def _entered_engine(rest, function, inner, home):
     return name not in _BEFORE_ENGINE and not (name == "autograd/graph.py" and inner.f_code.co_name == _ENGINE)
 
 
-def others_in_torch():
-    """A text about a thread, other than the main one and ours, that is in PyTorch or makes the steps; or ""."""
-    home = torch_home()
+def others():
+    """(a text about a thread, other than the main one and ours, that is in PyTorch, was there a moment ago, or makes the
+    steps, or ""; whether there is a thread that may come there: one with code of the program's own, where PyTorch is)."""
+    home, now = torch_home(), monotonic()
     if home == "\0":
-        return ""
+        return "", False
     main = mainthread.ident()
     trains = getattr(state.observer, "trains_on", None)
-    for ident, top in frames.innermost().items():
-        if ident == main or ident == _thread.get_ident():
+    some, tops = False, frames.innermost()
+    for gone in set(_in_torch).difference(tops):
+        _in_torch.pop(gone, None)
+    for ident, top in tops.items():
+        if ident == main:
             continue
         if ident == trains:
-            return "another thread trains, at %s" % place_of(top)
-        inside = False
-        for frame in frames.stack(top):
-            name = frame.f_code.co_filename
-            if name == _EVALS:
-                inside = False
-                break
-            inside = inside or name.startswith(home) and not name[len(home):].startswith(HARMLESS)
+            return "another thread trains, at %s" % place_of(top), True
+        inside, users = _looked_at(top, home)
         if inside:
-            return "another thread is in PyTorch, at %s" % place_of(top)
-    return ""
+            _in_torch[ident] = now
+        if now < _in_torch.get(ident, now - REMEMBERED) + REMEMBERED:
+            return "another thread is in PyTorch, at %s" % place_of(top), True
+        some = some or users
+    return "", some
+
+
+def _looked_at(top, home):
+    """(is in PyTorch, has code of the program's own on its stack)."""
+    inside = users = False
+    for frame in frames.stack(top):
+        name = frame.f_code.co_filename
+        if name == _EVALS:
+            return False, False
+        if name.startswith(home):
+            inside = inside or not name[len(home):].startswith(HARMLESS)
+        else:
+            users = users or not (scope.is_ours_or_python(name) or scope.is_installed(name))
+    return inside, users
 
 
 def place_of(frame):

@@ -1,4 +1,5 @@
 """Whether the main thread waits for something outside of PyTorch, so that code can run beside it."""
+import _thread
 import os
 from time import clock_gettime_ns, monotonic, process_time_ns
 
@@ -6,8 +7,9 @@ from .. import frames, mainthread
 from . import hindrance, scope
 
 # s without CPU time after which the main thread is taken for waiting: in a system call of its own kind; in a lock of
-# Python's, which looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's.
-STILL_CALL, STILL_LOCK, STILL = 0.001, 0.012, 0.05
+# Python's, which looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's; and in whatever
+# where another thread of the program's may train, and was only just not seen in PyTorch.
+STILL_CALL, STILL_LOCK, STILL, STILL_OTHERS = 0.001, 0.012, 0.05, 0.1
 QUIET = 0.2         # of a core: what the process's other threads may use where it is not known what the main thread waits for
 # Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…,
 # wait…, … Not futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
@@ -66,7 +68,9 @@ class Idle:
         elif name.startswith(home) and not name[len(home):].startswith(hindrance.HARMLESS):
             reason, hard = "it waits in PyTorch", True
         else:
-            reason = hindrance.others_in_torch()
+            reason, some = hindrance.others()
+            if not reason and some and (now < self.since + STILL_OTHERS or not self._quiet(now) or _others_run()):
+                reason = "another thread works, perhaps with PyTorch"
             hard = bool(reason)
             visit.wants_step = visit.wants_step or hard
             if not hard and home != "\0" and call not in _WAITS and not scope.is_ours_or_python(name) and not self._quiet(now):
@@ -76,8 +80,7 @@ class Idle:
 
     def _sleeps(self):
         """Also a thread that only has to wait for a core uses no CPU time."""
-        with open("/proc/self/task/%d/stat" % os.getpid(), "rb", 0) as f:
-            return f.read(4096).rpartition(b")")[2].split(None, 1)[0] in (b"S", b"D")
+        return _state(os.getpid()) in (b"S", b"D")
 
     def _call(self):
         """The number of the system call that it waits in, b"" where the kernel doesn't say. Nothing else tells which C
@@ -91,3 +94,21 @@ class Idle:
     def _quiet(self, now):
         """Whether nothing else goes on in the process."""
         return process_time_ns() - self.all < QUIET * 1e9 * (now - self.since)
+
+
+def _others_run():
+    """Whether another thread has a core, or waits for one: on a busy machine it uses no CPU time for a while."""
+    mine = _thread.get_native_id()
+    for task in os.listdir("/proc/self/task"):
+        try:
+            if int(task) != mine and _state(task) == b"R":
+                return True
+        except OSError:      # it has just ended
+            continue
+    return False
+
+
+def _state(task):
+    """R, S, D, … of a thread of this process: proc_pid_stat(5)."""
+    with open("/proc/self/task/%s/stat" % task, "rb", 0) as f:
+        return f.read(4096).rpartition(b")")[2].split(None, 1)[0]

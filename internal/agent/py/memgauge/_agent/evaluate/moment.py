@@ -209,8 +209,9 @@ def _admit(visits, frame):
         return
     reason, hard = hindrance.of(frame)
     if not hard:
-        other = _task_on_this_thread() or hindrance.others_in_torch()
-        reason, hard = other or reason, bool(other)
+        other, some = hindrance.others()
+        other = _task_on_this_thread() or other
+        reason, hard = other or reason or some and "another thread may come to PyTorch", bool(other)
     now = monotonic()
     for visit in waiting:
         visit.reason = reason

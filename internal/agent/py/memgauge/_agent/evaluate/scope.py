@@ -33,7 +33,7 @@ def user_frames():
     program is an installed package), those of installed packages count too, except torch."""
     stack = frames.stack(frames.innermost_of(_thread_of_frames()))
     users = [f for f in stack if not is_ours_or_python(f.f_code.co_filename)]
-    own = [f for f in users if not _is_installed(f.f_code.co_filename)]
+    own = [f for f in users if not is_installed(f.f_code.co_filename)]
     if any(f.f_code.co_flags & _OPTIMIZED for f in own):
         return own
     return [f for f in users if "/torch/" not in f.f_code.co_filename]
@@ -46,14 +46,14 @@ def _thread_of_frames():
     return stop.ident if stop is not None else threading.main_thread().ident
 
 
-def _is_installed(filename):
+def is_installed(filename):
     return "site-packages/" in filename or "dist-packages/" in filename
 
 
 def is_ours_or_python(filename):
     import os
     standard = os.__file__.rpartition("/")[0] + "/"   # site-packages lies below it
-    return filename.startswith(("<frozen", "<memgauge", state.PACKAGE, standard)) and not _is_installed(filename)
+    return filename.startswith(("<frozen", "<memgauge", state.PACKAGE, standard)) and not is_installed(filename)
 
 
 def find(names, main):

@@ -150,5 +150,4 @@ def _being_written():
     frame = sys._getframe(1)
     while frame is not None and _is_writer(frame):
         frame = frame.f_back
-    mine = _thread.get_ident()
-    return any(_is_writer(f) for ident, top in frames.innermost().items() for f in frames.stack(frame if ident == mine else top))
+    return any(_is_writer(f) for top in [frame, *frames.innermost().values()] for f in frames.stack(top))
