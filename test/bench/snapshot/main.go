@@ -22,26 +22,26 @@ func main() {
 	memgauge := flag.String("memgauge", "bin/memgauge", "the binary")
 	python := flag.String("python", "python3", "an interpreter; it needs four times the file's size of memory")
 	megabytes := flag.Float64("megabytes", 1300, "size of the file")
+	large := flag.Float64("large", 0, "size of a second file, which only memgauge reads: its cost is to be linear")
 	pairs := flag.Int("pairs", 3, "how often each is run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *memgauge, *python, *megabytes, *pairs); err != nil {
+	if err := run(ctx, *memgauge, *python, *megabytes, *large, *pairs); err != nil {
 		fmt.Fprintln(os.Stderr, "snapshot:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, memgauge, python string, megabytes float64, pairs int) error {
+func run(ctx context.Context, memgauge, python string, megabytes, large float64, pairs int) error {
 	dir, err := os.MkdirTemp("", "snapshot-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "made.pickle")
-	script := filepath.Join("test", "bench", "snapshots.py")
-	if out, err := exec.CommandContext(ctx, python, script, "--megabytes", fmt.Sprint(megabytes), file).CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
+	if err := makeFile(ctx, python, megabytes, file); err != nil {
+		return err
 	}
 	var ours, theirs []cost
 	for range pairs {
@@ -67,6 +67,37 @@ func run(ctx context.Context, memgauge, python string, megabytes float64, pairs 
 		fmt.Printf("| %s | %.2f s | %.2f s | %.0f MB |\n", row.what, row.wall.Seconds(), row.cpu.Seconds(), row.rss)
 	}
 	fmt.Printf("| ratio of the page | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(), b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
+	if large == 0 {
+		return nil
+	}
+	if err := makeFile(ctx, python, large, file); err != nil {
+		return err
+	}
+	return linear(ctx, memgauge, file, large/megabytes, a, pairs)
+}
+
+func makeFile(ctx context.Context, python string, megabytes float64, file string) error {
+	script := filepath.Join("test", "bench", "snapshots.py")
+	out, err := exec.CommandContext(ctx, python, script, "--megabytes", fmt.Sprint(megabytes), file).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// linear measures the page of a file that is so many times as large as the one whose page took small.
+func linear(ctx context.Context, memgauge, file string, times float64, small cost, pairs int) error {
+	var costs []cost
+	for range pairs {
+		c, err := measure(ctx, memgauge, "snapshot", file)
+		if err != nil {
+			return err
+		}
+		costs = append(costs, c)
+	}
+	c := median(costs)
+	fmt.Printf("| a file %.1f times as large, the page | %.2f s | %.2f s | %.0f MB |\n", times, c.wall.Seconds(), c.cpu.Seconds(), c.rss)
+	fmt.Printf("| times the smaller one's | %.1f | %.1f | %.1f |\n", c.wall.Seconds()/small.wall.Seconds(), c.cpu.Seconds()/small.cpu.Seconds(), c.rss/small.rss)
 	return nil
 }
 
