@@ -20,7 +20,7 @@ const (
 )
 
 func TestSizes(t *testing.T) {
-	limits := readSizes(t)
+	limits := readSizes(t, sizesList)
 	over := map[string]int{}
 	for _, f := range goFiles(t) {
 		if f.isGenerated() {
@@ -56,6 +56,43 @@ func TestSizes(t *testing.T) {
 // columns is the width that two windows side by side have room for. A tab counts four.
 const columns = 120
 
+// wideList says how many lines of a file are wider; a listed file may lose some (and the list must follow), never gain
+// any, and no other file may have one.
+const wideList = "internal/arch/testdata/wide.txt"
+
+// TestLinesFit holds the lines of Go and Python to the width, or to what the list allows.
+func TestLinesFit(t *testing.T) {
+	limits, over := readSizes(t, wideList), map[string]int{}
+	count := func(path string, src []byte) {
+		for line := range strings.Lines(string(src)) {
+			if width(strings.TrimSuffix(line, "\n")) > columns {
+				over[path]++
+			}
+		}
+	}
+	for _, f := range goFiles(t) {
+		if !f.isGenerated() {
+			count(f.path, f.src)
+		}
+	}
+	for path, src := range pythonSources(t) {
+		count(path, []byte(src))
+	}
+	for path := range over {
+		if over[path] > limits[path] {
+			t.Errorf("%s has %d lines of more than %d columns, at most %d are allowed: fold them", path, over[path], columns, limits[path])
+		}
+	}
+	for path, limit := range limits {
+		if over[path] < limit {
+			t.Errorf("%s allows %s %d wide lines; it has %d: update the list", wideList, path, limit, over[path])
+		}
+	}
+}
+
+// width of a line on the screen.
+func width(line string) int { return utf8.RuneCountInString(line) + 3*strings.Count(line, "\t") }
+
 // TestCommentsFit holds comments that have lines of their own to the width.
 func TestCommentsFit(t *testing.T) {
 	for _, f := range goFiles(t) {
@@ -63,7 +100,7 @@ func TestCommentsFit(t *testing.T) {
 			continue
 		}
 		for i, line := range strings.Split(string(f.src), "\n") {
-			wide := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t")
+			wide := width(line)
 			if wide > columns && strings.HasPrefix(strings.TrimLeft(line, "\t"), "// ") {
 				t.Errorf("%s:%d: a comment of %d columns, of at most %d", f.path, i+1, wide, columns)
 			}
@@ -90,11 +127,11 @@ func funcName(fn *ast.FuncDecl) string {
 	return fn.Name.Name
 }
 
-// readSizes reads lines "path LINES" or "path:function LINES".
-func readSizes(t *testing.T) map[string]int {
+// readSizes reads lines "path NUMBER" or "path:function NUMBER".
+func readSizes(t *testing.T, list string) map[string]int {
 	t.Helper()
 	limits := map[string]int{}
-	for line := range strings.Lines(string(readFile(t, sizesList))) {
+	for line := range strings.Lines(string(readFile(t, list))) {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
@@ -102,7 +139,7 @@ func readSizes(t *testing.T) map[string]int {
 		var what string
 		var n int
 		if _, err := fmt.Sscanf(line, "%s %d", &what, &n); err != nil {
-			t.Fatalf("%s: %q: %v", sizesList, line, err)
+			t.Fatalf("%s: %q: %v", list, line, err)
 		}
 		limits[what] = n
 	}
@@ -120,21 +157,28 @@ for path, text in json.load(sys.stdin).items():
             print(path, node.name, node.end_lineno - node.lineno + 1)
 `
 
-func pythonSizes(t *testing.T, over map[string]int) {
+// pythonSources are the texts of the repository's Python, by path. What lies in testdata at the top is others'.
+func pythonSources(t *testing.T) map[string]string {
 	t.Helper()
 	sources := map[string]string{}
 	for _, rel := range repoFiles(t) {
 		if strings.HasPrefix(rel, "testdata/") {
 			continue
 		}
-		src := readFile(t, rel)
-		if !isPython(rel, src) {
-			continue
+		if src := readFile(t, rel); isPython(rel, src) {
+			sources[rel] = string(src)
 		}
-		if n := countLines(src); n > maxFile {
+	}
+	return sources
+}
+
+func pythonSizes(t *testing.T, over map[string]int) {
+	t.Helper()
+	sources := pythonSources(t)
+	for rel, src := range sources {
+		if n := countLines([]byte(src)); n > maxFile {
 			over[rel] = n
 		}
-		sources[rel] = string(src)
 	}
 	input, err := json.Marshal(sources)
 	if err != nil {
