@@ -4,11 +4,12 @@ import signal
 import sys
 import threading
 import time
+import types
 import unittest
 
 import client
 from client import Process, wait_for
-from memgauge._agent import gil, mainthread
+from memgauge._agent import gil, life, mainthread, state, thread
 from memgauge._agent.evaluate import hindrance, job, moment
 
 # It counts as fast as it can; what is sent to it by name is done between two counts.
@@ -285,6 +286,20 @@ class HandlersAnywhere(unittest.TestCase):
         def from_c():
             moment._came_by()
         from_c()
+
+
+class Forks(unittest.TestCase):
+    def test_a_main_thread_that_forks_is_not_stopped(self):
+        """Hooks that other modules have at os.fork hold their locks meanwhile (concurrent.futures does), and the code's
+        own fork would wait for them until its time is over."""
+        seen = []
+        stop = thread.stop
+        self.addCleanup(setattr, thread, "stop", stop)
+        self.addCleanup(setattr, state, "current", state.current)
+        thread.stop = lambda s: seen.append(hindrance.of(sys._getframe())) or True
+        state.current = types.SimpleNamespace(thread=None)
+        life._before_fork()
+        self.assertEqual(seen, [("it is in a fork, or ends", True)])
 
 
 class Decided(unittest.TestCase):

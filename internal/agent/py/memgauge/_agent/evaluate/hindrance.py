@@ -7,6 +7,7 @@ from time import monotonic
 from .. import frames, mainthread, state
 from . import scope
 
+_LIFE = state.PACKAGE + "_agent/life.py"               # a thread with it on its stack is in a fork, or ends
 _EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its stack runs an eval
 
 # Files of torch's that lie below the whole of a training (launchers, decorators), or that only wait for data.
@@ -43,6 +44,8 @@ def of(frame):
                 return "it is in an optimizer's step", True
             if not rest.startswith(HARMLESS):
                 soft = "PyTorch is on its stack"
+        elif name == _LIFE:      # other hooks of os.fork may have taken locks, which the code's own fork would wait for
+            return "it is in a fork, or ends", True
         elif not scope.is_ours_or_python(name):
             users = True
         if code.co_name == "__del__":
