@@ -32,17 +32,20 @@ func TestSettings(t *testing.T) {
 		t.Errorf("read as %+v", o)
 	}
 	o = alloc.Options{}
-	if err := o.Set("gc_threshold=0.7,max_pool_size_mb=1024,max_split_size_mb=64,fragmentation_threshold=0.3"); err != nil {
+	if err := o.Set(
+		"gc_threshold=0.7,max_pool_size_mb=1024,max_split_size_mb=64,fragmentation_threshold=0.3"); err != nil {
 		t.Fatal(err)
 	}
 	if o.GCThreshold != 0.7 || o.MaxCached != 1<<30 || o.MaxSplitSize != 64<<20 || o.FragmentationThreshold != 0.3 {
 		t.Errorf("read as %+v", o)
 	}
 	for conf, says := range map[string]string{
-		"max_split_size_mb:1": "at least 20971520", "max_split_size:1": "no such setting", "policy:best": "not one of torch",
+		"max_split_size_mb:1": "at least 20971520", "max_split_size:1": "no such setting",
+		"policy:best":                 "not one of torch",
 		"expandable_segments:perhaps": "True or False", "garbage_collection_threshold:80": "from 0 to 1",
-		"roundup_power2_divisions:[3:2]": "power of two", "roundup_power2_divisions:3": "power of two", "backend:cudaMallocAsync": "native",
-		"max_split_size_mb": "want name:value", "max_split_size_mb:-1": "no number of MiB",
+		"roundup_power2_divisions:[3:2]": "power of two", "roundup_power2_divisions:3": "power of two",
+		"backend:cudaMallocAsync": "native",
+		"max_split_size_mb":       "want name:value", "max_split_size_mb:-1": "no number of MiB",
 	} {
 		o := alloc.Options{}
 		if err := o.Set(conf); err == nil || !strings.Contains(err.Error(), says) {
@@ -184,7 +187,8 @@ func TestOtherStream(t *testing.T) {
 			kinds = append(kinds, e.Kind)
 		}
 	}
-	want := []alloc.EventKind{alloc.EventSegmentAlloc, alloc.EventAlloc, alloc.EventFree, alloc.EventFreed, alloc.EventAlloc}
+	want := []alloc.EventKind{alloc.EventSegmentAlloc, alloc.EventAlloc, alloc.EventFree, alloc.EventFreed,
+		alloc.EventAlloc}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("events %v, want %v", kinds, want)
 	}
@@ -212,8 +216,10 @@ func TestEvents(t *testing.T) {
 		t.Fatalf("%d events, %d dropped", len(s.Events), s.Dropped)
 	}
 	last := s.Events[len(s.Events)-3:]
-	if last[0].Kind != alloc.EventAlloc || last[0].Size != 5000 || last[0].Thread != 9 || !last[0].Hit || last[0].Span != 1 ||
-		s.Stack(last[0].Stack)[0].Func != "forward" || last[1].Kind != alloc.EventFree || last[1].Thread != 8 || last[1].Span != 1 ||
+	if last[0].Kind != alloc.EventAlloc || last[0].Size != 5000 || last[0].Thread != 9 || !last[0].Hit ||
+		last[0].Span != 1 ||
+		s.Stack(last[0].Stack)[0].Func != "forward" || last[1].Kind != alloc.EventFree || last[1].Thread != 8 ||
+		last[1].Span != 1 ||
 		last[2].Kind != alloc.EventFreed {
 		t.Errorf("the last events are %+v", last)
 	}
@@ -273,7 +279,8 @@ func TestViews(t *testing.T) {
 		g.CachedBytes != 2<<20-1024 || g.PeakAllocated != 1024 || g.InactiveSplitBytes != 2<<20-1024 {
 		t.Errorf("Genesis's view is %+v", g)
 	}
-	if torch["active_bytes.all.current"] != 1024 || torch["requested_bytes.small_pool.peak"] != 1000 || torch["max_split_size"] != -1 ||
+	if torch["active_bytes.all.current"] != 1024 || torch["requested_bytes.small_pool.peak"] != 1000 ||
+		torch["max_split_size"] != -1 ||
 		torch["allocation.all.allocated"] != 1 || torch["segment.small_pool.current"] != 1 {
 		t.Errorf("PyTorch's view is %v", torch)
 	}

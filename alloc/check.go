@@ -37,7 +37,8 @@ func (s *shard) verify() error {
 		return fmt.Errorf("%d free blocks are in no list", len(listed))
 	}
 	for scope := range numScopes {
-		sums[int(cachedBytes)*numScopes+scope] = sums[int(reservedBytes)*numScopes+scope] - sums[int(allocatedBytes)*numScopes+scope]
+		sums[int(cachedBytes)*numScopes+scope] = sums[int(reservedBytes)*numScopes+
+			scope] - sums[int(allocatedBytes)*numScopes+scope]
 	}
 	for i := range sums {
 		if sums[i] != s.cur[i] {
@@ -47,7 +48,8 @@ func (s *shard) verify() error {
 	return s.verifyOrder()
 }
 
-func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, listed map[blockID]bool) (liveBlocks int, err error) {
+func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, listed map[blockID]bool) (liveBlocks int,
+	err error) {
 	add := func(m metric, n int64) {
 		sums[int(m)*numScopes] += n
 		sums[int(m)*numScopes+scopeOf(seg.large)] += n
@@ -98,7 +100,8 @@ func (s *shard) verifySegment(sid segID, seg *segment, sums *[numGauges]int64, l
 		}
 	}
 	if at != end || mapped != seg.mapped {
-		return 0, fmt.Errorf("segment %#x of %d bytes: blocks end at %#x, %d mapped (noted %d)", seg.addr, seg.size, at, mapped, seg.mapped)
+		return 0, fmt.Errorf("segment %#x of %d bytes: blocks end at %#x, %d mapped (noted %d)", seg.addr, seg.size, at,
+			mapped, seg.mapped)
 	}
 	add(reservedBytes, mapped)
 	if !seg.virtual {
@@ -153,7 +156,8 @@ func (s *shard) verifyOrder() error {
 				v(usedBytes), v(allocatedBytes), v(activeBytes), v(reservedBytes))
 		}
 		if v(cachedBytes) != v(reservedBytes)-v(allocatedBytes) {
-			return fmt.Errorf("cached %d, reserved %d, allocated %d", v(cachedBytes), v(reservedBytes), v(allocatedBytes))
+			return fmt.Errorf("cached %d, reserved %d, allocated %d", v(cachedBytes), v(reservedBytes),
+				v(allocatedBytes))
 		}
 		for i := scope; i < numGauges; i += numScopes {
 			if s.cur[i] > s.limit[i] {

@@ -90,7 +90,8 @@ func (o *Options) setOne(name, value string) (err error) {
 		}
 	case "release_lock_on_cudamalloc", "release_lock_on_hipmalloc", "pinned_use_cuda_host_register",
 		"pinned_use_hip_host_register", "pinned_num_register_threads", "pinned_use_background_threads",
-		"pinned_reserve_segment_size_mb", "pinned_max_cached_size_mb", "pinned_max_round_threshold_mb", "pinned_free_catch_all",
+		"pinned_reserve_segment_size_mb", "pinned_max_cached_size_mb", "pinned_max_round_threshold_mb",
+		"pinned_free_catch_all",
 		"graph_capture_record_stream_reuse", "use_cuda_host_register", "expandable_segments_reserve",
 		"expandable_segments_reserve_by_class":
 		// PyTorch's, without effect on where blocks lie
@@ -128,7 +129,10 @@ func boolean(s string) (bool, error) {
 
 func (o *Options) setWarmUp(value string) error {
 	o.WarmUp = nil
-	for _, s := range strings.FieldsFunc(strings.Trim(value, "[]"), func(r rune) bool { return r == ':' || r == ',' || r == ' ' }) {
+	for _, s := range strings.FieldsFunc(strings.Trim(value, "[]"), func(r rune) bool {
+		return r == ':' || r == ',' ||
+			r == ' '
+	}) {
 		n, err := mebibytes(s)
 		if err != nil {
 			return err

@@ -66,7 +66,8 @@ func training(seed uint64, layers, steps int) []step {
 }
 
 // run does a training's steps and returns how many allocations failed; any other failure ends the test.
-func run(t *testing.T, a *alloc.Allocator, d *fake.Device, ops []step, tolerate error) (failed int, live map[int]alloc.Ptr) {
+func run(t *testing.T, a *alloc.Allocator, d *fake.Device, ops []step, tolerate error) (failed int,
+	live map[int]alloc.Ptr) {
 	t.Helper()
 	live = map[int]alloc.Ptr{}
 	size := map[int]int64{}
@@ -160,7 +161,8 @@ func failAt(t *testing.T, o alloc.Options, ops []step, n int, with error) {
 	}
 	failed, live := run(t, a, d, ops, with)
 	if with == alloc.ErrNoMemory && o.Policy != alloc.Direct && failed > 0 {
-		t.Errorf("call %d: one lack of memory made %d allocations fail, though memory was to be had on a second try", n, failed)
+		t.Errorf("call %d: one lack of memory made %d allocations fail, though memory was to be had on a second try", n,
+			failed)
 	}
 	if err := a.Check(); err != nil {
 		t.Fatalf("call %d, %v: %v", n, with, err)

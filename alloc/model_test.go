@@ -23,7 +23,8 @@ type device struct {
 }
 
 func newDevice(capacity int64) *device {
-	return &device{next: 1 << 40, capacity: capacity, pieces: map[Ptr]int64{}, work: map[Stream][2]int64{}, marks: map[Mark][2]int64{}}
+	return &device{next: 1 << 40, capacity: capacity, pieces: map[Ptr]int64{}, work: map[Stream][2]int64{},
+		marks: map[Mark][2]int64{}}
 }
 
 func (d *device) Alloc(size int64) (Ptr, error) {
@@ -39,7 +40,8 @@ func (d *device) Alloc(size int64) (Ptr, error) {
 
 func (d *device) Free(p Ptr, size int64) error {
 	if d.pieces[p] != size {
-		d.faults = append(d.faults, fmt.Errorf("free of %d bytes at %#x, where there are %d", size, uint64(p), d.pieces[p]))
+		d.faults = append(d.faults, fmt.Errorf("free of %d bytes at %#x, where there are %d", size, uint64(p),
+			d.pieces[p]))
 	}
 	delete(d.pieces, p)
 	d.used -= size
@@ -129,7 +131,8 @@ func newPair(ops opReader, capacity int64, o Options) *pair {
 
 // size draws from small, middle and large requests, some of them at the edges of the rules.
 func (p *pair) size() int64 {
-	edges := []int64{1, 511, 512, 513, 1 << 20, 1<<20 + 1, 1<<20 - 512, 10<<20 - 512, 10 << 20, 10<<20 + 1, 2 << 20, 20 << 20}
+	edges := []int64{1, 511, 512, 513, 1 << 20, 1<<20 + 1, 1<<20 - 512, 10<<20 - 512, 10 << 20, 10<<20 + 1, 2 << 20,
+		20 << 20}
 	switch p.ops.next(8) {
 	case 0:
 		return edges[p.ops.next(len(edges))]
@@ -216,7 +219,8 @@ func (p *pair) alloc() error {
 		return nil
 	}
 	if got != want {
-		return fmt.Errorf("alloc %d on stream %d gave %#x, the naive model %#x", size, stream, uint64(got), uint64(want))
+		return fmt.Errorf("alloc %d on stream %d gave %#x, the naive model %#x", size, stream, uint64(got),
+			uint64(want))
 	}
 	p.live = append(p.live, liveBlock{got, size, stream, 1, map[Stream]bool{}})
 	return nil
@@ -337,7 +341,8 @@ func (p *pair) doubleFree() error {
 	err := p.a.Free(ptr)
 	rerr := p.a.Retain(ptr)
 	for _, e := range []error{err, rerr} {
-		if !errors.Is(e, ErrDoubleFree) && !errors.Is(e, ErrRetainAfterFree) && !errors.Is(e, ErrUnknownPointer) && !errors.Is(e, ErrInteriorPointer) {
+		if !errors.Is(e, ErrDoubleFree) && !errors.Is(e, ErrRetainAfterFree) && !errors.Is(e, ErrUnknownPointer) &&
+			!errors.Is(e, ErrInteriorPointer) {
 			return fmt.Errorf("double free of %#x: %w", uint64(ptr), e)
 		}
 	}

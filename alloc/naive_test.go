@@ -256,7 +256,8 @@ func (n *naive) join(b *naiveBlock) {
 	}
 }
 
-var naiveNames = [...]string{"count", "allocated", "used", "cached", "segment", "reserved", "active", "activebytes", "requested",
+var naiveNames = [...]string{"count", "allocated", "used", "cached", "segment", "reserved", "active", "activebytes",
+	"requested",
 	"split", "splitbytes"}
 
 // naiveGauges has all, small and large of each name.
@@ -311,7 +312,8 @@ func (n *naive) note() {
 }
 
 func naiveStats(s *Stats) (now, peak naiveGauges) {
-	for i, p := range []PoolStats{s.Allocation, s.AllocatedBytes, s.UsedBytes, s.CachedBytes, s.Segment, s.ReservedBytes,
+	for i, p := range []PoolStats{s.Allocation, s.AllocatedBytes, s.UsedBytes, s.CachedBytes, s.Segment,
+		s.ReservedBytes,
 		s.Active, s.ActiveBytes, s.RequestedBytes, s.InactiveSplit, s.InactiveSplitBytes} {
 		for j, v := range []Stat{p.All, p.Small, p.Large} {
 			now[i][j], peak[i][j] = v.Current, v.Peak
@@ -330,7 +332,8 @@ func (n *naive) compare(a *Allocator) error {
 			return fmt.Errorf("%s (all, small, large) is %d, the naive model says %d", name, now[i], want[i])
 		}
 		if peak[i] != n.peak[i] {
-			return fmt.Errorf("the peak of %s (all, small, large) is %d, the naive model says %d", name, peak[i], n.peak[i])
+			return fmt.Errorf("the peak of %s (all, small, large) is %d, the naive model says %d", name, peak[i],
+				n.peak[i])
 		}
 	}
 	if s.Hits != n.hits || s.Misses != n.misses || s.OOMs != n.ooms || s.Retries != n.retries {

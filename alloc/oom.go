@@ -61,7 +61,8 @@ func (e *OOMError) Error() string {
 	size := func(n int64) string { return units.Bytes(max(n, 0)).String() }
 	fmt.Fprintf(&b, "CUDA OOM: CUDA out of memory. Tried to allocate %s (a block of %s) on device %d.",
 		size(e.Requested), size(e.Size), e.Device)
-	fmt.Fprintf(&b, "\n  device: %s, of which %s free; this allocator may reserve %s", size(e.Total), size(e.DeviceFree),
+	fmt.Fprintf(&b, "\n  device: %s, of which %s free; this allocator may reserve %s", size(e.Total),
+		size(e.DeviceFree),
 		size(min(e.Limit, e.Total)))
 	fmt.Fprintf(&b, "\n  reserved %s, allocated %s, asked for by their owners %s; largest hole for this request %s",
 		size(e.Reserved), size(e.Allocated), size(e.Used), size(e.LargestHole))
@@ -127,7 +128,8 @@ func (a *Allocator) countOOM(s *shard, e *OOMError, q Request) {
 	a.mu.Unlock()
 	if a.timed.Load() {
 		s.mu.Lock()
-		*s.ring.next() = record{time: a.stamp(s), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack, thread: q.Thread, kind: EventOOM}
+		*s.ring.next() = record{time: a.stamp(s), addr: uint64(e.DeviceFree), size: q.Size, stack: q.Stack,
+			thread: q.Thread, kind: EventOOM}
 		s.mu.Unlock()
 	}
 }
@@ -172,7 +174,8 @@ func (e *OOMError) addStranded(s *shard, p *pool) {
 	if p.count == 0 {
 		return
 	}
-	e.Stranded = append(e.Stranded, StrandedPool{s.stream, p.large, p.free(s.blocks.at), p.count, s.blocks.at[p.last(s.blocks.at)].size})
+	e.Stranded = append(e.Stranded, StrandedPool{s.stream, p.large, p.free(s.blocks.at), p.count,
+		s.blocks.at[p.last(s.blocks.at)].size})
 }
 
 func (s *shard) addSites(sites map[StackID]*Site) {

@@ -73,11 +73,14 @@ func (o *Options) check() error {
 	}
 	switch {
 	case o.LargeSegmentSize < 0 || (o.LargeSegmentSize > 0 && o.LargeSegmentSize <= minLargeAlloc):
-		return fmt.Errorf("large segments of %d bytes: more than %d, or 0 for %d", o.LargeSegmentSize, int64(minLargeAlloc), int64(largeBuffer))
+		return fmt.Errorf("large segments of %d bytes: more than %d, or 0 for %d", o.LargeSegmentSize,
+			int64(minLargeAlloc), int64(largeBuffer))
 	case o.MaxSplitSize < 0 || (o.MaxSplitSize > 0 && o.MaxSplitSize < o.largeSegment()):
-		return fmt.Errorf("max_split_size of %d bytes: at least %d, or 0 for no limit", o.MaxSplitSize, o.largeSegment())
+		return fmt.Errorf("max_split_size of %d bytes: at least %d, or 0 for no limit", o.MaxSplitSize,
+			o.largeSegment())
 	case o.MaxNonSplitRounding < 0 || (o.MaxNonSplitRounding > 0 && o.MaxNonSplitRounding < o.largeSegment()):
-		return fmt.Errorf("max_non_split_rounding of %d bytes: at least %d, or 0 for that", o.MaxNonSplitRounding, o.largeSegment())
+		return fmt.Errorf("max_non_split_rounding of %d bytes: at least %d, or 0 for that", o.MaxNonSplitRounding,
+			o.largeSegment())
 	case o.GCThreshold < 0 || o.GCThreshold >= 1:
 		return fmt.Errorf("garbage_collection_threshold %g: from 0 to below 1", o.GCThreshold)
 	case o.MemoryFraction < 0 || o.MemoryFraction > 1:

@@ -21,7 +21,8 @@ func TestWasteGenerated(t *testing.T) {
 		run(t, a, d, ops, nil)
 		s := a.Stats()
 		over[p] = 100 * (float64(s.ReservedBytes.All.Peak)/float64(s.UsedBytes.All.Peak) - 1)
-		t.Logf("%s: %.1f %% over, %d driver calls for %d allocations", p, over[p], s.DriverAllocs+s.DriverFrees, s.Hits+s.Misses)
+		t.Logf("%s: %.1f %% over, %d driver calls for %d allocations", p, over[p], s.DriverAllocs+s.DriverFrees,
+			s.Hits+s.Misses)
 	}
 	if over[alloc.Packed] > over[alloc.Torch]/2 || over[alloc.VMM] > over[alloc.Torch]/2 || over[alloc.Direct] > 3 {
 		t.Errorf("percent over what was asked for: %v", over)

@@ -64,7 +64,8 @@ func checkSegment(seg *Segment) error {
 	end := seg.Addr
 	for _, b := range seg.Blocks {
 		if b.Addr < end || b.Size <= 0 || b.Addr+uint64(b.Size) > seg.Addr+uint64(seg.Size) {
-			return fmt.Errorf("block of %d bytes at %#x overlaps what is before it or the segment's end", b.Size, b.Addr)
+			return fmt.Errorf("block of %d bytes at %#x overlaps what is before it or the segment's end", b.Size,
+				b.Addr)
 		}
 		if b.State != BlockFree && (b.Requested <= 0 || b.Requested > b.Size) {
 			return fmt.Errorf("block of %d bytes at %#x serves a request of %d", b.Size, b.Addr, b.Requested)
@@ -218,7 +219,8 @@ func InferSegments(live []Event, history []Event, reserved int64) []Segment {
 	for _, e := range live {
 		if i := g.find(e.Addr); i >= 0 {
 			seg := &g.segs[i]
-			seg.Blocks = append(seg.Blocks, Block{Addr: e.Addr, Size: roundUp(e.Size, minBlock), Requested: e.Size, State: BlockLive})
+			seg.Blocks = append(seg.Blocks, Block{Addr: e.Addr, Size: roundUp(e.Size, minBlock), Requested: e.Size,
+				State: BlockLive})
 		}
 	}
 	for i := range g.segs {

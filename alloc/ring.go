@@ -14,7 +14,8 @@ const (
 	EventOOM // an allocation failed: Size is what was asked for, Addr the bytes that the device had left
 )
 
-var eventNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
+var eventNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+	"segment_map",
 	"segment_unmap", "oom"}
 
 func (k EventKind) String() string { return eventNames[k] }

@@ -115,7 +115,8 @@ func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, ti
 				continue
 			}
 			if cur == nil {
-				s.Segments = append(s.Segments, Segment{Addr: b.addr, Stream: stream, Large: seg.large, Virtual: seg.virtual})
+				s.Segments = append(s.Segments, Segment{Addr: b.addr, Stream: stream, Large: seg.large,
+					Virtual: seg.virtual})
 				cur = &s.Segments[len(s.Segments)-1]
 			}
 			cur.add(b, times)
@@ -124,7 +125,8 @@ func (s *Snapshot) addSegments(segs []segment, blocks []block, stream Stream, ti
 }
 
 func (s *Segment) add(b *block, times *timeline) {
-	out := Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockFree, Refs: int(b.refs), Stack: b.stack}
+	out := Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockFree, Refs: int(b.refs),
+		Stack: b.stack}
 	if b.since != 0 {
 		out.Born = times.at(b.since)
 	}
@@ -158,7 +160,8 @@ func (a *Allocator) BlockOf(p Ptr) (Block, error) {
 	}
 	defer s.mu.Unlock()
 	b := &s.blocks.at[s.index.id(slot)]
-	return Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockLive, Refs: int(b.refs), Stack: b.stack}, nil
+	return Block{Addr: b.addr, Size: b.size, Requested: b.requested, State: BlockLive, Refs: int(b.refs),
+		Stack: b.stack}, nil
 }
 
 // Footprint returns about how many bytes the allocator's own tables take: blocks, index and events.
@@ -169,7 +172,8 @@ func (a *Allocator) Footprint() int64 {
 	defer thaw()
 	var n uintptr
 	for _, s := range *a.shards.Load() {
-		n += unsafe.Sizeof(*s) + uintptr(cap(s.blocks.at))*unsafe.Sizeof(block{}) + uintptr(cap(s.segs.at))*unsafe.Sizeof(segment{})
+		n += unsafe.Sizeof(*s) + uintptr(cap(s.blocks.at))*unsafe.Sizeof(block{}) +
+			uintptr(cap(s.segs.at))*unsafe.Sizeof(segment{})
 		n += uintptr(len(s.index.slots))*8 + uintptr(len(s.ring.chunks))*unsafe.Sizeof(chunk{})
 	}
 	return int64(n)

@@ -221,7 +221,8 @@ func (s *Stats) fill(now, base *tally, peak, run *[numGauges]int64) {
 	for m, to := range map[metric]*PoolStats{
 		allocations: &s.Allocation, segments: &s.Segment, activeBlocks: &s.Active, splitBlocks: &s.InactiveSplit,
 		allocatedBytes: &s.AllocatedBytes, reservedBytes: &s.ReservedBytes, activeBytes: &s.ActiveBytes,
-		splitBytes: &s.InactiveSplitBytes, requestedBytes: &s.RequestedBytes, usedBytes: &s.UsedBytes, cachedBytes: &s.CachedBytes,
+		splitBytes: &s.InactiveSplitBytes, requestedBytes: &s.RequestedBytes, usedBytes: &s.UsedBytes,
+		cachedBytes: &s.CachedBytes,
 	} {
 		i := int(m) * numScopes
 		*to = PoolStats{All: stat(i), Small: stat(i + scopeSmall), Large: stat(i + scopeLarge)}

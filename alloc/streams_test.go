@@ -18,7 +18,8 @@ func TestGaugesUnderThreads(t *testing.T) {
 	if alloc.Checking {
 		turns = 150
 	}
-	for _, conf := range []string{"policy:direct", "max_pool_size_mb:4", "policy:direct,events:1000", "policy:vmm,max_pool_size_mb:4", ""} {
+	for _, conf := range []string{"policy:direct", "max_pool_size_mb:4", "policy:direct,events:1000",
+		"policy:vmm,max_pool_size_mb:4", ""} {
 		t.Run(conf, func(t *testing.T) {
 			o := alloc.Options{}
 			if err := o.Set(conf); err != nil {
@@ -42,7 +43,8 @@ func TestGaugesUnderThreads(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						if s := a.Stats(); s.ActiveBytes.All.Current < s.AllocatedBytes.All.Current || s.RequestedBytes.All.Current < 0 {
+						if s := a.Stats(); s.ActiveBytes.All.Current < s.AllocatedBytes.All.Current ||
+							s.RequestedBytes.All.Current < 0 {
 							t.Errorf("active %+v, allocated %+v", s.ActiveBytes.All, s.AllocatedBytes.All)
 						}
 						if err := a.Check(); err != nil {
@@ -59,7 +61,8 @@ func TestGaugesUnderThreads(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := a.Stats()
-			for name, g := range map[string]alloc.PoolStats{"active": s.Active, "active bytes": s.ActiveBytes, "requested": s.RequestedBytes,
+			for name, g := range map[string]alloc.PoolStats{"active": s.Active, "active bytes": s.ActiveBytes,
+				"requested": s.RequestedBytes,
 				"allocated": s.AllocatedBytes, "reserved": s.ReservedBytes} {
 				if g.All.Current != 0 || g.Large.Current != 0 || g.Small.Current != 0 {
 					t.Errorf("%s: %+v at the end", name, g)
@@ -131,7 +134,8 @@ func TestPeaksOfManyStreams(t *testing.T) {
 		}
 	}
 	s := a.Stats()
-	if s.Allocation.All.Peak != 2 || s.AllocatedBytes.All.Peak != 6<<20 || s.Active.All.Peak != 2 || s.Allocation.All.Current != 1 {
+	if s.Allocation.All.Peak != 2 || s.AllocatedBytes.All.Peak != 6<<20 || s.Active.All.Peak != 2 ||
+		s.Allocation.All.Current != 1 {
 		t.Errorf("allocations %+v, active %+v", s.Allocation.All, s.Active.All)
 	}
 	if want := int64(streams) * 20 << 20; s.ReservedBytes.All.Peak != want || s.CachedBytes.All.Peak != want-3<<20 {
@@ -168,7 +172,8 @@ func TestActiveWithManyStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := a.Stats()
-	if s.Allocation.All.Current != 20 || s.Active.All.Current != 21 || s.Active.All.Peak != 21 || s.PendingFreeBlocks != 1 {
+	if s.Allocation.All.Current != 20 || s.Active.All.Current != 21 || s.Active.All.Peak != 21 ||
+		s.PendingFreeBlocks != 1 {
 		t.Errorf("allocations %+v, active %+v", s.Allocation.All, s.Active.All)
 	}
 	if q := take(3); q == p {

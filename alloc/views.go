@@ -94,7 +94,8 @@ func (s *Stats) Summary(title string) string {
 	}{{"blocks", s.Allocation}, {"segments", s.Segment}} {
 		row(r.name, count(r.v.All.Current), count(r.v.All.Peak), count(r.v.Small.Current), count(r.v.Large.Current))
 	}
-	fmt.Fprintf(&b, "  allocations %d, of which %.1f%% from the cache (%d hits, %d misses); driver: %d allocations, %d frees\n",
+	fmt.Fprintf(&b,
+		"  allocations %d, of which %.1f%% from the cache (%d hits, %d misses); driver: %d allocations, %d frees\n",
 		s.Hits+s.Misses, 100*s.HitRate(), s.Hits, s.Misses, s.DriverAllocs, s.DriverFrees)
 	if r := s.ReservedBytes.All; r.Peak > 0 {
 		fmt.Fprintf(&b, "  at most %.1f%% more was reserved than was asked for at most; largest free block %s\n",

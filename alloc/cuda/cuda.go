@@ -84,7 +84,8 @@ func (d *Device) start(device int) error {
 	}
 	prop := d.property()
 	var page uint64
-	if err := d.call("cuMemGetAllocationGranularity", d.lib.granularity, uintptr(unsafe.Pointer(&page)), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+	if err := d.call("cuMemGetAllocationGranularity", d.lib.granularity, uintptr(unsafe.Pointer(&page)),
+		uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 		return err
 	}
 	d.page = int64(page)
@@ -220,7 +221,8 @@ func (d *Device) Map(p alloc.Ptr, size int64) error {
 func (d *Device) mapPage(p alloc.Ptr) error {
 	prop := d.property()
 	var handle uint64
-	if err := d.call("cuMemCreate", d.lib.create, uintptr(unsafe.Pointer(&handle)), uintptr(d.page), uintptr(unsafe.Pointer(&prop)), 0); err != nil {
+	if err := d.call("cuMemCreate", d.lib.create, uintptr(unsafe.Pointer(&handle)), uintptr(d.page),
+		uintptr(unsafe.Pointer(&prop)), 0); err != nil {
 		return err
 	}
 	if err := d.call("cuMemMap", d.lib.mapMemory, uintptr(p), uintptr(d.page), 0, uintptr(handle), 0); err != nil {

@@ -27,7 +27,8 @@ func fakeLibrary(t *testing.T) (*cuda.Device, string) {
 		cc = "cc"
 	}
 	lib := filepath.Join(t.TempDir(), "libcuda.so.1")
-	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-pthread", "-o", lib, "testdata/fakecuda.c").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-pthread", "-o", lib,
+		"testdata/fakecuda.c").CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cc, err, out)
 	}
 	t.Setenv("FAKECUDA_BYTES", "268435456")
@@ -42,7 +43,8 @@ func fakeLibrary(t *testing.T) (*cuda.Device, string) {
 // back.
 func TestPolicies(t *testing.T) {
 	d, _ := fakeLibrary(t)
-	for _, o := range []alloc.Options{{Policy: alloc.Torch}, {Policy: alloc.Torch, ExpandableSegments: true}, {Policy: alloc.Packed},
+	for _, o := range []alloc.Options{{Policy: alloc.Torch}, {Policy: alloc.Torch, ExpandableSegments: true},
+		{Policy: alloc.Packed},
 		{Policy: alloc.VMM}, {Policy: alloc.Direct}} {
 		a, err := alloc.New(d, o)
 		if err != nil {
@@ -54,7 +56,8 @@ func TestPolicies(t *testing.T) {
 		}
 		wg.Wait()
 		_, err = a.Alloc(250<<20, 0)
-		if p, err2 := a.Alloc(20<<20, 0); err != nil && !errors.Is(err, alloc.ErrOutOfMemory) || err2 != nil && !errors.Is(err2, alloc.ErrOutOfMemory) {
+		if p, err2 := a.Alloc(20<<20, 0); err != nil && !errors.Is(err, alloc.ErrOutOfMemory) ||
+			err2 != nil && !errors.Is(err2, alloc.ErrOutOfMemory) {
 			t.Errorf("%s: %v %v %#x", o.Policy, err, err2, uint64(p))
 		}
 		if err := errors.Join(a.Check(), a.Close()); err != nil {
@@ -133,7 +136,8 @@ func TestNoDriver(t *testing.T) {
 		t.Errorf("without a library: %v", err)
 	}
 	_, lib := fakeLibrary(t)
-	if _, err := cuda.OpenLibrary(lib, 3); !errors.Is(err, cuda.ErrNoDriver) || !strings.Contains(err.Error(), "1 GPUs") {
+	if _, err := cuda.OpenLibrary(lib, 3); !errors.Is(err, cuda.ErrNoDriver) ||
+		!strings.Contains(err.Error(), "1 GPUs") {
 		t.Errorf("a GPU that is not there: %v", err)
 	}
 	if _, err := cuda.OpenLibrary("/proc/self/exe", 0); !errors.Is(err, cuda.ErrNoDriver) {

@@ -61,8 +61,9 @@ func New(c Config) *Device {
 	if c.Base == 0 {
 		c.Base = base
 	}
-	return &Device{cfg: c, next: c.Base, pieces: map[uint64]int64{}, ranges: map[uint64]int64{}, pages: map[uint64]bool{},
-		holes: map[int64][]uint64{}, streams: map[alloc.Stream]*queue{}, marks: map[alloc.Mark]mark{}}
+	return &Device{cfg: c, next: c.Base, pieces: map[uint64]int64{}, ranges: map[uint64]int64{},
+		pages: map[uint64]bool{}, holes: map[int64][]uint64{}, streams: map[alloc.Stream]*queue{},
+		marks: map[alloc.Mark]mark{}}
 }
 
 // Calls returns how many calls there were that can fail.
@@ -113,7 +114,8 @@ func (d *Device) Alloc(size int64) (alloc.Ptr, error) {
 		return 0, err
 	}
 	if size <= 0 || size > d.cfg.Capacity-d.used {
-		return 0, fmt.Errorf("fake device: %w: %d bytes of %d are free", alloc.ErrNoMemory, d.cfg.Capacity-d.used, d.cfg.Capacity)
+		return 0, fmt.Errorf("fake device: %w: %d bytes of %d are free", alloc.ErrNoMemory, d.cfg.Capacity-d.used,
+			d.cfg.Capacity)
 	}
 	d.used += size
 	addr := d.place(size)
@@ -202,7 +204,8 @@ func (d *Device) Release(p alloc.Ptr, size int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ranges[uint64(p)] != size {
-		return d.fault("fake device: release of %d addresses at %#x, where there are %d", size, uint64(p), d.ranges[uint64(p)])
+		return d.fault("fake device: release of %d addresses at %#x, where there are %d", size, uint64(p),
+			d.ranges[uint64(p)])
 	}
 	for a := uint64(p); a < uint64(p)+uint64(size); a += granularity {
 		if len(d.pages) > 0 && d.pages[a] {
@@ -234,7 +237,8 @@ func (d *Device) Map(p alloc.Ptr, size int64) error {
 		return d.fault("fake device: map of %d bytes at %#x, not in a reserved range", size, uint64(p))
 	}
 	if size > d.cfg.Capacity-d.used {
-		return fmt.Errorf("fake device: %w: %d bytes of %d are free", alloc.ErrNoMemory, d.cfg.Capacity-d.used, d.cfg.Capacity)
+		return fmt.Errorf("fake device: %w: %d bytes of %d are free", alloc.ErrNoMemory, d.cfg.Capacity-d.used,
+			d.cfg.Capacity)
 	}
 	for a := uint64(p); a < uint64(p)+uint64(size); a += granularity {
 		if d.pages[a] {

@@ -161,7 +161,8 @@ func (d *Device) mapPage(p alloc.Ptr) error {
 		}
 		d.end += granularity
 	}
-	_, err := unix.MmapPtr(d.file, at, pointer(p), granularity, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED)
+	_, err := unix.MmapPtr(d.file, at, pointer(p), granularity, unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_FIXED)
 	if err != nil {
 		d.holes = append(d.holes, at)
 		return fmt.Errorf("host memory: map a page at %#x: %w", uint64(p), err)

@@ -40,7 +40,8 @@ func mgCheck(conf *C.char) *C.char {
 }
 
 //export mgAlloc
-func mgAlloc(handle C.int, size C.uint64_t, stream C.uintptr_t, thread, stack, pool C.uint32_t, why **C.char) C.uintptr_t {
+func mgAlloc(handle C.int, size C.uint64_t, stream C.uintptr_t, thread, stack, pool C.uint32_t,
+	why **C.char) C.uintptr_t {
 	d, err := deviceOf(int(handle))
 	if err != nil {
 		*why = text(err)
@@ -50,8 +51,8 @@ func mgAlloc(handle C.int, size C.uint64_t, stream C.uintptr_t, thread, stack, p
 		*why = text(fmt.Errorf("allocate %d bytes: %w", uint64(size), alloc.ErrBadSize))
 		return 0
 	}
-	p, err := d.AllocRequest(alloc.Request{Size: int64(size), Stream: alloc.Stream(stream), Thread: uint32(thread), Stack: alloc.StackID(stack),
-		Pool: alloc.PoolID(pool)})
+	p, err := d.AllocRequest(alloc.Request{Size: int64(size), Stream: alloc.Stream(stream), Thread: uint32(thread),
+		Stack: alloc.StackID(stack), Pool: alloc.PoolID(pool)})
 	if err != nil {
 		*why = text(err)
 		return 0

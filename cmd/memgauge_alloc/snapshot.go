@@ -67,7 +67,8 @@ func (d *device) events(n int) (string, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	for _, e := range all {
-		line := event{Kind: e.Kind.String(), Timestamp: float64(e.Time) / 1e9, Size: e.Size, Thread: e.Thread, Stream: uint64(e.Stream)}
+		line := event{Kind: e.Kind.String(), Timestamp: float64(e.Time) / 1e9, Size: e.Size, Thread: e.Thread,
+			Stream: uint64(e.Stream)}
 		if e.Kind == alloc.EventOOM {
 			left := int64(e.Addr)
 			line.Free = &left
@@ -151,8 +152,8 @@ func convert(from *alloc.Snapshot, device int) *snapshot.Snapshot {
 	}
 	for i := range from.Events {
 		e := &from.Events[i]
-		row := snapshot.Event{Action: snapshot.Action(e.Kind.String()), Device: device, Addr: e.Addr, Size: e.Size, Stream: uint64(e.Stream),
-			Time: e.Time / 1000, Thread: uint64(e.Thread), Frames: frames(e.Stack)}
+		row := snapshot.Event{Action: snapshot.Action(e.Kind.String()), Device: device, Addr: e.Addr, Size: e.Size,
+			Stream: uint64(e.Stream), Time: e.Time / 1000, Thread: uint64(e.Thread), Frames: frames(e.Stack)}
 		if e.Kind == alloc.EventOOM {
 			row.Addr, row.DeviceFree = 0, int64(e.Addr)
 		}
@@ -163,8 +164,8 @@ func convert(from *alloc.Snapshot, device int) *snapshot.Snapshot {
 }
 
 func convertSegment(g *alloc.Segment, device int, frames func(alloc.StackID) []snapshot.Frame) snapshot.Segment {
-	out := snapshot.Segment{Device: device, Address: g.Addr, Size: g.Size, Allocated: g.Allocated, Active: g.Active, Requested: g.Requested,
-		Stream: uint64(g.Stream), Kind: "small", Expandable: g.Virtual}
+	out := snapshot.Segment{Device: device, Address: g.Addr, Size: g.Size, Allocated: g.Allocated, Active: g.Active,
+		Requested: g.Requested, Stream: uint64(g.Stream), Kind: "small", Expandable: g.Virtual}
 	if g.Large {
 		out.Kind = "large"
 	}
@@ -173,7 +174,8 @@ func convertSegment(g *alloc.Segment, device int, frames func(alloc.StackID) []s
 		if b.State == alloc.BlockFree {
 			requested = 0
 		}
-		out.Blocks = append(out.Blocks, snapshot.Block{Address: b.Addr, Size: b.Size, Requested: requested, State: snapshot.BlockState(b.State), Frames: frames(b.Stack)})
+		out.Blocks = append(out.Blocks, snapshot.Block{Address: b.Addr, Size: b.Size, Requested: requested,
+			State: snapshot.BlockState(b.State), Frames: frames(b.Stack)})
 	}
 	return out
 }

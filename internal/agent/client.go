@@ -87,7 +87,8 @@ func (c *Client) handshake(caller context.Context) error {
 		return remedy.Add(errors.New("it hung up"), "it serves 9 connections at a time, and all run code; try again")
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return remedy.Add(fmt.Errorf("no answer in time: %w", err), "an extension may hold Python's lock, or the process is stopped")
+		return remedy.Add(fmt.Errorf("no answer in time: %w", err),
+			"an extension may hold Python's lock, or the process is stopped")
 	}
 	if err != nil {
 		return err
@@ -145,7 +146,8 @@ func (c *Client) sendEval(e wire.Eval) error {
 	}
 	if e.Place != wire.PlaceBeside {
 		err := errors.New("the process's agent is of an earlier version, which runs code beside the main thread only")
-		return remedy.Add(err, "--beside runs it so; while PyTorch computes, code that changes tensors can end the process")
+		return remedy.Add(err,
+			"--beside runs it so; while PyTorch computes, code that changes tensors can end the process")
 	}
 	return wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e))
 }
@@ -202,7 +204,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	if c.waitForEnd(ctx) {
 		return ErrEnded
 	}
-	return remedy.Add(errors.New("the agent closed the connection in the middle of the answer"), "it was detached meanwhile, or is a process that replaced itself (exec)")
+	return remedy.Add(errors.New("the agent closed the connection in the middle of the answer"),
+		"it was detached meanwhile, or is a process that replaced itself (exec)")
 }
 
 // waitForEnd waits until the process is gone or a zombie.
@@ -242,7 +245,8 @@ func (c *Client) read(ctx context.Context) (wire.Frame, error) {
 }
 
 // request sends a request that has one frame for an answer.
-func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) (wire.Frame, error) {
+func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) (wire.Frame,
+	error) {
 	if err := wire.WriteFrame(c.conn, t, payload); err != nil {
 		return wire.Frame{}, err
 	}
@@ -304,7 +308,8 @@ func (c *Client) Census(ctx context.Context, deep bool) (wire.Counted, error) {
 		payload = []byte("deep\t1\n")
 	}
 	if c.Hello.Minor == 0 {
-		return wire.Counted{}, remedy.Add(errors.New("census: the process's agent is of an earlier version"), "it can be asked in sessions that this memgauge has started")
+		return wire.Counted{}, remedy.Add(errors.New("census: the process's agent is of an earlier version"),
+			"it can be asked in sessions that this memgauge has started")
 	}
 	f, err := c.request(ctx, wire.FrameCensus, payload, wire.FrameCounted)
 	if err != nil {

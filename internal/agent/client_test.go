@@ -76,11 +76,13 @@ func TestClientEval(t *testing.T) {
 	check := func(code string, timeout time.Duration, want Result, wantOut, wantErr string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		r, err := c.Eval(t.Context(), wire.Eval{Timeout: timeout, Code: code, Place: wire.PlaceBeside}, &stdout, &stderr)
+		r, err := c.Eval(t.Context(), wire.Eval{Timeout: timeout, Code: code, Place: wire.PlaceBeside}, &stdout,
+			&stderr)
 		if err != nil || !r.Began || r.Place != wire.PlaceBeside {
 			t.Fatalf("%s: %+v, %v", code, r, err)
 		}
-		if r.Outcome != want.Outcome || r.Value != want.Value || !strings.HasSuffix(r.Exception, want.Exception) || (want.Exception == "") != (r.Exception == "") {
+		if r.Outcome != want.Outcome || r.Value != want.Value || !strings.HasSuffix(r.Exception, want.Exception) ||
+			(want.Exception == "") != (r.Exception == "") {
 			t.Errorf("%s: %+v, want %+v", code, r, want)
 		}
 		if stdout.String() != wantOut || stderr.String() != wantErr {
@@ -89,11 +91,14 @@ func TestClientEval(t *testing.T) {
 	}
 	check("x += 1; x", time.Minute, Result{Value: "42"}, "", "")
 	check("import sys; print('ж', end=''); sys.stderr.write('e')\n", time.Minute, Result{Value: "1"}, "ж", "e")
-	check("1/0", time.Minute, Result{Outcome: wire.OutcomeException, Exception: "ZeroDivisionError: division by zero\n"}, "", "")
-	check("while True: pass", 100*time.Millisecond, Result{Outcome: wire.OutcomeTimeout, Exception: "time limit\n"}, "", "")
+	check("1/0", time.Minute, Result{Outcome: wire.OutcomeException,
+		Exception: "ZeroDivisionError: division by zero\n"}, "", "")
+	check("while True: pass", 100*time.Millisecond, Result{Outcome: wire.OutcomeTimeout, Exception: "time limit\n"}, "",
+		"")
 	var said bytes.Buffer
 	r, err := c.Eval(t.Context(), wire.Eval{Timeout: time.Minute, Code: "x"}, io.Discard, &said)
-	if err != nil || r.Place != wire.PlaceIdle || !strings.Contains(r.Waits, "<module>()") || !strings.Contains(said.String(), "ran beside it") {
+	if err != nil || r.Place != wire.PlaceIdle || !strings.Contains(r.Waits, "<module>()") ||
+		!strings.Contains(said.String(), "ran beside it") {
 		t.Errorf("of a main thread that waits for input: %+v, %q, %v", r, said.String(), err)
 	}
 	if err := c.Ping(t.Context()); err != nil {
@@ -102,7 +107,8 @@ func TestClientEval(t *testing.T) {
 	if err := c.Settings(t.Context(), map[string]string{"budget": "0.02", "trace": "off"}); err != nil {
 		t.Error(err)
 	}
-	if err := c.Settings(t.Context(), map[string]string{"nonsense": "1"}); err == nil || !strings.Contains(err.Error(), "no budget") {
+	if err := c.Settings(t.Context(), map[string]string{"nonsense": "1"}); err == nil ||
+		!strings.Contains(err.Error(), "no budget") {
 		t.Errorf("settings that the agent refuses: %v", err)
 	}
 }
@@ -184,7 +190,8 @@ func TestClientRefuses(t *testing.T) {
 	check("control format 2.0", wire.ErrVersion, func(c net.Conn) {
 		_ = wire.WriteFrame(c, wire.FrameHello, wire.AppendHello(nil, wire.Hello{Major: 2}))
 	})
-	check("value frame where hello comes first", wire.ErrCorrupt, func(c net.Conn) { _ = wire.WriteFrame(c, wire.FrameValue, nil) })
+	check("value frame where hello comes first", wire.ErrCorrupt,
+		func(c net.Conn) { _ = wire.WriteFrame(c, wire.FrameValue, nil) })
 	check("it hung up", nil, func(net.Conn) {})
 	check("frame of", wire.ErrCorrupt, func(c net.Conn) { _, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) })
 }

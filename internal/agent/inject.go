@@ -37,7 +37,8 @@ func Source(r Request) string {
 	}
 	request := fmt.Sprintf("{'budget': '%s', 'trace': %s, 'runtime': %s, 'pid': %d, 'start': %d}",
 		strconv.FormatFloat(r.Budget, 'g', -1, 64), literal(r.Trace), orNone(r.Runtime), r.PID, r.Start)
-	return fmt.Sprintf("FOLDER = %s\nSOURCES = %s\nKEPT = %s\nREQUEST = %s\n%s", literal(folder), sources, orNone(kept), request, injected)
+	return fmt.Sprintf("FOLDER = %s\nSOURCES = %s\nKEPT = %s\nREQUEST = %s\n%s", literal(folder), sources, orNone(kept),
+		request, injected)
 }
 
 // modules are the agent's, by their path in the package without ".py".

@@ -31,7 +31,8 @@ func installed(t *testing.T) (home, dir string) {
 func TestInstallReplacesWhatIsPlanted(t *testing.T) {
 	write := func(t *testing.T, path string) {
 		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("evil"), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte("evil"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +44,9 @@ func TestInstallReplacesWhatIsPlanted(t *testing.T) {
 		"package":    func(t *testing.T, dir string) { write(t, filepath.Join(dir, "boot/sitecustomize/__init__.py")) },
 		"sourceless": func(t *testing.T, dir string) { write(t, filepath.Join(dir, "boot/sitecustomize.pyc")) },
 		"folder":     func(t *testing.T, dir string) { write(t, filepath.Join(dir, "lib/memgauge/json/__init__.py")) },
-		"cache":      func(t *testing.T, dir string) { write(t, filepath.Join(dir, "lib/__pycache__/json.cpython-311.pyc")) },
+		"cache": func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, "lib/__pycache__/json.cpython-311.pyc"))
+		},
 		"link": func(t *testing.T, dir string) {
 			elsewhere := t.TempDir()
 			write(t, filepath.Join(elsewhere, "sitecustomize.cpython-311.pyc"))
@@ -92,8 +95,11 @@ func TestInstallReplacesWhatIsPlanted(t *testing.T) {
 
 func TestInstallKeepsCaches(t *testing.T) {
 	home, dir := installed(t)
-	for _, name := range []string{"boot/__pycache__/sitecustomize.cpython-38.pyc", "lib/memgauge/__pycache__/__init__.cpython-313t.opt-1.pyc",
-		"lib/memgauge/_agent/__pycache__/_spec.pypy310-pp73.pyc", "lib/memgauge/_agent/record/__pycache__/ring.cpython-312.pyc.140231", "attach-30b07f0-a70d0d0a-0", "attach-30b07f0-a70d0d0a-0.77"} {
+	for _, name := range []string{"boot/__pycache__/sitecustomize.cpython-38.pyc",
+		"lib/memgauge/__pycache__/__init__.cpython-313t.opt-1.pyc",
+		"lib/memgauge/_agent/__pycache__/_spec.pypy310-pp73.pyc",
+		"lib/memgauge/_agent/record/__pycache__/ring.cpython-312.pyc.140231", "attach-30b07f0-a70d0d0a-0",
+		"attach-30b07f0-a70d0d0a-0.77"} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Fatal(err)
@@ -140,7 +146,8 @@ func TestInstallWhateverTheUmask(t *testing.T) {
 		}
 		_ = filepath.WalkDir(filepath.Join(base, "a"), func(path string, d fs.DirEntry, _ error) error {
 			info, err := d.Info()
-			if want := map[bool]os.FileMode{true: 0o700, false: 0o600}[d.IsDir()]; err != nil || info.Mode().Perm() != want {
+			if want := map[bool]os.FileMode{true: 0o700, false: 0o600}[d.IsDir()]; err != nil ||
+				info.Mode().Perm() != want {
 				t.Errorf("umask %#o: %s has mode %v, %v", umask, path, info.Mode(), err)
 			}
 			return nil

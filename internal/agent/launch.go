@@ -40,7 +40,8 @@ func Install(home string) (dir string, err error) {
 	parent := filepath.Join(home, "agent")
 	dir = filepath.Join(parent, Hash())
 	if strings.ContainsRune(dir, filepath.ListSeparator) {
-		return "", remedy.Add(fmt.Errorf("install agent: %s has a colon, which ends an entry of PYTHONPATH", dir), "set MEMGAUGE_HOME to a directory without a colon")
+		return "", remedy.Add(fmt.Errorf("install agent: %s has a colon, which ends an entry of PYTHONPATH", dir),
+			"set MEMGAUGE_HOME to a directory without a colon")
 	}
 	if err := trust.Path(parent, trust.Code); err != nil {
 		return "", fmt.Errorf("install agent: %w", err)

@@ -38,7 +38,8 @@ func TestSourceLeavesCachesOut(t *testing.T) {
 		"py/boot/__pycache__/sitecustomize.cpython-311.pyc": {Data: []byte("x")},
 		"py/memgauge/__init__.py":                           {Data: []byte("b")},
 	})
-	if err != nil || len(got) != 2 || string(got["boot/sitecustomize.py"]) != "a" || string(got["lib/memgauge/__init__.py"]) != "b" {
+	if err != nil || len(got) != 2 || string(got["boot/sitecustomize.py"]) != "a" ||
+		string(got["lib/memgauge/__init__.py"]) != "b" {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
@@ -88,7 +89,8 @@ func TestInstallRepairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/_agent/record/ring.py"), []byte("raise"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "lib/memgauge/_agent/record/ring.py"), []byte("raise"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "boot")); err != nil {
@@ -161,7 +163,8 @@ func TestPythonStartsWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "from memgauge._agent import state as s; print(s.agent_hash(), s.settings.budget, s.settings.trace)")
+	cmd := exec.Command(python, "-c",
+		"from memgauge._agent import state as s; print(s.agent_hash(), s.settings.budget, s.settings.trace)")
 	cmd.Env = Env(os.Environ(), dir, t.TempDir(), Options{Budget: 0.025, Trace: "all"})
 	out, err := cmd.CombinedOutput()
 	if want := Hash() + " 0.025 all\n"; err != nil || string(out) != want {

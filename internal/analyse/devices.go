@@ -13,7 +13,8 @@ func (l *loader) deviceSeries() error {
  w AS (SELECT pid, min(step) AS low, greatest(1, (max(step) - min(step)) / %[3]d.0) AS width FROM s GROUP BY pid)
  SELECT pid, device, arg_min(step, allocated), min(allocated)::DOUBLE, arg_min(step, reserved), min(reserved)::DOUBLE,
  arg_min(step, max_allocated), min(max_allocated)::DOUBLE, arg_min(step, cached), min(cached)::DOUBLE
- FROM s JOIN w USING (pid) GROUP BY pid, device, floor((step - low) / width) ORDER BY pid, device, max(step)`, training, l.bound(), buckets)
+ FROM s JOIN w USING (pid) GROUP BY pid, device, floor((step - low) / width) ORDER BY pid, device, max(step)`, training,
+		l.bound(), buckets)
 	return l.all(sql, func(v []any) {
 		d := device(l.process(integer[int32](v[0])), fmt.Sprint(v[1]))
 		add(&d.Allocated, v[2], v[3])

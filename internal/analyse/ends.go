@@ -40,7 +40,8 @@ func (l *loader) ends() error {
 				p.Killed, p.Gone = true, true
 			}
 		}
-		if life := l.seen[pid] - l.firstSeen(p); p.ByTime && !p.Killed && p.Gone && l.seen[pid] < end-2e6 && life < brief*(end-l.from0) {
+		if life := l.seen[pid] - l.firstSeen(p); p.ByTime && !p.Killed && p.Gone && l.seen[pid] < end-2e6 &&
+			life < brief*(end-l.from0) {
 			p.Ended = true
 		}
 	}

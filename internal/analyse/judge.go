@@ -24,10 +24,12 @@ func Judge(ctx context.Context, from store.Querier, o Options) (detect.Report, e
 func Rows(r detect.Report, judgement int64, at time.Time) []model.Finding {
 	rows := make([]model.Finding, 0, len(r.Findings))
 	for _, f := range r.Findings {
-		row := model.Finding{Time: at.UnixMicro(), Judgement: judgement, Run: string(r.Verdict), Verdict: string(f.Verdict), Class: string(f.Class),
-			Memory: string(f.Memory), Device: f.Device, PID: int32(f.PID), Rank: int32(f.Rank), Worker: f.Worker, Rate: f.Rate, Low: f.Low, High: f.High,
-			ByTime: f.ByTime, Start: int64(f.Start), End: int64(f.End), Grown: int64(f.Total), Noise: f.Noise, P: f.P, Readings: int64(f.N), Reason: f.Reason,
-			Site: f.Site, Holder: f.Holder, Held: f.Held, Evidence: strings.Join(f.Evidence, "\n"), Advice: strings.Join(f.Advice, "\n"), Limit: f.Limit,
+		row := model.Finding{Time: at.UnixMicro(), Judgement: judgement, Run: string(r.Verdict),
+			Verdict: string(f.Verdict), Class: string(f.Class), Memory: string(f.Memory), Device: f.Device,
+			PID: int32(f.PID), Rank: int32(f.Rank), Worker: f.Worker, Rate: f.Rate, Low: f.Low, High: f.High,
+			ByTime: f.ByTime, Start: int64(f.Start), End: int64(f.End), Grown: int64(f.Total), Noise: f.Noise, P: f.P,
+			Readings: int64(f.N), Reason: f.Reason, Site: f.Site, Holder: f.Holder, Held: f.Held,
+			Evidence: strings.Join(f.Evidence, "\n"), Advice: strings.Join(f.Advice, "\n"), Limit: f.Limit,
 			Seconds: f.Seconds, SecondsLow: f.SecondsLow, SecondsHigh: f.SecondsHigh}
 		if f.Verdict == detect.Healthy && f.Rate == 0 {
 			row.Rate, row.Low, row.High, row.P = math.NaN(), math.NaN(), math.NaN(), math.NaN()
@@ -49,7 +51,8 @@ func Same(a, b detect.Report) bool {
 	}
 	for i, f := range a.Findings {
 		g := b.Findings[i]
-		if f.Verdict != g.Verdict || f.Memory != g.Memory || f.PID != g.PID || f.Device != g.Device || f.Holder != g.Holder || f.Class != g.Class {
+		if f.Verdict != g.Verdict || f.Memory != g.Memory || f.PID != g.PID || f.Device != g.Device ||
+			f.Holder != g.Holder || f.Class != g.Class {
 			return false
 		}
 	}

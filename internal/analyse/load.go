@@ -29,9 +29,10 @@ const buckets = 4096
 
 // Load reads what a verdict goes by.
 func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, error) {
-	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{}, seen: map[int32]float64{},
-		until: math.Inf(1)}
-	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits, l.deviceLimits, l.outside, l.tensors, l.objects}
+	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
+		seen: map[int32]float64{}, until: math.Inf(1)}
+	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits,
+		l.deviceLimits, l.outside, l.tensors, l.objects}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)
@@ -133,7 +134,8 @@ func (l *loader) upTo() string {
 // span finds who trains, and how long.
 func (l *loader) span() error {
 	// A process that trained is judged by its steps; one that only ran forwards, by those.
-	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE step > 0`+l.bound()+` GROUP BY pid ORDER BY pid`, func(v []any) {
+	return l.all(`SELECT pid, max(step), bool_and(inference) FROM python.steps WHERE step > 0`+l.bound()+
+		` GROUP BY pid ORDER BY pid`, func(v []any) {
 		pid := integer[int32](v[0])
 		l.process(pid)
 		if n := number(v[1]); n > l.most {
@@ -274,7 +276,8 @@ func (l *loader) memory() error {
 		if !ok {
 			continue
 		}
-		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared}, detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
+		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared},
+			detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
 		p.Maps = detect.Series{Steps: xs, Bytes: s.maps}
 		if l.clocks[pid] == nil {
 			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
@@ -332,10 +335,12 @@ func (l *loader) censusStep(step, us any) int64 {
 
 func (l *loader) tensors() error {
 	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype, epoch_us(ts)::DOUBLE FROM python.tensors
- WHERE role NOT IN ('parameter', 'buffer', 'optimizer') AND coalesce(step, 0)`+l.upTo()+` GROUP BY ALL ORDER BY census_id`, func(v []any) {
+ WHERE role NOT IN ('parameter', 'buffer', 'optimizer') AND coalesce(step, 0)`+l.upTo()+
+		` GROUP BY ALL ORDER BY census_id`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
-		p.Tensors = append(p.Tensors, model.TensorGroup{PID: int32(p.PID), Census: integer[int64](v[1]), Step: l.censusStep(v[2], v[10]), Device: word(v[3]), Role: word(v[4]),
-			Count: integer[int64](v[5]), Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9])})
+		p.Tensors = append(p.Tensors, model.TensorGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
+			Step: l.censusStep(v[2], v[10]), Device: word(v[3]), Role: word(v[4]), Count: integer[int64](v[5]),
+			Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9])})
 	})
 }
 
@@ -343,8 +348,10 @@ func (l *loader) objects() error {
 	return l.all(`SELECT pid, census_id, step, evidence, type, count, delta, length, bytes, holder, site, detail, epoch_us(ts)::DOUBLE FROM python.objects
  WHERE coalesce(step, 0)`+l.upTo()+` ORDER BY census_id`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
-		p.Objects = append(p.Objects, model.ObjectGroup{PID: int32(p.PID), Census: integer[int64](v[1]), Step: l.censusStep(v[2], v[12]), Evidence: word(v[3]), Type: word(v[4]),
-			Count: integer[int64](v[5]), Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]), Holder: word(v[9]), Site: word(v[10]), Detail: word(v[11])})
+		p.Objects = append(p.Objects, model.ObjectGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
+			Step: l.censusStep(v[2], v[12]), Evidence: word(v[3]), Type: word(v[4]), Count: integer[int64](v[5]),
+			Delta: orNull(v[6]), Length: orNull(v[7]), Bytes: orNull(v[8]), Holder: word(v[9]), Site: word(v[10]),
+			Detail: word(v[11])})
 	})
 }
 
@@ -359,7 +366,8 @@ func (l *loader) input() detect.Input {
 		in.Job.Torch = in.Job.Torch || p.Prepares
 		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
 		if !l.wanted("cpu") {
-			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}
+			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{},
+				detect.Series{}, detect.Series{}
 		}
 		in.Processes = append(in.Processes, *p)
 	}

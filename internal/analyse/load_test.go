@@ -62,14 +62,16 @@ func cudaRun(n int, rate, rate1 int64) *model.Batch {
 	b := &model.Batch{}
 	for i := 1; i <= n; i++ {
 		heap := 600*mib + rate*int64(i) + jitter(i)
-		b.Steps = append(b.Steps, model.Step{Time: stepTime(i), PID: 7, Rank: -1, World: -1, Step: int64(i), Steps: 1, DurationNS: 50e6, Device: 0,
-			Allocated: 10 * gib, MaxAllocated: 11 * gib, Reserved: 12 * gib, MaxReserved: 12 * gib, RSS: heap + 900*mib, Anon: heap + 300*mib, MaxRSS: model.Null,
-			HeapInUse: heap, HeapHeld: heap + 200*mib, PyBlocks: 1e6, GCCollections: 1, GCFull: 0})
+		b.Steps = append(b.Steps, model.Step{Time: stepTime(i), PID: 7, Rank: -1, World: -1, Step: int64(i), Steps: 1,
+			DurationNS: 50e6, Device: 0, Allocated: 10 * gib, MaxAllocated: 11 * gib, Reserved: 12 * gib,
+			MaxReserved: 12 * gib, RSS: heap + 900*mib, Anon: heap + 300*mib, MaxRSS: model.Null, HeapInUse: heap,
+			HeapHeld: heap + 200*mib, PyBlocks: 1e6, GCCollections: 1, GCFull: 0})
 		b.Devices = append(b.Devices,
-			model.StepDevice{Time: stepTime(i), PID: 7, Rank: -1, Step: int64(i), Steps: 1, Device: 0, Allocated: 10*gib + jitter(i), MaxAllocated: 11 * gib,
-				Reserved: 12 * gib, MaxReserved: 12 * gib},
-			model.StepDevice{Time: stepTime(i), PID: 7, Rank: -1, Step: int64(i), Steps: 1, Device: 1, Allocated: gib + rate1*int64(i) + jitter(i),
-				MaxAllocated: 2*gib + rate1*int64(i), Reserved: 4 * gib, MaxReserved: 4 * gib})
+			model.StepDevice{Time: stepTime(i), PID: 7, Rank: -1, Step: int64(i), Steps: 1, Device: 0,
+				Allocated: 10*gib + jitter(i), MaxAllocated: 11 * gib, Reserved: 12 * gib, MaxReserved: 12 * gib},
+			model.StepDevice{Time: stepTime(i), PID: 7, Rank: -1, Step: int64(i), Steps: 1, Device: 1,
+				Allocated: gib + rate1*int64(i) + jitter(i), MaxAllocated: 2*gib + rate1*int64(i), Reserved: 4 * gib,
+				MaxReserved: 4 * gib})
 	}
 	return b
 }
@@ -103,12 +105,15 @@ func TestSmallerDeviceLeaks(t *testing.T) {
 // gpus are what a driver says of device 0 each quarter of a second: the process's use grows beyond its allocator's by
 // rate bytes a step. told: the driver tells it by process.
 func gpus(n int, rate int64, told bool) *model.Batch {
-	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: begin, Device: 3, UUID: "GPU-3", Name: "GPU", Total: 80 * gib, Parent: -1, CUDAVisible: 0, State: "ok"}}}}
+	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: begin, Device: 3, UUID: "GPU-3",
+		Name: "GPU", Total: 80 * gib, Parent: -1, CUDAVisible: 0, State: "ok"}}}}
 	for i := 5; i <= n; i += 5 {
 		used := 12*gib + 500*mib + rate*int64(i) + jitter(i)
-		b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: stepTime(i) + 1000, Device: 3, Name: "GPU", Used: used, Free: 80*gib - used, Total: 80 * gib, State: "ok"})
+		b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: stepTime(i) + 1000, Device: 3, Name: "GPU",
+			Used: used, Free: 80*gib - used, Total: 80 * gib, State: "ok"})
 		if told {
-			b.Samples.GPUProcs = append(b.Samples.GPUProcs, model.GPUProcess{Time: stepTime(i) + 1000, Device: 3, PID: 7, Kind: "compute", Used: used, InJob: true})
+			b.Samples.GPUProcs = append(b.Samples.GPUProcs, model.GPUProcess{Time: stepTime(i) + 1000, Device: 3,
+				PID: 7, Kind: "compute", Used: used, InJob: true})
 		}
 	}
 	return b
@@ -125,7 +130,8 @@ func TestOutsideTheAllocator(t *testing.T) {
 		}
 		// 80 GiB less what is used at the end, of which the allocator's 2 GiB that are not handed out don't count; 20
 		// MiB a second.
-		if left := float64(80*gib-(12*gib+500*mib+600*mib)+2*gib) / float64(20*mib); math.Abs(f.Seconds/left-1) > 0.1 || !strings.HasPrefix(f.Limit, "device 80") {
+		if left := float64(80*gib-(12*gib+500*mib+600*mib)+2*gib) / float64(20*mib); math.Abs(f.Seconds/left-1) > 0.1 ||
+			!strings.HasPrefix(f.Limit, "device 80") {
 			t.Errorf("%s: %s in %.0f s, want %.0f", name, f.Limit, f.Seconds, left)
 		}
 	}
@@ -148,7 +154,8 @@ func TestDeviceCache(t *testing.T) {
 		if peak > 0 {
 			memory, class = detect.Cache, detect.DeviceCache
 		}
-		if f := finding(t, judged(t, Options{}, b), memory, "cuda:0"); f.Verdict != detect.Undecided || f.Class != class || math.Abs(f.Rate/float64(mib)-1) > 0.02 {
+		if f := finding(t, judged(t, Options{}, b), memory, "cuda:0"); f.Verdict != detect.Undecided ||
+			f.Class != class || math.Abs(f.Rate/float64(mib)-1) > 0.02 {
 			t.Errorf("peak +%d: %s %s %v", peak, f.Verdict, f.Class, f.Growth)
 		}
 	}
@@ -160,21 +167,25 @@ func limited(n int, limit, rate int64, after int) *model.Batch {
 	b := &model.Batch{}
 	defer func() {
 		for _, c := range b.Samples.Cgroups {
-			b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: c.Time, Total: 64 * gib, Available: 50 * gib})
+			b.Samples.Hosts = append(b.Samples.Hosts,
+				model.HostMemory{Time: c.Time, Total: 64 * gib, Available: 50 * gib})
 		}
 	}()
 	for i := 2; i <= n; i += 2 {
-		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: stepTime(i) - 20_000, Path: "/job", Version: 2, Current: 1500*mib + rate*int64(i), Limit: limit,
-			LimitPath: "/job", InactiveFile: 300 * mib, ActiveFile: 100 * mib})
+		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: stepTime(i) - 20_000, Path: "/job",
+			Version: 2, Current: 1500*mib + rate*int64(i), Limit: limit, LimitPath: "/job", InactiveFile: 300 * mib,
+			ActiveFile: 100 * mib})
 	}
 	for i := range after {
-		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: stepTime(n) + int64(i+1)*100_000, Path: "/job", Version: 2, Current: 30 * mib, Limit: limit, LimitPath: "/job"})
+		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: stepTime(n) + int64(i+1)*100_000,
+			Path: "/job", Version: 2, Current: 30 * mib, Limit: limit, LimitPath: "/job"})
 	}
 	return b
 }
 
 func tree(role string, ended bool, last int64) *model.Batch {
-	return &model.Batch{Samples: model.Samples{Tree: []model.TreeProcess{{PID: 7, StartTicks: 1, Role: role, Command: "python x.py", FirstSeen: begin, LastSeen: last, Ended: ended}}}}
+	return &model.Batch{Samples: model.Samples{Tree: []model.TreeProcess{{PID: 7, StartTicks: 1, Role: role,
+		Command: "python x.py", FirstSeen: begin, LastSeen: last, Ended: ended}}}}
 }
 
 // TestJudgedAsOfTheEnd: after the run the forecast is that of its last step, from what was charged and could not be
@@ -183,19 +194,26 @@ func TestJudgedAsOfTheEnd(t *testing.T) {
 	const n, rate, limit = 600, 512 * int64(1<<10), 4 * int64(1<<30)
 	left := float64(limit-(1500-400)*mib)/float64(rate) - n // steps
 	for name, after := range map[string]int{"just ended": 0, "given back": 50} {
-		end := &model.Batch{Events: []model.Event{{Time: stepTime(n) + 6e6, PID: 7, Rank: -1, Name: "end", A: model.Null, B: model.Null}}}
-		f := finding(t, judged(t, Options{}, cudaRun(n, rate, 0), limited(n, limit, rate, after), tree("trainer", true, stepTime(n)), end), detect.Heap, "")
-		if !f.Over || f.Met || f.Limit != "cgroup 4 GiB" || math.Abs(f.Seconds/(left*0.05)-1) > 0.03 || math.Abs(f.AtStep/(left+n)-1) > 0.03 {
-			t.Errorf("%s: %s in %.1f s at step %.0f, want %.1f s, step %.0f (over %t, met %t)", name, f.Limit, f.Seconds, f.AtStep, left*0.05, left+n, f.Over, f.Met)
+		end := &model.Batch{Events: []model.Event{{Time: stepTime(n) + 6e6, PID: 7, Rank: -1, Name: "end",
+			A: model.Null, B: model.Null}}}
+		f := finding(t, judged(t, Options{}, cudaRun(n, rate, 0), limited(n, limit, rate, after),
+			tree("trainer", true, stepTime(n)), end), detect.Heap, "")
+		if !f.Over || f.Met || f.Limit != "cgroup 4 GiB" || math.Abs(f.Seconds/(left*0.05)-1) > 0.03 ||
+			math.Abs(f.AtStep/(left+n)-1) > 0.03 {
+			t.Errorf("%s: %s in %.1f s at step %.0f, want %.1f s, step %.0f (over %t, met %t)", name, f.Limit,
+				f.Seconds, f.AtStep, left*0.05, left+n, f.Over, f.Met)
 		}
 	}
-	kill := &model.Batch{Events: []model.Event{{Time: stepTime(n) + 30_000, PID: 7, Rank: -1, Name: "oom_kill", A: model.Null, B: limit},
+	kill := &model.Batch{Events: []model.Event{{Time: stepTime(n) + 30_000, PID: 7, Rank: -1, Name: "oom_kill",
+		A: model.Null, B: limit},
 		{Time: stepTime(n) + 6e6, PID: 7, Rank: -1, Name: "end", A: model.Null, B: model.Null}}}
-	f := finding(t, judged(t, Options{}, cudaRun(n, rate, 0), limited(n, limit, rate, 50), tree("trainer", true, stepTime(n)), kill), detect.Heap, "")
+	f := finding(t, judged(t, Options{}, cudaRun(n, rate, 0), limited(n, limit, rate, 50),
+		tree("trainer", true, stepTime(n)), kill), detect.Heap, "")
 	if !f.Met || !f.Over || f.Seconds != 0 || f.AtStep != n || f.Limit != "cgroup 4 GiB" {
 		t.Errorf("killed: %s in %.1f s at step %.0f, met %t", f.Limit, f.Seconds, f.AtStep, f.Met)
 	}
-	f = finding(t, judged(t, Options{Until: 400}, cudaRun(n, rate, 0), limited(n, limit, rate, 50), tree("trainer", true, stepTime(n)), kill), detect.Heap, "")
+	f = finding(t, judged(t, Options{Until: 400}, cudaRun(n, rate, 0), limited(n, limit, rate, 50),
+		tree("trainer", true, stepTime(n)), kill), detect.Heap, "")
 	if f.Met || f.Over || math.Abs(f.AtStep/(left+n)-1) > 0.03 {
 		t.Errorf("asked for step 400: at step %.0f, want %.0f (met %t, over %t)", f.AtStep, left+n, f.Met, f.Over)
 	}
@@ -207,9 +225,11 @@ func service(seconds float64, rate float64) *model.Batch {
 	b := &model.Batch{}
 	for i, at := 0, 0.0; at <= seconds; i++ {
 		now := begin + int64(at*1e6)
-		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, StartTicks: 1, Rank: -1, RSS: 200 * mib, File: 50 * mib, VMSize: gib,
-			Anon: 100*mib + int64(rate*at) + jitter(i), PSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
-		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: now, Total: 16 * gib, Available: 10*gib - int64(rate*at)})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, StartTicks: 1, Rank: -1,
+			RSS: 200 * mib, File: 50 * mib, VMSize: gib, Anon: 100*mib + int64(rate*at) + jitter(i), PSS: model.Null,
+			HeapInUse: model.Null, HeapHeld: model.Null})
+		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: now, Total: 16 * gib,
+			Available: 10*gib - int64(rate*at)})
 		if at += 0.1; at > 20 {
 			at += 0.9
 		}
@@ -222,7 +242,8 @@ func TestProgramsWithoutSteps(t *testing.T) {
 	rate := 1.2 * float64(mib)
 	r := judged(t, Options{}, service(60, rate), tree("main", false, begin+60e6))
 	f := finding(t, r, detect.Anon, "")
-	if r.Verdict != detect.Leak || !f.ByTime || math.Abs(f.Rate/rate-1) > 0.02 || f.PerStep() != "+1.20 MiB/s" || !r.ByTime() {
+	if r.Verdict != detect.Leak || !f.ByTime || math.Abs(f.Rate/rate-1) > 0.02 || f.PerStep() != "+1.20 MiB/s" ||
+		!r.ByTime() {
 		t.Errorf("%s: %s %v", r.Verdict, f.PerStep(), f.Growth)
 	}
 	if left := float64(10*gib)/rate - 60; math.Abs(f.Seconds/left-1) > 0.05 || f.End < 58 || f.End > 61 {
@@ -250,8 +271,10 @@ func TestFilePagesBesideALeak(t *testing.T) {
 		b := &model.Batch{}
 		for i := 5; i <= 600; i += 5 {
 			heap := 256 * kib * int64(i)
-			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: stepTime(i) + 1000, PID: 7, StartTicks: 1, Rank: -1, RSS: gib, Anon: 900*mib + heap,
-				File: 300*mib + 40*kib*int64(i) + jitter(i), VMSize: 20*gib + heap + 40*kib*int64(i)*maps, PSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
+			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: stepTime(i) + 1000, PID: 7,
+				StartTicks: 1, Rank: -1, RSS: gib, Anon: 900*mib + heap, File: 300*mib + 40*kib*int64(i) + jitter(i),
+				VMSize: 20*gib + heap + 40*kib*int64(i)*maps, PSS: model.Null, HeapInUse: model.Null,
+				HeapHeld: model.Null})
 		}
 		return b
 	}

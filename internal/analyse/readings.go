@@ -58,7 +58,8 @@ func (t *track) add(us, step, used, peak, mapped, limit float64, name string) {
 		t.first = us
 	}
 	t.last, t.limit, t.name = us, limit, name
-	t.readings = append(t.readings, forecast.Reading{Time: (us - t.first) / 1e6, Step: step, Floor: used, Peak: max(peak, used), Mapped: mapped})
+	t.readings = append(t.readings, forecast.Reading{Time: (us - t.first) / 1e6, Step: step, Floor: used,
+		Peak: max(peak, used), Mapped: mapped})
 }
 
 // room is the limit with all that a forecast goes by. end is the moment that the verdict is as of, in µs since the
@@ -67,7 +68,8 @@ func (t *track) room(end float64) detect.Limit {
 	if len(t.readings) == 0 {
 		return detect.Limit{}
 	}
-	return detect.Limit{Name: t.name, Bytes: t.limit, Used: t.readings[len(t.readings)-1].Floor, Readings: forecast.Thin(t.readings, kept), Lag: (end - t.last) / 1e6}
+	return detect.Limit{Name: t.name, Bytes: t.limit, Used: t.readings[len(t.readings)-1].Floor,
+		Readings: forecast.Thin(t.readings, kept), Lag: (end - t.last) / 1e6}
 }
 
 // asOf is until when readings count, in µs since the epoch: of a run that is over, and of one that is judged as of a
@@ -88,14 +90,16 @@ func (l *loader) limits() error {
 	until := l.asOf()
 	err := l.all(fmt.Sprintf(HostSQL, 0, MaxReadings), func(v []any) {
 		if us := number(v[0]); us <= until || len(host.readings) == 0 {
-			h := forecast.Host{Total: orUnknown(v[2]), Available: orUnknown(v[3]), Current: orUnknown(v[4]), Limit: orUnknown(v[5]), InactiveFile: orUnknown(v[6]),
-				Active: orUnknown(v[7]), Dirty: orUnknown(v[8]), Writeback: orUnknown(v[9]), SlabReclaimable: orUnknown(v[10])}
+			h := forecast.Host{Total: orUnknown(v[2]), Available: orUnknown(v[3]), Current: orUnknown(v[4]),
+				Limit: orUnknown(v[5]), InactiveFile: orUnknown(v[6]), Active: orUnknown(v[7]), Dirty: orUnknown(v[8]),
+				Writeback: orUnknown(v[9]), SlabReclaimable: orUnknown(v[10])}
 			room := h.Room()
 			limit := room.Limit
 			if room.Kind == "host" { // in a cgroup it is what the host has left; people know its size
 				limit = h.Total
 			}
-			host.add(us, number(v[1]), float64(room.Used), float64(room.Used), number(v[11]), float64(room.Limit), room.Kind+" "+units.Bytes(limit).String())
+			host.add(us, number(v[1]), float64(room.Used), float64(room.Used), number(v[11]), float64(room.Limit),
+				room.Kind+" "+units.Bytes(limit).String())
 		}
 	})
 	l.host = host.room(l.end())
@@ -116,7 +120,8 @@ func (l *loader) deviceLimits() error {
 		if tracks[name] == nil {
 			tracks[name] = &track{}
 		}
-		tracks[name].add(us, number(v[2]), number(v[3]), number(v[4]), 0, total, "device "+units.Bytes(number(v[9])).String())
+		tracks[name].add(us, number(v[2]), number(v[3]), number(v[4]), 0, total,
+			"device "+units.Bytes(number(v[9])).String())
 	})
 	for _, p := range l.processes {
 		for i := range p.Devices {

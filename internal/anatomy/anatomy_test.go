@@ -36,7 +36,8 @@ func made(t testing.TB, args ...string) string {
 	pythons := env.CPythons(t)
 	path := filepath.Join(t.TempDir(), "made.pickle")
 	script := filepath.Join(env.Checkout(), "test", "bench", "snapshots.py")
-	if out, err := pythons[len(pythons)-1].Command(t, append(append([]string{script}, args...), path)...).CombinedOutput(); err != nil {
+	if out, err := pythons[len(pythons)-1].Command(t,
+		append(append([]string{script}, args...), path)...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	return path
@@ -75,7 +76,8 @@ json.dump(out, sys.stdout)
 func TestAgreesWithNaiveReplay(t *testing.T) {
 	pythons := env.CPythons(t)
 	paths := map[string]string{
-		"mosaic": mosaic, "one device": made(t, "--megabytes", "1"), "three devices": made(t, "--megabytes", "2", "--devices", "3", "--leak", "100000"),
+		"mosaic": mosaic, "one device": made(t, "--megabytes", "1"), "three devices": made(t, "--megabytes", "2",
+			"--devices", "3", "--leak", "100000"),
 	}
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +108,8 @@ func TestAgreesWithNaiveReplay(t *testing.T) {
 					wantLive += int64(b[1])
 				}
 				if live != len(w.Live) || wantLive != 0 {
-					t.Errorf("device %d: %d blocks live at the end, want %d; bytes differ by %d", d.Number, live, len(w.Live), wantLive)
+					t.Errorf("device %d: %d blocks live at the end, want %d; bytes differ by %d", d.Number, live,
+						len(w.Live), wantLive)
 				}
 			}
 		})
@@ -155,8 +158,10 @@ func TestGrowth(t *testing.T) {
 
 // What differs between two trainings is found at its line; the same file twice has no differences.
 func TestCompare(t *testing.T) {
-	a, b := open(t, made(t, "--megabytes", "4", "--sites", "100")), open(t, made(t, "--megabytes", "4", "--sites", "100", "--leak", "65536"))
-	if d := Compare(a, a, nil, nil); len(d) != 1 || len(d[0].Peak.Sites)+len(d[0].End.Sites)+len(d[0].End.Categories) != 0 {
+	a, b := open(t, made(t, "--megabytes", "4", "--sites", "100")),
+		open(t, made(t, "--megabytes", "4", "--sites", "100", "--leak", "65536"))
+	if d := Compare(a, a, nil, nil); len(d) != 1 ||
+		len(d[0].Peak.Sites)+len(d[0].End.Sites)+len(d[0].End.Categories) != 0 {
 		t.Errorf("a file beside itself: %+v", d)
 	}
 	d := Compare(a, b, nil, nil)
@@ -246,7 +251,8 @@ func TestPhases(t *testing.T) {
 		{"/x/site-packages/torch/nn/modules/linear.py", "__init__", setupPhase},
 		{"/x/site-packages/torch/optim/adam.py", "_init_group", optimizerPhase},
 		{"/x/site-packages/torch/autograd/graph.py", "_engine_run_backward", backwardPhase},
-		{"??", "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)", backwardPhase},
+		{"??", "torch::autograd::Engine::evaluate_function(std::shared_ptr<torch::autograd::GraphTask>&)",
+			backwardPhase},
 		{"/srv/train.py", "main", otherPhase},
 		{"/srv/model.py", "forward", forwardPhase},
 	} {
@@ -260,7 +266,8 @@ func TestPhases(t *testing.T) {
 func TestUserFiles(t *testing.T) {
 	for path, want := range map[string]bool{
 		"train/model.py": true, "/srv/x.py": true, "<ipython-input-3-0123>": true, "/tmp/ipykernel_12/34.py": true,
-		"/usr/lib/python3.11/threading.py": false, "/x/site-packages/torch/_ops.py": false, "model.cpp": false, "??": false, "": false,
+		"/usr/lib/python3.11/threading.py": false, "/x/site-packages/torch/_ops.py": false, "model.cpp": false,
+		"??": false, "": false,
 	} {
 		if isUserFile(path) != want {
 			t.Errorf("%q: %v", path, !want)

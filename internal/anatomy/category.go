@@ -13,7 +13,8 @@ const (
 	categories
 )
 
-var categoryNames = [categories]string{"unknown", "parameters", "gradients", "optimizer state", "activations", "temporaries"}
+var categoryNames = [categories]string{"unknown", "parameters", "gradients", "optimizer state", "activations",
+	"temporaries"}
 
 func (c Category) String() string { return categoryNames[c] }
 

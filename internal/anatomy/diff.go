@@ -66,7 +66,8 @@ type pair struct{ a, b side }
 
 func (p pair) compare() Diff {
 	return Diff{
-		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.Peak, p.b.d.Peak), End: p.deltas(p.a.d.To-1, p.b.d.To-1),
+		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.Peak, p.b.d.Peak),
+		End: p.deltas(p.a.d.To-1, p.b.d.To-1),
 	}
 }
 
@@ -99,7 +100,8 @@ func changes(a, b tally, moved map[string]string) (out []Delta) {
 	done := map[string]bool{}
 	add := func(name, old string, x, y Share) {
 		if x.Bytes != y.Bytes || x.Blocks != y.Blocks {
-			out = append(out, Delta{name, old, [2]int64{x.Bytes, y.Bytes}, [2]int{x.Blocks, y.Blocks}, y.Bytes - x.Bytes})
+			out = append(out, Delta{name, old, [2]int64{x.Bytes, y.Bytes}, [2]int{x.Blocks, y.Blocks},
+				y.Bytes - x.Bytes})
 		}
 	}
 	for name, y := range b {

@@ -74,7 +74,8 @@ func grouped(list []place, key func(p place) string) map[string][]place {
 
 // pairSites adds to out, for sites of B, the names of A's.
 func pairSites(a, b []place, out map[string]string) {
-	textsA, textsB := grouped(a, func(p place) string { return p.text }), grouped(b, func(p place) string { return p.text })
+	textsA, textsB := grouped(a, func(p place) string { return p.text }),
+		grouped(b, func(p place) string { return p.text })
 	same := func(p place) bool { return p.text != "" && len(textsA[p.text]) == 1 && len(textsB[p.text]) == 1 }
 	var restA, restB []place
 	for _, p := range a {

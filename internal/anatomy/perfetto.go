@@ -74,7 +74,8 @@ func (p *perfetto) event(kind string, d *Device, name string, ts int64, rest str
 	}
 	p.begun = true
 	quoted, _ := json.Marshal(name) // a text can be marshalled
-	p.text("\n" + `{"ph":"` + kind + `","pid":` + strconv.Itoa(d.Number) + `,"name":` + string(quoted) + `,"ts":` + strconv.FormatInt(ts, 10) + rest + "}")
+	p.text("\n" + `{"ph":"` + kind + `","pid":` + strconv.Itoa(d.Number) + `,"name":` + string(quoted) + `,"ts":` +
+		strconv.FormatInt(ts, 10) + rest + "}")
 }
 
 func (p *perfetto) counter(d *Device, name string, ts, bytes int64) {

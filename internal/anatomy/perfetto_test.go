@@ -20,7 +20,8 @@ type chrome struct {
 
 // What is drawn begins, culminates and ends where the history does, for short histories and long ones.
 func TestPerfetto(t *testing.T) {
-	for name, path := range map[string]string{"short": made(t, "--megabytes", "2", "--devices", "2", "--oom"), "long": made(t, "--megabytes", "60")} {
+	for name, path := range map[string]string{"short": made(t, "--megabytes", "2", "--devices", "2", "--oom"),
+		"long": made(t, "--megabytes", "60")} {
 		t.Run(name, func(t *testing.T) {
 			h := open(t, path)
 			var out bytes.Buffer
@@ -51,9 +52,11 @@ func TestPerfetto(t *testing.T) {
 					}
 				}
 				if end := h.Live[d.To-1]; peak != d.PeakLive || last != end || uses != end {
-					t.Errorf("device %d: peak %d, want %d; at the end %d, by use %d, want %d", d.Number, peak, d.PeakLive, last, uses, end)
+					t.Errorf("device %d: peak %d, want %d; at the end %d, by use %d, want %d", d.Number, peak,
+						d.PeakLive, last, uses, end)
 				}
-				if kinds["X"] < len(d.Iterations.Starts) || kinds["M"] != 1 || kinds["i"] != len(h.Report().Devices[d.Number].OOMs) {
+				if kinds["X"] < len(d.Iterations.Starts) || kinds["M"] != 1 ||
+					kinds["i"] != len(h.Report().Devices[d.Number].OOMs) {
 					t.Errorf("device %d: %v", d.Number, kinds)
 				}
 			}

@@ -50,7 +50,8 @@ func TestTilesAgreeWithEvents(t *testing.T) {
 			want.Max, want.Last, want.ReservedMax = want.Min, want.Min, want.ReservedMin
 			for ; at < d.To && p.times[at] < end; at++ {
 				want.Min, want.Max, want.Last = min(want.Min, h.Live[at]), max(want.Max, h.Live[at]), h.Live[at]
-				want.ReservedMin, want.ReservedMax = min(want.ReservedMin, d.ReservedAt(at)), max(want.ReservedMax, d.ReservedAt(at))
+				want.ReservedMin, want.ReservedMax = min(want.ReservedMin, d.ReservedAt(at)),
+					max(want.ReservedMax, d.ReservedAt(at))
 				want.Events++
 			}
 			if got != want {
@@ -73,7 +74,8 @@ func TestTilesWithoutTimes(t *testing.T) {
 	d.To = 0
 	p = h.Pyramid(d)
 	p.Tile(0, 10, pixels)
-	if want := (Pixel{Min: d.Before, Max: d.Before, Last: d.Before, ReservedMin: 1 << 31, ReservedMax: 1 << 31}); pixels[1] != want {
+	if want := (Pixel{Min: d.Before, Max: d.Before, Last: d.Before, ReservedMin: 1 << 31,
+		ReservedMax: 1 << 31}); pixels[1] != want {
 		t.Errorf("got %+v", pixels)
 	}
 }

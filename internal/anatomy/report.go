@@ -37,18 +37,19 @@ type DeviceReport struct {
 
 // Peak is the moment when most was live, and what it was made of.
 type Peak struct {
-	Row           int     `json:"row"` // of the columns; -1 without events
-	Time          int64   `json:"time_us"`
-	Requested     int64   `json:"requested_bytes"` // what the program asked for and held
-	Allocated     int64   `json:"allocated_bytes"` // the same in blocks of 512 bytes, the allocator's unit
-	Reserved      int64   `json:"reserved_bytes"`  // from the driver at that moment
-	ReservedPeak  int64   `json:"reserved_peak_bytes"`
-	Holders       []Share `json:"holders"` // by site
-	HoldersLeft   int     `json:"holders_not_listed"`
-	Paths         []Share `json:"paths"` // by the user's functions, outermost first
-	Categories    []Share `json:"categories"`
-	FromBefore    int64   `json:"from_before_bytes"` // live since before the history; by site only where the file has its stack
-	FromBeforeNum int     `json:"from_before_blocks"`
+	Row          int     `json:"row"` // of the columns; -1 without events
+	Time         int64   `json:"time_us"`
+	Requested    int64   `json:"requested_bytes"` // what the program asked for and held
+	Allocated    int64   `json:"allocated_bytes"` // the same in blocks of 512 bytes, the allocator's unit
+	Reserved     int64   `json:"reserved_bytes"`  // from the driver at that moment
+	ReservedPeak int64   `json:"reserved_peak_bytes"`
+	Holders      []Share `json:"holders"` // by site
+	HoldersLeft  int     `json:"holders_not_listed"`
+	Paths        []Share `json:"paths"` // by the user's functions, outermost first
+	Categories   []Share `json:"categories"`
+	// live since before the history; by site only where the file has its stack
+	FromBefore    int64 `json:"from_before_bytes"`
+	FromBeforeNum int   `json:"from_before_blocks"`
 }
 
 // Share is a part of a sum.
@@ -120,7 +121,8 @@ const blockUnit = 512
 
 // Report works out what a page shows.
 func (h *History) Report() Report {
-	r := Report{Format: h.Format, Verdict: string(detect.Healthy), Events: h.Len(), Devices: []DeviceReport{}, Unknown: map[string]int{}}
+	r := Report{Format: h.Format, Verdict: string(detect.Healthy), Events: h.Len(), Devices: []DeviceReport{},
+		Unknown: map[string]int{}}
 	if h.Cut != nil {
 		r.Cut = h.Cut.Error()
 	}
@@ -142,7 +144,8 @@ func (h *History) Report() Report {
 
 func (h *History) deviceReport(d *Device) DeviceReport {
 	r := DeviceReport{
-		Device: d.Number, Name: h.DeviceNames[d.Number], Events: d.To - d.From, Before: d.Before, BeforeKnown: d.BeforeKnown, End: h.endState(d), Growth: h.growth(d),
+		Device: d.Number, Name: h.DeviceNames[d.Number], Events: d.To - d.From, Before: d.Before,
+		BeforeKnown: d.BeforeKnown, End: h.endState(d), Growth: h.growth(d),
 	}
 	if d.From < d.To {
 		r.FromTime, r.ToTime = h.Time[d.From], h.Time[d.To-1]
@@ -175,7 +178,10 @@ func (t tally) top(n int) ([]Share, int) {
 	for _, s := range t {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b Share) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(all, func(a, b Share) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes),
+			cmp.Compare(a.Name, b.Name))
+	})
 	if len(all) <= n {
 		return all, 0
 	}
@@ -276,8 +282,8 @@ func (h *History) endState(d *Device) (e EndState) {
 
 func (h *History) outOfMemory(d *Device, i int) OutOfMemory {
 	o := OutOfMemory{
-		Row: i, Time: h.Time[i], Asked: h.Size[i], DeviceFree: int64(h.Addr[i]), Live: h.Live[i], Reserved: d.ReservedAt(i),
-		Site: h.siteName(h.Stack[i]),
+		Row: i, Time: h.Time[i], Asked: h.Size[i], DeviceFree: int64(h.Addr[i]), Live: h.Live[i],
+		Reserved: d.ReservedAt(i), Site: h.siteName(h.Stack[i]),
 	}
 	o.Unused = max(0, o.Reserved-o.Live)
 	o.Missing = max(0, o.Asked-o.DeviceFree-o.Unused)

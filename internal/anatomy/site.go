@@ -69,7 +69,8 @@ var libraries = []string{"/site-packages/", "/dist-packages/", "/lib/python", "<
 
 // isUserFile tells Python that the user wrote from libraries, the standard library and C++.
 func isUserFile(path string) bool {
-	if !strings.HasSuffix(path, ".py") && !strings.HasPrefix(path, "<ipython") && !strings.Contains(path, "/ipykernel_") {
+	if !strings.HasSuffix(path, ".py") && !strings.HasPrefix(path, "<ipython") &&
+		!strings.Contains(path, "/ipykernel_") {
 		return false
 	}
 	for _, part := range libraries {
@@ -88,7 +89,8 @@ func isUserFile(path string) bool {
 // shortLibraries are how torch.profiler names files of libraries, which leaves out the directory: those that stand on
 // the stack below every user's code.
 var shortLibraries = []string{
-	"torch/", "numpy/", "contextlib.py", "functools.py", "threading.py", "runpy.py", "importlib/", "multiprocessing/", "concurrent/", "asyncio/",
+	"torch/", "numpy/", "contextlib.py", "functools.py", "threading.py", "runpy.py", "importlib/", "multiprocessing/",
+	"concurrent/", "asyncio/",
 }
 
 // phase is what a program was doing, as its stack shows.
@@ -124,8 +126,9 @@ func phasesOf(c *snapshot.Columns) []phase {
 
 // setupNames are methods of torch.nn.Module that make or move parameters and buffers.
 var setupNames = map[string]bool{
-	"_apply": true, "to": true, "cuda": true, "load_state_dict": true, "_load_from_state_dict": true, "reset_parameters": true,
-	"__init__": true, "to_empty": true, "convert": true,
+	"_apply": true, "to": true, "cuda": true, "load_state_dict": true, "_load_from_state_dict": true,
+	"reset_parameters": true,
+	"__init__":         true, "to_empty": true, "convert": true,
 }
 
 // phaseOf is what one frame is a sign of.
@@ -133,16 +136,19 @@ func phaseOf(f snapshot.Frame) phase {
 	switch {
 	// torch.profiler's names: here, and "Optimizer.step#", "nn.Module: "
 	case strings.HasPrefix(f.Name, "autograd::engine::evaluate_function"),
-		strings.Contains(f.Name, "torch::autograd::Engine"), strings.Contains(f.Name, "torch::autograd::AccumulateGrad"),
+		strings.Contains(f.Name, "torch::autograd::Engine"),
+		strings.Contains(f.Name, "torch::autograd::AccumulateGrad"),
 		strings.HasSuffix(f.File, "torch/autograd/__init__.py") && f.Name == "backward",
 		strings.HasSuffix(f.File, "torch/autograd/graph.py") && f.Name == "_engine_run_backward",
 		strings.HasSuffix(f.File, "torch/_tensor.py") && f.Name == "backward":
 		return backwardPhase
-	case strings.HasPrefix(f.Name, "Optimizer.step#"), strings.Contains(f.File, "torch/optim/") && !strings.HasSuffix(f.File, "torch/optim/lr_scheduler.py"):
+	case strings.HasPrefix(f.Name, "Optimizer.step#"), strings.Contains(f.File, "torch/optim/") &&
+		!strings.HasSuffix(f.File, "torch/optim/lr_scheduler.py"):
 		return optimizerPhase
 	case strings.Contains(f.File, "torch/nn/modules/") && setupNames[f.Name]:
 		return setupPhase
-	case strings.HasPrefix(f.Name, "nn.Module: "), strings.HasSuffix(f.File, "torch/nn/modules/module.py") && strings.HasSuffix(f.Name, "_call_impl"),
+	case strings.HasPrefix(f.Name, "nn.Module: "), strings.HasSuffix(f.File, "torch/nn/modules/module.py") &&
+		strings.HasSuffix(f.Name, "_call_impl"),
 		strings.Contains(f.File, "torch/nn/modules/") && f.Name == "forward",
 		f.Name == "forward" && strings.HasSuffix(f.File, ".py"):
 		return forwardPhase

@@ -14,8 +14,9 @@ import (
 
 // CensusRequest asks live processes what holds their memory.
 type CensusRequest struct {
-	PIDs    []int         `json:"pids"`    // none: every live process of the session
-	Deep    bool          `json:"deep"`    // also look for what nothing of the program's leads to; holds the trainer for longer
+	PIDs []int `json:"pids"` // none: every live process of the session
+	// also look for what nothing of the program's leads to; holds the trainer for longer
+	Deep    bool          `json:"deep"`
 	Timeout time.Duration `json:"timeout"` // 0: censusTimeout
 }
 
@@ -87,7 +88,8 @@ func (s *Service) choose(pids []int) ([]session.Process, error) {
 		}
 	}
 	if len(live) == 0 {
-		return nil, remedy.Add(errors.New("no observed process of the session is alive"), "the censuses that were taken while it ran are in python.tensors and python.objects")
+		return nil, remedy.Add(errors.New("no observed process of the session is alive"),
+			"the censuses that were taken while it ran are in python.tensors and python.objects")
 	}
 	if len(pids) == 0 {
 		return live, nil

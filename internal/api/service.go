@@ -176,8 +176,8 @@ func summarize(ctx context.Context, db *store.DB) (Summary, error) {
 		return Summary{}, fmt.Errorf("sum up: %w", rows.Err())
 	}
 	v := rows.Values()
-	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]), Ranks: integers(v[4]), Lost: integer(v[5]),
-		LeftOut: integer(v[6])}, nil
+	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]),
+		Ranks: integers(v[4]), Lost: integer(v[5]), LeftOut: integer(v[6])}, nil
 }
 
 func integer(v any) int64 {

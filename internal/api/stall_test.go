@@ -50,7 +50,8 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 		}
 	}
 	var answer strings.Builder // another is served as ever
-	if err := NewClient(socket).Query(context.Background(), QueryRequest{SQL: "SELECT 42 AS n", Format: "csv"}, &answer); err != nil || answer.String() != "n\n42\n" {
+	if err := NewClient(socket).Query(context.Background(), QueryRequest{SQL: "SELECT 42 AS n", Format: "csv"},
+		&answer); err != nil || answer.String() != "n\n42\n" {
 		t.Errorf("afterwards: %q, %v", answer.String(), err)
 	}
 }

@@ -16,7 +16,8 @@ func TestSummaryTellsWhatWasLeftOut(t *testing.T) {
 	}
 	defer db.Close()
 	b := &model.Batch{}
-	for reason, n := range map[string]int64{"thinned": 1, "merged": 20, "disk limit": 300, "database not writable": 4000, "overwritten": 50_000} {
+	for reason, n := range map[string]int64{"thinned": 1, "merged": 20, "disk limit": 300,
+		"database not writable": 4000, "overwritten": 50_000} {
 		b.Drops = append(b.Drops, model.Drop{Time: 1, Source: "x", Reason: reason, Records: n})
 	}
 	if err := db.Append(t.Context(), b); err != nil {

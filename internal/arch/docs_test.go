@@ -70,7 +70,8 @@ func TestLinks(t *testing.T) {
 		}
 	}
 	for _, f := range files {
-		if strings.HasPrefix(f, "docs/") && path.Ext(f) == ".md" && !linked[f] && f != "docs/ARCHITECTURE.md" && !linked[path.Dir(f)] {
+		if strings.HasPrefix(f, "docs/") && path.Ext(f) == ".md" && !linked[f] && f != "docs/ARCHITECTURE.md" &&
+			!linked[path.Dir(f)] {
 			t.Errorf("no document links to %s", f)
 		}
 	}

@@ -41,14 +41,16 @@ func TestSizes(t *testing.T) {
 	pythonSizes(t, over)
 	for what, n := range over {
 		if limit, listed := limits[what]; !listed {
-			t.Errorf("%s has %d lines (at most %d in a function, %d in a file): split it", what, n, maxFunction, maxFile)
+			t.Errorf("%s has %d lines (at most %d in a function, %d in a file): split it", what, n, maxFunction,
+				maxFile)
 		} else if n > limit {
 			t.Errorf("%s has grown from %d to %d lines: split it", what, limit, n)
 		}
 	}
 	for what, limit := range limits {
 		if n := over[what]; n < limit {
-			t.Errorf("%s says %s has %d lines; it has shrunk to %d (0: within the limit): update the list", sizesList, what, limit, n)
+			t.Errorf("%s says %s has %d lines; it has shrunk to %d (0: within the limit): update the list", sizesList,
+				what, limit, n)
 		}
 	}
 }
@@ -76,11 +78,14 @@ func TestLinesFit(t *testing.T) {
 		}
 	}
 	for path, src := range pythonSources(t) {
-		count(path, []byte(src))
+		if first, _, _ := strings.Cut(src, "\n"); !strings.Contains(first, "Generated") {
+			count(path, []byte(src))
+		}
 	}
 	for path := range over {
 		if over[path] > limits[path] {
-			t.Errorf("%s has %d lines of more than %d columns, at most %d are allowed: fold them", path, over[path], columns, limits[path])
+			t.Errorf("%s has %d lines of more than %d columns, at most %d are allowed: fold them", path, over[path],
+				columns, limits[path])
 		}
 	}
 	for path, limit := range limits {

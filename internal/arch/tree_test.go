@@ -87,7 +87,8 @@ func goFiles(t *testing.T) []goFile {
 		}
 		f := goFile{path: rel, dir: path.Dir(rel), src: readFile(t, rel), fset: token.NewFileSet()}
 		var err error
-		if f.ast, err = parser.ParseFile(f.fset, rel, f.src, parser.ParseComments|parser.SkipObjectResolution); err != nil {
+		if f.ast, err = parser.ParseFile(f.fset, rel, f.src,
+			parser.ParseComments|parser.SkipObjectResolution); err != nil {
 			t.Errorf("parse %v", err)
 			continue
 		}

@@ -37,7 +37,8 @@ func Connect(ctx context.Context, s *session.Session) (Backend, error) {
 			return live{api.NewClient(s.Socket()), s}, nil
 		}
 		if s.Live() {
-			if b, rerr := asItIs(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil && ctx.Err() == nil {
+			if b, rerr := asItIs(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil &&
+				ctx.Err() == nil {
 				return b, nil
 			}
 			return nil, err

@@ -84,18 +84,21 @@ func (i *injection) clock(off int) time.Duration {
 	if _, err := i.mem.ReadAt(b[:], int64(i.at+pageSize)+int64(off)); err != nil {
 		return 0
 	}
-	return time.Duration(binary.LittleEndian.Uint64(b[:]))*time.Second + time.Duration(binary.LittleEndian.Uint64(b[8:]))
+	return time.Duration(binary.LittleEndian.Uint64(b[:]))*time.Second +
+		time.Duration(binary.LittleEndian.Uint64(b[8:]))
 }
 
 // refused explains a state in which nothing of ours runs in the target any more.
 func (i *injection) refused(ctx context.Context, state uint64) error {
 	if state == stateNoPython {
 		i.end()
-		return remedy.Add(fmt.Errorf("%w: process %d has no running interpreter (it is starting or ending)", ErrNotPython, i.PID), "try again in a moment")
+		return remedy.Add(fmt.Errorf("%w: process %d has no running interpreter (it is starting or ending)",
+			ErrNotPython, i.PID), "try again in a moment")
 	}
 	errno, _ := i.word(dataErrno)
 	i.leave(ctx)
-	return remedy.Add(fmt.Errorf("process %d can't start a thread: %w", i.PID, unix.Errno(errno)), "look at its limits: ulimit -u, the cgroup's pids.max, address space")
+	return remedy.Add(fmt.Errorf("process %d can't start a thread: %w", i.PID, unix.Errno(errno)),
+		"look at its limits: ulimit -u, the cgroup's pids.max, address space")
 }
 
 // leave unmaps once the borrowed thread is out of the code.
@@ -125,8 +128,11 @@ func (i *injection) overdue(ctx context.Context, state uint64) error {
 
 // lost explains why the target's memory can't be read any more.
 func (i *injection) lost(err error) error {
-	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' || errors.Is(err, io.EOF) { // EOF: no memory any more
-		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrZombie), "memgauge list -a shows sessions that have ended")
+	// EOF: no memory any more
+	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' ||
+		errors.Is(err, io.EOF) {
+		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrZombie),
+			"memgauge list -a shows sessions that have ended")
 	}
 	return fmt.Errorf("process %d: what we mapped is gone: %w", i.PID, err)
 }

@@ -20,7 +20,8 @@ const (
 // from there on. Where a C library or a Python may take another one for the same, that stands here too.
 var systemCallsMade = []made{
 	{unix.SYS_RT_SIGRETURN, "rt_sigreturn", [6]uint64{}, true},
-	{unix.SYS_MMAP, "mmap of code", [6]uint64{place, pageSize, unix.PROT_READ | unix.PROT_EXEC, mapPlace, anywhere}, true},
+	{unix.SYS_MMAP, "mmap of code", [6]uint64{place, pageSize, unix.PROT_READ | unix.PROT_EXEC, mapPlace, anywhere},
+		true},
 	{unix.SYS_MMAP, "mmap", [6]uint64{place, pageSize, unix.PROT_READ | unix.PROT_WRITE, mapPlace, anywhere}, true},
 	{unix.SYS_MMAP, "mmap of a stack", [6]uint64{0, 8 << 20, unix.PROT_NONE, mapStack, anywhere}, true},
 	{unix.SYS_MPROTECT, "mprotect", [6]uint64{place, 8 << 20, unix.PROT_READ | unix.PROT_WRITE}, true},

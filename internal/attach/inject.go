@@ -53,7 +53,8 @@ func (i *injection) tooLate(ctx context.Context) error {
 	if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return remedy.Add(fmt.Errorf("%w: process %d, %s", ErrTimeout, i.PID, i.doing), "try again later, or with a longer --timeout; nothing was changed in the process")
+	return remedy.Add(fmt.Errorf("%w: process %d, %s", ErrTimeout, i.PID, i.doing),
+		"try again later, or with a longer --timeout; nothing was changed in the process")
 }
 
 // borrow holds the main thread, and has it run the chain that prepare makes for its moment.
@@ -85,7 +86,8 @@ func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 	i.result.Stopped += stopped
 	switch {
 	case errors.Is(err, ptrace.ErrStopped):
-		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrSuspended), fmt.Sprintf("kill -CONT %d lets it go on; then attach", i.PID))
+		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrSuspended),
+			fmt.Sprintf("kill -CONT %d lets it go on; then attach", i.PID))
 	case errors.Is(err, ptrace.ErrBusy):
 		i.doing = "main thread in the kernel, uninterruptibly"
 		return errNotNow
@@ -142,7 +144,8 @@ func (i *injection) awaitMapping(ctx context.Context, at, size uint64) error {
 			break
 		}
 		if time.Since(start) > maxMapping || ctx.Err() != nil {
-			return remedy.Add(fmt.Errorf("process %d can't map %d bytes (an address-space limit, seccomp or SELinux)", i.PID, size), "start the training with memgauge run instead")
+			return remedy.Add(fmt.Errorf("process %d can't map %d bytes (an address-space limit, seccomp or SELinux)",
+				i.PID, size), "start the training with memgauge run instead")
 		}
 		time.Sleep(20 * time.Microsecond)
 	}
@@ -152,7 +155,8 @@ func (i *injection) awaitMapping(ctx context.Context, at, size uint64) error {
 	}
 	code, _ := maps.At(at)
 	data, _ := maps.At(at + pageSize)
-	if code.Lo != at || code.Hi != at+pageSize || code.Perm != "r-xp" || data.Lo != at+pageSize || data.Hi != at+size || data.Perm != "rw-p" {
+	if code.Lo != at || code.Hi != at+pageSize || code.Perm != "r-xp" || data.Lo != at+pageSize || data.Hi != at+size ||
+		data.Perm != "rw-p" {
 		return errNotNow // somebody else was quicker, or the kernel knows no MAP_FIXED_NOREPLACE (before 4.17)
 	}
 	i.maps, i.at = maps, at
@@ -181,7 +185,8 @@ func (i *injection) enter(ctx context.Context) error {
 				return ptrace.Chain{}, errNotNow
 			}
 			i.result.Way, i.result.Doing = NewThread, i.doing
-			call := ptrace.Call{PC: i.at + entry.spawn, Args: [6]uint64{data, ptrace.FinalFrame, i.status.caught &^ m.mask, ptrace.ResumePC}}
+			call := ptrace.Call{PC: i.at + entry.spawn,
+				Args: [6]uint64{data, ptrace.FinalFrame, i.status.caught &^ m.mask, ptrace.ResumePC}}
 			return ptrace.Chain{Calls: []ptrace.Call{call}}, nil
 		})
 	})

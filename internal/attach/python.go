@@ -30,7 +30,8 @@ func (t *Target) askInterpreter() (string, error) {
 	t.symbols = map[string]uint64{}
 	path, im := t.findPython()
 	if im == nil {
-		return "", remedy.Add(fmt.Errorf("%w: %s", ErrNotPython, t.Exe), "give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python lists them")
+		return "", remedy.Add(fmt.Errorf("%w: %s", ErrNotPython, t.Exe),
+			"give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python lists them")
 	}
 	t.Library, t.python = path, im
 	if err := t.readVersion(); err != nil {
@@ -42,7 +43,8 @@ func (t *Target) askInterpreter() (string, error) {
 		}
 	}
 	if _, ok := im.Symbol("_Py_MergeZeroLocalRefcount"); ok { // of Include/refcount.h, under Py_GIL_DISABLED
-		return "", remedy.Add(fmt.Errorf("%w: a free-threaded build", ErrVersion), "start the training with memgauge run, or with the ordinary build of the same version")
+		return "", remedy.Add(fmt.Errorf("%w: a free-threaded build", ErrVersion),
+			"start the training with memgauge run, or with the ordinary build of the same version")
 	}
 	linked := "in the program itself"
 	if path != t.Exe {

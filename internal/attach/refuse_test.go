@@ -177,12 +177,14 @@ func TestTracedDoor(t *testing.T) {
 
 func TestPython2(t *testing.T) {
 	for _, old := range []string{"2.7*", "3.6*", "3.7*"} {
-		found, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(pythons(t)[0].Path))), old, "bin", "python"))
+		found, _ := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(filepath.Dir(pythons(t)[0].Path))), old,
+			"bin", "python"))
 		if len(found) == 0 {
 			t.Logf("no Python %s here", old)
 			continue
 		}
-		cmd := exec.CommandContext(t.Context(), found[0], "-c", "import sys, time; sys.stdout.write('x'); sys.stdout.flush(); time.sleep(1000)")
+		cmd := exec.CommandContext(t.Context(), found[0], "-c",
+			"import sys, time; sys.stdout.write('x'); sys.stdout.flush(); time.sleep(1000)")
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -204,13 +206,15 @@ func TestPython2(t *testing.T) {
 
 // TestStripped and TestFreeThreaded use programs that export what such interpreters do.
 func TestStripped(t *testing.T) {
-	program := compile(t, "#include <unistd.h>\nint Py_AddPendingCall, PyConfig_Clear; int main(void) { for (;;) pause(); }", "-rdynamic")
+	program := compile(t,
+		"#include <unistd.h>\nint Py_AddPendingCall, PyConfig_Clear; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
 	refused(t, cmd.Process.Pid, ErrStripped, "Py_IsInitialized")
 }
 
 func TestFreeThreaded(t *testing.T) {
-	program := compile(t, "#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
+	program := compile(t,
+		"#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
 	refused(t, cmd.Process.Pid, ErrVersion, "free-threaded")
 }
@@ -272,7 +276,8 @@ func TestOtherUser(t *testing.T) {
 	p := start(t, debian(t), "testdata/doing.py", "sleep")
 	asNobody(t, p.Process.Pid, ErrOwner.Error(), fmt.Sprintf("uid 0, you are %d", nobody), "sudo -u '#0'")
 
-	own := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c", "import ctypes, time; ctypes.CDLL(None).prctl(4, 0); print('x', flush=True); time.sleep(1000)")
+	own := exec.CommandContext(t.Context(), "/usr/bin/python3", "-c",
+		"import ctypes, time; ctypes.CDLL(None).prctl(4, 0); print('x', flush=True); time.sleep(1000)")
 	own.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	own.Dir = "/"
 	out, err := own.StdoutPipe()
@@ -321,9 +326,11 @@ func asNobody(t *testing.T, pid int, want ...string) {
 
 // TestForbidden explains what Yama forbids on kernels that have it.
 func TestForbidden(t *testing.T) {
-	for scope, want := range map[string]string{"1": "ptrace_scope=0", "2": "as root", "3": "memgauge run", "": "SYS_PTRACE"} {
+	for scope, want := range map[string]string{"1": "ptrace_scope=0", "2": "as root", "3": "memgauge run",
+		"": "SYS_PTRACE"} {
 		err := forbidden(scope, 0, unix.EACCES)
-		if !errors.Is(err, ErrForbidden) || !errors.Is(err, unix.EACCES) || !strings.Contains(remedy.Of(err), want) || !strings.Contains(remedy.Of(err), "memgauge run") {
+		if !errors.Is(err, ErrForbidden) || !errors.Is(err, unix.EACCES) || !strings.Contains(remedy.Of(err), want) ||
+			!strings.Contains(remedy.Of(err), "memgauge run") {
 			t.Errorf("scope %q: %v, hint %q", scope, err, remedy.Of(err))
 		}
 	}
@@ -341,7 +348,8 @@ func TestRaised(t *testing.T) {
 		"def f(): f()\nf()":            "RecursionError",
 		"raise ValueError('\\udc80é')": "ValueError",
 	} {
-		if _, err := Inject(t.Context(), p.Process.Pid, source, Options{}); !errors.Is(err, ErrRaised) || !strings.Contains(err.Error(), want) {
+		if _, err := Inject(t.Context(), p.Process.Pid, source, Options{}); !errors.Is(err, ErrRaised) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", source, err, want)
 		}
 	}
@@ -357,7 +365,8 @@ func TestRaised(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	py := debian(t)
 	p := start(t, py, "testdata/doing.py", "hog")
-	r, err := Inject(t.Context(), p.Process.Pid, "import __main__; __main__.entered = True", Options{Timeout: 300 * time.Millisecond})
+	r, err := Inject(t.Context(), p.Process.Pid, "import __main__; __main__.entered = True",
+		Options{Timeout: 300 * time.Millisecond})
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "holds the GIL") {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -369,7 +378,8 @@ func TestTimeout(t *testing.T) {
 	if r := inject(t, p, "import __main__; result = str(hasattr(__main__, 'entered'))"); r.Value != "False" {
 		t.Error("it ran after it was called back")
 	}
-	if _, err := Inject(t.Context(), p.Process.Pid, "import time; time.sleep(1)", Options{Timeout: 200 * time.Millisecond}); !errors.Is(err, ErrRunning) {
+	if _, err := Inject(t.Context(), p.Process.Pid, "import time; time.sleep(1)",
+		Options{Timeout: 200 * time.Millisecond}); !errors.Is(err, ErrRunning) {
 		t.Errorf("%v", err)
 	}
 	clean(t, p, 0)

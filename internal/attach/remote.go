@@ -163,7 +163,8 @@ func (i *injection) knock(ctx context.Context) (Result, error) {
 	i.result.Way, i.result.Doing = RemoteDebug, i.doing
 	d := i.findDoor()
 	if d == nil {
-		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoDoor), "it needs 3.14, and is shut by -X disable-remote-debug and PYTHON_DISABLE_REMOTE_DEBUG")
+		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoDoor),
+			"it needs 3.14, and is shut by -X disable-remote-debug and PYTHON_DISABLE_REMOTE_DEBUG")
 	}
 	f, err := newFolder(i.path("root"))
 	if err != nil {
@@ -227,7 +228,8 @@ func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte
 		case <-ctx.Done():
 			if f.fill("claim", "", 0) != nil {
 				f.keep = true // the script has begun: its own thread removes the folder
-				return nil, remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
+				return nil, remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID),
+					"give it more time with --timeout")
 			}
 			_, _ = i.mem.WriteAt([]byte{0, 0, 0, 0}, int64(d.pending))
 			// an interpreter that has just looked shall still find the file; it then finds the claim

@@ -38,7 +38,8 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println("ready")
 		for {
-			if _, err := Inject(context.Background(), pid, "result = 'x' * 1000", Options{Timeout: time.Minute}); err != nil {
+			if _, err := Inject(context.Background(), pid, "result = 'x' * 1000",
+				Options{Timeout: time.Minute}); err != nil {
 				fmt.Fprintln(os.Stderr, "injector:", err)
 				os.Exit(1)
 			}
@@ -71,7 +72,8 @@ func numericLibrary(t testing.TB) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	lib := filepath.Join(dir, "numeric.so")
-	if out, err := exec.Command(cc, "-O2", "-march=native", "-shared", "-fPIC", "-o", lib, "testdata/numeric.c", "-lm").CombinedOutput(); err != nil {
+	if out, err := exec.Command(cc, "-O2", "-march=native", "-shared", "-fPIC", "-o", lib, "testdata/numeric.c",
+		"-lm").CombinedOutput(); err != nil {
 		t.Fatalf("cc: %v\n%s", err, out)
 	}
 	return lib
@@ -154,7 +156,8 @@ func ours(t testing.TB, pid int) (threads, blocks int) {
 		t.Fatal(err)
 	}
 	for i, m := range maps {
-		if m.Perm == "r-xp" && m.Path == "" && m.Hi-m.Lo == pageSize && i+1 < len(maps) && maps[i+1].Lo == m.Hi && maps[i+1].Hi-m.Hi > MaxValue {
+		if m.Perm == "r-xp" && m.Path == "" && m.Hi-m.Lo == pageSize && i+1 < len(maps) && maps[i+1].Lo == m.Hi &&
+			maps[i+1].Hi-m.Hi > MaxValue {
 			blocks++
 		}
 	}
@@ -178,7 +181,8 @@ func TestAttaches(t *testing.T) {
 					verify(t, p)
 					clean(t, p, 0)
 					slices.Sort(stopped)
-					t.Logf("%d attaches, stopped p50 %v, p99 %v, max %v", n, stopped[n/2], stopped[n*99/100], stopped[n-1])
+					t.Logf("%d attaches, stopped p50 %v, p99 %v, max %v", n, stopped[n/2], stopped[n*99/100],
+						stopped[n-1])
 				})
 			}
 		})

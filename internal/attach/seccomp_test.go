@@ -50,7 +50,8 @@ func TestSeccomp(t *testing.T) {
 
 // TestSeccompForced enters a program without asking its filters, at the risk of who says so.
 func TestSeccompForced(t *testing.T) {
-	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/seccomp.py", "kill", fmt.Sprint(unix.SYS_LISTEN))
+	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/seccomp.py", "kill",
+		fmt.Sprint(unix.SYS_LISTEN))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := Inject(ctx, p.Process.Pid, "result = 'here'", Options{Force: true, Timeout: time.Minute})
@@ -62,9 +63,10 @@ func TestSeccompForced(t *testing.T) {
 // TestFilterPrograms runs filters with every kind of instruction over a call.
 func TestFilterPrograms(t *testing.T) {
 	const (
-		load, imm, loadX = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_IMM, unix.BPF_LDX | unix.BPF_IMM
-		give, ret        = unix.BPF_RET | unix.BPF_A, unix.BPF_RET | unix.BPF_K
-		alu, x           = unix.BPF_ALU, unix.BPF_X
+		load, imm, loadX = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, unix.BPF_LD | unix.BPF_IMM,
+			unix.BPF_LDX | unix.BPF_IMM
+		give, ret = unix.BPF_RET | unix.BPF_A, unix.BPF_RET | unix.BPF_K
+		alu, x    = unix.BPF_ALU, unix.BPF_X
 	)
 	op := func(code int, k uint32) unix.SockFilter { return unix.SockFilter{Code: uint16(code), K: k} }
 	branch := func(kind int, k uint32, yes, no uint8) unix.SockFilter {
@@ -89,7 +91,8 @@ func TestFilterPrograms(t *testing.T) {
 			op(give, 0)}, ^uint32(60) + 1},
 		{"words", []unix.SockFilter{op(imm, 4), op(unix.BPF_ST, 15), op(loadX, 6), op(unix.BPF_STX, 0),
 			op(unix.BPF_MISC|unix.BPF_TXA, 0), op(unix.BPF_LDX|unix.BPF_MEM, 15), op(alu|unix.BPF_ADD|x, 0),
-			op(unix.BPF_MISC|unix.BPF_TAX, 0), op(unix.BPF_LD|unix.BPF_MEM, 0), op(alu|unix.BPF_ADD|x, 0), op(give, 0)}, 16},
+			op(unix.BPF_MISC|unix.BPF_TAX, 0), op(unix.BPF_LD|unix.BPF_MEM, 0), op(alu|unix.BPF_ADD|x, 0), op(give, 0)},
+			16},
 	} {
 		if got, err := runFilter(c.program, data); got != c.want || err != nil {
 			t.Errorf("%s: %#x, %v, want %#x", c.name, got, err, c.want)
@@ -111,10 +114,13 @@ func TestFilterPrograms(t *testing.T) {
 func TestWorstVerdict(t *testing.T) {
 	always := func(k uint32) []unix.SockFilter { return []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: k}} }
 	order := []uint32{unix.SECCOMP_RET_KILL_PROCESS, unix.SECCOMP_RET_KILL_THREAD, unix.SECCOMP_RET_TRAP,
-		unix.SECCOMP_RET_ERRNO, unix.SECCOMP_RET_USER_NOTIF, unix.SECCOMP_RET_TRACE, unix.SECCOMP_RET_LOG, unix.SECCOMP_RET_ALLOW} // seccomp(2)
+		// seccomp(2)
+		unix.SECCOMP_RET_ERRNO, unix.SECCOMP_RET_USER_NOTIF, unix.SECCOMP_RET_TRACE, unix.SECCOMP_RET_LOG,
+		unix.SECCOMP_RET_ALLOW}
 	for i, worse := range order {
 		for _, better := range order[i:] {
-			for _, filters := range [][][]unix.SockFilter{{always(worse), always(better)}, {always(better), always(worse)}} {
+			for _, filters := range [][][]unix.SockFilter{{always(worse), always(better)},
+				{always(better), always(worse)}} {
 				if got, err := judgeCall(filters, made{}); got != worse || err != nil {
 					t.Errorf("%#x and %#x: %#x, %v", worse, better, got, err)
 				}
@@ -124,7 +130,8 @@ func TestWorstVerdict(t *testing.T) {
 }
 
 func TestSeccompOfStatus(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "Seccomp:\t0\nSeccomp_filters:\t0\n": 0, "Seccomp:\t1\n": -1, "Seccomp:\t2\n": 1,
+	for text, want := range map[string]int{"": 0, "Seccomp:\t0\nSeccomp_filters:\t0\n": 0, "Seccomp:\t1\n": -1,
+		"Seccomp:\t2\n":                      1,
 		"Seccomp:\t2\nSeccomp_filters:\t3\n": 3, "Seccomp:\t1\nSeccomp_filters:\t0\n": -1} {
 		if got := parseStatus(text).filters; got != want {
 			t.Errorf("%q: %d filters, want %d", text, got, want)

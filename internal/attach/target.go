@@ -103,13 +103,15 @@ func (t *Target) askProcess() (string, error) {
 	t.status, t.PID, t.Inner = s, s.tgid, s.inner // of a thread's id, the process
 	switch s.state {
 	case 'Z', 'X':
-		return "", remedy.Add(fmt.Errorf("%w (a zombie that its parent, %d, has not reaped)", ErrZombie, s.ppid), "memgauge list -a shows sessions that have ended")
+		return "", remedy.Add(fmt.Errorf("%w (a zombie that its parent, %d, has not reaped)", ErrZombie, s.ppid),
+			"memgauge list -a shows sessions that have ended")
 	case 'T':
 		return "", remedy.Add(ErrSuspended, fmt.Sprintf("kill -CONT %d lets it go on; then attach", t.PID))
 	}
 	t.Exe, err = os.Readlink(t.path("exe"))
 	if errors.Is(err, unix.ENOENT) {
-		return "", remedy.Add(fmt.Errorf("%w: it has no program (%s, a thread of the kernel)", ErrNotPython, s.name), "give the PID of a training process")
+		return "", remedy.Add(fmt.Errorf("%w: it has no program (%s, a thread of the kernel)", ErrNotPython, s.name),
+			"give the PID of a training process")
 	}
 	if borrowsMemory(t.PID, s.ppid) {
 		return "", remedy.Add(fmt.Errorf("%w (between vfork and exec)", ErrBorrowed), "try again in a moment")
@@ -131,7 +133,8 @@ func borrowsMemory(pid, parent int) bool {
 func (t *Target) askOwner() (string, error) {
 	me := os.Geteuid()
 	if me != 0 && me != t.status.uid {
-		return "", remedy.Add(fmt.Errorf("%w (uid %d, you are %d)", ErrOwner, t.status.uid, me), fmt.Sprintf("run memgauge as that user: sudo -u '#%d' memgauge …", t.status.uid))
+		return "", remedy.Add(fmt.Errorf("%w (uid %d, you are %d)", ErrOwner, t.status.uid, me),
+			fmt.Sprintf("run memgauge as that user: sudo -u '#%d' memgauge …", t.status.uid))
 	}
 	return fmt.Sprintf("uid %d", t.status.uid), nil
 }
@@ -144,9 +147,11 @@ func (t *Target) askThreads() (string, error) {
 		if s, err := readStatus(fmt.Sprintf("/proc/%d/status", t.status.tracer)); err == nil {
 			who = fmt.Sprintf("%s, PID %d", s.name, s.tgid)
 		}
-		t.held = remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who), "end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
+		t.held = remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who),
+			"end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
 	case strings.Contains(t.status.features, "shstk"): // rt_sigreturn then wants a token on the shadow stack
-		t.held = remedy.Add(fmt.Errorf("%w: its threads have shadow stacks", ErrForbidden), "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with memgauge run")
+		t.held = remedy.Add(fmt.Errorf("%w: its threads have shadow stacks", ErrForbidden),
+			"start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with memgauge run")
 	default:
 		return "a thread can be borrowed", nil
 	}
@@ -177,15 +182,19 @@ func forbidden(scope string, uid int, err error) error {
 	const start = "or start the training with memgauge run, which needs no permission"
 	switch {
 	case scope == "1":
-		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 1: only parents may look into their children)", err), "run memgauge as root, or sysctl kernel.yama.ptrace_scope=0, "+start)
+		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 1: only parents may look into their children)", err),
+			"run memgauge as root, or sysctl kernel.yama.ptrace_scope=0, "+start)
 	case scope == "2":
 		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 2: only root may)", err), "run memgauge as root, "+start)
 	case scope == "3":
-		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 3: nobody may until the next boot)", err), "start the training with memgauge run, which needs no permission")
+		return remedy.Add(fmt.Errorf("%w (ptrace_scope is 3: nobody may until the next boot)", err),
+			"start the training with memgauge run, which needs no permission")
 	case uid == 0:
-		return remedy.Add(err, "give this container the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE), "+start)
+		return remedy.Add(err, "give this container the capability SYS_PTRACE (docker run --cap-add SYS_PTRACE), "+
+			start)
 	}
-	return remedy.Add(fmt.Errorf("%w (it has more privileges than you, or has made itself undumpable)", err), "run memgauge as root, "+start)
+	return remedy.Add(fmt.Errorf("%w (it has more privileges than you, or has made itself undumpable)", err),
+		"run memgauge as root, "+start)
 }
 
 func (t *Target) askMachine() (string, error) {
@@ -206,7 +215,8 @@ func (t *Target) askMachine() (string, error) {
 			continue
 		}
 		if class != elf.ELFCLASS64 || machine != thisMachine {
-			return "", remedy.Add(fmt.Errorf("%w: %v, %v", ErrMachine, class, machine), "attaching is for 64-bit processes on "+machineName+"; memgauge run observes others")
+			return "", remedy.Add(fmt.Errorf("%w: %v, %v", ErrMachine, class, machine),
+				"attaching is for 64-bit processes on "+machineName+"; memgauge run observes others")
 		}
 		return machineName, nil
 	}
@@ -258,11 +268,13 @@ func (t *Target) askLibrary() (string, error) {
 		}
 	}
 	if t.gadgets.Sigreturn == 0 {
-		return "", remedy.Add(fmt.Errorf("%w: no C library that we know", ErrStripped), "start the training with memgauge run instead")
+		return "", remedy.Add(fmt.Errorf("%w: no C library that we know", ErrStripped),
+			"start the training with memgauge run instead")
 	}
 	for _, f := range functions {
 		if t.symbols[f.name] == 0 {
-			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name), "start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
+			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name),
+				"start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
 		}
 	}
 	t.libc = strings.Join(found, ", ")
@@ -284,7 +296,8 @@ func (t *Target) findGadgets(m image.Mapping) {
 // place.
 func isLibc(path string) bool {
 	name := filepath.Base(strings.TrimSuffix(path, " (deleted)"))
-	for _, prefix := range []string{"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.", "ld-musl", "libc.musl"} {
+	for _, prefix := range []string{"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.",
+		"ld-musl", "libc.musl"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
@@ -308,7 +321,8 @@ func (t *Target) images(wanted func(string) bool) map[string]*image.Image {
 
 func (t *Target) askNamespaces() (string, error) {
 	t.Elsewhere = nil
-	for _, ns := range []struct{ file, name string }{{"mnt", "mount"}, {"pid", "PID"}, {"user", "user"}, {"net", "network"}} {
+	for _, ns := range []struct{ file, name string }{{"mnt", "mount"}, {"pid", "PID"}, {"user", "user"},
+		{"net", "network"}} {
 		ours, err1 := os.Readlink("/proc/self/ns/" + ns.file)
 		theirs, err2 := os.Readlink(t.path("ns/" + ns.file))
 		if err1 == nil && err2 == nil && ours != theirs {

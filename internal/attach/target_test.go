@@ -72,7 +72,8 @@ func inject(t testing.TB, p *target, source string) Result {
 func TestInject(t *testing.T) {
 	for _, py := range append(env.CPythons(t), env.ChrootCPythons(t)...) {
 		t.Run(py.Name(), func(t *testing.T) {
-			for _, doing := range []string{"compute", "sleep", "join", "event", "queue", "read", "extension", "threads"} {
+			for _, doing := range []string{"compute", "sleep", "join", "event", "queue", "read", "extension",
+				"threads"} {
 				t.Run(doing, func(t *testing.T) {
 					p := start(t, py, "testdata/doing.py", doing)
 					r := inject(t, p, "import sys\nresult = 'version %d.%d' % sys.version_info[:2]")

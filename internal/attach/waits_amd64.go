@@ -89,9 +89,14 @@ func rest(request, remaining int) func([6]uint64) *[6]uint64 {
 
 // systemCalls names what a thread may be seen in without being borrowed, for messages.
 var systemCalls = map[int64]string{
-	unix.SYS_WRITE: "write", unix.SYS_OPENAT: "openat", unix.SYS_IOCTL: "ioctl", unix.SYS_FSYNC: "fsync", unix.SYS_FDATASYNC: "fdatasync",
-	unix.SYS_MMAP: "mmap", unix.SYS_MUNMAP: "munmap", unix.SYS_BRK: "brk", unix.SYS_MADVISE: "madvise", unix.SYS_CONNECT: "connect",
-	unix.SYS_SENDTO: "sendto", unix.SYS_SENDMSG: "sendmsg", unix.SYS_VFORK: "vfork", unix.SYS_CLONE: "clone", unix.SYS_EXECVE: "execve",
-	unix.SYS_SCHED_YIELD: "sched_yield", unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait", unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend",
-	unix.SYS_FCNTL: "fcntl", unix.SYS_PREAD64: "pread64", unix.SYS_PWRITE64: "pwrite64", unix.SYS_IO_GETEVENTS: "io_getevents",
+	unix.SYS_WRITE: "write", unix.SYS_OPENAT: "openat", unix.SYS_IOCTL: "ioctl", unix.SYS_FSYNC: "fsync",
+	unix.SYS_FDATASYNC: "fdatasync",
+	unix.SYS_MMAP:      "mmap", unix.SYS_MUNMAP: "munmap", unix.SYS_BRK: "brk", unix.SYS_MADVISE: "madvise",
+	unix.SYS_CONNECT: "connect",
+	unix.SYS_SENDTO:  "sendto", unix.SYS_SENDMSG: "sendmsg", unix.SYS_VFORK: "vfork", unix.SYS_CLONE: "clone",
+	unix.SYS_EXECVE:      "execve",
+	unix.SYS_SCHED_YIELD: "sched_yield", unix.SYS_RT_SIGTIMEDWAIT: "rt_sigtimedwait",
+	unix.SYS_RT_SIGSUSPEND: "rt_sigsuspend",
+	unix.SYS_FCNTL:         "fcntl", unix.SYS_PREAD64: "pread64", unix.SYS_PWRITE64: "pwrite64",
+	unix.SYS_IO_GETEVENTS: "io_getevents",
 }

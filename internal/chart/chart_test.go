@@ -21,12 +21,15 @@ func example() Chart {
 	}
 	cached[300] = math.NaN()
 	return Chart{
-		Title: "GPU 0: NVIDIA A100-SXM4-80GB", Note: "risk high: the floor grows by 10.2 MiB/s and meets the limit in 9 min",
-		Panels: []Panel{
-			{Title: "memory in use", Unit: Bytes, Series: []Series{{Name: "used", X: x, Y: used, Area: true}, {Name: "reserved", X: x, Y: cached}},
+		Title: "GPU 0: NVIDIA A100-SXM4-80GB",
+		Note:  "risk high: the floor grows by 10.2 MiB/s and meets the limit in 9 min", Panels: []Panel{
+			{Title: "memory in use", Unit: Bytes, Series: []Series{{Name: "used", X: x, Y: used, Area: true},
+				{Name: "reserved", X: x, Y: cached}},
 				Levels: []Level{{Name: "limit", Value: 16 * gib, Alarm: true}, {Name: "warns at", Value: 13.6 * gib}}},
-			{Title: "far below its limit", Unit: Bytes, Series: []Series{{Name: "used", X: x, Y: used}}, Levels: []Level{{Name: "limit", Value: 80 * gib, Alarm: true}}},
-			{Title: "free holes by size", Unit: Bytes, Bars: []Bar{{"< 1 MiB", 1e6}, {"1–2 MiB", 3e7}, {"2–20 MiB", 8e8}, {"> 20 MiB", 2e9}}},
+			{Title: "far below its limit", Unit: Bytes, Series: []Series{{Name: "used", X: x, Y: used}},
+				Levels: []Level{{Name: "limit", Value: 80 * gib, Alarm: true}}},
+			{Title: "free holes by size", Unit: Bytes,
+				Bars: []Bar{{"< 1 MiB", 1e6}, {"1–2 MiB", 3e7}, {"2–20 MiB", 8e8}, {"> 20 MiB", 2e9}}},
 		},
 		Events: []Event{{Seconds: 120, Text: "evaluation"}, {Seconds: 520, Text: "OOM warning", Bad: true}},
 	}
@@ -57,7 +60,8 @@ func TestSVGSaysWhatItShows(t *testing.T) {
 	if err := example().WriteSVG(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"GiB", "time (minutes from the start)", "limit 16 GiB", "warns at 13.6 GiB", "↑ limit 80 GiB", "OOM warning", "evaluation", "reserved", "risk high"} {
+	for _, want := range []string{"GiB", "time (minutes from the start)", "limit 16 GiB", "warns at 13.6 GiB",
+		"↑ limit 80 GiB", "OOM warning", "evaluation", "reserved", "risk high"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in the picture", want)
 		}
@@ -67,14 +71,17 @@ func TestSVGSaysWhatItShows(t *testing.T) {
 func TestOddCharts(t *testing.T) {
 	nan := math.NaN()
 	for name, c := range map[string]Chart{
-		"nothing":        {},
-		"no points":      {Panels: []Panel{{Series: []Series{{Name: "a"}}}}},
-		"one point":      {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0}, Y: []float64{5}}}}}},
-		"only NaN":       {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{nan, nan}}}}}},
-		"all zero":       {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{0, 0}}}}}},
-		"constant":       {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 7}}}}}},
-		"infinite limit": {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 8}}}, Levels: []Level{{"l", math.Inf(1), true}}}}},
-		"percent":        {Panels: []Panel{{Unit: Percent, Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 99}}}}}},
+		"nothing":   {},
+		"no points": {Panels: []Panel{{Series: []Series{{Name: "a"}}}}},
+		"one point": {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0}, Y: []float64{5}}}}}},
+		"only NaN": {
+			Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{nan, nan}}}}}},
+		"all zero": {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{0, 0}}}}}},
+		"constant": {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 7}}}}}},
+		"infinite limit": {Panels: []Panel{{Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 8}}},
+			Levels: []Level{{"l", math.Inf(1), true}}}}},
+		"percent": {Panels: []Panel{{Unit: Percent,
+			Series: []Series{{Name: "a", X: []float64{0, 1}, Y: []float64{7, 99}}}}}},
 	} {
 		var b bytes.Buffer
 		if err := c.WritePNG(&b); err != nil {
@@ -103,8 +110,9 @@ func TestThin(t *testing.T) {
 
 // A line's interval is an area behind it, and X may begin before zero.
 func TestBand(t *testing.T) {
-	c := Chart{Across: "seconds before it", Begin: -60, Panels: []Panel{{Series: []Series{{Name: "trend", X: []float64{-60, 0}, Y: []float64{1 * gib, 2 * gib},
-		Low: []float64{1 * gib, 1.5 * gib}, High: []float64{1 * gib, 2.5 * gib}}}}}}
+	c := Chart{Across: "seconds before it", Begin: -60,
+		Panels: []Panel{{Series: []Series{{Name: "trend", X: []float64{-60, 0}, Y: []float64{1 * gib, 2 * gib},
+			Low: []float64{1 * gib, 1.5 * gib}, High: []float64{1 * gib, 2.5 * gib}}}}}}
 	var with, without bytes.Buffer
 	if err := c.WriteSVG(&with); err != nil {
 		t.Fatal(err)
@@ -117,6 +125,7 @@ func TestBand(t *testing.T) {
 		t.Error("the axis does not begin where it should")
 	}
 	if fill := "fill-opacity:0.25"; !strings.Contains(with.String(), fill) || strings.Contains(without.String(), fill) {
-		t.Errorf("%s: %v with a band, %v without", fill, strings.Contains(with.String(), fill), strings.Contains(without.String(), fill))
+		t.Errorf("%s: %v with a band, %v without", fill, strings.Contains(with.String(), fill),
+			strings.Contains(without.String(), fill))
 	}
 }

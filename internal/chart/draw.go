@@ -103,7 +103,8 @@ func (c Chart) drawHead(dc draw.Canvas) {
 }
 
 func textStyle(size vg.Length, c color.Color) text.Style {
-	return text.Style{Color: c, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size), Handler: plot.DefaultTextHandler}
+	return text.Style{Color: c, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size),
+		Handler: plot.DefaultTextHandler}
 }
 
 func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {

@@ -15,7 +15,8 @@ import (
 // addLevels draws limits. One that is far above everything is named at the top edge instead.
 func addLevels(pl *plot.Plot, p Panel, unit scale) error {
 	for i, l := range p.Levels {
-		m := mark{text: fmt.Sprintf("%s %s", l.Name, shown(l.Value, p.Unit)), colour: quiet, line: draw.LineStyle{Color: quiet, Width: 1, Dashes: []vg.Length{3, 3}}}
+		m := mark{text: fmt.Sprintf("%s %s", l.Name, shown(l.Value, p.Unit)), colour: quiet,
+			line: draw.LineStyle{Color: quiet, Width: 1, Dashes: []vg.Length{3, 3}}}
 		if l.Alarm {
 			m.colour, m.line = alarm, draw.LineStyle{Color: alarm, Width: 1.5, Dashes: []vg.Length{6, 3}}
 		}

@@ -36,6 +36,7 @@ func (c Chart) Inline() (template.HTML, error) {
 	}
 	_, svg, _ := bytes.Cut(b.Bytes(), []byte("<svg"))
 	// The same widths as Liberation's by their design, so that texts end where they were meant to.
-	svg = bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans;"), []byte("font-family:Arial,'Liberation Sans',Helvetica,sans-serif;"))
+	svg = bytes.ReplaceAll(svg, []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:Arial,'Liberation Sans',Helvetica,sans-serif;"))
 	return template.HTML("<svg" + string(svg)), nil
 }

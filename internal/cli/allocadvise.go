@@ -84,21 +84,26 @@ func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []stri
 }
 
 func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown []string, width int) error {
-	l := &listing{columns: []model.Column{text("setting"), number("peak reserved"), number("waste"), number("saves"), number("needs"), number("driver calls")}}
+	l := &listing{columns: []model.Column{text("setting"), number("peak reserved"), number("waste"), number("saves"),
+		number("needs"), number("driver calls")}}
 	base := &advice.Base
 	if peak := recordedPeak(t, base.PeakRequested); peak > 0 {
-		l.rows = append(l.rows, []any{"recorded", size(peak), percent(float64(peak)/float64(max(base.PeakRequested, 1)) - 1), "", "", units.Count(int64(t.Recorded.SegmentOps))})
+		l.rows = append(l.rows, []any{"recorded", size(peak),
+			percent(float64(peak)/float64(max(base.PeakRequested, 1)) - 1), "", "",
+			units.Count(int64(t.Recorded.SegmentOps))})
 	}
 	trials := append([]replay.Trial{*base}, advice.Trials...)
 	for i := range trials {
 		l.rows = append(l.rows, adviceRow(&trials[i], advice, i == 0))
 	}
-	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"driver calls", "waste"}, Whole: wholeTables}); err != nil {
+	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+		Spare: []string{"driver calls", "waste"}, Whole: wholeTables}); err != nil {
 		return err
 	}
 	note := ""
 	if base.Needs == 0 && base.OOM == nil {
-		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n", units.Count(int64(t.Events.Len())))
+		note = fmt.Sprintf("What each needs was not searched: a history of %s events takes too long.\n",
+			units.Count(int64(t.Events.Len())))
 	}
 	_, err := fmt.Fprint(w, fidelity(t, &base.Result, unknown), verdict(advice), note)
 	return err
@@ -130,11 +135,14 @@ func verdict(advice *replay.Advice) string {
 	if own == nil {
 		b.WriteString("No setting of PyTorch's allocator would have saved 1 %.\n")
 	} else {
-		fmt.Fprintf(&b, "Of PyTorch's own settings %s saves most:\n  export PYTORCH_ALLOC_CONF=%s   # %s less (older torch: PYTORCH_CUDA_ALLOC_CONF)\n",
+		fmt.Fprintf(&b,
+			"Of PyTorch's own settings %s saves most:\n  export PYTORCH_ALLOC_CONF=%s   # %s less (older torch: PYTORCH_CUDA_ALLOC_CONF)\n",
 			own.Conf, own.Conf, size(advice.Saved(own)))
 	}
-	if ours != nil && (own == nil || float64(own.PeakReserved-ours.PeakReserved) >= worthwhile*float64(own.PeakReserved)) {
-		fmt.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy, size(advice.Saved(ours)))
+	if ours != nil &&
+		(own == nil || float64(own.PeakReserved-ours.PeakReserved) >= worthwhile*float64(own.PeakReserved)) {
+		fmt.Fprintf(&b, "libmemgauge_alloc.so with policy %s: %s less (docs/allocator.md).\n", ours.Policy,
+			size(advice.Saved(ours)))
 	}
 	return b.String()
 }
@@ -177,7 +185,8 @@ func showAdviceJSON(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unkno
 		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Base          trialJSON     `json:"base"`
 		Settings      []trialJSON   `json:"settings"`
-	}{jsonVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested), offJSON(t, &advice.Base.Result), unknown, one(&advice.Base), nil}
+	}{jsonVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested),
+		offJSON(t, &advice.Base.Result), unknown, one(&advice.Base), nil}
 	for i := range advice.Trials {
 		out.Settings = append(out.Settings, one(&advice.Trials[i]))
 	}

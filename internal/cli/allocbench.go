@@ -35,7 +35,8 @@ func (a *app) allocBenchCommand() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.allocBench(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.policies, "policy", []string{"torch"}, "`POLICIES`, separated by commas: torch, packed, vmm, direct")
+	f.StringSliceVar(&o.policies, "policy", []string{"torch"},
+		"`POLICIES`, separated by commas: torch, packed, vmm, direct")
 	f.IntVar(&o.pairs, "pairs", 200_000, "pairs in a round (`N`)")
 	f.IntVar(&o.rounds, "rounds", 7, "rounds of each measurement (`N`)")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
@@ -73,7 +74,8 @@ func (a *app) allocBench(_ context.Context, o allocBenchOptions) error {
 		}
 		l.rows = append(l.rows, []any{f.What, f.Setting, three(f.Value) + unit, three(f.Best) + unit})
 	}
-	return report.Write(a.stdout, l, report.Table, report.Options{Width: terminalWidth(a.stdout), NoRows: true, Whole: wholeTables})
+	return report.Write(a.stdout, l, report.Table, report.Options{Width: terminalWidth(a.stdout), NoRows: true,
+		Whole: wholeTables})
 }
 
 // three shows a value with three significant digits.

@@ -87,7 +87,8 @@ func converter(ctx context.Context, to string, device int) (func(io.Writer, *sna
 	case ".parquet":
 		return func(w io.Writer, s *snapshot.Snapshot) error { return writeParquet(ctx, w, s) }, nil
 	}
-	return nil, remedy.Add(fmt.Errorf("%s: no format has this ending", to), "end the name in .pickle, .csv, .trace, .jsonl or .parquet")
+	return nil, remedy.Add(fmt.Errorf("%s: no format has this ending", to),
+		"end the name in .pickle, .csv, .trace, .jsonl or .parquet")
 }
 
 // writeParquet has DuckDB make the file from JSON lines.
@@ -101,7 +102,10 @@ func writeParquet(ctx context.Context, w io.Writer, s *snapshot.Snapshot) error 
 
 // lineColumns are the members of snapshot's JSON lines.
 var lineColumns = []store.LineColumn{
-	{Name: "action", Type: "VARCHAR"}, {Name: "device", Type: "INTEGER"}, {Name: "addr", Type: "UBIGINT"}, {Name: "size", Type: "BIGINT"},
-	{Name: "stream", Type: "UBIGINT"}, {Name: "time_us", Type: "BIGINT"}, {Name: "thread", Type: "UBIGINT"}, {Name: "device_free", Type: "BIGINT"},
-	{Name: "frames", Type: "VARCHAR[]"}, {Name: "compile_context", Type: "VARCHAR"}, {Name: "user_metadata", Type: "VARCHAR"},
+	{Name: "action", Type: "VARCHAR"}, {Name: "device", Type: "INTEGER"}, {Name: "addr", Type: "UBIGINT"},
+	{Name: "size", Type: "BIGINT"},
+	{Name: "stream", Type: "UBIGINT"}, {Name: "time_us", Type: "BIGINT"}, {Name: "thread", Type: "UBIGINT"},
+	{Name: "device_free", Type: "BIGINT"},
+	{Name: "frames", Type: "VARCHAR[]"}, {Name: "compile_context", Type: "VARCHAR"},
+	{Name: "user_metadata", Type: "VARCHAR"},
 }

@@ -51,14 +51,18 @@ func (a *app) allocReplayCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.allocReplay(cmd.Context(), o, args) },
 	}
 	f := c.Flags()
-	f.StringSliceVar(&o.policies, "policy", []string{"torch", "packed", "vmm"}, "`POLICIES`, separated by commas: torch, packed, vmm, direct")
-	f.StringArrayVar(&o.confs, "conf", nil, "settings as in PYTORCH_ALLOC_CONF, for each policy; may be given several times (`CONF`)")
+	f.StringSliceVar(&o.policies, "policy", []string{"torch", "packed", "vmm"},
+		"`POLICIES`, separated by commas: torch, packed, vmm, direct")
+	f.StringArrayVar(&o.confs, "conf", nil,
+		"settings as in PYTORCH_ALLOC_CONF, for each policy; may be given several times (`CONF`)")
 	f.IntVar(&o.device, "device", -1, "the device `N`, if the trace has several")
 	f.Lookup("device").DefValue = "0" // what pflag takes for no default worth printing
-	f.Var(&o.capacity, "capacity", "memory of the device; cached memory is given back when it is full (default: it is never full)")
+	f.Var(&o.capacity, "capacity",
+		"memory of the device; cached memory is given back when it is full (default: it is never full)")
 	f.Lookup("capacity").DefValue = "0"
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
-	f.IntVar(&o.repeat, "repeat", 1, "play the history `N` times, as a training repeats its step; driver calls are then told turn by turn")
+	f.IntVar(&o.repeat, "repeat", 1,
+		"play the history `N` times, as a training repeats its step; driver calls are then told turn by turn")
 	f.Var(&o.timeout, "timeout", "how long the trainer may take to write its snapshot")
 	f.StringVar(&o.plot, "plot", "", "draw what was reserved against what was asked for to `FILE`.png or .svg")
 	return c
@@ -180,25 +184,30 @@ func recordedPeak(t *snapshot.Trace, requested int64) int64 {
 
 // showReplay prints the table and one sentence on what it comes to.
 func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknown []string, width int) error {
-	l := &listing{columns: []model.Column{text("policy"), number("peak requested"), number("peak reserved"), number("waste"), number("driver calls"), number("time")}}
+	l := &listing{columns: []model.Column{text("policy"), number("peak requested"), number("peak reserved"),
+		number("waste"), number("driver calls"), number("time")}}
 	requested := results[0].PeakRequested
 	if peak := recordedPeak(t, requested); peak > 0 {
 		waste := float64(peak)/float64(max(requested, 1)) - 1
-		l.rows = append(l.rows, []any{"recorded", size(requested), size(peak), percent(waste), units.Count(int64(t.Recorded.SegmentOps)), ""})
+		l.rows = append(l.rows, []any{"recorded", size(requested), size(peak), percent(waste),
+			units.Count(int64(t.Recorded.SegmentOps)), ""})
 	}
 	for _, r := range results {
 		reserved := size(r.PeakReserved)
 		if r.OOM != nil {
 			reserved += " OOM"
 		}
-		l.rows = append(l.rows, []any{r.Setting, size(r.PeakRequested), reserved, percent(r.Waste()), driverCalls(r), units.Duration(r.Elapsed).String()})
+		l.rows = append(l.rows, []any{r.Setting, size(r.PeakRequested), reserved, percent(r.Waste()), driverCalls(r),
+			units.Duration(r.Elapsed).String()})
 	}
-	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"time"}, Whole: wholeTables}); err != nil {
+	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"time"},
+		Whole: wholeTables}); err != nil {
 		return err
 	}
 	for _, r := range results {
 		if r.OOM != nil {
-			if _, err := fmt.Fprintf(w, "%s: out of memory at event %s, for %s\n", r.Setting, units.Count(int64(r.OOM.Event)), size(r.OOM.Size)); err != nil {
+			if _, err := fmt.Fprintf(w, "%s: out of memory at event %s, for %s\n", r.Setting,
+				units.Count(int64(r.OOM.Event)), size(r.OOM.Size)); err != nil {
 				return err
 			}
 		}
@@ -233,11 +242,13 @@ func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
 		fmt.Fprintf(&b, "Recorded settings that the replay does not know: %s.\n", strings.Join(unknown, ", "))
 	}
 	if r != nil && t.Recorded != nil && t.Recorded.Peak < r.PeakRequested {
-		fmt.Fprintf(&b, "The history contradicts itself: the program held %s while %s were reserved. It is not compared.\n",
+		fmt.Fprintf(&b,
+			"The history contradicts itself: the program held %s while %s were reserved. It is not compared.\n",
 			size(r.PeakRequested), size(t.Recorded.Peak))
 	}
 	if off, _ := beyond(t, r); off != 0 {
-		fmt.Fprintf(&b, "The replay of the recorded settings is off by %s (%s) from the recorded peak: no difference below that means anything.\n",
+		fmt.Fprintf(&b,
+			"The replay of the recorded settings is off by %s (%s) from the recorded peak: no difference below that means anything.\n",
 			signedSize(off), percent(float64(off)/float64(t.Recorded.Peak)))
 	}
 	return b.String()
@@ -286,7 +297,8 @@ func saved(t *snapshot.Trace, results []*replay.Result) string {
 	if less <= limit {
 		return ""
 	}
-	return fmt.Sprintf("%s would have reserved %s (%s) less than %s.\n", results[best].Setting, size(less), percent(float64(less)/float64(base)), name)
+	return fmt.Sprintf("%s would have reserved %s (%s) less than %s.\n", results[best].Setting, size(less),
+		percent(float64(less)/float64(base)), name)
 }
 
 // replayChart draws what was reserved, event by event, over what was asked for.
@@ -311,10 +323,12 @@ func replayChart(name string, t *snapshot.Trace, results []*replay.Result, capac
 	if capacity > 0 {
 		p.Levels = []chart.Level{{Name: "device " + size(capacity), Value: float64(capacity), Alarm: true}}
 	}
-	c := chart.Chart{Title: "Replay of " + name, Note: strings.TrimSpace(saved(t, results)), Across: "event of the trace", Panels: []chart.Panel{p}}
+	c := chart.Chart{Title: "Replay of " + name, Note: strings.TrimSpace(saved(t, results)),
+		Across: "event of the trace", Panels: []chart.Panel{p}}
 	for _, r := range results {
 		if r.OOM != nil {
-			c.Events = append(c.Events, chart.Event{Seconds: float64(r.OOM.Event), Text: r.Setting + ": out of memory", Bad: true})
+			c.Events = append(c.Events, chart.Event{Seconds: float64(r.OOM.Event), Text: r.Setting + ": out of memory",
+				Bad: true})
 		}
 	}
 	return c
@@ -367,7 +381,8 @@ type turnJSON struct {
 }
 
 func resultJSON(r *replay.Result) replayJSON {
-	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops, r.Elapsed.Round(time.Microsecond).Seconds(), nil, nil}
+	out := replayJSON{r.Setting, r.PeakRequested, r.PeakReserved, r.EndReserved, r.Waste(), r.DriverCalls, r.Ops,
+		r.Elapsed.Round(time.Microsecond).Seconds(), nil, nil}
 	if len(r.Turns) > 1 {
 		for _, t := range r.Turns {
 			out.Turns = append(out.Turns, turnJSON(t))

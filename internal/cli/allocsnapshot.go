@@ -19,7 +19,8 @@ type snapshotFile struct {
 
 // snapshotOf is the file that the command line names, or one that the session's trainer writes, or, where none is
 // alive, the one that the session has kept.
-func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (snapshotFile, error) {
+func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (snapshotFile,
+	error) {
 	given := snapshotFile{keep: func() error { return nil }, discard: func() {}}
 	if len(args) == 1 {
 		given.path = args[0]
@@ -36,10 +37,14 @@ func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Dura
 	}
 	kept, ok := t.Snapshot()
 	if !ok {
-		return given, remedy.Add(errors.New("no observed process of the session is alive, and the session has no snapshot of its allocator: "+
-			"alloc replay and alloc advise leave one there while the trainer lives"), "name a snapshot's file: "+recordHint)
+		return given,
+			remedy.Add(
+				errors.New("no observed process of the session is alive, and the session has no snapshot of its allocator: "+
+					"alloc replay and alloc advise leave one there while the trainer lives"),
+				"name a snapshot's file: "+recordHint)
 	}
-	fmt.Fprintf(a.stderr, "memgauge: from the snapshot of pid %d that was taken at %s\n", kept.PID, kept.Taken.Format(time.DateTime))
+	fmt.Fprintf(a.stderr, "memgauge: from the snapshot of pid %d that was taken at %s\n", kept.PID,
+		kept.Taken.Format(time.DateTime))
 	given.path = kept.Path
 	return given, nil
 }

@@ -54,7 +54,8 @@ func (a *app) attachCommand() *cobra.Command {
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
 	f.StringVar(&o.timeout, "timeout", "10s", "give up when there is no way in for `DURATION`")
 	f.BoolVar(&o.children, "children", false, "the Python processes that descend from PID too: ranks and workers")
-	f.BoolVar(&o.force, "force", false, "also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
+	f.BoolVar(&o.force, "force", false,
+		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }
@@ -115,7 +116,8 @@ func pidArgument(command, arg string) (int, error) {
 
 func (a *app) alreadyObserved(pid int, where string, asJSON bool) error {
 	if asJSON {
-		return writeJSON(a.stdout, attachJSON{SchemaVersion: jsonVersion, Session: where, Observed: true, Processes: []attachedJSON{}})
+		return writeJSON(a.stdout, attachJSON{SchemaVersion: jsonVersion, Session: where, Observed: true,
+			Processes: []attachedJSON{}})
 	}
 	_, err := fmt.Fprintf(a.text(), "process %d is observed already, in session %s\n", pid, where)
 	return err
@@ -136,10 +138,11 @@ type attaching struct {
 func (j *attaching) begin(o attachOptions, pid int, maxDisk int64) error {
 	start, err := proc.New("/proc").StartTicks(pid)
 	if err != nil {
-		return remedy.Add(fmt.Errorf("process %d: %w", pid, attach.ErrNoProcess), "memgauge list shows observed ones, pgrep -a python all that run Python")
+		return remedy.Add(fmt.Errorf("process %d: %w", pid, attach.ErrNoProcess),
+			"memgauge list shows observed ones, pgrep -a python all that run Python")
 	}
-	j.session, err = session.Create(session.Options{Dir: o.dir, Name: o.name, Command: commandLine(pid), Version: Version,
-		MaxDisk: maxDisk, Process: session.Pid{PID: pid, Start: start}})
+	j.session, err = session.Create(session.Options{Dir: o.dir, Name: o.name, Command: commandLine(pid),
+		Version: Version, MaxDisk: maxDisk, Process: session.Pid{PID: pid, Start: start}})
 	return err
 }
 
@@ -179,7 +182,8 @@ func (j *attaching) all(ctx context.Context, pid int, children bool) error {
 		}
 	}
 	if len(j.entered) == 0 && first == nil {
-		first = remedy.Add(fmt.Errorf("process %d and its descendants are observed already", pid), "memgauge list shows their session")
+		first = remedy.Add(fmt.Errorf("process %d and its descendants are observed already", pid),
+			"memgauge list shows their session")
 	}
 	return first
 }
@@ -323,7 +327,8 @@ func (a *app) sayAttached(j attaching, asJSON bool) error {
 	if asJSON {
 		doc := attachJSON{SchemaVersion: jsonVersion, Session: s.Meta.Name, Dir: s.Dir, Processes: []attachedJSON{}}
 		for _, e := range j.entered {
-			doc.Processes = append(doc.Processes, attachedJSON{e.pid, e.result.Python, string(e.result.Way), e.result.Doing,
+			doc.Processes = append(doc.Processes, attachedJSON{e.pid, e.result.Python, string(e.result.Way),
+				e.result.Doing,
 				float64(e.result.Stopped.Nanoseconds()) / 1e3})
 		}
 		return writeJSON(a.stdout, doc)
@@ -332,6 +337,7 @@ func (a *app) sayAttached(j attaching, asJSON bool) error {
 		fmt.Fprintf(a.text(), "attached to %d (Python %s): stopped for %s\n", e.pid, e.result.Python,
 			units.Duration(e.result.Stopped.Round(time.Microsecond)))
 	}
-	_, err := fmt.Fprintf(a.text(), "session %s; steps count from now on, what happened before is not known\n", endpointOf(s))
+	_, err := fmt.Fprintf(a.text(), "session %s; steps count from now on, what happened before is not known\n",
+		endpointOf(s))
 	return err
 }

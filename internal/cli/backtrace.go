@@ -102,7 +102,8 @@ func (o backtraceOptions) choose(t session.Target, tid int) ([]session.Process, 
 			return []session.Process{p}, nil
 		}
 	}
-	return nil, remedy.Add(fmt.Errorf("no process of the session has a thread %d", tid), "memgauge backtrace --all lists them")
+	return nil, remedy.Add(fmt.Errorf("no process of the session has a thread %d", tid),
+		"memgauge backtrace --all lists them")
 }
 
 // showBacktrace fails only where nothing at all can be said of any process.

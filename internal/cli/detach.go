@@ -72,7 +72,8 @@ func (a *app) detach(ctx context.Context, o detachOptions, arg string) error {
 		}
 	}
 	if done == 0 && len(errs) == 0 {
-		errs = append(errs, remedy.Add(fmt.Errorf("process %d is not observed", pid), "memgauge list shows the processes that are"))
+		errs = append(errs, remedy.Add(fmt.Errorf("process %d is not observed", pid),
+			"memgauge list shows the processes that are"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("detach: %w", err)
@@ -92,7 +93,8 @@ func detachFrom(ctx context.Context, s *session.Session, pid int) error {
 		err = c.Detach(ctx)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = remedy.Add(errors.New("the GIL (Python's lock) could not be had in time"), "memgauge backtrace shows what the process does; --timeout 1m waits longer")
+		err = remedy.Add(errors.New("the GIL (Python's lock) could not be had in time"),
+			"memgauge backtrace shows what the process does; --timeout 1m waits longer")
 	}
 	return err
 }
@@ -110,6 +112,8 @@ func (a *app) finishDetached(ctx context.Context, s *session.Session) error {
 		return fmt.Errorf("finish session %s: %w", s.Meta.Name, err)
 	}
 	name := endpointOf(s)
-	_, err = fmt.Fprintf(a.text(), "session %s is finished, %s steps seen; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", name, units.Count(sum.Steps), name)
+	_, err = fmt.Fprintf(a.text(),
+		"session %s is finished, %s steps seen; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", name,
+		units.Count(sum.Steps), name)
 	return err
 }

@@ -28,7 +28,8 @@ func (a *app) distributedCommand() *cobra.Command {
 				return err
 			}
 			if role == "worker" {
-				return remedy.Add(fmt.Errorf("distributed: %w: a worker can't send to %s:%d yet", errNoFleet, host, port), "memgauge monitor watches this machine by itself")
+				return remedy.Add(fmt.Errorf("distributed: %w: a worker can't send to %s:%d yet", errNoFleet, host,
+					port), "memgauge monitor watches this machine by itself")
 			}
 			fmt.Fprintf(a.stderr, "memgauge: distributed: %v: only the master's own is watched\n", errNoFleet)
 			o.timed, o.oom.Window = true, forecastWindow

@@ -71,7 +71,8 @@ func (a *app) doctor(ctx context.Context, o doctorOptions) error {
 func writeDoctor(w io.Writer, r doctor.Report) error {
 	var b bytes.Buffer
 	writeDoctorChecks(&b, r.Checks)
-	fmt.Fprintf(&b, "\nfor a training here: num_workers %d, batch size %d to begin with\n", r.Suggestions.Workers, r.Suggestions.BatchSize)
+	fmt.Fprintf(&b, "\nfor a training here: num_workers %d, batch size %d to begin with\n", r.Suggestions.Workers,
+		r.Suggestions.BatchSize)
 	for _, n := range r.Suggestions.Notes {
 		fmt.Fprintf(&b, "  %s\n", n)
 	}

@@ -65,8 +65,10 @@ func (a *app) evalCommand() *cobra.Command {
 	f.IntVar(&o.pid, "pid", 0, "run it in the process `P`")
 	f.BoolVar(&o.all, "all", false, "run it in every trainer of the session, its output marked by rank or pid")
 	f.BoolVar(&o.json, "json", false, "print one JSON document, in the end")
-	f.StringVar(&o.at, "at", "main", "`PLACE` where the trainer stands still for the code: main (between two bytecodes), step (the end of a step)")
-	f.BoolVar(&o.beside, "beside", false, "stop nothing: run beside the main thread, even while PyTorch computes; code that changes tensors can then end the process")
+	f.StringVar(&o.at, "at", "main",
+		"`PLACE` where the trainer stands still for the code: main (between two bytecodes), step (the end of a step)")
+	f.BoolVar(&o.beside, "beside", false,
+		"stop nothing: run beside the main thread, even while PyTorch computes; code that changes tensors can then end the process")
 	c.MarkFlagsMutuallyExclusive("rank", "pid", "all")
 	c.MarkFlagsMutuallyExclusive("at", "beside")
 	return c
@@ -156,7 +158,8 @@ func (a *app) code(ctx context.Context, o evalOptions, args []string) (string, e
 func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.Process, error) {
 	live := slices.DeleteFunc(slices.Clone(all), func(p session.Process) bool { return !p.Alive })
 	if len(live) == 0 {
-		return nil, remedy.Add(errors.New("no observed process of the session is alive"), "this needs a live trainer; query works on finished sessions too")
+		return nil, remedy.Add(errors.New("no observed process of the session is alive"),
+			"this needs a live trainer; query works on finished sessions too")
 	}
 	with := func(ok func(session.Process) bool) []session.Process {
 		return slices.DeleteFunc(slices.Clone(live), func(p session.Process) bool { return !ok(p) })
@@ -273,7 +276,8 @@ func (r *evalResult) failure(timeout time.Duration) error {
 	}
 	if r.Outcome == wire.OutcomeTimeout && !r.Began {
 		err := fmt.Errorf("eval: the code could not begin within --timeout %s", units.Duration(timeout))
-		return &exitError{exitTimeout, remedy.Add(err, "--timeout 1m waits longer; --beside runs it where it may meet half-done work")}
+		return &exitError{exitTimeout, remedy.Add(err,
+			"--timeout 1m waits longer; --beside runs it where it may meet half-done work")}
 	}
 	err := fmt.Errorf("eval: the code ran into --timeout %s", units.Duration(timeout))
 	return &exitError{exitTimeout, remedy.Add(err, "--timeout 1m gives it more time")}
@@ -293,7 +297,8 @@ func worst(results []evalResult, timeout time.Duration) error {
 }
 
 // inEach runs the code in all processes at once, each with its own writers.
-func inEach(ctx context.Context, e wire.Eval, chosen []session.Process, writers func(int) (io.Writer, io.Writer)) []evalResult {
+func inEach(ctx context.Context, e wire.Eval, chosen []session.Process,
+	writers func(int) (io.Writer, io.Writer)) []evalResult {
 	results := make([]evalResult, len(chosen))
 	var wg sync.WaitGroup
 	for i, p := range chosen {
@@ -310,7 +315,8 @@ func (a *app) evalAll(ctx context.Context, e wire.Eval, chosen []session.Process
 	pairs := make([]pair, len(chosen))
 	for i, p := range chosen {
 		head := "[" + label(p) + "] "
-		pairs[i] = pair{&prefixer{mu: &mu, w: a.stdout, head: head}, &prefixer{mu: &mu, w: programOutput(a.stderr), head: head}}
+		pairs[i] = pair{&prefixer{mu: &mu, w: a.stdout, head: head},
+			&prefixer{mu: &mu, w: programOutput(a.stderr), head: head}}
 	}
 	results := inEach(ctx, e, chosen, func(i int) (io.Writer, io.Writer) { return pairs[i].stdout, pairs[i].stderr })
 	for i := range results {

@@ -107,7 +107,8 @@ func (a *app) feed(ctx context.Context, o feedOptions) error {
 	}
 	defer src.Close()
 	f := &feeder{o: o, src: src, told: &toldBlocks{Source: src, pid: o.pid}, out: json.NewEncoder(a.stdout)}
-	f.watch, err = monitor.New(ctx, f.told, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, Job: src.job()})
+	f.watch, err = monitor.New(ctx, f.told, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
+		MaxHistory: o.history, OOM: o.oom, Job: src.job()})
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
@@ -199,7 +200,8 @@ func (f *feeder) tick(ctx context.Context) error {
 	for i := range warnings {
 		w := &warnings[i]
 		report := f.watch.RiskOf(w.Device.ID)
-		if err := f.out.Encode(feedMessage{Type: "warning", Device: w.Device.ID, Text: w.Text(), Risk: report}); err != nil {
+		if err := f.out.Encode(feedMessage{Type: "warning", Device: w.Device.ID, Text: w.Text(),
+			Risk: report}); err != nil {
 			return err
 		}
 	}
@@ -223,5 +225,7 @@ func (f *feeder) answer(ctx context.Context, line []byte) error {
 	if err := f.tick(ctx); err != nil { // so that there is at least one reading, and the newest
 		return err
 	}
-	return f.out.Encode(feedMessage{Type: "report", Report: f.watch.Report(monitor.What{Tool: r.Report, Session: f.src.name, Now: time.Now(), Snapshots: r.Report == "profile"})})
+	return f.out.Encode(feedMessage{Type: "report",
+		Report: f.watch.Report(monitor.What{Tool: r.Report, Session: f.src.name, Now: time.Now(),
+			Snapshots: r.Report == "profile"})})
 }

@@ -70,7 +70,8 @@ func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text 
 	first, last, began := bounds[0][0], bounds[0][1], bounds[0][2]
 	switch text {
 	case "peak":
-		return one(integers(ctx, t, "SELECT min(seq)::BIGINT"+where+" AND live_after = (SELECT max(live_after)"+where+")"))
+		return one(integers(ctx, t, "SELECT min(seq)::BIGINT"+where+" AND live_after = (SELECT max(live_after)"+where+
+			")"))
 	case "end":
 		return last, nil
 	}
@@ -84,7 +85,8 @@ func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text 
 	if err != nil {
 		return 0, anatomy.NoSuchMoment(text)
 	}
-	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last, began+int64(after)/1000)
+	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last,
+		began+int64(after)/1000)
 	seq, err := one(integers(ctx, t, sql))
 	return max(seq, first), err
 }

@@ -65,7 +65,8 @@ func TestInputIsWhole(t *testing.T) {
 	if got, err := io.ReadAll(in); err != nil || len(got) != len(text) {
 		t.Errorf("%d bytes, %v; want %d", len(got), err, len(text))
 	}
-	if _, _, err := (&app{}).openInput(context.Background(), t.TempDir()); err == nil || err.Error() != "is a directory" {
+	if _, _, err := (&app{}).openInput(context.Background(), t.TempDir()); err == nil ||
+		err.Error() != "is a directory" {
 		t.Errorf("of a directory: %v", err)
 	}
 }

@@ -95,7 +95,8 @@ func (p *prompt) greet() {
 	if p.s != nil {
 		about = "session " + p.s.Meta.Name
 	}
-	fmt.Fprintf(p.a.stdout, "memgauge %s, %s. SQL, a command, or >>> code in the trainer; help tells more, Ctrl-D ends.\n", Version, about)
+	fmt.Fprintf(p.a.stdout,
+		"memgauge %s, %s. SQL, a command, or >>> code in the trainer; help tells more, Ctrl-D ends.\n", Version, about)
 }
 
 // answer does what a line says; the prompt is over when it returns true.
@@ -127,7 +128,8 @@ func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 }
 
 // sqlWords begin the statements that query takes.
-var sqlWords = []string{"select", "with", "from", "show", "describe", "explain", "summarize", "table", "values", "pivot", "unpivot"}
+var sqlWords = []string{"select", "with", "from", "show", "describe", "explain", "summarize", "table", "values",
+	"pivot", "unpivot"}
 
 // more turns a line, and those that belong to it, into a command's words.
 func (p *prompt) more(line string) ([]string, error) {

@@ -136,7 +136,9 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live, Started: t.Session.Meta.Started, Ended: ended(t.Session), Now: time.Now(), Threshold: o.threshold, Tracking: o.tracking, Check: o.check})
+	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live,
+		Started: t.Session.Meta.Started, Ended: ended(t.Session), Now: time.Now(), Threshold: o.threshold,
+		Tracking: o.tracking, Check: o.check})
 }
 
 // ended is when a session's job ended; zero while it goes on.

@@ -59,7 +59,8 @@ func leakText(r detect.Report, cwd string) string {
 }
 
 func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
-	fmt.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(), between(amount(f.Rate), amount(f.Low), amount(f.High)), f.Unit(), f.Start)
+	fmt.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(),
+		between(amount(f.Rate), amount(f.Low), amount(f.High)), f.Unit(), f.Start)
 	line := func(name, text string) {
 		if text != "" {
 			fmt.Fprintf(b, "  %-9s %s\n", name, text)
@@ -227,10 +228,13 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 		until = c.Ended
 	}
 	watched := max(0, until.Sub(c.Started).Seconds())
-	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict, Class: known(string(r.Class)), Confidence: positive(r.Confidence),
-		Steps: int64(r.Steps), Missing: known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{}, Recommendations: []string{}, Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
-		Summary: leakSummary{Duration: watched, Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
-			StartTime: c.Started.UTC().Format(time.RFC3339Nano), EndTime: until.UTC().Format(time.RFC3339Nano), Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
+	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict,
+		Class: known(string(r.Class)), Confidence: positive(r.Confidence), Steps: int64(r.Steps),
+		Missing: known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{}, Recommendations: []string{},
+		Findings: []leakFinding{}, Warnings: append([]string{}, r.Warnings...), Summary: leakSummary{Duration: watched,
+			Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
+			StartTime: c.Started.UTC().Format(time.RFC3339Nano), EndTime: until.UTC().Format(time.RFC3339Nano),
+			Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
 	if r.Needs > 0 {
 		needs := int64(r.Needs)
 		if d.StepsMissing = &needs; r.ByTime() {
@@ -260,7 +264,8 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 		name = "host"
 	}
 	dev := d.Devices[name]
-	dev.Current, dev.Growth, dev.Samples = max(dev.Current, int64(f.Level)), max(dev.Growth, int64(f.Total)), dev.Samples+int64(f.N)
+	dev.Current, dev.Growth, dev.Samples = max(dev.Current, int64(f.Level)), max(dev.Growth, int64(f.Total)),
+		dev.Samples+int64(f.N)
 	if dev.Verdict == "" || f.Verdict == detect.Leak {
 		dev.Verdict = string(f.Verdict)
 	}
@@ -276,7 +281,8 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 	if f.Seconds > 0 && f.Seconds < 3600 {
 		severity = "high"
 	}
-	e := leakEvent{Timestamp: now.UTC(), DeviceID: name, PerMinute: mb(f.PerSec * 60), Amount: f.Total / float64(units.MiB), Severity: severity, Confidence: r.Confidence,
+	e := leakEvent{Timestamp: now.UTC(), DeviceID: name, PerMinute: mb(f.PerSec * 60),
+		Amount: f.Total / float64(units.MiB), Severity: severity, Confidence: r.Confidence,
 		Description: fmt.Sprintf("%s %s since %s %.0f", f.Name(), f.PerStep(), f.Unit(), f.Start), Suspects: []string{}}
 	for _, s := range []string{f.Holder, f.Site} {
 		if s != "" {
@@ -288,16 +294,19 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 }
 
 func findingJSON(f detect.Finding) leakFinding {
-	out := leakFinding{Verdict: f.Verdict, Class: known(string(f.Class)), Memory: string(f.Memory), Device: known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
-		GrowthBytes: int64(f.Total), Site: known(f.Site), Holder: known(f.Holder), Held: known(f.Held), Reason: f.Reason, Readings: f.N,
-		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
+	out := leakFinding{Verdict: f.Verdict, Class: known(string(f.Class)), Memory: string(f.Memory),
+		Device: known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
+		GrowthBytes: int64(f.Total), Site: known(f.Site), Holder: known(f.Holder), Held: known(f.Held),
+		Reason: f.Reason, Readings: f.N, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{},
+			f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
 		TimeHigh: positive(figures(f.SecondsHigh, 3)), Limit: known(f.Limit), LimitMet: f.Met, Ended: f.Over}
 	if f.Rank >= 0 {
 		out.Rank = &f.Rank
 	}
 	if f.Rate != 0 {
 		start, p := int64(f.Start), figures(f.P, 1)
-		out.Rate, out.PerSecond, out.Low, out.High, out.P, out.StartStep = perStep(f), mb(f.PerSec), mb(f.Low), mb(f.High), &p, &start
+		out.Rate, out.PerSecond, out.Low, out.High, out.P, out.StartStep = perStep(f), mb(f.PerSec), mb(f.Low),
+			mb(f.High), &p, &start
 		if f.ByTime {
 			out.PerSecond = mb(f.Rate)
 		}

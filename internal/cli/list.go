@@ -75,18 +75,21 @@ func nothingToList(all bool) string {
 
 // writeList puts one session on a line. On a terminal it says how long ago a session began, in a pipe the time itself.
 func writeList(w io.Writer, sessions []sessionSummary, width int, now time.Time) error {
-	l := &listing{columns: []model.Column{text("id"), text("name"), text("pids"), text("ranks"), text("command"), text("started"), text("state"),
+	l := &listing{columns: []model.Column{text("id"), text("name"), text("pids"), text("ranks"), text("command"),
+		text("started"), text("state"),
 		number("rows"), number("disk")}}
 	for _, s := range sessions {
 		started := s.Started.UTC().Format(time.RFC3339)
 		if width > 0 {
 			started = units.Age(s.Started, now)
 		}
-		l.rows = append(l.rows, []any{s.ID, s.Name, numbers(s.PIDs, width > 0), numbers(s.Ranks, width > 0), shellLine(s.Command), started, s.State,
+		l.rows = append(l.rows, []any{s.ID, s.Name, numbers(s.PIDs, width > 0), numbers(s.Ranks, width > 0),
+			shellLine(s.Command), started, s.State,
 			countText(s.Rows), units.Bytes(s.DiskBytes).String()})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Whole: "nothing is left out with --json or in a pipe",
-		Spare: []string{"rows", "disk", "ranks", "started", "pids", "command"}})
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"rows", "disk", "ranks", "started",
+			"pids", "command"}})
 }
 
 // numbers joins pids or ranks; on a terminal runs of them become 0-63.
@@ -144,7 +147,8 @@ func writeListJSON(w io.Writer, sessions []sessionSummary) error {
 			at := s.Ended.UTC()
 			ended = &at
 		}
-		out = append(out, sessionJSON{s.ID, s.Name, s.Dir, append([]int{}, s.PIDs...), append([]int{}, s.Ranks...), append([]string{}, s.Command...),
+		out = append(out, sessionJSON{s.ID, s.Name, s.Dir, append([]int{}, s.PIDs...), append([]int{}, s.Ranks...),
+			append([]string{}, s.Command...),
 			s.Started.UTC(), ended, s.State, knownCount(s.Rows), s.DiskBytes})
 	}
 	return writeJSON(w, struct {

@@ -14,9 +14,11 @@ import (
 var (
 	began   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	someOne = []sessionSummary{
-		{ID: "a1b2c3d4", Name: "resnet", Dir: "/data/s/resnet-a1b2c3d4", PIDs: []int{100, 102, 103, 104}, Ranks: []int{0, 1, 2}, Started: began, State: "running",
-			Command: []string{"torchrun", "--nproc-per-node", "3", "train.py", "--name", "it's a very long name, isn't it", ""}, Rows: 1204, DiskBytes: 3 << 20},
-		{ID: "ffff0000", Name: "old", PIDs: []int{7}, Started: began.Add(-time.Hour), Ended: began, State: "killed by SIGKILL", Command: []string{"python"}, Rows: -1},
+		{ID: "a1b2c3d4", Name: "resnet", Dir: "/data/s/resnet-a1b2c3d4", PIDs: []int{100, 102, 103, 104},
+			Ranks: []int{0, 1, 2}, Started: began, State: "running", Command: []string{"torchrun", "--nproc-per-node",
+				"3", "train.py", "--name", "it's a very long name, isn't it", ""}, Rows: 1204, DiskBytes: 3 << 20},
+		{ID: "ffff0000", Name: "old", PIDs: []int{7}, Started: began.Add(-time.Hour), Ended: began,
+			State: "killed by SIGKILL", Command: []string{"python"}, Rows: -1},
 	}
 )
 
@@ -53,7 +55,8 @@ func TestListFitsTerminal(t *testing.T) {
 }
 
 func TestNumbers(t *testing.T) {
-	for want, list := range map[string][]int{"": nil, "3": {3}, "1, 2": {1, 2}, "0-63": upTo(64), "1, 3-5, 9": {1, 3, 4, 5, 9}} {
+	for want, list := range map[string][]int{"": nil, "3": {3}, "1, 2": {1, 2}, "0-63": upTo(64),
+		"1, 3-5, 9": {1, 3, 4, 5, 9}} {
 		if got := numbers(list, true); got != want {
 			t.Errorf("%v: %q, want %q", list, got, want)
 		}
@@ -83,7 +86,8 @@ func TestListJSON(t *testing.T) {
 		t.Fatal(err, b.String())
 	}
 	first, second := got.Sessions[0], got.Sessions[1]
-	if first["ended"] != nil || first["rows"] != 1204.0 || len(first["command"].([]any)) != 7 || first["started"] != "2026-03-01T12:00:00Z" {
+	if first["ended"] != nil || first["rows"] != 1204.0 || len(first["command"].([]any)) != 7 ||
+		first["started"] != "2026-03-01T12:00:00Z" {
 		t.Errorf("%v", first)
 	}
 	if second["ended"] != "2026-03-01T12:00:00Z" || second["rows"] != nil || second["ranks"] == nil {
@@ -99,14 +103,16 @@ type catalogue []model.Table
 
 func (c catalogue) Tables(_ context.Context, all bool) ([]model.Table, error) {
 	if all {
-		return append(c, model.Table{Schema: "store", Name: "steps"}, model.Table{Schema: "store", Name: "cursors"}), nil
+		return append(c, model.Table{Schema: "store", Name: "steps"}, model.Table{Schema: "store", Name: "cursors"}),
+			nil
 	}
 	return c, nil
 }
 
 func TestTables(t *testing.T) {
 	from := catalogue{
-		{Schema: "python", Name: "steps", Rows: 12345, Doc: "every step", Columns: []model.ColumnDoc{{Name: "step", Type: "BIGINT", Doc: "its number"}}},
+		{Schema: "python", Name: "steps", Rows: 12345, Doc: "every step",
+			Columns: []model.ColumnDoc{{Name: "step", Type: "BIGINT", Doc: "its number"}}},
 		{Schema: "python", Name: "backtrace", Rows: -1, Doc: "stacks now"},
 	}
 	check := func(o tablesOptions, width int, want ...string) string {
@@ -122,15 +128,18 @@ func TestTables(t *testing.T) {
 		}
 		return b.String()
 	}
-	check(tablesOptions{}, 0, " python.steps     | 12,345 |       1 | every step\n", " python.backtrace |        |       0 | stacks now\n")
-	one := check(tablesOptions{names: []string{"Steps"}}, 0, "python.steps: every step\n", " step   | BIGINT | its number\n")
+	check(tablesOptions{}, 0, " python.steps     | 12,345 |       1 | every step\n",
+		" python.backtrace |        |       0 | stacks now\n")
+	one := check(tablesOptions{names: []string{"Steps"}}, 0, "python.steps: every step\n",
+		" step   | BIGINT | its number\n")
 	check(tablesOptions{names: []string{"cursors"}}, 0, "store.cursors: ")
 	if strings.Contains(one, "backtrace") || strings.Contains(one, "store.") {
 		t.Errorf("asked for one:\n%s", one)
 	}
 	check(tablesOptions{columns: true}, 0, "python.steps: ", "\npython.backtrace: ")
 	check(tablesOptions{json: true}, 0, `"schema_version": 1`, `"rows": 12345`, `"rows": null`, `"columns": []`)
-	if err := runTables(t.Context(), from, tablesOptions{names: []string{"nope"}}, 0, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), `"nope"`) {
+	if err := runTables(t.Context(), from, tablesOptions{names: []string{"nope"}}, 0, &bytes.Buffer{}); err == nil ||
+		!strings.Contains(err.Error(), `"nope"`) {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,8 @@ func (a *app) monitorCommand() *cobra.Command {
 	o.addFlags(f, "0", "1")
 	o.addPlot(f)
 	f.BoolVar(&all, "all", false, "fragmentation and leaks too")
-	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "usage in `PERCENT` of the limit that alone is worth a warning")
+	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold,
+		"usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	return c
 }

@@ -39,7 +39,8 @@ func (a *app) oomCommand() *cobra.Command {
 	f := c.Flags()
 	o.addFlags(f, "300", "2")
 	o.addPlot(f)
-	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "usage in `PERCENT` of the limit that alone is worth a warning")
+	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold,
+		"usage in `PERCENT` of the limit that alone is worth a warning")
 	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
 	f.Var(&window, "window", "growth must go on for so many seconds, past the start, before it warns")
 	f.Lookup("window").DefValue = "30 s"

@@ -174,7 +174,8 @@ func create(path string) (sink, error) {
 // command in a directory that others can write to would have what it points to replaced.
 func createNamed(path string) (sink, error) {
 	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output", path), "name the file: --output FILE")
+		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output",
+			path), "name the file: --output FILE")
 	}
 	return create(path)
 }

@@ -45,11 +45,14 @@ func (a *app) queryCommand() *cobra.Command {
 
 func (o *queryOptions) addFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVarP(&o.format, "format", "f", "", "`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
-	f.StringVarP(&o.output, "output", "o", "", "write to `FILE`, which appears or changes only when the query has succeeded")
+	f.StringVarP(&o.format, "format", "f", "",
+		"`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
+	f.StringVarP(&o.output, "output", "o", "",
+		"write to `FILE`, which appears or changes only when the query has succeeded")
 	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (default never)")
 	f.Lookup("timeout").DefValue = "0" // what pflag takes for no default worth printing
-	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(),
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 func formatNames() []cobra.Completion {
@@ -137,7 +140,8 @@ func (o queryOptions) formatFor(terminal bool) (report.Format, error) {
 	if ending := filepath.Ext(o.output); o.format == "" && ending != "" {
 		known := false
 		if format, known = report.FormatOf(o.output); !known {
-			return "", usageError{remedy.Add(fmt.Errorf("query: no format has the ending %s", ending), "say the format with -f, or end the name in .txt, .json, .ndjson, .csv or .parquet")}
+			return "", usageError{remedy.Add(fmt.Errorf("query: no format has the ending %s", ending),
+				"say the format with -f, or end the name in .txt, .json, .ndjson, .csv or .parquet")}
 		}
 	}
 	if format == report.Parquet && terminal {
@@ -151,7 +155,8 @@ func (o queryOptions) limit(ctx context.Context) (context.Context, context.Cance
 	if o.timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
+	return context.WithTimeoutCause(ctx, time.Duration(o.timeout),
+		fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
 }
 
 // whyCut names the operation once, and prefers the reason for which we gave up to whatever broke because of it.
@@ -181,7 +186,8 @@ func (a *app) statement(ctx context.Context, sql string) (string, error) {
 		sql = string(b)
 	}
 	if strings.TrimSpace(sql) == "" {
-		return "", usageError{remedy.Add(errors.New("query: the statement is empty"), `try memgauge query "SHOW ALL TABLES"`)}
+		return "", usageError{remedy.Add(errors.New("query: the statement is empty"),
+			`try memgauge query "SHOW ALL TABLES"`)}
 	}
 	return sql, nil
 }

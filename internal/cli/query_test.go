@@ -41,14 +41,16 @@ func TestQueryPrintsNothingWhenItFails(t *testing.T) {
 			text := strings.Repeat("x", size)
 			out := &spool{to: &stdout}
 			sad := errors.New("no such column")
-			if err := runQuery(t.Context(), answer{text: text, err: sad}, api.QueryRequest{}, out); !errors.Is(err, sad) || err.Error() != "query: no such column" {
+			if err := runQuery(t.Context(), answer{text: text, err: sad}, api.QueryRequest{}, out); !errors.Is(err,
+				sad) || err.Error() != "query: no such column" {
 				t.Error(err)
 			}
 			out.discard()
 			if stdout.Len() != 0 {
 				t.Errorf("%d bytes came out", stdout.Len())
 			}
-			if err := runQuery(t.Context(), answer{text: text}, api.QueryRequest{}, &spool{to: &stdout}); err != nil || stdout.String() != text {
+			if err := runQuery(t.Context(), answer{text: text}, api.QueryRequest{}, &spool{to: &stdout}); err != nil ||
+				stdout.String() != text {
 				t.Errorf("%v, %d of %d bytes", err, stdout.Len(), len(text))
 			}
 		})
@@ -185,7 +187,8 @@ func TestCreateRefusesBeforeTheQuery(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]error{
-		dir: syscall.EISDIR, filepath.Join(dir, "absent", "x"): syscall.ENOENT, fifo: syscall.ENXIO, "/proc/x.csv": syscall.ENOENT,
+		dir: syscall.EISDIR, filepath.Join(dir, "absent", "x"): syscall.ENOENT, fifo: syscall.ENXIO,
+		"/proc/x.csv": syscall.ENOENT,
 	} {
 		if out, err := create(path); !errors.Is(err, want) {
 			t.Errorf("%s: %v, %v", path, out, err)

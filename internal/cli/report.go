@@ -34,7 +34,8 @@ func (a *app) reportCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.sessionReport(c.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVarP(&o.output, "output", "o", "", "write to `FILE` (default memgauge-NAME.html, with --json standard output)")
+	f.StringVarP(&o.output, "output", "o", "",
+		"write to `FILE` (default memgauge-NAME.html, with --json standard output)")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }
@@ -83,7 +84,8 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 		return nil, err
 	}
 	defer src.Close()
-	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(), OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
+	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(),
+		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +117,9 @@ func aboutSession(ctx context.Context, src *source, s *session.Session) (page.Se
 	if err != nil {
 		return page.Session{}, err
 	}
-	about := page.Session{ID: s.Meta.ID, Name: s.Meta.Name, Command: s.Meta.Command, Cwd: s.Meta.Cwd, Host: s.Meta.Host, State: "running", Live: s.Live(),
-		Started: s.Meta.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS, Ranks: sum.Ranks, Rows: sum.Rows, Lost: sum.Lost, Memgauge: s.Meta.Memgauge}
+	about := page.Session{ID: s.Meta.ID, Name: s.Meta.Name, Command: s.Meta.Command, Cwd: s.Meta.Cwd, Host: s.Meta.Host,
+		State: "running", Live: s.Live(), Started: s.Meta.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS,
+		Ranks: sum.Ranks, Rows: sum.Rows, Lost: sum.Lost, Memgauge: s.Meta.Memgauge}
 	if about.Live {
 		return about, nil
 	}

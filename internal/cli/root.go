@@ -94,10 +94,15 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetErr(a.stderr)
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.PersistentFlags().StringVarP(&a.endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"), "session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
-	root.AddCommand(a.runCommand(), a.attachCommand(), a.detachCommand(), a.collectorCommand(), a.queryCommand(), a.tablesCommand(), a.listCommand(), a.evalCommand(), a.tensorsCommand(), a.allocCommand(), a.backtraceCommand(), a.debugCommand())
-	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(), a.doctorCommand(), a.feedCommand())
-	root.AddCommand(a.leakCommand(), a.reportCommand(), a.interactiveCommand(), a.distributedCommand(), a.snapshotCommand())
+	root.PersistentFlags().StringVarP(&a.endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"),
+		"session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
+	root.AddCommand(a.runCommand(), a.attachCommand(), a.detachCommand(), a.collectorCommand(), a.queryCommand(),
+		a.tablesCommand(), a.listCommand(), a.evalCommand(), a.tensorsCommand(), a.allocCommand(), a.backtraceCommand(),
+		a.debugCommand())
+	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(),
+		a.doctorCommand(), a.feedCommand())
+	root.AddCommand(a.leakCommand(), a.reportCommand(), a.interactiveCommand(), a.distributedCommand(),
+		a.snapshotCommand())
 	for _, c := range root.Commands() {
 		a.finishCommand(c)
 	}
@@ -126,7 +131,8 @@ func alone(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return remedy.Add(fmt.Errorf("unexpected argument %q", args[0]), fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], c.Name()))
+	return remedy.Add(fmt.Errorf("unexpected argument %q", args[0]),
+		fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], c.Name()))
 }
 
 // takeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
@@ -137,7 +143,8 @@ func (a *app) takeEndpoint(root *cobra.Command, args []string) ([]string, error)
 	if len(args) > 1 && (isCommand(root, args[1]) || strings.HasPrefix(args[1], "-")) {
 		return append([]string{"--target", args[0]}, textArguments(args[1:])...), nil
 	}
-	return nil, usageError{remedy.Add(fmt.Errorf("%q is not a command", args[0]), "memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session")}
+	return nil, usageError{remedy.Add(fmt.Errorf("%q is not a command", args[0]),
+		"memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session")}
 }
 
 // textArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag
@@ -160,7 +167,10 @@ func isCommand(root *cobra.Command, name string) bool {
 	if slices.Contains(reserved, name) {
 		return true
 	}
-	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == name || c.HasAlias(name) })
+	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {
+		return c.Name() == name ||
+			c.HasAlias(name)
+	})
 }
 
 // report prints an error, its remedy, and gives the exit code.
@@ -180,7 +190,8 @@ func (a *app) report(err error) int {
 	switch {
 	case exit != nil:
 		return exit.code
-	case errors.As(err, &usage), errors.Is(err, session.ErrAmbiguous), strings.HasPrefix(err.Error(), "unknown command"),
+	case errors.As(err, &usage), errors.Is(err, session.ErrAmbiguous), strings.HasPrefix(err.Error(),
+		"unknown command"),
 		strings.HasPrefix(err.Error(), "if any flags in the group"): // cobra's word for flags that exclude each other
 		return exitUsage
 	case errors.Is(err, api.ErrTimeout):

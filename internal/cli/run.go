@@ -62,8 +62,10 @@ func (a *app) runCommand() *cobra.Command {
 	f.StringVar(&o.budget, "budget", "1%", "share of the training's time that observing may take")
 	f.StringVar(&o.trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
 	f.StringVar(&o.maxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
-	f.BoolVar(&o.record, "record-memory", false, "record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
-	f.DurationVar(&o.interval, "interval", time.Second, "how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
+	f.BoolVar(&o.record, "record-memory", false,
+		"record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
+	f.DurationVar(&o.interval, "interval", time.Second,
+		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	return c
 }
 
@@ -106,7 +108,8 @@ const (
 func (p *plan) recordMemory() error {
 	each := p.maxDisk / snapshotShare
 	if p.maxDisk -= 2 * each; p.maxDisk < minDisk {
-		return usageError{fmt.Errorf("run: --record-memory takes a quarter of --max-disk: it must be %s or more", units.Bytes(minDisk/3*4+units.MiB))}
+		return usageError{fmt.Errorf("run: --record-memory takes a quarter of --max-disk: it must be %s or more",
+			units.Bytes(minDisk/3*4+units.MiB))}
 	}
 	p.agent.Record = fmt.Sprintf("%d python %d", recordEntries, each)
 	return nil
@@ -116,7 +119,8 @@ func (p *plan) recordMemory() error {
 func checkObserving(command, budget, trace, maxDisk string) (agent.Options, units.Bytes, error) {
 	share, err := units.ParseFraction(budget)
 	if err != nil || share <= 0 || share > 1 {
-		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --budget %q: not a share between 0 and 100%%", command, budget)}
+		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --budget %q: not a share between 0 and 100%%", command,
+			budget)}
 	}
 	switch trace {
 	case "auto", "all", "off":
@@ -125,7 +129,8 @@ func checkObserving(command, budget, trace, maxDisk string) (agent.Options, unit
 	}
 	size, err := units.ParseBytes(maxDisk)
 	if err != nil || size < minDisk {
-		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --max-disk %q: not a size of at least %s", command, maxDisk, minDisk)}
+		return agent.Options{}, 0, usageError{fmt.Errorf("%s: --max-disk %q: not a size of at least %s", command,
+			maxDisk, minDisk)}
 	}
 	return agent.Options{Budget: float64(share), Trace: trace}, size, nil
 }
@@ -195,7 +200,8 @@ func (a *app) prepare(o runOptions, p plan, args []string) (*session.Session, []
 	if note != "" {
 		fmt.Fprintln(a.stderr, "memgauge: "+note)
 	}
-	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version, MaxDisk: int64(p.maxDisk), Interval: o.interval})
+	s, err := session.Create(session.Options{Dir: o.dir, Name: o.name, Command: args, Version: Version,
+		MaxDisk: int64(p.maxDisk), Interval: o.interval})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -263,8 +269,10 @@ const lastSignal = 64 // SIGRTMAX
 // (runtime/signal_unix.go, sigPreempt).
 func forwarded(sig syscall.Signal) bool {
 	switch sig {
-	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU,
-		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGSYS,
+	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN,
+		syscall.SIGTTOU,
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT,
+		syscall.SIGSYS,
 		syscall.SIGPROF, syscall.SIGURG, 32, 33, 34:
 		return false
 	}
@@ -389,8 +397,10 @@ func (a *app) printEnd(s *session.Session, e session.End, sum api.Summary, err e
 	if sum.LeftOut > 0 {
 		left = fmt.Sprintf("; %s rows left out for want of disk (memgauge.drops)", units.Count(sum.LeftOut))
 	}
-	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process%s\n", e, units.Count(sum.Steps), peak, left)
-	fmt.Fprintf(a.stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Meta.Name, endpointOf(s))
+	fmt.Fprintf(a.stderr, "memgauge: %s, %s steps seen, peak %s resident in one process%s\n", e, units.Count(sum.Steps),
+		peak, left)
+	fmt.Fprintf(a.stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Meta.Name,
+		endpointOf(s))
 }
 
 // endpointOf is how to name the session in a command.

@@ -54,7 +54,8 @@ func (s *screen) progress(spent time.Duration) string {
 	}
 	const cells = 16
 	full := min(cells, int(cells*spent/s.duration))
-	return fmt.Sprintf("%s [%s%s] %s left", s.tool, strings.Repeat("#", full), strings.Repeat(".", cells-full), units.Duration((s.duration - spent).Round(time.Second)))
+	return fmt.Sprintf("%s [%s%s] %s left", s.tool, strings.Repeat("#", full), strings.Repeat(".", cells-full),
+		units.Duration((s.duration - spent).Round(time.Second)))
 }
 
 // status is each device's usage, and the risk where there is one.

@@ -54,7 +54,8 @@ func (a *app) tellLeftOut(left []error) {
 }
 
 func summarize(ctx context.Context, s *session.Session, live bool) sessionSummary {
-	sum := sessionSummary{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command, Started: s.Meta.Started, Rows: -1}
+	sum := sessionSummary{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
+		Started: s.Meta.Started, Rows: -1}
 	if live {
 		sum.PIDs, sum.Ranks = livePIDs(s)
 		sum.State, sum.Rows = liveState(ctx, s)

@@ -45,7 +45,8 @@ func (a *app) snapshotCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
-	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o), a.snapshotFlameCommand(&o),
+	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o),
+		a.snapshotFlameCommand(&o),
 		a.snapshotExportCommand(&o), a.snapshotTakeCommand(), a.snapshotRecordCommand())
 	for _, sub := range c.Commands() {
 		a.finishCommand(sub)
@@ -64,7 +65,8 @@ func (a *app) keptSnapshot(ctx context.Context, args []string) (string, error) {
 	}
 	kept, ok := t.Snapshot()
 	if !ok {
-		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", t.Meta.Name), "memgauge snapshot take has a live trainer write one")
+		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", t.Meta.Name),
+			"memgauge snapshot take has a live trainer write one")
 	}
 	return kept.Path, nil
 }

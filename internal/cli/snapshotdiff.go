@@ -90,7 +90,8 @@ func (d *diffDoc) text() string {
 }
 
 func deltasText(b *strings.Builder, moment string, d anatomy.Deltas) {
-	fmt.Fprintf(b, "  %-11s %s in A, %s in B: %s\n", moment, size(d.Bytes[0]), size(d.Bytes[1]), change(d.Bytes[1]-d.Bytes[0]))
+	fmt.Fprintf(b, "  %-11s %s in A, %s in B: %s\n", moment, size(d.Bytes[0]), size(d.Bytes[1]),
+		change(d.Bytes[1]-d.Bytes[0]))
 	deltaLines(b, "for", d.Categories)
 	deltaLines(b, "by line", d.Sites)
 	if d.SitesLeft > 0 {
@@ -142,7 +143,8 @@ func sourcesOf(h *anatomy.History) anatomy.Source {
 // path: nothing but a regular file is opened.
 func sourceLines(path string, before time.Time) []string {
 	info, err := os.Stat(path)
-	if err != nil || !filepath.IsAbs(path) || filepath.Ext(path) != ".py" || !info.Mode().IsRegular() || info.Size() > maxSource || info.ModTime().After(before) {
+	if err != nil || !filepath.IsAbs(path) || filepath.Ext(path) != ".py" || !info.Mode().IsRegular() ||
+		info.Size() > maxSource || info.ModTime().After(before) {
 		return nil
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)

@@ -48,9 +48,11 @@ func (o exportOptions) check(path string) error {
 	perfetto := strings.ToLower(o.perfetto)
 	switch {
 	case o == (exportOptions{}):
-		return remedy.Add(errors.New("nothing says what to write"), "give --parquet DIR, --perfetto OUTPUT or --protocol4 OUTPUT")
+		return remedy.Add(errors.New("nothing says what to write"),
+			"give --parquet DIR, --perfetto OUTPUT or --protocol4 OUTPUT")
 	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
-		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto), "end the name in .json or .json.gz")
+		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
+			"end the name in .json or .json.gz")
 	case path == "-" && o.parquet != "" && (o.perfetto != "" || o.protocol4 != ""):
 		return errors.New("standard input is read once: write Parquet in a command of its own")
 	}
@@ -126,7 +128,10 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 	var files []file
 	for _, f := range []file{
 		{name: o.perfetto, write: func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
-		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error { return snapshot.WriteColumns(ctx, w, h.Columns) }},
+		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error {
+			return snapshot.WriteColumns(ctx, w,
+				h.Columns)
+		}},
 	} {
 		if f.name == "" {
 			continue

@@ -72,7 +72,8 @@ func (a *app) snapshotFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 		return usageError{remedy.Add(fmt.Errorf("snapshot flame: -o %s: unknown kind of file", o.output),
 			"end the name in .html, .svg, .folded, .speedscope.json or .pb.gz")}
 	case o.diff != "" && !compares:
-		return usageError{remedy.Add(fmt.Errorf("snapshot flame: -o %s has no place for a comparison", o.output), "write .html or .svg")}
+		return usageError{remedy.Add(fmt.Errorf("snapshot flame: -o %s has no place for a comparison", o.output),
+			"write .html or .svg")}
 	}
 	g := flame.New(fmt.Sprintf("%s, live at %s", filepath.Base(path), o.at))
 	g.Compare = o.diff != ""
@@ -97,7 +98,8 @@ func (a *app) snapshotFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 }
 
 // addFlame reads a file and adds what was live to the graph.
-func (a *app) addFlame(ctx context.Context, s *snapshotOptions, o flameOptions, g *flame.Graph, path string, before bool) error {
+func (a *app) addFlame(ctx context.Context, s *snapshotOptions, o flameOptions, g *flame.Graph, path string,
+	before bool) error {
 	if done, err := cachedFlame(ctx, o, g, path, before); done {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)

@@ -37,7 +37,8 @@ func (a *app) snapshotQueryCommand(shared *snapshotOptions) *cobra.Command {
 // snapshotQuery finds every mistake that it can before it reads the file.
 func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOptions, path, sql string) error {
 	if path == "-" && sql == "-" {
-		return usageError{errors.New("snapshot query: only one of the snapshot and the statement can be standard input")}
+		return usageError{
+			errors.New("snapshot query: only one of the snapshot and the statement can be standard input")}
 	}
 	q, err := a.queryRequest(ctx, o, sql)
 	if err != nil {

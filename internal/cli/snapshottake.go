@@ -87,14 +87,16 @@ func (a *app) snapshotTake(ctx context.Context, o takeOptions) error {
 	}
 	fmt.Fprintf(a.stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(size), t.Session.Meta.Name, chosen[0].PID)
 	if history == "no" {
-		fmt.Fprintln(a.stderr, "memgauge: no history is recorded: the file has the state only; memgauge snapshot record --on begins one")
+		fmt.Fprintln(a.stderr,
+			"memgauge: no history is recorded: the file has the state only; memgauge snapshot record --on begins one")
 	}
 	_, err = fmt.Fprintln(a.stdout, path)
 	return err
 }
 
 // keepTaken puts the file where it shall lie: into out, else into the session.
-func keepTaken(s *session.Session, p session.Process, file snapshotFile, out sink, name string) (path string, size int64, err error) {
+func keepTaken(s *session.Session, p session.Process, file snapshotFile, out sink, name string) (path string,
+	size int64, err error) {
 	info, err := os.Stat(file.path)
 	if err != nil {
 		return "", 0, err
@@ -116,7 +118,8 @@ func keepTaken(s *session.Session, p session.Process, file snapshotFile, out sin
 
 // takeSnapshot has a process write one into a folder of its own within the session, whence it can be moved. history
 // says whether the file has one: yes, no or unknown.
-func takeSnapshot(ctx context.Context, s *session.Session, p session.Process, timeout time.Duration) (file snapshotFile, history string, err error) {
+func takeSnapshot(ctx context.Context, s *session.Session, p session.Process, timeout time.Duration) (file snapshotFile,
+	history string, err error) {
 	dir, err := os.MkdirTemp(s.Dir, "taking-") // 0700
 	if err != nil {
 		return snapshotFile{}, "", err
@@ -134,13 +137,16 @@ func takeSnapshot(ctx context.Context, s *session.Session, p session.Process, ti
 		os.RemoveAll(dir)
 		return snapshotFile{}, "", err
 	}
-	return snapshotFile{path, func() error { return s.KeepSnapshot(p.PID, path) }, func() { os.RemoveAll(dir) }}, history, nil
+	return snapshotFile{path, func() error { return s.KeepSnapshot(p.PID, path) }, func() { os.RemoveAll(dir) }},
+		history, nil
 }
 
 // askRecord has the agent call one of the functions of gauges.history, and returns what that gives as text.
-func askRecord(ctx context.Context, p session.Process, call string, place wire.Place, timeout time.Duration) (string, error) {
+func askRecord(ctx context.Context, p session.Process, call string, place wire.Place, timeout time.Duration) (string,
+	error) {
 	var said bytes.Buffer
-	code := `print(__import__("memgauge._agent.gauges.history", fromlist=["on"]).` + call + ")" // binds no name in the program
+	// binds no name in the program
+	code := `print(__import__("memgauge._agent.gauges.history", fromlist=["on"]).` + call + ")"
 	r := evalIn(ctx, wire.Eval{Timeout: timeout, Code: code, Place: place, Own: true}, p, &said, &said)
 	if r.Exception != "" {
 		lines := strings.Split(strings.TrimSpace(r.Exception), "\n")
@@ -216,7 +222,8 @@ func (a *app) snapshotRecord(ctx context.Context, o recordOptions) error {
 	call, says := "off()", "no history is recorded any more"
 	if o.on {
 		call = fmt.Sprintf("on(%d, %q)", o.entries, o.stacks)
-		says = fmt.Sprintf("the history is recorded: the newest %s events, stacks %s", units.Count(int64(o.entries)), o.stacks)
+		says = fmt.Sprintf("the history is recorded: the newest %s events, stacks %s", units.Count(int64(o.entries)),
+			o.stacks)
 	}
 	var failed []error
 	for _, p := range chosen {
@@ -230,8 +237,9 @@ func (a *app) snapshotRecord(ctx context.Context, o recordOptions) error {
 		return remedy.Add(fmt.Errorf("snapshot record: %w", errors.Join(failed...)), recordCan)
 	}
 	if o.on {
-		fmt.Fprintf(a.stderr, "memgauge: each allocation takes about 1 µs more, each event up to several KiB of host memory; memgauge snapshot take\n"+
-			"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.Session.Dir)
+		fmt.Fprintf(a.stderr,
+			"memgauge: each allocation takes about 1 µs more, each event up to several KiB of host memory; memgauge snapshot take\n"+
+				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.Session.Dir)
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func deviceText(b *strings.Builder, d *anatomy.DeviceReport) {
 	}
 	fmt.Fprintf(b, "\n%s: %s events", name, units.Count(int64(d.Events)))
 	if d.ToTime > d.FromTime {
-		fmt.Fprintf(b, " over %s, from %s UTC", micros(d.ToTime-d.FromTime), time.UnixMicro(d.FromTime).UTC().Format("2006-01-02 15:04:05"))
+		fmt.Fprintf(b, " over %s, from %s UTC", micros(d.ToTime-d.FromTime),
+			time.UnixMicro(d.FromTime).UTC().Format("2006-01-02 15:04:05"))
 	}
 	b.WriteString("\n")
 	peakText(b, d)
@@ -63,7 +64,8 @@ func deviceText(b *strings.Builder, d *anatomy.DeviceReport) {
 
 func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 	p := &d.Peak
-	fmt.Fprintf(b, "  peak        %s requested, %s in blocks, %s reserved", size(p.Requested), size(p.Allocated), size(p.Reserved))
+	fmt.Fprintf(b, "  peak        %s requested, %s in blocks, %s reserved", size(p.Requested), size(p.Allocated),
+		size(p.Reserved))
 	if p.Row >= 0 && d.ToTime > d.FromTime {
 		fmt.Fprintf(b, ", %s after the first event", micros(p.Time-d.FromTime))
 	}
@@ -79,7 +81,8 @@ func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 // shares prints parts of a whole, the first after its title.
 func shares(b *strings.Builder, title string, list []anatomy.Share, whole int64, left int) {
 	for _, s := range list {
-		fmt.Fprintf(b, "  %-9s %10s %6.1f %%  %s, %s\n", title, size(s.Bytes), 100*float64(s.Bytes)/float64(max(whole, 1)), s.Name,
+		fmt.Fprintf(b, "  %-9s %10s %6.1f %%  %s, %s\n", title, size(s.Bytes),
+			100*float64(s.Bytes)/float64(max(whole, 1)), s.Name,
 			plural(s.Blocks, "block"))
 		title = ""
 	}
@@ -91,7 +94,8 @@ func shares(b *strings.Builder, title string, list []anatomy.Share, whole int64,
 func growthText(b *strings.Builder, g *anatomy.Growth) {
 	fmt.Fprintf(b, "  growth      %s", g.Verdict)
 	if g.Rate != 0 {
-		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", change(int64(g.Rate)), bareSize(g.RateLow),
+		fmt.Fprintf(b, ": %s an iteration (%s to %s) since iteration %.0f of %d", change(int64(g.Rate)),
+			bareSize(g.RateLow),
 			bareSize(g.RateHigh), g.Start, g.Iterations)
 	} else if g.By != "" && g.Iterations > 0 {
 		fmt.Fprintf(b, " over %s", plural(g.Iterations, "iteration"))
@@ -105,7 +109,8 @@ func growthText(b *strings.Builder, g *anatomy.Growth) {
 	b.WriteString("\n")
 	title := "stays"
 	for _, s := range g.Sites {
-		fmt.Fprintf(b, "  %-9s %10s            %s, %s of %s\n", title, size(s.Bytes), s.Name, plural(s.Blocks, "block"), plural(s.Iterations, "iteration"))
+		fmt.Fprintf(b, "  %-9s %10s            %s, %s of %s\n", title, size(s.Bytes), s.Name, plural(s.Blocks, "block"),
+			plural(s.Iterations, "iteration"))
 		title = ""
 	}
 	if g.SitesLeft > 0 {
@@ -117,8 +122,10 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 	if e.Segments == 0 {
 		return
 	}
-	fmt.Fprintf(b, "  at the end  %s reserved in %s: %s in blocks, %s free (the largest piece %s; %s beside blocks in use, which can't go back)\n",
-		size(e.Reserved), plural(e.Segments, "segment"), size(e.Allocated), size(e.Free), size(e.LargestFree), size(e.Splits))
+	fmt.Fprintf(b,
+		"  at the end  %s reserved in %s: %s in blocks, %s free (the largest piece %s; %s beside blocks in use, which can't go back)\n",
+		size(e.Reserved), plural(e.Segments, "segment"), size(e.Allocated), size(e.Free), size(e.LargestFree),
+		size(e.Splits))
 	if e.Pending > 0 {
 		fmt.Fprintf(b, "              %s freed and still in use by a stream\n", size(e.Pending))
 	}
@@ -129,7 +136,8 @@ func oomText(b *strings.Builder, d *anatomy.DeviceReport, o *anatomy.OutOfMemory
 	if d.ToTime > d.FromTime {
 		fmt.Fprintf(b, " %s after the first event", micros(o.Time-d.FromTime))
 	}
-	fmt.Fprintf(b, " at %s\n              the driver had %s; of %s reserved %s were held, %s unused\n", o.Site, size(o.DeviceFree), size(o.Reserved),
+	fmt.Fprintf(b, " at %s\n              the driver had %s; of %s reserved %s were held, %s unused\n", o.Site,
+		size(o.DeviceFree), size(o.Reserved),
 		size(o.Live), size(o.Unused))
 	if o.Missing > 0 {
 		fmt.Fprintf(b, "              %s would have had to go\n", size(o.Missing))
@@ -142,9 +150,11 @@ func oomText(b *strings.Builder, d *anatomy.DeviceReport, o *anatomy.OutOfMemory
 func leftOutText(b *strings.Builder, d *anatomy.DeviceReport) {
 	switch {
 	case !d.BeforeKnown && d.Events > 0:
-		fmt.Fprintf(b, "  not known   what was live when the history began: the file has no segments; at least %s\n", size(d.Before))
+		fmt.Fprintf(b, "  not known   what was live when the history began: the file has no segments; at least %s\n",
+			size(d.Before))
 	case d.Before > 0:
-		fmt.Fprintf(b, "  not known   who made %s that were live when the history began, where no stack is kept\n", size(d.Before))
+		fmt.Fprintf(b, "  not known   who made %s that were live when the history began, where no stack is kept\n",
+			size(d.Before))
 	}
 }
 

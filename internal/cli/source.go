@@ -58,7 +58,8 @@ func (a *app) openSource(ctx context.Context, o *watchOptions) (*source, error) 
 		return nil, err
 	}
 	if s != nil {
-		fmt.Fprintf(a.stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n", s.Meta.Name)
+		fmt.Fprintf(a.stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n",
+			s.Meta.Name)
 		return sessionSource(ctx, s, o.timed)
 	}
 	m, err := machine.New(machine.Options{GPUs: localGPUs()})
@@ -85,7 +86,8 @@ func (a *app) onlyLive(o *watchOptions) (*session.Session, error) {
 		_, err := a.target(context.Background()) // it says which there are
 		return nil, err
 	case len(live) > 1:
-		fmt.Fprintf(a.stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n", len(live), live[0].Meta.Name, o.tool)
+		fmt.Fprintf(a.stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n",
+			len(live), live[0].Meta.Name, o.tool)
 	}
 	return nil, nil
 }
@@ -299,7 +301,8 @@ except ImportError:
 print(heap.told())`
 
 // askAllocators asks every live process of a session for the blocks of a device.
-func askAllocators(ctx context.Context, s *session.Session, device string) (list []monitor.Allocator, why string, err error) {
+func askAllocators(ctx context.Context, s *session.Session, device string) (list []monitor.Allocator, why string,
+	err error) {
 	for _, p := range s.Processes() {
 		if !p.Alive {
 			continue
@@ -342,8 +345,8 @@ func mappings(pid int) []fragment.Mapping {
 	}
 	list := make([]fragment.Mapping, 0, len(maps))
 	for _, m := range maps {
-		list = append(list, fragment.Mapping{Start: m.Start, Size: m.Size(), Resident: m.RSS + m.Swap, Heap: m.Path == "[heap]",
-			Writable: strings.HasPrefix(m.Perms, "rw"), File: m.Inode != 0})
+		list = append(list, fragment.Mapping{Start: m.Start, Size: m.Size(), Resident: m.RSS + m.Swap,
+			Heap: m.Path == "[heap]", Writable: strings.HasPrefix(m.Perms, "rw"), File: m.Inode != 0})
 	}
 	return list
 }
@@ -373,7 +376,8 @@ func askAgent(ctx context.Context, socket, code string) (string, error) {
 	}
 	defer c.Close()
 	var out bytes.Buffer
-	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code, Place: wire.PlaceBeside, Own: true}, &out, io.Discard)
+	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code, Place: wire.PlaceBeside, Own: true}, &out,
+		io.Discard)
 	if err != nil {
 		return "", err
 	}

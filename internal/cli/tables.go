@@ -124,7 +124,8 @@ func listTables(w io.Writer, tables []model.Table, width int) error {
 	for _, t := range tables {
 		l.rows = append(l.rows, []any{tableName(t), countText(t.Rows), units.Count(int64(len(t.Columns))), t.Doc})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"columns"}, Whole: wholeTables})
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"columns"},
+		Whole: wholeTables})
 }
 
 // tableName is how a statement names a table; those of a snapshot need no schema.
@@ -156,7 +157,8 @@ func describeTables(w io.Writer, tables []model.Table, width int) error {
 		for _, c := range t.Columns {
 			l.rows = append(l.rows, []any{c.Name, c.Type, c.Doc})
 		}
-		if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"type"}, Whole: wholeTables}); err != nil {
+		if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"type"},
+			Whole: wholeTables}); err != nil {
 			return err
 		}
 	}

@@ -51,7 +51,8 @@ func (a *app) tensorsCommand() *cobra.Command {
 	f.IntVar(&o.rank, "rank", -1, "of the trainer of rank `N`")
 	f.IntVar(&o.pid, "pid", 0, "of the process `P`")
 	f.BoolVar(&o.last, "last", false, "show the last census and take none")
-	f.BoolVar(&o.deep, "deep", false, "ask the garbage collector for all objects too: finds what nothing leads to, stops the trainer for up to 0.1 s")
+	f.BoolVar(&o.deep, "deep", false,
+		"ask the garbage collector for all objects too: finds what nothing leads to, stops the trainer for up to 0.1 s")
 	f.IntVar(&o.top, "top", 20, "show at most `N` rows of each table; 0 for all")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	f.Var(&o.timeout, "timeout", "wait for the census at most for `DURATION`")
@@ -176,21 +177,27 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 	if len(pids) > 0 {
 		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
 	}
-	list, err := api.Rows[census](ctx, from, `SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
-		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
+	list, err := api.Rows[census](ctx, from,
+		`SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
+		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+
+			` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
-		return nil, remedy.Add(errors.New("no census was taken in the session"), "memgauge tensors takes one while the trainer lives")
+		return nil, remedy.Add(errors.New("no census was taken in the session"),
+			"memgauge tensors takes one while the trainer lives")
 	}
 	for i := range list {
 		c := &list[i]
 		where := fmt.Sprintf(" WHERE pid = %d AND census_id = %d", c.PID, c.ID)
-		if c.Tensors, err = api.Rows[tensorGroup](ctx, from, "SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
+		if c.Tensors, err = api.Rows[tensorGroup](ctx, from,
+			"SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
 			return nil, err
 		}
-		if c.Objects, err = api.Rows[objectGroup](ctx, from, "SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+		if c.Objects, err = api.Rows[objectGroup](ctx, from,
+			"SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+
+				where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
 			return nil, err
 		}
 		steps, err := api.Rows[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where)
@@ -227,7 +234,8 @@ func (c *census) write(w io.Writer, top, width int, cwd string, gap bool) error 
 	if c.Step != nil {
 		head += fmt.Sprintf(" after step %s", units.Count(*c.Step))
 	}
-	head += fmt.Sprintf(", %s ago", units.Duration(time.Duration(c.Ago*float64(time.Second)).Round(100*time.Millisecond)))
+	head += fmt.Sprintf(", %s ago",
+		units.Duration(time.Duration(c.Ago*float64(time.Second)).Round(100*time.Millisecond)))
 	if gap {
 		head = "\n" + head
 	}
@@ -251,17 +259,21 @@ func (c *census) write(w io.Writer, top, width int, cwd string, gap bool) error 
 }
 
 func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd string) error {
-	l := &listing{columns: []model.Column{number("bytes"), number("count"), number("new"), number("since step"), text("holder"), text("site"), text("shape"),
+	l := &listing{columns: []model.Column{number("bytes"), number("count"), number("new"), number("since step"),
+		text("holder"), text("site"), text("shape"),
 		text("dtype"), text("device"), text("role")}}
 	for _, g := range first(groups, top) {
-		l.rows = append(l.rows, []any{units.Bytes(g.Bytes).String(), about(g.Count, g.Estimated), optional(g.Fresh), optional(g.OldestStep), said(g.Holder),
+		l.rows = append(l.rows, []any{units.Bytes(g.Bytes).String(), about(g.Count, g.Estimated), optional(g.Fresh),
+			optional(g.OldestStep), said(g.Holder),
 			relative(said(g.Site), cwd), g.Shape, g.Dtype, g.Device, g.Role})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"role", "dtype", "device", "shape"}, Whole: wholeTables})
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+		Spare: []string{"role", "dtype", "device", "shape"}, Whole: wholeTables})
 }
 
 func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd string) error {
-	l := &listing{columns: []model.Column{text("what"), number("length"), number("growth"), number("bytes"), text("holder"), text("site"), text("type"), text("detail")}}
+	l := &listing{columns: []model.Column{text("what"), number("length"), number("growth"), number("bytes"),
+		text("holder"), text("site"), text("type"), text("detail")}}
 	for _, g := range first(groups, top) {
 		length := g.Count
 		if g.Length != nil {
@@ -271,9 +283,11 @@ func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd st
 		if g.Bytes != nil {
 			size = units.Bytes(*g.Bytes).String()
 		}
-		l.rows = append(l.rows, []any{g.Evidence, about(length, g.Estimated), signed(g.Delta), size, said(g.Holder), relative(said(g.Site), cwd), g.Type, g.Detail})
+		l.rows = append(l.rows, []any{g.Evidence, about(length, g.Estimated), signed(g.Delta), size, said(g.Holder),
+			relative(said(g.Site), cwd), g.Type, g.Detail})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"detail", "type"}, Whole: wholeTables})
+	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+		Spare: []string{"detail", "type"}, Whole: wholeTables})
 }
 
 func first[T any](rows []T, top int) []T {

@@ -84,13 +84,15 @@ func (o *watchOptions) check() error {
 		return usageError{fmt.Errorf("%s: --interval %s: at least %s", o.tool, o.interval, minInterval)}
 	}
 	if o.plot != "" && plotFormat(o.plot) == "" {
-		return usageError{remedy.Add(fmt.Errorf("%s: --plot %s: no kind of picture has that ending", o.tool, o.plot), "end the name in .png, .svg or .html")}
+		return usageError{remedy.Add(fmt.Errorf("%s: --plot %s: no kind of picture has that ending", o.tool, o.plot),
+			"end the name in .png, .svg or .html")}
 	}
 	if p := o.oom; p.Threshold < 0 || p.Threshold > 100 || p.Critical < 0 || p.Critical > 100 {
 		return usageError{fmt.Errorf("%s: thresholds are percentages between 0 and 100", o.tool)}
 	}
 	if o.oom.Critical < o.oom.Threshold {
-		return usageError{fmt.Errorf("%s: --critical %g lies below --threshold %g", o.tool, o.oom.Critical, o.oom.Threshold)}
+		return usageError{fmt.Errorf("%s: --critical %g lies below --threshold %g", o.tool, o.oom.Critical,
+			o.oom.Threshold)}
 	}
 	return nil
 }
@@ -148,7 +150,8 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	}
 	defer src.Close()
 	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
-	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval), MaxHistory: o.history, OOM: o.oom, Job: src.job()})
+	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
+		MaxHistory: o.history, OOM: o.oom, Job: src.job()})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
@@ -165,7 +168,8 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	if err := o.judge(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Ended: src.ended, Snapshots: o.tool == "profile", Now: time.Now()})
+	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Ended: src.ended,
+		Snapshots: o.tool == "profile", Now: time.Now()})
 	return w, o.deliver(a, w, report, out)
 }
 
@@ -191,7 +195,8 @@ func (o *watchOptions) judge(ctx context.Context, src *source, w *monitor.Watch)
 }
 
 // loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
-func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, s *screen) (interrupted bool, err error) {
+func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, s *screen) (interrupted bool,
+	err error) {
 	next := time.NewTimer(time.Duration(o.interval))
 	defer next.Stop()
 	began, looked := time.Now(), time.Time{}
@@ -318,7 +323,8 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) error {
 	}
 	for _, t := range w.Devices {
 		if p := &t.Risk; t.Foreseen() {
-			fmt.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(), monitor.Span(p.Seconds),
+			fmt.Fprintf(&text, "  %s: OOM expected in %s (%s to %s), confidence %.2f\n", t.Device.Label(),
+				monitor.Span(p.Seconds),
 				monitor.Span(p.SecondsLow), monitor.Span(p.SecondsHigh), p.Confidence)
 		}
 	}

@@ -63,7 +63,8 @@ func (a *app) where(ctx context.Context, asJSON bool) error {
 // picture takes it of a session, or of a process that belongs to none.
 func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err error) {
 	t, err := a.target(ctx)
-	if pid, perr := strconv.Atoi(a.endpoint); err != nil && errors.Is(err, session.ErrNone) && perr == nil && a.sessionDir == "" {
+	if pid, perr := strconv.Atoi(a.endpoint); err != nil && errors.Is(err, session.ErrNone) && perr == nil &&
+		a.sessionDir == "" {
 		if _, gone := proc.New("/proc").Stat(pid); gone != nil {
 			return p, "", err
 		}
@@ -82,7 +83,8 @@ func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err
 }
 
 // pictureOf takes it of a session: now, or when it held most.
-func pictureOf(ctx context.Context, t *session.Session, backend ask.Backend) (p picture.Picture, title string, err error) {
+func pictureOf(ctx context.Context, t *session.Session, backend ask.Backend) (p picture.Picture, title string,
+	err error) {
 	if t.Live() {
 		title = "session " + t.Meta.Name + ", now"
 		var roots []int
@@ -110,7 +112,8 @@ func pictureOf(ctx context.Context, t *session.Session, backend ask.Backend) (p 
 }
 
 // pictureNow reads the processes under roots. trainers have made steps.
-func pictureNow(_ context.Context, procs []session.Process, trainers map[int]bool, roots []int, heaps map[int]*picture.Heap) (picture.Picture, error) {
+func pictureNow(_ context.Context, procs []session.Process, trainers map[int]bool, roots []int,
+	heaps map[int]*picture.Heap) (picture.Picture, error) {
 	fs := proc.New("/proc")
 	s := sampler.New(sampler.Options{Roots: func() []int { return roots }, About: func(pid int) sampler.About {
 		about := sampler.Nothing
@@ -130,10 +133,12 @@ func pictureNow(_ context.Context, procs []session.Process, trainers map[int]boo
 		if t.Ended {
 			continue
 		}
-		members = append(members, picture.Member{PID: int(t.PID), Role: t.Role, Command: t.Command, Rank: int(t.Rank), Heap: heaps[int(t.PID)]})
+		members = append(members, picture.Member{PID: int(t.PID), Role: t.Role, Command: t.Command, Rank: int(t.Rank),
+			Heap: heaps[int(t.PID)]})
 	}
 	if len(members) == 0 {
-		return picture.Picture{}, remedy.Add(errors.New("none of its processes is there any more"), "memgauge list -a shows how the session ended")
+		return picture.Picture{}, remedy.Add(errors.New("none of its processes is there any more"),
+			"memgauge list -a shows how the session ended")
 	}
 	if mounts, err := fs.CgroupMounts("/"); err == nil {
 		if cg, err := fs.Cgroup(members[0].PID, mounts); err == nil {
@@ -197,7 +202,8 @@ func writeHost(b *bytes.Buffer, h picture.Host) {
 		fmt.Fprintf(b, "  swapped out besides: %s\n", bytesOf(h.Classes.Swap))
 	}
 	if h.Kernel != nil && h.Kernel.Anonymous != proc.Unknown {
-		fmt.Fprintf(b, "  the kernel counts %s of anonymous memory, the processes add up to %s\n", units.Bytes(h.Kernel.Anonymous), units.Bytes(h.Kernel.Processes))
+		fmt.Fprintf(b, "  the kernel counts %s of anonymous memory, the processes add up to %s\n",
+			units.Bytes(h.Kernel.Anonymous), units.Bytes(h.Kernel.Processes))
 	}
 }
 
@@ -219,8 +225,10 @@ func shareOf(n, of *int64) string {
 }
 
 func writeProcesses(w io.Writer, list []picture.Process, width int) error {
-	l := &listing{columns: []model.Column{number("pid"), text("role"), number("pss"), number("rss"), number("heap in use"), number("heap free"),
-		number("python"), number("anonymous"), number("stacks"), number("file"), number("shared"), number("pinned"), number("tables"), number("swap"), text("command")}}
+	l := &listing{columns: []model.Column{number("pid"), text("role"), number("pss"), number("rss"),
+		number("heap in use"), number("heap free"),
+		number("python"), number("anonymous"), number("stacks"), number("file"), number("shared"), number("pinned"),
+		number("tables"), number("swap"), text("command")}}
 	for _, p := range list {
 		role := p.Role
 		if p.Rank != nil {
@@ -231,8 +239,10 @@ func writeProcesses(w io.Writer, list []picture.Process, width int) error {
 			command += " (" + p.Note + ")"
 		}
 		c := p.Classes
-		l.rows = append(l.rows, []any{strconv.Itoa(p.PID), role, bytesOf(p.PSS), units.Bytes(p.RSS).String(), bytesOf(c.HeapInUse), bytesOf(c.HeapFree), bytesOf(c.PythonArenas),
-			bytesOf(c.Anonymous), bytesOf(c.Stacks), bytesOf(c.File), bytesOf(c.Shared), bytesOf(c.Pinned), bytesOf(c.PageTables), bytesOf(c.Swap), command})
+		l.rows = append(l.rows, []any{strconv.Itoa(p.PID), role, bytesOf(p.PSS), units.Bytes(p.RSS).String(),
+			bytesOf(c.HeapInUse), bytesOf(c.HeapFree), bytesOf(c.PythonArenas),
+			bytesOf(c.Anonymous), bytesOf(c.Stacks), bytesOf(c.File), bytesOf(c.Shared), bytesOf(c.Pinned),
+			bytesOf(c.PageTables), bytesOf(c.Swap), command})
 	}
 	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Whole: wholeTables,
 		Spare: []string{"tables", "swap", "pinned", "stacks", "rss", "python", "shared", "file", "command"}})
@@ -243,7 +253,8 @@ func writeDevice(b *bytes.Buffer, id string, d picture.Device) {
 	for _, c := range []struct {
 		name  string
 		bytes *int64
-	}{{"allocator, live", d.Live}, {"allocator, cached", d.Cached}, {"context and modules", d.Context}, {"outside the allocator", d.Outside},
+	}{{"allocator, live", d.Live}, {"allocator, cached", d.Cached}, {"context and modules", d.Context},
+		{"outside the allocator", d.Outside},
 		{"other processes", d.Others}, {"the driver itself", d.Driver}} {
 		fmt.Fprintf(b, "  %-22s %10s  %s\n", c.name, bytesOf(c.bytes), shareOf(c.bytes, d.Used))
 	}

@@ -113,7 +113,8 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 			j.asked[p.PID] = a
 		}
 		now := p.Steps()
-		if p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest || now < a.step*censusGrowth || !detect.Suspicious(p) {
+		if p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest || now < a.step*censusGrowth ||
+			!detect.Suspicious(p) {
 			continue
 		}
 		a.count, a.step, a.at = a.count+1, now, time.Now()

@@ -111,7 +111,9 @@ func (w *watch) remember(ctx context.Context) {
 		"SELECT DISTINCT pid FROM python.steps WHERE NOT inference": func(v []any) {
 			w.o.Trainers().Note([]model.Step{{PID: int32(integer(v[0])), HeapInUse: model.Null}})
 		},
-		"SELECT max(oom_kills) FROM host.memory HAVING max(oom_kills) IS NOT NULL": func(v []any) { w.sampler.SetKills("", integer(v[0])) },
+		"SELECT max(oom_kills) FROM host.memory HAVING max(oom_kills) IS NOT NULL": func(v []any) {
+			w.sampler.SetKills("", integer(v[0]))
+		},
 	} {
 		if err := store.Each(ctx, w.o, sql, set); err != nil && ctx.Err() == nil {
 			w.log.Warn("read what an earlier collector has counted", "error", err)
@@ -144,7 +146,8 @@ func (w *watch) roots() []int {
 		for _, p := range w.s.Processes() {
 			// A process that was asked what it holds has a large ring, with PyTorch or without; and its rings may be
 			// drained and gone.
-			p.Torch = w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start || p.Torch && proc.New("/proc").Mapped(p.PID, "libtorch")
+			p.Torch = w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start ||
+				p.Torch && proc.New("/proc").Mapped(p.PID, "libtorch")
 			w.procs[p.PID] = p
 		}
 	}

@@ -85,7 +85,8 @@ func (p Process) attribute(f *Finding, host Limit) {
 	}
 	best.fills(f, host)
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
-		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate", best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), math.Min(100, 100*best.bytes/f.Rate)))
+		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate",
+			best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), math.Min(100, 100*best.bytes/f.Rate)))
 	}
 }
 
@@ -121,7 +122,8 @@ func (s suspect) fills(f *Finding, host Limit) {
 		return
 	}
 	f.Verdict, f.Needs = Undecided, math.Ceil(left)
-	f.Reason = fmt.Sprintf("%s fills up: it had %s of %s items at most", s.holder, units.Count(int64(s.length)), units.Count(int64(s.bound)))
+	f.Reason = fmt.Sprintf("%s fills up: it had %s of %s items at most", s.holder, units.Count(int64(s.length)),
+		units.Count(int64(s.bound)))
 }
 
 func (p Process) noCensus() string {
@@ -157,7 +159,10 @@ func (p Process) suspects(f *Finding) []suspect {
 	for i := range list {
 		list[i].graphs(objects)
 	}
-	own := slices.ContainsFunc(list, func(s suspect) bool { return s.site != "" && !isForeign(s.site) && !isInstalled(s.site) })
+	own := slices.ContainsFunc(list, func(s suspect) bool {
+		return s.site != "" && !isForeign(s.site) &&
+			!isInstalled(s.site)
+	})
 	list = slices.DeleteFunc(list, func(s suspect) bool {
 		s.foreign = s.foreign || own && isInstalled(s.site) // else the program itself is an installed package
 		return !s.holds(f.Rate, f.End-f.Start)
@@ -267,8 +272,11 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			before = seen{}
 		}
 		over := stretch(steps, first, last, f.Start)
-		s := suspect{holder: holder, site: now.site, class: RetainedTensors, bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over, 1)}
-		s.foreign, s.shrank, s.fleeting = isForeign(now.site), sizes.shrank(holder, first), sizes.fleeting(holder, holder, first, last)
+		s := suspect{holder: holder, site: now.site, class: RetainedTensors,
+			bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over,
+				1)}
+		s.foreign, s.shrank, s.fleeting = isForeign(now.site), sizes.shrank(holder, first),
+			sizes.fleeting(holder, holder, first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
@@ -372,7 +380,8 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
 			s.bound, _ = strconv.ParseFloat(m[1], 64)
 		}
-		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)), s.items, unit)
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
+			s.items, unit)
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
 		if sizeOf(o) < grownGraph*sizeOf(before) {
@@ -384,9 +393,11 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 			s.uncollected, s.bytes = true, math.NaN()
 		}
 	case "traceback":
-		s.class, s.what = RetainedTensors, fmt.Sprintf("%s, whose traceback keeps %s frames", name, units.Count(int64(s.length)))
+		s.class, s.what = RetainedTensors, fmt.Sprintf("%s, whose traceback keeps %s frames", name,
+			units.Count(int64(s.length)))
 	case "hooks":
-		s.class, s.what = RetainedObjects, fmt.Sprintf("%s hooks, %+.3g per %s", units.Count(int64(s.length)), s.items, unit)
+		s.class, s.what = RetainedObjects, fmt.Sprintf("%s hooks, %+.3g per %s", units.Count(int64(s.length)), s.items,
+			unit)
 	case "native", "extension":
 		s.class, s.what = NativeHeap, cmp.Or(o.Detail, "memory of a C extension")
 	default: // growth of a type by itself says neither who nor where

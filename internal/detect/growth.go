@@ -222,7 +222,8 @@ func (w *window) doubts(s Series, back release) string {
 	}
 	if len(w.jumps) > 0 {
 		quiet := w.floors.between(w.jumps)
-		if slope := stats.TheilSen(quiet.Steps, quiet.Bytes); !(slope > w.slope/2 && slope*quiet.width() > overNoise*w.noise) {
+		if slope := stats.TheilSen(quiet.Steps, quiet.Bytes); !(slope > w.slope/2 &&
+			slope*quiet.width() > overNoise*w.noise) {
 			return "it was single jumps"
 		}
 	}
@@ -384,7 +385,8 @@ func onset(s Series, w window) float64 {
 	one := lineLoss(f)
 	best, at := one-0.01*w.total()*float64(n), 0
 	for k := 2; k <= n-minFloors/2; k++ {
-		if loss := lineLoss(Series{f.Steps[:k], f.Bytes[:k]}) + lineLoss(Series{f.Steps[k:], f.Bytes[k:]}); loss < best {
+		if loss := lineLoss(Series{f.Steps[:k], f.Bytes[:k]}) +
+			lineLoss(Series{f.Steps[k:], f.Bytes[k:]}); loss < best {
 			best, at = loss, k
 		}
 	}
@@ -415,7 +417,8 @@ func lineLoss(f Series) (sum float64) {
 
 // String is for tests and logs.
 func (g Growth) String() string {
-	return fmt.Sprintf("%s (%s): %.0f B/step (%.0f to %.0f) from %.0f, %d floors, p %.1g", g.Verdict, g.Reason, g.Rate, g.Low, g.High, g.Start, g.Floors, g.P)
+	return fmt.Sprintf("%s (%s): %.0f B/step (%.0f to %.0f) from %.0f, %d floors, p %.1g", g.Verdict, g.Reason, g.Rate,
+		g.Low, g.High, g.Start, g.Floors, g.P)
 }
 
 // suspicious growth is worth a look at what is held: a chance of 1 in 1000 is enough, and a fifth of the steps that a

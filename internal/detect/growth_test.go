@@ -74,7 +74,8 @@ func TestNoVerdictFromTooLittle(t *testing.T) {
 			t.Errorf("%d steps: %v, needs %v", n, g, g.Needs)
 		}
 	}
-	if g := Judge(Series{[]float64{0, 1000, 2000, 4000}, []float64{1e9, 2e9, 3e9, 4e9}}); g.Verdict != Undecided || g.Needs <= 0 {
+	if g := Judge(Series{[]float64{0, 1000, 2000, 4000}, []float64{1e9, 2e9, 3e9, 4e9}}); g.Verdict != Undecided ||
+		g.Needs <= 0 {
 		t.Errorf("four readings: %v", g)
 	}
 	if g := Judge(s); g.Verdict != Leak {
@@ -107,7 +108,8 @@ func TestOddInput(t *testing.T) {
 	if g := Judge(constant); g.Verdict != Healthy {
 		t.Errorf("constant: %v", g)
 	}
-	again := Series{append(append([]float64{}, grow.Steps...), constant.Steps...), append(append([]float64{}, grow.Bytes...), constant.Bytes...)}
+	again := Series{append(append([]float64{}, grow.Steps...), constant.Steps...),
+		append(append([]float64{}, grow.Bytes...), constant.Bytes...)}
 	if g := Judge(again); g.Verdict != Healthy || g.N != 1000 {
 		t.Errorf("steps counted anew: %v of %d", g, g.N)
 	}
@@ -128,7 +130,8 @@ func FuzzJudge(f *testing.F) {
 			s.Steps, s.Bytes = append(s.Steps, x), append(s.Bytes, y)
 		}
 		g := Judge(s)
-		if g.Verdict == Leak && (!(g.Rate > 0) || !(g.Low <= g.Rate && g.Rate <= g.High) || g.End-g.Start < 0 || g.N < minFloors) {
+		if g.Verdict == Leak && (!(g.Rate > 0) || !(g.Low <= g.Rate && g.Rate <= g.High) || g.End-g.Start < 0 ||
+			g.N < minFloors) {
 			t.Errorf("%v of %d readings", g, g.N)
 		}
 		if g.Verdict == Leak && s.clean().width() < MinSteps {

@@ -37,7 +37,8 @@ func isForeign(site string) bool {
 	if i := strings.LastIndex(site, "-packages/"); i >= 0 {
 		return strings.HasPrefix(site[i+len("-packages/"):], "torch/")
 	}
-	return strings.HasPrefix(site, "<") || strings.Contains(site, "/lib/python3") || strings.Contains(site, "/lib64/python3")
+	return strings.HasPrefix(site, "<") || strings.Contains(site, "/lib/python3") ||
+		strings.Contains(site, "/lib64/python3")
 }
 
 // isInstalled says that a site lies in a package that was installed.

@@ -133,7 +133,8 @@ func (f *Finding) rate(p Process, in Input) forecast.Rate {
 	if p.Slowest > 0 && p.Fastest > 0 {
 		low, high = low*p.Pace/p.Slowest, high*p.Pace/p.Fastest
 	}
-	return forecast.Rate{PerSecond: growth, Low: growth * low, High: growth * high, Watched: (max(f.End, p.Last) - f.Start) * p.Pace}
+	return forecast.Rate{PerSecond: growth, Low: growth * low, High: growth * high,
+		Watched: (max(f.End, p.Last) - f.Start) * p.Pace}
 }
 
 // readings of the limit; one, where nothing but the end is known.

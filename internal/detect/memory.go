@@ -171,7 +171,8 @@ func disagreements(fs []Finding) (warnings []string) {
 	}
 	for m, ranks := range leaking {
 		if others := sound[m]; len(others) > 0 {
-			warnings = append(warnings, fmt.Sprintf("ranks disagree: %s leaks on %s, not on %s: look at what only %s", m.kind, rankList(ranks), rankList(others),
+			warnings = append(warnings, fmt.Sprintf("ranks disagree: %s leaks on %s, not on %s: look at what only %s",
+				m.kind, rankList(ranks), rankList(others),
 				map[bool]string{true: "that rank does", false: "those ranks do"}[len(ranks) == 1]))
 		}
 	}
@@ -236,7 +237,8 @@ const sure = 0.99
 
 // decides says whether the run hangs on this finding: the memory of a training process, or any whose rise is plain.
 func (f Finding) decides() bool {
-	if f.Memory == Worker || f.Memory == Shared || f.Memory == Mapped || f.Memory == Private || f.Memory == Reserved || f.Memory == Cache || f.Memory == Outside {
+	if f.Memory == Worker || f.Memory == Shared || f.Memory == Mapped || f.Memory == Private || f.Memory == Reserved ||
+		f.Memory == Cache || f.Memory == Outside {
 		return f.Verdict == Undecided && f.Total > 0
 	}
 	return true
@@ -263,7 +265,8 @@ func order(fs []Finding) {
 // judgeProcess judges each memory of a process by itself, and then which of them say the same.
 func judgeProcess(p Process, in Input) (out []Finding) {
 	add := func(k Kind, device string, g Growth) {
-		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker, ByTime: p.ByTime})
+		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker,
+			ByTime: p.ByTime})
 	}
 	switch {
 	case p.Worker:
@@ -335,7 +338,8 @@ func (p Process) host() (Kind, Growth, string) {
 	}
 	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
 	rate := h.total() / h.width()
-	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings", anon.Rate/(1<<20), len(h.Steps))
+	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings",
+		anon.Rate/(1<<20), len(h.Steps))
 	anon.Low, anon.High = min(anon.Low, rate*0.9), max(anon.High, rate)
 	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
 	return Heap, anon, note
@@ -383,7 +387,8 @@ func (p Process) mapped() Growth {
 		maps = p.Space
 	}
 	if space := p.judge(maps); space.Verdict != Leak || space.Rate < g.Rate/2 {
-		g.Verdict, g.Reason = Healthy, "pages of files that were mapped before: the kernel takes them back when it needs them"
+		g.Verdict, g.Reason = Healthy,
+			"pages of files that were mapped before: the kernel takes them back when it needs them"
 	}
 	return g
 }
@@ -391,7 +396,8 @@ func (p Process) mapped() Growth {
 // device judges what the allocator has handed out, what it keeps besides, and what lies outside of it.
 func (p Process) device(d DeviceSeries) (out []Finding) {
 	add := func(k Kind, c Class, g Growth) {
-		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank, ByTime: p.ByTime})
+		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank,
+			ByTime: p.ByTime})
 	}
 	allocated := Judge(d.Allocated)
 	if allocated.N > 0 {
@@ -399,7 +405,8 @@ func (p Process) device(d DeviceSeries) (out []Finding) {
 	}
 	if cached := Judge(d.Cached); cached.Verdict == Leak {
 		k, c := Reserved, AllocatorRetention
-		cached.Verdict, cached.Reason = Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"
+		cached.Verdict, cached.Reason = Undecided,
+			"the allocator holds ever more, and has handed out no more: fragmentation"
 		if peak := Judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
 			k, c, cached.Reason = Cache, DeviceCache, "the allocator keeps what steps take at most, and that creeps up"
 		}

@@ -27,7 +27,8 @@ func fourRanks() Input {
 		if rank == 1 {
 			rate = 1e6
 		}
-		in.Processes = append(in.Processes, Process{PID: 100 + rank, Rank: rank, Pace: 0.1, Heap: growing(1000, rate), Anon: growing(1000, 0)})
+		in.Processes = append(in.Processes, Process{PID: 100 + rank, Rank: rank, Pace: 0.1, Heap: growing(1000, rate),
+			Anon: growing(1000, 0)})
 	}
 	return in
 }
@@ -56,7 +57,10 @@ func TestOrderOfRanks(t *testing.T) {
 	want := Run(in)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 20 {
-		r.Shuffle(len(in.Processes), func(i, j int) { in.Processes[i], in.Processes[j] = in.Processes[j], in.Processes[i] })
+		r.Shuffle(len(in.Processes), func(i, j int) {
+			in.Processes[i], in.Processes[j] = in.Processes[j],
+				in.Processes[i]
+		})
 		if got := Run(in); !reflect.DeepEqual(got, want) {
 			t.Fatalf("another order gives another report:\n%+v\n%+v", got, want)
 		}
@@ -86,18 +90,24 @@ func first(t *testing.T, p Process) Finding {
 
 func TestClasses(t *testing.T) {
 	list := func(_, step int64) model.ObjectGroup {
-		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1, Length: step, Bytes: step * 600_000, Site: "a.py:3"}
+		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1, Length: step,
+			Bytes: step * 600_000, Site: "a.py:3"}
 	}
 	graph := func(length int64) model.ObjectGroup {
-		return model.ObjectGroup{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.kept[*]", Count: length, Length: length * 5, Bytes: model.Null, Site: "a.py:3"}
+		return model.ObjectGroup{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.kept[*]", Count: length,
+			Length: length * 5, Bytes: model.Null, Site: "a.py:3"}
 	}
 	current := func(census int64) model.ObjectGroup { // of the step that goes on: now more of it is there, now less
-		return model.ObjectGroup{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.losses[*]", Count: 8, Length: 80 + census, Bytes: model.Null, Site: "a.py:9"}
+		return model.ObjectGroup{Evidence: "graph", Type: "torch.Tensor", Holder: "__main__.losses[*]", Count: 8,
+			Length: 80 + census, Bytes: model.Null, Site: "a.py:9"}
 	}
-	cycle := model.ObjectGroup{Evidence: "cycle", Type: "__main__.Episode", Holder: "Episode.steps[*].episode", Count: 16, Length: model.Null, Bytes: 2_000_000, Site: "a.py:5"}
+	cycle := model.ObjectGroup{Evidence: "cycle", Type: "__main__.Episode", Holder: "Episode.steps[*].episode",
+		Count: 16, Length: model.Null, Bytes: 2_000_000, Site: "a.py:5"}
 	off, on := cycle, cycle
-	off.Detail, on.Detail = "12 objects hold each other; 300 young objects wait for the collector, which is off", "… which is on"
-	native := model.ObjectGroup{Evidence: "native", Type: "call", Holder: "__main__.noise", Count: 1, Length: model.Null, Bytes: model.Null, Site: "a.py:7", Detail: "libc.malloc"}
+	off.Detail, on.Detail = "12 objects hold each other; 300 young objects wait for the collector, which is off",
+		"… which is on"
+	native := model.ObjectGroup{Evidence: "native", Type: "call", Holder: "__main__.noise", Count: 1,
+		Length: model.Null, Bytes: model.Null, Site: "a.py:7", Detail: "libc.malloc"}
 	type objects = []model.ObjectGroup
 	for name, c := range map[string]struct {
 		objects func(census, step int64) []model.ObjectGroup
@@ -105,11 +115,16 @@ func TestClasses(t *testing.T) {
 		holder  string
 		site    string
 	}{
-		"list of objects":          {func(c, s int64) []model.ObjectGroup { return objects{list(c, s), current(c)} }, RetainedObjects, "__main__.kept", "a.py:3"},
-		"list that keeps graphs":   {func(c, s int64) []model.ObjectGroup { return objects{list(c, s), graph(s)} }, AutogradGraph, "__main__.kept", "a.py:3"},
-		"garbage, collector off":   {func(c, s int64) []model.ObjectGroup { return objects{off, current(c)} }, GCCycles, "Episode.steps[*].episode", "a.py:5"},
-		"garbage beside a list":    {func(c, s int64) []model.ObjectGroup { return objects{off, list(c, s)} }, RetainedObjects, "__main__.kept", "a.py:3"},
-		"garbage that's collected": {func(c, s int64) []model.ObjectGroup { return objects{on, native} }, NativeHeap, "__main__.noise", "a.py:7"},
+		"list of objects": {func(c, s int64) []model.ObjectGroup { return objects{list(c, s), current(c)} },
+			RetainedObjects, "__main__.kept", "a.py:3"},
+		"list that keeps graphs": {func(c, s int64) []model.ObjectGroup { return objects{list(c, s), graph(s)} },
+			AutogradGraph, "__main__.kept", "a.py:3"},
+		"garbage, collector off": {func(c, s int64) []model.ObjectGroup { return objects{off, current(c)} }, GCCycles,
+			"Episode.steps[*].episode", "a.py:5"},
+		"garbage beside a list": {func(c, s int64) []model.ObjectGroup { return objects{off, list(c, s)} },
+			RetainedObjects, "__main__.kept", "a.py:3"},
+		"garbage that's collected": {func(c, s int64) []model.ObjectGroup { return objects{on, native} }, NativeHeap,
+			"__main__.noise", "a.py:7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := first(t, leaky(c.objects))
@@ -140,9 +155,11 @@ func TestWorkerOfFewReadings(t *testing.T) {
 	for rate, want := range map[float64]Verdict{0: Healthy, 1e6: Undecided} {
 		worker := Process{PID: 8, Rank: -1, Worker: true}
 		for i := range 11 {
-			worker.Anon.Steps, worker.Anon.Bytes = append(worker.Anon.Steps, float64(i)*60), append(worker.Anon.Bytes, 3e8+rate*float64(i)*60+1e4*float64(i*i%3))
+			worker.Anon.Steps, worker.Anon.Bytes = append(worker.Anon.Steps, float64(i)*60),
+				append(worker.Anon.Bytes, 3e8+rate*float64(i)*60+1e4*float64(i*i%3))
 		}
-		r := Run(Input{Steps: 600, Processes: []Process{{PID: 7, Rank: -1, Heap: growing(600, 0), Anon: growing(600, 0)}, worker}})
+		r := Run(Input{Steps: 600, Processes: []Process{{PID: 7, Rank: -1, Heap: growing(600, 0),
+			Anon: growing(600, 0)}, worker}})
 		if r.Verdict != want {
 			t.Errorf("%g B a step: %s, want %s", rate, r.Verdict, want)
 		}
@@ -152,13 +169,17 @@ func TestWorkerOfFewReadings(t *testing.T) {
 // TestBoundedContainer: what fills a deque with a maxlen is no leak, unless memory ends before.
 func TestBoundedContainer(t *testing.T) {
 	p := leaky(func(_, step int64) []model.ObjectGroup {
-		return []model.ObjectGroup{{Evidence: "container", Type: "collections.deque", Holder: "__main__.replay", Count: 1, Length: step, Bytes: step * 900_000, Detail: "of builtins.tuple; 2000 at most"}}
+		return []model.ObjectGroup{{Evidence: "container", Type: "collections.deque", Holder: "__main__.replay",
+			Count: 1, Length: step, Bytes: step * 900_000, Detail: "of builtins.tuple; 2000 at most"}}
 	})
-	r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 8 << 30}})
-	if f := r.Findings[0]; r.Verdict != Undecided || f.Needs < 1000 || f.Needs > 1200 || !strings.Contains(r.Missing, "fills up") {
+	r := Run(Input{Steps: 1000, Processes: []Process{p},
+		Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 8 << 30}})
+	if f := r.Findings[0]; r.Verdict != Undecided || f.Needs < 1000 || f.Needs > 1200 ||
+		!strings.Contains(r.Missing, "fills up") {
 		t.Errorf("%s: %s, needs %.0f", r.Verdict, r.Missing, f.Needs)
 	}
-	if r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: Limit{Name: "host 9 GiB", Bytes: 9 << 30, Used: 8.9 * (1 << 30)}}); r.Verdict != Leak {
+	if r := Run(Input{Steps: 1000, Processes: []Process{p},
+		Host: Limit{Name: "host 9 GiB", Bytes: 9 << 30, Used: 8.9 * (1 << 30)}}); r.Verdict != Leak {
 		t.Errorf("memory ends before it is full: %s", r.Verdict)
 	}
 }
@@ -168,14 +189,17 @@ func TestBoundedContainer(t *testing.T) {
 func TestHolders(t *testing.T) {
 	type objects = []model.ObjectGroup
 	row := func(holder, site string, length, bytes int64) model.ObjectGroup {
-		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: holder, Count: 1, Length: length, Bytes: bytes, Site: site}
+		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: holder, Count: 1, Length: length,
+			Bytes: bytes, Site: site}
 	}
 	const adam = "/usr/lib/python3/site-packages/torch/optim/adam.py:320"
 	for name, c := range map[string]struct {
 		objects func(census, step int64) []model.ObjectGroup
 		holder  string
 	}{
-		"a library's": {func(c, s int64) []model.ObjectGroup { return objects{row("Adam.step().grads", adam, s, s*900_000)} }, ""},
+		"a library's": {func(c, s int64) []model.ObjectGroup {
+			return objects{row("Adam.step().grads", adam, s, s*900_000)}
+		}, ""},
 		"a variable of the step": {func(c, s int64) []model.ObjectGroup {
 			all := objects{row("__main__.names", "a.py:1", 9, 900)}
 			if c == 3 {
@@ -184,9 +208,12 @@ func TestHolders(t *testing.T) {
 			return all
 		}, ""},
 		"emptied meanwhile": {func(c, s int64) []model.ObjectGroup {
-			return objects{row("__main__.outputs", "a.py:3", []int64{0, 90, 10, 800}[c], []int64{0, 90, 10, 800}[c]*900_000)}
+			return objects{row("__main__.outputs", "a.py:3", []int64{0, 90, 10, 800}[c],
+				[]int64{0, 90, 10, 800}[c]*900_000)}
 		}, ""},
-		"too little": {func(c, s int64) []model.ObjectGroup { return objects{row("__main__.log", "a.py:3", s, s*60_000)} }, ""},
+		"too little": {func(c, s int64) []model.ObjectGroup {
+			return objects{row("__main__.log", "a.py:3", s, s*60_000)}
+		}, ""},
 		"the program's": {func(c, s int64) []model.ObjectGroup {
 			return objects{row("Adam.step().grads", adam, s, s*900_000), row("__main__.kept", "a.py:3", s, s*500_000)}
 		}, "__main__.kept"},
@@ -213,11 +240,15 @@ func TestTooSlowToMatter(t *testing.T) {
 	}{
 		"file pages by the way":   {mapped(1260, 0.05), Healthy},
 		"file pages of more maps": {mapped(40_000, 0.05), Leak},
-		"heap, 17 days":           {Process{PID: 7, Rank: -1, Pace: 0.05, Heap: growing(3000, 1260), Anon: growing(3000, 1260)}, Healthy},
-		"heap, 40 minutes":        {Process{PID: 7, Rank: -1, Pace: 0.00005, Heap: growing(3000, 1260), Anon: growing(3000, 1260)}, Leak},
-		"heap, 60 days":           {Process{PID: 7, Rank: -1, Pace: 60, Heap: growing(3000, 500_000), Anon: growing(3000, 500_000)}, Healthy},
+		"heap, 17 days": {Process{PID: 7, Rank: -1, Pace: 0.05, Heap: growing(3000, 1260),
+			Anon: growing(3000, 1260)}, Healthy},
+		"heap, 40 minutes": {Process{PID: 7, Rank: -1, Pace: 0.00005, Heap: growing(3000, 1260),
+			Anon: growing(3000, 1260)}, Leak},
+		"heap, 60 days": {Process{PID: 7, Rank: -1, Pace: 60, Heap: growing(3000, 500_000),
+			Anon: growing(3000, 500_000)}, Healthy},
 	} {
-		r := Run(Input{Steps: 3000, Processes: []Process{c.p}, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30, Used: 30 << 30}})
+		r := Run(Input{Steps: 3000, Processes: []Process{c.p}, Host: Limit{Name: "host 64 GiB", Bytes: 64 << 30,
+			Used: 30 << 30}})
 		if r.Verdict != c.want {
 			t.Errorf("%s: %s, %s", name, r.Verdict, r.Line())
 		}

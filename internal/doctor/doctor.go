@@ -87,7 +87,8 @@ func (m Machine) Examine(ctx context.Context) Report {
 	r.Figures.CPUs = runtime.GOMAXPROCS(0) // Go counts affinity and quota: runtime.GOMAXPROCS, since 1.25
 	r.Checks = append(r.Checks, m.sessions(&r.Figures))
 	r.Checks = append(r.Checks, m.python(ctx)...)
-	r.Checks = append(r.Checks, m.memory(fs, &r.Figures), m.cgroup(fs, &r.Figures), m.pressure(fs), m.shm(&r.Figures), cpu(fs, &r.Figures))
+	r.Checks = append(r.Checks, m.memory(fs, &r.Figures), m.cgroup(fs, &r.Figures), m.pressure(fs), m.shm(&r.Figures),
+		cpu(fs, &r.Figures))
 	r.Checks = append(r.Checks, m.rollup(fs), m.ptrace())
 	r.Checks = append(r.Checks, m.gpus(&r.Figures)...)
 	r.Suggestions = suggest(r.Figures)
@@ -111,7 +112,8 @@ func (m Machine) sessions(f *Figures) Check {
 		dir = filepath.Dir(dir)
 	}
 	if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
-		return Check{c.Name, Broken, fmt.Sprintf("%s can't be written: %v", dir, err), "set MEMGAUGE_HOME to a writable directory"}
+		return Check{c.Name, Broken, fmt.Sprintf("%s can't be written: %v", dir, err),
+			"set MEMGAUGE_HOME to a writable directory"}
 	}
 	total, used, err := proc.Space(dir)
 	if err != nil {
@@ -124,7 +126,8 @@ func (m Machine) sessions(f *Figures) Check {
 	case f.DiskFreeBytes < minDisk:
 		c.State, c.Hint = Limited, "give run --max-disk, or set MEMGAUGE_HOME to a file system with more room"
 	case err == nil && network:
-		c.State, c.Found, c.Hint = Limited, c.Found+", on "+kind, "rings and sockets go to "+os.TempDir()+"; a local MEMGAUGE_HOME keeps everything in one place"
+		c.State, c.Found, c.Hint = Limited, c.Found+", on "+kind, "rings and sockets go to "+os.TempDir()+
+			"; a local MEMGAUGE_HOME keeps everything in one place"
 	}
 	return c
 }
@@ -135,9 +138,11 @@ func (m Machine) memory(fs proc.FS, f *Figures) Check {
 		return Check{"host memory", Broken, err.Error(), "mount /proc"}
 	}
 	f.HostBytes, f.LimitBytes, f.FreeBytes = info.Total, info.Total, max(info.Available, 0)
-	c := Check{"host memory", Works, fmt.Sprintf("%s, %s available, swap %s", units.Bytes(info.Total), units.Bytes(max(info.Available, 0)), units.Bytes(max(info.SwapTotal, 0))), ""}
+	c := Check{"host memory", Works, fmt.Sprintf("%s, %s available, swap %s", units.Bytes(info.Total),
+		units.Bytes(max(info.Available, 0)), units.Bytes(max(info.SwapTotal, 0))), ""}
 	if info.OOMKills == proc.Unknown {
-		c.State, c.Found, c.Hint = Limited, c.Found+"; the kernel counts no OOM kills", "a kill on the host is told by the command's exit only; Linux 4.13 and later count them"
+		c.State, c.Found, c.Hint = Limited, c.Found+"; the kernel counts no OOM kills",
+			"a kill on the host is told by the command's exit only; Linux 4.13 and later count them"
 	}
 	return c
 }
@@ -150,7 +155,8 @@ func (m Machine) cgroup(fs proc.FS, f *Figures) Check {
 		cg, err = fs.Cgroup(fs.Self(), mounts)
 	}
 	if err != nil {
-		return Check{c.Name, Absent, fmt.Sprintf("no memory cgroup is seen: %v", err), "limits are then those of the host; mount the memory controller below /sys/fs/cgroup to see others"}
+		return Check{c.Name, Absent, fmt.Sprintf("no memory cgroup is seen: %v", err),
+			"limits are then those of the host; mount the memory controller below /sys/fs/cgroup to see others"}
 	}
 	mem, err := cg.Memory()
 	if err != nil {
@@ -166,14 +172,16 @@ func (m Machine) cgroup(fs proc.FS, f *Figures) Check {
 	}
 	f.LimitBytes = mem.Limit
 	f.FreeBytes = min(f.FreeBytes, mem.Limit-mem.Current+max(mem.InactiveFile, 0))
-	c.Found = fmt.Sprintf("version %d, %s charged of %s (limit of %s)", cg.Version, units.Bytes(mem.Current), units.Bytes(mem.Limit), mem.LimitPath)
+	c.Found = fmt.Sprintf("version %d, %s charged of %s (limit of %s)", cg.Version, units.Bytes(mem.Current),
+		units.Bytes(mem.Limit), mem.LimitPath)
 	return c
 }
 
 func (m Machine) pressure(fs proc.FS) Check {
 	p := fs.Pressure()
 	if !p.Known {
-		return Check{"memory pressure", Absent, "the kernel has no PSI", "boot with psi=1 to see how long tasks wait for memory"}
+		return Check{"memory pressure", Absent, "the kernel has no PSI",
+			"boot with psi=1 to see how long tasks wait for memory"}
 	}
 	return Check{"memory pressure", Works, fmt.Sprintf("some tasks waited %.1f %% of the last 10 s", p.SomeAvg10), ""}
 }
@@ -184,12 +192,14 @@ const minShm = 512 << 20
 func (m Machine) shm(f *Figures) Check {
 	total, used, err := proc.Space(filepath.Join(m.Root, "dev", "shm"))
 	if err != nil {
-		return Check{"/dev/shm", Absent, err.Error(), "data-loader workers pass tensors through it: mount a tmpfs there, or use num_workers=0"}
+		return Check{"/dev/shm", Absent, err.Error(),
+			"data-loader workers pass tensors through it: mount a tmpfs there, or use num_workers=0"}
 	}
 	f.ShmFreeBytes = total - used
 	c := Check{"/dev/shm", Works, fmt.Sprintf("%s free of %s", units.Bytes(total-used), units.Bytes(total)), ""}
 	if f.ShmFreeBytes < minShm {
-		c.State, c.Hint = Limited, "data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium Memory in Kubernetes"
+		c.State, c.Hint = Limited,
+			"data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium Memory in Kubernetes"
 	}
 	return c
 }
@@ -207,7 +217,8 @@ func cpu(fs proc.FS, f *Figures) Check {
 
 func (m Machine) rollup(fs proc.FS) Check {
 	if _, err := fs.Rollup(fs.Self()); err != nil {
-		return Check{"shared memory by process", Limited, fmt.Sprintf("smaps_rollup: %v", err), "pages that processes share then count in full for each; Linux 4.14 and later have it"}
+		return Check{"shared memory by process", Limited, fmt.Sprintf("smaps_rollup: %v", err),
+			"pages that processes share then count in full for each; Linux 4.14 and later have it"}
 	}
 	return Check{"shared memory by process", Works, "smaps_rollup", ""}
 }
@@ -226,14 +237,17 @@ func (m Machine) ptrace() Check {
 	case "0":
 	case "1":
 		if os.Geteuid() != 0 {
-			c.State, c.Found, c.Hint = Limited, "ptrace_scope=1: a process's parents alone", "run as root, or echo 0 > /proc/sys/kernel/yama/ptrace_scope; memgauge run needs none of this"
+			c.State, c.Found, c.Hint = Limited, "ptrace_scope=1: a process's parents alone",
+				"run as root, or echo 0 > /proc/sys/kernel/yama/ptrace_scope; memgauge run needs none of this"
 		}
 	case "2":
 		if os.Geteuid() != 0 {
-			c.State, c.Found, c.Hint = Absent, "ptrace_scope=2: root alone", "run as root; memgauge run needs none of this"
+			c.State, c.Found, c.Hint = Absent, "ptrace_scope=2: root alone",
+				"run as root; memgauge run needs none of this"
 		}
 	default:
-		c.State, c.Found, c.Hint = Absent, "ptrace_scope="+scope+": nobody until the next boot", "memgauge run needs none of this"
+		c.State, c.Found, c.Hint = Absent, "ptrace_scope="+scope+": nobody until the next boot",
+			"memgauge run needs none of this"
 	}
 	return c
 }
@@ -242,7 +256,8 @@ func (m Machine) gpus(f *Figures) []Check {
 	found := machine.Open(m.Root, nil)
 	c := Check{Name: "NVIDIA GPUs", State: Works}
 	if found.NVIDIA != nil {
-		c.State, c.Found, c.Hint = Absent, found.NVIDIA.Error(), "in a container: --gpus all, or the NVIDIA container toolkit; without such a GPU this is as it should be"
+		c.State, c.Found, c.Hint = Absent, found.NVIDIA.Error(),
+			"in a container: --gpus all, or the NVIDIA container toolkit; without such a GPU this is as it should be"
 	}
 	checks := []Check{c, {"AMD and Intel GPUs", Absent, "none in /sys/class/drm", ""}}
 	if found.DRM > 0 {
@@ -272,7 +287,8 @@ func (m Machine) gpus(f *Figures) []Check {
 		list = append(list, text)
 	}
 	if found.NVIDIA == nil {
-		checks[0].Found = fmt.Sprintf("driver %s, CUDA up to %d.%d; %s", strings.TrimPrefix(found.Driver, "nvidia "), found.CUDA/1000, found.CUDA%1000/10, strings.Join(list, "; "))
+		checks[0].Found = fmt.Sprintf("driver %s, CUDA up to %d.%d; %s", strings.TrimPrefix(found.Driver, "nvidia "),
+			found.CUDA/1000, found.CUDA%1000/10, strings.Join(list, "; "))
 	} else {
 		checks[1].Found = strings.Join(list, "; ")
 	}
@@ -298,9 +314,12 @@ func suggest(f Figures) Suggestions {
 	for size := int64(4 << 30); room >= size && s.BatchSize < 128; size *= 2 {
 		s.BatchSize *= 2
 	}
-	s.Notes = append(s.Notes, fmt.Sprintf("the batch size goes by %s free in %s alone; try it, and see with memgauge where", units.Bytes(max(room, 0)), where))
+	s.Notes = append(s.Notes,
+		fmt.Sprintf("the batch size goes by %s free in %s alone; try it, and see with memgauge where",
+			units.Bytes(max(room, 0)), where))
 	if f.LimitBytes > 0 && f.LimitBytes < f.HostBytes {
-		s.Notes = append(s.Notes, fmt.Sprintf("memory is limited to %s by the cgroup, whatever the host has", units.Bytes(f.LimitBytes)))
+		s.Notes = append(s.Notes, fmt.Sprintf("memory is limited to %s by the cgroup, whatever the host has",
+			units.Bytes(f.LimitBytes)))
 	}
 	return s
 }

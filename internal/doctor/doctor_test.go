@@ -73,8 +73,10 @@ func TestContainer(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(self, "cgroup"), []byte("0::/\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r := Machine{Root: root, Home: filepath.Join(root, "state", "memgauge"), Python: "no-such-python"}.Examine(t.Context())
-	if f := r.Figures; f.HostBytes != 1056763576<<10 || f.LimitBytes != 16<<30 || f.FreeBytes != 6<<30+500000000 || f.GPUs != 1 || f.GPUFreeBytes != 68_000_000_000 {
+	r := Machine{Root: root, Home: filepath.Join(root, "state", "memgauge"),
+		Python: "no-such-python"}.Examine(t.Context())
+	if f := r.Figures; f.HostBytes != 1056763576<<10 || f.LimitBytes != 16<<30 || f.FreeBytes != 6<<30+500000000 ||
+		f.GPUs != 1 || f.GPUFreeBytes != 68_000_000_000 {
 		t.Errorf("%+v", f)
 	}
 	if c := find(t, r, "cgroup"); c.State != Works || !strings.Contains(c.Found, "10 GiB charged of 16 GiB") {

@@ -16,7 +16,8 @@ import (
 const pythonLimit = 90 * time.Second
 
 // packages whose versions are told: what trainings use.
-var packages = []string{"torch", "numpy", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate", "deepspeed"}
+var packages = []string{"torch", "numpy", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate",
+	"deepspeed"}
 
 // The script finds versions without importing anything but torch.
 const pythonScript = `
@@ -57,7 +58,8 @@ func (m Machine) python(ctx context.Context) []Check {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return []Check{{"Python", Absent, name + " is not found", "activate the environment of the training, or give its interpreter: memgauge doctor --python PATH"}}
+		return []Check{{"Python", Absent, name + " is not found",
+			"activate the environment of the training, or give its interpreter: memgauge doctor --python PATH"}}
 	}
 	facts, err := askPython(ctx, path)
 	if err != nil {

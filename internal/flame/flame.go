@@ -104,7 +104,8 @@ func (n *Node) walk(stack []*Node, f func(stack []*Node)) {
 	stack = append(stack, n)
 	f(stack)
 	slices.SortStableFunc(n.Children, func(a, b *Node) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Name, b.Name), cmp.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line))
 	})
 	for _, c := range n.Children {
 		c.walk(stack, f)

@@ -55,7 +55,8 @@ func TestPprof(t *testing.T) {
 	var innermost []string
 	for _, s := range p.Sample {
 		line := s.Location[0].Line[0]
-		innermost = append(innermost, fmt.Sprintf("%s (%s:%d) under %d", line.Function.Name, line.Function.Filename, line.Line, len(s.Location)-1))
+		innermost = append(innermost, fmt.Sprintf("%s (%s:%d) under %d", line.Function.Name, line.Function.Filename,
+			line.Line, len(s.Location)-1))
 	}
 	want := []string{"step;x (train.py:48) under 1", "f<\"&> (model.py:9) under 2", "C++ only (:0) under 0"}
 	if !slices.Equal(innermost, want) {
@@ -129,7 +130,8 @@ func TestHTML(t *testing.T) {
 	if err := g.WriteHTML(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"a &lt;b&gt; &amp; c", "gone old.py:3", "before: 60 B", "60 B before, 180 B after", "</html>"} {
+	for _, want := range []string{"a &lt;b&gt; &amp; c", "gone old.py:3", "before: 60 B", "60 B before, 180 B after",
+		"</html>"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -144,7 +146,8 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d deep", depth)
 	}
 	for _, write := range []func(io.Writer) error{
-		New("nothing").WriteSVG, New("nothing").WriteHTML, New("nothing").WriteFolded, New("nothing").WritePprof, New("nothing").WriteSpeedscope,
+		New("nothing").WriteSVG, New("nothing").WriteHTML, New("nothing").WriteFolded, New("nothing").WritePprof,
+		New("nothing").WriteSpeedscope,
 	} {
 		if err := write(io.Discard); err != nil {
 			t.Error(err)

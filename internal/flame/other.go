@@ -71,7 +71,8 @@ type speedscopeProfile struct {
 // WriteSpeedscope writes a sampled profile whose weights are bytes.
 func (g *Graph) WriteSpeedscope(w io.Writer) error {
 	p := speedscopeProfile{Type: "sampled", Name: g.Title, Unit: "bytes", Samples: [][]int{}, Weights: []int64{}}
-	file := speedscopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Name: g.Title, Exporter: "memgauge"}
+	file := speedscopeFile{Schema: "https://www.speedscope.app/file-format-schema.json", Name: g.Title,
+		Exporter: "memgauge"}
 	numbers := map[Frame]int{}
 	g.each(func(stack []*Node) {
 		own := stack[len(stack)-1].own()

@@ -58,13 +58,16 @@ func (g *Graph) WriteSVG(w io.Writer) error {
 func (g *Graph) draw(b *bufio.Writer) {
 	boxes, narrow, depth := g.boxes()
 	height := header + (depth+1)*rowHeight + 2*margin
-	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" font-size="11" role="img" aria-label="%s">`+"\n",
+	fmt.Fprintf(b,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" font-size="11" role="img" aria-label="%s">`+"\n",
 		width, height, width, height, html.EscapeString(g.Title))
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="#fdfdfd"/>`+"\n", width, height)
-	fmt.Fprintf(b, `<text x="%d" y="18" font-size="13">%s</text>`+"\n", margin, html.EscapeString(fit(g.Title, (width-2*margin)/8)))
+	fmt.Fprintf(b, `<text x="%d" y="18" font-size="13">%s</text>`+"\n", margin,
+		html.EscapeString(fit(g.Title, (width-2*margin)/8)))
 	note := fmt.Sprintf("%s in all", units.Bytes(g.Root.Value))
 	if g.Compare {
-		note = fmt.Sprintf("%s before, %s after; red grew, blue shrank", units.Bytes(g.Root.Before), units.Bytes(g.Root.Value))
+		note = fmt.Sprintf("%s before, %s after; red grew, blue shrank", units.Bytes(g.Root.Before),
+			units.Bytes(g.Root.Value))
 	}
 	if narrow > 0 {
 		note += fmt.Sprintf("; %s frames of less than %.2g %% are not drawn", units.Count(int64(narrow)), 100*minShare)
@@ -79,8 +82,10 @@ func (g *Graph) draw(b *bufio.Writer) {
 func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	full := float64(width - 2*margin)
 	left, wide, top := margin+x.x*full, x.w*full, header+x.depth*rowHeight
-	fmt.Fprintf(b, `<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" rx="1"/>`,
-		x.x, x.w, x.depth, html.EscapeString(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1, g.colour(x.node))
+	fmt.Fprintf(b,
+		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" rx="1"/>`,
+		x.x, x.w, x.depth, html.EscapeString(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1,
+		g.colour(x.node))
 	if room := int((wide - 6) / letter); room > 2 {
 		fmt.Fprintf(b, `<text x="%.2f" y="%d">%s</text>`, left+3, top+13, html.EscapeString(fit(x.node.label(), room)))
 	}
@@ -148,7 +153,8 @@ var zoom string
 // WriteHTML writes a page that holds the picture and needs nothing else: a click zooms in, a search marks frames.
 func (g *Graph) WriteHTML(w io.Writer) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n", html.EscapeString(g.Title))
+	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n",
+		html.EscapeString(g.Title))
 	b.WriteString(`<meta name="viewport" content="width=device-width"><style>
 body{margin:8px;font:14px sans-serif}svg{width:100%;height:auto}g[data-d]{cursor:pointer}
 g.found rect{stroke:#000;stroke-width:1.5}input{font:inherit;width:20em}

@@ -132,7 +132,8 @@ func onTrend(f Forecast, points []Point, readings []Reading, limit float64) Fore
 	}
 	f = f.until(l, last, limit)
 	if f.Predicted && c.lowest+f.Amplitude < limit { // it may come to nothing
-		f.Shape, f.Reason, f.SecondsHigh, f.Confidence = Saturating, "it grows ever more slowly", math.Inf(1), f.Confidence/2
+		f.Shape, f.Reason, f.SecondsHigh, f.Confidence = Saturating, "it grows ever more slowly", math.Inf(1),
+			f.Confidence/2
 	}
 	return f
 }
@@ -219,7 +220,8 @@ func (f Forecast) until(l line, points []Point, limit float64) Forecast {
 	if unit == 0 {
 		unit = (end.Time - first.Time) / float64(len(points)-1)
 	}
-	f.Within1, f.Within10, f.Within100, f.WithinMinute = d.before(unit), d.before(10*unit), d.before(100*unit), d.before(60)
+	f.Within1, f.Within10, f.Within100, f.WithinMinute = d.before(unit), d.before(10*unit), d.before(100*unit),
+		d.before(60)
 	median := d.quantile(0.5)
 	if math.IsInf(median, 1) || median > horizon {
 		f.Reason += ", and would meet the limit later than can be foretold yet"

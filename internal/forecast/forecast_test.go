@@ -147,7 +147,8 @@ func TestForecastOfSteadyGrowth(t *testing.T) {
 				kind = name + ", seen from outside"
 			}
 			coverage := float64(s.covered) / float64(s.answered)
-			t.Logf("%-40s median error %4.1f %%, covered %.2f, no answer %d of %d", kind, 100*s.medianError(), coverage, s.missing, s.asked)
+			t.Logf("%-40s median error %4.1f %%, covered %.2f, no answer %d of %d", kind, 100*s.medianError(), coverage,
+				s.missing, s.asked)
 			if hard[name] {
 				if s.medianError() > 0.25 || coverage < 0.65 {
 					t.Errorf("%s: want an error of at most 25 %% and a coverage of at least 0.65", kind)
@@ -191,7 +192,10 @@ func healthyJobs() map[string]func() job {
 			}, peak: usual}
 		},
 		"cache that grows with the logarithm": func() job {
-			return job{floor: func(r *rand.Rand, i int) float64 { return 2000 + 300*math.Log1p(float64(i)/10) + 3*r.NormFloat64() }, peak: usual}
+			return job{floor: func(r *rand.Rand, i int) float64 {
+				return 2000 + 300*math.Log1p(float64(i)/10) +
+					3*r.NormFloat64()
+			}, peak: usual}
 		},
 		"one-off": func() job {
 			return job{floor: func(r *rand.Rand, i int) float64 {
@@ -202,10 +206,12 @@ func healthyJobs() map[string]func() job {
 			}, peak: usual}
 		},
 		"sawtooth of 120 steps": func() job {
-			return job{floor: func(r *rand.Rand, i int) float64 { return 3000 + 8*float64(i%120) + 3*r.NormFloat64() }, peak: usual}
+			return job{floor: func(r *rand.Rand, i int) float64 { return 3000 + 8*float64(i%120) + 3*r.NormFloat64() },
+				peak: usual}
 		},
 		"sawtooth of 500 steps": func() job {
-			return job{floor: func(r *rand.Rand, i int) float64 { return 3000 + 4*float64(i%500) + 3*r.NormFloat64() }, peak: usual}
+			return job{floor: func(r *rand.Rand, i int) float64 { return 3000 + 4*float64(i%500) + 3*r.NormFloat64() },
+				peak: usual}
 		},
 		"evaluation bursts": func() job {
 			return job{floor: func(r *rand.Rand, i int) float64 {
@@ -291,10 +297,12 @@ func FuzzRun(f *testing.F) {
 		}
 		var all []Reading
 		for i, b := range levels {
-			all = append(all, Reading{Time: float64(i / 2), Step: float64(i), Floor: float64(b) * mib, Peak: float64(b)*mib + float64(i%7)})
+			all = append(all, Reading{Time: float64(i / 2), Step: float64(i), Floor: float64(b) * mib,
+				Peak: float64(b)*mib + float64(i%7)})
 		}
 		got := Run(all, limit)
-		for _, v := range []float64{got.Seconds, got.SecondsLow, got.SecondsHigh, got.Growth, got.Confidence, got.Within1, got.Within100} {
+		for _, v := range []float64{got.Seconds, got.SecondsLow, got.SecondsHigh, got.Growth, got.Confidence,
+			got.Within1, got.Within100} {
 			if math.IsNaN(v) {
 				t.Fatalf("%+v", got)
 			}

@@ -26,7 +26,8 @@ func (h *Host) Room() Room {
 		return Room{Used: taken, Charged: taken, Limit: h.Total, Kind: "host"}
 	}
 	clean := max(0, known(h.InactiveFile)+known(h.Active)-known(h.Dirty)-known(h.Writeback))
-	r := Room{Used: max(0, h.Current-clean-known(h.SlabReclaimable)), Charged: h.Current, Limit: h.Limit, Kind: "cgroup"}
+	r := Room{Used: max(0, h.Current-clean-known(h.SlabReclaimable)), Charged: h.Current, Limit: h.Limit,
+		Kind: "cgroup"}
 	if left := r.Used + h.Available; h.Total > 0 && left < r.Limit {
 		r.Limit, r.Kind = left, "host"
 	}

@@ -101,25 +101,29 @@ func TestForecastByLengthOfLife(t *testing.T) {
 				}
 				coverage := float64(sc.covered) / float64(max(1, sc.answered))
 				what := fmt.Sprintf("%6.0f s, %-24s %s", seconds, l.name+",", s.name)
-				t.Logf("%-75s median error %5.1f %%, covered %.2f, no answer %d of %d", what, 100*sc.medianError(), coverage, sc.missing, sc.asked)
+				t.Logf("%-75s median error %5.1f %%, covered %.2f, no answer %d of %d", what, 100*sc.medianError(),
+					coverage, sc.missing, sc.asked)
 				if l.name == "with pauses" {
 					continue
 				}
 				whole.add(sc)
 				if !(sc.medianError() <= 0.15) || coverage < 0.75 || float64(sc.missing) > 0.1*float64(sc.asked) {
-					t.Errorf("%s: want an error of at most 15 %%, a coverage of at least 0.75, an answer in 9 of 10", what)
+					t.Errorf("%s: want an error of at most 15 %%, a coverage of at least 0.75, an answer in 9 of 10",
+						what)
 				}
 			}
 		}
 		median := whole.medianError()
 		t.Logf("lives of %6.0f s without pauses: median error %.1f %%, in 9 of 10 below %.0f %%, covered %.2f, no answer %d of %d", seconds, 100*median,
-			100*whole.errors[len(whole.errors)*9/10], float64(whole.covered)/float64(whole.answered), whole.missing, whole.asked)
+			100*whole.errors[len(whole.errors)*9/10], float64(whole.covered)/float64(whole.answered), whole.missing,
+			whole.asked)
 	}
 }
 
 func (s *score) add(o score) {
 	s.errors = append(s.errors, o.errors...)
-	s.covered, s.asked, s.missing, s.answered = s.covered+o.covered, s.asked+o.asked, s.missing+o.missing, s.answered+o.answered
+	s.covered, s.asked, s.missing, s.answered = s.covered+o.covered, s.asked+o.asked, s.missing+o.missing,
+		s.answered+o.answered
 }
 
 // live asks from half of a life on.
@@ -171,9 +175,11 @@ func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 						if cut < 8 || all[cut-1].Floor < 0.9*limitOfLives {
 							continue
 						}
-						f := Outlook(all[:cut], limitOfLives, Job{Window: 30, Known: true, FromStart: true, Pressed: true})
+						f := Outlook(all[:cut], limitOfLives,
+							Job{Window: 30, Known: true, FromStart: true, Pressed: true})
 						if !f.Predicted {
-							t.Errorf("%g s, %s, %s, seed %d: at %.0f %% of the life and %.0f %% of the limit: %s: %s", seconds, l.name, s.name, seed,
+							t.Errorf("%g s, %s, %s, seed %d: at %.0f %% of the life and %.0f %% of the limit: %s: %s",
+								seconds, l.name, s.name, seed,
 								100*share, 100*all[cut-1].Floor/limitOfLives, f.Shape, f.Reason)
 						}
 					}
@@ -195,7 +201,8 @@ func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 				all := life{"", straight, 0.05, 0.02}.readingsOf(r, s, seconds)
 				sure := func(share float64) bool {
 					cut := slices.IndexFunc(all, func(x Reading) bool { return x.Time >= share*seconds })
-					j := Job{Window: 30, Known: true, FromStart: true, Pressed: cut > 0 && all[cut-1].Floor > 0.85*limitOfLives}
+					j := Job{Window: 30, Known: true, FromStart: true, Pressed: cut > 0 &&
+						all[cut-1].Floor > 0.85*limitOfLives}
 					return cut > 0 && Outlook(all[:cut], limitOfLives, j).Sure()
 				}
 				for share := 0.1; share < 1; share += 0.05 {
@@ -266,13 +273,15 @@ func TestFalseAlarmRate(t *testing.T) {
 					sure, imminent, asked = sure+a, imminent+b, asked+1
 				}
 				if told, alarmed = told+sure, alarmed+imminent; sure+imminent > 0 {
-					t.Logf("%s, %g s a step, %s: told in %d runs, alarm in %d of %d", name, c.step, s.name, sure, imminent, runs(2, 20))
+					t.Logf("%s, %g s a step, %s: told in %d runs, alarm in %d of %d", name, c.step, s.name, sure,
+						imminent, runs(2, 20))
 				}
 			}
 		}
 		t.Logf("healthy jobs of %.0f s: %d runs: an end told in %d, an alarm in %d", 1500*c.step, asked, told, alarmed)
 		if float64(alarmed) > c.atMost*float64(asked) || float64(told) > c.toldMost*float64(asked) {
-			t.Errorf("jobs of %.0f s: want an alarm in at most %.0f %% of the runs, and an end told in at most %.0f %%", 1500*c.step, 100*c.atMost, 100*c.toldMost)
+			t.Errorf("jobs of %.0f s: want an alarm in at most %.0f %% of the runs, and an end told in at most %.0f %%",
+				1500*c.step, 100*c.atMost, 100*c.toldMost)
 		}
 	}
 }

@@ -60,7 +60,8 @@ func Outlook(readings []Reading, limit float64, j Job) Forecast {
 		return Forecast{Shape: Unclear, Reason: "so far it may be the start"}
 	}
 	f := ahead(past, limit, j.Window)
-	young := j.Known && f.Seconds <= min(soon, youngReach*f.Watched) && f.Watched >= proven && f.Watched >= newPart*span(past)
+	young := j.Known && f.Seconds <= min(soon, youngReach*f.Watched) && f.Watched >= proven &&
+		f.Watched >= newPart*span(past)
 	switch {
 	case !f.Predicted, f.Watched >= j.Window:
 		return f
@@ -121,9 +122,10 @@ func lastRise(readings []Reading, limit float64) (Forecast, bool) {
 		rate := rise / took
 		left := max(0, limit-end.Floor) / rate
 		const off = 4 // so that nobody takes it for sure
-		return Forecast{Shape: Growing, Reason: fmt.Sprintf("it grew by %s in the last %.0f s; that is all there is to go by", units.Bytes(rise), took),
-			Growth: rate, GrowthLow: rate / off, GrowthHigh: rate * off, Predicted: true, Seconds: left, SecondsLow: left / off,
-			SecondsHigh: left * off, Confidence: 0.25}, true
+		return Forecast{Shape: Growing,
+			Reason: fmt.Sprintf("it grew by %s in the last %.0f s; that is all there is to go by", units.Bytes(rise),
+				took), Growth: rate, GrowthLow: rate / off, GrowthHigh: rate * off, Predicted: true, Seconds: left,
+			SecondsLow: left / off, SecondsHigh: left * off, Confidence: 0.25}, true
 	}
 	return Forecast{}, false
 }

@@ -100,7 +100,8 @@ func gather(readings []Reading, take int) Point {
 	n := len(readings)
 	take = min(n, take)
 	last := readings[n-1]
-	p := Point{Time: last.Time, Step: last.Step, Floor: last.Floor, Peak: last.Peak, FloorAt: last.Time, PeakAt: last.Time}
+	p := Point{Time: last.Time, Step: last.Step, Floor: last.Floor, Peak: last.Peak, FloorAt: last.Time,
+		PeakAt: last.Time}
 	for k := 1; k < take; k++ { // the last reading is one of them
 		if r := readings[n-1-k*n/take]; r.Floor < p.Floor {
 			p.Floor, p.FloorAt = r.Floor, r.Time

@@ -20,7 +20,8 @@ const (
 // carried on to the last one's time. A run ends in the step whose peak meets the limit, and one reading hits the peak
 // of its step seldom.
 func AtRate(readings []Reading, limit float64, g Rate) Forecast {
-	f := Forecast{Shape: Growing, Reason: "at the pace of the leak", Growth: g.PerSecond, GrowthLow: g.Low, GrowthHigh: g.High, Watched: g.Watched}
+	f := Forecast{Shape: Growing, Reason: "at the pace of the leak", Growth: g.PerSecond, GrowthLow: g.Low,
+		GrowthHigh: g.High, Watched: g.Watched}
 	if len(readings) == 0 || g.PerSecond <= 0 || limit <= 0 {
 		return Forecast{Shape: Unclear, Reason: "nothing is known of the limit"}
 	}

@@ -81,7 +81,8 @@ func outgrown(points []Point, at []int) bool {
 	}
 	end := points[len(points)-1]
 	rise := end.Floor - points[start].Floor
-	return end.Time-points[start].Time > 1.5*longest && rise > 0 || end.Floor > highest+0.25*(highest-points[start].Floor)
+	return end.Time-points[start].Time > 1.5*longest && rise > 0 ||
+		end.Floor > highest+0.25*(highest-points[start].Floor)
 }
 
 // cycles makes one point of every cycle: where it begins, and its highest peak. The last one is still under way.

@@ -94,7 +94,8 @@ type sums struct{ x, y, xx, xy, yy []float64 }
 
 func newSums(x, y []float64) sums {
 	n := len(x)
-	s := sums{make([]float64, n+1), make([]float64, n+1), make([]float64, n+1), make([]float64, n+1), make([]float64, n+1)}
+	s := sums{make([]float64, n+1), make([]float64, n+1), make([]float64, n+1), make([]float64, n+1),
+		make([]float64, n+1)}
 	x0, y0 := x[0], y[0] // small numbers lose no digits when they are squared
 	for i := range n {
 		a, b := x[i]-x0, y[i]-y0

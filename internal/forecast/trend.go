@@ -36,7 +36,8 @@ func fit(points []Point) line {
 	x, y := times(points), floors(points)
 	n := float64(len(points))
 	icept, slope := stat.LinearRegression(x, y, recent(x), false)
-	l := line{slope: slope, at: stat.Mean(x, recent(x)), end: points[len(points)-1].Time, spacing: (x[len(x)-1] - x[0]) / (n - 1)}
+	l := line{slope: slope, at: stat.Mean(x, recent(x)), end: points[len(points)-1].Time,
+		spacing: (x[len(x)-1] - x[0]) / (n - 1)}
 	l.mean = icept + slope*l.at
 	res := residuals(x, y, icept, slope)
 	rss := 0.0
@@ -102,7 +103,8 @@ func (l *line) ahead(s float64) (value, err float64) {
 	if l.walks {
 		lever = s
 	}
-	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s + l.drift*l.drift*s*s)
+	return value, math.Sqrt(l.meanErr*l.meanErr + lever*lever*l.slopeErr*l.slopeErr + l.roam*l.roam*s +
+		l.drift*l.drift*s*s)
 }
 
 // slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job

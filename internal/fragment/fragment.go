@@ -54,7 +54,8 @@ func (s *State) Percent() float64 {
 
 // Unfit says that the holes together would do for the largest request, but none of them alone.
 func (s *State) Unfit() bool {
-	return s.LargestRequest > 0 && s.Holes.Bytes >= s.LargestRequest && s.Holes.Largest < s.LargestRequest && s.Spare < s.LargestRequest
+	return s.LargestRequest > 0 && s.Holes.Bytes >= s.LargestRequest && s.Holes.Largest < s.LargestRequest &&
+		s.Spare < s.LargestRequest
 }
 
 const (

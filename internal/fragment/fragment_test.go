@@ -54,7 +54,8 @@ func TestHeapFragmentedOnPurpose(t *testing.T) {
 		near(t, "bytes in holes", s.Holes.Bytes, bytes)
 		near(t, "largest hole", s.Holes.Largest, chunk)
 		near(t, "in use", s.InUse, bytes)
-		t.Logf("%d × %d: %.1f %% of %d held; reclaimable %d, spare %d", c.n, c.size, s.Percent(), s.Held, s.Reclaimable, s.Spare)
+		t.Logf("%d × %d: %.1f %% of %d held; reclaimable %d, spare %d", c.n, c.size, s.Percent(), s.Held, s.Reclaimable,
+			s.Spare)
 	}
 }
 
@@ -99,8 +100,10 @@ func TestRecordedSnapshot(t *testing.T) {
 			}
 		}
 	}
-	if held == 0 || got.Held != held || got.InUse != used || got.Spare != spare || got.Holes.Bytes != holes || got.Holes.Count != count || got.Holes.Largest != largest {
-		t.Errorf("%+v\nwant held %d, in use %d, spare %d, holes %d of %d bytes, the largest %d", got, held, used, spare, count, holes, largest)
+	if held == 0 || got.Held != held || got.InUse != used || got.Spare != spare || got.Holes.Bytes != holes ||
+		got.Holes.Count != count || got.Holes.Largest != largest {
+		t.Errorf("%+v\nwant held %d, in use %d, spare %d, holes %d of %d bytes, the largest %d", got, held, used, spare,
+			count, holes, largest)
 	}
 	if got.Untold != held-used-spare-holes {
 		t.Errorf("%d bytes of no block, want %d", got.Untold, held-used-spare-holes)
@@ -122,11 +125,13 @@ func TestSegmentsByHand(t *testing.T) {
 		return snapshot.Block{Size: size, State: state}
 	}
 	s := OfSegments([]snapshot.Segment{
-		{Device: 0, Size: 20, Blocks: []snapshot.Block{b(8, snapshot.Allocated), b(4, snapshot.Inactive), b(8, snapshot.PendingFree)}},
+		{Device: 0, Size: 20, Blocks: []snapshot.Block{b(8, snapshot.Allocated), b(4, snapshot.Inactive),
+			b(8, snapshot.PendingFree)}},
 		{Device: 0, Size: 20, Blocks: []snapshot.Block{b(20, snapshot.Inactive)}},
 		{Device: 1, Size: 99, Blocks: []snapshot.Block{b(99, snapshot.Allocated)}},
 	}, 0)
-	if s.Held != 40 || s.InUse != 16 || s.Spare != 20 || s.Holes.Bytes != 4 || s.Holes.Count != 1 || s.Reclaimable != 24 || s.LargestRequest != 8 || s.Percent() != 10 {
+	if s.Held != 40 || s.InUse != 16 || s.Spare != 20 || s.Holes.Bytes != 4 || s.Holes.Count != 1 ||
+		s.Reclaimable != 24 || s.LargestRequest != 8 || s.Percent() != 10 {
 		t.Errorf("%+v", s)
 	}
 	if s.Unfit() {

@@ -118,7 +118,8 @@ func stamp(events []model.GPUEvent, at time.Time) []model.GPUEvent {
 	return events
 }
 
-func (s *Set) takeDevice(number int32, w *worker, deadline <-chan time.Time, at time.Time, inJob func(int) bool, into *model.Samples) {
+func (s *Set) takeDevice(number int32, w *worker, deadline <-chan time.Time, at time.Time, inJob func(int) bool,
+	into *model.Samples) {
 	a, ok := w.wait(deadline)
 	state := StateOK
 	switch {
@@ -142,7 +143,8 @@ func (s *Set) takeDevice(number int32, w *worker, deadline <-chan time.Time, at 
 }
 
 func change(number int32, state string, at time.Time) model.GPUEvent {
-	e := model.GPUEvent{Time: at.UnixMicro(), Device: number, Kind: "found", Code: model.Null, Text: "the device answers again"}
+	e := model.GPUEvent{Time: at.UnixMicro(), Device: number, Kind: "found", Code: model.Null,
+		Text: "the device answers again"}
 	if state != StateOK {
 		e.Kind, e.Text = "lost", state
 	}
@@ -170,9 +172,10 @@ func (r *Reading) blank() Reading {
 // NoUtilization is a row in which nothing was taken.
 func NoUtilization(name string) model.GPUUtilization {
 	null := model.Null
-	return model.GPUUtilization{Name: name, Used: null, Free: null, Total: null, Reserved: null, GPUPct: null, MemPct: null, Temperature: null,
-		PowerMW: null, PowerLimitMW: null, SMClockMHz: null, MemClockMHz: null, ECCCorrected: null, ECCUncorrected: null,
-		PCIeRxBytes: null, PCIeTxBytes: null, PCIeGeneration: null, PCIeWidth: null}
+	return model.GPUUtilization{Name: name, Used: null, Free: null, Total: null, Reserved: null, GPUPct: null,
+		MemPct: null, Temperature: null, PowerMW: null, PowerLimitMW: null, SMClockMHz: null, MemClockMHz: null,
+		ECCCorrected: null, ECCUncorrected: null, PCIeRxBytes: null, PCIeTxBytes: null, PCIeGeneration: null,
+		PCIeWidth: null}
 }
 
 // add puts a device's rows, and those of its instances, into the samples.

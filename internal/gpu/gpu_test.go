@@ -48,14 +48,17 @@ func sampleOf(s *Set) *model.Samples {
 }
 
 func TestSet(t *testing.T) {
-	b := &fakes{list: []Device{&fake{uuid: "GPU-a"}, &fake{uuid: "GPU-b", extra: []Reading{{Info: model.GPUDevice{UUID: "MIG-1"}, Util: NoUtilization("mig")}}}},
+	b := &fakes{list: []Device{&fake{uuid: "GPU-a"},
+		&fake{uuid: "GPU-b", extra: []Reading{{Info: model.GPUDevice{UUID: "MIG-1"}, Util: NoUtilization("mig")}}}},
 		events: []model.GPUEvent{{Device: 1, Kind: "xid", Code: 79}}}
 	s := New(b)
 	out := sampleOf(s)
-	if len(out.GPUs) != 3 || out.GPUs[1].Device != 1 || out.GPUs[2].Device != 200 || out.GPUs[0].State != StateOK || out.GPUs[0].Time != 100e6 {
+	if len(out.GPUs) != 3 || out.GPUs[1].Device != 1 || out.GPUs[2].Device != 200 || out.GPUs[0].State != StateOK ||
+		out.GPUs[0].Time != 100e6 {
 		t.Errorf("%+v", out.GPUs)
 	}
-	if len(out.GPUProcs) != 4 || !out.GPUProcs[0].InJob || out.GPUProcs[1].InJob || out.GPUProcs[3].Device != 1 || out.GPUProcs[1].Used != model.Null {
+	if len(out.GPUProcs) != 4 || !out.GPUProcs[0].InJob || out.GPUProcs[1].InJob || out.GPUProcs[3].Device != 1 ||
+		out.GPUProcs[1].Used != model.Null {
 		t.Errorf("%+v", out.GPUProcs)
 	}
 	if len(out.Devices) != 3 || out.Devices[2].Parent != 1 || out.Devices[0].Parent != -1 {
@@ -84,7 +87,8 @@ func TestDevicesThatFail(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; {
 			out := sampleOf(s)
-			if strings.HasPrefix(out.GPUs[0].State, state0) && strings.HasPrefix(out.GPUs[1].State, state1) && out.GPUs[2].State == StateOK {
+			if strings.HasPrefix(out.GPUs[0].State, state0) && strings.HasPrefix(out.GPUs[1].State, state1) &&
+				out.GPUs[2].State == StateOK {
 				return out
 			}
 			if time.Now().After(end) {
@@ -140,7 +144,8 @@ func TestVisible(t *testing.T) {
 		{"9", true, [3]int32{-1, -1, -1}},
 	} {
 		v := ParseVisible(c.value, c.set)
-		got := [3]int32{v.Number(model.GPUDevice{Device: 0, Parent: -1, UUID: "GPU-aaaa"}), v.Number(model.GPUDevice{Device: 1, Parent: -1, UUID: "GPU-bbbb"}),
+		got := [3]int32{v.Number(model.GPUDevice{Device: 0, Parent: -1, UUID: "GPU-aaaa"}),
+			v.Number(model.GPUDevice{Device: 1, Parent: -1, UUID: "GPU-bbbb"}),
 			v.Number(model.GPUDevice{Device: 200, Parent: 1, UUID: "MIG-cccc"})}
 		if got != c.want {
 			t.Errorf("%q (%v): %v, want %v", c.value, c.set, got, c.want)

@@ -31,7 +31,8 @@ func fill(r *wiretest.Ring, n int) {
 			step++
 			continue
 		}
-		t := wire.Trace{TS: uint64(i), Device: -1, Step: step, Allocated: uint64(at), MaxAllocated: none, Cached: 9, MaxCached: none}
+		t := wire.Trace{TS: uint64(i), Device: -1, Step: step, Allocated: uint64(at), MaxAllocated: none, Cached: 9,
+			MaxCached: none}
 		if at < 50 {
 			t.Name = ids[at]
 		} else {

@@ -132,8 +132,9 @@ func (d *deriver) trace(slot *[wire.SlotSize]byte) {
 	row := model.Trace{
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
 		Step: int64(t.Step), Micro: max(s.roots-1, 0), Seq: s.rows, Stage: model.Stage(t.Stage), Device: t.Device,
-		Allocated: gauge(t.Allocated), MaxAllocated: gauge(t.MaxAllocated), Cached: gauge(t.Cached), MaxCached: gauge(t.MaxCached),
-		AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: int64(t.TS - s.first), DurationNS: model.Null,
+		Allocated: gauge(t.Allocated), MaxAllocated: gauge(t.MaxAllocated), Cached: gauge(t.Cached),
+		MaxCached: gauge(t.MaxCached), AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null,
+		OffsetNS: int64(t.TS - s.first), DurationNS: model.Null,
 	}
 	s.rows++
 	if t.Device == hostDevice {
@@ -166,7 +167,8 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 		if len(*open) == maxOpen {
 			*open = append((*open)[:0], (*open)[maxOpen/2:]...)
 		}
-		*open = append(*open, frame{ts: t.TS, alloc: row.Allocated, max: row.MaxAllocated, name: t.Name, device: t.Device})
+		*open = append(*open, frame{ts: t.TS, alloc: row.Allocated, max: row.MaxAllocated, name: t.Name,
+			device: t.Device})
 		return
 	}
 	for i := len(*open) - 1; i >= 0; i-- {
@@ -226,8 +228,8 @@ func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
 		RSS: gauge(t.RSS), Anon: gauge(t.Anon), MaxRSS: gauge(t.MaxRSS),
-		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null, GCFull: model.Null,
-		AgentNS: int64(t.AgentNS),
+		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
+		GCFull: model.Null, AgentNS: int64(t.AgentNS),
 	}
 	if row.MaxRSS != model.Null {
 		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late
@@ -251,8 +253,9 @@ func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
 	for i := range devices {
 		v := &devices[i]
 		d.in.batch.Devices = append(d.in.batch.Devices, model.StepDevice{
-			Time: step.Time, PID: step.PID, Rank: step.Rank, Step: step.Step, Steps: step.Steps, Inference: step.Inference, Device: v.Device,
-			Allocated: gauge(v.Allocated), MaxAllocated: gauge(v.MaxAllocated), Reserved: gauge(v.Reserved), MaxReserved: gauge(v.MaxReserved),
+			Time: step.Time, PID: step.PID, Rank: step.Rank, Step: step.Step, Steps: step.Steps,
+			Inference: step.Inference, Device: v.Device, Allocated: gauge(v.Allocated),
+			MaxAllocated: gauge(v.MaxAllocated), Reserved: gauge(v.Reserved), MaxReserved: gauge(v.MaxReserved),
 		})
 	}
 }

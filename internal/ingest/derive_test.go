@@ -37,7 +37,8 @@ func (s *script) line(f []string) {
 		s.end(f[1:])
 		return
 	}
-	t := wire.Trace{TS: s.ts, Name: s.r.Intern(f[1]), Step: s.step, Device: -1, MaxAllocated: none, Cached: 10_000, MaxCached: none}
+	t := wire.Trace{TS: s.ts, Name: s.r.Intern(f[1]), Step: s.step, Device: -1, MaxAllocated: none, Cached: 10_000,
+		MaxCached: none}
 	fmt.Sscan(f[2], &t.Allocated)
 	if len(f) > 3 {
 		fmt.Sscan(f[3], &t.MaxAllocated)
@@ -67,7 +68,8 @@ func (s *script) end(f []string) {
 			f = f[3:]
 		}
 	}
-	s.r.Append(&wire.Step{TS: s.ts, Step: s.step, Steps: 1, Flags: wire.FlagSampled, Duration: 500, RSS: 20_000, Anon: 9_000, MaxRSS: none})
+	s.r.Append(&wire.Step{TS: s.ts, Step: s.step, Steps: 1, Flags: wire.FlagSampled, Duration: 500, RSS: 20_000,
+		Anon: 9_000, MaxRSS: none})
 	s.step++
 }
 
@@ -80,8 +82,10 @@ func num(v int64) string {
 
 func (m *memory) traceText(t *testing.T) (lines []string) {
 	for _, r := range m.rows.Trace {
-		lines = append(lines, fmt.Sprintf("%d.%d.%d %s %s at %s took %s alloc %s max %s delta %s %s", r.Step, r.Micro, r.Seq, wire.Stages[r.Stage],
-			m.name(t, r.Module), num(r.OffsetNS), num(r.DurationNS), num(r.Allocated), num(r.MaxAllocated), num(r.AllocatedDelta), num(r.MaxAllocatedDelta)))
+		lines = append(lines, fmt.Sprintf("%d.%d.%d %s %s at %s took %s alloc %s max %s delta %s %s", r.Step, r.Micro,
+			r.Seq, wire.Stages[r.Stage],
+			m.name(t, r.Module), num(r.OffsetNS), num(r.DurationNS), num(r.Allocated), num(r.MaxAllocated),
+			num(r.AllocatedDelta), num(r.MaxAllocatedDelta)))
 	}
 	return lines
 }
@@ -159,7 +163,8 @@ func TestStepRows(t *testing.T) {
 	g.drain()
 	var got []string
 	for _, s := range g.sink.rows.Steps {
-		got = append(got, fmt.Sprintf("%d t=%d dev %d alloc %s/%s res %s/%s heap %s gc %s/%s", s.Step, s.Time, s.Device, num(s.Allocated), num(s.MaxAllocated),
+		got = append(got, fmt.Sprintf("%d t=%d dev %d alloc %s/%s res %s/%s heap %s gc %s/%s", s.Step, s.Time, s.Device,
+			num(s.Allocated), num(s.MaxAllocated),
 			num(s.Reserved), num(s.MaxReserved), num(s.HeapInUse), num(s.GCCollections), num(s.GCFull)))
 	}
 	want := []string{
@@ -182,18 +187,23 @@ func TestEveryDeviceHasARow(t *testing.T) {
 		step heap 77 device 0 10 device 1 30
 		step device 1 40 device 0 50
 		step heap 78`)
-	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 7, MaxAllocated: none, Reserved: 9, MaxReserved: 100})
-	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 8, MaxAllocated: none, Reserved: 9, MaxReserved: 100}) // the later counts
+	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 7, MaxAllocated: none, Reserved: 9,
+		MaxReserved: 100})
+	// the later counts
+	s.r.Append(&wire.Device{TS: s.ts + 1, Step: 4, Device: 2, Allocated: 8, MaxAllocated: none, Reserved: 9,
+		MaxReserved: 100})
 	g.drain()
 	g.restart()
 	s.run("step")
 	g.drain()
 	var got []string
 	for _, d := range g.sink.rows.Devices {
-		got = append(got, fmt.Sprintf("%d dev %d alloc %s/%s res %s/%s of %d", d.Step, d.Device, num(d.Allocated), num(d.MaxAllocated), num(d.Reserved),
+		got = append(got, fmt.Sprintf("%d dev %d alloc %s/%s res %s/%s of %d", d.Step, d.Device, num(d.Allocated),
+			num(d.MaxAllocated), num(d.Reserved),
 			num(d.MaxReserved), d.Steps))
 	}
-	want := []string{"1 dev 0 alloc 10/- res 99/100 of 1", "1 dev 1 alloc 30/- res 99/100 of 1", "2 dev 1 alloc 40/- res 99/100 of 1",
+	want := []string{"1 dev 0 alloc 10/- res 99/100 of 1", "1 dev 1 alloc 30/- res 99/100 of 1",
+		"2 dev 1 alloc 40/- res 99/100 of 1",
 		"2 dev 0 alloc 50/- res 99/100 of 1", "4 dev 2 alloc 8/- res 9/100 of 1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -286,8 +296,9 @@ func randomTrace(rng *rand.Rand, r *wiretest.Ring, ts uint64, step uint32) wire.
 		}
 		return rng.Uint64N(1000)
 	}
-	return wire.Trace{TS: ts, Step: step, Stage: uint8(rng.IntN(6)), Flags: uint8(rng.IntN(2)), Device: int8(rng.IntN(2)) - 1,
-		Name: r.Intern(fmt.Sprint("m", rng.IntN(5))), Allocated: gauge(), MaxAllocated: gauge(), Cached: gauge(), MaxCached: gauge()}
+	return wire.Trace{TS: ts, Step: step, Stage: uint8(rng.IntN(6)), Flags: uint8(rng.IntN(2)),
+		Device: int8(rng.IntN(2)) - 1, Name: r.Intern(fmt.Sprint("m", rng.IntN(5))), Allocated: gauge(),
+		MaxAllocated: gauge(), Cached: gauge(), MaxCached: gauge()}
 }
 
 // numbers are the rows without what differs between runs of one stream.
@@ -308,8 +319,9 @@ func naive(all []wire.Trace) (rows []model.Trace) {
 			first--
 		}
 		row := model.Trace{Step: int64(t.Step), Seq: int32(i - first), Stage: model.Stage(t.Stage), Device: t.Device,
-			OffsetNS: int64(t.TS - all[first].TS), DurationNS: model.Null, AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null,
-			Allocated: gauge(t.Allocated), Cached: gauge(t.Cached), MaxAllocated: gauge(t.MaxAllocated), MaxCached: gauge(t.MaxCached)}
+			OffsetNS: int64(t.TS - all[first].TS), DurationNS: model.Null, AllocatedDelta: model.Null,
+			MaxAllocatedDelta: model.Null, Allocated: gauge(t.Allocated), Cached: gauge(t.Cached),
+			MaxAllocated: gauge(t.MaxAllocated), MaxCached: gauge(t.MaxCached)}
 		for _, p := range all[first : i+1] {
 			if p.Flags&wire.FlagRoot != 0 && p.Stage == 0 {
 				row.Micro++

@@ -42,7 +42,8 @@ func parseName(name string) (fileName, bool) {
 }
 
 func compareRings(a, b *ring) int {
-	return cmp.Or(cmp.Compare(a.name.pid, b.name.pid), cmp.Compare(a.name.start, b.name.start), cmp.Compare(a.name.generation, b.name.generation), cmp.Compare(a.file, b.file))
+	return cmp.Or(cmp.Compare(a.name.pid, b.name.pid), cmp.Compare(a.name.start, b.name.start),
+		cmp.Compare(a.name.generation, b.name.generation), cmp.Compare(a.file, b.file))
 }
 
 // list finds rings that are new.

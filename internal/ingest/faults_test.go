@@ -34,7 +34,8 @@ func TestEndOfAProcess(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s state %d", c.end, c.state), func(t *testing.T) {
 			g := newRig(t)
-			r := g.ring(wiretest.Options{Wall: 9e15, Mono: 60e9, Info: map[string]string{"argv": "python a\tb.py", "ppid": "7", "local_rank": "x"}})
+			r := g.ring(wiretest.Options{Wall: 9e15, Mono: 60e9,
+				Info: map[string]string{"argv": "python a\tb.py", "ppid": "7", "local_rank": "x"}})
 			r.SetRank(3, 8)
 			r.Append(&wire.Step{TS: 61e9, Step: 1})
 			g.drain()
@@ -45,7 +46,8 @@ func TestEndOfAProcess(t *testing.T) {
 			}
 			g.drain()
 			p := g.sink.procs[procKey{100, 5000}]
-			if p.End != c.end || p.Argv != "python a\tb.py" || p.PPID != 7 || p.LocalRank != -1 || p.Rank != 3 || p.World != 8 {
+			if p.End != c.end || p.Argv != "python a\tb.py" || p.PPID != 7 || p.LocalRank != -1 || p.Rank != 3 ||
+				p.World != 8 {
 				t.Errorf("process %+v", p)
 			}
 			// started 10 s before the clocks were read: 50 s of 60 s after boot
@@ -102,7 +104,8 @@ func TestRingBeingMade(t *testing.T) {
 	o := wiretest.Options{PID: 9, Start: 2}
 	path := filepath.Join(g.dir, o.FileName())
 	full := bytes.Clone(wiretest.New(o).Bytes())
-	stages := [][]byte{{}, full[:0:0], make([]byte, 100), make([]byte, len(full)), append(full[:20:20], make([]byte, len(full)-20)...)}
+	stages := [][]byte{{}, full[:0:0], make([]byte, 100), make([]byte, len(full)),
+		append(full[:20:20], make([]byte, len(full)-20)...)}
 	for i, content := range stages {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
@@ -128,17 +131,27 @@ func TestDamagedRings(t *testing.T) {
 		want string // a part of the Drop row
 	}{
 		{"cut in the header", func(b []byte) []byte { return b[:200] }, ""}, // looks like one being made
-		{"cut in the slots", func(b []byte) []byte { return b[:5000] }, "damaged ring: 0: corrupt: slots end at byte 8192, file has 5000"},
-		{"cut in the names", func(b []byte) []byte { return b[:9000] }, "damaged ring: 0: corrupt: names end at byte 24576, file has 9000"},
+		{"cut in the slots", func(b []byte) []byte { return b[:5000] },
+			"damaged ring: 0: corrupt: slots end at byte 8192, file has 5000"},
+		{"cut in the names", func(b []byte) []byte { return b[:9000] },
+			"damaged ring: 0: corrupt: names end at byte 24576, file has 9000"},
 		{"bad magic", func(b []byte) []byte { b[3] = 'x'; return b }, "damaged ring: 0: corrupt: byte 0"},
-		{"newer major", func(b []byte) []byte { b[wire.OffMajor] = 2; return b }, "newer version: 0: unsupported version: ring format 2.0; this memgauge reads 1.x"},
-		{"huge slot count", func(b []byte) []byte { le.PutUint32(b[wire.OffSlotCount:], 1<<31); return b }, "damaged ring: 0: corrupt: byte 28"},
-		{"huge names", func(b []byte) []byte { le.PutUint64(b[wire.OffNamesSize:], 1<<63); return b }, "damaged ring: 0: corrupt: names end"},
-		{"another process", func(b []byte) []byte { b[wire.OffPID] = 77; return b }, "damaged ring: 0: corrupt: byte 88"},
-		{"head far ahead", func(b []byte) []byte { le.PutUint64(b[wire.OffHead:], 1<<62); return b }, "damaged ring: 0: corrupt: byte 56: head says"},
-		{"garbage in a name", func(b []byte) []byte { le.PutUint32(b[8192:], 1<<30); return b }, "damaged names: 0: corrupt: name at byte 8192: length 1073741824 exceeds 1024"},
-		{"a scribbled slot", func(b []byte) []byte { copy(b[4096+2*64:], strings.Repeat("z", 64)); return b }, "damaged: 1: from record 2 at byte 4224"},
-		{"a record of the future", func(b []byte) []byte { b[4096+2*64+16] = 200; return b }, "unknown kind: 1: kind 200, from record 2"},
+		{"newer major", func(b []byte) []byte { b[wire.OffMajor] = 2; return b },
+			"newer version: 0: unsupported version: ring format 2.0; this memgauge reads 1.x"},
+		{"huge slot count", func(b []byte) []byte { le.PutUint32(b[wire.OffSlotCount:], 1<<31); return b },
+			"damaged ring: 0: corrupt: byte 28"},
+		{"huge names", func(b []byte) []byte { le.PutUint64(b[wire.OffNamesSize:], 1<<63); return b },
+			"damaged ring: 0: corrupt: names end"},
+		{"another process", func(b []byte) []byte { b[wire.OffPID] = 77; return b },
+			"damaged ring: 0: corrupt: byte 88"},
+		{"head far ahead", func(b []byte) []byte { le.PutUint64(b[wire.OffHead:], 1<<62); return b },
+			"damaged ring: 0: corrupt: byte 56: head says"},
+		{"garbage in a name", func(b []byte) []byte { le.PutUint32(b[8192:], 1<<30); return b },
+			"damaged names: 0: corrupt: name at byte 8192: length 1073741824 exceeds 1024"},
+		{"a scribbled slot", func(b []byte) []byte { copy(b[4096+2*64:], strings.Repeat("z", 64)); return b },
+			"damaged: 1: from record 2 at byte 4224"},
+		{"a record of the future", func(b []byte) []byte { b[4096+2*64+16] = 200; return b },
+			"unknown kind: 1: kind 200, from record 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := newRig(t)
@@ -158,7 +171,8 @@ func TestDamagedRings(t *testing.T) {
 				t.Errorf("the good ring has %d rows", len(g.sink.rows.Steps))
 			}
 			drops := g.sink.drops()
-			if c.want == "" && len(drops) != 0 || c.want != "" && (len(drops) != 1 || !strings.HasPrefix(drops[0], o.FileName()+": "+c.want)) {
+			if c.want == "" && len(drops) != 0 || c.want != "" && (len(drops) != 1 ||
+				!strings.HasPrefix(drops[0], o.FileName()+": "+c.want)) {
 				t.Errorf("drops %q, want %q", drops, c.want)
 			}
 		})
@@ -178,7 +192,8 @@ func TestHeadThatGoesBack(t *testing.T) {
 	}
 	g.restart()
 	s := g.drain()
-	if d := g.sink.drops(); len(d) != 1 || !strings.Contains(d[0], "head went back from 5 to 3") || s.Refused != 1 || len(g.sink.rows.Steps) != 5 {
+	if d := g.sink.drops(); len(d) != 1 || !strings.Contains(d[0], "head went back from 5 to 3") || s.Refused != 1 ||
+		len(g.sink.rows.Steps) != 5 {
 		t.Errorf("drops %q, %+v, %d rows", d, s, len(g.sink.rows.Steps))
 	}
 	g.kill(100)
@@ -364,7 +379,8 @@ func TestGapParts(t *testing.T) {
 	s.run("post net 3")
 	g.drain()
 	rows := g.sink.rows.Trace
-	if last := rows[len(rows)-1]; last.DurationNS != model.Null || last.AllocatedDelta != model.Null || last.Seq != 8 || len(rows) != 9 {
+	if last := rows[len(rows)-1]; last.DurationNS != model.Null || last.AllocatedDelta != model.Null || last.Seq != 8 ||
+		len(rows) != 9 {
 		t.Errorf("%d rows, last %+v", len(rows), last)
 	}
 }

@@ -84,7 +84,8 @@ func New(dir string, sink Sink, opts Options) *Ingester {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	in := &Ingester{dir: dir, sink: sink, opts: opts, token: make(chan struct{}, 1), buf: make([]byte, maxChunk*wire.SlotSize)}
+	in := &Ingester{dir: dir, sink: sink, opts: opts, token: make(chan struct{}, 1),
+		buf: make([]byte, maxChunk*wire.SlotSize)}
 	in.token <- struct{}{}
 	return in
 }
@@ -203,7 +204,8 @@ func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 		in.since = now
 	}
 	plain := len(b.Trace) + len(b.Steps) + len(b.Devices) + len(b.Overheads)
-	return hold > 0 && now.Sub(in.since) < hold && b.Rows() == plain && plain < gathered && len(b.Processes)+len(in.done) == 0
+	return hold > 0 && now.Sub(in.since) < hold && b.Rows() == plain && plain < gathered &&
+		len(b.Processes)+len(in.done) == 0
 }
 
 // flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its

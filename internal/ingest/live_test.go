@@ -157,7 +157,8 @@ func TestAgentWrites(t *testing.T) {
 	}
 	lostTrace := 60 - uint64(len(sink.rows.Trace))
 	checkOnce(t, sink.rows.Steps, 60_000, overwritten-lostTrace)
-	if e := sink.rows.Events; len(e) != 1 || e[0].Text != strings.Repeat("héllo ", 30) || e[0].A != 5 || e[0].B != -6 || e[0].Name != "start" {
+	if e := sink.rows.Events; len(e) != 1 || e[0].Text != strings.Repeat("héllo ", 30) || e[0].A != 5 || e[0].B != -6 ||
+		e[0].Name != "start" {
 		t.Errorf("events %+v", e)
 	}
 	p := sink.procs[procKey{int32(cmd.Process.Pid), uint64(firstStart(sink))}]

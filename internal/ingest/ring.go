@@ -120,7 +120,8 @@ func (r *ring) over() bool {
 // finish says in the batch that the ring is stored to its end.
 func (in *Ingester) finish(r *ring) {
 	if r.NamesDropped > 0 {
-		in.drop(r, model.Drop{Reason: reasonNames, Records: int64(min(r.NamesDropped, 1<<62)), Detail: "names without room"})
+		in.drop(r, model.Drop{Reason: reasonNames, Records: int64(min(r.NamesDropped, 1<<62)),
+			Detail: "names without room"})
 	}
 	in.end(r)
 	in.setCursor(model.Cursor{RingID: r.RingID, File: r.file, Seq: r.next - 1, Done: true})
@@ -154,7 +155,8 @@ func (in *Ingester) open(r *ring) error {
 	}
 	g, err := wire.OpenRing(f, size)
 	if err == nil && (uint64(g.PID) != uint64(r.name.pid) || g.StartTicks != r.name.start) {
-		err = fmt.Errorf("%w: byte %d: written by process %d started at %d", wire.ErrCorrupt, wire.OffPID, g.PID, g.StartTicks)
+		err = fmt.Errorf("%w: byte %d: written by process %d started at %d", wire.ErrCorrupt, wire.OffPID, g.PID,
+			g.StartTicks)
 	}
 	switch {
 	case errors.Is(err, wire.ErrCreating):
@@ -183,7 +185,8 @@ func (in *Ingester) resume(r *ring) error {
 		return nil
 	}
 	if c.Seq > r.Head {
-		return fmt.Errorf("%w: byte %d: head is %d, but record %d was read", wire.ErrCorrupt, wire.OffHead, r.Head, c.Seq)
+		return fmt.Errorf("%w: byte %d: head is %d, but record %d was read", wire.ErrCorrupt, wire.OffHead, r.Head,
+			c.Seq)
 	}
 	in.readNames(r)
 	for r.next <= c.Seq {

@@ -27,7 +27,8 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(path)
-	if err != nil || !strings.HasSuffix(string(text), "4999 "+line+"\n") || !strings.HasPrefix(string(text), "… older") {
+	if err != nil || !strings.HasSuffix(string(text), "4999 "+line+"\n") ||
+		!strings.HasPrefix(string(text), "… older") {
 		t.Errorf("%d bytes, %v: %.40q", len(text), err, text)
 	}
 	if _, err := log.Write(make([]byte, 3*maxLog)); err != nil {

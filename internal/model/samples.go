@@ -19,7 +19,8 @@ type Samples struct {
 
 // Rows is the number of rows for tables that grow.
 func (s *Samples) Rows() int {
-	return len(s.Memory) + len(s.Utilization) + len(s.Envs) + len(s.Cgroups) + len(s.Hosts) + len(s.GPUs) + len(s.GPUProcs) +
+	return len(s.Memory) + len(s.Utilization) + len(s.Envs) + len(s.Cgroups) + len(s.Hosts) + len(s.GPUs) +
+		len(s.GPUProcs) +
 		len(s.GPUEvents) + len(s.Window) + len(s.Classes)
 }
 
@@ -28,7 +29,8 @@ func (s *Samples) Empty() bool { return s.Rows()+len(s.Tree)+len(s.Devices) == 0
 
 // Reset empties and keeps the memory.
 func (s *Samples) Reset() {
-	*s = Samples{s.Memory[:0], s.Utilization[:0], s.Tree[:0], s.Envs[:0], s.Cgroups[:0], s.Hosts[:0], s.Devices[:0], s.GPUs[:0],
+	*s = Samples{s.Memory[:0], s.Utilization[:0], s.Tree[:0], s.Envs[:0], s.Cgroups[:0], s.Hosts[:0], s.Devices[:0],
+		s.GPUs[:0],
 		s.GPUProcs[:0], s.GPUEvents[:0], s.Window[:0], s.Classes[:0]}
 }
 

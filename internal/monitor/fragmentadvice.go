@@ -10,7 +10,8 @@ import (
 
 // AllocatorVariables are the environment's variables that advice on fragmentation is about: what is set already is not
 // advised.
-var AllocatorVariables = []string{"MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}
+var AllocatorVariables = []string{"MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF",
+	"PYTORCH_ALLOC_CONF"}
 
 // given says what of the holes costs nothing any more.
 func given(s *fragment.State) string {
@@ -28,14 +29,19 @@ func fragmentAdvice(d Device, l *Look) []string {
 	}
 	var out []string
 	if l.all(func(env map[string]string) bool {
-		return strings.Contains(env["PYTORCH_CUDA_ALLOC_CONF"]+","+env["PYTORCH_ALLOC_CONF"], "expandable_segments:True")
+		return strings.Contains(env["PYTORCH_CUDA_ALLOC_CONF"]+","+env["PYTORCH_ALLOC_CONF"],
+			"expandable_segments:True")
 	}) {
-		out = append(out, fmt.Sprintf("torch.cuda.empty_cache() between phases gives back what lies in whole free segments, now %s", units.Bytes(s.Spare)))
+		out = append(out,
+			fmt.Sprintf("torch.cuda.empty_cache() between phases gives back what lies in whole free segments, now %s",
+				units.Bytes(s.Spare)))
 	} else {
 		out = append(out, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True removes most holes")
 	}
 	if s.Unfit() {
-		out = append(out, fmt.Sprintf("the largest request, %s, fits into no hole: expect an OutOfMemoryError while %s are free", units.Bytes(s.LargestRequest), units.Bytes(s.Holes.Bytes)))
+		out = append(out,
+			fmt.Sprintf("the largest request, %s, fits into no hole: expect an OutOfMemoryError while %s are free",
+				units.Bytes(s.LargestRequest), units.Bytes(s.Holes.Bytes)))
 	}
 	return out
 }
@@ -63,7 +69,8 @@ func (l *Look) hostAdvice(s *fragment.State) []string {
 	case !replaced:
 		out = append(out, "the number of arenas is bounded already; "+other+" keeps a heap from scattering")
 	case len(out) == 0:
-		out = append(out, "what lasts lies between what comes and goes: allocate what lasts first, or in a process of its own")
+		out = append(out,
+			"what lasts lies between what comes and goes: allocate what lasts first, or in a process of its own")
 	}
 	return out
 }

@@ -103,7 +103,8 @@ func merge(a, b Sample) Sample {
 func (h *History) readings() []forecast.Reading {
 	out := make([]forecast.Reading, len(h.samples))
 	for i, s := range h.samples {
-		out[i] = forecast.Reading{Time: s.Time.Sub(h.samples[0].Time).Seconds(), Step: s.Step, Floor: float64(s.Low), Peak: float64(s.High), Mapped: float64(s.Mapped)}
+		out[i] = forecast.Reading{Time: s.Time.Sub(h.samples[0].Time).Seconds(), Step: s.Step, Floor: float64(s.Low),
+			Peak: float64(s.High), Mapped: float64(s.Mapped)}
 	}
 	return out
 }

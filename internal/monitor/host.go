@@ -17,6 +17,6 @@ type HostState struct {
 // Reading makes one reading of it.
 func (s *HostState) Reading() Reading {
 	room := s.Room()
-	return Reading{Device: Host, Time: s.Time, Step: s.Step, Kind: room.Kind, Total: room.Limit, Reserved: room.Charged, Used: room.Used, Peak: room.Used,
-		Mapped: max(0, s.Mapped)}
+	return Reading{Device: Host, Time: s.Time, Step: s.Step, Kind: room.Kind, Total: room.Limit, Reserved: room.Charged,
+		Used: room.Used, Peak: room.Used, Mapped: max(0, s.Mapped)}
 }

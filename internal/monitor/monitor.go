@@ -160,7 +160,8 @@ func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	}
 	w := &Watch{source: source, o: o}
 	for _, d := range chosen {
-		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory}, Blocks: BlockHistory{max: o.MaxHistory}, of: o.Job})
+		w.Devices = append(w.Devices, &Track{Device: d, History: History{max: o.MaxHistory},
+			Blocks: BlockHistory{max: o.MaxHistory}, of: o.Job})
 	}
 	return w, nil
 }

@@ -38,7 +38,8 @@ func (s *scripted) Blocks(context.Context, string) ([]Allocator, string, error) 
 func (s *scripted) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	for _, d := range s.devices {
 		u := s.used(d.ID, s.i)
-		r := Reading{Device: d.ID, Time: start.Add(time.Duration(s.i) * time.Second), Used: u, Peak: u, Reserved: u + u/10, Total: s.total, Kind: "device", Step: s.step}
+		r := Reading{Device: d.ID, Time: start.Add(time.Duration(s.i) * time.Second), Used: u, Peak: u,
+			Reserved: u + u/10, Total: s.total, Kind: "device", Step: s.step}
 		if u < 0 {
 			r = Reading{Device: d.ID, Time: r.Time, Err: "it fell off the bus"}
 		}
@@ -82,7 +83,9 @@ func TestSeedsReports(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scripted{devices: gpu0, used: growing, total: 16 * gib, blocks: []Allocator{{PID: 7, Rank: 0, State: fragment.State{Source: "test", Held: 100, InUse: 80, Holes: fragment.Holes{Count: 2, Bytes: 20, Largest: 15}}}}}
+	s := &scripted{devices: gpu0, used: growing, total: 16 * gib,
+		blocks: []Allocator{{PID: 7, Rank: 0, State: fragment.State{Source: "test", Held: 100, InUse: 80,
+			Holes: fragment.Holes{Count: 2, Bytes: 20, Largest: 15}}}}}
 	w, _ := play(t, s, Options{OOM: oomDefaults()}, 400)
 	if err := w.LookAtBlocks(t.Context(), start); err != nil {
 		t.Fatal(err)
@@ -146,7 +149,8 @@ func TestReportsUnits(t *testing.T) {
 	r := w.Report(What{Tool: "oom", Now: start, Snapshots: true})
 	d := r.Devices["0"]
 	used := growing("0", 399)
-	if d.CurrentUsage.Allocated != used || d.CurrentUsage.Free != 16*gib-used || d.CurrentUsage.Total != 16*gib || r.Summary.MemoryGB != 16 {
+	if d.CurrentUsage.Allocated != used || d.CurrentUsage.Free != 16*gib-used || d.CurrentUsage.Total != 16*gib ||
+		r.Summary.MemoryGB != 16 {
 		t.Errorf("%+v %+v", d.CurrentUsage, r.Summary)
 	}
 	if p := 100 * float64(used) / (16 * gib); float64(d.CurrentMemory.Utilization) != p || d.Risk.Usage != Number(p) {
@@ -159,7 +163,8 @@ func TestReportsUnits(t *testing.T) {
 	if d.Risk.Seconds == nil || float64(*d.Risk.Seconds) < left*0.9 || float64(*d.Risk.Seconds) > left*1.1 {
 		t.Errorf("OOM in %v s, it is %v", d.Risk.Seconds, left)
 	}
-	if len(d.Snapshots) != 400 || d.Statistics.Samples != 400 || d.PeakMemory != growing("0", 398) && d.PeakMemory != used {
+	if len(d.Snapshots) != 400 || d.Statistics.Samples != 400 || d.PeakMemory != growing("0", 398) &&
+		d.PeakMemory != used {
 		t.Errorf("%d snapshots, peak %d", len(d.Snapshots), d.PeakMemory)
 	}
 }
@@ -177,7 +182,8 @@ func TestWarning(t *testing.T) {
 	}
 	last := warnings[len(warnings)-1]
 	text := last.Text()
-	for _, want := range []string{"[WARNING] OOM warning: GPU 0\n", "   risk level: critical\n", "   current usage: 9", "   predicted OOM: in ", "   confidence: 0.", "   advice: "} {
+	for _, want := range []string{"[WARNING] OOM warning: GPU 0\n", "   risk level: critical\n", "   current usage: 9",
+		"   predicted OOM: in ", "   confidence: 0.", "   advice: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -232,7 +238,8 @@ func TestLostDevice(t *testing.T) {
 	}}
 	w, _ := play(t, s, Options{}, 10)
 	r := w.Report(What{Tool: "monitor", Now: start})
-	if e := r.Devices["0"].Error; e == nil || *e != "it fell off the bus" || r.Devices[Host].Statistics.Samples != 10 || len(r.Events) != 1 {
+	if e := r.Devices["0"].Error; e == nil || *e != "it fell off the bus" || r.Devices[Host].Statistics.Samples != 10 ||
+		len(r.Events) != 1 {
 		t.Errorf("%s", marshal(t, r))
 	}
 }
@@ -256,8 +263,9 @@ func TestHostReading(t *testing.T) {
 		used, total int64
 		kind        string
 	}{
-		"no cgroup":          {forecast.Host{Total: 100, Available: 60, Limit: -1, Current: -1}, 40, 100, "host"},
-		"cgroup":             {forecast.Host{Total: 100, Available: 60, Limit: 30, Current: 20, InactiveFile: 4, Active: 3, Dirty: 1, Writeback: -1, SlabReclaimable: -1}, 14, 30, "cgroup"},
+		"no cgroup": {forecast.Host{Total: 100, Available: 60, Limit: -1, Current: -1}, 40, 100, "host"},
+		"cgroup": {forecast.Host{Total: 100, Available: 60, Limit: 30, Current: 20, InactiveFile: 4,
+			Active: 3, Dirty: 1, Writeback: -1, SlabReclaimable: -1}, 14, 30, "cgroup"},
 		"host is the lesser": {forecast.Host{Total: 100, Available: 5, Limit: 30, Current: 20}, 20, 25, "host"},
 	} {
 		s := HostState{Host: c.host}
@@ -269,7 +277,8 @@ func TestHostReading(t *testing.T) {
 
 // What grows before the first steps is the start.
 func TestTheStartIsNoLeak(t *testing.T) {
-	s := &scripted{devices: []Device{{Host, ""}}, total: 16 * gib, used: func(_ string, i int) int64 { return min(int64(i), 60) * 200 << 20 }}
+	s := &scripted{devices: []Device{{Host, ""}}, total: 16 * gib,
+		used: func(_ string, i int) int64 { return min(int64(i), 60) * 200 << 20 }}
 	w, err := New(t.Context(), s, Options{OOM: OOMOptions{85, 95, 0}})
 	if err != nil {
 		t.Fatal(err)
@@ -303,7 +312,8 @@ func (u *uneven) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	s := u.at[u.i]
 	u.i++
 	used := int64(u.used(s) * 16 * gib)
-	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(s * 1e9)), Used: used, Peak: used, Reserved: used, Total: 16 * gib, Kind: "cgroup"}), nil
+	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(s * 1e9)), Used: used, Peak: used,
+		Reserved: used, Total: 16 * gib, Kind: "cgroup"}), nil
 }
 
 // denseThenSparse are moments as a collector reads: ten a second for 20 s, then one a second.
@@ -361,7 +371,8 @@ func TestAStraightLeakIsNotDenied(t *testing.T) {
 				continue
 			}
 			if !risk.Predicted || risk.Seconds < 0.85*left-0.5 || risk.Seconds > 1.15*left+0.5 || r.Verdict == "fine" {
-				t.Errorf("a life of %.0f s, at %.1f s: %s, %s, %.1f s left, told %.1f", life, at, r.Verdict, risk.Reason, left, risk.Seconds)
+				t.Errorf("a life of %.0f s, at %.1f s: %s, %s, %.1f s left, told %.1f", life, at, r.Verdict,
+					risk.Reason, left, risk.Seconds)
 			}
 		}
 	}
@@ -370,9 +381,10 @@ func TestAStraightLeakIsNotDenied(t *testing.T) {
 // What is critical was measured: nobody is told so with no confidence, nor that no end is in sight.
 func TestCriticalIsNotDoubted(t *testing.T) {
 	for name, u := range map[string]*uneven{
-		"two readings":     {at: []float64{0, 1}, used: func(s float64) float64 { return 0.95 + 0.02*s }},
-		"flat":             {at: denseThenSparse(60), used: func(float64) float64 { return 0.97 }},
-		"a sawtooth's top": {at: denseThenSparse(97), used: func(s float64) float64 { return 0.6 + 0.37*(s-20*float64(int(s/20)))/20 }},
+		"two readings": {at: []float64{0, 1}, used: func(s float64) float64 { return 0.95 + 0.02*s }},
+		"flat":         {at: denseThenSparse(60), used: func(float64) float64 { return 0.97 }},
+		"a sawtooth's top": {at: denseThenSparse(97),
+			used: func(s float64) float64 { return 0.6 + 0.37*(s-20*float64(int(s/20)))/20 }},
 	} {
 		w, err := New(t.Context(), u, Options{OOM: oomDefaults(), Job: Job{Known: true, FromStart: true}})
 		if err != nil {
@@ -392,7 +404,8 @@ func TestCriticalIsNotDoubted(t *testing.T) {
 				t.Errorf("%s: at %.0f %%: %s", name, x.Risk.Usage, x.Text())
 			}
 		}
-		if d := r.Devices[Host].Risk; d.Level >= High && d.Confidence == 0 || r.Verdict == "at risk" && r.Confidence == nil {
+		if d := r.Devices[Host].Risk; d.Level >= High && d.Confidence == 0 ||
+			r.Verdict == "at risk" && r.Confidence == nil {
 			t.Errorf("%s: %s with confidence %v", name, d.Level, d.Confidence)
 		}
 	}
@@ -436,10 +449,13 @@ func TestAKilledJobWasAtRisk(t *testing.T) {
 // Advice that was followed is not given again, and what was given back is not lost.
 func TestFragmentAdvice(t *testing.T) {
 	const mib = 1 << 20
-	holes := fragment.State{Source: "test", Held: 800 * mib, InUse: 400 * mib, Holes: fragment.Holes{Count: 4000, Bytes: 400 * mib, Largest: 100 << 10,
-		Sizes: []fragment.Class{{From: 64 << 10, To: 128 << 10, Count: 4000, Bytes: 400 * mib}}}, Reclaimable: 380 * mib}
+	holes := fragment.State{Source: "test", Held: 800 * mib, InUse: 400 * mib,
+		Holes: fragment.Holes{Count: 4000, Bytes: 400 * mib, Largest: 100 << 10,
+			Sizes: []fragment.Class{{From: 64 << 10, To: 128 << 10, Count: 4000, Bytes: 400 * mib}}},
+		Reclaimable: 380 * mib}
 	trimmed := holes
-	trimmed.Return([]fragment.Mapping{{Start: 64 * mib, Size: 800 * mib, Resident: 420 * mib, Heap: true, Writable: true}})
+	trimmed.Return([]fragment.Mapping{{Start: 64 * mib, Size: 800 * mib, Resident: 420 * mib, Heap: true,
+		Writable: true}})
 	for name, c := range map[string]struct {
 		device  string
 		a       Allocator
@@ -447,12 +463,17 @@ func TestFragmentAdvice(t *testing.T) {
 		advised []string
 		never   string
 	}{
-		"nothing done":       {Host, Allocator{State: holes}, "fragmented", []string{"malloc_trim", "MALLOC_ARENA_MAX"}, "bounded already"},
-		"arenas bounded":     {Host, Allocator{State: holes, Env: map[string]string{"MALLOC_ARENA_MAX": "2"}}, "fragmented", []string{"malloc_trim", "jemalloc"}, "MALLOC_ARENA_MAX=2"},
-		"allocator replaced": {Host, Allocator{State: holes, Env: map[string]string{"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}}, "fragmented", []string{"malloc_trim"}, "jemalloc"},
-		"trimmed":            {Host, Allocator{State: trimmed}, "fine", nil, "malloc_trim"},
-		"GPU":                {"0", Allocator{State: holes}, "fragmented", []string{"expandable_segments"}, "empty_cache"},
-		"GPU, expandable": {"0", Allocator{State: holes, Env: map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}, "fragmented",
+		"nothing done": {Host, Allocator{State: holes}, "fragmented", []string{"malloc_trim", "MALLOC_ARENA_MAX"},
+			"bounded already"},
+		"arenas bounded": {Host, Allocator{State: holes, Env: map[string]string{"MALLOC_ARENA_MAX": "2"}},
+			"fragmented", []string{"malloc_trim", "jemalloc"}, "MALLOC_ARENA_MAX=2"},
+		"allocator replaced": {Host, Allocator{State: holes,
+			Env: map[string]string{"LD_PRELOAD": "/usr/lib/libjemalloc.so.2"}}, "fragmented", []string{"malloc_trim"},
+			"jemalloc"},
+		"trimmed": {Host, Allocator{State: trimmed}, "fine", nil, "malloc_trim"},
+		"GPU":     {"0", Allocator{State: holes}, "fragmented", []string{"expandable_segments"}, "empty_cache"},
+		"GPU, expandable": {"0", Allocator{State: holes,
+			Env: map[string]string{"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}, "fragmented",
 			[]string{"empty_cache"}, "expandable_segments"},
 	} {
 		s := &scripted{devices: []Device{{c.device, ""}}, used: steady, total: 16 * gib, blocks: []Allocator{c.a}}

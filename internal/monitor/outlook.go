@@ -8,8 +8,8 @@ import (
 
 // outlook forecasts from the whole history.
 func (t *Track) outlook(o OOMOptions) forecast.Forecast {
-	job := forecast.Job{Window: o.Window.Seconds(), Known: t.of.Known && !t.of.Over, FromStart: t.of.FromStart, Pressed: t.Risk.Usage >= o.Threshold,
-		Torch: t.of.Torch != nil && t.of.Torch()}
+	job := forecast.Job{Window: o.Window.Seconds(), Known: t.of.Known && !t.of.Over, FromStart: t.of.FromStart,
+		Pressed: t.Risk.Usage >= o.Threshold, Torch: t.of.Torch != nil && t.of.Torch()}
 	return forecast.Outlook(t.History.readings(), float64(t.History.Last.Total), job)
 }
 

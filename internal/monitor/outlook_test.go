@@ -75,15 +75,20 @@ func TestNoAlarmWhileSomethingIsLoaded(t *testing.T) {
 	}{
 		"a model is loaded, PyTorch is there": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19)},
 			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(10)}, 60, 0},
-		"libraries are loaded": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), mapped: ramp(0, 1, 0, 19)},
+		"libraries are loaded": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19),
+			mapped: ramp(0, 1, 0, 19)},
 			Options{Job: Job{Known: true, FromStart: true}, OOM: window(10)}, 60, 0},
-		"the start, a training": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19), mapped: ramp(0, 1, 0, 13), steps: func(s float64) float64 { return max(0, s-19) * 5 }},
+		"the start, a training": {at{interval: 100 * time.Millisecond, used: ramp(0.01, 0.8, 0, 19),
+			mapped: ramp(0, 1, 0, 13), steps: func(s float64) float64 { return max(0, s-19) * 5 }},
 			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(10)}, 60, 0},
-		"after an hour of training": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3620), steps: func(s float64) float64 { return s }},
+		"after an hour of training": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3620),
+			steps: func(s float64) float64 { return s }},
 			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(30)}, 3700, 0},
-		"a second model after an hour": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3625)}, Options{OOM: window(30)}, 3700, 0},
+		"a second model after an hour": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3625)},
+			Options{OOM: window(30)}, 3700, 0},
 		// The first rise of all can't be told from a leak.
-		"a sawtooth longer than the window": {at{interval: time.Second, used: saw}, Options{OOM: window(10)}, 3000, 480},
+		"a sawtooth longer than the window": {at{interval: time.Second, used: saw}, Options{OOM: window(10)}, 3000,
+			480},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, w := range c.source.over(t, c.seconds, c.o) {
@@ -102,11 +107,17 @@ func TestGrowthToTheLimitIsToldInTime(t *testing.T) {
 		died   float64 // s
 		left   float64 // s that must be left at the first warning, high or critical
 	}{
-		"from the start on, in seconds":   {at{interval: 100 * time.Millisecond, used: ramp(0.2, 1, 0, 12)}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 12, 2},
-		"from the start on, in minutes":   {at{interval: time.Second, used: ramp(0.1, 1, 0, 240)}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 240, 50},
-		"in a training, from its start":   {at{interval: time.Second, used: ramp(0.1, 1, 5, 240), steps: func(s float64) float64 { return 2 * s }}, Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 240, 50},
-		"in five minutes, after hours":    {at{interval: 5 * time.Second, used: ramp(0.2, 1, 10000, 10300)}, Options{OOM: window(30)}, 10300, 50},
-		"in half a minute, after a while": {at{interval: 200 * time.Millisecond, used: ramp(0.2, 1, 600, 630)}, Options{OOM: window(30)}, 630, 4},
+		"from the start on, in seconds": {at{interval: 100 * time.Millisecond, used: ramp(0.2, 1, 0, 12)},
+			Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 12, 2},
+		"from the start on, in minutes": {at{interval: time.Second, used: ramp(0.1, 1, 0, 240)},
+			Options{Job: Job{Known: true, FromStart: true}, OOM: window(30)}, 240, 50},
+		"in a training, from its start": {at{interval: time.Second, used: ramp(0.1, 1, 5, 240),
+			steps: func(s float64) float64 { return 2 * s }}, Options{Job: Job{Known: true, FromStart: true},
+			OOM: window(30)}, 240, 50},
+		"in five minutes, after hours": {at{interval: 5 * time.Second, used: ramp(0.2, 1, 10000, 10300)},
+			Options{OOM: window(30)}, 10300, 50},
+		"in half a minute, after a while": {at{interval: 200 * time.Millisecond, used: ramp(0.2, 1, 600, 630)},
+			Options{OOM: window(30)}, 630, 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, w := range c.source.over(t, c.died, c.o) {
@@ -211,8 +222,9 @@ func (p *played) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	row := p.rows[p.i]
 	p.i++
 	used := int64(row[1] * (1 << 20))
-	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(row[0] * p.slower * 1e9)), Step: row[3], Used: used, Peak: used, Reserved: used,
-		Total: int64(p.limit * (1 << 20)), Kind: "cgroup", Mapped: int64(row[2] * (1 << 20))}), nil
+	return append(into, Reading{Device: Host, Time: start.Add(time.Duration(row[0] * p.slower * 1e9)), Step: row[3],
+		Used: used, Peak: used, Reserved: used, Total: int64(p.limit * (1 << 20)), Kind: "cgroup",
+		Mapped: int64(row[2] * (1 << 20))}), nil
 }
 
 // Real starts of trainings that have nothing wrong with them, under limits that they fill to 60 to 84 %, as fast as
@@ -225,7 +237,8 @@ func TestNoAlarmAtRecordedStarts(t *testing.T) {
 			for _, share := range []float64{0.6, 0.72, 0.84} {
 				p := &played{recordedStart: s, slower: slower, limit: s.peak / share}
 				torch := func() bool { return p.rows[p.i-1][2] > 50 } // as soon as its libraries are mapped
-				w, err := New(t.Context(), p, Options{OOM: window(30), Job: Job{Known: true, FromStart: true, Torch: torch}})
+				w, err := New(t.Context(), p, Options{OOM: window(30),
+					Job: Job{Known: true, FromStart: true, Torch: torch}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -237,7 +250,8 @@ func TestNoAlarmAtRecordedStarts(t *testing.T) {
 					}
 					if len(warnings) > 0 {
 						alarms++
-						t.Errorf("%s, %g times slower, at most %.0f %%, after %.1f s: %s", s.name, slower, 100*share, w.Seconds(), warnings[0].Text())
+						t.Errorf("%s, %g times slower, at most %.0f %%, after %.1f s: %s", s.name, slower, 100*share,
+							w.Seconds(), warnings[0].Text())
 						break
 					}
 				}

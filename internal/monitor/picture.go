@@ -27,7 +27,8 @@ func (w *Watch) Picture(title string) chart.Chart {
 func (w *Watch) note1() string {
 	for _, t := range w.Devices {
 		if t.Foreseen() {
-			return fmt.Sprintf("%s: growing by %s/min, OOM expected in %s (%s to %s)", t.Device.Label(), units.Bytes(t.Risk.Growth*60),
+			return fmt.Sprintf("%s: growing by %s/min, OOM expected in %s (%s to %s)", t.Device.Label(),
+				units.Bytes(t.Risk.Growth*60),
 				Span(t.Risk.Seconds), bare(t.Risk.SecondsLow), bare(t.Risk.SecondsHigh))
 		}
 	}
@@ -53,11 +54,13 @@ func (t *Track) panel(w *Watch) chart.Panel {
 		p.Series = append(p.Series, reserved)
 	}
 	if w.o.OOM.Threshold > 0 {
-		p.Levels = append(p.Levels, chart.Level{Name: fmt.Sprintf("warns at %.0f %%,", w.o.OOM.Threshold), Value: float64(last.Total) * w.o.OOM.Threshold / 100})
+		p.Levels = append(p.Levels, chart.Level{Name: fmt.Sprintf("warns at %.0f %%,", w.o.OOM.Threshold),
+			Value: float64(last.Total) * w.o.OOM.Threshold / 100})
 	}
 	if r := &t.Risk; t.Foreseen() && r.Seconds < 2*w.Seconds() {
 		now := last.Time.Sub(w.Started).Seconds()
-		p.Series = append(p.Series, chart.Series{Name: "forecast", Thin: true, X: []float64{now, now + r.Seconds}, Y: []float64{float64(last.Used), float64(last.Total)}})
+		p.Series = append(p.Series, chart.Series{Name: "forecast", Thin: true, X: []float64{now, now + r.Seconds},
+			Y: []float64{float64(last.Used), float64(last.Total)}})
 	}
 	return p
 }
@@ -71,14 +74,16 @@ func (w *Watch) BlocksPicture(title string) chart.Chart {
 			continue
 		}
 		s := looks[len(looks)-1].Sum()
-		c.Note = fmt.Sprintf("%s: %s of %s lie in %d holes; a defragmentation would give back %s", t.Device.Label(), units.Bytes(s.Holes.Bytes),
+		c.Note = fmt.Sprintf("%s: %s of %s lie in %d holes; a defragmentation would give back %s", t.Device.Label(),
+			units.Bytes(s.Holes.Bytes),
 			units.Bytes(s.Held), s.Holes.Count, units.Bytes(s.Reclaimable))
 		if len(looks) > 1 {
 			c.Panels = append(c.Panels, blocksOverTime(t, looks))
 		}
 		bars := chart.Panel{Title: t.Device.Label() + ": bytes in holes, by the size of the hole"}
 		for _, class := range s.Holes.Sizes {
-			bars.Bars = append(bars.Bars, chart.Bar{Label: units.Bytes(class.From).String(), Value: float64(class.Bytes)})
+			bars.Bars = append(bars.Bars, chart.Bar{Label: units.Bytes(class.From).String(),
+				Value: float64(class.Bytes)})
 		}
 		if len(bars.Bars) > 0 {
 			c.Panels = append(c.Panels, bars)
@@ -88,7 +93,8 @@ func (w *Watch) BlocksPicture(title string) chart.Chart {
 }
 
 func blocksOverTime(t *Track, looks []Look) chart.Panel {
-	held, used, holes := chart.Series{Name: "held by the allocator"}, chart.Series{Name: "in use", Area: true}, chart.Series{Name: "in holes"}
+	held, used, holes := chart.Series{Name: "held by the allocator"}, chart.Series{Name: "in use", Area: true},
+		chart.Series{Name: "in holes"}
 	for i := range looks {
 		x, s := looks[i].Time.Sub(looks[0].Time).Seconds(), looks[i].Sum()
 		for _, at := range []struct {

@@ -116,19 +116,20 @@ type RiskReport struct {
 
 // FragmentReport is the free memory between blocks in use.
 type FragmentReport struct {
-	Source         string       `json:"source"`
-	Why            *string      `json:"why"` // what is missing when there are no blocks; the figures are null then
-	Percent        *Number      `json:"fragmentation_percent"`
-	Held           int64        `json:"held_bytes"`
-	InUse          int64        `json:"in_use_bytes"`
-	Free           int64        `json:"free_in_holes_bytes"`
-	Spare          int64        `json:"spare_bytes"`
-	Holes          int64        `json:"holes"`
-	LargestHole    int64        `json:"largest_hole_bytes"`
-	LargestRequest int64        `json:"largest_request_bytes"`
-	Reclaimable    int64        `json:"reclaimable_bytes"`
-	Absent         int64        `json:"absent_bytes"` // held as address space only: given back to the kernel, or never touched
-	Lost           int64        `json:"lost_bytes"`   // in holes, with pages behind them
+	Source         string  `json:"source"`
+	Why            *string `json:"why"` // what is missing when there are no blocks; the figures are null then
+	Percent        *Number `json:"fragmentation_percent"`
+	Held           int64   `json:"held_bytes"`
+	InUse          int64   `json:"in_use_bytes"`
+	Free           int64   `json:"free_in_holes_bytes"`
+	Spare          int64   `json:"spare_bytes"`
+	Holes          int64   `json:"holes"`
+	LargestHole    int64   `json:"largest_hole_bytes"`
+	LargestRequest int64   `json:"largest_request_bytes"`
+	Reclaimable    int64   `json:"reclaimable_bytes"`
+	// held as address space only: given back to the kernel, or never touched
+	Absent         int64        `json:"absent_bytes"`
+	Lost           int64        `json:"lost_bytes"` // in holes, with pages behind them
 	Sizes          []ClassJSON  `json:"hole_sizes"`
 	Trend          string       `json:"trend"` // rising, stable, falling, unknown
 	TrendPerSecond Number       `json:"trend_bytes_per_second"`
@@ -202,9 +203,9 @@ type What struct {
 
 // Report puts together what was seen.
 func (w *Watch) Report(what What) *Report {
-	r := &Report{SchemaVersion: SchemaVersion, Tool: what.Tool, Timestamp: stamp(what.Now), Duration: math.Round(w.Seconds()*1e3) / 1e3,
-		Interval: seconds(w.o.Interval), Interrupted: what.Interrupted, Devices: map[string]*DeviceReport{}, Evidence: []string{},
-		Events: []EventReport{}, Recommendations: []string{}}
+	r := &Report{SchemaVersion: SchemaVersion, Tool: what.Tool, Timestamp: stamp(what.Now),
+		Duration: math.Round(w.Seconds()*1e3) / 1e3, Interval: seconds(w.o.Interval), Interrupted: what.Interrupted,
+		Devices: map[string]*DeviceReport{}, Evidence: []string{}, Events: []EventReport{}, Recommendations: []string{}}
 	if what.Session != "" {
 		r.Session = &what.Session
 	}
@@ -281,14 +282,17 @@ func (w *Watch) concludeFragment(r *Report) {
 			continue
 		}
 		s := t.Blocks.Looks[len(t.Blocks.Looks)-1].Sum()
-		r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s of %s (%.1f %%) lie in %d holes, the largest %s", t.Device.Label(),
-			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), s.Holes.Count, units.Bytes(s.Holes.Largest))+given(&s))
+		r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s of %s (%.1f %%) lie in %d holes, the largest %s",
+			t.Device.Label(),
+			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), s.Holes.Count, units.Bytes(s.Holes.Largest))+
+			given(&s))
 		if r.Verdict == "undecided" {
 			r.Verdict = "fine"
 		}
 		if s.Bad() || t.Device.ID != Host && s.Unfit() {
 			r.Verdict = "fragmented"
-			r.Recommendations = append(r.Recommendations, fragmentAdvice(t.Device, &t.Blocks.Looks[len(t.Blocks.Looks)-1])...)
+			r.Recommendations = append(r.Recommendations,
+				fragmentAdvice(t.Device, &t.Blocks.Looks[len(t.Blocks.Looks)-1])...)
 		}
 		r.Confidence = &one // the blocks were counted, not estimated
 	}
@@ -308,7 +312,8 @@ func (w *Watch) Fragmented() bool {
 
 func (t *Track) evidence() string {
 	last := t.History.Last
-	text := fmt.Sprintf("%s: %s of %s (%.1f %%), peak %s", t.Device.Label(), units.Bytes(last.Used), units.Bytes(last.Total), last.Percent(), units.Bytes(t.History.peakBytes))
+	text := fmt.Sprintf("%s: %s of %s (%.1f %%), peak %s", t.Device.Label(), units.Bytes(last.Used),
+		units.Bytes(last.Total), last.Percent(), units.Bytes(t.History.peakBytes))
 	if t.Risk.Reason != "" {
 		text += "; " + forecastWords(&t.Risk)
 	}
@@ -338,7 +343,8 @@ func (t *Track) report(what What) *DeviceReport {
 	d := &DeviceReport{Name: t.Device.Name, LimitKind: last.Kind, PeakMemory: t.History.peakBytes,
 		CurrentUsage:  Usage{last.Used, last.Free(), last.Total, Number(last.Percent()), last.Reserved},
 		CurrentMemory: Memory{last.Used, last.Free(), last.Total, Number(last.Percent())},
-		Statistics:    Statistics{MaxUtilization: Number(t.History.peak), Samples: t.History.count, Snapshots: len(t.History.samples)}}
+		Statistics: Statistics{MaxUtilization: Number(t.History.peak), Samples: t.History.count,
+			Snapshots: len(t.History.samples)}}
 	if t.History.count > 0 {
 		d.Statistics.AvgUtilization = Number(t.History.average())
 		d.Risk = t.Risk.report(&last)
@@ -377,10 +383,11 @@ const measured = 0.99
 
 func (r *Risk) report(last *Reading) *RiskReport {
 	const mb = 1 << 20
-	out := &RiskReport{Level: r.Level, Worst: r.Worst, Confidence: r.confidence(), Usage: Number(last.Percent()), Growth: Number(r.Growth / mb),
-		GrowthLow: Number(r.GrowthLow / mb), GrowthHigh: Number(r.GrowthHigh / mb), Within1: Number(r.Within1), Within10: Number(r.Within10),
-		Within100: Number(r.Within100), WithinMinute: Number(r.WithinMinute), Amplitude: int64(r.Amplitude), Shape: string(r.Shape),
-		Reason: r.Reason, Limit: last.Total, LimitKind: last.Kind, Advice: "none needed", AdviceList: append([]string{}, r.Advice...)}
+	out := &RiskReport{Level: r.Level, Worst: r.Worst, Confidence: r.confidence(), Usage: Number(last.Percent()),
+		Growth: Number(r.Growth / mb), GrowthLow: Number(r.GrowthLow / mb), GrowthHigh: Number(r.GrowthHigh / mb),
+		Within1: Number(r.Within1), Within10: Number(r.Within10), Within100: Number(r.Within100),
+		WithinMinute: Number(r.WithinMinute), Amplitude: int64(r.Amplitude), Shape: string(r.Shape), Reason: r.Reason,
+		Limit: last.Total, LimitKind: last.Kind, Advice: "none needed", AdviceList: append([]string{}, r.Advice...)}
 	if len(r.Advice) > 0 {
 		out.Advice = r.Advice[0]
 	}
@@ -396,8 +403,8 @@ func (r *Risk) report(last *Reading) *RiskReport {
 func (h *History) report() []SnapshotReport {
 	out := make([]SnapshotReport, 0, len(h.samples))
 	for _, s := range h.samples {
-		j := SnapshotReport{Timestamp: stamp(s.Time), Seconds: s.Time.Sub(h.samples[0].Time).Seconds(), Allocated: s.Used, Peak: s.High,
-			Reserved: s.Reserved, Total: s.Total, Utilization: share(s.Used, s.Total)}
+		j := SnapshotReport{Timestamp: stamp(s.Time), Seconds: s.Time.Sub(h.samples[0].Time).Seconds(),
+			Allocated: s.Used, Peak: s.High, Reserved: s.Reserved, Total: s.Total, Utilization: share(s.Used, s.Total)}
 		if s.Step > 0 {
 			j.Step = number(s.Step)
 		}
@@ -416,15 +423,17 @@ func (b *BlockHistory) report() *FragmentReport {
 	last := &b.Looks[len(b.Looks)-1]
 	s := last.Sum()
 	perSecond, trend := b.trend()
-	out := &FragmentReport{Source: s.Source, Percent: number(s.Percent()), Held: s.Held, InUse: s.InUse, Free: s.Holes.Bytes, Spare: s.Spare,
-		Holes: s.Holes.Count, LargestHole: s.Holes.Largest, LargestRequest: s.LargestRequest, Reclaimable: s.Reclaimable, Absent: s.Absent, Lost: s.Lost(), Sizes: []ClassJSON{},
-		Trend: trend, TrendPerSecond: Number(perSecond), Processes: []HeapReport{}}
+	out := &FragmentReport{Source: s.Source, Percent: number(s.Percent()), Held: s.Held, InUse: s.InUse,
+		Free: s.Holes.Bytes, Spare: s.Spare, Holes: s.Holes.Count, LargestHole: s.Holes.Largest,
+		LargestRequest: s.LargestRequest, Reclaimable: s.Reclaimable, Absent: s.Absent, Lost: s.Lost(),
+		Sizes: []ClassJSON{}, Trend: trend, TrendPerSecond: Number(perSecond), Processes: []HeapReport{}}
 	for _, c := range s.Holes.Sizes {
 		out.Sizes = append(out.Sizes, ClassJSON(c))
 	}
 	for _, a := range last.Of {
-		p := HeapReport{PID: a.PID, Percent: Number(a.State.Percent()), Held: a.State.Held, InUse: a.State.InUse, Free: a.State.Holes.Bytes,
-			Holes: a.State.Holes.Count, LargestHole: a.State.Holes.Largest, Reclaimable: a.State.Reclaimable}
+		p := HeapReport{PID: a.PID, Percent: Number(a.State.Percent()), Held: a.State.Held, InUse: a.State.InUse,
+			Free: a.State.Holes.Bytes, Holes: a.State.Holes.Count, LargestHole: a.State.Holes.Largest,
+			Reclaimable: a.State.Reclaimable}
 		if a.Rank >= 0 {
 			p.Rank = &a.Rank
 		}

@@ -115,14 +115,18 @@ func advice(t *Track, last Reading) []string {
 	var out []string
 	switch {
 	case r.Shape == forecast.Growing && r.Predicted:
-		out = append(out, fmt.Sprintf("the floor grows by %s a minute: something is kept from step to step; `memgauge leak` names it", units.Bytes(r.Growth*60)))
+		out = append(out,
+			fmt.Sprintf("the floor grows by %s a minute: something is kept from step to step; `memgauge leak` names it",
+				units.Bytes(r.Growth*60)))
 	case r.Shape == forecast.Saturating && r.Predicted:
 		out = append(out, "a cache fills: bound it, or leave it more room")
 	case r.Amplitude > 0.3*float64(last.Total):
-		out = append(out, fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing lowers it", units.Bytes(r.Amplitude)))
+		out = append(out,
+			fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing lowers it", units.Bytes(r.Amplitude)))
 	}
 	if gpu && last.Reserved-last.Used > last.Total/20 {
-		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes", units.Bytes(last.Reserved-last.Used)))
+		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes",
+			units.Bytes(last.Reserved-last.Used)))
 	}
 	if r.Level >= High && !t.of.Over {
 		out = append(out, "save a checkpoint now")
@@ -141,9 +145,11 @@ func advice(t *Track, last Reading) []string {
 // Text is the warning in the form that the seeds' tools print.
 func (w *Warning) Text() string {
 	r := &w.Risk
-	out := fmt.Sprintf("[WARNING] OOM warning: %s\n   risk level: %s\n   current usage: %.1f%%\n", w.Device.Label(), r.Level, r.Usage)
+	out := fmt.Sprintf("[WARNING] OOM warning: %s\n   risk level: %s\n   current usage: %.1f%%\n", w.Device.Label(),
+		r.Level, r.Usage)
 	if r.Predicted {
-		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n   confidence: %.2f\n", Span(r.Seconds), bare(r.SecondsLow), bare(r.SecondsHigh), r.Confidence)
+		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n   confidence: %.2f\n", Span(r.Seconds),
+			bare(r.SecondsLow), bare(r.SecondsHigh), r.Confidence)
 	} else {
 		out += "   predicted OOM: " + r.unforeseen() + "\n"
 	}

@@ -29,8 +29,8 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 	b := &model.Batch{Findings: analyse.Rows(r, o.verdicts.count+1, now)}
 	if r.Verdict == detect.Leak && o.verdicts.last.Verdict != detect.Leak {
 		f := r.Findings[0]
-		b.Events = append(b.Events, model.Event{Time: now.UnixMicro(), PID: int32(f.PID), Rank: int32(f.Rank), Name: "leak",
-			Text: r.Line(), A: int64(f.Start), B: int64(f.End)})
+		b.Events = append(b.Events, model.Event{Time: now.UnixMicro(), PID: int32(f.PID), Rank: int32(f.Rank),
+			Name: "leak", Text: r.Line(), A: int64(f.Start), B: int64(f.End)})
 	}
 	if err := o.db.Append(ctx, b); err != nil {
 		return fmt.Errorf("keep the verdict: %w", err)

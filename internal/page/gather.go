@@ -22,13 +22,17 @@ type Parts struct {
 
 // Gather asks the session.
 func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
-	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session, Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
+	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session,
+		Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
-	fill(&g, &d.Processes, "SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
-	fill(&g, &d.Events, "SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
+	fill(&g, &d.Processes,
+		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
+	fill(&g, &d.Events,
+		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
 	fill(&g, &d.Overhead, overheadSQL)
-	fill(&g, &d.Drops, "SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
+	fill(&g, &d.Drops,
+		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
 	d.postMortem(&g, parts.Watch)
 	d.drawFindings(&g, parts.Leak)
 	d.draw(&g, parts.Watch)
@@ -91,11 +95,13 @@ func (d *Document) headlines(parts Parts) {
 		}
 		if !parts.Session.Live { // what is in use after the end says nothing
 			peak, percent := t.History.Peak()
-			add(percent >= 95, "%s: at most %s in use, %.0f %% of its limit.", t.Device.Label(), units.Bytes(peak), percent)
+			add(percent >= 95, "%s: at most %s in use, %.0f %% of its limit.", t.Device.Label(), units.Bytes(peak),
+				percent)
 			continue
 		}
 		last := t.History.Last
-		add(t.Risk.Worst >= monitor.High, "%s: %s of %s in use (%.0f %%), OOM risk %s%s.", t.Device.Label(), units.Bytes(last.Used), units.Bytes(last.Total),
+		add(t.Risk.Worst >= monitor.High, "%s: %s of %s in use (%.0f %%), OOM risk %s%s.", t.Device.Label(),
+			units.Bytes(last.Used), units.Bytes(last.Total),
 			last.Percent(), t.Risk.Level, predicted(&t.Risk))
 	}
 	if d.Session.Lost > 0 {
@@ -114,8 +120,9 @@ func findings(r detect.Report) []Finding {
 	const mb = 1 << 20
 	list := []Finding{}
 	for _, f := range r.Findings {
-		j := Finding{Verdict: string(f.Verdict), Class: string(f.Class), Memory: f.Name(), PID: f.PID, Reason: f.Reason, Site: f.Site, Holder: f.Holder,
-			Held: f.Held, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit}
+		j := Finding{Verdict: string(f.Verdict), Class: string(f.Class), Memory: f.Name(), PID: f.PID, Reason: f.Reason,
+			Site: f.Site, Holder: f.Holder, Held: f.Held, Evidence: append([]string{}, f.Evidence...),
+			Advice: append([]string{}, f.Advice...), Limit: f.Limit}
 		if f.Verdict == detect.Leak {
 			rate, low, high, start := f.Rate/mb, f.Low/mb, f.High/mb, f.Start
 			if j.RateLow, j.RateHigh, j.Start = &low, &high, &start; f.ByTime {
@@ -136,7 +143,8 @@ func predicted(r *monitor.Risk) string {
 	if !r.Predicted {
 		return ""
 	}
-	return fmt.Sprintf(", expected in %s (%s to %s)", monitor.Span(r.Seconds), monitor.Span(r.SecondsLow), monitor.Span(r.SecondsHigh))
+	return fmt.Sprintf(", expected in %s (%s to %s)", monitor.Span(r.Seconds), monitor.Span(r.SecondsLow),
+		monitor.Span(r.SecondsHigh))
 }
 
 // draw puts the devices, the largest processes and the steps below each other over one time.

@@ -43,7 +43,8 @@ func (d *Document) drawFindings(g *gatherer, r detect.Report) {
 // trend is the line from the step at which the growth begins, in the fan of the rates that are as good.
 func trend(f *detect.Finding) chart.Series {
 	from := f.Level - f.Rate*(f.End-f.Start)
-	s := chart.Series{Name: fmt.Sprintf("%s a step (95 %%: %s to %s)", units.Bytes(f.Rate), units.Bytes(f.Low), units.Bytes(f.High)), Thin: true}
+	s := chart.Series{Name: fmt.Sprintf("%s a step (95 %%: %s to %s)", units.Bytes(f.Rate), units.Bytes(f.Low),
+		units.Bytes(f.High)), Thin: true}
 	for _, step := range []float64{f.Start, f.End} {
 		s.X, s.Y = append(s.X, step), append(s.Y, from+f.Rate*(step-f.Start))
 		s.Low, s.High = append(s.Low, from+f.Low*(step-f.Start)), append(s.High, from+f.High*(step-f.Start))

@@ -91,16 +91,17 @@ type Finding struct {
 
 // PostMortem is what the last minute before memory ran out shows.
 type PostMortem struct {
-	Time        time.Time `json:"ts"`
-	Event       string    `json:"event"`
-	Text        string    `json:"text"`
-	Summary     string    `json:"summary"`
-	Device      string    `json:"device"`             // host, or a GPU's number
-	Limit       *int64    `json:"limit_bytes"`        // of the device
-	Requested   *int64    `json:"requested_bytes"`    // by the allocation that failed; null where nobody told
-	LargestHole *int64    `json:"largest_hole_bytes"` // between the blocks of the allocator that failed; null where nobody told
-	Grew        []Grower  `json:"grew"`               // who grew in the window, most first
-	Largest     []Grower  `json:"largest"`            // who held most at its end
+	Time      time.Time `json:"ts"`
+	Event     string    `json:"event"`
+	Text      string    `json:"text"`
+	Summary   string    `json:"summary"`
+	Device    string    `json:"device"`          // host, or a GPU's number
+	Limit     *int64    `json:"limit_bytes"`     // of the device
+	Requested *int64    `json:"requested_bytes"` // by the allocation that failed; null where nobody told
+	// between the blocks of the allocator that failed; null where nobody told
+	LargestHole *int64   `json:"largest_hole_bytes"`
+	Grew        []Grower `json:"grew"`    // who grew in the window, most first
+	Largest     []Grower `json:"largest"` // who held most at its end
 }
 
 // Grower is a process, a cgroup or a device in that minute.

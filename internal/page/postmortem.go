@@ -48,8 +48,8 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 		return
 	}
 	end := ends[0]
-	p := &PostMortem{Time: time.UnixMicro(end.Micros).UTC(), Event: end.Name, Text: end.Text, Device: monitor.Host, LargestHole: end.Hole,
-		Grew: []Grower{}, Largest: []Grower{}}
+	p := &PostMortem{Time: time.UnixMicro(end.Micros).UTC(), Event: end.Name, Text: end.Text, Device: monitor.Host,
+		LargestHole: end.Hole, Grew: []Grower{}, Largest: []Grower{}}
 	d.PostMortem = p
 	var rows []windowRow
 	fill(g, &rows, fmt.Sprintf(minuteSQL, end.Micros))

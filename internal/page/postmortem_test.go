@@ -67,19 +67,23 @@ func window() (rows []model.WindowSample) {
 
 func TestPostMortemOfAKill(t *testing.T) {
 	d := gathered(t, &model.Batch{Samples: model.Samples{Window: window()},
-		Events: []model.Event{{Time: ranOut, PID: 7, Rank: -1, Name: "oom_kill", Text: "cgroup /job reached its limit", A: gib, B: 1100 * mib}}})
+		Events: []model.Event{{Time: ranOut, PID: 7, Rank: -1, Name: "oom_kill", Text: "cgroup /job reached its limit",
+			A: gib, B: 1100 * mib}}})
 	p := d.PostMortem
-	if p == nil || p.Event != "oom_kill" || p.Limit == nil || *p.Limit != 1100*mib || p.Requested != nil || p.LargestHole != nil {
+	if p == nil || p.Event != "oom_kill" || p.Limit == nil || *p.Limit != 1100*mib || p.Requested != nil ||
+		p.LargestHole != nil {
 		t.Fatalf("%+v", p)
 	}
-	if len(p.Grew) != 2 || p.Largest[0].Name != "/job" || p.Largest[0].Bytes != gib+44*mib || p.Largest[1].PID != 7 || p.Largest[1].Grown != 594*mib {
+	if len(p.Grew) != 2 || p.Largest[0].Name != "/job" || p.Largest[0].Bytes != gib+44*mib || p.Largest[1].PID != 7 ||
+		p.Largest[1].Grown != 594*mib {
 		t.Errorf("grew %+v, largest %+v: what was given back after the kill counts", p.Grew, p.Largest)
 	}
 	var page bytes.Buffer
 	if err := d.Write(&page); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Memory ran out: cgroup /job reached its limit.", "who held most", "limit 1.074 GiB", "seconds before and after it"} {
+	for _, want := range []string{"Memory ran out: cgroup /job reached its limit.", "who held most", "limit 1.074 GiB",
+		"seconds before and after it"} {
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("no %q on the page", want)
 		}
@@ -90,28 +94,34 @@ func TestPostMortemOfAFailedAllocation(t *testing.T) {
 	event := func(name string, at time.Duration, text string, a, b int64) model.Event {
 		return model.Event{Time: ranOut + at.Microseconds(), PID: 7, Rank: 0, Name: name, Text: text, A: a, B: b}
 	}
-	gpu := model.Samples{Devices: []model.GPUDevice{{Time: second, Device: 3, UUID: "a", Name: "Fake", Total: 80 * gib}},
-		GPUs: []model.GPUUtilization{{Time: ranOut - second, Device: 3, Name: "Fake", Used: 79 * gib, Free: gib, Total: 80 * gib, State: "ok"}}}
+	gpu := model.Samples{Devices: []model.GPUDevice{{Time: second, Device: 3, UUID: "a", Name: "Fake",
+		Total: 80 * gib}}, GPUs: []model.GPUUtilization{{Time: ranOut - second, Device: 3, Name: "Fake", Used: 79 * gib,
+		Free: gib, Total: 80 * gib, State: "ok"}}}
 	for name, c := range map[string]struct {
 		events  []model.Event
 		summary string
 		hole    int64 // -1: not told
 	}{
-		"that ends the program": {[]model.Event{event("oom", 0, "OutOfMemoryError: no\nmore", 2*gib, 3), event("oom_hole", time.Millisecond, "", gib/2, 3)},
+		"that ends the program": {[]model.Event{event("oom", 0, "OutOfMemoryError: no\nmore", 2*gib, 3),
+			event("oom_hole", time.Millisecond, "", gib/2, 3)},
 			"an allocation of 2 GiB failed on GPU 3 (largest hole 512 MiB): OutOfMemoryError: no", gib / 2},
-		"that was caught": {[]model.Event{event("oom", 0, "went on", 0, 3)}, "an allocation failed on GPU 3: went on", -1},
-		"after another's": {[]model.Event{event("oom_hole", -time.Minute, "", gib, 3), event("oom", 0, "went on", 0, 3), event("oom_hole", time.Second, "", gib, 2)},
+		"that was caught": {[]model.Event{event("oom", 0, "went on", 0, 3)}, "an allocation failed on GPU 3: went on",
+			-1},
+		"after another's": {[]model.Event{event("oom_hole", -time.Minute, "", gib, 3), event("oom", 0, "went on", 0, 3),
+			event("oom_hole", time.Second, "", gib, 2)},
 			"an allocation failed on GPU 3: went on", -1},
 	} {
 		d := gathered(t, &model.Batch{Samples: gpu, Events: c.events})
 		p := d.PostMortem
-		if p == nil || p.Summary != c.summary || p.Device != "3" || p.Limit == nil || *p.Limit != 80*gib || (p.LargestHole != nil) != (c.hole >= 0) {
+		if p == nil || p.Summary != c.summary || p.Device != "3" || p.Limit == nil || *p.Limit != 80*gib ||
+			(p.LargestHole != nil) != (c.hole >= 0) {
 			t.Errorf("%s: %+v", name, p)
 		} else if p.LargestHole != nil && *p.LargestHole != c.hole {
 			t.Errorf("%s: hole %d", name, *p.LargestHole)
 		}
 	}
-	if d := gathered(t, &model.Batch{Events: []model.Event{{Time: ranOut, PID: 7, Name: "end", A: 0}}}); d.PostMortem != nil {
+	if d := gathered(t, &model.Batch{Events: []model.Event{{Time: ranOut, PID: 7, Name: "end",
+		A: 0}}}); d.PostMortem != nil {
 		t.Errorf("of a session whose memory sufficed: %+v", d.PostMortem)
 	}
 }

@@ -52,7 +52,8 @@ func ask(ctx context.Context, p session.Process) *Heap {
 	}
 	defer c.Close()
 	var out bytes.Buffer
-	r, err := c.Eval(ctx, wire.Eval{Timeout: askPatience, Code: reportCode, Place: wire.PlaceBeside, Own: true}, &out, io.Discard)
+	r, err := c.Eval(ctx, wire.Eval{Timeout: askPatience, Code: reportCode, Place: wire.PlaceBeside, Own: true}, &out,
+		io.Discard)
 	if err != nil || r.Exception != "" {
 		return nil
 	}

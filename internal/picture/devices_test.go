@@ -42,17 +42,21 @@ func TestDevicesOfTables(t *testing.T) {
 	const gib, null = 1 << 30, model.Null
 	var b model.Batch
 	s := &b.Samples
-	s.Devices = []model.GPUDevice{{Device: 0, UUID: "a", Parent: -1, CUDAVisible: -1}, {Device: 1, UUID: "b", Parent: -1, CUDAVisible: 0}}
+	s.Devices = []model.GPUDevice{{Device: 0, UUID: "a", Parent: -1, CUDAVisible: -1},
+		{Device: 1, UUID: "b", Parent: -1, CUDAVisible: 0}}
 	for i := range int64(2) {
 		at := (10 + i) * 1e6
 		reserved := []int64{gib, 4 * gib}[i]
 		used := []int64{gib * 3 / 2, 7 * gib}[i]
-		b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: i + 1, Steps: 1, Device: 0, Allocated: reserved / 2, Reserved: reserved})
+		b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: i + 1, Steps: 1,
+			Device: 0, Allocated: reserved / 2, Reserved: reserved})
 		for d := range int32(2) {
-			s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "A100", Used: 10 * gib, Total: 80 * gib, State: "ok"})
+			s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "A100", Used: 10 * gib,
+				Total: 80 * gib, State: "ok"})
 		}
 		s.GPUProcs = append(s.GPUProcs, model.GPUProcess{Time: at, Device: 1, PID: 5, Used: used, InJob: true},
-			model.GPUProcess{Time: at, Device: 1, PID: 9, Used: 2 * gib}, model.GPUProcess{Time: at, Device: 0, PID: 9, Used: null})
+			model.GPUProcess{Time: at, Device: 1, PID: 9, Used: 2 * gib}, model.GPUProcess{Time: at, Device: 0, PID: 9,
+				Used: null})
 	}
 	d, err := Devices(t.Context(), tablesOf(t, &b))
 	if err != nil || len(d) != 2 {
@@ -62,8 +66,9 @@ func TestDevicesOfTables(t *testing.T) {
 	for what, c := range map[string]struct {
 		got  *int64
 		want int64
-	}{"live": {one.Live, 2 * gib}, "cached": {one.Cached, 2 * gib}, "context": {one.Context, gib / 2}, "outside": {one.Outside, 5 * gib / 2},
-		"others": {one.Others, 2 * gib}, "driver": {one.Driver, gib}, "used": {one.Used, 10 * gib}} {
+	}{"live": {one.Live, 2 * gib}, "cached": {one.Cached, 2 * gib}, "context": {one.Context, gib / 2},
+		"outside": {one.Outside, 5 * gib / 2},
+		"others":  {one.Others, 2 * gib}, "driver": {one.Driver, gib}, "used": {one.Used, 10 * gib}} {
 		if c.got == nil || *c.got != c.want {
 			t.Errorf("%s is %s, want %d", what, num(c.got), c.want)
 		}
@@ -81,25 +86,30 @@ func TestRecordedClasses(t *testing.T) {
 	for i, anon := range []int64{200 * mib, 400 * mib, 50 * mib} {
 		at := int64(10+i)*1e6 + 1e5
 		for pid := int32(5); pid < 7; pid++ { // a trainer and its forked worker, which share half of their pages
-			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: at, PID: pid, StartTicks: 1, Rank: -1, RSS: anon + 40*mib, Anon: anon, File: 40 * mib,
-				PageTables: mib, PSS: model.Null, PSSAnon: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
+			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: at, PID: pid, StartTicks: 1, Rank: -1,
+				RSS: anon + 40*mib, Anon: anon, File: 40 * mib, PageTables: mib, PSS: model.Null, PSSAnon: model.Null,
+				HeapInUse: model.Null, HeapHeld: model.Null})
 		}
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 1 << 40})
 	}
 	for pid := int32(5); pid < 7; pid++ {
 		b.Samples.Classes = append(b.Samples.Classes,
-			model.ProcessClasses{Time: 10_200_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 95 * mib, HeapInUse: model.Null, HeapFree: model.Null, Python: model.Null, Anonymous: 75 * mib, File: 20 * mib},
-			model.ProcessClasses{Time: 11_000_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 170 * mib, HeapInUse: 90 * mib, HeapFree: 10 * mib, Python: model.Null, Anonymous: 40 * mib,
-				Stacks: 8 * mib, File: 20 * mib, Shared: 0, Pinned: 2 * mib})
+			model.ProcessClasses{Time: 10_200_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 95 * mib,
+				HeapInUse: model.Null, HeapFree: model.Null, Python: model.Null, Anonymous: 75 * mib, File: 20 * mib},
+			model.ProcessClasses{Time: 11_000_000, PID: pid, StartTicks: 1, Rank: -1, PSS: 170 * mib,
+				HeapInUse: 90 * mib, HeapFree: 10 * mib, Python: model.Null, Anonymous: 40 * mib, Stacks: 8 * mib,
+				File: 20 * mib, Shared: 0, Pinned: 2 * mib})
 	}
-	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Rank: -1}, {PID: 6, StartTicks: 1, Role: "worker", Rank: -1}}
+	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Rank: -1},
+		{PID: 6, StartTicks: 1, Role: "worker", Rank: -1}}
 	p, err := Recorded(t.Context(), tablesOf(t, &b))
 	if err != nil || len(p.Processes) != 2 {
 		t.Fatalf("%+v %v", p, err)
 	}
 	for _, x := range p.Processes {
 		c := x.Classes
-		if c.Stacks == nil || *c.Stacks != 8*mib || *c.Pinned != 2*mib || *c.File != 20*mib || *c.HeapInUse < 180*mib || *c.HeapInUse > 188*mib || c.PythonArenas != nil {
+		if c.Stacks == nil || *c.Stacks != 8*mib || *c.Pinned != 2*mib || *c.File != 20*mib || *c.HeapInUse < 180*mib ||
+			*c.HeapInUse > 188*mib || c.PythonArenas != nil {
 			t.Errorf("%+v: %s %s", x, num(c.HeapInUse), num(c.HeapFree))
 		}
 		if sum := *c.HeapInUse + *c.HeapFree + *c.Anonymous + *c.Stacks + *c.Pinned; sum < 300*mib-8 || sum > 300*mib {
@@ -117,8 +127,8 @@ func TestRecordedPicture(t *testing.T) {
 	var b model.Batch
 	for i := range int64(3) {
 		at, anon := (10+i)*1e6, []int64{100 * mib, 300 * mib, 200 * mib}[i]
-		one := model.ProcessMemory{Time: at, PID: 5, StartTicks: 1, Rank: 0, RSS: anon, Anon: anon, File: 0, Shmem: 0, PageTables: mib, PSS: model.Null,
-			PSSAnon: model.Null, HeapInUse: 120 * mib, HeapHeld: 150 * mib}
+		one := model.ProcessMemory{Time: at, PID: 5, StartTicks: 1, Rank: 0, RSS: anon, Anon: anon, File: 0, Shmem: 0,
+			PageTables: mib, PSS: model.Null, PSSAnon: model.Null, HeapInUse: 120 * mib, HeapHeld: 150 * mib}
 		if i == 0 {
 			one.PSS, one.PSSAnon = 50*mib, 50*mib
 		}
@@ -131,7 +141,8 @@ func TestRecordedPicture(t *testing.T) {
 		t.Fatalf("%+v %v", p, err)
 	}
 	x := p.Processes[0]
-	if x.Role != "trainer" || x.Command != "python train.py" || *x.Rank != 0 || *x.Classes.HeapInUse != 60*mib || *x.Classes.HeapFree != 15*mib ||
+	if x.Role != "trainer" || x.Command != "python train.py" || *x.Rank != 0 || *x.Classes.HeapInUse != 60*mib ||
+		*x.Classes.HeapFree != 15*mib ||
 		*x.Classes.Anonymous != 75*mib || x.Classes.Stacks != nil || *p.Host.Limit != 1<<40 {
 		t.Errorf("%+v %s %s %s", x, num(x.Classes.HeapInUse), num(x.Classes.HeapFree), num(x.Classes.Anonymous))
 	}

@@ -142,7 +142,10 @@ func take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) (p
 		counts.Limit = proc.Unknown
 	}
 	if counts == nil || counts.Limit == proc.Unknown && outside {
-		p.Processes = slices.DeleteFunc(p.Processes, func(x Process) bool { return x.Role == Outside || x.Role == Ours })
+		p.Processes = slices.DeleteFunc(p.Processes, func(x Process) bool {
+			return x.Role == Outside ||
+				x.Role == Ours
+		})
 		p.Host = ofProcesses(p.Processes, hostTotal)
 		return p, 0
 	}
@@ -167,7 +170,8 @@ func between(before, after *proc.CgroupMemory) {
 	for _, n := range []struct {
 		then int64
 		now  *int64
-	}{{before.Current, &after.Current}, {before.Anon, &after.Anon}, {before.File, &after.File}, {before.Shmem, &after.Shmem},
+	}{{before.Current, &after.Current}, {before.Anon, &after.Anon}, {before.File, &after.File},
+		{before.Shmem, &after.Shmem},
 		{before.Kernel, &after.Kernel}, {before.PageTables, &after.PageTables}, {before.Sock, &after.Sock}} {
 		if n.then != proc.Unknown && *n.now != proc.Unknown {
 			*n.now = (n.then + *n.now) / 2
@@ -252,7 +256,8 @@ func (h *Host) balance(charged, named int64) {
 
 // named is what of charged memory has a name: all but swap, which is not resident.
 func (c Classes) named() (sum int64) {
-	for _, n := range []*int64{c.HeapInUse, c.HeapFree, c.PythonArenas, c.Anonymous, c.Stacks, c.File, c.Shared, c.Pinned, c.PageTables, c.Kernel} {
+	for _, n := range []*int64{c.HeapInUse, c.HeapFree, c.PythonArenas, c.Anonymous, c.Stacks, c.File, c.Shared,
+		c.Pinned, c.PageTables, c.Kernel} {
 		if n != nil {
 			sum += *n
 		}

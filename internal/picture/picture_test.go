@@ -118,7 +118,8 @@ func checkKnown(t *testing.T, p Picture) {
 	t.Helper()
 	c := p.Host.Classes
 	near(t, "heap in use", c.HeapInUse, 33959936+(42489344-33959936)+2*2e6, 2*mib)
-	near(t, "heap free", c.HeapFree, 49414144-42489344, 3*mib) // some of what was given back shares pages with what is in use
+	// some of what was given back shares pages with what is in use
+	near(t, "heap free", c.HeapFree, 49414144-42489344, 3*mib)
 	near(t, "Python's arenas", c.PythonArenas, 7340032, 2*mib)
 	near(t, "shared", c.Shared, 8388608, 4096*4)
 	if c.Stacks == nil || *c.Stacks <= 0 || *c.Stacks > mib {
@@ -129,7 +130,8 @@ func checkKnown(t *testing.T, p Picture) {
 	}
 	for _, x := range p.Processes {
 		if sum := x.Classes.named(); math.Abs(float64(sum-*x.PSS-*x.Classes.PageTables)) > 0.01*float64(*x.PSS) {
-			t.Errorf("process %d: classes add up to %d, PSS and page tables to %d", x.PID, sum, *x.PSS+*x.Classes.PageTables)
+			t.Errorf("process %d: classes add up to %d, PSS and page tables to %d", x.PID, sum,
+				*x.PSS+*x.Classes.PageTables)
 		}
 	}
 	if h := p.Host; h.NamedShare == nil || *h.NamedShare < 0.98 || h.LimitKind != "cgroup" || *h.Limit != 256*mib {
@@ -157,7 +159,8 @@ func v2Files() map[string]string {
 		dir + "memory.high":             "max\n",
 		dir + "memory.events":           "low 0\nhigh 0\nmax 2\noom 0\noom_kill 0\n",
 		dir + "cgroup.procs":            "11772\n11830\n11831\n",
-		dir + "memory.stat":             "anon 62640128\nfile 8392704\nkernel 2617344\nkernel_stack 65536\npagetables 724992\nsock 0\nshmem 8388608\nslab 1500000\n",
+		dir +
+			"memory.stat": "anon 62640128\nfile 8392704\nkernel 2617344\nkernel_stack 65536\npagetables 724992\nsock 0\nshmem 8388608\nslab 1500000\n",
 	}
 	for _, pid := range []string{"11772", "11830", "11831"} {
 		files["proc/"+pid+"/cgroup"] = "0::/jobs/one\n"
@@ -169,7 +172,8 @@ func v2Files() map[string]string {
 func TestWithoutAgents(t *testing.T) {
 	p := takeRecorded(t, nil, false)
 	c := p.Host.Classes
-	if c.HeapInUse != nil || c.HeapFree != nil || c.PythonArenas != nil || *c.Anonymous < 50*mib || *p.Host.NamedShare < 0.98 {
+	if c.HeapInUse != nil || c.HeapFree != nil || c.PythonArenas != nil || *c.Anonymous < 50*mib ||
+		*p.Host.NamedShare < 0.98 {
 		t.Errorf("%+v, named %v", c, *p.Host.NamedShare)
 	}
 }
@@ -189,10 +193,12 @@ func TestProcessesThatVanish(t *testing.T) {
 
 // Others in the same cgroup without a limit: the picture is of the job alone.
 func TestSharedCgroupWithoutLimit(t *testing.T) {
-	p := takeRecorded(t, map[string]string{"sys/fs/cgroup/memory/memgauge-record/memory.limit_in_bytes": "9223372036854771712\n",
-		"sys/fs/cgroup/memory/memgauge-record/memory.stat":  "total_rss 1\nhierarchical_memory_limit 9223372036854771712\n",
-		"sys/fs/cgroup/memory/memgauge-record/cgroup.procs": "11772\n11830\n11831\n99\n", "proc/99/stat": "99 (other) S 1 " + strings.Repeat("0 ", 30) + "\n",
-		"proc/99/status": "Name:\tother\nVmRSS:\t1024 kB\nRssAnon:\t1024 kB\n"}, true)
+	p := takeRecorded(t,
+		map[string]string{"sys/fs/cgroup/memory/memgauge-record/memory.limit_in_bytes": "9223372036854771712\n",
+			"sys/fs/cgroup/memory/memgauge-record/memory.stat":  "total_rss 1\nhierarchical_memory_limit 9223372036854771712\n",
+			"sys/fs/cgroup/memory/memgauge-record/cgroup.procs": "11772\n11830\n11831\n99\n",
+			"proc/99/stat":   "99 (other) S 1 " + strings.Repeat("0 ", 30) + "\n",
+			"proc/99/status": "Name:\tother\nVmRSS:\t1024 kB\nRssAnon:\t1024 kB\n"}, true)
 	if p.Host.LimitKind != "host" || len(p.Processes) != 3 || *p.Host.NamedShare < 0.99 {
 		t.Errorf("%+v with %d processes", p.Host, len(p.Processes))
 	}
@@ -226,13 +232,15 @@ func TestDevices(t *testing.T) {
 	for what, c := range map[string]struct {
 		got  *int64
 		want int64
-	}{"live": {one.Live, 30 * gib}, "cached": {one.Cached, 8 * gib}, "context": {one.Context, gib / 2}, "outside": {one.Outside, 5 * gib / 2},
-		"others": {one.Others, 8 * gib}, "driver": {one.Driver, gib}} {
+	}{"live": {one.Live, 30 * gib}, "cached": {one.Cached, 8 * gib}, "context": {one.Context, gib / 2},
+		"outside": {one.Outside, 5 * gib / 2},
+		"others":  {one.Others, 8 * gib}, "driver": {one.Driver, gib}} {
 		if c.got == nil || *c.got != c.want {
 			t.Errorf("%s is %s, want %d", what, num(c.got), c.want)
 		}
 	}
-	if two := d["1"]; two.Others != nil || two.Driver != nil || two.Live != nil || two.Outside != nil || *two.Used != 5*gib {
+	if two := d["1"]; two.Others != nil || two.Driver != nil || two.Live != nil || two.Outside != nil ||
+		*two.Used != 5*gib {
 		t.Errorf("%+v", two)
 	}
 }
@@ -242,7 +250,8 @@ func TestBetween(t *testing.T) {
 	before := proc.CgroupMemory{Current: 100, Anon: 80, File: 10, Shmem: proc.Unknown, Sock: proc.Unknown, Limit: 500}
 	after := proc.CgroupMemory{Current: 120, Anon: 100, File: 10, Shmem: 4, Sock: proc.Unknown, Limit: 400}
 	between(&before, &after)
-	if after.Current != 110 || after.Anon != 90 || after.File != 10 || after.Shmem != 4 || after.Sock != proc.Unknown || after.Limit != 400 {
+	if after.Current != 110 || after.Anon != 90 || after.File != 10 || after.Shmem != 4 || after.Sock != proc.Unknown ||
+		after.Limit != 400 {
 		t.Errorf("%+v", after)
 	}
 }
@@ -252,7 +261,8 @@ func TestParseReport(t *testing.T) {
 	if h == nil || h.InUse != 5 || h.Held != 9 || h.Mapped != 1 || h.Arenas != nil {
 		t.Errorf("%+v", h)
 	}
-	for _, bad := range []string{"", "None", "{'in_use': None, 'held': None, 'mapped': None, 'arenas': 3}", "{'in_use': 'x'}", "[]"} {
+	for _, bad := range []string{"", "None", "{'in_use': None, 'held': None, 'mapped': None, 'arenas': 3}",
+		"{'in_use': 'x'}", "[]"} {
 		if h := parseReport(bad); h != nil {
 			t.Errorf("%q is %+v", bad, h)
 		}

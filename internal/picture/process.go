@@ -79,8 +79,9 @@ func Classify(fs proc.FS, m Member) (row model.ProcessClasses, ok bool) {
 		return *n
 	}
 	c := &p.Classes
-	return model.ProcessClasses{PID: int32(m.PID), Rank: int32(m.Rank), PSS: *p.PSS, HeapInUse: or(c.HeapInUse), HeapFree: or(c.HeapFree),
-		Python: or(c.PythonArenas), Anonymous: or(c.Anonymous), Stacks: or(c.Stacks), File: or(c.File), Shared: or(c.Shared), Pinned: or(c.Pinned)}, true
+	return model.ProcessClasses{PID: int32(m.PID), Rank: int32(m.Rank), PSS: *p.PSS, HeapInUse: or(c.HeapInUse),
+		HeapFree: or(c.HeapFree), Python: or(c.PythonArenas), Anonymous: or(c.Anonymous), Stacks: or(c.Stacks),
+		File: or(c.File), Shared: or(c.Shared), Pinned: or(c.Pinned)}, true
 }
 
 // unread is a process whose maps may not be read: its parts are known by status alone, shared pages counted in full.
@@ -229,7 +230,8 @@ func belowGuard(maps []proc.Map, i int) bool {
 	}
 	g := &maps[i-1]
 	size := maps[i].Size() + g.Size()
-	return g.Perms == "---p" && g.Path == "" && g.End == maps[i].Start && g.Size() >= stackGuard && g.Size() <= maxGuard &&
+	return g.Perms == "---p" && g.Path == "" && g.End == maps[i].Start && g.Size() >= stackGuard &&
+		g.Size() <= maxGuard &&
 		(size == 8<<20 || maps[i].Size() == 8<<20)
 }
 
@@ -242,5 +244,6 @@ func isArena(maps []proc.Map, i int) bool {
 	if m.Size() == arenaSize {
 		return true
 	}
-	return i+1 < len(maps) && maps[i+1].Start == m.End && maps[i+1].Perms == "---p" && maps[i+1].End == m.Start+arenaSize
+	return i+1 < len(maps) && maps[i+1].Start == m.End && maps[i+1].Perms == "---p" &&
+		maps[i+1].End == m.Start+arenaSize
 }

@@ -106,13 +106,15 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		if r.Current != nil && r.Limit != nil {
 			h := &p.Host
 			h.LimitKind, h.Limit, h.Cgroup = "cgroup", r.Limit, *r.Path
-			h.Classes.File, h.Classes.Shared, h.Classes.Kernel, h.Classes.PageTables = r.CgroupFile, r.CgroupShmem, difference(r.CgroupKernel, r.CgroupTables), r.CgroupTables
+			h.Classes.File, h.Classes.Shared, h.Classes.Kernel, h.Classes.PageTables = r.CgroupFile, r.CgroupShmem,
+				difference(r.CgroupKernel, r.CgroupTables), r.CgroupTables
 			if r.CgroupTables == nil {
 				h.Classes.Kernel = r.CgroupKernel
 			}
 			if r.CgroupAnon != nil { // the kernel counts each page once, whoever shares it
 				c := &h.Classes
-				rest := max(*r.CgroupAnon-of(c.HeapInUse)-of(c.HeapFree)-of(c.PythonArenas)-of(c.Stacks)-of(c.Pinned), 0)
+				rest := max(*r.CgroupAnon-of(c.HeapInUse)-of(c.HeapFree)-of(c.PythonArenas)-of(c.Stacks)-of(c.Pinned),
+					0)
 				h.Classes.Anonymous = &rest
 			}
 			h.balance(*r.Current, h.Classes.named())
@@ -151,7 +153,8 @@ func (p *Process) divide(m *mapsRow, anon float64) {
 	c := &p.Classes
 	c.File, c.Shared = m.File, m.Shared
 	fixed := []struct{ from, into **int64 }{{&m.Stacks, &c.Stacks}, {&m.Pinned, &c.Pinned}}
-	growing := []struct{ from, into **int64 }{{&m.InUse, &c.HeapInUse}, {&m.Free, &c.HeapFree}, {&m.Python, &c.PythonArenas}, {&m.Anonymous, &c.Anonymous}}
+	growing := []struct{ from, into **int64 }{{&m.InUse, &c.HeapInUse}, {&m.Free, &c.HeapFree},
+		{&m.Python, &c.PythonArenas}, {&m.Anonymous, &c.Anonymous}}
 	still, sum := 0.0, 0.0
 	for _, f := range fixed {
 		*f.into = *f.from

@@ -50,7 +50,10 @@ func check(t *testing.T, in string) {
 		}
 	}
 	left := strings.ReplaceAll(strings.ReplaceAll(want, Faint, ""), Unfaint, "")
-	if strings.ContainsFunc(strings.ReplaceAll(left, "\r\n", "\n"), func(r rune) bool { return Steers(r) && r != '\n' && r != '\t' }) || !utf8.ValidString(want) {
+	if strings.ContainsFunc(strings.ReplaceAll(left, "\r\n", "\n"), func(r rune) bool {
+		return Steers(r) && r != '\n' &&
+			r != '\t'
+	}) || !utf8.ValidString(want) {
 		t.Fatalf("%q still steers: %q", in, want)
 	}
 	if again := text(want); again != want {
@@ -59,7 +62,8 @@ func check(t *testing.T, in string) {
 }
 
 func TestWriter(t *testing.T) {
-	for _, in := range []string{"", "漢字\x1b[2mNULL\x1b[22m\r\n", "\x1b[2", "\x1b[2J\x1b[22\r", "\xe6\xbc", "\r", "\r\r\n", "\u202e\x1b", "\x1b\x1b[2m"} {
+	for _, in := range []string{"", "漢字\x1b[2mNULL\x1b[22m\r\n", "\x1b[2", "\x1b[2J\x1b[22\r", "\xe6\xbc", "\r",
+		"\r\r\n", "\u202e\x1b", "\x1b\x1b[2m"} {
 		check(t, in)
 	}
 }

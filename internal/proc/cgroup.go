@@ -224,7 +224,8 @@ func (c Cgroup) memoryV2() (m CgroupMemory, err error) {
 	}
 	m.statV2(text)
 	text, _ = readText(c.file("memory.events"), make([]byte, 0, 512))
-	pick(text, map[string]*int64{"low": &m.EventsLow, "high": &m.EventsHigh, "max": &m.EventsMax, "oom": &m.EventsOOM, "oom_kill": &m.EventsOOMKill})
+	pick(text, map[string]*int64{"low": &m.EventsLow, "high": &m.EventsHigh, "max": &m.EventsMax, "oom": &m.EventsOOM,
+		"oom_kill": &m.EventsOOMKill})
 	m.Pressure = ReadPressure(c.file("memory.pressure"))
 	return m, nil
 }
@@ -235,7 +236,8 @@ func (m *CgroupMemory) statV2(text []byte) {
 		"anon": &m.Anon, "file": &m.File, "shmem": &m.Shmem, "kernel": &m.Kernel, "kernel_stack": &m.KernelStack,
 		"pagetables": &m.PageTables, "slab": &m.Slab, "slab_reclaimable": &m.SlabReclaimable, "sock": &m.Sock,
 		"inactive_anon": &m.InactiveAnon, "active_anon": &m.ActiveAnon, "inactive_file": &m.InactiveFile,
-		"active_file": &m.ActiveFile, "unevictable": &m.Unevictable, "file_mapped": &m.FileMapped, "file_dirty": &m.FileDirty,
+		"active_file": &m.ActiveFile, "unevictable": &m.Unevictable, "file_mapped": &m.FileMapped,
+		"file_dirty":     &m.FileDirty,
 		"file_writeback": &m.FileWriteback, "pgfault": &m.Faults, "pgmajfault": &m.MajorFaults,
 		"workingset_refault_file": &m.RefaultFile, "workingset_refault_anon": &m.RefaultAnon,
 	})
@@ -263,7 +265,8 @@ func (c Cgroup) memoryV1() (m CgroupMemory, err error) {
 		m.Limit, m.LimitPath = hierarchical, "above "+c.Path // of a cgroup that the container can't see
 	}
 	m.High = Unknown
-	if swap, err := readNumber(c.file("memory.memsw.limit_in_bytes"), noLimit); err == nil && swap != Unknown && m.Max != Unknown {
+	if swap, err := readNumber(c.file("memory.memsw.limit_in_bytes"), noLimit); err == nil && swap != Unknown &&
+		m.Max != Unknown {
 		m.SwapMax = max(swap-m.Max, 0)
 	} else {
 		m.SwapMax = Unknown
@@ -284,8 +287,9 @@ func (c Cgroup) memoryV1() (m CgroupMemory, err error) {
 func (m *CgroupMemory) statV1(text []byte) {
 	pick(text, map[string]*int64{
 		"total_rss": &m.Anon, "total_cache": &m.File, "total_shmem": &m.Shmem, "total_swap": &m.Swap,
-		"total_inactive_anon": &m.InactiveAnon, "total_active_anon": &m.ActiveAnon, "total_inactive_file": &m.InactiveFile,
-		"total_active_file": &m.ActiveFile, "total_unevictable": &m.Unevictable, "total_mapped_file": &m.FileMapped,
+		"total_inactive_anon": &m.InactiveAnon, "total_active_anon": &m.ActiveAnon,
+		"total_inactive_file": &m.InactiveFile,
+		"total_active_file":   &m.ActiveFile, "total_unevictable": &m.Unevictable, "total_mapped_file": &m.FileMapped,
 		"total_dirty": &m.FileDirty, "total_writeback": &m.FileWriteback, "total_pgfault": &m.Faults,
 		"total_pgmajfault": &m.MajorFaults, "total_workingset_refault_file": &m.RefaultFile,
 		"total_workingset_refault_anon": &m.RefaultAnon, "hierarchical_memory_limit": &m.Limit,

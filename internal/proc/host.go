@@ -42,11 +42,14 @@ func (f FS) Meminfo() (Meminfo, error) {
 
 func parseMeminfo(text []byte) (m Meminfo, ok bool) {
 	pick(text, map[string]*int64{
-		"MemTotal": &m.Total, "MemAvailable": &m.Available, "MemFree": &m.Free, "Buffers": &m.Buffers, "Cached": &m.Cached,
-		"AnonPages": &m.Anon, "Mapped": &m.Mapped, "Shmem": &m.Shmem, "Slab": &m.Slab, "SReclaimable": &m.SlabReclaimable,
-		"KernelStack": &m.KernelStack, "PageTables": &m.PageTables, "Dirty": &m.Dirty, "Writeback": &m.Writeback,
+		"MemTotal": &m.Total, "MemAvailable": &m.Available, "MemFree": &m.Free, "Buffers": &m.Buffers,
+		"Cached":    &m.Cached,
+		"AnonPages": &m.Anon, "Mapped": &m.Mapped, "Shmem": &m.Shmem, "Slab": &m.Slab,
+		"SReclaimable": &m.SlabReclaimable,
+		"KernelStack":  &m.KernelStack, "PageTables": &m.PageTables, "Dirty": &m.Dirty, "Writeback": &m.Writeback,
 		"Mlocked": &m.Mlocked, "SwapTotal": &m.SwapTotal, "SwapFree": &m.SwapFree, "Committed_AS": &m.Committed,
-		"CommitLimit": &m.CommitLimit, "HugePages_Total": &m.HugePages, "HugePages_Free": &m.HugeFree, "Hugepagesize": &m.HugeSize,
+		"CommitLimit": &m.CommitLimit, "HugePages_Total": &m.HugePages, "HugePages_Free": &m.HugeFree,
+		"Hugepagesize": &m.HugeSize,
 	})
 	return m, m.Total != Unknown
 }

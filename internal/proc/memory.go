@@ -50,7 +50,8 @@ func parseUsage(line []byte) (Usage, error) {
 	}
 	u := Usage{Stat: s}
 	fields := bytes.Fields(line[bytes.LastIndexByte(line, ')')+1:]) // parseStat has seen enough of them
-	for i, p := range map[int]*uint64{fieldMinorFaults: &u.MinorFaults, fieldMajorFaults: &u.MajorFaults, fieldUser: &u.UserTicks, fieldSystem: &u.SystemTicks} {
+	for i, p := range map[int]*uint64{fieldMinorFaults: &u.MinorFaults, fieldMajorFaults: &u.MajorFaults,
+		fieldUser: &u.UserTicks, fieldSystem: &u.SystemTicks} {
 		if *p, err = strconv.ParseUint(string(fields[i]), 10, 64); err != nil {
 			return Usage{}, fmt.Errorf("%w: number %q", ErrMalformed, fields[i])
 		}

@@ -17,8 +17,8 @@ const statusText = "Name:\tpython\nState:\tS (sleeping)\nNSpid:\t4711\t23\t7\nVm
 
 func TestStatus(t *testing.T) {
 	s, err := parseStatus([]byte(statusText))
-	want := Status{Size: 100 << 20, Locked: 4 << 10, Pinned: 8 << 10, HWM: 50 << 20, RSS: 40 << 20, Anon: 30 << 20, File: 8 << 20, Shmem: 2 << 20,
-		PageTables: 128 << 10, Swap: 16 << 10, HugeTLB: Unknown, NSPID: 7}
+	want := Status{Size: 100 << 20, Locked: 4 << 10, Pinned: 8 << 10, HWM: 50 << 20, RSS: 40 << 20, Anon: 30 << 20,
+		File: 8 << 20, Shmem: 2 << 20, PageTables: 128 << 10, Swap: 16 << 10, HugeTLB: Unknown, NSPID: 7}
 	if err != nil || s != want {
 		t.Errorf("%+v %v, want %+v", s, err, want)
 	}
@@ -122,15 +122,18 @@ func TestEndedProcess(t *testing.T) {
 
 func TestMaps(t *testing.T) {
 	for line, want := range map[string]Map{
-		"7f00-7f10 rw-p 00000000 00:00 0 \n":                             {Start: 0x7f00, End: 0x7f10, Perms: "rw-p"},
-		"7f00-7f10 r-xs 00001000 fe:01 1234     /lib/a b (deleted)\n":    {Start: 0x7f00, End: 0x7f10, Perms: "r-xs", Inode: 1234, Path: "/lib/a b (deleted)"},
-		"7f0000000000-7f0000001000 ---p 0 0:0 0      [anon:name here]\n": {Start: 0x7f0000000000, End: 0x7f0000001000, Perms: "---p", Path: "[anon:name here]"},
+		"7f00-7f10 rw-p 00000000 00:00 0 \n": {Start: 0x7f00, End: 0x7f10, Perms: "rw-p"},
+		"7f00-7f10 r-xs 00001000 fe:01 1234     /lib/a b (deleted)\n": {Start: 0x7f00, End: 0x7f10, Perms: "r-xs",
+			Inode: 1234, Path: "/lib/a b (deleted)"},
+		"7f0000000000-7f0000001000 ---p 0 0:0 0      [anon:name here]\n": {Start: 0x7f0000000000, End: 0x7f0000001000,
+			Perms: "---p", Path: "[anon:name here]"},
 	} {
 		if m, ok := parseMapHeader([]byte(line)); !ok || m != want {
 			t.Errorf("%q: %+v %v", line, m, ok)
 		}
 	}
-	for _, bad := range []string{"", "\n", "Rss: 4 kB\n", "7f10-7f00 rw-p 0 0:0 0\n", "-1 x\n", "7f00-7f10 rw-p\n", "zz-7f rw-p 0 0:0 0\n", "1-2 rw 0 0:0 0\n"} {
+	for _, bad := range []string{"", "\n", "Rss: 4 kB\n", "7f10-7f00 rw-p 0 0:0 0\n", "-1 x\n", "7f00-7f10 rw-p\n",
+		"zz-7f rw-p 0 0:0 0\n", "1-2 rw 0 0:0 0\n"} {
 		if m, ok := parseMapHeader([]byte(bad)); ok {
 			t.Errorf("%q is taken for %+v", bad, m)
 		}
@@ -138,14 +141,18 @@ func TestMaps(t *testing.T) {
 }
 
 func TestMeminfoAndPressure(t *testing.T) {
-	m, ok := parseMeminfo([]byte("MemTotal:  100 kB\nMemAvailable: 50 kB\nCached:  7 kB\nHugePages_Total:  3\nHugepagesize: 2048 kB\nDirty: -4 kB\n"))
-	if !ok || m.Total != 100<<10 || m.Available != 50<<10 || m.HugePages != 3 || m.HugeSize != 2<<20 || m.SwapTotal != Unknown || m.Dirty != Unknown {
+	m,
+		ok := parseMeminfo(
+		[]byte("MemTotal:  100 kB\nMemAvailable: 50 kB\nCached:  7 kB\nHugePages_Total:  3\nHugepagesize: 2048 kB\nDirty: -4 kB\n"))
+	if !ok || m.Total != 100<<10 || m.Available != 50<<10 || m.HugePages != 3 || m.HugeSize != 2<<20 ||
+		m.SwapTotal != Unknown || m.Dirty != Unknown {
 		t.Errorf("%+v %v", m, ok)
 	}
 	if _, ok := parseMeminfo(nil); ok {
 		t.Error("nothing is a meminfo")
 	}
-	p := parsePressure([]byte("some avg10=12.50 avg60=1.00 avg300=0.10 total=1234\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=99\n"))
+	p := parsePressure(
+		[]byte("some avg10=12.50 avg60=1.00 avg300=0.10 total=1234\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=99\n"))
 	if want := (Pressure{true, 12.5, .5, 1234, 99}); p != want {
 		t.Errorf("%+v", p)
 	}
@@ -198,8 +205,10 @@ func TestCgroupV2(t *testing.T) {
 	})
 	cg := cgroupOf(t, root)
 	m, err := cg.Memory()
-	if err != nil || m.Limit != 1000000 || m.LimitPath != "/pod" || m.High != 900000 || m.Max != 2000000 || m.File != 100000 || m.Shmem != 50000 ||
-		m.Kernel != 6000 || m.Faults != 90 || m.EventsOOMKill != 5 || m.SwapMax != 0 || m.Peak != Unknown || m.Pressure.Known {
+	if err != nil || m.Limit != 1000000 || m.LimitPath != "/pod" || m.High != 900000 || m.Max != 2000000 ||
+		m.File != 100000 || m.Shmem != 50000 ||
+		m.Kernel != 6000 || m.Faults != 90 || m.EventsOOMKill != 5 || m.SwapMax != 0 || m.Peak != Unknown ||
+		m.Pressure.Known {
 		t.Errorf("%+v %v", m, err)
 	}
 	if cg.OOMKills() != 5 {
@@ -220,7 +229,8 @@ func TestCgroupV2(t *testing.T) {
 		t.Errorf("a cgroup that is gone: %v", err)
 	}
 	write(t, root, map[string]string{"sys/fs/cgroup/pod/other/memory.current": "12x\n"})
-	if _, err := cgroupOf(t, root).Memory(); !errors.Is(err, ErrMalformed) || !strings.Contains(err.Error(), "memory.current") {
+	if _, err := cgroupOf(t, root).Memory(); !errors.Is(err, ErrMalformed) ||
+		!strings.Contains(err.Error(), "memory.current") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -240,7 +250,8 @@ func TestCgroupV1(t *testing.T) {
 	})
 	cg := cgroupOf(t, root)
 	m, err := cg.Memory()
-	if err != nil || cg.Version != 1 || cg.Path != "/job" || m.Current != 700 || m.Max != 4000 || m.Limit != 3000 || m.Anon != 350 || m.File != 200 || m.Shmem != 100 ||
+	if err != nil || cg.Version != 1 || cg.Path != "/job" || m.Current != 700 || m.Max != 4000 || m.Limit != 3000 ||
+		m.Anon != 350 || m.File != 200 || m.Shmem != 100 ||
 		m.EventsMax != 6 || m.EventsOOMKill != 2 || m.High != Unknown {
 		t.Errorf("%+v %+v %v", cg, m, err)
 	}

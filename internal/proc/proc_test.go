@@ -16,7 +16,8 @@ var recorded = New("testdata/proc")
 
 func TestStat(t *testing.T) {
 	s, err := recorded.Stat(20)
-	if want := (Stat{PID: 20, PPID: 1, Comm: "a) R 1 (b) Z", State: 'S', Threads: 12, Start: 98765}); err != nil || s != want {
+	if want := (Stat{PID: 20, PPID: 1, Comm: "a) R 1 (b) Z", State: 'S', Threads: 12, Start: 98765}); err != nil ||
+		s != want {
 		t.Errorf("%+v %v, want %+v", s, err, want)
 	}
 	if _, err := recorded.Stat(99); !errors.Is(err, os.ErrNotExist) {
@@ -109,7 +110,8 @@ func TestLifeOfAChild(t *testing.T) {
 }
 
 func TestNetworkFS(t *testing.T) {
-	for magic, want := range map[uint32]string{0x6969: "NFS", 0xFF534D42: "CIFS", 0x0BD00BD0: "Lustre", 0x47504653: "GPFS", 0x00C36400: "Ceph",
+	for magic, want := range map[uint32]string{0x6969: "NFS", 0xFF534D42: "CIFS", 0x0BD00BD0: "Lustre",
+		0x47504653: "GPFS", 0x00C36400: "Ceph",
 		0x5346414F: "AFS", 0x01021997: "9p", 0x19830326: "BeeGFS"} {
 		if kind, network := classify(magic); kind != want || !network {
 			t.Errorf("%#x: %s %v", magic, kind, network)
@@ -121,7 +123,8 @@ func TestNetworkFS(t *testing.T) {
 			t.Errorf("%#x is %s", local, kind)
 		}
 	}
-	for fsType, want := range map[string]bool{"fuse.sshfs": true, "fuse": true, "virtiofs": true, "fuse.glusterfs": true, "fuseblk": false, "fuse.mergerfs": false} {
+	for fsType, want := range map[string]bool{"fuse.sshfs": true, "fuse": true, "virtiofs": true,
+		"fuse.glusterfs": true, "fuseblk": false, "fuse.mergerfs": false} {
 		if _, network := classifyFUSE(fsType); network != want {
 			t.Errorf("%s: network %v", fsType, network)
 		}
@@ -160,7 +163,8 @@ func FuzzStat(f *testing.F) {
 			}
 			return
 		}
-		back := fmt.Sprintf("%d (%s) %c %d %s%d 0 %d", s.PID, s.Comm, s.State, s.PPID, strings.Repeat("0 ", 15), s.Threads, s.Start)
+		back := fmt.Sprintf("%d (%s) %c %d %s%d 0 %d", s.PID, s.Comm, s.State, s.PPID, strings.Repeat("0 ", 15),
+			s.Threads, s.Start)
 		if again, err := parseStat([]byte(back)); err != nil || again != s {
 			t.Fatalf("%+v became %+v, %v", s, again, err)
 		}

@@ -100,9 +100,11 @@ func parseStat(line []byte) (Stat, error) {
 	s := Stat{Comm: string(line[open+1 : end])}
 	fields := bytes.Fields(line[end+1:])
 	if len(fields) <= fieldStart {
-		return Stat{}, fmt.Errorf("%w: %d fields behind the command, want more than %d", ErrMalformed, len(fields), fieldStart)
+		return Stat{}, fmt.Errorf("%w: %d fields behind the command, want more than %d", ErrMalformed, len(fields),
+			fieldStart)
 	}
-	if state := fields[fieldState]; len(state) != 1 || !('A' <= state[0] && state[0] <= 'Z' || 'a' <= state[0] && state[0] <= 'z') {
+	if state := fields[fieldState]; len(state) != 1 ||
+		!('A' <= state[0] && state[0] <= 'Z' || 'a' <= state[0] && state[0] <= 'z') {
 		return Stat{}, fmt.Errorf("%w: state %q", ErrMalformed, fields[fieldState])
 	}
 	s.State = fields[fieldState][0]

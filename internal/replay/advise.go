@@ -95,7 +95,8 @@ func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity in
 	return advise(ctx, t, p, base, recorded, capacity)
 }
 
-func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice, error) {
+func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting, conf string, capacity int64) (*Advice,
+	error) {
 	out := &Advice{Recorded: t.Recorded}
 	trials := make([]*Trial, len(candidates))
 	g, ctx := errgroup.WithContext(ctx)
@@ -130,7 +131,8 @@ func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting
 	}
 	// of settings that come to the same, PyTorch's own and the simpler stand first
 	slices.SortStableFunc(out.Trials, func(a, b Trial) int {
-		return cmp.Or(cmp.Compare(failed(&a), failed(&b)), cmp.Compare(a.PeakReserved, b.PeakReserved), cmp.Compare(a.DriverCalls, b.DriverCalls))
+		return cmp.Or(cmp.Compare(failed(&a), failed(&b)), cmp.Compare(a.PeakReserved, b.PeakReserved),
+			cmp.Compare(a.DriverCalls, b.DriverCalls))
 	})
 	return out, nil
 }

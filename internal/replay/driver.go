@@ -78,7 +78,8 @@ func (d *driver) find(addr uint64) (int, bool) {
 func (d *driver) adopt(s span) bool {
 	i, found := d.find(s.addr)
 	if found || (i < len(d.taken) && s.addr+uint64(s.size) > d.taken[i].addr) ||
-		(i > 0 && d.taken[i-1].addr+uint64(d.taken[i-1].size) > s.addr) || d.Device.Adopt(alloc.Ptr(s.addr), s.size) != nil {
+		(i > 0 && d.taken[i-1].addr+uint64(d.taken[i-1].size) > s.addr) ||
+		d.Device.Adopt(alloc.Ptr(s.addr), s.size) != nil {
 		return false
 	}
 	d.taken = slices.Insert(d.taken, i, s)

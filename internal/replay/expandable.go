@@ -26,7 +26,10 @@ func (p *player) ranges(t *snapshot.Trace, o *alloc.Options) []*alloc.VirtualRan
 		if live, ok = fill(&g, live, o, 0); !ok {
 			return nil
 		}
-		i := slices.IndexFunc(out, func(r *alloc.VirtualRange) bool { return r.Stream == g.Stream && r.Large == g.Large })
+		i := slices.IndexFunc(out, func(r *alloc.VirtualRange) bool {
+			return r.Stream == g.Stream &&
+				r.Large == g.Large
+		})
 		if i < 0 {
 			i = len(out)
 			out = append(out, &alloc.VirtualRange{Addr: g.Addr, Stream: g.Stream, Large: g.Large})

@@ -20,7 +20,8 @@ const maxPlayed = 1 << 34
 func FuzzTrace(f *testing.F) {
 	f.Add([]byte("device 0\nlive 0x1000 600\nalloc 0x2000 512 0\nfree 0x2000 512 0\n"))
 	var settings []Setting
-	for _, of := range [][2]string{{"torch", ""}, {"torch", "expandable_segments:True"}, {"packed", ""}, {"vmm", ""}, {"direct", ""}} {
+	for _, of := range [][2]string{{"torch", ""}, {"torch", "expandable_segments:True"}, {"packed", ""}, {"vmm", ""},
+		{"direct", ""}} {
 		s, err := NewSetting(of[0], of[1])
 		if err != nil {
 			f.Fatal(err)

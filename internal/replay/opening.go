@@ -110,10 +110,12 @@ func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 
 // fill puts the live blocks that lie in a segment into it and returns those after it. What is left of up to least bytes
 // behind a block belongs to it. Not ok: they contradict the segment.
-func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least int64) (rest []snapshot.LiveBlock, ok bool) {
+func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least int64) (rest []snapshot.LiveBlock,
+	ok bool) {
 	end := g.Addr + uint64(g.Size)
 	for len(live) > 0 && live[0].Addr < end {
-		b := alloc.Block{Addr: live[0].Addr, Size: o.BlockSize(live[0].Requested), Requested: live[0].Requested, State: alloc.BlockLive}
+		b := alloc.Block{Addr: live[0].Addr, Size: o.BlockSize(live[0].Requested), Requested: live[0].Requested,
+			State: alloc.BlockLive}
 		next := end
 		if len(live) > 1 {
 			next = min(end, live[1].Addr)
@@ -155,7 +157,8 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 		e := t.Events.At(i)
 		segment := e.Action == snapshot.IsSegmentAlloc || e.Action == snapshot.IsSegmentFree
 		if kind, ok := eventKinds[e.Action]; ok && (e.Size > 0 || !segment) {
-			history = append(history, alloc.Event{Kind: kind, Addr: e.Addr, Size: e.Size, Stream: alloc.Stream(e.Stream)})
+			history = append(history, alloc.Event{Kind: kind, Addr: e.Addr, Size: e.Size,
+				Stream: alloc.Stream(e.Stream)})
 		}
 	}
 	segments := alloc.InferSegments(live, history, t.Reserved)

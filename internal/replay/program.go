@@ -49,7 +49,8 @@ const maxStreams = 1 << 16
 
 func newProgram(t *snapshot.Trace, collects bool) *program {
 	p := &program{opening: t.Events.Burst(), ops: make([]op, 0, t.Events.Len()+1)}
-	b := builder{program: p, held: make(map[uint64]slotOf, len(t.Live)), numbers: map[uint64]uint16{}, lastStream: ^uint64(0)}
+	b := builder{program: p, held: make(map[uint64]slotOf, len(t.Live)), numbers: map[uint64]uint16{},
+		lastStream: ^uint64(0)}
 	for _, live := range t.Live {
 		b.held[live.Addr] = slotOf{uint32(p.slots), live.Requested}
 		p.slots++

@@ -70,17 +70,20 @@ func (r *recording) trace(first int) *snapshot.Trace {
 	from := r.a.Snapshot()
 	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{{}}}
 	for _, g := range from.Segments {
-		out := snapshot.Segment{Address: g.Addr, Size: g.Size, Stream: uint64(g.Stream), Kind: "small", Expandable: g.Virtual}
+		out := snapshot.Segment{Address: g.Addr, Size: g.Size, Stream: uint64(g.Stream), Kind: "small",
+			Expandable: g.Virtual}
 		if g.Large {
 			out.Kind = "large"
 		}
 		for _, b := range g.Blocks {
-			out.Blocks = append(out.Blocks, snapshot.Block{Address: b.Addr, Size: b.Size, Requested: b.Requested, State: snapshot.BlockState(b.State)})
+			out.Blocks = append(out.Blocks, snapshot.Block{Address: b.Addr, Size: b.Size, Requested: b.Requested,
+				State: snapshot.BlockState(b.State)})
 		}
 		s.Segments = append(s.Segments, out)
 	}
 	for _, e := range from.Events[first:] {
-		s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Action(e.Kind.String()), Addr: e.Addr, Size: e.Size, Stream: uint64(e.Stream), Time: e.Time / 1000})
+		s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Action(e.Kind.String()), Addr: e.Addr,
+			Size: e.Size, Stream: uint64(e.Stream), Time: e.Time / 1000})
 	}
 	t, err := s.Trace(0)
 	if err != nil {
@@ -97,7 +100,8 @@ func exact(t *testing.T, name, conf string, tr *snapshot.Trace) {
 	r := run(t, tr, s, Unlimited)
 	if tr.Recorded == nil || r.OOM != nil || r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End ||
 		r.DriverCalls != int64(tr.Recorded.SegmentOps) {
-		t.Errorf("%s: peak %d, end %d, %d driver calls, OOM %v; recorded %+v", name, r.PeakReserved, r.EndReserved, r.DriverCalls, r.OOM, tr.Recorded)
+		t.Errorf("%s: peak %d, end %d, %d driver calls, OOM %v; recorded %+v", name, r.PeakReserved, r.EndReserved,
+			r.DriverCalls, r.OOM, tr.Recorded)
 	}
 }
 
@@ -162,8 +166,10 @@ func TestRandomProgramsAreExact(t *testing.T) {
 	if checked {
 		seeds, length = 1, 150
 	}
-	confs := []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[1:8,64:2,>:4]", "max_split_size_mb:64", "large_segment_size_mb:64",
-		"max_split_size_mb:128,max_non_split_rounding_mb:40", "garbage_collection_threshold:0.5", "expandable_segments:True",
+	confs := []string{"", "roundup_power2_divisions:4", "roundup_power2_divisions:[1:8,64:2,>:4]",
+		"max_split_size_mb:64", "large_segment_size_mb:64",
+		"max_split_size_mb:128,max_non_split_rounding_mb:40", "garbage_collection_threshold:0.5",
+		"expandable_segments:True",
 		"expandable_segments:True,large_segment_size_mb:64"}
 	for _, conf := range confs {
 		for seed := range seeds {
@@ -229,9 +235,11 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 		divisions = append(divisions, snapshot.Setting{Name: fmt.Sprint(1 << k), Value: n})
 	}
 	s := &snapshot.Snapshot{Settings: []snapshot.Setting{
-		{Name: "PYTORCH_CUDA_ALLOC_CONF", Value: "large_segment_size_mb:64, max_non_split_rounding_mb:80,max_split_size_mb:90,throw_on_cudamalloc_oom:True," +
-			"pinned_max_cached_size_mb:10,garbage_collection_threshold:0.5,from_the_future:1"},
-		{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "garbage_collection_threshold", Value: 0.8}, {Name: "expandable_segments", Value: false},
+		{Name: "PYTORCH_CUDA_ALLOC_CONF",
+			Value: "large_segment_size_mb:64, max_non_split_rounding_mb:80,max_split_size_mb:90,throw_on_cudamalloc_oom:True," +
+				"pinned_max_cached_size_mb:10,garbage_collection_threshold:0.5,from_the_future:1"},
+		{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "garbage_collection_threshold", Value: 0.8},
+		{Name: "expandable_segments", Value: false},
 		{Name: "roundup_power2_divisions", Value: divisions}, {Name: "pinned_num_register_threads", Value: int64(4)}}}
 	want := "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[1:0,2:0,4:0,8:0,16:0,32:0,64:0,128:0,256:4,512:4," +
 		"1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4,large_segment_size_mb:64,max_non_split_rounding_mb:80," +
@@ -247,14 +255,16 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := got.Options
-	if o.RoundupDivisions[7] != 0 || o.RoundupDivisions[8] != 4 || o.LargeSegmentSize != 64*mib || o.MaxNonSplitRounding != 80*mib || !o.ThrowOnFull {
+	if o.RoundupDivisions[7] != 0 || o.RoundupDivisions[8] != 4 || o.LargeSegmentSize != 64*mib ||
+		o.MaxNonSplitRounding != 80*mib || !o.ThrowOnFull {
 		t.Errorf("options %+v", o)
 	}
 }
 
 // A file whose addresses no driver gives is replayed all the same, and said to be off.
 func TestImpossibleAddresses(t *testing.T) {
-	tr := &snapshot.Trace{Events: events(take(0x30001, 5*mib)), Recorded: &snapshot.Recorded{Peak: 50 * mib, End: 50 * mib}}
+	tr := &snapshot.Trace{Events: events(take(0x30001, 5*mib)),
+		Recorded: &snapshot.Recorded{Peak: 50 * mib, End: 50 * mib}}
 	tr.Mapped = []snapshot.Mapped{{Span: snapshot.Span{Addr: 0x12345, Size: 50*mib + 3}}}
 	a, err := Advise(t.Context(), tr, "expandable_segments:True", Unlimited)
 	if err != nil || a.Off() == 0 {

@@ -102,7 +102,8 @@ func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
 		need = max(need, t.Recorded.Peak)
 	}
 	if need > maxNeed {
-		return 0, fmt.Errorf("replay: %w: the history has %d bytes at once, at most %d can be", errNoDevice, need, int64(maxNeed))
+		return 0, fmt.Errorf("replay: %w: the history has %d bytes at once, at most %d can be", errNoDevice, need,
+			int64(maxNeed))
 	}
 	return 4*need + 1<<30, nil
 }
@@ -146,7 +147,8 @@ func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity i
 }
 
 // run replays the program. The opening of the trace is all of it that is needed: its events may be gone.
-func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
+func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result,
+	error) {
 	runtime.LockOSThread() // for its processor time
 	defer runtime.UnlockOSThread()
 	d := &driver{base: (prog.top + page - 1) / page * page}
@@ -162,7 +164,8 @@ func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capa
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	p := &player{a: a, driver: d, program: prog, exact: s.Recorded, held: make([]alloc.Ptr, prog.slots), out: &Result{Setting: s.Name, Recorded: s.Recorded}}
+	p := &player{a: a, driver: d, program: prog, exact: s.Recorded, held: make([]alloc.Ptr, prog.slots),
+		out: &Result{Setting: s.Name, Recorded: s.Recorded}}
 	p.segments = (a.Policy() == alloc.Torch) && !s.Options.ExpandableSegments
 	if err := p.open(t, &s.Options); err != nil {
 		return nil, fmt.Errorf("replay: %w: %w", errOpening, err)

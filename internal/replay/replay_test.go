@@ -92,7 +92,8 @@ func TestOOM(t *testing.T) {
 func TestOpeningAndCurve(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(
 		snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x9000_0000, Size: 20 * mib},
-		take(0x7000_0000, 5*mib), snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0xa000_0000, Size: 64 * mib}, take(0xa000_0000, 64*mib))}
+		take(0x7000_0000, 5*mib), snapshot.Event{Action: snapshot.SegmentAlloc, Addr: 0xa000_0000, Size: 64 * mib},
+		take(0xa000_0000, 64*mib))}
 	tr.Reserved = 60 * mib
 	tr.Live = []snapshot.LiveBlock{{Addr: 0x7000_0000 + 5*mib, Requested: 30 * mib}}
 	tr.Segments = []snapshot.Span{{Addr: 0x7000_0000, Size: 40 * mib}, {Addr: 0x9000_0000, Size: 20 * mib}}
@@ -154,7 +155,8 @@ func TestAdvise(t *testing.T) {
 	}
 	for _, trial := range append(a.Trials, a.Base) {
 		if trial.Needs < trial.PeakRequested-page || trial.Needs > trial.PeakReserved+page {
-			t.Errorf("%s needs %d, requests %d, reserves %d", trial.Setting, trial.Needs, trial.PeakRequested, trial.PeakReserved)
+			t.Errorf("%s needs %d, requests %d, reserves %d", trial.Setting, trial.Needs, trial.PeakRequested,
+				trial.PeakReserved)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -165,9 +167,11 @@ func TestAdvise(t *testing.T) {
 }
 
 func TestRecordedConf(t *testing.T) {
-	s := &snapshot.Snapshot{Settings: []snapshot.Setting{{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "expandable_segments", Value: true},
+	s := &snapshot.Snapshot{Settings: []snapshot.Setting{{Name: "max_split_size", Value: int64(128 * mib)},
+		{Name: "expandable_segments", Value: true},
 		{Name: "garbage_collection_threshold", Value: 0.8}, {Name: "release_lock_on_cudamalloc", Value: false}}}
-	if got := RecordedConf(s.Settings); got != "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8" {
+	if got := RecordedConf(
+		s.Settings); got != "max_split_size_mb:128,expandable_segments:True,garbage_collection_threshold:0.8" {
 		t.Error(got)
 	}
 	if _, err := NewSetting("torch", RecordedConf(s.Settings)); err != nil {
@@ -196,8 +200,10 @@ func TestRecordedTrainings(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := run(t, tr, setting(t, "torch", ""), Unlimited)
-		if r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End || r.DriverCalls != int64(tr.Recorded.SegmentOps) {
-			t.Errorf("%s: peak %d, end %d, %d driver calls; recorded %+v", filepath.Base(f), r.PeakReserved, r.EndReserved, r.DriverCalls, *tr.Recorded)
+		if r.PeakReserved != tr.Recorded.Peak || r.EndReserved != tr.Recorded.End ||
+			r.DriverCalls != int64(tr.Recorded.SegmentOps) {
+			t.Errorf("%s: peak %d, end %d, %d driver calls; recorded %+v", filepath.Base(f), r.PeakReserved,
+				r.EndReserved, r.DriverCalls, *tr.Recorded)
 		}
 		for policy, most := range map[string]float64{"packed": 0.03, "vmm": 0.02} {
 			r := run(t, tr, setting(t, policy, ""), Unlimited)

@@ -126,10 +126,12 @@ func (n layoutNotes) lines(columns []column, o Options) []string {
 				names = append(names, c.title)
 			}
 		}
-		out = append(out, shorten(fmt.Sprintf("%d of %d columns not shown: %s", n.hidden, len(columns), strings.Join(names, ", ")), o.Width))
+		out = append(out, shorten(fmt.Sprintf("%d of %d columns not shown: %s", n.hidden, len(columns),
+			strings.Join(names, ", ")), o.Width))
 	}
 	if n.shortened > 0 {
-		out = append(out, shorten(fmt.Sprintf("%d %s shortened to fit the terminal", n.shortened, plural(n.shortened, "column")), o.Width))
+		out = append(out, shorten(fmt.Sprintf("%d %s shortened to fit the terminal", n.shortened,
+			plural(n.shortened, "column")), o.Width))
 	}
 	if out != nil {
 		whole := o.Whole

@@ -97,7 +97,8 @@ func newTable(out *bufio.Writer, columns []model.Column, o Options) *table {
 	t := &table{out: out, o: o}
 	for _, c := range columns {
 		title := plain.Line(c.Name)
-		t.columns = append(t.columns, column{Column: c, title: title, right: isNumeric(c.Type), whole: isWhole(c.Type), width: textWidth(title)})
+		t.columns = append(t.columns, column{Column: c, title: title, right: isNumeric(c.Type), whole: isWhole(c.Type),
+			width: textWidth(title)})
 	}
 	return t
 }

@@ -151,7 +151,8 @@ func isNested(v any) bool {
 // isNumeric tells a column whose values line up at the right.
 func isNumeric(columnType string) bool {
 	switch t, _, _ := strings.Cut(columnType, "("); t {
-	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
+	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+		"UHUGEINT",
 		"BIGNUM", "DECIMAL", "FLOAT", "DOUBLE":
 		return !strings.HasSuffix(columnType, "]")
 	}

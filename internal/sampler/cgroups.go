@@ -129,14 +129,15 @@ func (s *Sampler) leaders() []int {
 }
 
 func (s *Sampler) cgroupRow(cg proc.Cgroup, m *proc.CgroupMemory, now time.Time) model.CgroupMemory {
-	row := model.CgroupMemory{Time: now.UnixMicro(), Path: cg.Path, Version: int32(cg.Version), Current: m.Current, Limit: m.Limit,
-		LimitPath: m.LimitPath, High: m.High, Max: m.Max, Peak: m.Peak, SwapUsed: m.Swap, SwapMax: m.SwapMax,
-		Anon: m.Anon, File: m.File, Shmem: m.Shmem, Kernel: m.Kernel, KernelStack: m.KernelStack, PageTables: m.PageTables, Slab: m.Slab,
-		SlabReclaimable: m.SlabReclaimable, Sock: m.Sock, InactiveAnon: m.InactiveAnon, ActiveAnon: m.ActiveAnon,
-		InactiveFile: m.InactiveFile, ActiveFile: m.ActiveFile, Unevictable: m.Unevictable, FileMapped: m.FileMapped,
-		FileDirty: m.FileDirty, FileWriteback: m.FileWriteback, Faults: m.Faults, MajorFaults: m.MajorFaults,
-		RefaultFile: m.RefaultFile, RefaultAnon: m.RefaultAnon, EventsLow: m.EventsLow, EventsHigh: m.EventsHigh,
-		EventsMax: m.EventsMax, EventsOOM: m.EventsOOM, EventsOOMKill: m.EventsOOMKill, Pressure: pressure(m.Pressure)}
+	row := model.CgroupMemory{Time: now.UnixMicro(), Path: cg.Path, Version: int32(cg.Version), Current: m.Current,
+		Limit: m.Limit, LimitPath: m.LimitPath, High: m.High, Max: m.Max, Peak: m.Peak, SwapUsed: m.Swap,
+		SwapMax: m.SwapMax, Anon: m.Anon, File: m.File, Shmem: m.Shmem, Kernel: m.Kernel, KernelStack: m.KernelStack,
+		PageTables: m.PageTables, Slab: m.Slab, SlabReclaimable: m.SlabReclaimable, Sock: m.Sock,
+		InactiveAnon: m.InactiveAnon, ActiveAnon: m.ActiveAnon, InactiveFile: m.InactiveFile, ActiveFile: m.ActiveFile,
+		Unevictable: m.Unevictable, FileMapped: m.FileMapped, FileDirty: m.FileDirty, FileWriteback: m.FileWriteback,
+		Faults: m.Faults, MajorFaults: m.MajorFaults, RefaultFile: m.RefaultFile, RefaultAnon: m.RefaultAnon,
+		EventsLow: m.EventsLow, EventsHigh: m.EventsHigh, EventsMax: m.EventsMax, EventsOOM: m.EventsOOM,
+		EventsOOMKill: m.EventsOOMKill, Pressure: pressure(m.Pressure)}
 	if s.total != model.Null && row.Limit >= s.total { // the machine ends before the limit does
 		row.Limit, row.LimitPath = model.Null, ""
 	}

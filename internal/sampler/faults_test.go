@@ -43,7 +43,9 @@ func (m *machine) write(name, text string) {
 func (m *machine) process(pid, parent int, start, rss int64) {
 	dir := fmt.Sprintf("proc/%d/", pid)
 	m.write(dir+"stat", fmt.Sprintf("%d (python) S %d %s7 0 %d 0 0\n", pid, parent, strings.Repeat("0 ", 15), start))
-	m.write(dir+"status", fmt.Sprintf("Name:\tpython\nVmHWM:\t%d kB\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t0 kB\nRssShmem:\t0 kB\n", rss, rss, rss))
+	m.write(dir+"status",
+		fmt.Sprintf("Name:\tpython\nVmHWM:\t%d kB\nVmRSS:\t%d kB\nRssAnon:\t%d kB\nRssFile:\t0 kB\nRssShmem:\t0 kB\n",
+			rss, rss, rss))
 	m.write(dir+"statm", fmt.Sprintf("100 %d 0 0 0 0 0\n", rss/4))
 	m.write(dir+"cgroup", "0::/job\n")
 	m.write(dir+"cmdline", "python\x00train.py\x00")
@@ -65,7 +67,8 @@ func (m *machine) remove(name string) {
 
 func (m *machine) sampler() *Sampler {
 	at := time.Unix(5000, 0)
-	s := New(Options{Root: m.root, Roots: func() []int { return []int{10} }, Now: func() time.Time { at = at.Add(time.Second); return at }})
+	s := New(Options{Root: m.root, Roots: func() []int { return []int{10} },
+		Now: func() time.Time { at = at.Add(time.Second); return at }})
 	m.t.Cleanup(s.Close)
 	return s
 }
@@ -90,9 +93,10 @@ func TestFaultsCostNoMoreThanTheyMust(t *testing.T) {
 		"a status cut short":         {func(m *machine) { m.write("proc/11/status", "Name:\tpy") }, 1, 1, 1},
 		"no smaps_rollup, io, wchan": {func(*machine) {}, 2, 1, 1},
 		"a cgroup that is gone":      {func(m *machine) { m.remove("sys/fs/cgroup/job") }, 2, 0, 1},
-		"a cgroup file with garbage": {func(m *machine) { m.write("sys/fs/cgroup/job/memory.current", "\x00\xff") }, 2, 0, 1},
-		"no meminfo":                 {func(m *machine) { m.remove("proc/meminfo") }, 2, 1, 0},
-		"a number used again":        {func(m *machine) { m.process(11, 1, 999, 20) }, 1, 1, 1},
+		"a cgroup file with garbage": {func(m *machine) { m.write("sys/fs/cgroup/job/memory.current", "\x00\xff") },
+			2, 0, 1},
+		"no meminfo":          {func(m *machine) { m.remove("proc/meminfo") }, 2, 1, 0},
+		"a number used again": {func(m *machine) { m.process(11, 1, 999, 20) }, 1, 1, 1},
 		"a zombie": {func(m *machine) {
 			m.write("proc/11/stat", "11 (python) Z 10 "+strings.Repeat("0 ", 15)+"1 0 101 0 0\n")
 		}, 1, 1, 1},
@@ -108,7 +112,8 @@ func TestFaultsCostNoMoreThanTheyMust(t *testing.T) {
 			s.Glance()
 			out := s.Sample()
 			if len(out.Memory) != c.memory || len(out.Cgroups) != c.cgroups || len(out.Hosts) != c.hosts {
-				t.Errorf("%d processes %v, %d cgroups, %d hosts; want %d, %d, %d", len(out.Memory), pidsOf(out.Memory), len(out.Cgroups), len(out.Hosts), c.memory, c.cgroups, c.hosts)
+				t.Errorf("%d processes %v, %d cgroups, %d hosts; want %d, %d, %d", len(out.Memory), pidsOf(out.Memory),
+					len(out.Cgroups), len(out.Hosts), c.memory, c.cgroups, c.hosts)
 			}
 		})
 	}
@@ -165,11 +170,14 @@ func TestKill(t *testing.T) {
 	m.cgroup(1)
 	s.Sample()
 	kills := s.Kills(false)
-	if len(kills) != 1 || kills[0].Scope != "cgroup" || kills[0].Path != "/job" || kills[0].Limit != 100000 || len(kills[0].Victims) != 1 ||
-		kills[0].Victims[0].PID != 11 || kills[0].Victims[0].Bytes != 40<<10 || len(kills[0].Largest) != 1 || kills[0].Largest[0].PID != 10 {
+	if len(kills) != 1 || kills[0].Scope != "cgroup" || kills[0].Path != "/job" || kills[0].Limit != 100000 ||
+		len(kills[0].Victims) != 1 ||
+		kills[0].Victims[0].PID != 11 || kills[0].Victims[0].Bytes != 40<<10 || len(kills[0].Largest) != 1 ||
+		kills[0].Largest[0].PID != 10 {
 		t.Fatalf("%+v", kills)
 	}
-	if text := kills[0].String(); !strings.Contains(text, "/job reached its limit") || !strings.Contains(text, "11 with 40 KiB") {
+	if text := kills[0].String(); !strings.Contains(text, "/job reached its limit") ||
+		!strings.Contains(text, "11 with 40 KiB") {
 		t.Errorf("it says %q", text)
 	}
 	rows := s.Window(kills[0].Time)

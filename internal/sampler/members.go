@@ -179,7 +179,8 @@ const (
 )
 
 // helpers are command lines of Python's and torch's own background processes.
-var helpers = []string{"multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker", "multiprocessing.forkserver",
+var helpers = []string{"multiprocessing.resource_tracker", "multiprocessing.semaphore_tracker",
+	"multiprocessing.forkserver",
 	"_inductor/compile_worker", "triton"}
 
 // assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started and that

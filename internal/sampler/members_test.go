@@ -18,13 +18,19 @@ func TestRoles(t *testing.T) {
 	for name, list := range map[string]map[int]process{
 		"loader's workers that have loaded PyTorch": {
 			1: {0, "python", train, true, true, RoleTrainer}, 2: {1, "pt_data_worker", train, true, false, RoleWorker},
-			3: {1, "python", train, true, false, RoleWorker}, 4: {1, "python", "python -c from multiprocessing.spawn import …", true, false, RoleWorker}},
-		"before the first step": {1: {0, "python", train, true, false, RoleTrainer}, 2: {1, "pt_data_worker", train, true, false, RoleWorker}},
-		"ranks of torchrun": {1: {0, "torchrun", "torchrun train.py", true, false, RoleLauncher}, 2: {1, "python", train, true, true, RoleTrainer},
+			3: {1, "python", train, true, false, RoleWorker},
+			4: {1, "python", "python -c from multiprocessing.spawn import …", true, false, RoleWorker}},
+		"before the first step": {1: {0, "python", train, true, false, RoleTrainer},
+			2: {1, "pt_data_worker", train, true, false, RoleWorker}},
+		"ranks of torchrun": {1: {0, "torchrun", "torchrun train.py", true, false, RoleLauncher},
+			2: {1, "python", train, true, true, RoleTrainer},
 			3: {1, "python", train, true, true, RoleTrainer}, 4: {3, "python", train, true, false, RoleWorker}},
-		"ranks that were spawned":            {1: {0, "python", train, true, false, RoleLauncher}, 2: {1, "python", "python -c from multiprocessing.spawn import …", true, true, RoleTrainer}},
-		"a service":                          {1: {0, "gunicorn", "gunicorn app", false, false, RoleMain}, 2: {1, "gunicorn", "gunicorn app", false, false, RoleOther}},
-		"a forked worker that trains itself": {1: {0, "python", train, true, true, RoleTrainer}, 2: {1, "python", train, true, true, RoleTrainer}},
+		"ranks that were spawned": {1: {0, "python", train, true, false, RoleLauncher},
+			2: {1, "python", "python -c from multiprocessing.spawn import …", true, true, RoleTrainer}},
+		"a service": {1: {0, "gunicorn", "gunicorn app", false, false, RoleMain},
+			2: {1, "gunicorn", "gunicorn app", false, false, RoleOther}},
+		"a forked worker that trains itself": {1: {0, "python", train, true, true, RoleTrainer},
+			2: {1, "python", train, true, true, RoleTrainer}},
 	} {
 		m := newMembers(proc.New("/proc"))
 		for pid, p := range list {

@@ -31,7 +31,8 @@ func (s *Sampler) processes(now time.Time) {
 	gone := s.members.update(filepath.Join(s.o.Root, "proc"), s.o.Roots(), now)
 	s.kills.ended(gone)
 	for _, p := range gone {
-		if p.about = s.o.About(p.usage.PID); p.about.Steps || p.about.Trainer && (p.role == RoleOther || p.role == RoleMain) {
+		if p.about = s.o.About(p.usage.PID); p.about.Steps ||
+			p.about.Trainer && (p.role == RoleOther || p.role == RoleMain) {
 			p.role = RoleTrainer // one that ended before it was known to be
 		}
 		s.tellTree(p, now, true)
@@ -62,10 +63,10 @@ func (s *Sampler) processes(now time.Time) {
 func (s *Sampler) memoryOf(p *member, now time.Time) {
 	u := &p.usage
 	row := model.ProcessMemory{Time: now.UnixMicro(), PID: int32(u.PID), StartTicks: int64(u.Start), Rank: p.about.Rank,
-		PSS: model.Null, PSSAnon: model.Null, PSSFile: model.Null, PSSShmem: model.Null, PrivateDirty: model.Null, PrivateClean: model.Null,
-		SwapPSS: model.Null, HeapInUse: p.about.HeapInUse, HeapHeld: p.about.HeapHeld, Threads: int32(u.Threads),
-		MinorFaults: int64(u.MinorFaults), MajorFaults: int64(u.MajorFaults), UserNS: int64(u.UserTicks) * int64(tick),
-		SystemNS: int64(u.SystemTicks) * int64(tick)}
+		PSS: model.Null, PSSAnon: model.Null, PSSFile: model.Null, PSSShmem: model.Null, PrivateDirty: model.Null,
+		PrivateClean: model.Null, SwapPSS: model.Null, HeapInUse: p.about.HeapInUse, HeapHeld: p.about.HeapHeld,
+		Threads: int32(u.Threads), MinorFaults: int64(u.MinorFaults), MajorFaults: int64(u.MajorFaults),
+		UserNS: int64(u.UserTicks) * int64(tick), SystemNS: int64(u.SystemTicks) * int64(tick)}
 	st, err := s.fs.Status(u.PID)
 	if err != nil || st.RSS == proc.Unknown {
 		return // it has ended since, or is about to: then it has no memory any more
@@ -79,8 +80,8 @@ func (s *Sampler) memoryOf(p *member, now time.Time) {
 
 func (s *Sampler) utilizationOf(p *member, now time.Time) {
 	u := &p.usage
-	row := model.Utilization{Time: now.UnixMicro(), PID: int32(u.PID), Rank: p.about.Rank, Comm: u.Comm, RSS: model.Null, Threads: int32(u.Threads),
-		State: string(u.State), Wchan: s.fs.Wchan(u.PID, u.PID)}
+	row := model.Utilization{Time: now.UnixMicro(), PID: int32(u.PID), Rank: p.about.Rank, Comm: u.Comm,
+		RSS: model.Null, Threads: int32(u.Threads), State: string(u.State), Wchan: s.fs.Wchan(u.PID, u.PID)}
 	if n := len(s.out.Memory); n > 0 && s.out.Memory[n-1].PID == row.PID {
 		row.RSS = s.out.Memory[n-1].RSS
 	}
@@ -113,9 +114,10 @@ func (s *Sampler) tellTree(p *member, now time.Time, ended bool) {
 			}
 		}
 	}
-	s.out.Tree = append(s.out.Tree, model.TreeProcess{PID: int32(p.usage.PID), StartTicks: int64(p.usage.Start), PPID: int32(p.usage.PPID),
-		Rank: p.about.Rank, Role: p.role, Comm: p.usage.Comm, Command: p.command, Cgroup: p.cgroup, NSPID: int32(p.nsPID),
-		Started: s.started(p, now), FirstSeen: p.first.UnixMicro(), LastSeen: now.UnixMicro(), Ended: ended, PeakRSS: p.peak})
+	s.out.Tree = append(s.out.Tree, model.TreeProcess{PID: int32(p.usage.PID), StartTicks: int64(p.usage.Start),
+		PPID: int32(p.usage.PPID), Rank: p.about.Rank, Role: p.role, Comm: p.usage.Comm, Command: p.command,
+		Cgroup: p.cgroup, NSPID: int32(p.nsPID), Started: s.started(p, now), FirstSeen: p.first.UnixMicro(),
+		LastSeen: now.UnixMicro(), Ended: ended, PeakRSS: p.peak})
 }
 
 // started turns clock ticks since boot into a time.
@@ -138,7 +140,8 @@ func (s *Sampler) envsOf(p *member, now time.Time) {
 		if !ok || i >= maxEnvs {
 			continue
 		}
-		s.out.Envs = append(s.out.Envs, model.Env{Time: now.UnixMicro(), PID: int32(p.usage.PID), Name: name, Value: clip(secret.Env(name, value), maxEnvLen)})
+		s.out.Envs = append(s.out.Envs, model.Env{Time: now.UnixMicro(), PID: int32(p.usage.PID), Name: name,
+			Value: clip(secret.Env(name, value), maxEnvLen)})
 	}
 }
 
@@ -270,8 +273,8 @@ func (b *threadBudget) process(s *Sampler, p *member, now time.Time) {
 		key := [2]int{pid, tid}
 		seen[key] = true
 		times := b.before[key]
-		row := model.Utilization{Time: now.UnixMicro(), PID: int32(pid), Rank: p.about.Rank, TID: int32(tid), Comm: u.Comm, RSS: model.Null,
-			State: string(u.State), Wchan: s.fs.Wchan(pid, tid)}
+		row := model.Utilization{Time: now.UnixMicro(), PID: int32(pid), Rank: p.about.Rank, TID: int32(tid),
+			Comm: u.Comm, RSS: model.Null, State: string(u.State), Wchan: s.fs.Wchan(pid, tid)}
 		row.UserPct, row.SysPct = times.since(&u, now)
 		b.before[key] = times
 		s.out.Utilization = append(s.out.Utilization, row)

@@ -151,11 +151,12 @@ func (s *Sampler) host(now time.Time) {
 		return
 	}
 	s.total = m.Total
-	row := model.HostMemory{Time: now.UnixMicro(), Total: m.Total, Available: m.Available, Free: m.Free, Buffers: m.Buffers, Cached: m.Cached,
-		Anon: m.Anon, Mapped: m.Mapped, Shmem: m.Shmem, Slab: m.Slab, SlabReclaimable: m.SlabReclaimable, KernelStack: m.KernelStack,
-		PageTables: m.PageTables, Dirty: m.Dirty, Writeback: m.Writeback, Mlocked: m.Mlocked, SwapTotal: m.SwapTotal, SwapFree: m.SwapFree,
-		Committed: m.Committed, CommitLimit: m.CommitLimit, HugeTotal: product(m.HugePages, m.HugeSize), HugeFree: product(m.HugeFree, m.HugeSize),
-		OOMKills: m.OOMKills, Pressure: pressure(s.fs.Pressure())}
+	row := model.HostMemory{Time: now.UnixMicro(), Total: m.Total, Available: m.Available, Free: m.Free,
+		Buffers: m.Buffers, Cached: m.Cached, Anon: m.Anon, Mapped: m.Mapped, Shmem: m.Shmem, Slab: m.Slab,
+		SlabReclaimable: m.SlabReclaimable, KernelStack: m.KernelStack, PageTables: m.PageTables, Dirty: m.Dirty,
+		Writeback: m.Writeback, Mlocked: m.Mlocked, SwapTotal: m.SwapTotal, SwapFree: m.SwapFree,
+		Committed: m.Committed, CommitLimit: m.CommitLimit, HugeTotal: product(m.HugePages, m.HugeSize),
+		HugeFree: product(m.HugeFree, m.HugeSize), OOMKills: m.OOMKills, Pressure: pressure(s.fs.Pressure())}
 	row.ShmTotal, row.ShmUsed = model.Null, model.Null
 	if total, used, err := proc.Space(filepath.Join(s.o.Root, "dev", "shm")); err == nil {
 		row.ShmTotal, row.ShmUsed = total, used

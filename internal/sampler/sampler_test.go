@@ -60,7 +60,8 @@ func TestLiveTree(t *testing.T) {
 	if int(root.PID) != cmd.Process.Pid && int(out.Memory[1].PID) != cmd.Process.Pid {
 		t.Errorf("rows of %+v", out.Memory)
 	}
-	if root.Rank != 3 || root.HeapInUse != 5 || root.Anon <= 0 || root.File <= 0 || root.HWM < root.RSS || root.PageTables <= 0 {
+	if root.Rank != 3 || root.HeapInUse != 5 || root.Anon <= 0 || root.File <= 0 || root.HWM < root.RSS ||
+		root.PageTables <= 0 {
 		t.Errorf("%+v", root)
 	}
 	if envs["MY_API_KEY"] != secret.Hidden || envs["PLAIN"] != "1" {
@@ -74,7 +75,8 @@ func TestLiveTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	out = sample()
-	if p := tree[int32(cmd.Process.Pid)]; !p.Ended || p.Role != RoleTrainer || p.PeakRSS <= 0 || !strings.Contains(p.Command, "read x") {
+	if p := tree[int32(cmd.Process.Pid)]; !p.Ended || p.Role != RoleTrainer || p.PeakRSS <= 0 ||
+		!strings.Contains(p.Command, "read x") {
 		t.Errorf("the shell's last row is %+v", p)
 	}
 	if len(out.Memory) != 1 {
@@ -93,6 +95,7 @@ func BenchmarkSample(b *testing.B) {
 		s.Sample()
 	}
 	for _, o := range s.Overheads(time.Now()) {
-		b.ReportMetric(float64(o.NS)/float64(o.Count)/1e3, strings.ReplaceAll(strings.TrimPrefix(o.Part, "sampler: "), " ", "_")+"-µs")
+		b.ReportMetric(float64(o.NS)/float64(o.Count)/1e3, strings.ReplaceAll(strings.TrimPrefix(o.Part, "sampler: "),
+			" ", "_")+"-µs")
 	}
 }

@@ -164,7 +164,8 @@ func (s *Sampler) Window(event int64) (rows []model.WindowSample) {
 			if v.pid == 0 {
 				scope = "cgroup"
 			}
-			rows = append(rows, model.WindowSample{Time: g.at.UnixMicro(), Event: event, Scope: scope, PID: int32(v.pid), Name: v.name, Bytes: v.bytes})
+			rows = append(rows, model.WindowSample{Time: g.at.UnixMicro(), Event: event, Scope: scope,
+				PID: int32(v.pid), Name: v.name, Bytes: v.bytes})
 		}
 	}
 	w.ring, w.next = w.ring[:0], 0

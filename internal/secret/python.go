@@ -29,21 +29,26 @@ func Python() []byte {
 		b.WriteString("     ),\n")
 	}
 	b.WriteString(")\n")
-	for _, e := range []struct{ name, expr string }{{"NUMBER", NumberExpr}, {"PATH", PathExpr}, {"REFERENCE", ReferenceExpr}} {
-		fmt.Fprintf(&b, "%s = %s\n", e.name, pythonText(strings.TrimSuffix(e.expr, "$")+`\Z`)) // Python's $ also matches before a last newline
+	for _, e := range []struct{ name, expr string }{{"NUMBER", NumberExpr}, {"PATH", PathExpr},
+		{"REFERENCE", ReferenceExpr}} {
+		// Python's $ also matches before a last newline
+		fmt.Fprintf(&b, "%s = %s\n", e.name, pythonText(strings.TrimSuffix(e.expr, "$")+`\Z`))
 	}
 	writeTuple(&b, "MARKERS", Markers)
 	for _, set := range []struct {
 		name  string
 		words map[string]bool
 	}{
-		{"PASSWORD_WORDS", PasswordWords}, {"SECRET_WORDS", SecretWords}, {"VAGUE_WORDS", VagueWords}, {"KEY_QUALIFIERS", KeyQualifiers},
-		{"TOKEN_QUALIFIERS", TokenQualifiers}, {"PASS_QUALIFIERS", PassQualifiers}, {"ABOUT_WORDS", AboutWords}, {"TRAILERS", Trailers},
+		{"PASSWORD_WORDS", PasswordWords}, {"SECRET_WORDS", SecretWords}, {"VAGUE_WORDS", VagueWords},
+		{"KEY_QUALIFIERS", KeyQualifiers},
+		{"TOKEN_QUALIFIERS", TokenQualifiers}, {"PASS_QUALIFIERS", PassQualifiers}, {"ABOUT_WORDS", AboutWords},
+		{"TRAILERS", Trailers},
 		{"NOTHINGS", Nothings},
 	} {
 		writeTuple(&b, set.name, slices.Sorted(maps.Keys(set.words)))
 	}
-	fmt.Fprintf(&b, "LONG_WORD, MIN_RANDOM, MIN_OPAQUE, MIN_NAMED, MAX_SAME = %d, %d, %d, %d, %d\n", LongWord, minRandom, minOpaque, minNamed, maxSame)
+	fmt.Fprintf(&b, "LONG_WORD, MIN_RANDOM, MIN_OPAQUE, MIN_NAMED, MAX_SAME = %d, %d, %d, %d, %d\n", LongWord,
+		minRandom, minOpaque, minNamed, maxSame)
 	fmt.Fprintf(&b, "MIN_CHANGE, MAX_TEXT, HIDDEN = %v, %d, %s\n", minChange, maxText, pythonText(Hidden))
 	return b.Bytes()
 }

@@ -26,28 +26,49 @@ type Pattern struct {
 // Patterns are applied one after the other.
 var Patterns = []Pattern{
 	{Name: "private key", Expr: `-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----((?:[^-\x1f]|-[^-\x1f])*)`, Secret: 1},
-	{Name: "URL with a password", Expr: `://[^/ \t\r\n\x1f:@'"\[]*:([^ \t\r\n\x1f/'"]*|[^ \t\r\n\x1f'"0-9/@][^ \t\r\n\x1f'"]*?)@`, Secret: 1, Check: "value"},
+	{Name: "URL with a password",
+		Expr: `://[^/ \t\r\n\x1f:@'"\[]*:([^ \t\r\n\x1f/'"]*|[^ \t\r\n\x1f'"0-9/@][^ \t\r\n\x1f'"]*?)@`, Secret: 1,
+		Check: "value"},
 	{Name: "URL with a token", Expr: `://([^/ \t\r\n\x1f:@'"]{8,})@`, Secret: 1, Check: "opaque"},
-	{Name: "webhook", Expr: `(?i)(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/|\.webhook\.office\.com/|outlook\.office\.com/webhook/|hooks\.zapier\.com/hooks/|api\.telegram\.org/bot|open\.(?:feishu|larksuite)\.c[no]m?/open-apis/bot/v2/hook/)([^ \t\r\n\x1f"'?]+)`, Secret: 1},
-	{Name: "header", Expr: `(?i)(?:proxy-)?authorization\\?["']?` + blank + `{0,3}[:=]` + blank + `{0,3}\\?["']?((?:(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)[ \t\x1e]+)?[^ \t\r\n\x1f"'\\][^\r\n\x1f"'\\]*)`, Secret: 1, Check: "value"},
-	{Name: "cookie", Expr: `(?i)\b(?:set-)?cookie\\?["']?:` + blank + `{0,3}\\?["']?([^\r\n\x1f"']+)`, Secret: 1, Check: "value"},
+	{Name: "webhook",
+		Expr: `(?i)(?:hooks\.slack\.com/(?:services|workflows)/|discord(?:app)?\.com/api/webhooks/|\.webhook\.office\.com/|outlook\.office\.com/webhook/|hooks\.zapier\.com/hooks/|api\.telegram\.org/bot|open\.(?:feishu|larksuite)\.c[no]m?/open-apis/bot/v2/hook/)([^ \t\r\n\x1f"'?]+)`, Secret: 1},
+	{Name: "header", Expr: `(?i)(?:proxy-)?authorization\\?["']?` + blank + `{0,3}[:=]` + blank +
+		`{0,3}\\?["']?((?:(?:basic|bearer|token|digest|negotiate|apikey|aws4-hmac-sha256)[ \t\x1e]+)?[^ \t\r\n\x1f"'\\][^\r\n\x1f"'\\]*)`, Secret: 1, Check: "value"},
+	{Name: "cookie", Expr: `(?i)\b(?:set-)?cookie\\?["']?:` + blank + `{0,3}\\?["']?([^\r\n\x1f"']+)`, Secret: 1,
+		Check: "value"},
 	{Name: "scheme", Expr: `(?i)\b(?:bearer|basic)` + blank + `+([A-Za-z0-9._~+/=-]{8,})`, Secret: 1, Check: "opaque"},
-	{Name: "SQL", Expr: `(?i)\b(?:password|secret|token|passphrase|identified` + blank + `+by|session_token|access_token|account_key|connection_string)` + blank + `+(` + quoted + `)`, Secret: 1, Check: "value"},
-	{Name: "user and password", Expr: `(?:^|` + blank + `|["'(,])(?:-u|-U|--user|--proxy-user|--auth)(?:` + blank + `+|=|["'],` + blank + `{0,3}["'])["']?([^ \t\r\n\x1f:%"']+)[:%]([^ \t\r\n\x1f"']+)`, Secret: 2, Check: "pair"},
-	{Name: "http -a", Expr: `\bhttps?` + blank + within + `-a` + blank + `+["']?([^ \t\r\n\x1f:"']+):([^ \t\r\n\x1f"']+)`, Secret: 2, Check: "pair"},
-	{Name: "mysql -p", Expr: `\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mariadb-admin)\b` + within + blank + `-p(` + nonblank + `+)`, Secret: 1, Check: "value"},
+	{Name: "SQL", Expr: `(?i)\b(?:password|secret|token|passphrase|identified` + blank +
+		`+by|session_token|access_token|account_key|connection_string)` + blank + `+(` + quoted + `)`, Secret: 1,
+		Check: "value"},
+	{Name: "user and password", Expr: `(?:^|` + blank + `|["'(,])(?:-u|-U|--user|--proxy-user|--auth)(?:` + blank +
+		`+|=|["'],` + blank + `{0,3}["'])["']?([^ \t\r\n\x1f:%"']+)[:%]([^ \t\r\n\x1f"']+)`, Secret: 2, Check: "pair"},
+	{Name: "http -a", Expr: `\bhttps?` + blank + within + `-a` + blank +
+		`+["']?([^ \t\r\n\x1f:"']+):([^ \t\r\n\x1f"']+)`, Secret: 2, Check: "pair"},
+	{Name: "mysql -p", Expr: `\b(?:mysql|mysqldump|mysqladmin|mysqlimport|mariadb|mariadb-dump|mariadb-admin)\b` +
+		within + blank + `-p(` + nonblank + `+)`, Secret: 1, Check: "value"},
 	{Name: "7z -p", Expr: `\b7z[ar]?\b` + within + blank + `-p(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "-p", Expr: `\b(?:sshpass|mongo(?:sh|dump|restore|export|import)?|(?:docker|podman|nerdctl|buildah|oras|registry)` + blank + `+login)\b` + within + blank + `-p` + blank + `*(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "-P", Expr: `\b(?:zip|unzip|sqlcmd|bcp|isql)\b` + within + blank + `-P` + blank + `*(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "-a", Expr: `\bredis-cli\b` + within + blank + `-a` + blank + `+(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "-w", Expr: `\bldap(?:search|modify|add|delete|passwd|whoami)\b` + within + blank + `-w` + blank + `+(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "login", Expr: `\b(?:wandb|vault|comet|neptune|clearml)` + blank + `+login\b(?:` + blank + `+--?` + nonblank + `+)*` + blank + `+([A-Za-z0-9._-]{16,})`, Secret: 1},
+	{Name: "-p",
+		Expr: `\b(?:sshpass|mongo(?:sh|dump|restore|export|import)?|(?:docker|podman|nerdctl|buildah|oras|registry)` +
+			blank + `+login)\b` + within + blank + `-p` + blank + `*(` + nonblank + `+)`, Secret: 1, Check: "value"},
+	{Name: "-P", Expr: `\b(?:zip|unzip|sqlcmd|bcp|isql)\b` + within + blank + `-P` + blank + `*(` + nonblank + `+)`,
+		Secret: 1, Check: "value"},
+	{Name: "-a", Expr: `\bredis-cli\b` + within + blank + `-a` + blank + `+(` + nonblank + `+)`, Secret: 1,
+		Check: "value"},
+	{Name: "-w", Expr: `\bldap(?:search|modify|add|delete|passwd|whoami)\b` + within + blank + `-w` + blank + `+(` +
+		nonblank + `+)`, Secret: 1, Check: "value"},
+	{Name: "login", Expr: `\b(?:wandb|vault|comet|neptune|clearml)` + blank + `+login\b(?:` + blank + `+--?` +
+		nonblank + `+)*` + blank + `+([A-Za-z0-9._-]{16,})`, Secret: 1},
 	{Name: "openssl", Expr: `\bpass:(` + nonblank + `+)`, Secret: 1, Check: "value"},
-	{Name: "setting", Expr: `\b(?:aws_secret_access_key|aws_session_token|secret_key|api_key)` + blank + `+([^ \t\r\n\x1f=:,;"'()\[\]{}]{12,})`, Secret: 1, Check: "opaque"},
-	{Name: "flag", Expr: `(?:^|` + blank + `|["'(\[,])--?([A-Za-z][A-Za-z0-9_.-]{0,63})(` + blank + `+|=|["'],` + blank + `{0,3}["'])(` + quoted + `|[^ \t\r\n\x1f"']+)`, Secret: 3, Check: "named", Key: 1},
-	{Name: "argument", Expr: `(?:^|\x1f)([A-Za-z_+][A-Za-z0-9_.-]{0,63})(=)([^\x1f]+)`, Secret: 3, Check: "named", Key: 1},
-	{Name: "pair", Expr: `([A-Za-z_][A-Za-z0-9_.-]{0,63})(\\?["']?\]?` + blank + `{0,3}(?:=>|:=|==|!=|[=:])` + blank + `{0,3})(` + quoted + `|` + bare + `)`, Secret: 3, Check: "named", Key: 1},
-	{Name: "known prefix", Expr: `\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|ptt|soat|cbt|agent)-|hf_|api_org_|sk-(?:proj-|ant-|or-v1-|svcacct-|admin-|lf-)?|pk-lf-|[rs]k_(?:live|test)_|xox[abeoprs]-|xapp-|AKIA|ASIA|ABIA|ACCA|APKA|AIza|ya29\.|GOCSPX-|1//0|npm_|pypi-|do[opr]_v1_|SG\.|shp(?:at|ss|ca|pa)_|sq0(?:atp|csp)-|EAA[A-Z]|dckr_(?:pat|oat)_|r8_|gsk_|pplx-|xai-|nvapi-|lin_api_|PMAK-|figd_|dapi|dkea|hv[sbr]\.|ATATT3|ATCTT3|NRAK-|NRJS-|glsa_|glc_|whsec_|nfp_|sb[ps]_|sntry[su]_|dp\.(?:pt|st|ct|sa)\.|AGE-SECRET-KEY-1|tskey-|tvly-|fw_|csk-|esecret_|jina_|cog_|voyage-|pa-|key-|rubygems_|CLOJARS_|wandb_v1_|secret_|ntn_|pat[A-Za-z0-9]{14}\.|patna|EZ[AT]K|fio-u-|FLWSECK|ops_|rpa_|lsv2_(?:pt|sk)_|e2b_|p8e-|tfp_|sl\.B|AQV|LTAI|AKID|ocid1\.credential)([A-Za-z0-9_/+.=-]{10,})`, Secret: 1, Check: "mixed"},
+	{Name: "setting", Expr: `\b(?:aws_secret_access_key|aws_session_token|secret_key|api_key)` + blank +
+		`+([^ \t\r\n\x1f=:,;"'()\[\]{}]{12,})`, Secret: 1, Check: "opaque"},
+	{Name: "flag", Expr: `(?:^|` + blank + `|["'(\[,])--?([A-Za-z][A-Za-z0-9_.-]{0,63})(` + blank + `+|=|["'],` +
+		blank + `{0,3}["'])(` + quoted + `|[^ \t\r\n\x1f"']+)`, Secret: 3, Check: "named", Key: 1},
+	{Name: "argument", Expr: `(?:^|\x1f)([A-Za-z_+][A-Za-z0-9_.-]{0,63})(=)([^\x1f]+)`, Secret: 3, Check: "named",
+		Key: 1},
+	{Name: "pair", Expr: `([A-Za-z_][A-Za-z0-9_.-]{0,63})(\\?["']?\]?` + blank + `{0,3}(?:=>|:=|==|!=|[=:])` + blank +
+		`{0,3})(` + quoted + `|` + bare + `)`, Secret: 3, Check: "named", Key: 1},
+	{Name: "known prefix",
+		Expr: `\b(?:gh[pousr]_|github_pat_|gl(?:pat|dt|rt|ptt|soat|cbt|agent)-|hf_|api_org_|sk-(?:proj-|ant-|or-v1-|svcacct-|admin-|lf-)?|pk-lf-|[rs]k_(?:live|test)_|xox[abeoprs]-|xapp-|AKIA|ASIA|ABIA|ACCA|APKA|AIza|ya29\.|GOCSPX-|1//0|npm_|pypi-|do[opr]_v1_|SG\.|shp(?:at|ss|ca|pa)_|sq0(?:atp|csp)-|EAA[A-Z]|dckr_(?:pat|oat)_|r8_|gsk_|pplx-|xai-|nvapi-|lin_api_|PMAK-|figd_|dapi|dkea|hv[sbr]\.|ATATT3|ATCTT3|NRAK-|NRJS-|glsa_|glc_|whsec_|nfp_|sb[ps]_|sntry[su]_|dp\.(?:pt|st|ct|sa)\.|AGE-SECRET-KEY-1|tskey-|tvly-|fw_|csk-|esecret_|jina_|cog_|voyage-|pa-|key-|rubygems_|CLOJARS_|wandb_v1_|secret_|ntn_|pat[A-Za-z0-9]{14}\.|patna|EZ[AT]K|fio-u-|FLWSECK|ops_|rpa_|lsv2_(?:pt|sk)_|e2b_|p8e-|tfp_|sl\.B|AQV|LTAI|AKID|ocid1\.credential)([A-Za-z0-9_/+.=-]{10,})`, Secret: 1, Check: "mixed"},
 	{Name: "JSON web token", Expr: `\b(eyJ[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*){0,4})`, Secret: 1},
 	{Name: "vault", Expr: `\.atlasv1\.([A-Za-z0-9_-]{20,})`, Secret: 1},
 	{Name: "random", Expr: `([A-Za-z0-9+/_-]{20,}={0,2})`, Secret: 1, Check: "random"},
@@ -55,10 +76,13 @@ var Patterns = []Pattern{
 
 // Markers: a text without any of these, and without a long word, holds nothing that a rule could match. In lower case.
 var Markers = []string{
-	"pass", "pw", "secret", "cred", "key", "token", "auth", "otp", "jwt", "bearer", "basic", "cookie", "dsn", "conn", "sas",
-	"hook", "mnemonic", "hmac", "sig", "licen", "private", "psk", "mfa", "pat=", "pat ", "pat\x1f", "pat\"", "pat'", "pat:",
+	"pass", "pw", "secret", "cred", "key", "token", "auth", "otp", "jwt", "bearer", "basic", "cookie", "dsn", "conn",
+	"sas",
+	"hook", "mnemonic", "hmac", "sig", "licen", "private", "psk", "mfa", "pat=", "pat ", "pat\x1f", "pat\"", "pat'",
+	"pat:",
 	"pat\\", "pat]", "pin=", "pin ", "pin\x1f", "pin\"", "pin'", "pin:", "pin\\", "pin]", "://", "-u ", "-u\x1f", "-a ",
-	"-a\x1f", "-u\"", "-u'", "--user", "--proxy", "identified", "mysql", "maria", "7z", "mongo", "zip", "sqlcmd", "bcp", "isql",
+	"-a\x1f", "-u\"", "-u'", "--user", "--proxy", "identified", "mysql", "maria", "7z", "mongo", "zip", "sqlcmd", "bcp",
+	"isql",
 	"ldap", "login", "telegram", "feishu", "larksuite", "office.com", "zapier",
 }
 

@@ -172,7 +172,8 @@ func (r *rule) isSecret(text string, m []int) bool {
 			return false // a call or an index: code
 		}
 		how := literal
-		if isQuoted := begin > m[2*r.Secret]; r.Name == "pair" && !isQuoted && strings.ContainsAny(group(r.Key+1), " :\t") {
+		if isQuoted := begin > m[2*r.Secret]; r.Name == "pair" && !isQuoted &&
+			strings.ContainsAny(group(r.Key+1), " :\t") {
 			how = loose
 		}
 		return hides(group(r.Key), value, how)

@@ -131,12 +131,15 @@ func askPython(t *testing.T, kind string, in any) (out []string) {
 	if err != nil {
 		env.Missing(t, "python3", err)
 	}
-	call := map[string]string{"text": "[redact.text(x) for x in given]", "args": "['\\x1d'.join(redact.args(x)) for x in given]"}[kind]
+	call := map[string]string{"text": "[redact.text(x) for x in given]",
+		"args": "['\\x1d'.join(redact.args(x)) for x in given]"}[kind]
 	given, err := json.Marshal(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(python, "-c", "import json, sys\nfrom memgauge._agent.record import redact\ngiven = json.load(sys.stdin)\njson.dump("+call+", sys.stdout)")
+	cmd := exec.Command(python, "-c",
+		"import json, sys\nfrom memgauge._agent.record import redact\ngiven = json.load(sys.stdin)\njson.dump("+call+
+			", sys.stdout)")
 	cmd.Env = append(os.Environ(), "PYTHONPATH=../agent/py", "PYTHONDONTWRITEBYTECODE=1")
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(given), os.Stderr
 	text, err := cmd.Output()
@@ -197,7 +200,8 @@ func FuzzText(f *testing.F) {
 // Hiding takes time in proportion to the text, whatever the text: the agent holds Python's lock meanwhile.
 func TestPythonIsQuick(t *testing.T) {
 	var texts []string
-	for _, piece := range []string{"a", "mysql ", "mysql -p", `"`, "://", "token=", "-----BEGIN PRIVATE KEY-----", "wandb login -x ", "{'password': ", "u:p@", "\\", "=", "Ab1"} {
+	for _, piece := range []string{"a", "mysql ", "mysql -p", `"`, "://", "token=", "-----BEGIN PRIVATE KEY-----",
+		"wandb login -x ", "{'password': ", "u:p@", "\\", "=", "Ab1"} {
 		texts = append(texts, strings.Repeat(piece, 1<<16/len(piece)))
 	}
 	for _, text := range texts {

@@ -76,7 +76,8 @@ func isWordy(value string) bool {
 	}
 	for _, p := range pieces {
 		word := strings.TrimRight(p, "0123456789")
-		if len(p)-len(word) > 4 && word != "" || strings.ContainsAny(word, "0123456789") || !isLetters(word) || !isOneCase(word) {
+		if len(p)-len(word) > 4 && word != "" || strings.ContainsAny(word, "0123456789") || !isLetters(word) ||
+			!isOneCase(word) {
 			return false
 		}
 	}

@@ -122,7 +122,8 @@ func chooseHome() (home string, why, err error) {
 			why = err
 		}
 	}
-	return "", nil, remedy.Add(fmt.Errorf("find the place for sessions: %w", why), "set MEMGAUGE_HOME to a directory of your own")
+	return "", nil, remedy.Add(fmt.Errorf("find the place for sessions: %w", why),
+		"set MEMGAUGE_HOME to a directory of your own")
 }
 
 // makeable tells whether we may write in a directory, or where it is to be made.
@@ -194,9 +195,9 @@ func meta(o Options, id, name string) Meta {
 	for i, a := range command {
 		command[i] = a[:min(len(a), maxArgLen)]
 	}
-	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot, PIDs: pidNamespace(), UID: os.Getuid(),
-		Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk, Interval: o.Interval, Supervisor: Pid{os.Getpid(), start},
-		Process: o.Process, Attached: o.Process != Pid{}}
+	return Meta{Version: metaVer, ID: id, Name: name, Command: command, Cwd: cwd, Host: host, BootID: boot,
+		PIDs: pidNamespace(), UID: os.Getuid(), Started: time.Now().UTC(), Memgauge: o.Version, MaxDisk: o.MaxDisk,
+		Interval: o.Interval, Supervisor: Pid{os.Getpid(), start}, Process: o.Process, Attached: o.Process != Pid{}}
 }
 
 // pidNamespace names the one that this process is in; "" where that can't be told.
@@ -244,7 +245,8 @@ func localRuntime(id string) (string, error) {
 		return "", err
 	}
 	if !st.IsDir() || int(st.Sys().(*syscall.Stat_t).Uid) != os.Getuid() || st.Mode().Perm()&0o077 != 0 {
-		return "", remedy.Add(fmt.Errorf("%s is not a directory of ours with mode 0700", base), "remove it, or set TMPDIR")
+		return "", remedy.Add(fmt.Errorf("%s is not a directory of ours with mode 0700", base),
+			"remove it, or set TMPDIR")
 	}
 	if kind, network, err := networkFS(base); err != nil || network {
 		return "", remedy.Add(fmt.Errorf("%s is on %s too", base, kind), "set TMPDIR to a directory on a local disk")

@@ -143,7 +143,8 @@ func unnamed() (*Session, string, error) {
 	case len(live) == 1:
 		return live[0], "", nil
 	case len(live) > 1:
-		return nil, "", remedy.Add(fmt.Errorf("%w: %s", ErrAmbiguous, names(live)), "say which: memgauge "+live[0].Meta.Name+" COMMAND …")
+		return nil, "", remedy.Add(fmt.Errorf("%w: %s", ErrAmbiguous, names(live)),
+			"say which: memgauge "+live[0].Meta.Name+" COMMAND …")
 	case len(all) == 0:
 		return nil, "", remedy.Add(ErrNone, "memgauge run -- python train.py starts one")
 	}
@@ -186,7 +187,8 @@ func byName(name string) (*Session, error) {
 			return nil, fmt.Errorf("endpoint %q: %w: %s", name, ErrAmbiguous, names(found))
 		}
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w", name, ErrNone), "memgauge list -a shows the sessions that there are")
+	return nil, remedy.Add(fmt.Errorf("endpoint %q: %w", name, ErrNone),
+		"memgauge list -a shows the sessions that there are")
 }
 
 // byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the
@@ -212,7 +214,8 @@ func byPID(text string, pid int) (*Session, error) {
 	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == text }); i >= 0 {
 		return all[i], nil
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w has this process", pid, ErrNone), "memgauge list shows live sessions and their processes")
+	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w has this process", pid, ErrNone),
+		"memgauge list shows live sessions and their processes")
 }
 
 func (s *Session) has(pid int, chain []int) bool {

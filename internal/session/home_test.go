@@ -21,7 +21,8 @@ func open(t *testing.T) (dir, theirs string) {
 	env.Root(t)
 	dir = t.TempDir()
 	theirs = filepath.Join(dir, "theirs")
-	err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Mkdir(theirs, 0o755), os.Chown(theirs, stranger, stranger))
+	err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755), os.Mkdir(theirs, 0o755),
+		os.Chown(theirs, stranger, stranger))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,8 @@ func TestHomeOfAnotherUser(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%q, %q, %q give %s, %v; want %s", home, xdg, user, got, err, want)
 		}
-		if note := HomeNote(); (note == "") != (home == want) || note != "" && !strings.HasSuffix(note, "sessions are in "+want) {
+		if note := HomeNote(); (note == "") != (home == want) ||
+			note != "" && !strings.HasSuffix(note, "sessions are in "+want) {
 			t.Errorf("%q, %q, %q: the note is %q", home, xdg, user, note)
 		}
 	}
@@ -78,7 +80,8 @@ func TestSessionWhateverTheUmask(t *testing.T) {
 			t.Errorf("umask %#o: %v", umask, err)
 			continue
 		}
-		for path, want := range map[string]os.FileMode{s.Dir: 0o700, filepath.Dir(s.Dir): 0o700, s.Rings(): 0o700, s.path(metaFile): 0o600} {
+		for path, want := range map[string]os.FileMode{s.Dir: 0o700, filepath.Dir(s.Dir): 0o700, s.Rings(): 0o700,
+			s.path(metaFile): 0o600} {
 			if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 				t.Errorf("umask %#o: %s has mode %v, %v", umask, path, info.Mode(), err)
 			}

@@ -28,7 +28,8 @@ func checkOwner(dir string) error {
 	fd, err := openAlone(dir, unix.O_DIRECTORY)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone), "memgauge list -a shows the sessions that there are")
+			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone),
+				"memgauge list -a shows the sessions that there are")
 		}
 		if errors.Is(err, syscall.ENOTDIR) {
 			return fmt.Errorf("%w: not a directory", ErrNone)
@@ -70,7 +71,8 @@ func openAlone(path string, flags int) (int, error) {
 	if os.Geteuid() != 0 {
 		return unix.Open(path, flags, 0)
 	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW), Resolve: unix.RESOLVE_NO_SYMLINKS})
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW),
+		Resolve: unix.RESOLVE_NO_SYMLINKS})
 	if !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOSYS) {
 		return fd, err
 	}
@@ -97,11 +99,12 @@ func linksAreOurs(path string) error {
 }
 
 // made are the files of a session's directory, each of the kind that memgauge makes.
-var made = map[string]fs.FileMode{metaFile: 0, endFile: 0, lockFile: 0, keepFile: 0, dbFile: 0, dbFile + ".wal": 0, logFile: 0,
-	ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, socket: fs.ModeSocket}
+var made = map[string]fs.FileMode{metaFile: 0, endFile: 0, lockFile: 0, keepFile: 0, dbFile: 0, dbFile + ".wal": 0,
+	logFile: 0, ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, socket: fs.ModeSocket}
 
-var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.ModeSymlink: "a link", fs.ModeNamedPipe: "a named pipe",
-	fs.ModeSocket: "a socket", fs.ModeDevice: "a device", fs.ModeDevice | fs.ModeCharDevice: "a device"}
+var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.ModeSymlink: "a link",
+	fs.ModeNamedPipe: "a named pipe",
+	fs.ModeSocket:    "a socket", fs.ModeDevice: "a device", fs.ModeDevice | fs.ModeCharDevice: "a device"}
 
 // checkFiles refuses a directory that isn't ours, or that holds something else than what we put there: a link in place
 // of a file that we would write to or start from (a session that somebody handed over unpacks with such links), a named
@@ -136,5 +139,6 @@ func (s *Session) ownsRuntime() bool {
 		return false
 	}
 	err := syscall.Lstat(s.Meta.Runtime, &st)
-	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && int(st.Uid) == os.Geteuid() && filepath.Base(s.Meta.Runtime) == s.Meta.ID
+	return err == nil && st.Mode&syscall.S_IFMT == syscall.S_IFDIR && int(st.Uid) == os.Geteuid() &&
+		filepath.Base(s.Meta.Runtime) == s.Meta.ID
 }

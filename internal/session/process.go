@@ -41,7 +41,8 @@ func (s *Session) ringFiles() []ringFile {
 	var list []ringFile
 	for _, e := range entries {
 		if n, ok := wire.ParseRingName(e.Name()); ok {
-			list = append(list, ringFile{Pid: Pid{n.PID, n.Start}, Generation: int(n.Generation), Path: filepath.Join(s.Rings(), e.Name())})
+			list = append(list, ringFile{Pid: Pid{n.PID, n.Start}, Generation: int(n.Generation),
+				Path: filepath.Join(s.Rings(), e.Name())})
 		}
 	}
 	return list
@@ -70,7 +71,8 @@ func (s *Session) Processes() []Process {
 		list = append(list, *p)
 	}
 	slices.SortFunc(list, func(a, b Process) int {
-		return cmp.Or(-compareBool(a.Torch, b.Torch), cmp.Compare(a.order(), b.order()), cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
+		return cmp.Or(-compareBool(a.Torch, b.Torch), cmp.Compare(a.order(), b.order()), cmp.Compare(a.Start, b.Start),
+			cmp.Compare(a.PID, b.PID))
 	})
 	return list
 }
@@ -216,5 +218,8 @@ func (s *Session) Unfinished() bool {
 	if _, err := os.Stat(s.Database()); err != nil {
 		return true
 	}
-	return slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return !slices.Contains(end.Refused, filepath.Base(r.Path)) })
+	return slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool {
+		return !slices.Contains(end.Refused,
+			filepath.Base(r.Path))
+	})
 }

@@ -142,7 +142,8 @@ func Open(dir string) (*Session, error) {
 	s := &Session{Dir: abs}
 	if err := readJSON(filepath.Join(abs, metaFile), &s.Meta); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, remedy.Add(fmt.Errorf("open session %s: %w", abs, ErrNone), "memgauge list -a shows the sessions that there are")
+			return nil, remedy.Add(fmt.Errorf("open session %s: %w", abs, ErrNone),
+				"memgauge list -a shows the sessions that there are")
 		}
 		return nil, fmt.Errorf("open session: %w", err)
 	}
@@ -156,7 +157,8 @@ func Open(dir string) (*Session, error) {
 	}
 	s.Meta.Command = secret.Args(s.Meta.Command) // earlier versions wrote it as it was
 	if s.Meta.Version > metaVer {
-		return nil, fmt.Errorf("open session %s: its session.json has version %d; this memgauge reads up to %d", abs, s.Meta.Version, metaVer)
+		return nil, fmt.Errorf("open session %s: its session.json has version %d; this memgauge reads up to %d", abs,
+			s.Meta.Version, metaVer)
 	}
 	return s, nil
 }

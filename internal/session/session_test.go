@@ -69,7 +69,8 @@ func TestCreateIsPrivateAndReadBack(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for want, command := range map[string][]string{
-		"train": {"python", "-u", "/x/train.py", "a"}, "pkg-main": {"python", "-m", "pkg.main"}, "torchrun": {"/bin/torchrun"}, "session": {"..."},
+		"train": {"python", "-u", "/x/train.py", "a"}, "pkg-main": {"python", "-m", "pkg.main"},
+		"torchrun": {"/bin/torchrun"}, "session": {"..."},
 	} {
 		if got := nameOf(command); got != want {
 			t.Errorf("nameOf(%v) = %q, want %q", command, got, want)
@@ -95,7 +96,8 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	for endpoint, want := range map[string]*Session{
-		"": live, "live": live, live.Meta.ID: live, "liv": live, elsewhere: live, pidText(p.PID): live, "rank=3": live, "old": old, "99999999": old,
+		"": live, "live": live, live.Meta.ID: live, "liv": live, elsewhere: live, pidText(p.PID): live, "rank=3": live,
+		"old": old, "99999999": old,
 	} {
 		got, err := Resolve(endpoint)
 		if err != nil || got.Session.Dir != want.Dir {
@@ -114,7 +116,8 @@ func TestResolve(t *testing.T) {
 	if err := second.SetProcess(p); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Resolve(""); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "second") || !strings.Contains(err.Error(), "live") {
+	if _, err := Resolve(""); !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), "second") ||
+		!strings.Contains(err.Error(), "live") {
 		t.Errorf("two live sessions: %v", err)
 	}
 }
@@ -260,7 +263,8 @@ func TestUnfinished(t *testing.T) {
 func TestMayReplace(t *testing.T) {
 	home(t)
 	s := create(t, Options{Name: "a"})
-	for _, path := range []string{s.Database(), filepath.Join(s.Dir, metaFile), filepath.Join(s.Rings(), "1.2.0.ring"), filepath.Join(t.TempDir(), "1.2.0.ring")} {
+	for _, path := range []string{s.Database(), filepath.Join(s.Dir, metaFile), filepath.Join(s.Rings(), "1.2.0.ring"),
+		filepath.Join(t.TempDir(), "1.2.0.ring")} {
 		if MayReplace(path) == nil {
 			t.Errorf("an answer may be written to %s", path)
 		}
@@ -292,7 +296,8 @@ func TestObserved(t *testing.T) {
 		generation int
 		state      byte
 		want       bool
-	}{{0, wire.StateLive, true}, {0, wire.StateClosed, true}, {1, wire.StateLive, true}, {1, wire.StateDetached, false}} {
+	}{{0, wire.StateLive, true}, {0, wire.StateClosed, true}, {1, wire.StateLive, true},
+		{1, wire.StateDetached, false}} {
 		write(c.generation, c.state)
 		if _, err := Observed(p.PID); (err == nil) != c.want {
 			t.Errorf("ring %d in state %d: %v, want %v", c.generation, c.state, err, c.want)

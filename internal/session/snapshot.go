@@ -65,7 +65,8 @@ func (s *Session) Snapshot() (kept Snapshot, ok bool) {
 	}
 	for _, f := range files {
 		info, err := os.Stat(f)
-		pid, perr := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), snapshotPrefix), snapshotSuffix))
+		pid, perr := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(filepath.Base(f), snapshotPrefix),
+			snapshotSuffix))
 		if err != nil || perr != nil || !info.Mode().IsRegular() {
 			continue
 		}

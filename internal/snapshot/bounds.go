@@ -44,7 +44,9 @@ func (b *budget) take(bytes int64) bool {
 
 // errTooMuch says where a file became too large for what it is.
 func errTooMuch(at int64) error {
-	return remedy.Add(atByte(at, "file would take more memory than %d MiB and %d times its size on disk: reading stopped", freeMemory>>20, maxMemory),
+	return remedy.Add(atByte(at,
+		"file would take more memory than %d MiB and %d times its size on disk: reading stopped", freeMemory>>20,
+		maxMemory),
 		"if you trust a packed file, unpack it first")
 }
 
@@ -71,7 +73,8 @@ type bounded struct {
 func (u *bounded) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	if u.n += int64(n); u.n > freeUnpacked+maxRatio*u.packed.n.Load() {
-		return 0, remedy.Add(atByte(u.n, "unpacks to more than %d MiB and %d times its size", freeUnpacked>>20, maxRatio),
+		return 0, remedy.Add(atByte(u.n, "unpacks to more than %d MiB and %d times its size", freeUnpacked>>20,
+			maxRatio),
 			"if you trust the file, unpack it first")
 	}
 	return n, err

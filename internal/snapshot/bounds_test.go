@@ -74,7 +74,8 @@ func TestSmallArchivesStaySmall(t *testing.T) {
 		t.Errorf("a stream of lists: %v", err)
 	}
 	_, _, err = Read(bytes.NewReader(pack(t, "device 0\n", "#\n", 1<<27, "")))
-	if err == nil || !strings.Contains(err.Error(), "unpacks to more") || !strings.Contains(remedy.Of(err), "unpack it first") {
+	if err == nil || !strings.Contains(err.Error(), "unpacks to more") ||
+		!strings.Contains(remedy.Of(err), "unpack it first") {
 		t.Errorf("%v", err)
 	}
 }

@@ -40,7 +40,8 @@ type sums struct {
 }
 
 func sumsOf(c *Columns) sums {
-	s := sums{Events: int64(c.Len()), Segments: int64(len(c.Segments)), Blocks: int64(len(c.Blocks)), Actions: map[string]int64{}}
+	s := sums{Events: int64(c.Len()), Segments: int64(len(c.Segments)), Blocks: int64(len(c.Blocks)),
+		Actions: map[string]int64{}}
 	for i := range c.Len() {
 		s.Size, s.Time, s.Addr = s.Size+c.Size[i], s.Time^c.Time[i], s.Addr^c.Addr[i]
 		for _, f := range c.StackFrames(c.Stack[i]) {
@@ -89,7 +90,8 @@ func TestColumnsAgreeWithPython(t *testing.T) {
 	for devices := 1; devices <= 3; devices += 2 {
 		for protocol := 2; protocol <= 5; protocol++ {
 			path := filepath.Join(dir, fmt.Sprintf("%d-%d.pickle", devices, protocol))
-			args := []string{script, "--megabytes", "2", "--devices", fmt.Sprint(devices), "--protocol", fmt.Sprint(protocol), path}
+			args := []string{script, "--megabytes", "2", "--devices", fmt.Sprint(devices), "--protocol",
+				fmt.Sprint(protocol), path}
 			if out, err := python.Command(t, args...).CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -139,7 +141,8 @@ func TestColumnsPacked(t *testing.T) {
 	if c.Cut == nil || !strings.Contains(c.Cut.Error(), "unpack") || c.Len() == 0 {
 		t.Errorf("cut at nine tenths: %v, %d events, %d segments", c.Cut, c.Len(), len(c.Segments))
 	}
-	if _, err := ReadColumns(context.Background(), bytes.NewReader(zs.Bytes()[:20]), testBudget); err == nil || !strings.Contains(err.Error(), "unpack") {
+	if _, err := ReadColumns(context.Background(), bytes.NewReader(zs.Bytes()[:20]), testBudget); err == nil ||
+		!strings.Contains(err.Error(), "unpack") {
 		t.Errorf("cut at 20 bytes: %v", err)
 	}
 }
@@ -162,7 +165,8 @@ func TestColumnsCut(t *testing.T) {
 			continue
 		}
 		if c.Cut == nil || c.Len() < events || len(c.Segments) < segments {
-			t.Fatalf("cut at %d: %v, %d events (%d before), %d segments (%d before)", at, c.Cut, c.Len(), events, len(c.Segments), segments)
+			t.Fatalf("cut at %d: %v, %d events (%d before), %d segments (%d before)", at, c.Cut, c.Len(), events,
+				len(c.Segments), segments)
 		}
 		events, segments = c.Len(), len(c.Segments)
 		for i := range c.Len() {
@@ -203,17 +207,21 @@ func TestColumnsHostile(t *testing.T) {
 		{"memo written twice", pre + "]q\x00}q\x00.", "stores value 0 twice"},
 		{"list in itself", pre + "]\x94h\x00a.", "not a memory snapshot"},
 		{"event twice", pre + "}\x94\x8c\x0ddevice_traces]\x94]\x94(" + event + "h\x03eas.", "a row is in two lists"},
-		{"one list for two devices", pre + "}\x94\x8c\x0ddevice_traces]\x94(]\x94" + event + "ah\x02es.", "two devices"},
-		{"laughs", pre + "]\x94(" + strings.Repeat("]\x94(h\x00h\x00h\x00h\x00h\x00h\x00h\x00h\x00e", 20) + "e.", "not a memory snapshot"},
+		{"one list for two devices", pre + "}\x94\x8c\x0ddevice_traces]\x94(]\x94" + event + "ah\x02es.",
+			"two devices"},
+		{"laughs", pre + "]\x94(" + strings.Repeat("]\x94(h\x00h\x00h\x00h\x00h\x00h\x00h\x00h\x00e", 20) + "e.",
+			"not a memory snapshot"},
 		{"size is text", root(strings.Replace(event, "sizeK\x02", "size\x8c\x01x", 1)), "size is not an integer"},
-		{"size is negative", root(strings.Replace(event, "sizeK\x02", "sizeJ\xff\xff\xff\xff", 1)), "size is not a size"},
+		{"size is negative", root(strings.Replace(event, "sizeK\x02", "sizeJ\xff\xff\xff\xff", 1)),
+			"size is not a size"},
 		{"action is a number", root(strings.Replace(event, "\x8c\x05alloc", "K\x05", 1)), "not text"},
 		{"odd dict", pre + "}(K\x01u.", "no value"},
 		{"no mark", pre + "}u.", "mark that it has not set"},
 		{"nothing to append to", pre + "a.", "stack that has fewer"},
 		{"nothing to remember", pre + "\x94.", "does not have"},
 		{"three values", pre + "NNN.", "with 3 values"},
-		{"frames of numbers", root(strings.Replace(event, "\x8c\x04addr", "\x8c\x06frames](K\x01K\x02e\x8c\x04addr", 1)), "frames is not a list"},
+		{"frames of numbers", root(strings.Replace(event, "\x8c\x04addr", "\x8c\x06frames](K\x01K\x02e\x8c\x04addr",
+			1)), "frames is not a list"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cols, err := ReadColumns(context.Background(), strings.NewReader(c.data), 64<<20)
@@ -221,7 +229,8 @@ func TestColumnsHostile(t *testing.T) {
 				cols.Close()
 			}
 			switch {
-			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrFormat)):
+			case c.want == "" && err != nil, c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+				!errors.Is(err, ErrFormat)):
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
@@ -243,14 +252,16 @@ func TestColumnsCancelled(t *testing.T) {
 
 // Every cut and every changed byte ends in an answer or an error.
 func FuzzColumns(f *testing.F) {
-	f.Add([]byte(`{"baseTimeNanoseconds": 1, "traceEvents": [{"ph":"X","cat":"python_function","name":"a.py(3): f","tid":1,"ts":1,"dur":9,"args":{"CallFrom":"b.py:2"}},
+	f.Add(
+		[]byte(`{"baseTimeNanoseconds": 1, "traceEvents": [{"ph":"X","cat":"python_function","name":"a.py(3): f","tid":1,"ts":1,"dur":9,"args":{"CallFrom":"b.py:2"}},
 		{"ph":"i","name":"[memory]","tid":1,"ts":5,"args":{"Bytes":10,"Addr":1,"Device Id":1,"Device Type":1,"Total Reserved":100}}]}`))
 	whole, err := os.ReadFile(mosaic)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(whole[:20000])
-	f.Add([]byte("\x80\x04}\x94\x8c\x0ddevice_traces]\x94]\x94}\x94(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x02uaas."))
+	f.Add(
+		[]byte("\x80\x04}\x94\x8c\x0ddevice_traces]\x94]\x94}\x94(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\x01\x8c\x04sizeK\x02uaas."))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := ReadColumns(context.Background(), bytes.NewReader(data), 32<<20)
 		if err != nil {
@@ -323,7 +334,8 @@ func TestWriteColumns(t *testing.T) {
 	dir := t.TempDir()
 	made, written := filepath.Join(dir, "made.pickle"), filepath.Join(dir, "written.pickle")
 	script := filepath.Join(env.Checkout(), "test", "bench", "snapshots.py")
-	if out, err := python.Command(t, script, "--megabytes", "2", "--devices", "3", "--oom", "--protocol", "5", made).CombinedOutput(); err != nil {
+	if out, err := python.Command(t, script, "--megabytes", "2", "--devices", "3", "--oom", "--protocol", "5",
+		made).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, path := range []string{made, mosaic} {
@@ -401,7 +413,8 @@ func TestPinnedHostMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*Columns{c, columns(t, again.Bytes())} {
-		if len(c.Rows) != 2 || c.Rows[1] != (Rows{2, 1, 3}) || c.Device[2] != 2 || c.Segments[2].Device != 2 || c.DeviceNames[2] != PinnedHost {
+		if len(c.Rows) != 2 || c.Rows[1] != (Rows{2, 1, 3}) || c.Device[2] != 2 || c.Segments[2].Device != 2 ||
+			c.DeviceNames[2] != PinnedHost {
 			t.Errorf("got rows %v, devices %v, segments %+v, names %v", c.Rows, c.Device, c.Segments, c.DeviceNames)
 		}
 	}

@@ -145,8 +145,8 @@ func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64
 
 func newDecoder(budget int64) *decoder {
 	d := &decoder{
-		Columns: &Columns{Format: TorchPickle, texts: newInterner(), frames: newInterner(), stacks: newInterner()}, budget: budget,
-		runs:    newInterner(),
+		Columns: &Columns{Format: TorchPickle, texts: newInterner(), frames: newInterner(), stacks: newInterner()},
+		budget:  budget, runs: newInterner(),
 		tupleOf: map[[3]int64]uint64{}, lastPair: [3]int64{noItem},
 		actionOf: map[uint32]uint8{}, streamOf: map[uint64]uint16{}, poolOf: map[[2]int64]uint16{},
 	}
@@ -267,7 +267,8 @@ func (d *decoder) freeScratch() {
 func (d *decoder) spend() {
 	used := int64(d.rows.cap)*rowBytes + int64(len(d.memoMem.mem)) + 12*int64(len(d.stk)) + d.texts.bytes() +
 		d.frames.bytes() +
-		d.stacks.bytes() + d.runs.bytes() + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) + 48*int64(cap(d.Blocks)) +
+		d.stacks.bytes() + d.runs.bytes() + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
+		48*int64(cap(d.Blocks)) +
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {
 		d.fail("reading takes more than the %d MiB that it may take", d.budget>>20)

@@ -309,7 +309,8 @@ func (d *decoder) isRoot(m int) bool {
 
 // unmarked ends lists of one item above m: APPEND needs no mark, so only what lies where shows them.
 func (d *decoder) unmarked(m int) {
-	inDict := m == 0 || d.stk[m-1].tag() == tDict || d.stk[m-1].tag() == tOther && d.others[d.stk[m-1].content()].kind == 'd'
+	inDict := m == 0 || d.stk[m-1].tag() == tDict ||
+		d.stk[m-1].tag() == tOther && d.others[d.stk[m-1].content()].kind == 'd'
 	for d.err == nil && d.sp-m >= 2 {
 		list, item := d.stk[d.sp-2], d.stk[d.sp-1]
 		isRow := item.tag() == tEvent || item.tag() == tBlock || item.tag() == tRegion || item.tag() == tFrame

@@ -43,9 +43,11 @@ const (
 )
 
 var keyNames = [nKeys]string{
-	"action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "pool_id", "frames", "device_free", "thread",
+	"action", "addr", "size", "stream", "time_us", "compile_context", "user_metadata", "pool_id", "frames",
+	"device_free", "thread",
 	"name", "filename", "line", "device", "address", "total_size", "allocated_size", "active_size", "requested_size",
-	"segment_type", "segment_pool_id", "is_expandable", "blocks", "state", "segments", "device_traces", "allocator_settings",
+	"segment_type", "segment_pool_id", "is_expandable", "blocks", "state", "segments", "device_traces",
+	"allocator_settings",
 	"external_annotations", "stage", "history", "real_size", "host_traces",
 }
 
@@ -162,7 +164,8 @@ func (d *decoder) frame(r *record) val {
 
 func (d *decoder) note(r *record) val {
 	d.Annotations = append(d.Annotations, Annotation{
-		Stage: d.Text(d.textOf(r, kStage)), Name: d.Text(d.textOf(r, kName)), Device: d.device(r), Time: d.number(r, kTime),
+		Stage: d.Text(d.textOf(r, kStage)), Name: d.Text(d.textOf(r, kName)), Device: d.device(r),
+		Time: d.number(r, kTime),
 	})
 	if len(d.Annotations)&0xfff == 0 {
 		d.spend()
@@ -285,9 +288,10 @@ func (d *decoder) pair(v val) (p [2]int64) {
 
 func (d *decoder) segment(r *record) val {
 	g := SegmentRow{
-		Address: d.address(r, kAddress), Stream: d.address(r, kStream), Size: d.size(r, kTotal), Allocated: d.size(r, kAllocated),
-		Active: d.size(r, kActive), Requested: d.size(r, kRequested), Device: d.segmentDevice(r), Kind: d.optionalText(r, kKind),
-		Pool: d.pair(r.get(kSegmentPool)), Expandable: r.get(kExpandable) == mk(tBool, 1), Stack: d.stackOf(r.get(kFrames)),
+		Address: d.address(r, kAddress), Stream: d.address(r, kStream), Size: d.size(r, kTotal),
+		Allocated: d.size(r, kAllocated), Active: d.size(r, kActive), Requested: d.size(r, kRequested),
+		Device: d.segmentDevice(r), Kind: d.optionalText(r, kKind), Pool: d.pair(r.get(kSegmentPool)),
+		Expandable: r.get(kExpandable) == mk(tBool, 1), Stack: d.stackOf(r.get(kFrames)),
 	}
 	g.From, g.To = d.span(r.get(kBlocks), tBlock, "blocks")
 	at := g.Address // torch 1.13 gives blocks no address: one begins where the last one ended
@@ -322,7 +326,8 @@ func (d *decoder) span(v val, tag uint64, what string) (from, to int) {
 }
 
 func (d *decoder) block(r *record) val {
-	b := BlockRow{Address: noAddress, Size: d.size(r, kSize), Requested: -1, State: d.state(r), Stack: d.stackOf(r.get(kFrames))}
+	b := BlockRow{Address: noAddress, Size: d.size(r, kSize), Requested: -1, State: d.state(r),
+		Stack: d.stackOf(r.get(kFrames))}
 	if r.has(kAddress) {
 		b.Address = d.address(r, kAddress)
 	}

@@ -38,7 +38,8 @@ func (h *History) At(i int) Step {
 func HistoryOf(events ...Event) History {
 	n := len(events)
 	h := History{
-		Action: make([]uint8, 0, n), Addr: make([]uint64, 0, n), Size: make([]int64, 0, n), Time: make([]int64, 0, n), Stream: make([]uint16, 0, n),
+		Action: make([]uint8, 0, n), Addr: make([]uint64, 0, n), Size: make([]int64, 0, n), Time: make([]int64, 0, n),
+		Stream: make([]uint16, 0, n),
 	}
 	h.Add(events...)
 	return h
@@ -106,8 +107,8 @@ func (c *Columns) history(device int) History {
 	for _, r := range c.Rows {
 		if r.Device == device {
 			return History{
-				Action: c.Action[r.From:r.To], Addr: c.Addr[r.From:r.To], Size: c.Size[r.From:r.To], Time: c.Time[r.From:r.To],
-				Stream: c.Stream[r.From:r.To], Streams: c.Streams,
+				Action: c.Action[r.From:r.To], Addr: c.Addr[r.From:r.To], Size: c.Size[r.From:r.To],
+				Time: c.Time[r.From:r.To], Stream: c.Stream[r.From:r.To], Streams: c.Streams,
 			}
 		}
 	}

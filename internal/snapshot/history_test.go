@@ -71,9 +71,11 @@ func TestTraceOfColumns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(steps(&got.Events), steps(&want.Events)) || !reflect.DeepEqual(got.Opening, want.Opening) ||
+		if !reflect.DeepEqual(steps(&got.Events), steps(&want.Events)) ||
+			!reflect.DeepEqual(got.Opening, want.Opening) ||
 			!reflect.DeepEqual(got.Recorded, want.Recorded) || !reflect.DeepEqual(got.Settings, want.Settings) {
-			t.Errorf("%s: got %+v, %+v, %v; want %+v, %+v, %v", file, got.Opening, got.Recorded, steps(&got.Events), want.Opening, want.Recorded, steps(&want.Events))
+			t.Errorf("%s: got %+v, %+v, %v; want %+v, %+v, %v", file, got.Opening, got.Recorded, steps(&got.Events),
+				want.Opening, want.Recorded, steps(&want.Events))
 		}
 		got.Close()
 		if got.Events.Len() != 0 {
@@ -116,7 +118,8 @@ func TestManyStreams(t *testing.T) {
 	for stream := range uint64(1<<16 + 10) {
 		h.Add(Event{Action: Alloc, Stream: stream})
 	}
-	if got := []uint64{h.At(5).Stream, h.At(1<<16 - 1).Stream, h.At(1<<16 + 9).Stream}; !slices.Equal(got, []uint64{5, 1<<16 - 1, 1<<16 - 1}) {
+	if got := []uint64{h.At(5).Stream, h.At(1<<16 - 1).Stream, h.At(1<<16 + 9).Stream}; !slices.Equal(got,
+		[]uint64{5, 1<<16 - 1, 1<<16 - 1}) {
 		t.Errorf("streams %v", got)
 	}
 }

@@ -34,7 +34,8 @@ func WriteLines(w io.Writer, s *Snapshot) error {
 	enc.SetEscapeHTML(false)
 	for device, events := range s.Traces {
 		for _, e := range events {
-			l := line{e.Action, device, e.Addr, e.Size, e.Stream, e.Time, e.Thread, e.DeviceFree, nil, e.Context, e.Metadata}
+			l := line{e.Action, device, e.Addr, e.Size, e.Stream, e.Time, e.Thread, e.DeviceFree, nil, e.Context,
+				e.Metadata}
 			for _, f := range e.Frames {
 				l.Frames = append(l.Frames, fmt.Sprintf("%s:%d:%s", f.File, f.Line, f.Name))
 			}
@@ -74,7 +75,8 @@ func readLines(data []byte, limit *budget) (*Snapshot, error) {
 		if !limit.take(costRow + int64(len(text)) + costFrame*int64(len(l.Frames))) {
 			return nil, errTooMuch(begin)
 		}
-		out.addEvent(Event{l.Action, l.Device, l.Addr, l.Size, l.Stream, l.Time, l.Thread, l.DeviceFree, frames(l.Frames), l.Context, l.Metadata})
+		out.addEvent(Event{l.Action, l.Device, l.Addr, l.Size, l.Stream, l.Time, l.Thread, l.DeviceFree,
+			frames(l.Frames), l.Context, l.Metadata})
 	}
 	return out, nil
 }

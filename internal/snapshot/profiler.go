@@ -38,7 +38,8 @@ func recogniseJSON(head []byte) (trace bool, err error) {
 	case len(head) == 0 || head[0] != '{' && head[0] != '[':
 		return false, nil
 	}
-	return bytes.Contains(head, []byte(`"traceEvents"`)) || bytes.Contains(head, []byte(`"schemaVersion"`)) || bytes.Contains(head, []byte(`"ph"`)), nil
+	return bytes.Contains(head, []byte(`"traceEvents"`)) || bytes.Contains(head, []byte(`"schemaVersion"`)) ||
+		bytes.Contains(head, []byte(`"ph"`)), nil
 }
 
 // traceEvent is an event of the trace, as far as it is looked at.
@@ -95,7 +96,8 @@ const costSlice = 40
 // readProfile reads a trace into columns.
 func readProfile(ctx context.Context, r io.Reader, disk *counter, most int64) (*Columns, error) {
 	p := &profile{
-		limit: &budget{most}, frames: map[Frame]uint32{}, stacks: map[string][]Frame{}, slices: map[string][]slice{}, memory: map[string][]memoryEvent{},
+		limit: &budget{most}, frames: map[Frame]uint32{}, stacks: map[string][]Frame{}, slices: map[string][]slice{},
+		memory: map[string][]memoryEvent{},
 	}
 	cut, err := p.read(ctx, &bounded{Reader: r, packed: disk})
 	if err != nil {
@@ -109,7 +111,8 @@ func readProfile(ctx context.Context, r io.Reader, disk *counter, most int64) (*
 		if cut != nil {
 			return nil, cut
 		}
-		return nil, remedy.Add(atByte(0, "the profiler's trace has no memory events"), "record it with torch.profiler.profile(profile_memory=True, with_stack=True)")
+		return nil, remedy.Add(atByte(0, "the profiler's trace has no memory events"),
+			"record it with torch.profiler.profile(profile_memory=True, with_stack=True)")
 	}
 	var pickle bytes.Buffer
 	if err := WritePickle(&pickle, s); err != nil {
@@ -220,7 +223,8 @@ func (p *profile) event(e *traceEvent) error {
 		if e.Cat == "python_function" {
 			_ = json.Unmarshal(e.Args, &args) // what it does not say is not known
 		}
-		s := slice{from: e.TS, to: e.TS + e.Dur, frame: p.frame(e.Name), python: e.Cat == "python_function", called: callLine(args.CallFrom)}
+		s := slice{from: e.TS, to: e.TS + e.Dur, frame: p.frame(e.Name), python: e.Cat == "python_function",
+			called: callLine(args.CallFrom)}
 		p.slices[thread] = append(p.slices[thread], s)
 		if e.Cat == "user_annotation" {
 			p.marks = append(p.marks, s)
@@ -270,7 +274,10 @@ func (p *profile) snapshot() (*Snapshot, map[int]string) {
 		p.stack(p.slices[thread], list)
 		all = append(all, list...)
 	}
-	slices.SortStableFunc(all, func(a, b memoryEvent) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.thread, b.thread)) })
+	slices.SortStableFunc(all, func(a, b memoryEvent) int {
+		return cmp.Or(cmp.Compare(a.at, b.at),
+			cmp.Compare(a.thread, b.thread))
+	})
 	cpu := 0
 	for _, m := range all {
 		if m.DeviceType != typeCPU {
@@ -293,7 +300,8 @@ func (p *profile) snapshot() (*Snapshot, map[int]string) {
 		}
 		for _, mark := range p.marks {
 			name := p.list[mark.frame].Name
-			s.Annotations = append(s.Annotations, Annotation{"START", name, device, p.time(mark.from)}, Annotation{"END", name, device, p.time(mark.to)})
+			s.Annotations = append(s.Annotations, Annotation{"START", name, device, p.time(mark.from)},
+				Annotation{"END", name, device, p.time(mark.to)})
 		}
 	}
 	return s, names
@@ -319,7 +327,10 @@ func (p *profile) time(us float64) int64 { return int64(math.Round(p.base + us))
 
 // stack gives memory events of a thread the slices that were open then.
 func (p *profile) stack(around []slice, events []memoryEvent) {
-	slices.SortStableFunc(around, func(a, b slice) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(b.to, a.to)) })
+	slices.SortStableFunc(around, func(a, b slice) int {
+		return cmp.Or(cmp.Compare(a.from, b.from),
+			cmp.Compare(b.to, a.to))
+	})
 	slices.SortStableFunc(events, func(a, b memoryEvent) int { return cmp.Compare(a.at, b.at) })
 	var open []slice
 	next := 0

@@ -59,7 +59,8 @@ func TestProfilerTrace(t *testing.T) {
 	}
 	c := columns(t, data)
 	if c.Len() != events || c.Format != ProfilerTrace || c.DeviceNames[0] != "CPU" || len(c.Annotations) == 0 {
-		t.Errorf("%d events, want %d; %s, %v, %d annotations", c.Len(), events, c.Format, c.DeviceNames, len(c.Annotations))
+		t.Errorf("%d events, want %d; %s, %v, %d annotations", c.Len(), events, c.Format, c.DeviceNames,
+			len(c.Annotations))
 	}
 	lines := map[int]bool{}
 	for i := range c.Len() {

@@ -155,7 +155,8 @@ func readSized(r io.Reader, known int64) (c content, err error) {
 	}
 	format, read := recognise(head)
 	if read == nil {
-		return c, atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q", head[:min(len(head), 20)])
+		return c, atByte(0, "neither a PyTorch memory snapshot, nor a trace, nor an RMM log: begins with %.20q",
+			head[:min(len(head), 20)])
 	}
 	c.format = format
 	data, err := readAll(&bounded{Reader: in, packed: packed}, known)
@@ -212,7 +213,8 @@ func recognise(data []byte) (Format, func([]byte, *budget) (*Snapshot, error)) {
 		return EventLines, readLines
 	case bytes.Contains(lower, []byte("action,")) && bytes.Contains(lower, []byte("pointer")):
 		return RMMLog, readRMM
-	case traced, bytes.HasPrefix(word, []byte("#")), slices.Contains([]string{"device", "reserved_at_start", "live", "segment"}, string(word)):
+	case traced, bytes.HasPrefix(word, []byte("#")),
+		slices.Contains([]string{"device", "reserved_at_start", "live", "segment"}, string(word)):
 		return TraceText, readTraceText
 	}
 	return "", nil

@@ -38,7 +38,8 @@ func (c *rmmClock) micros(text string) int64 {
 		}
 		return 0
 	}
-	at := time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute + time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
+	at := time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
+		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
 	if at+day/2 < c.last {
 		c.days++
 	}

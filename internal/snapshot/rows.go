@@ -55,7 +55,8 @@ func (r *rows) resize(c *Columns, n int) error {
 		g     *grown
 		width int
 	}{
-		{&r.action, 1}, {&r.device, 2}, {&r.addr, 8}, {&r.size, 8}, {&r.time, 8}, {&r.stream, 2}, {&r.stack, 4}, {&r.pool, 2},
+		{&r.action, 1}, {&r.device, 2}, {&r.addr, 8}, {&r.size, 8}, {&r.time, 8}, {&r.stream, 2}, {&r.stack, 4},
+		{&r.pool, 2},
 		{&r.context, 4}, {&r.metadata, 4},
 	} {
 		if err := col.g.resize(n * col.width); err != nil {
@@ -85,7 +86,8 @@ func (r *rows) show(c *Columns, n int) {
 
 func (r *rows) free() {
 	for _, g := range []*grown{
-		&r.action, &r.device, &r.addr, &r.size, &r.time, &r.stream, &r.stack, &r.pool, &r.context, &r.metadata, &r.thread,
+		&r.action, &r.device, &r.addr, &r.size, &r.time, &r.stream, &r.stack, &r.pool, &r.context, &r.metadata,
+		&r.thread,
 	} {
 		g.free()
 	}

@@ -49,8 +49,8 @@ func (c *Columns) Snapshot() *Snapshot {
 // segment is a segment without its stacks.
 func (c *Columns) segment(g SegmentRow) Segment {
 	out := Segment{
-		Device: g.Device, Address: g.Address, Size: g.Size, Allocated: g.Allocated, Active: g.Active, Requested: g.Requested,
-		Stream: g.Stream, Kind: c.Text(g.Kind), Pool: g.Pool, Expandable: g.Expandable,
+		Device: g.Device, Address: g.Address, Size: g.Size, Allocated: g.Allocated, Active: g.Active,
+		Requested: g.Requested, Stream: g.Stream, Kind: c.Text(g.Kind), Pool: g.Pool, Expandable: g.Expandable,
 	}
 	for _, b := range c.Blocks[g.From:g.To] {
 		out.Blocks = append(out.Blocks, Block{Address: b.Address, Size: b.Size, Requested: b.Requested, State: b.State})
@@ -60,8 +60,9 @@ func (c *Columns) segment(g SegmentRow) Segment {
 
 func (c *Columns) event(i int, stacks [][]Frame, text func(uint32) string) Event {
 	e := Event{
-		Action: Action(c.Actions[c.Action[i]]), Device: int(c.Device[i]), Addr: c.Addr[i], Size: c.Size[i], Stream: c.Streams[c.Stream[i]],
-		Time: c.Time[i], Frames: stacks[c.Stack[i]], Context: text(c.Context[i]), Metadata: text(c.Metadata[i]),
+		Action: Action(c.Actions[c.Action[i]]), Device: int(c.Device[i]), Addr: c.Addr[i], Size: c.Size[i],
+		Stream: c.Streams[c.Stream[i]], Time: c.Time[i], Frames: stacks[c.Stack[i]], Context: text(c.Context[i]),
+		Metadata: text(c.Metadata[i]),
 	}
 	if c.Action[i] == IsOOM {
 		e.Addr, e.DeviceFree = 0, int64(c.Addr[i])

@@ -177,7 +177,8 @@ func (s *Snapshot) Check() error {
 		at := g.Address
 		for j, b := range g.Blocks {
 			if b.Address != at {
-				return fmt.Errorf("segment at 0x%x: block %d begins at 0x%x, not at 0x%x where the last one ended", g.Address, j, b.Address, at)
+				return fmt.Errorf("segment at 0x%x: block %d begins at 0x%x, not at 0x%x where the last one ended",
+					g.Address, j, b.Address, at)
 			}
 			at += uint64(b.Size)
 		}

@@ -51,7 +51,8 @@ func TestMosaicSnapshot(t *testing.T) {
 	}
 	e := s.Traces[0][0]
 	want := Event{Action: Alloc, Addr: 78125042165853, Size: 97606738, Time: 1759252584204770, Context: "context2",
-		Frames: []Frame{{"/path/to/baz.py", 1325, "bar"}, {"/path/to/foo.py", 1415, "bar"}, {"/path/to/foo.py", 1237, "bar"}}}
+		Frames: []Frame{{"/path/to/baz.py", 1325, "bar"}, {"/path/to/foo.py", 1415, "bar"},
+			{"/path/to/foo.py", 1237, "bar"}}}
 	if !reflect.DeepEqual(e, want) {
 		t.Errorf("first event %+v", e)
 	}
@@ -63,8 +64,10 @@ func TestMosaicSnapshot(t *testing.T) {
 func TestRoundTrips(t *testing.T) {
 	s := file(t, mosaic)
 	s.Traces[0] = append(s.Traces[0], Event{Action: OOM, Size: 1 << 40, DeviceFree: 12, Thread: 7, Metadata: "ü"})
-	s.Segments = append(s.Segments, Segment{Address: 1<<63 + 512, Size: 512, Kind: "large", Pool: [2]int64{3, -1}, Blocks: []Block{{1<<63 + 512, 512, 500, Inactive, nil}}})
-	s.Settings = []Setting{{"a", "x"}, {"b", int64(-70000)}, {"c", 0.5}, {"d", true}, {"e", nil}, {"f", []Setting{{"1", int64(4)}, {"2", int64(0)}}}}
+	s.Segments = append(s.Segments, Segment{Address: 1<<63 + 512, Size: 512, Kind: "large", Pool: [2]int64{3, -1},
+		Blocks: []Block{{1<<63 + 512, 512, 500, Inactive, nil}}})
+	s.Settings = []Setting{{"a", "x"}, {"b", int64(-70000)}, {"c", 0.5}, {"d", true}, {"e", nil},
+		{"f", []Setting{{"1", int64(4)}, {"2", int64(0)}}}}
 	var pickle, lines bytes.Buffer
 	if err := errors.Join(WritePickle(&pickle, s), WriteLines(&lines, s)); err != nil {
 		t.Fatal(err)
@@ -144,11 +147,14 @@ func TestTorchViewer(t *testing.T) {
 	}
 	frames := []Frame{{"train.py", 12, "step"}, {"train.py", 40, "main"}}
 	s := &Snapshot{
-		Segments: []Segment{{Address: 1 << 30, Size: 2 << 20, Allocated: 1024, Active: 1024, Requested: 1000, Kind: "small",
-			Blocks: []Block{{1 << 30, 1024, 1000, Allocated, frames}, {1<<30 + 1024, 2<<20 - 1024, 2<<20 - 1024, Inactive, nil}}}},
+		Segments: []Segment{{Address: 1 << 30, Size: 2 << 20, Allocated: 1024, Active: 1024, Requested: 1000,
+			Kind: "small", Blocks: []Block{{1 << 30, 1024, 1000, Allocated, frames},
+				{1<<30 + 1024, 2<<20 - 1024, 2<<20 - 1024, Inactive, nil}}}},
 		Traces: [][]Event{{{Action: SegmentAlloc, Addr: 1 << 30, Size: 2 << 20, Time: 1, Frames: frames},
-			{Action: Alloc, Addr: 1 << 30, Size: 1000, Time: 2, Frames: frames}, {Action: Alloc, Addr: 1<<30 + 1024, Size: 512, Time: 3},
-			{Action: FreeRequested, Addr: 1<<30 + 1024, Size: 512, Time: 4}, {Action: FreeCompleted, Addr: 1<<30 + 1024, Size: 512, Time: 5},
+			{Action: Alloc, Addr: 1 << 30, Size: 1000, Time: 2, Frames: frames}, {Action: Alloc, Addr: 1<<30 + 1024,
+				Size: 512, Time: 3},
+			{Action: FreeRequested, Addr: 1<<30 + 1024, Size: 512, Time: 4}, {Action: FreeCompleted, Addr: 1<<30 + 1024,
+				Size: 512, Time: 5},
 			{Action: OOM, Size: 1 << 40, DeviceFree: 1 << 20, Time: 6}}},
 	}
 	if err := errors.Join(s.Check(), WritePickle(f, s), f.Close()); err != nil {
@@ -172,7 +178,8 @@ for f in (v.trace_plot, v.segment_plot):
 
 func TestOlderTorch(t *testing.T) {
 	// torch 1.13: torch.cuda.memory_snapshot(), blocks with a history and without addresses
-	out, err := pythonPickle(`[{'device': 1, 'address': 4096, 'total_size': 2048, 'allocated_size': 512, 'active_size': 1024, 'stream': 0, 'segment_type': 'small',
+	out,
+		err := pythonPickle(`[{'device': 1, 'address': 4096, 'total_size': 2048, 'allocated_size': 512, 'active_size': 1024, 'stream': 0, 'segment_type': 'small',
  'blocks': [{'size': 512, 'state': 'active_allocated', 'history': [{'addr': 4096, 'real_size': 500, 'frames': [{'name': 'f', 'filename': 'a.py', 'line': 3}]}]},
             {'size': 512, 'state': 'active_awaiting_free'}, {'size': 1024, 'state': 'inactive'}]}]`)
 	if err != nil {
@@ -180,7 +187,8 @@ func TestOlderTorch(t *testing.T) {
 	}
 	s := read(t, out)
 	blocks := s.Segments[0].Blocks
-	want := []Block{{4096, 512, 500, Allocated, []Frame{{"a.py", 3, "f"}}}, {4608, 512, 512, PendingFree, nil}, {5120, 1024, 1024, Inactive, nil}}
+	want := []Block{{4096, 512, 500, Allocated, []Frame{{"a.py", 3, "f"}}}, {4608, 512, 512, PendingFree, nil},
+		{5120, 1024, 1024, Inactive, nil}}
 	if !reflect.DeepEqual(blocks, want) {
 		t.Errorf("got %+v", blocks)
 	}
@@ -238,7 +246,8 @@ func TestOpeningFromTheEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Opening{Reserved: 12288, Live: []LiveBlock{{0x10000, 1000, 0}, {0x10800, 2000, 0}}, Segments: []Span{{0x10000, 4096, 0}, {0x90000, 8192, 0}}}
+	want := Opening{Reserved: 12288, Live: []LiveBlock{{0x10000, 1000, 0}, {0x10800, 2000, 0}},
+		Segments: []Span{{0x10000, 4096, 0}, {0x90000, 8192, 0}}}
 	if !reflect.DeepEqual(tr.Opening, want) {
 		t.Errorf("got %+v", tr.Opening)
 	}
@@ -293,7 +302,8 @@ func TestBadFiles(t *testing.T) {
 		{"cut gzip", []byte("\x1f\x8b\x08\x00\x00\x00\x00\x00"), "gzip"},
 		{"trace word", []byte("device 0\nallok 1 2 3\n"), `unknown word "allok" at line 2`},
 		{"trace size", []byte("alloc 0x10 -5 0\n"), `bad number "-5" at line 1`},
-		{"rmm size", []byte("Thread,Time,Action,Pointer,Size,Stream\n1,2,allocate,0x1,x,0x0\n"), `bad size "x" at line 2`},
+		{"rmm size", []byte("Thread,Time,Action,Pointer,Size,Stream\n1,2,allocate,0x1,x,0x0\n"),
+			`bad size "x" at line 2`},
 		{"json", []byte("{\"action\":\"alloc\"}\n{]"), "JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -307,7 +317,8 @@ func TestBadFiles(t *testing.T) {
 
 // A megabyte that refers to the same lists over and over must not become a trillion rows.
 func TestNoMultiplication(t *testing.T) {
-	out, err := pythonPickle(`{'segments': [{'address': 1, 'total_size': 0, 'blocks': [{'size': 0, 'state': 'inactive'}] * 1000}] * 1000}`)
+	out,
+		err := pythonPickle(`{'segments': [{'address': 1, 'total_size': 0, 'blocks': [{'size': 0, 'state': 'inactive'}] * 1000}] * 1000}`)
 	if err != nil {
 		env.Missing(t, "python3", err)
 	}
@@ -325,7 +336,8 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("device 0\nlive 0x1000 600\nalloc 0x2000 512 0\n"))
 	f.Add([]byte("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00.5,allocate,0x1,12,0x0\n"))
 	f.Add([]byte("{\"action\":\"alloc\",\"size\":3}\n"))
-	f.Add([]byte("\x80\x02}X\x08\x00\x00\x00segments](}X\x06\x00\x00\x00blocks](}X\x05\x00\x00\x00stateX\x08\x00\x00\x00inactiveseses."))
+	f.Add(
+		[]byte("\x80\x02}X\x08\x00\x00\x00segments](}X\x06\x00\x00\x00blocks](}X\x05\x00\x00\x00stateX\x08\x00\x00\x00inactiveseses."))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, _, err := Read(bytes.NewReader(data))
 		if (s == nil) == (err == nil) {
@@ -343,7 +355,8 @@ func FuzzRead(f *testing.F) {
 		if err := WritePickle(&out, s); err != nil {
 			t.Fatal(err)
 		}
-		if again, _, err := Read(&out); err != nil || len(again.Segments) != len(s.Segments) || len(again.Traces) != len(s.Traces) {
+		if again, _, err := Read(&out); err != nil || len(again.Segments) != len(s.Segments) ||
+			len(again.Traces) != len(s.Traces) {
 			t.Fatalf("what was written is not read: %v", err)
 		}
 	})

@@ -20,7 +20,8 @@ import (
 // traceActions are the words of the format.
 var traceActions = map[string]Action{
 	"alloc": Alloc, "free": FreeCompleted, "free_requested": FreeRequested,
-	"segment_alloc": SegmentAlloc, "segment_free": SegmentFree, "segment_map": SegmentMap, "segment_unmap": SegmentUnmap,
+	"segment_alloc": SegmentAlloc, "segment_free": SegmentFree, "segment_map": SegmentMap,
+	"segment_unmap": SegmentUnmap,
 }
 
 // maxLine is the longest line of a text format: five numbers have at most 100 characters.
@@ -40,7 +41,8 @@ type traceReader struct {
 
 func readTraceText(data []byte, limit *budget) (*Snapshot, error) {
 	whole := len(data)
-	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}}, lines: min(bytes.Count(data, []byte("\n"))+1, int(limit.left/costRow))}
+	r := &traceReader{out: &Snapshot{Openings: map[int]Opening{}},
+		lines: min(bytes.Count(data, []byte("\n"))+1, int(limit.left/costRow))}
 	for len(data) > 0 {
 		r.line++
 		end := bytes.IndexByte(data[:min(len(data), maxLine)], '\n')

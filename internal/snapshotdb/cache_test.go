@@ -22,7 +22,8 @@ func file(t *testing.T, path string, allocs int) {
 	t.Helper()
 	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{nil}}
 	for i := range allocs {
-		s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Alloc, Addr: uint64(i+1) << 9, Size: 512, Time: int64(1e15) + int64(i)})
+		s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Alloc, Addr: uint64(i+1) << 9, Size: 512,
+			Time: int64(1e15) + int64(i)})
 	}
 	var b bytes.Buffer
 	if err := snapshot.WritePickle(&b, s); err != nil {

@@ -97,7 +97,8 @@ func Peer(c *net.UnixConn) (pid int, err error) {
 		return 0, err
 	}
 	if uid := os.Geteuid(); uid != 0 && cred.Uid != 0 && int(cred.Uid) != uid {
-		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission), "run as that user")
+		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission),
+			"run as that user")
 	}
 	return int(cred.Pid), nil
 }

@@ -128,7 +128,8 @@ func (t Thread) Kernel() string {
 }
 
 // states are proc(5)'s.
-var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for a device", 'T': "stopped", 't': "stopped by a tracer",
+var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for a device", 'T': "stopped",
+	't': "stopped by a tracer",
 	'Z': "ended", 'X': "ended", 'I': "idle"}
 
 // Rows are the rows of python.backtrace.

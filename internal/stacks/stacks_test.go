@@ -18,7 +18,8 @@ import (
 // own.
 var (
 	told = wire.Stacks{Agent: 12, Left: 2, Threads: []wire.Thread{
-		{TID: 10, Name: "MainThread", Cut: 5, CutAt: 1, Frames: []wire.StackFrame{{Func: "inner", File: "t.py", Line: 3}, {Func: "main", File: "t.py", Line: 9}}},
+		{TID: 10, Name: "MainThread", Cut: 5, CutAt: 1,
+			Frames: []wire.StackFrame{{Func: "inner", File: "t.py", Line: 3}, {Func: "main", File: "t.py", Line: 9}}},
 		{TID: 99, Name: "just gone", Frames: []wire.StackFrame{{Func: "f", File: "t.py", Line: 1}}},
 	}}
 	tasks = []proc.Task{

@@ -26,13 +26,16 @@ type bend struct {
 func bends() []bend {
 	var list []bend
 	for _, tau := range []float64{0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1, 1.4, 2} {
-		list = append(list, bend{func(x float64) float64 { return -math.Exp(-x / tau) }, func(x float64) float64 { return math.Exp(-x/tau) / tau }, 0})
+		list = append(list, bend{func(x float64) float64 { return -math.Exp(-x / tau) },
+			func(x float64) float64 { return math.Exp(-x/tau) / tau }, 0})
 	}
 	for _, theta := range []float64{0.003, 0.01, 0.03, 0.1, 0.3, 1} {
-		list = append(list, bend{func(x float64) float64 { return math.Log(x + theta) }, func(x float64) float64 { return 1 / (x + theta) }, math.Inf(1)})
+		list = append(list, bend{func(x float64) float64 { return math.Log(x + theta) },
+			func(x float64) float64 { return 1 / (x + theta) }, math.Inf(1)})
 	}
 	for _, power := range []float64{0.3, 0.5, 0.7} {
-		list = append(list, bend{func(x float64) float64 { return math.Pow(x, power) }, func(x float64) float64 { return power * math.Pow(math.Max(x, 1e-3), power-1) }, math.Inf(1)})
+		list = append(list, bend{func(x float64) float64 { return math.Pow(x, power) },
+			func(x float64) float64 { return power * math.Pow(math.Max(x, 1e-3), power-1) }, math.Inf(1)})
 	}
 	return list
 }
@@ -77,7 +80,8 @@ func FitCurve(xs, ys []float64) Curve {
 
 // compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and what the better one leaves
 // over.
-func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (best int, evidence float64, rest []float64) {
+func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (best int, evidence float64,
+	rest []float64) {
 	target := whiten(ys, alpha)
 	m := float64(len(target))
 	design := withConstant(unit, alpha)

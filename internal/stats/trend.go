@@ -133,7 +133,8 @@ func fitReturning(xs, ys []float64, alpha float64) Trend {
 	first := math.Sqrt(1 - alpha*alpha)
 	design[0][0], design[1][0], w[0] = first, 0, 0
 	for i := 1; i < n; i++ {
-		design[0][i], design[1][i], w[i] = 1-alpha, (xs[i]-xs[0])-alpha*(xs[i-1]-xs[0]), (ys[i]-ys[0])-alpha*(ys[i-1]-ys[0])
+		design[0][i], design[1][i], w[i] = 1-alpha, (xs[i]-xs[0])-alpha*(xs[i-1]-xs[0]),
+			(ys[i]-ys[0])-alpha*(ys[i-1]-ys[0])
 	}
 	fit, ok := leastSquares(design, w)
 	if !ok {
@@ -156,7 +157,8 @@ func fitWandering(xs, ys []float64) Trend {
 		ss += e * e
 	}
 	sd := math.Sqrt(ss / float64(n-2))
-	return Trend{Slope: slope, Err: sd / math.Sqrt(float64(n-1)) / width, Noise: sd, Alpha: 1, Freedom: float64(n - 2), N: n}
+	return Trend{Slope: slope, Err: sd / math.Sqrt(float64(n-1)) / width, Noise: sd, Alpha: 1, Freedom: float64(n - 2),
+		N: n}
 }
 
 // residuals about the least-squares line.

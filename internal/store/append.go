@@ -173,7 +173,8 @@ func replaceProcesses(c *conn, list []model.Process) error {
 		last[id{p.PID, p.StartTicks}] = p
 		keys = append(keys, fmt.Sprintf("(%d, %d)", p.PID, p.StartTicks))
 	}
-	if err := c.exec("DELETE FROM store.processes WHERE (pid, start_ticks) IN (" + strings.Join(keys, ", ") + ")"); err != nil {
+	if err := c.exec("DELETE FROM store.processes WHERE (pid, start_ticks) IN (" + strings.Join(keys,
+		", ") + ")"); err != nil {
 		return err
 	}
 	rows := slices.SortedFunc(maps.Values(last), func(a, b model.Process) int { return int(a.PID - b.PID) })
@@ -218,7 +219,8 @@ func (db *DB) Cursors(ctx context.Context) (list map[uint64]model.Cursor, err er
 func cursors(c *conn) (map[uint64]model.Cursor, error) {
 	list := map[uint64]model.Cursor{}
 	err := c.all("SELECT ring_id, file, seq, done FROM store.cursors", func(v []any) {
-		list[v[0].(uint64)] = model.Cursor{RingID: v[0].(uint64), File: v[1].(string), Seq: v[2].(uint64), Done: v[3].(bool)}
+		list[v[0].(uint64)] = model.Cursor{RingID: v[0].(uint64), File: v[1].(string), Seq: v[2].(uint64),
+			Done: v[3].(bool)}
 	})
 	return list, err
 }

@@ -50,7 +50,8 @@ func replaceBacktrace(c *conn, rows []model.Backtrace) error {
 
 func backtraceValues(r model.Backtrace) string {
 	return fmt.Sprintf("(make_timestamp(%d), %d, nullif(%d, -1), nullif(%d, 0), nullif(%s, ''), %d, %s, nullif(%s, ''), nullif(%d, 0), %s)",
-		r.Time, r.PID, r.Rank, r.TID, literal(r.Name), r.Depth, literal(r.Func), literal(r.File), r.Line, literal(r.Kind))
+		r.Time, r.PID, r.Rank, r.TID, literal(r.Name), r.Depth, literal(r.Func), literal(r.File), r.Line,
+		literal(r.Kind))
 }
 
 // literal is a text in SQL. The names of a program's threads may hold anything; a NUL would end the statement.

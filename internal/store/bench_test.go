@@ -16,7 +16,8 @@ const perStep = 400 // rows of a step in generated traces: 199 modules and an op
 
 // moduleNames are like those of a transformer.
 func moduleNames() (names []model.Name) {
-	parts := []string{"mlp.fc1", "mlp.fc2", "self_attn.q_proj", "self_attn.k_proj", "attention.out", "norm1", "norm2", "dropout", "mlp", "self_attn"}
+	parts := []string{"mlp.fc1", "mlp.fc2", "self_attn.q_proj", "self_attn.k_proj", "attention.out", "norm1", "norm2",
+		"dropout", "mlp", "self_attn"}
 	for i := range perStep/2 - 1 {
 		names = append(names, model.Name{ID: int32(i + 1), Text: fmt.Sprintf("layers.%d.%s", i/10, parts[i%10])})
 	}
@@ -40,7 +41,8 @@ func traceRow(i int64, dev int8) model.Trace {
 	r := model.Trace{
 		Time: 1_700_000_000_000_000 + step*33_000 + j*80 + noise(i)%40, PID: 4000, Rank: 0, World: 1,
 		Step: step, Seq: int32(j), Module: int32(j/2 + 1), Stage: model.Stage(j % 2), Device: dev,
-		AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: j*80_000 + noise(i)%25_000, DurationNS: model.Null,
+		AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: j*80_000 + noise(i)%25_000,
+		DurationNS: model.Null,
 	}
 	if j >= perStep-2 {
 		r.Stage += 2 // the optimizer
@@ -89,7 +91,8 @@ func BenchmarkAppend(b *testing.B) {
 				add(b, db, &model.Batch{Names: moduleNames()})
 				start, cpu := time.Now(), cpuTime()
 				for i := int64(0); i < n; i += batch {
-					add(b, db, &model.Batch{Trace: all[i:min(n, i+batch)], Cursors: []model.Cursor{{RingID: 7, Seq: uint64(i)}}})
+					add(b, db, &model.Batch{Trace: all[i:min(n, i+batch)],
+						Cursors: []model.Cursor{{RingID: 7, Seq: uint64(i)}}})
 				}
 				b.ReportMetric(n/time.Since(start).Seconds(), "rows/s")
 				b.ReportMetric(n/(cpuTime()-cpu).Seconds(), "rows/cpu-s")
@@ -115,7 +118,8 @@ func BenchmarkBytesPerRow(b *testing.B) {
 				if err := db.Checkpoint(context.Background()); err != nil {
 					b.Fatal(err)
 				}
-				used := ask(b, db, "SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = 'session'")[0][0].(int64)
+				used := ask(b, db,
+					"SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = 'session'")[0][0].(int64)
 				st, err := os.Stat(db.o.Path)
 				if err != nil {
 					b.Fatal(err)

@@ -122,13 +122,15 @@ func checkNumbers(t *testing.T, path string) uint64 {
 	}
 	n := cursors[9].Seq
 	for _, table := range []string{"python.torch_trace", "python.steps"} {
-		got := ask(t, db, "SELECT count(*), count(DISTINCT step), coalesce(min(step), 1), coalesce(max(step), 0) FROM "+table)[0]
+		got := ask(t, db, "SELECT count(*), count(DISTINCT step), coalesce(min(step), 1), coalesce(max(step), 0) FROM "+
+			table)[0]
 		if want := fmt.Sprint([]any{n, n, 1, n}); fmt.Sprint(got) != want {
 			t.Fatalf("%s: rows, steps, first, last are %v, want %v", table, got, want)
 		}
 	}
 	if n > 0 {
-		if got := ask(t, db, "SELECT count(*), count(DISTINCT id) FROM store.names")[0]; fmt.Sprint(got) != fmt.Sprint([]any{perStep / 2, perStep / 2}) {
+		if got := ask(t, db, "SELECT count(*), count(DISTINCT id) FROM store.names")[0]; fmt.Sprint(got) != fmt.Sprint(
+			[]any{perStep / 2, perStep / 2}) {
 			t.Fatalf("names: %v", got)
 		}
 	}

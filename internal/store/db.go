@@ -121,7 +121,8 @@ type DB struct {
 }
 
 // reservedNames are names of schemas, now or later.
-var reservedNames = map[string]bool{"python": true, "memgauge": true, "store": true, "main": true, "cpu": true, "gpu": true,
+var reservedNames = map[string]bool{"python": true, "memgauge": true, "store": true, "main": true, "cpu": true,
+	"gpu":     true,
 	"process": true, "cgroup": true, "host": true, "system": true, "temp": true}
 
 // Open opens the database, creates it where it does not exist, and brings an older one up to date. A database that a
@@ -134,7 +135,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	}
 	o.Path = path
 	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reservedNames[strings.ToLower(stem)] {
-		return nil, fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
+		return nil,
+			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
 )
@@ -22,24 +21,31 @@ import (
 func everything() *model.Batch {
 	return &model.Batch{
 		Names: []model.Name{{ID: 1, Text: "a.module.with.a.long.name"}, {ID: 2, Text: "é"}},
-		Processes: []model.Process{{PID: 1, StartTicks: 10, PPID: 0, Rank: -1, LocalRank: -1, World: -1, Started: 5e15, Ended: model.Null, Argv: "python x.py"},
-			{PID: 2, StartTicks: 20, PPID: 1, Parent: 1, Rank: 0, LocalRank: 0, World: 2, Started: 5e15, Ended: 6e15, End: "exited", Python: "3.12.1"}},
-		Trace: []model.Trace{
-			{Time: 5e15, PID: 1, Rank: -1, World: -1, Step: 3, Micro: 1, Seq: 2, Module: 1, Stage: 4, Device: -1, Allocated: 1 << 20,
-				MaxAllocated: model.Null, Cached: 3 << 19, MaxCached: model.Null, AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: 0, DurationNS: model.Null},
-			{Time: 5e15 + 1, PID: 2, Rank: 1, World: 2, Step: 4, Module: 2, Stage: 5, Device: 126, Allocated: 1, AllocatedDelta: -1 << 20, OffsetNS: 1, DurationNS: 2e9}},
-		Steps: []model.Step{{Time: 5e15, PID: 1, Rank: -1, World: -1, Step: 3, Steps: 1, DurationNS: model.Null, Sampled: true, Device: -1, Allocated: 1,
-			MaxAllocated: model.Null, RSS: 2, MaxRSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null, GCFull: model.Null, AgentNS: 7}},
-		Events:    []model.Event{{Time: 5e15, PID: 1, Rank: -1, Name: "eval", Text: "print('it''s')\xff", A: 1, B: model.Null}},
-		Overheads: []model.Overhead{{Time: 5e15, PID: 1, Rank: 0, Part: "hooks", NS: 25, Count: 2, Steps: 3, CoveredNS: 100, Gap: model.Null, Measured: true}, {Time: 5e15, Part: "none"}},
-		Drops:     []model.Drop{{Time: 5e15, PID: 0, Source: "r.ring", Reason: "overwritten", Records: 9, Detail: "1-9"}},
-		Cursors:   []model.Cursor{{RingID: 1<<64 - 1, File: "it's.ring", Seq: 1<<63 + 5, Done: true}},
-		Tensors: []model.TensorGroup{{Time: 5e15, PID: 1, Rank: -1, Census: 1, Step: model.Null, Shape: "(2, 3)", Dtype: "float32", Device: "cuda:0", Role: "tensor",
-			Count: 4, Bytes: 96, Fresh: model.Null, OldestStep: model.Null, Holder: "__main__.kept[*]", Estimated: true}},
-		Objects: []model.ObjectGroup{{Time: 5e15, PID: 1, Rank: 0, Census: 2, Step: 7, Evidence: "container", Type: "builtins.list", Count: 1, Delta: -2,
-			Length: 5, Bytes: model.Null, Site: "a.py:3"}},
-		Findings: []model.Finding{{Time: 5e15, Judgement: 1, Run: "leak", Verdict: "leak", Class: "retained_tensors", Memory: "host heap", PID: 1, Rank: -1, Rate: 1 << 20, Low: math.NaN(),
-			High: math.Inf(1), Start: 3, End: model.Null, Readings: 12, Holder: "__main__.kept"}},
+		Processes: []model.Process{{PID: 1, StartTicks: 10, PPID: 0, Rank: -1, LocalRank: -1, World: -1, Started: 5e15,
+			Ended: model.Null, Argv: "python x.py"},
+			{PID: 2, StartTicks: 20, PPID: 1, Parent: 1, Rank: 0, LocalRank: 0, World: 2, Started: 5e15, Ended: 6e15,
+				End: "exited", Python: "3.12.1"}}, Trace: []model.Trace{
+			{Time: 5e15, PID: 1, Rank: -1, World: -1, Step: 3, Micro: 1, Seq: 2, Module: 1, Stage: 4, Device: -1,
+				Allocated: 1 << 20, MaxAllocated: model.Null, Cached: 3 << 19, MaxCached: model.Null,
+				AllocatedDelta: model.Null, MaxAllocatedDelta: model.Null, OffsetNS: 0, DurationNS: model.Null},
+			{Time: 5e15 + 1, PID: 2, Rank: 1, World: 2, Step: 4, Module: 2, Stage: 5, Device: 126, Allocated: 1,
+				AllocatedDelta: -1 << 20, OffsetNS: 1, DurationNS: 2e9}}, Steps: []model.Step{
+			{Time: 5e15, PID: 1, Rank: -1, World: -1, Step: 3, Steps: 1, DurationNS: model.Null, Sampled: true,
+				Device: -1, Allocated: 1, MaxAllocated: model.Null, RSS: 2, MaxRSS: model.Null, HeapInUse: model.Null,
+				HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null, GCFull: model.Null, AgentNS: 7}},
+		Events: []model.Event{{Time: 5e15, PID: 1, Rank: -1, Name: "eval", Text: "print('it''s')\xff", A: 1,
+			B: model.Null}}, Overheads: []model.Overhead{{Time: 5e15, PID: 1, Rank: 0, Part: "hooks", NS: 25, Count: 2,
+			Steps: 3, CoveredNS: 100, Gap: model.Null, Measured: true}, {Time: 5e15, Part: "none"}},
+		Drops:   []model.Drop{{Time: 5e15, PID: 0, Source: "r.ring", Reason: "overwritten", Records: 9, Detail: "1-9"}},
+		Cursors: []model.Cursor{{RingID: 1<<64 - 1, File: "it's.ring", Seq: 1<<63 + 5, Done: true}},
+		Tensors: []model.TensorGroup{{Time: 5e15, PID: 1, Rank: -1, Census: 1, Step: model.Null, Shape: "(2, 3)",
+			Dtype: "float32", Device: "cuda:0", Role: "tensor", Count: 4, Bytes: 96, Fresh: model.Null,
+			OldestStep: model.Null, Holder: "__main__.kept[*]", Estimated: true}}, Objects: []model.ObjectGroup{
+			{Time: 5e15, PID: 1, Rank: 0, Census: 2, Step: 7, Evidence: "container", Type: "builtins.list", Count: 1,
+				Delta: -2, Length: 5, Bytes: model.Null, Site: "a.py:3"}}, Findings: []model.Finding{
+			{Time: 5e15, Judgement: 1, Run: "leak", Verdict: "leak", Class: "retained_tensors", Memory: "host heap",
+				PID: 1, Rank: -1, Rate: 1 << 20, Low: math.NaN(), High: math.Inf(1), Start: 3, End: model.Null,
+				Readings: 12, Holder: "__main__.kept"}},
 	}
 }
 
@@ -47,7 +53,8 @@ func everything() *model.Batch {
 func contents(t *testing.T, db *DB) string {
 	t.Helper()
 	var s strings.Builder
-	for _, table := range []string{"python.torch_trace", "python.steps", "memgauge.events", "memgauge.overhead", "memgauge.drops", "memgauge.processes", "store.names", "store.cursors"} {
+	for _, table := range []string{"python.torch_trace", "python.steps", "memgauge.events", "memgauge.overhead",
+		"memgauge.drops", "memgauge.processes", "store.names", "store.cursors"} {
 		for _, row := range ask(t, db, "FROM "+table+" ORDER BY ALL") {
 			fmt.Fprintln(&s, table, row)
 		}
@@ -94,13 +101,17 @@ func TestProcessesAndCursorsAreReplaced(t *testing.T) {
 	db := open(t, Options{})
 	add(t, db, everything())
 	add(t, db, &model.Batch{
-		Processes: []model.Process{{PID: 1, StartTicks: 10, Ended: model.Null}, {PID: 1, StartTicks: 10, Ended: 7e15, End: "vanished"}, {PID: 1, StartTicks: 11, Ended: model.Null}},
-		Cursors:   []model.Cursor{{RingID: 1<<64 - 1, File: "b.ring", Seq: 1}, {RingID: 1<<64 - 1, File: "b.ring", Seq: 2}, {RingID: 5, Seq: 3}}})
-	if got := fmt.Sprint(ask(t, db, "SELECT pid, start_ticks, ending FROM memgauge.processes ORDER BY ALL")); got != "[[1 10 vanished] [1 11 ] [2 20 exited]]" {
+		Processes: []model.Process{{PID: 1, StartTicks: 10, Ended: model.Null},
+			{PID: 1, StartTicks: 10, Ended: 7e15, End: "vanished"}, {PID: 1, StartTicks: 11, Ended: model.Null}},
+		Cursors: []model.Cursor{{RingID: 1<<64 - 1, File: "b.ring", Seq: 1},
+			{RingID: 1<<64 - 1, File: "b.ring", Seq: 2}, {RingID: 5, Seq: 3}}})
+	if got := fmt.Sprint(ask(t, db,
+		"SELECT pid, start_ticks, ending FROM memgauge.processes ORDER BY ALL")); got != "[[1 10 vanished] [1 11 ] [2 20 exited]]" {
 		t.Errorf("processes %s", got)
 	}
 	got, err := db.Cursors(context.Background())
-	if err != nil || len(got) != 2 || got[1<<64-1] != (model.Cursor{RingID: 1<<64 - 1, File: "b.ring", Seq: 2}) || got[5].Seq != 3 {
+	if err != nil || len(got) != 2 || got[1<<64-1] != (model.Cursor{RingID: 1<<64 - 1, File: "b.ring", Seq: 2}) ||
+		got[5].Seq != 3 {
 		t.Errorf("cursors %v, %v", got, err)
 	}
 }
@@ -141,7 +152,8 @@ func TestNamesSurviveReopening(t *testing.T) {
 	db.Close()
 	db = open(t, Options{Path: db.o.Path})
 	add(t, db, &model.Batch{Trace: []model.Trace{{PID: 1, Module: 1, Step: 9}, {PID: 1, Step: 10}}})
-	if got := fmt.Sprint(ask(t, db, "SELECT module FROM python.torch_trace WHERE step >= 9 ORDER BY step")); got != "[[a.module.with.a.long.name] [?]]" {
+	if got := fmt.Sprint(ask(t, db,
+		"SELECT module FROM python.torch_trace WHERE step >= 9 ORDER BY step")); got != "[[a.module.with.a.long.name] [?]]" {
 		t.Errorf("modules %s", got)
 	}
 	names, err := db.Names(context.Background())
@@ -232,7 +244,8 @@ func TestForeignSchemasAreRefused(t *testing.T) {
 		db := open(t, Options{})
 		db.Close()
 		alter(t, db.o.Path, sql)
-		if _, err := Open(context.Background(), Options{Path: db.o.Path}); !errors.Is(err, want) || !strings.Contains(err.Error(), db.o.Path) {
+		if _, err := Open(context.Background(), Options{Path: db.o.Path}); !errors.Is(err, want) ||
+			!strings.Contains(err.Error(), db.o.Path) {
 			t.Errorf("after %s: error %v, want %v", sql, err, want)
 		}
 	}
@@ -250,8 +263,10 @@ func TestBadFilesAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	reserved := filepath.Join(dir, "memgauge.duckdb")
-	for path, want := range map[string]string{garbage: "no database", filepath.Join(dir, "no", "session.duckdb"): "no/session.duckdb", reserved: "another name"} {
-		if _, err := Open(context.Background(), Options{Path: path}); err == nil || !strings.Contains(err.Error(), want) {
+	for path, want := range map[string]string{garbage: "no database",
+		filepath.Join(dir, "no", "session.duckdb"): "no/session.duckdb", reserved: "another name"} {
+		if _, err := Open(context.Background(), Options{Path: path}); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want it to contain %q", path, err, want)
 		}
 	}
@@ -325,11 +340,13 @@ func TestExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ask(t, db, "SELECT count(*), sum(allocated), min(module), max(stage) FROM python.torch_trace WHERE module LIKE '%attn%'")[0]
+	want := ask(t, db,
+		"SELECT count(*), sum(allocated), min(module), max(stage) FROM python.torch_trace WHERE module LIKE '%attn%'")[0]
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("exported %v, want %v", got, want)
 	}
-	for _, sql := range []string{"DROP TABLE store.trace", "SELECT 1) TO '/tmp/x'; --", "SELECT nope FROM python.steps"} {
+	for _, sql := range []string{"DROP TABLE store.trace", "SELECT 1) TO '/tmp/x'; --",
+		"SELECT nope FROM python.steps"} {
 		if err := db.Export(context.Background(), sql, out+"2"); err == nil {
 			t.Errorf("%s was exported", sql)
 		}
@@ -365,7 +382,8 @@ func TestTables(t *testing.T) {
 			}
 		}
 		_, physical := rows["store.cursors"]
-		if physical != all || rows["python.torch_trace"] != 2 || rows["memgauge.processes"] != 2 || rows["memgauge.drops"] != 1 {
+		if physical != all || rows["python.torch_trace"] != 2 || rows["memgauge.processes"] != 2 ||
+			rows["memgauge.drops"] != 1 {
 			t.Errorf("all %t: rows %v", all, rows)
 		}
 	}
@@ -393,191 +411,13 @@ func TestEnumsBehaveLikeText(t *testing.T) {
 	}
 	add(t, db, &b)
 	for _, col := range []string{"stage", "device"} {
-		if got := ask(t, db, fmt.Sprintf("SELECT (SELECT list(%[1]s::VARCHAR ORDER BY %[1]s) FROM python.torch_trace) = (SELECT list(%[1]s::VARCHAR ORDER BY %[1]s::VARCHAR) FROM python.torch_trace)", col)); got[0][0] != true {
+		if got := ask(t, db,
+			fmt.Sprintf("SELECT (SELECT list(%[1]s::VARCHAR ORDER BY %[1]s) FROM python.torch_trace) = (SELECT list(%[1]s::VARCHAR ORDER BY %[1]s::VARCHAR) FROM python.torch_trace)", col)); got[0][0] != true {
 			t.Errorf("%s does not sort like its text", col)
 		}
 	}
-	if got := fmt.Sprint(ask(t, db, "SELECT count(*) FILTER (stage = 'nonsense'), count(*) FILTER (stage LIKE 'post%'), count(*) FILTER (stage IN ('pre step', 'x')), count(DISTINCT device || '') FROM python.torch_trace")); got != "[[0 64 21 128]]" {
+	if got := fmt.Sprint(ask(t, db,
+		"SELECT count(*) FILTER (stage = 'nonsense'), count(*) FILTER (stage LIKE 'post%'), count(*) FILTER (stage IN ('pre step', 'x')), count(DISTINCT device || '') FROM python.torch_trace")); got != "[[0 64 21 128]]" {
 		t.Errorf("comparisons give %s", got)
-	}
-}
-
-func TestMaintainKeepsTheLimit(t *testing.T) {
-	const limit = 64 << 20
-	db := open(t, Options{MaxDisk: limit})
-	ctx := context.Background()
-	add(t, db, &model.Batch{Names: moduleNames()})
-	var rows, steps int64
-	var total Report
-	for round := range 60 {
-		b := model.Batch{}
-		for range 50_000 {
-			r := traceRow(rows, -1)
-			r.Cached = noise(rows*7) << 12
-			b.Trace = append(b.Trace, r)
-			if rows++; rows%perStep == 0 {
-				steps++
-				for k := range int64(20) { // more steps than sampled ones
-					b.Steps = append(b.Steps, model.Step{Time: r.Time + k, PID: 4000, Step: steps*20 + k, Steps: 1, DurationNS: 1e6, Allocated: noise(rows + k), MaxAllocated: noise(rows+k) << 1, AgentNS: 1})
-				}
-			}
-		}
-		b.Cursors = []model.Cursor{{RingID: 1, Seq: uint64(rows)}}
-		add(t, db, &b)
-		rep, err := db.Maintain(ctx)
-		if err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		total.Thinned, total.Merged, total.Freed = total.Thinned+rep.Thinned, total.Merged+rep.Merged, total.Freed+rep.Freed
-		if size, err := db.diskLocked(); err != nil || size > limit {
-			t.Fatalf("round %d: %d bytes, %v", round, size, err)
-		}
-	}
-	if total.Thinned == 0 {
-		t.Error("nothing was thinned")
-	}
-	// What is left and what is counted as gone is all that came.
-	lost := fmt.Sprint(ask(t, db, "SELECT coalesce(sum(records), 0) FROM memgauge.drops WHERE source = 'python.torch_trace'")[0][0])
-	if left := countTrace(t, db); fmt.Sprint(rows-left) != lost {
-		t.Errorf("%d of %d rows are left, %s are counted as gone", left, rows, lost)
-	}
-	if got := fmt.Sprint(ask(t, db, "SELECT sum(steps), sum(agent_ns) FROM python.steps")[0]); total.Freed == 0 && got != fmt.Sprint([]any{steps * 20, steps * 20}) {
-		t.Errorf("steps and their cost %s, want %d each", got, steps*20)
-	}
-	t.Logf("%+v of %d rows", total, rows)
-}
-
-// When nothing is left to thin or merge, the oldest rows go, and are counted; the newest stay.
-func TestMaintainDropsTheOldest(t *testing.T) {
-	const limit = 64 << 20 // the least that run --max-disk takes
-	db := open(t, Options{MaxDisk: limit})
-	ctx := context.Background()
-	bits := func(n int64) int64 { return int64(uint64(n) * 0x9e3779b97f4a7c15 >> 1) } // nothing can be compressed
-	rows, freed := int64(0), int64(0)
-	for round := range 40 {
-		b := model.Batch{Cursors: []model.Cursor{{RingID: 1, Seq: uint64(round + 1)}}}
-		for range 60_000 { // cost, which can be neither thinned nor merged
-			rows++
-			b.Overheads = append(b.Overheads, model.Overhead{Time: rows, PID: 4000, Part: "hooks", NS: bits(rows), Count: bits(rows * 3), Steps: bits(rows * 5), CoveredNS: bits(rows * 7)})
-		}
-		add(t, db, &b)
-		rep, err := db.Maintain(ctx)
-		if err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		freed += rep.Freed
-		if size, err := db.diskLocked(); err != nil || size > limit {
-			t.Fatalf("round %d: %d bytes, %v", round, size, err)
-		}
-	}
-	got := fmt.Sprint(ask(t, db, "SELECT count(*), max(epoch_us(ts)), (SELECT coalesce(sum(records), 0) FROM memgauge.drops WHERE source = 'memgauge.overhead') FROM store.overhead")[0])
-	if want := fmt.Sprint([]any{rows - freed, rows, freed}); freed == 0 || got != want {
-		t.Errorf("left, newest, counted as dropped: %s, want %s", got, want)
-	}
-}
-
-// Thinned steps keep their highest and lowest reading and their last row.
-func TestThinningKeepsExtremes(t *testing.T) {
-	db := open(t, Options{MaxDisk: 1}) // whatever there is, it is too much
-	const n = 100 * perStep
-	fillTrace(t, db, n, n, -1)
-	const sql = "SELECT step, max(allocated), min(allocated), max(seq) FROM python.torch_trace GROUP BY step ORDER BY step"
-	before := ask(t, db, sql)
-	more, gone, err := true, int64(0), error(nil)
-	for range 5 {
-		if gone, more, err = db.giveUpLocked(context.Background(), levelThin, "trace"); err != nil || !more || gone == 0 {
-			t.Fatalf("%d gone, more %t, %v", gone, more, err)
-		}
-	}
-	if got := ask(t, db, sql); fmt.Sprint(got) != fmt.Sprint(before) {
-		t.Error("peaks, floors or last rows of steps changed")
-	}
-	if left := countTrace(t, db); left > n*7/10 {
-		t.Errorf("%d of %d rows are left", left, n)
-	}
-}
-
-func TestMergingKeepsFloorsPeaksAndSums(t *testing.T) {
-	db := open(t, Options{})
-	var b model.Batch
-	for i := range int64(1000) {
-		b.Steps = append(b.Steps, model.Step{Time: i * 1000, PID: 1, Rank: 0, World: 1, Step: i + 1, Steps: 1, DurationNS: 10, Device: -1,
-			Allocated: 100 + noise(i)%50, MaxAllocated: 200 + noise(i)%50, HeapInUse: model.Null, GCFull: 1, AgentNS: 3, GCCollections: i})
-	}
-	add(t, db, &b)
-	if gone, _, err := db.giveUpLocked(context.Background(), levelMerge, "steps"); err != nil || gone < 100 {
-		t.Fatalf("%d gone, %v", gone, err)
-	}
-	first := ask(t, db, "SELECT step, steps, duration, allocated, max_allocated, heap_in_use, gc_full, agent_ns, gc_collections, device FROM python.steps ORDER BY step")[0]
-	floor, peak := int64(1000), int64(0)
-	for _, s := range b.Steps[:16] {
-		floor, peak = min(floor, s.Allocated), max(peak, s.MaxAllocated)
-	}
-	if want := fmt.Sprint([]any{16, 16, 160e-9, floor, peak, nil, 16, 48, 15, "cpu"}); fmt.Sprint(first) != want {
-		t.Errorf("merged row %v, want %s", first, want)
-	}
-	if got := fmt.Sprint(ask(t, db, "SELECT sum(steps), max(step) FROM python.steps")[0]); got != "[1000 1000]" {
-		t.Errorf("steps %s", got)
-	}
-}
-
-// TestStepDevices: rows of devices arrive whole, are merged as steps are, and a session of the first release has those
-// of its fullest device.
-func TestStepDevices(t *testing.T) {
-	db := open(t, Options{})
-	var b model.Batch
-	for i := range int64(1000) {
-		for device := range int8(2) {
-			b.Devices = append(b.Devices, model.StepDevice{Time: i * 1000, PID: 1, Rank: 3, Step: i + 1, Steps: 1, Device: device, Allocated: 100 + noise(i)%50,
-				MaxAllocated: 200 + noise(i)%50, Reserved: 300, MaxReserved: model.Null})
-		}
-	}
-	add(t, db, &b)
-	if got := fmt.Sprint(ask(t, db, "SELECT * EXCLUDE (ts, allocated, max_allocated) FROM python.step_devices WHERE step = 7 ORDER BY device")); got !=
-		"[[1 3 7 1 false cuda:0 300 <nil>] [1 3 7 1 false cuda:1 300 <nil>]]" {
-		t.Errorf("rows %s", got)
-	}
-	before := ask(t, db, "SELECT device, min(allocated), max(max_allocated), sum(steps), max(step) FROM python.step_devices GROUP BY device ORDER BY device")
-	if gone, _, err := db.giveUpLocked(context.Background(), levelMerge, "step_devices"); err != nil || gone < 100 {
-		t.Fatalf("%d gone, %v", gone, err)
-	}
-	after := ask(t, db, "SELECT device, min(allocated), max(max_allocated), sum(steps), max(step) FROM python.step_devices GROUP BY device ORDER BY device")
-	if fmt.Sprint(before) != fmt.Sprint(after) {
-		t.Errorf("merged %v, before %v", after, before)
-	}
-	add(t, db, &model.Batch{Steps: []model.Step{{Time: 5, PID: 9, Step: 1, Steps: 1, Device: 2, Allocated: 7}}})
-	db.Close()
-	alter(t, db.o.Path, "DROP VIEW python.step_devices; DROP TABLE store.step_devices; DROP VIEW process.classes; DROP TABLE store.process_classes; "+
-		"DELETE FROM store.migrations WHERE number > 5") // what the first release left
-	db = open(t, Options{Path: db.o.Path})
-	if got := fmt.Sprint(ask(t, db, "SELECT pid, step, device, allocated FROM python.step_devices")); got != "[[9 1 cuda:2 7]]" {
-		t.Errorf("of the first release's session: %s", got)
-	}
-}
-
-func TestMaintainCostsNothingFarFromTheLimit(t *testing.T) {
-	db := open(t, Options{MaxDisk: 1 << 30})
-	add(t, db, everything())
-	rep, err := db.Maintain(context.Background())
-	if err != nil || rep.Thinned+rep.Merged+rep.Freed != 0 || rep.Before == 0 {
-		t.Errorf("%+v, %v", rep, err)
-	}
-}
-
-func BenchmarkOpen(b *testing.B) {
-	db := open(b, Options{})
-	fillTrace(b, db, 6000, 6000, -1)
-	db.Close()
-	for b.Loop() {
-		start := time.Now()
-		db, err := Open(context.Background(), Options{Path: db.o.Path})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(time.Since(start).Microseconds())/1000, "ms-open")
-		if _, err := tryAsk(context.Background(), db, "SELECT step, max(allocated) FROM python.torch_trace GROUP BY step ORDER BY step"); err != nil {
-			b.Fatal(err)
-		}
-		db.Close()
 	}
 }

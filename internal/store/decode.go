@@ -51,7 +51,8 @@ func (d *decoder) row(i int) ([]any, error) {
 	for c, r := range d.readers {
 		row[c] = get(r, i)
 		if u, bad := row[c].(unreadable); bad {
-			return nil, remedy.Add(&Error{Msg: fmt.Sprintf("column %q has type %s, which can't be shown", d.columns[c].Name, string(u))},
+			return nil, remedy.Add(&Error{Msg: fmt.Sprintf("column %q has type %s, which can't be shown",
+				d.columns[c].Name, string(u))},
 				"cast it: "+d.columns[c].Name+"::VARCHAR")
 		}
 	}

@@ -267,9 +267,11 @@ func typeName(t duck.LogicalType) string {
 }
 
 var typeNames = map[duck.Type]string{
-	duck.TypeBoolean: "BOOLEAN", duck.TypeTinyInt: "TINYINT", duck.TypeSmallInt: "SMALLINT", duck.TypeInteger: "INTEGER",
-	duck.TypeBigInt: "BIGINT", duck.TypeUTinyInt: "UTINYINT", duck.TypeUSmallInt: "USMALLINT", duck.TypeUInteger: "UINTEGER",
-	duck.TypeUBigInt: "UBIGINT", duck.TypeFloat: "FLOAT", duck.TypeDouble: "DOUBLE", duck.TypeTimestamp: "TIMESTAMP",
+	duck.TypeBoolean: "BOOLEAN", duck.TypeTinyInt: "TINYINT", duck.TypeSmallInt: "SMALLINT",
+	duck.TypeInteger: "INTEGER",
+	duck.TypeBigInt:  "BIGINT", duck.TypeUTinyInt: "UTINYINT", duck.TypeUSmallInt: "USMALLINT",
+	duck.TypeUInteger: "UINTEGER",
+	duck.TypeUBigInt:  "UBIGINT", duck.TypeFloat: "FLOAT", duck.TypeDouble: "DOUBLE", duck.TypeTimestamp: "TIMESTAMP",
 	duck.TypeDate: "DATE", duck.TypeTime: "TIME", duck.TypeInterval: "INTERVAL", duck.TypeHugeInt: "HUGEINT",
 	duck.TypeUHugeInt: "UHUGEINT", duck.TypeBlob: "BLOB", duck.TypeTimestampS: "TIMESTAMP_S",
 	duck.TypeTimestampMS: "TIMESTAMP_MS", duck.TypeTimestampNS: "TIMESTAMP_NS", duck.TypeEnum: "ENUM",

@@ -53,7 +53,8 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 	case t == duck.ErrorTypeFatal || strings.Contains(msg, "database has been invalidated"):
 		return &Error{Msg: msg, fatal: true}
 	case t == duck.ErrorTypeOutOfMemory:
-		return remedy.Add(&Error{Msg: firstLine(msg)}, "the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
+		return remedy.Add(&Error{Msg: firstLine(msg)},
+			"the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
 	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:
 		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, filesHint)
 	}
@@ -64,7 +65,8 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 		return refusal(sql)
 	}
 	if m := noTable().FindStringSubmatch(msg); m != nil {
-		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable}, tableHint(qualified(m[1], sql)))
+		return remedy.Add(&Error{Msg: "no such table: " + qualified(m[1], sql), Kind: ErrNoTable},
+			tableHint(qualified(m[1], sql)))
 	}
 	return &Error{Msg: kindPrefix().ReplaceAllString(msg, "")}
 }
@@ -139,7 +141,8 @@ func qualified(name, sql string) string {
 
 // refused is the answer to a statement that is not run.
 func refused(statement string) error {
-	return remedy.Add(&Error{Msg: strings.ToUpper(statement) + " statements are not run: a session's tables are only read",
+	return remedy.Add(&Error{Msg: strings.ToUpper(statement) +
+		" statements are not run: a session's tables are only read",
 		Kind: ErrRefused}, "SELECT, WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN and SUMMARIZE run")
 }
 
@@ -148,7 +151,8 @@ func openError(msg string) error {
 	switch {
 	case strings.Contains(msg, "Could not set lock"):
 		return remedy.Add(&Error{Msg: "another process has it open", Kind: ErrLocked}, firstLine(msg))
-	case strings.Contains(msg, "not a valid DuckDB database file"), strings.Contains(msg, "does not match with the stored checksum"):
+	case strings.Contains(msg, "not a valid DuckDB database file"),
+		strings.Contains(msg, "does not match with the stored checksum"):
 		return &Error{Msg: "it is damaged or no database: " + firstLine(msg)}
 	}
 	return &Error{Msg: firstLine(kindPrefix().ReplaceAllString(strings.TrimSpace(msg), ""))}

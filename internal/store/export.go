@@ -111,8 +111,11 @@ func (r *Rows) boundFile(path string, most int64) (stop func()) {
 			case <-look.C:
 			}
 			if st, err := os.Stat(path); err == nil && st.Size() > most {
-				r.cancel(remedy.Add(&Error{Msg: fmt.Sprintf("the file would have more than %d bytes, the session's bound of disk", most), Kind: ErrCalledOff},
-					"export less at a time"))
+				r.cancel(
+					remedy.Add(&Error{Msg: fmt.Sprintf(
+						"the file would have more than %d bytes, the session's bound of disk", most),
+						Kind: ErrCalledOff},
+						"export less at a time"))
 			}
 		}
 	}()

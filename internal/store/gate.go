@@ -113,7 +113,8 @@ func gate(c *conn, sql string) (string, error) {
 
 // gateSelect demands exactly one SELECT that stays in the database.
 func gateSelect(c *conn, sql string) error {
-	v, err := c.one("SELECT json_serialize_sql(" + quote(sql) + ", skip_null := true, skip_default := true, skip_empty := true)")
+	v, err := c.one("SELECT json_serialize_sql(" + quote(sql) +
+		", skip_null := true, skip_default := true, skip_empty := true)")
 	if err != nil {
 		return err
 	}
@@ -166,7 +167,8 @@ func refusal(sql string) error {
 		}
 	}
 	if len(words) > 0 && words[0] == "PIVOT" { // DuckDB makes two statements of it, and the first one writes
-		return remedy.Add(&Error{Msg: "PIVOT without its values is not run", Kind: ErrRefused}, "name them: PIVOT … ON column IN (…)")
+		return remedy.Add(&Error{Msg: "PIVOT without its values is not run", Kind: ErrRefused},
+			"name them: PIVOT … ON column IN (…)")
 	}
 	if first == "" && len(words) > 0 {
 		first = words[0]
@@ -259,10 +261,12 @@ func (w *walker) text(key, owner, text string) error {
 		}
 	case "table_name":
 		if fileName().MatchString(name) {
-			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused}, filesHint)
+			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused},
+				filesHint)
 		}
 		if shutTables[strings.Trim(name, `"`)] {
-			return remedy.Add(&Error{Msg: name + " is not available", Kind: ErrRefused}, "`memgauge tables` lists the tables")
+			return remedy.Add(&Error{Msg: name + " is not available", Kind: ErrRefused},
+				"`memgauge tables` lists the tables")
 		}
 	}
 	return nil

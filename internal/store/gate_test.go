@@ -27,8 +27,9 @@ func newVictim(t testing.TB) *victim {
 	if err := os.Mkdir(filepath.Dir(v.ring), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{v.ring: strings.Repeat("ring", 1024), filepath.Join(v.dir, "session.json"): `{"secret": 1}`,
-		filepath.Join(v.dir, "a.csv"): "a,b\n1,2\n"} {
+	for path, text := range map[string]string{v.ring: strings.Repeat("ring", 1024),
+		filepath.Join(v.dir, "session.json"): `{"secret": 1}`,
+		filepath.Join(v.dir, "a.csv"):        "a,b\n1,2\n"} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -73,34 +74,60 @@ const catalogState = `SELECT (SELECT count(*) FROM store.trace), (SELECT sum(ste
 // hostile are statements that write, read files, change settings or do harm to the process. $RING, $DIR and $TMP are a
 // mapped ring, the session's directory and the engine's.
 var hostile = []string{
-	"COPY (SELECT 1) TO '$RING'", "EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'", "EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO '$RING'",
+	"COPY (SELECT 1) TO '$RING'", "EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'",
+	"EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO '$RING'",
 	"explain analyze copy (select 1) to '$RING' (format csv)", "EXPLAIN (ANALYZE) COPY (SELECT 1) TO '$RING'",
-	"EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 1) TO '$RING'", "/* SELECT */ EXPLAIN -- SELECT\n ANALYZE COPY (SELECT 1) TO '$DIR/session.json'",
+	"EXPLAIN (ANALYZE, FORMAT json) COPY (SELECT 1) TO '$RING'",
+	"/* SELECT */ EXPLAIN -- SELECT\n ANALYZE COPY (SELECT 1) TO '$DIR/session.json'",
 	"EXPLAIN ANALYZE EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'", "EXPLAIN ANALYZE VERBOSE COPY (SELECT 1) TO '$RING'",
-	"EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "EXPLAIN ANALYZE DELETE FROM store.trace", "EXPLAIN ANALYZE CHECKPOINT", "EXPLAIN ANALYZE CALL force_checkpoint()",
-	"EXPLAIN ANALYZE COPY (SELECT 1) TO '$TMP/x.csv'", "COPY (SELECT 1) TO '$DIR/session.duckdb.wal'", "COPY store.trace FROM '$DIR/a.csv'",
-	"EXPLAIN ANALYZE EXPORT DATABASE '$TMP'", "EXPORT DATABASE '$TMP'", "IMPORT DATABASE '$DIR'", "EXPLAIN ANALYZE SET threads = 1",
-	"\u00a0EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'", "EXPLAIN\u00a0ANALYZE COPY (SELECT 1) TO '$RING'", "/* /* */ EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'",
-	"EXPLAIN ANALYZE SELECT 1; COPY (SELECT 1) TO '$RING'", "SELECT 1; COPY (SELECT 1) TO '$RING'", "WITH x AS (SELECT 1) COPY x TO '$RING'",
-	"FROM enable_logging/**/(storage := 'file', storage_path := '$TMP')", "FROM enable_logging(storage := 'file', storage_config := {'path': '$DIR'})",
-	`FROM "enable_logging"(storage := 'file', storage_path := '$DIR')`, "FROM system.main.enable_logging('x')", "CALL enable_logging('QueryLog')",
-	"EXPLAIN ANALYZE CALL enable_logging('QueryLog')", "EXPLAIN ANALYZE SELECT * FROM enable_logging('QueryLog')", "FROM truncate_duckdb_logs()",
-	"FROM query('SELECT * FROM enable_logging(storage := ''file'', storage_path := ''$DIR'')')", "FROM query('COPY (SELECT 1) TO ''$RING''')",
-	"FROM json_execute_serialized_sql(json_serialize_sql('SELECT * FROM read_text(''$RING'')'))", "PRAGMA json_execute_serialized_sql('x')",
-	"FROM force_checkpoint()", "FROM checkpoint()", "FROM checkpoint/* */()", "SELECT (SELECT max(x) FROM checkpoint() t(x))", "PRAGMA force_checkpoint",
-	"FROM read_text('$DIR/session.json')", "FROM read_text('$DIR/session.duckdb')", "FROM read_blob('$RING')", "FROM read_csv('$DIR/a.csv')", "FROM '$DIR/a.csv'",
-	"FROM read_duckdb('$DIR/session.duckdb')", "SELECT * FROM (SELECT 1) x, LATERAL read_text('$DIR/session.json')", "FROM glob('$DIR/*')", "FROM GLOB('$DIR/*')",
-	"FROM sniff_csv('$DIR/a.csv')", "FROM parquet_metadata('$DIR/a.csv')", "FROM parquet_kv_metadata('$DIR/a.csv')", "DESCRIBE '$DIR/a.csv'",
-	"DESCRIBE FROM read_csv('$DIR/a.csv')", "SUMMARIZE '$DIR/a.csv'", "SUMMARIZE FROM read_csv('$DIR/a.csv')", "FROM query_table('$DIR/a.csv')",
-	"WITH a AS (FROM read_text('$DIR/session.json')) SELECT * FROM a", "SELECT 1 WHERE EXISTS (FROM read_text('$DIR/session.json'))",
-	"PIVOT (FROM read_csv('$DIR/a.csv')) ON a IN (1) USING sum(b)", "FROM duckdb_logs()", "FROM duckdb_logs", "FROM duckdb_logs_parsed('QueryLog')",
-	"FROM arrow_scan(1, 2, 3)", "FROM seq_scan()", "FROM duckdb_secrets()", "FROM which_secret('s3://x', 's3')", "SELECT getenv('HOME')", "SELECT write_log('x')",
-	"ATTACH '$DIR/x.duckdb'", "ATTACH ':memory:' AS x", "DETACH session", "INSTALL httpfs", "LOAD '$DIR/x'", "SET enable_external_access = true",
-	"SET temp_directory = '$DIR'", "SET allowed_directories = ['/']", "RESET temp_directory", "SET VARIABLE a = 1", "PRAGMA temp_directory = '$DIR'",
-	"PRAGMA enable_profiling = 'json'", "PRAGMA profiling_output = '$RING'", "PRAGMA import_database('$DIR')", "PRAGMA copy_database('a', 'b')",
-	"CHECKPOINT", "FORCE CHECKPOINT", "VACUUM", "ANALYZE", "CREATE SECRET (TYPE s3)", "CREATE TEMP TABLE x AS SELECT 1", "CREATE MACRO m() AS TABLE FROM read_text('$RING')",
-	"PREPARE p AS SELECT 1", "EXECUTE p", "BEGIN", "COMMIT", "CREATE TYPE e AS ENUM (SELECT 'a')", "COMMENT ON TABLE store.trace IS 'x'", "UPDATE store.trace SET step = 0",
-	"MERGE INTO store.names USING store.names n ON false WHEN MATCHED THEN DELETE", "EXPLAIN ANALYZE MERGE INTO store.names USING store.names n ON false WHEN MATCHED THEN DELETE",
+	"EXPLAIN ANALYZE CREATE TABLE x AS SELECT 1", "EXPLAIN ANALYZE DELETE FROM store.trace",
+	"EXPLAIN ANALYZE CHECKPOINT", "EXPLAIN ANALYZE CALL force_checkpoint()",
+	"EXPLAIN ANALYZE COPY (SELECT 1) TO '$TMP/x.csv'", "COPY (SELECT 1) TO '$DIR/session.duckdb.wal'",
+	"COPY store.trace FROM '$DIR/a.csv'",
+	"EXPLAIN ANALYZE EXPORT DATABASE '$TMP'", "EXPORT DATABASE '$TMP'", "IMPORT DATABASE '$DIR'",
+	"EXPLAIN ANALYZE SET threads = 1",
+	"\u00a0EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'", "EXPLAIN\u00a0ANALYZE COPY (SELECT 1) TO '$RING'",
+	"/* /* */ EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'",
+	"EXPLAIN ANALYZE SELECT 1; COPY (SELECT 1) TO '$RING'", "SELECT 1; COPY (SELECT 1) TO '$RING'",
+	"WITH x AS (SELECT 1) COPY x TO '$RING'",
+	"FROM enable_logging/**/(storage := 'file', storage_path := '$TMP')",
+	"FROM enable_logging(storage := 'file', storage_config := {'path': '$DIR'})",
+	`FROM "enable_logging"(storage := 'file', storage_path := '$DIR')`, "FROM system.main.enable_logging('x')",
+	"CALL enable_logging('QueryLog')",
+	"EXPLAIN ANALYZE CALL enable_logging('QueryLog')", "EXPLAIN ANALYZE SELECT * FROM enable_logging('QueryLog')",
+	"FROM truncate_duckdb_logs()",
+	"FROM query('SELECT * FROM enable_logging(storage := ''file'', storage_path := ''$DIR'')')",
+	"FROM query('COPY (SELECT 1) TO ''$RING''')",
+	"FROM json_execute_serialized_sql(json_serialize_sql('SELECT * FROM read_text(''$RING'')'))",
+	"PRAGMA json_execute_serialized_sql('x')",
+	"FROM force_checkpoint()", "FROM checkpoint()", "FROM checkpoint/* */()",
+	"SELECT (SELECT max(x) FROM checkpoint() t(x))", "PRAGMA force_checkpoint",
+	"FROM read_text('$DIR/session.json')", "FROM read_text('$DIR/session.duckdb')", "FROM read_blob('$RING')",
+	"FROM read_csv('$DIR/a.csv')", "FROM '$DIR/a.csv'",
+	"FROM read_duckdb('$DIR/session.duckdb')", "SELECT * FROM (SELECT 1) x, LATERAL read_text('$DIR/session.json')",
+	"FROM glob('$DIR/*')", "FROM GLOB('$DIR/*')",
+	"FROM sniff_csv('$DIR/a.csv')", "FROM parquet_metadata('$DIR/a.csv')", "FROM parquet_kv_metadata('$DIR/a.csv')",
+	"DESCRIBE '$DIR/a.csv'",
+	"DESCRIBE FROM read_csv('$DIR/a.csv')", "SUMMARIZE '$DIR/a.csv'", "SUMMARIZE FROM read_csv('$DIR/a.csv')",
+	"FROM query_table('$DIR/a.csv')",
+	"WITH a AS (FROM read_text('$DIR/session.json')) SELECT * FROM a",
+	"SELECT 1 WHERE EXISTS (FROM read_text('$DIR/session.json'))",
+	"PIVOT (FROM read_csv('$DIR/a.csv')) ON a IN (1) USING sum(b)", "FROM duckdb_logs()", "FROM duckdb_logs",
+	"FROM duckdb_logs_parsed('QueryLog')",
+	"FROM arrow_scan(1, 2, 3)", "FROM seq_scan()", "FROM duckdb_secrets()", "FROM which_secret('s3://x', 's3')",
+	"SELECT getenv('HOME')", "SELECT write_log('x')",
+	"ATTACH '$DIR/x.duckdb'", "ATTACH ':memory:' AS x", "DETACH session", "INSTALL httpfs", "LOAD '$DIR/x'",
+	"SET enable_external_access = true",
+	"SET temp_directory = '$DIR'", "SET allowed_directories = ['/']", "RESET temp_directory", "SET VARIABLE a = 1",
+	"PRAGMA temp_directory = '$DIR'",
+	"PRAGMA enable_profiling = 'json'", "PRAGMA profiling_output = '$RING'", "PRAGMA import_database('$DIR')",
+	"PRAGMA copy_database('a', 'b')",
+	"CHECKPOINT", "FORCE CHECKPOINT", "VACUUM", "ANALYZE", "CREATE SECRET (TYPE s3)", "CREATE TEMP TABLE x AS SELECT 1",
+	"CREATE MACRO m() AS TABLE FROM read_text('$RING')",
+	"PREPARE p AS SELECT 1", "EXECUTE p", "BEGIN", "COMMIT", "CREATE TYPE e AS ENUM (SELECT 'a')",
+	"COMMENT ON TABLE store.trace IS 'x'", "UPDATE store.trace SET step = 0",
+	"MERGE INTO store.names USING store.names n ON false WHEN MATCHED THEN DELETE",
+	"EXPLAIN ANALYZE MERGE INTO store.names USING store.names n ON false WHEN MATCHED THEN DELETE",
 }
 
 func (v *victim) fill(sql string) string {
@@ -136,12 +163,18 @@ func TestHarmlessLookalikes(t *testing.T) {
 	db := open(t, Options{})
 	fillTrace(t, db, 10, 10, -1)
 	for _, sql := range []string{
-		"EXPLAIN (FORMAT json) SELECT 1", "EXPLAIN (ANALYZE, FORMAT json) SELECT 1", "EXPLAIN ANALYZE (SELECT 1)", "EXPLAIN (SELECT 1) UNION (SELECT 2)",
-		"/* x */ EXPLAIN /* y */ ANALYZE -- z\n SELECT 'COPY'", "SELECT 'COPY (SELECT 1) TO ''x''', 1 AS \"read_text\"", "SELECT $$; DROP TABLE x$$",
-		"FROM range(3)", "SELECT * FROM (SELECT [1, 2] AS l), unnest(l)", "SELECT * FROM json_each('[1, 2]')", "SELECT count(*) FROM duckdb_tables()",
-		"FROM pragma_table_info('python.steps')", "SELECT count(*) FROM information_schema.tables", "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 9) FROM t",
-		"SELECT quantile_cont(step, [0.1, 0.5]) OVER () FROM python.torch_trace", "SHOW DATABASES", "SUMMARIZE SELECT 1",
-		"SELECT * FROM python.steps ASOF JOIN memgauge.events USING (pid, ts)", "SELECT current_setting('threads')", "SELECT '{\"read_text\": 1}'::JSON ->> 'read_text'",
+		"EXPLAIN (FORMAT json) SELECT 1", "EXPLAIN (ANALYZE, FORMAT json) SELECT 1", "EXPLAIN ANALYZE (SELECT 1)",
+		"EXPLAIN (SELECT 1) UNION (SELECT 2)",
+		"/* x */ EXPLAIN /* y */ ANALYZE -- z\n SELECT 'COPY'", "SELECT 'COPY (SELECT 1) TO ''x''', 1 AS \"read_text\"",
+		"SELECT $$; DROP TABLE x$$",
+		"FROM range(3)", "SELECT * FROM (SELECT [1, 2] AS l), unnest(l)", "SELECT * FROM json_each('[1, 2]')",
+		"SELECT count(*) FROM duckdb_tables()",
+		"FROM pragma_table_info('python.steps')", "SELECT count(*) FROM information_schema.tables",
+		"WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 9) FROM t",
+		"SELECT quantile_cont(step, [0.1, 0.5]) OVER () FROM python.torch_trace", "SHOW DATABASES",
+		"SUMMARIZE SELECT 1",
+		"SELECT * FROM python.steps ASOF JOIN memgauge.events USING (pid, ts)", "SELECT current_setting('threads')",
+		"SELECT '{\"read_text\": 1}'::JSON ->> 'read_text'",
 		"SELECT {'function_name': 'read_text', 'table_name': '/etc/passwd'}",
 	} {
 		for range 2 { // the second time from memory
@@ -192,8 +225,10 @@ func FuzzGate(f *testing.F) {
 	for _, s := range hostile {
 		f.Add(s)
 	}
-	for _, s := range []string{"SELECT 1", "FROM python.steps", "SELECT 1;;", "SELECT [1, {'a': 2}]", "select $$a$$", "(((", "'", "\"", "/*", "SELECT 1 -- \n;", "\x00", "é",
-		"EXPLAIN (FORMAT json) SELECT 1", "PIVOT (SELECT 1 AS a) ON a", "SHOW ALL TABLES", "SELECT * FROM a.b, LATERAL (SELECT unnest([1]))"} {
+	for _, s := range []string{"SELECT 1", "FROM python.steps", "SELECT 1;;", "SELECT [1, {'a': 2}]", "select $$a$$",
+		"(((", "'", "\"", "/*", "SELECT 1 -- \n;", "\x00", "é",
+		"EXPLAIN (FORMAT json) SELECT 1", "PIVOT (SELECT 1 AS a) ON a", "SHOW ALL TABLES",
+		"SELECT * FROM a.b, LATERAL (SELECT unnest([1]))"} {
 		f.Add(s)
 	}
 	before := v.state(f)

@@ -59,6 +59,7 @@ func copyLines(ctx context.Context, in, made string, columns []LineColumn, dir s
 	for i, k := range columns {
 		types[i] = k.Name + ": " + quote(k.Type)
 	}
-	return c.exec("COPY (FROM read_json(" + quote(in) + ", format = 'newline_delimited', columns = {" + strings.Join(types, ", ") +
+	return c.exec("COPY (FROM read_json(" + quote(in) + ", format = 'newline_delimited', columns = {" +
+		strings.Join(types, ", ") +
 		"})) TO " + quote(made) + " (FORMAT parquet, COMPRESSION zstd)")
 }

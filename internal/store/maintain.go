@@ -104,9 +104,11 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep
 
 // levelTables are the tables that lose rows at each level, the bulkiest first.
 var levelTables = map[int][]string{
-	levelThin:  {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory", "host_memory"},
+	levelThin: {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory",
+		"host_memory"},
 	levelMerge: {"step_devices", "steps"},
-	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization", "cgroup_memory", "host_memory",
+	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization",
+		"cgroup_memory", "host_memory",
 		// what was lost stays known
 		"overhead", "objects", "tensors", "findings", "event_window", "process_classes", "events"},
 }
@@ -128,7 +130,8 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 		if err := c.exec("CHECKPOINT"); err != nil {
 			return err
 		}
-		v, err := c.one("SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = current_database()")
+		v,
+			err := c.one("SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = current_database()")
 		if err == nil {
 			used = v[0].(int64)
 		}
@@ -165,7 +168,8 @@ func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone i
 // slice is the stretch of time to be treated next: an eighth of the rows that were not, never the newest ones.
 func slice(c *conn, level int, table string) (from, to int64, ok bool, err error) {
 	from = 0
-	err = c.all(fmt.Sprintf("SELECT epoch_us(done_until) FROM store.retention WHERE name = '%s' AND level = %d", table, level),
+	err = c.all(fmt.Sprintf("SELECT epoch_us(done_until) FROM store.retention WHERE name = '%s' AND level = %d", table,
+		level),
 		func(v []any) { from = v[0].(int64) })
 	if err != nil {
 		return
@@ -204,15 +208,18 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 
 var (
 	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
-	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps", "step_devices": "python.step_devices", "overhead": "memgauge.overhead",
+	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps",
+		"step_devices": "python.step_devices", "overhead": "memgauge.overhead",
 		"findings": "memgauge.findings", "objects": "python.objects", "tensors": "python.tensors",
-		"events": "memgauge.events", "event_window": "memgauge.event_window", "process_classes": "process.classes", "utilization": "cpu.utilization",
+		"events": "memgauge.events", "event_window": "memgauge.event_window", "process_classes": "process.classes",
+		"utilization":    "cpu.utilization",
 		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
 		"gpu_utilization": "gpu.utilization", "gpu_processes": "gpu.processes"}
 
 	// thinned says of which group one row in thinSeconds is kept, and which: the highest of what matters.
 	thinned = map[string][2]string{"utilization": {"pid, tid", "user_pct + sys_pct"}, "process_memory": {"pid", "rss"},
-		"cgroup_memory": {"path", "current"}, "host_memory": {"true", "-available"}, "gpu_utilization": {"device_id", "used_bytes"},
+		"cgroup_memory": {"path", "current"}, "host_memory": {"true", "-available"}, "gpu_utilization": {"device_id",
+			"used_bytes"},
 		"gpu_processes": {"device_id, pid", "used_bytes"}}
 )
 
@@ -259,11 +266,14 @@ func thinSamples(table, where, group, most string) string {
 // mergeSteps replaces each 16 neighbouring rows of a process and device by one: floors of what is held, peaks of the
 // peaks, sums of what adds up. Counters that rise keep their last value.
 func mergeSteps(table, where string) string {
-	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "max(step) AS step", "sum(steps)::INTEGER AS steps", "inference", "device"}
+	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "max(step) AS step", "sum(steps)::INTEGER AS steps",
+		"inference", "device"}
 	sizes := []string{"allocated", "max_allocated", "reserved", "max_reserved"}
 	if table == "steps" {
-		agg = append(agg, "last(world_size) AS world_size", "sum(duration_ns)::BIGINT AS duration_ns", "bool_or(sampled) AS sampled",
-			"max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full", "sum(agent_ns)::BIGINT AS agent_ns")
+		agg = append(agg, "last(world_size) AS world_size", "sum(duration_ns)::BIGINT AS duration_ns",
+			"bool_or(sampled) AS sampled",
+			"max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full",
+			"sum(agent_ns)::BIGINT AS agent_ns")
 		sizes = append(sizes, "rss", "anon", "max_rss", "heap_in_use", "heap_held", "py_blocks")
 	}
 	for _, size := range sizes {
@@ -274,7 +284,8 @@ func mergeSteps(table, where string) string {
 		agg = append(agg, f+"("+size+") AS "+size)
 	}
 	return `CREATE TEMP TABLE merged AS SELECT ` + strings.Join(agg, ", ") + ` FROM (
-			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.` + table + ` WHERE ` + where + `)
+			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.` +
+		table + ` WHERE ` + where + `)
 			GROUP BY pid, device, inference, place // ` + itoa(mergeBy) + ` ORDER BY max(ts);
 		DELETE FROM store.` + table + ` WHERE ` + where + `;
 		INSERT INTO store.` + table + ` BY NAME SELECT * FROM merged;

@@ -34,7 +34,8 @@ func migrations() ([]migration, error) {
 			return nil, err
 		}
 		sum := sha256.Sum256(text)
-		m := migration{name: strings.TrimSuffix(e.Name(), ".sql"), sql: string(text), checksum: hex.EncodeToString(sum[:])}
+		m := migration{name: strings.TrimSuffix(e.Name(), ".sql"), sql: string(text),
+			checksum: hex.EncodeToString(sum[:])}
 		if _, err := fmt.Sscanf(m.name, "%04d_", &m.number); err != nil || m.number != int64(len(all)+1) {
 			return nil, fmt.Errorf("migration %s is out of order", m.name)
 		}
@@ -101,10 +102,12 @@ func compare(have, all []migration) error {
 	for i, h := range have {
 		switch {
 		case i >= len(all):
-			return remedy.Add(&Error{Msg: fmt.Sprintf("its schema is number %d (%s); this memgauge knows %d", have[len(have)-1].number, have[len(have)-1].name, len(all)),
+			return remedy.Add(&Error{Msg: fmt.Sprintf("its schema is number %d (%s); this memgauge knows %d",
+				have[len(have)-1].number, have[len(have)-1].name, len(all)),
 				Kind: ErrNewer}, "use the memgauge that made it, or a newer one")
 		case h.number != all[i].number || h.checksum != all[i].checksum:
-			return remedy.Add(&Error{Msg: fmt.Sprintf("its migration %d (%s) differs from this memgauge's (%s)", h.number, h.name, all[i].name),
+			return remedy.Add(&Error{Msg: fmt.Sprintf("its migration %d (%s) differs from this memgauge's (%s)",
+				h.number, h.name, all[i].name),
 				Kind: ErrEdited}, "it was made by a build that was never released")
 		}
 	}
@@ -113,7 +116,8 @@ func compare(have, all []migration) error {
 
 // run makes the step and its record, both or neither.
 func (m migration) run(c *conn) error {
-	record := fmt.Sprintf("INSERT INTO store.migrations VALUES (%d, %s, %s, now()::TIMESTAMP)", m.number, quote(m.name), quote(m.checksum))
+	record := fmt.Sprintf("INSERT INTO store.migrations VALUES (%d, %s, %s, now()::TIMESTAMP)", m.number, quote(m.name),
+		quote(m.checksum))
 	err := c.exec("BEGIN;" + m.sql + ";" + record + ";COMMIT")
 	if err != nil {
 		_ = c.exec("ROLLBACK") // fails where the commit itself failed

@@ -67,7 +67,8 @@ func (e *engine) lockDown(o Options) error {
 	if o.TempDir != "" { // Export writes here and nowhere else
 		allowed = "SET allowed_directories = [" + quote(o.TempDir) + "];"
 	}
-	return c.exec(allowed + "SET enable_external_access = false; SET GLOBAL TimeZone = 'UTC'; SET lock_configuration = true")
+	return c.exec(allowed +
+		"SET enable_external_access = false; SET GLOBAL TimeZone = 'UTC'; SET lock_configuration = true")
 }
 
 func (e *engine) connect() (*conn, error) {

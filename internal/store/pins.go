@@ -40,8 +40,13 @@ func (db *DB) callOffLocked() (ended int) {
 		if age < minAge {
 			continue
 		}
-		r.yield(remedy.Add(&Error{Msg: fmt.Sprintf("called off after %s: the session could not stay within its bound of disk meanwhile", age.Round(time.Second)),
-			Kind: ErrCalledOff}, "ask for less at a time and read the answer as it comes, or ask when the session has ended"))
+		r.yield(
+			remedy.Add(
+				&Error{
+					Msg: fmt.Sprintf(
+						"called off after %s: the session could not stay within its bound of disk meanwhile",
+						age.Round(time.Second)), Kind: ErrCalledOff},
+				"ask for less at a time and read the answer as it comes, or ask when the session has ended"))
 		ended++
 	}
 	return ended

@@ -19,10 +19,12 @@ func TestReadingStatementsRun(t *testing.T) {
 	db := open(t, Options{})
 	fillTrace(t, db, 1000, 1000, -1)
 	for _, sql := range []string{
-		"SELECT 1", "  select 1 ;  ", "SELECT 1; -- the end", "/* a */ -- b\nSELECT 1;;", "FROM python.torch_trace", "TABLE python.steps",
+		"SELECT 1", "  select 1 ;  ", "SELECT 1; -- the end", "/* a */ -- b\nSELECT 1;;", "FROM python.torch_trace",
+		"TABLE python.steps",
 		"VALUES (1), (2)", "WITH x AS (SELECT 1 AS a) SELECT a FROM x", "(SELECT 1)", "SHOW TABLES", "SHOW ALL TABLES",
 		"DESCRIBE python.torch_trace", "DESCRIBE SELECT 1", "SUMMARIZE python.torch_trace", "EXPLAIN SELECT 1",
-		"EXPLAIN ANALYZE SELECT count(*) FROM python.torch_trace", "SELECT ';' AS \";\"", "SELECT * FROM memgauge.drops",
+		"EXPLAIN ANALYZE SELECT count(*) FROM python.torch_trace", "SELECT ';' AS \";\"",
+		"SELECT * FROM memgauge.drops",
 		"SELECT 1 UNION SELECT 2", "PIVOT (SELECT 1 AS a, 2 AS b) ON a IN (1) USING sum(b)",
 	} {
 		if _, err := tryAsk(context.Background(), db, sql); err != nil {
@@ -75,8 +77,10 @@ func TestWritingStatementsAreRefusedByName(t *testing.T) {
 			t.Errorf("%s: error %v, want the refusal of %s", sql, err, name)
 		}
 	}
-	for _, sql := range []string{"SELECT 1; SELECT 2", "SELECT 1; DROP TABLE store.trace", "DROP TABLE store.trace; SELECT 1"} {
-		if _, err := tryAsk(context.Background(), db, sql); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "several") {
+	for _, sql := range []string{"SELECT 1; SELECT 2", "SELECT 1; DROP TABLE store.trace",
+		"DROP TABLE store.trace; SELECT 1"} {
+		if _, err := tryAsk(context.Background(), db, sql); !errors.Is(err, ErrRefused) ||
+			!strings.Contains(err.Error(), "several") {
 			t.Errorf("%s: error %v", sql, err)
 		}
 	}
@@ -95,10 +99,13 @@ func TestQueriesAreShutIn(t *testing.T) {
 	}
 	target := filepath.Join(dir, "log")
 	for _, sql := range []string{
-		"SELECT * FROM read_csv('" + secret + "')", "SELECT * FROM '" + secret + "'", "FROM read_text('" + secret + "')",
+		"SELECT * FROM read_csv('" + secret + "')", "SELECT * FROM '" + secret + "'",
+		"FROM read_text('" + secret + "')",
 		"FROM read_blob('" + secret + "')", "FROM glob('" + dir + "/*')", "FROM read_json('" + secret + "')",
-		"FROM read_parquet('" + secret + "')", "FROM parquet_metadata('" + secret + "')", "FROM sniff_csv('" + secret + "')",
-		"FROM query('COPY (SELECT 1) TO ''" + target + "''')", "SELECT * FROM enable_logging(storage := 'file', storage_path := '" + target + "')",
+		"FROM read_parquet('" + secret + "')", "FROM parquet_metadata('" + secret + "')",
+		"FROM sniff_csv('" + secret + "')",
+		"FROM query('COPY (SELECT 1) TO ''" + target + "''')",
+		"SELECT * FROM enable_logging(storage := 'file', storage_path := '" + target + "')",
 		"FROM read_duckdb('" + db.o.Path + "')", "FROM read_csv('http://localhost:1/x.csv')",
 		"FROM force_checkpoint()", "FROM checkpoint()",
 	} {
@@ -110,7 +117,8 @@ func TestQueriesAreShutIn(t *testing.T) {
 		t.Error("a question wrote a file")
 	}
 	_, err := tryAsk(context.Background(), db, "SELECT * FROM read_csv('/etc/passwd')")
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "read_csv") && !strings.Contains(err.Error(), "/etc/passwd") {
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "read_csv") &&
+		!strings.Contains(err.Error(), "/etc/passwd") {
 		t.Errorf("error %v, want one that names the file", err)
 	}
 }
@@ -141,8 +149,10 @@ func TestErrorsAreClear(t *testing.T) {
 // TestTableHints: what is suggested is a table that users ask, never one of DuckDB's own.
 func TestTableHints(t *testing.T) {
 	db := open(t, Options{})
-	for name, want := range map[string]string{"steps": "python.steps", "python.step": "python.steps", "process.memmory": "process.memory", "torchtrace": "python.torch_trace",
-		"sequences": "", "python.sequences": "", "pg_sequence": "", "tables": "", "q": "", "store.trac": "", strings.Repeat("steps", 1000): ""} {
+	for name, want := range map[string]string{"steps": "python.steps", "python.step": "python.steps",
+		"process.memmory": "process.memory", "torchtrace": "python.torch_trace",
+		"sequences": "", "python.sequences": "", "pg_sequence": "", "tables": "", "q": "", "store.trac": "",
+		strings.Repeat("steps", 1000): ""} {
 		_, err := tryAsk(context.Background(), db, "SELECT * FROM "+name)
 		hint := fmt.Sprint(remedy.Of(err))
 		if want == "" && strings.Contains(hint, "did you mean") || !strings.Contains(hint, want) {
@@ -156,31 +166,44 @@ func TestValuesComeWithoutLoss(t *testing.T) {
 	big1, _ := new(big.Int).SetString("170141183460469231731687303715884105727", 10)
 	day := time.Date(2024, 2, 29, 0, 0, 0, 0, time.UTC)
 	for sql, want := range map[string]any{
-		"NULL": nil, "true": true, "(-128)::TINYINT": int64(-128), "(-5)::SMALLINT": int64(-5), "7": int64(7), "255::UTINYINT": uint64(255),
+		"NULL": nil, "true": true, "(-128)::TINYINT": int64(-128), "(-5)::SMALLINT": int64(-5), "7": int64(7),
+		"255::UTINYINT":    uint64(255),
 		"65535::USMALLINT": uint64(65535), "4294967295::UINTEGER": uint64(4294967295),
-		"9223372036854775807": int64(9223372036854775807), "18446744073709551615::UBIGINT": uint64(18446744073709551615),
+		"9223372036854775807":                              int64(9223372036854775807),
+		"18446744073709551615::UBIGINT":                    uint64(18446744073709551615),
 		"170141183460469231731687303715884105727::HUGEINT": big1,
-		"(-1)::HUGEINT": big.NewInt(-1), "'340282366920938463463374607431768211455'::UHUGEINT": new(big.Int).Add(new(big.Int).Lsh(big1, 1), big.NewInt(1)),
+		"(-1)::HUGEINT":                                    big.NewInt(-1),
+		"'340282366920938463463374607431768211455'::UHUGEINT": new(big.Int).Add(new(big.Int).Lsh(big1, 1),
+			big.NewInt(1)),
 		"1.25::FLOAT": float32(1.25), "0.1::DOUBLE": 0.1, "1.50": model.Decimal{Unscaled: big.NewInt(150), Scale: 2},
-		"-0.001::DECIMAL(38,3)": model.Decimal{Unscaled: big.NewInt(-1), Scale: 3}, "'é' || repeat('x', 20)": "é" + strings.Repeat("x", 20),
-		"'twelve bytes'": "twelve bytes", "''": "", "'\\x00\\xFF'::BLOB": []byte{0, 255}, "DATE '2024-02-29'": day,
-		"TIMESTAMP '2024-02-29 00:00:00.000001'": day.Add(time.Microsecond), "TIMESTAMP '1969-12-31 23:59:59.5'": time.Unix(-1, 5e8).UTC(),
-		"TIMESTAMP_NS '2024-02-29 00:00:00.000000001'": day.Add(1), "'2024-02-29'::TIMESTAMP_S": day, "'2024-02-29'::TIMESTAMP_MS": day,
-		"TIMESTAMPTZ '2024-02-29 02:00:00+02'": day, "'infinity'::TIMESTAMP": "infinity", "'-infinity'::DATE": "-infinity",
-		"TIME '01:02:03.5'": "01:02:03.5", "'01:02:03+05:30'::TIMETZ": "01:02:03+05:30", "INTERVAL '14 months 3 days 4.5 seconds'": "1 year 2 months 3 days 00:00:04.5",
-		"INTERVAL '-90 minutes'": "-01:30:00", "INTERVAL 0 SECONDS": "00:00:00",
+		"-0.001::DECIMAL(38,3)":  model.Decimal{Unscaled: big.NewInt(-1), Scale: 3},
+		"'é' || repeat('x', 20)": "é" + strings.Repeat("x", 20),
+		"'twelve bytes'":         "twelve bytes", "''": "", "'\\x00\\xFF'::BLOB": []byte{0, 255},
+		"DATE '2024-02-29'":                            day,
+		"TIMESTAMP '2024-02-29 00:00:00.000001'":       day.Add(time.Microsecond),
+		"TIMESTAMP '1969-12-31 23:59:59.5'":            time.Unix(-1, 5e8).UTC(),
+		"TIMESTAMP_NS '2024-02-29 00:00:00.000000001'": day.Add(1), "'2024-02-29'::TIMESTAMP_S": day,
+		"'2024-02-29'::TIMESTAMP_MS":           day,
+		"TIMESTAMPTZ '2024-02-29 02:00:00+02'": day, "'infinity'::TIMESTAMP": "infinity",
+		"'-infinity'::DATE": "-infinity",
+		"TIME '01:02:03.5'": "01:02:03.5", "'01:02:03+05:30'::TIMETZ": "01:02:03+05:30",
+		"INTERVAL '14 months 3 days 4.5 seconds'": "1 year 2 months 3 days 00:00:04.5",
+		"INTERVAL '-90 minutes'":                  "-01:30:00", "INTERVAL 0 SECONDS": "00:00:00",
 		"'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::UUID": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "'0101'::BIT": "0101",
 		"'b'::ENUM('a','b')": "b", "[1, NULL, 3]": model.List{int64(1), nil, int64(3)}, "[]::INTEGER[]": model.List{},
-		"[[1], [2, 3]]": model.List{model.List{int64(1)}, model.List{int64(2), int64(3)}}, "[1, 2]::INTEGER[2]": model.List{int64(1), int64(2)},
+		"[[1], [2, 3]]":      model.List{model.List{int64(1)}, model.List{int64(2), int64(3)}},
+		"[1, 2]::INTEGER[2]": model.List{int64(1), int64(2)},
 		"{'b': 1, 'a': 'x'}": model.Struct{{Name: "b", Value: int64(1)}, {Name: "a", Value: "x"}},
 		"MAP {'k': [1]}":     model.Map{{Key: "k", Value: model.List{int64(1)}}}, "union_value(num := 2)": int64(2),
-		"'{\"a\": 1}'::JSON": "{\"a\": 1}", "'-123456789012345678901234567890123456789012'::BIGNUM": bigNumber("-123456789012345678901234567890123456789012"),
+		"'{\"a\": 1}'::JSON": "{\"a\": 1}", "'-123456789012345678901234567890123456789012'::BIGNUM": bigNumber(
+			"-123456789012345678901234567890123456789012"),
 	} {
 		if got := ask(t, db, "SELECT "+sql)[0][0]; fmt.Sprintf("%T %v", got, got) != fmt.Sprintf("%T %v", want, want) {
 			t.Errorf("SELECT %s is %T %v, want %T %v", sql, got, got, want, want)
 		}
 		// The same in the second place of a vector, beside a NULL.
-		if got := ask(t, db, "SELECT v FROM (SELECT 1 AS k, NULL AS v UNION ALL SELECT 2, "+sql+") ORDER BY k")[1][0]; fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := ask(t, db, "SELECT v FROM (SELECT 1 AS k, NULL AS v UNION ALL SELECT 2, "+sql+
+			") ORDER BY k")[1][0]; fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("beside a NULL, %s is %v, want %v", sql, got, want)
 		}
 	}
@@ -193,7 +216,8 @@ func bigNumber(s string) *big.Int {
 
 func TestColumnTypes(t *testing.T) {
 	db := open(t, Options{})
-	r, err := db.Query(context.Background(), "SELECT 1 AS a, 1.5 AS b, [{'x': 1::UBIGINT}] AS c, MAP {'a': 1} AS d, ts FROM python.steps")
+	r, err := db.Query(context.Background(),
+		"SELECT 1 AS a, 1.5 AS b, [{'x': 1::UBIGINT}] AS c, MAP {'a': 1} AS d, ts FROM python.steps")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +301,8 @@ func TestCloseEndsQueries(t *testing.T) {
 // A big answer is read as it is made, in little memory.
 func TestAnswersAreStreamed(t *testing.T) {
 	db := open(t, Options{MemoryLimit: 64 << 20})
-	r, err := db.Query(context.Background(), "SELECT range, 'some text that is not short ' || range FROM range(5000000)")
+	r, err := db.Query(context.Background(),
+		"SELECT range, 'some text that is not short ' || range FROM range(5000000)")
 	if err != nil {
 		t.Fatal(err)
 	}

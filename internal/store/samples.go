@@ -43,7 +43,8 @@ func replaceTree(c *conn, list []model.TreeProcess) error {
 		last[fmt.Sprintf("(%d, %d)", p.PID, p.StartTicks)] = p
 	}
 	keys := slices.Sorted(maps.Keys(last))
-	if err := c.exec("DELETE FROM store.process_tree WHERE (pid, start_ticks) IN (" + strings.Join(keys, ", ") + ")"); err != nil {
+	if err := c.exec("DELETE FROM store.process_tree WHERE (pid, start_ticks) IN (" + strings.Join(keys,
+		", ") + ")"); err != nil {
 		return err
 	}
 	rows := slices.SortedFunc(maps.Values(last), func(a, b model.TreeProcess) int { return int(a.PID - b.PID) })
@@ -91,9 +92,12 @@ func classesColumns(s *sheet, rows []model.ProcessClasses) {
 	put(s, rows, func(r *row) int64 { return r.StartTicks })
 	putOr(s, rows, -1, func(r *row) int32 { return r.Rank })
 	putSizes(s, rows,
-		func(r *row) int64 { return r.PSS }, func(r *row) int64 { return r.HeapInUse }, func(r *row) int64 { return r.HeapFree },
-		func(r *row) int64 { return r.Python }, func(r *row) int64 { return r.Anonymous }, func(r *row) int64 { return r.Stacks },
-		func(r *row) int64 { return r.File }, func(r *row) int64 { return r.Shared }, func(r *row) int64 { return r.Pinned })
+		func(r *row) int64 { return r.PSS }, func(r *row) int64 { return r.HeapInUse },
+		func(r *row) int64 { return r.HeapFree },
+		func(r *row) int64 { return r.Python }, func(r *row) int64 { return r.Anonymous },
+		func(r *row) int64 { return r.Stacks },
+		func(r *row) int64 { return r.File }, func(r *row) int64 { return r.Shared },
+		func(r *row) int64 { return r.Pinned })
 }
 
 func processMemoryColumns(s *sheet, rows []model.ProcessMemory) {
@@ -104,12 +108,16 @@ func processMemoryColumns(s *sheet, rows []model.ProcessMemory) {
 	putOr(s, rows, -1, func(r *row) int32 { return r.Rank })
 	putSizes(s, rows,
 		func(r *row) int64 { return r.RSS }, func(r *row) int64 { return r.Anon }, func(r *row) int64 { return r.File },
-		func(r *row) int64 { return r.Shmem }, func(r *row) int64 { return r.Swap }, func(r *row) int64 { return r.HWM },
-		func(r *row) int64 { return r.PageTables }, func(r *row) int64 { return r.Locked }, func(r *row) int64 { return r.Pinned },
-		func(r *row) int64 { return r.VMSize }, func(r *row) int64 { return r.PSS }, func(r *row) int64 { return r.PSSAnon },
+		func(r *row) int64 { return r.Shmem }, func(r *row) int64 { return r.Swap },
+		func(r *row) int64 { return r.HWM },
+		func(r *row) int64 { return r.PageTables }, func(r *row) int64 { return r.Locked },
+		func(r *row) int64 { return r.Pinned },
+		func(r *row) int64 { return r.VMSize }, func(r *row) int64 { return r.PSS },
+		func(r *row) int64 { return r.PSSAnon },
 		func(r *row) int64 { return r.PSSFile }, func(r *row) int64 { return r.PSSShmem },
 		func(r *row) int64 { return r.PrivateDirty }, func(r *row) int64 { return r.PrivateClean },
-		func(r *row) int64 { return r.SwapPSS }, func(r *row) int64 { return r.HeapInUse }, func(r *row) int64 { return r.HeapHeld })
+		func(r *row) int64 { return r.SwapPSS }, func(r *row) int64 { return r.HeapInUse },
+		func(r *row) int64 { return r.HeapHeld })
 	putOr(s, rows, 0, func(r *row) int32 { return r.Threads })
 	putSizes(s, rows,
 		func(r *row) int64 { return r.MinorFaults }, func(r *row) int64 { return r.MajorFaults },
@@ -166,9 +174,12 @@ func cgroupColumns(s *sheet, rows []model.CgroupMemory) {
 	putText(s, rows, func(r *row) string { return r.LimitPath })
 	putSizes(s, rows,
 		func(r *row) int64 { return r.High }, func(r *row) int64 { return r.Max }, func(r *row) int64 { return r.Peak },
-		func(r *row) int64 { return r.SwapUsed }, func(r *row) int64 { return r.SwapMax }, func(r *row) int64 { return r.Anon },
-		func(r *row) int64 { return r.File }, func(r *row) int64 { return r.Shmem }, func(r *row) int64 { return r.Kernel },
-		func(r *row) int64 { return r.KernelStack }, func(r *row) int64 { return r.PageTables }, func(r *row) int64 { return r.Slab },
+		func(r *row) int64 { return r.SwapUsed }, func(r *row) int64 { return r.SwapMax },
+		func(r *row) int64 { return r.Anon },
+		func(r *row) int64 { return r.File }, func(r *row) int64 { return r.Shmem },
+		func(r *row) int64 { return r.Kernel },
+		func(r *row) int64 { return r.KernelStack }, func(r *row) int64 { return r.PageTables },
+		func(r *row) int64 { return r.Slab },
 		func(r *row) int64 { return r.SlabReclaimable }, func(r *row) int64 { return r.Sock },
 		func(r *row) int64 { return r.InactiveAnon }, func(r *row) int64 { return r.ActiveAnon },
 		func(r *row) int64 { return r.InactiveFile }, func(r *row) int64 { return r.ActiveFile },
@@ -192,15 +203,21 @@ func hostColumns(s *sheet, rows []model.HostMemory) {
 	type row = model.HostMemory
 	put(s, rows, func(r *row) int64 { return r.Time })
 	putSizes(s, rows,
-		func(r *row) int64 { return r.Total }, func(r *row) int64 { return r.Available }, func(r *row) int64 { return r.Free },
-		func(r *row) int64 { return r.Buffers }, func(r *row) int64 { return r.Cached }, func(r *row) int64 { return r.Anon },
-		func(r *row) int64 { return r.Mapped }, func(r *row) int64 { return r.Shmem }, func(r *row) int64 { return r.Slab },
+		func(r *row) int64 { return r.Total }, func(r *row) int64 { return r.Available },
+		func(r *row) int64 { return r.Free },
+		func(r *row) int64 { return r.Buffers }, func(r *row) int64 { return r.Cached },
+		func(r *row) int64 { return r.Anon },
+		func(r *row) int64 { return r.Mapped }, func(r *row) int64 { return r.Shmem },
+		func(r *row) int64 { return r.Slab },
 		func(r *row) int64 { return r.SlabReclaimable }, func(r *row) int64 { return r.KernelStack },
-		func(r *row) int64 { return r.PageTables }, func(r *row) int64 { return r.Dirty }, func(r *row) int64 { return r.Writeback },
-		func(r *row) int64 { return r.Mlocked }, func(r *row) int64 { return r.SwapTotal }, func(r *row) int64 { return r.SwapFree },
+		func(r *row) int64 { return r.PageTables }, func(r *row) int64 { return r.Dirty },
+		func(r *row) int64 { return r.Writeback },
+		func(r *row) int64 { return r.Mlocked }, func(r *row) int64 { return r.SwapTotal },
+		func(r *row) int64 { return r.SwapFree },
 		func(r *row) int64 { return r.Committed }, func(r *row) int64 { return r.CommitLimit },
 		func(r *row) int64 { return r.HugeTotal }, func(r *row) int64 { return r.HugeFree },
-		func(r *row) int64 { return r.ShmTotal }, func(r *row) int64 { return r.ShmUsed }, func(r *row) int64 { return r.OOMKills })
+		func(r *row) int64 { return r.ShmTotal }, func(r *row) int64 { return r.ShmUsed },
+		func(r *row) int64 { return r.OOMKills })
 	pressureColumns(s, rows, func(r *row) *model.Pressure { return &r.Pressure })
 }
 
@@ -209,7 +226,8 @@ func deviceColumns(s *sheet, rows []model.GPUDevice) {
 	put(s, rows, func(r *row) int64 { return r.Time })
 	put(s, rows, func(r *row) int32 { return r.Device })
 	for _, get := range []func(*row) string{
-		func(r *row) string { return r.UUID }, func(r *row) string { return r.Name }, func(r *row) string { return r.Vendor },
+		func(r *row) string { return r.UUID }, func(r *row) string { return r.Name },
+		func(r *row) string { return r.Vendor },
 		func(r *row) string { return r.Driver }, func(r *row) string { return r.BusID },
 	} {
 		putText(s, rows, get)
@@ -227,8 +245,10 @@ func gpuColumns(s *sheet, rows []model.GPUUtilization) {
 	put(s, rows, func(r *row) int32 { return r.Device })
 	putText(s, rows, func(r *row) string { return r.Name })
 	putSizes(s, rows,
-		func(r *row) int64 { return r.Used }, func(r *row) int64 { return r.Free }, func(r *row) int64 { return r.Total },
-		func(r *row) int64 { return r.Reserved }, func(r *row) int64 { return r.GPUPct }, func(r *row) int64 { return r.MemPct },
+		func(r *row) int64 { return r.Used }, func(r *row) int64 { return r.Free },
+		func(r *row) int64 { return r.Total },
+		func(r *row) int64 { return r.Reserved }, func(r *row) int64 { return r.GPUPct },
+		func(r *row) int64 { return r.MemPct },
 		func(r *row) int64 { return r.Temperature }, func(r *row) int64 { return r.PowerMW },
 		func(r *row) int64 { return r.PowerLimitMW }, func(r *row) int64 { return r.SMClockMHz },
 		func(r *row) int64 { return r.MemClockMHz })

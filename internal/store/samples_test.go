@@ -15,10 +15,12 @@ import (
 func oracleSamples() model.Samples {
 	var s model.Samples
 	for i := range 30 {
-		s.GPUs = append(s.GPUs, model.GPUUtilization{Time: int64(i) * 1e6, Used: int64(i) << 30, Total: 80 << 30, GPUPct: int64(i)})
+		s.GPUs = append(s.GPUs, model.GPUUtilization{Time: int64(i) * 1e6, Used: int64(i) << 30, Total: 80 << 30,
+			GPUPct: int64(i)})
 	}
 	for i, wchan := range []string{"futex_wait_queue", "", "do_epoll_wait", "futex_wait_queue"} {
-		s.Utilization = append(s.Utilization, model.Utilization{Time: int64(i), PID: 7, TID: int32(7 + i), Comm: fmt.Sprint("t", i), Wchan: wchan, RSS: model.Null})
+		s.Utilization = append(s.Utilization, model.Utilization{Time: int64(i), PID: 7, TID: int32(7 + i),
+			Comm: fmt.Sprint("t", i), Wchan: wchan, RSS: model.Null})
 	}
 	s.Utilization = append(s.Utilization, model.Utilization{PID: 7, Comm: "python", Wchan: "do_wait"})
 	return s
@@ -65,17 +67,22 @@ func filled[T any](n int) T {
 // TestSamplesArriveWhole holds every field of every row against its column: both stand in the same order.
 func TestSamplesArriveWhole(t *testing.T) {
 	s := model.Samples{
-		Memory: []model.ProcessMemory{filled[model.ProcessMemory](1)}, Utilization: []model.Utilization{filled[model.Utilization](2)},
-		Tree: []model.TreeProcess{filled[model.TreeProcess](3)}, Envs: []model.Env{filled[model.Env](4)},
-		Cgroups: []model.CgroupMemory{filled[model.CgroupMemory](5)}, Hosts: []model.HostMemory{filled[model.HostMemory](6)},
-		Devices: []model.GPUDevice{filled[model.GPUDevice](7)}, GPUs: []model.GPUUtilization{filled[model.GPUUtilization](8)},
-		GPUProcs: []model.GPUProcess{filled[model.GPUProcess](9)}, GPUEvents: []model.GPUEvent{filled[model.GPUEvent](10)},
-		Window: []model.WindowSample{filled[model.WindowSample](11)},
+		Memory:      []model.ProcessMemory{filled[model.ProcessMemory](1)},
+		Utilization: []model.Utilization{filled[model.Utilization](2)},
+		Tree:        []model.TreeProcess{filled[model.TreeProcess](3)}, Envs: []model.Env{filled[model.Env](4)},
+		Cgroups:   []model.CgroupMemory{filled[model.CgroupMemory](5)},
+		Hosts:     []model.HostMemory{filled[model.HostMemory](6)},
+		Devices:   []model.GPUDevice{filled[model.GPUDevice](7)},
+		GPUs:      []model.GPUUtilization{filled[model.GPUUtilization](8)},
+		GPUProcs:  []model.GPUProcess{filled[model.GPUProcess](9)},
+		GPUEvents: []model.GPUEvent{filled[model.GPUEvent](10)},
+		Window:    []model.WindowSample{filled[model.WindowSample](11)},
 	}
 	db := open(t, Options{})
 	add(t, db, &model.Batch{Samples: s})
 	all := reflect.ValueOf(s)
-	tables := []string{"process_memory", "utilization", "process_tree", "process_envs", "cgroup_memory", "host_memory", "gpu_devices",
+	tables := []string{"process_memory", "utilization", "process_tree", "process_envs", "cgroup_memory", "host_memory",
+		"gpu_devices",
 		"gpu_utilization", "gpu_processes", "gpu_events", "event_window"}
 	for i, table := range tables {
 		got := ask(t, db, "FROM store."+table)
@@ -127,14 +134,16 @@ func TestSamplesMissing(t *testing.T) {
 func TestTreeAndDevicesAreReplaced(t *testing.T) {
 	db := open(t, Options{})
 	add(t, db, &model.Batch{Samples: model.Samples{
-		Tree:    []model.TreeProcess{{PID: 1, StartTicks: 5, Role: "other"}, {PID: 2, StartTicks: 6}, {PID: 1, StartTicks: 5, Role: "trainer"}},
+		Tree: []model.TreeProcess{{PID: 1, StartTicks: 5, Role: "other"}, {PID: 2, StartTicks: 6},
+			{PID: 1, StartTicks: 5, Role: "trainer"}},
 		Devices: []model.GPUDevice{{UUID: "it's", State: "ok"}, {UUID: "b"}},
 	}})
 	add(t, db, &model.Batch{Samples: model.Samples{
 		Tree:    []model.TreeProcess{{PID: 2, StartTicks: 6, Ended: true}},
 		Devices: []model.GPUDevice{{UUID: "it's", State: "lost"}},
 	}})
-	if got := fmt.Sprint(ask(t, db, "SELECT pid, role, ended FROM process.tree ORDER BY pid")); got != "[[1 trainer false] [2  true]]" {
+	if got := fmt.Sprint(ask(t, db,
+		"SELECT pid, role, ended FROM process.tree ORDER BY pid")); got != "[[1 trainer false] [2  true]]" {
 		t.Errorf("tree %s", got)
 	}
 	if got := fmt.Sprint(ask(t, db, "SELECT uuid, state FROM gpu.devices ORDER BY uuid")); got != "[[b ] [it's lost]]" {
@@ -147,14 +156,16 @@ func TestSamplesAreThinned(t *testing.T) {
 	db := open(t, Options{})
 	var b model.Batch
 	for i := range int64(100) {
-		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: i * 1e6, PID: 1, RSS: i % 7}, model.ProcessMemory{Time: i * 1e6, PID: 2, RSS: model.Null})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: i * 1e6, PID: 1, RSS: i % 7},
+			model.ProcessMemory{Time: i * 1e6, PID: 2, RSS: model.Null})
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: i * 1e6, Available: i})
 	}
 	add(t, db, &b)
 	ctx := context.Background()
 	err := db.withConn(ctx, func(c *conn) error {
 		for _, table := range []string{"process_memory", "host_memory"} {
-			if err := c.exec(removal(levelThin, table, "ts >= make_timestamp(0) AND ts < make_timestamp(100000000)")); err != nil {
+			if err := c.exec(removal(levelThin, table,
+				"ts >= make_timestamp(0) AND ts < make_timestamp(100000000)")); err != nil {
 				return err
 			}
 		}

@@ -45,7 +45,8 @@ func oracleTrace() (b model.Batch, rows []seen) {
 		}
 		b.Trace = append(b.Trace, r)
 		s := seen{step: r.Step, seq: int64(r.Seq), module: b.Names[r.Module-1].Text, stage: stageNames[r.Stage],
-			alloc: mb(r.Allocated), maxAlloc: mb(r.MaxAllocated), cached: mb(r.Cached), delta: mb(r.AllocatedDelta), seconds: math.NaN()}
+			alloc: mb(r.Allocated), maxAlloc: mb(r.MaxAllocated), cached: mb(r.Cached), delta: mb(r.AllocatedDelta),
+			seconds: math.NaN()}
 		if r.DurationNS != model.Null {
 			s.seconds = float64(r.DurationNS) / 1e9
 		}
@@ -154,8 +155,10 @@ func oracleFor(t *testing.T, sql string) (string, func([]seen) [][]any) {
 
 // someStacks replaces what is there, so that a second one who asks sees nothing of the first one's.
 var someStacks = []model.Backtrace{
-	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Func: "T.fit", File: "/job/train's.py", Line: 48, Kind: model.FramePython},
-	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Depth: 1, Func: "<module>", File: "/job/a.py", Line: 9, Kind: model.FramePython},
+	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Func: "T.fit", File: "/job/train's.py", Line: 48,
+		Kind: model.FramePython},
+	{Time: 1e15, PID: 7, Rank: -1, TID: 7, Name: "Main", Depth: 1, Func: "<module>", File: "/job/a.py", Line: 9,
+		Kind: model.FramePython},
 	{Time: 1e15, PID: 8, Rank: 1, Name: "a\x00b", Func: "sleeping in futex", Kind: model.FrameKernel},
 }
 
@@ -292,7 +295,8 @@ var oracles = map[string]func([]seen) [][]any{
 	"mem_used_pct, gpu_util_pct": gpuOracle,
 	"from cpu.utilization":       wchanOracle,
 	"python.backtrace order by depth": func([]seen) [][]any {
-		return [][]any{{"T.fit", "/job/train's.py", int64(48), int64(0)}, {"sleeping in futex", nil, nil, int64(0)}, {"<module>", "/job/a.py", int64(9), int64(1)}}
+		return [][]any{{"T.fit", "/job/train's.py", int64(48), int64(0)}, {"sleeping in futex", nil, nil, int64(0)},
+			{"<module>", "/job/a.py", int64(9), int64(1)}}
 	},
 	"python.backtrace where depth": func([]seen) [][]any {
 		return [][]any{{"T.fit", "/job/train's.py", int64(48)}, {"sleeping in futex", nil, nil}}
@@ -317,14 +321,18 @@ var oracles = map[string]func([]seen) [][]any{
 		}), 2, 10)
 	},
 	"peak_memory - prev_peak as growth": func(rows []seen) [][]any {
-		return growth(rows, func(step int64, peak, before float64) []any { return []any{step, peak, before, peak - before} })
+		return growth(rows, func(step int64, peak, before float64) []any {
+			return []any{step, peak, before,
+				peak - before}
+		})
 	},
 	"peak - prev_peak as growth": func(rows []seen) [][]any {
 		return growth(rows, func(step int64, peak, before float64) []any { return []any{step, peak, peak - before} })
 	},
 	"avg(max_allocated) as avg_peak": func(rows []seen) [][]any {
 		return descending(perGroup(last(rows, 1), func(r seen) string { return r.stage }, func(g []seen) []any {
-			return []any{g[0].stage, mean(values(g, alloc)), mean(values(g, func(r seen) float64 { return r.maxAlloc })),
+			return []any{g[0].stage, mean(values(g, alloc)),
+				mean(values(g, func(r seen) float64 { return r.maxAlloc })),
 				mean(values(g, func(r seen) float64 { return r.cached }))}
 		}), 2, all)
 	},
@@ -418,7 +426,10 @@ const spreadLimit = 10
 
 func newestFirst(rows []seen) (out [][]any) {
 	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, func(a, b seen) int { return cmp.Or(cmp.Compare(b.step, a.step), cmp.Compare(a.seq, b.seq)) })
+	slices.SortStableFunc(rows, func(a, b seen) int {
+		return cmp.Or(cmp.Compare(b.step, a.step),
+			cmp.Compare(a.seq, b.seq))
+	})
 	for _, r := range rows {
 		out = append(out, []any{r.step, r.module, r.stage, r.seconds, r.alloc})
 	}
@@ -433,8 +444,10 @@ func firstRows(rows []seen) (out [][]any) {
 		if m.MaxAllocatedDelta != model.Null {
 			maxDelta = float64(m.MaxAllocatedDelta) / (1 << 20)
 		}
-		out = append(out, []any{m.Time, model.Time(m.Time), 4000, 0, 1, r.step, r.step, r.step, 0, r.seq, r.module, r.stage, "cpu",
-			r.alloc, r.maxAlloc, r.cached, float64(m.MaxCached) / (1 << 20), r.delta, maxDelta, float64(m.OffsetNS) / 1e9, r.seconds, true})
+		out = append(out, []any{m.Time, model.Time(m.Time), 4000, 0, 1, r.step, r.step, r.step, 0, r.seq, r.module,
+			r.stage, "cpu",
+			r.alloc, r.maxAlloc, r.cached, float64(m.MaxCached) / (1 << 20), r.delta, maxDelta,
+			float64(m.OffsetNS) / 1e9, r.seconds, true})
 	}
 	return out
 }

@@ -33,7 +33,8 @@ func MakeSnapshot(ctx context.Context, path string, h *anatomy.History) error {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
 	defer own.remove()
-	o := Options{Path: filepath.Join(own.path, "made.duckdb"), TempDir: own.path, blockBytes: snapshotBlock, logBytes: 1 << 40}.withDefaults()
+	o := Options{Path: filepath.Join(own.path, "made.duckdb"), TempDir: own.path, blockBytes: snapshotBlock,
+		logBytes: 1 << 40}.withDefaults()
 	if err := loadSnapshot(ctx, o, h); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -59,7 +60,8 @@ func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	o := Options{Path: path, ReadOnly: true, TempDir: own.path, Stuck: stuck, snapshot: true, blockBytes: snapshotBlock}.withDefaults()
+	o := Options{Path: path, ReadOnly: true, TempDir: own.path, Stuck: stuck, snapshot: true,
+		blockBytes: snapshotBlock}.withDefaults()
 	e, err := openEngine(o)
 	if err != nil {
 		own.remove()
@@ -168,7 +170,8 @@ func (l *snapshotLoad) schema(c *conn) error {
 	for _, t := range []struct {
 		name   string
 		values []string
-	}{{"action", l.actions}, {"category", anatomy.CategoryNames()}, {"pool", l.pools.values}, {"note", l.notes.values}, {"site", l.sites.values}} {
+	}{{"action", l.actions}, {"category", anatomy.CategoryNames()}, {"pool", l.pools.values}, {"note", l.notes.values},
+		{"site", l.sites.values}} {
 		quoted := make([]string, len(t.values))
 		for i, v := range t.values {
 			quoted[i] = quote(v)

@@ -30,7 +30,8 @@ func snapshotTables(c *conn, all bool) (list []model.Table, err error) {
 	}
 	for _, t := range list {
 		if t.Name == "blocks" { // a macro is in no list of columns
-			t.Name, t.Rows, t.Doc = "live_at(seq)", -1, "the rows of blocks that were live on an event's device after it: FROM live_at(1234)"
+			t.Name, t.Rows, t.Doc = "live_at(seq)", -1,
+				"the rows of blocks that were live on an event's device after it: FROM live_at(1234)"
 			return append(list, t), nil
 		}
 	}

@@ -125,7 +125,8 @@ func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int) error
 	defer s.close()
 	for _, d := range l.h.Devices {
 		at := &moment{d: d}
-		if err := s.ranges(ctx, max(d.From, from), min(d.To, to), func(from int) { l.events(s, at, from) }); err != nil {
+		if err := s.ranges(ctx, max(d.From, from), min(d.To, to),
+			func(from int) { l.events(s, at, from) }); err != nil {
 			return err
 		}
 	}

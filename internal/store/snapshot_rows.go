@@ -28,7 +28,8 @@ func (l *snapshotLoad) block(r anatomy.Life) block {
 		return block{h.Addr[i], h.Streams[h.Stream[i]], h.Size[i], h.Stack[i], l.pools.code[h.Pool[i]], l.uses[i]}
 	case r.Block != anatomy.None:
 		b, g := &h.Blocks[r.Block], l.inside[r.Block]
-		return block{b.Address, h.Segments[g].Stream, b.Requested, b.Stack, l.pools.code[len(h.Pools)+int(g)], h.BlockCategory(int(r.Block))}
+		return block{b.Address, h.Segments[g].Stream, b.Requested, b.Stack, l.pools.code[len(h.Pools)+int(g)],
+			h.BlockCategory(int(r.Block))}
 	}
 	i := r.Free
 	return block{h.Addr[i], h.Streams[h.Stream[i]], h.Size[i], 0, l.pools.code[h.Pool[i]], anatomy.UnknownUse}
@@ -199,7 +200,8 @@ func (l *snapshotLoad) iterations(ctx context.Context, c *conn) error {
 			}
 			live := l.h.Live[first : last+1]
 			rows = append(rows, iteration{
-				uint16(d.Number), int32(k), int32(first), int32(last), slices.Min(live), slices.Max(live), live[len(live)-1],
+				uint16(d.Number), int32(k), int32(first), int32(last), slices.Min(live), slices.Max(live),
+				live[len(live)-1],
 			})
 		}
 	}

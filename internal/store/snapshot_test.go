@@ -19,24 +19,30 @@ import (
 // madeUp is a history with all that is rare: two devices, blocks older than it, a private pool, an OOM, an action that
 // nobody knows, texts by the thousand.
 func madeUp(texts int) *snapshot.Snapshot {
-	user := []snapshot.Frame{{File: "/x/site-packages/torch/_ops.py", Line: 7, Name: "call"}, {File: "/srv/it's.py", Line: 3, Name: "f"}}
+	user := []snapshot.Frame{{File: "/x/site-packages/torch/_ops.py", Line: 7, Name: "call"},
+		{File: "/srv/it's.py", Line: 3, Name: "f"}}
 	s := &snapshot.Snapshot{
-		Segments: []snapshot.Segment{{Address: 1 << 30, Size: 4096, Allocated: 1536, Active: 1536, Kind: "small", Pool: [2]int64{0, 5}, Blocks: []snapshot.Block{
-			{Address: 1 << 30, Size: 1024, Requested: 700, State: snapshot.Allocated, Frames: user},
-			{Address: 1<<30 + 1024, Size: 512, Requested: 9, State: snapshot.Allocated}, {Address: 1<<30 + 1536, Size: 2560, State: snapshot.Inactive},
-		}}},
-		Settings: []snapshot.Setting{{Name: "backend", Value: "native"}, {Name: "more", Value: []snapshot.Setting{{Name: "a", Value: int64(1)}}}},
+		Segments: []snapshot.Segment{{Address: 1 << 30, Size: 4096, Allocated: 1536, Active: 1536, Kind: "small",
+			Pool: [2]int64{0, 5}, Blocks: []snapshot.Block{
+				{Address: 1 << 30, Size: 1024, Requested: 700, State: snapshot.Allocated, Frames: user},
+				{Address: 1<<30 + 1024, Size: 512, Requested: 9, State: snapshot.Allocated},
+				{Address: 1<<30 + 1536, Size: 2560, State: snapshot.Inactive},
+			}}},
+		Settings: []snapshot.Setting{{Name: "backend", Value: "native"},
+			{Name: "more", Value: []snapshot.Setting{{Name: "a", Value: int64(1)}}}},
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for device := range 2 {
 		events := []snapshot.Event{
-			{Action: snapshot.FreeCompleted, Addr: 77, Size: 100}, {Action: snapshot.Alloc, Addr: 1<<30 + 1024, Size: 9, Frames: user},
+			{Action: snapshot.FreeCompleted, Addr: 77, Size: 100}, {Action: snapshot.Alloc, Addr: 1<<30 + 1024, Size: 9,
+				Frames: user},
 			{Action: snapshot.OOM, Size: 1 << 40, DeviceFree: 12345}, {Action: "brand_new", Addr: 1},
 		}
 		live := map[uint64]int64{}
 		for i := range texts {
 			addr := uint64(1+rnd.IntN(500)) << 20
-			e := snapshot.Event{Action: snapshot.Alloc, Addr: addr, Size: int64(rnd.IntN(9000)), Metadata: fmt.Sprintf("note %d", i), Frames: user[:1+i%2]}
+			e := snapshot.Event{Action: snapshot.Alloc, Addr: addr, Size: int64(rnd.IntN(9000)),
+				Metadata: fmt.Sprintf("note %d", i), Frames: user[:1+i%2]}
 			if size, ok := live[addr]; ok {
 				e.Action, e.Size = snapshot.FreeCompleted, size
 				delete(live, addr)
@@ -50,7 +56,8 @@ func madeUp(texts int) *snapshot.Snapshot {
 		}
 		if device == 0 {
 			for addr, size := range live {
-				s.Segments[0].Blocks = append(s.Segments[0].Blocks, snapshot.Block{Address: addr, Size: size + 512, Requested: size, State: snapshot.Allocated})
+				s.Segments[0].Blocks = append(s.Segments[0].Blocks,
+					snapshot.Block{Address: addr, Size: size + 512, Requested: size, State: snapshot.Allocated})
 			}
 		}
 		s.Traces = append(s.Traces, events)
@@ -94,7 +101,8 @@ func tablesOf(t testing.TB, h *anatomy.History) *DB {
 func TestSnapshotTablesAgreeWithHistory(t *testing.T) {
 	h := historyOf(t, madeUp(5000))
 	db := tablesOf(t, h)
-	rows, err := db.Query(context.Background(), `SELECT seq, device, action, addr, size, stack_id, live_after, reserved_after, device_free, user_metadata
+	rows, err := db.Query(context.Background(),
+		`SELECT seq, device, action, addr, size, stack_id, live_after, reserved_after, device_free, user_metadata
 		FROM events ORDER BY seq`)
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +121,8 @@ func TestSnapshotTablesAgreeWithHistory(t *testing.T) {
 			note = text
 		}
 		want := fmt.Sprint([]any{
-			i, h.Columns.Device[i], h.Actions[h.Action[i]], addr, h.Size[i], h.Stack[i], h.Live[i], d.ReservedAt(i), free, note,
+			i, h.Columns.Device[i], h.Actions[h.Action[i]], addr, h.Size[i], h.Stack[i], h.Live[i], d.ReservedAt(i),
+			free, note,
 		})
 		if got := fmt.Sprint(rows.Values()); got != want {
 			t.Fatalf("row %d: %s, want %s", i, got, want)
@@ -160,7 +169,8 @@ func TestSnapshotTablesOfNothing(t *testing.T) {
 func TestSnapshotTablesAreRead(t *testing.T) {
 	db := tablesOf(t, historyOf(t, madeUp(10)))
 	for _, sql := range []string{
-		"DELETE FROM events", "CREATE TABLE x (i INTEGER)", "COPY events TO 'x.csv'", "FROM read_csv('/etc/passwd')", "ATTACH 'x.duckdb'",
+		"DELETE FROM events", "CREATE TABLE x (i INTEGER)", "COPY events TO 'x.csv'", "FROM read_csv('/etc/passwd')",
+		"ATTACH 'x.duckdb'",
 		"DROP MACRO live_at", "FROM '/etc/passwd'", "SET memory_limit = '1TB'",
 	} {
 		rows, err := db.Query(context.Background(), sql)
@@ -241,7 +251,8 @@ func TestSnapshotParquet(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got [][]any
-		if err := c.all("FROM read_parquet("+quote(path)+") ORDER BY ALL", func(v []any) { got = append(got, v) }); err != nil {
+		if err := c.all("FROM read_parquet("+quote(path)+") ORDER BY ALL",
+			func(v []any) { got = append(got, v) }); err != nil {
 			t.Fatal(err)
 		}
 		if want := ask(t, db, "FROM "+table.Name+" ORDER BY ALL"); fmt.Sprint(got) != fmt.Sprint(want) {

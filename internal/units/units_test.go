@@ -24,15 +24,17 @@ func TestBytesText(t *testing.T) {
 
 func TestParseBytes(t *testing.T) {
 	for in, want := range map[string]Bytes{
-		"1000": 1000, "2GiB": 2 * GiB, "512M": 512 * MiB, "1.5 GiB": 3 * GiB / 2, "512mb": 512 * MiB, " 1 k ": KiB, "7B": 7,
-		"0": 0, "0.1KiB": 102, "1.MiB": MiB, ".5KiB": 512, "9223372036854775807": math.MaxInt64,
+		"1000": 1000, "2GiB": 2 * GiB, "512M": 512 * MiB, "1.5 GiB": 3 * GiB / 2, "512mb": 512 * MiB, " 1 k ": KiB,
+		"7B": 7,
+		"0":  0, "0.1KiB": 102, "1.MiB": MiB, ".5KiB": 512, "9223372036854775807": math.MaxInt64,
 	} {
 		got, err := ParseBytes(in)
 		if err != nil || got != want {
 			t.Errorf("%q: %d, %v; want %d", in, got, err, want)
 		}
 	}
-	for _, in := range []string{"", "-1", "1.5", "GiB", "1 2", "1e9", "8EiB", "1.2.3M", "1i", "1ib", "1kk", "0x10", "NaN", "1 GiBB", "1_000", "1/2", "."} {
+	for _, in := range []string{"", "-1", "1.5", "GiB", "1 2", "1e9", "8EiB", "1.2.3M", "1i", "1ib", "1kk", "0x10",
+		"NaN", "1 GiBB", "1_000", "1/2", "."} {
 		if got, err := ParseBytes(in); err == nil {
 			t.Errorf("%q gave %d", in, got)
 		}
@@ -62,8 +64,10 @@ func TestDurationText(t *testing.T) {
 		in   time.Duration
 		want string
 	}{
-		{0, "0 s"}, {7, "7 ns"}, {340 * time.Microsecond, "340 µs"}, {1200 * time.Millisecond, "1.2 s"}, {10 * time.Second, "10 s"},
-		{999999, "1.0 ms"}, {59600 * time.Millisecond, "1 min"}, {90 * time.Second, "1 min 30 s"}, {41 * time.Minute, "41 min"},
+		{0, "0 s"}, {7, "7 ns"}, {340 * time.Microsecond, "340 µs"}, {1200 * time.Millisecond, "1.2 s"},
+		{10 * time.Second, "10 s"},
+		{999999, "1.0 ms"}, {59600 * time.Millisecond, "1 min"}, {90 * time.Second, "1 min 30 s"},
+		{41 * time.Minute, "41 min"},
 		{59*time.Minute + 45*time.Second, "1 h"}, {192 * time.Minute, "3 h 12 min"}, {50 * time.Hour, "2 d 2 h"},
 		{240*time.Hour - time.Minute, "10 d"}, {-1200 * time.Millisecond, "-1.2 s"}, {1 << 62, "53376 d"},
 	} {
@@ -75,8 +79,10 @@ func TestDurationText(t *testing.T) {
 
 func TestParseDuration(t *testing.T) {
 	for in, want := range map[string]time.Duration{
-		"10": 10 * time.Second, "10s": 10 * time.Second, "1.5min": 90 * time.Second, "3 h 12 min": 192 * time.Minute, "1h30m": 90 * time.Minute,
-		"340 µs": 340 * time.Microsecond, "340μs": 340 * time.Microsecond, "0": 0, "2 d 2 h": 50 * time.Hour, "0.5": 500 * time.Millisecond,
+		"10": 10 * time.Second, "10s": 10 * time.Second, "1.5min": 90 * time.Second, "3 h 12 min": 192 * time.Minute,
+		"1h30m":  90 * time.Minute,
+		"340 µs": 340 * time.Microsecond, "340μs": 340 * time.Microsecond, "0": 0, "2 d 2 h": 50 * time.Hour,
+		"0.5": 500 * time.Millisecond,
 	} {
 		if got, err := ParseDuration(in); err != nil || time.Duration(got) != want {
 			t.Errorf("%q: %v, %v; want %v", in, time.Duration(got), err, want)
@@ -90,13 +96,15 @@ func TestParseDuration(t *testing.T) {
 }
 
 func TestCountAndAge(t *testing.T) {
-	for in, want := range map[int64]string{0: "0", 999: "999", 1204: "1,204", -1234567: "-1,234,567", math.MinInt64: "-9,223,372,036,854,775,808"} {
+	for in, want := range map[int64]string{0: "0", 999: "999", 1204: "1,204", -1234567: "-1,234,567",
+		math.MinInt64: "-9,223,372,036,854,775,808"} {
 		if got := Count(in); got != want {
 			t.Errorf("%d: %q, want %q", in, got, want)
 		}
 	}
 	now := time.Unix(1e9, 0)
-	for ago, want := range map[time.Duration]string{-time.Hour: "just now", 1900 * time.Millisecond: "1 s ago", 3 * time.Minute: "3 min ago"} {
+	for ago, want := range map[time.Duration]string{-time.Hour: "just now", 1900 * time.Millisecond: "1 s ago",
+		3 * time.Minute: "3 min ago"} {
 		if got := Age(now.Add(-ago), now); got != want {
 			t.Errorf("%v: %q, want %q", ago, got, want)
 		}

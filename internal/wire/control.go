@@ -50,8 +50,8 @@ const (
 )
 
 var frameNames = map[FrameType]string{
-	FrameEval: "eval", FrameEvalAt: "eval at", FramePlace: "place", FrameInterrupt: "interrupt", FramePing: "ping", FrameDetach: "detach", FrameSettings: "settings",
-	FrameBacktrace: "backtrace", FrameStacks: "stacks",
+	FrameEval: "eval", FrameEvalAt: "eval at", FramePlace: "place", FrameInterrupt: "interrupt", FramePing: "ping",
+	FrameDetach: "detach", FrameSettings: "settings", FrameBacktrace: "backtrace", FrameStacks: "stacks",
 	FrameHello: "hello", FrameOutput: "output", FrameValue: "value", FrameException: "exception", FrameDone: "done",
 	FramePong: "pong", FrameError: "error", FrameOK: "ok", FrameCensus: "census", FrameCounted: "counted",
 }
@@ -160,7 +160,8 @@ func ParseHello(p []byte) (Hello, error) {
 	}
 	h := Hello{Major: le.Uint16(p), Minor: le.Uint16(p[2:]), PID: le.Uint32(p[4:]), Agent: valid(p[8:])}
 	if h.Major != ControlMajor {
-		return h, fmt.Errorf("%w: the agent speaks control format %d.%d; this memgauge speaks %d.x", ErrVersion, h.Major, h.Minor, ControlMajor)
+		return h, fmt.Errorf("%w: the agent speaks control format %d.%d; this memgauge speaks %d.x", ErrVersion,
+			h.Major, h.Minor, ControlMajor)
 	}
 	return h, nil
 }

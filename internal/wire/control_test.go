@@ -25,7 +25,8 @@ func TestFrameRoundTrip(t *testing.T) {
 	for _, want := range sent {
 		got, err := ReadFrame(&b)
 		if err != nil || got.Type != want.Type || !bytes.Equal(got.Payload, want.Payload) {
-			t.Fatalf("read %s of %d bytes, %v; want %s of %d", got.Type, len(got.Payload), err, want.Type, len(want.Payload))
+			t.Fatalf("read %s of %d bytes, %v; want %s of %d", got.Type, len(got.Payload), err, want.Type,
+				len(want.Payload))
 		}
 	}
 	if _, err := ReadFrame(&b); err != io.EOF {

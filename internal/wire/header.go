@@ -97,7 +97,8 @@ func checkKind(b []byte) error {
 		return fmt.Errorf("%w: byte 0: %q where a ring has %q", ErrCorrupt, b[:len(Magic)], Magic)
 	}
 	if major := le.Uint16(b[OffMajor:]); major > Major {
-		return fmt.Errorf("%w: ring format %d.%d; this memgauge reads %d.x", ErrVersion, major, le.Uint16(b[OffMinor:]), Major)
+		return fmt.Errorf("%w: ring format %d.%d; this memgauge reads %d.x", ErrVersion, major, le.Uint16(b[OffMinor:]),
+			Major)
 	} else if major == 0 {
 		return fmt.Errorf("%w: byte %d: major version 0", ErrCorrupt, OffMajor)
 	}
@@ -151,13 +152,16 @@ func (h *Header) check(size int64) error {
 	case h.RingID == 0:
 		return fmt.Errorf("%w: byte %d: ring id 0", ErrCorrupt, OffRingID)
 	case bits.OnesCount64(h.SlotCount) != 1 || h.SlotCount > maxSlots:
-		return fmt.Errorf("%w: byte %d: %d slots, want a power of two, at most %d", ErrCorrupt, OffSlotCount, h.SlotCount, maxSlots)
+		return fmt.Errorf("%w: byte %d: %d slots, want a power of two, at most %d", ErrCorrupt, OffSlotCount,
+			h.SlotCount, maxSlots)
 	case h.SlotsOffset < h.HeaderSize || h.SlotsOffset > size || h.SlotsOffset%SlotSize != 0:
-		return fmt.Errorf("%w: byte %d: slots begin at byte %d, header ends at %d, file has %d", ErrCorrupt, OffSlotsOffset, h.SlotsOffset, h.HeaderSize, size)
+		return fmt.Errorf("%w: byte %d: slots begin at byte %d, header ends at %d, file has %d", ErrCorrupt,
+			OffSlotsOffset, h.SlotsOffset, h.HeaderSize, size)
 	case slotsEnd > size:
 		return fmt.Errorf("%w: slots end at byte %d, file has %d", ErrCorrupt, slotsEnd, size)
 	case h.NamesOffset < slotsEnd || h.NamesOffset > size:
-		return fmt.Errorf("%w: byte %d: names begin at byte %d, slots end at %d, file has %d", ErrCorrupt, OffNamesOffset, h.NamesOffset, slotsEnd, size)
+		return fmt.Errorf("%w: byte %d: names begin at byte %d, slots end at %d, file has %d", ErrCorrupt,
+			OffNamesOffset, h.NamesOffset, slotsEnd, size)
 	case h.NamesSize > maxNamesSize || h.NamesOffset+h.NamesSize > size:
 		return fmt.Errorf("%w: names end at byte %d, file has %d", ErrCorrupt, h.NamesOffset+h.NamesSize, size)
 	}
@@ -178,7 +182,8 @@ func readInfo(b []byte) (map[string]string, error) {
 	}
 	n := int64(le.Uint32(b[InfoOffset:]))
 	if n > HeaderSize-InfoOffset-4 {
-		return nil, fmt.Errorf("%w: byte %d: description of %d bytes, at most %d", ErrCorrupt, InfoOffset, n, HeaderSize-InfoOffset-4)
+		return nil, fmt.Errorf("%w: byte %d: description of %d bytes, at most %d", ErrCorrupt, InfoOffset, n,
+			HeaderSize-InfoOffset-4)
 	}
 	return ParseInfo(string(b[InfoOffset+4:][:n])), nil
 }

@@ -58,7 +58,8 @@ func TestHeaderErrors(t *testing.T) {
 }
 
 func TestNewerMinorIsUnderstood(t *testing.T) {
-	r := wiretest.New(wiretest.Options{PID: 1, Minor: 99, Info: map[string]string{"argv": "a\\b\nc", "key of the future": "x"}})
+	r := wiretest.New(wiretest.Options{PID: 1, Minor: 99,
+		Info: map[string]string{"argv": "a\\b\nc", "key of the future": "x"}})
 	var future [wire.SlotSize]byte
 	future[16] = 77
 	r.AppendSlot(&future)
@@ -68,7 +69,8 @@ func TestNewerMinorIsUnderstood(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := g.Read(make([]byte, 1024), 1)
-	if err != nil || c.Len() != 2 || c.Damaged != 0 || wire.SlotKind(c.Slot(0)) != 77 || g.Minor != 99 || g.Info["argv"] != "a\\b\nc" {
+	if err != nil || c.Len() != 2 || c.Damaged != 0 || wire.SlotKind(c.Slot(0)) != 77 || g.Minor != 99 ||
+		g.Info["argv"] != "a\\b\nc" {
 		t.Errorf("%+v %v %v", c, err, g.Info)
 	}
 }

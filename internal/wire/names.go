@@ -26,7 +26,8 @@ func (g *Ring) ReadNames() error {
 		return nil
 	}
 	if g.NamesHead < g.nameEnd || g.NamesHead > g.NamesSize {
-		return fmt.Errorf("%w: byte %d: %d bytes of names after %d, room is for %d", ErrCorrupt, OffNamesHead, g.NamesHead, g.nameEnd, g.NamesSize)
+		return fmt.Errorf("%w: byte %d: %d bytes of names after %d, room is for %d", ErrCorrupt, OffNamesHead,
+			g.NamesHead, g.nameEnd, g.NamesSize)
 	}
 	for g.nameEnd < g.NamesHead {
 		var buf [namesChunk]byte
@@ -40,7 +41,8 @@ func (g *Ring) ReadNames() error {
 			return err
 		}
 		if used == 0 {
-			return fmt.Errorf("%w: name at byte %d is cut: names end at byte %d", ErrCorrupt, g.NamesOffset+g.nameEnd, g.NamesOffset+g.NamesHead)
+			return fmt.Errorf("%w: name at byte %d is cut: names end at byte %d", ErrCorrupt, g.NamesOffset+g.nameEnd,
+				g.NamesOffset+g.NamesHead)
 		}
 	}
 	return nil
@@ -53,10 +55,12 @@ func (g *Ring) parseNames(b []byte) (used int64, err error) {
 	for int64(len(b))-used >= 4 {
 		n := int64(le.Uint32(b[used:]))
 		if n > MaxName {
-			return used, fmt.Errorf("%w: name at byte %d: length %d exceeds %d", ErrCorrupt, g.NamesOffset+g.nameEnd+used, n, MaxName)
+			return used, fmt.Errorf("%w: name at byte %d: length %d exceeds %d", ErrCorrupt,
+				g.NamesOffset+g.nameEnd+used, n, MaxName)
 		}
 		if len(g.names) >= maxNames {
-			return used, fmt.Errorf("%w: name at byte %d: more than %d names", ErrCorrupt, g.NamesOffset+g.nameEnd+used, maxNames)
+			return used, fmt.Errorf("%w: name at byte %d: more than %d names", ErrCorrupt, g.NamesOffset+g.nameEnd+used,
+				maxNames)
 		}
 		size := 4 + (n+3)&^3
 		if used+size > int64(len(b)) {

@@ -211,7 +211,8 @@ func (g *Ring) verify(c *Chunk, h uint64) error {
 		}
 	}
 	if c.Overwritten > 0 && c.Len() > 0 && c.Damaged == uint64(c.Len()) {
-		return fmt.Errorf("%w: byte %d: head says %d, but no record from %d to %d is there", ErrCorrupt, OffHead, h, c.First, c.Next()-1)
+		return fmt.Errorf("%w: byte %d: head says %d, but no record from %d to %d is there", ErrCorrupt, OffHead, h,
+			c.First, c.Next()-1)
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ func TestWrap(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, err := g.Read(make([]byte, 64*100), 3)
-	if want := "[14 15 16 17 18 19 20 21]"; err != nil || fmt.Sprint(numbers(c)) != want || c.Overwritten != 11 || c.First != 14 || c.Damaged != 0 {
+	if want := "[14 15 16 17 18 19 20 21]"; err != nil || fmt.Sprint(numbers(c)) != want || c.Overwritten != 11 ||
+		c.First != 14 || c.Damaged != 0 {
 		t.Errorf("%v %+v %v, want %s", numbers(c), c, err, want)
 	}
 	c, err = g.Read(make([]byte, 64*3), 16)
@@ -234,7 +235,8 @@ func TestNamesGarbage(t *testing.T) {
 	}{
 		{func(b []byte, n int) { le.PutUint32(b[n+8:], 5000) }, "name at byte 20488: length 5000 exceeds 1024"},
 		{func(b []byte, n int) { le.PutUint64(b[wire.OffNamesHead:], 1<<40) }, "byte 64: 1099511627776 bytes of names"},
-		{func(b []byte, n int) { le.PutUint64(b[wire.OffNamesHead:], 10) }, "name at byte 20488 is cut: names end at byte 20490"},
+		{func(b []byte, n int) { le.PutUint64(b[wire.OffNamesHead:], 10) },
+			"name at byte 20488 is cut: names end at byte 20490"},
 	} {
 		r := wiretest.New(wiretest.Options{PID: 1})
 		r.Intern("abc")
@@ -289,7 +291,8 @@ func FuzzRing(f *testing.F) {
 
 // randomRing is a small ring with records of all kinds, of kinds of the future, and torn ones.
 func randomRing(rng *rand.Rand) *wiretest.Ring {
-	r := wiretest.New(wiretest.Options{PID: 7, Start: 9, Slots: 8, NamesSize: 128, RingID: 1, Info: map[string]string{"argv": "train.py"}})
+	r := wiretest.New(wiretest.Options{PID: 7, Start: 9, Slots: 8, NamesSize: 128, RingID: 1,
+		Info: map[string]string{"argv": "train.py"}})
 	for range rng.IntN(30) {
 		var s [wire.SlotSize]byte
 		for i := range s {

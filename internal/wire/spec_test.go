@@ -22,8 +22,9 @@ type codec interface {
 }
 
 var codecs = map[uint8]codec{
-	wire.KindTrace: &wire.Trace{}, wire.KindStep: &wire.Step{}, wire.KindHeap: &wire.Heap{}, wire.KindDevice: &wire.Device{},
-	wire.KindEvent: &wire.Event{}, wire.KindText: &wire.Text{}, wire.KindOverhead: &wire.Overhead{},
+	wire.KindTrace: &wire.Trace{}, wire.KindStep: &wire.Step{}, wire.KindHeap: &wire.Heap{},
+	wire.KindDevice: &wire.Device{},
+	wire.KindEvent:  &wire.Event{}, wire.KindText: &wire.Text{}, wire.KindOverhead: &wire.Overhead{},
 	wire.KindTensors: &wire.Tensors{}, wire.KindObjects: &wire.Objects{},
 }
 
@@ -70,7 +71,8 @@ func TestSpecIsSound(t *testing.T) {
 		}
 	}
 	for i, name := range wire.States {
-		if want := [...]string{wire.StateCreating: "creating", wire.StateLive: "live", wire.StateClosed: "closed", wire.StateDetached: "detached"}[i]; name != want {
+		if want := [...]string{wire.StateCreating: "creating", wire.StateLive: "live", wire.StateClosed: "closed",
+			wire.StateDetached: "detached"}[i]; name != want {
 			t.Errorf("state %d is %q, want %q", i, name, want)
 		}
 	}
@@ -78,17 +80,24 @@ func TestSpecIsSound(t *testing.T) {
 
 // sample has a record of every kind, a damaged slot, a kind of the future, and has wrapped.
 func sample() *wiretest.Ring {
-	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed, Generation: 1,
-		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py", "cwd": "/data/job\ta"}})
+	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed,
+		Generation: 1, Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py",
+			"cwd": "/data/job\ta"}})
 	r.SetRank(0, 2)
-	r.Append(&wire.Step{TS: 50e9, Step: 1, Steps: 1, Duration: wire.NotTaken, RSS: 1 << 28, Anon: 1 << 27, MaxRSS: 1 << 29})
+	r.Append(&wire.Step{TS: 50e9, Step: 1, Steps: 1, Duration: wire.NotTaken, RSS: 1 << 28, Anon: 1 << 27,
+		MaxRSS: 1 << 29})
 	for i := range uint64(10) {
-		r.Append(&wire.Trace{TS: 51e9 + i, Stage: uint8(i % 6), Flags: wire.FlagRoot, Device: -1, Name: r.Intern("layers.0.mlp"), Step: 2, Allocated: i << 20, MaxAllocated: wire.NotTaken, Cached: 1, MaxCached: 2})
+		r.Append(&wire.Trace{TS: 51e9 + i, Stage: uint8(i % 6), Flags: wire.FlagRoot, Device: -1,
+			Name: r.Intern("layers.0.mlp"), Step: 2, Allocated: i << 20, MaxAllocated: wire.NotTaken, Cached: 1,
+			MaxCached: 2})
 	}
-	r.Append(&wire.Heap{TS: 52e9, Step: 2, GCCount: 3, GCYoung: 40, HeapInUse: 5, HeapHeld: 6, PyBlocks: 7, CostNS: 400})
+	r.Append(&wire.Heap{TS: 52e9, Step: 2, GCCount: 3, GCYoung: 40, HeapInUse: 5, HeapHeld: 6, PyBlocks: 7,
+		CostNS: 400})
 	r.Append(&wire.Device{TS: 52e9, Device: 1, Step: 2, Allocated: 8, MaxAllocated: 9, Reserved: 10, MaxReserved: 11})
-	r.Append(&wire.Step{TS: 52e9, Flags: 3, Steps: 1, Step: 2, AgentNS: 5000, Duration: 2e9, RSS: 1, Anon: 2, MaxRSS: wire.NotTaken})
-	r.Append(&wire.Overhead{TS: 53e9, Name: r.Intern("step hook"), Steps: 100, NS: 1000, Count: 100, Covered: 1e9, Gap: wire.NotTaken})
+	r.Append(&wire.Step{TS: 52e9, Flags: 3, Steps: 1, Step: 2, AgentNS: 5000, Duration: 2e9, RSS: 1, Anon: 2,
+		MaxRSS: wire.NotTaken})
+	r.Append(&wire.Overhead{TS: 53e9, Name: r.Intern("step hook"), Steps: 100, NS: 1000, Count: 100, Covered: 1e9,
+		Gap: wire.NotTaken})
 	var future [wire.SlotSize]byte
 	future[16] = 99
 	n := r.AppendSlot(&future)
@@ -99,11 +108,13 @@ func sample() *wiretest.Ring {
 
 // census has the kinds that version 1.1 brought.
 func census() *wiretest.Ring {
-	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed, Generation: 1, Minor: 1,
-		Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py"}})
+	r := wiretest.New(wiretest.Options{PID: 4711, Start: 123456, Slots: 16, NamesSize: 256, RingID: 0xfeed,
+		Generation: 1, Minor: 1, Wall: 1_700_000_000e9, Mono: 50e9, Info: map[string]string{"argv": "python train.py"}})
 	r.Append(&wire.Text{TS: 51e9, Length: 12, Data: [wire.TextChunk]byte{0: '(', 1: '2', 2: ')', 3: '\t'}})
-	r.Append(&wire.Tensors{TS: 51e9, Flags: 3, TextLen: 12, TextSlots: 1, Census: 2, Step: 40, Count: 7, OldestStep: 3, Fresh: 1, Bytes: 1 << 40})
-	r.Append(&wire.Objects{TS: 51e9, Flags: 2, Census: 2, Step: 40, Count: 1, Delta: -5, Length: 12, Bytes: wire.NotTaken})
+	r.Append(&wire.Tensors{TS: 51e9, Flags: 3, TextLen: 12, TextSlots: 1, Census: 2, Step: 40, Count: 7, OldestStep: 3,
+		Fresh: 1, Bytes: 1 << 40})
+	r.Append(&wire.Objects{TS: 51e9, Flags: 2, Census: 2, Step: 40, Count: 1, Delta: -5, Length: 12,
+		Bytes: wire.NotTaken})
 	return r
 }
 

@@ -63,7 +63,8 @@ type churn struct {
 }
 
 func newChurn(a *alloc.Allocator, n int, stream alloc.Stream) (*churn, error) {
-	c := &churn{a: a, sizes: sizes(1<<14, uint64(stream)+7), held: make([]alloc.Ptr, live), order: make([]int, n), stream: stream}
+	c := &churn{a: a, sizes: sizes(1<<14, uint64(stream)+7), held: make([]alloc.Ptr, live), order: make([]int, n),
+		stream: stream}
 	r := rand.New(rand.NewPCG(uint64(stream)+3, 2))
 	for i := range c.order {
 		c.order[i] = r.IntN(live)
@@ -120,7 +121,8 @@ func Measure(o Options) (out []Figure, err error) {
 }
 
 func allocator(policy string, events int) (*alloc.Allocator, error) {
-	return alloc.New(fake.New(fake.Config{Capacity: capacity}), alloc.Options{Policy: alloc.Policy(policy), EventCapacity: events})
+	return alloc.New(fake.New(fake.Config{Capacity: capacity}),
+		alloc.Options{Policy: alloc.Policy(policy), EventCapacity: events})
 }
 
 func pair(o Options, policy string) (Figure, error) {

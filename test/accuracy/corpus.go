@@ -95,7 +95,8 @@ func (c corpus) run(ctx context.Context, e entry) (r result, err error) {
 	r.entry = e
 	session := filepath.Join(c.sessions, e.Name)
 	if _, err := os.Stat(filepath.Join(session, "end.json")); err != nil {
-		cmd := exec.CommandContext(ctx, c.memgauge, "run", "--quiet", "--session", session, "--", c.python, filepath.Join(c.dir, e.File))
+		cmd := exec.CommandContext(ctx, c.memgauge, "run", "--quiet", "--session", session, "--", c.python,
+			filepath.Join(c.dir, e.File))
 		cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return r, fmt.Errorf("run: %w: %s", err, last(out))
@@ -113,7 +114,8 @@ func (c corpus) run(ctx context.Context, e entry) (r result, err error) {
 }
 
 func (c corpus) judge(ctx context.Context, session string, until int) (v verdict, err error) {
-	out, err := exec.CommandContext(ctx, c.memgauge, "leak", "--session", session, "--json", "--until", fmt.Sprint(until)).Output()
+	out, err := exec.CommandContext(ctx, c.memgauge, "leak", "--session", session, "--json", "--until",
+		fmt.Sprint(until)).Output()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 3) { // 3: there is a leak
 		if exit != nil {
@@ -177,7 +179,8 @@ type tally struct {
 
 func print(w io.Writer, results []result) {
 	var t tally
-	fmt.Fprintln(w, "| program | label | 25 % | 50 % | 75 % | end | MB/step (told / true) | class | holder or line | kind |\n|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(w,
+		"| program | label | 25 % | 50 % | 75 % | end | MB/step (told / true) | class | holder or line | kind |\n|---|---|---|---|---|---|---|---|---|---|")
 	for _, r := range results {
 		t.add(r)
 		f := r.end.first()
@@ -189,7 +192,8 @@ func print(w io.Writer, results []result) {
 			}
 			hit = map[bool]string{true: "right", false: "missed"}[r.hit()]
 		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | **%s** | %s | %s | %s | %s |\n", r.Name, r.Label, r.early[0].Verdict, r.early[1].Verdict, r.early[2].Verdict, r.end.Verdict, rate, class, hit, r.Kind)
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | **%s** | %s | %s | %s | %s |\n", r.Name, r.Label, r.early[0].Verdict,
+			r.early[1].Verdict, r.early[2].Verdict, r.end.Verdict, rate, class, hit, r.Kind)
 	}
 	t.print(w)
 }
@@ -256,7 +260,8 @@ func (t *tally) print(w io.Writer) {
 	row("holder or line right, of the leaks found", share(t.hits, t.found), "≥ 0.9")
 	row("false alarms at 25, 50 or 75 %", fmt.Sprint(t.early), "0")
 	row("called at 50 %, of the leaks begun by 25 %", share(t.called, t.begun), "≥ 0.9")
-	row("delay of the first call among 25, 50, 75 %, median", fmt.Sprintf("%.0f steps, %.1f MiB leaked", median(t.delays), median(t.leaked)), "")
+	row("delay of the first call among 25, 50, 75 %, median",
+		fmt.Sprintf("%.0f steps, %.1f MiB leaked", median(t.delays), median(t.leaked)), "")
 }
 
 func median(xs []float64) float64 {

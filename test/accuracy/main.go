@@ -21,7 +21,8 @@ func main() {
 	python := flag.String("python", "python3", "interpreter with torch")
 	dir := flag.String("corpus", "test/accuracy/corpus", "folder of the programs and manifest.json")
 	only := flag.String("only", "", "names of programs, comma-separated")
-	sessions := flag.String("sessions", "", "keep the sessions in this folder; those that are there already are judged again, not run")
+	sessions := flag.String("sessions", "",
+		"keep the sessions in this folder; those that are there already are judged again, not run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -24,7 +24,9 @@ const stepsPerMinute = 600
 
 var rules = []rule{
 	{"memgauge", func(ys []float64) bool { return judge(ys).Verdict == detect.Leak }},
-	{"line over the last 10 samples > 10 MB/min", func(ys []float64) bool { return slope(ys[max(0, len(ys)-10):]) > 10e6/stepsPerMinute }},
+	{"line over the last 10 samples > 10 MB/min", func(ys []float64) bool {
+		return slope(ys[max(0, len(ys)-10):]) > 10e6/stepsPerMinute
+	}},
 	{"100 MB above the first sample", func(ys []float64) bool { return ys[len(ys)-1]-ys[0] > 100e6 }},
 	{"Mann–Kendall p < 0.05", mannKendall},
 }
@@ -93,7 +95,8 @@ func simulated(w io.Writer, runs int) {
 		}()
 	}
 	wg.Wait()
-	fmt.Fprintf(w, "%d runs of %d steps in each family; alarm rates at the end of the run.\n\n| family |", runs, simulate.Steps)
+	fmt.Fprintf(w, "%d runs of %d steps in each family; alarm rates at the end of the run.\n\n| family |", runs,
+		simulate.Steps)
 	for _, r := range rules {
 		fmt.Fprintf(w, " %s |", r.name)
 	}
@@ -143,7 +146,8 @@ func simulateFamily(f simulate.Family, runs int) outcome {
 			o.undecided += one
 		}
 		for _, part := range []int{4, 2} {
-			if judge(ys[:len(ys)/part]).Verdict == detect.Leak || part == 2 && judge(ys[:len(ys)*3/4]).Verdict == detect.Leak {
+			if judge(ys[:len(ys)/part]).Verdict == detect.Leak ||
+				part == 2 && judge(ys[:len(ys)*3/4]).Verdict == detect.Leak {
 				o.early += one
 				break
 			}

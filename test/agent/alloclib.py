@@ -33,7 +33,8 @@ def fake_gpu(size):
         made = os.path.join(folder, "libcuda.so.1")
         try:
             subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-pthread", "-Wl,-soname,libcuda.so.1", "-o", made,
-                            os.path.join(here, "libcuda.c")], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                            os.path.join(here, "libcuda.c")], check=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT)
             ctypes.CDLL(made)
         except (OSError, subprocess.CalledProcessError) as e:
             return "no libcuda for tests: %s" % e

@@ -55,7 +55,8 @@ def source(runtime, pid=0, start=0, budget="0.01", trace="auto", version="0123ab
     place = "<memgauge>/%s/lib/memgauge" % version
     if folder is not None:
         place, modules = folder + "/lib/memgauge", dict.fromkeys(modules)
-    return "FOLDER = %r\nSOURCES = %r\nKEPT = %r\nREQUEST = %r\n%s" % (place, modules, folder and folder + "/attach", request, code)
+    return "FOLDER = %r\nSOURCES = %r\nKEPT = %r\nREQUEST = %r\n%s" % (place, modules, folder and folder + "/attach",
+        request, code)
 
 
 def modules_of_agent(edit=lambda s: s):

@@ -31,7 +31,8 @@ class Taken:
                 self.objects.append(row)
             else:
                 names = ("flags", "census", "step", "count", "oldest", "fresh", "bytes")
-                self.tensors.append(dict(zip(names, fields), **dict(zip(("shape", "dtype", "device", "role", "site", "holder"), text))))
+                self.tensors.append(dict(zip(names, fields),
+                                         **dict(zip(("shape", "dtype", "device", "role", "site", "holder"), text))))
 
     def of(self, evidence, holder=None, kind=None):
         return [r for r in self.objects if r["evidence"] == evidence and (holder is None or r["holder"] == holder)

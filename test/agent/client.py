@@ -130,7 +130,8 @@ class Process:
         if fork:
             env["MEMGAUGE_TEST_FORK"] = "1"
         self.output = open(os.path.join(self.directory, "output"), "w+b")
-        self.child = subprocess.Popen([python or PYTHON] + bare + ["-u", script], env=env, stdin=subprocess.PIPE, cwd=self.directory,
+        self.child = subprocess.Popen([python or PYTHON] + bare + ["-u", script], env=env, stdin=subprocess.PIPE,
+                                      cwd=self.directory,
                                       stdout=self.output, stderr=subprocess.STDOUT)
         self.clients = []
         wait_for(lambda: b"ready" in self.printed() or self.child.poll() is not None, 120)

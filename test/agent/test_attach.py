@@ -70,7 +70,8 @@ class Life(Case):
     def test_again_after_detach_with_a_newer_agent(self):
         program = self.start(LOOP)
         program.detach(program.attach())
-        runtime = program.attach(version="newer", edit=lambda text: text.replace('"attach", ', '"attach", ') + "\nNEWER = 1\n")
+        runtime = program.attach(version="newer", edit=lambda text: text.replace('"attach", ', '"attach", ')
+                                 + "\nNEWER = 1\n")
         ring, = program.rings(runtime).values()
         self.assertEqual(ring.info["agent"], "newer")
         self.assertEqual(program.eval(runtime, "import sys; sys.modules['memgauge._agent.life'].NEWER").value, "1")
@@ -104,7 +105,9 @@ class Life(Case):
         before = program.ask(STATE)
         answer = program.inject(source("/nowhere/at/all"))
         self.assertTrue(answer.startswith("eOSError: no ring"), answer)
-        answer = program.inject(source(program.runtime(), edit=lambda text: text.replace("def attach(request):", "def attach(request):\n    raise ValueError(1)")))
+        answer = program.inject(source(program.runtime(),
+                                       edit=lambda text: text.replace("def attach(request):",
+                                           "def attach(request):\n    raise ValueError(1)")))
         self.assertEqual(answer, "eValueError: 1")
         self.assertEqual(program.ask(STATE), before)
         program.attach()
@@ -120,7 +123,8 @@ class Life(Case):
         """An eval has the program's signal mask, and the main thread its name."""
         program = self.start("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n" + LOOP)
         runtime = program.attach()
-        a = program.eval(runtime, "import signal, threading; (sorted(signal.pthread_sigmask(0, ())), threading.main_thread().ident == __import__('os').getpid() or threading.main_thread().name)")
+        a = program.eval(runtime,
+                         "import signal, threading; (sorted(signal.pthread_sigmask(0, ())), threading.main_thread().ident == __import__('os').getpid() or threading.main_thread().name)")
         self.assertEqual(a.value.replace("<Signals.SIGUSR1: 10>", "10"), "([10], 'MainThread')")
 
     def test_signals_of_the_c_library(self):
@@ -130,7 +134,8 @@ class Life(Case):
         runtime = program.attach()
         program.eval(runtime, "x")      # makes a thread too
         # the C library blocks all of them in a thread that is just beginning or ending
-        wait_for(lambda: not any(self.blocked(program.pid, task) for task in set(os.listdir("/proc/%d/task" % program.pid)) - set(before)))
+        wait_for(lambda: not any(self.blocked(program.pid, task)
+                                 for task in set(os.listdir("/proc/%d/task" % program.pid)) - set(before)))
 
     def blocked(self, pid, task):
         """Which of the signals 32 and 33 a thread blocks."""

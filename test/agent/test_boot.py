@@ -43,7 +43,8 @@ class Chain(Case):
         self.assertEqual(self.run_code(self.SHOW), bare.stdout.strip())
 
     def test_the_users(self):
-        user = self.home.write("site/sitecustomize.py", "import sys; sys.seen = __name__, __spec__.origin == __file__\n")
+        user = self.home.write("site/sitecustomize.py",
+                               "import sys; sys.seen = __name__, __spec__.origin == __file__\n")
         got = self.run_code(self.SHOW, path=(os.path.dirname(user),))
         self.assertEqual(got, "%s ('sitecustomize', True)" % user)
 
@@ -116,7 +117,8 @@ class Torch(Case):
             print([f for f in sys.meta_path if "memgauge" in str(f)])
             """, path=(self.site,))
         self.assertEqual(got, "\n".join([
-            "['torch'] True 1", "SourceFileLoader SourceFileLoader \nimport sys", "b'\\nimport sys' True ['torch']", "[]"]))
+            "['torch'] True 1", "SourceFileLoader SourceFileLoader \nimport sys", "b'\\nimport sys' True ['torch']",
+            "[]"]))
 
     def test_failing_import_and_retry(self):
         got = self.run_code("""

@@ -50,8 +50,10 @@ class LoudMeta(type):
     mro_told = []
 
 
-NAMES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__bool__", "__len__", "__iter__", "__getitem__", "__contains__",
-         "__getattr__", "__getattribute__", "__sizeof__", "__reversed__", "__length_hint__", "__call__", "__int__", "__index__",
+NAMES = ("__repr__", "__str__", "__eq__", "__ne__", "__hash__", "__bool__", "__len__", "__iter__", "__getitem__",
+         "__contains__",
+         "__getattr__", "__getattribute__", "__sizeof__", "__reversed__", "__length_hint__", "__call__", "__int__",
+         "__index__",
          "__dir__", "__format__", "__reduce__", "__reduce_ex__", "__del_", "__get__")
 
 

@@ -175,8 +175,10 @@ class Training(unittest.TestCase):
         taken = take(self.memory)
         size = 4 * sum(p.numel() for p in self.model.parameters())
         self.assertEqual(self.group(taken, ".model", "parameter")["bytes"], size)
-        self.assertEqual([g for g in taken.tensors if g["role"] == "gradient"], [])    # reading them would race with backward
-        self.assertEqual(sum(g["bytes"] for g in taken.tensors if g["holder"].endswith(".net") and g["role"] == "buffer"), 2 * 16 * 4 + 8)
+        # reading them would race with backward
+        self.assertEqual([g for g in taken.tensors if g["role"] == "gradient"], [])
+        self.assertEqual(sum(g["bytes"] for g in taken.tensors if g["holder"].endswith(".net")
+                             and g["role"] == "buffer"), 2 * 16 * 4 + 8)
         states = [g for g in taken.tensors if g["role"] == "optimizer"]
         self.assertGreaterEqual(sum(g["bytes"] for g in states), 2 * size)
         self.assertTrue(all(g["holder"].endswith(".optimizer") for g in states), states)
@@ -247,7 +249,8 @@ class Training(unittest.TestCase):
         self.assertEqual(set(alive), {0})
 
     def test_sparse_and_other_odd_tensors(self):
-        odd = [torch.eye(3).to_sparse(), torch.zeros(2, device="meta"), torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8)]
+        odd = [torch.eye(3).to_sparse(), torch.zeros(2, device="meta"),
+               torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8)]
         taken = take(self.memory)
         self.assertEqual(sum(g["count"] for g in taken.tensors if g["holder"].endswith("odd[*]")), 3)
         del odd

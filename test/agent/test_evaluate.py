@@ -81,7 +81,8 @@ class Names(Case):
 
     def test_globals(self):
         self.check("print(G, len(all_losses)); G + 1", stdout="1 3\n", value="2")
-        self.check("'G' in globals(), globals() is __import__('__main__').__dict__, __name__", value="(True, True, '__main__')")
+        self.check("'G' in globals(), globals() is __import__('__main__').__dict__, __name__",
+                   value="(True, True, '__main__')")
 
     def test_locals_of_the_running_functions(self):
         self.check("model['a']", value="1")
@@ -89,11 +90,13 @@ class Names(Case):
         self.check("batch is train_loader", value="True")
         self.check("[train_loader[i] + G for i in range(2) if train_loader]", value="[11, 21]")
         self.check("def f(n):\n  return [train_loader[0] + n + model['a'] for _ in range(1)]\nf(1)", value="[12]")
-        self.check("class A:\n  z = train_loader[1]\n  def m(self): return train_loader\nA.z, A().m()", value="(20, [10, 20])")
+        self.check("class A:\n  z = train_loader[1]\n  def m(self): return train_loader\nA.z, A().m()",
+                   value="(20, [10, 20])")
         self.check("(lambda: (lambda: train_loader[0])())()", value="10")
         self.check("list(train_loader[k] for k in (0, 1))", value="[10, 20]")
         self.check("{k: [train_loader for _ in (1,)] for k in train_loader}[10]", value="[[10, 20]]")
-        self.check("import contextlib\nwith contextlib.suppress(KeyError):\n  model['zz']\nlen(sorted(train_loader))", value="2")
+        self.check("import contextlib\nwith contextlib.suppress(KeyError):\n  model['zz']\nlen(sorted(train_loader))",
+                   value="2")
         self.check("A.__qualname__, f.__qualname__, f.__module__", value="('A', 'f', '__main__')")
 
     def test_names_that_are_nowhere(self):
@@ -108,9 +111,11 @@ class Names(Case):
         self.check("from math import *\nfloor(train_loader[0] + .5)", value="10")
         self.check("n: int = len(train_loader)\nm: int\nn", value="2")
         self.check("if (seen := train_loader) and True: pass\n[last := k for k in seen], last", value="([10, 20], 20)")
-        self.check("from __future__ import annotations\ndef typed(a: NoSuchType): return train_loader[0]\ntyped(1)", value="10")
+        self.check("from __future__ import annotations\ndef typed(a: NoSuchType): return train_loader[0]\ntyped(1)",
+                   value="10")
         self.check("for q in train_loader: pass\nq", value="20")
-        self.check("try:\n  train_loader[9]\nexcept IndexError as e:\n  kept = str(e)\nkept", value="'list index out of range'")
+        self.check("try:\n  train_loader[9]\nexcept IndexError as e:\n  kept = str(e)\nkept",
+                   value="'list index out of range'")
 
     def test_a_function_that_stays(self):
         self.check("count = 0\ndef hook():\n  global count\n  count += train_loader[0]\n  return count")
@@ -131,7 +136,8 @@ class Rebinding(Case):
         answer = self.run_code("input = 'x'; 1/0")   # what came before the exception is done
         self.assertEqual(answer.outcome, client.FAILED)
         answer = self.run_code("del other")
-        self.assertIn("'other' is a local of main(): it can't be deleted from outside, it was set to None", answer.stderr)
+        self.assertIn("'other' is a local of main(): it can't be deleted from outside, it was set to None",
+                      answer.stderr)
         self.assertEqual(self.process.stop(), 0)
         self.assertIn(b"final (100, 6, 6, {'a': 7}, 'x', 3, None)", self.process.printed())
 
@@ -236,7 +242,8 @@ class Lifetimes(Case):
     def test_nothing_of_the_trainer_is_kept(self):
         for code in ("activation", "repr(activation)", "activation, 1/0", "def f():\n  a = activation\n  1/0\nf()",
                      "try:\n  raise ValueError(activation)\nexcept ValueError as e:\n  raise KeyError(activation) from e",
-                     "(lambda: activation)()", "[activation for _ in (1,)]", "class Q(Exception): pass\nraise Q(activation)",
+                     "(lambda: activation)()", "[activation for _ in (1,)]",
+                     "class Q(Exception): pass\nraise Q(activation)",
                      "print(activation)", "import time\nheld = None\ntime.sleep(0.05); activation"):
             for _ in range(3):
                 self.run_code(code)
@@ -264,7 +271,8 @@ class Output(Case):
         self.check("    y = x\n    y + 1", value="42")
         self.check("\n\timport sys\n\tif x:\n\t\tprint(1)\n", stdout="1\n")
         self.check("x\r\n", value="41")
-        self.check("import warnings; warnings.warn_explicit('careful', UserWarning, 'f.py', 1)", stderr="f.py:1: UserWarning: careful\n")
+        self.check("import warnings; warnings.warn_explicit('careful', UserWarning, 'f.py', 1)",
+                   stderr="f.py:1: UserWarning: careful\n")
         self.check("sys.stdout.buffer.write(b'raw\\n'); sys.stdout.writelines(['p', 'q']); sys.stdout.isatty(), sys.stdout.encoding",
                    stdout="raw\npq", value="(False, 'utf-8')")
         self.check("sys.stdout.write(3)", exception="TypeError: write() argument must be str, not int\n")
@@ -305,7 +313,8 @@ class Output(Case):
 
     def test_values_that_resist(self):
         self.check("class R:\n  def __repr__(self): return 1/0\nR()", exception="ZeroDivisionError: division by zero\n")
-        self.check("class P:\n  def __repr__(self):\n    print('inside'); return 'P!'\nP()", stdout="inside\n", value="P!")
+        self.check("class P:\n  def __repr__(self):\n    print('inside'); return 'P!'\nP()", stdout="inside\n",
+                   value="P!")
         answer = self.run_code("class H:\n  def __repr__(self):\n    while True: pass\nH()", 0.2)
         self.assertEqual(answer.outcome, client.TIMEOUT)
         answer = self.run_code("class E(Exception):\n  def __str__(self):\n    while True: pass\nraise E", 0.2)
@@ -313,7 +322,8 @@ class Output(Case):
         self.assertIn("E", answer.exception)
 
     def test_its_threads_print_there_too(self):
-        self.check("import threading\nt = threading.Thread(target=print, args=('from a thread',)); t.start(); t.join()", stdout="from a thread\n")
+        self.check("import threading\nt = threading.Thread(target=print, args=('from a thread',)); t.start(); t.join()",
+                   stdout="from a thread\n")
         code = ("import os, threading, time\ndef later():\n  while not os.path.exists('late'): time.sleep(0.005)\n  print('too late', flush=True)\n"
                 "threading.Thread(target=later).start()")
         self.check(code)
@@ -364,12 +374,15 @@ class Endings(Case):
     def test_exceptions(self):
         answer = self.check("def f():\n    return 1/0\nf()", exception="ZeroDivisionError: division by zero\n")
         self.assertTrue(answer.exception.startswith("Traceback (most recent call last):\n"
-                                                    '  File "<memgauge eval>", line 3, in <module>\n    f()\n'), answer.exception)
+                                                    '  File "<memgauge eval>", line 3, in <module>\n    f()\n'),
+                                                    answer.exception)
         self.assertIn('  File "<memgauge eval>", line 2, in f\n    return 1/0\n', answer.exception)
         self.assertNotIn("evaluate.py", answer.exception)
-        answer = self.check("try:\n  1/0\nexcept ZeroDivisionError as e:\n  raise KeyError('k') from e", exception="KeyError: 'k'\n")
+        answer = self.check("try:\n  1/0\nexcept ZeroDivisionError as e:\n  raise KeyError('k') from e",
+                            exception="KeyError: 'k'\n")
         self.assertIn("The above exception was the direct cause of the following exception:", answer.exception)
-        answer = self.check("a = (1,\nb =", exception=("SyntaxError: invalid syntax\n", "SyntaxError: '(' was never closed\n"))
+        answer = self.check("a = (1,\nb =", exception=("SyntaxError: invalid syntax\n",
+                                                       "SyntaxError: '(' was never closed\n"))
         self.assertTrue(answer.exception.startswith('  File "<memgauge eval>", line'), answer.exception)
         self.assertIn("^", answer.exception)
         self.check("return 1", exception="SyntaxError: 'return' outside function\n")
@@ -383,7 +396,8 @@ class Endings(Case):
         self.assertEqual(self.run_code("x").value, "41")
 
     def test_a_system_exit_in_a_thread(self):
-        self.check("import sys, threading\nt = threading.Thread(target=sys.exit); t.start(); t.join(); t.is_alive()", value="False")
+        self.check("import sys, threading\nt = threading.Thread(target=sys.exit); t.start(); t.join(); t.is_alive()",
+                   value="False")
 
     def test_input_finds_the_end(self):
         self.check("input('name? ')", stdout="name? ", exception="EOFError: EOF when reading a line\n")
@@ -399,7 +413,8 @@ class Endings(Case):
             self.assertTrue(0.29 < time.monotonic() - began < 5, code)
         self.assertIn("memgauge.EvalTimeout: the code ran into its time limit", answer.exception)
         self.assertIn("while x: y = x", answer.exception)
-        answer = self.run_code("def g():\n  while True: pass\ntry:\n  g()\nexcept BaseException: print('swallowed')", 0.2)
+        answer = self.run_code("def g():\n  while True: pass\ntry:\n  g()\nexcept BaseException: print('swallowed')",
+                               0.2)
         self.assertEqual((answer.outcome, answer.stdout), (client.TIMEOUT, "swallowed\n"))
 
     def test_no_time_limit(self):
@@ -447,7 +462,8 @@ class Endings(Case):
         for _ in range(3):
             self.assertEqual(c.eval("while True: pass", 0.02).outcome, client.TIMEOUT)
             self.assertEqual(c.eval(traced, 10).stdout, "through\n")
-            self.assertEqual(c.eval("for _ in range(300): f = [x for x in range(100)]", 0.001).outcome in (client.FINE, client.TIMEOUT), True)
+            self.assertEqual(c.eval("for _ in range(300): f = [x for x in range(100)]", 0.001).outcome in (client.FINE,
+                client.TIMEOUT), True)
             self.assertEqual(c.eval(traced, 10).stdout, "through\n")
 
     def test_code_that_kills_the_process(self):

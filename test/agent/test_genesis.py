@@ -104,7 +104,8 @@ class Document(unittest.TestCase):
     def test_profile(self):
         printed, space = self.run_block(self.block("profile_memory() as prof"))
         self.assertIn("memory of cuda device 0", printed)
-        self.assertEqual(space["prof"].peak_memory(), 2 * 4096 * 4096 * 4)  # x and y; their product is right: see Tensors
+        # x and y; their product is right: see Tensors
+        self.assertEqual(space["prof"].peak_memory(), 2 * 4096 * 4096 * 4)
 
     def test_out_of_memory(self):
         printed, _ = self.run_block(self.block("huge_tensor"))
@@ -233,8 +234,10 @@ class Devices(unittest.TestCase):
             self.device.memory_snapshot(path + ".csv", "csv")
             self.assertRaises(RuntimeError, self.device.memory_snapshot, path, "tiff")
             self.assertRaises(RuntimeError, self.device.memory_snapshot, os.path.join(folder, "none", "x"))
-        self.assertTrue(any(b["requested_size"] == 4000 and b["state"] == "active_allocated" for g in s["segments"] for b in g["blocks"]))
-        self.assertEqual({"action", "addr", "size", "stream", "time_us", "frames"} - set(s["device_traces"][0][-1]), set())
+        self.assertTrue(any(b["requested_size"] == 4000 and b["state"] == "active_allocated" for g in s["segments"]
+                            for b in g["blocks"]))
+        self.assertEqual({"action", "addr", "size", "stream", "time_us", "frames"} - set(s["device_traces"][0][-1]),
+                         set())
 
     def test_fork(self):
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 and newer, of threads: Go's
@@ -316,11 +319,13 @@ class Tensors(unittest.TestCase):
 class WithoutLibrary(unittest.TestCase):
     def run_python(self, code, **env):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("MEMGAUGE_")}
-        return subprocess.run([sys.executable, "-c", code], env=dict(clean, **env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        return subprocess.run([sys.executable, "-c", code], env=dict(clean, **env), stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT,
                               universal_newlines=True, timeout=60)
 
     def test_says_where_it_looked(self):
-        done = self.run_python("import memgauge; memgauge.device('cpu')", PATH="/nowhere", MEMGAUGE_ALLOC_LIBRARY="/nowhere/lib.so")
+        done = self.run_python("import memgauge; memgauge.device('cpu')", PATH="/nowhere",
+                               MEMGAUGE_ALLOC_LIBRARY="/nowhere/lib.so")
         self.assertIn("libmemgauge_alloc.so not found (looked for /nowhere/lib.so)", done.stdout)
 
     def test_import_loads_nothing(self):

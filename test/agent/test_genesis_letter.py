@@ -142,7 +142,8 @@ class Letter(unittest.TestCase):
 @unittest.skipUnless(alloclib.PATH, alloclib.REASON)
 class BehindPyTorch(unittest.TestCase):
     def test_api(self):
-        done = subprocess.run([sys.executable, "-c", TORCH % {"here": os.path.dirname(os.path.abspath(__file__))}], stdout=subprocess.PIPE,
+        done = subprocess.run([sys.executable, "-c", TORCH % {"here": os.path.dirname(os.path.abspath(__file__))}],
+                              stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, universal_newlines=True, timeout=120)
         if done.stdout.startswith("skip:"):
             self.skipTest(done.stdout)

@@ -41,7 +41,8 @@ class Budget(unittest.TestCase):
         return sum(spent.values()) / (length * steps)
 
     def test_long_steps(self):
-        for length, extra, own in ((35 * MS, 1_860_000, 456_000), (4 * MS, 600_000, 200_000), (300 * MS, 20 * MS, 5 * MS)):
+        for length, extra, own in ((35 * MS, 1_860_000, 456_000), (4 * MS, 600_000, 200_000),
+                                   (300 * MS, 20 * MS, 5 * MS)):
             g = Governor(0.01)
             simulate(g, length, extra, own, 500)        # the early samples are taken whatever they cost
             spent = simulate(g, length, extra, own, 5000)

@@ -8,7 +8,8 @@ import unittest
 
 import alloclib
 
-COMMON = ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_alloc_fn", "set_record_stream_fn", "set_release_pool")
+COMMON = ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_base_alloc_fn", "set_record_stream_fn",
+          "set_release_pool")
 BY_STREAM = COMMON + ("set_begin_allocate_stream_to_pool", "set_end_allocate_stream_to_pool_fn")  # torch 2.0 and 2.1
 BY_FILTER = COMMON + ("set_begin_allocate_to_pool", "set_end_allocate_to_pool_fn")
 
@@ -120,9 +121,11 @@ print("fine")
 class Install(unittest.TestCase):
     def run_stub(self, version, setters, code, **env):
         here = os.path.dirname(os.path.abspath(__file__))
-        names = {"here": here, "setters": setters, "version": version, "by_stream": "set_begin_allocate_stream_to_pool" in setters}
+        names = {"here": here, "setters": setters, "version": version,
+                 "by_stream": "set_begin_allocate_stream_to_pool" in setters}
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("MEMGAUGE_ALLOC_C", "PYTORCH", "GENESIS"))}
-        done = subprocess.run([sys.executable, "-c", (STUB + code) % names], env=dict(clean, **env), stdout=subprocess.PIPE,
+        done = subprocess.run([sys.executable, "-c", (STUB + code) % names], env=dict(clean, **env),
+                              stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, universal_newlines=True, timeout=120)
         if done.stdout.startswith("skip:"):
             self.skipTest(done.stdout)
@@ -147,7 +150,8 @@ except RuntimeError as e:
             self.assertIn("torch 2.99.0 has no " + missing, said)
             self.assertIn(why, said)
             self.assertTrue(said.endswith(" 0\n"), said)  # PyTorch keeps its own
-        self.assertIn("that came with 2.0", self.run_stub("1.13.1", (), "del torch.cuda.memory.CUDAPluggableAllocator" + code))
+        self.assertIn("that came with 2.0", self.run_stub("1.13.1", (), "del torch.cuda.memory.CUDAPluggableAllocator"
+                                                          + code))
 
     def test_settings(self):
         wrong = self.run_stub("2.9.0", BY_FILTER, """
@@ -196,7 +200,8 @@ else:
             import torch  # noqa: F401
         except ImportError:
             self.skipTest("no torch in this Python")
-        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              universal_newlines=True, timeout=300)
         if "skip:" in done.stdout:
             self.skipTest(done.stdout)
         self.assertIn("True 8\n", done.stdout)

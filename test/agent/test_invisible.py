@@ -81,10 +81,12 @@ print(sorted(f for f in files if "/memgauge/" in f and not f.startswith("<memgau
 
 class Coverage(Case):
     def measure(self, env, **core):
-        done = subprocess.run([sys.executable, "-m", "coverage", "run", "--branch", self.script], env=dict(env, **core), cwd=self.home.directory,
+        done = subprocess.run([sys.executable, "-m", "coverage", "run", "--branch", self.script], env=dict(env, **core),
+                              cwd=self.home.directory,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
-        return subprocess.run([sys.executable, "-m", "coverage", "report", "-m"], cwd=self.home.directory, universal_newlines=True,
+        return subprocess.run([sys.executable, "-m", "coverage", "report", "-m"], cwd=self.home.directory,
+                              universal_newlines=True,
                               stdout=subprocess.PIPE, timeout=120).stdout
 
     def test_without_source(self):

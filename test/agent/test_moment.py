@@ -44,8 +44,10 @@ while not os.path.exists("stop"):
 """
 
 WAITS = {
-    "sleep": "time.sleep(1000)", "input": "sys.stdin.readline()", "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
-    "queue": "queue.Queue().get()", "event": "threading.Event().wait()", "select": "select.select([r], [], [])", "read": "os.read(r, 1)",
+    "sleep": "time.sleep(1000)", "input": "sys.stdin.readline()",
+    "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "queue.Queue().get()", "event": "threading.Event().wait()", "select": "select.select([r], [], [])",
+    "read": "os.read(r, 1)",
     "join": "t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start(); t.join()",
     "child": "subprocess.call(['sleep', '20'])",
 }
@@ -77,14 +79,16 @@ class StandsStill(unittest.TestCase):
         self.assertTrue(answer.value.startswith("(False, "), "its interruption must not hit the trainer")
 
     def test_it_goes_on_after_every_ending(self):
-        for code, timeout in (("1/0", 30), ("raise SystemExit(3)", 30), ("while True: pass", 0.1), ("raise KeyboardInterrupt", 30),
+        for code, timeout in (("1/0", 30), ("raise SystemExit(3)", 30), ("while True: pass", 0.1),
+                              ("raise KeyboardInterrupt", 30),
                               ("import os, sys\npid = os.fork()\nif pid: os.waitpid(pid, 0)", 30)):
             self.process.eval(code, timeout)
             before = int(self.process.eval("n", where=client.ASKED).value)
             wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
 
     def test_a_handler_that_raises_ends_the_code_and_reaches_the_trainer(self):
-        for number, said in ((signal.SIGINT, b"caught KeyboardInterrupt ()"), (signal.SIGALRM, b"caught Alarm ('rung',)")):
+        for number, said in ((signal.SIGINT, b"caught KeyboardInterrupt ()"),
+                             (signal.SIGALRM, b"caught Alarm ('rung',)")):
             c = self.process.client()
             c.ask("print('in\\n', end='')\nwhile True: pass")
             self.assertEqual(c.receive(), (client.OUTPUT, b"\x01in\n"))
@@ -92,7 +96,8 @@ class StandsStill(unittest.TestCase):
             self.assertEqual(c.answer().outcome, client.INTERRUPTED)
             wait_for(lambda: said in self.process.printed())
             before = int(self.process.eval("n", where=client.ASKED).value)
-            wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)     # it is back where it catches
+            # it is back where it catches
+            wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
         self.assertEqual(self.process.eval("n > 0").value, "True")
 
     def test_a_handlers_exit_keeps_its_code(self):
@@ -114,7 +119,8 @@ class StandsStill(unittest.TestCase):
         answer = self.process.eval("import time; time.sleep(9)", 2)
         self.assertEqual(answer.outcome, client.GOES_ON)
         for _ in range(5):
-            self.assertIn(self.process.eval("with lock: pass", 0.1).outcome, (client.FINE, client.GOES_ON, client.TIMEOUT))
+            self.assertIn(self.process.eval("with lock: pass", 0.1).outcome,
+                          (client.FINE, client.GOES_ON, client.TIMEOUT))
         before = int(self.process.eval("n", where=client.ASKED).value)
         wait_for(lambda: int(self.process.eval("n", where=client.ASKED).value) > before)
 
@@ -350,7 +356,8 @@ class Waiting(unittest.TestCase):
                 answer = process.eval("secret")
                 self.assertEqual((answer.value, answer.place), ("42", client.IDLE), answer)
                 self.assertLess(time.monotonic() - began, 10)
-                self.assertRegex(answer.stderr, r"^memgauge: the main thread waits in \w+\(\) \(.*:\d+\): the code ran beside it\n$")
+                self.assertRegex(answer.stderr,
+                                 r"^memgauge: the main thread waits in \w+\(\) \(.*:\d+\): the code ran beside it\n$")
 
     def test_a_wait_that_ends_meanwhile(self):
         """The main thread stands still as soon as it comes by."""
@@ -368,7 +375,8 @@ class Waiting(unittest.TestCase):
         answer = process.eval("print('never')", 0.5)
         self.assertEqual((answer.outcome, answer.stdout, answer.place), (client.TIMEOUT, "", None))
         self.assertIn("in digest\n    hashlib.pbkdf2_hmac(", answer.exception)
-        self.assertIn("the code did not begin: the main thread came to no place where it could be stopped", answer.exception)
+        self.assertIn("the code did not begin: the main thread came to no place where it could be stopped",
+                      answer.exception)
         answer = process.eval("1 + 1", where=client.ASKED)
         self.assertEqual((answer.value, answer.place), ("2", client.ASKED))
         c = process.client()

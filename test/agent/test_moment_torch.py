@@ -84,10 +84,13 @@ class Backward(unittest.TestCase):
         process = self.process()
         c = process.client()
         for turn in range(150):
-            code = ("model.zero_grad(set_to_none=True)", "for p in model.parameters(): p.grad = None", "optimizer.state.clear()",
-                    "for p in model.parameters(): p.grad = torch.zeros_like(p)", "[p.grad for p in model.parameters()]; None")[turn % 5]
+            code = ("model.zero_grad(set_to_none=True)", "for p in model.parameters(): p.grad = None",
+                    "optimizer.state.clear()",
+                    "for p in model.parameters(): p.grad = torch.zeros_like(p)",
+                    "[p.grad for p in model.parameters()]; None")[turn % 5]
             answer = c.eval(code)
-            self.assertEqual((answer.value, answer.exception, answer.outcome, answer.place), ("", "", client.FINE, client.MAIN), answer)
+            self.assertEqual((answer.value, answer.exception, answer.outcome, answer.place),
+                             ("", "", client.FINE, client.MAIN), answer)
         self.assertEqual(process.stop(), 0, process.printed())
 
     def test_gradient_mode_and_graph_are_the_trainers_own(self):

@@ -23,7 +23,8 @@ class Counting(TorchCase):
         self.numbers(run, 300)
         self.assertEqual(run.steps[0].duration, S.NOT_TAKEN)
         self.assertTrue(all(s.duration < 10**10 for s in run.steps[1:]))
-        self.assertTrue(any(s.steps > 1 for s in run.steps) or self.usual(run) > 500_000, "steps of 0.2 ms share records")
+        self.assertTrue(any(s.steps > 1 for s in run.steps) or self.usual(run) > 500_000,
+                        "steps of 0.2 ms share records")
         sampled = [s for s in run.steps if s.sampled]
         self.assertGreaterEqual(len(sampled), 6)
         self.assertEqual({t.step for t in run.trace}, {s.step for s in sampled})
@@ -124,9 +125,11 @@ m = Model(); o = torch.optim.SGD(m.parameters(), .01)
 for _ in range(10):
     nn.MSELoss()(m(torch.ones(2, 8)), torch.zeros(2, 8)).backward(); o.step()
 """)
-        body = [(0, "body"), (0, "body.0"), (1, "body.0"), (0, "body.1"), (1, "body.1"), (0, "body.2"), (1, "body.2"), (1, "body")]
+        body = [(0, "body"), (0, "body.0"), (1, "body.0"), (0, "body.1"), (1, "body.1"), (0, "body.2"), (1, "body.2"),
+                (1, "body")]
         loss, optimizer = [(0, "MSELoss"), (1, "MSELoss")], [(2, "SGD"), (3, "SGD")]
-        self.assertEqual(run.rows(5), [(0, "Model")] + 2 * body + [(0, "head"), (1, "head"), (1, "Model")] + loss + optimizer)
+        self.assertEqual(run.rows(5), [(0, "Model")] + 2 * body + [(0, "head"), (1, "head"), (1, "Model")] + loss
+                         + optimizer)
         self.assertEqual({t.module for t in run.trace if t.root}, {"Model"})
         self.assertEqual({t.module for t in run.trace if t.optimizer}, {"SGD"})
         for t in run.trace:
@@ -183,7 +186,8 @@ say(clean=b"memgauge" not in pickle.dumps(m), hooks=len(m._forward_hooks) + len(
         self.assertEqual(run.said(), {"clean": True, "hooks": 0, "scripted": [2, 8], "traced": [2, 8]})
 
     def test_scripted_model(self):
-        run = self.run_code("m = torch.jit.script(net()); train(m, torch.optim.SGD(m.parameters(), .01), 30)", quiet=False)
+        run = self.run_code("m = torch.jit.script(net()); train(m, torch.optim.SGD(m.parameters(), .01), 30)",
+                            quiet=False)
         self.assertEqual(run.counted, 30)
 
     def test_nothing_is_kept_alive(self):
@@ -284,7 +288,8 @@ m = net()
 for _ in range(40): m(torch.ones(2, 8))
 train(m, torch.optim.SGD(m.parameters(), .01), 30)
 """)
-        self.assertEqual(sum(s.steps for s in run.steps if s.inference), 41)    # the training's first forward is one yet
+        # the training's first forward is one yet
+        self.assertEqual(sum(s.steps for s in run.steps if s.inference), 41)
         training = [s for s in run.steps if not s.inference]
         self.assertEqual((training[0].step, training[-1].step, run.counted), (training[0].steps, 30, 30))
 
@@ -314,7 +319,8 @@ with ThreadPoolExecutor(2) as pool:
         self.assertEqual(run.counted, 53)
         self.assertNotIn("Tanh", {t.module for t in run.trace})
         self.assertEqual({t.module for t in run.trace if t.root}, {"Sequential"})
-        self.assertTrue(all(sum(1 for t in run.trace if t.step == s and t.root and not t.stage) == 1 for s in range(4, 54)))
+        self.assertTrue(all(sum(1 for t in run.trace if t.step == s and t.root and not t.stage) == 1
+                            for s in range(4, 54)))
 
     def test_import_alone_opens_no_large_ring(self):
         self.run_code("torch.nn.ReLU()(torch.ones(2)); nn.Linear(2, 2)(torch.ones(2))")

@@ -94,7 +94,8 @@ say(graphs=graphs, breaks=sum(counters["graph_break"].values()), limit=dict(coun
             run = self.run_code(code, MEMGAUGE_TRACE=trace, quiet=False)
             said = run.said()
             self.assertEqual((said["graphs"], said["limit"]), (bare["graphs"], {}))
-            self.assertLessEqual(said["breaks"], bare["breaks"] + 1)    # at the end of step(), where torch has two of its own
+            # at the end of step(), where torch has two of its own
+            self.assertLessEqual(said["breaks"], bare["breaks"] + 1)
             self.assertNotIn("recompile_limit", run.err)
             self.assertEqual(run.counted, 60)
 

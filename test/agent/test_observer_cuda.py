@@ -22,14 +22,17 @@ class Cuda(TorchCase):
         run = self.run_code(FAKE + "train(m, o, 20)", MEMGAUGE_TRACE="all")
         rows = [t for t in run.trace if t.step == 10]
         self.assertEqual([(t.module, t.device) for t in rows],
-                         [("Sequential", 0), ("0", 0), ("0", 0), ("1", 0), ("1", 0), ("2", 1), ("2", 1), ("Sequential", 0),
+                         [("Sequential", 0), ("0", 0), ("0", 0), ("1", 0), ("1", 0), ("2", 1), ("2", 1),
+                          ("Sequential", 0),
                           ("SGD", 0), ("SGD", 0)])
         self.assertEqual(rows[1].allocated, 9 << 20)
         self.assertEqual((rows[2].allocated, rows[2].max_allocated, rows[2].cached), (10 << 20,) * 3)
-        self.assertEqual([d[2:] for d in run.devices if d[3] == 10], [(0, 10, 0) + (10 << 20,) * 4, (1, 10, 0) + (10 << 20,) * 4])
+        self.assertEqual([d[2:] for d in run.devices if d[3] == 10],
+                         [(0, 10, 0) + (10 << 20,) * 4, (1, 10, 0) + (10 << 20,) * 4])
 
     def test_not_before_the_program_itself(self):
-        run = self.run_code(FAKE + "fake.initialized = False; train(m, o, 20); say(reads=fake.reads)", MEMGAUGE_TRACE="all")
+        run = self.run_code(FAKE + "fake.initialized = False; train(m, o, 20); say(reads=fake.reads)",
+                            MEMGAUGE_TRACE="all")
         self.assertEqual(run.said(), {"reads": 0})
         self.assertEqual({t.device for t in run.trace}, {-1})
 
@@ -45,8 +48,10 @@ say(reads=fake.reads_in_capture)
     def test_failed_allocations_that_were_caught(self):
         run = self.run_code(FAKE + "train(m, o, 10); fake.ooms = 3; train(m, o, 10)", MEMGAUGE_TRACE="all")
         self.assertEqual([(e[1], e[2:4]) for e in run.events if e[0] == "oom"],
-                         [("cuda:%d: an allocation failed and the program went on (3 so far)" % d, (0, d)) for d in (0, 1)])
-        self.assertEqual([e[2:4] for e in run.events if e[0] == "oom_hole"], [(7 << 20, 0)])    # the second comes too soon
+                         [("cuda:%d: an allocation failed and the program went on (3 so far)" % d, (0, d))
+                          for d in (0, 1)])
+        # the second comes too soon
+        self.assertEqual([e[2:4] for e in run.events if e[0] == "oom_hole"], [(7 << 20, 0)])
 
 
 if __name__ == "__main__":

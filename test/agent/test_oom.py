@@ -21,7 +21,8 @@ class Messages(unittest.TestCase):
     def test_which_errors(self):
         torch_like = type("OutOfMemoryError", (RuntimeError,), {})
         for error, yes in ((MemoryError(), True), (torch_like("x"), True), (type("Mine", (torch_like,), {})(), True),
-                           (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True), (RuntimeError("shape"), False), (ValueError(), False)):
+                           (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+                           (RuntimeError("shape"), False), (ValueError(), False)):
             self.assertEqual(oom.is_oom(error), yes, error)
 
 
@@ -32,13 +33,15 @@ class AtExit(unittest.TestCase):
 
     def events(self, code):
         run = self.home.run(PRELUDE + "recording.ring()\nwait_ring()\n" + code)
-        return run, [e for ring in self.home.rings().values() for e in ring.events() if e[0] in ("oom", "oom_hole", "error")]
+        return run, [e for ring in self.home.rings().values() for e in ring.events() if e[0] in ("oom", "oom_hole",
+            "error")]
 
     def test_an_error_that_ends_the_program(self):
         run, events = self.events("class OutOfMemoryError(RuntimeError): pass\nraise OutOfMemoryError(%r)" % GPU)
         self.assertEqual(run.returncode, 1)
         self.assertIn("Tried to allocate", run.stderr)
-        self.assertEqual([(e[0], e[1], tuple(e[2:4])) for e in events], [("oom", "OutOfMemoryError: " + GPU, (5 << 29, 3))])
+        self.assertEqual([(e[0], e[1], tuple(e[2:4])) for e in events],
+                         [("oom", "OutOfMemoryError: " + GPU, (5 << 29, 3))])
 
     def test_a_real_memory_error_behind_another(self):
         run, events = self.events("try:\n    bytearray(1 << 62)\nexcept MemoryError as e:\n    raise ValueError('no room') from e")

@@ -84,7 +84,8 @@ class Life(Case):
         self.assertEqual((small.state, small.slot_count, small.generation), (S.STATE_CLOSED, 256, 0))
         self.assertEqual((large.state, large.slot_count, large.generation, large.rank), (S.STATE_CLOSED, 65536, 1, 1))
         self.assertEqual([e[0] for e in small.events()], ["start"])
-        self.assertEqual([(e[0], e[2], e[3]) for e in large.events()], [("after", 0, 0), ("rank", 1, 2), ("exit", 0, 0)])
+        self.assertEqual([(e[0], e[2], e[3]) for e in large.events()],
+                         [("after", 0, 0), ("rank", 1, 2), ("exit", 0, 0)])
 
     def test_first_step_needs_no_wait(self):
         pid = int(self.run_code("state.event('early', 'x'); recording.ring().step(0, 1, 1, 0, 0, 0, 0, 0); print(os.getpid())"))
@@ -207,7 +208,8 @@ recording.ring(large=True)
         """`sudo -E` hands on the environment of another user's job."""
         for name in ("", "/rings", "/ctl"):
             os.chown(self.home.runtime + name, 12345, 12345)
-        self.assertEqual(self.run_code("time.sleep(.4); print(state.current, len(os.listdir('/proc/self/task')))"), "None 1")
+        self.assertEqual(self.run_code("time.sleep(.4); print(state.current, len(os.listdir('/proc/self/task')))"),
+                         "None 1")
         self.assertEqual(os.listdir(self.home.runtime + "/rings"), [])
 
 
@@ -365,7 +367,8 @@ for _ in range(%d):
     slow += time.monotonic() - began > state.GRACE / 2
 print(slow)
 """ % count)
-        self.assertLessEqual(len(self.home.rings()), 1 + int(got), "only what lives as long as GRACE, on a busy machine, opens one")
+        self.assertLessEqual(len(self.home.rings()), 1 + int(got),
+                             "only what lives as long as GRACE, on a busy machine, opens one")
         self.assertLessEqual(len(self.home.sockets()), int(got))
 
     def test_no_deprecation_warning(self):
@@ -547,7 +550,8 @@ wait_ring()
 print("ready", flush=True)
 print(signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1, flush=True)
 """)
-        with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE, universal_newlines=True) as p:
+        with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE,
+                              universal_newlines=True) as p:
             self.assertEqual(p.stdout.readline(), "ready\n")
             p.send_signal(signal.SIGUSR1)
             self.assertEqual(p.stdout.readline(), "True\n")
@@ -555,7 +559,8 @@ print(signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1, flush=True)
 
     def test_interrupt(self):
         # a shell's background job, as these tests may be, hands on that SIGINT is ignored
-        script = self.home.write("wait.py", PRELUDE + "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        script = self.home.write("wait.py", PRELUDE
+                                 + "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
                                  "wait_ring(); print('ready', flush=True)\ntime.sleep(60)")
         with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, universal_newlines=True) as p:
@@ -569,7 +574,8 @@ print(signal.sigwait([signal.SIGUSR1]) == signal.SIGUSR1, flush=True)
 
     def test_idle_thread_does_not_spin(self):
         script = self.home.write("idle.py", PRELUDE + "wait_ring(); print('ready', flush=True); sys.stdin.read()")
-        with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE, stdin=subprocess.PIPE,
+        with subprocess.Popen([sys.executable, script], env=self.home.env(), stdout=subprocess.PIPE,
+                              stdin=subprocess.PIPE,
                               universal_newlines=True) as p:
             p.stdout.readline()
             task = "/proc/%d/task" % p.pid

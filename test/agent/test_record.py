@@ -36,7 +36,8 @@ class Record(unittest.TestCase):
         self.home.write("stub/torch/__init__.py", TORCH)
 
     def run_in(self, code, **env):
-        run = self.home.run(PRELUDE + "import torch\nrecording.ring()\nwait_ring()\nfrom memgauge._agent.gauges import history as record\n" + code,
+        run = self.home.run(PRELUDE
+                            + "import torch\nrecording.ring()\nwait_ring()\nfrom memgauge._agent.gauges import history as record\n" + code,
                             path=(os.path.join(self.home.directory, "stub"),), **env)
         self.assertEqual(run.returncode, 0, run.stderr)
         events = [e for ring in self.home.rings().values() for e in ring.events()]
@@ -48,9 +49,12 @@ class Record(unittest.TestCase):
 
     def test_on_and_off(self):
         out, events = self.run_in("torch.start_cuda()\nprint(record.recording(torch))\nrecord.on(1000, 'python')\nprint(record.recording(torch))\n"
-                                  "print(record.dump(%r))\nrecord.off()\nprint(torch.calls)" % os.path.join(self.home.directory, "x.pickle"))
-        self.assertEqual(out.split("\n")[:4], ["False", "True", "yes", "[('all', {'stacks': 'python', 'max_entries': 1000}), (None, {})]"])
-        self.assertEqual([text for _, text in events], ["memory history on: at most 1000 entries, stacks python", "memory history off"])
+                                  "print(record.dump(%r))\nrecord.off()\nprint(torch.calls)"
+                                  % os.path.join(self.home.directory, "x.pickle"))
+        self.assertEqual(out.split("\n")[:4], ["False", "True", "yes",
+                                               "[('all', {'stacks': 'python', 'max_entries': 1000}), (None, {})]"])
+        self.assertEqual([text for _, text in events], ["memory history on: at most 1000 entries, stacks python",
+                                                        "memory history off"])
 
     def test_what_can_not_be_done(self):
         out, events = self.run_in("""
@@ -61,7 +65,8 @@ for prepare in (lambda: None, lambda: (torch.start_cuda(), delattr(torch.cuda.me
     except RuntimeError as e:
         print(e)
 """)
-        self.assertEqual(out, "the process does not use CUDA\nPyTorch 2.9.0 can't record a history of allocations: 2.1 is the first that can\n")
+        self.assertEqual(out,
+                         "the process does not use CUDA\nPyTorch 2.9.0 can't record a history of allocations: 2.1 is the first that can\n")
         self.assertEqual(events, [])
 
     def test_from_the_start(self):
@@ -77,7 +82,8 @@ for prepare in (lambda: None, lambda: (torch.start_cuda(), delattr(torch.cuda.me
         self.assertEqual([name for name, _ in events], ["record", "snapshot"])
 
     def test_a_snapshot_that_is_too_large(self):
-        _, events = self.run_in("torch.start_cuda()\ntorch.size = 1000\ntorch.observers[0](0, 1, 2, 3)", MEMGAUGE_RECORD="500 all 1000")
+        _, events = self.run_in("torch.start_cuda()\ntorch.size = 1000\ntorch.observers[0](0, 1, 2, 3)",
+                                MEMGAUGE_RECORD="500 all 1000")
         self.assertEqual(self.kept(), [])
         self.assertIn("larger than 1000 bytes", events[-1][1])
 

@@ -50,7 +50,8 @@ class InARing(unittest.TestCase):
             ring = Ring(directory)
             ring.event("error", "OperationalError: postgres://joe:tr4in3r@db/runs")
             ring.event("eval", "password = 'hunter2'")
-            ring.tensors("[4]\tfloat32\tcpu\tdata\ttrain.py:3\t__main__.clients['password=hunter2']", 0, 1, 1, 1, 1, 1, 1)
+            ring.tensors("[4]\tfloat32\tcpu\tdata\ttrain.py:3\t__main__.clients['password=hunter2']", 0, 1, 1, 1, 1, 1,
+                         1)
             ring.objects("held\tlist\t__main__.x['token=Q7f3kQ9vLmZ2']\ttrain.py:3\t", 0, 1, 1, 1, 1, 1, 1)
             path = ring.path
             ring.close()
@@ -64,7 +65,8 @@ class InARing(unittest.TestCase):
         home = Home()
         self.addCleanup(home.close)
         filler = "x" * 50 + " "
-        done = home.run(PRELUDE + "wait_ring()", argv=("--password", "hunter2", filler * 17, "--db=postgres://joe:" + "tr4in3r" * 40 + "@db/runs"))
+        done = home.run(PRELUDE + "wait_ring()", argv=("--password", "hunter2", filler * 17,
+                                                       "--db=postgres://joe:" + "tr4in3r" * 40 + "@db/runs"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         (ring,) = home.rings().values()
         self.assertIn("--password <redacted>", ring.info["argv"])
@@ -82,7 +84,8 @@ class Guest(unittest.TestCase):
     def test_a_program_with_a_re_of_its_own(self):
         code = ("import sys; sys.modules['re'] = type(sys)('re')\nfrom memgauge._agent.record import redact\nprint(redact.text('password=hunter2'))")
         env = dict(os.environ, PYTHONPATH=AGENT, PYTHONDONTWRITEBYTECODE="1")
-        self.assertEqual(subprocess.check_output([sys.executable, "-S", "-c", code], env=env).decode().strip(), "<redacted>")
+        self.assertEqual(subprocess.check_output([sys.executable, "-S", "-c", code], env=env).decode().strip(),
+                         "<redacted>")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,8 @@ class Names(Case):
     def test_borders_of_characters(self):
         ring = self.ring()
         ring.name("a" + "\u20ac" * 1000 + "bb")     # 480 bytes end inside a character, at both ends
-        self.assertEqual(self.read(ring).names, ["a" + "\u20ac" * 159 + "\u2026[682 characters]\u2026" + "\u20ac" * 159 + "bb"])
+        self.assertEqual(self.read(ring).names, ["a" + "\u20ac" * 159 + "\u2026[682 characters]\u2026" + "\u20ac" * 159
+                                                 + "bb"])
 
     def test_no_room(self):
         ring = self.ring()
@@ -170,7 +171,8 @@ class Guest(Case):
         before = set(os.listdir("/proc/self/fd"))
         ring = self.ring()
         mine = [int(fd) for fd in set(os.listdir("/proc/self/fd")) - before]
-        mine = [fd for fd in mine if os.path.exists("/proc/self/fd/%d" % fd) and os.path.isfile("/proc/self/fd/%d" % fd)]
+        mine = [fd for fd in mine if os.path.exists("/proc/self/fd/%d" % fd)
+                and os.path.isfile("/proc/self/fd/%d" % fd)]
         self.assertEqual(len(mine), 0 if sys.version_info >= (3, 13) else 1)
         for fd in mine:
             os.close(fd)

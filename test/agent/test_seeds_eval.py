@@ -38,7 +38,8 @@ print("final lr %g, losses %d, turns %d" % (optimizer.param_groups[0]["lr"], len
 HEAD = "import os, time\nimport torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n"
 PLACEMENTS = {"module": HEAD + BODY, "main": HEAD + "def main():\n" + textwrap.indent(BODY, "    ") + "main()\n"}
 
-BESIDE = re.compile(r"^memgauge: the main thread waits in .*: the code ran beside it\n", re.M)   # it sleeps when it is told to wait
+# it sleeps when it is told to wait
+BESIDE = re.compile(r"^memgauge: the main thread waits in .*: the code ran beside it\n", re.M)
 GB = r"\d+\.\d\d GB"
 
 
@@ -79,33 +80,45 @@ EXPECTED = [
 USUAL = [
     ("a", "import torch; print(torch.cuda.is_available())", Case("False\n")),
     ("b", "print(globals().keys())", Case(r"dict_keys\(\[.*'__name__'.*'torch'.*\]\)\n")),
-    ("c", "print(type(model), model)", Case(r"<class 'torch.nn.modules.container.Sequential'> Sequential\((.|\n)*\)\n")),
+    ("c", "print(type(model), model)",
+     Case(r"<class 'torch.nn.modules.container.Sequential'> Sequential\((.|\n)*\)\n")),
     ("d", "for name, p in model.named_parameters():\n    print(name, tuple(p.shape), p.grad is None)",
      Case(r"0.weight \(8, 4\) (True|False)\n0.bias \(8,\) (True|False)\n2.weight \(1, 8\) (True|False)\n2.bias \(1,\) (True|False)\n")),
-    ("e", "import torch\nbad = [n for n, p in model.named_parameters() if p.grad is not None and (torch.isnan(p.grad).any() or torch.isinf(p.grad).any())]\nprint(bad)",
+    ("e",
+     "import torch\nbad = [n for n, p in model.named_parameters() if p.grad is not None and (torch.isnan(p.grad).any() or torch.isinf(p.grad).any())]\nprint(bad)",
      Case(r"\[\]\n")),
-    ("f", "import threading\nfor t in threading.enumerate():\n    print(t.name, t.daemon)", Case(r"MainThread False\n(.*\n)*memgauge-eval True\n")),
-    ("g", "import torch.distributed as dist\nif dist.is_available() and dist.is_initialized():\n    print(dist.get_rank(), dist.get_world_size(), dist.get_backend())\nelse:\n    print('not distributed')", Case("not distributed\n")),
-    ("h", "import psutil, torch\nprint(f'{psutil.Process().memory_info().rss / 1024**3:.2f} GB {torch.cuda.memory_allocated() / 1024**3} {torch.cuda.memory_reserved() / 1024**3}')", Case(GB + r" 0.0 0.0\n")),
+    ("f", "import threading\nfor t in threading.enumerate():\n    print(t.name, t.daemon)",
+     Case(r"MainThread False\n(.*\n)*memgauge-eval True\n")),
+    ("g",
+     "import torch.distributed as dist\nif dist.is_available() and dist.is_initialized():\n    print(dist.get_rank(), dist.get_world_size(), dist.get_backend())\nelse:\n    print('not distributed')", Case("not distributed\n")),
+    ("h",
+     "import psutil, torch\nprint(f'{psutil.Process().memory_info().rss / 1024**3:.2f} GB {torch.cuda.memory_allocated() / 1024**3} {torch.cuda.memory_reserved() / 1024**3}')", Case(GB + r" 0.0 0.0\n")),
     ("i", "import gc, torch\ngc.collect(); torch.cuda.empty_cache()", Case("")),
-    ("j", "import torch\nfor i in range(torch.cuda.device_count()):\n    print(torch.cuda.get_device_properties(i))\nprint(torch.cuda.device_count())", Case("0\n")),
+    ("j",
+     "import torch\nfor i in range(torch.cuda.device_count()):\n    print(torch.cuda.get_device_properties(i))\nprint(torch.cuda.device_count())", Case("0\n")),
     ("j2", "import torch\ntorch.cuda.get_device_properties(0)", Case(exception=NO_CUDA)),
     ("k", "import torch; print(list(torch.cuda.memory_stats().keys()))", Case(r"\[\]\n")),
     ("l", "import torch; print(len(torch.cuda.memory_snapshot()))", Case("0\n", exception=NO_CUDA, either=True)),
     ("m", "import gc, torch\nprint(sum(1 for o in gc.get_objects() if torch.is_tensor(o)))", Case(r"[1-9]\d*\n")),
-    ("n", "import gc, sys\nfor size, name in sorted(((sys.getsizeof(o), type(o).__name__) for o in gc.get_objects()), reverse=True)[:10]:\n    print(name, size)", Case(r"(\S+ \d+\n){10}")),
+    ("n",
+     "import gc, sys\nfor size, name in sorted(((sys.getsizeof(o), type(o).__name__) for o in gc.get_objects()), reverse=True)[:10]:\n    print(name, size)", Case(r"(\S+ \d+\n){10}")),
     ("o", "import gc; gc.set_debug(gc.DEBUG_SAVEALL)", Case("", after="gc.set_debug(0); gc.garbage.clear()")),
     ("p", "all_losses.append(1); all_losses.clear()", Case("", after="all_losses", state="[]")),
-    ("q", "for pg in optimizer.param_groups:\n    pg['lr'] *= 0.1\nprint(optimizer.param_groups[0]['lr'])", Case("0.05\n", after="optimizer.param_groups[0]['lr']", state="0.05")),
+    ("q", "for pg in optimizer.param_groups:\n    pg['lr'] *= 0.1\nprint(optimizer.param_groups[0]['lr'])",
+     Case("0.05\n", after="optimizer.param_groups[0]['lr']", state="0.05")),
     ("r", "for i, g in enumerate(optimizer.param_groups): print(i, g['lr'])", Case("0 0.05\n")),
-    ("s", "import torch\ntorch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, 'emergency_checkpoint.pt')",
+    ("s",
+     "import torch\ntorch.save({'model': model.state_dict(), 'optimizer': optimizer.state_dict()}, 'emergency_checkpoint.pt')",
      Case("", after="sorted(torch.load('emergency_checkpoint.pt'))", state="['model', 'optimizer']")),
     ("t", "model.zero_grad(set_to_none=True)", Case("")),
     ("u", "print(train_loader.num_workers, train_loader.prefetch_factor)", Case(r"0 (2|None)\n")),
-    ("v", "import time\nt0 = time.time()\nbatch = next(iter(train_loader))\nprint(f'{time.time() - t0:.3f}s', batch[0].shape)", Case(r"\d+\.\d{3}s torch.Size\(\[3, 4\]\)\n")),
+    ("v",
+     "import time\nt0 = time.time()\nbatch = next(iter(train_loader))\nprint(f'{time.time() - t0:.3f}s', batch[0].shape)", Case(r"\d+\.\d{3}s torch.Size\(\[3, 4\]\)\n")),
     ("w", "import sys; print('torch' in sys.modules)", Case("True\n")),
-    ("x", "try:\n    import no_such_module\nexcept ImportError as e:\n    print('missing:', e)", Case("missing: No module named 'no_such_module'\n")),
-    ("y", "import torch\nstats = torch.cuda.memory_stats()\nprint(f'{stats.get(\"allocated_bytes.all.current\",0)}')", Case("0\n")),
+    ("x", "try:\n    import no_such_module\nexcept ImportError as e:\n    print('missing:', e)",
+     Case("missing: No module named 'no_such_module'\n")),
+    ("y", "import torch\nstats = torch.cuda.memory_stats()\nprint(f'{stats.get(\"allocated_bytes.all.current\",0)}')",
+     Case("0\n")),
 ]
 
 

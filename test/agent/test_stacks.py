@@ -90,7 +90,8 @@ class Stacks(unittest.TestCase):
         self.assertEqual((inner["func"], outer["func"]), ("innermost", "<module>"))
         self.assertTrue(inner["file"].endswith("train.py"))
         self.assertEqual(threads["waiter"]["daemon"], "1")
-        self.assertEqual([f["func"].rpartition(".")[2] for f in threads["waiter"]["frames"]][:3], ["wait", "wait", "blocked"])
+        self.assertEqual([f["func"].rpartition(".")[2] for f in threads["waiter"]["frames"]][:3],
+                         ["wait", "wait", "blocked"])
         self.assertEqual(inner["locals"], {})
 
     def test_a_deep_stack_keeps_both_ends(self):
@@ -127,7 +128,8 @@ class Stacks(unittest.TestCase):
         self.assertEqual(c.answer().outcome, client.INTERRUPTED)
 
     def test_a_program_without_threading(self):
-        process = Process("import os, time\nprint('ready')\nwhile not os.path.exists('stop'): time.sleep(.01)\n", host_threads=False)
+        process = Process("import os, time\nprint('ready')\nwhile not os.path.exists('stop'): time.sleep(.01)\n",
+                          host_threads=False)
         self.addCleanup(process.close)
         c = process.client()
         c.send(BACKTRACE, b"\1")

@@ -47,7 +47,8 @@ class Sequences(unittest.TestCase):
         self.check("fDfG" * 3000, 3000, off=1)
 
     def test_critic_steps(self):
-        self.check(("fD" * 5 + "fG") * 50, 50, off=10)  # those before G was seen, and once more while the order is learned
+        # those before G was seen, and once more while the order is learned
+        self.check(("fD" * 5 + "fG") * 50, 50, off=10)
 
     def test_warm_up_of_one(self):
         self.check("fD" * 300 + "fDfG" * 100, 400, off=1)

@@ -49,7 +49,8 @@ class Case(unittest.TestCase):
         os.chmod(path, stat.S_IRWXU)
         before = os.environ.get("MEMGAUGE_BINARY")
         os.environ["MEMGAUGE_BINARY"] = path
-        self.addCleanup(lambda: os.environ.pop("MEMGAUGE_BINARY") if before is None else os.environ.update(MEMGAUGE_BINARY=before))
+        self.addCleanup(lambda: os.environ.pop("MEMGAUGE_BINARY") if before is None
+                        else os.environ.update(MEMGAUGE_BINARY=before))
 
 
 class Classes(Case):
@@ -68,7 +69,8 @@ class Classes(Case):
         self.assertFalse(profiler.is_monitoring)
         report = profiler.generate_report(path)
         self.assertEqual(report["report"], "profile")
-        self.assertEqual(report["args"][:8], ["feed", "--pid", str(os.getpid()), "--interval", "0.5s", "--devices", "0", "--devices"])
+        self.assertEqual(report["args"][:8], ["feed", "--pid", str(os.getpid()), "--interval", "0.5s", "--devices", "0",
+                                              "--devices"])
         with open(path) as f:
             self.assertEqual(json.load(f), report)
         self.assertEqual(sorted(os.listdir(self.home)), ["memgauge", "r.json"])
@@ -77,20 +79,25 @@ class Classes(Case):
 
     def test_both_forms_of_callbacks(self):
         got, done = [], threading.Event()
-        detector = memgauge.OOMDetector(threshold=85.0, warning_callback=lambda prediction: got.append((prediction.device_id, prediction)))
+        detector = memgauge.OOMDetector(threshold=85.0,
+                                        warning_callback=lambda prediction: got.append((prediction.device_id,
+                                            prediction)))
 
         def callback(device_id, prediction):
             got.append((device_id, prediction))
             done.set()
-        detector.add_warning_callback(lambda device_id, prediction: 1 / 0)     # the user's fault; the others still get theirs
+        # the user's fault; the others still get theirs
+        detector.add_warning_callback(lambda device_id, prediction: 1 / 0)
         detector.add_warning_callback(callback)
         detector.start_monitoring()
         self.assertTrue(done.wait(30))
         detector.stop_monitoring()
         self.assertEqual([d for d, _ in got], [0, 0])
         p = got[0][1]
-        self.assertEqual((p.risk_level.value, p.confidence, p.current_usage_percent, p.growth_rate_mb_per_sec, p.predicted_oom_time_seconds,
-                          p.predicted_oom_interval, p.recommendation), ("high", 0.8, 88.5, 12.3, 45, (38.9, 53.0), "smaller"))
+        self.assertEqual((p.risk_level.value, p.confidence, p.current_usage_percent, p.growth_rate_mb_per_sec,
+                          p.predicted_oom_time_seconds,
+                          p.predicted_oom_interval, p.recommendation),
+                          ("high", 0.8, 88.5, 12.3, 45, (38.9, 53.0), "smaller"))
         self.assertIs(p.risk_level, memgauge.RiskLevel.HIGH)
         self.assertEqual(list(detector.get_predictions()), [0])
 
@@ -111,7 +118,8 @@ class Classes(Case):
             memgauge.MemoryLeakDetector().start_monitoring()
 
     def test_wrong_arguments(self):
-        for make in (lambda: memgauge.MemoryProfiler(0), lambda: memgauge.OOMDetector(99, 90), lambda: memgauge.OOMDetector(-1)):
+        for make in (lambda: memgauge.MemoryProfiler(0), lambda: memgauge.OOMDetector(99, 90),
+                     lambda: memgauge.OOMDetector(-1)):
             with self.assertRaises(ValueError):
                 make()
 

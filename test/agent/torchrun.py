@@ -48,7 +48,8 @@ class Trace:
         self.root, self.optimizer = bool(flags & S.FLAG_ROOT), bool(flags & S.FLAG_OPTIMIZER)
 
     def __repr__(self):
-        return "%d %s %s" % (self.step, self.module, ("pre forward", "post forward", "pre step", "post step")[self.stage])
+        return "%d %s %s" % (self.step, self.module,
+                             ("pre forward", "post forward", "pre step", "post step")[self.stage])
 
 
 class Step:

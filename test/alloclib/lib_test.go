@@ -48,7 +48,8 @@ func compile(t *testing.T, compiler, source string, flags ...string) string {
 	t.Helper()
 	env.Program(t, compiler)
 	program := filepath.Join(t.TempDir(), "program")
-	args := append([]string{"-o", program, filepath.Join("testdata", source), "-I", filepath.Join(env.Checkout(), "cmd/memgauge_alloc")}, flags...)
+	args := append([]string{"-o", program, filepath.Join("testdata", source), "-I",
+		filepath.Join(env.Checkout(), "cmd/memgauge_alloc")}, flags...)
 	if out, err := exec.Command(compiler, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %s: %v\n%s", compiler, strings.Join(args, " "), err, out)
 	}
@@ -60,7 +61,8 @@ const forkCount = "200"
 
 func TestFromC(t *testing.T) {
 	lib := library(t)
-	program := compile(t, "cc", "use.c", "-Wall", "-Wextra", "-Werror", "-pthread", lib, "-Wl,-rpath,"+filepath.Dir(lib))
+	program := compile(t, "cc", "use.c", "-Wall", "-Wextra", "-Werror", "-pthread", lib,
+		"-Wl,-rpath,"+filepath.Dir(lib))
 	dir := t.TempDir()
 	out, err := exec.CommandContext(t.Context(), program, dir, forkCount).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "forks: 200 of 200") {
@@ -93,7 +95,8 @@ func TestThrowsWhatPyTorchExpects(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, "include/c10/util/Exception.h")); err != nil {
 		env.Missing(t, "torch", err)
 	}
-	program := compile(t, "c++", "throw.cc", "-std=c++20", "-I", filepath.Join(root, "include"), "-L", filepath.Join(root, "lib"),
+	program := compile(t, "c++", "throw.cc", "-std=c++20", "-I", filepath.Join(root, "include"), "-L",
+		filepath.Join(root, "lib"),
 		"-lc10", "-ldl", "-Wl,-rpath,"+filepath.Join(root, "lib"))
 	cmd := exec.CommandContext(t.Context(), program, lib)
 	cmd.Env = append(os.Environ(), "MEMGAUGE_ALLOC_DRIVER=fake")
@@ -114,7 +117,8 @@ if hasattr(torch._C, "_cuda_customAllocator"):
     torch.cuda.memory.CUDAPluggableAllocator(sys.argv[1], "memgauge_torch_alloc", "memgauge_torch_free")
 print("fine")
 `
-	if out, err := python.Command(t, "-c", script, lib).CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "fine\n") {
+	if out, err := python.Command(t, "-c", script, lib).CombinedOutput(); err != nil ||
+		!strings.HasSuffix(string(out), "fine\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 }

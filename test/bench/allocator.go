@@ -36,7 +36,8 @@ func (b *bench) allocator() error {
 	}
 	for _, f := range report.Figures {
 		unit := strings.Replace(f.Unit, "ratio", "times", 1)
-		b.add("allocator: "+f.What, allocatorGoals[f.What], fmt.Sprintf("%.3g %s", f.Median, unit), fmt.Sprintf("best round %.3g %s", f.Best, unit))
+		b.add("allocator: "+f.What, allocatorGoals[f.What], fmt.Sprintf("%.3g %s", f.Median, unit),
+			fmt.Sprintf("best round %.3g %s", f.Best, unit))
 	}
 	return b.throughC()
 }
@@ -61,7 +62,8 @@ func (b *bench) throughC() error {
 // with.
 func (b *bench) torchRules() error {
 	program := filepath.Join(b.dir, "torchrules")
-	cc := exec.Command("c++", "-O2", "-std=c++17", "-pthread", "-o", program, filepath.Join(b.repo, "test/bench/testdata/torchrules.cpp"))
+	cc := exec.Command("c++", "-O2", "-std=c++17", "-pthread", "-o", program,
+		filepath.Join(b.repo, "test/bench/testdata/torchrules.cpp"))
 	cc.Stderr = os.Stderr
 	if err := cc.Run(); err != nil {
 		return fmt.Errorf("compile the C++ program: %w", err)

@@ -80,7 +80,8 @@ def measure(name, make, n, allowance):
     wall = time.perf_counter() - began
     print("%-14s %9d objects seen, CPU %6.0f ms, wall %5.2f s, longest slice %.1f ms; another thread waited at most %.1f ms "
           "(median of the 5 longest %.1f), without a census %.1f%s" % (
-              name, job.visited, job.spent / 1e6, wall, job.longest / 1e6, 1e3 * (busy or [0])[0], 1e3 * (busy + [0] * 5)[2],
+              name, job.visited, job.spent / 1e6, wall, job.longest / 1e6, 1e3 * (busy or [0])[0],
+              1e3 * (busy + [0] * 5)[2],
               1e3 * (quiet or [0])[0], "; " + "; ".join(job.notes) if job.notes else ""))
     kept = None
 

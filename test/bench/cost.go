@@ -22,12 +22,14 @@ func (b *bench) costs() (list []measurement) {
 	for _, c := range []struct {
 		size, goal string
 		pinned     bool
-	}{{"4.5 ms", "≤ 1.005", false}, {"0.5 ms", "≤ 1.005", false}, {"4.5 ms", "≤ 1.010", true}, {"0.5 ms", "≤ 1.015", true}} {
+	}{{"4.5 ms", "≤ 1.005", false}, {"0.5 ms", "≤ 1.005", false}, {"4.5 ms", "≤ 1.010", true},
+		{"0.5 ms", "≤ 1.015", true}} {
 		where := "a core to spare"
 		if c.pinned {
 			where = "all on one core"
 		}
-		list = append(list, measurement{"cost, " + c.size + " steps, " + where, func() error { return b.paired(c.size, where, c.goal, c.pinned) }})
+		list = append(list, measurement{"cost, " + c.size + " steps, " + where,
+			func() error { return b.paired(c.size, where, c.goal, c.pinned) }})
 	}
 	return list
 }
@@ -71,7 +73,8 @@ func (b *bench) paired(size, where, goal string, pinned bool) error {
 	if len(kinds) > 2 {
 		beside += "; Probing 0.2.4: " + ratios[2].String()
 	}
-	b.add(fmt.Sprintf("step of a training observed / bare, %s steps, %s", size, where), goal, ratios[1].String(), beside)
+	b.add(fmt.Sprintf("step of a training observed / bare, %s steps, %s", size, where), goal, ratios[1].String(),
+		beside)
 	return nil
 }
 
@@ -87,12 +90,14 @@ func (r *ratios) add(with, bare run) {
 // apart; and the medians for mean steps and for CPU time.
 func (r ratios) String() string {
 	m := slices.Sorted(slices.Values(r.medians))
-	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f; CPU time %.4f)", median(m), m[len(m)/4], m[len(m)-1-len(m)/4], median(r.means), median(r.cpu))
+	return fmt.Sprintf("%.4f (half of the runs %.3f to %.3f; mean step %.4f; CPU time %.4f)", median(m), m[len(m)/4],
+		m[len(m)-1-len(m)/4], median(r.means), median(r.cpu))
 }
 
 // training is the command of one run behind a prefix.
 func (b *bench) training(prefix []string, size, out string) *exec.Cmd {
-	args := append(prefix[:len(prefix):len(prefix)], b.python, filepath.Join(b.repo, "test", "bench", "paired.py"), size, costSeconds, out)
+	args := append(prefix[:len(prefix):len(prefix)], b.python, filepath.Join(b.repo, "test", "bench", "paired.py"),
+		size, costSeconds, out)
 	return exec.Command(args[0], args[1:]...)
 }
 
@@ -101,7 +106,8 @@ func (b *bench) withProbing(pin []string, size, out string) *exec.Cmd {
 	const enter = "import glob, runpy, site, sys; [site.addsitedir(d) for d in glob.glob(sys.argv[1] + '/lib/python3*/site-packages')]; " +
 		"del sys.argv[:2]; runpy.run_path(sys.argv[0], run_name='__main__')"
 	script := filepath.Join(b.repo, "test", "bench", "paired.py")
-	args := append(pin[:len(pin):len(pin)], b.python, "-c", enter, filepath.Dir(filepath.Dir(b.probing)), script, size, costSeconds, out)
+	args := append(pin[:len(pin):len(pin)], b.python, "-c", enter, filepath.Dir(filepath.Dir(b.probing)), script, size,
+		costSeconds, out)
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), "PROBING=1", "PYTHONPATH="+filepath.Dir(script))
 	return cmd

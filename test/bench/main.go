@@ -54,7 +54,8 @@ func main() {
 func (b *bench) measurements() []measurement {
 	list := []measurement{{"start", b.start}, {"query", b.query}, {"eval", b.eval}, {"collector at rest", b.atRest}}
 	list = append(list, b.costs()...)
-	return append(list, measurement{"ring write", b.ringWrite}, measurement{"samplers", b.samplers}, measurement{"database", b.database},
+	return append(list, measurement{"ring write", b.ringWrite}, measurement{"samplers", b.samplers},
+		measurement{"database", b.database},
 		measurement{"allocator", b.allocator}, measurement{"trainer", b.trainer})
 }
 
@@ -127,9 +128,11 @@ func (b *bench) start() error {
 		first, whole = append(first, y-x), append(whole, yAll-xAll)
 	}
 	beside := fmt.Sprintf("bare %.0f ms, observed %.0f ms", median(bare), median(with))
-	b.add("start of `run`: the first line of Python comes later by", "≤ +50 ms", fmt.Sprintf("+%.0f ms", median(first)), beside)
+	b.add("start of `run`: the first line of Python comes later by", "≤ +50 ms", fmt.Sprintf("+%.0f ms", median(first)),
+		beside)
 	b.add("the same with the end, until the last row is stored", "", fmt.Sprintf("+%.0f ms", median(whole)), "")
-	b.add("`memgauge --version`", "≤ 3 ms", fmt.Sprintf("%.1f ms (shortest %.1f)", median(version), slices.Min(version)), b.startOf())
+	b.add("`memgauge --version`", "≤ 3 ms", fmt.Sprintf("%.1f ms (shortest %.1f)", median(version),
+		slices.Min(version)), b.startOf())
 	return nil
 }
 
@@ -169,7 +172,8 @@ func (b *bench) query() error {
 		}
 		all = append(all, median(ms))
 	}
-	b.add("`query`, the seeds' statements, 6,000 rows", "≤ 11 ms", fmt.Sprintf("%.1f ms (slowest statement %.1f)", median(all), slices.Max(all)), b.rival("query", "SELECT 1"))
+	b.add("`query`, the seeds' statements, 6,000 rows", "≤ 11 ms",
+		fmt.Sprintf("%.1f ms (slowest statement %.1f)", median(all), slices.Max(all)), b.rival("query", "SELECT 1"))
 	return nil
 }
 
@@ -183,7 +187,8 @@ func (b *bench) eval() error {
 	if err != nil {
 		return err
 	}
-	b.add("`eval \"1+1\"`, the main thread free", "≤ 6 ms", fmt.Sprintf("%.1f ms", median(ms)), b.rival("eval", "print(1+1)"))
+	b.add("`eval \"1+1\"`, the main thread free", "≤ 6 ms", fmt.Sprintf("%.1f ms", median(ms)),
+		b.rival("eval", "print(1+1)"))
 	return nil
 }
 
@@ -209,7 +214,8 @@ type job struct {
 func (b *bench) job(name, trace, script string, args ...string) (*job, error) {
 	session := filepath.Join(b.dir, name)
 	ready := session + ".ready"
-	cmd := exec.Command(b.memgauge, append([]string{"run", "--quiet", "--trace", trace, "--session", session, "--", b.python, script, ready}, args...)...)
+	cmd := exec.Command(b.memgauge, append([]string{"run", "--quiet", "--trace", trace, "--session", session, "--",
+		b.python, script, ready}, args...)...)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -245,7 +251,8 @@ func (b *bench) rival(command, arg string) string {
 	}
 	ready := filepath.Join(b.dir, "rival.ready")
 	_ = os.Remove(ready)
-	cmd := exec.Command(filepath.Join(filepath.Dir(b.probing), "python"), filepath.Join(b.repo, "test", "bench", "idle.py"), ready)
+	cmd := exec.Command(filepath.Join(filepath.Dir(b.probing), "python"),
+		filepath.Join(b.repo, "test", "bench", "idle.py"), ready)
 	cmd.Env = append(os.Environ(), "PROBING=1")
 	if err := cmd.Start(); err != nil {
 		return err.Error()

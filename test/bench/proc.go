@@ -68,7 +68,8 @@ var benchLine = regexp.MustCompile(`^(Benchmark\S+)\s+\d+\s+(.*)`)
 
 // database runs the benchmarks of the packages between ring and SQL and takes their own units.
 func (b *bench) database() error {
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "Drain|Seeds10M|BytesPerRow", "-benchtime", "1x", "-timeout", "20m", "./internal/store", "./test/bench/drain")
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", "Drain|Seeds10M|BytesPerRow", "-benchtime", "1x",
+		"-timeout", "20m", "./internal/store", "./test/bench/drain")
 	cmd.Dir, cmd.Stderr = b.repo, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -82,7 +83,9 @@ func (b *bench) database() error {
 	var seeds []float64 // ms
 	defer func() {
 		if len(seeds) > 0 {
-			b.add("the seeds' statements on 10 M rows, warm", "≤ 150 ms", fmt.Sprintf("%.0f ms the slowest", slices.Max(seeds)), fmt.Sprintf("%d statements, median %.0f ms", len(seeds), median(seeds)))
+			b.add("the seeds' statements on 10 M rows, warm", "≤ 150 ms",
+				fmt.Sprintf("%.0f ms the slowest", slices.Max(seeds)), fmt.Sprintf("%d statements, median %.0f ms",
+					len(seeds), median(seeds)))
 		}
 	}()
 	for _, line := range strings.Split(string(out), "\n") {

@@ -86,7 +86,8 @@ def sums(devices):
         for e in d.events:
             s, frames = out[d.number, e["action"]], e.get("frames") or []
             lines = sum(f["line"] if f["line"] < 1 << 63 else -1 for f in frames)  # 2**64-1 is torch's for no line
-            for i, n in enumerate((1, e.get("size", 0), e.get("time_us", 0), 0 if e["action"] == "oom" else e.get("addr", 0),
+            for i, n in enumerate((1, e.get("size", 0), e.get("time_us", 0),
+                                   0 if e["action"] == "oom" else e.get("addr", 0),
                                    e.get("stream", 0), len(frames), lines, e.get("device_free", 0),
                                    tuple(e.get("pool_id", (0, 0))) != (0, 0))):
                 s[i] += n
@@ -103,9 +104,11 @@ class Memgauge:
         self.binary, self.path = binary, path
 
     def ask(self, sql):
-        out = subprocess.run([self.binary, "snapshot", "query", "-f", "csv", self.path, "-"], input=sql, text=True, check=True,
+        out = subprocess.run([self.binary, "snapshot", "query", "-f", "csv", self.path, "-"], input=sql, text=True,
+                             check=True,
                              stdout=subprocess.PIPE).stdout
-        return [[int(x) if x.lstrip("-").isdigit() else x for x in row] for row in list(csv.reader(io.StringIO(out)))[1:]]
+        return [[int(x) if x.lstrip("-").isdigit() else x for x in row]
+                for row in list(csv.reader(io.StringIO(out)))[1:]]
 
     def page(self):
         r = subprocess.run([self.binary, "snapshot", "--json", self.path], text=True, stdout=subprocess.PIPE)
@@ -117,7 +120,8 @@ class Memgauge:
 def devices_of(d):
     """The devices by number, and behind them pinned host memory, which has keys of its own."""
     traces, host = d.get("device_traces", []), d.get("host_segments", [])
-    numbers = max([n + 1 for n, t in enumerate(traces) if t] + [1 + s.get("device", 0) for s in d["segments"]], default=0)
+    numbers = max([n + 1 for n, t in enumerate(traces) if t] + [1 + s.get("device", 0) for s in d["segments"]],
+                  default=0)
     parts = [(traces[n] if n < len(traces) else [], d["segments"]) for n in range(numbers)]
     if host or d.get("host_traces"):
         parts.append((d.get("host_traces", []), [dict(s, device=numbers) for s in host]))
@@ -144,7 +148,8 @@ def compare(binary, path, moments, seed):
 
 
 def at_moments(m, devices, chosen, events):
-    want = {d.first + i: (d.levels[i], d.reserved[i]) for d in devices for i in range(len(d.events))} if events < MANY else Levels(devices)
+    want = {d.first + i: (d.levels[i], d.reserved[i]) for d in devices
+            for i in range(len(d.events))} if events < MANY else Levels(devices)
     if not chosen:
         return
     m_list = "(VALUES %s) AS m(seq)" % ",".join("(%d)" % s for s in chosen)
@@ -189,16 +194,19 @@ def at_end(m, devices):
     got = sorted(map(tuple, m.ask("SELECT device, addr, requested FROM blocks WHERE free_seq IS NULL")))
     want = sorted((d.number, addr, size) for d in devices for addr, size in d.live.items())
     if got != want:
-        yield "blocks at the end: %d of %d bytes, want %d of %d" % (len(got), sum(b[2] for b in got), len(want), sum(b[2] for b in want))
+        yield "blocks at the end: %d of %d bytes, want %d of %d" % (len(got), sum(b[2] for b in got), len(want),
+            sum(b[2] for b in want))
     got = sorted(map(tuple, m.ask("SELECT device, address, size, requested, state FROM segment_blocks")))
     want = sorted((d.number, *b) for d in devices for s in d.segments for b in segment_blocks(s))
     if got != want:
-        yield "blocks of segments: %d, want %d; first difference %s" % (len(got), len(want), next((p for p in zip(got, want) if p[0] != p[1]), ""))
+        yield "blocks of segments: %d, want %d; first difference %s" % (len(got), len(want),
+            next((p for p in zip(got, want) if p[0] != p[1]), ""))
     got = m.ask("SELECT count(*), coalesce(sum(size), 0), coalesce(sum(allocated), 0) FROM segments")[0]
     want = [s for d in devices for s in d.segments]
     if got != [len(want), sum(s["total_size"] for s in want), sum(s.get("allocated_size", 0) for s in want)]:
         yield "segments: %s" % got
-    for d in devices:  # what the events say beside what the segments say: a history with a gap has no answer to compare with
+    # what the events say beside what the segments say: a history with a gap has no answer to compare with
+    for d in devices:
         end = {a for s in d.segments for a, _, _, state in segment_blocks(s) if state != "inactive"}
         if d.segments and d.events and end != set(d.live):
             yield "device %d: the history leaves %d blocks that the segments do not have, and lacks %d" % (
@@ -218,7 +226,8 @@ def main():
             *wrong, events = compare(o.memgauge, path, o.moments, o.seed)
         except Exception as e:  # the next file is compared all the same
             wrong, events = ["%s: %s" % (type(e).__name__, e)], 0
-        print("%s %s: %d events%s" % ("differs" if wrong else "equal  ", path, events, "".join("\n    " + w[:600] for w in wrong)), flush=True)
+        print("%s %s: %d events%s" % ("differs" if wrong else "equal  ", path, events,
+                                      "".join("\n    " + w[:600] for w in wrong)), flush=True)
         failed += bool(wrong)
     sys.exit(1 if failed else 0)
 

@@ -159,7 +159,8 @@ def integer(n):
 
 def make_frames():
     cpp = [Frame("at::native::op_%d(at::Tensor const&, c10::optional<at::Tensor> const&)" % i,
-                 "??" if i % 3 else "/pytorch/aten/src/ATen/native/File%d.cpp" % (i % 97), 0 if i % 3 else 10 + i % 4000)
+                 "??" if i % 3 else "/pytorch/aten/src/ATen/native/File%d.cpp" % (i % 97),
+                 0 if i % 3 else 10 + i % 4000)
            for i in range(1800)]
     lib = [Frame("fn_%d" % (i % 700), "/opt/lib/python3.11/site-packages/torch/mod_%d.py" % (i % 211), 1 + i % 2500)
            for i in range(3000)]

@@ -87,8 +87,10 @@ optimizer.load_state_dict(optimizer.state_dict())
 """.strip().split("\n")
 
 BLOCKED = {
-    "sleep": "time.sleep(1000)", "input": "sys.stdin.readline()", "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
-    "queue": "queue.Queue().get()", "event": "threading.Event().wait()", "join": "t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start(); t.join()",
+    "sleep": "time.sleep(1000)", "input": "sys.stdin.readline()",
+    "lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "queue.Queue().get()", "event": "threading.Event().wait()",
+    "join": "t = threading.Thread(target=time.sleep, args=(1000,), daemon=True); t.start(); t.join()",
     "select": "select.select([r], [], [])", "read": "os.read(r, 1)", "child": "subprocess.call(['sleep', '1000'])",
     "accept": "s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(1); s.accept()",
 }
@@ -157,7 +159,8 @@ class Training:
     def __init__(self, o, shape, home, observed, steps, number):
         self.o, self.shape, self.dir = o, shape, tempfile.mkdtemp(prefix="%s%d-" % (shape, number), dir=home)
         self.out = os.path.join(self.dir, "out")
-        self.env = dict(os.environ, MEMGAUGE_HOME=os.path.join(self.dir, "home"), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+        self.env = dict(os.environ, MEMGAUGE_HOME=os.path.join(self.dir, "home"), OMP_NUM_THREADS="1",
+                        PYTHONUNBUFFERED="1")
         self.log = open(os.path.join(self.dir, "log"), "w+b")
         self.processes = []
         world = 2 if shape == "ddp" else 1
@@ -169,11 +172,13 @@ class Training:
         for rank in range(world):
             env = dict(self.env)
             if world > 1:
-                env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+                env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(port))
             command = [o.python, VICTIM, shape, str(steps), self.out + str(rank)]
             if observed:
                 command = [o.memgauge, "run", "--quiet", "--session", self.sessions[rank], "--"] + command
-            self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT))
+            self.processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=self.log,
+                                                   stderr=subprocess.STDOUT))
 
     def text(self):
         with open(self.log.name, "rb") as f:
@@ -230,7 +235,8 @@ class Training:
             rank = random.randrange(len(self.processes))
         command = [self.o.memgauge, arguments[0], "--session", self.sessions[rank]] + list(arguments[1:])
         try:
-            return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=timeout)
+            return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=timeout)
         except subprocess.TimeoutExpired:
             return subprocess.CompletedProcess(command, "hangs", b"", b"")
 
@@ -244,7 +250,8 @@ class Acts:
         self.waits = []
 
     def one(self):
-        act = random.choices([self.eval, self.backtrace, self.census, self.where, self.query, self.again], [12, 3, 1, 1, 1, 1])[0]
+        act = random.choices([self.eval, self.backtrace, self.census, self.where, self.query, self.again],
+                             [12, 3, 1, 1, 1, 1])[0]
         act()
 
     def eval(self):
@@ -260,7 +267,8 @@ class Acts:
         try:
             answer = json.loads(done.stdout)["processes"][0]
         except (ValueError, KeyError, IndexError):
-            answer = {"outcome": "none", "exception": done.stderr.decode("utf-8", "replace"), "place": None, "waited": 0}
+            answer = {"outcome": "none", "exception": done.stderr.decode("utf-8", "replace"), "place": None,
+                      "waited": 0}
         self.count.add("evals")
         self.count.add("evals %s" % answer["outcome"])
         self.count.add("evals at %s" % answer["place"])
@@ -273,7 +281,8 @@ class Acts:
         done = self.training.memgauge(*arguments)
         self.count.add(name)
         if done.returncode not in fine and self.training.going():
-            self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, name, done.returncode, done.stderr.decode("utf-8", "replace")))
+            self.count.fail("%s: %s: exit %s: %s" % (self.training.shape, name, done.returncode,
+                                                     done.stderr.decode("utf-8", "replace")))
 
     def backtrace(self):
         self._run("backtraces", "backtrace", "--json", *(["--locals"] if random.random() < 0.5 else []))
@@ -295,7 +304,8 @@ class Acts:
             return
         session = tempfile.mktemp(dir=self.training.dir)
         for command, more in (("detach", []), ("attach", ["--session", session])):
-            done = subprocess.run([self.o.memgauge, command, str(pids[0])] + more, env=self.training.env, stdin=subprocess.DEVNULL,
+            done = subprocess.run([self.o.memgauge, command, str(pids[0])] + more, env=self.training.env,
+                                  stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
             self.count.add(command)
             again = b"observed already" in done.stdout      # it was detached just before
@@ -339,20 +349,24 @@ def judge(count, shape, changes, results, bare, acts):
     if acts.waits:
         waits, backward = sorted(acts.waits), results[0]["backward"]
         with count.lock:
-            count.waits.setdefault(shape, []).append((waits[len(waits) // 2], backward[len(backward) // 2], backward[-1]))
+            count.waits.setdefault(shape, []).append((waits[len(waits) // 2], backward[len(backward) // 2],
+                                                      backward[-1]))
 
 
 def blocked(o, count, home, name):
     """A main that blocks is asked; the answer must come within 1 s."""
     env = dict(os.environ, MEMGAUGE_HOME=os.path.join(home, "blocked"))
     session = tempfile.mkdtemp(dir=home) + "/s"
-    child = subprocess.Popen([o.memgauge, "run", "--quiet", "--session", session, "--", o.python, "-c", BLOCKER % BLOCKED[name]], env=env,
+    child = subprocess.Popen([o.memgauge, "run", "--quiet", "--session", session, "--", o.python, "-c",
+                              BLOCKER % BLOCKED[name]], env=env,
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         child.stdout.readline()
         time.sleep(0.5)
-        for code, value in (("secret, model.training", "(42, True)"), ("model.zero_grad(set_to_none=True)", None), ("model.weight.sum().item() * 0 + 1", "1.0")):
-            done = subprocess.run([o.memgauge, "eval", "--session", session, "--json", code], env=env, stdin=subprocess.DEVNULL,
+        for code, value in (("secret, model.training", "(42, True)"), ("model.zero_grad(set_to_none=True)", None),
+                            ("model.weight.sum().item() * 0 + 1", "1.0")):
+            done = subprocess.run([o.memgauge, "eval", "--session", session, "--json", code], env=env,
+                                  stdin=subprocess.DEVNULL,
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
             try:
                 answer = json.loads(done.stdout)["processes"][0]
@@ -417,9 +431,11 @@ def main():
             t.join()
     finally:
         shutil.rmtree(home, ignore_errors=True)
-    ms = {shape: ["p50 %.1f, C++ p50 %.1f, longest %.1f" % tuple(1e3 * v for v in row) for row in rows] for shape, rows in count.waits.items()}
+    ms = {shape: ["p50 %.1f, C++ p50 %.1f, longest %.1f" % tuple(1e3 * v for v in row) for row in rows]
+          for shape, rows in count.waits.items()}
     count.of.setdefault("deaths", 0)
-    print(json.dumps({"seconds": round(time.monotonic() - began), "counts": dict(sorted(count.of.items())), "wait for the main thread, ms": ms,
+    print(json.dumps({"seconds": round(time.monotonic() - began), "counts": dict(sorted(count.of.items())),
+                      "wait for the main thread, ms": ms,
                       "wrong": count.wrong}, indent=1, ensure_ascii=False))
     return 1 if count.wrong else 0
 

@@ -24,7 +24,9 @@ def block_class(torch):
             super().__init__()
             self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
             self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-            self.up, self.act, self.down = torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width)
+            self.up, self.act, self.down = torch.nn.Linear(width,
+                                                           4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width,
+                                                               width)
 
         def forward(self, x):
             q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
@@ -95,7 +97,8 @@ def measure(step, switch, seconds):
     begin = time.monotonic_ns()
     for _ in range(10):
         step()
-    count = max(3, int(60e6 / ((time.monotonic_ns() - begin) / 10)))  # blocks of 60 ms, since the machine has other work too
+    # blocks of 60 ms, since the machine has other work too
+    count = max(3, int(60e6 / ((time.monotonic_ns() - begin) / 10)))
     on, control, plain, turn = ([], []), ([], []), [], 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -103,7 +106,8 @@ def measure(step, switch, seconds):
         times = {which: block(which == 1) for which in order}
         for kind in (0, 1):
             on[kind].append(2 * times[1][kind] / (times[0][kind] + times[2][kind]))
-            control[kind].append((times[2] if turn & 1 else times[0])[kind] / (times[0] if turn & 1 else times[2])[kind])
+            control[kind].append((times[2] if turn & 1 else times[0])[kind] / (times[0] if turn & 1
+                else times[2])[kind])
         plain.append(times[0][1] / count)
         turn += 1
     switch.on()
@@ -118,7 +122,8 @@ def interval(values):
 
 def print_row(name, on, control):
     share = [100 * (statistics.median(v) - 1) for v in (on[0], on[1], control[0])]
-    print("cost to the trainer, %s steps\t≤ 1 %%\t%+.2f %% of CPU (±%.2f), %+.2f %% of time\tbare against bare %+.2f %%" % (
+    print("cost to the trainer, %s steps\t≤ 1 %%\t%+.2f %% of CPU (±%.2f), %+.2f %% of time\tbare against bare %+.2f %%"
+          % (
         name, share[0], 100 * interval(on[0]), share[1], share[2]), flush=True)
 
 
@@ -150,8 +155,10 @@ def main():
             g = watching.governor
             print("  %-6s step %6.2f ms, %3d modules: cpu %+.2f %% (±%.2f), wall %+.2f %% (±%.2f); control cpu %+.2f %%"
                   " (±%.2f); n %d; 1 step in %d sampled, 1 module in %d, %d steps a record; %d errors" % (
-                      name, plain / 1e6, modules, *[f for v in on for f in (100 * (statistics.median(v) - 1), 100 * interval(v))],
-                      100 * (statistics.median(control[0]) - 1), 100 * interval(control[0]), len(on[0]), g.gap, g.stride,
+                      name, plain / 1e6, modules, *[f for v in on
+                                                    for f in (100 * (statistics.median(v) - 1), 100 * interval(v))],
+                      100 * (statistics.median(control[0]) - 1), 100 * interval(control[0]), len(on[0]), g.gap,
+                      g.stride,
                       g.steps_per_record, watching.errors), flush=True)
         life.detach()
 

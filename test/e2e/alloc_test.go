@@ -19,25 +19,29 @@ func TestAdviseOnALiveSession(t *testing.T) {
 	if r := w.do("memgauge", "alloc", "convert", trace, pickle); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	j := w.start("memgauge", "run", "--quiet", "--name", "advised", "--", env.Torch(t).Path, script(t, "fakesnapshot.py"), pickle)
+	j := w.start("memgauge", "run", "--quiet", "--name", "advised", "--", env.Torch(t).Path,
+		script(t, "fakesnapshot.py"), pickle)
 	until(t, "the trainer", func() bool { return strings.Contains(j.out.String(), "ready") })
 	r := w.do("memgauge", "advised", "alloc", "advise")
 	if r.code != 0 || !strings.Contains(r.stdout, "PYTORCH_ALLOC_CONF=expandable_segments:True") {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	kept, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*", "snapshot.*.pickle"))
-	if taking, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*", "taking-*")); len(taking) > 0 || len(kept) != 1 {
+	if taking, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*", "taking-*")); len(taking) > 0 ||
+		len(kept) != 1 {
 		t.Fatalf("left behind: %v; kept: %v", taking, kept)
 	}
 	first := r.stdout
-	if r := w.do("memgauge", "advised", "alloc", "replay", "--policy", "torch,vmm"); r.code != 0 || !strings.Contains(r.stdout, "vmm would have reserved") {
+	if r := w.do("memgauge", "advised", "alloc", "replay", "--policy", "torch,vmm"); r.code != 0 ||
+		!strings.Contains(r.stdout, "vmm would have reserved") {
 		t.Errorf("replay: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if r := w.do("memgauge", "advised", "eval", "torch.cuda.is_initialized = lambda: False"); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
 	r = w.do("memgauge", "advised", "alloc", "advise")
-	if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "does not use CUDA") || !strings.Contains(r.stderr, "hint: ") {
+	if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "does not use CUDA") ||
+		!strings.Contains(r.stderr, "hint: ") {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if err := j.Process.Signal(syscall.SIGTERM); err != nil {
@@ -52,7 +56,8 @@ func TestAdviseOnALiveSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = w.do("memgauge", "advised", "alloc", "advise")
-	if r.code != 1 || !strings.Contains(r.stderr, "has no snapshot of its allocator") || !strings.Contains(r.stderr, "_record_memory_history") {
+	if r.code != 1 || !strings.Contains(r.stderr, "has no snapshot of its allocator") ||
+		!strings.Contains(r.stderr, "_record_memory_history") {
 		t.Errorf("finished session without a snapshot: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

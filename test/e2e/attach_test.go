@@ -76,16 +76,19 @@ func (w *world) round(pid int) {
 	t.Helper()
 	number := strconv.Itoa(pid)
 	session := w.attach(pid)
-	if got := w.ask(session, "SELECT name || ': ' || text FROM memgauge.events ORDER BY ts LIMIT 1"); got != "attach: what happened before is not known" {
+	if got := w.ask(session,
+		"SELECT name || ': ' || text FROM memgauge.events ORDER BY ts LIMIT 1"); got != "attach: what happened before is not known" {
 		t.Errorf("the first event is %q", got)
 	}
 	if got := w.mg(number, "eval", "--timeout", "60s", "answer + 1"); got != "42\n" {
 		t.Errorf("eval gave %q", got)
 	}
-	if got := w.mg(session, "backtrace", "--timeout", "60s"); !strings.Contains(got, "MainThread") || !strings.Contains(got, "loop.py:") {
+	if got := w.mg(session, "backtrace", "--timeout", "60s"); !strings.Contains(got, "MainThread") ||
+		!strings.Contains(got, "loop.py:") {
 		t.Errorf("backtrace printed\n%s", got)
 	}
-	if got := w.mg("attach", number); got != fmt.Sprintf("process %s is observed already, in session %s\n", number, session) {
+	if got := w.mg("attach", number); got != fmt.Sprintf("process %s is observed already, in session %s\n", number,
+		session) {
 		t.Errorf("a second attach says %q", got)
 	}
 	if got := w.mg("detach", "--timeout", "60s", number); !strings.Contains(got, "session "+session+" is finished") {
@@ -143,7 +146,8 @@ func attachOnce(t *testing.T, py env.Python, way string) {
 
 func TestAttachDebianPythonAndVenv(t *testing.T) {
 	w := newWorld(t)
-	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", filepath.Join(w.home, "venv")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip",
+		filepath.Join(w.home, "venv")).CombinedOutput(); err != nil {
 		env.Missing(t, "venv", fmt.Sprintf("/usr/bin/python3 -m venv: %v\n%s", err, out))
 	}
 	for _, python := range []string{"/usr/bin/python3", filepath.Join(w.home, "venv", "bin", "python")} {
@@ -168,7 +172,8 @@ func TestAttachToATraining(t *testing.T) {
 		w.stepsReach(progress, 20)
 		session := w.attach(p.pid, "--trace", "all")
 		until(t, "steps", func() bool { return w.steps(session) >= 20 })
-		if got := w.ask(session, "SELECT string_agg(DISTINCT module, ' ' ORDER BY module) FROM python.torch_trace WHERE step > 3"); got != "0 1 2 3 Adam Sequential" {
+		if got := w.ask(session,
+			"SELECT string_agg(DISTINCT module, ' ' ORDER BY module) FROM python.torch_trace WHERE step > 3"); got != "0 1 2 3 Adam Sequential" {
 			t.Errorf("modules %q", got)
 		}
 		if got := w.mg(session, "eval", "len(optimizer.param_groups), model[0].in_features"); got != "(1, 16)\n" {
@@ -257,7 +262,8 @@ func TestAttachIntoNamespaces(t *testing.T) {
 	for _, flags := range []string{"-m", "-mpn --fork --mount-proc", "-Urmn"} {
 		t.Run(flags, func(t *testing.T) {
 			w := newWorld(t)
-			if out, err := exec.Command("unshare", append(strings.Fields(flags), "true")...).CombinedOutput(); err != nil {
+			if out, err := exec.Command("unshare",
+				append(strings.Fields(flags), "true")...).CombinedOutput(); err != nil {
 				env.Missing(t, "unshare", fmt.Sprintf("unshare %s: %v %s", flags, err, out))
 			}
 			// tmpfs over our sessions: as good as a container's own root
@@ -283,7 +289,8 @@ func TestAttachIntoNamespacesAndKill(t *testing.T) {
 	if out, err := exec.Command("unshare", "-mn", "true").CombinedOutput(); err != nil {
 		env.Missing(t, "unshare", fmt.Sprintf("unshare -mn: %v %s", err, out))
 	}
-	sh := fmt.Sprintf("mount -t tmpfs none %s && exec %s %s 100000 0.001 STOP", state, env.Torch(t).Path, script(t, "curve.py"))
+	sh := fmt.Sprintf("mount -t tmpfs none %s && exec %s %s 100000 0.001 STOP", state, env.Torch(t).Path,
+		script(t, "curve.py"))
 	p := w.program("unshare", "-mn", "sh", "-c", sh)
 	session := w.attach(p.pid)
 	until(t, "steps", func() bool { return w.steps(session) >= 20 })
@@ -351,8 +358,9 @@ func TestAttachLeavesACollector(t *testing.T) {
 // A shell that starts a launcher that starts two ranks: all of them that are Python.
 func TestAttachChildren(t *testing.T) {
 	w := newWorld(t)
-	launcher := w.file("launch.py", "import subprocess, sys\nranks = [subprocess.Popen([sys.executable, sys.argv[1], 'sleep', sys.argv[2]]) for _ in range(2)]\n"+
-		"print('launched', *[r.pid for r in ranks], flush=True)\n[r.wait() for r in ranks]\n")
+	launcher := w.file("launch.py",
+		"import subprocess, sys\nranks = [subprocess.Popen([sys.executable, sys.argv[1], 'sleep', sys.argv[2]]) for _ in range(2)]\n"+
+			"print('launched', *[r.pid for r in ranks], flush=True)\n[r.wait() for r in ranks]\n")
 	p := w.program("sh", "-c", fmt.Sprintf("python3 %s %s STOP; true", launcher, script(t, "loop.py")))
 	until(t, "both ranks", func() bool {
 		return strings.Count(p.out.String(), "ready") == 2 && strings.Contains(p.out.String(), "launched")
@@ -364,7 +372,8 @@ func TestAttachChildren(t *testing.T) {
 	if got := w.mg(session, "eval", "--all", "__import__('sys').argv[1]"); strings.Count(got, "'sleep'") != 2 {
 		t.Errorf("eval --all printed\n%s", got)
 	}
-	if got := w.mg("detach", "--timeout", "60s", "--children", strconv.Itoa(p.pid)); strings.Count(got, "detached from") != 3 || strings.Count(got, "is finished") != 1 {
+	if got := w.mg("detach", "--timeout", "60s", "--children", strconv.Itoa(p.pid)); strings.Count(got,
+		"detached from") != 3 || strings.Count(got, "is finished") != 1 {
 		t.Errorf("detach says\n%s", got)
 	}
 	p.end(t)
@@ -387,7 +396,8 @@ func TestAttachToATrainerWithWorkers(t *testing.T) {
 			if p.err.String() != "" {
 				t.Errorf("printed %s", p.err)
 			}
-			if got := w.ask(session, fmt.Sprintf("SELECT count(*) FROM python.steps WHERE pid <> %d", p.Process.Pid)); got != "0" {
+			if got := w.ask(session, fmt.Sprintf("SELECT count(*) FROM python.steps WHERE pid <> %d",
+				p.Process.Pid)); got != "0" {
 				t.Errorf("%s steps are a worker's", got)
 			}
 			if n := w.steps(session); n < 1 || n > 60 {
@@ -428,12 +438,14 @@ func TestAttachRefusals(t *testing.T) {
 	check("stopped", "stopped by a signal", strconv.Itoa(stopped.pid))
 	syscall.Kill(stopped.pid, syscall.SIGCONT)
 	stopped.end(t)
-	for _, args := range [][]string{{"attach", "x"}, {"attach"}, {"detach", "0"}, {"attach", "1", "--budget", "200%"}, {"attach", "1", "--timeout", "0"}} {
+	for _, args := range [][]string{{"attach", "x"}, {"attach"}, {"detach", "0"}, {"attach", "1", "--budget", "200%"},
+		{"attach", "1", "--timeout", "0"}} {
 		if r := w.do("memgauge", args...); r.code != 2 || r.stdout != "" {
 			t.Errorf("%v: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
-	if r := w.do("memgauge", "detach", strconv.Itoa(sleep.Process.Pid)); r.code != 1 || !strings.Contains(r.stderr, "is not observed") {
+	if r := w.do("memgauge", "detach", strconv.Itoa(sleep.Process.Pid)); r.code != 1 ||
+		!strings.Contains(r.stderr, "is not observed") {
 		t.Errorf("detach: exit %d\n%s", r.code, r.stderr)
 	}
 }
@@ -453,18 +465,21 @@ func TestAttachToAnotherUser(t *testing.T) {
 	os.Chown(dir, nobody, nobody)
 	loop, _ := os.ReadFile(script(t, "loop.py"))
 	os.WriteFile(filepath.Join(dir, "loop.py"), loop, 0o644)
-	p := w.program("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "/usr/bin/python3", filepath.Join(dir, "loop.py"), "sleep", filepath.Join(dir, "stop"))
+	p := w.program("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", "/usr/bin/python3",
+		filepath.Join(dir, "loop.py"), "sleep", filepath.Join(dir, "stop"))
 	p.stop = filepath.Join(dir, "stop")
 	w.round(p.pid)
 	p.end(t)
 	stranger := w.program("python3", script(t, "loop.py"), "sleep", "STOP")
-	cmd := w.command("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", filepath.Join(dir, "memgauge"), "attach", strconv.Itoa(stranger.pid))
+	cmd := w.command("setpriv", "--reuid", strconv.Itoa(nobody), "--clear-groups", filepath.Join(dir, "memgauge"),
+		"attach", strconv.Itoa(stranger.pid))
 	self, _ := os.Executable()
 	if out, err := exec.Command("cp", self, filepath.Join(dir, "memgauge")).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	cmd.Dir, cmd.Env = dir, append(w.env, "MEMGAUGE_HOME="+filepath.Join(dir, "home"))
-	if r := w.finish(cmd); r.code != 1 || !strings.Contains(r.stderr, "belongs to another user") || !strings.Contains(r.stderr, "hint: ") {
+	if r := w.finish(cmd); r.code != 1 || !strings.Contains(r.stderr, "belongs to another user") ||
+		!strings.Contains(r.stderr, "hint: ") {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	stranger.end(t)

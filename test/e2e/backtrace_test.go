@@ -58,7 +58,8 @@ func TestBacktrace(t *testing.T) {
 		return r.code == 0 && strings.Contains(r.stdout, `"source": "python"`)
 	})
 	p := take().Processes[0]
-	if len(p.Threads) < 2 || *p.Threads[0].Name != "MainThread" || *p.Threads[0].TID != p.PID || *p.Threads[1].Name != "training" {
+	if len(p.Threads) < 2 || *p.Threads[0].Name != "MainThread" || *p.Threads[0].TID != p.PID ||
+		*p.Threads[1].Name != "training" {
 		t.Fatalf("%+v", p)
 	}
 	if frames := p.Threads[0].Frames; frames[len(frames)-1].Lineno != 10 || *p.Threads[0].Syscall != "futex" {
@@ -68,10 +69,12 @@ func TestBacktrace(t *testing.T) {
 	if one := take(strconv.Itoa(tid)).Processes[0].Threads; len(one) != 1 || *one[0].Name != "training" {
 		t.Errorf("thread %d: %+v", tid, one)
 	}
-	if n := w.number(session, "SELECT count(*) FROM python.backtrace WHERE thread = 'training' AND func = 'train' AND depth = 0 AND frame_type = 'python'"); n != 1 {
+	if n := w.number(session,
+		"SELECT count(*) FROM python.backtrace WHERE thread = 'training' AND func = 'train' AND depth = 0 AND frame_type = 'python'"); n != 1 {
 		t.Errorf("python.backtrace shows the training's innermost call %v times", n)
 	}
-	if text := w.mg(session, "backtrace", "--locals"); !strings.Contains(text, "stuck.py:10") || !strings.Contains(text, "training (") {
+	if text := w.mg(session, "backtrace", "--locals"); !strings.Contains(text, "stuck.py:10") ||
+		!strings.Contains(text, "training (") {
 		t.Errorf("printed:\n%s", text)
 	}
 	w.file("hog", "")
@@ -85,14 +88,17 @@ func TestBacktrace(t *testing.T) {
 
 func backtraceOfALockedProcess(t *testing.T, w *world, session string, take func(...string) backtraceDoc) {
 	p := take("--timeout", "0.3s").Processes[0]
-	if p.Source != "kernel" || p.Error == nil || !strings.Contains(*p.Error, "GIL") || len(p.Threads) < 2 || *p.Threads[0].State != "S" {
+	if p.Source != "kernel" || p.Error == nil || !strings.Contains(*p.Error, "GIL") || len(p.Threads) < 2 ||
+		*p.Threads[0].State != "S" {
 		t.Errorf("%+v", p)
 	}
 	r := w.do("memgauge", session, "backtrace", "--timeout", "0.3s")
-	if r.code != 0 || !strings.Contains(r.stderr, "this is what the kernel tells") || !strings.Contains(r.stdout, "futex") {
+	if r.code != 0 || !strings.Contains(r.stderr, "this is what the kernel tells") ||
+		!strings.Contains(r.stdout, "futex") {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if n := w.number(session, "SELECT count(*) FROM python.backtrace WHERE frame_type = 'kernel' AND func LIKE 'sleeping in%' AND file IS NULL"); n < 2 {
+	if n := w.number(session,
+		"SELECT count(*) FROM python.backtrace WHERE frame_type = 'kernel' AND func LIKE 'sleeping in%' AND file IS NULL"); n < 2 {
 		t.Errorf("python.backtrace shows %v threads by the kernel's word", n)
 	}
 }

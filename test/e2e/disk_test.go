@@ -41,13 +41,15 @@ func TestDiskFullAnswersAllTheSame(t *testing.T) {
 	}
 	smallDisk(t, disk, "24m")
 	session, ledger := filepath.Join(disk, "s"), filepath.Join(w.home, "ledger")
-	run := w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script(t, "ledger.py"), ledger, "1000000000", "0.0001")
+	run := w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script(t, "ledger.py"), ledger,
+		"1000000000", "0.0001")
 	until(t, "the trainer", func() bool { return strings.Contains(run.out.String(), "pid ") })
 	until(t, "rows", func() bool { return w.number(session, "SELECT count(*) FROM python.steps") > 100 })
 	free := fillUp(t, disk)
 	count := func(when string) {
 		t.Helper()
-		r := w.do("memgauge", "query", "--session", session, "-f", "csv", "SELECT count(*) > 100 AS some FROM python.steps")
+		r := w.do("memgauge", "query", "--session", session, "-f", "csv",
+			"SELECT count(*) > 100 AS some FROM python.steps")
 		if r.code != 0 || r.stdout != "some\ntrue\n" {
 			t.Errorf("%s: exit %d, %q %s", when, r.code, r.stdout, r.stderr)
 		}
@@ -78,10 +80,12 @@ func TestReadOnlySessionAnswers(t *testing.T) {
 	}
 	smallDisk(t, disk, "64m")
 	session := filepath.Join(disk, "s")
-	run := w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script(t, "ledger.py"), filepath.Join(w.home, "ledger"), "1000000000", "0.0001")
+	run := w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script(t, "ledger.py"),
+		filepath.Join(w.home, "ledger"), "1000000000", "0.0001")
 	until(t, "the trainer", func() bool { return strings.Contains(run.out.String(), "pid ") })
 	until(t, "rows", func() bool { return w.number(session, "SELECT count(*) FROM python.steps") > 100 })
-	for _, pid := range append([]int{run.Process.Pid, trainerPID(t, run)}, append(keepers(session), collectors(session)...)...) {
+	for _, pid := range append([]int{run.Process.Pid, trainerPID(t, run)},
+		append(keepers(session), collectors(session)...)...) {
 		kill(t, pid)
 	}
 	run.wait(t)

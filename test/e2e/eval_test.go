@@ -21,7 +21,8 @@ func TestStress(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := w.command(python, script, "--python", python, "--memgauge", filepath.Join(w.home, "bin", "memgauge"),
-		"--seconds", "20", "--side-by-side", "1", "--steps", "60", "--life", "10", "--shapes", "plain,hooks", "--blocked", "input,lock")
+		"--seconds", "20", "--side-by-side", "1", "--steps", "60", "--life", "10", "--shapes", "plain,hooks",
+		"--blocked", "input,lock")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	timer := time.AfterFunc(5*patience, func() { _ = cmd.Process.Kill() })
@@ -34,7 +35,8 @@ func TestStress(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	c := got.Counts
-	if c["deaths"] != 0 || c["losses differ"] != 0 || c["evals"] < 5 || c["blocked mains answered within 1 s"] != c["blocked mains asked"] {
+	if c["deaths"] != 0 || c["losses differ"] != 0 || c["evals"] < 5 ||
+		c["blocked mains answered within 1 s"] != c["blocked mains asked"] {
 		t.Errorf("%s", out.String())
 	}
 	t.Logf("%v", c)
@@ -61,7 +63,8 @@ func TestEvalPlaces(t *testing.T) {
 			}
 		}
 		text := w.mg(append([]string{session, "eval", "--json", "--timeout", "60s"}, args...)...)
-		if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Processes) != 1 || doc.Processes[0].Outcome != "ok" {
+		if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Processes) != 1 ||
+			doc.Processes[0].Outcome != "ok" {
 			t.Fatalf("%v\n%s", err, text)
 		}
 		return doc.Processes[0].Place + " " + doc.Processes[0].Value
@@ -82,7 +85,8 @@ func TestEvalPlaces(t *testing.T) {
 	if n := w.number(session, "SELECT count(*) FROM memgauge.events WHERE name = 'eval'"); n != 3 {
 		t.Errorf("%g events of evals, want those of the user's 3", n)
 	}
-	if r := w.do("memgauge", session, "eval", "--at", "nowhere", "1"); r.code != 2 || !strings.Contains(r.stderr, "not one of main, step") {
+	if r := w.do("memgauge", session, "eval", "--at", "nowhere", "1"); r.code != 2 ||
+		!strings.Contains(r.stderr, "not one of main, step") {
 		t.Errorf("--at nowhere: %+v", r)
 	}
 	if err := os.WriteFile(out+".stop", nil, 0o600); err != nil {

@@ -31,7 +31,8 @@ func TestDiskFullFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	smallDisk(t, disk, "2m")
-	r := w.do("memgauge", "run", "--session", filepath.Join(disk, "s"), "--", env.Torch(t).Path, script(t, "train.py"), "20", "0")
+	r := w.do("memgauge", "run", "--session", filepath.Join(disk, "s"), "--", env.Torch(t).Path, script(t, "train.py"),
+		"20", "0")
 	if r.code != 0 || !strings.Contains(r.stdout, "done 20") {
 		t.Errorf("the training was disturbed: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -50,7 +51,8 @@ func TestDiskFullMeanwhile(t *testing.T) {
 	}
 	smallDisk(t, disk, "24m")
 	s := filepath.Join(disk, "s")
-	run := w.start("memgauge", "run", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "0", "0.01")
+	run := w.start("memgauge", "run", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "0",
+		"0.01")
 	until(t, "the training", func() bool { return strings.Contains(run.out.String(), "warm") })
 	hog, err := os.Create(filepath.Join(disk, "hog"))
 	if err != nil {
@@ -81,7 +83,8 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 		}
 	}
 	s := filepath.Join(w.home, "s")
-	run := w.start("memgauge", "run", "--session", s, "--", "python3", "-c", "import time; print('pid 0', flush=True); time.sleep(60)")
+	run := w.start("memgauge", "run", "--session", s, "--", "python3", "-c",
+		"import time; print('pid 0', flush=True); time.sleep(60)")
 	socks := func() []string {
 		found, _ := filepath.Glob(filepath.Join(s, "ctl", "*.sock"))
 		return append(found, filepath.Join(s, "api.sock"))
@@ -93,7 +96,8 @@ func TestAnotherUserGetsNothing(t *testing.T) {
 	})
 	nobody := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	copied := filepath.Join(w.home, "bin", "copy", "memgauge") // the test binary lies where the other user can't go
-	if out, err := exec.Command("sh", "-c", `mkdir -m 755 "$2" && cp "$1" "$2/memgauge"`, "sh", "/proc/"+strconv.Itoa(os.Getpid())+"/exe", filepath.Dir(copied)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("sh", "-c", `mkdir -m 755 "$2" && cp "$1" "$2/memgauge"`, "sh",
+		"/proc/"+strconv.Itoa(os.Getpid())+"/exe", filepath.Dir(copied)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	cmd := w.command(copied, "query", "--session", s, "SELECT 1")
@@ -126,7 +130,8 @@ except OSError as e:
 		}
 	}
 	for _, path := range socks() {
-		if got := strings.TrimSpace(connect(path).stdout); got != "0" && got != "ConnectionResetError" && got != "BrokenPipeError" {
+		if got := strings.TrimSpace(connect(path).stdout); got != "0" && got != "ConnectionResetError" &&
+			got != "BrokenPipeError" {
 			t.Errorf("%s opened up: another user got %q", path, got)
 		}
 	}
@@ -146,7 +151,8 @@ func TestForeignHostIsRefused(t *testing.T) {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if _, err := c.Write([]byte("GET /v1/summary HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")); err != nil {
+	if _,
+		err := c.Write([]byte("GET /v1/summary HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 64)
@@ -161,11 +167,13 @@ func TestForeignHostIsRefused(t *testing.T) {
 func TestSessionCopiedElsewhere(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	run := w.start("memgauge", "run", "--session", s, "--", "python3", script(t, "ledger.py"), s+".ledger", "1000000", "0.001")
+	run := w.start("memgauge", "run", "--session", s, "--", "python3", script(t, "ledger.py"), s+".ledger", "1000000",
+		"0.001")
 	until(t, "the session", func() bool { _, err := os.Stat(filepath.Join(s, "api.sock")); return err == nil })
 	until(t, "rows", func() bool { return w.number(s, "SELECT count(*) FROM python.steps") > 100 })
 	to := filepath.Join(w.home, "copy")
-	if out, err := exec.Command("cp", "-a", s, to).CombinedOutput(); err != nil && !strings.Contains(string(out), "sock") {
+	if out, err := exec.Command("cp", "-a", s, to).CombinedOutput(); err != nil &&
+		!strings.Contains(string(out), "sock") {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if n := w.number(to, "SELECT count(*) FROM python.steps"); n < 100 {

@@ -74,7 +74,8 @@ func TestQuestionsCannotTakeTheMemory(t *testing.T) {
 	run, session, ledger := w.ledgerRun(0, 1<<30)
 	pid := oneCollector(t, session, 0)
 	var wg sync.WaitGroup
-	for _, sql := range []string{"SELECT len(range(500000000))", "SELECT len(range(400000000))", "SELECT max(len(l)) FROM (SELECT list(range) l FROM range(100000000))",
+	for _, sql := range []string{"SELECT len(range(500000000))", "SELECT len(range(400000000))",
+		"SELECT max(len(l)) FROM (SELECT list(range) l FROM range(100000000))",
 		"SELECT len(repeat('x', 2000000000))"} {
 		wg.Go(func() {
 			r := w.do("memgauge", "query", "--session", session, "--timeout", "20s", sql)
@@ -171,7 +172,8 @@ func TestListTellsOfUnobservedSessions(t *testing.T) {
 	if err := os.Rename(filepath.Join(session, "broken"), filepath.Join(session, "session.duckdb")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(session, "session.duckdb"), []byte(strings.Repeat("no database ", 4096)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(session, "session.duckdb"), []byte(strings.Repeat("no database ", 4096)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	kill(t, pid)
@@ -192,9 +194,12 @@ func TestHostileSQLAgainstALiveTrainer(t *testing.T) {
 	}
 	ran := 0
 	for _, target := range append(rings, filepath.Join(session, "session.json")) {
-		for _, sql := range []string{"EXPLAIN ANALYZE COPY (SELECT 1) TO 'TARGET'", "EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO 'TARGET'", "COPY (SELECT 1) TO 'TARGET'",
-			"FROM enable_logging/**/(storage := 'file', storage_path := 'TARGET')", "FROM read_text('TARGET')", "FROM query('COPY (SELECT 1) TO ''TARGET''')"} {
-			if r := w.do("memgauge", "query", "--session", session, strings.ReplaceAll(sql, "TARGET", target)); r.code != 1 || r.stdout != "" {
+		for _, sql := range []string{"EXPLAIN ANALYZE COPY (SELECT 1) TO 'TARGET'",
+			"EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO 'TARGET'", "COPY (SELECT 1) TO 'TARGET'",
+			"FROM enable_logging/**/(storage := 'file', storage_path := 'TARGET')", "FROM read_text('TARGET')",
+			"FROM query('COPY (SELECT 1) TO ''TARGET''')"} {
+			if r := w.do("memgauge", "query", "--session", session,
+				strings.ReplaceAll(sql, "TARGET", target)); r.code != 1 || r.stdout != "" {
 				t.Errorf("%s: exit %d, %s%s", sql, r.code, r.stdout, r.stderr)
 			}
 			ran++

@@ -43,7 +43,8 @@ func newWorld(t *testing.T) *world {
 	}
 	env.Memgauge(t, bin)
 	w := &world{t: t, home: home}
-	w.env = append(os.Environ(), "MEMGAUGE_HOME="+filepath.Join(home, "state"), "PATH="+bin+":"+os.Getenv("PATH"), "PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1")
+	w.env = append(os.Environ(), "MEMGAUGE_HOME="+filepath.Join(home, "state"), "PATH="+bin+":"+os.Getenv("PATH"),
+		"PYTHONUNBUFFERED=1", "OMP_NUM_THREADS=1")
 	t.Cleanup(w.reap)
 	return w
 }
@@ -61,7 +62,8 @@ func (w *world) reap() {
 		return n
 	}
 	left(syscall.SIGTERM)
-	for end := time.Now().Add(5 * time.Second); left(0) > 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); left(0) > 0 &&
+		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		continue // they write into the directory that is removed next
 	}
 }

@@ -70,7 +70,8 @@ func TestHomePreparedBySomebodyElse(t *testing.T) {
 		text, _ := os.ReadFile(mark)
 		t.Errorf("exit %d, %q, ran: %q", r.code, r.stdout, text)
 	}
-	if want := "belongs to uid 12345: others can change it; sessions are in " + w.home + "/mine/"; !strings.Contains(r.stderr, want) {
+	if want := "belongs to uid 12345: others can change it; sessions are in " + w.home +
+		"/mine/"; !strings.Contains(r.stderr, want) {
 		t.Errorf("it says %q, want %q", r.stderr, want)
 	}
 	if after := listing(t, state); after != before {
@@ -95,10 +96,13 @@ func TestHomeThatAGroupCanWrite(t *testing.T) {
 	}
 	w.env = append(w.env, "MEMGAUGE_HOME="+shared)
 	r := w.do("memgauge", "run", "--", "sleep", "0.01")
-	if r.code != 0 || !strings.Contains(r.stderr, "its group can write "+shared+": others can change it; the agent's files are in "+w.home+"/mine/") {
+	if r.code != 0 ||
+		!strings.Contains(r.stderr, "its group can write "+shared+": others can change it; the agent's files are in "+
+			w.home+"/mine/") {
 		t.Errorf("exit %d, %q", r.code, r.stderr)
 	}
-	if found, _ := filepath.Glob(shared + "/*/*"); len(found) != 1 || filepath.Base(filepath.Dir(found[0])) != "sessions" {
+	if found, _ := filepath.Glob(shared + "/*/*"); len(found) != 1 ||
+		filepath.Base(filepath.Dir(found[0])) != "sessions" {
 		t.Errorf("in the shared home: %v", found)
 	}
 }
@@ -127,10 +131,12 @@ func listing(t *testing.T, dir string) string {
 // recovered.
 func TestFilesArePrivate(t *testing.T) {
 	w := newWorld(t)
-	script := w.file("umask.py", "import os, time; os.umask(0); time.sleep(.6); print('%o' % os.umask(0o777)); time.sleep(.1)")
+	script := w.file("umask.py",
+		"import os, time; os.umask(0); time.sleep(.6); print('%o' % os.umask(0o777)); time.sleep(.1)")
 	for _, umask := range []string{"000", "022", "077"} {
 		s := filepath.Join(w.home, "s"+umask)
-		r := w.do("sh", "-c", fmt.Sprintf("umask %s; memgauge run --quiet --session %s -- python3 -c 'import os; print(\"%%03o\" %% os.umask(0))'; memgauge run --quiet --session %s-2 -- python3 %s", umask, s, s, script))
+		r := w.do("sh", "-c",
+			fmt.Sprintf("umask %s; memgauge run --quiet --session %s -- python3 -c 'import os; print(\"%%03o\" %% os.umask(0))'; memgauge run --quiet --session %s-2 -- python3 %s", umask, s, s, script))
 		if r.code != 0 || r.stdout != umask+"\n0\n" {
 			t.Errorf("umask %s: exit %d, %q, %q: the command's own umask must stay", umask, r.code, r.stdout, r.stderr)
 		}

@@ -32,7 +32,8 @@ func TestInteractive(t *testing.T) {
 // Lines from a pipe: the trainer is alive, code runs in it, also in several lines.
 func TestInteractiveFromAPipe(t *testing.T) {
 	w := newWorld(t)
-	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c", "import time\nlosses = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses: time.sleep(0.01)")
+	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c",
+		"import time\nlosses = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses: time.sleep(0.01)")
 	until(t, "the program", func() bool { return strings.Contains(b.out.String(), "ready") })
 	until(t, "its ring", func() bool { return w.do("memgauge", "job", "eval", "1").code == 0 })
 	cmd := w.command("memgauge", "job", "interactive")
@@ -54,8 +55,10 @@ func TestInteractiveFromAPipe(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	w := newWorld(t)
 	w.mg("run", "--name", "job", "--", "true")
-	out, code := onTerminal(t, w, []string{"job", "query", "-o", w.file("x.csv", ""), "SELECT repeat('x', 100) FROM range(100000)"})
-	if code != 0 || !strings.HasSuffix(out, "\r\x1b[K") || !strings.Contains(out, "\r\x1b[Kwriting x.csv: 2 MiB") || strings.Contains(out, `\x1b`) {
+	out, code := onTerminal(t, w, []string{"job", "query", "-o", w.file("x.csv", ""),
+		"SELECT repeat('x', 100) FROM range(100000)"})
+	if code != 0 || !strings.HasSuffix(out, "\r\x1b[K") || !strings.Contains(out, "\r\x1b[Kwriting x.csv: 2 MiB") ||
+		strings.Contains(out, `\x1b`) {
 		t.Errorf("exit %d, %q", code, out)
 	}
 }

@@ -33,7 +33,8 @@ func (w *world) ledgerRun(i, records int) (run *background, session, ledger stri
 	}
 	session = filepath.Join(w.home, fmt.Sprintf("s%d", i))
 	ledger = session + ".ledger"
-	run = w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script, ledger, strconv.Itoa(records), "0.0001")
+	run = w.start("memgauge", "run", "--quiet", "--session", session, "--", "python3", script, ledger,
+		strconv.Itoa(records), "0.0001")
 	until(w.t, "the trainer", func() bool { return strings.Contains(run.out.String(), "pid ") })
 	return run, session, ledger
 }
@@ -56,7 +57,8 @@ func (w *world) checkLedger(session, ledger string) {
 		b = make([]byte, 8) // killed before its first record
 	}
 	want := float64(binary.LittleEndian.Uint64(b))
-	row := w.rows(session, `SELECT count(*) n, count(DISTINCT step) d, coalesce(max(step), 0) m, count(*) FILTER (rss <> step) bad,
+	row := w.rows(session,
+		`SELECT count(*) n, count(DISTINCT step) d, coalesce(max(step), 0) m, count(*) FILTER (rss <> step) bad,
 		(SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops) lost FROM python.steps`)[0]
 	n := row["n"].(float64)
 	if n != row["d"] || n != row["m"] || row["bad"] != 0.0 || row["lost"] != 0.0 || n != want && n != want+1 {

@@ -28,7 +28,8 @@ func TestLeakPatterns(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				s := filepath.Join(w.home, "s")
-				if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", python, script(t, "patterns.py"), p.name, kind); r.code != 0 {
+				if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", python, script(t, "patterns.py"),
+					p.name, kind); r.code != 0 {
 					t.Fatalf("exit %d\n%s", r.code, r.stderr)
 				}
 				r := w.do("memgauge", "leak", "--session", s, "--json")
@@ -51,7 +52,8 @@ func TestLeakPatterns(t *testing.T) {
 				}
 				f := doc.Findings[0]
 				if !strings.Contains(f.Holder, p.holder) || doc.Class != p.class || !strings.Contains(f.Site, p.line) {
-					t.Errorf("class %s, holder %q, line %q; want %s, %s\n%s", doc.Class, f.Holder, f.Site, p.class, p.holder, r.stdout)
+					t.Errorf("class %s, holder %q, line %q; want %s, %s\n%s", doc.Class, f.Holder, f.Site, p.class,
+						p.holder, r.stdout)
 				}
 			})
 		}
@@ -82,7 +84,8 @@ func TestLeakOfAnEndedRunSaysWhatItJudged(t *testing.T) {
 	if x.Seconds < 2 || x.Seconds != x.End.Sub(x.Start).Seconds() || !x.Start.Equal(of.Meta.Started) {
 		t.Errorf("%g s from %v to %v, of a run of 2 s that began at %v", x.Seconds, x.Start, x.End, of.Meta.Started)
 	}
-	if r := w.do("memgauge", "leak", "--session", s, "--devices", "99"); r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "no device 99") {
+	if r := w.do("memgauge", "leak", "--session", s, "--devices", "99"); r.code != 1 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "no device 99") {
 		t.Errorf("a device that is not there: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

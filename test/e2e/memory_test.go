@@ -40,7 +40,8 @@ func TestWhereNamesEveryByte(t *testing.T) {
 	dir := memoryCgroup(t, limit)
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
-	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, inCgroup(dir, python, script(t, "workers.py"), stop)...)...)
+	cmd := w.command("memgauge", append([]string{"run", "--quiet", "--session", s, "--"},
+		inCgroup(dir, python, script(t, "workers.py"), stop)...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,8 @@ func TestWhereNamesEveryByte(t *testing.T) {
 			w.number(s, "SELECT count(DISTINCT pid) FROM process.classes") == 5
 	})
 	checkPicture(t, w.mg("where", "--json", "--session", s), limit, true)
-	if text := w.mg("where", "--session", s); !strings.Contains(text, "heap in use") || !strings.Contains(text, "trainer") {
+	if text := w.mg("where", "--session", s); !strings.Contains(text, "heap in use") ||
+		!strings.Contains(text, "trainer") {
 		t.Errorf("where prints\n%s", text)
 	}
 }
@@ -93,7 +95,8 @@ if child:
 		t.Fatal(err)
 	}
 	var p pictureJSON
-	if text := w.mg("where", "--json", "--session", s); json.Unmarshal([]byte(text), &p) != nil || len(p.Processes) != 2 {
+	if text := w.mg("where", "--json", "--session", s); json.Unmarshal([]byte(text), &p) != nil ||
+		len(p.Processes) != 2 {
 		t.Fatalf("where says %s", text)
 	}
 	for _, x := range p.Processes {
@@ -111,7 +114,8 @@ func checkPicture(t *testing.T, text string, limit int64, live bool) {
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	t.Logf("live %v: %d MiB charged, %.2f %% named, anonymous %d by the kernel and %d by the processes", live, p.Host.ChargedBytes>>20,
+	t.Logf("live %v: %d MiB charged, %.2f %% named, anonymous %d by the kernel and %d by the processes", live,
+		p.Host.ChargedBytes>>20,
 		100*p.Host.NamedShare, p.Host.KernelCounts.Anonymous>>20, p.Host.KernelCounts.Processes>>20)
 	if p.Host.LimitKind != "cgroup" || p.Host.LimitBytes != limit || p.Host.NamedShare < 0.95 {
 		t.Errorf("host %+v", p.Host)
@@ -127,7 +131,8 @@ func checkPicture(t *testing.T, text string, limit int64, live bool) {
 		return
 	}
 	if k := p.Host.KernelCounts; math.Abs(float64(k.Processes-k.Anonymous)) > 0.02*float64(p.Host.ChargedBytes) {
-		t.Errorf("the processes add up to %d anonymous, the kernel counts %d of %d", k.Processes, k.Anonymous, p.Host.ChargedBytes)
+		t.Errorf("the processes add up to %d anonymous, the kernel counts %d of %d", k.Processes, k.Anonymous,
+			p.Host.ChargedBytes)
 	}
 	for _, class := range []string{"heap_in_use", "heap_free", "anonymous", "stacks", "file", "shared", "page_tables"} {
 		if p.Host.Classes[class] == nil || *p.Host.Classes[class] <= 0 {
@@ -158,7 +163,8 @@ func TestOOMKillIsRecorded(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	begin := filepath.Join(w.home, "begin")
-	p := w.start("memgauge", append([]string{"run", "--session", s, "--"}, inCgroup(dir, "python3", script(t, "fill.py"), begin)...)...)
+	p := w.start("memgauge", append([]string{"run", "--session", s, "--"},
+		inCgroup(dir, "python3", script(t, "fill.py"), begin)...)...)
 	w.until("a sample of the cgroup", func() bool {
 		return w.do("memgauge", "query", "--session", s, "SELECT 1").code == 0 &&
 			w.number(s, "SELECT count(*) FROM cgroup.memory WHERE path LIKE '%memgauge-test%'") > 0
@@ -175,14 +181,16 @@ func TestOOMKillIsRecorded(t *testing.T) {
 	if list := w.mg("list", "-a"); !strings.Contains(list, "OOM kill") {
 		t.Errorf("list prints\n%s", list)
 	}
-	if n := w.number(s, "SELECT count(*) FROM memgauge.events WHERE name = 'oom_kill' AND pid IS NOT NULL AND b = 314572800 AND a > 200000000"); n != 1 {
+	if n := w.number(s,
+		"SELECT count(*) FROM memgauge.events WHERE name = 'oom_kill' AND pid IS NOT NULL AND b = 314572800 AND a > 200000000"); n != 1 {
 		t.Errorf("%v events; %s", n, w.mg("query", "--session", s, "FROM memgauge.events"))
 	}
 	window := "SELECT count(*) FROM memgauge.event_window w JOIN memgauge.events e ON e.ts = w.event_ts WHERE e.name = 'oom_kill' AND scope = "
 	if n := w.number(s, window+"'process'"); n < 2 { // how many depends on how fast it grew
 		t.Errorf("%v glances at the process", n)
 	}
-	if n := w.number(s, "SELECT max(bytes) FROM memgauge.event_window WHERE scope = 'cgroup' AND name LIKE '%memgauge-test%'"); n < 0.8*limit || n > limit {
+	if n := w.number(s,
+		"SELECT max(bytes) FROM memgauge.event_window WHERE scope = 'cgroup' AND name LIKE '%memgauge-test%'"); n < 0.8*limit || n > limit {
 		t.Errorf("the cgroup held %v at most, the limit is %d", n, int64(limit))
 	}
 }

@@ -12,7 +12,8 @@ import (
 func TestToolsLookAtTheOnlyLiveSession(t *testing.T) {
 	w := newWorld(t)
 	sleeper := func(name string) *background {
-		p := w.start("memgauge", "run", "--quiet", "--name", name, "--", "python3", "-c", "import time; print('begins', flush=True); time.sleep(600)")
+		p := w.start("memgauge", "run", "--quiet", "--name", name, "--", "python3", "-c",
+			"import time; print('begins', flush=True); time.sleep(600)")
 		until(t, "the program", func() bool { return strings.Contains(p.out.String(), "begins") })
 		until(t, "its agent", func() bool { return w.do("memgauge", name, "eval", "1").code == 0 })
 		t.Cleanup(func() {
@@ -52,10 +53,12 @@ func TestToolsLookAtTheOnlyLiveSession(t *testing.T) {
 		t.Errorf("--machine: the session %s", *d.Session)
 	}
 	sleeper("second")
-	if r := ask("oom", "--duration", "0.3", "--interval", "0.1"); d.Session != nil || !strings.Contains(r.stderr, "2 live sessions, so the whole machine") {
+	if r := ask("oom", "--duration", "0.3", "--interval", "0.1"); d.Session != nil ||
+		!strings.Contains(r.stderr, "2 live sessions, so the whole machine") {
 		t.Errorf("two sessions: %v\n%s", d.Session, r.stderr)
 	}
-	if r := w.do("memgauge", "fragment"); r.code != 2 || !strings.Contains(r.stderr, "only") || !strings.Contains(r.stderr, "second") {
+	if r := w.do("memgauge", "fragment"); r.code != 2 || !strings.Contains(r.stderr, "only") ||
+		!strings.Contains(r.stderr, "second") {
 		t.Errorf("fragment of two sessions: exit %d\n%s", r.code, r.stderr)
 	}
 }

@@ -30,7 +30,8 @@ func memoryCgroup(t *testing.T, limit int64) string {
 	t.Cleanup(func() {
 		until(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil })
 	})
-	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)),
+		0o644); err != nil {
 		env.Missing(t, "cgroup", "limit a memory cgroup: "+err.Error())
 	}
 	return dir
@@ -66,7 +67,8 @@ func growToDeath(t *testing.T, w *world, r *rand.Rand) deadRun {
 	pause := 0.03 + 0.05*r.Float64()
 	life := 10 + 10*r.Float64() // s, roughly; the kernel needs some tenths for the kill itself
 	keep := float64(limit/mib-70) / life * pause
-	args := inCgroup(dir, "python3", script(t, "grow.py"), fmt.Sprint(keep), fmt.Sprint(5+25*r.Float64()), fmt.Sprint(pause), fmt.Sprint(r.IntN(1e6)))
+	args := inCgroup(dir, "python3", script(t, "grow.py"), fmt.Sprint(keep), fmt.Sprint(5+25*r.Float64()),
+		fmt.Sprint(pause), fmt.Sprint(r.IntN(1e6)))
 	p := w.start(args[0], args[1:]...)
 	until(t, "the process", func() bool { return strings.Contains(p.out.String(), "begins") })
 	m, err := machine.New(machine.Options{PID: p.Process.Pid})
@@ -97,7 +99,8 @@ func growToDeath(t *testing.T, w *world, r *rand.Rand) deadRun {
 	first := watch.Started
 	for _, s := range watch.Devices[0].History.Samples() {
 		if s.Time.Before(died) && s.Total == limit {
-			run.readings = append(run.readings, forecast.Reading{Time: s.Time.Sub(first).Seconds(), Floor: float64(s.Low), Peak: float64(s.High)})
+			run.readings = append(run.readings, forecast.Reading{Time: s.Time.Sub(first).Seconds(),
+				Floor: float64(s.Low), Peak: float64(s.High)})
 		}
 	}
 	run.died = died.Sub(first).Seconds()
@@ -129,7 +132,8 @@ func TestOOMForecastAgainstKills(t *testing.T) {
 			if f.SecondsLow <= left && left <= f.SecondsHigh {
 				covered++
 			}
-			t.Logf("run %d at %2.0f %%: %.2f s left, predicted %.2f (%.2f to %.2f)", i, 100*share, left, f.Seconds, f.SecondsLow, f.SecondsHigh)
+			t.Logf("run %d at %2.0f %%: %.2f s left, predicted %.2f (%.2f to %.2f)", i, 100*share, left, f.Seconds,
+				f.SecondsLow, f.SecondsHigh)
 		}
 	}
 	slices.Sort(errors)
@@ -137,7 +141,8 @@ func TestOOMForecastAgainstKills(t *testing.T) {
 		t.Fatal("nothing was predicted")
 	}
 	median, coverage := errors[len(errors)/2], float64(covered)/float64(len(errors))
-	t.Logf("%d kills: median error %.1f %%, the 90 %% interval covered %.2f of %d predictions, %d times silent", oomRuns(), 100*median, coverage, len(errors), silent)
+	t.Logf("%d kills: median error %.1f %%, the 90 %% interval covered %.2f of %d predictions, %d times silent",
+		oomRuns(), 100*median, coverage, len(errors), silent)
 	if oomRuns() < 20 { // too few for figures: they must only make sense
 		if median > 0.5 || silent > asked/2 { // on a machine under load the process itself changes its pace
 			t.Errorf("median error %.1f %%, %d of %d times silent", 100*median, silent, asked)
@@ -158,12 +163,15 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 	run := w.start("memgauge", append([]string{"run", "--session", s, "--"}, args...)...)
 	until(t, "the process", func() bool { return strings.Contains(run.out.String(), "begins") })
 	usual := w.start("memgauge", "oom", "--session", s, "--monitor") // every 2 s, as nobody has asked for more
-	oom := w.do("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window", "3", "--output", "oom.json", "--plot", "oom.png")
+	oom := w.do("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window", "3", "--output",
+		"oom.json", "--plot", "oom.png")
 	<-run.done
-	if oom.code != 3 || !strings.Contains(oom.stdout, "[WARNING] OOM warning: host\n   risk level: ") || !strings.Contains(oom.stdout, "predicted OOM: in ") {
+	if oom.code != 3 || !strings.Contains(oom.stdout, "[WARNING] OOM warning: host\n   risk level: ") ||
+		!strings.Contains(oom.stdout, "predicted OOM: in ") {
 		t.Errorf("exit %d\n%s%s", oom.code, oom.stdout, oom.stderr)
 	}
-	if code := usual.wait(t); code != 3 || !strings.Contains(usual.out.String(), "[WARNING] OOM warning: host\n   risk level: ") {
+	if code := usual.wait(t); code != 3 || !strings.Contains(usual.out.String(),
+		"[WARNING] OOM warning: host\n   risk level: ") {
 		t.Errorf("without flags: exit %d\n%s%s", code, usual.out, usual.err)
 	}
 	b, err := os.ReadFile(filepath.Join(w.home, "oom.json"))
@@ -173,14 +181,16 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 	if !json.Valid(b) {
 		t.Error("the report is no JSON")
 	}
-	if !strings.Contains(string(b), `"limit_kind": "cgroup"`) || !strings.Contains(string(b), `"worst_risk_level": "critical"`) {
+	if !strings.Contains(string(b), `"limit_kind": "cgroup"`) ||
+		!strings.Contains(string(b), `"worst_risk_level": "critical"`) {
 		t.Errorf("the report: %s", b)
 	}
 	if st, err := os.Stat(filepath.Join(w.home, "oom.png")); err != nil || st.Size() < 5000 {
 		t.Errorf("the picture: %v", err)
 	}
 	w.tellsTheKill(s)
-	if r := w.do("memgauge", "oom", "--session", s); r.code != 3 || !strings.Contains(r.stdout, "AT RISK") || !strings.Contains(r.stdout, "the session has ended: OOM kill") ||
+	if r := w.do("memgauge", "oom", "--session", s); r.code != 3 || !strings.Contains(r.stdout, "AT RISK") ||
+		!strings.Contains(r.stdout, "the session has ended: OOM kill") ||
 		strings.Contains(r.stdout, "[WARNING]") || strings.Contains(r.stdout, "expected in") {
 		t.Errorf("afterwards: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -209,7 +219,8 @@ func (w *world) tellsTheKill(session string) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	for _, want := range []string{"Memory ran out", "What happened", "who held most", "the last minute, at full resolution", "limit 300 MiB", "cgroup limit 300 MiB"} {
+	for _, want := range []string{"Memory ran out", "What happened", "who held most",
+		"the last minute, at full resolution", "limit 300 MiB", "cgroup limit 300 MiB"} {
 		if !strings.Contains(string(b), want) {
 			w.t.Errorf("the page does not say %q", want)
 		}
@@ -218,7 +229,8 @@ func (w *world) tellsTheKill(session string) {
 		w.t.Error("the page shows a value that could not be written")
 	}
 	p := w.postMortem(session)
-	if p.Event != "oom_kill" || p.Limit != 300<<20 || len(p.Grew) == 0 || p.Grew[0].Bytes < 200<<20 || p.Grew[0].Grown < 100<<20 {
+	if p.Event != "oom_kill" || p.Limit != 300<<20 || len(p.Grew) == 0 || p.Grew[0].Bytes < 200<<20 ||
+		p.Grew[0].Grown < 100<<20 {
 		w.t.Errorf("%+v", p)
 	}
 	if list := w.mg("list", "-a"); !strings.Contains(list, "OOM kill") {
@@ -263,12 +275,14 @@ func (w *world) postMortem(session string) told {
 func TestReportOfAFailedAllocation(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	r := w.do("memgauge", "run", "--quiet", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "1", "0.02", "refused")
+	r := w.do("memgauge", "run", "--quiet", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "1",
+		"0.02", "refused")
 	if r.code != 1 || !strings.Contains(r.stderr, "DefaultCPUAllocator") {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
 	}
 	p := w.postMortem(s)
-	if p.Event != "oom" || p.Requested != 1<<44 || p.Hole <= 0 || p.Limit <= 0 || p.Device != "host" || len(p.Grew) == 0 || p.Grew[0].Grown < 50<<20 {
+	if p.Event != "oom" || p.Requested != 1<<44 || p.Hole <= 0 || p.Limit <= 0 || p.Device != "host" ||
+		len(p.Grew) == 0 || p.Grew[0].Grown < 50<<20 {
 		t.Errorf("%+v", p)
 	}
 	if list := w.mg("list", "-a"); !strings.Contains(list, "after an out-of-memory error") {
@@ -279,7 +293,8 @@ func TestReportOfAFailedAllocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"an allocation of 16 TiB failed on the host (largest hole ", "asked for", "host heap: leak", " a step (95 %: "} {
+	for _, want := range []string{"an allocation of 16 TiB failed on the host (largest hole ", "asked for",
+		"host heap: leak", " a step (95 %: "} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("the page does not say %q", want)
 		}

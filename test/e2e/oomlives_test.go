@@ -54,7 +54,8 @@ func askWhileItLives(t *testing.T, w *world, s string, run *background) (list []
 // steadily beside a page cache that fills the cgroup, and in stairs. From half of the life on the time is told, within
 // 15 % and a second as a rule, and it is never denied.
 func TestOOMForetellsWithoutPyTorch(t *testing.T) {
-	for name, args := range map[string][]string{"beside page cache": {"10", "0.5", "60"}, "in stairs": {"10", "8", "0"}} {
+	for name, args := range map[string][]string{"beside page cache": {"10", "0.5", "60"},
+		"in stairs": {"10", "8", "0"}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
@@ -65,7 +66,8 @@ func TestOOMForetellsWithoutPyTorch(t *testing.T) {
 			began := time.Now()
 			list := askWhileItLives(t, w, s, run)
 			// Writing the session's end takes seconds on a machine that is full.
-			died := time.UnixMicro(int64(w.number(s, "SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE rss > 0")))
+			died := time.UnixMicro(int64(w.number(s,
+				"SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE rss > 0")))
 			life := died.Sub(began).Seconds()
 			if life < 8 || len(list) < 5 {
 				t.Fatalf("a life of %.1f s, asked %d times: this says nothing\n%s", life, len(list), run.err)
@@ -77,7 +79,8 @@ func TestOOMForetellsWithoutPyTorch(t *testing.T) {
 				if a.predicted != nil {
 					text = fmt.Sprintf("%.1f s", *a.predicted)
 				}
-				t.Logf("at %4.1f of %4.1f s, %2.0f %% in use: %s (%s), told %s, it was %.1f s", since, life, a.usage, a.verdict, a.reason, text, left)
+				t.Logf("at %4.1f of %4.1f s, %2.0f %% in use: %s (%s), told %s, it was %.1f s", since, life, a.usage,
+					a.verdict, a.reason, text, left)
 				if since < life/2 || left < 0.5 {
 					continue
 				}
@@ -96,7 +99,8 @@ func TestOOMForetellsWithoutPyTorch(t *testing.T) {
 			if 4*told < 3*asked || 4*right < 3*told {
 				t.Errorf("asked %d times, told %d times, right %d times", asked, told, right)
 			}
-			if r := w.do("memgauge", "oom", "--session", s); r.code != 3 || !strings.Contains(r.stdout, "AT RISK") || strings.Contains(r.stdout, "expected in") {
+			if r := w.do("memgauge", "oom", "--session", s); r.code != 3 || !strings.Contains(r.stdout, "AT RISK") ||
+				strings.Contains(r.stdout, "expected in") {
 				t.Errorf("afterwards: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 			}
 		})

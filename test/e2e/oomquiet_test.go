@@ -68,11 +68,13 @@ func TestNoOOMAlarmOnHealthyRuns(t *testing.T) {
 		w := newWorld(t)
 		s := filepath.Join(w.home, "s")
 		cg := memoryCgroup(t, p.limit())
-		run := w.start("memgauge", append([]string{"run", "--quiet", "--session", s, "--"}, inCgroup(cg, python, filepath.Join(dir, p.File))...)...)
+		run := w.start("memgauge", append([]string{"run", "--quiet", "--session", s, "--"},
+			inCgroup(cg, python, filepath.Join(dir, p.File))...)...)
 		until(t, "the session", func() bool { return exists(filepath.Join(s, "api.sock")) })
 		watches := map[string]*background{}
 		for _, window := range []string{"30", "10"} {
-			watches[window] = w.start("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window", window, "--output", "oom"+window+".json")
+			watches[window] = w.start("memgauge", "oom", "--session", s, "--monitor", "--interval", "0.1", "--window",
+				window, "--output", "oom"+window+".json")
 		}
 		<-run.done
 		if code := exitCode(run.ProcessState); code != 0 {
@@ -81,7 +83,8 @@ func TestNoOOMAlarmOnHealthyRuns(t *testing.T) {
 		for window, watch := range watches {
 			<-watch.done
 			r := readReport(t, filepath.Join(w.home, "oom"+window+".json"))
-			t.Logf("%s, window %s s: peak %.0f %% of the limit, %d readings, exit %d", p.Name, window, r.Peak, r.Samples, exitCode(watch.ProcessState))
+			t.Logf("%s, window %s s: peak %.0f %% of the limit, %d readings, exit %d", p.Name, window, r.Peak,
+				r.Samples, exitCode(watch.ProcessState))
 			if code := exitCode(watch.ProcessState); code != 0 || strings.Contains(watch.out.String(), "[WARNING]") {
 				alarms[window]++
 				t.Errorf("%s, window %s s: exit %d\n%s%s", p.Name, window, code, watch.out, watch.err)

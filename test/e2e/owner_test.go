@@ -39,9 +39,11 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, args := range [][]string{{"query", "SELECT 1"}, {"tables"}, {"where"}, {"leak"}, {"report"}, {"eval", "1"}, {"backtrace"}, {"tensors"}, {"oom"}, {"fragment"}} {
+	for _, args := range [][]string{{"query", "SELECT 1"}, {"tables"}, {"where"}, {"leak"}, {"report"}, {"eval", "1"},
+		{"backtrace"}, {"tensors"}, {"oom"}, {"fragment"}} {
 		r := w.do("memgauge", append(args[:1:1], append([]string{"--session", s}, args[1:]...)...)...)
-		if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "belongs to another user") || !strings.Contains(r.stderr, "hint: ask with its owner's rights: sudo -u") {
+		if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "belongs to another user") ||
+			!strings.Contains(r.stderr, "hint: ask with its owner's rights: sudo -u") {
 			t.Errorf("%v: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
@@ -61,7 +63,8 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 func TestRingOfAnotherUsersProgram(t *testing.T) {
 	env.Root(t)
 	w := newWorld(t)
-	p := w.program("setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c", "import time\nprint('ready', flush=True)\ntime.sleep(120)")
+	p := w.program("setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c",
+		"import time\nprint('ready', flush=True)\ntime.sleep(120)")
 	pid := strconv.Itoa(p.pid)
 	s := filepath.Join(w.home, "s")
 	w.mg("attach", "--session", s, pid)

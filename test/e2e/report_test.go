@@ -19,9 +19,11 @@ var outside = regexp.MustCompile(`(?i)<(script|link|img|iframe)\b|@import|\b(src
 func TestReportPage(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	run := w.start("memgauge", "run", "--session", s, "--name", "a<b>&c", "--", env.Torch(t).Path, script(t, "train.py"), "120", "2", "0.03")
+	run := w.start("memgauge", "run", "--session", s, "--name", "a<b>&c", "--", env.Torch(t).Path,
+		script(t, "train.py"), "120", "2", "0.03")
 	until(t, "the training", func() bool { return strings.Contains(run.out.String(), "warm") })
-	if live := w.do("memgauge", "report", "--session", s, "--json"); live.code != 0 || !strings.Contains(live.stdout, `"state": "running"`) {
+	if live := w.do("memgauge", "report", "--session", s, "--json"); live.code != 0 ||
+		!strings.Contains(live.stdout, `"state": "running"`) {
 		t.Errorf("live: exit %d\n%.500s%s", live.code, live.stdout, live.stderr)
 	}
 	until(t, "the end", func() bool { return ended(run) })
@@ -30,7 +32,8 @@ func TestReportPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"exit 0", "train.py 120 2 0.03", "Where the bytes are", "Over time", "held at the end of each step", "Processes", "What observing cost", "No record was lost", "<svg"} {
+	for _, want := range []string{"exit 0", "train.py 120 2 0.03", "Where the bytes are", "Over time",
+		"held at the end of each step", "Processes", "What observing cost", "No record was lost", "<svg"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page has no %q", want)
 		}
@@ -51,7 +54,8 @@ func TestReportPage(t *testing.T) {
 	if err := json.Unmarshal([]byte(w.mg("report", "--session", s, "--json")), &d); err != nil {
 		t.Fatal(err)
 	}
-	if d.SchemaVersion != 1 || d.Session.State != "exit 0" || d.Session.Steps != 120 || len(d.Where) == 0 || len(d.Processes) == 0 || len(d.Overhead) == 0 {
+	if d.SchemaVersion != 1 || d.Session.State != "exit 0" || d.Session.Steps != 120 || len(d.Where) == 0 ||
+		len(d.Processes) == 0 || len(d.Overhead) == 0 {
 		t.Errorf("%+v", d)
 	}
 	opens(t, w, "page.html")
@@ -113,8 +117,10 @@ func opens(t *testing.T, w *world, name string) {
 	if browser == "" {
 		env.Missing(t, "chromium", "no Chromium on PATH to open the page in")
 	}
-	r := w.do(browser, "--headless", "--no-sandbox", "--disable-gpu", "--user-data-dir="+filepath.Join(w.home, "profile"), "--dump-dom", "file://"+filepath.Join(w.home, name))
-	if r.code != 0 || strings.Count(r.stdout, "<h2>") < 4 || !strings.Contains(r.stdout, "</svg>") || !strings.Contains(r.stdout, "<footer>memgauge") {
+	r := w.do(browser, "--headless", "--no-sandbox", "--disable-gpu",
+		"--user-data-dir="+filepath.Join(w.home, "profile"), "--dump-dom", "file://"+filepath.Join(w.home, name))
+	if r.code != 0 || strings.Count(r.stdout, "<h2>") < 4 || !strings.Contains(r.stdout, "</svg>") ||
+		!strings.Contains(r.stdout, "<footer>memgauge") {
 		t.Errorf("Chromium: exit %d, %d bytes of page\n%.2000s", r.code, len(r.stdout), r.stderr)
 	}
 }

@@ -34,7 +34,8 @@ func TestRunLeavesTheCommandAlone(t *testing.T) {
 
 func TestRunPassesSignalsAndExitCodes(t *testing.T) {
 	w := newWorld(t)
-	for sig, want := range map[syscall.Signal]string{syscall.SIGKILL: "killed by SIGKILL", syscall.SIGSEGV: "killed by SIGSEGV"} {
+	for sig, want := range map[syscall.Signal]string{syscall.SIGKILL: "killed by SIGKILL",
+		syscall.SIGSEGV: "killed by SIGSEGV"} {
 		r := w.do("memgauge", "run", "--", "sh", "-c", fmt.Sprintf("kill -%d $$", sig))
 		if r.code != 128+int(sig) || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit %d, stderr %q", sig, r.code, r.stderr)
@@ -169,7 +170,8 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	} {
 		r := w.do("memgauge", c.args...)
 		if r.code != c.code || !strings.Contains(r.stderr, c.want) || r.stdout != "" {
-			t.Errorf("memgauge %s: exit %d, stdout %q, stderr %q; want exit %d and %q", strings.Join(c.args, " "), r.code, r.stdout, r.stderr, c.code, c.want)
+			t.Errorf("memgauge %s: exit %d, stdout %q, stderr %q; want exit %d and %q", strings.Join(c.args, " "),
+				r.code, r.stdout, r.stderr, c.code, c.want)
 		}
 	}
 }
@@ -179,7 +181,8 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 	w.file("state", "a file where the home should be")
 	r := w.do("memgauge", "run", "--", "sh", "-c", "echo started")
 	if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "hint: set MEMGAUGE_HOME") {
-		t.Errorf("exit %d, stdout %q, stderr %q: the command must not start, and the user must know why", r.code, r.stdout, r.stderr)
+		t.Errorf("exit %d, stdout %q, stderr %q: the command must not start, and the user must know why", r.code,
+			r.stdout, r.stderr)
 	}
 }
 
@@ -188,7 +191,8 @@ func TestPrograms(t *testing.T) {
 	w := newWorld(t)
 	pkg := w.file("pkg/__main__.py", "import time; print('hello from pkg', __name__); time.sleep(.6)")
 	sh := w.file("train.sh", "#!/bin/sh\necho shell\nexec python3 -m pkg\n")
-	for name, args := range map[string][]string{"module": {"python3", "-m", "pkg"}, "script": {sh}, "file": {"python3", filepath.Dir(pkg)}, "no-python": {"sleep", "0.01"}} {
+	for name, args := range map[string][]string{"module": {"python3", "-m", "pkg"}, "script": {sh},
+		"file": {"python3", filepath.Dir(pkg)}, "no-python": {"sleep", "0.01"}} {
 		s := filepath.Join(w.home, name)
 		r := w.do("memgauge", append([]string{"run", "--session", s, "--name", name, "--"}, args...)...)
 		if r.code != 0 {

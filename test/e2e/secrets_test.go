@@ -44,10 +44,12 @@ func TestNoSecretReachesTheDisk(t *testing.T) {
 	if err := os.WriteFile(job, []byte(source), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w.env = append(w.env, "AWS_SECRET_ACCESS_KEY="+confidences["a variable"], "AUTHORIZATION=Bearer "+confidences["a header"],
+	w.env = append(w.env, "AWS_SECRET_ACCESS_KEY="+confidences["a variable"],
+		"AUTHORIZATION=Bearer "+confidences["a header"],
 		`JOB_CONFIG={"db": {"password": "`+confidences["JSON"]+`"}}`)
 	run := w.start("memgauge", "run", "--session", s, "--", "python3", job, stop, "--password", confidences["a flag"],
-		"--api-key="+confidences["a flag's value"], "--db", "postgres://joe:"+confidences["a URL"]+"@db/runs", "-u", "joe:"+confidences["a user"])
+		"--api-key="+confidences["a flag's value"], "--db", "postgres://joe:"+confidences["a URL"]+"@db/runs", "-u",
+		"joe:"+confidences["a user"])
 	until(t, "its ring", func() bool { return w.do("memgauge", "--session", s, "eval", "1").code == 0 })
 	ask := func(args ...string) {
 		w.do("memgauge", append(args[:1:1], append([]string{"--session", s}, args[1:]...)...)...)
@@ -58,7 +60,8 @@ func TestNoSecretReachesTheDisk(t *testing.T) {
 	ask("query", "SELECT * FROM python.steps WHERE 'password = ''"+confidences["a query"]+"''' = 'x'")
 	ask("query", "SELECT nothing FROM nowhere WHERE password = '"+confidences["a failed query"]+"'")
 	until(t, "the job's rows", func() bool {
-		return w.number(s, "SELECT count(*) FROM process.tree") >= 2 && w.number(s, "SELECT count(*) FROM process.envs") > 0
+		return w.number(s, "SELECT count(*) FROM process.tree") >= 2 &&
+			w.number(s, "SELECT count(*) FROM process.envs") > 0
 	})
 	noSecrets(t, filepath.Join(w.home, "state"), "of a live session")
 	ask("eval", "secret = '"+confidences["the last seconds"]+"'")
@@ -83,7 +86,9 @@ func TestNoSecretReachesTheDisk(t *testing.T) {
 			t.Errorf("reports show the secret of %s", where)
 		}
 	}
-	if !strings.Contains(said, "--password &lt;redacted&gt;") && !strings.Contains(said, "--password \\u003credacted\\u003e") && !strings.Contains(said, "--password <redacted>") {
+	if !strings.Contains(said, "--password &lt;redacted&gt;") &&
+		!strings.Contains(said, "--password \\u003credacted\\u003e") &&
+		!strings.Contains(said, "--password <redacted>") {
 		t.Error("reports don't show that something is hidden")
 	}
 }
@@ -116,7 +121,8 @@ func noSecrets(t *testing.T, dir, when string) {
 // noSecretRows reads every table: in the file DuckDB may have compressed its texts.
 func noSecretRows(t *testing.T, w *world, s string) {
 	t.Helper()
-	tables := w.rows(s, "SELECT table_schema AS s, table_name AS n FROM information_schema.tables WHERE table_schema NOT IN ('main', 'information_schema')")
+	tables := w.rows(s,
+		"SELECT table_schema AS s, table_name AS n FROM information_schema.tables WHERE table_schema NOT IN ('main', 'information_schema')")
 	if len(tables) < 10 {
 		t.Fatalf("%d tables", len(tables))
 	}

@@ -27,13 +27,18 @@ while True: signal.pause()
 	defer signal.Stop(heard)
 	run := w.start("memgauge", "run", "--quiet", "--", "python3", script)
 	until(t, "the command", func() bool { return strings.Contains(run.out.String(), "ready") })
-	signals := []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM,
-		syscall.SIGSTKFLT, syscall.SIGCONT, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGVTALRM, syscall.SIGWINCH, syscall.SIGIO, syscall.SIGPWR, 35, 50, 64}
+	signals := []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGTERM,
+		syscall.SIGSTKFLT, syscall.SIGCONT, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGVTALRM, syscall.SIGWINCH,
+		syscall.SIGIO, syscall.SIGPWR, 35, 50, 64}
 	for _, sig := range signals {
 		if err := run.Process.Signal(sig); err != nil {
 			t.Fatal(err)
 		}
-		until(t, sig.String(), func() bool { return strings.Contains(run.out.String(), fmt.Sprintf("got %d\n", int(sig))) })
+		until(t, sig.String(), func() bool {
+			return strings.Contains(run.out.String(),
+				fmt.Sprintf("got %d\n", int(sig)))
+		})
 	}
 	fields := strings.Fields(run.out.String())
 	child, err := strconv.Atoi(fields[1])

@@ -18,7 +18,8 @@ func fakeTrainer(t *testing.T, w *world, flags ...string) (done func()) {
 	if r := w.do("memgauge", "alloc", "convert", trace, pickle); r.code != 0 {
 		t.Fatal(r.stderr)
 	}
-	args := append(append([]string{"run", "--quiet", "--name", "faked"}, flags...), "--", env.Torch(t).Path, script(t, "fakesnapshot.py"), pickle)
+	args := append(append([]string{"run", "--quiet", "--name", "faked"}, flags...), "--", env.Torch(t).Path,
+		script(t, "fakesnapshot.py"), pickle)
 	j := w.start("memgauge", args...)
 	until(t, "the trainer", func() bool { return strings.Contains(j.out.String(), "ready") })
 	return func() {
@@ -46,20 +47,25 @@ func TestSnapshotOfALiveTrainer(t *testing.T) {
 		t.Errorf("%s: %v, %v", path, info, err)
 	}
 	r = w.do("memgauge", "faked", "snapshot", "record", "--on", "--max-entries", "500", "--stacks", "all")
-	if r.code != 0 || !strings.Contains(r.stdout, "the newest 500 events, stacks all") || !strings.Contains(r.stderr, "snapshot record --off ends it") {
+	if r.code != 0 || !strings.Contains(r.stdout, "the newest 500 events, stacks all") ||
+		!strings.Contains(r.stderr, "snapshot record --off ends it") {
 		t.Errorf("record: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := w.do("memgauge", "faked", "eval", "recorded"); !strings.Contains(r.stdout, "[('all', {'stacks': 'all', 'max_entries': 500})]") {
+	if r := w.do("memgauge", "faked", "eval", "recorded"); !strings.Contains(r.stdout,
+		"[('all', {'stacks': 'all', 'max_entries': 500})]") {
 		t.Errorf("the trainer heard %s%s", r.stdout, r.stderr)
 	}
 	named := filepath.Join(w.home, "named.pickle")
-	if r := take("-o", named); r.code != 0 || strings.TrimSpace(r.stdout) != named || strings.Contains(r.stderr, "no history") {
+	if r := take("-o", named); r.code != 0 || strings.TrimSpace(r.stdout) != named ||
+		strings.Contains(r.stderr, "no history") {
 		t.Errorf("take -o: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := w.do("memgauge", "snapshot", "query", "-f", "csv", named, "SELECT count(*) > 100 AS many FROM events"); !strings.Contains(r.stdout, "true") {
+	if r := w.do("memgauge", "snapshot", "query", "-f", "csv", named,
+		"SELECT count(*) > 100 AS many FROM events"); !strings.Contains(r.stdout, "true") {
 		t.Errorf("query: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	if r := w.do("memgauge", "faked", "snapshot", "record", "--off"); r.code != 0 || !strings.Contains(r.stdout, "no history is recorded any more") {
+	if r := w.do("memgauge", "faked", "snapshot", "record", "--off"); r.code != 0 ||
+		!strings.Contains(r.stdout, "no history is recorded any more") {
 		t.Errorf("record --off: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	if r := w.do("memgauge", "faked", "eval", "torch.cuda.is_initialized = lambda: False"); r.code != 0 {
@@ -67,7 +73,8 @@ func TestSnapshotOfALiveTrainer(t *testing.T) {
 	}
 	for _, args := range [][]string{{"take"}, {"record", "--on"}} {
 		r := w.do("memgauge", append([]string{"faked", "snapshot"}, args...)...)
-		if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "does not use CUDA") || !strings.Contains(r.stderr, "hint: ") {
+		if r.code != 1 || r.stdout != "" || !strings.Contains(r.stderr, "does not use CUDA") ||
+			!strings.Contains(r.stderr, "hint: ") {
 			t.Errorf("%v without CUDA: exit %d\n%s%s", args, r.code, r.stdout, r.stderr)
 		}
 	}
@@ -88,7 +95,8 @@ func TestSnapshotOfALiveTrainer(t *testing.T) {
 func TestRecordMemory(t *testing.T) {
 	w := newWorld(t)
 	done := fakeTrainer(t, w, "--record-memory")
-	if r := w.do("memgauge", "faked", "eval", "recorded"); !strings.Contains(r.stdout, "[('all', {'stacks': 'python', 'max_entries': 100000})]") {
+	if r := w.do("memgauge", "faked", "eval", "recorded"); !strings.Contains(r.stdout,
+		"[('all', {'stacks': 'python', 'max_entries': 100000})]") {
 		t.Errorf("the trainer heard %s%s", r.stdout, r.stderr)
 	}
 	done()
@@ -99,11 +107,13 @@ func TestRecordMemory(t *testing.T) {
 	if r := w.do("memgauge", "faked", "snapshot"); !strings.HasPrefix(r.stdout, kept[0]) {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	r := w.do("memgauge", "faked", "query", "-f", "csv", "SELECT name FROM memgauge.events WHERE name IN ('record', 'snapshot') ORDER BY ts")
+	r := w.do("memgauge", "faked", "query", "-f", "csv",
+		"SELECT name FROM memgauge.events WHERE name IN ('record', 'snapshot') ORDER BY ts")
 	if strings.Join(strings.Fields(r.stdout), " ") != "name record snapshot" {
 		t.Errorf("events: %s%s", r.stdout, r.stderr)
 	}
-	if r := w.do("memgauge", "run", "--record-memory", "--max-disk", "64MiB", "--", "true"); r.code != 2 || !strings.Contains(r.stderr, "quarter") {
+	if r := w.do("memgauge", "run", "--record-memory", "--max-disk", "64MiB", "--", "true"); r.code != 2 ||
+		!strings.Contains(r.stderr, "quarter") {
 		t.Errorf("too little disk: exit %d\n%s", r.code, r.stderr)
 	}
 }

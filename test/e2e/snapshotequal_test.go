@@ -25,7 +25,8 @@ func torchSnapshots(t *testing.T, w *world) []string {
 		t.Fatal(r.stderr)
 	}
 	out := t.TempDir()
-	r = w.do("env", "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libfakecudart.so"), python, filepath.Join(source, "snapshots.py"), out)
+	r = w.do("env", "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libfakecudart.so"), python,
+		filepath.Join(source, "snapshots.py"), out)
 	if r.code != 0 {
 		t.Fatalf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -40,9 +41,11 @@ func torchSnapshots(t *testing.T, w *world) []string {
 func TestSnapshotsEqualNaiveReplay(t *testing.T) {
 	w := newWorld(t)
 	paths := append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle"))
-	args := append([]string{filepath.Join(env.Checkout(), "test", "bench", "snapshot_equal.py"), "--memgauge", "memgauge"}, paths...)
+	args := append([]string{filepath.Join(env.Checkout(), "test", "bench", "snapshot_equal.py"), "--memgauge",
+		"memgauge"}, paths...)
 	pythons := env.CPythons(t)
-	if r := w.do(pythons[len(pythons)-1].Path, args...); r.code != 0 || strings.Count(r.stdout, "equal ") != len(paths) {
+	if r := w.do(pythons[len(pythons)-1].Path, args...); r.code != 0 ||
+		strings.Count(r.stdout, "equal ") != len(paths) {
 		t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
@@ -51,11 +54,14 @@ func TestSnapshotsEqualNaiveReplay(t *testing.T) {
 func TestSnapshotCommandsOnEveryKind(t *testing.T) {
 	w := newWorld(t)
 	out := t.TempDir()
-	for _, path := range append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle")) {
+	for _, path := range append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots",
+		"mosaic.pickle")) {
 		for _, args := range [][]string{
-			{path}, {"--json", path}, {"query", path, "SELECT count(*) FROM blocks"}, {"tables", path}, {"diff", path, path},
+			{path}, {"--json", path}, {"query", path, "SELECT count(*) FROM blocks"}, {"tables", path},
+			{"diff", path, path},
 			{"flame", "--device", "0", path, "-o", filepath.Join(out, "x.svg")},
-			{"export", path, "--parquet", filepath.Join(out, "tables"), "--perfetto", filepath.Join(out, "x.json.gz"), "--protocol4", filepath.Join(out, "x.pickle")},
+			{"export", path, "--parquet", filepath.Join(out, "tables"), "--perfetto", filepath.Join(out, "x.json.gz"),
+				"--protocol4", filepath.Join(out, "x.pickle")},
 			{filepath.Join(out, "x.pickle")},
 		} {
 			if r := w.do("memgauge", append([]string{"snapshot"}, args...)...); r.code != 0 && r.code != 3 {

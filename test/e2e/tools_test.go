@@ -38,7 +38,8 @@ func TestSeedsCommandLines(t *testing.T) {
 			switch args[0] {
 			case "distributed":
 				if slices.Contains(args, "worker") {
-					if r := w.do("memgauge", args...); r.code != 1 || !strings.Contains(r.stderr, "watches one machine only") || r.stdout != "" {
+					if r := w.do("memgauge", args...); r.code != 1 ||
+						!strings.Contains(r.stderr, "watches one machine only") || r.stdout != "" {
 						t.Errorf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
 					}
 					return
@@ -72,7 +73,10 @@ func (w *world) interrupted(args []string) result {
 	w.t.Helper()
 	for {
 		b := w.start("memgauge", args...)
-		until(w.t, "memgauge to catch SIGINT, or to end", func() bool { return ended(b) || catchesInterrupt(b.Process.Pid) })
+		until(w.t, "memgauge to catch SIGINT, or to end", func() bool {
+			return ended(b) ||
+				catchesInterrupt(b.Process.Pid)
+		})
 		if !ended(b) {
 			_ = syscall.Kill(b.Process.Pid, syscall.SIGINT)
 		}
@@ -156,7 +160,8 @@ func TestSeedsPythonClasses(t *testing.T) {
 				if r.code != 0 || !strings.HasSuffix(r.stdout, "done\n") || strings.Contains(r.stderr, "Traceback") {
 					t.Errorf("exit %d\n%s%s\n%s", r.code, r.stdout, r.stderr, code)
 				}
-				for _, file := range regexp.MustCompile(`generate_report\(["'](.+?)["']\)`).FindAllStringSubmatch(code, -1) {
+				for _, file := range regexp.MustCompile(`generate_report\(["'](.+?)["']\)`).FindAllStringSubmatch(code,
+					-1) {
 					if b, err := os.ReadFile(filepath.Join(w.home, file[1])); err != nil || !json.Valid(b) {
 						t.Errorf("%s: %v", file[1], err)
 					}
@@ -199,7 +204,8 @@ time.sleep(600)
 	var r result
 	until(t, "the agent", func() bool {
 		r = w.do("memgauge", "fragment", "--session", s, "--json")
-		return r.code != 1 && strings.Contains(r.stdout, `"held_bytes"`) && !strings.Contains(r.stdout, `"verdict": "undecided"`)
+		return r.code != 1 && strings.Contains(r.stdout, `"held_bytes"`) &&
+			!strings.Contains(r.stdout, `"verdict": "undecided"`)
 	})
 	var report struct {
 		Verdict string
@@ -217,10 +223,12 @@ time.sleep(600)
 	f := report.Devices["host"].Fragmentation
 	const chunk = 100016.0
 	t.Logf("%.0f bytes in %.0f holes, %+.2f %% of the truth", f.Free, f.Holes, 100*(f.Free/(4000*chunk)-1))
-	if r.code != 3 || report.Verdict != "fragmented" || f.Free < 0.95*4000*chunk || f.Free > 1.05*4000*chunk || f.Holes < 4000 || f.Holes > 6000 || f.Largest < chunk {
+	if r.code != 3 || report.Verdict != "fragmented" || f.Free < 0.95*4000*chunk || f.Free > 1.05*4000*chunk ||
+		f.Holes < 4000 || f.Holes > 6000 || f.Largest < chunk {
 		t.Errorf("exit %d, %s, %+v: the truth is 4000 holes of %.0f bytes", r.code, report.Verdict, f, chunk)
 	}
-	if picture := w.do("memgauge", "fragment", "--session", s, "--plot=holes.png", "--duration", "3", "--interval", "0.5"); picture.code != 3 {
+	if picture := w.do("memgauge", "fragment", "--session", s, "--plot=holes.png", "--duration", "3", "--interval",
+		"0.5"); picture.code != 3 {
 		t.Errorf("exit %d\n%s", picture.code, picture.stderr)
 	}
 	if keep := os.Getenv("MEMGAUGE_LOOK"); keep != "" {
@@ -230,12 +238,14 @@ time.sleep(600)
 	// The advice followed: the holes stay, as addresses, and cost nothing.
 	w.file("trim", "")
 	until(t, "the trim", func() bool { return strings.Contains(run.out.String(), "trimmed") })
-	if r := w.do("memgauge", "fragment", "--session", s); r.code != 0 || strings.Contains(r.stdout, "malloc_trim") || !strings.Contains(r.stdout, "given back to the kernel") {
+	if r := w.do("memgauge", "fragment", "--session", s); r.code != 0 || strings.Contains(r.stdout, "malloc_trim") ||
+		!strings.Contains(r.stdout, "given back to the kernel") {
 		t.Errorf("after malloc_trim: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	_ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL)
 	<-run.done
-	if r := w.do("memgauge", "fragment", "--session", s); r.code != 0 || !strings.Contains(r.stdout, "the session has ended") {
+	if r := w.do("memgauge", "fragment", "--session", s); r.code != 0 ||
+		!strings.Contains(r.stdout, "the session has ended") {
 		t.Errorf("afterwards: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

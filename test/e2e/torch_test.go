@@ -43,7 +43,8 @@ func TestTrainingIsRecordedRight(t *testing.T) {
 		if n := w.number(s, "SELECT max(step) FROM python.steps"); n != 60 {
 			t.Errorf("last step %v, want 60", n)
 		}
-		modules := w.one(s, "SELECT string_agg(DISTINCT module, ' ' ORDER BY module) FROM python.torch_trace WHERE stage = 'post forward'")
+		modules := w.one(s,
+			"SELECT string_agg(DISTINCT module, ' ' ORDER BY module) FROM python.torch_trace WHERE stage = 'post forward'")
 		if modules != "Net attn encoder encoder.0 encoder.1 head" {
 			t.Errorf("modules %q", modules)
 		}
@@ -103,9 +104,13 @@ func TestSeedsSQLLive(t *testing.T) {
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	python := env.Torch(t).Path
-	run := w.start("memgauge", "run", "--session", s, "--trace", "all", "--", python, script(t, "train.py"), "2000", "1", "0.02")
+	run := w.start("memgauge", "run", "--session", s, "--trace", "all", "--", python, script(t, "train.py"), "2000",
+		"1", "0.02")
 	until(t, "some steps", func() bool { return strings.Contains(run.out.String(), "warm") })
-	until(t, "20 steps", func() bool { return w.number(s, "SELECT coalesce(max(step), 0) FROM python.torch_trace") >= 20 })
+	until(t, "20 steps", func() bool {
+		return w.number(s,
+			"SELECT coalesce(max(step), 0) FROM python.torch_trace") >= 20
+	})
 	n := 0
 	for _, doc := range []string{"probing-memory-analysis.en.md", "probing-memory-leak-example.zh-CN.md"} {
 		for _, sql := range statements(t, filepath.Join("..", "..", "testdata", "seeds", doc)) {
@@ -133,7 +138,8 @@ func TestSeedsSQLLive(t *testing.T) {
 		t.Errorf("peaks grow by %.2f MB a step, want about 1", per)
 	}
 	// the ENDPOINT is the trainer's PID, as the documents write it
-	out := w.mg(fmt.Sprint(trainerPID(t, run)), "query", "-f", "csv", "SELECT count(*) > 0 AS rows FROM python.torch_trace")
+	out := w.mg(fmt.Sprint(trainerPID(t, run)), "query", "-f", "csv",
+		"SELECT count(*) > 0 AS rows FROM python.torch_trace")
 	if out != "rows\ntrue\n" {
 		t.Errorf("by PID: %q", out)
 	}
@@ -155,7 +161,8 @@ func TestKilledTrainingIsAskedAfterwards(t *testing.T) {
 		if r.code != 0 || !strings.Contains(r.stdout, "true") || !strings.Contains(r.stderr, "dies") {
 			t.Errorf("exit %d, %q, %q: want an answer and a line that names the session", r.code, r.stdout, r.stderr)
 		}
-		if end := w.mg("query", "-f", "csv", "SELECT name, text FROM memgauge.events WHERE name = 'end'"); !strings.Contains(end, "killed by SIGKILL") {
+		if end := w.mg("query", "-f", "csv",
+			"SELECT name, text FROM memgauge.events WHERE name = 'end'"); !strings.Contains(end, "killed by SIGKILL") {
 			t.Errorf("memgauge.events: %q", end)
 		}
 	})
@@ -188,18 +195,22 @@ func TestTorchrun(t *testing.T) {
 		for _, context := range []string{"fork", "spawn"} {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
-			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_addr", "127.0.0.1", "--master_port", freePort(t)}
+			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2",
+				"--master_addr", "127.0.0.1", "--master_port", freePort(t)}
 			if python != env.Torch(t).Path {
 				// torch 1.13 on Python 3.11: iterating a Flag leaves zero out, which was its launcher's default for
 				// both.
-				job = append(job, "--redirects", "0:1,1:1", "--tee", "0:1,1:1", "--log_dir", filepath.Join(w.home, "torchrun"))
+				job = append(job, "--redirects", "0:1,1:1", "--tee", "0:1,1:1", "--log_dir",
+					filepath.Join(w.home, "torchrun"))
 			}
 			r := w.do("memgauge", append(job, script(t, "ddp.py"), context, "30")...)
 			if r.code != 0 || strings.Count(r.stdout, "done ") != 2 {
 				t.Fatalf("%s: exit %d\n%s%s", context, r.code, r.stdout, r.stderr)
 			}
-			rows := w.rows(s, "SELECT rank, sum(steps)::INT n, count(DISTINCT pid) p FROM python.steps GROUP BY rank ORDER BY rank")
-			if len(rows) != 2 || rows[0]["rank"] != 0.0 || rows[1]["rank"] != 1.0 || rows[0]["n"] != 30.0 || rows[1]["n"] != 30.0 {
+			rows := w.rows(s,
+				"SELECT rank, sum(steps)::INT n, count(DISTINCT pid) p FROM python.steps GROUP BY rank ORDER BY rank")
+			if len(rows) != 2 || rows[0]["rank"] != 0.0 || rows[1]["rank"] != 1.0 || rows[0]["n"] != 30.0 ||
+				rows[1]["n"] != 30.0 {
 				t.Errorf("%s: %v", context, rows)
 			}
 			if n := w.number(s, "SELECT max(world_size) FROM python.torch_trace"); n != 2 {

@@ -122,7 +122,8 @@ while True:
 	}
 	last := w.number(s, "SELECT max(step) FROM python.steps")
 	f := w.leak(s).Findings[0]
-	if f.Verdict != "leak" || !f.LimitMet || !f.Ended || f.Seconds != nil || f.Limit == nil || *f.Limit != "cgroup 900 MiB" || f.LimitStep == nil || float64(*f.LimitStep) != last {
+	if f.Verdict != "leak" || !f.LimitMet || !f.Ended || f.Seconds != nil || f.Limit == nil ||
+		*f.Limit != "cgroup 900 MiB" || f.LimitStep == nil || float64(*f.LimitStep) != last {
 		t.Errorf("killed at step %v: %+v", last, f)
 	}
 	f = w.leak(s, "--until", fmt.Sprint(int(last*0.7))).Findings[0]
@@ -152,7 +153,8 @@ while time.time() - begin < 28:
 			t.Fatalf("%s: exit %d", what, code)
 		}
 		doc := w.leak(filepath.Join(w.home, what))
-		if doc.Verdict != what || len(doc.Findings) == 0 || doc.Findings[0].Unit != "second" || doc.Findings[0].Rate != nil {
+		if doc.Verdict != what || len(doc.Findings) == 0 || doc.Findings[0].Unit != "second" ||
+			doc.Findings[0].Rate != nil {
 			t.Errorf("%s: %+v; missing %s", what, doc, *cmp.Or(doc.Missing, new(string)))
 			continue
 		}

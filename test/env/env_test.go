@@ -7,17 +7,21 @@ import (
 
 func TestEveryPythonRuns(t *testing.T) {
 	all := map[string][]Python{}
-	for name, find := range map[string]func(testing.TB) []Python{"torches": Torches, "cpythons": CPythons, "chroot": ChrootCPythons} {
+	for name, find := range map[string]func(testing.TB) []Python{"torches": Torches, "cpythons": CPythons,
+		"chroot": ChrootCPythons} {
 		t.Run(name, func(t *testing.T) { all[name] = find(t) })
 	}
 	for name, pythons := range all {
 		for _, p := range pythons {
 			t.Run(name+"/"+p.Name(), func(t *testing.T) {
-				out, err := p.Command(t, "-c", "import os, sys; print(sys.version_info[0], open('/proc/self/stat').read().split()[0] == str(os.getpid()), os.getcwd())").CombinedOutput()
+				out,
+					err := p.Command(t, "-c",
+					"import os, sys; print(sys.version_info[0], open('/proc/self/stat').read().split()[0] == str(os.getpid()), os.getcwd())").CombinedOutput()
 				if err != nil {
 					t.Fatalf("%v\n%s", err, out)
 				}
-				if got := strings.Fields(string(out)); len(got) != 3 || got[0] != "3" || got[1] != "True" || !strings.HasSuffix(got[2], "/test/env") {
+				if got := strings.Fields(string(out)); len(got) != 3 || got[0] != "3" || got[1] != "True" ||
+					!strings.HasSuffix(got[2], "/test/env") {
 					t.Errorf("printed %q, want 3, its own PID in /proc, and this directory", out)
 				}
 			})

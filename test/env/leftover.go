@@ -35,7 +35,8 @@ func leftovers(before int, known []goleak.Option) int {
 			break
 		}
 		if now.After(end) {
-			fmt.Fprintf(os.Stderr, "%d descriptors are open after the tests, %d before: %v\n", descriptors(), before, openFiles())
+			fmt.Fprintf(os.Stderr, "%d descriptors are open after the tests, %d before: %v\n", descriptors(), before,
+				openFiles())
 			return 1
 		}
 	}

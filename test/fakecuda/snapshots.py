@@ -18,7 +18,8 @@ def work(devices, steps):
     kept, pool, side = [], torch.cuda.MemPool(), torch.cuda.Stream()
     for step in range(steps):
         with torch.profiler.record_function("## step %d ##" % step):
-            made = [torch.empty(RND.randrange(1, 1 << 22), device="cuda:%d" % RND.randrange(devices)) for _ in range(40)]
+            made = [torch.empty(RND.randrange(1, 1 << 22), device="cuda:%d" % RND.randrange(devices))
+                    for _ in range(40)]
             with torch.cuda.use_mem_pool(pool):
                 made.append(torch.empty(RND.randrange(1, 1 << 20), device="cuda:0"))
             made.append(torch.empty(1 << 12, pin_memory=True))
@@ -47,9 +48,11 @@ def from_cpp(path):
 
 
 def main():
-    directory, kind = sys.argv[1], "expandable" if "expandable" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "") else "plain"
+    directory, kind = sys.argv[1], "expandable" if "expandable" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF",
+        "") else "plain"
     before = [torch.empty(1 << 20, device="cuda:0") for _ in range(9)]
-    torch.cuda.memory._record_memory_history(stacks="python", global_record_annotations=True, record_pinned_host_memory=True)
+    torch.cuda.memory._record_memory_history(stacks="python", global_record_annotations=True,
+                                             record_pinned_host_memory=True)
     kept = work(2, 20)
     torch.cuda.memory._set_memory_metadata("phase two")
     del before[::2]

@@ -159,7 +159,8 @@ func (im *Image) readSymbols(mem io.ReaderAt, bias uint64) error {
 func (im *Image) add(sym, names []byte, bias uint64) {
 	name, value := le.Uint32(sym), le.Uint64(sym[8:])
 	kind := elf.ST_TYPE(sym[4])
-	if elf.SectionIndex(le.Uint16(sym[6:])) == elf.SHN_UNDEF || value == 0 || uint64(name) >= uint64(len(names)) || (kind != elf.STT_FUNC && kind != elf.STT_OBJECT) {
+	if elf.SectionIndex(le.Uint16(sym[6:])) == elf.SHN_UNDEF || value == 0 || uint64(name) >= uint64(len(names)) ||
+		(kind != elf.STT_FUNC && kind != elf.STT_OBJECT) {
 		return
 	}
 	text, _, ok := bytes.Cut(names[name:min(int(name)+256, len(names))], []byte{0})

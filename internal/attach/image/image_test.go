@@ -43,8 +43,11 @@ func TestMaps(t *testing.T) {
 			t.Errorf("the hole %#x is in %+v", hole, m)
 		}
 	}
-	m, err := parseMapping([]byte("7f61af2de000-7f61af30f000 r-xp 0005c000 fe:00 91658                      /a b/c (deleted)"))
-	if want := (Mapping{0x7f61af2de000, 0x7f61af30f000, 0x5c000, "r-xp", 91658, "/a b/c (deleted)"}); err != nil || m != want || !m.Executable() {
+	m,
+		err := parseMapping(
+		[]byte("7f61af2de000-7f61af30f000 r-xp 0005c000 fe:00 91658                      /a b/c (deleted)"))
+	if want := (Mapping{0x7f61af2de000, 0x7f61af30f000, 0x5c000, "r-xp", 91658, "/a b/c (deleted)"}); err != nil ||
+		m != want || !m.Executable() {
 		t.Errorf("%+v %v", m, err)
 	}
 }
@@ -82,7 +85,8 @@ func TestSymbols(t *testing.T) {
 	}
 	compared := 0
 	for _, m := range maps {
-		if m.Offset == 0 && m.Inode != 0 && (strings.Contains(m.Path, "libc.so") || strings.Contains(m.Path, "python3")) {
+		if m.Offset == 0 && m.Inode != 0 && (strings.Contains(m.Path, "libc.so") ||
+			strings.Contains(m.Path, "python3")) {
 			compared += compare(t, mem, m)
 		}
 	}
@@ -112,7 +116,8 @@ func compare(t *testing.T, mem *os.File, m Mapping) (n int) {
 	}
 	for _, s := range want {
 		kind := elf.ST_TYPE(s.Info)
-		if s.Section == elf.SHN_UNDEF || s.Value == 0 || len(s.Name) > 200 || kind != elf.STT_FUNC && kind != elf.STT_OBJECT || s.VersionIndex.IsHidden() {
+		if s.Section == elf.SHN_UNDEF || s.Value == 0 || len(s.Name) > 200 ||
+			kind != elf.STT_FUNC && kind != elf.STT_OBJECT || s.VersionIndex.IsHidden() {
 			continue
 		}
 		got, ok := im.Symbol(s.Name)
@@ -180,7 +185,8 @@ func smallImage() []byte {
 	binary.LittleEndian.PutUint32(b[120:], uint32(elf.PT_DYNAMIC))
 	put(120+16, 0x100)
 	put(120+40, 0x60)
-	for i, tag := range [][2]uint64{{uint64(elf.DT_SYMTAB), 0x200}, {uint64(elf.DT_STRTAB), 0x280}, {uint64(elf.DT_STRSZ), 3}, {uint64(elf.DT_HASH), 0x2c0}, {}} {
+	for i, tag := range [][2]uint64{{uint64(elf.DT_SYMTAB), 0x200}, {uint64(elf.DT_STRTAB), 0x280},
+		{uint64(elf.DT_STRSZ), 3}, {uint64(elf.DT_HASH), 0x2c0}, {}} {
 		put(0x100+16*i, tag[0])
 		put(0x108+16*i, tag[1])
 	}

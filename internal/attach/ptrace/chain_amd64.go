@@ -27,7 +27,8 @@ func (r *Regs) SP() uint64 { return r.Rsp }
 
 // Syscall is the system call that the stop has interrupted or that has just ended; false if the thread was computing.
 func (r *Regs) Syscall() (nr int64, args [6]uint64, ok bool) {
-	return int64(r.Orig_rax), [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}, int64(r.Orig_rax) >= 0 && r.Cs == userCode
+	return int64(r.Orig_rax), [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}, int64(r.Orig_rax) >= 0 &&
+		r.Cs == userCode
 }
 
 // userCode is the code segment of 64-bit programs, __USER_CS in arch/x86/include/asm/segment.h; a 32-bit system call
@@ -119,7 +120,8 @@ const noStack = 0xdead
 func HasSignalFrame(stack []byte, g Gadgets) bool {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(stack[at:]) }
 	for at := 0; at+frameSize <= len(stack); at += 8 {
-		if word(at) == g.Sigreturn && word(at+frameFlags) != noStack && binary.LittleEndian.Uint16(stack[at+frameCS:]) == userCode {
+		if word(at) == g.Sigreturn && word(at+frameFlags) != noStack &&
+			binary.LittleEndian.Uint16(stack[at+frameCS:]) == userCode {
 			return true
 		}
 	}
@@ -244,7 +246,8 @@ func (b *builder) frame(r *Regs, mask, fp uint64) uint64 {
 	put(0, b.gadgets.Sigreturn)
 	put(8, 1|2|4) // UC_FP_XSTATE, UC_SIGCONTEXT_SS, UC_STRICT_RESTORE_SS
 	put(frameFlags, noStack)
-	for i, v := range []uint64{r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15, r.Rdi, r.Rsi, r.Rbp, r.Rbx, r.Rdx, r.Rax, r.Rcx, r.Rsp, r.Rip, r.Eflags} {
+	for i, v := range []uint64{r.R8, r.R9, r.R10, r.R11, r.R12, r.R13, r.R14, r.R15, r.Rdi, r.Rsi, r.Rbp, r.Rbx, r.Rdx,
+		r.Rax, r.Rcx, r.Rsp, r.Rip, r.Eflags} {
 		put(frameRegs+8*i, v)
 	}
 	binary.LittleEndian.PutUint16(f[frameCS:], uint16(r.Cs))

@@ -148,11 +148,13 @@ var quietChildren = sync.OnceFunc(func() {
 		handler, flags, restorer, mask uint64
 	}
 	const size = 8 // of the kernel's signal set
-	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), 0, uintptr(unsafe.Pointer(&action)), size, 0, 0); errno != 0 {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD),
+		0, uintptr(unsafe.Pointer(&action)), size, 0, 0); errno != 0 {
 		return
 	}
 	action.flags |= 1 // SA_NOCLDSTOP
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, size, 0, 0)
+	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGCHLD), uintptr(unsafe.Pointer(&action)), 0, size,
+		0, 0)
 })
 
 // stepAside takes us off the processor that a thread is on, since it needs that one to come to its stop; false where
@@ -214,7 +216,8 @@ func (h *Held) wait() error {
 // need a thread of ours that waits for a processor, and is in no hurry.
 func look(tid int) (int, unix.WaitStatus, unix.Errno) {
 	var status uint32
-	pid, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), unix.WALL|unix.WNOHANG, 0, 0, 0)
+	pid, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)),
+		unix.WALL|unix.WNOHANG, 0, 0, 0)
 	return int(pid), unix.WaitStatus(status), errno
 }
 
@@ -246,7 +249,8 @@ func (h *Held) SignalPending() (bool, error) {
 			flags uint32
 			nr    int32
 		}{0, flags, maxPending}
-		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKSIGINFO, uintptr(h.TID), uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(infos)), 0, 0)
+		n, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_PEEKSIGINFO, uintptr(h.TID),
+			uintptr(unsafe.Pointer(&args)), uintptr(unsafe.Pointer(infos)), 0, 0)
 		if errno != 0 {
 			return false, fmt.Errorf("read pending signals: %w", errno)
 		}

@@ -75,7 +75,8 @@ class Calls:
 
     def __call__(self):
         self.turn += 1
-        lasting = [lambda: time.sleep(0.002), self.get, lambda: self.event.wait(0.002), lambda: select.select([self.quiet], [], [], 0.002),
+        lasting = [lambda: time.sleep(0.002), self.get, lambda: self.event.wait(0.002),
+                   lambda: select.select([self.quiet], [], [], 0.002),
                    lambda: self.poll.poll(2), lambda: self.epoll.poll(0.002)]
         for i, call in enumerate(lasting):
             before = time.monotonic()

@@ -7,13 +7,15 @@ import sys
 libc = ctypes.CDLL(None, use_errno=True)
 LOAD, EQUAL, BITS, RETURN = 0x20, 0x15, 0x45, 0x06     # BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_JMP|JSET|K, BPF_RET|K
 ALLOW = 0x7FFF0000
-ACTIONS = {"kill": 0x80000000, "trap": 0x30000, "errno": 0x50001, "absent": 0x50026, "allow": ALLOW}    # SECCOMP_RET_…; EPERM, ENOSYS
+# SECCOMP_RET_…; EPERM, ENOSYS
+ACTIONS = {"kill": 0x80000000, "trap": 0x30000, "errno": 0x50001, "absent": 0x50026, "allow": ALLOW}
 MMAP, PROT_EXEC, THIRD = 9, 4, 32                      # the third argument of struct seccomp_data, its low half
 deny = ACTIONS[sys.argv[1]]
 if len(sys.argv) > 2:
     steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 1, int(sys.argv[2])), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW))
 else:
-    steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 3, MMAP), (LOAD, 0, 0, THIRD), (BITS, 0, 1, PROT_EXEC), (RETURN, 0, 0, deny), (RETURN, 0, 0, ALLOW))
+    steps = ((LOAD, 0, 0, 0), (EQUAL, 0, 3, MMAP), (LOAD, 0, 0, THIRD), (BITS, 0, 1, PROT_EXEC), (RETURN, 0, 0, deny),
+             (RETURN, 0, 0, ALLOW))
 program = b"".join(struct.pack("HBBI", *i) for i in steps)
 code = ctypes.create_string_buffer(program, len(program))
 filters = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code)), 16)

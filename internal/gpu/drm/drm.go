@@ -45,7 +45,8 @@ func Open(root string, pids func() []int) *Backend {
 	for _, name := range names {
 		path := filepath.Join(dir, name, "device")
 		if vendor := vendors[line(filepath.Join(path, "vendor"))]; vendor != "" {
-			b.devices = append(b.devices, &device{path: path, vendor: vendor, root: root, pids: pids, clients: map[int][]string{}})
+			b.devices = append(b.devices, &device{path: path, vendor: vendor, root: root, pids: pids,
+				clients: map[int][]string{}})
 		}
 	}
 	return b
@@ -103,7 +104,8 @@ func (d *device) Read() (gpu.Reading, error) {
 	}
 	r := gpu.Reading{Info: d.info, Util: gpu.NoUtilization(d.info.Name)}
 	u := &r.Util
-	u.Total, u.Used = value(filepath.Join(d.path, "mem_info_vram_total")), value(filepath.Join(d.path, "mem_info_vram_used"))
+	u.Total, u.Used = value(filepath.Join(d.path, "mem_info_vram_total")),
+		value(filepath.Join(d.path, "mem_info_vram_used"))
 	if u.Total == model.Null { // Intel xe and i915 tell it by tile
 		u.Total = d.sum("tile*/physical_vram_size_bytes", "tile*/gt*/lmem_total_bytes", "lmem_total_bytes")
 	}
@@ -112,7 +114,8 @@ func (d *device) Read() (gpu.Reading, error) {
 	}
 	r.Info.Total = u.Total
 	r.Info.Unified = u.Total == model.Null
-	u.GPUPct, u.MemPct = value(filepath.Join(d.path, "gpu_busy_percent")), value(filepath.Join(d.path, "mem_busy_percent"))
+	u.GPUPct, u.MemPct = value(filepath.Join(d.path, "gpu_busy_percent")),
+		value(filepath.Join(d.path, "mem_busy_percent"))
 	d.sensors(u)
 	u.PCIeWidth = value(filepath.Join(d.path, "current_link_width"))
 	u.ECCCorrected, u.ECCUncorrected = d.ras()
@@ -121,7 +124,8 @@ func (d *device) Read() (gpu.Reading, error) {
 }
 
 func (d *device) identify() {
-	d.info = model.GPUDevice{Vendor: d.vendor, Parent: -1, CUDAVisible: -1, Name: line(filepath.Join(d.path, "product_name"))}
+	d.info = model.GPUDevice{Vendor: d.vendor, Parent: -1, CUDAVisible: -1,
+		Name: line(filepath.Join(d.path, "product_name"))}
 	if target, err := filepath.EvalSymlinks(d.path); err == nil {
 		d.info.BusID = filepath.Base(target)
 	}

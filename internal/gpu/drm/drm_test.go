@@ -19,12 +19,17 @@ func machine(t *testing.T) string {
 	const amdInfo = "pos:\t0\nflags:\t02100002\ndrm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t41\ndrm-memory-vram:\t1048576 KiB\ndrm-memory-gtt:\t2048 KiB\n"
 	const xeInfo = "drm-driver:\txe\ndrm-pdev:\t0000:04:00.0\ndrm-client-id:\t7\ndrm-total-vram0:\t3 GiB\ndrm-resident-vram0:\t2 GiB\ndrm-resident-gtt:\t5 MiB\n"
 	for name, text := range map[string]string{
-		amd + "vendor": "0x1002\n", amd + "mem_info_vram_total": "68702699520\n", amd + "mem_info_vram_used": "1703936000\n", amd + "gpu_busy_percent": "88\n",
-		amd + "product_name": "AMD Instinct MI250X\n", amd + "unique_id": "abcdef\n", amd + "hwmon/hwmon3/temp1_input": "45000\n",
-		amd + "hwmon/hwmon3/power1_average": "230000000\n", amd + "hwmon/hwmon3/freq1_input": "1700000000\n", amd + "current_link_width": "16\n",
-		amd + "ras/umc_err_count": "ue: 1\nce: 22\n",
-		intel + "vendor":          "0x8086\n", intel + "device": "0xe20b\n", intel + "tile0/physical_vram_size_bytes": "12884901888\n",
-		"sys/class/drm/version": "x\n", "proc/10/fdinfo/5": amdInfo, "proc/10/fdinfo/6": xeInfo, "proc/10/fdinfo/7": "pos: 0\n", "proc/11/fdinfo/5": amdInfo,
+		amd + "vendor": "0x1002\n", amd + "mem_info_vram_total": "68702699520\n",
+		amd + "mem_info_vram_used": "1703936000\n", amd + "gpu_busy_percent": "88\n",
+		amd + "product_name": "AMD Instinct MI250X\n", amd + "unique_id": "abcdef\n",
+		amd + "hwmon/hwmon3/temp1_input":    "45000\n",
+		amd + "hwmon/hwmon3/power1_average": "230000000\n", amd + "hwmon/hwmon3/freq1_input": "1700000000\n",
+		amd + "current_link_width": "16\n",
+		amd + "ras/umc_err_count":  "ue: 1\nce: 22\n",
+		intel + "vendor":           "0x8086\n", intel + "device": "0xe20b\n",
+		intel + "tile0/physical_vram_size_bytes": "12884901888\n",
+		"sys/class/drm/version":                  "x\n", "proc/10/fdinfo/5": amdInfo, "proc/10/fdinfo/6": xeInfo,
+		"proc/10/fdinfo/7": "pos: 0\n", "proc/11/fdinfo/5": amdInfo,
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -35,8 +40,10 @@ func machine(t *testing.T) string {
 		}
 	}
 	for link, target := range map[string]string{
-		"sys/class/drm/card1/device": filepath.Join(root, amd), "sys/class/drm/card2/device": filepath.Join(root, intel),
-		"proc/10/fd/5": "/dev/dri/renderD128", "proc/10/fd/6": "/dev/dri/renderD129", "proc/10/fd/7": "/dev/null", "proc/11/fd/5": "/dev/dri/renderD128",
+		"sys/class/drm/card1/device": filepath.Join(root, amd), "sys/class/drm/card2/device": filepath.Join(root,
+			intel),
+		"proc/10/fd/5": "/dev/dri/renderD128", "proc/10/fd/6": "/dev/dri/renderD129", "proc/10/fd/7": "/dev/null",
+		"proc/11/fd/5": "/dev/dri/renderD128",
 	} {
 		path := filepath.Join(root, link)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -59,8 +66,10 @@ func TestAMDAndIntel(t *testing.T) {
 		t.Fatalf("%+v", out)
 	}
 	a, i := out.GPUs[0], out.GPUs[1]
-	if a.Name != "AMD Instinct MI250X" || a.Total != 68702699520 || a.Used != 1703936000 || a.Free != a.Total-a.Used || a.GPUPct != 88 || a.Temperature != 45 ||
-		a.PowerMW != 230_000 || a.SMClockMHz != 1700 || a.PCIeWidth != 16 || a.ECCCorrected != 22 || a.ECCUncorrected != 1 || a.PowerLimitMW != model.Null {
+	if a.Name != "AMD Instinct MI250X" || a.Total != 68702699520 || a.Used != 1703936000 || a.Free != a.Total-a.Used ||
+		a.GPUPct != 88 || a.Temperature != 45 ||
+		a.PowerMW != 230_000 || a.SMClockMHz != 1700 || a.PCIeWidth != 16 || a.ECCCorrected != 22 ||
+		a.ECCUncorrected != 1 || a.PowerLimitMW != model.Null {
 		t.Errorf("%+v", a)
 	}
 	if i.Name != "intel 0xe20b" || i.Total != 12<<30 || i.Used != model.Null || i.GPUPct != model.Null {
@@ -69,7 +78,8 @@ func TestAMDAndIntel(t *testing.T) {
 	if d := out.Devices[0]; d.BusID != "0000:03:00.0" || d.UUID != "GPU-abcdef" || d.Vendor != "amd" || d.Unified {
 		t.Errorf("%+v", d)
 	}
-	want := []model.GPUProcess{{Time: 1e6, Device: 0, PID: 10, Kind: "drm", Used: 1 << 30, InJob: true}, {Time: 1e6, Device: 1, PID: 10, Kind: "drm", Used: 2 << 30, InJob: true}}
+	want := []model.GPUProcess{{Time: 1e6, Device: 0, PID: 10, Kind: "drm", Used: 1 << 30, InJob: true},
+		{Time: 1e6, Device: 1, PID: 10, Kind: "drm", Used: 2 << 30, InJob: true}}
 	if len(out.GPUProcs) != 2 || out.GPUProcs[0] != want[0] || out.GPUProcs[1] != want[1] {
 		t.Errorf("%+v, want %+v", out.GPUProcs, want)
 	}

@@ -33,7 +33,8 @@ func Open() (*Backend, error) {
 }
 
 // symbols are the functions that not every driver has. Calling one that is missing would end the process.
-var symbols = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons",
+var symbols = []string{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons",
+	"nvmlDeviceGetCurrentClocksThrottleReasons",
 	"nvmlDeviceGetMigMode", "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetTotalEccErrors", "nvmlEventSetCreate",
 	"nvmlEventSetWait_v2"}
 
@@ -145,10 +146,14 @@ func (b *Backend) Events() (list []model.GPUEvent) {
 
 // xidText says what the commonest mean (NVIDIA, "XID Errors").
 func xidText(code uint64) string {
-	text := map[uint64]string{13: "graphics engine exception: often an illegal access in a kernel", 31: "memory page fault: an illegal address in a kernel",
-		43: "the process's channel was reset", 45: "preemptive cleanup: the process was killed or has crashed", 48: "double-bit ECC error",
-		63: "a row or page was remapped or retired", 64: "remapping or retiring failed", 74: "NVLink error", 79: "the GPU has fallen off the bus",
-		92: "many single-bit ECC errors", 94: "contained memory error", 95: "uncontained memory error: reset the GPU", 119: "GSP does not answer",
+	text := map[uint64]string{13: "graphics engine exception: often an illegal access in a kernel",
+		31: "memory page fault: an illegal address in a kernel",
+		43: "the process's channel was reset", 45: "preemptive cleanup: the process was killed or has crashed",
+		48: "double-bit ECC error",
+		63: "a row or page was remapped or retired", 64: "remapping or retiring failed", 74: "NVLink error",
+		79: "the GPU has fallen off the bus",
+		92: "many single-bit ECC errors", 94: "contained memory error", 95: "uncontained memory error: reset the GPU",
+		119: "GSP does not answer",
 		120: "GSP error"}[code]
 	if text == "" {
 		return fmt.Sprintf("Xid %d", code)
@@ -225,7 +230,8 @@ func (d *device) memory(h lib.Device, r *gpu.Reading) error {
 	if d.b.has["nvmlDeviceGetMemoryInfo_v2"] {
 		var m lib.Memory_v2
 		if m, ret = h.GetMemoryInfo_v2(); ret == lib.SUCCESS {
-			r.Util.Total, r.Util.Used, r.Util.Free, r.Util.Reserved = int64(m.Total), int64(m.Used), int64(m.Free), int64(m.Reserved)
+			r.Util.Total, r.Util.Used, r.Util.Free, r.Util.Reserved = int64(m.Total), int64(m.Used), int64(m.Free),
+				int64(m.Reserved)
 		}
 	}
 	if ret != lib.SUCCESS {
@@ -294,10 +300,13 @@ var reasons = []struct {
 	bit  uint64
 	name string
 }{
-	{lib.ClocksEventReasonApplicationsClocksSetting, "application clocks"}, {lib.ClocksEventReasonSwPowerCap, "power cap"},
+	{lib.ClocksEventReasonApplicationsClocksSetting, "application clocks"}, {lib.ClocksEventReasonSwPowerCap,
+		"power cap"},
 	{lib.ClocksThrottleReasonHwSlowdown, "hardware slowdown"}, {lib.ClocksEventReasonSyncBoost, "sync boost"},
-	{lib.ClocksEventReasonSwThermalSlowdown, "thermal (software)"}, {lib.ClocksThrottleReasonHwThermalSlowdown, "thermal (hardware)"},
-	{lib.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"}, {lib.ClocksEventReasonDisplayClockSetting, "display clocks"},
+	{lib.ClocksEventReasonSwThermalSlowdown, "thermal (software)"}, {lib.ClocksThrottleReasonHwThermalSlowdown,
+		"thermal (hardware)"},
+	{lib.ClocksThrottleReasonHwPowerBrakeSlowdown, "power brake"}, {lib.ClocksEventReasonDisplayClockSetting,
+		"display clocks"},
 }
 
 func (d *device) throttle() string {

@@ -37,19 +37,27 @@ func fill(d *dgxa100.Device, i int, name string, memory uint64) {
 	d.Name = name
 	d.MemoryInfo = lib.Memory{Total: memory, Used: memory / 4, Free: memory - memory/4}
 	d.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) {
-		return lib.Memory_v2{Total: memory, Used: memory / 4, Reserved: 1 << 29, Free: memory - memory/4 - 1<<29}, lib.SUCCESS
+		return lib.Memory_v2{Total: memory, Used: memory / 4, Reserved: 1 << 29, Free: memory - memory/4 - 1<<29},
+			lib.SUCCESS
 	}
-	d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) { return lib.Utilization{Gpu: 97, Memory: 40}, lib.SUCCESS }
+	d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) {
+		return lib.Utilization{Gpu: 97, Memory: 40},
+			lib.SUCCESS
+	}
 	d.GetTemperatureFunc = func(lib.TemperatureSensors) (uint32, lib.Return) { return 61, lib.SUCCESS }
 	d.GetPowerUsageFunc = func() (uint32, lib.Return) { return 398_000, lib.SUCCESS }
 	d.GetEnforcedPowerLimitFunc = func() (uint32, lib.Return) { return 400_000, lib.SUCCESS }
 	d.GetClockInfoFunc = func(c lib.ClockType) (uint32, lib.Return) { return 1000 + uint32(c), lib.SUCCESS }
 	d.GetCurrPcieLinkGenerationFunc = func() (int, lib.Return) { return 4, lib.SUCCESS }
 	d.GetCurrPcieLinkWidthFunc = func() (int, lib.Return) { return 0, lib.ERROR_NOT_SUPPORTED }
-	d.GetTotalEccErrorsFunc = func(e lib.MemoryErrorType, _ lib.EccCounterType) (uint64, lib.Return) { return uint64(e), lib.SUCCESS }
+	d.GetTotalEccErrorsFunc = func(e lib.MemoryErrorType, _ lib.EccCounterType) (uint64, lib.Return) {
+		return uint64(e),
+			lib.SUCCESS
+	}
 	d.GetCurrentClocksEventReasonsFunc = func() (uint64, lib.Return) { return 1 | 4 | 64, lib.SUCCESS }
 	d.GetComputeRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) {
-		return []lib.ProcessInfo{{Pid: uint32(100 + i), UsedGpuMemory: memory / 8}, {Pid: 7, UsedGpuMemory: notAvailable}}, lib.SUCCESS
+		return []lib.ProcessInfo{{Pid: uint32(100 + i), UsedGpuMemory: memory / 8},
+			{Pid: 7, UsedGpuMemory: notAvailable}}, lib.SUCCESS
 	}
 	d.GetGraphicsRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) { return nil, lib.ERROR_NOT_SUPPORTED }
 }
@@ -61,7 +69,8 @@ func sampleOf(s *gpu.Set) *model.Samples {
 }
 
 func TestWholeMachines(t *testing.T) {
-	for name, memory := range map[string]uint64{"NVIDIA A100-SXM4-40GB": 40 << 30, "NVIDIA H100 80GB HBM3": 80 << 30, "NVIDIA B200": 180 << 30} {
+	for name, memory := range map[string]uint64{"NVIDIA A100-SXM4-40GB": 40 << 30, "NVIDIA H100 80GB HBM3": 80 << 30,
+		"NVIDIA B200": 180 << 30} {
 		b, err := OpenWith(machine(name, memory))
 		if err != nil {
 			t.Fatal(err)
@@ -72,14 +81,18 @@ func TestWholeMachines(t *testing.T) {
 			t.Fatalf("%s: %d devices, %d processes", name, len(out.GPUs), len(out.GPUProcs))
 		}
 		u := out.GPUs[1]
-		if u.Name != name || u.Total != int64(memory) || u.Used != int64(memory/4) || u.Reserved != 1<<29 || u.GPUPct != 97 || u.Temperature != 61 ||
-			u.PowerMW != 398_000 || u.PCIeWidth != model.Null || u.ECCUncorrected != 1 || u.Throttle != "power cap, thermal (hardware)" {
+		if u.Name != name || u.Total != int64(memory) || u.Used != int64(memory/4) || u.Reserved != 1<<29 ||
+			u.GPUPct != 97 || u.Temperature != 61 ||
+			u.PowerMW != 398_000 || u.PCIeWidth != model.Null || u.ECCUncorrected != 1 ||
+			u.Throttle != "power cap, thermal (hardware)" {
 			t.Errorf("%s: %+v", name, u)
 		}
-		if p := out.GPUProcs[2]; p.PID != 101 || !p.InJob || p.Device != 1 || p.Used != int64(memory/8) || out.GPUProcs[3].Used != model.Null {
+		if p := out.GPUProcs[2]; p.PID != 101 || !p.InJob || p.Device != 1 || p.Used != int64(memory/8) ||
+			out.GPUProcs[3].Used != model.Null {
 			t.Errorf("%s: %+v", name, out.GPUProcs[2:4])
 		}
-		if d := out.Devices[0]; !strings.HasPrefix(d.UUID, "GPU-") || d.Driver != "nvidia 550.54.15" || d.State != gpu.StateOK {
+		if d := out.Devices[0]; !strings.HasPrefix(d.UUID, "GPU-") || d.Driver != "nvidia 550.54.15" ||
+			d.State != gpu.StateOK {
 			t.Errorf("%s: %+v", name, d)
 		}
 		set.Close()
@@ -92,7 +105,8 @@ func TestOldDriver(t *testing.T) {
 	s := machine("NVIDIA V100", 16<<30, symbols...)
 	for _, d := range s.Devices {
 		d := d.(*dgxa100.Device)
-		d.GetMemoryInfo_v2Func, d.GetCurrentClocksEventReasonsFunc, d.GetEnforcedPowerLimitFunc, d.GetMigModeFunc = nil, nil, nil, nil
+		d.GetMemoryInfo_v2Func, d.GetCurrentClocksEventReasonsFunc, d.GetEnforcedPowerLimitFunc, d.GetMigModeFunc = nil,
+			nil, nil, nil
 	}
 	b, err := OpenWith(s)
 	if err != nil {
@@ -101,7 +115,8 @@ func TestOldDriver(t *testing.T) {
 	set := gpu.New(b)
 	defer set.Close()
 	u := sampleOf(set).GPUs[0]
-	if u.Used != 4<<30 || u.Reserved != model.Null || u.Throttle != "" || u.PowerLimitMW != model.Null || u.State != gpu.StateOK {
+	if u.Used != 4<<30 || u.Reserved != model.Null || u.Throttle != "" || u.PowerLimitMW != model.Null ||
+		u.State != gpu.StateOK {
 		t.Errorf("%+v", u)
 	}
 }
@@ -135,7 +150,10 @@ func TestLostAndUnified(t *testing.T) {
 	lost.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) { return lib.Memory_v2{}, lib.ERROR_GPU_IS_LOST }
 	lost.GetMemoryInfoFunc = func() (lib.Memory, lib.Return) { return lib.Memory{}, lib.ERROR_GPU_IS_LOST }
 	unified := s.Devices[3].(*dgxa100.Device)
-	unified.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) { return lib.Memory_v2{}, lib.ERROR_NOT_SUPPORTED }
+	unified.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) {
+		return lib.Memory_v2{},
+			lib.ERROR_NOT_SUPPORTED
+	}
 	unified.GetMemoryInfoFunc = func() (lib.Memory, lib.Return) { return lib.Memory{}, lib.ERROR_NOT_SUPPORTED }
 	b, err := OpenWith(s)
 	if err != nil {
@@ -179,7 +197,8 @@ func TestMIG(t *testing.T) {
 	defer set.Close()
 	set.SetVisible("MIG-1", true)
 	out := sampleOf(set)
-	if len(out.GPUs) != 9 || out.GPUs[1].Device != 100 || out.GPUs[1].Total != 5<<30 || out.Devices[1].Parent != 0 || out.Devices[1].CUDAVisible != 0 {
+	if len(out.GPUs) != 9 || out.GPUs[1].Device != 100 || out.GPUs[1].Total != 5<<30 || out.Devices[1].Parent != 0 ||
+		out.Devices[1].CUDAVisible != 0 {
 		t.Errorf("%+v %+v", out.GPUs[:2], out.Devices[:2])
 	}
 }
@@ -187,14 +206,15 @@ func TestMIG(t *testing.T) {
 func TestXid(t *testing.T) {
 	s := machine("NVIDIA A100-SXM4-40GB", 40<<30)
 	waiting := []lib.EventData{{Device: s.Devices[3], EventData: 79}, {EventData: 5}}
-	set := &mock.EventSet{FreeFunc: func() lib.Return { return lib.SUCCESS }, WaitFunc: func(uint32) (lib.EventData, lib.Return) {
-		if len(waiting) == 0 {
-			return lib.EventData{}, lib.ERROR_TIMEOUT
-		}
-		e := waiting[0]
-		waiting = waiting[1:]
-		return e, lib.SUCCESS
-	}}
+	set := &mock.EventSet{FreeFunc: func() lib.Return { return lib.SUCCESS },
+		WaitFunc: func(uint32) (lib.EventData, lib.Return) {
+			if len(waiting) == 0 {
+				return lib.EventData{}, lib.ERROR_TIMEOUT
+			}
+			e := waiting[0]
+			waiting = waiting[1:]
+			return e, lib.SUCCESS
+		}}
 	s.EventSetCreateFunc = func() (lib.EventSet, lib.Return) { return set, lib.SUCCESS }
 	for _, d := range s.Devices {
 		d.(*dgxa100.Device).RegisterEventsFunc = func(uint64, lib.EventSet) lib.Return { return lib.SUCCESS }
@@ -206,7 +226,8 @@ func TestXid(t *testing.T) {
 	g := gpu.New(b)
 	defer g.Close()
 	e := sampleOf(g).GPUEvents
-	if len(e) != 2 || e[0].Device != 3 || e[0].Code != 79 || !strings.Contains(e[0].Text, "fallen off the bus") || e[1].Device != -1 {
+	if len(e) != 2 || e[0].Device != 3 || e[0].Code != 79 || !strings.Contains(e[0].Text, "fallen off the bus") ||
+		e[1].Device != -1 {
 		t.Errorf("%+v", e)
 	}
 }

@@ -103,7 +103,8 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	if err != nil {
 		return monitor.Reading{}, fmt.Errorf("read the host's memory: %w", err)
 	}
-	s := monitor.HostState{Time: now, Host: forecast.Host{Total: info.Total, Available: info.Available, Limit: -1, Current: -1}}
+	s := monitor.HostState{Time: now, Host: forecast.Host{Total: info.Total, Available: info.Available, Limit: -1,
+		Current: -1}}
 	// a dead process is in the root cgroup, whose memory is the host's
 	if m.ended = !m.fs.Alive(m.o.PID, m.start) || m.gone(); m.ended {
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process has ended"}, nil
@@ -154,7 +155,8 @@ func (m *Machine) sampleGPUs(now time.Time) {
 			mine[pid] = true
 		}
 	}
-	m.samples.GPUs, m.samples.GPUProcs, m.samples.GPUEvents = m.samples.GPUs[:0], m.samples.GPUProcs[:0], m.samples.GPUEvents[:0]
+	m.samples.GPUs, m.samples.GPUProcs, m.samples.GPUEvents = m.samples.GPUs[:0], m.samples.GPUProcs[:0],
+		m.samples.GPUEvents[:0]
 	m.o.GPUs.Sample(now, func(pid int) bool { return mine[pid] }, &m.samples)
 }
 

@@ -43,9 +43,12 @@ type gpus struct{}
 func (gpus) Close()                  {}
 func (gpus) SetVisible(string, bool) {}
 func (gpus) Sample(at time.Time, _ func(int) bool, into *model.Samples) time.Duration {
-	into.Devices = append(into.Devices[:0], model.GPUDevice{Device: 0, Name: "A"}, model.GPUDevice{Device: 1, Name: "B"})
-	into.GPUs = append(into.GPUs, model.GPUUtilization{Time: at.UnixMicro(), Device: 0, Used: 5, Total: 10, State: "ok"},
-		model.GPUUtilization{Time: at.UnixMicro(), Device: 1, Used: model.Null, Total: model.Null, State: "lost: no answer"})
+	into.Devices = append(into.Devices[:0], model.GPUDevice{Device: 0, Name: "A"},
+		model.GPUDevice{Device: 1, Name: "B"})
+	into.GPUs = append(into.GPUs, model.GPUUtilization{Time: at.UnixMicro(), Device: 0, Used: 5, Total: 10,
+		State: "ok"},
+		model.GPUUtilization{Time: at.UnixMicro(), Device: 1, Used: model.Null, Total: model.Null,
+			State: "lost: no answer"})
 	return 0
 }
 
@@ -57,7 +60,8 @@ func TestReadsARecordedTree(t *testing.T) {
 	}
 	defer m.Close()
 	devices, err := m.Devices(t.Context())
-	if err != nil || len(devices) != 3 || devices[0].Name != "cgroup /job" || devices[2] != (monitor.Device{ID: "1", Name: "B"}) {
+	if err != nil || len(devices) != 3 || devices[0].Name != "cgroup /job" ||
+		devices[2] != (monitor.Device{ID: "1", Name: "B"}) {
 		t.Fatalf("%v %v", devices, err)
 	}
 	got, err := m.Read(t.Context(), nil)

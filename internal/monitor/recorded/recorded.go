@@ -159,17 +159,18 @@ func (s *Session) Step(ctx context.Context) (float64, error) {
 }
 
 func (r *hostRow) state() monitor.HostState {
-	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Mapped: figure(r.Mapped), Host: forecast.Host{Total: figure(r.Total),
-		Available: figure(r.Available), Current: figure(r.Current), Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
-		Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable)}}
+	return monitor.HostState{Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Mapped: figure(r.Mapped),
+		Host: forecast.Host{Total: figure(r.Total), Available: figure(r.Available), Current: figure(r.Current),
+			Limit: figure(r.Limit), InactiveFile: figure(r.InactiveFile), Active: figure(r.ActiveFile),
+			Dirty: figure(r.Dirty), Writeback: figure(r.Writeback), SlabReclaimable: figure(r.SlabReclaimable)}}
 }
 
 func (r *gpuRow) reading() (monitor.Reading, bool) {
 	if r.Used == nil || figure(r.Total) <= 0 {
 		return monitor.Reading{}, false
 	}
-	return monitor.Reading{Device: strconv.Itoa(r.Device), Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step), Used: *r.Used,
-		Peak: figure(r.Peak), Reserved: figure(r.Reserved), Total: *r.Total, Kind: "device"}, true
+	return monitor.Reading{Device: strconv.Itoa(r.Device), Time: time.UnixMicro(r.Time).UTC(), Step: number(r.Step),
+		Used: *r.Used, Peak: figure(r.Peak), Reserved: figure(r.Reserved), Total: *r.Total, Kind: "device"}, true
 }
 
 func figure(n *int64) int64 {
@@ -204,7 +205,8 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Name string `json:"name"`
 		Text string `json:"text"`
 	}
-	list, err := api.Rows[row](ctx, s.db, "SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget', 'census', 'note') ORDER BY ts LIMIT 500")
+	list, err := api.Rows[row](ctx, s.db,
+		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget', 'census', 'note') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +217,8 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 			text += ": " + clip(first, 40)
 		}
 		low := strings.ToLower(r.Name + r.Text)
-		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: r.Name == "leak" || strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
+		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: r.Name == "leak" ||
+			strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
 	}
 	return out, nil
 }

@@ -14,8 +14,9 @@ const gib = 1 << 30
 
 func nullStep(at, step int64) model.Step {
 	n := model.Null
-	return model.Step{Time: at, PID: 7, Rank: 0, World: 1, Step: step, Steps: 1, DurationNS: 1e9, Device: -1, Allocated: n, MaxAllocated: n, Reserved: n,
-		MaxReserved: n, RSS: n, Anon: n, MaxRSS: n, HeapInUse: n, HeapHeld: n, PyBlocks: n, GCCollections: n, GCFull: n, AgentNS: n}
+	return model.Step{Time: at, PID: 7, Rank: 0, World: 1, Step: step, Steps: 1, DurationNS: 1e9, Device: -1,
+		Allocated: n, MaxAllocated: n, Reserved: n, MaxReserved: n, RSS: n, Anon: n, MaxRSS: n, HeapInUse: n,
+		HeapHeld: n, PyBlocks: n, GCCollections: n, GCFull: n, AgentNS: n}
 }
 
 // recording is a job of 100 s on a host with two cgroups and two GPUs, of which one is its own.
@@ -26,20 +27,25 @@ func recording() *model.Batch {
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 64 * gib, Available: 50 * gib})
 		b.Samples.Cgroups = append(b.Samples.Cgroups,
 			model.CgroupMemory{Time: at, Path: "/roomy", Current: gib, Limit: 60 * gib, LimitPath: "/roomy"},
-			model.CgroupMemory{Time: at, Path: "/tight", Current: 4*gib + i*10<<20, Limit: 8 * gib, LimitPath: "/tight", InactiveFile: gib, ActiveFile: gib / 2, FileDirty: gib / 4})
+			model.CgroupMemory{Time: at, Path: "/tight", Current: 4*gib + i*10<<20, Limit: 8 * gib, LimitPath: "/tight",
+				InactiveFile: gib, ActiveFile: gib / 2, FileDirty: gib / 4})
 		for d := range int32(2) {
-			b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "Fake", Used: 12 * gib, Free: 68 * gib, Total: 80 * gib, State: "ok"})
+			b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: at, Device: d, Name: "Fake",
+				Used: 12 * gib, Free: 68 * gib, Total: 80 * gib, State: "ok"})
 		}
 		s := nullStep(at+5e5, i+1)
 		s.Device, s.Allocated, s.MaxAllocated, s.Reserved = 0, 6*gib, 8*gib, 10*gib
 		b.Steps = append(b.Steps, s)
-		b.Devices = append(b.Devices, model.StepDevice{Time: s.Time, PID: 7, Rank: 0, Step: s.Step, Steps: 1, Device: s.Device, Allocated: s.Allocated,
-			MaxAllocated: s.MaxAllocated, Reserved: s.Reserved, MaxReserved: s.MaxReserved})
+		b.Devices = append(b.Devices, model.StepDevice{Time: s.Time, PID: 7, Rank: 0, Step: s.Step, Steps: 1,
+			Device: s.Device, Allocated: s.Allocated, MaxAllocated: s.MaxAllocated, Reserved: s.Reserved,
+			MaxReserved: s.MaxReserved})
 	}
 	for d := range int32(2) {
-		b.Samples.Devices = append(b.Samples.Devices, model.GPUDevice{Time: 1e6, Device: d, UUID: string(rune('a' + d)), Name: "Fake", Total: 80 * gib, CUDAVisible: d})
+		b.Samples.Devices = append(b.Samples.Devices, model.GPUDevice{Time: 1e6, Device: d, UUID: string(rune('a' + d)),
+			Name: "Fake", Total: 80 * gib, CUDAVisible: d})
 	}
-	b.Events = []model.Event{{Time: 5e6, PID: 7, Name: "oom", Text: "CUDA out of memory\nmore", A: model.Null, B: model.Null}}
+	b.Events = []model.Event{{Time: 5e6, PID: 7, Name: "oom", Text: "CUDA out of memory\nmore", A: model.Null,
+		B: model.Null}}
 	return &b
 }
 
@@ -59,7 +65,8 @@ func TestReadsASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	devices, err := s.Devices(t.Context())
-	if err != nil || len(devices) != 3 || devices[0] != (monitor.Device{ID: "host", Name: "cgroup /tight"}) && devices[0].Name != "cgroup /roomy" || devices[2] != (monitor.Device{ID: "1", Name: "Fake"}) {
+	if err != nil || len(devices) != 3 || devices[0] != (monitor.Device{ID: "host", Name: "cgroup /tight"}) &&
+		devices[0].Name != "cgroup /roomy" || devices[2] != (monitor.Device{ID: "1", Name: "Fake"}) {
 		t.Errorf("%v %v", devices, err)
 	}
 	all, err := s.Read(t.Context(), nil)
@@ -75,7 +82,8 @@ func TestReadsASession(t *testing.T) {
 	}
 	// The tighter cgroup, without its clean cache (1.5 GiB less a quarter that is dirty), at the step done by then.
 	last := byDevice["host"][99]
-	if want := int64(4*gib + 99*10<<20 - 5*gib/4); last.Used != want || last.Total != 8*gib || last.Kind != "cgroup" || last.Step != 99 {
+	if want := int64(4*gib + 99*10<<20 - 5*gib/4); last.Used != want || last.Total != 8*gib || last.Kind != "cgroup" ||
+		last.Step != 99 {
 		t.Errorf("host %+v, want %d in use", last, want)
 	}
 	// Its own GPU as its allocator tells it: others hold 2 of the 80 GiB, which it can't have.
@@ -132,7 +140,8 @@ func TestForecastOfARecordedGPU(t *testing.T) {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	w, err := monitor.New(t.Context(), s, monitor.Options{Devices: []string{"0"}, OOM: monitor.OOMOptions{Threshold: 85, Critical: 95}})
+	w, err := monitor.New(t.Context(), s, monitor.Options{Devices: []string{"0"},
+		OOM: monitor.OOMOptions{Threshold: 85, Critical: 95}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,18 +17,21 @@ const mib = 1 << 20
 // growing is a live job whose private memory grows by 10 MiB a second beside 200 MiB, in a cgroup of 4 GiB: read so
 // many times a second, its steps of 50 ms told if it makes any, device 0 growing alike.
 func growing(seconds, perSecond int, steps bool) *model.Batch {
-	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: 1e6, Device: 3, UUID: "GPU-3", Name: "GPU", Total: 4 * gib, CUDAVisible: 0, Parent: -1, State: "ok"}}}}
+	b := &model.Batch{Samples: model.Samples{Devices: []model.GPUDevice{{Time: 1e6, Device: 3, UUID: "GPU-3",
+		Name: "GPU", Total: 4 * gib, CUDAVisible: 0, Parent: -1, State: "ok"}}}}
 	jitter := func(i int) int64 { return int64(i*7919%1000) * 3000 }
 	grown := func(us int64) int64 { return 200*mib + us*10*mib/1e6 }
 	for i := range seconds * perSecond {
 		at := int64(i) * 1e6 / int64(perSecond)
 		now := at + 1e6
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: now, Total: 64 * gib, Available: 50 * gib})
-		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: now, Path: "/job", Version: 2, Current: grown(at) + jitter(i) + gib/2, Limit: 4 * gib,
-			LimitPath: "/job", InactiveFile: gib / 2})
-		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, StartTicks: 1, Rank: -1, RSS: grown(at), File: 50 * mib, VMSize: 8 * gib,
-			Anon: grown(at) + jitter(i)/10, PSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null})
-		b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: now, Device: 3, Name: "GPU", Used: grown(at) + 300*mib, Total: 4 * gib, State: "ok"})
+		b.Samples.Cgroups = append(b.Samples.Cgroups, model.CgroupMemory{Time: now, Path: "/job", Version: 2,
+			Current: grown(at) + jitter(i) + gib/2, Limit: 4 * gib, LimitPath: "/job", InactiveFile: gib / 2})
+		b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: now, PID: 7, StartTicks: 1, Rank: -1,
+			RSS: grown(at), File: 50 * mib, VMSize: 8 * gib, Anon: grown(at) + jitter(i)/10, PSS: model.Null,
+			HeapInUse: model.Null, HeapHeld: model.Null})
+		b.Samples.GPUs = append(b.Samples.GPUs, model.GPUUtilization{Time: now, Device: 3, Name: "GPU",
+			Used: grown(at) + 300*mib, Total: 4 * gib, State: "ok"})
 	}
 	role := "main"
 	if steps {
@@ -38,11 +41,13 @@ func growing(seconds, perSecond int, steps bool) *model.Batch {
 			s := nullStep(at+1e6, int64(i+1))
 			s.Device, s.HeapInUse, s.HeapHeld, s.Anon = 0, grown(at)+jitter(i)/10, grown(at)+20*mib, grown(at)+50*mib
 			b.Steps = append(b.Steps, s)
-			b.Devices = append(b.Devices, model.StepDevice{Time: s.Time, PID: 7, Rank: 0, Step: s.Step, Steps: 1, Device: 0, Allocated: grown(at) + jitter(i),
-				MaxAllocated: grown(at) + 100*mib + jitter(i+1), Reserved: grown(at) + 200*mib, MaxReserved: grown(at) + 200*mib})
+			b.Devices = append(b.Devices, model.StepDevice{Time: s.Time, PID: 7, Rank: 0, Step: s.Step, Steps: 1,
+				Device: 0, Allocated: grown(at) + jitter(i), MaxAllocated: grown(at) + 100*mib + jitter(i+1),
+				Reserved: grown(at) + 200*mib, MaxReserved: grown(at) + 200*mib})
 		}
 	}
-	b.Samples.Tree = []model.TreeProcess{{PID: 7, StartTicks: 1, Role: role, Command: "python x.py", FirstSeen: 1e6, LastSeen: int64(seconds+1) * 1e6}}
+	b.Samples.Tree = []model.TreeProcess{{PID: 7, StartTicks: 1, Role: role, Command: "python x.py", FirstSeen: 1e6,
+		LastSeen: int64(seconds+1) * 1e6}}
 	return b
 }
 
@@ -71,7 +76,8 @@ func TestLeakAndOOMNameTheSameTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			w, err := monitor.New(t.Context(), s, monitor.Options{Job: monitor.Job{Known: true, FromStart: true},
-				OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecast.DefaultWindow * time.Second}})
+				OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95,
+					Window: forecast.DefaultWindow * time.Second}})
 			if err == nil {
 				_, err = w.Tick(t.Context())
 			}
@@ -109,8 +115,10 @@ func sameTime(t *testing.T, f detect.Finding, r monitor.Risk, seen bool, age flo
 	if r.Predicted != seen {
 		t.Errorf("%s: the watch foresees an end: %t (%s)", f.Name(), r.Predicted, r.Reason)
 	}
-	if seen && (!near(f.Seconds, r.Seconds) || !near(f.SecondsLow, r.SecondsLow) || !near(f.SecondsHigh, r.SecondsHigh)) {
-		t.Errorf("%s: leak says %.3f s (%.3f to %.3f), oom %.3f (%.3f to %.3f)", f.Name(), f.Seconds, f.SecondsLow, f.SecondsHigh, r.Seconds, r.SecondsLow, r.SecondsHigh)
+	if seen && (!near(f.Seconds, r.Seconds) || !near(f.SecondsLow, r.SecondsLow) ||
+		!near(f.SecondsHigh, r.SecondsHigh)) {
+		t.Errorf("%s: leak says %.3f s (%.3f to %.3f), oom %.3f (%.3f to %.3f)", f.Name(), f.Seconds, f.SecondsLow,
+			f.SecondsHigh, r.Seconds, r.SecondsLow, r.SecondsHigh)
 	}
 }
 

@@ -48,7 +48,8 @@ func main() {
 	memgauge := flag.String("memgauge", "", "the program, to measure `memgauge attach` and `detach` as well")
 	n := flag.Int("n", 1000, "attaches of each process")
 	flag.Parse()
-	fmt.Printf("%-22s %7s   %-32s %-32s\n", "main thread", "n", "stopped p50 / p99 / max", "source in, run and out p50 / p99 / max")
+	fmt.Printf("%-22s %7s   %-32s %-32s\n", "main thread", "n", "stopped p50 / p99 / max",
+		"source in, run and out p50 / p99 / max")
 	for _, s := range states {
 		if err := measure(*python, *memgauge, s.name, s.source, *n); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", s.name, err)
@@ -79,7 +80,8 @@ func measure(python, memgauge, name, source string, n int) error {
 	var stopped, took []time.Duration
 	for range n {
 		start := time.Now()
-		r, err := attach.Inject(context.Background(), target.Process.Pid, "result = 'in'", attach.Options{Timeout: time.Minute})
+		r, err := attach.Inject(context.Background(), target.Process.Pid, "result = 'in'",
+			attach.Options{Timeout: time.Minute})
 		if err != nil || r.Value != "in" {
 			return fmt.Errorf("inject: %+v %v", r, err)
 		}

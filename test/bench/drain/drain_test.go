@@ -72,7 +72,8 @@ func cpu(b *testing.B) float64 {
 }
 
 func fill(b *testing.B, dir string, p int) {
-	r, err := wiretest.Create(dir, wiretest.Options{PID: uint32(1000 + p), Start: 1, Generation: 1, Slots: slots, NamesSize: 1 << 16})
+	r, err := wiretest.Create(dir, wiretest.Options{PID: uint32(1000 + p), Start: 1, Generation: 1, Slots: slots,
+		NamesSize: 1 << 16})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func fill(b *testing.B, dir string, p int) {
 	}
 	for n := range slots {
 		step := n / 60
-		r.Append(&wire.Trace{TS: uint64(n) * 1000, Stage: uint8(n % 2), Device: -1, Name: names[n/2%30], Step: uint32(step + 1),
-			Allocated: uint64(step)<<20 + uint64(n%60)*4096, MaxAllocated: wire.NotTaken, Cached: uint64(step)<<20 + 1<<30, MaxCached: wire.NotTaken})
+		r.Append(&wire.Trace{TS: uint64(n) * 1000, Stage: uint8(n % 2), Device: -1, Name: names[n/2%30],
+			Step: uint32(step + 1), Allocated: uint64(step)<<20 + uint64(n%60)*4096, MaxAllocated: wire.NotTaken,
+			Cached: uint64(step)<<20 + 1<<30, MaxCached: wire.NotTaken})
 	}
 }

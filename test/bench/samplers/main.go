@@ -82,7 +82,8 @@ func run(python string, span time.Duration) error {
 		interval time.Duration
 		goal     string
 	}{{time.Second, "≤ 0.5 % of a core, ≤ 150 MiB"}, {100 * time.Millisecond, "≤ 3 % of a core"}} {
-		if err := measure(filepath.Join(dir, at.interval.String()), cmd.Process.Pid, at.interval, span, at.goal); err != nil {
+		if err := measure(filepath.Join(dir, at.interval.String()), cmd.Process.Pid, at.interval, span,
+			at.goal); err != nil {
 			return err
 		}
 	}
@@ -95,7 +96,8 @@ const settle = time.Minute
 
 // measure runs a collector on the job for a while.
 func measure(dir string, pid int, interval, span time.Duration, goal string) error {
-	s, err := session.Create(session.Options{Dir: dir, Command: []string{"bench"}, Version: "bench", MaxDisk: 1 << 30, Interval: interval})
+	s, err := session.Create(session.Options{Dir: dir, Command: []string{"bench"}, Version: "bench", MaxDisk: 1 << 30,
+		Interval: interval})
 	if err != nil {
 		return err
 	}
@@ -190,19 +192,28 @@ func machine() lib.Interface {
 		d.GetMemoryInfo_v2Func = func() (lib.Memory_v2, lib.Return) {
 			return lib.Memory_v2{Total: 40 << 30, Used: 10 << 30, Free: 30 << 30}, lib.SUCCESS
 		}
-		d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) { return lib.Utilization{Gpu: 97}, lib.SUCCESS }
+		d.GetUtilizationRatesFunc = func() (lib.Utilization, lib.Return) {
+			return lib.Utilization{Gpu: 97},
+				lib.SUCCESS
+		}
 		d.GetTemperatureFunc = func(lib.TemperatureSensors) (uint32, lib.Return) { return 61, lib.SUCCESS }
 		d.GetPowerUsageFunc = func() (uint32, lib.Return) { return 398_000, lib.SUCCESS }
 		d.GetEnforcedPowerLimitFunc = func() (uint32, lib.Return) { return 400_000, lib.SUCCESS }
 		d.GetClockInfoFunc = func(lib.ClockType) (uint32, lib.Return) { return 1410, lib.SUCCESS }
 		d.GetCurrPcieLinkGenerationFunc = func() (int, lib.Return) { return 4, lib.SUCCESS }
 		d.GetCurrPcieLinkWidthFunc = func() (int, lib.Return) { return 16, lib.SUCCESS }
-		d.GetTotalEccErrorsFunc = func(lib.MemoryErrorType, lib.EccCounterType) (uint64, lib.Return) { return 0, lib.SUCCESS }
+		d.GetTotalEccErrorsFunc = func(lib.MemoryErrorType, lib.EccCounterType) (uint64, lib.Return) {
+			return 0,
+				lib.SUCCESS
+		}
 		d.GetCurrentClocksEventReasonsFunc = func() (uint64, lib.Return) { return 4, lib.SUCCESS }
 		d.GetComputeRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) {
 			return []lib.ProcessInfo{{Pid: uint32(1000 + i), UsedGpuMemory: 8 << 30}}, lib.SUCCESS
 		}
-		d.GetGraphicsRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) { return nil, lib.ERROR_NOT_SUPPORTED }
+		d.GetGraphicsRunningProcessesFunc = func() ([]lib.ProcessInfo, lib.Return) {
+			return nil,
+				lib.ERROR_NOT_SUPPORTED
+		}
 	}
 	return s
 }

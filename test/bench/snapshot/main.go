@@ -49,7 +49,8 @@ func run(ctx context.Context, memgauge, python string, megabytes, large float64,
 		if err != nil {
 			return err
 		}
-		t, err := measure(ctx, python, "-c", "import gc, pickle, sys; gc.disable(); pickle.load(open(sys.argv[1], 'rb'))", file)
+		t, err := measure(ctx, python, "-c",
+			"import gc, pickle, sys; gc.disable(); pickle.load(open(sys.argv[1], 'rb'))", file)
 		if err != nil {
 			return err
 		}
@@ -61,12 +62,14 @@ func run(ctx context.Context, memgauge, python string, megabytes, large float64,
 	}
 	a, b := median(ours), median(theirs)
 	fmt.Printf("| %.0f MB | time | processor time | memory |\n|---|---|---|---|\n", megabytes)
-	fmt.Printf("| memgauge snapshot, the page | %.2f s | %.2f s | %.0f MB |\n", a.wall.Seconds(), a.cpu.Seconds(), a.rss)
+	fmt.Printf("| memgauge snapshot, the page | %.2f s | %.2f s | %.0f MB |\n", a.wall.Seconds(), a.cpu.Seconds(),
+		a.rss)
 	fmt.Printf("| pickle.load | %.2f s | %.2f s | %.0f MB |\n", b.wall.Seconds(), b.cpu.Seconds(), b.rss)
 	for _, row := range sql {
 		fmt.Printf("| %s | %.2f s | %.2f s | %.0f MB |\n", row.what, row.wall.Seconds(), row.cpu.Seconds(), row.rss)
 	}
-	fmt.Printf("| ratio of the page | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(), b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
+	fmt.Printf("| ratio of the page | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(),
+		b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
 	if large == 0 {
 		return nil
 	}
@@ -96,8 +99,10 @@ func linear(ctx context.Context, memgauge, file string, times float64, small cos
 		costs = append(costs, c)
 	}
 	c := median(costs)
-	fmt.Printf("| a file %.1f times as large, the page | %.2f s | %.2f s | %.0f MB |\n", times, c.wall.Seconds(), c.cpu.Seconds(), c.rss)
-	fmt.Printf("| times the smaller one's | %.1f | %.1f | %.1f |\n", c.wall.Seconds()/small.wall.Seconds(), c.cpu.Seconds()/small.cpu.Seconds(), c.rss/small.rss)
+	fmt.Printf("| a file %.1f times as large, the page | %.2f s | %.2f s | %.0f MB |\n", times, c.wall.Seconds(),
+		c.cpu.Seconds(), c.rss)
+	fmt.Printf("| times the smaller one's | %.1f | %.1f | %.1f |\n", c.wall.Seconds()/small.wall.Seconds(),
+		c.cpu.Seconds()/small.cpu.Seconds(), c.rss/small.rss)
 	return nil
 }
 
@@ -124,7 +129,8 @@ func asked(ctx context.Context, memgauge, dir, file string, times int) (rows []n
 		{"`SELECT 1`, from the cache", false, []string{"query", file, "SELECT 1"}},
 		{"bytes by site, all blocks, from the cache", false, []string{"query", file, sum}},
 		{"live_at the peak by category, from the cache", false, []string{"query", file, peak}},
-		{"memgauge snapshot flame --at peak, from the cache", false, []string{"flame", file, "-o", filepath.Join(dir, "peak.svg")}},
+		{"memgauge snapshot flame --at peak, from the cache", false,
+			[]string{"flame", file, "-o", filepath.Join(dir, "peak.svg")}},
 	} {
 		var costs []cost
 		for range times {
@@ -160,7 +166,8 @@ func measure(ctx context.Context, name string, args ...string) (cost, error) {
 		return cost{}, fmt.Errorf("%s: %w", name, err)
 	}
 	usage := c.ProcessState.SysUsage().(*syscall.Rusage)
-	return cost{time.Since(began), c.ProcessState.UserTime() + c.ProcessState.SystemTime(), float64(usage.Maxrss) / 1e3}, nil
+	return cost{time.Since(began), c.ProcessState.UserTime() + c.ProcessState.SystemTime(),
+		float64(usage.Maxrss) / 1e3}, nil
 }
 
 // median takes each figure's own.

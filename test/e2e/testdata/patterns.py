@@ -126,5 +126,6 @@ def plots():
             figures.close(number)
 
 
-{"losses": losses, "intermediate": intermediate, "cycles": cycles, "outputs": lambda: System().fit(), "workers": workers, "plots": plots}[PATTERN]()
+{"losses": losses, "intermediate": intermediate, "cycles": cycles, "outputs": lambda: System().fit(),
+ "workers": workers, "plots": plots}[PATTERN]()
 print("done")

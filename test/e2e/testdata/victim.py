@@ -88,7 +88,8 @@ def main(shape, steps, out):
         model = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     data = torch.randn(1024, WIDTH, generator=torch.Generator().manual_seed(1))
-    train_loader = DataLoader(TensorDataset(data), batch_size=BATCH, num_workers=2 if shape == "workers" else 0, shuffle=True,
+    train_loader = DataLoader(TensorDataset(data), batch_size=BATCH, num_workers=2 if shape == "workers" else 0,
+                              shuffle=True,
                               generator=torch.Generator().manual_seed(2))
     all_losses, losses, took = [], [], []
     for step, x in enumerate(batches(train_loader)):
@@ -110,7 +111,8 @@ def main(shape, steps, out):
             print("ready", flush=True)
     print("done", flush=True)
     with open(out, "w") as f:
-        f.write(json.dumps({"losses": struct.pack("<%dd" % len(losses), *losses).hex(), "backward": sorted(took)}) + "\n")
+        f.write(json.dumps({"losses": struct.pack("<%dd" % len(losses), *losses).hex(), "backward": sorted(took)})
+                + "\n")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ class Pictures(Dataset):
 
 
 def main():
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 256), torch.nn.ReLU(), torch.nn.Linear(256, 10))
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 256), torch.nn.ReLU(),
+                                torch.nn.Linear(256, 10))
     optimizer = torch.optim.Adam(model.parameters())
     kept = bytearray(os.urandom(64 << 20))  # one large block
     until = time.time() + 120

@@ -78,16 +78,21 @@ def _declare(lib):
     number, word, wide = ctypes.c_int, ctypes.c_uint32, ctypes.c_int64
     for name, result, arguments in (
             ("open", number, (text, number, text)), ("alloc", pointer, (number, size, pointer, word)),
-            ("free", number, (number, pointer)), ("free_at", number, (number, pointer, word)), ("configure", number, (text,)),
+            ("free", number, (number, pointer)), ("free_at", number, (number, pointer, word)),
+            ("configure", number, (text,)),
             ("copy_cuda", number, (number, pointer, pointer, size, number)), ("retain", number, (number, pointer)),
             ("record_stream", number, (number, pointer, pointer)), ("release_cached", wide, (number,)),
             ("reset_stats", number, (number, number, number)), ("set_fraction", number, (number, ctypes.c_double)),
-            ("set_debug", number, (number, number)), ("window", number, (number,)), ("window_close", number, (number, number)),
-            ("stats", pointer, (number, number, text)), ("events", pointer, (number, number)), ("text_free", None, (pointer,)),
+            ("set_debug", number, (number, number)), ("window", number, (number,)),
+            ("window_close", number, (number, number)),
+            ("stats", pointer, (number, number, text)), ("events", pointer, (number, number)),
+            ("text_free", None, (pointer,)),
             ("snapshot", number, (number, text, text)), ("stack", word, (number, text)), ("error", text, ()),
             ("misuses", wide, ()), ("copy", number, (number, pointer, pointer, size, number)),
-            ("matmul_f32", None, (pointer, pointer, pointer) + (wide,) * 7), ("fill_f32", None, (pointer, wide, ctypes.c_float)),
-            ("rand_f32", None, (pointer, wide, pointer)), ("binary_f32", None, (pointer, pointer, pointer, wide, number))):
+            ("matmul_f32", None, (pointer, pointer, pointer) + (wide,) * 7),
+            ("fill_f32", None, (pointer, wide, ctypes.c_float)),
+            ("rand_f32", None, (pointer, wide, pointer)),
+            ("binary_f32", None, (pointer, pointer, pointer, wide, number))):
         function = getattr(lib, "memgauge_" + name)
         function.restype, function.argtypes = result, arguments
     return lib
@@ -418,11 +423,13 @@ class TorchDevice(_Methods):
         traces = self._cuda.memory._snapshot()["device_traces"]
         events = traces[self.index] if self.index < len(traces) else []
         if not events:
-            raise AllocatorError("PyTorch keeps no events of %s: call torch.cuda.memory._record_memory_history() first" % self)
+            raise AllocatorError("PyTorch keeps no events of %s: call torch.cuda.memory._record_memory_history() first"
+                                 % self)
         out, born, missed = [], {}, False
         for event in events:
             kind, address = event["action"], event["addr"]
-            line = {"kind": kind, "size": event["size"], "address": address, "stream": event.get("stream"), "thread_id": None,
+            line = {"kind": kind, "size": event["size"], "address": address, "stream": event.get("stream"),
+                    "thread_id": None,
                     "timestamp": event["time_us"] / 1e6 if "time_us" in event else None}
             if kind == "alloc":
                 born[address] = event.get("time_us")

@@ -239,7 +239,8 @@ def _rows(tensor):
     one, (m, n) = (ctypes.c_float * 1)(1.0), tensor.shape
     out = (ctypes.c_float * (m * n))()
     for i in range(m):
-        tensor.device.lib.memgauge_matmul_f32(ctypes.addressof(out) + i * n * ITEM, address + i * tensor.strides[0] * ITEM,
+        tensor.device.lib.memgauge_matmul_f32(ctypes.addressof(out) + i * n * ITEM,
+                                              address + i * tensor.strides[0] * ITEM,
                                               ctypes.addressof(one), n, 1, 1, tensor.strides[1], 1, 1, 1)
     return ctypes.addressof(out), out
 
@@ -266,6 +267,7 @@ def matmul(a, b):
 
     def compute(lib, to):
         (x, keep_x), (y, keep_y) = _on_host(a), _on_host(b)
-        lib.memgauge_matmul_f32(to, x, y, a.shape[0], b.shape[1], a.shape[1], a.strides[0], a.strides[1], b.strides[0], b.strides[1])
+        lib.memgauge_matmul_f32(to, x, y, a.shape[0], b.shape[1], a.shape[1], a.strides[0], a.strides[1], b.strides[0],
+                                b.strides[1])
 
     return _computed((a.shape[0], b.shape[1]), a.device, compute)

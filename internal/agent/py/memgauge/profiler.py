@@ -57,7 +57,8 @@ class profile_memory:
     def __exit__(self, *_):
         if self._given is None:
             # the whole life of these was in here
-            self._windows += [(d, {} if isinstance(d, allocator.TorchDevice) else 0) for d in self._all() if d not in self._before]
+            self._windows += [(d, {} if isinstance(d, allocator.TorchDevice) else 0)
+                              for d in self._all() if d not in self._before]
         for device, window in self._windows:
             self._results[str(device)] = self._measure(device, window)
             if window and isinstance(device, allocator.Device):
@@ -84,5 +85,6 @@ class profile_memory:
 
 
 # What only grows, of PyTorch's statistics and ours.
-COUNTS = ("num_allocations", "num_cache_hits", "num_cache_misses", "num_ooms", "num_alloc_retries", "num_sync_all_streams",
+COUNTS = ("num_allocations", "num_cache_hits", "num_cache_misses", "num_ooms", "num_alloc_retries",
+          "num_sync_all_streams",
           "num_device_alloc", "num_device_free")

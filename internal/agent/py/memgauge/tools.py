@@ -140,7 +140,8 @@ class OOMDetector(_Tool):
 
     _report = "oom"
 
-    def __init__(self, threshold=85.0, critical_threshold=95.0, prediction_window=30.0, check_interval=2.0, devices=None,
+    def __init__(self, threshold=85.0, critical_threshold=95.0, prediction_window=30.0, check_interval=2.0,
+                 devices=None,
                  warning_callback=None):
         super().__init__(check_interval, devices)
         if not 0 <= threshold <= critical_threshold <= 100:
@@ -151,7 +152,8 @@ class OOMDetector(_Tool):
             self._callbacks.append((warning_callback, _arity(warning_callback, 1)))
 
     def _arguments(self):
-        return super()._arguments() + ["--threshold", "%g" % self.threshold, "--critical", "%g" % self.critical_threshold,
+        return super()._arguments() + ["--threshold", "%g" % self.threshold, "--critical",
+                                       "%g" % self.critical_threshold,
                                        "--window", "%gs" % self.prediction_window]
 
     def add_warning_callback(self, callback):
@@ -220,7 +222,8 @@ class MemoryLeakDetector(_Tool):
             command += ["--devices", str(device)]
         if self.enable_tracking:
             command += ["--enable-tracking", "--duration", "%gs" % self.interval]
-        done = subprocess.run(command, executable=binary(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LEAK_WAIT)
+        done = subprocess.run(command, executable=binary(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              timeout=LEAK_WAIT)
         if done.returncode not in (0, 3):   # 3: there is a leak
             raise FeedError(done.stderr.decode("utf-8", "replace").strip())
         return json.loads(done.stdout.decode())
@@ -242,7 +245,8 @@ class MemoryDebugger(_Tool):
         self._oom = OOMDetector(oom_threshold, oom_critical_threshold, warning_callback=warning_callback)
 
     def _arguments(self):
-        return super()._arguments() + ["--threshold", "%g" % self._oom.threshold, "--critical", "%g" % self._oom.critical_threshold,
+        return super()._arguments() + ["--threshold", "%g" % self._oom.threshold, "--critical",
+                                       "%g" % self._oom.critical_threshold,
                                        "--blocks", "30s", "--max-snapshots", str(self.max_snapshots)]
 
     def _final(self, feed):
@@ -269,7 +273,8 @@ class DistributedMemoryMonitor(_Tool):
 
     def start_monitoring(self):
         if self.role == "worker":
-            raise NotImplementedError("this version of memgauge watches one node only: a worker can't send to %s:%s yet" % (self.master_host, self.port))
+            raise NotImplementedError("this version of memgauge watches one node only: a worker can't send to %s:%s yet"
+                                      % (self.master_host, self.port))
         super().start_monitoring()
 
     def _final(self, feed):

@@ -7,7 +7,6 @@ on the thread that was brought in for it.
 
 At os.fork no thread of ours exists: the child would inherit whatever lock it held, and CPython 3.12+ warns about a
 fork with threads. So the thread is ended before a fork and started again after it.
-
 This module is above all others: it may import each of them, and none imports it.
 """
 import _signal
@@ -126,7 +125,8 @@ def _main_interpreter():
     if hasattr(_thread, "_is_main_interpreter"):
         return _thread._is_main_interpreter()
     try:
-        known = next((n for n in (_signal.SIGURG, _signal.SIGWINCH, _signal.SIGCONT) if _signal.getsignal(n) == _signal.SIG_DFL), None)
+        known = next((n for n in (_signal.SIGURG, _signal.SIGWINCH, _signal.SIGCONT)
+                      if _signal.getsignal(n) == _signal.SIG_DFL), None)
         return known is None or _signal.signal(known, _signal.SIG_DFL) is not None
     except ValueError:
         return False

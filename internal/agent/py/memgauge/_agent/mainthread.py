@@ -3,7 +3,8 @@ import sys
 
 from . import frames, persistent
 
-SNAPSHOTS = sys.version_info < (3, 13)  # frame.f_locals is a copy kept in the frame; since 3.13 (PEP 667) it writes through
+# frame.f_locals is a copy kept in the frame; since 3.13 (PEP 667) it writes through
+SNAPSHOTS = sys.version_info < (3, 13)
 
 stopped = None     # what holds a thread still for an eval (evaluate/stop.py), if one does
 

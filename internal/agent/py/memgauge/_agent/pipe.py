@@ -7,7 +7,8 @@ what fstat says of it, which is asked right before each use. One that is gone is
 import os
 
 LOW = 3              # numbers below are the program's standard streams, even while it has none
-HIGH = 960           # just below where the kernel doubles a process's table (fs/file.c, alloc_fdtable: 1,024 numbers of 8 bytes)
+# just below where the kernel doubles a process's table (fs/file.c, alloc_fdtable: 1,024 numbers of 8 bytes)
+HIGH = 960
 
 
 def high(fd):

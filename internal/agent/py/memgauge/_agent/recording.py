@@ -35,7 +35,8 @@ def _open(s, large):
     from .record.ring import Ring
     old = s.ring
     # A large ring is never generation 0: that is how others tell a process with torch.
-    new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large), about.lines(s, state.agent_hash()))
+    new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large),
+               about.lines(s, state.agent_hash()))
     _begin(s, new, old)
 
 

@@ -11,7 +11,8 @@ MAX_ERRORS = 20      # a process: a fault that repeats at every step must not fi
 MAX_EARLY = 16       # events before there is a ring
 
 PACKAGE = __file__.rpartition("/_agent/")[0] + "/"     # how the file names of all our code begin
-ROOT = __package__.rpartition(".")[0]                  # name of the package that ours lies in: memgauge, or memgauge_agent
+# name of the package that ours lies in: memgauge, or memgauge_agent
+ROOT = __package__.rpartition(".")[0]
 
 
 class Settings:
@@ -41,13 +42,15 @@ class Process:
     """An observed process; a forked child gets a new one."""
 
     __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
-                 "pipe", "serve", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules", "ends", "lost")
+                 "pipe", "serve", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules",
+                 "ends", "lost")
 
     def __init__(self, runtime, rank, parent=0):
         """`rank` is (rank, world size); `parent` the pid of the process that was forked."""
         self.runtime, self.parent, self.pid = runtime, parent, os.getpid()
         self.birth = "fork" if parent else "start"     # the ring's first event
-        self.door = None        # where the runtime directory can't be seen: what came in through it, see control/door.py
+        # where the runtime directory can't be seen: what came in through it, see control/door.py
+        self.door = None
         self.wiped, self.modules = [], ()   # namespaces of our modules, for the last thing that the thread does
         self.ends = []          # the socket whose end tells that all this is over, and what fstat says of it
         self.deadline = monotonic() + GRACE

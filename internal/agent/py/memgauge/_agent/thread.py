@@ -57,7 +57,8 @@ def start(s):
     first = state.sigmask is None
     state.sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
-        if first and sys.version_info < (3, 11):    # there a thread's end loads libgcc_s, or aborts: a descriptor may be lacking
+        # there a thread's end loads libgcc_s, or aborts: a descriptor may be lacking
+        if first and sys.version_info < (3, 11):
             _thread.start_new_thread(int, ())
         thread.ident = _thread.start_new_thread(unload.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:

@@ -27,7 +27,8 @@ def outermost():
             for value in list(space.values()):
                 if isinstance(value, type) and value.__module__ == space.get("__name__"):
                     value.__doc__ = None
-                    for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__", "__module__")]:
+                    for name in [n for n in value.__dict__ if n not in ("__dict__", "__weakref__", "__doc__",
+                        "__module__")]:
                         try:
                             delattr(value, name)
                         except (AttributeError, TypeError):

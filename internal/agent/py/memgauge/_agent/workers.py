@@ -36,7 +36,8 @@ def expect(at_exit):
     """Has workers that begin from now on watched: the next children, or this process itself."""
     global _fork
     util = sys.modules.get("multiprocessing.util")
-    if _fork is None and hasattr(util, "register_after_fork"):      # another thread may be in the middle of importing it
+    # another thread may be in the middle of importing it
+    if _fork is None and hasattr(util, "register_after_fork"):
         _fork = _Fork(util, at_exit)
         util.register_after_fork(_fork, _Fork.begins)
 

@@ -130,9 +130,11 @@ class Census(beyond.Beyond, evidence.Telling):
 
     def summary(self):
         """[(key, value)] as docs/formats/control.md lists them."""
-        return [("census", self.number), ("step", self.step), ("visited", int(self.visited)), ("tensors", int(self.seen)),
+        return [("census", self.number), ("step", self.step), ("visited", int(self.visited)),
+                ("tensors", int(self.seen)),
                 ("rows", self.rows), ("cpu_ns", self.spent), ("longest_ns", self.longest),
-                ("wall_ns", monotonic_ns() - self.began), ("complete", int(not self.notes)), ("note", "; ".join(self.notes))]
+                ("wall_ns", monotonic_ns() - self.began), ("complete", int(not self.notes)),
+                ("note", "; ".join(self.notes))]
 
     visited = seen = 0
 
@@ -142,7 +144,8 @@ class Census(beyond.Beyond, evidence.Telling):
     def _phases(self):
         self.torch = torch = tensors.Torch()
         numpy = sys.modules.get("numpy")
-        self.kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer, getattr(numpy, "ndarray", None))
+        self.kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer,
+                                      getattr(numpy, "ndarray", None))
         del numpy
         self.memory.marks.step = max(1, self.step)
         self.walk = walk.Walk(torch, self.kinds, self.over, self.memory.marks)
@@ -184,11 +187,13 @@ class Census(beyond.Beyond, evidence.Telling):
         for begin in range(0, len(waiting), 128):
             some = introspect.modules(waiting[begin:begin + 128])
             # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
-            self.kinds.globals.update(id(introspect.module_dict(sys.modules[name])) for name, _ in some if name in sys.modules)
+            self.kinds.globals.update(id(introspect.module_dict(sys.modules[name]))
+                                      for name, _ in some if name in sys.modules)
             names += some
             if self.over():
                 yield
-        names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))   # the program's own first, __main__ before all
+        # the program's own first, __main__ before all
+        names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))
         for key in self.kinds.globals:
             self.walk.done.add(key)
         yield
@@ -212,7 +217,8 @@ class Census(beyond.Beyond, evidence.Telling):
         yield from self._queue(self.walk.visited + LIBRARY_VISITS)
         self.memory.library = self.library
         if self.exhausted():
-            self.notes.append("it ended early, having used up what the budget allows: %d objects were seen" % self.walk.visited)
+            self.notes.append("it ended early, having used up what the budget allows: %d objects were seen"
+                              % self.walk.visited)
 
     def _queue(self, limit):
         """Everything that waits; what can't be done is dropped."""

@@ -39,7 +39,8 @@ class Telling:
             for put, text, fields in self.out:
                 put(ring, text, fields)
                 self.rows += 1
-            ring.event("census", "; ".join(self.notes), self.number, self.spent // 1000, int(self.visited), self.longest)
+            ring.event("census", "; ".join(self.notes), self.number, self.spent // 1000, int(self.visited),
+                       self.longest)
             ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, self._covered(ring), NOT_TAKEN)
         self.codes = None
         begin = 0
@@ -76,7 +77,8 @@ class Telling:
         labels = self.walk.places.labels(place)
         library = self.libraries.get(labels[0], "") if labels else ""
         if library and not any(label[:1] != "[" for label in labels[1:]):
-            self.found = library     # its own; what hangs below may be the program's: a worker's loop holds the data set
+            # its own; what hangs below may be the program's: a worker's loop holds the data set
+            self.found = library
             return
         home = self.homes.get(labels[0]) if labels else None
         for key in sites.names_of(labels)[:4]:
@@ -127,10 +129,12 @@ class Telling:
                 self.found = ""
             shapes = groups.shapes[i]
             shape = max(shapes, key=shapes.get) + (" …" if len(shapes) > 1 else "")
-            text = (shape, groups.dtype[i], groups.device[i], ROLES[role], self.found, self.walk.places.path(groups.place[i]))
+            text = (shape, groups.dtype[i], groups.device[i], ROLES[role], self.found,
+                    self.walk.places.path(groups.place[i]))
             known = self.compared and role == TENSOR_ROLE
             flags = FLAG_COMPARED * known | FLAG_ESTIMATED * groups.estimated[i]
-            self.out.append((_put_tensors, text, (flags, self.number, self.step, _u32(groups.count[i]), _u32(groups.oldest[i]),
+            self.out.append((_put_tensors, text, (flags, self.number, self.step, _u32(groups.count[i]),
+                                                  _u32(groups.oldest[i]),
                                                   _u32(groups.fresh[i]), int(groups.bytes[i]))))
 
     def _object(self, evidence, kind, count, before, number, length=None, size=None, holder="", site="", detail="",
@@ -139,7 +143,8 @@ class Telling:
         compared = self.compared and before is not None
         delta = max(-2**31, min(2**31 - 1, int(round(number - before)))) if compared else 0
         flags = FLAG_COMPARED * compared | FLAG_ESTIMATED * estimated
-        fields = (flags, self.number, self.step, _u32(count), delta, NOT_TAKEN if length is None else int(round(length)),
+        fields = (flags, self.number, self.step, _u32(count), delta,
+                  NOT_TAKEN if length is None else int(round(length)),
                   NOT_TAKEN if size is None else int(size))
         self.out.append((_put_objects, (evidence, kind, holder, site, detail), fields))
 
@@ -188,8 +193,10 @@ class Telling:
             yield from self._site(place)
             hooks = path.endswith("_hooks") and path.rpartition(".")[2] in sites.HOOKS
             count = w.containers[place]
-            self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place], w.length[place],
-                         size, path, self.found, "of " + w.inner.get(place, "?") + self._bound(place), count != int(count))
+            self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
+                         w.length[place],
+                         size, path, self.found, "of " + w.inner.get(place, "?") + self._bound(place),
+                         count != int(count))
 
     def _bound(self, place):
         bound = self.walk.bound.get(place)
@@ -201,7 +208,8 @@ class Telling:
             name = w.type_of[key]
             now[name] = now.get(name, 0) + count
         self.memory.types = {hash(name): count for name, count in now.items()}
-        ranked = [(count - before.get(hash(name), 0) if self.compared else 0, count, name) for name, count in now.items() if count >= 16]
+        ranked = [(count - before.get(hash(name), 0) if self.compared else 0, count, name)
+                  for name, count in now.items() if count >= 16]
         top = sorted(ranked, reverse=True)[:MAX_TYPES // 2] + sorted(ranked, key=lambda r: -r[1])[:MAX_TYPES // 2]
         for delta, count, name in sorted(set(top), reverse=True):
             self._object("type", name, count, before.get(hash(name), 0), count, estimated=count != int(count))
@@ -233,7 +241,8 @@ class Telling:
             path = w.places.path(place)
             key = hash("traceback " + path)
             was, self.memory.others[key] = self.memory.others.get(key, 0), through
-            self._object("traceback", w.error_type[place], count, was, through, through, total.get(place), path, self.found)
+            self._object("traceback", w.error_type[place], count, was, through, through, total.get(place), path,
+                         self.found)
 
     def _cycle_rows(self):
         young = cycles.sizes()[0]
@@ -251,7 +260,8 @@ class Telling:
                 size = s.bytes / s.garbage * count if s.bytes else None
                 self._object("cycle", s.name, count, was, count, None, size, s.path, site, detail, True)
             else:
-                self._object("extension", s.name, count, was, count, detail="alive, but nothing in Python leads to them",
+                self._object("extension", s.name, count, was, count,
+                             detail="alive, but nothing in Python leads to them",
                              estimated=True)
             yield
 

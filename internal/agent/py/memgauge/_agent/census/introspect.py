@@ -33,7 +33,8 @@ _EXACT = {
     types.MethodType: METHOD, type: CLASS, types.ModuleType: MODULE, types.FrameType: FRAME,
     types.TracebackType: TRACEBACK, types.CellType: CELL,
 }
-_ATOMS = (weak, property, staticmethod, classmethod, types.BuiltinFunctionType, types.CodeType, types.GetSetDescriptorType,
+_ATOMS = (weak, property, staticmethod, classmethod, types.BuiltinFunctionType, types.CodeType,
+          types.GetSetDescriptorType,
           types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType,
           types.ClassMethodDescriptorType, slice, range, memoryview)
 
@@ -72,7 +73,8 @@ class Kinds:
         for kind in (bool, type(None), type(...), type(NotImplemented)):
             of[id(kind)] = ATOM
         self._tensor = tensor
-        self._marks = [(m, name) for m, name in ((parameter, "parameter"), (module, "module"), (optimizer, "optimizer")) if m]
+        self._marks = [(m, name) for m, name in ((parameter, "parameter"), (module, "module"), (optimizer, "optimizer"))
+                       if m]
         if array is not None:        # numpy.ndarray
             self._array = id(array)
             of[id(array)] = ATOM

@@ -10,7 +10,8 @@ from types import CodeType
 from . import introspect
 
 GROWS = frozenset((
-    "append", "appendleft", "add", "extend", "extendleft", "insert", "update", "setdefault", "push", "put", "put_nowait",
+    "append", "appendleft", "add", "extend", "extendleft", "insert", "update", "setdefault", "push", "put",
+    "put_nowait",
     "push_back", "addHandler", "writelines", "write"))
 INSERTERS = frozenset(("heappush", "insort", "insort_left", "insort_right"))   # functions: the container is an argument
 JOINS = frozenset(("cat", "stack", "concat", "concatenate", "vstack", "hstack"))
@@ -164,7 +165,8 @@ def _fits(operation, attribute, function):
 
 def attribute_stored(code, name):
     """The line of a statement that puts something into an attribute; 0 for none."""
-    return next((line for line, operation, value, _, _ in _instructions(code) if operation == "STORE_ATTR" and value == name), 0)
+    return next((line for line, operation, value, _, _ in _instructions(code) if operation == "STORE_ATTR"
+                 and value == name), 0)
 
 
 def names_of(labels):

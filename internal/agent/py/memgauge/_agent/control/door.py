@@ -50,7 +50,8 @@ class Door:
 
     def _receive(self):
         try:
-            text, extra, _, _ = self._near.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(4 * MAX_FDS), _socket.MSG_CMSG_CLOEXEC)
+            text, extra, _, _ = self._near.recvmsg(MAX_MESSAGE, _socket.CMSG_SPACE(4 * MAX_FDS),
+                                                   _socket.MSG_CMSG_CLOEXEC)
         except OSError:
             return b"", []
         fds = array.array("i")

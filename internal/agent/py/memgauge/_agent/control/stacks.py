@@ -135,7 +135,8 @@ def _object(value, kind):
     torch = sys.modules.get("torch")
     try:
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-            return "%s(%s, %s, %s)" % (kind.__name__, tuple(value.shape), str(value.dtype).replace("torch.", ""), value.device)
+            return "%s(%s, %s, %s)" % (kind.__name__, tuple(value.shape), str(value.dtype).replace("torch.", ""),
+                                       value.device)
         if kind.__module__ == "numpy" and kind.__name__ == "ndarray":
             return "ndarray(%s, %s)" % (value.shape, value.dtype)
     except Exception:

@@ -11,11 +11,14 @@ _LIFE = state.PACKAGE + "_agent/life.py"               # a thread with it on its
 _EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its stack runs an eval
 
 # Files of torch's that lie below the whole of a training (launchers, decorators), or that only wait for data.
-HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/", "distributed/run.py", "utils/_contextlib.py",
+HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/", "distributed/run.py",
+            "utils/_contextlib.py",
              "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
-REMEMBERED = 1.0     # s that a thread is taken to be in PyTorch after it was last seen there: between two calls it is not
+# s that a thread is taken to be in PyTorch after it was last seen there: between two calls it is not
+REMEMBERED = 1.0
 _in_torch = {}       # thread's ident: when it was seen there (monotonic)
-_ENGINE = "_engine_run_backward"     # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
+# torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
+_ENGINE = "_engine_run_backward"
 _BEFORE_ENGINE = ("autograd/__init__.py", "overrides.py")   # what those call before C++
 
 
@@ -67,8 +70,9 @@ def _entered_engine(rest, function, inner, home):
 
 
 def others():
-    """(a text about a thread, other than the main one and ours, that is in PyTorch, was there a moment ago, or makes the
-    steps, or ""; whether there is a thread that may come there: one with code of the program's own, where PyTorch is)."""
+    """(a text about a thread, other than the main one and ours, that is in PyTorch, was there a moment ago, or makes
+    the steps, or ""; whether there is a thread that may come there: one with code of the program's own, where PyTorch
+    is)."""
     home, now = torch_home(), monotonic()
     if home == "\0":
         return "", False

@@ -10,7 +10,8 @@ from . import hindrance, scope
 # Python's, which looks like a wait for the GIL, in turns of 5 ms; in what may be a part of PyTorch's; and in whatever
 # where another thread of the program's may train, and was only just not seen in PyTorch.
 STILL_CALL, STILL_LOCK, STILL, STILL_OTHERS = 0.001, 0.012, 0.05, 0.1
-QUIET = 0.2         # of a core: what the process's other threads may use where it is not known what the main thread waits for
+# of a core: what the process's other threads may use where it is not known what the main thread waits for
+QUIET = 0.2
 # Linux system calls that wait for input, time, a child or a file's lock: read, poll, select, nanosleep, accept, recv…,
 # wait…, … Not futex, in which PyTorch, OpenMP and CUDA wait too, and not what allocating memory may wait in.
 _WAITS = {
@@ -25,7 +26,8 @@ class Idle:
 
     def __init__(self):
         self.cpu, self.since, self.all, self.text = None, 0.0, 0, ""
-        self.clock = ~os.getpid() << 3 | 6    # of the thread with this number (Linux, posix-timers.h, make_thread_cpuclock)
+        # of the thread with this number (Linux, posix-timers.h, make_thread_cpuclock)
+        self.clock = ~os.getpid() << 3 | 6
 
     def look(self, visit, asked):
         """asked: whether it was asked to come by."""

@@ -94,7 +94,8 @@ class Job:
             self.interrupt(EvalTimeout)
         if now >= self._next:
             if self._next == self._since:
-                self._since = now      # the code has its grace from the first interruption on, also if nobody kept the time
+                # the code has its grace from the first interruption on, also if nobody kept the time
+                self._since = now
             self._fire()
             self._next = now + (AGAIN if self.outcome is None else GRACE)
         if self.outcome is None and now >= self._since + GRACE:
@@ -123,7 +124,8 @@ class Job:
     def _give_up(self):
         if not self._take():
             return
-        if not self._entered:      # it has not come to a core, or to Python's lock, since; when it does it is not wanted any more
+        # it has not come to a core, or to Python's lock, since; when it does it is not wanted any more
+        if not self._entered:
             self.visit.take()
             self.error = self._never_began()
             self._finish(self._why.outcome)
@@ -146,7 +148,8 @@ class Job:
         streams.leave(self.sink)
         self.outcome = outcome
         try:
-            self.finished(self)      # while the main thread still stands: it would take Python's lock, and the client would wait
+            # while the main thread still stands: it would take Python's lock, and the client would wait
+            self.finished(self)
         finally:
             self.visit.leave()
 
@@ -179,7 +182,8 @@ class Job:
     def _at_its_moment(self):
         likeness.threading_module()
         error = None if self.own else _compile_error(self.source)
-        if isinstance(error, SyntaxError):    # nothing has to be waited for; but text from an indented place has another try
+        # nothing has to be waited for; but text from an indented place has another try
+        if isinstance(error, SyntaxError):
             error = _compile_error(self._dedented())
         try:
             if error is not None:
@@ -198,7 +202,8 @@ class Job:
         streams.enter(self.sink)
         outcome = self._evaluate()
         if self.visit.place == moment.IDLE and not self.own:
-            self.sink.write(streams.STDERR, "memgauge: the main thread waits in %s: the code ran beside it\n" % self.visit.text)
+            self.sink.write(streams.STDERR, "memgauge: the main thread waits in %s: the code ran beside it\n"
+                            % self.visit.text)
         return outcome
 
     def _never_began(self):

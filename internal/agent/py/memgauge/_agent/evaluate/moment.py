@@ -44,7 +44,8 @@ class Visit:
         self.reason = ""             # why it has not begun
         self.wants_step = where == STEP
         self.ident = 0
-        self.pid = os.getpid()       # a pending call may come in a forked child before the child has forgotten its parent's visits
+        # a pending call may come in a forked child before the child has forgotten its parent's visits
+        self.pid = os.getpid()
 
     def enter(self):
         """Waits for the moment; False when the job was interrupted before."""

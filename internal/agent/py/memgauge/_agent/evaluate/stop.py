@@ -8,7 +8,8 @@ from .. import mainthread, state
 MAIN, STEP, IDLE, ASKED = range(4)   # places; a request's is MAIN, STEP or ASKED
 
 TURN = 0.25         # s between two looks of a stopped thread at what it waits for
-LATE = 1.0          # s after which a stopped thread keeps the code's time itself: our control thread is gone, or in a fork
+# s after which a stopped thread keeps the code's time itself: our control thread is gone, or in a fork
+LATE = 1.0
 
 
 class Stop:
@@ -121,7 +122,8 @@ def _device():
     try:
         cuda = sys.modules["torch"].cuda
         return cuda.current_device() if cuda.is_initialized() and cuda.device_count() > 1 else None
-    except (AssertionError, AttributeError, KeyError, RuntimeError):    # no torch, one without CUDA, a driver that fails
+    # no torch, one without CUDA, a driver that fails
+    except (AssertionError, AttributeError, KeyError, RuntimeError):
         return None
 
 

@@ -16,7 +16,8 @@ def malloc_info():
         info, stream, close = libc.malloc_info, libc.fdopen, libc.fclose
     except AttributeError:
         return None
-    stream.restype, stream.argtypes, close.argtypes = ctypes.c_void_p, [ctypes.c_int, ctypes.c_char_p], [ctypes.c_void_p]
+    stream.restype, stream.argtypes, close.argtypes = ctypes.c_void_p, [ctypes.c_int,
+        ctypes.c_char_p], [ctypes.c_void_p]
     info.argtypes = [ctypes.c_int, ctypes.c_void_p]
     fd = os.memfd_create("malloc_info")
     try:

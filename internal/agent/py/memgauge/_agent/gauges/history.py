@@ -29,7 +29,8 @@ def _cuda():
 def _recorder(torch):
     record = getattr(torch.cuda.memory, "_record_memory_history", None)
     if record is None or not hasattr(torch.cuda.memory, "_record_memory_history_impl"):
-        raise RuntimeError("PyTorch %s can't record a history of allocations: 2.1 is the first that can" % torch.__version__)
+        raise RuntimeError("PyTorch %s can't record a history of allocations: 2.1 is the first that can"
+                           % torch.__version__)
     return record
 
 
@@ -91,7 +92,8 @@ def _keep(device, most):
         _kept = now
         size = keep(directory, most)
         state.event("snapshot", "an allocation on cuda:%d failed: the snapshot is kept" % device if size else
-                      "an allocation on cuda:%d failed: its snapshot would have been larger than %d bytes" % (device, most), size, device)
+                      "an allocation on cuda:%d failed: its snapshot would have been larger than %d bytes"
+                      % (device, most), size, device)
     except Exception:
         state.error("keep snapshot")
 

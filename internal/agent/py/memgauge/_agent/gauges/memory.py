@@ -14,7 +14,8 @@ from ..pipe import high, identity, same
 
 HEAP_SHARE = 0.2  # of the budget may go to readings of the heap, on average: no other gauge tells a leak so clearly; …
 MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
-WINDOW = 60_000_000_000  # ns over which the share is kept: so much of it may have been saved up, and a process begins with it
+# ns over which the share is kept: so much of it may have been saved up, and a process begins with it
+WINDOW = 60_000_000_000
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
 BOOST = 10  # … by so much at most: 0.2 ms each 12 ms. What is saved up, some 0.1 s, bounds what that costs in all
@@ -120,7 +121,8 @@ class Host:
         alone."""
         if state.census is not None:
             self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
-            return None  # it holds, for a moment, what the last step would have let go of: locals of frames, activations
+            # it holds, for a moment, what the last step would have let go of: locals of frames, activations
+            return None
         in_use = held = blocks = NOT_TAKEN
         start = now()
         mallinfo = self.mallinfo() if self.heap_gate.open(at) else None

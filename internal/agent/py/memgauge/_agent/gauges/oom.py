@@ -35,7 +35,8 @@ def at_exit():
 def is_oom(error):
     # torch.OutOfMemoryError (torch.cuda.OutOfMemoryError before 2.5) by its name: torch may not be loaded. The CPU's
     # allocator raises a RuntimeError (c10/core/impl/alloc_cpu.cpp).
-    return isinstance(error, MemoryError) or any(base.__name__ == "OutOfMemoryError" for base in type(error).__mro__) or (
+    return isinstance(error, MemoryError) or any(base.__name__ == "OutOfMemoryError"
+                                                 for base in type(error).__mro__) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error))
 
 

@@ -262,7 +262,8 @@ class StepStarts:
 
     def __init__(self, before, door):
         self.before, self.door = before, door
-        self.copies = {}  # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
+        # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
+        self.copies = {}
         self.known = {}  # wrapper -> (its own code, ours)
         self.active = []
 

@@ -36,11 +36,13 @@ class Forwards:
         at = now()
         self._record(at, flush=True)
         self.inference = False
-        self.governor = Governor(self.governor.budget, self.governor.trace)  # a forward's length says nothing of a step's
+        # a forward's length says nothing of a step's
+        self.governor = Governor(self.governor.budget, self.governor.trace)
         self.costs.governor = self.governor
         self.calls.forward_end = None
         self.offset = self.counter.get()
-        self.counter.told(0, 0, 0, self.offset)  # the first step began at some forward before this: its length is unknown
+        # the first step began at some forward before this: its length is unknown
+        self.counter.told(0, 0, 0, self.offset)
         self.steps.forwards = max(1, self.steps.forwards)
         self.phase, self.next_sample = IDLE, 2
         self.calls.end()

@@ -133,7 +133,8 @@ class Calls:
     def __init__(self, plain, names, host, cuda, on_error):
         self.plain, self.names, self.host, self.cuda, self.on_error = plain, names, host, cuda, on_error
         self.owner = 0  # thread
-        self.unseen = None  # threads that were inside of a module when we came, and the code of the calls that they are in
+        # threads that were inside of a module when we came, and the code of the calls that they are in
+        self.unseen = None
         self.depth = 0
         self.forward = None  # called as a root forward begins
         self.forward_end = None  # … and after it ended, if set

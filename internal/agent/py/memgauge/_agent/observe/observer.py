@@ -75,7 +75,8 @@ class Observer(Forwards, Sampling, StepRecords):
         self.tail = 0  # ns of ours that no record has told yet
         self.phase, self.next_sample, self.last_sample = IDLE, 2, 0
         self.cpu = self.cpu_before = self.cpu_sampled = None
-        self.heap_cost = self.heap_cpu = self.look_cost = self.gauged = 0  # ns, of the last look, and whether it took the gauges
+        # ns, of the last look, and whether it took the gauges
+        self.heap_cost = self.heap_cpu = self.look_cost = self.gauged = 0
         self.gauges_at = 0  # step whose record carries gauges again
         self.max_resident = self.gc_full = 0
         self.costs = Costs(self.governor)
@@ -202,7 +203,8 @@ class Observer(Forwards, Sampling, StepRecords):
             self.dead = False
             self.names.reset(self.ring.name)
             self.counter.into(self.ring.step)
-            self.host.memory(), self.host.max_resident(), self.host.mallinfo()  # opens and imports: not what readings cost
+            # opens and imports: not what readings cost
+            self.host.memory(), self.host.max_resident(), self.host.mallinfo()
             self.costs.since = now()
         return True
 

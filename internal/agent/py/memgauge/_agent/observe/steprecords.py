@@ -37,11 +37,13 @@ class StepRecords:
         if not flush and (self.phase == IDLE or self.governor.all):
             self._heap(at, number)
         wrote = now()
-        flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference else 0)
+        flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference
+            else 0)
         duration = at - last if last else NOT_TAKEN
         while steps > 0:
             part = min(steps, MAX_STEPS)
-            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, rss, anon, peak, at)
+            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, rss, anon, peak,
+                           at)
             steps -= part
             duration = 0
         took = now() - wrote

@@ -51,7 +51,8 @@ class Rule:
         if check == "random":
             return is_random(value, S.MIN_RANDOM)
         if check == "pair":
-            return not (is_digits(m.group(1)) and is_digits(value)) and not is_nothing(value) and not is_reference("", value)
+            return not (is_digits(m.group(1)) and is_digits(value)) and not is_nothing(value) and not is_reference("",
+                value)
         if check == "named":
             if text[end:end + 1] in ("(", "["):
                 return False
@@ -180,7 +181,8 @@ def is_mixed(value):
 
 
 def is_opaque(value):
-    return (len(value) >= S.MIN_OPAQUE and is_mixed(value) and not any(c in _BLANKS for c in value) and not is_number(value)
+    return (len(value) >= S.MIN_OPAQUE and is_mixed(value) and not any(c in _BLANKS for c in value)
+            and not is_number(value)
             and not is_path(value) and not _is_wordy(value) and not _is_capitalised(value))
 
 

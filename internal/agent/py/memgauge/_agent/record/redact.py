@@ -6,7 +6,8 @@ glance.
 
 import sys
 
-MAX_TEXT = 4096  # characters, or bytes of a command line; a ring keeps half. re holds the GIL: so many take 80 ms at worst
+# characters, or bytes of a command line; a ring keeps half. re holds the GIL: so many take 80 ms at worst
+MAX_TEXT = 4096
 _rules = None    # compiled when first needed: some 20 ms once, on the thread that writes such a text
 
 

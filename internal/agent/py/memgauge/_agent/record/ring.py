@@ -124,13 +124,15 @@ class Ring:
     def tensors(self, text, flags, census, step, count, oldest_step, fresh, size):
         """text: shape, dtype, device, role, site and holder, separated by tabs"""
         batch, length, pieces = _pieces(text)
-        batch.append((S.TENSORS_STRUCT.pack_into, (S.TENSORS, flags, length, pieces, 0, census, step, count, oldest_step, fresh, size)))
+        batch.append((S.TENSORS_STRUCT.pack_into, (S.TENSORS, flags, length, pieces, 0, census, step, count,
+                                                   oldest_step, fresh, size)))
         self.put(None, batch)
 
     def objects(self, text, flags, census, step, count, delta, length, size):
         """text: evidence, type, holder, site and detail, separated by tabs"""
         batch, text_len, pieces = _pieces(text)
-        batch.append((S.OBJECTS_STRUCT.pack_into, (S.OBJECTS, flags, text_len, pieces, 0, census, step, count, delta, length, size)))
+        batch.append((S.OBJECTS_STRUCT.pack_into, (S.OBJECTS, flags, text_len, pieces, 0, census, step, count, delta,
+                                                   length, size)))
         self.put(None, batch)
 
     def close(self, state=S.STATE_CLOSED):

@@ -17,7 +17,8 @@ from .. import frames
 from . import _spec as S
 
 MAX_WAITING = 4096          # batches, at most 2 MB: what 20 threads write while the holder is preempted for 100 µs
-CROWDED = 1024              # batches; from here on a writer offers the GIL first, so that a preempted holder gets its turn
+# batches; from here on a writer offers the GIL first, so that a preempted holder gets its turn
+CROWDED = 1024
 SUSPECT = 64                # with each so many batches waiting (or lost by a thread), look whether the token is lost
 HEAD = S.OFF_HEAD >> 3      # as a 64-bit word
 
