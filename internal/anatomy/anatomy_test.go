@@ -290,3 +290,43 @@ func BenchmarkHistory(b *testing.B) {
 		c.Close()
 	}
 }
+
+// withoutHistory writes what torch.cuda.memory._snapshot() gives where nothing was recorded: the segments alone.
+const withoutHistory = `
+import pickle, sys
+d = pickle.load(open(sys.argv[1], 'rb'))
+d['device_traces'] = [[] for _ in d['device_traces']]
+pickle.dump(d, open(sys.argv[1], 'wb'), protocol=4)
+`
+
+// A snapshot without a history still tells what is live at its end: it can be compared and drawn.
+func TestWithoutHistory(t *testing.T) {
+	path := made(t, "--megabytes", "1", "--devices", "2", "--leak", "65536", "--sites", "300")
+	whole := open(t, path)
+	pythons := env.CPythons(t)
+	if out, err := pythons[len(pythons)-1].Command(t, "-c", withoutHistory, path).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	bare := open(t, path)
+	for _, d := range Compare(whole, bare, nil, nil) {
+		// an event tells what was rounded up, a block what was asked for: 4 bytes less
+		for _, site := range d.End.Sites {
+			if site.Blocks[0] != site.Blocks[1] || site.Changed != -4*int64(site.Blocks[0]) {
+				t.Errorf("device %d: at the end %+v", d.DeviceA, site)
+			}
+		}
+		if d.Peak.Bytes[1] != d.End.Bytes[1] {
+			t.Errorf("device %d: the peak is %d, the end %d", d.DeviceA, d.Peak.Bytes[1], d.End.Bytes[1])
+		}
+	}
+	d, err := bare.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for moment, want := range map[string]bool{"peak": true, "end": true, "7": false, "1s": false} {
+		row, err := bare.Moment(d, moment)
+		if (err == nil) != want || want && row != d.EndRow() {
+			t.Errorf("moment %s: row %d, %v", moment, row, err)
+		}
+	}
+}

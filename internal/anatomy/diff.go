@@ -30,18 +30,10 @@ type Delta struct {
 	Changed int64    `json:"changed_bytes"`
 }
 
-// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that have
-// events. The sources of both, which may be nil, help to know lines again that have moved.
+// Compare sets the devices of two histories beside each other: those of the same number, or the only ones that can be
+// told of. The sources of both, which may be nil, help to know lines again that have moved.
 func Compare(a, b *History, sourceA, sourceB Source) (out []Diff) {
-	withEvents := func(h *History) (list []*Device) {
-		for _, d := range h.Devices {
-			if d.From < d.To {
-				list = append(list, d)
-			}
-		}
-		return list
-	}
-	as, bs := withEvents(a), withEvents(b)
+	as, bs := a.Told(), b.Told()
 	if len(as) == 1 && len(bs) == 1 {
 		return []Diff{pair{side{a, as[0], sourceA}, side{b, bs[0], sourceB}}.compare()}
 	}
@@ -66,8 +58,8 @@ type pair struct{ a, b side }
 
 func (p pair) compare() Diff {
 	return Diff{
-		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.Peak, p.b.d.Peak),
-		End: p.deltas(p.a.d.To-1, p.b.d.To-1),
+		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.PeakRow(), p.b.d.PeakRow()),
+		End: p.deltas(p.a.d.EndRow(), p.b.d.EndRow()),
 	}
 }
 
@@ -77,7 +69,8 @@ const maxDeltas = 15
 func (p pair) deltas(rowA, rowB int) Deltas {
 	sitesA, usesA := p.a.h.tallies(p.a.d, rowA)
 	sitesB, usesB := p.b.h.tallies(p.b.d, rowB)
-	d := Deltas{Bytes: [2]int64{p.a.h.Live[rowA], p.b.h.Live[rowB]}, Categories: changes(usesA, usesB, nil)}
+	d := Deltas{Bytes: [2]int64{p.a.h.liveAfter(p.a.d, rowA), p.b.h.liveAfter(p.b.d, rowB)},
+		Categories: changes(usesA, usesB, nil)}
 	d.Sites = changes(sitesA, sitesB, moved(sitesA, sitesB, p.a.source, p.b.source))
 	if len(d.Sites) > maxDeltas {
 		d.Sites, d.SitesLeft = d.Sites[:maxDeltas], len(d.Sites)-maxDeltas

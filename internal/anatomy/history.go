@@ -74,6 +74,39 @@ func New(c *snapshot.Columns) *History {
 	return h
 }
 
+// Told lists the devices that a moment can be told of: those with events, or, where the file has none at all, those
+// with segments, which say what is live.
+func (h *History) Told() (list []*Device) {
+	for _, d := range h.Devices {
+		if d.From < d.To {
+			list = append(list, d)
+		}
+	}
+	if len(list) == 0 {
+		return h.Devices
+	}
+	return list
+}
+
+// PeakRow is the row after which most was live. Without events it is the one before the first, as is EndRow.
+func (d *Device) PeakRow() int {
+	if d.Peak == None {
+		return d.EndRow()
+	}
+	return d.Peak
+}
+
+// EndRow is the last row, or the one before the first.
+func (d *Device) EndRow() int { return d.To - 1 }
+
+// liveAfter is what was requested and live after a row of a device, or before its first.
+func (h *History) liveAfter(d *Device, row int) int64 {
+	if row < d.From {
+		return d.Before
+	}
+	return h.Live[row]
+}
+
 // follow pairs the events of a device, and counts live and reserved bytes.
 func (h *History) follow(d *Device) {
 	open := h.pair(d)

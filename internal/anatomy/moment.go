@@ -1,6 +1,7 @@
 package anatomy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -12,13 +13,10 @@ import (
 
 // Device is the device of a number, or the only one that has events if the number is below 0.
 func (h *History) Device(number int) (*Device, error) {
-	var with []*Device
+	with := h.Told()
 	var numbers []int
-	for _, d := range h.Devices {
-		if d.From < d.To {
-			with = append(with, d)
-			numbers = append(numbers, d.Number)
-		}
+	for _, d := range with {
+		numbers = append(numbers, d.Number)
 	}
 	chosen, err := ChooseDevice(numbers, number)
 	if err != nil {
@@ -27,11 +25,14 @@ func (h *History) Device(number int) (*Device, error) {
 	return with[slices.Index(numbers, chosen)], nil
 }
 
+// ErrNoDevice means that there is no device with events, nor, in a History, one with segments.
+var ErrNoDevice = errors.New("no device has a history")
+
 // ChooseDevice is the number of those that have a history, or the only one of them if the number is below 0.
 func ChooseDevice(with []int, number int) (int, error) {
 	switch {
 	case len(with) == 0:
-		return 0, fmt.Errorf("no device has a history")
+		return 0, ErrNoDevice
 	case slices.Contains(with, number):
 		return number, nil
 	case number >= 0:
@@ -57,9 +58,12 @@ func NoSuchMoment(text string) error {
 func (h *History) Moment(d *Device, text string) (row int, err error) {
 	switch text {
 	case "peak":
-		return d.Peak, nil
+		return d.PeakRow(), nil
 	case "end":
-		return d.To - 1, nil
+		return d.EndRow(), nil
+	}
+	if d.From == d.To {
+		return 0, fmt.Errorf("device %d has no events: it can only be told of its end", d.Number)
 	}
 	if row, err := strconv.Atoi(text); err == nil {
 		if row < d.From || row >= d.To {

@@ -225,9 +225,9 @@ func (h *History) alive(d *Device, row int, f func(alloc, block int, bytes int64
 
 func (h *History) peak(d *Device) Peak {
 	p := Peak{Row: d.Peak, Requested: d.PeakLive, ReservedPeak: d.PeakReserved().Bytes}
-	row := d.From - 1 // without events, what the segments say
+	row := d.PeakRow()
 	if d.Peak != None {
-		row, p.Time = d.Peak, h.Time[d.Peak]
+		p.Time = h.Time[d.Peak]
 	}
 	p.Reserved = d.ReservedAt(row)
 	sites, paths, uses := tally{}, tally{}, tally{}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,6 +25,9 @@ func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path strin
 	}
 	defer t.Close()
 	device, err := cachedDevice(ctx, t, o.device)
+	if errors.Is(err, anatomy.ErrNoDevice) {
+		return false, nil // there may be segments, of which the cache does not tell moments
+	}
 	if err != nil {
 		return true, remedy.Add(err, "--device N chooses one")
 	}

@@ -58,7 +58,7 @@ func (a *app) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON bool,
 	}
 	doc.Devices = anatomy.Compare(read[0], read[1], sourcesOf(read[0]), sourcesOf(read[1]))
 	if len(doc.Devices) == 0 {
-		return fmt.Errorf("snapshot diff: %s and %s have no device in common that has a history", pathA, pathB)
+		return fmt.Errorf("snapshot diff: %s and %s have no device in common", pathA, pathB)
 	}
 	out := &spool{to: a.stdout}
 	defer out.discard()
