@@ -44,7 +44,7 @@ func (a *app) snapshotExportCommand(shared *snapshotOptions) *cobra.Command {
 }
 
 // check finds mistakes before the file is read.
-func (o exportOptions) check(path string) error {
+func (o exportOptions) check() error {
 	perfetto := strings.ToLower(o.perfetto)
 	switch {
 	case o == (exportOptions{}):
@@ -53,36 +53,52 @@ func (o exportOptions) check(path string) error {
 	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
 		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
 			"end the name in .json or .json.gz")
-	case path == "-" && o.parquet != "" && (o.perfetto != "" || o.protocol4 != ""):
-		return errors.New("standard input is read once: write Parquet in a command of its own")
 	}
 	return nil
 }
 
 func (a *app) snapshotExport(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
-	if err := o.check(path); err != nil {
+	if err := o.check(); err != nil {
 		return usageError{fmt.Errorf("snapshot export: %w", err)}
 	}
+	files := o.perfetto != "" || o.protocol4 != ""
+	// What is made of the history is written when the tables have it read, so that a file is read once; the cache may
+	// have the tables already.
+	read := func(ctx context.Context) (*anatomy.History, error) {
+		h, _, err := a.readHistory(ctx, s, path)
+		if err != nil || !files {
+			return h, err
+		}
+		if err := a.exportFiles(ctx, o, path, h); err != nil {
+			h.Close()
+			return nil, err
+		}
+		files = false
+		return h, nil
+	}
 	if o.parquet != "" {
-		if err := a.exportParquet(ctx, s, o.parquet, path); err != nil {
+		if err := a.exportParquet(ctx, o.parquet, path, read); err != nil {
 			return fmt.Errorf("snapshot export: %w", err)
 		}
 	}
-	if o.perfetto == "" && o.protocol4 == "" {
+	if !files {
 		return nil
 	}
-	if err := a.exportFiles(ctx, s, o, path); err != nil {
-		return fmt.Errorf("snapshot export: %w", err)
+	h, err := read(ctx)
+	if err != nil {
+		return fmt.Errorf("snapshot export: %s: %w", path, err)
 	}
+	h.Close()
 	return nil
 }
 
 // exportParquet writes all tables, or none.
-func (a *app) exportParquet(ctx context.Context, s *snapshotOptions, dir, path string) error {
+func (a *app) exportParquet(ctx context.Context, dir, path string,
+	read func(context.Context) (*anatomy.History, error)) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
 		return fmt.Errorf("make %s: %w", dir, cause(err))
 	}
-	t, err := a.openTables(ctx, s, path)
+	t, err := a.openTablesOf(ctx, path, read)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -119,7 +135,7 @@ func (a *app) exportParquet(ctx context.Context, s *snapshotOptions, dir, path s
 }
 
 // exportFiles writes what is made of the history itself.
-func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
+func (a *app) exportFiles(ctx context.Context, o exportOptions, path string, h *anatomy.History) error {
 	type file struct {
 		name  string
 		out   sink
@@ -129,8 +145,7 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 	for _, f := range []file{
 		{name: o.perfetto, write: func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
 		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error {
-			return snapshot.WriteColumns(ctx, w,
-				h.Columns)
+			return snapshot.WriteColumns(ctx, w, h.Columns)
 		}},
 	} {
 		if f.name == "" {
@@ -146,11 +161,6 @@ func (a *app) exportFiles(ctx context.Context, s *snapshotOptions, o exportOptio
 		}
 		files = append(files, f)
 	}
-	h, _, err := a.readHistory(ctx, s, path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	defer h.Close()
 	if h.Cut != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
 	}

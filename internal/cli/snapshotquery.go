@@ -70,11 +70,20 @@ func (a *app) snapshotQuery(ctx context.Context, s *snapshotOptions, o queryOpti
 
 // openTables opens the tables of a snapshot's file, and tells what the user must know about them.
 func (a *app) openTables(ctx context.Context, s *snapshotOptions, path string) (*snapshotdb.Tables, error) {
+	return a.openTablesOf(ctx, path, func(ctx context.Context) (*anatomy.History, error) {
+		h, _, err := a.readHistory(ctx, s, path)
+		return h, err
+	})
+}
+
+// openTablesOf is openTables of a file that read reads, if need be.
+func (a *app) openTablesOf(ctx context.Context, path string, read func(context.Context) (*anatomy.History, error)) (
+	*snapshotdb.Tables, error) {
 	line := a.statusLine()
 	t, err := snapshotdb.Open(ctx, snapshotdb.Source{
 		Path: path,
 		Read: func(ctx context.Context) (*anatomy.History, error) {
-			h, _, err := a.readHistory(ctx, s, path)
+			h, err := read(ctx)
 			if err == nil {
 				line.show("making the tables of %s", filepath.Base(path))
 			}
