@@ -4,19 +4,53 @@ A thread that wants the lock asks its holder to let go after the switch interval
 whenever the lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs
 every 100 µs, as one that calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval
 then took seconds to begin. So the interval is short from a client's connecting to the beginning of its code and after
-its answer, for LONGEST at a time, and the program's own otherwise.
+its answer, for LONGEST at a time, and the program's own otherwise. And our threads are woken when their wait is over:
+the kernel may be 50 µs late (timer slack, prctl(2)), by which time the lock had been given back again.
 """
 import _thread
+import os
 import sys
 from time import monotonic
 
-SHORT = 5e-5     # s; shorter than the time between two such calls, and not far below what a thread takes to wake up
+SHORT = 1e-5     # s; shorter than the time between two such calls, and not far below what a thread takes to wake up
 LONGEST = 0.25   # s; other threads of the program's switch more often meanwhile
 
 _program = _ours = None    # the program's interval, and ours as it reads back, while ours is set
 _end = 0.0                 # monotonic s
 _served = False            # the control thread is there, and asks due()
 _lock = _thread.allocate_lock()
+_slack = b""               # ns, as the kernel tells it: how late the program's threads may be woken
+
+
+def punctual():
+    """For this thread, and those that it starts."""
+    global _slack
+    try:
+        fd = _slack_of_this_thread()
+        try:
+            _slack = _slack or os.read(fd, 32)
+            os.write(fd, b"1")
+        finally:
+            os.close(fd)
+    except OSError:      # a /proc that does not have it, or that may not be written to
+        pass
+
+
+def lax():
+    """Before code of the user's runs on this thread: as the program's own."""
+    try:
+        fd = _slack_of_this_thread() if _slack else -1
+        if fd >= 0:
+            try:
+                os.write(fd, _slack)
+            finally:
+                os.close(fd)
+    except OSError:
+        pass
+
+
+def _slack_of_this_thread():
+    return os.open("/proc/%d/timerslack_ns" % _thread.get_native_id(), os.O_RDWR | os.O_CLOEXEC)
 
 
 def serve(served):

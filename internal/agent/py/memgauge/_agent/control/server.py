@@ -64,6 +64,7 @@ class Control:
         """Serves until wake, a pipe, is readable ("wake"), a client has had the agent detached ("detach"; everything is
         closed then, but for `last`) or the program has closed our descriptors ("lost"). After "wake" it may be called
         again, from any thread."""
+        gil.punctual()
         while not self.detached:
             ready = self._wait(wake.reader)
             if self.hooks.gone():

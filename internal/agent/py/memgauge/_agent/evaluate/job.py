@@ -197,6 +197,7 @@ class Job:
         if self.unwanted():     # the moment came together with the interruption, which found nothing armed
             return self._why.outcome
         gil.calm()
+        gil.lax()
         self.began = perf_counter_ns()
         likeness.same_device(self.visit.stop)
         streams.enter(self.sink)

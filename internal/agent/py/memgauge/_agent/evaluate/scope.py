@@ -84,13 +84,24 @@ def find(names, main):
 
 # ---------------------------------------------------------------- the code
 
+def _parsed(source, tries=20):
+    """The source's tree. CPython 3.11 counts the depth of trees in one place for all threads (gh-106905): that another
+    thread makes one at the same time is a SystemError."""
+    try:
+        return compile(source, FILENAME, "exec", _AST, dont_inherit=True)
+    except SystemError:
+        if tries == 0:
+            raise
+    return _parsed(source, tries - 1)
+
+
 class Program:
     """One piece of code, ready to run; run once, then write_back, then close."""
 
     def __init__(self, source, main):
         self.main = main
         self.homes, self.cells = {}, {}
-        tree = compile(source, FILENAME, "exec", _AST, dont_inherit=True)
+        tree = _parsed(source)
         code = compile(source, FILENAME, "exec", dont_inherit=True)   # every SyntaxError comes from the code as it is
         futures = code.co_flags & _future_flags() if "__future__" in source else 0
         homes, read = find(_names(code), main)
@@ -238,7 +249,7 @@ def _make_local(statements, ast):
 
 
 def _parse(text):
-    return compile(text, FILENAME, "exec", _AST, dont_inherit=True)
+    return _parsed(text)
 
 
 def _place(node):
