@@ -25,32 +25,28 @@ _slack = b""               # ns, as the kernel tells it: how late the program's 
 def punctual():
     """For this thread, and those that it starts."""
     global _slack
-    try:
-        fd = _slack_of_this_thread()
-        try:
-            _slack = _slack or os.read(fd, 32)
-            os.write(fd, b"1")
-        finally:
-            os.close(fd)
-    except OSError:      # a /proc that does not have it, or that may not be written to
-        pass
+    before = _set_slack(b"1")
+    _slack = _slack or before
 
 
 def lax():
     """Before code of the user's runs on this thread: as the program's own."""
+    if _slack:
+        _set_slack(_slack)
+
+
+def _set_slack(value):
+    """Sets this thread's, and returns what it was; b"" where /proc does not have it, or may not be written to."""
     try:
-        fd = _slack_of_this_thread() if _slack else -1
-        if fd >= 0:
-            try:
-                os.write(fd, _slack)
-            finally:
-                os.close(fd)
+        fd = os.open("/proc/%d/timerslack_ns" % _thread.get_native_id(), os.O_RDWR | os.O_CLOEXEC)
+        try:
+            before = os.read(fd, 32)
+            os.write(fd, value)
+            return before
+        finally:
+            os.close(fd)
     except OSError:
-        pass
-
-
-def _slack_of_this_thread():
-    return os.open("/proc/%d/timerslack_ns" % _thread.get_native_id(), os.O_RDWR | os.O_CLOEXEC)
+        return b""
 
 
 def serve(served):

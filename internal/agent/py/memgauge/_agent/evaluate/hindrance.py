@@ -1,6 +1,5 @@
 """Why a thread should not be stopped where it is, or must not: what its stack, and the stacks of others, tell of
 PyTorch."""
-import _thread
 import sys
 from time import monotonic
 

@@ -71,9 +71,10 @@ def find(names, main):
                 read.append(frame)
                 homes.update((n, Home(n, values[n], frame=frame)) for n in held if n in values)
                 del values
-        elif frames.values(frame) is not frame.f_globals:   # a class body: its namespace is a dict
+        else:
             space = frames.values(frame)
-            homes.update((n, Home(n, space[n], module=space)) for n in missing if n in space)
+            if space is not frame.f_globals:   # a class body: its namespace is a dict
+                homes.update((n, Home(n, space[n], module=space)) for n in missing if n in space)
         missing.difference_update(homes)
         module = frame.f_globals
         if module is not main:
