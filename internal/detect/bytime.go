@@ -11,8 +11,6 @@ const (
 	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it
 	// may read its data.
 	prepares = 300
-
-	tooFewSteps = "too few steps"
 )
 
 // judge judges a series of the process, by steps or by time.
@@ -22,8 +20,8 @@ func (p Process) judge(s Series) Growth {
 		g = g.perSecond()
 	}
 	if p.Prepares && g.Verdict == Leak && g.End-g.Start < prepares {
-		g.Verdict, g.Needs = Undecided, math.Ceil(prepares-(g.End-g.Start))
-		g.Reason = "it grows, but has made no step yet"
+		g.because(NoStepYet)
+		g.Needs = math.Ceil(prepares - (g.End - g.Start))
 	}
 	return g
 }
@@ -44,8 +42,8 @@ func (p Process) ticking(s Series) Series {
 func (g Growth) perSecond() Growth {
 	g.Rate, g.Low, g.High, g.Unseen = g.Rate*ticks, g.Low*ticks, g.High*ticks, g.Unseen*ticks
 	g.Start, g.End, g.Needs = g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
-	if g.Reason == tooFewSteps {
-		g.Reason = "too short a time"
+	if g.Why == TooFewSteps {
+		g.because(TooShort)
 	}
 	return g
 }

@@ -121,9 +121,8 @@ func (s suspect) fills(f *Finding, host Limit) {
 	if room := host.Bytes - host.Used; host.Bytes > 0 && left*f.Rate > room {
 		return
 	}
-	f.Verdict, f.Needs = Undecided, math.Ceil(left)
-	f.Reason = fmt.Sprintf("%s fills up: it had %s of %s items at most", s.holder, units.Count(int64(s.length)),
-		units.Count(int64(s.bound)))
+	f.because(FillsUp, s.holder, units.Count(int64(s.length)), units.Count(int64(s.bound)))
+	f.Needs = math.Ceil(left)
 }
 
 func (p Process) noCensus() string {

@@ -171,10 +171,10 @@ func (f *Finding) dismiss(left float64) {
 	if !slow && !page {
 		return
 	}
-	reason := "it grows too slowly to matter: " + f.PerStep()
+	pace := f.PerStep()
 	if f.Limit != "" {
-		reason += fmt.Sprintf(", %s in %.0f days", f.Limit, left/(24*3600))
+		pace += fmt.Sprintf(", %s in %.0f days", f.Limit, left/(24*3600))
 	}
-	f.Verdict, f.Reason = Healthy, reason
+	f.because(TooSlow, pace)
 	f.Class, f.Holder, f.Site, f.Held, f.Limit = "", "", "", "", ""
 }

@@ -112,7 +112,7 @@ func (r Report) unit() string {
 func (r *Report) Ignore(which func(Finding) bool, reason string) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Verdict == Leak && which(*f) {
-			f.Verdict, f.Reason = Healthy, reason
+			f.because(NotCounted, reason)
 		}
 	}
 	order(r.Findings)
@@ -122,7 +122,7 @@ func (r *Report) Ignore(which func(Finding) bool, reason string) {
 
 // Sound says in a few words why a memory is healthy, and how much growth would not have been seen.
 func (f Finding) Sound() string {
-	if f.Unseen <= 0 || f.Reason != noGrowth {
+	if f.Unseen <= 0 || f.Why != NoGrowth {
 		return f.Reason
 	}
 	return fmt.Sprintf("%s (%s/%s would show)", f.Reason, units.Bytes(math.Round(f.Unseen)), f.per())

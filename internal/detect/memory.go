@@ -310,7 +310,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 // each time.
 func (p Process) ended(g Growth) Growth {
 	if p.Ended && g.Verdict != Healthy {
-		g.Verdict, g.Reason = Healthy, "it ended with its process"
+		g.because(WithProcess)
 	}
 	return g
 }
@@ -321,7 +321,7 @@ func (p Process) ended(g Growth) Growth {
 func (p Process) host() (Kind, Growth, string) {
 	heap := Judge(p.Heap)
 	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
-	if heap.N >= minFloors && heap.Reason != tooFewSteps && !stale {
+	if heap.N >= minFloors && heap.Why != TooFewSteps && !stale {
 		return Heap, heap, ""
 	}
 	anon := Judge(p.Anon)
@@ -333,7 +333,7 @@ func (p Process) host() (Kind, Growth, string) {
 	}
 	h := p.Heap.clean().from(anon.Start)
 	if len(h.Steps) < 3 || h.total() < anon.Rate*h.width()/4 {
-		anon.Verdict, anon.Reason = Healthy, "malloc keeps what was freed; what it has handed out does not grow"
+		anon.because(KeptFree)
 		return Anon, anon, ""
 	}
 	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
@@ -358,7 +358,7 @@ func (p Process) private() Growth {
 	}
 	blocks, space := Judge(scaled(p.Blocks, blockSize)), Judge(p.Space)
 	if blocks.Verdict != Leak && space.Verdict != Leak {
-		g.Verdict, g.Reason = Healthy, "neither Python's blocks nor the address space grow with it"
+		g.because(NoWitness)
 	}
 	return g
 }
@@ -387,8 +387,7 @@ func (p Process) mapped() Growth {
 		maps = p.Space
 	}
 	if space := p.judge(maps); space.Verdict != Leak || space.Rate < g.Rate/2 {
-		g.Verdict, g.Reason = Healthy,
-			"pages of files that were mapped before: the kernel takes them back when it needs them"
+		g.because(OldMaps)
 	}
 	return g
 }
@@ -404,12 +403,11 @@ func (p Process) device(d DeviceSeries) (out []Finding) {
 		add(Device, "", allocated)
 	}
 	if cached := Judge(d.Cached); cached.Verdict == Leak {
-		k, c := Reserved, AllocatorRetention
-		cached.Verdict, cached.Reason = Undecided,
-			"the allocator holds ever more, and has handed out no more: fragmentation"
+		k, c, why := Reserved, AllocatorRetention, Fragments
 		if peak := Judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
-			k, c, cached.Reason = Cache, DeviceCache, "the allocator keeps what steps take at most, and that creeps up"
+			k, c, why = Cache, DeviceCache, PeakCreeps
 		}
+		cached.because(why)
 		add(k, c, cached)
 	}
 	if outside := Judge(d.Outside); outside.Verdict == Leak {
