@@ -41,7 +41,7 @@ func (p Process) ticking(s Series) Series {
 // perSecond turns what was judged in ticks into seconds.
 func (g Growth) perSecond() Growth {
 	g.Rate, g.Low, g.High, g.Unseen = g.Rate*ticks, g.Low*ticks, g.High*ticks, g.Unseen*ticks
-	g.Start, g.End, g.Needs = g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
+	g.Since, g.Start, g.End, g.Needs = g.Since/ticks, g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
 	if g.Why == TooFewSteps {
 		g.because(TooShort)
 	}

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -27,12 +25,16 @@ func sortBy(fs []Finding, less func(a, b Finding) bool) {
 
 // explain fills in class, holder, line, limit and advice of a finding.
 func (p Process) explain(f *Finding, in Input) {
+	accounts := p.accounts()
+	p.testify(f, accounts)
+	p.against(f, accounts, in.binding(f, p))
 	if f.Verdict == Healthy {
 		return
 	}
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
-		p.attribute(f, in.Host)
+		p.attribute(f)
+		f.mayFill()
 	}
 	if f.Class == "" {
 		f.Class = Unknown
@@ -55,7 +57,7 @@ type suspect struct {
 	class              Class
 	bytes              float64 // a step; NaN unknown
 	items              float64 // a step
-	length, bound      float64 // items; bound 0: none
+	length             float64 // items
 
 	container   bool
 	uncollected bool // garbage in cycles while the collector is off
@@ -67,7 +69,7 @@ type suspect struct {
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one,
 // and comes nearest to the rate.
-func (p Process) attribute(f *Finding, host Limit) {
+func (p Process) attribute(f *Finding) {
 	f.Class = classOf(f.Memory)
 	list := p.suspects(f)
 	if len(list) == 0 {
@@ -83,7 +85,6 @@ func (p Process) attribute(f *Finding, host Limit) {
 	if f.Worker {
 		f.Class = WorkerGrowth
 	}
-	best.fills(f, host)
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate",
 			best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), math.Min(100, 100*best.bytes/f.Rate)))
@@ -106,23 +107,6 @@ func (p Process) nativeCalls(f *Finding) {
 		}
 		f.Evidence = append(f.Evidence, fmt.Sprintf("native code is called in %s, %s: %s", o.Holder, o.Site, o.Detail))
 	}
-}
-
-// atMost is how a census tells that a deque has a maxlen.
-var atMost = regexp.MustCompile(`; (\d+) at most$`)
-
-// fills takes a leak back that is a container with a bound, filling up: no trend tells the two apart before it is full.
-// Unless the memory is full before.
-func (s suspect) fills(f *Finding, host Limit) {
-	if s.bound <= 0 || !(s.bytes > f.Rate/2) {
-		return
-	}
-	left := max(0, s.bound-s.length) / s.items
-	if room := host.Bytes - host.Used; host.Bytes > 0 && left*f.Rate > room {
-		return
-	}
-	f.because(FillsUp, s.holder, units.Count(int64(s.length)), units.Count(int64(s.bound)))
-	f.Needs = math.Ceil(left)
 }
 
 func (p Process) noCensus() string {
@@ -241,9 +225,10 @@ type seen struct {
 
 // tensorSuspects compares the bytes of tensors by holder between censuses.
 func (p Process) tensorSuspects(f *Finding) []suspect {
-	byCensus, steps := map[int64]map[string]seen{}, map[int64]float64{}
+	byCensus, steps, more := map[int64]map[string]seen{}, map[int64]float64{}, p.trainsMore()
 	for _, t := range p.Tensors {
-		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null {
+		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null ||
+			t.Role == "optimizer" && !more {
 			continue
 		}
 		m := byCensus[t.Census]
@@ -376,9 +361,6 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 	switch o.Evidence {
 	case "container":
 		s.container = true
-		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
-			s.bound, _ = strconv.ParseFloat(m[1], 64)
-		}
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
 			s.items, unit)
 	case "graph":

@@ -63,6 +63,8 @@ type Growth struct {
 	Floors  int
 	Needs   float64 // steps more that would decide; 0 where steps don't
 	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
+	Since   float64 // step of the first reading
+	Chance  float64 // of the rise over the younger half by accident, whatever else speaks for or against it; 0 unknown
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
@@ -70,7 +72,7 @@ func Judge(raw Series) Growth {
 	s := raw.clean()
 	g := Growth{Verdict: Undecided, N: len(s.Steps)}
 	if g.N > 0 {
-		g.Start, g.End, g.Level = s.Steps[0], s.Steps[g.N-1], s.Bytes[g.N-1]
+		g.Since, g.Start, g.End, g.Level = s.Steps[0], s.Steps[0], s.Steps[g.N-1], s.Bytes[g.N-1]
 	}
 	all := s.floors(blocks)
 	g.Floors, g.Noise = len(all.Steps), all.noise()
@@ -329,6 +331,7 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	if ok {
 		_, high := recent.trend.Interval(0.95)
 		g.Unseen = max(high, material/recent.width()) // less than material is not looked at, however clear it is
+		g.Chance = max(recent.trend.P(), leastP)
 	}
 	if w == nil {
 		g.because(NoGrowth)

@@ -10,6 +10,7 @@ const (
 	NoReason Why = iota
 	// Of a leak.
 	Steady
+	Testified
 	// Of what is healthy.
 	NoGrowth
 	Stopped
@@ -20,6 +21,8 @@ const (
 	KeptFree
 	NoWitness
 	OldMaps
+	Larger
+	Generations
 	TooSlow
 	NotCounted
 	// Of what is undecided.
@@ -30,6 +33,10 @@ const (
 	TooFewReadings
 	TooShort
 	FillsUp
+	FillsSlots
+	Guarded
+	Stages
+	MayFill
 	NoStepYet
 	Fragments
 	PeakCreeps
@@ -41,6 +48,7 @@ var whys = [...]struct {
 	text    string
 }{
 	Steady:         {Leak, "it grows steadily, to the end"},
+	Testified:      {Leak, "%s gains as many items from census to census, to the end"},
 	NoGrowth:       {Healthy, "no growth beyond chance"},
 	Stopped:        {Healthy, "it has stopped growing"},
 	SingleJumps:    {Healthy, "it was single jumps"},
@@ -50,6 +58,8 @@ var whys = [...]struct {
 	KeptFree:       {Healthy, "malloc keeps what was freed; what it has handed out does not grow"},
 	NoWitness:      {Healthy, "neither Python's blocks nor the address space grow with it"},
 	OldMaps:        {Healthy, "pages of files that were mapped before: the kernel takes them back when it needs them"},
+	Larger:         {Healthy, "steps got larger: what they keep is all new each time, and as many tensors"},
+	Generations:    {Healthy, "workers before it gave back as much when they ended"},
 	TooSlow:        {Healthy, "it grows too slowly to matter: %s"},
 	NotCounted:     {Healthy, "%s"},
 	Flattens:       {Undecided, "it grows ever more slowly"},
@@ -59,6 +69,10 @@ var whys = [...]struct {
 	TooFewReadings: {Undecided, "too few readings"},
 	TooShort:       {Undecided, "too short a time"},
 	FillsUp:        {Undecided, "%s fills up: it had %s of %s items at most"},
+	FillsSlots:     {Undecided, "%s fills up: it has %s places, of which ever more are in use"},
+	Guarded:        {Undecided, "%s may fill up: what adds to it tests its length first"},
+	Stages:         {Undecided, "optimizer state of parameters that began to train (%s): it is bounded by their size"},
+	MayFill:        {Undecided, "it grows steadily, as a buffer does that fills by design"},
 	NoStepYet:      {Undecided, "it grows, but has made no step yet"},
 	Fragments:      {Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"},
 	PeakCreeps:     {Undecided, "the allocator keeps what steps take at most, and that creeps up"},

@@ -1,0 +1,167 @@
+package detect
+
+import (
+	"cmp"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/model"
+)
+
+// account is how one holder went from census to census. What a census did not see of it is zero where the holder was
+// there later: it grew from nothing.
+type account struct {
+	holder, site, kind string
+	device             bool // its tensors are on a device
+	tensors, container bool
+	steps              []float64
+	items, bytes       []float64 // bytes NaN: unknown
+	fresh              []float64 // tensors that were not there at the census before; NaN unknown
+	bound              float64   // items at most; 0: none is known
+	guarded            bool      // what adds to it tests its length first
+	state              bool      // of an optimizer, for parameters that are as many as ever: it is bounded by these
+}
+
+// atMost is how a census tells that a container has a bound: a deque's maxlen, a cache's maxsize.
+var atMost = regexp.MustCompile(`; (\d+) at most`)
+
+// guardedDetail is how a census tells that the statement that adds to a container is reached only after a test of its
+// length.
+const guardedDetail = "; its length is tested"
+
+// accounts are all holders that censuses saw, in the order of their names.
+func (p Process) accounts() []account {
+	by := map[string]*account{}
+	at := func(key string) *account {
+		if by[key] == nil {
+			by[key] = &account{}
+		}
+		return by[key]
+	}
+	more := p.trainsMore()
+	for _, t := range p.Tensors {
+		if t.Step == model.Null {
+			continue
+		}
+		device := strings.HasPrefix(t.Device, "cuda")
+		holder := holderOf(t.Holder)
+		a := at("t\x00" + strconv.FormatBool(device) + t.Role + holder)
+		a.holder, a.site, a.kind, a.device, a.tensors = holder, cmp.Or(t.Site, a.site), t.Role, device, true
+		a.state = t.Role == "optimizer" && !more
+		a.add(float64(t.Step), float64(t.Count), float64(t.Bytes), unknownAs(t.Fresh))
+	}
+	for _, o := range p.Objects {
+		if o.Step == model.Null || o.Evidence != "container" && o.Evidence != "hooks" {
+			continue
+		}
+		a := at(objectKey(o))
+		a.holder, a.site, a.kind, a.container = holderOf(o.Holder), cmp.Or(o.Site, a.site), o.Type, true
+		a.add(float64(o.Step), sizeOf(o), unknownAs(o.Bytes), math.NaN())
+		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
+			a.bound, _ = strconv.ParseFloat(m[1], 64)
+		}
+		a.guarded = strings.Contains(o.Detail, guardedDetail)
+	}
+	list := make([]account, 0, len(by))
+	for _, a := range by {
+		list = append(list, *a)
+	}
+	slices.SortFunc(list, func(a, b account) int {
+		return cmp.Or(cmp.Compare(a.holder, b.holder), cmp.Compare(a.kind, b.kind))
+	})
+	return list
+}
+
+// trainsMore says that there are more parameters than at the first census.
+func (p Process) trainsMore() bool {
+	first, last := int64(math.MaxInt64), int64(0)
+	counts := map[int64]int64{}
+	for _, t := range p.Tensors {
+		if first, last = min(first, t.Census), max(last, t.Census); t.Role == "parameter" {
+			counts[t.Census] += t.Count
+		}
+	}
+	return counts[last] > counts[first]
+}
+
+// unknownAs is NaN for what is not known.
+func unknownAs(n int64) float64 {
+	if n == model.Null {
+		return math.NaN()
+	}
+	return float64(n)
+}
+
+// add takes one row; rows of the same census add up.
+func (a *account) add(step, items, bytes, fresh float64) {
+	if n := len(a.steps); n > 0 && a.steps[n-1] == step {
+		a.items[n-1] += items
+		a.bytes[n-1] += bytes
+		a.fresh[n-1] += fresh
+		return
+	}
+	a.steps, a.items = append(a.steps, step), append(a.items, items)
+	a.bytes, a.fresh = append(a.bytes, bytes), append(a.fresh, fresh)
+}
+
+// since gives the part of the account from a step on.
+func (a account) since(step float64) account {
+	i, _ := slices.BinarySearch(a.steps, step)
+	a.steps, a.items, a.bytes, a.fresh = a.steps[i:], a.items[i:], a.bytes[i:], a.fresh[i:]
+	return a
+}
+
+// pace is what xs gained a step, from the first to the last census; 0 of fewer than two.
+func (a account) pace(xs []float64) float64 {
+	n := len(a.steps)
+	if n < 2 || a.steps[n-1] <= a.steps[0] {
+		return 0
+	}
+	return (xs[n-1] - xs[0]) / (a.steps[n-1] - a.steps[0])
+}
+
+// Constants of testimony.
+const (
+	// leastCensuses that say something of a rate: two always lie on a line.
+	leastCensuses = 3
+	// leastRise is what a container must have gained, in items: fewer come and go with a step.
+	leastRise = 8
+)
+
+// constant is the chance that a container whose size wanders gains so constant a number of items a step by accident: of
+// the sizes between its first and last census, m−2 of them, each lies as near to the line between those two as it does.
+// For sizes without memory a share 2e of the rise is as near as e; for a size that wanders the shares are of the same
+// order, and half of all rises are falls: p = ½ (2e)^(m−2), e being the largest distance as a share of the rise, with
+// the steps' own granularity added. Simulated in TestConstantGrowthIsNoAccident. The longest suffix of censuses with
+// the least p counts, times how many suffixes there are. from is the index of its first census.
+func (a account) constant() (p float64, from int) {
+	n := len(a.steps)
+	p = 1
+	for i := 0; i+leastCensuses <= n; i++ {
+		if q := a.straight(i); q < p {
+			p, from = q, i
+		}
+	}
+	return min(1, p*float64(n-leastCensuses+1)), from
+}
+
+func (a account) straight(from int) float64 {
+	xs, ys := a.steps[from:], a.items[from:]
+	last := len(xs) - 1
+	rise, width := ys[last]-ys[0], xs[last]-xs[0]
+	if rise < leastRise || width <= 0 || rise < shrinks/2*ys[last] {
+		return 1
+	}
+	pace, e := rise/width, 0.0
+	for i := 1; i < last; i++ {
+		if xs[i] == xs[i-1] || ys[i] <= ys[i-1] {
+			return 1
+		}
+		e = max(e, math.Abs(ys[i]-ys[0]-pace*(xs[i]-xs[0]))/rise)
+	}
+	e += (1 + pace) / rise // a census falls into some moment of a step
+	return min(1, math.Pow(min(1, 2*e), float64(last-1))/2)
+}
