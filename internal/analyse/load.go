@@ -248,9 +248,9 @@ func (l *loader) identities() error {
 
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time.
 func (l *loader) memory() error {
-	type series struct{ us, anon, shared, file, space, maps []float64 }
+	type series struct{ us, anon, shared, file, space, dirty []float64 }
 	by := map[int32]*series{}
-	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE FROM process.memory ORDER BY pid, ts`
+	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE, private_dirty::DOUBLE FROM process.memory ORDER BY pid, ts`
 	err := l.all(sql, func(v []any) {
 		pid := integer[int32](v[0])
 		if l.from0 == 0 || number(v[1]) < l.from0 {
@@ -267,7 +267,7 @@ func (l *loader) memory() error {
 		s.us = append(s.us, number(v[1]))
 		s.anon, s.shared = append(s.anon, orNaN(v[2])), append(s.shared, orNaN(v[3]))
 		s.file, s.space = append(s.file, orNaN(v[4])), append(s.space, orNaN(v[5]))
-		s.maps = append(s.maps, orNaN(v[5])-orNaN(v[2])-orNaN(v[3]))
+		s.dirty = append(s.dirty, orNaN(v[6]))
 		l.seen[pid] = number(v[1])
 	})
 	for pid, s := range by {
@@ -278,12 +278,23 @@ func (l *loader) memory() error {
 		}
 		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared},
 			detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
-		p.Maps = detect.Series{Steps: xs, Bytes: s.maps}
+		p.Unshared, p.Dirty = detect.Series{Steps: xs, Bytes: s.dirty}, detect.Series{Steps: xs, Bytes: written(s.dirty, s.anon)}
 		if l.clocks[pid] == nil {
 			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
 		}
 	}
 	return err
+}
+
+// written is what a process has written to of files that it has mapped: its dirty pages less the anonymous ones.
+func written(dirty, anon []float64) []float64 {
+	out := make([]float64, len(dirty))
+	for i := range out {
+		if out[i] = dirty[i] - anon[i]; out[i] < 0 { // some anonymous ones are shared with a child
+			out[i] = 0
+		}
+	}
+	return out
 }
 
 // stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies

@@ -60,12 +60,14 @@ type Process struct {
 	Slowest   float64 // and the most
 	ByTime    bool    // there are no steps anywhere: Steps are seconds, Pace is 1
 	Heap, Anon, Private,
-	// Blocks: of Python's allocator; Space: the address space; Maps: less what private memory takes of it
-	Blocks, Shared, Mapped, Space, Maps Series
-	Devices []DeviceSeries
-	Tensors []model.TensorGroup // of all its censuses, in order
-	Objects []model.ObjectGroup
-	Full    float64 // full garbage collections seen
+	// Blocks: of Python's allocator; Space: the address space
+	Blocks, Shared, Mapped, Space Series
+	// Dirty: private pages that were written to and are not anonymous. Unshared: those that no other process maps.
+	Dirty, Unshared Series
+	Devices         []DeviceSeries
+	Tensors         []model.TensorGroup // of all its censuses, in order
+	Objects         []model.ObjectGroup
+	Full            float64 // full garbage collections seen
 }
 
 // DeviceSeries are the memories of one process on one device.
@@ -90,6 +92,7 @@ type Limit struct {
 // Input is all that a verdict goes by.
 type Input struct {
 	Processes []Process
+	Unmapped  Series // shared memory charged to the job that no process maps, on the steps of the one that made most
 	Host      Limit
 	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
 	Steps     float64      // of the process that made most
@@ -270,7 +273,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	}
 	switch {
 	case p.Worker:
-		if g := p.judge(p.Anon); g.N > 0 {
+		if g := p.worker(); g.N > 0 {
 			add(Worker, "", p.ended(g))
 		}
 	case p.ByTime:
@@ -286,7 +289,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 			}
 		}
 		if k == Heap {
-			if g := p.private(); g.Verdict == Leak {
+			if g := p.private(); g.Verdict != Healthy && g.Total > 0 {
 				add(Private, "", g)
 			}
 		}
@@ -311,83 +314,6 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 func (p Process) ended(g Growth) Growth {
 	if p.Ended && g.Verdict != Healthy {
 		g.because(WithProcess)
-	}
-	return g
-}
-
-// host judges the host memory of a training process: by the heap where there are readings enough; otherwise by all
-// private memory, which also grows when the heap is fragmented, and then the few readings of the heap have the last
-// word.
-func (p Process) host() (Kind, Growth, string) {
-	heap := Judge(p.Heap)
-	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
-	if heap.N >= minFloors && heap.Why != TooFewSteps && !stale {
-		return Heap, heap, ""
-	}
-	anon := Judge(p.Anon)
-	if anon.Verdict != Leak || heap.N < 3 {
-		if heap.N >= minFloors && anon.Verdict == Undecided && !stale {
-			return Heap, heap, ""
-		}
-		return Anon, anon, ""
-	}
-	h := p.Heap.clean().from(anon.Start)
-	if len(h.Steps) < 3 || h.total() < anon.Rate*h.width()/4 {
-		anon.because(KeptFree)
-		return Anon, anon, ""
-	}
-	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
-	rate := h.total() / h.width()
-	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings",
-		anon.Rate/(1<<20), len(h.Steps))
-	anon.Low, anon.High = min(anon.Low, rate*0.9), max(anon.High, rate)
-	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
-	return Heap, anon, note
-}
-
-// fresh is the share of a run by which the heap must have been read last to speak for its end: growth that stopped, or
-// began, in the last fifth is not told in less.
-const fresh = 0.8
-
-// private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas
-// may be it.
-func (p Process) private() Growth {
-	g := Judge(p.Private)
-	if g.Verdict != Leak {
-		return g
-	}
-	blocks, space := Judge(scaled(p.Blocks, blockSize)), Judge(p.Space)
-	if blocks.Verdict != Leak && space.Verdict != Leak {
-		g.because(NoWitness)
-	}
-	return g
-}
-
-// blockSize is about what a block of Python's allocator takes: an int, a float, a short string, a small tuple.
-const blockSize = 64
-
-func scaled(s Series, by float64) Series {
-	out := Series{s.Steps, make([]float64, len(s.Bytes))}
-	for i, y := range s.Bytes {
-		out.Bytes[i] = y * by
-	}
-	return out
-}
-
-// mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs
-// them; a leak makes ever more maps, so the address space grows too, by more than what private memory takes of it: a
-// leak of the heap grows both, and file pages come in beside it as libraries are used for the first time.
-func (p Process) mapped() Growth {
-	g := p.judge(p.Mapped)
-	if g.Verdict == Healthy || g.Total <= 0 {
-		return g
-	}
-	maps := p.Maps
-	if len(maps.Steps) == 0 {
-		maps = p.Space
-	}
-	if space := p.judge(maps); space.Verdict != Leak || space.Rate < g.Rate/2 {
-		g.because(OldMaps)
 	}
 	return g
 }

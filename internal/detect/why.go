@@ -36,6 +36,7 @@ const (
 	FillsSlots
 	Guarded
 	Stages
+	Copies
 	MayFill
 	NoStepYet
 	Fragments
@@ -57,7 +58,7 @@ var whys = [...]struct {
 	WithProcess:    {Healthy, "it ended with its process"},
 	KeptFree:       {Healthy, "malloc keeps what was freed; what it has handed out does not grow"},
 	NoWitness:      {Healthy, "neither Python's blocks nor the address space grow with it"},
-	OldMaps:        {Healthy, "pages of files that were mapped before: the kernel takes them back when it needs them"},
+	OldMaps:        {Healthy, "pages of files that were read, not written: the kernel takes them back when it needs them"},
 	Larger:         {Healthy, "steps got larger: what they keep is all new each time, and as many tensors"},
 	Generations:    {Healthy, "workers before it gave back as much when they ended"},
 	TooSlow:        {Healthy, "it grows too slowly to matter: %s"},
@@ -72,6 +73,7 @@ var whys = [...]struct {
 	FillsSlots:     {Undecided, "%s fills up: it has %s places, of which ever more are in use"},
 	Guarded:        {Undecided, "%s may fill up: what adds to it tests its length first"},
 	Stages:         {Undecided, "optimizer state of parameters that began to train (%s): it is bounded by their size"},
+	Copies:         {Undecided, "it copies pages that it shared with its parent, and has all of them some day"},
 	MayFill:        {Undecided, "it grows steadily, as a buffer does that fills by design"},
 	NoStepYet:      {Undecided, "it grows, but has made no step yet"},
 	Fragments:      {Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"},
