@@ -32,7 +32,7 @@ func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, err
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
 		seen: map[int32]float64{}, until: math.Inf(1)}
 	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits,
-		l.deviceLimits, l.outside, l.tensors, l.objects}
+		l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.unmapped}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)
@@ -76,7 +76,8 @@ type loader struct {
 	until     float64           // µs since the epoch; +Inf without a bound
 	from0     float64           // µs since the epoch of the first sample
 	host      detect.Limit
-	over      bool // nothing more will come
+	over      bool          // nothing more will come
+	shmem     detect.Series // charged to the job, and mapped by no process
 	warnings  []string
 }
 
@@ -228,7 +229,13 @@ func (c *clock) paces(p *detect.Process) {
 // identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the
 // job is judged but those that Python starts for itself.
 func (l *loader) identities() error {
-	return l.all(`SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended) FROM process.tree GROUP BY pid ORDER BY pid`, func(v []any) {
+	gap, err := l.sampling()
+	if err != nil {
+		return err
+	}
+	const sql = `SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended)
+ FROM process.tree GROUP BY pid ORDER BY pid`
+	return l.all(sql, func(v []any) {
 		pid, role := integer[int32](v[0]), fmt.Sprint(v[1])
 		if l.clocks[pid] == nil && role != "worker" && role != "trainer" && (l.most > 0 || role == "helper") {
 			return // launchers and helpers
@@ -240,17 +247,32 @@ func (l *loader) identities() error {
 		p.Command = fmt.Sprint(v[2])
 		p.Gone = l.o.Until == 0 && v[4] == true
 		if c := l.clocks[l.trainer]; c != nil {
-			// gone two samples and two steps before the end
-			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6
+			// gone three samples and two steps before the end
+			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-3*gap-2*c.late()*1e6
 		}
 	})
+}
+
+// sampling is the µs between two samples of the job, the usual ones; 1 s where there are too few to tell.
+func (l *loader) sampling() (gap float64, err error) {
+	gap = 1e6
+	const sql = `SELECT median(us - before)::DOUBLE FROM
+ (SELECT epoch_us(ts) AS us, lag(epoch_us(ts)) OVER (ORDER BY ts) AS before
+ FROM (SELECT DISTINCT ts FROM process.memory))`
+	err = l.all(sql, func(v []any) {
+		if v[0] != nil {
+			gap = min(gap, number(v[0]))
+		}
+	})
+	return gap, err
 }
 
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time.
 func (l *loader) memory() error {
 	type series struct{ us, anon, shared, file, space, dirty []float64 }
 	by := map[int32]*series{}
-	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE, private_dirty::DOUBLE FROM process.memory ORDER BY pid, ts`
+	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE,
+ private_dirty::DOUBLE FROM process.memory ORDER BY pid, ts`
 	err := l.all(sql, func(v []any) {
 		pid := integer[int32](v[0])
 		if l.from0 == 0 || number(v[1]) < l.from0 {
@@ -278,7 +300,8 @@ func (l *loader) memory() error {
 		}
 		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared},
 			detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
-		p.Unshared, p.Dirty = detect.Series{Steps: xs, Bytes: s.dirty}, detect.Series{Steps: xs, Bytes: written(s.dirty, s.anon)}
+		p.Unshared = detect.Series{Steps: xs, Bytes: s.dirty}
+		p.Dirty = detect.Series{Steps: xs, Bytes: written(s.dirty, s.anon)}
 		if l.clocks[pid] == nil {
 			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
 		}
@@ -345,7 +368,8 @@ func (l *loader) censusStep(step, us any) int64 {
 }
 
 func (l *loader) tensors() error {
-	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype, epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT FROM python.tensors
+	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype,
+ epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT FROM python.tensors
  WHERE coalesce(step, 0)`+l.upTo()+
 		` GROUP BY ALL ORDER BY census_id`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
@@ -369,7 +393,7 @@ func (l *loader) objects() error {
 
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Steps: l.most, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Unmapped: l.shmem, Warnings: l.warnings}
 	if l.most == 0 && l.from0 > 0 {
 		in.Seconds = (l.end() - l.from0) / 1e6
 	}

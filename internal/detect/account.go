@@ -15,15 +15,33 @@ import (
 // there later: it grew from nothing.
 type account struct {
 	holder, site, kind string
-	device             bool // its tensors are on a device
+	of                 string // what its items are, of a container: "of builtins.tuple"
+	device             bool   // its tensors are on a device
 	tensors, container bool
 	steps              []float64
 	items, bytes       []float64 // bytes NaN: unknown
 	fresh              []float64 // tensors that were not there at the census before; NaN unknown
 	bound              float64   // items at most; 0: none is known
-	guarded            bool      // what adds to it tests its length first
+	guarded            bool      // what adds to it tests its length
+	free               bool      // what adds to it does so whatever its length
 	state              bool      // of an optimizer, for parameters that are as many as ever: it is bounded by these
 }
+
+// Bound is what the program's own lines say of a container's length.
+type Bound struct {
+	Kind  BoundKind
+	Items float64 // at most, of a bounded one; 0: what they are is not known
+}
+
+// BoundKind says whether there is a bound.
+type BoundKind uint8
+
+// The kinds of bounds.
+const (
+	BoundUnknown BoundKind = iota
+	Bounded                // what adds to it tests its length, or what tests its length cuts it
+	Unbounded              // what adds to it does so whatever its length
+)
 
 // atMost is how a census tells that a container has a bound: a deque's maxlen, a cache's maxsize.
 var atMost = regexp.MustCompile(`; (\d+) at most`)
@@ -47,7 +65,7 @@ func (p Process) accounts() []account {
 			continue
 		}
 		device := strings.HasPrefix(t.Device, "cuda")
-		holder := holderOf(t.Holder)
+		holder := HolderOf(t.Holder)
 		a := at("t\x00" + strconv.FormatBool(device) + t.Role + holder)
 		a.holder, a.site, a.kind, a.device, a.tensors = holder, cmp.Or(t.Site, a.site), t.Role, device, true
 		a.state = t.Role == "optimizer" && !more
@@ -58,15 +76,18 @@ func (p Process) accounts() []account {
 			continue
 		}
 		a := at(objectKey(o))
-		a.holder, a.site, a.kind, a.container = holderOf(o.Holder), cmp.Or(o.Site, a.site), o.Type, true
+		a.holder, a.site, a.kind, a.container = HolderOf(o.Holder), cmp.Or(o.Site, a.site), o.Type, true
 		a.add(float64(o.Step), sizeOf(o), unknownAs(o.Bytes), math.NaN())
 		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
 			a.bound, _ = strconv.ParseFloat(m[1], 64)
 		}
-		a.guarded = strings.Contains(o.Detail, guardedDetail)
+		a.guarded, a.of = strings.Contains(o.Detail, guardedDetail), o.Detail
 	}
 	list := make([]account, 0, len(by))
 	for _, a := range by {
+		if b := p.Bounds[a.holder]; a.container && a.bound == 0 {
+			a.bound, a.guarded, a.free = b.Items, a.guarded || b.Kind == Bounded && b.Items == 0, b.Kind == Unbounded
+		}
 		list = append(list, *a)
 	}
 	slices.SortFunc(list, func(a, b account) int {

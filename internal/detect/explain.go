@@ -33,8 +33,8 @@ func (p Process) explain(f *Finding, in Input) {
 	}
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
-		p.attribute(f)
-		f.mayFill()
+		p.attribute(f, accounts)
+		f.mayFill(p.looked(), accounts, in.Over)
 	}
 	if f.Class == "" {
 		f.Class = Unknown
@@ -69,15 +69,11 @@ type suspect struct {
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one,
 // and comes nearest to the rate.
-func (p Process) attribute(f *Finding) {
+func (p Process) attribute(f *Finding, accounts []account) {
 	f.Class = classOf(f.Memory)
 	list := p.suspects(f)
 	if len(list) == 0 {
-		f.Evidence = append(f.Evidence, p.noCensus())
-		if f.Memory == Heap && len(p.Tensors)+len(p.Objects) > 0 {
-			f.Class = NativeHeap // malloc's memory that nothing in Python leads to
-			p.nativeCalls(f)
-		}
+		p.unexplained(f, accounts)
 		return
 	}
 	best := list[0]
@@ -109,13 +105,6 @@ func (p Process) nativeCalls(f *Finding) {
 	}
 }
 
-func (p Process) noCensus() string {
-	if len(p.Tensors)+len(p.Objects) == 0 {
-		return "no census was taken of this process"
-	}
-	return "the censuses saw nothing grow that explains it"
-}
-
 func classOf(k Kind) Class {
 	switch k {
 	case Worker:
@@ -143,7 +132,7 @@ func (p Process) suspects(f *Finding) []suspect {
 		list[i].graphs(objects)
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
-		return s.site != "" && !isForeign(s.site) &&
+		return s.site != "" && !IsForeign(s.site) &&
 			!isInstalled(s.site)
 	})
 	list = slices.DeleteFunc(list, func(s suspect) bool {
@@ -236,10 +225,10 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			m = map[string]seen{}
 			byCensus[t.Census], steps[t.Census] = m, float64(t.Step)
 		}
-		s := m[holderOf(t.Holder)]
+		s := m[HolderOf(t.Holder)]
 		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
 		s.site = cmp.Or(s.site, t.Site)
-		m[holderOf(t.Holder)] = s
+		m[HolderOf(t.Holder)] = s
 	}
 	first, last, ok := span(steps, f.Start)
 	if !ok {
@@ -247,7 +236,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	sizes := history{}
 	for _, t := range p.Tensors {
-		sizes.add(holderOf(t.Holder), t.Census, float64(t.Bytes))
+		sizes.add(HolderOf(t.Holder), t.Census, float64(t.Bytes))
 	}
 	var list []suspect
 	for holder, now := range byCensus[last] {
@@ -259,7 +248,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors,
 			bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over,
 				1)}
-		s.foreign, s.shrank, s.fleeting = isForeign(now.site), sizes.shrank(holder, first),
+		s.foreign, s.shrank, s.fleeting = IsForeign(now.site), sizes.shrank(holder, first),
 			sizes.fleeting(holder, holder, first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
@@ -281,8 +270,8 @@ func stretch(steps map[int64]float64, first, last int64, start float64) float64 
 	return math.Max(1, over)
 }
 
-// holderOf takes the place in a container off a holder's path: what grows is the container.
-func holderOf(path string) string {
+// HolderOf takes the place in a container off a holder's path: what grows is the container.
+func HolderOf(path string) string {
 	for {
 		trimmed := strings.TrimSuffix(path, "[*]")
 		if trimmed == path {
@@ -338,7 +327,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	for _, o := range p.Objects {
 		if o.Census == last {
 			if s, ok := suspectOf(o, earlier[objectKey(o)], over, f.Unit()); ok {
-				s.foreign, s.shrank = isForeign(o.Site), sizes.shrank(objectKey(o), first)
+				s.foreign, s.shrank = IsForeign(o.Site), sizes.shrank(objectKey(o), first)
 				s.fleeting = sizes.fleeting(objectKey(o), o.Holder, first, last)
 				list = append(list, s)
 			}
@@ -352,7 +341,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 const grownGraph = 1.2
 
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
-	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
+	s := suspect{holder: HolderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
 	if o.Bytes != model.Null {
 		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over

@@ -435,7 +435,7 @@ func Suspicious(p Process) bool {
 	if p.ByTime {
 		return p.judge(p.Anon).Verdict == Leak || p.judge(p.Shared).Verdict == Leak
 	}
-	list := []Series{p.Heap, p.Anon, p.Private}
+	list := []Series{p.Heap, p.Anon, p.Private, scaled(p.Blocks, blockSize), p.Shared, p.Unmapped}
 	if p.Worker {
 		list = []Series{p.Anon, p.Shared}
 	}

@@ -64,10 +64,12 @@ type Process struct {
 	Blocks, Shared, Mapped, Space Series
 	// Dirty: private pages that were written to and are not anonymous. Unshared: those that no other process maps.
 	Dirty, Unshared Series
+	Unmapped        Series // shared memory of the job that no process maps, told of the one that made most steps
 	Devices         []DeviceSeries
 	Tensors         []model.TensorGroup // of all its censuses, in order
 	Objects         []model.ObjectGroup
-	Full            float64 // full garbage collections seen
+	Full            float64          // full garbage collections seen
+	Bounds          map[string]Bound // of containers, by holder
 }
 
 // DeviceSeries are the memories of one process on one device.
@@ -96,6 +98,7 @@ type Input struct {
 	Host      Limit
 	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
 	Steps     float64      // of the process that made most
+	Over      bool         // nothing more will come: what is not told now never will be
 	Seconds   float64      // watched, where there are no steps; else 0
 	Warnings  []string
 
@@ -115,6 +118,7 @@ type Finding struct {
 	Holder   string
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
+	Doubt    float64 // that the growth will end by itself
 	Advice   []string
 	Seconds  float64 // to Limit
 	SecondsLow,
@@ -144,14 +148,31 @@ type Report struct {
 func Run(in Input) Report {
 	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Warnings: in.Warnings}
 	var judged []judgement
-	for _, p := range in.Processes {
+	for i, p := range in.Processes {
+		if i == in.trainer() {
+			p.Unmapped = in.Unmapped
+		}
 		judged = append(judged, judgement{p, judgeProcess(p, in)})
 	}
+	generations(judged)
 	r.Findings = foretell(judged, in)
 	order(r.Findings)
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()
 	return r
+}
+
+// trainer is the process that made most steps, the first of several; -1 without any.
+func (in Input) trainer() int {
+	best, most := -1, 0.0
+	for i, p := range in.Processes {
+		n := p.Steps()
+		if p.Worker || p.ByTime || n < most || n == most && best >= 0 && p.PID > in.Processes[best].PID {
+			continue
+		}
+		best, most = i, n
+	}
+	return best
 }
 
 // disagreements says which memories leak on some ranks only. Ranks run the same program: one that differs has a branch
@@ -211,7 +232,7 @@ func (r *Report) sum() {
 		switch {
 		case f.Verdict == Leak && r.Verdict != Leak:
 			r.Verdict, r.Class = Leak, f.Class
-			r.Confidence = min(1-math.Min(0.5, 2000*f.P), sure) // after all the looks that there were
+			r.Confidence = min((1-math.Min(0.5, 2000*f.P))*(1-f.Doubt), sure) // after all the looks that there were
 		case f.Verdict == Undecided && r.Verdict == Healthy && f.decides():
 			r.Verdict, r.Needs = Undecided, f.Needs
 			r.Missing = f.Reason
@@ -296,6 +317,11 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	}
 	if g := p.ended(p.judge(p.Shared)); g.Verdict != Healthy && g.Total > 0 {
 		add(Shared, "", g)
+	}
+	if g := p.judge(p.Unmapped); g.Verdict != Healthy && g.Total > 0 {
+		add(Shared, "", g)
+		out[len(out)-1].Evidence = []string{
+			"it is charged to the job, and no process maps it: descriptors, or files in /dev/shm, keep it"}
 	}
 	if g := p.mapped(); g.Verdict != Healthy && g.Total > 0 {
 		add(Mapped, "", p.ended(g))

@@ -59,7 +59,7 @@ func (p Process) testify(f *Finding, accounts []account) {
 
 // testifies says whether the account is about the finding's memory, of the program's own, and has no known end.
 func (a account) testifies(f *Finding) bool {
-	return len(a.steps) >= leastCensuses && !a.ends() && a.device == (f.Device != "") && !isForeign(a.site) &&
+	return len(a.steps) >= leastCensuses && !a.ends() && a.device == (f.Device != "") && !IsForeign(a.site) &&
 		(f.Memory == Heap || f.Memory == Anon || f.Memory == Worker || f.Memory == Device)
 }
 
@@ -131,7 +131,7 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 			if ending += rate; rate > most {
 				most, largest = rate, a
 			}
-		case a.pace(a.items) > 0 && !isForeign(a.site) && !local(a.holder):
+		case a.pace(a.items) > 0 && !IsForeign(a.site) && !local(a.holder):
 			endless += rate
 		}
 	}
@@ -227,47 +227,4 @@ func (a account) fills(f *Finding, limit Limit) {
 		f.because(FillsSlots, a.holder, units.Count(int64(items)))
 		f.Needs = math.Ceil(f.End - f.Start)
 	}
-}
-
-// Doubt that a growth will end by itself, though nothing says so. Of what fills by design half is full after MinSteps,
-// and what is not yet fills in as many steps again with the same odds, whatever its size (a prior without scale): after
-// T steps a share of MinSteps/(MinSteps+T) is still filling. fillOdds are the odds, before any step was seen, that
-// growth which passes for a leak is such filling; where a census names a container without a known bound they are less.
-const (
-	fillOdds      = 1.0
-	fillOddsNamed = 0.4
-	// doubted is the doubt from which a growth is not called a leak yet.
-	doubted = 0.3
-)
-
-// doubt is the probability that the growth will end by itself.
-func (f Finding) doubt() float64 {
-	odds := fillOdds
-	if f.Holder != "" || f.Site != "" {
-		odds = fillOddsNamed
-	}
-	odds *= f.ripeAge() / (f.ripeAge() + f.End - f.Start)
-	return odds / (1 + odds)
-}
-
-// ripeAge is MinSteps in the finding's unit.
-func (f Finding) ripeAge() float64 {
-	if f.ByTime {
-		return MinSeconds
-	}
-	return MinSteps
-}
-
-// mayFill leaves a growth undecided that is too young to be told from what fills by design.
-func (f *Finding) mayFill() {
-	if f.Verdict != Leak || f.doubt() <= doubted {
-		return
-	}
-	odds := fillOdds
-	if f.Holder != "" || f.Site != "" {
-		odds = fillOddsNamed
-	}
-	until := f.ripeAge() * (odds*(1-doubted)/doubted - 1)
-	f.Needs = math.Ceil(max(1, until-(f.End-f.Start)))
-	f.because(MayFill)
 }

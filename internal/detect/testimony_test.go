@@ -1,8 +1,10 @@
 package detect
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -197,19 +199,27 @@ func TestWhatWillStop(t *testing.T) {
 	}
 }
 
-// TestDoubtFalls: the longer a growth has lasted the less it may be a buffer, and the less where a holder has no bound.
+// TestDoubtFalls: the longer a growth has lasted the less it may be a buffer, and the less the more is known of its
+// holder.
 func TestDoubtFalls(t *testing.T) {
 	last := 1.0
 	for _, age := range []float64{200, 400, 1000, 10_000} {
 		f := Finding{Growth: Growth{Verdict: Leak, Start: 100, End: 100 + age}}
 		named := f
 		named.Holder = "__main__.kept"
-		if f.doubt() >= last || named.doubt() >= f.doubt() {
-			t.Errorf("%v steps: %.2f, named %.2f, before %.2f", age, f.doubt(), named.doubt(), last)
+		free := []account{{holder: "__main__.kept", free: true}}
+		doubts := []float64{f.after(f.odds(false, nil), age), f.after(f.odds(true, nil), age),
+			named.after(named.odds(true, nil), age), named.after(named.odds(true, free), age)}
+		if !slices.IsSortedFunc(doubts, func(a, b float64) int { return cmp.Compare(b, a) }) || doubts[0] >= last {
+			t.Errorf("%v steps: %.2f, before %.2f", age, doubts, last)
 		}
-		last = f.doubt()
-		if f.mayFill(); f.Verdict == Undecided && (f.Needs <= 0 || age > 300) {
-			t.Errorf("%v steps: needs %v", age, f.Needs)
+		last = doubts[0]
+		over := f
+		if over.mayFill(false, nil, true); over.Verdict != Leak {
+			t.Errorf("%v steps of a run that is over: %v", age, over.Growth)
+		}
+		if f.mayFill(false, nil, false); (f.Verdict == Leak) != (age > 500) || f.Verdict != Leak && f.Needs <= 0 {
+			t.Errorf("%v steps: %v, needs %v", age, f.Growth, f.Needs)
 		}
 	}
 }

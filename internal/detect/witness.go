@@ -56,6 +56,10 @@ const (
 // else. It can't be more than malloc keeps.
 func (p Process) private() Growth {
 	g := Judge(p.Private)
+	blocksGrow := Judge(scaled(p.Blocks, blockSize))
+	if g.Why == TooFewReadings && blocksGrow.Verdict == Leak {
+		return p.arenas(g, blocksGrow)
+	}
 	if g.Verdict != Leak {
 		return g
 	}
@@ -69,6 +73,19 @@ func (p Process) private() Growth {
 		g.because(NoWitness)
 	}
 	return g
+}
+
+// arenas judges Python's own memory by its blocks, which are counted with every look at the process, where what they
+// are in was read too seldom: it gives the rate.
+func (p Process) arenas(few, blocks Growth) Growth {
+	s := p.Private.clean().from(blocks.Start)
+	if len(s.Steps) < 2 || s.total() < quarter*blocks.Total*s.width()/(blocks.End-blocks.Start) {
+		return few
+	}
+	rate := s.total() / s.width()
+	blocks.Low, blocks.High = min(blocks.Low, rate/contradicts), max(blocks.High, rate*contradicts)
+	blocks.Rate, blocks.Total, blocks.Level = rate, rate*(blocks.End-blocks.Start), few.Level
+	return blocks
 }
 
 // risen is what a series gained from a step on, between the middles of its first and last thirds, and as much again for

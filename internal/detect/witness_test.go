@@ -40,7 +40,7 @@ func TestNoReadingIsNotNoGrowth(t *testing.T) {
 			}
 			c.p.Heap = Series{flat.Steps, make([]float64, len(flat.Bytes))}
 		}
-		r := runOf(c.p)
+		r := Run(Input{Steps: 1000, Processes: []Process{c.p}, Host: room, Over: true})
 		if r.Verdict != c.want {
 			for _, f := range r.Findings {
 				t.Errorf("%s: %s, want %s: %s %v", name, r.Verdict, c.want, f.Memory, f.Growth)
