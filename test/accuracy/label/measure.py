@@ -28,8 +28,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 MEASURED = ("rate_mb_per_step", "resident_rate_mb_per_step", "seconds", "measured")
 KEPT = ("heap", "pymalloc", "shm", "dirty", "workers")
 FLOORS = 20
-READINGS = 240
-SECONDS = 0.05  # between readings of a program without optimizer
+READINGS = 80  # of a run; one takes some 15 ms
+SECONDS = 0.5  # between readings of a program without optimizer
 
 
 def record(python, path, entry):
@@ -47,13 +47,11 @@ def record(python, path, entry):
     return rows, time.time() - began, cpu.children_user + cpu.children_system, done.stdout.strip().splitlines()[-1]
 
 
-def filled(rows):
-    """Rows with what is kept: costly readings are carried on between, cheap ones are where the sum would mislead."""
-    full = [r for r in rows if "pymalloc" in r]
-    for r in full:
+def summed(rows):
+    for r in rows:
         r["kept"] = sum(r[k] for k in KEPT)
         r["resident"] = r["anon"] + r["shm"] + r["workers"]  # a private page written to is anonymous
-    return full
+    return rows
 
 
 def floors(rows, key, since, until, n=FLOORS):
@@ -133,7 +131,7 @@ def main():
             continue
         rows, seconds, cpu, last = record(options.python, os.path.join(options.corpus, entry["file"]), entry)
         cpu, before = cpu - before, cpu
-        steps, rows = rows[-1]["at"], filled(rows)
+        steps, rows = rows[-1]["at"], summed(rows)
         rate, resident, wrong = judge(entry, rows)
         if not entry.get("by_time") and abs(steps - entry["steps"]) > max(1, entry["steps"] // READINGS):
             wrong.append("%.0f steps, not %d" % (steps, entry["steps"]))

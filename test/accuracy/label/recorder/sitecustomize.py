@@ -21,7 +21,6 @@ import time
 
 OUT = os.environ.pop("LABEL_OUT", None)  # children are not recorded by themselves
 EVERY = float(os.environ.pop("LABEL_EVERY", "1"))  # steps, or seconds where it is below one
-FULL = 4  # each so many readings also those that take milliseconds
 
 
 class MallInfo2(ctypes.Structure):
@@ -50,8 +49,8 @@ def pymalloc():
     return int(found.group(1).replace(b",", b""))
 
 
-def status(pid="self"):
-    with open("/proc/%s/status" % pid) as f:
+def status():
+    with open("/proc/self/status") as f:
         return {k: int(v.split()[0]) * 1024 for k, _, v in (line.partition(":") for line in f) if k.startswith("Rss")}
 
 
@@ -118,7 +117,7 @@ def private(pids):
 class Recorder:
     def __init__(self):
         self.file = open(OUT, "w", buffering=1)
-        self.count, self.readings, self.due = 0, 0, 0.0
+        self.count, self.due = 0, 0.0
 
     def step(self, *_):
         self.count += 1
@@ -127,13 +126,9 @@ class Recorder:
             self.read(self.count)
 
     def read(self, at):
-        s = status()
-        row = {"at": at, "seconds": time.time() - started, "heap": heap(), "anon": s["RssAnon"], "file": s["RssFile"]}
-        if self.readings % FULL == 0:
-            pids = children()
-            row.update(pymalloc=pymalloc(), dirty=dirty(), workers=private(pids),
-                       shm=max(s["RssShmem"], unmapped(["self"] + pids)))
-        self.readings += 1
+        s, pids = status(), children()
+        row = {"at": at, "heap": heap(), "pymalloc": pymalloc(), "shm": max(s["RssShmem"], unmapped(["self"] + pids)),
+               "dirty": dirty(), "workers": private(pids), "anon": s["RssAnon"], "file": s["RssFile"]}
         self.file.write(json.dumps(row) + "\n")
 
     def by_time(self):
