@@ -54,6 +54,7 @@ func (f Finding) account() string {
 // suspect is something that a census saw growing.
 type suspect struct {
 	holder, site, what string
+	kind               string // list, dict, cache, hooks, tensors, parameter …
 	class              Class
 	bytes              float64 // a step; NaN unknown
 	items              float64 // a step
@@ -77,13 +78,13 @@ func (p Process) attribute(f *Finding, accounts []account) {
 		return
 	}
 	best := list[0]
-	f.Holder, f.Site, f.Held, f.Class = best.holder, best.site, best.what, best.class
+	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
 	if f.Worker {
 		f.Class = WorkerGrowth
 	}
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate",
-			best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), math.Min(100, 100*best.bytes/f.Rate)))
+			best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), 100*best.bytes/f.Rate))
 	}
 }
 
@@ -207,9 +208,12 @@ func (s suspect) weight(rate float64) float64 {
 	return w
 }
 
+// rolesKind is the kind of holder that tensors of a role are kept by.
+var rolesKind = map[string]string{"parameter": "parameter", "buffer": "buffer", "optimizer": "optimizer"}
+
 type seen struct {
 	bytes, count float64
-	site         string
+	site, role   string
 }
 
 // tensorSuspects compares the bytes of tensors by holder between censuses.
@@ -227,7 +231,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		s := m[HolderOf(t.Holder)]
 		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
-		s.site = cmp.Or(s.site, t.Site)
+		s.site, s.role = cmp.Or(s.site, t.Site), cmp.Or(rolesKind[t.Role], "tensors")
 		m[HolderOf(t.Holder)] = s
 	}
 	first, last, ok := span(steps, f.Start)
@@ -245,7 +249,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			before = seen{}
 		}
 		over := stretch(steps, first, last, f.Start)
-		s := suspect{holder: holder, site: now.site, class: RetainedTensors,
+		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role,
 			bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over,
 				1)}
 		s.foreign, s.shrank, s.fleeting = IsForeign(now.site), sizes.shrank(holder, first),
@@ -347,9 +351,13 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over
 	}
 	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]
+	s.kind = o.Evidence
 	switch o.Evidence {
 	case "container":
-		s.container = true
+		s.container, s.kind = true, name
+		if strings.Contains(o.Detail, "functools._lru_list_elem") {
+			s.kind = "cache"
+		}
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
 			s.items, unit)
 	case "graph":

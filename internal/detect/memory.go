@@ -118,6 +118,7 @@ type Finding struct {
 	Holder   string
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
+	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …
 	Doubt    float64 // that the growth will end by itself
 	Advice   []string
 	Seconds  float64 // to Limit

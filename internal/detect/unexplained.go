@@ -24,7 +24,7 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 	growing := p.growingWith(f, accounts)
 	for _, a := range growing {
 		if chance, _ := a.constant(); a.conceals(f) && chance < concealed {
-			f.Holder, f.Site = a.holder, a.site
+			f.Holder, f.Site, f.kind = a.holder, a.site, a.name()
 			f.Held = fmt.Sprintf("%s, %s items, %+.3g per %s", a.name(), units.Count(int64(a.items[len(a.items)-1])),
 				a.pace(a.items), f.Unit())
 			if f.Class == Unknown {
