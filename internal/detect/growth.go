@@ -80,7 +80,7 @@ func Judge(raw Series) Growth {
 		return tooShort(g, s)
 	}
 	back := givenBack(all)
-	var young *window
+	var young, bent *window
 	for _, share := range windows {
 		w, ok := look(s, share)
 		if !ok || !w.rises() {
@@ -90,6 +90,12 @@ func Judge(raw Series) Growth {
 			if young == nil {
 				w.why, young = why, &w
 			}
+			if bent == nil && why == Flattens && w.bends() {
+				bent = &w
+			}
+			continue
+		}
+		if bent != nil && !w.beyond(bent) {
 			continue
 		}
 		return leaking(g, s, w)
@@ -242,6 +248,28 @@ func (w *window) doubts(s Series, back release) Why {
 		return Young
 	}
 	return NoReason
+}
+
+// clearly is Schwarz's criterion from which a curve is preferred whatever it looks like: "strong" on the same scale.
+// One that has lost much of its pace needs less: a line with noise seldom looks so.
+const (
+	clearly  = 6
+	lostPace = 0.6
+)
+
+// bends says that a window is a curve clearly enough to speak for the shorter windows in it.
+func (w window) bends() bool { return w.curve.Evidence > clearly || w.curve.Pace < lostPace }
+
+// more is how much faster than a curve foretells a window must grow to go beyond it: what a curve that was fitted to
+// noise is wrong by.
+const more = 1.1
+
+// beyond says that a short window grows faster than the curve over a longer one foretells. A short piece of any curve
+// looks straight; only what the curve does not explain is growth of its own.
+func (w window) beyond(bent *window) bool {
+	begin, end := w.floors.Steps[0], w.floors.Steps[len(w.floors.Steps)-1]
+	foretold := bent.curve.Slope(begin, end)
+	return !(w.slope <= more*foretold+2*w.trend.Err)
 }
 
 // total of a piece of a series: from its first to its last reading.
