@@ -93,7 +93,53 @@ func (p Process) accounts() []account {
 	slices.SortFunc(list, func(a, b account) int {
 		return cmp.Or(cmp.Compare(a.holder, b.holder), cmp.Compare(a.kind, b.kind))
 	})
-	return list
+	return sameUnderTwoNames(list)
+}
+
+// sameUnderTwoNames folds accounts of what went by one path at some censuses and by another at the others: which is
+// found first depends on what runs at the moment. They end in the same name, are added to by the same line, and no
+// census saw both.
+func sameUnderTwoNames(list []account) (out []account) {
+	for _, a := range list {
+		i := slices.IndexFunc(out, func(b account) bool {
+			return a.site != "" && a.site == b.site && a.kind == b.kind && a.device == b.device &&
+				a.tensors == b.tensors && lastName(a.holder) == lastName(b.holder) && !meet(a.steps, b.steps)
+		})
+		if i < 0 {
+			out = append(out, a)
+			continue
+		}
+		out[i] = out[i].with(a)
+	}
+	return out
+}
+
+// lastName is what a path ends with.
+func lastName(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+// meet says that two lists of steps have one in common.
+func meet(a, b []float64) bool {
+	return slices.ContainsFunc(a, func(x float64) bool { return slices.Contains(b, x) })
+}
+
+// with takes another account's censuses into this one, in their order.
+func (a account) with(b account) account {
+	out := a
+	out.steps, out.items, out.bytes, out.fresh = nil, nil, nil, nil
+	i, k := 0, 0
+	for i < len(a.steps) || k < len(b.steps) {
+		if k == len(b.steps) || i < len(a.steps) && a.steps[i] < b.steps[k] {
+			out.add(a.steps[i], a.items[i], a.bytes[i], a.fresh[i])
+			i++
+		} else {
+			out.add(b.steps[k], b.items[k], b.bytes[k], b.fresh[k])
+			k++
+		}
+	}
+	if b.steps[len(b.steps)-1] > a.steps[len(a.steps)-1] {
+		out.holder = b.holder
+	}
+	return out
 }
 
 // trainsMore says that there are more parameters than at the first census.
@@ -150,6 +196,8 @@ const (
 	leastCensuses = 3
 	// leastRise is what a container must have gained, in items: fewer come and go with a step.
 	leastRise = 8
+	// slackens is the share of its mean gain below which a container's last gain has fallen off.
+	slackens = 0.9
 )
 
 // constant is the chance that a container whose size wanders gains so constant a number of items a step by accident: of
@@ -182,6 +230,10 @@ func (a account) straight(from int) float64 {
 			return 1
 		}
 		e = max(e, math.Abs(ys[i]-ys[0]-pace*(xs[i]-xs[0]))/rise)
+	}
+	// A gain that falls off is that of what fills, however clear the rise is.
+	if late := (ys[last] - ys[last-1] + 1 + pace) / (xs[last] - xs[last-1]); late < slackens*pace {
+		return 1
 	}
 	e += (1 + pace) / rise // a census falls into some moment of a step
 	return min(1, math.Pow(min(1, 2*e), float64(last-1))/2)

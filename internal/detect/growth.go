@@ -64,7 +64,6 @@ type Growth struct {
 	Needs   float64 // steps more that would decide; 0 where steps don't
 	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
 	Since   float64 // step of the first reading
-	Chance  float64 // of the rise over the younger half by accident, whatever else speaks for or against it; 0 unknown
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
@@ -262,7 +261,7 @@ func (w window) bends() bool { return w.curve.Evidence > clearly || w.curve.Pace
 
 // more is how much faster than a curve foretells a window must grow to go beyond it: what a curve that was fitted to
 // noise is wrong by.
-const more = 1.1
+const more = 1.25
 
 // beyond says that a short window grows faster than the curve over a longer one foretells. A short piece of any curve
 // looks straight; only what the curve does not explain is growth of its own.
@@ -359,7 +358,6 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 	if ok {
 		_, high := recent.trend.Interval(0.95)
 		g.Unseen = max(high, material/recent.width()) // less than material is not looked at, however clear it is
-		g.Chance = max(recent.trend.P(), leastP)
 	}
 	if w == nil {
 		g.because(NoGrowth)

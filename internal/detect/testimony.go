@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/stats"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -29,7 +30,7 @@ const (
 	// contradict it: its size is known to about a half, since storages are shared.
 	contradicts = 2
 	// lateCensus is the share of a growth that may lie after the last census: what it saw then may have ended since.
-	lateCensus = 0.5
+	lateCensus = 2.0 / 3
 )
 
 // testify makes a leak of growth that the bytes alone can't show, where the censuses do: a container without a known
@@ -40,14 +41,20 @@ func (p Process) testify(f *Finding, accounts []account) {
 	}
 	tried := 0
 	for _, a := range accounts {
-		if a.testifies(f) && a.items[len(a.items)-1] != a.items[0] {
+		if n := len(a.items) - 1; a.testifies(f) && (a.items[n] != a.items[0] || a.bytes[n] != a.bytes[0]) {
 			tried++
 		}
 	}
-	best := Growth{P: rising}
+	best, chance, shows := Growth{P: rising}, p.chance(f), p.shows(f)
 	for _, a := range accounts {
-		if a.testifies(f) {
-			if g, ok := p.grows(f, a, tried); ok && g.P < best.P {
+		if !a.testifies(f) {
+			continue
+		}
+		if g, ok := p.grows(f, a, chance, shows, tried); ok && g.P < best.P {
+			best = g
+		}
+		if b, ok := a.byBytes(accounts); ok {
+			if g, ok := p.grows(f, b, chance, shows, tried); ok && g.P < best.P {
 				best = g
 			}
 		}
@@ -75,11 +82,11 @@ func (p Process) ripe() float64 {
 }
 
 // grows is the finding's growth as the account tells it; ok where both together are beyond chance.
-func (p Process) grows(f *Finding, a account, tried int) (g Growth, ok bool) {
+func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (g Growth, ok bool) {
 	chance, from := a.constant()
 	part := a.since(a.steps[from])
 	items, rate := part.pace(part.items), part.pace(part.bytes)
-	if !(items > 0) || !(rate > 0) || f.Unseen > 0 && rate > contradicts*f.Unseen {
+	if !(items > 0) || !(rate > 0) || rate > contradicts*shows {
 		return g, false
 	}
 	start := part.steps[0]
@@ -89,7 +96,7 @@ func (p Process) grows(f *Finding, a account, tried int) (g Growth, ok bool) {
 	last := part.steps[len(part.steps)-1]
 	grown := rate * (f.End - start)
 	g = f.Growth
-	g.P = max(together(f.chance(), min(1, chance*float64(tried))), leastP)
+	g.P = max(together(bytes, min(1, chance*float64(tried))), leastP)
 	if g.P >= rising || f.End-start < p.ripe() || f.End-last > lateCensus*(f.End-start) || grown < materialItems {
 		return g, false
 	}
@@ -98,12 +105,71 @@ func (p Process) grows(f *Finding, a account, tried int) (g Growth, ok bool) {
 	return g, true
 }
 
-// chance of the bytes' rise by accident; 1 where it was not computed.
-func (g Growth) chance() float64 {
-	if g.Chance > 0 {
-		return g.Chance
+// memories are the series that what the finding is about may show in: what Python keeps is in its own arenas as well as
+// in malloc's.
+func (p Process) memories(f *Finding) []Series {
+	switch {
+	case f.Device != "":
+		for _, d := range p.Devices {
+			if d.Name == f.Device {
+				return []Series{d.Allocated}
+			}
+		}
+	case f.Worker || p.ByTime:
+		return []Series{p.ticking(p.Anon)}
 	}
-	return 1
+	return []Series{p.Heap, p.Anon, p.Private, scaled(p.Blocks, blockSize)}
+}
+
+// chance of the rise of any of these memories over the younger two thirds by accident: the least of theirs, times how
+// many there are.
+func (p Process) chance(f *Finding) float64 {
+	list := p.memories(f)
+	least := 1.0
+	for _, s := range list {
+		s = s.clean()
+		if len(s.Steps) < fewFloors {
+			continue
+		}
+		if part := s.from(s.Steps[0] + s.width()/3).floors(blocks / 2); len(part.Steps) >= fewFloors {
+			least = min(least, stats.FitTrend(part.Steps, part.Bytes).P())
+		}
+	}
+	return min(1, least*float64(len(list)))
+}
+
+// shows is the rate above which growth would have been seen in all of these memories; +Inf where some were not read
+// enough to tell.
+func (p Process) shows(f *Finding) (rate float64) {
+	if f.Device != "" || f.Worker || p.ByTime {
+		return seenFrom(f.Unseen)
+	}
+	heap, private := Judge(p.Heap), Judge(p.Private)
+	return min(seenFrom(heap.Unseen)+seenFrom(private.Unseen), seenFrom(Judge(p.Anon).Unseen))
+}
+
+// seenFrom is +Inf where it was not computed.
+func seenFrom(unseen float64) float64 {
+	if unseen <= 0 {
+		return math.Inf(1)
+	}
+	return unseen
+}
+
+// byBytes is the account of a container that has as many items as ever, by what hangs below these: a table of lists of
+// which each grows. What is replaced each step, or fills places that were made beforehand, is none.
+func (a account) byBytes(all []account) (account, bool) {
+	n := len(a.items)
+	if !a.container || a.items[0] != a.items[n-1] || !(a.bytes[n-1] > a.bytes[0]) || a.slots(all) {
+		return a, false
+	}
+	for _, b := range all {
+		if b.tensors && strings.HasPrefix(b.holder, a.holder) && b.replaced() {
+			return a, false
+		}
+	}
+	a.items = a.bytes
+	return a, true
 }
 
 // halfOf is the share of a growth that must be known to end for it to end.
