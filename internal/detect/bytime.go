@@ -8,9 +8,6 @@ const (
 	MinSeconds = 20
 	// ticks is how many steps stand for a second there: Judge counts in steps.
 	ticks = MinSteps / MinSeconds
-	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it
-	// may read its data.
-	prepares = 300
 )
 
 // judge judges a series of the process, by steps or by time.
@@ -18,10 +15,6 @@ func (p Process) judge(s Series) Growth {
 	g := Judge(p.ticking(s))
 	if p.ByTime {
 		g = g.perSecond()
-	}
-	if p.Prepares && g.Verdict == Leak && g.End-g.Start < prepares {
-		g.because(NoStepYet)
-		g.Needs = math.Ceil(prepares - (g.End - g.Start))
 	}
 	return g
 }

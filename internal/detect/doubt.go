@@ -11,6 +11,10 @@ const (
 	oddsNamed   = 0.5 // a census names it
 	oddsUnnamed = 1.0 // censuses found nothing that explains it
 	oddsUnseen  = 1.2 // no census was taken
+	// A process that has loaded PyTorch and made no step yet may read its data: that is likelier than training by hand,
+	// and takes longer than buffers do, half of the time a minute.
+	readsData    = 3
+	readsSeconds = 60
 	// doubted is the doubt above which a growth is not called a leak yet. While the run goes on to wait costs little,
 	// and more steps or a census decide; of a run that is over nothing more will come, and the likelier of the two is
 	// told.
@@ -35,10 +39,10 @@ func (f Finding) odds(looked bool, accounts []account) float64 {
 }
 
 // after is the doubt that is left of the odds after some steps (seconds, without steps) of growth.
-func (f Finding) after(odds, age float64) float64 {
-	ripe := float64(MinSteps)
-	if f.ByTime {
-		ripe = MinSeconds
+func (p Process) after(odds, age float64) float64 {
+	ripe := p.ripe()
+	if p.Prepares {
+		odds, ripe = odds*readsData, readsSeconds
 	}
 	odds *= ripe / (ripe + age)
 	return odds / (1 + odds)
@@ -46,21 +50,23 @@ func (f Finding) after(odds, age float64) float64 {
 
 // mayFill leaves a growth undecided that is too young to be told from what fills by design, and says when it will be
 // old enough.
-func (f *Finding) mayFill(looked bool, accounts []account, over bool) {
+func (p Process) mayFill(f *Finding, accounts []account, over bool) {
 	if f.Verdict != Leak {
 		return
 	}
-	odds, age, least := f.odds(looked, accounts), f.End-f.Start, doubted
+	odds, age, least := f.odds(p.looked(), accounts), f.End-f.Start, doubted
 	if over {
 		least = doubtedOver
 	}
-	if f.Doubt = f.after(odds, age); f.Doubt <= least {
+	if f.Doubt = p.after(odds, age); f.Doubt <= least {
 		return
 	}
 	more := 1.0
-	for f.after(odds, age+more) > least {
+	for p.after(odds, age+more) > least {
 		more *= 1.1
 	}
 	f.Needs = math.Ceil(more)
-	f.because(MayFill)
+	if f.because(MayFill); p.Prepares {
+		f.because(NoStepYet)
+	}
 }

@@ -34,7 +34,7 @@ func (p Process) explain(f *Finding, in Input) {
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
 		p.attribute(f, accounts)
-		f.mayFill(p.looked(), accounts, in.Over)
+		p.mayFill(f, accounts, in.Over)
 	}
 	if f.Class == "" {
 		f.Class = Unknown
@@ -248,7 +248,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		if first == last { // one census: all of it came since the growth began
 			before = seen{}
 		}
-		over := stretch(steps, first, last, f.Start)
+		over := f.stretch(steps, first, last)
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role,
 			bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over,
 				1)}
@@ -263,11 +263,11 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 
 // stretch is the steps that the growth between two censuses took. What the only one saw came since the growth began; a
 // census from before the onset that was found says that it began earlier.
-func stretch(steps map[int64]float64, first, last int64, start float64) float64 {
+func (f Finding) stretch(steps map[int64]float64, first, last int64) float64 {
 	over := steps[last] - steps[first]
 	if first == last {
-		over = steps[last] - start
-		if over < steps[last]/4 {
+		over = steps[last] - f.Start
+		if over < steps[last]/4 && !f.ByTime { // without steps there is much before the work begins
 			over = steps[last]
 		}
 	}
@@ -320,7 +320,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	if !ok {
 		return nil
 	}
-	over := stretch(steps, first, last, f.Start)
+	over := f.stretch(steps, first, last)
 	earlier, sizes := map[string]model.ObjectGroup{}, history{}
 	for _, o := range p.Objects {
 		sizes.add(objectKey(o), o.Census, sizeOf(o))

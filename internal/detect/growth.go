@@ -261,7 +261,7 @@ func (w window) bends() bool { return w.curve.Evidence > clearly || w.curve.Pace
 
 // more is how much faster than a curve foretells a window must grow to go beyond it: what a curve that was fitted to
 // noise is wrong by.
-const more = 1.25
+const more = 1.1
 
 // beyond says that a short window grows faster than the curve over a longer one foretells. A short piece of any curve
 // looks straight; only what the curve does not explain is growth of its own.
@@ -382,7 +382,8 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 // shows no rise.
 func over(s Series, w *window) bool {
 	tail, ok := look(s, 0.7)
-	return ok && (!tail.rises() || w.curve.Left < max(material, 0.05*w.total()))
+	little := max(0.05*w.total(), min(material, 0.2*w.total()))
+	return ok && (!tail.rises() || w.curve.Left < little)
 }
 
 // tooShort is the answer where no verdict can be given.

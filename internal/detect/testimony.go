@@ -36,7 +36,7 @@ const (
 // testify makes a leak of growth that the bytes alone can't show, where the censuses do: a container without a known
 // bound gains a constant number of items a step.
 func (p Process) testify(f *Finding, accounts []account) {
-	if f.Verdict == Leak || f.End-f.Since < p.ripe() || f.Why == WithProcess || f.Why == NoStepYet {
+	if f.Verdict == Leak || f.End-f.Since < p.ripe() || f.Why == WithProcess {
 		return
 	}
 	tried := 0

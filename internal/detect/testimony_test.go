@@ -202,23 +202,23 @@ func TestWhatWillStop(t *testing.T) {
 // TestDoubtFalls: the longer a growth has lasted the less it may be a buffer, and the less the more is known of its
 // holder.
 func TestDoubtFalls(t *testing.T) {
-	last := 1.0
+	last, p := 1.0, Process{}
 	for _, age := range []float64{200, 400, 1000, 10_000} {
 		f := Finding{Growth: Growth{Verdict: Leak, Start: 100, End: 100 + age}}
 		named := f
 		named.Holder = "__main__.kept"
 		free := []account{{holder: "__main__.kept", free: true}}
-		doubts := []float64{f.after(f.odds(false, nil), age), f.after(f.odds(true, nil), age),
-			named.after(named.odds(true, nil), age), named.after(named.odds(true, free), age)}
+		doubts := []float64{p.after(f.odds(false, nil), age), p.after(f.odds(true, nil), age),
+			p.after(named.odds(true, nil), age), p.after(named.odds(true, free), age)}
 		if !slices.IsSortedFunc(doubts, func(a, b float64) int { return cmp.Compare(b, a) }) || doubts[0] >= last {
 			t.Errorf("%v steps: %.2f, before %.2f", age, doubts, last)
 		}
 		last = doubts[0]
 		over := f
-		if over.mayFill(false, nil, true); over.Verdict != Leak {
+		if p.mayFill(&over, nil, true); over.Verdict != Leak {
 			t.Errorf("%v steps of a run that is over: %v", age, over.Growth)
 		}
-		if f.mayFill(false, nil, false); (f.Verdict == Leak) != (age > 500) || f.Verdict != Leak && f.Needs <= 0 {
+		if p.mayFill(&f, nil, false); (f.Verdict == Leak) != (age > 500) || f.Verdict != Leak && f.Needs <= 0 {
 			t.Errorf("%v steps: %v, needs %v", age, f.Growth, f.Needs)
 		}
 	}
