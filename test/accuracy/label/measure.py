@@ -8,9 +8,10 @@ What a program keeps is the sum of malloc's memory in use, Python's small object
 mapped files and its children's private memory. A floor is the least reading of a stretch; there are 20 in what is
 looked at, so that what a step gives back does not count.
 
-  leak     the floors rise from start_step to the end: by 0.5 MB at least, in each half of that stretch at 60 to 160 % of
-           the whole's rate (Theil and Sen's slope)
-  healthy  after settled_by, or 60 % of the run, the floors rise by no more than 0.3 MB or 2 % of what the run kept at most
+  leak     the floors rise from start_step to the end: by 0.5 MB at least, in each half of that stretch at 60 to
+           160 % of the whole's rate (Theil and Sen's slope)
+  healthy  after settled_by, or 60 % of the run, the floors rise by no more than 0.3 MB, or 2 % of what the run
+           kept at most
 
 The rates in the manifest must be within 5 %. --write stores what was measured. Exits 1 where a label does not hold.
 MB are 1,000,000 bytes.
