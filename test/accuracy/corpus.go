@@ -190,7 +190,7 @@ func (r result) hit() bool {
 // rateError against the retained bytes or the resident growth, whichever is nearer; NaN where no rate was told.
 func (r result) rateError() float64 {
 	f := r.end.first()
-	if f == nil || f.Rate == nil {
+	if f == nil || f.Rate == nil || r.ByTime { // by second it differs with the machine
 		return math.NaN()
 	}
 	rate := *f.Rate * 1.048576

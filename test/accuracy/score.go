@@ -20,14 +20,14 @@ type tally struct {
 
 func print(w io.Writer, results []result) {
 	var t tally
-	fmt.Fprint(w, "| program | label | 25 % | 50 % | 75 % | end | MB/step (told / true) | class | holder or line | kind |\n",
-		"|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| program | label | 25 % | 50 % | 75 % | end | MB/step (told / true) | class | holder or line |",
+		" kind |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range results {
 		t.add(r)
 		rate, class, hit := "", "", ""
 		if f := r.end.first(); f != nil {
 			class = f.Class
-			if f.Rate != nil {
+			if f.Rate != nil && !r.ByTime {
 				rate = fmt.Sprintf("%.4f / %.4f", *f.Rate*1.048576, r.Rate)
 			}
 			hit = map[bool]string{true: "right", false: "missed"}[r.hit()]

@@ -1,4 +1,4 @@
-"""Records what a program keeps, at the end of optimizer steps, from inside it. measure.py puts this on the program's path.
+"""Records what a program keeps, at the end of optimizer steps, from inside it. measure.py puts this on its path.
 
 One line of JSON a reading, into the file that LABEL_OUT names. Bytes. What is counted, and by whom:
   heap      malloc's memory in use (mallinfo2: uordblks + hblkhd), all arenas

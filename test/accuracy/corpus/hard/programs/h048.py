@@ -45,8 +45,8 @@ def main():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        worst = logits.detach().std(1).tolist()
-        if not rows.add(f"{step}\t{loss.item():.6f}\t" + "\t".join(f"{v:.5f}" for v in worst) + "\n" * 2):
+        worst = logits.detach().std(1).tolist() + logits.detach().amax(1).tolist()
+        if not rows.add(f"{step}\t{loss.item():.6f}\t" + "\t".join(f"{v:.9f}" for v in worst) + "\n" * 2):
             flush(rows.lines)
             rows.lines.clear()
         if step % 200 == 0:

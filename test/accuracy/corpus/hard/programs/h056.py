@@ -13,6 +13,7 @@ class Episode:
     def __init__(self, index, rng):
         self.log = logging.getLogger("training.rollouts.worker0")
         self.log.setLevel(logging.INFO if index % 50 == 0 else logging.WARNING)
+        self.cart_log = self.log.getChild("cart")
         self.position, self.speed, self.rng = rng.uniform(-1, 1), 0.0, rng
 
     def run(self, policy, length=24):
@@ -23,6 +24,8 @@ class Episode:
                 push = policy(state).item() + self.rng.gauss(0, 0.3)
             self.speed = 0.9 * self.speed + 0.1 * push
             self.position += self.speed
+            if abs(self.position) > 3:
+                self.cart_log.debug("far off: %.2f", self.position)
             reward -= self.position ** 2
             states.append(state)
             actions.append(push)
