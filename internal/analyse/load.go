@@ -76,8 +76,7 @@ type loader struct {
 	until     float64           // µs since the epoch; +Inf without a bound
 	from0     float64           // µs since the epoch of the first sample
 	host      detect.Limit
-	over      bool          // nothing more will come
-	shmem     detect.Series // charged to the job, and mapped by no process
+	over      bool // nothing more will come
 	warnings  []string
 }
 
@@ -393,7 +392,7 @@ func (l *loader) objects() error {
 
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Unmapped: l.shmem, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Warnings: l.warnings}
 	if l.most == 0 && l.from0 > 0 {
 		in.Seconds = (l.end() - l.from0) / 1e6
 	}
@@ -402,8 +401,8 @@ func (l *loader) input() detect.Input {
 		in.Job.Torch = in.Job.Torch || p.Prepares
 		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
 		if !l.wanted("cpu") {
-			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{},
-				detect.Series{}, detect.Series{}
+			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped, p.Unmapped = detect.Series{}, detect.Series{},
+				detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}
 		}
 		in.Processes = append(in.Processes, *p)
 	}

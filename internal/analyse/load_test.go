@@ -290,3 +290,21 @@ func TestFilePagesBesideALeak(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedMemoryThatNobodyMaps: what is charged to the job beyond what its processes map is judged by itself.
+func TestSharedMemoryThatNobodyMaps(t *testing.T) {
+	for rate, want := range map[int64]detect.Verdict{0: detect.Healthy, 40 * kib: detect.Leak} {
+		b := limited(1000, 16*gib, 0, 0)
+		for i := range b.Samples.Cgroups {
+			b.Samples.Cgroups[i].Shmem = 10*mib + rate*int64(2*i) + jitter(i)
+		}
+		r := judged(t, Options{}, cudaRun(1000, 0, 0), b, tree("trainer", false, stepTime(1000)))
+		if r.Verdict != want {
+			t.Errorf("%d B a step: %s", rate, r.Line())
+		}
+		if f := r.Findings[0]; want == detect.Leak && (f.Memory != detect.Shared ||
+			math.Abs(f.Rate/float64(rate)-1) > 0.02) {
+			t.Errorf("%s %v", f.Memory, f.Growth)
+		}
+	}
+}

@@ -18,11 +18,12 @@ func (l *loader) unmapped() error {
  FROM cgroup.memory j LEFT JOIN mapped m ON m.ts = j.ts WHERE j.shmem IS NOT NULL
  QUALIFY row_number() OVER (PARTITION BY j.ts ORDER BY j.limit_bytes - j.current NULLS LAST) = 1
  ORDER BY j.ts`
+	shmem := &l.process(l.trainer).Unmapped
 	return l.all(sql, func(v []any) {
 		us := number(v[0])
 		if us < c.first() || us > min(c.last(), l.until) {
 			return
 		}
-		l.shmem.Steps, l.shmem.Bytes = append(l.shmem.Steps, c.at(us)), append(l.shmem.Bytes, math.Max(0, number(v[1])))
+		shmem.Steps, shmem.Bytes = append(shmem.Steps, c.at(us)), append(shmem.Bytes, math.Max(0, number(v[1])))
 	})
 }

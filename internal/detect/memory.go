@@ -94,7 +94,6 @@ type Limit struct {
 // Input is all that a verdict goes by.
 type Input struct {
 	Processes []Process
-	Unmapped  Series // shared memory charged to the job that no process maps, on the steps of the one that made most
 	Host      Limit
 	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
 	Steps     float64      // of the process that made most
@@ -119,6 +118,7 @@ type Finding struct {
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
 	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …
+	Last     float64 // step of the process: what was read until End says nothing of the steps since
 	Doubt    float64 // that the growth will end by itself
 	Advice   []string
 	Seconds  float64 // to Limit
@@ -149,10 +149,7 @@ type Report struct {
 func Run(in Input) Report {
 	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Warnings: in.Warnings}
 	var judged []judgement
-	for i, p := range in.Processes {
-		if i == in.trainer() {
-			p.Unmapped = in.Unmapped
-		}
+	for _, p := range in.Processes {
 		judged = append(judged, judgement{p, judgeProcess(p, in)})
 	}
 	generations(judged)
@@ -161,19 +158,6 @@ func Run(in Input) Report {
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
 	r.sum()
 	return r
-}
-
-// trainer is the process that made most steps, the first of several; -1 without any.
-func (in Input) trainer() int {
-	best, most := -1, 0.0
-	for i, p := range in.Processes {
-		n := p.Steps()
-		if p.Worker || p.ByTime || n < most || n == most && best >= 0 && p.PID > in.Processes[best].PID {
-			continue
-		}
-		best, most = i, n
-	}
-	return best
 }
 
 // disagreements says which memories leak on some ranks only. Ranks run the same program: one that differs has a branch
@@ -331,6 +315,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 		out = append(out, p.device(d)...)
 	}
 	for i := range out {
+		out[i].Last = max(p.Last, p.Steps())
 		p.explain(&out[i], in)
 	}
 	return out
