@@ -45,7 +45,28 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 	if b = s.guard(name, line); b.Kind != detect.BoundUnknown {
 		return b
 	}
+	if b = s.guards(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
 	return s.cut(name)
+}
+
+// guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
+// bound. The line that a census names may be the one that replaces when it is full.
+func (s source) guards(name string) (b detect.Bound) {
+	x := `\b` + regexp.QuoteMeta(name)
+	adds := regexp.MustCompile(x + `\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` + x + `\s*\+=`)
+	for i, text := range s {
+		if !adds.MatchString(text) {
+			continue
+		}
+		g := s.guard(name, i+1)
+		if g.Kind != detect.Bounded || b.Kind == detect.Bounded && b != g {
+			return detect.Bound{}
+		}
+		b = g
+	}
+	return b
 }
 
 // cache looks for a function of that name that remembers its results.

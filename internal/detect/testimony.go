@@ -283,6 +283,9 @@ func (a account) fills(f *Finding, limit Limit) {
 		}
 		f.because(FillsUp, a.holder, units.Count(int64(items)), units.Count(int64(a.bound)))
 		f.Needs = math.Ceil(left)
+	case a.bound > 0 && items >= a.bound:
+		f.because(Full, a.holder, units.Count(int64(items)))
+		f.Needs = MinSteps / 2
 	case a.state:
 		f.because(Stages, a.holder)
 		f.Needs = math.Ceil(f.End - f.Start)

@@ -33,6 +33,7 @@ const (
 	TooFewReadings
 	TooShort
 	FillsUp
+	Full
 	FillsSlots
 	Guarded
 	Stages
@@ -70,6 +71,7 @@ var whys = [...]struct {
 	TooFewReadings: {Undecided, "too few readings"},
 	TooShort:       {Undecided, "too short a time"},
 	FillsUp:        {Undecided, "%s fills up: it had %s of %s items at most"},
+	Full:           {Undecided, "%s was full at the last census, with %s items: what it grew by has ended"},
 	FillsSlots:     {Undecided, "%s fills up: it has %s places, of which ever more are in use"},
 	Guarded:        {Undecided, "%s may fill up: what adds to it tests its length first"},
 	Stages:         {Undecided, "optimizer state of parameters that began to train (%s): it is bounded by their size"},
