@@ -227,7 +227,7 @@ func boundIn(programs map[string]source, name, site string) (b detect.Bound) {
 		}
 	}
 	for _, s := range programs {
-		if c := s.cache(name); c.Kind != detect.BoundUnknown {
+		if c := s.boundOf(name, 0); c.Kind != detect.BoundUnknown {
 			if b.Kind != detect.BoundUnknown && b != c {
 				return detect.Bound{}
 			}

@@ -211,6 +211,11 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 
 // during is the account since the growth began, with one census before where there are too few.
 func (a account) during(f *Finding) account {
+	if len(a.steps) == 1 && a.ends() && a.steps[0] > f.Start { // all of it may have come since
+		a.steps, a.items = []float64{f.Start, a.steps[0]}, []float64{0, a.items[0]}
+		a.bytes, a.fresh = []float64{0, a.bytes[0]}, []float64{0, a.fresh[0]}
+		return a
+	}
 	i, _ := slices.BinarySearch(a.steps, f.Start)
 	return a.since(a.steps[max(0, min(i, len(a.steps)-2))])
 }
