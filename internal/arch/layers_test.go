@@ -34,7 +34,7 @@ var onlyUser = map[string]string{
 	"internal/owner":     "internal/collector internal/ask", // they alone take a session's lock
 	// they alone start processes of this binary
 	"internal/keeper":        "internal/collector internal/ask internal/cli",
-	"internal/ingest":        "internal/owner internal/api",
+	"internal/ingest":        "internal/owner",
 	"internal/attach/ptrace": "internal/attach", // stops other people's processes
 	"internal/gpu/nvml":      "internal/gpu/machine",
 	"internal/gpu/drm":       "internal/gpu/machine",

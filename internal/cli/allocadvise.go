@@ -52,19 +52,15 @@ func (a *app) allocAdviseCommand() *cobra.Command {
 }
 
 func (a *app) allocAdvise(ctx context.Context, o allocAdviseOptions, args []string) error {
-	file, err := a.snapshotOf(ctx, "advise", o.timeout, args)
+	path, err := a.snapshotOf(ctx, "advise", o.timeout, args)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
-	defer file.discard()
-	t, err := readTrace(file.path, o.device)
+	t, err := readTrace(path, o.device)
 	if err != nil {
 		return fmt.Errorf("alloc advise: %w", err)
 	}
 	defer t.Close()
-	if err := file.keep(); err != nil { // the advice is good all the same
-		fmt.Fprintf(a.stderr, "memgauge: alloc advise: %v\n", err)
-	}
 	conf, unknown := replay.RecordedConf(t.Settings), replay.UnknownConf(t.Settings)
 	advice, err := replay.Advise(ctx, t, conf, int64(o.capacity))
 	if err != nil {

@@ -112,19 +112,15 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, args []stri
 		}
 		defer plot.discard()
 	}
-	file, err := a.snapshotOf(ctx, "replay", o.timeout, args)
+	path, err := a.snapshotOf(ctx, "replay", o.timeout, args)
 	if err != nil {
 		return err
 	}
-	defer file.discard()
-	t, err := readTrace(file.path, o.device)
+	t, err := readTrace(path, o.device)
 	if err != nil {
 		return err
 	}
 	defer t.Close()
-	if err := file.keep(); err != nil { // the replay is good all the same
-		fmt.Fprintf(a.stderr, "memgauge: alloc replay: %v\n", err)
-	}
 	settings, err := o.settings(t.Settings)
 	if err != nil {
 		return err
@@ -135,7 +131,7 @@ func (a *app) allocReplay(ctx context.Context, o allocReplayOptions, args []stri
 		return err
 	}
 	if plot != nil {
-		name := filepath.Base(file.path)
+		name := filepath.Base(path)
 		if err := writePlot(plot, o.plot, replayChart(name, t, results, int64(o.capacity))); err != nil {
 			return err
 		}

@@ -6,38 +6,35 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// snapshotFile is a file to read; keep leaves one that was written for this in the session.
-type snapshotFile struct {
-	path    string
-	keep    func() error
-	discard func()
-}
-
-// snapshotOf is the file that the command line names, or one that the session's trainer writes, or, where none is
-// alive, the one that the session has kept.
-func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (snapshotFile,
-	error) {
-	given := snapshotFile{keep: func() error { return nil }, discard: func() {}}
+// snapshotOf is the file that the command line names, or one that the session's trainer writes into the session, or,
+// where none is alive, the one that the session has kept.
+func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (string, error) {
 	if len(args) == 1 {
-		given.path = args[0]
-		return given, nil
+		return args[0], nil
 	}
 	t, err := a.target(ctx)
 	if err != nil {
-		return given, remedy.Add(err, "or name a file: memgauge alloc "+command+" snapshot.pickle")
+		return "", remedy.Add(err, "or name a file: memgauge alloc "+command+" snapshot.pickle")
 	}
-	chosen, err := (evalOptions{rank: -1}).choose(t.Processes(), t)
-	if err == nil {
-		file, _, err := takeSnapshot(ctx, t.Session, chosen[0], time.Duration(timeout))
-		return file, err
+	session := t.Open()
+	defer session.Close()
+	list, err := session.Processes(ctx, api.ProcessesRequest{})
+	if err != nil {
+		return "", err
 	}
-	kept, ok := t.Snapshot()
-	if !ok {
-		return given,
+	if _, err := api.Choose(list, t.Choice(), false); err == nil {
+		r, err := session.Snapshot(ctx, api.SnapshotRequest{Choice: t.Choice(), Timeout: time.Duration(timeout),
+			Recorded: true}, nil)
+		return r.Path, err
+	}
+	kept := t.About().Snapshot
+	if kept == nil {
+		return "",
 			remedy.Add(
 				errors.New("no observed process of the session is alive, and the session has no snapshot of its allocator: "+
 					"alloc replay and alloc advise leave one there while the trainer lives"),
@@ -45,6 +42,5 @@ func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Dura
 	}
 	fmt.Fprintf(a.stderr, "memgauge: from the snapshot of pid %d that was taken at %s\n", kept.PID,
 		kept.Taken.Format(time.DateTime))
-	given.path = kept.Path
-	return given, nil
+	return kept.Path, nil
 }

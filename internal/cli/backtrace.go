@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"text/tabwriter"
@@ -13,13 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/plain"
-	"github.com/memgauge/memgauge/internal/proc"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/stacks"
 	"github.com/memgauge/memgauge/internal/units"
-	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // backtraceOptions are what the user may say about a backtrace.
@@ -48,7 +43,7 @@ func (a *app) backtraceCommand() *cobra.Command {
 	f.BoolVar(&o.all, "all", false, "of every process of the session")
 	f.BoolVar(&o.locals, "locals", false, "local variables too, as short texts; no code of the program runs for that")
 	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
-	f.StringVar(&o.timeout, "timeout", stacks.Patience.String(), "wait for Python's lock at most for `DURATION`")
+	f.StringVar(&o.timeout, "timeout", "2s", "wait for Python's lock at most for `DURATION`")
 	return c
 }
 
@@ -65,20 +60,15 @@ func (a *app) backtrace(ctx context.Context, o backtraceOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	chosen, err := o.choose(t, tid)
+	session := t.Open()
+	defer session.Close()
+	q := api.BacktraceRequest{Choice: t.Choice(), Thread: tid, Locals: o.locals, Timeout: time.Duration(timeout)}
+	q.Choice.All = o.all
+	r, err := session.Backtrace(ctx, q)
 	if err != nil {
-		return fmt.Errorf("backtrace: %w", err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(timeout))
-	defer cancel()
-	taken := stacks.All(ctx, chosen, o.locals)
-	if tid != 0 {
-		taken[0].Threads = slices.DeleteFunc(taken[0].Threads, func(t stacks.Thread) bool { return t.TID != tid })
-	}
-	if context.Cause(ctx) == context.Canceled {
-		return fmt.Errorf("backtrace: %w", context.Canceled)
-	}
-	return a.showBacktrace(taken, o.json)
+	return a.showBacktrace(r.Processes, o.json)
 }
 
 func threadArgument(args []string) (int, error) {
@@ -92,37 +82,23 @@ func threadArgument(args []string) (int, error) {
 	return int(tid), nil
 }
 
-// choose picks the processes as eval does, or the one to which a thread belongs.
-func (o backtraceOptions) choose(t session.Target, tid int) ([]session.Process, error) {
-	if tid == 0 {
-		return evalOptions{rank: -1, all: o.all}.choose(t.Askable(), t)
-	}
-	for _, p := range t.Askable() {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d/task/%d", p.PID, tid)); err == nil {
-			return []session.Process{p}, nil
-		}
-	}
-	return nil, remedy.Add(fmt.Errorf("no process of the session has a thread %d", tid),
-		"memgauge backtrace --all lists them")
-}
-
 // showBacktrace fails only where nothing at all can be said of any process.
-func (a *app) showBacktrace(taken []stacks.Process, asJSON bool) error {
+func (a *app) showBacktrace(taken []api.Stacks, asJSON bool) error {
 	failed := 0
 	for _, p := range taken {
-		if p.Err != nil && len(p.Threads) == 0 {
+		if p.Error != nil && len(p.Threads) == 0 {
 			failed++
 		}
 	}
 	if failed == len(taken) {
-		return fmt.Errorf("backtrace: %w", taken[0].Err)
+		return fmt.Errorf("backtrace: %w", taken[0].Error.Unpack())
 	}
 	if asJSON {
 		return writeJSON(a.stdout, backtraceDocument(taken))
 	}
 	for i, p := range taken {
-		if p.Err != nil {
-			fmt.Fprintf(a.stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Err)
+		if p.Error != nil {
+			fmt.Fprintf(a.stderr, "memgauge: backtrace of %d: %v; this is what the kernel tells\n", p.PID, p.Error)
 		}
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
@@ -134,7 +110,7 @@ func (a *app) showBacktrace(taken []stacks.Process, asJSON bool) error {
 	return nil
 }
 
-func writeProcess(w io.Writer, p stacks.Process) error {
+func writeProcess(w io.Writer, p api.Stacks) error {
 	head := fmt.Sprintf("process %d", p.PID)
 	if p.Rank >= 0 {
 		head += fmt.Sprintf(", rank %d", p.Rank)
@@ -143,24 +119,24 @@ func writeProcess(w io.Writer, p stacks.Process) error {
 		head += ": " + p.Argv
 	}
 	fmt.Fprintln(w, plain.Line(head))
-	var native []stacks.Thread
+	var native []api.Thread
 	for _, t := range p.Threads {
-		if t.Python == nil {
+		if !t.Python {
 			native = append(native, t)
 			continue
 		}
 		fmt.Fprintf(w, "\n%s\n", plain.Line(threadHead(t)))
-		if err := writeFrames(w, t.Python); err != nil {
+		if err := writeFrames(w, &t); err != nil {
 			return err
 		}
 	}
 	if p.Left > 0 {
 		fmt.Fprintf(w, "\n… and %d more threads\n", p.Left)
 	}
-	return writeNative(w, native, p.Err != nil)
+	return writeNative(w, native, p.Error != nil)
 }
 
-func threadHead(t stacks.Thread) string {
+func threadHead(t api.Thread) string {
 	name := t.Name
 	if name == "" {
 		name = "thread"
@@ -168,13 +144,13 @@ func threadHead(t stacks.Thread) string {
 	if t.TID != 0 {
 		name += fmt.Sprintf(" (%d)", t.TID)
 	}
-	if kernel := t.Kernel(); kernel != "" {
+	if kernel := t.Kernel; kernel != "" {
 		name += ": " + kernel
 	}
 	return name
 }
 
-func writeFrames(w io.Writer, t *wire.Thread) error {
+func writeFrames(w io.Writer, t *api.Thread) error {
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i, f := range t.Frames {
 		if t.Cut > 0 && i == t.CutAt {
@@ -189,20 +165,20 @@ func writeFrames(w io.Writer, t *wire.Thread) error {
 }
 
 // writeNative lists the threads without Python one by one where that is all there is, else it counts them.
-func writeNative(w io.Writer, threads []stacks.Thread, each bool) error {
+func writeNative(w io.Writer, threads []api.Thread, each bool) error {
 	if len(threads) == 0 {
 		return nil
 	}
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if each {
 		for _, t := range threads {
-			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, plain.Line(t.Comm), t.Kernel())
+			fmt.Fprintf(tab, "  thread %d\t%s\t%s\n", t.TID, plain.Line(t.Comm), t.Kernel)
 		}
 		return tab.Flush()
 	}
 	kinds := map[string]int{}
 	for _, t := range threads {
-		kinds[t.Kernel()]++
+		kinds[t.Kernel]++
 	}
 	fmt.Fprintf(tab, "\nand threads without Python:\n")
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
@@ -246,15 +222,15 @@ type frameJSON struct {
 	Locals map[string]string `json:"locals,omitempty"`
 }
 
-func backtraceDocument(taken []stacks.Process) backtraceJSON {
+func backtraceDocument(taken []api.Stacks) backtraceJSON {
 	doc := backtraceJSON{SchemaVersion: jsonVersion, Processes: []backtraceProcessJSON{}}
 	for _, p := range taken {
 		j := backtraceProcessJSON{PID: p.PID, Source: "python", Threads: []threadJSON{}, Left: p.Left}
 		if p.Rank >= 0 {
 			j.Rank = &p.Rank
 		}
-		if p.Err != nil {
-			text := p.Err.Error()
+		if p.Error != nil {
+			text := p.Error.Message
 			j.Source, j.Error = "kernel", &text
 		}
 		for _, t := range p.Threads {
@@ -265,18 +241,18 @@ func backtraceDocument(taken []stacks.Process) backtraceJSON {
 	return doc
 }
 
-func threadDocument(t stacks.Thread) threadJSON {
+func threadDocument(t api.Thread) threadJSON {
 	j := threadJSON{Frames: []frameJSON{}, Name: known(t.Name)}
 	if t.TID != 0 {
-		j.TID, j.Comm, j.State = &t.TID, known(t.Comm), known(string(rune(t.State)))
-		j.Wchan, j.Syscall = known(t.Wchan), known(proc.SyscallName(t.Syscall))
+		j.TID, j.Comm, j.State, j.Wchan, j.Syscall = &t.TID, known(t.Comm), known(t.State), known(t.Wchan),
+			known(t.Syscall)
 	}
-	if t.Python == nil {
+	if !t.Python {
 		return j
 	}
-	j.Daemon, j.FramesCut = &t.Python.Daemon, t.Python.Cut
-	for i, f := range t.Python.Frames {
-		frame := frameJSON{Depth: t.Python.Depth(i), Func: f.Func, File: f.File, Line: f.Line}
+	j.Daemon, j.FramesCut = &t.Daemon, t.Cut
+	for i, f := range t.Frames {
+		frame := frameJSON{Depth: t.Depth(i), Func: f.Func, File: f.File, Line: f.Line}
 		for _, l := range f.Locals {
 			if frame.Locals == nil {
 				frame.Locals = map[string]string{}

@@ -2,25 +2,20 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memgauge/memgauge/internal/agent"
-	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/units"
-	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // evalOptions are what the user may say about an eval.
@@ -91,32 +86,57 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := o.choose(t.Processes(), t)
-	if err != nil {
-		return fmt.Errorf("eval: %w", err)
+	session := t.Open()
+	defer session.Close()
+	q := api.EvalRequest{Choice: o.choice(t), Code: code, Place: place, Timeout: time.Duration(timeout)}
+	switch {
+	case o.json:
+		return a.evalJSON(ctx, session, q)
+	case o.all:
+		return a.evalAll(ctx, session, q)
 	}
-	request := wire.Eval{Timeout: time.Duration(timeout), Code: code, Place: place}
-	if o.json {
-		return a.evalJSON(ctx, request, chosen)
-	}
-	if o.all {
-		return a.evalAll(ctx, request, chosen)
-	}
-	r := evalIn(ctx, request, chosen[0], a.stdout, programOutput(a.stderr))
-	r.show(a.stdout, programOutput(a.stderr))
-	return r.failure(request.Timeout)
+	return a.evalOne(ctx, session, q)
 }
 
-func (o evalOptions) place() (wire.Place, error) {
+// choice is the process that the flags say, else what the endpoint says.
+func (o evalOptions) choice(t ask.Target) api.Choice {
+	c := t.Choice()
+	if c.PID, c.All = o.pid, o.all; o.rank >= 0 {
+		c.Rank = &o.rank
+	}
+	return c
+}
+
+func (a *app) evalOne(ctx context.Context, s api.Session, q api.EvalRequest) error {
+	streams := [2]io.Writer{a.stdout, programOutput(a.stderr)}
+	r, err := s.Eval(ctx, q, api.EvalOutput{Print: func(_ int, stderr bool, text []byte) error {
+		_, err := streams[index(stderr)].Write(text)
+		return err
+	}})
+	if err != nil {
+		return err
+	}
+	showResult(&r.Results[0], streams[0], streams[1])
+	return evalFailure(&r.Results[0], q.Timeout)
+}
+
+func index(stderr bool) int {
+	if stderr {
+		return 1
+	}
+	return 0
+}
+
+func (o evalOptions) place() (api.Place, error) {
 	switch {
 	case o.beside:
-		return wire.PlaceBeside, nil
+		return api.Beside, nil
 	case o.at == "main":
-		return wire.PlaceMain, nil
+		return api.Main, nil
 	case o.at == "step":
-		return wire.PlaceStep, nil
+		return api.Step, nil
 	}
-	return 0, usageError{fmt.Errorf("eval: --at %q: not one of main, step", o.at)}
+	return "", usageError{fmt.Errorf("eval: --at %q: not one of main, step", o.at)}
 }
 
 // readCode reads no more than may be sent: the file may be one that never ends.
@@ -126,7 +146,7 @@ func (a *app) readCode(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, wire.MaxFrame+1))
+	return io.ReadAll(io.LimitReader(f, api.MaxCode+1))
 }
 
 // code is what to run.
@@ -144,8 +164,8 @@ func (a *app) code(ctx context.Context, o evalOptions, args []string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("eval: %w", err)
 	}
-	if len(text) > wire.MaxFrame-8 {
-		return "", fmt.Errorf("eval: code of more than %s", units.Bytes(wire.MaxFrame))
+	if len(text) > api.MaxCode {
+		return "", fmt.Errorf("eval: code of more than %s", units.Bytes(1<<20))
 	}
 	if !utf8.Valid(text) {
 		return "", errors.New("eval: the code is not UTF-8")
@@ -153,103 +173,8 @@ func (a *app) code(ctx context.Context, o evalOptions, args []string) (string, e
 	return string(text), nil
 }
 
-// choose picks the processes to ask: what the flags say, else what the endpoint says, else the first, which is the main
-// trainer.
-func (o evalOptions) choose(all []session.Process, t session.Target) ([]session.Process, error) {
-	live := slices.DeleteFunc(slices.Clone(all), func(p session.Process) bool { return !p.Alive })
-	if len(live) == 0 {
-		return nil, remedy.Add(errors.New("no observed process of the session is alive"),
-			"this needs a live trainer; query works on finished sessions too")
-	}
-	with := func(ok func(session.Process) bool) []session.Process {
-		return slices.DeleteFunc(slices.Clone(live), func(p session.Process) bool { return !ok(p) })
-	}
-	rank := cmp.Or(o.rank+1, t.Rank+1) - 1 // -1 in both means not said
-	switch {
-	case o.all:
-		return trainers(live), nil
-	case o.pid != 0:
-		return firstOf(with(func(p session.Process) bool { return p.PID == o.pid }), fmt.Sprintf("pid %d", o.pid), live)
-	case rank >= 0:
-		return firstOf(with(func(p session.Process) bool { return p.Rank == rank }), fmt.Sprintf("rank %d", rank), live)
-	}
-	if own := with(func(p session.Process) bool { return p.PID == t.PID }); len(own) > 0 {
-		return own, nil
-	}
-	return live[:1], nil
-}
-
-// trainers leaves out the processes that only start or feed the trainers: a launcher has no rank, a DataLoader's worker
-// makes no steps. Where nothing tells them apart, all remain.
-func trainers(live []session.Process) []session.Process {
-	for _, ok := range []func(session.Process) bool{
-		func(p session.Process) bool { return p.Torch },
-		func(p session.Process) bool { return p.Rank >= 0 },
-	} {
-		found := slices.DeleteFunc(slices.Clone(live), func(p session.Process) bool { return !ok(p) })
-		if len(found) > 0 {
-			live = found
-		}
-	}
-	return live
-}
-
-func firstOf(found []session.Process, what string, live []session.Process) ([]session.Process, error) {
-	if len(found) > 0 {
-		return found[:1], nil
-	}
-	var names []string
-	for _, p := range live {
-		names = append(names, label(p))
-	}
-	return nil, remedy.Add(fmt.Errorf("no live process with %s", what), "there are: "+strings.Join(names, ", "))
-}
-
-// label names a process in a line's head.
-func label(p session.Process) string {
-	if p.Rank >= 0 && p.Torch {
-		return fmt.Sprintf("rank %d", p.Rank)
-	}
-	return fmt.Sprintf("pid %d", p.PID)
-}
-
-// evalResult is how an eval in one process went.
-type evalResult struct {
-	process session.Process
-	agent.Result
-	took time.Duration // from the request to the answer
-	err  error         // it didn't get as far as an outcome
-}
-
-// dialFor gives the agent's first word as long as its code may take: both need Python's lock.
-func dialFor(ctx context.Context, timeout time.Duration, socket string) (*agent.Client, error) {
-	if timeout > agent.HelloWait {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	return agent.Dial(ctx, socket)
-}
-
-func evalIn(ctx context.Context, e wire.Eval, p session.Process, stdout, stderr io.Writer) evalResult {
-	r := evalResult{process: p}
-	c, err := dialFor(ctx, e.Timeout, p.Socket)
-	if err != nil {
-		r.err = fmt.Errorf("eval in %d: %w", p.PID, err)
-		return r
-	}
-	defer c.Close()
-	began := time.Now()
-	r.Result, r.err = c.Eval(ctx, e, stdout, stderr)
-	r.took = time.Since(began)
-	if r.err != nil {
-		r.Elapsed = time.Since(began)
-	}
-	return r
-}
-
-// show prints what comes after the output.
-func (r *evalResult) show(stdout, stderr io.Writer) {
+// showResult prints what comes after the output.
+func showResult(r *api.EvalResult, stdout, stderr io.Writer) {
 	if r.Value != "" {
 		fmt.Fprintln(stdout, r.Value)
 	}
@@ -258,83 +183,59 @@ func (r *evalResult) show(stdout, stderr io.Writer) {
 	}
 }
 
-// failure is the error that the command ends with, nil for none.
-func (r *evalResult) failure(timeout time.Duration) error {
-	if r.err != nil {
-		return r.err
+// evalFailure is the error that the command ends with, nil for none.
+func evalFailure(r *api.EvalResult, timeout time.Duration) error {
+	err := r.Failure(timeout)
+	if errors.Is(err, api.ErrException) {
+		return &exitError{code: exitFailed} // its traceback was printed
 	}
-	switch r.Outcome {
-	case wire.OutcomeFine:
-		return nil
-	case wire.OutcomeException:
-		return &exitError{code: exitFailed}
-	case wire.OutcomeInterrupted:
-		return &exitError{exitInterrupted, errors.New("eval: the code was interrupted")}
-	}
-	if r.Outcome == wire.OutcomeGoesOn && (timeout == 0 || r.took < timeout) { // blocked when it was to be interrupted
-		return &exitError{exitInterrupted, errors.New("eval: the code can't be interrupted and goes on")}
-	}
-	if r.Outcome == wire.OutcomeTimeout && !r.Began {
-		err := fmt.Errorf("eval: the code could not begin within --timeout %s", units.Duration(timeout))
-		return &exitError{exitTimeout, remedy.Add(err,
-			"--timeout 1m waits longer; --beside runs it where it may meet half-done work")}
-	}
-	err := fmt.Errorf("eval: the code ran into --timeout %s", units.Duration(timeout))
-	return &exitError{exitTimeout, remedy.Add(err, "--timeout 1m gives it more time")}
+	return err
 }
 
 // worst orders failures of several processes: an exception says more than a timeout.
-func worst(results []evalResult, timeout time.Duration) error {
+func worst(results []api.EvalResult, timeout time.Duration) error {
 	var chosen error
 	for i := range results {
-		err := results[i].failure(timeout)
-		var exit *exitError
-		if err != nil && (chosen == nil || !errors.As(err, &exit) || exit.code == exitFailed) {
+		err := evalFailure(&results[i], timeout)
+		if err != nil && (chosen == nil || results[i].Outcome == api.Exception || results[i].Error != nil) {
 			chosen = err
 		}
 	}
 	return chosen
 }
 
-// inEach runs the code in all processes at once, each with its own writers.
-func inEach(ctx context.Context, e wire.Eval, chosen []session.Process,
-	writers func(int) (io.Writer, io.Writer)) []evalResult {
-	results := make([]evalResult, len(chosen))
-	var wg sync.WaitGroup
-	for i, p := range chosen {
-		stdout, stderr := writers(i)
-		wg.Go(func() { results[i] = evalIn(ctx, e, p, stdout, stderr) })
-	}
-	wg.Wait()
-	return results
-}
-
-func (a *app) evalAll(ctx context.Context, e wire.Eval, chosen []session.Process) error {
+func (a *app) evalAll(ctx context.Context, s api.Session, q api.EvalRequest) error {
 	var mu sync.Mutex
-	type pair struct{ stdout, stderr *prefixer }
-	pairs := make([]pair, len(chosen))
-	for i, p := range chosen {
-		head := "[" + label(p) + "] "
-		pairs[i] = pair{&prefixer{mu: &mu, w: a.stdout, head: head},
-			&prefixer{mu: &mu, w: programOutput(a.stderr), head: head}}
-	}
-	results := inEach(ctx, e, chosen, func(i int) (io.Writer, io.Writer) { return pairs[i].stdout, pairs[i].stderr })
-	for i := range results {
-		results[i].show(pairs[i].stdout, pairs[i].stderr)
-		if results[i].err != nil {
-			fmt.Fprintf(pairs[i].stderr, "%v\n", results[i].err)
+	var streams [][2]*prefixer // by process: standard output and error
+	r, err := s.Eval(ctx, q, api.EvalOutput{Chosen: func(list []api.Process) error {
+		for _, p := range list {
+			head := "[" + p.Label() + "] "
+			streams = append(streams, [2]*prefixer{{mu: &mu, w: a.stdout, head: head},
+				{mu: &mu, w: programOutput(a.stderr), head: head}})
 		}
-		pairs[i].stdout.flush()
-		pairs[i].stderr.flush()
+		return nil
+	}, Print: func(process int, stderr bool, text []byte) error {
+		_, err := streams[process][index(stderr)].Write(text)
+		return err
+	}})
+	if err != nil {
+		return err
 	}
-	if err := worst(results, e.Timeout); err != nil {
-		var exit *exitError
-		if errors.As(err, &exit) {
-			return err
+	for i := range r.Results {
+		stdout, stderr := streams[i][0], streams[i][1]
+		showResult(&r.Results[i], stdout, stderr)
+		if e := r.Results[i].Error; e != nil {
+			fmt.Fprintf(stderr, "%v\n", e)
 		}
-		return &exitError{code: exitFailed} // it was printed with its process
+		stdout.flush()
+		stderr.flush()
 	}
-	return nil
+	for i := range r.Results {
+		if r.Results[i].Error != nil {
+			return &exitError{code: exitFailed} // it was printed with its process
+		}
+	}
+	return worst(r.Results, q.Timeout)
 }
 
 // prefixer writes whole lines, each with a head that says where it comes from.
@@ -419,14 +320,24 @@ func (c *captured) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (a *app) evalJSON(ctx context.Context, e wire.Eval, chosen []session.Process) error {
-	stdout, stderr := make([]captured, len(chosen)), make([]captured, len(chosen))
-	results := inEach(ctx, e, chosen, func(i int) (io.Writer, io.Writer) { return &stdout[i], &stderr[i] })
+func (a *app) evalJSON(ctx context.Context, s api.Session, q api.EvalRequest) error {
+	var streams [][2]captured
+	r, err := s.Eval(ctx, q, api.EvalOutput{Chosen: func(list []api.Process) error {
+		streams = make([][2]captured, len(list))
+		return nil
+	}, Print: func(process int, stderr bool, text []byte) error {
+		_, err := streams[process][index(stderr)].Write(text)
+		return err
+	}})
+	if err != nil {
+		return err
+	}
 	doc := evalDocument{SchemaVersion: 1}
-	for i, r := range results {
-		j := r.document()
-		j.Stdout, j.Stderr = stdout[i].String(), stderr[i].String()
-		j.Truncated = stdout[i].truncated || stderr[i].truncated
+	for i := range r.Results {
+		stdout, stderr := &streams[i][0], &streams[i][1]
+		j := resultDocument(&r.Results[i])
+		j.Stdout, j.Stderr = stdout.String(), stderr.String()
+		j.Truncated = stdout.truncated || stderr.truncated
 		doc.Processes = append(doc.Processes, j)
 	}
 	enc := json.NewEncoder(a.stdout)
@@ -435,31 +346,25 @@ func (a *app) evalJSON(ctx context.Context, e wire.Eval, chosen []session.Proces
 	if err := enc.Encode(doc); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	return worst(results, e.Timeout)
+	return worst(r.Results, q.Timeout)
 }
 
-func (r *evalResult) document() evalJSON {
-	j := evalJSON{PID: r.process.PID, Outcome: r.Outcome.String(), Seconds: r.Elapsed.Seconds()}
-	if r.process.Rank >= 0 {
-		j.Rank = &r.process.Rank
+func resultDocument(r *api.EvalResult) evalJSON {
+	j := evalJSON{PID: r.Process.PID, Outcome: string(r.Outcome), Seconds: r.Elapsed.Seconds()}
+	if r.Process.Rank >= 0 {
+		j.Rank = &r.Process.Rank
 	}
 	if r.Value != "" {
 		j.Value = &r.Value
 	}
 	if r.Began {
-		name := r.Place.String()
+		name := string(r.Place)
 		j.Place = &name
 	}
-	j.Waited = max(0, r.took-r.Elapsed).Seconds()
-	switch {
-	case errors.Is(r.err, agent.ErrEnded):
-		j.Outcome = "ended"
-	case r.err != nil:
-		j.Outcome = "error"
-	}
-	if text := r.Exception; r.err != nil || text != "" {
-		if r.err != nil {
-			text = r.err.Error()
+	j.Waited = max(0, r.Took-r.Elapsed).Seconds()
+	if text := r.Exception; r.Error != nil || text != "" {
+		if r.Error != nil {
+			text = r.Error.Message
 		}
 		j.Exception = &text
 	}

@@ -2,80 +2,73 @@ package cli
 
 import (
 	"bytes"
-	"errors"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/agent"
-	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/wire"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
 )
 
 func TestEvalChoose(t *testing.T) {
-	p := func(pid, rank int, alive bool) session.Process {
-		return session.Process{Pid: session.Pid{PID: pid}, Rank: rank, Alive: alive, Torch: true}
+	p := func(pid, rank int, alive bool) api.Process {
+		return api.Process{PID: pid, Rank: rank, Alive: alive, Torch: true, Agent: true}
 	}
-	all := []session.Process{p(10, 0, false), p(11, 1, true), p(12, 2, true), p(13, -1, true)}
-	check := func(o evalOptions, target session.Target, want ...int) {
+	all := []api.Process{p(10, 0, false), p(11, 1, true), p(12, 2, true), p(13, -1, true)}
+	check := func(o evalOptions, target ask.Target, want ...int) {
 		t.Helper()
-		got, err := o.choose(all, target)
+		got, err := api.Choose(all, o.choice(target), false)
 		var pids []int
 		for _, p := range got {
 			pids = append(pids, p.PID)
 		}
-		if len(pids) != len(want) || (err != nil) != (len(want) == 0) {
-			t.Fatalf("choose %+v, %+v: %v, %v; want %v", o, target, pids, err, want)
-		}
-		for i := range want {
-			if pids[i] != want[i] {
-				t.Errorf("choose %+v, %+v: %v, want %v", o, target, pids, want)
-			}
+		if !slices.Equal(pids, want) || (err != nil) != (len(want) == 0) {
+			t.Errorf("choose %+v, %+v: %v, %v; want %v", o, target, pids, err, want)
 		}
 	}
-	none := session.Target{Rank: -1}
+	none := ask.Target{Rank: -1}
 	check(evalOptions{rank: -1}, none, 11)
 	check(evalOptions{rank: 2}, none, 12)
 	check(evalOptions{rank: 0}, none) // it has ended
 	check(evalOptions{rank: -1, pid: 13}, none, 13)
 	check(evalOptions{rank: -1, pid: 99}, none)
 	check(evalOptions{rank: -1, all: true}, none, 11, 12) // 13 has no rank: it is their launcher
-	check(evalOptions{rank: -1}, session.Target{Rank: 2}, 12)
-	check(evalOptions{rank: 1}, session.Target{Rank: 2}, 11)
-	check(evalOptions{rank: -1}, session.Target{Rank: -1, PID: 13}, 13)
-	check(evalOptions{rank: -1}, session.Target{Rank: -1, PID: 99}, 11) // the command's shell, say
-	all = []session.Process{p(20, -1, true), p(21, -1, true), p(22, 0, true)}
+	check(evalOptions{rank: -1}, ask.Target{Rank: 2}, 12)
+	check(evalOptions{rank: 1}, ask.Target{Rank: 2}, 11)
+	check(evalOptions{rank: -1}, ask.Target{Rank: -1, PID: 13}, 13)
+	check(evalOptions{rank: -1}, ask.Target{Rank: -1, PID: 99}, 11) // the command's shell, say
+	all = []api.Process{p(20, -1, true), p(21, -1, true), p(22, 0, true)}
 	all[1].Torch, all[2].Torch = false, false
 	check(evalOptions{rank: -1, all: true}, none, 20) // with a worker that has its trainer's rank
 	all[0].Torch = false
 	all[2].Rank = -1
 	check(evalOptions{rank: -1, all: true}, none, 20, 21, 22) // processes without torch
-	all = []session.Process{p(10, 0, false)}
+	all = []api.Process{p(10, 0, false)}
 	check(evalOptions{rank: -1}, none)
 }
 
 func TestEvalFailures(t *testing.T) {
-	check := func(r evalResult, limit time.Duration, code int) {
+	code := func(err error) int { return (&app{stderr: io.Discard}).report(err) }
+	check := func(r api.EvalResult, limit time.Duration, want int) {
 		t.Helper()
-		err := r.failure(limit)
-		var exit *exitError
-		if code == 0 && err != nil || code != 0 && (!errors.As(err, &exit) || exit.code != code) {
-			t.Errorf("%+v: %v, want exit %d", r, err, code)
+		if err := evalFailure(&r, limit); code(err) != want {
+			t.Errorf("%+v: %v, want exit %d", r, err, want)
 		}
 	}
-	of := func(o wire.Outcome, took time.Duration) evalResult {
-		return evalResult{Result: agent.Result{Outcome: o, Elapsed: took, Began: true}, took: took}
+	of := func(o api.Outcome, took time.Duration) api.EvalResult {
+		return api.EvalResult{Outcome: o, Elapsed: took, Began: true, Took: took}
 	}
-	check(of(wire.OutcomeFine, 0), 0, 0)
-	check(of(wire.OutcomeException, 0), 0, exitFailed)
-	check(of(wire.OutcomeTimeout, time.Second), time.Second, exitTimeout)
-	check(of(wire.OutcomeInterrupted, time.Second), time.Minute, exitInterrupted)
-	check(of(wire.OutcomeGoesOn, 11*time.Second), 10*time.Second, exitTimeout)
-	check(of(wire.OutcomeGoesOn, 2*time.Second), 10*time.Second, exitInterrupted)
-	several := []evalResult{of(wire.OutcomeFine, 0), of(wire.OutcomeTimeout, time.Second), of(wire.OutcomeException, 0)}
-	var exit *exitError
-	if err := worst(several, time.Second); !errors.As(err, &exit) || exit.code != exitFailed {
+	check(of(api.Fine, 0), 0, 0)
+	check(of(api.Exception, 0), 0, exitFailed)
+	check(of(api.TimedOut, time.Second), time.Second, exitTimeout)
+	check(of(api.Interrupted, time.Second), time.Minute, exitInterrupted)
+	check(of(api.Blocked, 11*time.Second), 10*time.Second, exitTimeout)
+	check(of(api.Blocked, 2*time.Second), 10*time.Second, exitInterrupted)
+	several := []api.EvalResult{of(api.Fine, 0), of(api.TimedOut, time.Second), of(api.Exception, 0)}
+	if err := worst(several, time.Second); code(err) != exitFailed {
 		t.Errorf("worst of a timeout and an exception: %v", err)
 	}
 	if err := worst(several[:1], time.Second); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/follow"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -73,7 +74,7 @@ type feedMessage struct {
 // feeder is one running feed.
 type feeder struct {
 	o     feedOptions
-	src   *source
+	src   *follow.Source
 	told  *toldBlocks
 	watch *monitor.Watch
 	out   *json.Encoder
@@ -90,7 +91,7 @@ func (t *toldBlocks) Blocks(_ context.Context, device string) ([]monitor.Allocat
 	if t.text == "" {
 		return nil, "the process has not told its blocks yet", nil
 	}
-	state, why, err := readBlocks(t.text, device)
+	state, why, err := monitor.ReadBlocks(t.text, device)
 	if err != nil || why != "" {
 		return nil, why, err
 	}
@@ -108,7 +109,7 @@ func (a *app) feed(ctx context.Context, o feedOptions) error {
 	defer src.Close()
 	f := &feeder{o: o, src: src, told: &toldBlocks{Source: src, pid: o.pid}, out: json.NewEncoder(a.stdout)}
 	f.watch, err = monitor.New(ctx, f.told, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
-		MaxHistory: o.history, OOM: o.oom, Job: src.job()})
+		MaxHistory: o.history, OOM: o.oom, Job: src.Job()})
 	if err != nil {
 		return fmt.Errorf("feed: %w", err)
 	}
@@ -125,19 +126,11 @@ func (a *app) feed(ctx context.Context, o feedOptions) error {
 }
 
 // feedSource is the session of an observed process, with what was recorded of it before, else the machine.
-func (a *app) feedSource(ctx context.Context, o feedOptions) (*source, error) {
+func (a *app) feedSource(ctx context.Context, o feedOptions) (*follow.Source, error) {
 	if a.endpoint != "" || a.sessionDir != "" {
-		t, err := a.target(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return sessionSource(ctx, t.Session, true)
+		return a.sessionSource(ctx, true)
 	}
-	m, err := machine.New(machine.Options{PID: o.pid, GPUs: localGPUs()})
-	if err != nil {
-		return nil, err
-	}
-	return &source{Source: m, machine: m}, nil
+	return follow.Machine(machine.Options{PID: o.pid, GPUs: localGPUs()})
 }
 
 const maxRequest = 8 << 20 // blocks of a heap and of some 100,000 segments
@@ -226,6 +219,6 @@ func (f *feeder) answer(ctx context.Context, line []byte) error {
 		return err
 	}
 	return f.out.Encode(feedMessage{Type: "report",
-		Report: f.watch.Report(monitor.What{Tool: r.Report, Session: f.src.name, Now: time.Now(),
+		Report: f.watch.Report(monitor.What{Tool: r.Report, Session: f.src.Name(), Now: time.Now(),
 			Snapshots: r.Report == "profile"})})
 }

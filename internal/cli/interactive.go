@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/ask"
-	"github.com/memgauge/memgauge/internal/session"
 )
 
 func (a *app) interactiveCommand() *cobra.Command {
@@ -41,8 +40,8 @@ func (a *app) interactiveCommand() *cobra.Command {
 type prompt struct {
 	a      *app
 	lines  lineReader
-	s      *session.Session // nil where there is none
-	tables []string         // for completion; asked when first needed
+	target *ask.Target // nil where there is none
+	tables []string    // for completion; asked when first needed
 }
 
 // lineReader gives a line without its end; io.EOF after the last.
@@ -60,7 +59,7 @@ func (a *app) interactive(ctx context.Context) error {
 	p := &prompt{a: a}
 	p.lines = p.reader(ctx)
 	if t, err := a.target(ctx); err == nil {
-		p.s = t.Session
+		p.target = &t
 	} else if a.endpoint != "" || a.sessionDir != "" {
 		return fmt.Errorf("interactive: %w", err)
 	}
@@ -81,10 +80,10 @@ func (a *app) interactive(ctx context.Context) error {
 }
 
 func (p *prompt) name() string {
-	if p.s == nil {
+	if p.target == nil {
 		return "memgauge"
 	}
-	return p.s.Meta.Name
+	return p.target.About().Name
 }
 
 func (p *prompt) greet() {
@@ -92,8 +91,8 @@ func (p *prompt) greet() {
 		return
 	}
 	about := "no session yet"
-	if p.s != nil {
-		about = "session " + p.s.Meta.Name
+	if p.target != nil {
+		about = "session " + p.name()
 	}
 	fmt.Fprintf(p.a.stdout,
 		"memgauge %s, %s. SQL, a command, or >>> code in the trainer; help tells more, Ctrl-D ends.\n", Version, about)
@@ -181,8 +180,8 @@ func (p *prompt) run(ctx context.Context, args []string) {
 	root := sub.rootCommand()
 	// about no session, or about another
 	others := []string{"run", "attach", "list", "doctor", "alloc", "help", "completion"}
-	if p.s != nil && isCommand(root, args[0]) && !slices.Contains(others, args[0]) {
-		args = append([]string{"--target", p.s.Dir}, textArguments(args)...)
+	if p.target != nil && isCommand(root, args[0]) && !slices.Contains(others, args[0]) {
+		args = append([]string{"--target", p.target.About().Dir}, textArguments(args)...)
 	} else {
 		var err error
 		if args, err = sub.takeEndpoint(root, args); err != nil {
@@ -195,7 +194,7 @@ func (p *prompt) run(ctx context.Context, args []string) {
 }
 
 func (p *prompt) use(endpoint string) {
-	t, err := session.Resolve(endpoint)
+	t, err := ask.Find(endpoint)
 	if err != nil {
 		p.a.report(err)
 		return
@@ -203,7 +202,7 @@ func (p *prompt) use(endpoint string) {
 	if t.Note != "" {
 		fmt.Fprintf(p.a.stderr, "memgauge: %s\n", t.Note)
 	}
-	p.s, p.tables = t.Session, nil
+	p.target, p.tables = &t, nil
 }
 
 // complete is what Tab makes of a line with the cursor at its end: the rest of a command, or of a table's name.
@@ -239,16 +238,16 @@ func (p *prompt) complete(ctx context.Context, line string) string {
 }
 
 func (p *prompt) tableNames(ctx context.Context) []string {
-	if p.tables != nil || p.s == nil {
+	if p.tables != nil || p.target == nil {
 		return p.tables
 	}
 	p.tables = []string{}
-	backend, err := ask.Connect(ctx, p.s)
+	session, err := p.target.Connect(ctx)
 	if err != nil {
 		return nil // the next question says why
 	}
-	defer backend.Close()
-	list, err := backend.Tables(ctx, false)
+	defer session.Close()
+	list, err := session.Tables(ctx, false)
 	if err != nil {
 		return nil
 	}

@@ -9,11 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
-	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -102,28 +100,28 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 	if err != nil {
 		return err
 	}
-	live := t.Session.Live()
-	backend, err := ask.Connect(ctx, t.Session)
+	about := t.About()
+	session, err := t.Connect(ctx)
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
-	defer func() { backend.Close() }()
-	if live {
-		err = a.leakWatch(ctx, o, backend, t.Session.Live)
+	defer func() { session.Close() }()
+	if about.Live {
+		err = a.leakWatch(ctx, o, session, t.IsLive)
 		if err != nil && ctx.Err() != nil {
 			err = nil // Ctrl-C: say what is known by now
 			ctx = context.WithoutCancel(ctx)
 		}
-		if err == nil && !t.Session.Live() { // it ended meanwhile: its collector is gone or going
-			backend.Close()
-			backend, err = ask.Connect(ctx, t.Session)
+		if err == nil && !t.IsLive() { // it ended meanwhile: its collector is gone or going
+			session.Close()
+			session, err = t.Connect(ctx)
 		}
 		if err != nil {
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
 	if len(o.devices) > 0 {
-		there, err := recorded.New(backend).Devices(ctx)
+		there, err := recorded.New(session).Devices(ctx)
 		if err == nil {
 			err = monitor.Check(there, o.devices)
 		}
@@ -131,32 +129,33 @@ func (a *app) leak(ctx context.Context, o leakOptions) error {
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	r, err := backend.Leak(ctx, api.LeakRequest{Until: o.until, Devices: o.devices})
+	r, err := session.Leak(ctx, api.LeakRequest{Until: o.until, Devices: o.devices})
 	if err != nil {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: t.Session.Meta.Name, Cwd: t.Session.Meta.Cwd, Live: live,
-		Started: t.Session.Meta.Started, Ended: ended(t.Session), Now: time.Now(), Threshold: o.threshold,
+	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Live: about.Live,
+		Started: about.Started, Ended: ended(ctx, session), Now: time.Now(), Threshold: o.threshold,
 		Tracking: o.tracking, Check: o.check})
 }
 
 // ended is when a session's job ended; zero while it goes on.
-func ended(s *session.Session) time.Time {
-	if end, ok, err := s.End(); err == nil && ok && !s.Live() {
-		return end.Ended
+func ended(ctx context.Context, s api.Session) time.Time {
+	end, err := s.End(ctx)
+	if err != nil {
+		return time.Time{}
 	}
-	return time.Time{}
+	return end.Ended
 }
 
 // leakWatch sees more of a live session before it is judged.
-func (a *app) leakWatch(ctx context.Context, o leakOptions, backend ask.Backend, live func() bool) error {
+func (a *app) leakWatch(ctx context.Context, o leakOptions, session api.Session, live func() bool) error {
 	patience := o.patience()
 	if patience <= 0 && !o.watch {
 		return nil
 	}
 	if o.tracking {
-		a.leakCensus(ctx, backend)
+		a.leakCensus(ctx, session)
 	}
 	end := time.Now().Add(patience)
 	for live() && (o.watch && patience == 0 || time.Now().Before(end)) {
@@ -168,7 +167,7 @@ func (a *app) leakWatch(ctx context.Context, o leakOptions, backend ask.Backend,
 			return err
 		}
 		if o.watch && live() {
-			r, err := backend.Leak(ctx, api.LeakRequest{Devices: o.devices})
+			r, err := session.Leak(ctx, api.LeakRequest{Devices: o.devices})
 			if err != nil && live() {
 				return err
 			}
@@ -178,14 +177,14 @@ func (a *app) leakWatch(ctx context.Context, o leakOptions, backend ask.Backend,
 		}
 	}
 	if o.tracking && live() {
-		a.leakCensus(ctx, backend)
+		a.leakCensus(ctx, session)
 	}
 	return nil
 }
 
 // leakCensus asks for what is held; where it can't be had the verdict says so.
-func (a *app) leakCensus(ctx context.Context, backend ask.Backend) {
-	if _, err := backend.Census(ctx, api.CensusRequest{}); err != nil && ctx.Err() == nil {
+func (a *app) leakCensus(ctx context.Context, session api.Session) {
+	if _, err := session.Census(ctx, api.CensusRequest{}); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(a.stderr, "memgauge: no census: %v\n", err)
 	}
 }

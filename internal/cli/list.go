@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/units"
@@ -18,18 +20,6 @@ import (
 type listOptions struct {
 	all  bool
 	json bool
-}
-
-// sessionSummary is a session in a list.
-type sessionSummary struct {
-	ID, Name, Dir string
-	PIDs, Ranks   []int
-	Command       []string
-	Started       time.Time
-	Ended         time.Time // zero while it runs, and when nobody saw the end
-	State         string    // "running", "exit 0", "killed by SIGKILL", "lost …"
-	Rows          int64     // -1 if they can't be asked now
-	DiskBytes     int64
 }
 
 func (a *app) listCommand() *cobra.Command {
@@ -52,7 +42,10 @@ func (a *app) listCommand() *cobra.Command {
 }
 
 func (a *app) list(ctx context.Context, o listOptions) error {
-	sessions, err := a.sessions(ctx, o.all)
+	sessions, left, err := ask.List(ctx, o.all)
+	if o.all {
+		a.tellLeftOut(left)
+	}
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
@@ -66,6 +59,18 @@ func (a *app) list(ctx context.Context, o listOptions) error {
 	return writeList(a.text(), sessions, terminalWidth(a.stdout), time.Now())
 }
 
+// mostLeftOut bounds the lines about sessions that can't be read.
+const mostLeftOut = 5
+
+func (a *app) tellLeftOut(left []error) {
+	for _, err := range left[:min(len(left), mostLeftOut)] {
+		fmt.Fprintf(a.stderr, "memgauge: left out: %v\n", err)
+	}
+	if more := len(left) - mostLeftOut; more > 0 {
+		fmt.Fprintf(a.stderr, "memgauge: left out: %d more\n", more)
+	}
+}
+
 func nothingToList(all bool) string {
 	if all {
 		return "memgauge: no sessions yet; memgauge run -- python train.py starts one"
@@ -74,7 +79,7 @@ func nothingToList(all bool) string {
 }
 
 // writeList puts one session on a line. On a terminal it says how long ago a session began, in a pipe the time itself.
-func writeList(w io.Writer, sessions []sessionSummary, width int, now time.Time) error {
+func writeList(w io.Writer, sessions []api.Listed, width int, now time.Time) error {
 	l := &listing{columns: []model.Column{text("id"), text("name"), text("pids"), text("ranks"), text("command"),
 		text("started"), text("state"),
 		number("rows"), number("disk")}}
@@ -139,7 +144,7 @@ type sessionJSON struct {
 	DiskBytes int64      `json:"disk_bytes"`
 }
 
-func writeListJSON(w io.Writer, sessions []sessionSummary) error {
+func writeListJSON(w io.Writer, sessions []api.Listed) error {
 	out := make([]sessionJSON, 0, len(sessions))
 	for _, s := range sessions {
 		var ended *time.Time

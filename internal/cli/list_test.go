@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 )
 
 var (
 	began   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	someOne = []sessionSummary{
+	someOne = []api.Listed{
 		{ID: "a1b2c3d4", Name: "resnet", Dir: "/data/s/resnet-a1b2c3d4", PIDs: []int{100, 102, 103, 104},
 			Ranks: []int{0, 1, 2}, Started: began, State: "running", Command: []string{"torchrun", "--nproc-per-node",
 				"3", "train.py", "--name", "it's a very long name, isn't it", ""}, Rows: 1204, DiskBytes: 3 << 20},

@@ -8,10 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
-	"github.com/memgauge/memgauge/internal/session"
 )
 
 type reportOptions struct {
@@ -48,7 +48,7 @@ func (a *app) sessionReport(ctx context.Context, o reportOptions) error {
 	var out sink = &spool{to: a.stdout}
 	file, make := o.output, create
 	if file == "" && !o.json {
-		file, make = "memgauge-"+t.Meta.Name+".html", createNamed
+		file, make = "memgauge-"+t.About().Name+".html", createNamed
 	}
 	if file != "" {
 		if out, err = make(file); err != nil {
@@ -56,7 +56,7 @@ func (a *app) sessionReport(ctx context.Context, o reportOptions) error {
 		}
 	}
 	defer out.discard()
-	d, err := a.document(ctx, t.Session)
+	d, err := document(ctx, t)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -78,13 +78,13 @@ func (a *app) sessionReport(ctx context.Context, o reportOptions) error {
 }
 
 // document asks the session for all that the page shows.
-func (a *app) document(ctx context.Context, s *session.Session) (*page.Document, error) {
-	src, err := sessionSource(ctx, s, false)
+func document(ctx context.Context, t ask.Target) (*page.Document, error) {
+	src, err := targetSource(ctx, t, false)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	w, err := monitor.New(ctx, src, monitor.Options{Job: src.job(),
+	w, err := monitor.New(ctx, src, monitor.Options{Job: src.Job(),
 		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
 	if err != nil {
 		return nil, err
@@ -92,45 +92,49 @@ func (a *app) document(ctx context.Context, s *session.Session) (*page.Document,
 	if _, err := w.Tick(ctx); err != nil {
 		return nil, err
 	}
-	src.addEvents(w)
-	about, err := aboutSession(ctx, src, s)
+	src.AddEvents(w)
+	about, err := aboutSession(ctx, src.Session)
 	if err != nil {
 		return nil, err
 	}
-	leak, err := src.backend.Leak(ctx, api.LeakRequest{})
+	leak, err := src.Session.Leak(ctx, api.LeakRequest{})
 	if err != nil {
 		return nil, err
 	}
-	d, err := page.Gather(ctx, src.backend, page.Parts{Session: about, Watch: w, Leak: leak})
+	d, err := page.Gather(ctx, src.Session, page.Parts{Session: about, Watch: w, Leak: leak})
 	if err != nil {
 		return nil, err
 	}
 	// the processes of a session may end just now; the page does without then
-	if p, _, err := pictureOf(ctx, s, src.backend); err == nil {
-		d.Where = &p
+	if where, err := src.Session.Where(ctx); err == nil {
+		d.Where = &where.Picture
 	}
 	return d, nil
 }
 
-func aboutSession(ctx context.Context, src *source, s *session.Session) (page.Session, error) {
-	sum, err := src.backend.Summary(ctx)
+func aboutSession(ctx context.Context, s api.Session) (page.Session, error) {
+	sum, err := s.Summary(ctx)
 	if err != nil {
 		return page.Session{}, err
 	}
-	about := page.Session{ID: s.Meta.ID, Name: s.Meta.Name, Command: s.Meta.Command, Cwd: s.Meta.Cwd, Host: s.Meta.Host,
-		State: "running", Live: s.Live(), Started: s.Meta.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS,
-		Ranks: sum.Ranks, Rows: sum.Rows, Lost: sum.Lost, Memgauge: s.Meta.Memgauge}
-	if about.Live {
-		return about, nil
-	}
-	end, ok, err := s.End()
+	m, err := s.About(ctx)
 	if err != nil {
-		return about, err
+		return page.Session{}, err
 	}
-	about.State = "ended unseen"
-	if ok {
+	end, err := s.End(ctx)
+	if err != nil {
+		return page.Session{}, err
+	}
+	about := page.Session{ID: m.ID, Name: m.Name, Command: m.Command, Cwd: m.Cwd, Host: m.Host, State: "running",
+		Live: end.Live, Started: m.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS, Ranks: sum.Ranks, Rows: sum.Rows,
+		Lost: sum.Lost, Memgauge: m.Memgauge}
+	switch {
+	case end.Live:
+	case end.Known:
 		ended := end.Ended.UTC().Truncate(time.Microsecond)
-		about.State, about.Ended, about.PeakRSS = end.String(), &ended, max(end.Peak, sum.PeakRSS)
+		about.State, about.Ended, about.PeakRSS = end.Text, &ended, max(end.Peak, sum.PeakRSS)
+	default:
+		about.State = "ended unseen"
 	}
 	return about, nil
 }

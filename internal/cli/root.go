@@ -16,7 +16,6 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/session"
 )
 
 // Version is set by the Makefile.
@@ -190,7 +189,7 @@ func (a *app) report(err error) int {
 	switch {
 	case exit != nil:
 		return exit.code
-	case errors.As(err, &usage), errors.Is(err, session.ErrAmbiguous), strings.HasPrefix(err.Error(),
+	case errors.As(err, &usage), errors.Is(err, ask.ErrAmbiguous), strings.HasPrefix(err.Error(),
 		"unknown command"),
 		strings.HasPrefix(err.Error(), "if any flags in the group"): // cobra's word for flags that exclude each other
 		return exitUsage
@@ -203,12 +202,11 @@ func (a *app) report(err error) int {
 }
 
 // target finds the session that the command line means.
-func (a *app) target(_ context.Context) (session.Target, error) {
+func (a *app) target(_ context.Context) (ask.Target, error) {
 	if a.sessionDir != "" {
-		s, err := session.Open(a.sessionDir)
-		return session.Target{Session: s, Rank: -1}, err
+		return ask.At(a.sessionDir)
 	}
-	t, err := session.Resolve(a.endpoint)
+	t, err := ask.Find(a.endpoint)
 	if err == nil && t.Note != "" {
 		fmt.Fprintf(a.stderr, "memgauge: %s\n", t.Note)
 	}
@@ -216,10 +214,10 @@ func (a *app) target(_ context.Context) (session.Target, error) {
 }
 
 // connect finds the session and who answers for it.
-func (a *app) connect(ctx context.Context) (ask.Backend, error) {
+func (a *app) connect(ctx context.Context) (api.Session, error) {
 	t, err := a.target(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ask.Connect(ctx, t.Session)
+	return t.Connect(ctx)
 }

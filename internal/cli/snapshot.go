@@ -63,12 +63,12 @@ func (a *app) keptSnapshot(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", remedy.Add(err, "name a file: memgauge snapshot FILE")
 	}
-	kept, ok := t.Snapshot()
-	if !ok {
-		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", t.Meta.Name),
+	about := t.About()
+	if about.Snapshot == nil {
+		return "", remedy.Add(fmt.Errorf("session %s keeps no snapshot", about.Name),
 			"memgauge snapshot take has a live trainer write one")
 	}
-	return kept.Path, nil
+	return about.Snapshot.Path, nil
 }
 
 func (a *app) snapshot(ctx context.Context, o *snapshotOptions, path string) error {

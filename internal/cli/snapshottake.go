@@ -1,23 +1,18 @@
 package cli
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
-	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // liveOptions say which trainer a command is for, and how long it may take.
@@ -65,10 +60,6 @@ func (a *app) snapshotTake(ctx context.Context, o takeOptions) error {
 	if err != nil {
 		return err
 	}
-	chosen, err := o.choose(t.Processes(), t)
-	if err != nil {
-		return fmt.Errorf("snapshot take: %w", remedy.Add(err, "memgauge snapshot FILE reads one that was written"))
-	}
 	var out sink
 	if o.output != "" {
 		if out, err = create(o.output); err != nil {
@@ -76,86 +67,47 @@ func (a *app) snapshotTake(ctx context.Context, o takeOptions) error {
 		}
 		defer out.discard()
 	}
-	file, history, err := takeSnapshot(ctx, t.Session, chosen[0], time.Duration(o.timeout))
+	session := t.Open()
+	defer session.Close()
+	q := api.SnapshotRequest{Choice: o.choice(t), Timeout: time.Duration(o.timeout)}
+	r, err := takeSnapshot(ctx, session, q, out, o.output)
 	if err != nil {
 		return fmt.Errorf("snapshot take: %w", err)
 	}
-	defer file.discard()
-	path, size, err := keepTaken(t.Session, chosen[0], file, out, o.output)
-	if err != nil {
-		return fmt.Errorf("snapshot take: %w", err)
-	}
-	fmt.Fprintf(a.stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(size), t.Session.Meta.Name, chosen[0].PID)
-	if history == "no" {
+	fmt.Fprintf(a.stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(r.Bytes), t.About().Name, r.Process.PID)
+	if r.History == "no" {
 		fmt.Fprintln(a.stderr,
 			"memgauge: no history is recorded: the file has the state only; memgauge snapshot record --on begins one")
 	}
-	_, err = fmt.Fprintln(a.stdout, path)
+	_, err = fmt.Fprintln(a.stdout, cmp.Or(o.output, r.Path))
 	return err
 }
 
-// keepTaken puts the file where it shall lie: into out, else into the session.
-func keepTaken(s *session.Session, p session.Process, file snapshotFile, out sink, name string) (path string,
-	size int64, err error) {
-	info, err := os.Stat(file.path)
-	if err != nil {
-		return "", 0, err
-	}
-	if out == nil {
-		err = file.keep()
-		return s.SnapshotPath(p.PID), info.Size(), err
-	}
-	f, err := os.Open(file.path)
-	if err != nil {
-		return "", 0, err
-	}
-	defer f.Close()
-	if _, err := io.Copy(out, f); err != nil {
-		return "", 0, fmt.Errorf("write %s: %w", name, cause(err))
-	}
-	return name, info.Size(), out.commit()
-}
-
-// takeSnapshot has a process write one into a folder of its own within the session, whence it can be moved. history
-// says whether the file has one: yes, no or unknown.
-func takeSnapshot(ctx context.Context, s *session.Session, p session.Process, timeout time.Duration) (file snapshotFile,
-	history string, err error) {
-	dir, err := os.MkdirTemp(s.Dir, "taking-") // 0700
-	if err != nil {
-		return snapshotFile{}, "", err
-	}
-	path := filepath.Join(dir, "snapshot.pickle")
-	quoted, err := json.Marshal(path) // a JSON string is a Python string
-	if err == nil {
-		// The allocator writes its snapshot under a lock of its own, whatever else runs.
-		history, err = askRecord(ctx, p, fmt.Sprintf("dump(%s)", quoted), wire.PlaceBeside, timeout)
-	}
-	if err == nil {
-		err = os.Chmod(path, 0o600) // Python made it with the trainer's umask
-	}
-	if err != nil {
-		os.RemoveAll(dir)
-		return snapshotFile{}, "", err
-	}
-	return snapshotFile{path, func() error { return s.KeepSnapshot(p.PID, path) }, func() { os.RemoveAll(dir) }},
-		history, nil
-}
-
-// askRecord has the agent call one of the functions of gauges.history, and returns what that gives as text.
-func askRecord(ctx context.Context, p session.Process, call string, place wire.Place, timeout time.Duration) (string,
+// takeSnapshot has it written into out, whose name is given, or where that is nil into the session.
+func takeSnapshot(ctx context.Context, s api.Session, q api.SnapshotRequest, out sink, name string) (api.SnapshotReply,
 	error) {
-	var said bytes.Buffer
-	// binds no name in the program
-	code := `print(__import__("memgauge._agent.gauges.history", fromlist=["on"]).` + call + ")"
-	r := evalIn(ctx, wire.Eval{Timeout: timeout, Code: code, Place: place, Own: true}, p, &said, &said)
-	if r.Exception != "" {
-		lines := strings.Split(strings.TrimSpace(r.Exception), "\n")
-		return "", remedy.Add(fmt.Errorf("snapshot of %s: %s", label(p), lines[len(lines)-1]), recordHint)
+	if out == nil {
+		return s.Snapshot(ctx, q, nil)
 	}
-	if err := r.failure(timeout); err != nil {
-		return "", remedy.Add(err, "--timeout 5m gives it more time")
+	r, err := s.Snapshot(ctx, q, namedWriter{out, name})
+	if err == nil {
+		err = out.commit()
 	}
-	return strings.TrimSpace(said.String()), nil
+	return r, err
+}
+
+// namedWriter says in an error of writing what was written.
+type namedWriter struct {
+	io.Writer
+	name string
+}
+
+func (n namedWriter) Write(b []byte) (int, error) {
+	written, err := n.Writer.Write(b)
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", n.name, cause(err))
+	}
+	return written, err
 }
 
 type recordOptions struct {
@@ -164,9 +116,6 @@ type recordOptions struct {
 	entries int
 	stacks  string
 }
-
-// maxEntries is what PyTorch is asked to keep at most, which takes some gigabytes of the host's memory.
-const maxEntries = 10_000_000
 
 func (a *app) snapshotRecordCommand() *cobra.Command {
 	var o recordOptions
@@ -195,43 +144,38 @@ func (a *app) snapshotRecordCommand() *cobra.Command {
 	return c
 }
 
-func (o *recordOptions) check() error {
-	switch {
-	case !o.on && !o.off:
-		return errors.New("--on or --off is missing")
-	case o.entries < 1 || o.entries > maxEntries:
-		return fmt.Errorf("--max-entries %d: not between 1 and %s", o.entries, units.Count(maxEntries))
-	case o.stacks != "python" && o.stacks != "all":
-		return fmt.Errorf("--stacks %q: not python or all", o.stacks)
-	}
-	return nil
-}
-
 func (a *app) snapshotRecord(ctx context.Context, o recordOptions) error {
-	if err := o.check(); err != nil {
+	q := api.RecordRequest{On: o.on, Entries: o.entries, Stacks: o.stacks, Timeout: time.Duration(o.timeout)}
+	err := q.Check()
+	if !o.on && !o.off {
+		err = errors.New("--on or --off is missing")
+	}
+	if err != nil {
 		return usageError{fmt.Errorf("snapshot record: %w", err)}
 	}
 	t, err := a.target(ctx)
 	if err != nil {
 		return err
 	}
-	chosen, err := o.choose(t.Processes(), t)
+	session := t.Open()
+	defer session.Close()
+	q.Choice = o.choice(t)
+	r, err := session.Record(ctx, q)
 	if err != nil {
 		return fmt.Errorf("snapshot record: %w", err)
 	}
-	call, says := "off()", "no history is recorded any more"
+	says := "no history is recorded any more"
 	if o.on {
-		call = fmt.Sprintf("on(%d, %q)", o.entries, o.stacks)
 		says = fmt.Sprintf("the history is recorded: the newest %s events, stacks %s", units.Count(int64(o.entries)),
 			o.stacks)
 	}
 	var failed []error
-	for _, p := range chosen {
-		if _, err := askRecord(ctx, p, call, wire.PlaceMain, time.Duration(o.timeout)); err != nil {
-			failed = append(failed, err)
+	for _, p := range r.Processes {
+		if p.Error != nil {
+			failed = append(failed, p.Error.Unpack())
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s: %s\n", label(p), says)
+		fmt.Fprintf(a.stdout, "%s: %s\n", p.Process.Label(), says)
 	}
 	if len(failed) > 0 {
 		return remedy.Add(fmt.Errorf("snapshot record: %w", errors.Join(failed...)), recordCan)
@@ -239,9 +183,10 @@ func (a *app) snapshotRecord(ctx context.Context, o recordOptions) error {
 	if o.on {
 		fmt.Fprintf(a.stderr,
 			"memgauge: each allocation takes about 1 µs more, each event up to several KiB of host memory; memgauge snapshot take\n"+
-				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.Session.Dir)
+				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.About().Dir)
 	}
 	return nil
 }
 
-const recordCan = "a program that uses CUDA and PyTorch 2.1 or newer can be told; memgauge run --record-memory records from its start"
+const recordCan = "a program that uses CUDA and PyTorch 2.1 or newer can be told; " +
+	"memgauge run --record-memory records from its start"

@@ -16,7 +16,6 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/report"
-	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -71,16 +70,16 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
-	backend, err := ask.Connect(ctx, t.Session)
+	session, err := t.Connect(ctx)
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
-	defer backend.Close()
-	pids, err := a.takeCensus(ctx, backend, o, t)
+	defer session.Close()
+	pids, err := a.takeCensus(ctx, session, o, t)
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
-	list, err := lastCensuses(ctx, backend, pids)
+	list, err := lastCensuses(ctx, session, pids)
 	if err != nil {
 		return fmt.Errorf("tensors: %w", err)
 	}
@@ -88,7 +87,7 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 		return writeJSON(a.stdout, censusDocument{jsonVersion, list})
 	}
 	for i, c := range list {
-		if err := c.write(a.text(), o.top, terminalWidth(a.stdout), t.Meta.Cwd, i > 0); err != nil {
+		if err := c.write(a.text(), o.top, terminalWidth(a.stdout), t.About().Cwd, i > 0); err != nil {
 			return fmt.Errorf("tensors: %w", err)
 		}
 	}
@@ -97,16 +96,19 @@ func (a *app) tensors(ctx context.Context, o tensorsOptions) error {
 
 // takeCensus asks live processes and says which processes' last census is to be shown: none for all. Where one can't be
 // had now, the last one is shown, and why is told on stderr.
-func (a *app) takeCensus(ctx context.Context, b ask.Backend, o tensorsOptions, t session.Target) ([]int, error) {
-	processes := t.Processes()
-	live := slices.ContainsFunc(processes, func(p session.Process) bool { return p.Alive })
+func (a *app) takeCensus(ctx context.Context, s api.Session, o tensorsOptions, t ask.Target) ([]int, error) {
+	processes, err := s.Processes(ctx, api.ProcessesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	live := slices.ContainsFunc(processes, func(p api.Process) bool { return p.Alive && p.Agent })
 	if !live || o.last {
 		if o.pid != 0 {
 			return []int{o.pid}, nil
 		}
 		return nil, nil
 	}
-	chosen, err := evalOptions{rank: o.rank, pid: o.pid, all: o.all}.choose(processes, t)
+	chosen, err := api.Choose(processes, evalOptions{rank: o.rank, pid: o.pid, all: o.all}.choice(t), false)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (a *app) takeCensus(ctx context.Context, b ask.Backend, o tensorsOptions, t
 	for _, p := range chosen {
 		pids = append(pids, p.PID)
 	}
-	r, err := b.Census(ctx, api.CensusRequest{PIDs: pids, Deep: o.deep, Timeout: time.Duration(o.timeout)})
+	r, err := s.Census(ctx, api.CensusRequest{PIDs: pids, Deep: o.deep, Timeout: time.Duration(o.timeout)})
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/follow"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -149,9 +150,9 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	defer src.Close()
-	src.once = src.once || o.tool == "fragment" && src.tables == nil // nobody to ask, however long
+	src.Once = src.Once || o.tool == "fragment" && !src.FromTables() // nobody to ask, however long
 	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
-		MaxHistory: o.history, OOM: o.oom, Job: src.job()})
+		MaxHistory: o.history, OOM: o.oom, Job: src.Job()})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
@@ -161,28 +162,28 @@ func (a *app) watch(ctx context.Context, o watchOptions) (*monitor.Watch, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	if src.findEnd() {
-		w.Over(src.killed)
+	if src.FindEnd(ctx) {
+		w.Over(src.Killed())
 	}
-	src.addEvents(w)
+	src.AddEvents(w)
 	if err := o.judge(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
-	report := w.Report(monitor.What{Tool: o.tool, Session: src.name, Interrupted: interrupted, Ended: src.ended,
+	report := w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted, Ended: src.End,
 		Snapshots: o.tool == "profile", Now: time.Now()})
 	return w, o.deliver(a, w, report, out)
 }
 
 // judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
-func (o *watchOptions) judge(ctx context.Context, src *source, w *monitor.Watch) error {
-	if !o.leak || src.backend == nil {
+func (o *watchOptions) judge(ctx context.Context, src *follow.Source, w *monitor.Watch) error {
+	if !o.leak || src.Session == nil {
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // Ctrl-C was for the watching
 	if src.Ended() {                 // and so has its collector, or is about to
 		return nil
 	}
-	r, err := src.backend.Leak(ctx, api.LeakRequest{})
+	r, err := src.Session.Leak(ctx, api.LeakRequest{})
 	if err != nil {
 		return err
 	}
@@ -195,7 +196,7 @@ func (o *watchOptions) judge(ctx context.Context, src *source, w *monitor.Watch)
 }
 
 // loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
-func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, s *screen) (interrupted bool,
+func (o *watchOptions) loop(ctx context.Context, src *follow.Source, w *monitor.Watch, s *screen) (interrupted bool,
 	err error) {
 	next := time.NewTimer(time.Duration(o.interval))
 	defer next.Stop()
@@ -205,14 +206,14 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 		if ctx.Err() != nil {
 			return true, nil
 		}
-		if err != nil && src.endsSoon(ctx) { // its collector went with it
+		if err != nil && endsSoon(ctx, src) { // its collector went with it
 			return false, nil
 		}
 		if err != nil {
 			return false, err
 		}
 		for i := range warnings {
-			if src.ended == "" { // what it would have warned of then stands in the report
+			if src.End == "" { // what it would have warned of then stands in the report
 				s.warn(&warnings[i])
 			}
 		}
@@ -224,7 +225,7 @@ func (o *watchOptions) loop(ctx context.Context, src *source, w *monitor.Watch, 
 			o.blocks = max(o.blocks, 20*time.Since(looked)) // asking holds the allocator up: 5 % of the time at most
 		}
 		spent := time.Since(began)
-		if src.once || src.Ended() || o.duration > 0 && spent+time.Duration(o.interval) > time.Duration(o.duration) {
+		if src.Once || src.Ended() || o.duration > 0 && spent+time.Duration(o.interval) > time.Duration(o.duration) {
 			return false, nil
 		}
 		s.show(w, spent)

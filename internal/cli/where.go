@@ -12,14 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
-	"github.com/memgauge/memgauge/internal/proc"
-	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/report"
-	"github.com/memgauge/memgauge/internal/sampler"
-	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -43,113 +40,42 @@ func (a *app) whereCommand() *cobra.Command {
 }
 
 func (a *app) where(ctx context.Context, asJSON bool) error {
-	p, title, err := a.picture(ctx)
+	w, err := a.bytes(ctx)
 	if err != nil {
 		return fmt.Errorf("where: %w", err)
 	}
 	if asJSON {
-		if p.Processes == nil {
-			p.Processes = []picture.Process{}
+		if w.Processes == nil {
+			w.Processes = []picture.Process{}
 		}
 		return writeJSON(a.stdout, struct {
-			SchemaVersion int    `json:"schema_version"`
-			Of            string `json:"of"`
-			picture.Picture
-		}{jsonVersion, title, p})
+			SchemaVersion int `json:"schema_version"`
+			api.Where
+		}{jsonVersion, w})
 	}
-	return writePicture(a.text(), title, p, terminalWidth(a.stdout))
+	return writePicture(a.text(), w.Of, w.Picture, terminalWidth(a.stdout))
 }
 
-// picture takes it of a session, or of a process that belongs to none.
-func (a *app) picture(ctx context.Context) (p picture.Picture, title string, err error) {
+// bytes lists those of a session, or of a process that belongs to none.
+func (a *app) bytes(ctx context.Context) (api.Where, error) {
 	t, err := a.target(ctx)
-	if pid, perr := strconv.Atoi(a.endpoint); err != nil && errors.Is(err, session.ErrNone) && perr == nil &&
+	if pid, perr := strconv.Atoi(a.endpoint); err != nil && errors.Is(err, ask.ErrNone) && perr == nil &&
 		a.sessionDir == "" {
-		if _, gone := proc.New("/proc").Stat(pid); gone != nil {
-			return p, "", err
+		w, werr := ask.WhereOf(pid)
+		if errors.Is(werr, ask.ErrGone) {
+			return w, err
 		}
-		p, err = pictureNow(ctx, nil, nil, []int{pid}, nil)
-		return p, fmt.Sprintf("process %d and its children, now", pid), err
+		return w, werr
 	}
 	if err != nil {
-		return p, "", err
+		return api.Where{}, err
 	}
-	backend, err := ask.Connect(ctx, t.Session)
+	s, err := t.Connect(ctx)
 	if err != nil {
-		return p, "", err
+		return api.Where{}, err
 	}
-	defer backend.Close()
-	return pictureOf(ctx, t.Session, backend)
-}
-
-// pictureOf takes it of a session: now, or when it held most.
-func pictureOf(ctx context.Context, t *session.Session, backend ask.Backend) (p picture.Picture, title string,
-	err error) {
-	if t.Live() {
-		title = "session " + t.Meta.Name + ", now"
-		var roots []int
-		procs := t.Askable()
-		for _, x := range procs {
-			roots = append(roots, x.PID)
-		}
-		if pid := t.Meta.Process.PID; pid > 0 {
-			roots = append(roots, pid)
-		}
-		trainers, terr := picture.Trainers(ctx, backend)
-		if terr != nil {
-			return p, "", terr
-		}
-		p, err = pictureNow(ctx, procs, trainers, roots, picture.Heaps(ctx, procs))
-	} else {
-		title = "session " + t.Meta.Name + ", when it held most"
-		p, err = picture.Recorded(ctx, backend)
-	}
-	if err != nil {
-		return p, "", err
-	}
-	p.Devices, err = picture.Devices(ctx, backend)
-	return p, title, err
-}
-
-// pictureNow reads the processes under roots. trainers have made steps.
-func pictureNow(_ context.Context, procs []session.Process, trainers map[int]bool, roots []int,
-	heaps map[int]*picture.Heap) (picture.Picture, error) {
-	fs := proc.New("/proc")
-	s := sampler.New(sampler.Options{Roots: func() []int { return roots }, About: func(pid int) sampler.About {
-		about := sampler.Nothing
-		about.Steps = trainers[pid]
-		for _, p := range procs {
-			if p.PID == pid {
-				about.Rank, about.Trainer = int32(p.Rank), p.Torch && fs.Mapped(pid, "libtorch")
-			}
-		}
-		return about
-	}})
 	defer s.Close()
-	rows := s.Sample()
-	var members []picture.Member
-	var cgroup *proc.Cgroup
-	for _, t := range rows.Tree {
-		if t.Ended {
-			continue
-		}
-		members = append(members, picture.Member{PID: int(t.PID), Role: t.Role, Command: t.Command, Rank: int(t.Rank),
-			Heap: heaps[int(t.PID)]})
-	}
-	if len(members) == 0 {
-		return picture.Picture{}, remedy.Add(errors.New("none of its processes is there any more"),
-			"memgauge list -a shows how the session ended")
-	}
-	if mounts, err := fs.CgroupMounts("/"); err == nil {
-		if cg, err := fs.Cgroup(members[0].PID, mounts); err == nil {
-			cgroup = &cg
-		}
-	}
-	total := int64(0)
-	if m, err := fs.Meminfo(); err == nil {
-		total = m.Total
-	}
-	return picture.Take(fs, members, cgroup, total), nil
+	return s.Where(ctx)
 }
 
 func writePicture(w io.Writer, title string, p picture.Picture, width int) error {
@@ -201,7 +127,7 @@ func writeHost(b *bytes.Buffer, h picture.Host) {
 	if h.Classes.Swap != nil && *h.Classes.Swap > 0 {
 		fmt.Fprintf(b, "  swapped out besides: %s\n", bytesOf(h.Classes.Swap))
 	}
-	if h.Kernel != nil && h.Kernel.Anonymous != proc.Unknown {
+	if h.Kernel != nil && h.Kernel.Anonymous >= 0 {
 		fmt.Fprintf(b, "  the kernel counts %s of anonymous memory, the processes add up to %s\n",
 			units.Bytes(h.Kernel.Anonymous), units.Bytes(h.Kernel.Processes))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -27,7 +28,7 @@ const (
 type judge struct {
 	o       *owner.Owner
 	log     *slog.Logger
-	service *api.Service
+	service *service.Service
 	began   time.Time
 	asked   map[int]*asked
 	classes classes

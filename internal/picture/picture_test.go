@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
@@ -61,7 +59,7 @@ func unpack(t *testing.T, change map[string]string) (root string, heaps map[int]
 	heaps = map[int]*Heap{}
 	for pid, r := range reports {
 		n, _ := strconv.Atoi(pid)
-		heaps[n] = parseReport(strings.ReplaceAll(string(r), `"`, "'"))
+		heaps[n] = ParseHeap(strings.ReplaceAll(string(r), `"`, "'"))
 	}
 	return root, heaps
 }
@@ -101,11 +99,12 @@ func takeRecorded(t *testing.T, change map[string]string, withHeaps bool) Pictur
 func near(t *testing.T, what string, got *int64, want, tolerance float64) {
 	t.Helper()
 	if got == nil || math.Abs(float64(*got)-want) > tolerance {
-		t.Errorf("%s is %v, want %.0f ± %.0f", what, num(got), want, tolerance)
+		t.Errorf("%s is %v, want %.0f ± %.0f", what, Num(got), want, tolerance)
 	}
 }
 
-func num(n *int64) string {
+// Num is a number that may be unknown as text.
+func Num(n *int64) string {
 	if n == nil {
 		return "nil"
 	}
@@ -123,7 +122,7 @@ func checkKnown(t *testing.T, p Picture) {
 	near(t, "Python's arenas", c.PythonArenas, 7340032, 2*mib)
 	near(t, "shared", c.Shared, 8388608, 4096*4)
 	if c.Stacks == nil || *c.Stacks <= 0 || *c.Stacks > mib {
-		t.Errorf("stacks %s", num(c.Stacks))
+		t.Errorf("stacks %s", Num(c.Stacks))
 	}
 	if len(p.Processes) != 3 || p.Processes[0].PID != leader || p.Processes[0].PSS == nil {
 		t.Errorf("processes %+v", p.Processes)
@@ -207,14 +206,13 @@ func TestSharedCgroupWithoutLimit(t *testing.T) {
 // answers gives recorded rows for questions that contain a piece of text.
 type answers map[string]string
 
-func (a answers) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
+func (a answers) query(_ context.Context, sql string, into any) error {
 	for piece, rows := range a {
-		if strings.Contains(q.SQL, piece) {
-			_, err := io.WriteString(w, rows)
-			return err
+		if strings.Contains(sql, piece) {
+			return json.Unmarshal([]byte("["+strings.Join(strings.Fields(rows), ",")+"]"), into)
 		}
 	}
-	return fmt.Errorf("not expected: %s", q.SQL)
+	return fmt.Errorf("not expected: %s", sql)
 }
 
 // A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of others, 1 the
@@ -224,7 +222,7 @@ func TestDevices(t *testing.T) {
 	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,"reserved":%d,"context":%d,"now":%d}
 {"device_id":1,"name":"A100","total":%d,"used":%d,"job":0,"others":0,"unknown":1,"live":null,"reserved":null,"context":null,"now":null}
 `, 80*gib, 50*gib, 41*gib, 8*gib, 30*gib, 38*gib, gib/2, 3*gib, 80*gib, 5*gib)
-	d, err := Devices(t.Context(), answers{"gpu.utilization": row})
+	d, err := Devices(t.Context(), answers{"gpu.utilization": row}.query)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +234,7 @@ func TestDevices(t *testing.T) {
 		"outside": {one.Outside, 5 * gib / 2},
 		"others":  {one.Others, 8 * gib}, "driver": {one.Driver, gib}} {
 		if c.got == nil || *c.got != c.want {
-			t.Errorf("%s is %s, want %d", what, num(c.got), c.want)
+			t.Errorf("%s is %s, want %d", what, Num(c.got), c.want)
 		}
 	}
 	if two := d["1"]; two.Others != nil || two.Driver != nil || two.Live != nil || two.Outside != nil ||
@@ -256,14 +254,14 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-func TestParseReport(t *testing.T) {
-	h := parseReport("{'in_use': 5, 'held': 9, 'mapped': 1, 'arenas': None}")
+func TestParseHeap(t *testing.T) {
+	h := ParseHeap("{'in_use': 5, 'held': 9, 'mapped': 1, 'arenas': None}")
 	if h == nil || h.InUse != 5 || h.Held != 9 || h.Mapped != 1 || h.Arenas != nil {
 		t.Errorf("%+v", h)
 	}
 	for _, bad := range []string{"", "None", "{'in_use': None, 'held': None, 'mapped': None, 'arenas': 3}",
 		"{'in_use': 'x'}", "[]"} {
-		if h := parseReport(bad); h != nil {
+		if h := ParseHeap(bad); h != nil {
 			t.Errorf("%q is %+v", bad, h)
 		}
 	}

@@ -4,20 +4,22 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/memgauge/memgauge/internal/api"
 )
+
+// Query runs a statement on a session's tables and decodes its rows into the slice that into points to, by the names of
+// the columns. A column that the slice's type lacks is left out.
+type Query func(ctx context.Context, sql string, into any) error
 
 // Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve
 // is the CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
-func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
-	rows, err := api.Rows[struct {
+func Devices(ctx context.Context, query Query) (map[string]Device, error) {
+	var rows []struct {
 		ID                                                     int    `json:"device_id"`
 		Name                                                   string `json:"name"`
 		Total, Used, Job, Others, Live, Reserved, Context, Now *int64
 		Unknown                                                int64
-	}](ctx, db, devicesSQL)
-	if err != nil {
+	}
+	if err := query(ctx, devicesSQL, &rows); err != nil {
 		return nil, fmt.Errorf("read the devices: %w", err)
 	}
 	devices := map[string]Device{}
@@ -37,8 +39,9 @@ func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 }
 
 // Trainers are the processes of a session that have made steps of training.
-func Trainers(ctx context.Context, db api.Querier) (map[int]bool, error) {
-	rows, err := api.Rows[struct{ PID int }](ctx, db, "SELECT DISTINCT pid FROM python.steps WHERE NOT inference")
+func Trainers(ctx context.Context, query Query) (map[int]bool, error) {
+	var rows []struct{ PID int }
+	err := query(ctx, "SELECT DISTINCT pid FROM python.steps WHERE NOT inference", &rows)
 	if err != nil {
 		return nil, fmt.Errorf("read who trains: %w", err)
 	}
@@ -61,8 +64,8 @@ func difference(a, b *int64) *int64 {
 // stacks nor single maps: they are divided as the maps were when they were read next to that moment (process.classes),
 // and these classes are nil where they never were. Pages that processes share are divided as they were when
 // smaps_rollup or the maps were read next to that moment, and count in full where they never were.
-func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
-	rows, err := api.Rows[struct {
+func Recorded(ctx context.Context, query Query) (Picture, error) {
+	var rows []struct {
 		PID, Rss                                                                int64
 		Rank                                                                    *int
 		Role, Command                                                           string
@@ -75,8 +78,8 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		Path                                                                    *string
 		Divided                                                                 *float64
 		Maps                                                                    *mapsRow
-	}](ctx, db, peakSQL)
-	if err != nil {
+	}
+	if err := query(ctx, peakSQL, &rows); err != nil {
 		return Picture{}, fmt.Errorf("read the processes: %w", err)
 	}
 	var p Picture

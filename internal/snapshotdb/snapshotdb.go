@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -32,7 +33,7 @@ type Source struct {
 
 // Tables is an open database of a snapshot.
 type Tables struct {
-	service api.Service
+	service service.Service
 	db      *store.DB
 	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
 	discard string        // a directory to remove at the end; ""
@@ -191,7 +192,7 @@ func open(ctx context.Context, path string) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.db, t.service = db, api.Service{DB: db}
+	t.db, t.service = db, service.Service{DB: db}
 	if about, err := db.AboutSnapshot(ctx); err == nil {
 		t.Cut = about["cut"]
 	}

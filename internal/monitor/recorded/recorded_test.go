@@ -1,12 +1,13 @@
-package recorded
+package recorded_test
 
 import (
 	"path/filepath"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -49,14 +50,14 @@ func recording() *model.Batch {
 	return &b
 }
 
-func openSession(t *testing.T) (*store.DB, *Session) {
+func openSession(t *testing.T) (*store.DB, *recorded.Session) {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "s.duckdb")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return db, New(&api.Service{DB: db, Tmp: t.TempDir()})
+	return db, recorded.New(&service.Service{DB: db, Tmp: t.TempDir()})
 }
 
 func TestReadsASession(t *testing.T) {

@@ -1,8 +1,7 @@
-package cli
+package ask
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -19,48 +17,34 @@ import (
 // newest go first, and those beyond it are listed without their rows.
 const listPatience = 3 * time.Second
 
-// sessions describes the live sessions, and with all the finished ones after them.
-func (a *app) sessions(ctx context.Context, all bool) ([]sessionSummary, error) {
+// List describes the live sessions, and with all the finished ones after them. left says why entries that look like a
+// session could not be read.
+func List(ctx context.Context, all bool) (list []api.Listed, left []error, err error) {
 	found, left, err := session.Scan()
 	if err != nil {
-		return nil, err
-	}
-	if all {
-		a.tellLeftOut(left)
+		return nil, nil, err
 	}
 	asking, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
-	var live, finished []sessionSummary
+	var finished []api.Listed
 	for _, s := range found {
 		if s.Live() {
-			live = append(live, summarize(asking, s, true))
+			list = append(list, describe(asking, s, true))
 		} else if all {
-			finished = append(finished, summarize(asking, s, false))
+			finished = append(finished, describe(asking, s, false))
 		}
 	}
-	return append(live, finished...), ctx.Err()
+	return append(list, finished...), left, ctx.Err()
 }
 
-// mostLeftOut bounds the lines about sessions that can't be read.
-const mostLeftOut = 5
-
-func (a *app) tellLeftOut(left []error) {
-	for _, err := range left[:min(len(left), mostLeftOut)] {
-		fmt.Fprintf(a.stderr, "memgauge: left out: %v\n", err)
-	}
-	if more := len(left) - mostLeftOut; more > 0 {
-		fmt.Fprintf(a.stderr, "memgauge: left out: %d more\n", more)
-	}
-}
-
-func summarize(ctx context.Context, s *session.Session, live bool) sessionSummary {
-	sum := sessionSummary{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
+func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
+	sum := api.Listed{ID: s.Meta.ID, Name: s.Meta.Name, Dir: s.Dir, Command: s.Meta.Command,
 		Started: s.Meta.Started, Rows: -1}
 	if live {
 		sum.PIDs, sum.Ranks = livePIDs(s)
 		sum.State, sum.Rows = liveState(ctx, s)
 	} else {
-		sum.ended(ctx, s)
+		describeEnd(ctx, s, &sum)
 		sum.PIDs = commandFirst(sum.PIDs, s.Meta.Process.PID)
 	}
 	sum.DiskBytes = diskUse(s)
@@ -81,9 +65,9 @@ func liveState(ctx context.Context, s *session.Session) (state string, rows int6
 	return "not observed: " + err.Error(), -1
 }
 
-// ended says how the session ended. One that was killed together with all that watched it is recovered by asking it;
-// the others have their end written down.
-func (sum *sessionSummary) ended(ctx context.Context, s *session.Session) {
+// describeEnd says how the session ended. One that was killed together with all that watched it is recovered by asking
+// it; the others have their end written down.
+func describeEnd(ctx context.Context, s *session.Session, sum *api.Listed) {
 	if s.Unfinished() {
 		if told, err := askSummary(ctx, s); err == nil {
 			sum.Ranks = told.Ranks
@@ -108,12 +92,12 @@ func askSummary(ctx context.Context, s *session.Session) (api.Summary, error) {
 	if err := ctx.Err(); err != nil {
 		return api.Summary{}, err
 	}
-	backend, err := ask.Connect(ctx, s)
+	door, err := Connect(ctx, s)
 	if err != nil {
 		return api.Summary{}, err
 	}
-	defer backend.Close()
-	return backend.Summary(ctx)
+	defer door.Close()
+	return door.Summary(ctx)
 }
 
 // livePIDs are the processes that one can still ask: the command, and those with a ring.

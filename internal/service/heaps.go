@@ -1,15 +1,14 @@
-package picture
+package service
 
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/agent"
+	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/wire"
 )
@@ -20,32 +19,33 @@ const askPatience = 3 * time.Second
 
 // reportCode asks for what gauges.memory.report() returns: the repr of a dict of numbers is JSON but for quotes and
 // None. A training that the first release observes has that module elsewhere.
-const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules else "memgauge.gauges", fromlist=["x"]).report()`
+const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules ` +
+	`else "memgauge.gauges", fromlist=["x"]).report()`
 
 // Heaps asks the agents of the processes for their heaps, all at once. Those that don't answer are left out.
-func Heaps(ctx context.Context, list []session.Process) map[int]*Heap {
+func Heaps(ctx context.Context, list []session.Process) map[int]*picture.Heap {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	heaps := map[int]*Heap{}
+	found := map[int]*picture.Heap{}
 	for _, p := range list {
 		if !p.Alive || p.Socket == "" {
 			continue
 		}
 		all.Go(func() {
-			if h := ask(ctx, p); h != nil {
+			if h := heapOf(ctx, p); h != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				heaps[p.PID] = h
+				found[p.PID] = h
 			}
 		})
 	}
 	all.Wait()
-	return heaps
+	return found
 }
 
-func ask(ctx context.Context, p session.Process) *Heap {
+func heapOf(ctx context.Context, p session.Process) *picture.Heap {
 	c, err := agent.Dial(ctx, p.Socket)
 	if err != nil {
 		return nil
@@ -57,19 +57,5 @@ func ask(ctx context.Context, p session.Process) *Heap {
 	if err != nil || r.Exception != "" {
 		return nil
 	}
-	return parseReport(r.Value)
-}
-
-func parseReport(text string) *Heap {
-	text = strings.NewReplacer("'", `"`, "None", "null").Replace(text)
-	var r struct {
-		InUse  *int64 `json:"in_use"`
-		Held   *int64 `json:"held"`
-		Mapped *int64 `json:"mapped"`
-		Arenas *int64 `json:"arenas"`
-	}
-	if json.Unmarshal([]byte(text), &r) != nil || r.InUse == nil || r.Held == nil || r.Mapped == nil {
-		return nil
-	}
-	return &Heap{InUse: *r.InUse, Held: *r.Held, Mapped: *r.Mapped, Arenas: r.Arenas}
+	return picture.ParseHeap(r.Value)
 }

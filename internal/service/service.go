@@ -1,4 +1,4 @@
-package api
+package service
 
 import (
 	"context"
@@ -10,43 +10,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/ingest"
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/report"
-	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Service answers questions about a session in the process that owns its database. Drain may be nil, when there is
-// nothing left to read, and so may Processes, when none can be alive.
+// Service answers questions about a session in the process that owns its database. It is an api.Session that has
+// nothing to close: who has opened the database closes it.
 type Service struct {
+	Job
 	DB    *store.DB
-	Drain func(context.Context) (ingest.Stats, error)
-	Tmp   string // directory for exports on their way out
-	Note  string // what the user must know about every answer
+	Drain func(context.Context) error // stores what is newest; nil when there is nothing left to read
+	Tmp   string                      // directory for exports on their way out
+	Note  string                      // what the user must know about every answer
 
-	// Backtrace takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be
-	// asked.
-	Backtrace func(context.Context) ([]model.Backtrace, error)
-	Processes func() []session.Process // of the session
+	// Stacks takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
+	Stacks func(context.Context) ([]model.Backtrace, error)
 }
 
+var _ api.Session = (*Service)(nil)
+
+// Close does nothing.
+func (s *Service) Close() error { return nil }
+
 // Query drains the rings, runs the statement and writes its result to w.
-func (s *Service) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
-	if err := checkRequest(q); err != nil {
+func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	if err := q.Check(); err != nil {
 		return err
 	}
 	ctx, cancel := withTimeout(ctx, q.Timeout)
 	defer cancel()
-	q.note(s.Note)
+	q.Tell(s.Note)
 	if err := s.drain(ctx); err != nil { // a full disk, say: what is stored can be read all the same
 		if ctx.Err() != nil {
 			return outcome(ctx, err)
 		}
-		q.note("what is newest could not be stored (" + Why(err) + "); the answer has what is in the database")
+		q.Tell("what is newest could not be stored (" + Why(err) + "); the answer has what is in the database")
 	}
-	if err := s.backtrace(ctx, q.SQL); store.IsFull(err) {
-		q.note("python.backtrace could not be stored (" + Why(err) + "): it is the one before")
+	if err := s.refresh(ctx, q.SQL); store.IsFull(err) {
+		q.Tell("python.backtrace could not be stored (" + Why(err) + "): it is the one before")
 	} else if err != nil {
 		return outcome(ctx, err)
 	}
@@ -68,7 +71,7 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	if d <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d, fmt.Errorf("query: %w of %s", ErrTimeout, d))
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("query: %w of %s", api.ErrTimeout, d))
 }
 
 // outcome says why a query was cut short, where the context knows better than the database.
@@ -76,10 +79,10 @@ func outcome(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, ErrTimeout) {
+	if cause := context.Cause(ctx); errors.Is(cause, api.ErrTimeout) {
 		return cause
 	} else if cause != nil {
-		return fmt.Errorf("query: %w", ErrCanceled)
+		return fmt.Errorf("query: %w", api.ErrCanceled)
 	}
 	return err
 }
@@ -88,24 +91,22 @@ func (s *Service) drain(ctx context.Context) error {
 	if s.Drain == nil {
 		return nil
 	}
-	_, err := s.Drain(ctx)
-	return err
+	return s.Drain(ctx)
 }
 
-// backtrace takes what python.backtrace shows at the moment when it is asked. Who names the table in a comment only
-// pays for it with some milliseconds.
-func (s *Service) backtrace(ctx context.Context, sql string) error {
-	if s.Backtrace == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
+// refresh takes python.backtrace anew when the statement mentions it; a mention in a comment costs some milliseconds.
+func (s *Service) refresh(ctx context.Context, sql string) error {
+	if s.Stacks == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
 		return nil
 	}
-	rows, err := s.Backtrace(ctx)
+	rows, err := s.Stacks(ctx)
 	if err != nil {
 		return fmt.Errorf("python.backtrace: %w", err)
 	}
 	return s.DB.SetBacktrace(ctx, rows)
 }
 
-func (s *Service) render(ctx context.Context, q QueryRequest, w io.Writer) error {
+func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	format, err := report.ParseFormat(q.Format)
 	if err != nil {
 		return err
@@ -150,33 +151,35 @@ func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 }
 
 // Summary drains the rings and sums the session up. What can't be stored for the moment doesn't hinder it.
-func (s *Service) Summary(ctx context.Context) (Summary, error) {
+func (s *Service) Summary(ctx context.Context) (api.Summary, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
-		return Summary{}, err
+		return api.Summary{}, err
 	}
 	return summarize(ctx, s.DB)
 }
 
 const summarySQL = `SELECT
- (SELECT count(*) FROM python.torch_trace) + (SELECT count(*) FROM python.steps) + (SELECT count(*) FROM memgauge.events),
+ (SELECT count(*) FROM python.torch_trace) + (SELECT count(*) FROM python.steps)
+  + (SELECT count(*) FROM memgauge.events),
  (SELECT coalesce(max(n), 0) FROM (SELECT sum(steps)::BIGINT n FROM python.steps GROUP BY pid)),
  (SELECT coalesce(max(greatest(rss, max_rss)), 0) FROM python.steps),
  (SELECT coalesce(list(DISTINCT pid ORDER BY pid), []) FROM memgauge.processes),
  (SELECT coalesce(list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL), []) FROM memgauge.processes),
  (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned'),
- (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable'))`
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops
+  WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable'))`
 
-func summarize(ctx context.Context, db *store.DB) (Summary, error) {
+func summarize(ctx context.Context, db *store.DB) (api.Summary, error) {
 	rows, err := db.Query(ctx, summarySQL)
 	if err != nil {
-		return Summary{}, fmt.Errorf("sum up: %w", err)
+		return api.Summary{}, fmt.Errorf("sum up: %w", err)
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return Summary{}, fmt.Errorf("sum up: %w", rows.Err())
+		return api.Summary{}, fmt.Errorf("sum up: %w", rows.Err())
 	}
 	v := rows.Values()
-	return Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]),
+	return api.Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]),
 		Ranks: integers(v[4]), Lost: integer(v[5]), LeftOut: integer(v[6])}, nil
 }
 
