@@ -190,9 +190,8 @@ type Where struct {
 
 // SnapshotRequest asks for a memory snapshot.
 type SnapshotRequest struct {
-	Choice   Choice        `json:"choice"`
-	Timeout  time.Duration `json:"timeout"`
-	Recorded bool          `json:"recorded"` // an error where no history is recorded; the session keeps what it has
+	Choice  Choice        `json:"choice"`
+	Timeout time.Duration `json:"timeout"`
 }
 
 // SnapshotReply tells of the snapshot.

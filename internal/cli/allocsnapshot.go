@@ -28,8 +28,8 @@ func (a *app) snapshotOf(ctx context.Context, command string, timeout units.Dura
 		return "", err
 	}
 	if _, err := api.Choose(list, t.Choice(), false); err == nil {
-		r, err := session.Snapshot(ctx, api.SnapshotRequest{Choice: t.Choice(), Timeout: time.Duration(timeout),
-			Recorded: true}, nil)
+		r, err := session.Snapshot(ctx, api.SnapshotRequest{Choice: t.Choice(), Timeout: time.Duration(timeout)},
+			nil)
 		return r.Path, err
 	}
 	kept := t.About().Snapshot

@@ -25,6 +25,21 @@ func (l Level) String() string { return [...]string{"low", "medium", "high", "cr
 // MarshalJSON writes the level's name.
 func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
 
+// UnmarshalJSON is the reverse.
+func (l *Level) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return err
+	}
+	for level := Low; level <= Critical; level++ {
+		if level.String() == name {
+			*l = level
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no level of risk", name)
+}
+
 // OOMOptions are what counts as risk.
 type OOMOptions struct {
 	Threshold float64       // percent of the limit at which usage alone is a medium risk

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -43,10 +42,6 @@ func (j Job) Snapshot(ctx context.Context, q api.SnapshotRequest, w io.Writer) (
 	r.History, err = history(ctx, p, fmt.Sprintf("dump(%s)", quoted), wire.PlaceBeside, q.Timeout)
 	if err != nil {
 		return r, err
-	}
-	if q.Recorded && r.History == "no" {
-		return r, remedy.Add(errors.New("the trainer records no history of its allocations"),
-			"memgauge snapshot record --on begins one")
 	}
 	if err := os.Chmod(path, 0o600); err != nil { // Python made it with the trainer's umask
 		return r, err
