@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -21,7 +22,7 @@ func shell(t *testing.T, script string) RunOptions {
 	return options(t, "sh", "-c", script)
 }
 
-// start starts a run; when the test has ended, so has its collector.
+// start starts a run; its collector has ended when the test has.
 func start(t *testing.T, o RunOptions) *Run {
 	t.Helper()
 	r, err := Start(o)
@@ -30,13 +31,10 @@ func start(t *testing.T, o RunOptions) *Run {
 	}
 	t.Cleanup(func() {
 		r.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		lock, err := r.session.Lock(ctx, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lock.Release()
+		await(t, func() bool {
+			tree, err := proc.New("/proc").Tree(os.Getpid())
+			return err == nil && len(tree) == 1 // us alone
+		})
 	})
 	return r
 }
