@@ -50,8 +50,8 @@ func (a *app) attach(ctx context.Context, o observe.AttachOptions, asJSON bool) 
 	for _, failure := range done.Failed {
 		fmt.Fprintf(a.stderr, "memgauge: attach: %v; not observed\n", failure)
 	}
-	if done.Alone != nil {
-		fmt.Fprintf(a.stderr, "memgauge: %v; the next command that asks the session tries again\n", done.Alone)
+	if done.NoKeeper != nil {
+		fmt.Fprintf(a.stderr, "memgauge: %v; the next command that asks the session tries again\n", done.NoKeeper)
 	}
 	if asJSON {
 		return writeJSON(a.stdout, documentAttached(done))

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/observe"
@@ -16,7 +18,7 @@ func (a *app) collectorCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.stderr = secret.Writer{W: a.stderr} // collector.log, to which an error may bring what it is about
+			a.stderr = a.collectorLog()
 			if keep {
 				return observe.Keep(cmd.Context(), a.sessionDir)
 			}
@@ -25,4 +27,14 @@ func (a *app) collectorCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "see to it that there is one until the session is over")
 	return c
+}
+
+// collectorLog is standard error as a process in the background has it: collector.log, which is bounded and has no
+// secrets, also not from an error that the process ends with.
+func (a *app) collectorLog() io.Writer {
+	w := a.stderr
+	if f, ok := fileOf(w); ok {
+		w = newEdge(observe.Log(f))
+	}
+	return secret.Writer{W: w}
 }

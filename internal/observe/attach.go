@@ -20,17 +20,17 @@ type AttachOptions struct {
 	Settings
 	PID      int
 	Children bool   // the Python processes that descend from PID too
-	Timeout  string // give up when there is no way into a process for so long
-	Force    bool   // also where a seccomp filter may kill the process
+	Timeout  string // how long to wait for a way into a process, such as "10s"
+	Force    bool   // enter also where a seccomp filter may kill the process
 }
 
 // Attached is what came of an attach.
 type Attached struct {
 	Session   Ref
-	Observed  bool // the process was observed already: nothing was done, and only the session's name is known
+	Observed  bool // it was observed already: nothing was done, only the session's name is known
 	Processes []Entered
 	Failed    []error // of further Python processes, which are not observed
-	Alone     error   // why the session has no collector yet; the next command that asks it tries again
+	NoKeeper  error   // why no collector was started, nil if one was; the next command that asks tries again
 }
 
 // Entered is a process that the agent was brought into.
@@ -42,8 +42,8 @@ type Entered struct {
 	Stopped time.Duration // how long one of its threads stood still for it
 }
 
-// Attach brings the agent into a running Python process and leaves a collector in the background. Where no process can
-// be entered, no session is left.
+// Attach brings the agent into a running Python process and leaves a collector in the background. When no process could
+// be entered, it removes the session again.
 func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 	settings, maxDisk, err := o.Settings.check("attach")
 	if err != nil {
@@ -66,7 +66,7 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 		return j.undo(err)
 	}
 	return Attached{Session: refTo(j.session), Processes: j.entered, Failed: j.failures,
-		Alone: keeper.Spawn(j.session)}, nil
+		NoKeeper: keeper.Spawn(j.session)}, nil
 }
 
 func observedIn(name string) Attached { return Attached{Session: Ref{Name: name}, Observed: true} }
@@ -93,7 +93,7 @@ func (j *attaching) begin(o AttachOptions, maxDisk int64) error {
 	return err
 }
 
-// undo takes the session back that no process came into; err says why.
+// undo removes the session when no process was entered; err says why none was.
 func (j *attaching) undo(err error) (Attached, error) {
 	if rerr := j.session.Remove(); rerr != nil {
 		err = errors.Join(err, rerr)

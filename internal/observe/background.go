@@ -5,15 +5,16 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// Collect is the life of the collector of the session in dir; it ends with the session, or at once where another has
-// it. The process belongs to it from then on: all files that it makes are the user's alone. It writes to log what it
-// has to tell.
+// Collect is the collector of the session in dir. It returns when the session is over, or at once where another process
+// has it. It sets the umask of this process, so that all files made from then on are the user's alone. log gets what
+// happens meanwhile, a line each.
 func Collect(ctx context.Context, dir string, log io.Writer) error {
 	session.PrivateFiles()
 	s, err := session.Open(dir)
@@ -27,8 +28,8 @@ func Collect(ctx context.Context, dir string, log io.Writer) error {
 	return err
 }
 
-// Keep sees to it that the session in dir has a collector, until it is over or ctx ends; where another process does
-// that, it comes back at once. Like Collect it has the process for itself.
+// Keep starts a collector for the session in dir whenever it has none. It returns when the session is over or ctx ends,
+// or at once where another process does this already. Like Collect it sets the umask.
 func Keep(ctx context.Context, dir string) error {
 	session.PrivateFiles()
 	s, err := session.Open(dir)
@@ -37,3 +38,7 @@ func Keep(ctx context.Context, dir string) error {
 	}
 	return keeper.Run(ctx, s, func(error) {})
 }
+
+// Log writes to f, a session's collector.log that is open for appending, and keeps it within 1 MiB: the newest lines
+// stay. What is no regular file has no bound.
+func Log(f *os.File) io.Writer { return keeper.NewLog(f) }

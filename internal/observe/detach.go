@@ -17,16 +17,17 @@ import (
 type DetachOptions struct {
 	PID      int
 	Children bool   // out of the processes that descend from PID too
-	Timeout  string // for the agents' answers, together
+	Timeout  string // for the answers of all agents together, such as "10s"
 
-	// Left hears of each process that the agent has left, at once.
+	// Left is called for each process as soon as the agent has left it.
 	Left func(pid int)
-	// Finished hears of each session in which nobody is left, with the steps of the process that made most.
+	// Finished is called for each session in which no process is left, with the steps of the process that made most.
+	// Detach returns its error.
 	Finished func(s Ref, steps int64) error
 }
 
-// Detach takes the agent out of a process, which goes on. A session in which nobody is left is finished. What fails for
-// one process does not keep the others from being left.
+// Detach takes the agent out of a process, which goes on. It finishes a session in which no process is left, which may
+// take 20 s. A failure for one process does not stop it for the others.
 func Detach(ctx context.Context, o DetachOptions) error {
 	timeout, err := checkTimeout("detach", o.Timeout)
 	if err != nil {

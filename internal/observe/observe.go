@@ -1,8 +1,8 @@
-// Package observe owns how a training comes under observation and how it leaves it. It starts a command with the agent
-// in its environment and waits for its end; it brings the agent into a process that runs already, and takes it out
-// again; and it is what a session's process in the background does. It makes the session, sees to it that a collector
-// runs meanwhile, and gives back as data how it went; errors carry their remedies. It knows nothing of flags, of what
-// is printed, or of this program's exit code. What the rows say is asked of package ask.
+// Package observe owns how a training comes under observation and how it leaves it: it starts a command with the agent
+// in its environment and waits for its end, brings the agent into a process that runs already, takes it out again, and
+// runs the collector in the background. It makes the session and guarantees that a collector is started for it, and
+// started again when it dies. Results are data; errors carry their remedies. It knows nothing of flags, of output, or
+// of this program's exit code; a session's rows are read through package ask.
 package observe
 
 import (
@@ -33,8 +33,8 @@ func refTo(s *session.Session) Ref {
 // finishTimeout bounds what the end of a session waits for: the rings of a hundred processes drain in less.
 const finishTimeout = 20 * time.Second
 
-// finish asks the collector to drain the rings and to sum up, also where ctx has ended: an interrupt has ended the
-// command, and is no reason to lose what it left.
+// finish asks the collector to drain the rings and to sum up, also when ctx has ended: the interrupt that ended the
+// command is no reason to lose its data.
 func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()

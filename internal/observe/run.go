@@ -30,7 +30,7 @@ type RunOptions struct {
 	Interval     time.Duration // of the samplers: 100 ms to 1 min
 	RecordMemory bool          // of CUDA, for the snapshot when an allocation fails
 
-	Stdin, Stdout, Stderr *os.File // the command's own
+	Stdin, Stdout, Stderr *os.File // the command's; nil is a closed one
 }
 
 // Bounds of the samplers' interval: a sample and the transaction that stores it take 16 ms of CPU time, and the report
@@ -116,8 +116,8 @@ type Run struct {
 	trouble error // of describing the process; it runs all the same
 }
 
-// Start makes a session and starts the command in it. From then on, until Close, this process is not ended by signals
-// that mean something to the command: Wait passes them on.
+// Start makes a session and starts the command in it. Until Close, signals that mean something to the command don't end
+// this process: Wait passes them on.
 func Start(o RunOptions) (*Run, error) {
 	p, err := o.check()
 	if err != nil {
@@ -174,13 +174,13 @@ type Ended struct {
 	Trouble error
 }
 
-// Wait keeps a collector going until the command has ended, and has the session finished: that takes up to 20 s, and 10
-// more after a SIGKILL, to know whether the kernel sent it. That ctx ends is nothing to the command, whose signals are
-// passed on; what it left is stored all the same.
+// Wait passes signals on and keeps a collector running until the command has ended, then has the session finished. That
+// takes up to 20 s, and 10 s more after a SIGKILL: the collector finds out whether the kernel sent it. When ctx ends,
+// the command goes on, and its data are stored all the same.
 func (r *Run) Wait(ctx context.Context) Ended {
-	company := keepCollector(r.session)
+	k := keepCollector(r.session)
 	state := waitFor(r.cmd, r.signals)
-	company.stop()
+	k.stop()
 	end := endOf(state)
 	endErr := r.session.SetEnd(end)
 	sum, sumErr := finish(ctx, r.session)
@@ -189,7 +189,7 @@ func (r *Run) Wait(ctx context.Context) Ended {
 	}
 	return Ended{Session: refTo(r.session), How: end.String(), Code: codeOf(state),
 		Peak: units.Bytes(max(end.Peak, sum.PeakRSS)), Summary: sum,
-		Trouble: errors.Join(r.trouble, endErr, company.err, sumErr)}
+		Trouble: errors.Join(r.trouble, endErr, k.err, sumErr)}
 }
 
 func endOf(state *os.ProcessState) session.End {
@@ -212,16 +212,16 @@ func codeOf(state *os.ProcessState) int {
 	return ws.ExitStatus()
 }
 
-// company is who keeps a collector going while the command runs.
-type company struct {
+// keeping keeps a collector running in the background while the command runs.
+type keeping struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // of the last start; read after stop
 }
 
-func keepCollector(s *session.Session) *company {
+func keepCollector(s *session.Session) *keeping {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &company{cancel: cancel, done: make(chan struct{})}
+	c := &keeping{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		if err := keeper.Run(ctx, s, func(err error) { c.err = err }); err != nil {
@@ -231,7 +231,7 @@ func keepCollector(s *session.Session) *company {
 	return c
 }
 
-func (c *company) stop() {
+func (c *keeping) stop() {
 	c.cancel()
 	<-c.done
 }

@@ -18,7 +18,7 @@ type Settings struct {
 	MaxDisk string // bound of the session's database, 64 MiB or more
 	Version string // of this program, for the session's description
 
-	// Note hears, before anything runs, where things go when that is not where the user has said.
+	// Note is called before anything runs, with where things go when that is not where the user said.
 	Note func(string)
 }
 
@@ -52,8 +52,8 @@ func (s Settings) check(command string) (agent.Options, units.Bytes, error) {
 	return agent.Options{Budget: float64(share), Trace: s.Trace}, size, nil
 }
 
-// noteHome tells where sessions go when that is not where the user has said; for one with a directory of its own that
-// doesn't matter.
+// noteHome notes where sessions go when that is not where the user said. A session with a directory of its own goes
+// there anyway.
 func (s Settings) noteHome() {
 	if note := session.HomeNote(); note != "" && s.Dir == "" {
 		s.Note(note)
