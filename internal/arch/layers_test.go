@@ -29,11 +29,11 @@ var onlyImporter = map[string]string{
 // onlyUser is onlyImporter for packages of ours. Tests may look further.
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
-	"internal/collector": "internal/cli",
-	"internal/ask":       "internal/cli",                    // the client: what answers needs none
+	"internal/collector": "internal/observe",
+	"internal/ask":       "internal/observe internal/cli",   // the client: what answers needs none
 	"internal/owner":     "internal/collector internal/ask", // they alone take a session's lock
 	// they alone start processes of this binary
-	"internal/keeper":        "internal/collector internal/ask internal/cli",
+	"internal/keeper":        "internal/collector internal/ask internal/observe",
 	"internal/ingest":        "internal/owner",
 	"internal/attach/ptrace": "internal/attach", // stops other people's processes
 	"internal/gpu/nvml":      "internal/gpu/machine",

@@ -1,17 +1,12 @@
 package cli
 
 import (
-	"errors"
 	"io"
-	"log/slog"
-	"os"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memgauge/memgauge/internal/collector"
-	"github.com/memgauge/memgauge/internal/keeper"
+	"github.com/memgauge/memgauge/internal/observe"
 	"github.com/memgauge/memgauge/internal/secret"
-	"github.com/memgauge/memgauge/internal/session"
 )
 
 // collectorCommand is the background process of a session; users don't start it.
@@ -23,30 +18,23 @@ func (a *app) collectorCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			session.PrivateFiles()
-			a.stderr = secret.Writer{W: a.stderr} // collector.log, to which an error may bring what it is about
-			s, err := session.Open(a.sessionDir)
-			if err != nil {
-				return err
-			}
+			a.stderr = a.collectorLog()
 			if keep {
-				return keeper.Run(cmd.Context(), s, func(error) {})
+				return observe.Keep(cmd.Context(), a.sessionDir)
 			}
-			err = collector.New(s, slog.New(slog.NewTextHandler(a.log(), nil))).Run(cmd.Context())
-			if errors.Is(err, session.ErrLocked) {
-				return nil
-			}
-			return err
+			return observe.Collect(cmd.Context(), a.sessionDir, a.stderr)
 		},
 	}
 	c.Flags().BoolVar(&keep, "keep", false, "see to it that there is one until the session is over")
 	return c
 }
 
-// log is standard error, which for a collector is its log.
-func (a *app) log() io.Writer {
-	if f, ok := a.stderr.(*os.File); ok {
-		return keeper.NewLog(f)
+// collectorLog is standard error as a process in the background has it: collector.log, which is bounded and has no
+// secrets, also not from an error that the process ends with.
+func (a *app) collectorLog() io.Writer {
+	w := a.stderr
+	if f, ok := fileOf(w); ok {
+		w = newEdge(observe.Log(f))
 	}
-	return a.stderr
+	return secret.Writer{W: w}
 }
