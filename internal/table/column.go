@@ -162,3 +162,9 @@ func (c Column) merge(how string) Column {
 	c.Merge = how
 	return c
 }
+
+// since says which migration adds the column, where the table is older.
+func (c Column) since(migration int) Column {
+	c.Since = migration
+	return c
+}
