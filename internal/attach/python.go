@@ -31,7 +31,8 @@ func (t *Target) askInterpreter() (string, error) {
 	path, im := t.findPython()
 	if im == nil {
 		return "", remedy.Add(fmt.Errorf("%w: %s", ErrNotPython, t.Exe),
-			"give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python lists them")
+			"give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python "+
+				"lists them")
 	}
 	t.Library, t.python = path, im
 	if err := t.readVersion(); err != nil {

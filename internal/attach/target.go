@@ -274,7 +274,8 @@ func (t *Target) askLibrary() (string, error) {
 	for _, f := range functions {
 		if t.symbols[f.name] == 0 {
 			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name),
-				"start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
+				"start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic "+
+					"symbols")
 		}
 	}
 	t.libc = strings.Join(found, ", ")

@@ -24,7 +24,8 @@ def run(text):
                 if tb.tb_frame.f_code.co_filename == '<memgauge>':
                     line = tb.tb_lineno
                 tb = tb.tb_next
-            return ('e%%s: %%s (line %%d)' %% (type(e).__name__, e, line or getattr(e, 'lineno', 0) or 0)).encode('utf-8', 'replace')
+            line = line or getattr(e, 'lineno', 0) or 0
+            return ('e%%s: %%s (line %%d)' %% (type(e).__name__, e, line)).encode('utf-8', 'replace')
         except BaseException:
             return b'eexception without text'
 out = run(%s)

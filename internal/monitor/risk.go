@@ -122,7 +122,8 @@ func advice(t *Track, last Reading) []string {
 		out = append(out, "a cache fills: bound it, or leave it more room")
 	case r.Amplitude > 0.3*float64(last.Total):
 		out = append(out,
-			fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing lowers it", units.Bytes(r.Amplitude)))
+			fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing "+
+				"lowers it", units.Bytes(r.Amplitude)))
 	}
 	if gpu && last.Reserved-last.Used > last.Total/20 {
 		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes",

@@ -20,7 +20,8 @@ const askPatience = 3 * time.Second
 
 // reportCode asks for what gauges.memory.report() returns: the repr of a dict of numbers is JSON but for quotes and
 // None. A training that the first release observes has that module elsewhere.
-const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules else "memgauge.gauges", fromlist=["x"]).report()`
+const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules ` +
+	`else "memgauge.gauges", fromlist=["x"]).report()`
 
 // Heaps asks the agents of the processes for their heaps, all at once. Those that don't answer are left out.
 func Heaps(ctx context.Context, list []session.Process) map[int]*Heap {

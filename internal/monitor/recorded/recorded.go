@@ -110,8 +110,9 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 
 // A victim of the OOM killer gives its memory back before the kill is noticed: what was read after its own last sample
 // is not the job's any more. Others may go on after a kill, so only one in the last minute is the job's end.
-const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((SELECT pid FROM memgauge.events
-	WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
+const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((
+	SELECT pid FROM memgauge.events WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND
+	ORDER BY ts DESC LIMIT 1), pid)`
 
 // findEnd looks once when a finished job's memory was last its own.
 func (s *Session) findEnd(ctx context.Context) error {
@@ -206,7 +207,8 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Text string `json:"text"`
 	}
 	list, err := api.Rows[row](ctx, s.db,
-		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget', 'census', 'note') ORDER BY ts LIMIT 500")
+		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', "+
+			"'budget', 'census', 'note') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}
