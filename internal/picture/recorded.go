@@ -8,8 +8,9 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 )
 
-// Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve
-// is the CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
+// Devices returns a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is
+// divided in two: the CUDA context with its modules (the least that was ever seen), and memory that was allocated
+// outside the allocator since.
 func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 	rows, err := api.Rows[struct {
 		ID                                                     int    `json:"device_id"`
@@ -27,7 +28,7 @@ func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 			d.Cached = difference(r.Reserved, r.Live)
 		}
 		d.Outside = difference(r.Now, r.Context)
-		if r.Unknown == 0 { // the driver tells every process's bytes
+		if r.Unknown == 0 { // the driver reports every process's bytes
 			d.Others = r.Others
 			d.Driver = difference(difference(r.Used, r.Job), r.Others)
 		}
@@ -57,10 +58,10 @@ func difference(a, b *int64) *int64 {
 	return &d
 }
 
-// Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither
-// stacks nor single maps: they are divided as the maps were when they were read next to that moment (process.classes),
-// and these classes are nil where they never were. Pages that processes share are divided as they were when
-// smaps_rollup or the maps were read next to that moment, and count in full where they never were.
+// Recorded is the host memory of a finished session at the moment when its processes held most. Samples contain neither
+// stacks nor single maps. So memory is divided as the maps were at their reading closest to that moment
+// (process.classes); these classes are nil if the maps were never read. Pages that processes share are divided as
+// smaps_rollup or the maps divided them at the reading closest to that moment; if there was none, they count in full.
 func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	rows, err := api.Rows[struct {
 		PID, Rss                                                                int64
@@ -82,7 +83,7 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 	var p Picture
 	for _, r := range rows {
 		one := Process{PID: int(r.PID), Role: r.Role, Command: r.Command, Rank: r.Rank, RSS: r.Rss, PSS: r.Pss}
-		part := 1.0 // of its anonymous pages is its own; forked workers share theirs with the trainer
+		part := 1.0 // of its anonymous pages are its own; forked workers share theirs with the trainer
 		if r.Divided != nil {
 			part = min(max(*r.Divided, 0), 1)
 		} else if r.Maps != nil {
@@ -134,10 +135,10 @@ type mapsRow struct {
 	File      *int64 `json:"file"`
 	Shared    *int64 `json:"shared"`
 	Pinned    *int64 `json:"pinned"`
-	Anon      *int64 `json:"anon"` // by the sample before: shared pages in full
+	Anon      *int64 `json:"anon"` // from the sample before: shared pages in full
 }
 
-// share is what of the process's anonymous pages was its own.
+// share is the part of the process's anonymous pages that was its own.
 func (m *mapsRow) share() float64 {
 	sum := of(m.InUse) + of(m.Free) + of(m.Python) + of(m.Anonymous) + of(m.Stacks) + of(m.Pinned)
 	if of(m.Anon) <= 0 {
@@ -146,8 +147,8 @@ func (m *mapsRow) share() float64 {
 	return min(float64(sum)/float64(*m.Anon), 1)
 }
 
-// divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes
-// them anon bytes: what the job grew by between the two moments is of the kind that it had.
+// divide gives a process the classes of its maps as they were read. The anonymous ones are scaled so that they add up
+// to anon bytes: the job's growth between the two moments is assumed to be of the same kinds.
 func (p *Process) divide(m *mapsRow, anon float64) {
 	p.anon = int64(anon)
 	c := &p.Classes
@@ -178,7 +179,7 @@ func of(n *int64) int64 {
 	return *n
 }
 
-// anonymous divides a process's anonymous memory by what its agent said last.
+// anonymous divides a process's anonymous memory by its agent's last report.
 func (p *Process) anonymous(anon, inUse, held *int64, part float64) {
 	if anon == nil {
 		return
