@@ -23,7 +23,8 @@ func must(t testing.TB) func(p alloc.Ptr, err error) alloc.Ptr {
 
 func TestSettings(t *testing.T) {
 	var o alloc.Options
-	if err := o.Set("max_split_size_mb:128, expandable_segments:True,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]," +
+	if err := o.Set("max_split_size_mb:128, expandable_segments:True," +
+		"roundup_power2_divisions:[256:1,512:2,1024:4,>:8]," +
 		"garbage_collection_threshold:0.8,backend:native,pinned_num_register_threads:4"); err != nil {
 		t.Fatal(err)
 	}

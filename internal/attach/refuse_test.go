@@ -214,7 +214,8 @@ func TestStripped(t *testing.T) {
 
 func TestFreeThreaded(t *testing.T) {
 	program := compile(t,
-		"#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
+		"#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; "+
+			"unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
 	refused(t, cmd.Process.Pid, ErrVersion, "free-threaded")
 }
@@ -226,9 +227,10 @@ func TestStatic(t *testing.T) {
 }
 
 // elf32 is a 32-bit x86 program that calls pause for ever: header, one segment, code.
-var elf32 = []byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x01\x00\x00\x00\x54\x80\x04\x08\x34\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00" +
-	"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00\x00\x00\x10\x00\x00" +
+var elf32 = []byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x01\x00\x00\x00\x54" +
+	"\x80\x04\x08\x34\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00" +
+	"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00" +
+	"\x00\x00\x10\x00\x00" +
 	"\xb8\x1d\x00\x00\x00\xcd\x80\xeb\xf7")
 
 func Test32Bit(t *testing.T) {
@@ -250,7 +252,8 @@ func TestVfork(t *testing.T) {
 	program := compile(t, `
 #include <stdio.h>
 #include <unistd.h>
-int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", getpid())); for (;;) pause(); } return 0; }`)
+int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", getpid())); for (;;) pause(); } `+
+		`return 0; }`)
 	cmd := exec.CommandContext(t.Context(), program)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

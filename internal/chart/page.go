@@ -9,7 +9,8 @@ import (
 
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
-<style>body{margin:2em auto;max-width:1100px;font:15px system-ui,sans-serif;color:#222}svg{width:100%;height:auto}</style>
+<style>body{margin:2em auto;max-width:1100px;font:15px system-ui,sans-serif;color:#222}` +
+	`svg{width:100%;height:auto}</style>
 </head><body>{{.SVG}}</body></html>
 `))
 

@@ -199,7 +199,8 @@ func (m Machine) shm(f *Figures) Check {
 	c := Check{"/dev/shm", Works, fmt.Sprintf("%s free of %s", units.Bytes(total-used), units.Bytes(total)), ""}
 	if f.ShmFreeBytes < minShm {
 		c.State, c.Hint = Limited,
-			"data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium Memory in Kubernetes"
+			"data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium "+
+				"Memory in Kubernetes"
 	}
 	return c
 }

@@ -22,7 +22,8 @@ var packages = []string{"torch", "numpy", "torchvision", "lightning", "pytorch_l
 // The script finds versions without importing anything but torch.
 const pythonScript = `
 import json, sys
-out = {"version": sys.version.split()[0], "implementation": sys.implementation.name, "executable": sys.executable, "packages": {}}
+out = {"version": sys.version.split()[0], "implementation": sys.implementation.name,
+       "executable": sys.executable, "packages": {}}
 try:
     from importlib.metadata import version
     for name in sys.argv[1:]:

@@ -59,7 +59,8 @@ func (g *Graph) draw(b *bufio.Writer) {
 	boxes, narrow, depth := g.boxes()
 	height := header + (depth+1)*rowHeight + 2*margin
 	fmt.Fprintf(b,
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" font-size="11" role="img" aria-label="%s">`+"\n",
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" `+
+			`font-size="11" role="img" aria-label="%s">`+"\n",
 		width, height, width, height, html.EscapeString(g.Title))
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="#fdfdfd"/>`+"\n", width, height)
 	fmt.Fprintf(b, `<text x="%d" y="18" font-size="13">%s</text>`+"\n", margin,
@@ -83,7 +84,8 @@ func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	full := float64(width - 2*margin)
 	left, wide, top := margin+x.x*full, x.w*full, header+x.depth*rowHeight
 	fmt.Fprintf(b,
-		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" rx="1"/>`,
+		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" `+
+			`fill="%s" rx="1"/>`,
 		x.x, x.w, x.depth, html.EscapeString(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1,
 		g.colour(x.node))
 	if room := int((wide - 6) / letter); room > 2 {

@@ -114,7 +114,8 @@ func TestForecastByLengthOfLife(t *testing.T) {
 			}
 		}
 		median := whole.medianError()
-		t.Logf("lives of %6.0f s without pauses: median error %.1f %%, in 9 of 10 below %.0f %%, covered %.2f, no answer %d of %d", seconds, 100*median,
+		t.Logf("lives of %6.0f s without pauses: median error %.1f %%, in 9 of 10 below %.0f %%, covered %.2f, no "+
+			"answer %d of %d", seconds, 100*median,
 			100*whole.errors[len(whole.errors)*9/10], float64(whole.covered)/float64(whole.answered), whole.missing,
 			whole.asked)
 	}
@@ -218,7 +219,8 @@ func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 				}
 			}
 			slices.Sort(first)
-			t.Logf("%6.0f s, %-30s first told at %.2f of the life in the median, %.2f at the latest; silent %d of %d times afterwards", seconds, s.name,
+			t.Logf("%6.0f s, %-30s first told at %.2f of the life in the median, %.2f at the latest; silent %d of "+
+				"%d times afterwards", seconds, s.name,
 				first[len(first)/2], first[len(first)-1], late, asked)
 			if float64(late) > 0.05*float64(asked) {
 				t.Errorf("%g s, %s: silent %d of %d times past half of the life", seconds, s.name, late, asked)

@@ -7,10 +7,10 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// maxPanels of a picture: more devices are drawn as far as they matter most, by usage.
+// maxPanels of a picture: of more devices, those with the highest usage are drawn.
 const maxPanels = 8
 
-// Picture draws each device's memory against its limit, with what happened.
+// Picture draws each device's memory against its limit, with the events.
 func (w *Watch) Picture(title string) chart.Chart {
 	c := chart.Chart{Title: title, Note: w.note1()}
 	for _, t := range w.Devices {
@@ -65,7 +65,7 @@ func (t *Track) panel(w *Watch) chart.Panel {
 	return p
 }
 
-// BlocksPicture draws the holes over time, and their sizes now.
+// BlocksPicture draws the holes over time, and their present sizes.
 func (w *Watch) BlocksPicture(title string) chart.Chart {
 	c := chart.Chart{Title: title}
 	for _, t := range w.Devices {

@@ -27,12 +27,15 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
 	fill(&g, &d.Processes,
-		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
+		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree "+
+			"ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Events,
-		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
+		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts "+
+			"LIMIT 300")
 	fill(&g, &d.Overhead, overheadSQL)
 	fill(&g, &d.Drops,
-		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
+		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records "+
+			"DESC LIMIT 40")
 	d.postMortem(&g, parts.Watch)
 	d.drawFindings(&g, parts.Leak)
 	d.draw(&g, parts.Watch)
@@ -45,9 +48,11 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 
 // overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers
 // its own half a second is none of 15 %. A run of a few seconds is too short for a share.
-const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered FROM memgauge.overhead GROUP BY ALL),
+const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
+		FROM memgauge.overhead GROUP BY ALL),
 	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
-	SELECT part, sum(ns) / 1e9 AS seconds, CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
+	SELECT part, sum(ns) / 1e9 AS seconds,
+		CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
 	FROM p JOIN run ON p.pid IS NOT DISTINCT FROM run.pid GROUP BY part ORDER BY seconds DESC`
 
 // gatherer keeps the first error, so that the questions stand one below the other.
@@ -161,7 +166,8 @@ func (d *Document) draw(g *gatherer, w *monitor.Watch) {
 		Bytes  int64 `json:"bytes"`
 	}
 	fill(g, &memory, `WITH largest AS (SELECT pid FROM process.memory GROUP BY pid ORDER BY max(rss) DESC LIMIT 6)
-		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest) ORDER BY ts`)
+		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest)
+		ORDER BY ts`)
 	panel := chart.Panel{Title: "resident memory of the largest processes"}
 	index := map[int]int{}
 	for _, m := range memory {

@@ -61,7 +61,8 @@ func seriesOf(f *detect.Finding) string {
 			WHERE pid = %[1]d AND device = '%[3]s' AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`
 		// What is read by time goes by the steps of the process that makes most.
 		byTime = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
-			done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts)
+			done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer)
+				GROUP BY ts)
 			SELECT d.step, m.%[2]s::DOUBLE AS bytes FROM process.memory m ASOF JOIN done d ON d.ts <= m.ts
 			WHERE m.pid = %[1]d AND m.%[2]s IS NOT NULL ORDER BY m.ts`
 	)

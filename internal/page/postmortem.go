@@ -32,13 +32,15 @@ type endRow struct {
 }
 
 // The last time that memory ran out. The hole is told by the same process a moment after the failure.
-const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b, (SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole'
-		AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom' AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
+const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b,
+		(SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole' AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom' AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND
+		ORDER BY h.ts LIMIT 1) AS hole
 	FROM memgauge.events e WHERE e.name IN ('oom', 'oom_kill') ORDER BY e.ts DESC LIMIT 1`
 
 // The minute is stored with the event that came first, of several at once.
 const minuteSQL = `SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window
-	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6 ORDER BY ts`
+	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6
+	ORDER BY ts`
 
 // postMortem reads how memory ran out, and the minute before.
 func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {

@@ -151,7 +151,8 @@ func TestSameJobInV2(t *testing.T) {
 func v2Files() map[string]string {
 	const dir = "sys/fs/cgroup/jobs/one/"
 	files := map[string]string{
-		"proc/self/mountinfo":           "31 23 0:27 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 cgroup2 rw\n",
+		"proc/self/mountinfo": "31 23 0:27 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime - cgroup2 " +
+			"cgroup2 rw\n",
 		dir + "memory.current":          "73650176\n",
 		dir + "memory.max":              "max\n",
 		"sys/fs/cgroup/jobs/memory.max": "268435456\n",
@@ -159,7 +160,8 @@ func v2Files() map[string]string {
 		dir + "memory.events":           "low 0\nhigh 0\nmax 2\noom 0\noom_kill 0\n",
 		dir + "cgroup.procs":            "11772\n11830\n11831\n",
 		dir +
-			"memory.stat": "anon 62640128\nfile 8392704\nkernel 2617344\nkernel_stack 65536\npagetables 724992\nsock 0\nshmem 8388608\nslab 1500000\n",
+			"memory.stat": "anon 62640128\nfile 8392704\nkernel 2617344\nkernel_stack 65536\npagetables 724992\n" +
+			"sock 0\nshmem 8388608\nslab 1500000\n",
 	}
 	for _, pid := range []string{"11772", "11830", "11831"} {
 		files["proc/"+pid+"/cgroup"] = "0::/jobs/one\n"
@@ -194,7 +196,8 @@ func TestProcessesThatVanish(t *testing.T) {
 func TestSharedCgroupWithoutLimit(t *testing.T) {
 	p := takeRecorded(t,
 		map[string]string{"sys/fs/cgroup/memory/memgauge-record/memory.limit_in_bytes": "9223372036854771712\n",
-			"sys/fs/cgroup/memory/memgauge-record/memory.stat":  "total_rss 1\nhierarchical_memory_limit 9223372036854771712\n",
+			"sys/fs/cgroup/memory/memgauge-record/memory.stat": "total_rss 1\n" +
+				"hierarchical_memory_limit 9223372036854771712\n",
 			"sys/fs/cgroup/memory/memgauge-record/cgroup.procs": "11772\n11830\n11831\n99\n",
 			"proc/99/stat":   "99 (other) S 1 " + strings.Repeat("0 ", 30) + "\n",
 			"proc/99/status": "Name:\tother\nVmRSS:\t1024 kB\nRssAnon:\t1024 kB\n"}, true)
@@ -219,8 +222,10 @@ func (a answers) query(_ context.Context, sql string, into any) error {
 // driver's.
 func TestDevices(t *testing.T) {
 	const gib = 1 << 30
-	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,"reserved":%d,"context":%d,"now":%d}
-{"device_id":1,"name":"A100","total":%d,"used":%d,"job":0,"others":0,"unknown":1,"live":null,"reserved":null,"context":null,"now":null}
+	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,`+
+		`"reserved":%d,"context":%d,"now":%d}
+{"device_id":1,"name":"A100","total":%d,"used":%d,"job":0,"others":0,"unknown":1,"live":null,"reserved":null,`+
+		`"context":null,"now":null}
 `, 80*gib, 50*gib, 41*gib, 8*gib, 30*gib, 38*gib, gib/2, 3*gib, 80*gib, 5*gib)
 	d, err := Devices(t.Context(), answers{"gpu.utilization": row}.query)
 	if err != nil {

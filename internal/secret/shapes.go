@@ -16,9 +16,13 @@ const (
 
 // The expressions that tell values apart; gen gives them to the agent too.
 const (
-	NumberExpr    = `^[+-]?[0-9][0-9_]{0,11}(?:\.[0-9]{0,12})?(?:[eE][+-]?[0-9]{1,3})?[A-Za-z%]{0,2}$`
-	PathExpr      = `^(?:(?:~|\.{0,2}|[A-Za-z]:|(?:file|s3|gs|az|hdfs|dbfs|abfss|wandb):/)[/\\][A-Za-z0-9._/\\~:-]*|(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.(?:pem|json|key|txt|ya?ml|crt|cer|pub|csv|env|ini|cfg|toml|py|pt|bin|log|md|xml|p12|jks))$`
-	ReferenceExpr = `^(?:\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{[^}]*\}|\$\(.*|%\([A-Za-z_]+\)s|%s|\{\{?[A-Za-z0-9_. !:]*\}?\}|<[A-Za-z_ -]+>|[*xX.•]{3,}|(?:self|args|cfg|config|opts?|options|settings|conf|os|params|kwargs|env|secrets|st|hparams|flags|FLAGS|ns|ctx)\.[A-Za-z_][A-Za-z0-9_.]*)$`
+	NumberExpr = `^[+-]?[0-9][0-9_]{0,11}(?:\.[0-9]{0,12})?(?:[eE][+-]?[0-9]{1,3})?[A-Za-z%]{0,2}$`
+	PathExpr   = `^(?:(?:~|\.{0,2}|[A-Za-z]:|(?:file|s3|gs|az|hdfs|dbfs|abfss|wandb):/)[/\\][A-Za-z0-9._/\\~:-]*|` +
+		`(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.(?:pem|json|key|txt|ya?ml|crt|cer|pub|csv|env|ini|cfg|toml|py|pt|bin|` +
+		`log|md|xml|p12|jks))$`
+	ReferenceExpr = `^(?:\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{[^}]*\}|\$\(.*|%\([A-Za-z_]+\)s|%s|\{\{?` +
+		`[A-Za-z0-9_. !:]*\}?\}|<[A-Za-z_ -]+>|[*xX.•]{3,}|(?:self|args|cfg|config|opts?|options|settings|conf|os|params|kwargs|` +
+		`env|secrets|st|hparams|flags|FLAGS|ns|ctx)\.[A-Za-z_][A-Za-z0-9_.]*)$`
 )
 
 var (

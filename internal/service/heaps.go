@@ -13,16 +13,16 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// askPatience bounds what an agent may take: its process may hold Python's lock in an extension, or walk a long free
+// askPatience bounds the wait for an agent: its process may hold Python's lock in an extension, or walk a long free
 // list.
 const askPatience = 3 * time.Second
 
-// reportCode asks for what gauges.memory.report() returns: the repr of a dict of numbers is JSON but for quotes and
-// None. A training that the first release observes has that module elsewhere.
+// reportCode evaluates to what gauges.memory.report() returns: the repr of a dict of numbers, which is JSON except for
+// quotes and None. In a training that the first release observes, the module lies elsewhere.
 const reportCode = `__import__("memgauge._agent.gauges.memory" if "memgauge._agent" in __import__("sys").modules ` +
 	`else "memgauge.gauges", fromlist=["x"]).report()`
 
-// Heaps asks the agents of the processes for their heaps, all at once. Those that don't answer are left out.
+// Heaps queries the agents of the processes for their heaps, all at once. Agents that don't answer are left out.
 func Heaps(ctx context.Context, list []session.Process) map[int]*picture.Heap {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()

@@ -78,7 +78,8 @@ func ask(ctx context.Context, p session.Process, locals bool) (wire.Stacks, erro
 // why is the error in the words of who looks at a job that hangs.
 func why(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("the GIL (Python's lock) could not be had in time: an extension holds it, or the process is stopped")
+		return errors.New("the GIL (Python's lock) could not be had in time: an extension holds it, or the process " +
+			"is stopped")
 	}
 	return err
 }

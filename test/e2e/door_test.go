@@ -38,7 +38,9 @@ func TestOneDoor(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer here.Close()
-	for name, s := range map[string]api.Session{"here": here, "collector": api.NewClient(filepath.Join(dir, "api.sock"))} {
+	there := api.NewClient(filepath.Join(dir, "api.sock"))
+	defer there.Close()
+	for name, s := range map[string]api.Session{"here": here, "collector": there} {
 		t.Run(name, func(t *testing.T) {
 			askEverything(t, s, dir)
 			interruptEval(t, s)
@@ -109,17 +111,19 @@ func askProcess(t *testing.T, s api.Session, p api.Process) {
 	r, err := s.Eval(ctx, api.EvalRequest{Place: api.Main, Timeout: time.Minute,
 		Code: "import sys; print('x' * 100000); print('oops', file=sys.stderr); len(losses)"}, out)
 	if err != nil || len(r.Results) != 1 || r.Results[0].Value != "1000" || r.Results[0].Outcome != api.Fine ||
-		len(chosen) != 1 || chosen[0].PID != p.PID || len(printed[false]) != 100001 || !strings.HasPrefix(printed[true], "oops\n") {
+		len(chosen) != 1 || chosen[0].PID != p.PID || len(printed[false]) != 100001 ||
+		!strings.HasPrefix(printed[true], "oops\n") {
 		t.Errorf("eval: %+v of %+v, %v; printed %d bytes and %q", r, chosen, err, len(printed[false]), printed[true])
 	}
 	r, err = s.Eval(ctx, api.EvalRequest{Place: api.Main, Timeout: time.Minute, Code: "1/0"}, out)
-	if err != nil || r.Results[0].Outcome != api.Exception || !strings.Contains(r.Results[0].Exception, "ZeroDivision") {
+	if err != nil || r.Results[0].Outcome != api.Exception ||
+		!strings.Contains(r.Results[0].Exception, "ZeroDivision") {
 		t.Errorf("eval of 1/0: %+v, %v", r, err)
 	}
 	full := errors.New("full")
 	out.Print = func(int, bool, []byte) error { return full }
-	if r, err := s.Eval(ctx, api.EvalRequest{Place: api.Main, Timeout: time.Minute, Code: "print(1)"}, out); err == nil &&
-		r.Results[0].Error == nil {
+	r, err = s.Eval(ctx, api.EvalRequest{Place: api.Main, Timeout: time.Minute, Code: "print(1)"}, out)
+	if err == nil && r.Results[0].Error == nil {
 		t.Errorf("of a printer that takes nothing: %+v", r)
 	}
 	if _, err := s.Eval(ctx, api.EvalRequest{Choice: api.Choice{PID: 1}, Place: api.Main}, out); err == nil ||
@@ -165,7 +169,8 @@ func askFinished(t *testing.T, s api.Session) {
 		t.Errorf("outcome: %+v, %v", sum, err)
 	}
 	var events []string
-	err := s.Events(ctx, api.EventsRequest{Follow: true}, func(e api.Event) error { events = append(events, e.Name); return nil })
+	take := func(e api.Event) error { events = append(events, e.Name); return nil }
+	err := s.Events(ctx, api.EventsRequest{Follow: true}, take)
 	if err != nil || len(events) < 2 {
 		t.Errorf("events of a session that is over: %q, %v", events, err)
 	}

@@ -66,8 +66,8 @@ def library():
             paths = library_paths()
             path = next((p for p in paths if os.path.exists(p)), None)
             if path is None:
-                raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside the memgauge "
-                              "command" % (LIBRARY, ", ".join(paths)))
+                raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside "
+                              "the memgauge command" % (LIBRARY, ", ".join(paths)))
             _library = _declare(ctypes.CDLL(path))
             _library.path = path
         return _library

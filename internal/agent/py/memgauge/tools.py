@@ -141,12 +141,12 @@ class OOMDetector(_Tool):
     _report = "oom"
 
     def __init__(self, threshold=85.0, critical_threshold=95.0, prediction_window=30.0, check_interval=2.0,
-                 devices=None,
-                 warning_callback=None):
+                 devices=None, warning_callback=None):
         super().__init__(check_interval, devices)
         if not 0 <= threshold <= critical_threshold <= 100:
             raise ValueError("thresholds are percentages, the critical one is the higher")
-        self.threshold, self.critical_threshold, self.prediction_window = threshold, critical_threshold, prediction_window
+        self.threshold, self.critical_threshold = threshold, critical_threshold
+        self.prediction_window = prediction_window
         self._callbacks = []
         if warning_callback is not None:
             self._callbacks.append((warning_callback, _arity(warning_callback, 1)))
@@ -210,13 +210,15 @@ class MemoryLeakDetector(_Tool):
 
     def start_monitoring(self):
         if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
+                            "start it with `memgauge run`")
         super().start_monitoring()
 
     def check_for_leaks(self):
         """The report of `memgauge leak --json` as a dict, as of now."""
         if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
+                            "start it with `memgauge run`")
         command = ["memgauge", str(os.getpid()), "leak", "--json", "--threshold", "%g" % self.threshold]
         for device in self.devices or ():
             command += ["--devices", str(device)]
