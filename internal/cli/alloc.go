@@ -8,7 +8,6 @@ import (
 
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/snapshot"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // allocCommand is what stands above the allocator's own tools.
@@ -60,5 +59,3 @@ func onlyDevice(with []int) (int, error) {
 
 // percent shows a share that may lie above one, or below zero.
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
-
-func size(n int64) string { return units.Bytes(n).String() }

@@ -250,14 +250,6 @@ func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
 	return b.String()
 }
 
-// signedSize is a size that may be below zero.
-func signedSize(n int64) string {
-	if n < 0 {
-		return "-" + size(-n)
-	}
-	return size(n)
-}
-
 // driverCalls are those of each turn, or in all.
 func driverCalls(r *replay.Result) string {
 	if len(r.Turns) < 2 {

@@ -16,8 +16,9 @@ func (a *app) attachCommand() *cobra.Command {
 	var o observe.AttachOptions
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "attach PID",
-		Short: "Observe a training that runs already",
+		Use:         "attach PID",
+		Annotations: aboutNoSession(),
+		Short:       "Observe a training that runs already",
 		Long: "Brings the agent into a running Python process, without a restart and without a debugger, and leaves a collector in the\n" +
 			"background. From the next step on everything works as after memgauge run; what happened before is not known. memgauge detach\n" +
 			"takes the agent out again. What is done to the process, step by step: docs/attach.md.",

@@ -20,8 +20,9 @@ type doctorOptions struct {
 func (a *app) doctorCommand() *cobra.Command {
 	var o doctorOptions
 	c := &cobra.Command{
-		Use:   "doctor [PID]",
-		Short: "Tell what works on this machine, or whether a process can be observed, and why not",
+		Use:         "doctor [PID]",
+		Annotations: aboutNoSession(),
+		Short:       "Tell what works on this machine, or whether a process can be observed, and why not",
 		Long: "One line for each capability: whether it works, what was found, and what to do where it doesn't: sessions, Python and PyTorch,\n" +
 			"memory against the cgroup, /dev/shm, CPUs, attaching, GPUs. Below stand suggestions for a training here. Exit code 3 means\n" +
 			"that something memgauge needs is broken; what is merely absent is no failure.\n\n" +

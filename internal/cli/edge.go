@@ -44,9 +44,6 @@ func programOutput(w io.Writer) io.Writer {
 	return w
 }
 
-// text is standard output for prose, which is made safe wherever it goes: somebody may show the file.
-func (a *app) text() io.Writer { return plain.NewWriter(a.stdout) }
-
 // flushEdges writes what waited to become a whole character.
 func flushEdges(streams ...io.Writer) {
 	for _, w := range streams {
@@ -57,3 +54,15 @@ func flushEdges(streams ...io.Writer) {
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// terminalWidth is 0 if w is no terminal. A terminal that doesn't know its size has 80 columns, as ever.
+func terminalWidth(w io.Writer) int {
+	f, ok := fileOf(w)
+	if !ok || !isTerminal(f) {
+		return 0
+	}
+	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+		return width
+	}
+	return 80
+}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -22,12 +21,10 @@ import (
 type evalOptions struct {
 	file    string
 	timeout string
-	rank    int // -1: not said
-	pid     int // 0: not said
-	all     bool
-	json    bool
-	at      string // main, step
-	beside  bool
+	which
+	json   bool
+	at     string // main, step
+	beside bool
 }
 
 func (a *app) evalCommand() *cobra.Command {
@@ -96,15 +93,6 @@ func (a *app) eval(ctx context.Context, o evalOptions, args []string) error {
 		return a.evalAll(ctx, session, q)
 	}
 	return a.evalOne(ctx, session, q)
-}
-
-// choice is the process that the flags say, else what the endpoint says.
-func (o evalOptions) choice(t ask.Target) api.Choice {
-	c := t.Choice()
-	if c.PID, c.All = o.pid, o.all; o.rank >= 0 {
-		c.Rank = &o.rank
-	}
-	return c
 }
 
 func (a *app) evalOne(ctx context.Context, s api.Session, q api.EvalRequest) error {

@@ -18,7 +18,7 @@ func TestEvalChoose(t *testing.T) {
 		return api.Process{PID: pid, Rank: rank, Alive: alive, Torch: true, Agent: true}
 	}
 	all := []api.Process{p(10, 0, false), p(11, 1, true), p(12, 2, true), p(13, -1, true)}
-	check := func(o evalOptions, target ask.Target, want ...int) {
+	check := func(o which, target ask.Target, want ...int) {
 		t.Helper()
 		got, err := api.Choose(all, o.choice(target), false)
 		var pids []int
@@ -30,24 +30,24 @@ func TestEvalChoose(t *testing.T) {
 		}
 	}
 	none := ask.Target{Rank: -1}
-	check(evalOptions{rank: -1}, none, 11)
-	check(evalOptions{rank: 2}, none, 12)
-	check(evalOptions{rank: 0}, none) // it has ended
-	check(evalOptions{rank: -1, pid: 13}, none, 13)
-	check(evalOptions{rank: -1, pid: 99}, none)
-	check(evalOptions{rank: -1, all: true}, none, 11, 12) // 13 has no rank: it is their launcher
-	check(evalOptions{rank: -1}, ask.Target{Rank: 2}, 12)
-	check(evalOptions{rank: 1}, ask.Target{Rank: 2}, 11)
-	check(evalOptions{rank: -1}, ask.Target{Rank: -1, PID: 13}, 13)
-	check(evalOptions{rank: -1}, ask.Target{Rank: -1, PID: 99}, 11) // the command's shell, say
+	check(which{rank: -1}, none, 11)
+	check(which{rank: 2}, none, 12)
+	check(which{rank: 0}, none) // it has ended
+	check(which{rank: -1, pid: 13}, none, 13)
+	check(which{rank: -1, pid: 99}, none)
+	check(which{rank: -1, all: true}, none, 11, 12) // 13 has no rank: it is their launcher
+	check(which{rank: -1}, ask.Target{Rank: 2}, 12)
+	check(which{rank: 1}, ask.Target{Rank: 2}, 11)
+	check(which{rank: -1}, ask.Target{Rank: -1, PID: 13}, 13)
+	check(which{rank: -1}, ask.Target{Rank: -1, PID: 99}, 11) // the command's shell, say
 	all = []api.Process{p(20, -1, true), p(21, -1, true), p(22, 0, true)}
 	all[1].Torch, all[2].Torch = false, false
-	check(evalOptions{rank: -1, all: true}, none, 20) // with a worker that has its trainer's rank
+	check(which{rank: -1, all: true}, none, 20) // with a worker that has its trainer's rank
 	all[0].Torch = false
 	all[2].Rank = -1
-	check(evalOptions{rank: -1, all: true}, none, 20, 21, 22) // processes without torch
+	check(which{rank: -1, all: true}, none, 20, 21, 22) // processes without torch
 	all = []api.Process{p(10, 0, false)}
-	check(evalOptions{rank: -1}, none)
+	check(which{rank: -1}, none)
 }
 
 func TestEvalFailures(t *testing.T) {

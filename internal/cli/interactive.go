@@ -176,14 +176,12 @@ func (p *prompt) block(code string) (string, error) {
 func (p *prompt) run(ctx context.Context, args []string) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
-	sub := &app{stdin: p.a.stdin, stdout: p.a.stdout, stderr: p.a.stderr}
+	sub := p.a.again()
 	root := sub.rootCommand()
-	// about no session, or about another
-	others := []string{"run", "attach", "list", "doctor", "alloc", "help", "completion"}
-	if p.target != nil && isCommand(root, args[0]) && !slices.Contains(others, args[0]) {
+	c, _, err := root.Find(args[:1])
+	if p.target != nil && err == nil && c != root && takesSession(c) && isCommand(root, args[0]) {
 		args = append([]string{"--target", p.target.About().Dir}, textArguments(args)...)
 	} else {
-		var err error
 		if args, err = sub.takeEndpoint(root, args); err != nil {
 			sub.report(err)
 			return

@@ -25,8 +25,9 @@ type listOptions struct {
 func (a *app) listCommand() *cobra.Command {
 	var o listOptions
 	c := &cobra.Command{
-		Use:   "list",
-		Short: "List live sessions, with -a finished ones too",
+		Use:         "list",
+		Annotations: aboutNoSession(),
+		Short:       "List live sessions, with -a finished ones too",
 		Long: "Lists sessions: their names, processes and ranks, what they run and since when, how they ended, rows and disk space. A name,\n" +
 			"an id or a PID from this list is an ENDPOINT of the other commands.",
 		Example: "  memgauge list\n" +

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 
 	"github.com/memgauge/memgauge/internal/plain"
 )
@@ -15,14 +14,21 @@ type statusLine struct {
 	dirty bool
 }
 
-func (a *app) statusLine() *statusLine {
-	width := terminalWidth(a.stderr)
+// newStatusLine is at the bottom of the terminal that stderr is.
+func newStatusLine(stderr io.Writer) *statusLine {
+	width := terminalWidth(stderr)
 	if width == 0 {
 		return &statusLine{}
 	}
-	f, _ := fileOf(a.stderr)
+	f, _ := fileOf(stderr)
 	return &statusLine{to: f, width: width}
 }
+
+// shown says that there is a terminal to show it.
+func (l *statusLine) shown() bool { return l.to != nil }
+
+// room is how many columns a text may have.
+func (l *statusLine) room() int { return l.width - 1 }
 
 // show draws the line anew, cut to the terminal's width.
 func (l *statusLine) show(format string, args ...any) {
@@ -84,33 +90,4 @@ func (c *countedOut) Write(b []byte) (int, error) {
 		c.line.show("%s: %s", c.what, size(c.n))
 	}
 	return n, err
-}
-
-// answerStep is progressStep of answers, which are made at some ten MiB a second.
-const answerStep = 1 << 20
-
-// telling is a sink that tells how large an answer has grown, until it is shown or given up.
-type telling struct {
-	sink
-	countedOut
-}
-
-func (a *app) tellGrowth(out sink, name string) sink {
-	what := "the answer so far"
-	if name != "" {
-		what = "writing " + filepath.Base(name)
-	}
-	return &telling{out, countedOut{Writer: out, step: answerStep, line: a.statusLine(), what: what}}
-}
-
-func (t *telling) Write(b []byte) (int, error) { return t.countedOut.Write(b) }
-
-func (t *telling) commit() error {
-	t.line.clear()
-	return t.sink.commit()
-}
-
-func (t *telling) discard() {
-	t.line.clear()
-	t.sink.discard()
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -37,7 +38,11 @@ type app struct {
 	stdout, stderr io.Writer
 	endpoint       string // from the command line or MEMGAUGE_TARGET; "" for the only live session
 	sessionDir     string // --session
+	families       []family
 }
+
+// family makes the commands of one package.
+type family func(*app) []*cobra.Command
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
@@ -60,8 +65,8 @@ func (e *exitError) Error() string {
 func (e *exitError) Unwrap() error { return e.err }
 
 // Main runs the command line and returns the exit code.
-func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	a := &app{stdin: stdin, stdout: stdoutEdge(stdout), stderr: newEdge(stderr)}
+func Main(families []family, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdoutEdge(stdout), stderr: newEdge(stderr), families: families}
 	defer flushEdges(a.stdout, a.stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -95,22 +100,29 @@ func (a *app) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().StringVarP(&a.endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"),
 		"session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
-	root.AddCommand(a.runCommand(), a.attachCommand(), a.detachCommand(), a.collectorCommand(), a.queryCommand(),
-		a.tablesCommand(), a.listCommand(), a.evalCommand(), a.tensorsCommand(), a.allocCommand(), a.backtraceCommand(),
-		a.debugCommand())
-	root.AddCommand(a.profileCommand(), a.oomCommand(), a.fragmentCommand(), a.monitorCommand(), a.whereCommand(),
-		a.doctorCommand(), a.feedCommand())
-	root.AddCommand(a.leakCommand(), a.reportCommand(), a.interactiveCommand(), a.distributedCommand(),
-		a.snapshotCommand())
+	for _, family := range a.families {
+		root.AddCommand(family(a)...)
+	}
 	for _, c := range root.Commands() {
 		a.finishCommand(c)
 	}
 	return root
 }
 
+// noSession marks a command that is about no session, or makes one of its own, in its Annotations.
+const noSession = "no session"
+
+func takesSession(c *cobra.Command) bool {
+	_, none := c.Annotations[noSession]
+	return !none
+}
+
+// aboutNoSession are the Annotations of such a command.
+func aboutNoSession() map[string]string { return map[string]string{noSession: ""} }
+
 // finishCommand gives a command what all have: --session, and wrong arguments as usage errors.
 func (a *app) finishCommand(c *cobra.Command) {
-	if c.Name() != "list" && c.Name() != "doctor" && c.Flags().Lookup("session") == nil {
+	if takesSession(c) && c.Flags().Lookup("session") == nil {
 		c.Flags().StringVar(&a.sessionDir, "session", "", "the session in `DIR`")
 	}
 	check := c.Args
@@ -220,4 +232,12 @@ func (a *app) connect(ctx context.Context) (api.Session, error) {
 		return nil, err
 	}
 	return t.Connect(ctx)
+}
+
+// text is standard output for prose, which is made safe wherever it goes: somebody may show the file.
+func (a *app) text() io.Writer { return plain.NewWriter(a.stdout) }
+
+// again is an app for one more command line, with the same streams.
+func (a *app) again() *app {
+	return &app{stdin: a.stdin, stdout: a.stdout, stderr: a.stderr, families: a.families}
 }

@@ -24,8 +24,9 @@ func (a *app) runCommand() *cobra.Command {
 	o := observe.RunOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	var quiet bool
 	c := &cobra.Command{
-		Use:   "run [flags] -- CMD…",
-		Short: "Start a command under observation",
+		Use:         "run [flags] -- CMD…",
+		Annotations: aboutNoSession(),
+		Short:       "Start a command under observation",
 		Long: "Starts CMD under observation. Its input, output, exit code, signals and terminal are its own. Every Python process of the job\n" +
 			"that lives long enough is observed, whatever started it, unless it is told to ignore PYTHONPATH (python -E, -I) or site (-S).",
 		Example: "  memgauge run -- python train.py --epochs 3\n" +

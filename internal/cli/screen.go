@@ -22,7 +22,7 @@ type screen struct {
 }
 
 func (a *app) newScreen(o watchOptions) *screen {
-	s := &screen{line: a.statusLine(), warnings: a.text(), tool: o.tool, duration: time.Duration(o.duration)}
+	s := &screen{line: newStatusLine(a.stderr), warnings: a.text(), tool: o.tool, duration: time.Duration(o.duration)}
 	if o.json {
 		s.warnings = a.stderr // stdout is for the report alone
 	}
@@ -36,12 +36,12 @@ func (s *screen) warn(w *monitor.Warning) {
 
 // show draws the line anew, at most some times a second.
 func (s *screen) show(w *monitor.Watch, spent time.Duration) {
-	if s.line.to == nil || time.Since(s.shown) < maxSilence {
+	if !s.line.shown() || time.Since(s.shown) < maxSilence {
 		return
 	}
 	s.shown = time.Now()
 	text := s.progress(spent) + "  " + status(w)
-	if utf8.RuneCountInString(text) > s.line.width-1 { // the figures matter more than the progress
+	if utf8.RuneCountInString(text) > s.line.room() { // the figures matter more than the progress
 		text = status(w)
 	}
 	s.line.show("%s", text)

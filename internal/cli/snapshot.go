@@ -118,7 +118,7 @@ func (a *app) readHistory(ctx context.Context, o *snapshotOptions, path string) 
 		return nil, 0, openError(err)
 	}
 	defer f.Close()
-	in := &counted{Reader: f, total: total, line: a.statusLine(), name: filepath.Base(path)}
+	in := &counted{Reader: f, total: total, line: newStatusLine(a.stderr), name: filepath.Base(path)}
 	defer in.line.clear()
 	c, err := snapshot.ReadColumns(ctx, in, int64(o.memory))
 	if err != nil {

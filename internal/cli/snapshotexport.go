@@ -164,7 +164,7 @@ func (a *app) exportFiles(ctx context.Context, o exportOptions, path string, h *
 	if h.Cut != nil {
 		fmt.Fprintf(a.stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
 	}
-	line := a.statusLine()
+	line := newStatusLine(a.stderr)
 	defer line.clear()
 	for _, f := range files {
 		out := &countedOut{Writer: f.out, step: progressStep, line: line, what: "writing " + filepath.Base(f.name)}

@@ -79,7 +79,7 @@ func (a *app) openTables(ctx context.Context, s *snapshotOptions, path string) (
 // openTablesOf is openTables of a file that read reads, if need be.
 func (a *app) openTablesOf(ctx context.Context, path string, read func(context.Context) (*anatomy.History, error)) (
 	*snapshotdb.Tables, error) {
-	line := a.statusLine()
+	line := newStatusLine(a.stderr)
 	t, err := snapshotdb.Open(ctx, snapshotdb.Source{
 		Path: path,
 		Read: func(ctx context.Context) (*anatomy.History, error) {

@@ -17,7 +17,7 @@ import (
 
 // liveOptions say which trainer a command is for, and how long it may take.
 type liveOptions struct {
-	evalOptions
+	which
 	timeout units.Duration
 }
 

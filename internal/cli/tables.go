@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -117,8 +116,6 @@ func named(tables []model.Table, name string) (out []model.Table) {
 }
 
 // wholeTables is how to see what a narrow terminal left out of these listings.
-const wholeTables = "nothing is left out with --json or in a pipe"
-
 func listTables(w io.Writer, tables []model.Table, width int) error {
 	l := &listing{columns: []model.Column{text("table"), number("rows"), number("columns"), text("description")}}
 	for _, t := range tables {
@@ -165,9 +162,7 @@ func describeTables(w io.Writer, tables []model.Table, width int) error {
 	return nil
 }
 
-// The JSON of tables and list is documented in docs/cli-json.md.
-const jsonVersion = 1
-
+// tableJSON is a table in the JSON of tables (docs/cli-json.md).
 type tableJSON struct {
 	Schema      string       `json:"schema"`
 	Name        string       `json:"name"`
@@ -195,30 +190,4 @@ func writeTablesJSON(w io.Writer, tables []model.Table) error {
 		SchemaVersion int         `json:"schema_version"`
 		Tables        []tableJSON `json:"tables"`
 	}{jsonVersion, out})
-}
-
-// known is a text, nil for "".
-func known(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func knownCount(n int64) *int64 {
-	if n < 0 {
-		return nil
-	}
-	return &n
-}
-
-// writeJSON is indented: what is short enough to be read is read.
-func writeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
 }

@@ -20,9 +20,7 @@ import (
 )
 
 type tensorsOptions struct {
-	all     bool
-	rank    int // -1: not said
-	pid     int // 0: not said
+	which
 	last    bool
 	deep    bool
 	top     int
@@ -108,7 +106,7 @@ func (a *app) takeCensus(ctx context.Context, s api.Session, o tensorsOptions, t
 		}
 		return nil, nil
 	}
-	chosen, err := api.Choose(processes, evalOptions{rank: o.rank, pid: o.pid, all: o.all}.choice(t), false)
+	chosen, err := api.Choose(processes, o.choice(t), false)
 	if err != nil {
 		return nil, err
 	}

@@ -343,13 +343,6 @@ func (o *watchOptions) tell(a *app, w *monitor.Watch, r *monitor.Report) error {
 	return nil
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return units.Count(int64(n)) + " " + what + "s"
-}
-
 // found makes high risk, or a leak, an exit code.
 func found(w *monitor.Watch, err error) error {
 	if err == nil && (w.Worst() >= monitor.High || len(w.Leaks) > 0) {

@@ -12,9 +12,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
-	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -219,31 +217,3 @@ func cause(err error) error {
 	}
 	return err
 }
-
-// terminalWidth is 0 if w is no terminal. A terminal that doesn't know its size has 80 columns, as ever.
-func terminalWidth(w io.Writer) int {
-	f, ok := fileOf(w)
-	if !ok || !isTerminal(f) {
-		return 0
-	}
-	if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
-		return width
-	}
-	return 80
-}
-
-// listing is rows that a command made itself, for report.Write.
-type listing struct {
-	columns []model.Column
-	rows    [][]any
-	at      int
-}
-
-func (l *listing) Columns() []model.Column { return l.columns }
-func (l *listing) Next() bool              { l.at++; return l.at <= len(l.rows) }
-func (l *listing) Values() []any           { return l.rows[l.at-1] }
-func (l *listing) Err() error              { return nil }
-
-// text and number are columns of a listing; a number's text stands at the right.
-func text(name string) model.Column   { return model.Column{Name: name, Type: "VARCHAR"} }
-func number(name string) model.Column { return model.Column{Name: name, Type: "BIGINT"} }
