@@ -1,6 +1,6 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
 VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git describe --always --dirty 2>/dev/null || echo unknown))
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli.Version=$(VERSION)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.Version=$(VERSION)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half

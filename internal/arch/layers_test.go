@@ -14,7 +14,7 @@ var onlyImporter = map[string]string{
 	"github.com/duckdb":            "internal/store", // 70 MB of C++: everything else builds and race-tests without it
 	"database/sql":                 "internal/store",
 	"github.com/spf13":             "internal/cli",
-	"golang.org/x/term":            "internal/cli",
+	"golang.org/x/term":            "internal/term internal/cli/ask", // width and edge; a line that is edited
 	"github.com/prometheus/procfs": "internal/proc",
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
@@ -39,6 +39,26 @@ var onlyUser = map[string]string{
 	"internal/gpu/nvml":      "internal/gpu/machine",
 	"internal/gpu/drm":       "internal/gpu/machine",
 	"alloc/cuda":             "cmd/memgauge_alloc", // loads the driver of a device
+}
+
+// presenters show a session and see nothing of it but api.Session.
+const presenters = "internal/cli internal/page"
+
+// behindTheDoor is what stands behind api.Session.
+const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"
+
+func TestPresentersSeeTheDoorOnly(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.isTest() || !within(f.dir, presenters) {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			ours, _ := strings.CutPrefix(importPath(spec.Path.Value), modulePath+"/")
+			if within(ours, behindTheDoor) {
+				t.Errorf("%s imports %s: ask package api's Session, which package ask finds", f.path, ours)
+			}
+		}
+	}
 }
 
 // layer is a row of the table in docs/ARCHITECTURE.md.

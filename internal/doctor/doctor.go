@@ -18,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/gpu/machine"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -78,6 +79,12 @@ type Machine struct {
 	Root   string // of the file system, "/"
 	Home   string // where sessions lie
 	Python string // "" for python3 of PATH
+}
+
+// Here is this machine, with the interpreter that is to be examined; "" for python3.
+func Here(python string) (Machine, error) {
+	home, err := session.Home()
+	return Machine{Root: "/", Home: home, Python: python}, err
 }
 
 // Examine makes all checks.
