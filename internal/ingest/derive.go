@@ -24,8 +24,10 @@ type deriver struct {
 	mute bool  // only the state counts: the rows were stored before
 
 	step    stepState
+	host    wire.Host // what was read at the end of the step that is going on
 	heap    wire.Heap
-	devices []wire.Device // read at the end of the step that is going on
+	devices []wire.Device
+	hasHost bool
 	hasHeap bool
 	text    textState
 }
@@ -71,7 +73,14 @@ func (d *deriver) emit(c *wire.Chunk) {
 		case wire.KindTrace:
 			d.trace(s)
 		case wire.KindStep:
-			d.endStep(s)
+			d.endStepBefore12(s)
+		case wire.KindStepEnd:
+			var end wire.StepEnd
+			end.Decode(s)
+			d.endStep(&end)
+		case wire.KindHost:
+			d.host.Decode(s)
+			d.hasHost = true
 		case wire.KindHeap:
 			d.heap.Decode(s)
 			d.hasHeap = true
@@ -99,7 +108,7 @@ func (d *deriver) emit(c *wire.Chunk) {
 // gap: records are missing, so what began before can't be matched with what ends after.
 func (d *deriver) gap() {
 	d.step.clearOpen()
-	d.hasHeap, d.devices = false, d.devices[:0]
+	d.hasHost, d.hasHeap, d.devices = false, false, d.devices[:0]
 	d.text = textState{buf: d.text.buf[:0]}
 }
 
@@ -219,17 +228,28 @@ func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Devi
 	return d.devices, fullest
 }
 
-// endStep makes the rows of a step of its record, of those before it (heap, devices) and of what its trace rows saw.
-func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
+// endStepBefore12 takes a record apart that held both the end of a step and what was read of the host: rings were
+// written so up to version 1.1.
+func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
+	d.host, d.hasHost = wire.Host{Step: t.Step, RSS: t.RSS, Anon: t.Anon, MaxRSS: t.MaxRSS}, true
+	d.endStep(&wire.StepEnd{TS: t.TS, Flags: t.Flags, Steps: t.Steps, Step: t.Step, AgentNS: t.AgentNS,
+		Duration: t.Duration})
+}
+
+// endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
+// saw.
+func (d *deriver) endStep(t *wire.StepEnd) {
 	row := model.Step{
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
-		RSS: gauge(t.RSS), Anon: gauge(t.Anon), MaxRSS: gauge(t.MaxRSS),
-		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
+		RSS: model.Null, Anon: model.Null, MaxRSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
 		GCFull: model.Null, AgentNS: int64(t.AgentNS),
+	}
+	if h := &d.host; d.hasHost && h.Step == t.Step {
+		row.RSS, row.Anon, row.MaxRSS = gauge(h.RSS), gauge(h.Anon), gauge(h.MaxRSS)
 	}
 	if row.MaxRSS != model.Null {
 		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late
@@ -245,7 +265,7 @@ func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 		d.in.batch.Steps = append(d.in.batch.Steps, row)
 		d.emitDevices(&row, devices)
 	}
-	d.hasHeap, d.devices, d.step.begun = false, d.devices[:0], false
+	d.hasHost, d.hasHeap, d.devices, d.step.begun = false, false, d.devices[:0], false
 }
 
 // emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.

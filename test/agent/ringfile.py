@@ -50,7 +50,11 @@ class RingFile:
             self.damaged.append(seq)
             return
         name, codec = STRUCTS[kind]
-        self.records.append(Record(seq, ts, name, codec.unpack(slot)[3:-1]))
+        fields = codec.unpack(slot)[3:-1]
+        if hasattr(S, name.upper() + "_ROOM"):
+            assert fields[-1] == b"\xff" * len(fields[-1]), fields
+            fields = fields[:-1]
+        self.records.append(Record(seq, ts, name, fields))
 
     def name(self, number):
         return self.names[number - 1] if number else "?"

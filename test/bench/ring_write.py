@@ -32,7 +32,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         ring = Ring(directory, large=True)
         trace = (1, 0, -1, ring.name("layers.0.mlp"), 100, 123456789, 234567890, 123456789, (1 << 64) - 1)
-        step = (1, 1, 100, 5000, 35000000, 123456789, 23456789, (1 << 64) - 1)
+        step = (1, 1, 100, 5000, 35000000, (123456789, 23456789, (1 << 64) - 1))
         loop = per_call(bare, count, *trace)
         if row:
             took = per_call(ring.trace, count, *trace)
@@ -40,7 +40,8 @@ def main():
                 took / 1e3, loop / 1e3, sys.version.split()[0]))
             ring.close()
             return
-        for what, f, args in (("trace", ring.trace, trace), ("step", ring.step, step),
+        for what, f, args in (("trace", ring.trace, trace), ("step", ring.step, step[:-1]),
+                              ("step with the host", ring.step, step),
                               ("trace, time given", ring.trace, trace + (clock(),)),
                               ("heap", ring.heap, (0, 1, 100, 7, 10, 20, 30, 40)),
                               ("event of 100 characters", ring.event, ("eval", "x" * 100))):

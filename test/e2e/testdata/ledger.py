@@ -13,7 +13,7 @@ count, pause = int(sys.argv[2]), float(sys.argv[3])
 ring = recording.ring(large=True)
 print("pid", os.getpid(), flush=True)
 for n in range(1, count + 1):
-    ring.step(0, 1, n, 0, 1000, n, n, NOT_TAKEN)
+    ring.step(0, 1, n, 0, 1000, (n, n, NOT_TAKEN))
     os.pwrite(ledger, struct.pack("<Q", n), 0)
     end = time.perf_counter() + pause
     while time.perf_counter() < end:

@@ -22,14 +22,11 @@ class StepRecords:
         steps, number = self.step - recorded, self.step
         if steps <= 0 or self.ring is None:
             return 0
-        rss = anon = peak = NOT_TAKEN
+        host = None
         self.gauged = number >= self.gauges_at or flush
         if self.gauged:
             self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
-            rss, anon = self.host.memory()
-            highest = self.host.max_resident()
-            if highest > self.max_resident:
-                peak, self.max_resident = highest, highest
+            host = self._host()
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
         # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
@@ -42,14 +39,22 @@ class StepRecords:
         duration = at - last if last else NOT_TAKEN
         while steps > 0:
             part = min(steps, MAX_STEPS)
-            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, rss, anon, peak,
-                           at)
+            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, host, at)
             steps -= part
             duration = 0
         took = now() - wrote
         self.tail = 0
         self.counter.told(number, at, took, self.offset)
         return took
+
+    def _host(self):
+        """A host record's fields: rss, anon, max_rss."""
+        rss, anon = self.host.memory()
+        highest = self.host.max_resident()
+        peak = NOT_TAKEN
+        if highest > self.max_resident:
+            peak = self.max_resident = highest
+        return rss, anon, peak
 
     def _devices(self, number, at):
         devices = self.calls.devices if self.modules else set()
