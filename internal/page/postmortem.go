@@ -33,8 +33,8 @@ type endRow struct {
 
 // The last time that memory ran out. The hole is told by the same process a moment after the failure.
 const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b,
-		(SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole' AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom' AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND
-		ORDER BY h.ts LIMIT 1) AS hole
+		(SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole' AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom'
+		AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
 	FROM memgauge.events e WHERE e.name IN ('oom', 'oom_kill') ORDER BY e.ts DESC LIMIT 1`
 
 // The minute is stored with the event that came first, of several at once.

@@ -21,8 +21,9 @@ const (
 		`(?:[A-Za-z0-9._-]+/)*[A-Za-z0-9._-]+\.(?:pem|json|key|txt|ya?ml|crt|cer|pub|csv|env|ini|cfg|toml|py|pt|bin|` +
 		`log|md|xml|p12|jks))$`
 	ReferenceExpr = `^(?:\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{[^}]*\}|\$\(.*|%\([A-Za-z_]+\)s|%s|\{\{?` +
-		`[A-Za-z0-9_. !:]*\}?\}|<[A-Za-z_ -]+>|[*xX.•]{3,}|(?:self|args|cfg|config|opts?|options|settings|conf|os|params|kwargs|` +
-		`env|secrets|st|hparams|flags|FLAGS|ns|ctx)\.[A-Za-z_][A-Za-z0-9_.]*)$`
+		`[A-Za-z0-9_. !:]*\}?\}|<[A-Za-z_ -]+>|[*xX.•]{3,}|` +
+		`(?:self|args|cfg|config|opts?|options|settings|conf|os|params|` +
+		`kwargs|env|secrets|st|hparams|flags|FLAGS|ns|ctx)\.[A-Za-z_][A-Za-z0-9_.]*)$`
 )
 
 var (
