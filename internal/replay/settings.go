@@ -40,8 +40,8 @@ func Settings(policies, confs []string) (out []Setting, err error) {
 }
 
 // RecordedConf is the configuration that was in force when a snapshot was taken, in PYTORCH_ALLOC_CONF's syntax; "" is
-// PyTorch's default. A setting's own entry counts first; settings without one come from the text of the variable that the
-// program was started with. Keys that are unknown here are left out: UnknownConf.
+// PyTorch's default. A setting's own entry counts first; settings without one come from the text of the variable that
+// the program was started with. Keys that are unknown here are left out: UnknownConf.
 func RecordedConf(settings []snapshot.Setting) string {
 	known, _ := recordedConf(settings)
 	return known
