@@ -29,7 +29,7 @@ func WritePage(w io.Writer, c Chart) error {
 	return nil
 }
 
-// Inline is the chart as an element of a page. Its texts are escaped.
+// Inline returns the chart as an element of a page. Its texts are escaped.
 func (c Chart) Inline() (template.HTML, error) {
 	var b bytes.Buffer
 	if err := c.WriteSVG(&b); err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Parts are what a page is made of beside the tables.
+// Parts are the contents of a page besides the tables.
 type Parts struct {
 	Session Session
-	Watch   *monitor.Watch // played through the session's tables
+	Watch   *monitor.Watch // after it has read the session's tables
 	Leak    detect.Report
 }
 
-// Gather asks the session.
+// Gather queries the session.
 func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
 	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session,
 		Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
@@ -46,8 +46,8 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	return d, nil
 }
 
-// overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers
-// its own half a second is none of 15 %. A run of a few seconds is too short for a share.
+// overheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
+// census that covers only its own half second must not count as 15 %. A run of a few seconds is too short for a share.
 const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
 		FROM memgauge.overhead GROUP BY ALL),
 	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
@@ -55,7 +55,7 @@ const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns)
 		CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
 	FROM p JOIN run ON p.pid IS NOT DISTINCT FROM run.pid GROUP BY part ORDER BY seconds DESC`
 
-// gatherer keeps the first error, so that the questions stand one below the other.
+// gatherer keeps the first error, so that the queries can follow each other without checks.
 type gatherer struct {
 	ctx context.Context
 	db  api.Querier
@@ -75,7 +75,7 @@ func fill[T any](g *gatherer, into *[]T, sql string) {
 	*into = list
 }
 
-// headlines put first what is bad.
+// headlines put bad news first.
 func (d *Document) headlines(parts Parts) {
 	add := func(bad bool, format string, args ...any) {
 		d.Headlines = append(d.Headlines, Headline{fmt.Sprintf(format, args...), bad})
@@ -152,7 +152,7 @@ func predicted(r *monitor.Risk) string {
 		monitor.Span(r.SecondsHigh))
 }
 
-// draw puts the devices, the largest processes and the steps below each other over one time.
+// draw puts the devices, the largest processes and the steps below each other over the same time.
 func (d *Document) draw(g *gatherer, w *monitor.Watch) {
 	d.chart = w.Picture("")
 	d.chart.Title, d.chart.Note = "", ""
@@ -195,8 +195,8 @@ func (d *Document) nameOf(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-// drawSteps draws what was held at the end of each step of the process that made most: a leak is a line that rises
-// here.
+// drawSteps draws what was held at the end of each step of the process that made the most steps: a leak is a rising
+// line.
 func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	var steps []struct {
 		Micros    int64  `json:"t"`
@@ -223,7 +223,7 @@ func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	}
 }
 
-// allocatedOn are the lines of the devices that a process's allocators told of.
+// allocatedOn are the lines of the devices that a process's allocators reported.
 func allocatedOn(g *gatherer, pid string, begin time.Time) (list []chart.Series) {
 	var rows []struct {
 		Micros    int64  `json:"t"`

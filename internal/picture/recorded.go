@@ -239,13 +239,13 @@ d AS (SELECT pid, start_ticks, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak
   FROM process.memory WHERE pss_anon IS NOT NULL
   QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1)
 SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon,
-  m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile,
-  g.shmem AS cgroupshmem,
+  m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit",
+  g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
   g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host,
   CASE WHEN k.pid IS NULL OR d.apart <= k.apart THEN d.divided END AS divided,
   CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free,
-    'python_arenas': k.python_arenas, 'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned,
-    'anon': k.anon} END AS maps
+    'python_arenas': k.python_arenas, 'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared,
+    'pinned': k.pinned, 'anon': k.anon} END AS maps
 FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks
 LEFT JOIN d ON d.pid = m.pid AND d.start_ticks = m.start_ticks LEFT JOIN g ON true LEFT JOIN h ON true
 LEFT JOIN k ON k.pid = m.pid AND k.start_ticks = m.start_ticks

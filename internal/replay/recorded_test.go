@@ -243,8 +243,9 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 		{Name: "expandable_segments", Value: false},
 		{Name: "roundup_power2_divisions", Value: divisions}, {Name: "pinned_num_register_threads", Value: int64(4)}}}
 	want := "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[1:0,2:0,4:0,8:0,16:0," +
-		"32:0,64:0,128:0,256:4,512:4,1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4,large_segment_size_mb:64," +
-		"max_non_split_rounding_mb:80,throw_on_cudamalloc_oom:True,pinned_max_cached_size_mb:10"
+		"32:0,64:0,128:0,256:4,512:4,1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4," +
+		"large_segment_size_mb:64,max_non_split_rounding_mb:80,throw_on_cudamalloc_oom:True," +
+		"pinned_max_cached_size_mb:10"
 	if got := RecordedConf(s.Settings); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

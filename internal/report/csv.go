@@ -8,8 +8,9 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// writeCSV follows RFC 4180 with "\n" as line end, as psql and DuckDB write it and cut(1) wants it. NULL is an empty
-// field and the empty string is "", which PostgreSQL and DuckDB tell apart again. Strings go out byte for byte.
+// writeCSV follows RFC 4180 with "\n" as line end, as psql and DuckDB write it and cut(1) needs it. NULL is an empty
+// field and the empty string is "", which PostgreSQL and DuckDB distinguish when they read it. Strings are written byte
+// for byte.
 func writeCSV(out *bufio.Writer, rows Rows) error {
 	columns := rows.Columns()
 	var buf []byte

@@ -11,7 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/plain"
 )
 
-// writeJSON writes one array with an object a line, so that a cut file shows where it was cut.
+// writeJSON writes one array with one object in each line, so that a truncated file shows where it was cut.
 func writeJSON(out *bufio.Writer, rows Rows) error {
 	keys := jsonKeys(rows.Columns())
 	buf := []byte("[")
@@ -35,7 +35,7 @@ func writeJSON(out *bufio.Writer, rows Rows) error {
 	return nil
 }
 
-// writeNDJSON writes an object a line.
+// writeNDJSON writes one object in each line.
 func writeNDJSON(out *bufio.Writer, rows Rows) error {
 	keys := jsonKeys(rows.Columns())
 	var buf []byte
@@ -53,7 +53,7 @@ type jsonKey struct {
 	typ  string
 }
 
-// jsonKeys makes names unique, since of two equal keys a reader keeps one: the second "a" becomes "a_1".
+// jsonKeys makes names unique, since a reader keeps only one of two equal keys: the second "a" becomes "a_1".
 func jsonKeys(columns []model.Column) []jsonKey {
 	taken := map[string]bool{}
 	for _, c := range columns {
@@ -84,7 +84,7 @@ func appendObject(buf []byte, keys []jsonKey, rows Rows) []byte {
 	return append(buf, '}')
 }
 
-// appendJSON keeps every number exact; a reader that has only float64 rounds it by itself.
+// appendJSON keeps every number exact; a reader that has only float64 rounds it itself.
 func appendJSON(buf []byte, v any, columnType string) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -104,7 +104,7 @@ func appendJSON(buf []byte, v any, columnType string) []byte {
 	return appendString(buf, scalarText(v, columnType))
 }
 
-// elementType is DATE for DATE[] and DATE[3]: a list's dates must look like a column's.
+// elementType is DATE for DATE[] and DATE[3]: a list's dates must have the same form as a column's.
 func elementType(listType string) string {
 	i := strings.LastIndexByte(listType, '[')
 	return listType[:max(i, 0)]
@@ -133,7 +133,7 @@ func appendStruct(buf []byte, members model.Struct) []byte {
 	return append(buf, '}')
 }
 
-// appendMap makes an object, whose keys must be strings in JSON; a key that is none goes by its text.
+// appendMap makes an object. Its keys must be strings in JSON, so a key of another type is written as its text.
 func appendMap(buf []byte, entries model.Map) []byte {
 	buf = append(buf, '{')
 	for i, e := range entries {
@@ -154,8 +154,8 @@ func appendMap(buf []byte, entries model.Map) []byte {
 
 const hex = "0123456789abcdef"
 
-// appendString quotes s. What could steer a terminal is escaped too, which JSON allows and no reader notices. Bytes
-// that are no UTF-8 become U+FFFD, since JSON has no way to say them.
+// appendString quotes s. Characters that could control a terminal are escaped too, which JSON allows and no reader
+// notices. Bytes that are no UTF-8 become U+FFFD, since JSON can't express them.
 func appendString(buf []byte, s string) []byte {
 	buf = append(buf, '"')
 	for i := 0; i < len(s); {

@@ -10,20 +10,20 @@ import (
 
 const (
 	ellipsis    = "…"
-	narrowest   = 12 // a text column is not cut below this: the beginning of a name must still tell names apart
-	tableMargin = 2  // the blank before the first column, and the line below the head goes one beyond the last
+	narrowest   = 12 // a text column is not cut below this: the beginnings of names must still distinguish them
+	tableMargin = 2  // the blank before the first column, and the line below the head extends one beyond the last
 	tableGap    = 3  // " | "
 )
 
-// layoutNotes is what fitting a table into a terminal left out.
+// layoutNotes is what was left out to fit a table into a terminal.
 type layoutNotes struct {
 	hidden    int
 	shortened int
 }
 
-// fit makes the table as narrow as the terminal: first the widest text columns are cut, evenly; if that isn't enough,
-// columns are hidden, the spare ones first and then those in the middle. Numbers and times are never cut: a part
-// of one is another one.
+// fit makes the table as narrow as the terminal. First the widest text columns are cut, evenly. If that isn't enough,
+// columns are hidden: the spare ones first, then those in the middle. Numbers and times are never cut, since a part of
+// a number is another number.
 func fit(columns []column, width int, spare []string) layoutNotes {
 	var notes layoutNotes
 	full := make([]int, len(columns))
@@ -61,8 +61,8 @@ func tableWidth(columns []column) int {
 	return total + tableGap*max(shown+hidden-1, 0)
 }
 
-// cut finds the widest limit of text columns with which the table fits, and applies it. If even the narrowest one
-// doesn't do, it applies that one and returns false.
+// cut finds the widest limit of text columns with which the table fits, and applies it. If even the narrowest is too
+// wide, it applies that one and returns false.
 func cut(columns []column, width int) bool {
 	var widths []int
 	for _, c := range columns {
@@ -94,7 +94,7 @@ func cut(columns []column, width int) bool {
 	return excess <= 0
 }
 
-// hideOne hides a spare column, or the one in the middle of those that are left; the first one stays.
+// hideOne hides a spare column, or the one in the middle of the remaining columns; the first one stays.
 func hideOne(columns []column, spare []string) bool {
 	for _, name := range spare {
 		i := slices.IndexFunc(columns, func(c column) bool { return c.Name == name && !c.hidden })
@@ -112,7 +112,7 @@ func hideOne(columns []column, spare []string) bool {
 	if len(shown) < 2 {
 		return false
 	}
-	// Of an even number the right one goes: what a SELECT names first matters more.
+	// Of an even number the right one is hidden: what a SELECT names first matters more.
 	columns[shown[len(shown)/2]].hidden = true
 	return true
 }
@@ -160,7 +160,7 @@ func textWidth(s string) int {
 	return len(s)
 }
 
-// shorten cuts s to a width of at most n cells, at the border of what a reader sees as one character.
+// shorten cuts s to a width of at most n cells, at the border of a character as readers see it.
 func shorten(s string, n int) string {
 	if textWidth(s) <= n {
 		return s

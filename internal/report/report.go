@@ -1,7 +1,7 @@
-// Package report turns the rows of a query into text: an aligned table for people, json, ndjson and csv for programs.
+// Package report turns the rows of a query into text: an aligned table for people; json, ndjson and csv for programs.
 // It guarantees that the machine formats are exact and can be parsed back, that a table never sends a control character
 // of the data to a terminal, and that memory doesn't grow with the number of rows. It knows nothing of SQL or sessions.
-// What each format looks like is in docs/formats/output.md.
+// docs/formats/output.md describes each format.
 package report
 
 import (
@@ -15,7 +15,8 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Rows is a result that is read once, row by row. What Values returns (see model.List) is used before the next Next.
+// Rows is a result that is read once, row by row. The result of Values (see model.List) is valid until the next call of
+// Next.
 type Rows interface {
 	Columns() []model.Column
 	Next() bool
@@ -59,7 +60,7 @@ func ParseFormat(name string) (Format, error) {
 	return "", remedy.Add(fmt.Errorf("unknown format %q", name), "formats are table, json, ndjson, csv and parquet")
 }
 
-// FormatOf tells the format of a file from its name's ending.
+// FormatOf returns the format of a file by its name's ending.
 func FormatOf(path string) (Format, bool) {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".txt":
@@ -76,7 +77,7 @@ func FormatOf(path string) (Format, bool) {
 	return "", false
 }
 
-// buffered is how much text waits for one write to a pipe or socket, whose own buffers hold as much.
+// buffered is how much text is collected for one write to a pipe or socket, whose own buffers have the same size.
 const buffered = 64 << 10
 
 // Write renders all rows. After an error w may have received a part of them.
@@ -96,7 +97,7 @@ func Write(w io.Writer, rows Rows, f Format, o Options) error {
 		return fmt.Errorf("write result: format %q can't be written as text", f)
 	}
 	if err == nil {
-		err = rows.Err() // as it is: it names its own operation
+		err = rows.Err() // unchanged: it names its own operation
 	}
 	if err != nil {
 		return err

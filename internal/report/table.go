@@ -10,15 +10,15 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// The columns' widths come from the first rows; these two bounds keep the memory for them in hand. What comes after and
-// is wider sticks out of its column (in a terminal it is shortened).
+// The widths of columns come from the first rows; these two bounds limit the memory for them. A wider value in a later
+// row overflows its column (in a terminal it is shortened).
 const (
 	measuredRows  = 10_000   // more than anybody reads in a terminal
 	measuredBytes = 16 << 20 // 10,000 rows of 1.6 KB; a name can have 100,000 characters
 )
 
 // widestColumn bounds the padding when nothing is cut: one name of 100,000 characters would make every row as long.
-// What is wider sticks out of its column.
+// Wider values overflow their column.
 const widestColumn = 256
 
 type cell struct {
@@ -74,7 +74,7 @@ func writeTable(out *bufio.Writer, rows Rows, o Options) error {
 	return nil
 }
 
-// isPlan tells the result of EXPLAIN, whose values are drawings of many lines.
+// isPlan recognises the result of EXPLAIN, whose values are drawings of many lines.
 func isPlan(columns []model.Column) bool {
 	return len(columns) == 2 && columns[0].Name == "explain_key" && columns[1].Name == "explain_value"
 }
@@ -103,7 +103,7 @@ func newTable(out *bufio.Writer, columns []model.Column, o Options) *table {
 	return t
 }
 
-// measure keeps the first rows and widens the columns for them; more says that there may be others.
+// measure keeps the first rows and widens the columns for them; more says that there may be other rows.
 func (t *table) measure(rows Rows) (first [][]cell, more bool) {
 	size := 0
 	for len(first) < measuredRows && size < measuredBytes {
@@ -218,7 +218,7 @@ func (t *table) appendCell(b []byte, c cell, col column) []byte {
 		gap = 0
 	}
 	if c.null && t.o.Width > 0 && !t.o.Plain {
-		// so that it isn't taken for the string 'NULL'
+		// so that it isn't mistaken for the string 'NULL'
 		b = append(append(append(b, plain.Faint...), text...), plain.Unfaint...)
 	} else {
 		b = append(b, text...)

@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// scalarText is the text of a value that is no list, struct or map, the same in csv, in a table and (quoted where JSON
-// wants it) in json.
+// scalarText is the text of a value that is no list, struct or map. It is the same in csv, in a table and (quoted where
+// JSON requires it) in json.
 func scalarText(v any, columnType string) string {
 	switch v := v.(type) {
 	case string:
@@ -27,7 +27,7 @@ func scalarText(v any, columnType string) string {
 	if text, ok := numberText(v); ok {
 		return text
 	}
-	return fmt.Sprint(v) // a type nobody promised; better seen than lost
+	return fmt.Sprint(v) // an unexpected type; better shown than lost
 }
 
 // numberText is exact: integers of any size, decimals with their trailing zeros, floats in the fewest digits that read
@@ -52,7 +52,7 @@ func numberText(v any) (string, bool) {
 	return "", false
 }
 
-// isFloatWord tells the three floats that are no JSON numbers.
+// isFloatWord recognises the three floats that are no JSON numbers.
 func isFloatWord(text string) bool { return text == "NaN" || text == "Infinity" || text == "-Infinity" }
 
 // floatText always shows that the number is a float ("2.0"), and uses an exponent where digits would only be padding.
@@ -65,7 +65,7 @@ func floatText(x float64, bits int) string {
 		return "Infinity"
 	case math.IsInf(x, -1):
 		return "-Infinity"
-	case a != 0 && (a < 1e-5 || a >= 1e17): // 17 digits are the most that a float64 can tell apart
+	case a != 0 && (a < 1e-5 || a >= 1e17): // 17 digits are the most that a float64 can distinguish
 		return strconv.FormatFloat(x, 'e', -1, bits)
 	}
 	s := strconv.FormatFloat(x, 'f', -1, bits)
@@ -75,7 +75,7 @@ func floatText(x float64, bits int) string {
 	return s
 }
 
-// roundedText is for eyes: six decimals, and six significant digits where these would show mostly zeros.
+// roundedText is for people: six decimals, and six significant digits where these would mostly be zeros.
 func roundedText(x float64, bits int) string {
 	a := math.Abs(x)
 	if math.IsNaN(x) || math.IsInf(x, 0) || a >= 1e17 {
@@ -139,7 +139,7 @@ func blobText(b []byte) string {
 	return s.String()
 }
 
-// isNested tells values that have parts; their text is JSON in every format.
+// isNested recognises values that have parts; their text is JSON in every format.
 func isNested(v any) bool {
 	switch v.(type) {
 	case model.List, model.Struct, model.Map:
@@ -148,7 +148,7 @@ func isNested(v any) bool {
 	return false
 }
 
-// isNumeric tells a column whose values line up at the right.
+// isNumeric recognises a column whose values are right-aligned.
 func isNumeric(columnType string) bool {
 	switch t, _, _ := strings.Cut(columnType, "("); t {
 	case "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
@@ -159,7 +159,7 @@ func isNumeric(columnType string) bool {
 	return false
 }
 
-// isWhole tells a column whose values mean something else when a part is missing.
+// isWhole recognises a column whose values mean something else when a part is missing.
 func isWhole(columnType string) bool {
 	switch columnType {
 	case "DATE", "TIME", "BOOLEAN":

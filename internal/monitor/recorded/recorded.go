@@ -111,8 +111,8 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 // A victim of the OOM killer releases its memory before the kill is noticed: what was read after its own last sample is
 // no longer the job's. Other processes may continue after a kill, so only a kill in the last minute is the job's end.
 const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((
-	SELECT pid FROM memgauge.events WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND
-	ORDER BY ts DESC LIMIT 1), pid)`
+	SELECT pid FROM memgauge.events WHERE name = 'oom_kill'
+	AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
 
 // findEnd finds out, once, when a finished job's memory was last its own.
 func (s *Session) findEnd(ctx context.Context) error {
