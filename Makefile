@@ -42,7 +42,7 @@ accuracy: build ## how well leaks are told: 1000 simulated runs of each family, 
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)
 
-generate: ## what is derived from internal/wire/spec.go, internal/table and internal/secret/rules.go
+generate: ## what is derived from internal/wire/spec.go, internal/table, internal/secret/rules.go and the commands
 	go generate ./...
 
 licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in

@@ -2,6 +2,8 @@
 // they do is done by the packages that they call.
 package cli
 
+//go:generate go run ./gen -md ../../docs/commands.md
+
 import (
 	"io"
 

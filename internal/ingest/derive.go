@@ -245,7 +245,8 @@ func (d *deriver) endStep(t *wire.StepEnd) {
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
-		RSS: model.Null, Anon: model.Null, MaxRSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
+		RSS: model.Null, Anon: model.Null, MaxRSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null,
+		PyBlocks: model.Null, GCCollections: model.Null,
 		GCFull: model.Null, AgentNS: int64(t.AgentNS),
 	}
 	if h := &d.host; d.hasHost && h.Step == t.Step {

@@ -374,7 +374,8 @@ class TorchDevice(_Methods):
 
     def memory_stats(self):
         """Returns PyTorch's statistics, and Genesis's keys computed from them. peak_cached is a lower bound that
-        follows from the other peaks, since PyTorch does not record it. active_bytes is, as in Genesis, what was requested."""
+        follows from the other peaks, since PyTorch does not record it. active_bytes is, as in Genesis, what was
+        requested."""
         stats = dict(self._cuda.memory_stats(self.index))
         get = lambda key, default=0: stats.get(key, default)
         allocated, reserved = get("allocated_bytes.all.current"), get("reserved_bytes.all.current")
