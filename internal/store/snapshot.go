@@ -16,7 +16,7 @@ import (
 
 // SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites
 // included; one of another number is made anew.
-const SnapshotVersion = 1
+const SnapshotVersion = 2
 
 //go:embed snapshot.sql
 var snapshotSchema string
