@@ -60,6 +60,9 @@ func (a *app) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON bool,
 	if len(doc.Devices) == 0 {
 		return fmt.Errorf("snapshot diff: %s and %s have no device in common", pathA, pathB)
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	out := &spool{to: a.stdout}
 	defer out.discard()
 	var err error

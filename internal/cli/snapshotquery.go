@@ -89,6 +89,9 @@ func (a *app) openTablesOf(ctx context.Context, path string, read func(context.C
 			}
 			return h, err
 		},
+		Making: func(share float64) {
+			line.show("making the tables of %s: %.0f %%", filepath.Base(path), 100*share)
+		},
 		Note: func(text string) { fmt.Fprintf(a.stderr, "memgauge: %s\n", text) },
 	})
 	line.clear()
