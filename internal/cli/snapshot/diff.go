@@ -63,6 +63,9 @@ func (a *commands) snapshotDiff(ctx context.Context, o *snapshotOptions, asJSON 
 	if len(told.Devices) == 0 {
 		return fmt.Errorf("snapshot diff: %s and %s have no device in common", pathA, pathB)
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	out := &sink.Spool{To: a.Stdout}
 	defer out.Discard()
 	var err error

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -124,7 +125,10 @@ func (a *commands) addFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 func momentOf(h *anatomy.History, o flameOptions) (*anatomy.Device, int, error) {
 	d, err := h.Device(o.device)
 	if err != nil {
-		return nil, 0, remedy.Add(err, "--device N chooses one")
+		if !errors.Is(err, anatomy.ErrNoDevice) {
+			err = remedy.Add(err, "--device N chooses one")
+		}
+		return nil, 0, err
 	}
 	row, err := h.Moment(d, o.at)
 	if err != nil {

@@ -93,6 +93,9 @@ func (a *commands) openTablesOf(ctx context.Context, path string, read func(cont
 			}
 			return h, err
 		},
+		Making: func(share float64) {
+			line.Show("making the tables of %s: %.0f %%", filepath.Base(path), 100*share)
+		},
 		Note: func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) },
 	})
 	line.Clear()

@@ -2,14 +2,17 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -49,13 +52,13 @@ func (a *commands) snapshotCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
-	c.AddCommand(a.snapshotQueryCommand(&o), a.snapshotTablesCommand(&o), a.snapshotDiffCommand(&o),
-		a.snapshotFlameCommand(&o),
-		a.snapshotExportCommand(&o), a.snapshotTakeCommand(), a.snapshotRecordCommand())
+	c.AddCommand(a.snapshotQueryCommand(&o), saysCanceled(a.snapshotTablesCommand(&o)),
+		saysCanceled(a.snapshotDiffCommand(&o)), saysCanceled(a.snapshotFlameCommand(&o)),
+		saysCanceled(a.snapshotExportCommand(&o)), a.snapshotTakeCommand(), a.snapshotRecordCommand())
 	for _, sub := range c.Commands() {
 		a.FinishCommand(sub)
 	}
-	return c
+	return saysCanceled(c)
 }
 
 // keptSnapshot is the file that the command line names, else the session's.
@@ -82,6 +85,9 @@ func (a *commands) snapshot(ctx context.Context, o *snapshotOptions, path string
 	}
 	defer h.Close()
 	told := snapshotDoc{SchemaVersion: 1, File: path, Bytes: bytes, Report: h.Report()}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	out := &sink.Spool{To: a.Stdout}
 	defer out.Discard()
 	if o.json {
@@ -128,7 +134,25 @@ func (a *commands) readHistory(ctx context.Context, o *snapshotOptions, path str
 	if err != nil {
 		return nil, 0, err
 	}
-	return anatomy.New(c), in.N, nil
+	h := anatomy.New(c)
+	if err := ctx.Err(); err != nil { // of a file of gigabytes this takes a second
+		h.Close()
+		return nil, 0, err
+	}
+	return h, in.N, nil
+}
+
+// saysCanceled makes a command that Ctrl-C has ended say that it was, and not in the midst of what.
+func saysCanceled(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := run(cmd, args)
+		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+			return fmt.Errorf("%s: %w", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), api.ErrCanceled)
+		}
+		return err
+	}
+	return c
 }
 
 // openError leaves out the path, which stands before it.
