@@ -115,7 +115,7 @@ func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	for len(r.live) > 2 {
 		r.give(0)
 	}
-	r.take(30*mib, 0) // the program goes on for a while
+	r.take(30*mib, 0) // the program continues for a while
 	r.empty()
 	for range 6 {
 		r.take(130*mib, 0)
