@@ -94,7 +94,7 @@ func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	b.WriteString("</g>\n")
 }
 
-// label is what stands in a box.
+// label is the text in a box.
 func (n *Node) label() string {
 	if n.File == "" || n.File == "??" {
 		return n.Name
@@ -111,7 +111,7 @@ func base(path string) string {
 	return path
 }
 
-// tip is what a box says when it is pointed at.
+// tip is the text that a box shows when it is pointed at.
 func (g *Graph) tip(n *Node) string {
 	s := fmt.Sprintf("%s\n%s, %.1f %%, %s allocations", n.text(), units.Bytes(n.Value),
 		100*float64(n.Value)/float64(max(g.Root.Value, 1)), units.Count(int64(n.Blocks)))
@@ -152,7 +152,7 @@ func fit(s string, n int) string {
 //go:embed zoom.js
 var zoom string
 
-// WriteHTML writes a page that holds the picture and needs nothing else: a click zooms in, a search marks frames.
+// WriteHTML writes a page that contains the picture and needs nothing else: a click zooms in, a search marks frames.
 func (g *Graph) WriteHTML(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n",

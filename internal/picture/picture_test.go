@@ -111,13 +111,13 @@ func Num(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-// The recorded program's memory is known: a block of 32 MiB, 5 MiB of small blocks of which 2 MB were copied by each
-// child, as much given back between them, 8 MiB shared.
+// The recorded program's memory is known: a block of 32 MiB; 5 MiB of small blocks, of which each child copied 2 MB; as
+// much freed between them; 8 MiB shared.
 func checkKnown(t *testing.T, p Picture) {
 	t.Helper()
 	c := p.Host.Classes
 	near(t, "heap in use", c.HeapInUse, 33959936+(42489344-33959936)+2*2e6, 2*mib)
-	// some of what was given back shares pages with what is in use
+	// some of the freed memory shares pages with memory in use
 	near(t, "heap free", c.HeapFree, 49414144-42489344, 3*mib)
 	near(t, "Python's arenas", c.PythonArenas, 7340032, 2*mib)
 	near(t, "shared", c.Shared, 8388608, 4096*4)
@@ -143,7 +143,7 @@ func checkKnown(t *testing.T, p Picture) {
 
 func TestRecordedV1(t *testing.T) { checkKnown(t, takeRecorded(t, nil, true)) }
 
-// v2 has no controller on the machine of the recording: the same job as cgroup v2 would tell it.
+// v2 has no memory controller on the machine of the recording: the same job as cgroup v2 would report it.
 func TestSameJobInV2(t *testing.T) {
 	checkKnown(t, takeRecorded(t, v2Files(), true))
 }
@@ -169,7 +169,7 @@ func v2Files() map[string]string {
 	return files
 }
 
-// Without agents nothing is made up: the heap is anonymous memory, in use and free unknown.
+// Without agents nothing is invented: the heap is anonymous memory, in use and free are unknown.
 func TestWithoutAgents(t *testing.T) {
 	p := takeRecorded(t, nil, false)
 	c := p.Host.Classes
@@ -179,7 +179,7 @@ func TestWithoutAgents(t *testing.T) {
 	}
 }
 
-// A process that dies while it is read is left out; one whose maps may not be read is told by its status.
+// A process that dies while it is read is left out; for one whose maps may not be read, its status is used.
 func TestProcessesThatVanish(t *testing.T) {
 	p := takeRecorded(t, map[string]string{"proc/11831/status": "", "proc/11830/smaps": ""}, true)
 	if len(p.Processes) != 2 {
@@ -192,7 +192,7 @@ func TestProcessesThatVanish(t *testing.T) {
 	}
 }
 
-// Others in the same cgroup without a limit: the picture is of the job alone.
+// Other processes in the same cgroup without a limit: the picture is of the job alone.
 func TestSharedCgroupWithoutLimit(t *testing.T) {
 	p := takeRecorded(t,
 		map[string]string{"sys/fs/cgroup/memory/memgauge-record/memory.limit_in_bytes": "9223372036854771712\n",
@@ -206,7 +206,7 @@ func TestSharedCgroupWithoutLimit(t *testing.T) {
 	}
 }
 
-// answers gives recorded rows for questions that contain a piece of text.
+// answers returns recorded rows for queries that contain a piece of text.
 type answers map[string]string
 
 func (a answers) query(_ context.Context, sql string, into any) error {
@@ -218,8 +218,8 @@ func (a answers) query(_ context.Context, sql string, into any) error {
 	return fmt.Errorf("not expected: %s", sql)
 }
 
-// A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of others, 1 the
-// driver's.
+// A GPU with 50 GiB in use: 30 live and 8 cached in the allocator, 0.5 of context, 2.5 outside, 8 of other processes, 1
+// of the driver.
 func TestDevices(t *testing.T) {
 	const gib = 1 << 30
 	row := fmt.Sprintf(`{"device_id":0,"name":"A100","total":%d,"used":%d,"job":%d,"others":%d,"unknown":0,"live":%d,`+
@@ -248,7 +248,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// What the kernel counts of a job that grows while its processes are read is taken from the middle of that time.
+// The kernel's counts for a job that grows while its processes are read are averaged over that time.
 func TestBetween(t *testing.T) {
 	before := proc.CgroupMemory{Current: 100, Anon: 80, File: 10, Shmem: proc.Unknown, Sock: proc.Unknown, Limit: 500}
 	after := proc.CgroupMemory{Current: 120, Anon: 100, File: 10, Shmem: 4, Sock: proc.Unknown, Limit: 400}

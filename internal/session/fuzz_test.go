@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzFiles opens a directory whose session.json, end.json and one ring hold anything: nothing panics, no process of
-// this machine is held for one of the session's, nothing outside of the directory is named as the session's own.
+// FuzzFiles opens a directory whose session.json, end.json and one ring have any content. Nothing panics, no process of
+// this machine is mistaken for one of the session's, and nothing outside the directory is named as the session's own.
 func FuzzFiles(f *testing.F) {
 	f.Add(
 		[]byte(`{"version":1,"id":"3f2a1c","name":"train-3f2a1c","command":["python","--password","x"],"uid":0,"dir"`+
@@ -27,7 +27,7 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		// a name that can't be is none
+		// an impossible name is none
 		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x" + name)[1:]), ring, filePerm)
 		s, err := Open(dir)
 		if err != nil {

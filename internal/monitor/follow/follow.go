@@ -1,6 +1,5 @@
-// Package follow owns what a monitor.Watch reads: this machine, a session's tables, or for a live session that is
-// watched on both: the tables for what was before, the machine for what comes. It asks a session through api.Session
-// alone.
+// Package follow owns what a monitor.Watch reads: this machine; a session's tables; or, for a live session that is
+// watched on, the tables for the past and the machine for the present. It queries a session only through api.Session.
 package follow
 
 import (
@@ -18,7 +17,7 @@ import (
 type Source struct {
 	monitor.Source
 	Session api.Session // nil for the machine
-	Once    bool        // all is read at the first time
+	Once    bool        // the first reading has everything
 	End     string      // how the session ended, as FindEnd saw it; "" while it lives
 
 	about   api.About
@@ -26,10 +25,10 @@ type Source struct {
 	machine *machine.Machine
 	events  []monitor.Event
 
-	torch              bool      // it has been seen in a process
+	torch              bool      // a process has it
 	alive              []int     // processes
 	lookedAt, listedAt time.Time // for torch, for processes
-	killed             bool      // for want of memory
+	killed             bool      // because memory ran out
 }
 
 // Machine watches this machine.
@@ -41,7 +40,8 @@ func Machine(o machine.Options) (*Source, error) {
 	return &Source{Source: m, machine: m}, nil
 }
 
-// Session watches a session, which the source closes. timed says that it is watched for a time, and not only looked up.
+// Session watches a session, which the source closes. timed says that it is watched for a time, and not only queried
+// once.
 func Session(ctx context.Context, s api.Session, timed bool) (*Source, error) {
 	src, err := session(ctx, s, timed)
 	if err != nil {
@@ -68,7 +68,8 @@ func session(ctx context.Context, s api.Session, timed bool) (*Source, error) {
 	src.Once = !timed
 	m, err := machine.New(machine.Options{PID: about.PID, PIDs: src.pids})
 	switch {
-	case err != nil && !timed: // the command may have ended, and a process of it go on: the tables are enough then
+	// the command may have ended while one of its processes continues: the tables are enough then
+	case err != nil && !timed:
 		return src, nil
 	case err != nil:
 		return nil, err
@@ -81,16 +82,16 @@ func session(ctx context.Context, s api.Session, timed bool) (*Source, error) {
 // Name of the session, "" for the machine.
 func (s *Source) Name() string { return s.about.Name }
 
-// FromTables says that the source has tables to read, and not the machine alone.
+// FromTables reports that the source reads tables, and not only the machine.
 func (s *Source) FromTables() bool { return s.tables != nil }
 
-// Live says whether the session goes on. Where that can't be asked it does.
+// Live reports whether the session continues. If that can't be found out, it counts as live.
 func (s *Source) Live() bool {
 	end, err := s.Session.End(context.Background())
 	return err != nil || end.Live
 }
 
-// Job is what is known of the job that is watched.
+// Job is what is known about the job that is watched.
 func (s *Source) Job() monitor.Job {
 	if s.Session == nil {
 		return monitor.Job{}
@@ -98,8 +99,8 @@ func (s *Source) Job() monitor.Job {
 	return monitor.Job{Known: true, FromStart: !s.about.Attached, Over: s.End != "", Torch: s.hasTorch}
 }
 
-// hasTorch says whether a process of the session has a framework such as PyTorch, or is loading it. It is asked at
-// every tick, and looks once a second until it has seen one.
+// hasTorch reports whether a process of the session has a framework such as PyTorch, or is loading it. It is called at
+// every tick, and checks once a second until it has found one.
 func (s *Source) hasTorch() bool {
 	if s.torch || time.Since(s.lookedAt) < tablesEvery {
 		return s.torch
@@ -125,7 +126,7 @@ func (s *Source) pids() []int {
 	return s.alive
 }
 
-// allocators asks the live processes for the blocks of a device.
+// allocators queries the live processes for the blocks of a device.
 func (s *Source) allocators(ctx context.Context, device string) (list []monitor.Allocator, why string, err error) {
 	r, err := s.Session.Blocks(ctx, api.BlocksRequest{Device: device})
 	for _, a := range r.Allocators {
@@ -134,7 +135,7 @@ func (s *Source) allocators(ctx context.Context, device string) (list []monitor.
 	return list, r.Why, err
 }
 
-// FindEnd looks how the session has ended, and says whether that is news.
+// FindEnd finds out how the session has ended, and reports whether that is news.
 func (s *Source) FindEnd(ctx context.Context) bool {
 	if s.Session == nil || s.End != "" {
 		return false
@@ -153,10 +154,10 @@ func (s *Source) FindEnd(ctx context.Context) bool {
 	return true
 }
 
-// Killed says that the session was ended for want of memory, as FindEnd saw it.
+// Killed reports that the session was killed because memory ran out, as FindEnd found.
 func (s *Source) Killed() bool { return s.killed }
 
-// Close lets go of the session or the machine.
+// Close closes the session or the machine.
 func (s *Source) Close() {
 	if s.Session != nil {
 		s.Session.Close()
@@ -166,7 +167,7 @@ func (s *Source) Close() {
 	}
 }
 
-// AddEvents tells a watch what happened since it began.
+// AddEvents adds to a watch what has happened since it began.
 func (s *Source) AddEvents(w *monitor.Watch) {
 	for _, e := range s.events {
 		if !e.Time.Before(w.Started) {
@@ -175,7 +176,7 @@ func (s *Source) AddEvents(w *monitor.Watch) {
 	}
 }
 
-// follower reads a live session: first its tables, then the host directly at the tool's own interval, and the devices'
+// follower reads a live session: first its tables; then the host directly at the tool's own interval, and the devices'
 // tables for what is new.
 type follower struct {
 	*recorded.Session
@@ -184,14 +185,14 @@ type follower struct {
 	begun   bool
 	asked   time.Time // the tables
 	step    float64
-	mapped  int64 // what the tables say to be mapped, less what the machine does: they don't count the same processes
+	mapped  int64 // mapped files by the tables, less those by the machine: they don't count the same processes
 }
 
-// tablesEvery is how often a live session's tables are asked meanwhile: a question takes some 10 ms of its collector.
+// tablesEvery is how often a live session's tables are queried meanwhile: a query takes some 10 ms of its collector.
 const tablesEvery = time.Second
 
 func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
-	if !f.begun { // what was recorded, and how it is now: the tables may be some seconds old
+	if !f.begun { // the recorded readings, and the present one: the tables may be some seconds old
 		f.begun = true
 		recorded, err := f.Session.Read(ctx, into)
 		if err != nil {
@@ -225,7 +226,7 @@ func (f *follower) Read(ctx context.Context, into []monitor.Reading) ([]monitor.
 	return f.ReadDevices(ctx, into)
 }
 
-// sameLimit says whether the machine's reading goes on with the recorded ones: the command may be in another cgroup
+// sameLimit reports whether the machine's reading continues the recorded ones: the command may be in another cgroup
 // than what it has started.
 func sameLimit(recorded, now []monitor.Reading) bool {
 	for i := len(recorded) - 1; i >= 0; i-- {
