@@ -36,8 +36,8 @@ var onlyUser = map[string]string{
 	"internal/keeper":        "internal/collector internal/ask internal/observe",
 	"internal/ingest":        "internal/owner",
 	"internal/attach/ptrace": "internal/attach", // stops other people's processes
-	"internal/gpu/nvml":      "internal/gpu/machine",
-	"internal/gpu/drm":       "internal/gpu/machine",
+	"internal/gpu/nvml":      "internal/gpu/discover",
+	"internal/gpu/drm":       "internal/gpu/discover",
 	"alloc/cuda":             "cmd/memgauge_alloc", // loads the driver of a device
 }
 

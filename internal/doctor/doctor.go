@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/memgauge/memgauge/internal/gpu/machine"
+	"github.com/memgauge/memgauge/internal/gpu/discover"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/session"
@@ -261,7 +261,7 @@ func (m Machine) ptrace() Check {
 }
 
 func (m Machine) gpus(f *Figures) []Check {
-	found := machine.Open(m.Root, nil)
+	found := discover.Open(m.Root, nil)
 	c := Check{Name: "NVIDIA GPUs", State: Works}
 	if found.NVIDIA != nil {
 		c.State, c.Found, c.Hint = Absent, found.NVIDIA.Error(),

@@ -160,7 +160,7 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 		return nil
 	}
 	if reply.Door >= 0 {
-		if err := j.handRing(ctx, session.Door{Pid: session.Pid{PID: pid, Start: start}, FD: reply.Door}); err != nil {
+		if err := j.handRing(ctx, session.DoorAddress{Pid: session.Pid{PID: pid, Start: start}, FD: reply.Door}); err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
 	}
@@ -170,7 +170,7 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 }
 
 // handRing gives a process that does not see the runtime directory a ring of ours.
-func (j *attaching) handRing(ctx context.Context, d session.Door) error {
+func (j *attaching) handRing(ctx context.Context, d session.DoorAddress) error {
 	door, err := agent.OpenDoor(d.PID, d.Start, d.FD)
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func predicted(r *monitor.Risk) string {
 
 // draw puts the devices, the largest processes and the steps below each other over the same time.
 func (d *Document) draw(g *gatherer, w *monitor.Watch) {
-	d.chart = w.Picture("")
+	d.chart = w.Chart("")
 	d.chart.Title, d.chart.Note = "", ""
 	begin := w.Started
 	if begin.IsZero() {

@@ -22,24 +22,24 @@ import (
 // Meta is the content of session.json. `memgauge run` writes it when it starts the command, `memgauge attach` when it
 // has got in.
 type Meta struct {
-	Version    int       `json:"version"` // of this file's format
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Command    []string  `json:"command"`
-	Cwd        string    `json:"cwd"`
-	Host       string    `json:"host"`
-	BootID     string    `json:"boot_id"`
-	PIDs       string    `json:"pid_namespace,omitempty"` // the namespace to which the PIDs belong
-	UID        int       `json:"uid"`
-	Started    time.Time `json:"started"`
-	Memgauge   string    `json:"memgauge"`           // version of the program
-	Runtime    string    `json:"runtime,omitempty"`  // where rings and sockets lie, if not in the session directory
-	Dir        DirID     `json:"dir"`                // distinguishes the directory from a copy of it
-	Supervisor Pid       `json:"supervisor"`         // memgauge run, or attach
-	Process    Pid       `json:"process"`            // the command; zero until it runs
-	Attached   bool      `json:"attached,omitempty"` // Process ran already, and was not started for the session
-	Doors      []Door    `json:"doors,omitempty"`
-	MaxDisk    int64     `json:"max_disk"` // bytes
+	Version    int           `json:"version"` // of this file's format
+	ID         string        `json:"id"`
+	Name       string        `json:"name"`
+	Command    []string      `json:"command"`
+	Cwd        string        `json:"cwd"`
+	Host       string        `json:"host"`
+	BootID     string        `json:"boot_id"`
+	PIDs       string        `json:"pid_namespace,omitempty"` // the namespace to which the PIDs belong
+	UID        int           `json:"uid"`
+	Started    time.Time     `json:"started"`
+	Memgauge   string        `json:"memgauge"`           // version of the program
+	Runtime    string        `json:"runtime,omitempty"`  // where rings and sockets lie, if not in the session directory
+	Dir        DirID         `json:"dir"`                // distinguishes the directory from a copy of it
+	Supervisor Pid           `json:"supervisor"`         // memgauge run, or attach
+	Process    Pid           `json:"process"`            // the command; zero until it runs
+	Attached   bool          `json:"attached,omitempty"` // Process ran already, and was not started for the session
+	Doors      []DoorAddress `json:"doors,omitempty"`
+	MaxDisk    int64         `json:"max_disk"` // bytes
 
 	Interval time.Duration `json:"interval,omitempty"` // of the samplers, ns; 0 is the default
 }
@@ -57,7 +57,7 @@ type Pid struct {
 }
 
 // Door is a way to reach the agent in a process that does not see the runtime directory (docs/attach.md).
-type Door struct {
+type DoorAddress struct {
 	Pid
 	FD int `json:"fd"` // its descriptor there
 }
@@ -196,7 +196,7 @@ func (s *Session) SetProcess(p Pid) error {
 }
 
 // AddDoor records how to reach a process.
-func (s *Session) AddDoor(d Door) error {
+func (s *Session) AddDoor(d DoorAddress) error {
 	s.Meta.Doors = append(s.Meta.Doors, d)
 	return s.write()
 }

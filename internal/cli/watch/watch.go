@@ -285,11 +285,11 @@ func (o *watchOptions) deliver(a *commands, w *monitor.Watch, r *monitor.Report,
 
 func (o *watchOptions) draw(w *monitor.Watch, to sink.Sink) error {
 	title := "memgauge " + o.tool
-	c := w.Picture(title)
+	c := w.Chart(title)
 	if o.tool == "fragment" {
-		c = w.BlocksPicture(title)
+		c = w.BlocksChart(title)
 		if len(c.Panels) == 0 {
-			c = w.Picture(title)
+			c = w.Chart(title)
 			c.Note = "no blocks could be had: " + strings.Join(missingBlocks(w), "; ")
 		}
 	}

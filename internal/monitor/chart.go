@@ -10,8 +10,8 @@ import (
 // maxPanels of a picture: of more devices, those with the highest usage are drawn.
 const maxPanels = 8
 
-// Picture draws each device's memory against its limit, with the events.
-func (w *Watch) Picture(title string) chart.Chart {
+// Chart draws each device's memory against its limit, with the events.
+func (w *Watch) Chart(title string) chart.Chart {
 	c := chart.Chart{Title: title, Note: w.note1()}
 	for _, t := range w.Devices {
 		if t.History.Len() > 0 && len(c.Panels) < maxPanels {
@@ -65,8 +65,8 @@ func (t *Track) panel(w *Watch) chart.Panel {
 	return p
 }
 
-// BlocksPicture draws the holes over time, and their present sizes.
-func (w *Watch) BlocksPicture(title string) chart.Chart {
+// BlocksChart draws the holes over time, and their present sizes.
+func (w *Watch) BlocksChart(title string) chart.Chart {
 	c := chart.Chart{Title: title}
 	for _, t := range w.Devices {
 		looks := t.Blocks.Looks

@@ -1,5 +1,5 @@
-// Package machine opens all GPUs of this machine, whatever their drivers, and says why one kind is not there.
-package machine
+// Package discover opens all GPUs of this machine, whatever their drivers, and says why one kind is not there.
+package discover
 
 import (
 	"errors"

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/gpu/machine"
+	"github.com/memgauge/memgauge/internal/gpu/discover"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/proc"
@@ -21,8 +21,8 @@ const (
 	spillEvery    = 10 * time.Second // a job that is killed again and again must not fill the disk with windows
 )
 
-// watch samples the job from outside while the collector lives. Its samples wait in the owner until it stores them.
-type watch struct {
+// sampling reads the job from outside while the collector lives. Its samples wait in the owner until it stores them.
+type sampling struct {
 	s       *session.Session
 	log     *slog.Logger
 	o       *owner.Owner
@@ -37,8 +37,8 @@ type watch struct {
 	spilled time.Time
 }
 
-func newWatch(s *session.Session, o *owner.Owner, log *slog.Logger) *watch {
-	w := &watch{s: s, o: o, log: log, every: sampleEvery, procs: map[int]session.Process{}}
+func newSampling(s *session.Session, o *owner.Owner, log *slog.Logger) *sampling {
+	w := &sampling{s: s, o: o, log: log, every: sampleEvery, procs: map[int]session.Process{}}
 	if s.Meta.Interval > 0 {
 		w.every = s.Meta.Interval
 	}
@@ -48,7 +48,7 @@ func newWatch(s *session.Session, o *owner.Owner, log *slog.Logger) *watch {
 
 // localGPUs are those of this machine; nil where there are none.
 func localGPUs(log *slog.Logger, pids func() []int) sampler.GPUs {
-	found := machine.Open("/", pids)
+	found := discover.Open("/", pids)
 	if found.NVIDIA != nil {
 		log.Info("no NVIDIA GPUs", "why", found.NVIDIA)
 	}
@@ -59,7 +59,7 @@ func localGPUs(log *slog.Logger, pids func() []int) sampler.GPUs {
 }
 
 // run samples until ctx ends, and once more then: a job that was killed leaves its cgroup's counter behind.
-func (w *watch) run(ctx context.Context) error {
+func (w *sampling) run(ctx context.Context) error {
 	defer w.sampler.Close()
 	w.remember(ctx)
 	w.sampler.SetGPUs(w.openGPUs(w.log, w.sampler.PIDs))
@@ -93,7 +93,7 @@ func (w *watch) run(ctx context.Context) error {
 
 // pause is the time until the next sample. A training is young from its first step on: imports may have taken longer
 // than all of it. At the very beginning pauses double up to the interval, since a session may be as short.
-func (w *watch) pause(before time.Duration) time.Duration {
+func (w *sampling) pause(before time.Duration) time.Duration {
 	age := time.Since(w.s.Meta.Started)
 	if training := w.o.Trainers().Age(); training > 0 {
 		age = min(age, training)
@@ -102,7 +102,7 @@ func (w *watch) pause(before time.Duration) time.Duration {
 }
 
 // remember takes the kill counters, and who has trained, as an earlier collector of this session left them.
-func (w *watch) remember(ctx context.Context) {
+func (w *sampling) remember(ctx context.Context) {
 	for sql, set := range map[string]func([]any){
 		"SELECT path, max(events_oom_kill) FROM cgroup.memory GROUP BY path HAVING max(events_oom_kill) IS NOT NULL": func(v []any) {
 			path, _ := v[0].(string)
@@ -128,7 +128,7 @@ func integer(v any) int64 {
 
 // roots are the command and every process with a ring: one that an agent reached without descending from the command
 // counts.
-func (w *watch) roots() []int {
+func (w *sampling) roots() []int {
 	if now := time.Now(); now.Sub(w.looked) >= relookEvery || w.s.Meta.Process.PID == 0 {
 		w.looked = now
 		if w.s.Meta.Process.PID == 0 { // memgauge run writes it once the command runs
@@ -163,7 +163,7 @@ func (w *watch) roots() []int {
 	return list
 }
 
-func (w *watch) about(pid int) sampler.About {
+func (w *sampling) about(pid int) sampler.About {
 	a := sampler.Nothing
 	if p, ok := w.procs[pid]; ok {
 		a.Rank, a.Trainer = int32(p.Rank), p.Torch
@@ -173,7 +173,7 @@ func (w *watch) about(pid int) sampler.About {
 	return a
 }
 
-func (w *watch) sample(last bool) {
+func (w *sampling) sample(last bool) {
 	rows := w.sampler.Sample()
 	w.o.Add(&model.Batch{Samples: *rows})
 	for _, k := range w.sampler.Kills(last) {
@@ -187,7 +187,7 @@ func (w *watch) sample(last bool) {
 	}
 }
 
-func (w *watch) tellCosts(at time.Time) {
+func (w *sampling) tellCosts(at time.Time) {
 	rows := w.sampler.Overheads(at)
 	if len(rows) > 0 {
 		rows = append(rows, w.o.StoringCost(rows[0]))
@@ -196,7 +196,7 @@ func (w *watch) tellCosts(at time.Time) {
 }
 
 // killed records a kill, and the minute before it.
-func (w *watch) killed(k sampler.Kill) {
+func (w *sampling) killed(k sampler.Kill) {
 	e := model.Event{Time: k.Time, Rank: -1, Name: "oom_kill", Text: k.String(), A: model.Null, B: k.Limit}
 	if len(k.Victims) > 0 {
 		e.PID, e.A = int32(k.Victims[0].PID), k.Victims[0].Bytes
@@ -206,7 +206,7 @@ func (w *watch) killed(k sampler.Kill) {
 }
 
 // spill stores the last minute at full resolution.
-func (w *watch) spill(event int64) {
+func (w *sampling) spill(event int64) {
 	now := time.Now()
 	if now.Sub(w.spilled) < spillEvery && !w.spilled.IsZero() {
 		return
