@@ -160,7 +160,8 @@ func (j *attaching) enter(ctx context.Context, pid int) error {
 		return nil
 	}
 	if reply.Door >= 0 {
-		if err := j.handRing(ctx, session.DoorAddress{Pid: session.Pid{PID: pid, Start: start}, FD: reply.Door}); err != nil {
+		if err := j.handRing(ctx, session.DoorAddress{Pid: session.Pid{PID: pid, Start: start},
+			FD: reply.Door}); err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
 	}
