@@ -20,7 +20,7 @@ var onlyImporter = map[string]string{
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
 	"github.com/klauspost":         "internal/snapshot",
-	"github.com/rivo/uniseg":       "internal/report",
+	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 	modulePath + "/internal/arch":  "",

@@ -12,7 +12,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -107,7 +107,7 @@ func (s *Service) refresh(ctx context.Context, sql string) error {
 }
 
 func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	format, err := report.ParseFormat(q.Format)
+	format, err := render.ParseFormat(q.Format)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) e
 		return err
 	}
 	defer rows.Close()
-	if err := report.Write(w, rows, format, report.Options{Width: q.Width, Plain: q.Plain}); err != nil {
+	if err := render.Write(w, rows, format, render.Options{Width: q.Width, Plain: q.Plain}); err != nil {
 		return err
 	}
 	return rows.Err()

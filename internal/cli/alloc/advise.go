@@ -11,8 +11,8 @@ import (
 
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/replay"
-	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/term"
@@ -96,7 +96,7 @@ func showAdvice(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unknown [
 	for i := range trials {
 		l.Rows = append(l.Rows, adviceRow(&trials[i], advice, i == 0))
 	}
-	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+	if err := render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
 		Spare: []string{"driver calls", "waste"}, Whole: doc.WholeTables}); err != nil {
 		return err
 	}

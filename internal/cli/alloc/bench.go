@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/workload"
 )
@@ -78,7 +78,7 @@ func (a *commands) allocBench(_ context.Context, o allocBenchOptions) error {
 		}
 		l.Rows = append(l.Rows, []any{f.What, f.Setting, three(f.Value) + unit, three(f.Best) + unit})
 	}
-	return report.Write(a.Stdout, l, report.Table, report.Options{Width: term.TerminalWidth(a.Stdout), NoRows: true,
+	return render.Write(a.Stdout, l, render.Table, render.Options{Width: term.TerminalWidth(a.Stdout), NoRows: true,
 		Whole: doc.WholeTables})
 }
 

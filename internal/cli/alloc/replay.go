@@ -15,8 +15,8 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/replay"
-	"github.com/memgauge/memgauge/internal/report"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/term"
@@ -202,7 +202,7 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknow
 			driverCalls(r),
 			units.Duration(r.Elapsed).String()})
 	}
-	if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"time"},
+	if err := render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true, Spare: []string{"time"},
 		Whole: doc.WholeTables}); err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -97,7 +97,7 @@ func writeList(w io.Writer, sessions []api.Listed, width int, now time.Time) err
 			shellLine(s.Command), started, s.State,
 			countText(s.Rows), units.Bytes(s.DiskBytes).String()})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
 		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"rows", "disk", "ranks", "started",
 			"pids", "command"}})
 }

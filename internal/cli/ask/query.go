@@ -16,7 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
@@ -60,7 +60,7 @@ func (o *QueryOptions) AddFlags(c *cobra.Command) {
 
 func formatNames() []cobra.Completion {
 	var names []cobra.Completion
-	for _, f := range report.Formats {
+	for _, f := range render.Formats {
 		names = append(names, string(f))
 	}
 	return names
@@ -135,19 +135,19 @@ func QuerySink(a *app.App, path string) (sink.Sink, error) {
 }
 
 // formatFor settles the format: -f, else the file's ending, else table.
-func (o QueryOptions) formatFor(terminal bool) (report.Format, error) {
-	format, err := report.ParseFormat(o.format)
+func (o QueryOptions) formatFor(terminal bool) (render.Format, error) {
+	format, err := render.ParseFormat(o.format)
 	if err != nil {
 		return "", app.Usage(fmt.Errorf("query: %w", err))
 	}
 	if ending := filepath.Ext(o.Output); o.format == "" && ending != "" {
 		known := false
-		if format, known = report.FormatOf(o.Output); !known {
+		if format, known = render.FormatOf(o.Output); !known {
 			return "", app.Usage(remedy.Add(fmt.Errorf("query: no format has the ending %s", ending),
 				"say the format with -f, or end the name in .txt, .json, .ndjson, .csv or .parquet"))
 		}
 	}
-	if format == report.Parquet && terminal {
+	if format == render.Parquet && terminal {
 		return "", app.Usage(remedy.Add(errors.New("query: parquet is no text for a terminal"), "add -o FILE.parquet"))
 	}
 	return format, nil

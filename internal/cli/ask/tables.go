@@ -11,7 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
@@ -125,7 +125,7 @@ func listTables(w io.Writer, tables []model.Table, width int) error {
 	for _, t := range tables {
 		l.Rows = append(l.Rows, []any{tableName(t), countText(t.Rows), units.Count(int64(len(t.Columns))), t.Doc})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"columns"},
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true, Spare: []string{"columns"},
 		Whole: doc.WholeTables})
 }
 
@@ -158,7 +158,7 @@ func describeTables(w io.Writer, tables []model.Table, width int) error {
 		for _, c := range t.Columns {
 			l.Rows = append(l.Rows, []any{c.Name, c.Type, c.Doc})
 		}
-		if err := report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Spare: []string{"type"},
+		if err := render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true, Spare: []string{"type"},
 			Whole: doc.WholeTables}); err != nil {
 			return err
 		}

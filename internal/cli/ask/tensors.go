@@ -17,7 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -271,7 +271,7 @@ func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd st
 			optional(g.OldestStep), said(g.Holder),
 			relative(said(g.Site), cwd), g.Shape, g.Dtype, g.Device, g.Role})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
 		Spare: []string{"role", "dtype", "device", "shape"}, Whole: doc.WholeTables})
 }
 
@@ -291,7 +291,7 @@ func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd st
 		l.Rows = append(l.Rows, []any{g.Evidence, about(length, g.Estimated), signed(g.Delta), size, said(g.Holder),
 			relative(said(g.Site), cwd), g.Type, g.Detail})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true,
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
 		Spare: []string{"detail", "type"}, Whole: doc.WholeTables})
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/picture"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/render"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -174,7 +174,7 @@ func writeProcesses(w io.Writer, list []picture.Process, width int) error {
 			bytesOf(c.Anonymous), bytesOf(c.Stacks), bytesOf(c.File), bytesOf(c.Shared), bytesOf(c.Pinned),
 			bytesOf(c.PageTables), bytesOf(c.Swap), command})
 	}
-	return report.Write(w, l, report.Table, report.Options{Width: width, NoRows: true, Whole: doc.WholeTables,
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true, Whole: doc.WholeTables,
 		Spare: []string{"tables", "swap", "pinned", "stacks", "rss", "python", "shared", "file", "command"}})
 }
 

@@ -1,8 +1,8 @@
-// Package report turns the rows of a query into text: an aligned table for people; json, ndjson and csv for programs.
+// Package render turns the rows of a query into text: an aligned table for people; json, ndjson and csv for programs.
 // It guarantees that the machine formats are exact and can be parsed back, that a table never sends a control character
 // of the data to a terminal, and that memory doesn't grow with the number of rows. It knows nothing of SQL or sessions.
 // docs/formats/output.md describes each format.
-package report
+package render
 
 import (
 	"bufio"
