@@ -54,7 +54,8 @@ class StepRecords:
         peak = NOT_TAKEN
         if highest > self.max_resident:
             peak = self.max_resident = highest
-        return rss, anon, peak
+        import resource
+        return rss, anon, peak, resource.getrusage(resource.RUSAGE_SELF).ru_majflt
 
     def _devices(self, number, at):
         devices = self.calls.devices if self.modules else set()
