@@ -261,8 +261,7 @@ func (d *deriver) endStep(t *wire.StepEnd) {
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
 		RSS: gauge(host.RSS), Anon: gauge(host.Anon), MaxRSS: gauge(host.MaxRSS),
-		MajorFaults: gauge(host.MajorFaults),
-		HeapInUse:   model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
+		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
 		GCFull: model.Null, AgentNS: int64(t.AgentNS),
 	}
 	if row.MaxRSS != model.Null {

@@ -56,7 +56,6 @@ type Step struct {
 	GCCollections           int64 // all generations, since the process started
 	GCFull                  int64 // oldest generation, since the step row before
 	AgentNS                 int64
-	MajorFaults             int64 // since the process started
 }
 
 // StepDevice is a row of python.step_devices: a device's allocator at the end of a step. Sizes are bytes.

@@ -103,8 +103,6 @@ var _ = describe(func(r *model.Step) *Table {
 			gauge("py_blocks", &r.PyBlocks, "blocks of Python's own allocator; NULL where not taken").merge("min"),
 			gauge("gc_collections", &r.GCCollections, "garbage collections since the process started").merge("max"),
 			gauge("gc_full", &r.GCFull, "collections of the oldest generation since the row before").merge("sum"),
-			gauge("major_faults", &r.MajorFaults, "page faults that waited for I/O, since the process began").
-				merge("max").since(8),
 			gauge("agent_ns", &r.AgentNS, "ns that observing took, by the agent's own clock").merge("sum"),
 		},
 	}

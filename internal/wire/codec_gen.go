@@ -495,15 +495,14 @@ func (r *StepEnd) Encode(s *[SlotSize]byte) {
 
 // Host is the process's memory as the kernel has it, at the end of a step; precedes its step_end record.
 type Host struct {
-	Seq         uint64 // 1 for a ring's first record
-	TS          uint64 // ns of CLOCK_MONOTONIC
-	Flags       uint8  // 0
-	Reserved0   uint16 // 0
-	Step        uint32 // number of the step
-	RSS         uint64 // bytes resident
-	Anon        uint64 // bytes resident - shared
-	MaxRSS      uint64 // bytes, ru_maxrss where it rose in the step, else not taken
-	MajorFaults uint64 // page faults that waited for I/O, since the process began
+	Seq       uint64 // 1 for a ring's first record
+	TS        uint64 // ns of CLOCK_MONOTONIC
+	Flags     uint8  // 0
+	Reserved0 uint16 // 0
+	Step      uint32 // number of the step
+	RSS       uint64 // bytes resident
+	Anon      uint64 // bytes resident - shared
+	MaxRSS    uint64 // bytes, ru_maxrss where it rose in the step, else not taken
 }
 
 // Decode reads the record from a slot whose kind and check were verified.
@@ -516,7 +515,6 @@ func (r *Host) Decode(s *[SlotSize]byte) {
 	r.RSS = le.Uint64(s[24:])
 	r.Anon = le.Uint64(s[32:])
 	r.MaxRSS = le.Uint64(s[40:])
-	r.MajorFaults = le.Uint64(s[48:])
 }
 
 // Encode writes the record with its check into a slot.
@@ -531,8 +529,7 @@ func (r *Host) Encode(s *[SlotSize]byte) {
 	le.PutUint64(s[24:], r.RSS)
 	le.PutUint64(s[32:], r.Anon)
 	le.PutUint64(s[40:], r.MaxRSS)
-	le.PutUint64(s[48:], r.MajorFaults)
-	for i := 56; i < CheckOffset; i++ {
+	for i := 48; i < CheckOffset; i++ {
 		s[i] = 0xFF
 	}
 	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))

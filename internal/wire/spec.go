@@ -238,6 +238,5 @@ var Spec = []Kind{
 			{"rss", U64, "bytes resident"},
 			{"anon", U64, "bytes resident - shared"},
 			{"max_rss", U64, "bytes, ru_maxrss where it rose in the step, else not taken"},
-			{"major_faults", U64, "page faults that waited for I/O, since the process began"},
 		}},
 }

@@ -54,8 +54,7 @@ class StepRecords:
         peak = NOT_TAKEN
         if highest > self.max_resident:
             peak = self.max_resident = highest
-        import resource
-        return rss, anon, peak, resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        return rss, anon, peak
 
     def _devices(self, number, at):
         devices = self.calls.devices if self.modules else set()

@@ -103,7 +103,7 @@ STEP_END_STRUCT = Struct("<QQBBHIIQ24sI")
 STEP_END_ROOM = b"\xff" * 24
 
 # the process's memory as the kernel has it, at the end of a step; precedes its step_end record
-# seq, ts, kind, flags, reserved0, step, rss, anon, max_rss, major_faults, room, check
+# seq, ts, kind, flags, reserved0, step, rss, anon, max_rss, room, check
 HOST = 11
-HOST_STRUCT = Struct("<QQBBHIQQQQ4sI")
-HOST_ROOM = b"\xff" * 4
+HOST_STRUCT = Struct("<QQBBHIQQQ12sI")
+HOST_ROOM = b"\xff" * 12
