@@ -233,24 +233,36 @@ func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Devi
 func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
-	d.host, d.hasHost = wire.Host{Step: t.Step, RSS: t.RSS, Anon: t.Anon, MaxRSS: t.MaxRSS}, true
+	d.host, d.hasHost = notRead, true
+	d.host.Step, d.host.RSS, d.host.Anon, d.host.MaxRSS = t.Step, t.RSS, t.Anon, t.MaxRSS
 	d.endStep(&wire.StepEnd{TS: t.TS, Flags: t.Flags, Steps: t.Steps, Step: t.Step, AgentNS: t.AgentNS,
 		Duration: t.Duration})
 }
 
+// notRead is what a step has whose host was not read: every value not taken.
+var notRead = func() (h wire.Host) {
+	var ones [wire.SlotSize]byte
+	for i := range ones {
+		ones[i] = 0xFF
+	}
+	h.Decode(&ones)
+	return h
+}()
+
 // endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
 // saw.
 func (d *deriver) endStep(t *wire.StepEnd) {
+	host := &notRead
+	if d.hasHost && d.host.Step == t.Step {
+		host = &d.host
+	}
 	row := model.Step{
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
-		RSS: model.Null, Anon: model.Null, MaxRSS: model.Null, HeapInUse: model.Null, HeapHeld: model.Null,
-		PyBlocks: model.Null, GCCollections: model.Null,
+		RSS: gauge(host.RSS), Anon: gauge(host.Anon), MaxRSS: gauge(host.MaxRSS),
+		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
 		GCFull: model.Null, AgentNS: int64(t.AgentNS),
-	}
-	if h := &d.host; d.hasHost && h.Step == t.Step {
-		row.RSS, row.Anon, row.MaxRSS = gauge(h.RSS), gauge(h.Anon), gauge(h.MaxRSS)
 	}
 	if row.MaxRSS != model.Null {
 		row.MaxRSS = max(row.MaxRSS, row.RSS) // the kernel brings ru_maxrss up to date a little late

@@ -25,8 +25,8 @@ func checkOnce(t *testing.T, steps []model.Step, n, overwritten uint64) {
 		if s.Step <= last {
 			t.Fatalf("step %d after step %d", s.Step, last)
 		}
-		if last = s.Step; s.DurationNS != 3*s.Step || s.RSS != model.Null && s.RSS != s.Step+7 ||
-			s.AgentNS != s.Step&0xffff {
+		last = s.Step
+		if s.DurationNS != 3*s.Step || s.RSS != model.Null && s.RSS != s.Step+7 || s.AgentNS != s.Step&0xffff {
 			t.Fatalf("torn: %+v", s)
 		}
 	}

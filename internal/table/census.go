@@ -2,12 +2,11 @@ package table
 
 import "github.com/memgauge/memgauge/internal/model"
 
-func objects() *Table {
-	r := &model.ObjectGroup{}
+var _ = describe(func(r *model.ObjectGroup) *Table {
 	return &Table{
-		View: "python.objects", Store: "objects",
-		Doc: "what else a census saw: growth of types and containers, graphs, cycles …",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Objects },
+		View: "python.objects", Store: "objects", Order: 110,
+		Doc:  "what else a census saw: growth of types and containers, graphs, cycles …",
+		Rows: func(b *model.Batch) any { return &b.Objects },
 		Columns: []Column{
 			ts(&r.Time),
 			pid(&r.PID),
@@ -29,14 +28,13 @@ func objects() *Table {
 			flag("estimated", &r.Estimated, "whether it was counted in a sample and scaled up"),
 		},
 	}
-}
+})
 
-func tensors() *Table {
-	r := &model.TensorGroup{}
+var _ = describe(func(r *model.TensorGroup) *Table {
 	return &Table{
-		View: "python.tensors", Store: "tensors",
-		Doc: "live tensors by holder, age and site, as a census saw them",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Tensors },
+		View: "python.tensors", Store: "tensors", Order: 120,
+		Doc:  "live tensors by holder, age and site, as a census saw them",
+		Rows: func(b *model.Batch) any { return &b.Tensors },
 		Columns: []Column{
 			ts(&r.Time),
 			pid(&r.PID),
@@ -59,14 +57,14 @@ func tensors() *Table {
 			flag("estimated", &r.Estimated, "whether it was counted in a sample and scaled up"),
 		},
 	}
-}
+})
 
-func backtrace() *Table {
-	r := &model.Backtrace{}
+// Backtrace is filled when it is asked.
+var Backtrace = describe(func(r *model.Backtrace) *Table {
 	return &Table{
-		View: "python.backtrace", Store: "backtrace",
-		Doc:  "every thread's Python stack, taken at the moment of the SELECT",
-		Row:  r,
+		View: "python.backtrace", Store: "backtrace", Order: 230,
+		Doc: "every thread's Python stack, taken at the moment of the SELECT",
+
 		Kept: true,
 		Columns: []Column{
 			ts(&r.Time),
@@ -81,4 +79,4 @@ func backtrace() *Table {
 			text("frame_type", &r.Kind, "python, or kernel where Python's lock could not be had within 2 s"),
 		},
 	}
-}
+})

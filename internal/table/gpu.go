@@ -2,12 +2,11 @@ package table
 
 import "github.com/memgauge/memgauge/internal/model"
 
-func gpuProcesses() *Table {
-	r := &model.GPUProcess{}
+var _ = describe(func(r *model.GPUProcess) *Table {
 	return &Table{
-		View: "gpu.processes", Store: "gpu_processes",
-		Doc: "GPU memory by process",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.GPUProcs },
+		View: "gpu.processes", Store: "gpu_processes", Order: 40,
+		Doc:  "GPU memory by process",
+		Rows: func(b *model.Batch) any { return &b.Samples.GPUProcs },
 		Thin: highest("device_id, pid", "used_bytes"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -19,14 +18,13 @@ func gpuProcesses() *Table {
 			text("comm", &r.Comm, "name of the process or thread as the kernel has it"),
 		},
 	}
-}
+})
 
-func gpuUtilization() *Table {
-	r := &model.GPUUtilization{}
+var _ = describe(func(r *model.GPUUtilization) *Table {
 	return &Table{
-		View: "gpu.utilization", Store: "gpu_utilization",
-		Doc: "memory and load of each GPU, every second",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.GPUs },
+		View: "gpu.utilization", Store: "gpu_utilization", Order: 70,
+		Doc:  "memory and load of each GPU, every second",
+		Rows: func(b *model.Batch) any { return &b.Samples.GPUs },
 		Thin: highest("device_id", "used_bytes"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -56,15 +54,14 @@ func gpuUtilization() *Table {
 			text("state", &r.State, "ok, or why there are no figures"),
 		},
 	}
-}
+})
 
-func gpuDevices() *Table {
-	r := &model.GPUDevice{}
+var _ = describe(func(r *model.GPUDevice) *Table {
 	return &Table{
-		View: "gpu.devices", Store: "gpu_devices",
-		Doc: "the GPUs of this machine",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Devices },
-		Key: "uuid", Kept: true,
+		View: "gpu.devices", Store: "gpu_devices", Order: 210,
+		Doc:  "the GPUs of this machine",
+		Rows: func(b *model.Batch) any { return &b.Samples.Devices },
+		Key:  "uuid", Kept: true,
 		Columns: []Column{
 			at("ts", &r.Time, "time (UTC) when it was first seen"),
 			number("device_id", &r.Device, "number of the GPU by the driver's order (nvidia-smi)"),
@@ -81,14 +78,13 @@ func gpuDevices() *Table {
 			text("state", &r.State, "ok, or what is wrong"),
 		},
 	}
-}
+})
 
-func gpuEvents() *Table {
-	r := &model.GPUEvent{}
+var _ = describe(func(r *model.GPUEvent) *Table {
 	return &Table{
-		View: "gpu.events", Store: "gpu_events",
-		Doc: "Xid errors, devices lost and found",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.GPUEvents },
+		View: "gpu.events", Store: "gpu_events", Order: 220,
+		Doc:  "Xid errors, devices lost and found",
+		Rows: func(b *model.Batch) any { return &b.Samples.GPUEvents },
 		Kept: true,
 		Columns: []Column{
 			ts(&r.Time),
@@ -98,4 +94,4 @@ func gpuEvents() *Table {
 			text("text", &r.Text, "details"),
 		},
 	}
-}
+})

@@ -2,12 +2,11 @@ package table
 
 import "github.com/memgauge/memgauge/internal/model"
 
-func utilization() *Table {
-	r := &model.Utilization{}
+var _ = describe(func(r *model.Utilization) *Table {
 	return &Table{
-		View: "cpu.utilization", Store: "utilization",
-		Doc: "what processes and threads do with the CPU",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Utilization },
+		View: "cpu.utilization", Store: "utilization", Order: 20,
+		Doc:  "what processes and threads do with the CPU",
+		Rows: func(b *model.Batch) any { return &b.Samples.Utilization },
 		Thin: highest("pid, tid", "user_pct + sys_pct"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -31,14 +30,13 @@ func utilization() *Table {
 			text("wchan", &r.Wchan, "kernel function in which it sleeps; '' when it runs or that is hidden"),
 		},
 	}
-}
+})
 
-func processMemory() *Table {
-	r := &model.ProcessMemory{}
+var _ = describe(func(r *model.ProcessMemory) *Table {
 	return &Table{
-		View: "process.memory", Store: "process_memory",
-		Doc: "memory of each process of the job, every second",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Memory },
+		View: "process.memory", Store: "process_memory", Order: 30,
+		Doc:  "memory of each process of the job, every second",
+		Rows: func(b *model.Batch) any { return &b.Samples.Memory },
 		Thin: highest("pid", "rss"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -87,14 +85,13 @@ func processMemory() *Table {
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
 		},
 	}
-}
+})
 
-func cgroupMemory() *Table {
-	r := &model.CgroupMemory{}
+var _ = describe(func(r *model.CgroupMemory) *Table {
 	return &Table{
-		View: "cgroup.memory", Store: "cgroup_memory",
-		Doc: "the cgroup that the job is charged to, and the limit that binds",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Cgroups },
+		View: "cgroup.memory", Store: "cgroup_memory", Order: 80,
+		Doc:  "the cgroup that the job is charged to, and the limit that binds",
+		Rows: func(b *model.Batch) any { return &b.Samples.Cgroups },
 		Thin: highest("path", "current"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -144,14 +141,13 @@ func cgroupMemory() *Table {
 			gauge("psi_full_us", &r.FullUS, "µs in all in which all tasks waited for memory"),
 		},
 	}
-}
+})
 
-func hostMemory() *Table {
-	r := &model.HostMemory{}
+var _ = describe(func(r *model.HostMemory) *Table {
 	return &Table{
-		View: "host.memory", Store: "host_memory",
-		Doc: "the machine's memory",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Hosts },
+		View: "host.memory", Store: "host_memory", Order: 90,
+		Doc:  "the machine's memory",
+		Rows: func(b *model.Batch) any { return &b.Samples.Hosts },
 		Thin: highest("true", "-available"),
 		Columns: []Column{
 			ts(&r.Time),
@@ -187,14 +183,13 @@ func hostMemory() *Table {
 			gauge("psi_full_us", &r.FullUS, "µs in all in which all tasks waited for memory"),
 		},
 	}
-}
+})
 
-func processClasses() *Table {
-	r := &model.ProcessClasses{}
+var _ = describe(func(r *model.ProcessClasses) *Table {
 	return &Table{
-		View: "process.classes", Store: "process_classes",
-		Doc: "what the maps of each process are for, read as a job grows",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Classes },
+		View: "process.classes", Store: "process_classes", Order: 150,
+		Doc:  "what the maps of each process are for, read as a job grows",
+		Rows: func(b *model.Batch) any { return &b.Samples.Classes },
 		Columns: []Column{
 			ts(&r.Time),
 			pid(&r.PID),
@@ -213,15 +208,14 @@ func processClasses() *Table {
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
 		},
 	}
-}
+})
 
-func processTree() *Table {
-	r := &model.TreeProcess{}
+var _ = describe(func(r *model.TreeProcess) *Table {
 	return &Table{
-		View: "process.tree", Store: "process_tree",
-		Doc: "the processes of the job, whatever they are written in",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Tree },
-		Key: "pid, start_ticks", Kept: true,
+		View: "process.tree", Store: "process_tree", Order: 190,
+		Doc:  "the processes of the job, whatever they are written in",
+		Rows: func(b *model.Batch) any { return &b.Samples.Tree },
+		Key:  "pid, start_ticks", Kept: true,
 		Columns: []Column{
 			pid(&r.PID),
 			numberOr("ppid", &r.PPID, 0, "process id of the parent"),
@@ -239,14 +233,13 @@ func processTree() *Table {
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
 		},
 	}
-}
+})
 
-func processEnvs() *Table {
-	r := &model.Env{}
+var _ = describe(func(r *model.Env) *Table {
 	return &Table{
-		View: "process.envs", Store: "process_envs",
-		Doc: "environment of the job's processes, secrets redacted",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Envs },
+		View: "process.envs", Store: "process_envs", Order: 200,
+		Doc:  "environment of the job's processes, secrets redacted",
+		Rows: func(b *model.Batch) any { return &b.Samples.Envs },
 		Kept: true,
 		Columns: []Column{
 			ts(&r.Time),
@@ -255,4 +248,4 @@ func processEnvs() *Table {
 			text("value", &r.Value, "value; <redacted> where the name or the text looks like a secret"),
 		},
 	}
-}
+})

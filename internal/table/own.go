@@ -2,12 +2,11 @@ package table
 
 import "github.com/memgauge/memgauge/internal/model"
 
-func overhead() *Table {
-	r := &model.Overhead{}
+var _ = describe(func(r *model.Overhead) *Table {
 	return &Table{
-		View: "memgauge.overhead", Store: "overhead",
-		Doc: "what observing cost, by part",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Overheads },
+		View: "memgauge.overhead", Store: "overhead", Order: 100,
+		Doc:  "what observing cost, by part",
+		Rows: func(b *model.Batch) any { return &b.Overheads },
 		Columns: []Column{
 			ts(&r.Time),
 			numberOr("pid", &r.PID, 0, "process id"),
@@ -22,14 +21,13 @@ func overhead() *Table {
 			flag("measured", &r.Measured, "by comparing sampled with plain steps, not by the agent's clock"),
 		},
 	}
-}
+})
 
-func findings() *Table {
-	r := &model.Finding{}
+var _ = describe(func(r *model.Finding) *Table {
 	return &Table{
-		View: "memgauge.findings", Store: "findings",
-		Doc: "verdicts on each memory, with their evidence",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Findings },
+		View: "memgauge.findings", Store: "findings", Order: 130,
+		Doc:  "verdicts on each memory, with their evidence",
+		Rows: func(b *model.Batch) any { return &b.Findings },
 		Columns: []Column{
 			ts(&r.Time),
 			number("judgement", &r.Judgement, "number of the judging, from 1; its rows stand together"),
@@ -69,14 +67,13 @@ func findings() *Table {
 				"MB (2^20 bytes) a second; NULL where rates are by step"),
 		},
 	}
-}
+})
 
-func eventWindow() *Table {
-	r := &model.WindowSample{}
+var _ = describe(func(r *model.WindowSample) *Table {
 	return &Table{
-		View: "memgauge.event_window", Store: "event_window",
-		Doc: "the time before an OOM event at full resolution",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Samples.Window },
+		View: "memgauge.event_window", Store: "event_window", Order: 140,
+		Doc:  "the time before an OOM event at full resolution",
+		Rows: func(b *model.Batch) any { return &b.Samples.Window },
 		Columns: []Column{
 			ts(&r.Time),
 			at("event_ts", &r.Event, "ts of the event in memgauge.events"),
@@ -86,14 +83,13 @@ func eventWindow() *Table {
 			gauge("bytes", &r.Bytes, "bytes held at that time"),
 		},
 	}
-}
+})
 
-func events() *Table {
-	r := &model.Event{}
+var _ = describe(func(r *model.Event) *Table {
 	return &Table{
-		View: "memgauge.events", Store: "events",
-		Doc: "what happened once: start, fork, eval, rank, exit …",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Events },
+		View: "memgauge.events", Store: "events", Order: 160,
+		Doc:  "what happened once: start, fork, eval, rank, exit …",
+		Rows: func(b *model.Batch) any { return &b.Events },
 		Columns: []Column{
 			ts(&r.Time),
 			numberOr("pid", &r.PID, 0, "process id"),
@@ -104,14 +100,13 @@ func events() *Table {
 			gauge("b", &r.B, "a number, by event"),
 		},
 	}
-}
+})
 
-func drops() *Table {
-	r := &model.Drop{}
+var _ = describe(func(r *model.Drop) *Table {
 	return &Table{
-		View: "memgauge.drops", Store: "drops",
-		Doc: "records that are not in the tables: how many, where, why",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Drops },
+		View: "memgauge.drops", Store: "drops", Order: 170,
+		Doc:  "records that are not in the tables: how many, where, why",
+		Rows: func(b *model.Batch) any { return &b.Drops },
 		Kept: true,
 		Columns: []Column{
 			ts(&r.Time),
@@ -122,15 +117,14 @@ func drops() *Table {
 			text("detail", &r.Detail, "which"),
 		},
 	}
-}
+})
 
-func processes() *Table {
-	r := &model.Process{}
+var _ = describe(func(r *model.Process) *Table {
 	return &Table{
-		View: "memgauge.processes", Store: "processes",
-		Doc: "the Python processes of the job",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Processes },
-		Key: "pid, start_ticks", Kept: true,
+		View: "memgauge.processes", Store: "processes", Order: 180,
+		Doc:  "the Python processes of the job",
+		Rows: func(b *model.Batch) any { return &b.Processes },
+		Key:  "pid, start_ticks", Kept: true,
 		Columns: []Column{
 			pid(&r.PID),
 			number("start_ticks", &r.StartTicks, "start of the process, clock ticks since boot"),
@@ -149,4 +143,4 @@ func processes() *Table {
 			text("agent", &r.Agent, "content hash of the agent"),
 		},
 	}
-}
+})

@@ -2,13 +2,12 @@ package table
 
 import "github.com/memgauge/memgauge/internal/model"
 
-func torchTrace() *Table {
-	r := &model.Trace{}
+var _ = describe(func(r *model.Trace) *Table {
 	return &Table{
-		View: "python.torch_trace", Store: "trace",
+		View: "python.torch_trace", Store: "trace", Order: 10,
 		Doc:      "a row for each observed stage of a module or an optimizer, on sampled steps",
 		StoreDoc: "behind python.torch_trace, in bytes and ns",
-		Row:      r, Rows: func(b *model.Batch) any { return &b.Trace },
+		Rows:     func(b *model.Batch) any { return &b.Trace },
 		Thin: &Thin{By: "pid, step, device", Keep: []string{"arg_max(rowid, allocated)", "arg_min(rowid, allocated)",
 			"arg_max(rowid, seq)"}},
 		Columns: []Column{
@@ -47,14 +46,13 @@ func torchTrace() *Table {
 			computed("sampled", "BOOLEAN", "true", "whether module hooks were in during the step"),
 		},
 	}
-}
+})
 
-func stepDevices() *Table {
-	r := &model.StepDevice{}
+var _ = describe(func(r *model.StepDevice) *Table {
 	return &Table{
-		View: "python.step_devices", Store: "step_devices",
-		Doc: "every device's allocator at the end of each step",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Devices },
+		View: "python.step_devices", Store: "step_devices", Order: 50,
+		Doc:   "every device's allocator at the end of each step",
+		Rows:  func(b *model.Batch) any { return &b.Devices },
 		Merge: "pid, device, inference",
 		Columns: []Column{
 			ts(&r.Time).merge("max"),
@@ -70,14 +68,13 @@ func stepDevices() *Table {
 			gauge("max_reserved", &r.MaxReserved, "bytes, the highest since the program last reset it").merge("max"),
 		},
 	}
-}
+})
 
-func steps() *Table {
-	r := &model.Step{}
+var _ = describe(func(r *model.Step) *Table {
 	return &Table{
-		View: "python.steps", Store: "steps",
-		Doc: "every step of every training process, with its memory",
-		Row: r, Rows: func(b *model.Batch) any { return &b.Steps },
+		View: "python.steps", Store: "steps", Order: 60,
+		Doc:   "every step of every training process, with its memory",
+		Rows:  func(b *model.Batch) any { return &b.Steps },
 		Merge: "pid, device, inference",
 		Columns: []Column{
 			ts(&r.Time).merge("max"),
@@ -109,4 +106,4 @@ func steps() *Table {
 			gauge("agent_ns", &r.AgentNS, "ns that observing took, by the agent's own clock").merge("sum"),
 		},
 	}
-}
+})

@@ -4,18 +4,18 @@ import "github.com/memgauge/memgauge/internal/model"
 
 // These tables are memgauge's own: no view shows them.
 
-func names() *Table {
-	r := &model.Name{}
+// Names are the texts that rows share by number; a batch brings the new ones.
+var Names = describe(func(r *model.Name) *Table {
 	return &Table{
-		Store: "names", Doc: "texts that rows share, numbered",
-		Row: r, Kept: true,
+		Store: "names", Order: 240, Doc: "texts that rows share, numbered",
+		Kept:    true,
 		Columns: []Column{number("id", &r.ID, "number"), text("text", &r.Text, "details")},
 	}
-}
+})
 
-func cursors() *Table {
+var _ = describe(func(_ *struct{}) *Table {
 	return &Table{
-		Store: "cursors", Doc: "how much of each ring is stored", Kept: true,
+		Store: "cursors", Order: 250, Doc: "how much of each ring is stored", Kept: true,
 		Columns: []Column{
 			internal("ring_id", "UBIGINT", "the ring's random number"),
 			internal("file", "VARCHAR", "the ring's file"),
@@ -23,22 +23,22 @@ func cursors() *Table {
 			internal("done", "BOOLEAN", "whether the ring was read to its end"),
 		},
 	}
-}
+})
 
-func retention() *Table {
+var _ = describe(func(_ *struct{}) *Table {
 	return &Table{
-		Store: "retention", Doc: "how far old rows were thinned", Kept: true,
+		Store: "retention", Order: 260, Doc: "how far old rows were thinned", Kept: true,
 		Columns: []Column{
 			internal("name", "VARCHAR", "table"),
 			internal("level", "INTEGER", "1 thinned, 2 merged, 3 dropped"),
 			internal("done_until", "TIMESTAMP", "rows before this time were treated"),
 		},
 	}
-}
+})
 
-func migrations() *Table {
+var _ = describe(func(_ *struct{}) *Table {
 	return &Table{
-		Store: "migrations", Doc: "the schema's history", Kept: true,
+		Store: "migrations", Order: 270, Doc: "the schema's history", Kept: true,
 		Columns: []Column{
 			internal("number", "BIGINT", "number of the migration"),
 			internal("name", "VARCHAR", "name"),
@@ -46,4 +46,4 @@ func migrations() *Table {
 			internal("ts", "TIMESTAMP", "time (UTC, to the µs)"),
 		},
 	}
-}
+})

@@ -23,6 +23,7 @@ type Table struct {
 	Rows     func(*model.Batch) any // pointer to the batch's slice of such rows; nil: it is filled otherwise
 	Key      string                 // stored columns: a row replaces the one that has the same; "": rows only grow
 	Columns  []Column               // in the view's order
+	Order    int                    // of appending, and of giving up detail: the bulkiest first
 	Since    int                    // number of the migration that makes it; 0: one of migrations/*.sql does
 
 	// How detail is given up when the database meets its limit of disk space, in this order.
@@ -46,20 +47,24 @@ func highest(by, most string) *Thin {
 	return &Thin{By: by, Seconds: ThinSeconds, Keep: []string{"arg_max(rowid, coalesce(" + most + ", 0))"}}
 }
 
-// All are the tables of a session in the order of appending, which is also the one in which they give up detail: the
-// bulkiest first. Those behind memgauge.drops stand last, because what was lost stays known.
-var All = []*Table{
-	torchTrace(), utilization(), processMemory(), gpuProcesses(), stepDevices(), steps(), gpuUtilization(),
-	cgroupMemory(), hostMemory(), overhead(), objects(), tensors(), findings(), eventWindow(), processClasses(),
-	events(), drops(), processes(), processTree(), processEnvs(), gpuDevices(), gpuEvents(), Backtrace, Names,
-	cursors(), retention(), migrations(),
+// All are the tables of a session by their Order.
+var All []*Table
+
+// described is what the files of this package say, in any order.
+var described []*Table
+
+// describe adds a table. Its columns name fields of the row, which is there for nothing else.
+func describe[Row any](about func(r *Row) *Table) *Table {
+	r := new(Row)
+	t := about(r)
+	t.Row = r
+	described = append(described, t)
+	return t
 }
 
-// Backtrace is filled when it is asked, and Names with what rows share.
-var (
-	Backtrace = backtrace()
-	Names     = names()
-)
+func init() {
+	All = slices.SortedFunc(slices.Values(described), func(a, b *Table) int { return a.Order - b.Order })
+}
 
 // Find is the table with the name, of the view or (store.NAME) of what is stored; nil if there is none.
 func Find(name string) *Table {

@@ -76,7 +76,10 @@ func TestEveryListHasItsTable(t *testing.T) {
 
 func TestDescriptionsAreWhole(t *testing.T) {
 	seen := map[string]bool{}
-	for _, table := range All {
+	for i, table := range All {
+		if i > 0 && table.Order == All[i-1].Order {
+			t.Errorf("%s and %s have the same place", table.Store, All[i-1].Store)
+		}
 		if table.Doc == "" || seen[table.Store] || seen[table.View] && table.View != "" {
 			t.Errorf("%s: no description, or there twice", table.Store)
 		}

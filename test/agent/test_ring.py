@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from ringfile import RingFile, S
+from ringfile import HOST_VALUES, RingFile, S
 from memgauge._agent.record import ring as ringmodule, slots
 from memgauge._agent.record.ring import Ring
 
@@ -56,14 +56,15 @@ class Format(Case):
     def test_every_kind_reads_back(self):
         ring = self.ring()
         ring.trace(5, 3, -1, 7, 1 << 31, 1, 2, 3, BIG, 1000)
-        ring.step(1, 65535, 9, 4, 5, (6, 7, BIG), 1001)
+        host = (6, 7, BIG) + (8,) * (HOST_VALUES - 3)
+        ring.step(1, 65535, 9, 4, 5, host, 1001)
         ring.heap(0, 1, 2, 3, 4, 5, 6, 7, ts=1002)
         ring.device(0, 0, 2, 9, 0, 1, 2, 3, 4, ts=1003)
         ring.overhead(1, 0, 2, 3, 4, 5, 6, BIG, ts=1004)
         got = self.read(ring)
         self.assertEqual([(r.seq, r.ts, r.kind, r.fields) for r in got.records], [
             (1, 1000, "trace", (5, 3, -1, 7, 1 << 31, 1, 2, 3, BIG)),
-            (2, 1001, "host", (0, 0, 9, 6, 7, BIG)),
+            (2, 1001, "host", (0, 0, 9) + host),
             (3, 1001, "step_end", (1, 65535, 9, 4, 5)),
             (4, 1002, "heap", (0, 1, 2, 3, 4, 5, 6, 7)),
             (5, 1003, "device", (0, 0, 2, 9, 0, 1, 2, 3, 4)),

@@ -57,7 +57,7 @@ class Step:
         flags, self.steps, self.step, self.agent_ns, self.duration = record.fields
         self.rss = self.anon = self.max_rss = S.NOT_TAKEN
         if before is not None and before.kind == "host":
-            _, _, step, self.rss, self.anon, self.max_rss = before.fields
+            step, self.rss, self.anon, self.max_rss = before.fields[2:6]
             assert step == self.step, (step, self.step)
         self.ts, self.sampled, self.inference = record.ts, bool(flags & S.FLAG_SAMPLED), bool(flags & S.FLAG_INFERENCE)
 
