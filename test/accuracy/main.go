@@ -3,7 +3,9 @@
 // docs/accuracy.md is made of it.
 //
 //	go run ./test/accuracy -sim 1000
-//	go run ./test/accuracy -memgauge bin/memgauge -python python [-only c001,c002] [-sessions DIR]
+//	go run ./test/accuracy -memgauge bin/memgauge -python python [-only c001,h002] [-parallel 2] [-sessions DIR]
+//
+// What the labels go by: test/accuracy/label.
 package main
 
 import (
@@ -19,8 +21,10 @@ func main() {
 	sim := flag.Int("sim", 0, "simulate so many runs of each family")
 	memgauge := flag.String("memgauge", "", "the program, to run the corpus under")
 	python := flag.String("python", "python3", "interpreter with torch")
-	dir := flag.String("corpus", "test/accuracy/corpus", "folder of the programs and manifest.json")
+	dirs := flag.String("corpus", "test/accuracy/corpus,test/accuracy/corpus/hard",
+		"folders with a manifest.json and programs, comma-separated")
 	only := flag.String("only", "", "names of programs, comma-separated")
+	parallel := flag.Int("parallel", 1, "run so many programs at once: it disturbs timing, not memory")
 	sessions := flag.String("sessions", "",
 		"keep the sessions in this folder; those that are there already are judged again, not run")
 	flag.Parse()
@@ -32,12 +36,14 @@ func main() {
 	if *memgauge == "" {
 		return
 	}
-	c := corpus{memgauge: *memgauge, python: *python, dir: *dir, sessions: *sessions}
-	if *only != "" {
-		c.only = strings.Split(*only, ",")
-	}
-	if err := c.measure(ctx, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "accuracy:", err)
-		os.Exit(1)
+	for _, dir := range strings.Split(*dirs, ",") {
+		c := corpus{memgauge: *memgauge, python: *python, dir: dir, sessions: *sessions, parallel: *parallel}
+		if *only != "" {
+			c.only = strings.Split(*only, ",")
+		}
+		if err := c.measure(ctx, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "accuracy:", err)
+			os.Exit(1)
+		}
 	}
 }
