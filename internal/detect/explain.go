@@ -64,7 +64,7 @@ type suspect struct {
 	uncollected bool // garbage in cycles while the collector is off
 
 	foreign  bool // a running function of Python's library or PyTorch holds it
-	fleeting bool // a variable of the step that was going on
+	fleeting bool // a variable of the step that was going on: only the last of several censuses saw it
 	shrank   bool // it was smaller at a later census
 }
 
@@ -288,8 +288,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, late: span.late,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
-		s.foreign, s.shrank, s.fleeting = isForeign(now.site), sizes.shrank(holder, first),
-			sizes.fleeting(holder, holder, first, last)
+		s.foreign, s.shrank = isForeign(now.site), sizes.shrank(holder, first)
+		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
@@ -371,7 +371,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, isForeign(o.Site), sizes.shrank(key, first)
-		s.fleeting = sizes.fleeting(key, o.Holder, first, last)
+		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last)
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}
@@ -383,6 +383,9 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 // grownGraph is by how much a graph must have grown: one that is made anew each step varies with where the step was at
 // the census, one that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
+
+// parameter is what a census calls those of torch.
+const parameter = "torch.nn.parameter.Parameter"
 
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
 	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
@@ -400,8 +403,7 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		s.unseen = strings.Contains(o.Detail, "can't be seen")
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
 			s.items, unit)
-		if strings.HasPrefix(o.Detail, "of torch.") && strings.HasSuffix(strings.SplitN(o.Detail, ";", 2)[0], "Tensor") ||
-			strings.HasPrefix(o.Detail, "of torch.nn.parameter.Parameter") {
+		if inner, _, _ := strings.Cut(o.Detail, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
 			s.class = RetainedTensors
 		}
 	case "graph":

@@ -84,12 +84,6 @@ func (h history) shrank(name string, first int64) bool {
 	return false
 }
 
-// fleeting says whether a function's variable was seen at the last of several censuses only: it is of the step that was
-// going on.
-func (h history) fleeting(name, path string, first, last int64) bool {
-	return first != last && local(path) && len(h[name]) < 2
-}
-
 // below says whether a path lies at a holder or below it.
 func below(path, holder string) bool {
 	rest, ok := strings.CutPrefix(path, holder)
@@ -127,6 +121,12 @@ type sighting struct {
 	from, to int64
 	over     float64 // steps
 	late     bool    // seen at the last of several only
+}
+
+// fleeting says whether what hangs at a function's variable was seen at the last of several censuses only: it is of the
+// step that was going on.
+func (s sighting) fleeting(seen []size, first, last int64) bool {
+	return first != last && s.to == last && len(seen) < 2
 }
 
 // of gives the first census from `first` on that saw a holder, and the last one that looked where it hangs: as a

@@ -236,6 +236,8 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
                 yield from self._unit(self._frame, root)
         yield from self._unit(self._tables)
         yield from self._queue(walk.MAX_VISITED)
+        yield from self._unit(self._finalizers)
+        yield from self._queue(walk.MAX_VISITED)
         spent = self.spent
         yield from self._libraries()
         yield from self._queue(self.walk.visited + LIBRARY_VISITS)

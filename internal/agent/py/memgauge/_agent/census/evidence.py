@@ -79,7 +79,8 @@ class Telling:
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
         library = self.libraries.get(labels[0], "") if labels else ""
-        if library and not any(label[:1] != "[" for label in labels[1:]):
+        own = labels and labels[0].rpartition(".")[2] in sites.REGISTERS      # the program adds by calling something
+        if library and not own and not any(label[:1] != "[" for label in labels[1:]):
             # its own; what hangs below may be the program's: a worker's loop holds the data set
             self.found = library
             return

@@ -27,7 +27,7 @@ module_dict = types.ModuleType.__dict__["__dict__"].__get__
 referents = gc.get_referents
 
 HAVE_GC = 1 << 14    # Include/object.h, Py_TPFLAGS_HAVE_GC: without it an object leads nowhere
-HEAP_TYPE = 1 << 9   # … Py_TPFLAGS_HEAPTYPE: made as the program runs, as all classes in Python are
+HEAP_TYPE, BASE_TYPE = 1 << 9, 1 << 10   # … Py_TPFLAGS_HEAPTYPE, _BASETYPE: all classes made in Python are both
 _GETSET, _MEMBER = types.GetSetDescriptorType, types.MemberDescriptorType
 
 _EXACT = {
@@ -39,8 +39,9 @@ _EXACT = {
 _ATOMS = (weak, property, staticmethod, classmethod, types.CodeType, types.GetSetDescriptorType,
           types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
           types.ClassMethodDescriptorType, slice, range, memoryview)
+# what Python's own C keeps outside of what the collector knows
 _SIZED = (("mmap", "mmap", "__len__"), ("array", "array", "__sizeof__"), ("_io", "BytesIO", "__sizeof__"),
-          ("_io", "StringIO", "__sizeof__"))    # what Python's own C keeps outside of what the collector knows
+          ("_io", "StringIO", "__sizeof__"), ("re", "Pattern", "__sizeof__"))
 
 
 PARTS_OF_ERRORS = [(name, BaseException.__dict__[name].__get__) for name in ("__cause__", "__context__", "args")]
@@ -152,9 +153,11 @@ def is_opaque(cls):
     """Whether a class was made by a library's C, which may keep any memory behind its instances."""
     if type(cls) is not type and _name(type(cls)).startswith(("pybind11_", "nb_")):
         return True
-    if _flags(cls) & HEAP_TYPE:
-        return False
     name = _module(cls)
+    if _flags(cls) & HEAP_TYPE:      # a decompressor, a cursor; but not a lock
+        return not _flags(cls) & BASE_TYPE and name not in ("_thread", "builtins")
+    if name == "zlib":               # before 3.9
+        return True
     if name == "builtins":           # an extension that gives its classes no module's name (Pillow's pixels)
         return _name(cls)[:1].isupper() and sys.modules["builtins"].__dict__.get(_name(cls)) is not cls
     if type(name) is not str or name.partition(".")[0] in sys.builtin_module_names:

@@ -52,8 +52,7 @@ class Libraries:
         yield
 
     def _tables(self):
-        """What programs hang into libraries most often: handlers, figures, finalizers, functions to be called at
-        exit."""
+        """What programs hang into libraries most often: handlers and figures."""
         start = self.walk.start
         logging = sys.modules.get("logging")
         if logging is not None:
@@ -65,11 +64,24 @@ class Libraries:
             keeper = introspect.module_dict(figures).get("Gcf")
             if introspect.isinstance_of(keeper, type):
                 start(introspect.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
+
+    def _finalizers(self):
+        """After all else: what also hangs elsewhere hangs there. Libraries have finalizers of their own."""
+        start = self.walk.start
         finalize = getattr(sys.modules.get("weakref"), "finalize", None)
         if type(finalize) is type:
-            start(introspect.namespace(finalize).get("_registry"), "weakref.finalize._registry")
+            self.libraries["weakref.finalize._registry"] = "<weakref>:1"
+            registry = introspect.namespace(finalize).get("_registry")
+            n = len(registry) if type(registry) is dict else 0
+            if self.memory.finalizers is None:
+                self.memory.finalizers = n
+            if n >= self.memory.finalizers + entering.SMALL:     # else all of it is libraries' own, and large
+                start(registry, "weakref.finalize._registry")
+            else:
+                self.walk.counted(n, "weakref.finalize._registry", "dict")
         count = getattr(sys.modules.get("atexit"), "_ncallbacks", None)     # C has them: they can only be counted
         if count is not None:
+            self.libraries["atexit._callbacks"] = "<atexit>:1"
             self.walk.counted(count(), "atexit._callbacks", "function")
 
     def _libraries(self):

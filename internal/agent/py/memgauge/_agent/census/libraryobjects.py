@@ -61,6 +61,10 @@ class LibraryObjects:
         """A function of C that is bound to an object: `add = kept.append`."""
         held = _bound_to[id(cls)](o)
         kind = self.kinds.kind(type(held))
+        size = self.kinds.sized.get(id(type(held)))
+        if kind == ATOM and size is not None and id(held) not in self.done:
+            self.done.add(id(held))
+            self.held[place] = self.held.get(place, 0) + size(held) * weight
         if kind not in (ATOM, MODULE) and not introspect.isinstance_of(held, type):
             self.visit(held, self.places.at(place, ".__self__"), weight, depth + 1)
 

@@ -71,6 +71,7 @@ class Memory:
         self.modules = {}        # name -> (id, whether it is the program's own, id of its dict)
         self.candidates = {}     # a library's name -> (number of its globals, names of those that are containers)
         self.anon = self.named = 0   # bytes: private memory at the last census, and what that has named of it
+        self.finalizers = None   # how many there were at the first census
         self.looks = 0           # through all of the collector's objects
         self.last_cost = FIRST_COST
         self.running = None

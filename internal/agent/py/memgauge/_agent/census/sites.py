@@ -37,7 +37,7 @@ REGISTERS = {
 }
 ADDS, STORES, ACCUMULATES, ASSIGNS = 4, 3, 2, 1    # how surely a statement makes something grow
 MAX_CODES = 20_000     # functions of the program
-ALLOCATES = ("alloc", "create", "new", "open", "map", "init")
+ALLOCATES = ("alloc", "create", "new", "open", "map", "init", "incref")
 
 
 class Codes:
@@ -208,6 +208,8 @@ def native_calls(code, space):
             module = introspect.type_name(type(value)).partition(".")[0]
             if module in ("ctypes", "_ctypes", "cffi", "_cffi_backend") and not introspect.isinstance_of(value, type):
                 libraries[name] = value
+            elif value is sys.modules.get("ctypes") and "pythonapi" in code.co_names:
+                libraries["pythonapi"] = value
     if not libraries:
         return []
     found, waiting, text = [], None, ""

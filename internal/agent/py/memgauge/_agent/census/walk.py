@@ -109,6 +109,8 @@ class Walk(Entering):
         if kind is None:
             kind = self.kinds.kind(cls)
         if kind == ATOM:
+            if id(cls) in self.kinds.opaque:
+                self.unseen[place] = self.unseen.get(place, 0) + weight
             return
         key = id(o)
         if key in self.done[key >> 6 & 63]:
