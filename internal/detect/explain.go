@@ -223,7 +223,7 @@ func (s suspect) weight(rate float64) float64 {
 	case s.uncollected:
 		return 0.6
 	case math.IsNaN(s.bytes):
-		return 0.2
+		return 0.2 + math.Min(s.length, 1000)/20_000 // many of them rather than few
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
 	if s.late {
@@ -390,7 +390,7 @@ const parameter = "torch.nn.parameter.Parameter"
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
 	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
-	if o.Bytes != model.Null {
+	if o.Bytes != model.Null && (before.Evidence == "" || before.Bytes != model.Null) {
 		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over
 	}
 	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]

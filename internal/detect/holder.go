@@ -123,10 +123,10 @@ type sighting struct {
 	late     bool    // seen at the last of several only
 }
 
-// fleeting says whether what hangs at a function's variable was seen at the last of several censuses only: it is of the
+// fleeting says whether what hangs at a function's variable was seen at one of several censuses only: it is of the
 // step that was going on.
 func (s sighting) fleeting(seen []size, first, last int64) bool {
-	return first != last && s.to == last && len(seen) < 2
+	return len(seen) < 2 && (s.late || first != last && s.to == last)
 }
 
 // of gives the first census from `first` on that saw a holder, and the last one that looked where it hangs: as a
@@ -143,6 +143,11 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 	for _, at := range seen {
 		if at.census >= first {
 			out.from = min(out.from, at.census)
+		}
+	}
+	for _, at := range slices.Backward(seen) { // what was there before the growth began is compared with that
+		if out.from == out.to && at.census < first {
+			out.from = at.census
 		}
 	}
 	for _, id := range s.roots[rootOf(path)] {

@@ -256,8 +256,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
                 self.walk.skip()
         if queue and not self.exhausted():
             self.notes.append("it ended after %d objects" % self.walk.visited)
-        queue.clear()
-        self.walk.late.clear()
+        self.walk.drop()
 
     def _drain(self, limit):
         while self.walk.visited < limit and self.walk.next():

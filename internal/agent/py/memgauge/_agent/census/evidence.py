@@ -182,6 +182,7 @@ class Telling:
 
     def _container_rows(self):
         total, unseen = self._bytes_below(), self._summed(dict(self.walk.unseen))
+        cut = self._summed(dict(self.walk.cut))
         if self.over():
             yield
         now, w, before = {}, self.walk, self.memory.lengths
@@ -210,7 +211,7 @@ class Telling:
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
                          w.length[place],
-                         size, path, self.found, self._about(place, unseen.get(place, 0)), count != int(count))
+                         None if place in cut else size, path, self.found, self._about(place, unseen.get(place, 0)), count != int(count))
 
     def _about(self, place, unseen):
         bound = self.walk.bound.get(place)

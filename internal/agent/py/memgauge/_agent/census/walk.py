@@ -13,6 +13,7 @@ All of our own books are dicts from int to int: they add no objects to the progr
 """
 from _weakref import ref as weak
 from collections import deque
+from itertools import islice
 
 from . import introspect, tensors
 from .entering import BY_KIND, CHECK, SMALL, Entering
@@ -44,6 +45,7 @@ class Walk(Entering):
         self.held = {}               # place -> bytes of what isn't tensors
         self.parts = {}              # place -> bytes of tensors that are parts of a model or an optimizer
         self.unseen = {}             # place -> objects of libraries, whose bytes can't be seen
+        self.cut = {}                # place -> 1 where something was not looked at
         self.links = {}              # place -> objects of a chain
         self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
@@ -81,8 +83,17 @@ class Walk(Entering):
             queue.popleft()
         return True
 
+    def drop(self):
+        """Gives up on all that waits. What it hangs at is not known whole."""
+        for waiting in (self.queue, self.late):
+            for place in islice(waiting, 1, None, 3):
+                self.cut[place] = 1
+            waiting.clear()
+
     def skip(self):
         """Gives up on the object at the head of the queue."""
+        if len(self.queue) > 1:
+            self.cut[self.queue[1]] = 1
         for _ in range(min(3, len(self.queue))):
             self.queue.popleft()
         self.left_out += 1
