@@ -248,7 +248,7 @@ class Course(unittest.TestCase):
     def setUp(self):
         self.current, state.current = state.current, state.Process("/nowhere", (-1, -1))
         self.began = []
-        self.request, census.request = census.request, lambda deep, done: self.began.append(self.now)
+        self.request, census.request = census.request, lambda deep, done, unasked: self.began.append(self.now)
         census._memory = census.Memory()
         self.addCleanup(setattr, state, "current", self.current)
         self.addCleanup(setattr, census, "request", self.request)

@@ -28,9 +28,9 @@ def after_fork():
     _memory, state.census = Memory(), None
 
 
-def request(deep, finished):
+def request(deep, finished, unasked=False):
     """Starts a census, or joins the one that runs. finished(census) is called at its end. Raises ValueError with a text
-    for the user when the budget doesn't allow one yet."""
+    for the user when the budget doesn't allow one yet. Who asks may have half a purse in advance."""
     running = _memory.running
     if running is not None and running.outcome is None:
         running.listeners.append(finished)
@@ -38,10 +38,12 @@ def request(deep, finished):
     budget = state.settings.budget
     level = _memory.purse.look(budget)
     wanted = _memory.wanted(budget)
-    if level < wanted and not deep:
+    advance = 0 if unasked else budget * SHARE * WINDOW / 2
+    if level + advance < wanted and not deep:
         raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next one in %.0f s"
-                         % (_memory.last_cost / 1e6, budget * 100, _memory.purse.wait(wanted, budget) + 1))
-    _memory.running = state.census = census = Census(_memory, deep, max(level, wanted))
+                         % (_memory.last_cost / 1e6, budget * 100,
+                            _memory.purse.wait(wanted - advance, budget) + 1))
+    _memory.running = state.census = census = Census(_memory, deep, max(level + advance, wanted))
     census.listeners.append(finished)
     return census, True
 

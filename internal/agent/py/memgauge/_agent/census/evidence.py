@@ -211,7 +211,8 @@ class Telling:
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
                          w.length[place],
-                         None if place in cut else size, path, self.found, self._about(place, unseen.get(place, 0)), count != int(count))
+                         None if place in cut else size, path, self.found,
+                         self._about(place, unseen.get(place, 0)), count != int(count))
 
     def _about(self, place, unseen):
         bound = self.walk.bound.get(place)

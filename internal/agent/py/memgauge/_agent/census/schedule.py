@@ -45,7 +45,7 @@ class Course:
         age = now - self.began
         if age >= self.next and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
             try:
-                census.request(False, _nobody)
+                census.request(False, _nobody, True)
             except ValueError:
                 return now + AGAIN
             self.taken += 1
