@@ -103,8 +103,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again
-// later.
+// ask takes a census of the processes that may be leaking and make no steps: those that do take some of themselves
+// (docs/census.md). What the agent's own budget doesn't allow is asked again later.
 func (j *judge) ask(ctx context.Context, in detect.Input) {
 	var pids []int
 	for _, p := range in.Processes {
@@ -114,8 +114,8 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 			j.asked[p.PID] = a
 		}
 		now := p.Steps()
-		if p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest || now < a.step*censusGrowth ||
-			!detect.Suspicious(p) {
+		if !p.Worker && !p.ByTime || p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest ||
+			now < a.step*censusGrowth || !detect.Suspicious(p) {
 			continue
 		}
 		a.count, a.step, a.at = a.count+1, now, time.Now()

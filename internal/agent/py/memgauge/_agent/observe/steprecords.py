@@ -23,15 +23,16 @@ class StepRecords:
         if steps <= 0 or self.ring is None:
             return 0
         host = None
-        self.gauged = number >= self.gauges_at or flush
+        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
+        # gone.
+        reading = not flush and (self.phase == IDLE or self.governor.all) and self.host.heap_due(at)
+        self.gauged = number >= self.gauges_at or flush or reading
         if self.gauged:
             self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
             host = self._host()
             if self.cuda.ready() and not self.cuda.capturing():
                 self._devices(number, at)
-        # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
-        # gone.
-        if not flush and (self.phase == IDLE or self.governor.all):
+        if reading:
             self._heap(at, number)
         wrote = now()
         flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference
