@@ -1,6 +1,6 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
 VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git describe --always --dirty 2>/dev/null || echo unknown))
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli.Version=$(VERSION)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.Version=$(VERSION)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
@@ -42,7 +42,7 @@ accuracy: build ## how well leaks are told: 1000 simulated runs of each family, 
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)
 
-generate: ## what is derived from internal/wire/spec.go and internal/secret/rules.go
+generate: ## what is derived from internal/wire/spec.go, internal/table, internal/secret/rules.go and the commands
 	go generate ./...
 
 licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in

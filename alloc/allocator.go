@@ -10,19 +10,19 @@ import (
 	"time"
 )
 
-// maxStreams is far beyond what programs make (PyTorch has pools of 32 a priority); a caller that invents a stream for
-// each call is told so instead of filling memory with shards.
+// maxStreams is far beyond what programs make (PyTorch has pools of 32 for each priority). A caller that invents a
+// stream for each call gets an error, instead of filling memory with shards.
 const maxStreams = 4096
 
 // Allocator hands out a device's memory. Its methods may be called from any goroutine. Each stream has a shard with its
-// own lock; one device lock guards what they share. Order of locks: a shard's, then the device's; whoever needs the
-// shards to stand still holds the device lock and freezes them.
+// own lock; one device lock guards what they share. Order of locks: a shard's, then the device's. An operation that
+// needs all shards to be stopped holds the device lock and freezes them.
 type Allocator struct {
 	r       rules
 	opt     Options
 	drv     Driver
-	virtual VirtualMemory // nil where the driver has none
-	streams Streams       // nil where the driver has none
+	virtual VirtualMemory // nil if the driver has none
+	streams Streams       // nil if the driver has none
 	clock   clock
 	timed   atomic.Bool
 	debug   atomic.Bool
@@ -30,43 +30,43 @@ type Allocator struct {
 	ledger  ledger
 	dir     directory
 	shards  atomic.Pointer[[]*shard]
-	named   sync.Map // owner → *shard, where there are more than a few
+	named   sync.Map // owner → *shard, if there are more than a few
 	totals  totals
 
-	mu       sync.Mutex // the device lock: all below, and every call of the driver
+	mu       sync.Mutex // the device lock: guards all below, and every call of the driver
 	closed   bool
 	total    int64 // bytes of the device
-	limit    int64 // of reserved bytes
+	limit    int64 // cap on reserved bytes
 	reserved int64
 	high     int64            // the most bytes that were ever allocated
 	peak     [numGauges]int64 // of the sums since the last mark; with one shard its limits are the peak
-	windows  []*Window        // [0] is the one that Stats reports
+	windows  []*Window        // [0] is the window that Stats reports
 	driven   DriverCalls
 	retries  uint64
 	ooms     uint64
 	syncs    uint64
 	onOOM    []func(*OOMError) bool
-	held     int // private pools that are being allocated to: see HoldPool
+	held     int // private pools with allocations in progress: see HoldPool
 	pools    map[PoolID]int
 	deferred []deferredMarks
 }
 
-// hitTimings is how many hits there are to one whose duration is measured; the others carry the last measured one. They
-// take a fraction of a microsecond, of which another look at the clock would be a tenth. Misses are all measured.
+// hitTimings: one of so many hits is timed; the others carry the last measured duration. A hit takes a fraction of a
+// microsecond, of which another reading of the clock would be a tenth. Every miss is timed.
 const hitTimings = 16
 
-// DriverCalls counts what was asked of the driver since the start.
+// DriverCalls counts the calls of the driver since the start.
 type DriverCalls struct {
 	Alloc, Free, Map, Unmap uint64
 }
 
-// Request is an allocation with what is known of its caller.
+// Request is an allocation with what is known about its caller.
 type Request struct {
 	Size   int64 // bytes
 	Stream Stream
 	Thread uint32  // kept in events
 	Stack  StackID // kept in events and with the block; 0 with debug on: taken from the Go stack
-	Pool   PoolID  // 0 is the one that all share
+	Pool   PoolID  // 0 is the shared pool
 }
 
 // New makes an allocator on a device. The driver must do what the options need (ErrUnsupported).
@@ -112,10 +112,11 @@ func (a *Allocator) fitRules() error {
 	return nil
 }
 
-// Policy returns the policy that the options came to.
+// Policy returns the policy that follows from the options.
 func (a *Allocator) Policy() Policy { return a.r.policy }
 
-// Alloc returns size bytes for use on the stream. Size 0 is address 0. The error is an *OOMError when memory is short.
+// Alloc returns size bytes for use on the stream. Size 0 is address 0. The error is an *OOMError when memory has run
+// out.
 func (a *Allocator) Alloc(size int64, s Stream) (Ptr, error) {
 	return a.AllocRequest(Request{Size: size, Stream: s})
 }
@@ -182,7 +183,7 @@ func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bo
 		if hit {
 			s.took = span
 		} else {
-			began = now // what the driver gave comes before it
+			began = now // memory from the driver came before it
 		}
 	}
 	b.since = began
@@ -191,7 +192,7 @@ func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bo
 	e.stack, e.thread, e.kind, e.hit = q.Stack, q.Thread, EventAlloc, hit
 }
 
-// finish ends an operation on a shard: settles the peaks, checks the state in builds that do, unlocks.
+// finish ends an operation on a shard: it settles the peaks, checks the state in builds that do so, and unlocks.
 func (a *Allocator) finish(s *shard) {
 	switch {
 	case s.summed != nil:
@@ -205,7 +206,7 @@ func (a *Allocator) finish(s *shard) {
 	s.mu.Unlock()
 }
 
-// raise settles the peaks after an operation that went beyond a limit.
+// raise settles the peaks after an operation that exceeded a limit.
 func (a *Allocator) raise(s *shard) {
 	if s.solo {
 		s.raise()
@@ -216,13 +217,13 @@ func (a *Allocator) raise(s *shard) {
 	a.mu.Unlock()
 }
 
-// owner is whose memory a shard has: what is freed on one stream or in one pool can't be handed out on another.
+// owner identifies a shard: what is freed on one stream or in one pool can't be handed out on another.
 type owner struct {
 	stream Stream
 	pool   PoolID
 }
 
-// fewShards is up to how many shards a walk over them is the fastest way to find one.
+// fewShards is the number of shards up to which walking over them is the fastest way to find one.
 const fewShards = 8
 
 // shardFor returns the owner's shard, a new one if it has none.
@@ -278,15 +279,15 @@ func (a *Allocator) newShard(of owner) (*shard, error) {
 	return s, nil
 }
 
-// enter takes the device lock while the shard's is held.
+// enter takes the device lock while it holds the shard's.
 func (a *Allocator) enter(s *shard) {
 	s.parked.Store(true)
 	a.mu.Lock()
 	s.parked.Store(false)
 }
 
-// freeze makes all shards stand still but own, which the caller holds already; the caller holds the device lock. A
-// shard whose holder is parked waits for that very lock, in a state that is consistent: it need not be locked.
+// freeze stops all shards but own, which the caller holds already; the caller holds the device lock. A shard whose
+// holder is parked waits for that very lock, in a consistent state: it need not be locked.
 func (a *Allocator) freeze(own *shard) (thaw func()) {
 	all := *a.shards.Load()
 	locked := make([]*shard, 0, len(all))
@@ -349,7 +350,7 @@ func (a *Allocator) deal() {
 	}
 }
 
-// countActive has the active gauges counted from now on: a block is about to be pending. The caller holds own and the
+// countActive starts the counting of the active gauges: a block is about to be pending. The caller holds own and the
 // device lock.
 func (a *Allocator) countActive(own *shard) {
 	if own.active {
@@ -372,8 +373,8 @@ func beyond(all []*shard, i int) bool {
 	return false
 }
 
-// dealGauge keeps the limits' sum at the peak. A gauge within its limits is left alone (see deal): where each shard
-// comes back to its own highest value again and again, as counts of blocks do, the limits must come to rest there.
+// dealGauge keeps the sum of the limits at the peak. A gauge within its limits is left alone (see deal): if each shard
+// returns to its own highest value again and again, as counts of blocks do, the limits must come to rest there.
 func (a *Allocator) dealGauge(all []*shard, i int) {
 	var sum int64
 	for _, s := range all {
@@ -382,7 +383,7 @@ func (a *Allocator) dealGauge(all []*shard, i int) {
 	a.peak[i] = max(a.peak[i], sum)
 	room := a.peak[i] - sum
 	share := room / int64(len(all))
-	rest := room - share*int64(len(all)) // of the division: for the first that went beyond
+	rest := room - share*int64(len(all)) // the rest of the division: for the first that exceeded its limit
 	for _, s := range all {
 		over := s.cur[i] > s.limit[i]
 		s.limit[i] = s.cur[i] + share

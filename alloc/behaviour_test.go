@@ -23,7 +23,8 @@ func must(t testing.TB) func(p alloc.Ptr, err error) alloc.Ptr {
 
 func TestSettings(t *testing.T) {
 	var o alloc.Options
-	if err := o.Set("max_split_size_mb:128, expandable_segments:True,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]," +
+	if err := o.Set("max_split_size_mb:128, expandable_segments:True," +
+		"roundup_power2_divisions:[256:1,512:2,1024:4,>:8]," +
 		"garbage_collection_threshold:0.8,backend:native,pinned_num_register_threads:4"); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// TestMisuse wants the right kind of error, in debug mode with both stacks.
+// TestMisuse expects the right kind of error, in debug mode with both stacks.
 func TestMisuse(t *testing.T) {
 	a := newBench(t, alloc.Options{Debug: true})
 	get := must(t)
@@ -105,7 +106,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestWindows has three that overlap measure what happened while they were open.
+// TestWindows opens three overlapping windows, which measure what happened while they were open.
 func TestWindows(t *testing.T) {
 	a := newBench(t, alloc.Options{})
 	get := must(t)
@@ -194,7 +195,7 @@ func TestOtherStream(t *testing.T) {
 	}
 }
 
-// TestEvents wants the newest events, each whole, and intern stacks once.
+// TestEvents expects the newest events, each complete, and stacks that are interned once.
 func TestEvents(t *testing.T) {
 	now := int64(0)
 	a := newBench(t, alloc.Options{EventCapacity: 1500, Clock: func() int64 { now++; return now }})
@@ -228,7 +229,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestSettingsAct looks at what each setting does to a small history.
+// TestSettingsAct checks the effect of each setting on a small history.
 func TestSettingsAct(t *testing.T) {
 	get := must(t)
 	a := newBench(t, alloc.Options{MaxCached: 50 << 20})
@@ -268,7 +269,7 @@ func TestSettingsAct(t *testing.T) {
 	}
 }
 
-// TestViews holds the keys of both views, and that one name has one meaning in each.
+// TestViews checks the keys of both views, and that a name has one meaning in each.
 func TestViews(t *testing.T) {
 	a := newBench(t, alloc.Options{})
 	get := must(t)

@@ -6,20 +6,20 @@ import (
 )
 
 // The free blocks of a pool lie in bins by size, as in a TLSF allocator: exact in steps of 512 bytes up to 64 KiB, then
-// 64 bins for each doubling. The block found is the smallest that fits and of those the one at the lowest address,
-// which is PyTorch's order (CUDACachingAllocator.cpp, BlockComparatorSize), without regard to how many there are.
+// 64 bins for each doubling. A search finds the smallest block that fits, and among equals the one at the lowest
+// address. That is PyTorch's order (CUDACachingAllocator.cpp, BlockComparatorSize), however many blocks there are.
 //
-// Within a bin, blocks that came of late are a list, put in and taken out in no order and at once: most leave again,
-// merged with a neighbour, before anybody looks for them. A search looks at all of the list; when that has grown long
-// it first moves it to the bin's treap, which is ordered by (size, address). So a block costs one insertion into the
-// treap at most.
+// Within a bin, recently added blocks form an unordered list, from which they are removed at once: most leave again,
+// merged with a neighbour, before any search. A search checks the whole list; if the list has grown long, the search
+// first moves it to the bin's treap, which is ordered by (size, address). So a block costs at most one insertion into
+// the treap.
 //
 // Slot 0 of the slab stands for no block. Links to it are written like any other: the branch costs more than the store.
 const (
 	subBits  = 6
 	numBins  = (51-6+1)<<subBits + 1<<(subBits+1) // sizes up to 2^60
-	binWords = (numBins + 63) / 64                // 48: one word sums them up
-	maxFresh = 8                                  // blocks of a bin's list that a search looks at
+	binWords = (numBins + 63) / 64                // 48: one word summarises them
+	maxFresh = 8                                  // blocks of a bin's list that a search checks
 )
 
 type bins struct {
@@ -34,7 +34,7 @@ type bin struct {
 	root  blockID // of the treap
 }
 
-// binOf numbers the bins by size: linear up to 128 steps, then logarithmic, the one going on where the other ends.
+// binOf numbers the bins by size: linear up to 128 steps, then logarithmic; the two parts join without a gap.
 func binOf(size int64) int {
 	u := uint64(size) >> 9
 	shift := bits.Len64(u|1<<subBits) - subBits - 1
@@ -160,7 +160,7 @@ func (n *bin) last(at []block) blockID {
 	return found
 }
 
-// free returns the sum of the blocks' sizes, by a walk: for the rare reports.
+// free returns the sum of the blocks' sizes, by a walk: only for the rare reports.
 func (n *bins) free(at []block) (bytes int64) {
 	for _, id := range n.all(at) {
 		bytes += at[id].size
@@ -187,7 +187,7 @@ func (n *bins) nextBin(i int) int {
 // all returns the blocks in order, for the rare walks over a pool: releasing, collecting, checking.
 func (n *bins) all(at []block) []blockID { return n.atLeast(at, 0) }
 
-// atLeast returns the blocks of size bytes and more, and perhaps some that are little smaller, in order.
+// atLeast returns the blocks of size bytes and more, and perhaps some that are slightly smaller, in order.
 func (n *bins) atLeast(at []block, size int64) (to []blockID) {
 	for i := n.nextBin(binOf(size)); i >= 0; i = n.nextBin(i + 1) {
 		begin := len(to)

@@ -6,7 +6,7 @@ import (
 )
 
 // EmptyCache gives every segment and page that nobody uses back to the driver, after waiting for blocks that other
-// streams still use. It returns how many bytes went back.
+// streams still use. It returns how many bytes were given back.
 func (a *Allocator) EmptyCache() (int64, error) {
 	a.mu.Lock()
 	thaw := a.freeze(nil)
@@ -24,8 +24,8 @@ func (a *Allocator) EmptyCache() (int64, error) {
 	return n, nil
 }
 
-// SetMemoryFraction caps what may be reserved at a share of the device's memory, above 0 up to 1. What is reserved
-// beyond a lower cap stays so until it is freed.
+// SetMemoryFraction caps reserved bytes at a share of the device's memory, above 0 up to 1. If more than a lower cap is
+// reserved, it stays reserved until it is freed.
 func (a *Allocator) SetMemoryFraction(f float64) error {
 	if !(f > 0 && f <= 1) {
 		return fmt.Errorf("memory fraction %g: above 0, at most 1", f)
@@ -92,8 +92,8 @@ func (a *Allocator) closeSegment(s *shard, seg *segment) error {
 	return errors.Join(append(errs, a.virtual.Release(Ptr(seg.addr), seg.size))...)
 }
 
-// WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts neither
-// as hits nor as misses, nor as allocations.
+// WarmUp caches memory for one block of each size on a stream, so that the first allocations find it. It counts as
+// neither hits nor misses nor allocations.
 func (a *Allocator) WarmUp(sizes []int64, stream Stream) error {
 	s, err := a.shardFor(owner{stream: stream})
 	if err != nil {
@@ -117,8 +117,8 @@ func (a *Allocator) warmUp(sizes []int64) error {
 	return a.WarmUp(sizes, 0)
 }
 
-// warmShard hands out a block for each size, so that each has its own, takes all back, and makes the gauges forget it
-// but for what was got from the driver. The caller holds s and the device lock.
+// warmShard hands out a block for each size, so that each has its own, and takes all back. Then it resets the gauges,
+// except for what came from the driver. The caller holds s and the device lock.
 func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
 	before := s.counters
 	var taken []blockID
@@ -149,6 +149,6 @@ func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
 		}
 	}
 	s.limit = before.limit
-	s.over = -1 // the limits are what they were, and the gauges are not
+	s.over = -1 // the limits are as before, the gauges are not
 	return err
 }

@@ -3,8 +3,8 @@ package alloc
 import "fmt"
 
 // check panics when the shard's state contradicts itself. It runs after each operation in builds with the tag
-// invariants or under the race detector, and walks everything: blocks tile their segment, no two free neighbours, bins
-// and bitmap agree with the blocks, gauges with the sums, hits + misses with the allocations.
+// invariants or under the race detector, and walks over everything: blocks tile their segment, no two free ones are
+// neighbours, bins and bitmap agree with the blocks, gauges with the sums, and hits + misses with the allocations.
 func (s *shard) check() {
 	if err := s.verify(); err != nil {
 		panic(fmt.Errorf("alloc: stream %#x: %w", uint64(s.stream), err))
@@ -14,7 +14,7 @@ func (s *shard) check() {
 func (s *shard) verify() error {
 	s.mirror()
 	var sums [numGauges]int64
-	listed := map[blockID]bool{} // free and unmapped blocks, to be found in the pools
+	listed := map[blockID]bool{} // free and unmapped blocks, which must be found in the pools
 	liveBlocks := 0
 	for i := range s.segs.at {
 		if seg := &s.segs.at[i]; seg.used {

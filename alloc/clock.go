@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// clock tells the time of events, twice a pair of alloc and free. A call of the system's clock takes about 30 ns; the
-// counter that the system itself reads for it takes a third (haveTicks). Events have the counter's values, and only who
-// reads them turns those into time: between the clock's start and the reading both clocks are known at both ends, so a
-// time is as right as the system's clock, to a fraction of a microsecond, whatever the counter's rate is.
+// clock gives the time of events, twice for each pair of alloc and free. A call of the system's clock takes about 30
+// ns; the counter that the system itself reads for it takes a third of that (haveTicks). Events contain the counter's
+// values, and only their readers convert them into time. Both clocks are known at the clock's start and at the reading.
+// So a time is as right as the system's clock, to a fraction of a microsecond, whatever the counter's rate is.
 type clock struct {
-	ticking bool // events have the counter's values
+	ticking bool // events contain the counter's values
 	now     func() int64
 	epoch   int64 // ns of the Unix epoch at the start
 	start   int64 // of the counter, at the same instant
 }
 
-// newClock makes a clock of given, or of the system's time where that is nil.
+// newClock makes a clock from given, or from the system's time if that is nil.
 func newClock(given func() int64) clock {
 	if given != nil {
 		return clock{now: given}
@@ -34,8 +34,8 @@ func newClock(given func() int64) clock {
 	return c
 }
 
-// both reads the two clocks at once, or as nearly as it gets in some tries: the thread may lose the processor between
-// them.
+// both reads the two clocks at the same instant, or as closely as some tries achieve: the thread may lose the processor
+// between them.
 func (c *clock) both() (ns, count int64) {
 	const tries, near = 8, 500 // ns
 	least := int64(noLimit)
@@ -52,8 +52,8 @@ func (c *clock) both() (ns, count int64) {
 	return ns, count
 }
 
-// systemUsesTicks says whether the counter runs at one rate, on all processors alike: Linux checks that, and takes
-// another clock source where it does not.
+// systemUsesTicks reports whether the counter has one rate, on all processors alike: Linux checks that, and uses
+// another clock source otherwise.
 func systemUsesTicks() bool {
 	source, err := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	return err == nil && strings.TrimSpace(string(source)) == ticksSource
@@ -72,13 +72,13 @@ func (a *Allocator) stamp(s *shard) int64 {
 	return s.latest
 }
 
-// timeline turns stamps into times.
+// timeline converts stamps into times.
 type timeline struct {
 	epoch      int64
-	ns, counts uint64 // so many ns had passed when the counter had come so far; counts 0: stamps are ns
+	ns, counts uint64 // ns that had passed when the counter had advanced by counts; counts 0: stamps are ns
 }
 
-// timeline is for what was stamped before the call.
+// timeline is valid for what was stamped before the call.
 func (c *clock) timeline() timeline {
 	t := timeline{epoch: c.epoch}
 	if c.ticking {

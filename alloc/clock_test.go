@@ -26,7 +26,7 @@ func TestClock(t *testing.T) {
 		t.Error("stamps go back")
 	}
 	times := a.clock.timeline()
-	// ns: both clocks are read at once but for so much, were the thread to lose the processor in each try
+	// ns: how far apart both clocks may be read, if the thread loses the processor in each try
 	const slack = 20_000
 	for i := range n {
 		at := times.at(stamps[i]) - a.clock.epoch

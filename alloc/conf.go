@@ -9,8 +9,8 @@ import (
 
 // Set reads settings into the options, in the syntax of PYTORCH_ALLOC_CONF ("max_split_size_mb:128,
 // expandable_segments:True, roundup_power2_divisions:[256:1,512:2,>:8]") or of GENESIS_CUDA_ALLOC_CONF
-// ("gc_threshold=0.7, max_split_size_mb=64"). Ours besides: policy, segment_mb, memory_fraction, adaptive, warm_up_mb
-// ("[1:16:256]"), events, debug. Settings of PyTorch's that have no meaning here are accepted; unknown ones are an
+// ("gc_threshold=0.7, max_split_size_mb=64"). It adds policy, segment_mb, memory_fraction, adaptive, warm_up_mb
+// ("[1:16:256]"), events and debug. Settings of PyTorch's that have no meaning here are accepted; unknown ones are an
 // error that names them.
 func (o *Options) Set(conf string) error {
 	for _, item := range SplitConf(conf) {
@@ -29,7 +29,7 @@ func (o *Options) Set(conf string) error {
 	return nil
 }
 
-// SplitConf cuts settings at commas outside of brackets.
+// SplitConf cuts settings at commas outside brackets.
 func SplitConf(conf string) (items []string) {
 	depth, start := 0, 0
 	for i := range len(conf) + 1 {
@@ -94,7 +94,7 @@ func (o *Options) setOne(name, value string) (err error) {
 		"pinned_free_catch_all",
 		"graph_capture_record_stream_reuse", "use_cuda_host_register", "expandable_segments_reserve",
 		"expandable_segments_reserve_by_class":
-		// PyTorch's, without effect on where blocks lie
+		// PyTorch's settings without effect on where blocks lie
 	default:
 		err = fmt.Errorf("no such setting")
 	}
@@ -142,8 +142,8 @@ func (o *Options) setWarmUp(value string) error {
 	return nil
 }
 
-// setDivisions reads "8" or "[256:1,512:2,1024:4,>:8]": the sizes are MiB and powers of two; what is below the first
-// has its value, ">" is all above the last (CUDAAllocatorConfig::parseRoundUpPower2Divisions).
+// setDivisions reads "8" or "[256:1,512:2,1024:4,>:8]". The sizes are MiB and powers of two; sizes below the first have
+// its value, ">" is all above the last (CUDAAllocatorConfig::parseRoundUpPower2Divisions).
 func (o *Options) setDivisions(value string) error {
 	var out [16]int64
 	if !strings.HasPrefix(value, "[") {

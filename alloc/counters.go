@@ -6,7 +6,7 @@ type metric int
 const (
 	allocations    metric = iota // live blocks
 	allocatedBytes               // their sizes
-	usedBytes                    // what was asked for by their owners
+	usedBytes                    // what their owners requested
 	cachedBytes                  // reserved and not allocated
 	splitBlocks                  // free blocks that share their segment with others
 	splitBytes                   // their sizes
@@ -16,11 +16,11 @@ const (
 	oversizeSegments
 	activeBlocks   // live and pending blocks …
 	activeBytes    // … their sizes …
-	requestedBytes // … and what was asked for by their owners: see counters.mirror
+	requestedBytes // … and what their owners requested: see counters.mirror
 	numMetrics
 )
 
-// scope selects a gauge's part: all blocks, or those of one pool. The last is used by nothing: with a power of two the
+// scope selects a gauge's part: all blocks, or those of one pool. The last value is unused: with a power of two the
 // compiler knows that scope&3 is one of them.
 const (
 	scopeAll = iota
@@ -34,20 +34,20 @@ const numGauges = int(numMetrics) * numScopes
 
 func scopeOf(large bool) int { return scopeSmall + int(one(large)) }
 
-// counters are a shard's gauges. A gauge's limit is how far it may go before the device's peak could change: with one
-// shard it is the peak itself; with several the room below the peak is dealt out to them, and a shard that goes beyond
-// its part has the sum taken while all others stand still (Allocator.settle). So the peaks of the device's sums are
+// counters are a shard's gauges. A gauge's limit is how far it may rise before the device's peak could change. With one
+// shard the limit is the peak itself. With several, the room below the peak is dealt out to them. A shard that exceeds
+// its part has the sum taken while all others are stopped (Allocator.settle). So the peaks of the device's sums are
 // exact, and in the steady state no shard writes a word that another one reads.
 type counters struct {
 	cur    [numGauges]int64
 	limit  [numGauges]int64
-	total  [numGauges]int64  // of all increases; scopeAll is the sum of the others, and made when it is read
+	total  [numGauges]int64  // of all increases; scopeAll is the sum of the others, computed when it is read
 	over   int64             // below 0: some gauge is beyond its limit
-	active bool              // active gauges are counted: there has been a pending block on the device
-	summed *[numGauges]int64 // what of cur is in the device's totals; nil: peaks are settled by limits
+	active bool              // active gauges are counted: the device has had a pending block
+	summed *[numGauges]int64 // the part of cur that is in the device's totals; nil: peaks are settled by limits
 }
 
-// unlimited takes the limits away, where the device's totals have the peaks.
+// unlimited removes the limits, where the device's totals have the peaks.
 func (c *counters) unlimited() {
 	for i := range c.limit {
 		c.limit[i] = noLimit
@@ -71,7 +71,7 @@ func (c *counters) down(m metric, scope int, d int64) {
 	c.cur[i+scope&(numScopes-1)] -= d
 }
 
-// add adds d to a gauge. It does not branch, where the sign is as random as the program's sizes.
+// add adds d to a gauge. It does not branch, since the sign is as random as the program's sizes.
 func (c *counters) add(m metric, scope int, d int64) {
 	i := int(m) * numScopes
 	j := i + scope&(numScopes-1)
@@ -81,7 +81,7 @@ func (c *counters) add(m metric, scope int, d int64) {
 	c.total[j] += d &^ (d >> 63) // increases only
 }
 
-// raise makes the present values the peaks where they are higher; for the only shard of a device.
+// raise raises the peaks to the present values where these are higher; for the only shard of a device.
 func (c *counters) raise() {
 	for i, v := range c.cur {
 		if v > c.limit[i] {
@@ -91,8 +91,8 @@ func (c *counters) raise() {
 	c.over = 0
 }
 
-// mirrored are the gauges that are equal as long as no block was ever pending: most programs never have one, so the
-// active ones are not counted until then, and are copied where they are read.
+// mirrored are the gauges that are equal as long as no block was ever pending. Most programs never have a pending
+// block, so the active gauges are not counted until then, and are copied when they are read.
 var mirrored = [...][2]metric{{allocations, activeBlocks}, {allocatedBytes, activeBytes}, {usedBytes, requestedBytes}}
 
 func (c *counters) mirror() {

@@ -1,4 +1,4 @@
 package alloc
 
-// Checking says that the whole state is looked at after each operation: a thousandth of the speed.
+// Checking says that the whole state is checked after each operation: a thousandth of the speed.
 const Checking = checking

@@ -15,8 +15,8 @@ import (
 	"github.com/memgauge/memgauge/alloc/fake"
 )
 
-// step is an operation of a generated training: what a transformer's step asks of an allocator, small and fast. Index
-// names the block, so that a run can go on after an allocation that failed.
+// step is an operation of a generated training: what a transformer's step requests from an allocator, small and fast.
+// Index names the block, so that a run can continue after an allocation that failed.
 type step struct {
 	index  int
 	size   int64 // 0: free
@@ -119,8 +119,8 @@ var variants = map[string]alloc.Options{
 	"genesis":    {Policy: alloc.Packed, MaxCached: 64 << 20, FragmentationThreshold: 0.3},
 }
 
-// TestEachDriverCallFails lets each call of the driver fail in turn, once as out of memory and once in earnest, and
-// wants the pointers, the statistics and the driver's books right afterwards.
+// TestEachDriverCallFails makes each call of the driver fail in turn, once as out of memory and once with another
+// error. Afterwards the pointers, the statistics and the driver's accounts must be right.
 func TestEachDriverCallFails(t *testing.T) {
 	errBroken := errors.New("the device fell off the bus")
 	ops := training(1, 4, 3)
@@ -182,8 +182,8 @@ func failAt(t *testing.T, o alloc.Options, ops []step, n int, with error) {
 	}
 }
 
-// TestFull fills a small device under each policy, and wants errors that say what they must, and everything back at the
-// end.
+// TestFull fills a small device under each policy. Errors must say what they promise, and everything must be given back
+// at the end.
 func TestFull(t *testing.T) {
 	ops := training(2, 6, 4)
 	for name, o := range variants {
@@ -215,7 +215,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCallbackGetsMemory frees blocks in the callback, which runs without a lock, and has the request served.
+// TestCallbackGetsMemory frees blocks in the callback, which runs without a lock, so that the request is served.
 func TestCallbackGetsMemory(t *testing.T) {
 	a := newBench(t, alloc.Options{MemoryFraction: 0.0001}) // of a TiB: 104 MiB
 	p, err := a.Alloc(80<<20, 0)
@@ -238,7 +238,8 @@ func TestCallbackGetsMemory(t *testing.T) {
 	}
 }
 
-// TestGoroutines has eight of them on four streams free each other's blocks; the race detector and the checks look on.
+// TestGoroutines runs eight goroutines on four streams, which free each other's blocks, under the race detector and the
+// checks.
 func TestGoroutines(t *testing.T) {
 	for name, o := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -312,8 +313,8 @@ func worker(t *testing.T, a *alloc.Allocator, g uint64, blocks chan alloc.Ptr) {
 	}
 }
 
-// TestFlat does 10 million operations, pairs of a free and an alloc, and wants the allocator's tables and the process's
-// memory as they were after the first million: nothing grows with their number.
+// TestFlat does 10 million operations, pairs of a free and an alloc. The allocator's tables and the process's memory
+// must be as after the first million: nothing grows with their number.
 func TestFlat(t *testing.T) {
 	first, all := 500_000, 5_000_000 // pairs
 	if alloc.Checking {
@@ -334,7 +335,8 @@ func TestFlat(t *testing.T) {
 	}
 }
 
-// privateBytes is the process's resident memory but for what it shares, after all that can go back has gone.
+// privateBytes is the process's resident memory without shared pages, after everything that can be released was
+// released.
 func privateBytes(t *testing.T) int64 {
 	t.Helper()
 	debug.FreeOSMemory()

@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// Free gives back one ownership of the block at p; with the last one the block is free. Free(0) does nothing. The error
+// Free releases one ownership of the block at p; with the last one the block is free. Free(0) does nothing. The error
 // is a *MisuseError when p is not a live block of this allocator.
 func (a *Allocator) Free(p Ptr) error { return a.free(p, &Request{}) }
 
-// FreeRequest is Free with what the caller believes of the block: the size that was asked for (0: don't check), its
-// stream (only where Size is given), and the thread for events. It is how PyTorch's pluggable allocators are called.
+// FreeRequest is Free with what the caller assumes about the block: the requested size (0: don't check), its stream
+// (only if Size is given), and the thread for events. PyTorch calls its pluggable allocators in this way.
 func (a *Allocator) FreeRequest(p Ptr, q Request) error {
 	return a.free(p, &q)
 }
@@ -64,8 +64,8 @@ func (a *Allocator) free(p Ptr, q *Request) error {
 	return err
 }
 
-// freeLocked is a free that needs the device lock. It is taken before the block changes hands: who finds the shard
-// parked may take it as it stands, so no gauge may then be half counted.
+// freeLocked is a free that needs the device lock. The lock is taken before the block changes hands: an operation that
+// finds the shard parked may use its state, so no gauge may be half counted then.
 func (a *Allocator) freeLocked(s *shard, id blockID, slot int, waits bool) error {
 	a.enter(s)
 	defer a.mu.Unlock()
@@ -105,7 +105,7 @@ func (a *Allocator) find(p Ptr) (*shard, int) {
 		if n == mixed {
 			return findAmong(all, p)
 		}
-		if n == 0 || int(n) > len(all) { // nobody's, or of an allocator that is closed
+		if n == 0 || int(n) > len(all) { // no shard's, or of an allocator that is closed
 			return nil, 0
 		}
 		all = all[n-1:]
@@ -131,7 +131,7 @@ func findAmong(all []*shard, p Ptr) (*shard, int) {
 	return nil, 0
 }
 
-// Retain adds an owner to the live block at p: it takes one more Free.
+// Retain adds an owner to the live block at p, which then needs one more Free.
 func (a *Allocator) Retain(p Ptr) error {
 	s, slot := a.find(p)
 	if s == nil {
@@ -142,8 +142,8 @@ func (a *Allocator) Retain(p Ptr) error {
 	return nil
 }
 
-// RecordStream says that work on another stream uses the block at p: once freed it is not handed out before the device
-// has done what is queued there at the time of the free.
+// RecordStream records that work on another stream uses the block at p. Once freed, the block is not handed out before
+// the device has done the work that was queued there at the time of the free.
 func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	if p == 0 || a.streams == nil {
 		return nil
@@ -170,14 +170,14 @@ func (a *Allocator) RecordStream(p Ptr, stream Stream) error {
 	return nil
 }
 
-// mark leaves a disowned block pending until the device has passed marks on the streams that use it. The caller holds s
-// and the device lock.
+// mark leaves a block without owner pending until the device has passed marks on the streams that use it. The caller
+// holds s and the device lock.
 func (a *Allocator) mark(s *shard, id blockID) error {
 	uses := s.uses[id]
 	delete(s.uses, id)
 	b := &s.blocks.at[id]
 	b.state, b.used = pending, false
-	if a.held > 0 { // a mark would become a part of what is being captured
+	if a.held > 0 { // a mark would become part of the capture
 		b.refs++
 		a.deferred = append(a.deferred, deferredMarks{s, id, uses})
 		return nil
@@ -194,7 +194,7 @@ func (a *Allocator) markOn(s *shard, id blockID, uses []Stream) error {
 			s.queue(u, pendingMark{m, id})
 			continue
 		}
-		if werr := a.streams.WaitAll(); werr != nil { // whether the block is idle can't be known any more
+		if werr := a.streams.WaitAll(); werr != nil { // whether the block is idle can no longer be found out
 			b.refs++ // for ever: the block is lost, the rest is intact
 			return fmt.Errorf("free %#x: mark stream %#x: %w", b.addr, uint64(u), errors.Join(err, werr))
 		}
@@ -205,7 +205,7 @@ func (a *Allocator) markOn(s *shard, id blockID, uses []Stream) error {
 	return nil
 }
 
-// unpend recycles a pending block that no stream uses any more. The caller holds the device lock, and s stands still.
+// unpend recycles a pending block that no stream uses any more. The caller holds the device lock, and s is stopped.
 func (a *Allocator) unpend(s *shard, id blockID) error {
 	if a.timed.Load() {
 		b := &s.blocks.at[id]
@@ -233,14 +233,14 @@ func (s *shard) queue(u Stream, m pendingMark) {
 func (a *Allocator) passMarks(s *shard) error {
 	a.enter(s)
 	defer a.mu.Unlock()
-	if a.held > 0 { // nor may the device be asked for one
+	if a.held > 0 { // nor may the device be queried for one
 		return nil
 	}
 	return a.passMarksLocked(s, false)
 }
 
-// passMarksLocked looks at each stream's queue from the front; with wait it waits for all of them. The caller holds the
-// device lock, and s stands still.
+// passMarksLocked checks each stream's queue from the front; with wait it waits for all of them. The caller holds the
+// device lock, and s is stopped.
 func (a *Allocator) passMarksLocked(s *shard, wait bool) error {
 	var errs []error
 	keep := s.waiting[:0]
@@ -282,7 +282,7 @@ func (a *Allocator) passQueue(s *shard, marks []pendingMark, wait bool) (int, er
 	return len(marks), nil
 }
 
-// misuse says what p is, if not a live block's address. gone is the kind when p is of a block that was live once.
+// misuse describes p, which is not a live block's address. gone is the kind when p is in a block that was live once.
 func (a *Allocator) misuse(op string, p Ptr, gone error) *MisuseError {
 	e := &MisuseError{Kind: ErrUnknownPointer, Op: op, Ptr: p}
 	a.mu.Lock()
@@ -312,7 +312,7 @@ func (a *Allocator) misuse(op string, p Ptr, gone error) *MisuseError {
 	return e
 }
 
-// covering finds the block that an address lies in, by a walk over the segments: errors may cost.
+// covering finds the block that contains an address, by a walk over the segments: errors may be slow.
 func (s *shard) covering(addr uint64) blockID {
 	for i := range s.segs.at {
 		seg := &s.segs.at[i]
@@ -338,7 +338,7 @@ type ledger struct {
 
 type freedBlock struct{ alloc, free StackID }
 
-const maxLedger = 1 << 16 // 3 MiB; a double free is mostly of a block freed shortly before
+const maxLedger = 1 << 16 // 3 MiB; most double frees are of a block freed shortly before
 
 func (l *ledger) add(p Ptr, alloc, free StackID) {
 	l.mu.Lock()
@@ -365,6 +365,6 @@ func (l *ledger) find(p Ptr) (freedBlock, bool) {
 	return f, ok
 }
 
-// SetDebug turns the stacks of allocations and frees on or off, and the ledger of freed blocks: a call costs then about
-// 2 µs more, and misuse is told with where the block came from and where it went.
+// SetDebug turns the stacks of allocations and frees, and the ledger of freed blocks, on or off. A call then costs
+// about 2 µs more, and a MisuseError says where the block was allocated and freed.
 func (a *Allocator) SetDebug(on bool) { a.debug.Store(on) }

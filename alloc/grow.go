@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// miss gets memory for a request that no free block serves: collects old segments, asks the driver, releases what can
-// be released and asks again, then the callbacks. It returns a block in no list, or an error with the shard unlocked.
+// miss gets memory for a request that no free block serves. It collects old segments, calls the driver, releases what
+// can be released and calls it again, then the callbacks. It returns a block that is in no list, or an error with the
+// shard unlocked.
 func (a *Allocator) miss(s *shard, p *pool, size int64, q Request) (blockID, error) {
 	for tries := 0; ; tries++ {
 		a.enter(s)
@@ -41,11 +42,11 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 		return 0, ErrClosed
 	}
 	if size > min(a.limit, a.total) {
-		// fail fast: nothing that could be released would do
+		// fail fast: no release would be enough
 		return 0, fmt.Errorf("%w: more than the device has", ErrNoMemory)
 	}
 	if a.held > 0 {
-		return a.extend(s, p, size) // nothing may go back to the driver now: PyTorch does not either
+		return a.extend(s, p, size) // nothing may be given back to the driver now; PyTorch doesn't either
 	}
 	if a.opt.GCThreshold > 0 {
 		if err := a.collect(s); err != nil {
@@ -66,7 +67,7 @@ func (a *Allocator) grow(s *shard, p *pool, size int64) (blockID, error) {
 	if err == nil || !errors.Is(err, ErrNoMemory) {
 		return id, err
 	}
-	if a.opt.ThrowOnFull && a.limit < a.total { // PyTorch's test is for a fraction that was set
+	if a.opt.ThrowOnFull && a.limit < a.total { // PyTorch checks whether a fraction was set
 		return 0, err
 	}
 	if released, rerr := a.releaseOversize(s, p, size); rerr != nil {
@@ -95,7 +96,8 @@ func (a *Allocator) extend(s *shard, p *pool, size int64) (blockID, error) {
 	if a.r.virtual {
 		id, err := a.extendVirtual(s, p, size)
 		if err != nil {
-			s.settleGrowth(p) // pages that were mapped before the device ran out; what releases next works on all pools
+			// pages that were mapped before the device ran out; the release that follows works on all pools
+			s.settleGrowth(p)
 		}
 		return id, err
 	}
@@ -105,7 +107,7 @@ func (a *Allocator) extend(s *shard, p *pool, size int64) (blockID, error) {
 	return a.newSegment(s, p, a.r.segmentSize(size))
 }
 
-// newSegment asks the driver for one segment of so many bytes.
+// newSegment requests one segment of so many bytes from the driver.
 func (a *Allocator) newSegment(s *shard, p *pool, bytes int64) (blockID, error) {
 	if bytes > a.limit-a.reserved {
 		return 0, fmt.Errorf("%w: the cap of %d bytes", ErrNoMemory, a.limit)
@@ -132,14 +134,14 @@ func (a *Allocator) adopt(s *shard, p *pool, addr uint64, bytes int64) blockID {
 	return id
 }
 
-// reserve counts memory got from the driver (below 0: given back).
+// reserve counts memory from the driver (negative: given back).
 func (a *Allocator) reserve(s *shard, p *pool, bytes int64) {
 	a.reserved += bytes
 	s.grown += bytes
 	s.add(reservedBytes, scopeOf(p.large), bytes)
 }
 
-// settleGrowth counts as cached what the operation got and handed to nobody.
+// settleGrowth counts as cached what the operation got and did not hand out.
 func (s *shard) settleGrowth(p *pool) {
 	if s.grown != 0 {
 		s.add(cachedBytes, scopeOf(p.large), s.grown)
@@ -153,8 +155,8 @@ func (a *Allocator) note(s *shard, kind EventKind, addr uint64, size int64) {
 	}
 }
 
-// defragment gives free segments back when too large a share of what is reserved serves nobody: the request that is
-// about to grow the reserved bytes could not use it. The caller holds s and the device lock.
+// defragment gives free segments back when too large a share of the reserved bytes serves nobody: the request that is
+// about to raise the reserved bytes could not use them. The caller holds s and the device lock.
 func (a *Allocator) defragment(s *shard) error {
 	thaw := a.freeze(s)
 	defer thaw()
@@ -167,7 +169,7 @@ func (a *Allocator) defragment(s *shard) error {
 	return err
 }
 
-// trim gives the segment of a block that has just become free back, if nothing else is in it and too much is cached.
+// trim gives back the segment of a block that has just become free, if nothing else is in it and too much is cached.
 // The caller holds s and the device lock.
 func (a *Allocator) trim(s *shard, id blockID) error {
 	thaw := a.freeze(s)
@@ -243,11 +245,11 @@ func (a *Allocator) releaseOversize(s *shard, p *pool, size int64) (bool, error)
 	return released >= need, nil
 }
 
-// whole says whether the block is all of its segment.
+// whole reports whether the block is its whole segment.
 func (s *shard) whole(id blockID) bool { return s.blocks.at[id].prev|s.blocks.at[id].next == 0 }
 
 // releaseAll waits for all marks and gives back every segment and page that nobody uses. The caller holds the device
-// lock and has frozen the shards. It returns how many bytes went back.
+// lock and has frozen the shards. It returns how many bytes were given back.
 func (a *Allocator) releaseAll() (int64, error) {
 	before := a.reserved
 	var errs []error
@@ -283,9 +285,9 @@ func (a *Allocator) releasePool(s *shard, p *pool) error {
 	return errors.Join(errs...)
 }
 
-// collect frees cached segments of at least average age when more than the threshold is reserved, again and again until
-// it is not or there is none left (garbage_collect_cached_blocks). An age is the number of searches of the pool since
-// the block became free, so a run is the same every time. The caller holds s and the device lock.
+// collect frees cached segments of at least average age when more than the threshold is reserved. It repeats that until
+// less is reserved or no such segment is left (garbage_collect_cached_blocks). An age is the number of searches of the
+// pool since the block became free, so a run is the same every time. The caller holds s and the device lock.
 func (a *Allocator) collect(s *shard) error {
 	target := a.reserved - int64(a.opt.GCThreshold*float64(min(a.limit, a.total)))
 	if target <= 0 || a.r.virtual {

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// index finds a live block by its address: an open-addressing table with linear probing and deletion by moving back, so
-// that no tombstones gather over millions of operations. At most an eighth of it is full, 64 to 128 bytes for a block:
-// at a quarter a pair of alloc and free takes 9 ns longer, at a half 28, since the processor guesses wrongly where a
-// probe ends. A slot has the upper half of the address's hash, from which its place follows in a table of any size, and
-// the block's number; the address itself is in the block.
+// index finds a live block by its address. It is an open-addressing table with linear probing and deletion by moving
+// back, so that no tombstones gather over millions of operations. At most an eighth of it is full, which takes 64 to
+// 128 bytes for each block. At a quarter a pair of alloc and free takes 9 ns longer, at a half 28 ns, since the
+// processor mispredicts where a probe ends. A slot contains the upper half of the address's hash, from which its place
+// follows in a table of any size, and the block's number; the address itself is in the block.
 type index struct {
 	slots []uint64 // hash>>32<<32 | blockID; 0: empty
 	shift uint
@@ -54,7 +54,7 @@ func (x *index) put(addr uint64, id blockID) {
 	x.used++
 }
 
-// slot returns where the block at the address stands, or -1.
+// slot returns the slot of the block at the address, or -1.
 func (x *index) slot(at []block, addr uint64) int {
 	if len(x.slots) == 0 {
 		return -1
@@ -93,12 +93,12 @@ func (x *index) remove(slot int) {
 }
 
 // The directory tells which shard owns an address, for Free without a stream. It is read without a lock: whoever frees
-// a block owns it, so its segment is there. One entry covers 2 MiB, the least that CUDA's driver hands out.
+// a block owns it, so its segment exists. One entry covers 2 MiB, the least that CUDA's driver hands out.
 const (
 	granuleBits = 21
 	leafBits    = 14
 	topBits     = 48 - granuleBits - leafBits
-	mixed       = 1<<32 - 1 // several shards own parts of the granule: look into each
+	mixed       = 1<<32 - 1 // several shards own parts of the granule: check each
 )
 
 type directory struct {
@@ -118,8 +118,8 @@ func (d *directory) owner(addr uint64) uint32 {
 	return leaf[g&(1<<leafBits-1)].Load()
 }
 
-// add notes a segment; under the device lock. Entries of a granule that a segment covers in part stay behind when the
-// segment goes: the next owner makes them mixed, which is slower and still right.
+// add records a segment; under the device lock. If a segment covers a granule in part, the granule's entry remains when
+// the segment goes: the next owner makes it mixed, which is slower and still right.
 func (d *directory) add(addr uint64, size int64, shard uint32) {
 	for g := addr >> granuleBits; g <= (addr+uint64(size)-1)>>granuleBits && g>>leafBits < 1<<topBits; g++ {
 		leaf := d.top[g>>leafBits].Load()

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// device is a minimal driver for the two models: each has its own, and both get the same addresses. Package fake, which
-// imports this one, serves the tests from outside.
+// device is a minimal driver for the two models: each has its own, and both get the same addresses. Package fake
+// imports this package, so only tests outside it can use fake.
 type device struct {
 	next     uint64
 	used     int64
@@ -73,7 +73,7 @@ func (d *device) Forget(m Mark) error { delete(d.marks, m); return nil }
 
 func (d *device) WaitAll() error { return nil }
 
-// opReader makes operations of bytes: the fuzzer's, or a random generator's.
+// opReader makes operations from bytes: the fuzzer's, or a random generator's.
 type opReader interface{ next(n int) int }
 
 type randomOps struct{ *rand.Rand }
@@ -129,7 +129,7 @@ func newPair(ops opReader, capacity int64, o Options) *pair {
 	return p
 }
 
-// size draws from small, middle and large requests, some of them at the edges of the rules.
+// size returns small, middle and large requests, some of them at the borders of the rules.
 func (p *pair) size() int64 {
 	edges := []int64{1, 511, 512, 513, 1 << 20, 1<<20 + 1, 1<<20 - 512, 10<<20 - 512, 10 << 20, 10<<20 + 1, 2 << 20,
 		20 << 20}
@@ -226,8 +226,8 @@ func (p *pair) alloc() error {
 	return nil
 }
 
-// passMarks does in the naive model what an allocation begins with. Its pending blocks belong to marks in the other's
-// device: one is done when all marks that the real allocator holds for it are.
+// passMarks does in the naive model what an allocation begins with. Its pending blocks belong to marks in the other
+// model's device: a block is done when all marks that the real allocator holds for it are.
 func (p *pair) passMarks(stream Stream) {
 	s := p.shard(stream)
 	if s == nil {

@@ -16,15 +16,15 @@ const (
 )
 
 // OOMError is a request that could not be served, with what held the memory at that instant. The allocator's state is
-// what it was before the request, but for what was released for it.
+// as before the request, except for what was released for it.
 type OOMError struct {
 	Device    int
-	Requested int64 // bytes that the caller asked for
+	Requested int64 // bytes that the caller requested
 	Size      int64 // bytes of the block that would serve it
 	Stream    Stream
 
 	Total, Limit, DeviceFree          int64 // of the device; Limit is the cap on reserved bytes
-	Allocated, Used, Active, Reserved int64 // of this allocator, in bytes; Used is what their owners asked for
+	Allocated, Used, Active, Reserved int64 // of this allocator, in bytes; Used is what the owners requested
 	LargestHole                       int64 // largest free block that the stream could use
 	Stranded                          []StrandedPool
 	AfterCompaction                   int64 // free bytes that one block could have if all blocks moved together
@@ -33,7 +33,8 @@ type OOMError struct {
 	frames                            func(StackID) []Frame
 }
 
-// StrandedPool is free memory that requests of another stream or size can't use and the driver can't get back.
+// StrandedPool is free memory that requests of another stream or size can't use and that can't be given back to the
+// driver.
 type StrandedPool struct {
 	Stream  Stream
 	Large   bool
@@ -52,10 +53,10 @@ type Site struct {
 // Is makes errors.Is(err, ErrOutOfMemory) and errors.Is(err, ErrNoMemory) true.
 func (e *OOMError) Is(target error) bool { return target == ErrOutOfMemory || target == ErrNoMemory }
 
-// possible says whether releasing memory could serve the request at all.
+// possible reports whether releasing memory could serve the request at all.
 func (e *OOMError) possible() bool { return e.Size <= min(e.Total, e.Limit) }
 
-// Error tells it in full, over several lines; the first has what programs look for.
+// Error describes it in full, over several lines; the first contains what programs search for.
 func (e *OOMError) Error() string {
 	var b strings.Builder
 	size := func(n int64) string { return units.Bytes(max(n, 0)).String() }
@@ -106,8 +107,8 @@ func (e *OOMError) writeSites(b *strings.Builder) {
 	}
 }
 
-// OnOOM adds a callback that runs when a request can't be served, after everything that is cached was released, without
-// any lock held: it may free blocks. When one returns true the request is tried again.
+// OnOOM adds a callback that runs when a request can't be served after everything cached was released. It runs without
+// any lock held and may free blocks. When one returns true, the request is tried again.
 func (a *Allocator) OnOOM(f func(*OOMError) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,7 +144,7 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 		Device: a.opt.Device, Requested: q.Size, Size: size, Stream: q.Stream,
 		Total: a.total, Limit: a.limit, Reserved: a.reserved, frames: a.stacks.frames,
 	}
-	e.DeviceFree, _, _ = a.drv.MemInfo() // unknown is 0: the text is all that it is for
+	e.DeviceFree, _, _ = a.drv.MemInfo() // unknown is 0: it is only for the text
 	for _, o := range all {
 		o.mirror()
 	}

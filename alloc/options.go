@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Policy names a set of rules: how requests are rounded, how much is asked of the driver, what is split.
+// Policy names a set of rules: how requests are rounded, how much is requested from the driver, what is split.
 type Policy string
 
 const (
 	Torch  Policy = "torch"  // PyTorch's rules, to the byte (expandable segments too, by Options.ExpandableSegments)
 	Packed Policy = "packed" // segments that fit, given back before more is reserved; needs no virtual memory
 	VMM    Policy = "vmm"    // segments of virtual addresses that grow page by page
-	Direct Policy = "direct" // no cache: each block is a driver's allocation, for finding faults and for comparison
+	// no cache: each block is an allocation of the driver, for finding faults and for comparison
+	Direct Policy = "direct"
 )
 
-// Policies are all of them, in the order in which tables show them.
+// Policies lists all of them, in the order in which tables show them.
 var Policies = []Policy{Torch, Packed, VMM, Direct}
 
 // Options are the settings of an Allocator. The zero value is PyTorch's default behaviour without events.
@@ -25,16 +26,16 @@ type Options struct {
 	Device int    // the device's number, for messages and snapshots
 
 	MaxSplitSize int64 // bytes; blocks from this size on are not split; 0: no limit (max_split_size_mb)
-	// round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't
+	// round requests up to a 2^k/n; [0] is n below 2 MiB, [i] from 2^(20+i) bytes on; 0, 1: don't round
 	RoundupDivisions [16]int64
-	// LargeSegmentSize is what a request from 1 to 10 MiB asks of the driver, in bytes, and Torch's expandable large
-	// pages; 0: 20 MiB (large_segment_size_mb).
+	// LargeSegmentSize is what a request from 1 to 10 MiB requests from the driver, in bytes, and the size of Torch's
+	// expandable large pages; 0: 20 MiB (large_segment_size_mb).
 	LargeSegmentSize int64
-	// MaxNonSplitRounding is how many bytes a block that is not split may have beyond a request of at least
-	// MaxSplitSize; 0: those of LargeSegmentSize (max_non_split_rounding_mb).
+	// MaxNonSplitRounding is by how many bytes an unsplit block may exceed a request of at least MaxSplitSize; 0: those
+	// of LargeSegmentSize (max_non_split_rounding_mb).
 	MaxNonSplitRounding int64
-	// ThrowOnFull has a request that would pass MemoryFraction fail at once, without the cache being released for it,
-	// if a fraction is set (throw_on_cudamalloc_oom; https://github.com/pytorch/pytorch/pull/179473).
+	// ThrowOnFull makes a request that would exceed MemoryFraction fail at once, without a release of the cache, if a
+	// fraction is set (throw_on_cudamalloc_oom; https://github.com/pytorch/pytorch/pull/179473).
 	ThrowOnFull        bool
 	GCThreshold        float64 // share of the cap above which old cached segments are freed before growing; 0: never
 	ExpandableSegments bool    // Torch: PyTorch's expandable segments, on a VirtualMemory driver
@@ -44,17 +45,16 @@ type Options struct {
 	// MaxCached gives a segment back when its last block is freed while more than so many bytes are cached; 0: never
 	// (max_pool_size_mb). Blocks that other streams still used then stay cached.
 	MaxCached int64
-	// FragmentationThreshold gives free segments back before growing, when more than this share of what is reserved is
-	// not allocated; 0: never.
+	// FragmentationThreshold gives free segments back before growing, when more than this share of the reserved bytes
+	// is not allocated; 0: never.
 	FragmentationThreshold float64
 
-	WarmUp   []int64 // sizes in bytes, one block of each is cached at the start; counted neither as hit nor as miss
-	Adaptive bool    // Packed: segments are sized by what was asked of late (see packed.go)
+	WarmUp   []int64 // sizes in bytes; one block of each is cached at the start, counted as neither hit nor miss
+	Adaptive bool    // Packed: segments are sized by recent requests (see packed.go)
 
-	// LargeFromMiB has a request of exactly 1 MiB served as a large one, as Genesis has it; PyTorch takes it for a
-	// small one.
+	// LargeFromMiB makes a request of exactly 1 MiB a large one, as in Genesis; for PyTorch it is a small one.
 	LargeFromMiB bool
-	// Foreign says that the callers are no Go code: stacks are only what they give.
+	// Foreign says that the callers are not Go code: stacks are only those that they give.
 	Foreign bool
 
 	EventCapacity int  // how many events are kept; 0: none are recorded
@@ -100,7 +100,7 @@ func (o *Options) largeSegment() int64 {
 	return largeBuffer
 }
 
-// BlockSize returns the bytes of the block that these settings make of a request.
+// BlockSize returns the size of the block that serves a request under these settings.
 func (o *Options) BlockSize(requested int64) int64 {
 	r := makeRules(o)
 	return r.round(requested)

@@ -6,20 +6,21 @@ import (
 	"slices"
 )
 
-// The policy packed needs no virtual memory and wastes little: its segments are about as large as the requests that
-// they are made for, every remainder of a segment stays usable, and before the reserved bytes would grow beyond what is
-// in use, free segments make room for the new one (reclaim). PyTorch frees them only when the device is full. On
-// trainings that repeat their steps the driver is left alone after the second step or so: the segments are then those
-// that a step needs.
+// The policy packed needs no virtual memory and wastes little. Its segments are about as large as the requests that
+// they are made for, and every remainder of a segment stays usable. Before the reserved bytes would exceed what is in
+// use, free segments are given back to make room for the new one (reclaim); PyTorch frees them only when the device is
+// full. In trainings that repeat their steps the driver is hardly called after the second step: the segments are then
+// those that a step needs.
 
-// reclaimSlack is the part of the highest allocated bytes that may be reserved beyond them before free segments go: it
-// saves calls of the driver where sizes vary, and costs what it says. See docs/allocator.md for what other values gave.
+// reclaimSlack is the part of the highest allocated bytes by which the reserved bytes may exceed them before free
+// segments are given back. It saves driver calls where sizes vary, and costs as much memory. docs/allocator.md has the
+// results of other values.
 const reclaimSlack = 64
 
-// packedUncut is from where on a free segment is not cut for a request of less than half of it: a small block that
-// stays would hold the whole segment, which the request that it was made for then needs anew. A training whose batches
-// differ in length wastes 4.2 % with it and 7.1 % without, for up to twice the calls of the driver; see
-// docs/allocator.md.
+// packedUncut is the size from which a free segment is not cut for a request of less than half of it. A small block
+// that stays would hold the whole segment, and the request that the segment was made for would need a new one. A
+// training whose batches differ in length wastes 4.2 % with this rule and 7.1 % without, for up to twice the driver
+// calls; see docs/allocator.md.
 const packedUncut = 64 << 20
 
 // reclaim gives free segments back, the longest unused first, as many as the next one will take. The caller holds s and
@@ -52,8 +53,8 @@ func (a *Allocator) reclaim(s *shard, p *pool, size int64) error {
 	return nil
 }
 
-// reclaimPages unmaps pages of free blocks, the longest unused first. Work on the device may still use them, so it is
-// waited for once; a driver's own free of a segment waits too.
+// reclaimPages unmaps pages of free blocks, the longest unused first. Work on the device may still use them, so it
+// waits for that work once; a driver's own free of a segment waits too.
 func (a *Allocator) reclaimPages(need int64) error {
 	var idle []idleSegment
 	for _, s := range *a.shards.Load() {
@@ -114,7 +115,7 @@ func (p *pool) adapt(size int64) {
 	}
 }
 
-// nextSegment is what to ask the driver for: PyTorch's size, or at least the one that was set or learnt.
+// nextSegment is the size to request from the driver: PyTorch's, or at least the one that was set or learnt.
 func (a *Allocator) nextSegment(p *pool, size int64) int64 {
 	switch {
 	case a.r.virtual:
@@ -129,8 +130,8 @@ func (a *Allocator) nextSegment(p *pool, size int64) int64 {
 	return a.r.segmentSize(size)
 }
 
-// extendPacked asks for the next segment. When the device has not so much left it asks for less, down to what the
-// request needs.
+// extendPacked requests the next segment. If the device has less left, it requests less, down to what the request
+// needs.
 func (a *Allocator) extendPacked(s *shard, p *pool, size int64) (blockID, error) {
 	want, need := a.nextSegment(p, size), roundUp(size, roundLarge)
 	for {

@@ -5,24 +5,23 @@ import (
 	"fmt"
 )
 
-// PoolID names a private pool: memory that only requests with that ID get, so that it stays what it was for who replays
-// a recording of its use (a CUDA graph writes to it whether the program has freed it or not). 0 is the pool that all
-// share.
+// PoolID names a private pool: memory that only requests with that ID get. So it stays unchanged for the replay of a
+// recording that uses it (a CUDA graph writes to it whether the program has freed it or not). 0 is the shared pool.
 type PoolID uint32
 
-// deferredMarks are the streams that a freed block waits for, while nothing may be asked of the device.
+// deferredMarks are the streams for which a freed block waits, while the device must not be queried.
 type deferredMarks struct {
 	s    *shard
 	id   blockID
 	uses []Stream
 }
 
-// errCapturing says that memory can't go back to the driver now.
+// errCapturing says that memory can't be given back to the driver now.
 var errCapturing = errors.New("a CUDA graph is being captured, or a private pool allocated to")
 
-// BeginPool says that a pool is going to be allocated to, perhaps by work that is being captured: until EndPool nothing
-// is given back to the driver and no stream is asked how far it is, since neither may happen during a capture. It also
-// holds the pool, as PyTorch does (CUDACachingAllocator.cpp, beginAllocateToPool); ReleasePool lets go.
+// BeginPool says that allocations from a pool follow, perhaps by work that is being captured. Until EndPool nothing is
+// given back to the driver and no stream is queried for its progress, since neither may happen during a capture. It
+// also holds the pool, as PyTorch does (CUDACachingAllocator.cpp, beginAllocateToPool), until ReleasePool.
 func (a *Allocator) BeginPool(id PoolID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -36,7 +35,7 @@ func (a *Allocator) BeginPool(id PoolID) {
 	}
 }
 
-// EndPool ends what BeginPool began. Blocks that were freed meanwhile begin to wait for their streams.
+// EndPool ends what BeginPool began. Blocks that were freed meanwhile start to wait for their streams.
 func (a *Allocator) EndPool(PoolID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -59,8 +58,8 @@ func (a *Allocator) EndPool(PoolID) error {
 	return errors.Join(errs...)
 }
 
-// ReleasePool lets go of a pool. With the last hold its idle memory may go back to the driver; what is live in it
-// stays.
+// ReleasePool releases a hold on a pool. After the last one, the pool's idle memory may be given back to the driver;
+// its live blocks stay.
 func (a *Allocator) ReleasePool(id PoolID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,8 +88,8 @@ func (a *Allocator) tellCapturing(on bool) {
 	}
 }
 
-// BaseOf returns the segment that the live block at p lies in: of virtual segments the stretch around it that has
-// memory.
+// BaseOf returns the segment that contains the live block at p; for virtual segments the contiguous range around it
+// that has memory.
 func (a *Allocator) BaseOf(p Ptr) (base Ptr, size int64, err error) {
 	s, slot := a.find(p)
 	if s == nil {
@@ -108,7 +107,7 @@ func (a *Allocator) BaseOf(p Ptr) (base Ptr, size int64, err error) {
 	return Ptr(at[first].addr), size, nil
 }
 
-// checkRelease says whether memory may go back to the driver. The caller holds the device lock.
+// checkRelease reports whether memory may be given back to the driver. The caller holds the device lock.
 func (a *Allocator) checkRelease() error {
 	if a.held > 0 {
 		return fmt.Errorf("give memory back: %w", errCapturing)

@@ -6,10 +6,9 @@ import (
 	"slices"
 )
 
-// Restore makes a new allocator begin with these segments, at these addresses, as if it had got them before: the blocks
-// in them that are not free are live, the rest is free. A simulation that begins in the middle of a program needs it;
-// the driver must be an Adopter. What is restored counts in the gauges, and neither as allocations nor as hits or
-// misses.
+// Restore makes a new allocator begin with these segments, at these addresses, as if it had got them before. Their
+// blocks that are not free are live, the rest is free. A simulation that begins in the middle of a program needs it;
+// the driver must be an Adopter. Restored blocks count in the gauges, but as neither allocations nor hits or misses.
 func (a *Allocator) Restore(from []Segment) error {
 	driver, ok := a.drv.(Adopter)
 	if !ok || a.r.virtual || !a.r.cached {
@@ -36,8 +35,8 @@ func (a *Allocator) Restore(from []Segment) error {
 	return nil
 }
 
-// ReleaseSegment gives one segment back to the driver if nothing in it is in use, and says whether it did. A simulation
-// that follows what a recorded allocator gave back needs it.
+// ReleaseSegment gives one segment back to the driver if nothing in it is in use, and reports whether it did. A
+// simulation that follows what a recorded allocator gave back needs it.
 func (a *Allocator) ReleaseSegment(addr uint64) (bool, error) {
 	a.mu.Lock()
 	thaw := a.freeze(nil)
@@ -113,7 +112,7 @@ func (s *shard) restoreBlocks(p *pool, id blockID, blocks []Block) {
 	}
 }
 
-// VirtualRange is a stretch of addresses of one stream and pool, parts of which have memory.
+// VirtualRange is a range of addresses of one stream and pool, parts of which have memory.
 type VirtualRange struct {
 	Addr   uint64
 	Size   int64
@@ -183,7 +182,8 @@ func (a *Allocator) restoreRange(s *shard, r *VirtualRange) {
 	s.total = before
 }
 
-// addSplit counts a free block that shares its segment; those of virtual segments can be given back.
+// addSplit counts a free block that shares its segment; blocks of virtual segments don't count, since they can be given
+// back.
 func (s *shard) addSplit(p *pool, size int64) {
 	if s.r.virtual {
 		return
@@ -192,14 +192,14 @@ func (s *shard) addSplit(p *pool, size int64) {
 	s.add(splitBytes, scopeOf(p.large), size)
 }
 
-// InferSegments works out the segments that PyTorch's allocator had at the start of a history, from what was live then
-// (events of kind EventAlloc), from the history itself, and from the bytes that were reserved (0: not known). A history
-// that begins with a burst of EventSegmentFree begins in empty_cache: what is returned is what that left.
+// InferSegments works out the segments that PyTorch's allocator had at the start of a history. It uses what was live
+// then (events of kind EventAlloc), the history itself, and the reserved bytes (0: unknown). A history that begins with
+// a burst of EventSegmentFree begins in empty_cache: then the result is what that left.
 //
-// A block of up to 1 MiB lies in an aligned segment of 2 MiB, one of up to 10 MiB in one of 20 MiB, a larger one begins
-// a segment of its own, unless its address shows that it does not: then the segment before it goes on, and was larger
-// than what is live in it. What the history puts into addresses of no segment that it allocated shows how far. If some
-// reserved bytes are explained by nothing, they belong to the last such segment.
+// A block of up to 1 MiB lies in an aligned segment of 2 MiB, one of up to 10 MiB in one of 20 MiB. A larger one begins
+// a segment of its own, unless its address shows that it does not: then the segment before it continues, and was larger
+// than what is live in it. Allocations of the history at addresses outside the segments that it allocated show how far.
+// If some reserved bytes remain unexplained, they belong to the last such segment.
 func InferSegments(live []Event, history []Event, reserved int64) []Segment {
 	burst := 0
 	for burst < len(history) && history[burst].Kind == EventSegmentFree {
@@ -229,13 +229,13 @@ func InferSegments(live []Event, history []Event, reserved int64) []Segment {
 	return g.segs
 }
 
-// guess is a layout under construction: segments by address, and which of them have an end that nothing tells.
+// guess is a layout in construction: segments by address, and which of them have an unknown end.
 type guess struct {
 	segs []Segment
 	open map[uint64]bool
 }
 
-// survey returns the segments at the start that the history frees later, and the blocks that lie in segments of the
+// survey returns the segments of the start that the history frees later, and the blocks that lie in segments of the
 // start.
 func (g *guess) survey(live, history []Event) (exact, seen []Event) {
 	born := map[uint64]int64{} // segments that the history allocated
@@ -317,10 +317,10 @@ func (g *guess) place(e Event) {
 	}
 }
 
-// maxSegmentGuess is how far after a segment's begin a block may lie to be taken for a part of it.
+// maxSegmentGuess is how far behind the start of a segment a block may lie to count as a part of it.
 const maxSegmentGuess = 1 << 30
 
-// reach makes a segment go on to end at least.
+// reach extends a segment at least to end.
 func (g *guess) reach(i int, end uint64) {
 	seg := &g.segs[i]
 	if end <= seg.Addr+uint64(seg.Size) {
@@ -333,7 +333,7 @@ func (g *guess) reach(i int, end uint64) {
 	g.open[seg.Addr] = true
 }
 
-// stretch gives what is reserved and in no segment to the last one whose end is not known, as far as the next one
+// stretch assigns the reserved bytes outside all segments to the last one whose end is unknown, as far as the next one
 // allows.
 func (g *guess) stretch(reserved int64) {
 	missing := reserved

@@ -11,7 +11,7 @@ const (
 	EventSegmentFree                   // memory back to the driver
 	EventSegmentMap                    // memory behind virtual addresses
 	EventSegmentUnmap
-	EventOOM // an allocation failed: Size is what was asked for, Addr the bytes that the device had left
+	EventOOM // an allocation failed: Size is the requested size, Addr the bytes that the device had left
 )
 
 var eventNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
@@ -24,13 +24,13 @@ func (k EventKind) String() string { return eventNames[k] }
 type Event struct {
 	Time int64 // ns since the Unix epoch (with Options.Clock: what that returned)
 	Addr uint64
-	Size int64 // bytes: what was asked for; of segment events what the driver gave
-	// ns: EventAlloc how long it took (of hits every 16th is measured, the others have its value); frees: how long the
+	Size int64 // bytes: the requested size; of segment events what the driver gave
+	// ns: EventAlloc how long it took (every 16th hit is measured, the others have its value); frees: how long the
 	// block lived
 	Span   int64
 	Stream Stream
 	Stack  StackID // of the caller; see Allocator.Stack
-	Thread uint32  // as the caller named it in Request; 0: not told
+	Thread uint32  // as the caller named it in Request; 0: unknown
 	Kind   EventKind
 	Hit    bool // EventAlloc: served from the cache
 }
@@ -47,23 +47,23 @@ type record struct {
 	hit    bool // EventFree: the block was free at once, an EventFreed of the same instant
 }
 
-// chunkLen is the records of a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock for the one
-// chunk that is being written.
+// chunkLen is the number of records in a chunk: 24 KiB, copied in a microsecond, so that a snapshot holds the lock only
+// for the chunk that is being written.
 const chunkLen = 512
 
 type chunk struct {
 	records [chunkLen]record
-	shared  bool // a snapshot reads it: it is not written any more
+	shared  bool // a snapshot reads it: it is no longer written
 }
 
-// ring keeps the newest records, at least capacity of them, in chunks. A snapshot takes the full chunks as they are;
+// ring keeps the newest records, at least capacity of them, in chunks. A snapshot takes the full chunks by reference;
 // the ring then replaces a shared chunk instead of writing to it.
 type ring struct {
 	capacity int
 	chunks   []*chunk
 	now      *chunk // chunks[cur], where the next record goes …
 	cur, pos int    // … to pos
-	turns    uint64 // chunks ever begun
+	turns    uint64 // chunks begun so far
 }
 
 // next returns the place of the next record, to be filled in whole.
@@ -106,7 +106,7 @@ func (r *ring) total() uint64 {
 	return (r.turns-1)*chunkLen + uint64(r.pos)
 }
 
-// view is what a snapshot takes of a ring: full chunks by reference, the current one by copy; oldest first.
+// view is a snapshot's part of a ring: full chunks by reference, the current one by copy; oldest first.
 type view struct {
 	chunks  []*chunk
 	partial []record
@@ -131,7 +131,7 @@ func (r *ring) view(stream Stream) view {
 	return v
 }
 
-// newest is a copy of the last n records at most.
+// newest copies at most the last n records.
 func (r *ring) newest(stream Stream, n int) view {
 	v := view{total: r.total(), cap: n, stream: stream}
 	if r.turns == 0 {
@@ -145,7 +145,7 @@ func (r *ring) newest(stream Stream, n int) view {
 	return v
 }
 
-// events appends the view's records, oldest first, to to.
+// events appends the view's records to to, oldest first.
 func (v *view) events(to []Event, times *timeline) []Event {
 	n := len(v.chunks)*chunkLen + len(v.partial)
 	skip := max(0, n-v.cap)

@@ -8,19 +8,19 @@ import "math/bits"
 const (
 	minBlock      = 512      // all blocks are multiples of it
 	smallSize     = 1 << 20  // the largest request of the small pool
-	smallBuffer   = 2 << 20  // what the small pool asks of the driver
-	largeBuffer   = 20 << 20 // what requests from 1 to 10 MiB ask of the driver
+	smallBuffer   = 2 << 20  // what the small pool requests from the driver
+	largeBuffer   = 20 << 20 // what requests from 1 to 10 MiB request from the driver
 	minLargeAlloc = 10 << 20 // requests from here on get a segment of their own …
 	roundLarge    = 2 << 20  // … rounded up to this
-	maxRequest    = 1 << 56  // no device has as much; sums of such sizes still fit
+	maxRequest    = 1 << 56  // no device has as much; sums of such sizes still fit into 64 bits
 )
 
-// rules are what a policy is made of. All else is the same code for each of them.
+// rules are the parameters of a policy. All other code is the same for each of them.
 type rules struct {
 	policy    Policy
 	maxSplit  int64 // blocks from this size on are not split
-	unsplit   int64 // bytes that such a block may have beyond the request it serves
-	largeSeg  int64 // what a request from 1 to 10 MiB asks of the driver
+	unsplit   int64 // bytes by which such a block may exceed the request that it serves
+	largeSeg  int64 // what a request from 1 to 10 MiB requests from the driver
 	small     int64 // the largest request of the small pool, in bytes
 	divisions [16]int64
 	divided   bool     // one of them is not 0
@@ -45,7 +45,7 @@ func makeRules(o *Options) rules {
 	r.small = smallSize
 	if o.LargeFromMiB {
 		r.small--
-		r.keep[1]-- // a rest of 1 MiB is of use
+		r.keep[1]-- // a rest of 1 MiB is useful
 	}
 	r.divided = r.divisions != [16]int64{}
 	if o.MaxSplitSize > 0 {
@@ -56,7 +56,7 @@ func makeRules(o *Options) rules {
 		r.virtual = o.ExpandableSegments
 	case Packed:
 		r.adaptive = o.Adaptive
-		if o.SegmentSize == 0 && !o.Adaptive { // else segments are meant to be cut
+		if o.SegmentSize == 0 && !o.Adaptive { // otherwise segments are meant to be cut
 			r.uncut = packedUncut
 		}
 	case VMM:
@@ -74,7 +74,7 @@ func makeRules(o *Options) rules {
 	return r
 }
 
-// round returns the bytes of the block that serves a request.
+// round returns the size of the block that serves a request.
 func (r *rules) round(size int64) int64 {
 	if r.divided {
 		if n := r.divisions[divisionIndex(size)]; n > 1 && size > minBlock*n {
@@ -101,15 +101,15 @@ func roundUpDivision(size, n int64) int64 {
 	return (size + step - 1) &^ (step - 1)
 }
 
-// large says which pool a block of so many bytes belongs to.
+// large reports to which pool a block of so many bytes belongs.
 func (r *rules) large(size int64) bool { return size > r.small }
 
-// splits says whether size bytes are cut off the front of a free block of have bytes.
+// splits reports whether size bytes are cut off the front of a free block of have bytes.
 func (r *rules) splits(have, size int64, large bool) bool {
 	return have-size >= r.keep[one(large)&1] && (size < r.maxSplit || r.virtual || !large)
 }
 
-// segmentSize returns what to ask the driver for, to serve a block of size bytes (get_allocation_size).
+// segmentSize returns the size to request from the driver for a block of size bytes (get_allocation_size).
 func (r *rules) segmentSize(size int64) int64 {
 	switch {
 	case !r.cached:

@@ -9,7 +9,7 @@ import (
 type pool struct {
 	bins
 	unmapped []blockID // by address: ranges of virtual segments without memory
-	searches uint64    // how often a block was looked for: the clock of ages
+	searches uint64    // searches for a block so far: the clock of ages
 	large    bool
 
 	segment    int64 // adaptive: bytes of the next segment
@@ -17,7 +17,8 @@ type pool struct {
 	askedCount int64
 }
 
-// shard is what belongs to one stream: it has its own lock, so threads that work on different streams don't meet.
+// shard has everything that belongs to one stream. It has its own lock, so threads that work on different streams don't
+// contend.
 type shard struct {
 	mu sync.Mutex
 	// the goroutine that holds mu waits for the device lock and changes nothing: see Allocator.freeze
@@ -25,7 +26,7 @@ type shard struct {
 
 	num uint32
 	owner
-	// a private pool's that is in use: nothing goes back to the driver. Under the device lock, with s standing still
+	// a private pool in use: nothing is given back to the driver. Under the device lock, with s stopped
 	kept bool
 	r    *rules
 	solo bool // the device's only shard
@@ -35,7 +36,7 @@ type shard struct {
 	index  index
 	pools  [2]pool
 	counters
-	grown  int64 // bytes got from the driver in the operation under way, not yet in cachedBytes
+	grown  int64 // bytes from the driver in the present operation, not yet in cachedBytes
 	hits   uint64
 	misses uint64
 
@@ -78,7 +79,7 @@ func (s *shard) take(p *pool, size int64) blockID {
 	return id
 }
 
-// suitable returns the block to take where the best fit may not be it; 0: none.
+// suitable returns the block to take when the best fit may be unsuitable; 0: none.
 func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
 	if s.r.virtual {
 		id = s.leastGrowable(p, id)
@@ -95,8 +96,8 @@ func (s *shard) suitable(p *pool, id blockID, size int64) blockID {
 	return id
 }
 
-// leastGrowable steps over blocks that could grow into unmapped addresses, as PyTorch does: their size for the purpose
-// of best fit is the one that they can grow to.
+// leastGrowable considers blocks that could grow into unmapped addresses, as PyTorch does: for best fit, their size is
+// the one to which they can grow.
 func (s *shard) leastGrowable(p *pool, id blockID) blockID {
 	at := s.blocks.at
 	for grown := s.growable(id); grown > at[id].size; { // one that can't grow is not larger than any after it
@@ -140,7 +141,7 @@ func (s *shard) handOut(p *pool, id blockID, size, requested int64) blockID {
 	return id
 }
 
-// own makes a block that is in no list a live one, and counts it and what the operation got from the driver.
+// own makes a block that is in no list a live one. It counts the block, and what the operation got from the driver.
 func (s *shard) own(p *pool, id blockID, requested int64) {
 	b, scope := &s.blocks.at[id], scopeOf(p.large)
 	b.state, b.requested, b.refs = live, requested, 1
@@ -173,7 +174,7 @@ func (s *shard) split(p *pool, id blockID, size int64) {
 	p.insert(s.blocks.at, rest)
 }
 
-// disown takes a live block from its owner; what follows is recycle, now or when the device has passed its marks.
+// disown takes a live block from its owner. recycle follows, now or when the device has passed its marks.
 func (s *shard) disown(id blockID, slot int) {
 	b := &s.blocks.at[id]
 	s.index.remove(slot)
@@ -185,8 +186,7 @@ func (s *shard) disown(id blockID, slot int) {
 	s.up(cachedBytes, scope, b.size)
 }
 
-// recycle puts a block that nobody uses into its pool, together with free neighbours, and returns what they have
-// become.
+// recycle puts a block that nobody uses into its pool, together with free neighbours, and returns the merged block.
 func (s *shard) recycle(id blockID) blockID {
 	b := &s.blocks.at[id]
 	p, scope := s.poolOf(b.large), scopeOf(b.large)
@@ -223,7 +223,7 @@ func (s *shard) recycle(id blockID) blockID {
 	return id
 }
 
-// merge joins a block that is in no list with its neighbours in the same state, and returns what they have become.
+// merge joins a block that is in no list with its neighbours in the same state, and returns the merged block.
 func (s *shard) merge(p *pool, id blockID) blockID {
 	at := s.blocks.at
 	state := at[id].state
@@ -270,7 +270,7 @@ func (s *shard) addSegment(p *pool, addr uint64, size int64, virtual bool) block
 	return id
 }
 
-// dropSegment forgets a segment whose only block is in no list.
+// dropSegment drops a segment whose only block is in no list.
 func (s *shard) dropSegment(id blockID) {
 	s.segs.put(s.blocks.at[id].seg)
 	s.blocks.put(id)

@@ -6,7 +6,7 @@ type (
 	segID   uint32
 )
 
-// state is what a block is to its owner.
+// state is a block's state from its owner's view.
 type state uint8
 
 const (
@@ -17,13 +17,13 @@ const (
 	unmapped              // addresses without memory: in its pool's list of unmapped ranges
 )
 
-// block is a range of a segment. It holds no Go pointers, so that the garbage collector never looks into the slab, and
+// block is a range of a segment. It contains no Go pointers, so that the garbage collector never scans the slab, and it
 // is one cache line.
 type block struct {
 	addr      uint64
 	size      int64
-	requested int64 // bytes that the caller asked for; live and pending blocks
-	// live, pending: stamp at the allocation, 0 without events; free: the pool's count of searches when it became free
+	requested int64 // bytes that the caller requested; live and pending blocks
+	// live, pending: stamp of the allocation, 0 without events; free: the pool's count of searches when it became free
 	since      int64
 	prev, next blockID // neighbours in the segment, by address
 	// children in the bin's tree, or the blocks before and after in its list; left also links the slab's free slots

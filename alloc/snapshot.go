@@ -25,11 +25,11 @@ type Segment struct {
 	Virtual   bool
 	Allocated int64 // bytes of live blocks
 	Active    int64 // bytes of live and pending blocks
-	Requested int64 // what the owners of active blocks asked for
+	Requested int64 // what the owners of active blocks requested
 	Blocks    []Block
 }
 
-// BlockState is what a block in a snapshot is.
+// BlockState is a block's state in a snapshot.
 type BlockState string
 
 const (
@@ -42,7 +42,7 @@ const (
 type Block struct {
 	Addr      uint64
 	Size      int64
-	Requested int64 // bytes that the owner asked for; 0 of free blocks
+	Requested int64 // bytes that the owner requested; 0 of free blocks
 	State     BlockState
 	Refs      int
 	Stack     StackID // of the allocation
@@ -57,7 +57,7 @@ func (s *Snapshot) Stack(id StackID) []Frame {
 	return s.stacks.frames(id)
 }
 
-// captured is what a snapshot takes of a shard while all stand still.
+// captured is a snapshot's copy of a shard, taken while all are stopped.
 type captured struct {
 	blocks []block
 	segs   []segment
@@ -78,7 +78,7 @@ func (a *Allocator) capture() []captured {
 	return parts
 }
 
-// Snapshot takes the state. The allocator stands still for a copy of its blocks; events are shared, not copied.
+// Snapshot takes the state. The allocator stops while its blocks are copied; events are shared, not copied.
 func (a *Allocator) Snapshot() *Snapshot {
 	parts := a.capture()
 	times := a.clock.timeline()
@@ -149,7 +149,8 @@ func (s *Segment) add(b *block, times *timeline) {
 // Stack returns an interned stack's frames, innermost first; nil for 0.
 func (a *Allocator) Stack(id StackID) []Frame { return a.stacks.frames(id) }
 
-// InternStack keeps frames, innermost first, and returns their number for Request.Stack: the same for the same frames.
+// InternStack keeps frames, innermost first, and returns their number for Request.Stack: the same number for the same
+// frames.
 func (a *Allocator) InternStack(frames []Frame) StackID { return a.stacks.framesOf(frames) }
 
 // BlockOf describes the live block at p.

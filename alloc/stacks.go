@@ -29,7 +29,7 @@ type stacks struct {
 	seed    maphash.Seed
 	byHash  map[uint64][]StackID
 	entries []stackEntry // entries[id-1]
-	refused uint64       // stacks that found the table full
+	refused uint64       // stacks that did not fit into the table
 }
 
 type stackEntry struct {

@@ -11,7 +11,7 @@ type Stat struct {
 // PoolStats is a gauge for all blocks, and for those of the large and of the small pool.
 type PoolStats struct{ All, Large, Small Stat }
 
-// Stats are exact: they are those of one instant, at which no operation was under way. Sizes are in bytes.
+// Stats are exact: they are those of one instant, at which no operation was in progress. Sizes are in bytes.
 type Stats struct {
 	Allocation         PoolStats // blocks that are handed out
 	Segment            PoolStats // what the driver gave in one piece (virtual segments are not counted, as in PyTorch)
@@ -21,16 +21,16 @@ type Stats struct {
 	ReservedBytes      PoolStats // got from the driver
 	ActiveBytes        PoolStats // of active blocks
 	InactiveSplitBytes PoolStats
-	RequestedBytes     PoolStats // what was asked for by those who got the active blocks
-	UsedBytes          PoolStats // what was asked for by those who got the handed out blocks
+	RequestedBytes     PoolStats // what the owners of active blocks requested
+	UsedBytes          PoolStats // what the owners of handed out blocks requested
 	CachedBytes        PoolStats // reserved and not allocated
 
 	OversizeAllocations Stat // active blocks of at least max_split_size
 	OversizeSegments    Stat
 
 	Hits, Misses      int64 // of allocations: served from the cache, or not
-	Retries           int64 // requests that had all cached memory released
-	OOMs              int64 // requests that failed for lack of memory
+	Retries           int64 // requests for which all cached memory was released
+	OOMs              int64 // requests that failed because memory ran out
 	SyncAllStreams    int64 // how often all marks were waited for
 	DriverAllocs      int64 // calls that got memory, segments and pages
 	DriverFrees       int64 // calls that gave memory back
@@ -38,7 +38,7 @@ type Stats struct {
 	Limit             int64 // of reserved bytes: the device's, or the share set by SetMemoryFraction
 	DeviceTotal       int64
 	LargestFree       int64 // the largest free block
-	DroppedStacks     int64 // stacks that found the table full
+	DroppedStacks     int64 // stacks that did not fit into the table
 	EventsSeen        int64 // events ever recorded; the ring keeps the newest
 	FreeBlocks        int64
 	PendingFreeBlocks int64 // blocks whose last use the device has not passed
@@ -61,7 +61,7 @@ type Window struct {
 	end  *tally // at Close
 }
 
-// tally is what only grows.
+// tally has the counts that only grow.
 type tally struct {
 	cur, total                [numGauges]int64
 	hits, misses              uint64
@@ -105,13 +105,13 @@ func (w *Window) Close() {
 // Stats are the values since the start or the last reset.
 func (a *Allocator) Stats() Stats { return a.statsOf(a.windows[0]) }
 
-// ResetPeak makes the present values the peaks. Open windows keep theirs.
+// ResetPeak sets the peaks to the present values. Open windows keep theirs.
 func (a *Allocator) ResetPeak() { a.reset(true, false) }
 
-// ResetAccumulated makes the sums of increases and decreases and the counts 0. Open windows keep theirs.
+// ResetAccumulated sets the sums of increases and decreases and the counts to 0. Open windows keep theirs.
 func (a *Allocator) ResetAccumulated() { a.reset(false, true) }
 
-// ResetStats is both.
+// ResetStats does both.
 func (a *Allocator) ResetStats() { a.reset(true, true) }
 
 func (a *Allocator) reset(peak, sums bool) {
@@ -129,8 +129,8 @@ func (a *Allocator) reset(peak, sums bool) {
 	}
 }
 
-// fold ends the running peaks: each window takes them, and they begin anew at the present values. The caller holds the
-// device lock and has frozen the shards.
+// fold ends the running peaks: each window takes them over, and they restart at the present values. The caller holds
+// the device lock and has frozen the shards.
 func (a *Allocator) fold() {
 	run := a.running()
 	a.high = max(a.high, run[int(allocatedBytes)*numScopes])

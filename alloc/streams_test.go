@@ -188,8 +188,8 @@ func TestActiveWithManyStreams(t *testing.T) {
 	}
 }
 
-// What a private pool has is for nobody else and stays, until the pool is released; meanwhile nothing is asked of the
-// device.
+// The memory of a private pool is for nobody else and stays until the pool is released; meanwhile the device is not
+// queried.
 func TestPrivatePool(t *testing.T) {
 	d := fake.New(fake.Config{})
 	a, err := alloc.New(d, alloc.Options{})

@@ -2,13 +2,13 @@ package alloc
 
 import "sync"
 
-// dealtShards is up to how many shards peaks are settled by dealing out room below them (Allocator.settle). There each
-// free leaves room with its shard that the next allocation on another stream has to fetch, at the price of a look at
-// all shards. With more of them each operation adds to one sum instead: a lock and some 50 additions, whatever the
-// number of streams.
+// dealtShards is the number of shards up to which peaks are settled by dealing out room below them (Allocator.settle).
+// In that scheme each free leaves room with its shard, and the next allocation on another stream must fetch it, which
+// means a pass over all shards. With more shards, each operation adds to one sum instead: that takes a lock and some 50
+// additions, whatever the number of streams.
 const dealtShards = 2
 
-// totals are the sums over all shards, where there are many. A shard adds what an operation changed at the operation's
+// totals are the sums over all shards, if there are many. A shard adds what an operation changed at the operation's
 // end.
 type totals struct {
 	sync.Mutex
@@ -31,7 +31,7 @@ func (a *Allocator) publish(s *shard) {
 	s.over = 0
 }
 
-// publishAll is publish of what one operation changed in several shards: it is one change of the sums. All are frozen.
+// publishAll publishes what one operation changed in several shards, as one change of the sums. All are frozen.
 func (a *Allocator) publishAll(all []*shard) {
 	t := &a.totals
 	t.Lock()
@@ -60,7 +60,7 @@ func (a *Allocator) sumUp(all []*shard) {
 	}
 }
 
-// mirror copies the peaks to where they are read, and those of gauges that nobody counts yet.
+// mirror copies the peaks to where they are read, and those of gauges that are not counted yet.
 func (t *totals) mirror(active bool, to *[numGauges]int64) {
 	t.Lock()
 	defer t.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 // GenesisStats are the keys of Genesis's device.memory_stats(), in bytes. Its active_bytes are what the owners of live
-// blocks asked for, so that its "fragmentation", 1 - active_bytes/allocated_bytes, is what rounding costs. PyTorch
-// gives that name another meaning, and another key: active_bytes.all.current.
+// blocks requested, so its "fragmentation", 1 - active_bytes/allocated_bytes, is the cost of rounding. PyTorch gives
+// that name another meaning, and another key: active_bytes.all.current.
 type GenesisStats struct {
 	AllocatedBytes     int64   `json:"allocated_bytes"`
 	CachedBytes        int64   `json:"cached_bytes"` // reserved and not allocated
@@ -59,13 +59,13 @@ func (s *Stats) Torch() map[string]int64 {
 	return out
 }
 
-// MemorySummary is the statistics for people: what is used, what is held for nothing and why, how the cache does.
+// MemorySummary is the statistics for people: what is used, what is held without use and why, how well the cache works.
 func (a *Allocator) MemorySummary() string {
 	s := a.Stats()
 	return s.Summary(fmt.Sprintf("device %d, policy %s", a.opt.Device, a.r.policy))
 }
 
-// Summary is the statistics as a table under a title.
+// Summary formats the statistics as a table under a title.
 func (s *Stats) Summary(title string) string {
 	var b strings.Builder
 	size := func(n int64) string { return units.Bytes(max(n, 0)).String() }

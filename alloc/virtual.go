@@ -9,9 +9,9 @@ import (
 // vmmPage is the granularity of CUDA's virtual memory.
 const vmmPage = 2 << 20
 
-// extendVirtual maps pages until there is a free block of at least size bytes: at the lowest unmapped addresses where
-// the free block before them, they and the free blocks after them are large enough together
-// (try_allocate_expandable_block). What was mapped stays in the pool when the device runs out on the way.
+// extendVirtual maps pages until there is a free block of at least size bytes. It maps at the lowest unmapped addresses
+// that, together with the free blocks before and after them, are large enough (try_allocate_expandable_block). If the
+// device runs out meanwhile, what was mapped stays in the pool.
 func (a *Allocator) extendVirtual(s *shard, p *pool, size int64) (blockID, error) {
 	id, err := a.findRoom(s, p, size)
 	if err != nil {
@@ -32,7 +32,8 @@ func (a *Allocator) extendVirtual(s *shard, p *pool, size int64) (blockID, error
 	return id, nil
 }
 
-// findRoom returns the first block of a run of free and unmapped ones that has size bytes; in new addresses if need be.
+// findRoom returns the first block of a run of free and unmapped ones that has size bytes, in new addresses if
+// necessary.
 func (a *Allocator) findRoom(s *shard, p *pool, size int64) (blockID, error) {
 	at := s.blocks.at
 	for _, id := range p.unmapped {
@@ -143,7 +144,7 @@ func (a *Allocator) dropAddresses(s *shard, p *pool, id blockID) error {
 	return nil
 }
 
-// cut makes the part of a block after size bytes a block of the given state; both are in no list.
+// cut turns the part of a block after size bytes into a block of the given state; both are in no list.
 func (s *shard) cut(id blockID, size int64, st state) {
 	rest := s.blocks.get()
 	b, r := &s.blocks.at[id], &s.blocks.at[rest]

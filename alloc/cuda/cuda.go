@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package cuda is an NVIDIA GPU's memory as a device of package alloc: it loads the driver's library, libcuda.so.1,
-// when a device is opened, and so builds and starts where there is none. It uses the device's primary context, which
-// PyTorch and the CUDA runtime use too: addresses and streams are theirs. It must not be used in a child of a process
-// that opened it before the fork: CUDA itself can't.
+// Package cuda provides an NVIDIA GPU's memory as a device of package alloc. It loads the driver's library,
+// libcuda.so.1, when a device is opened, so it builds and starts on machines without one. It uses the device's primary
+// context, which PyTorch and the CUDA runtime use too: addresses and streams are the same as theirs. It must not be
+// used in a child of a process that opened it before the fork: CUDA itself can't be.
 package cuda
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/memgauge/memgauge/alloc"
 )
 
-// ErrNoDriver says that the machine has no usable driver of NVIDIA's, or no such GPU.
+// ErrNoDriver says that the machine has no usable NVIDIA driver, or no such GPU.
 var ErrNoDriver = errors.New("no CUDA driver")
 
 const defaultLibrary = "libcuda.so.1"
 
-// Error is a call of the driver that failed.
+// Error is a failed call of the driver.
 type Error struct {
 	Call string
 	Code int // CUresult
@@ -49,7 +49,7 @@ type Device struct {
 	pages map[alloc.Ptr]uint64 // the handle of the memory behind a page of virtual addresses
 }
 
-// Open takes a GPU by its number. The error wraps ErrNoDriver where there is none.
+// Open opens a GPU by its number. The error wraps ErrNoDriver if there is none.
 func Open(device int) (*Device, error) { return OpenLibrary(defaultLibrary, device) }
 
 // OpenLibrary is Open with the path of the driver's library.
@@ -120,20 +120,20 @@ func (d *Device) call(name string, fn uintptr, args ...uintptr) error {
 // allowed, because what they do is no part of it.
 const captureRelaxed = 2
 
-// relax lets this thread allocate while a CUDA graph is being captured, until the returned function is called.
+// relax allows this thread to allocate while a CUDA graph is being captured, until the returned function is called.
 func (d *Device) relax() (restore func()) {
 	mode := int32(captureRelaxed)
 	if d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) != success {
 		return func() {}
 	}
-	// it exchanges: now the old mode goes in
+	// it exchanges: now the old mode is set again
 	return func() { d.lib.call(d.lib.captureMode, uintptr(unsafe.Pointer(&mode))) }
 }
 
 // Capturing implements alloc.Capturer.
 func (d *Device) Capturing(on bool) { d.capturing.Store(on) }
 
-// Close lets go of the device's context. Everything must have been freed.
+// Close releases the device's context. Everything must have been freed.
 func (d *Device) Close() error {
 	if r := d.lib.call(d.lib.releaseContext, uintptr(d.device)); r != success && r != deinitialized {
 		return d.failed("cuDevicePrimaryCtxRelease", r)

@@ -16,7 +16,7 @@ const (
 	success       result = 0
 	outOfMemory   result = 2
 	notReady      result = 600
-	deinitialized result = 4 // the process is ending: the driver has given everything back already
+	deinitialized result = 4 // the process is ending: the driver has released everything already
 )
 
 // library is libcuda's functions, by their names in cuda.h.
@@ -65,7 +65,7 @@ func (l *library) call(fn uintptr, args ...uintptr) result {
 	return result(uint32(r))
 }
 
-// text is the name and the description of a result.
+// text returns the name and the description of a result.
 func (l *library) text(r result) string {
 	part := func(fn uintptr) string {
 		var p unsafe.Pointer // to a constant of libcuda's

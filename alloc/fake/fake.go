@@ -1,6 +1,6 @@
-// Package fake is a device that has no memory: it hands out addresses and keeps accounts of them, for simulations and
-// tests. It has a capacity, streams with a virtual clock, failures on demand, and it panics at nothing: every use that
-// a real device would punish is written to a ledger (Faults).
+// Package fake is a device without memory: it hands out addresses and accounts for them, for simulations and tests. It
+// has a capacity, streams with a virtual clock, and failures on demand. It never panics: every use that a real device
+// would punish is written to a ledger (Faults).
 package fake
 
 import (
@@ -12,11 +12,11 @@ import (
 	"github.com/memgauge/memgauge/alloc"
 )
 
-// Config says what the device is like. The zero value is 80 GiB without virtual memory's granularity changed.
+// Config describes the device. The zero value has 80 GiB and the usual granularity of virtual memory.
 type Config struct {
 	Capacity int64         // bytes; 0: 80 GiB
 	Latency  time.Duration // added to the virtual clock by each call
-	FailAt   int           // the n-th call of all that can fail fails, from 1; 0: none
+	FailAt   int           // the n-th call that can fail does fail, from 1; 0: none
 	FailFrom int           // every call from the n-th on fails
 	FailWith error         // what those fail with; nil: out of memory
 	Base     uint64        // where addresses begin; 0: where CUDA's are on Linux
@@ -66,7 +66,7 @@ func New(c Config) *Device {
 		marks: map[alloc.Mark]mark{}}
 }
 
-// Calls returns how many calls there were that can fail.
+// Calls returns the number of calls that can fail.
 func (d *Device) Calls() int { d.mu.Lock(); defer d.mu.Unlock(); return d.calls }
 
 // Used returns the bytes that are handed out.
@@ -106,7 +106,7 @@ func (d *Device) call() error {
 	return nil
 }
 
-// Alloc implements alloc.Driver. Addresses of freed pieces are given out again to the same size, as CUDA's driver does.
+// Alloc implements alloc.Driver. Addresses of freed pieces are reused for the same size, as by CUDA's driver.
 func (d *Device) Alloc(size int64) (alloc.Ptr, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

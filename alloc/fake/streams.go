@@ -9,7 +9,7 @@ func (d *Device) Submit(s alloc.Stream, n int64) {
 	d.queue(s).submitted += n
 }
 
-// Run lets the device do n units of what is queued on the stream.
+// Run makes the device do n units of the stream's queued work.
 func (d *Device) Run(s alloc.Stream, n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

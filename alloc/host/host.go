@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package host is main memory as a device: segments are anonymous mappings, and virtual segments are ranges of
-// addresses that get pages of a memory file. What the allocator hands out can be read and written, by package unsafe or
-// through a C library. It has no streams: the processor has done everything when a call returns.
+// addresses that get pages of a memory file. The memory that the allocator hands out can be read and written, by
+// package unsafe or through a C library. There are no streams: the processor has done everything when a call returns.
 package host
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/memgauge/memgauge/alloc"
 )
 
-// granularity is CUDA's, so that policies behave here as they do there; it is a multiple of any page size of Linux.
+// granularity is CUDA's, so that policies behave as they do there; it is a multiple of any page size of Linux.
 const granularity = 2 << 20
 
 // Device is an alloc.Driver with virtual memory.
@@ -101,7 +101,7 @@ func (d *Device) unmap(p alloc.Ptr, size int64) error {
 	return nil
 }
 
-// MemInfo implements alloc.Driver: the capacity is the device, what is handed out is not free.
+// MemInfo implements alloc.Driver: the capacity is the device's total, and memory that is handed out is not free.
 func (d *Device) MemInfo() (free, total int64, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,7 +111,7 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 // Granularity implements alloc.VirtualMemory.
 func (d *Device) Granularity() int64 { return granularity }
 
-// Reserve implements alloc.VirtualMemory: addresses that can't be touched.
+// Reserve implements alloc.VirtualMemory: the addresses can't be accessed.
 func (d *Device) Reserve(size int64) (alloc.Ptr, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -184,7 +184,7 @@ func (d *Device) Unmap(p alloc.Ptr, size int64) error {
 	return nil
 }
 
-// unmapPage puts untouchable addresses where the page was, and gives its memory back to the system.
+// unmapPage replaces the page by inaccessible addresses, and gives its memory back to the system.
 func (d *Device) unmapPage(p alloc.Ptr) error {
 	at, ok := d.pages[p]
 	if !ok {
@@ -219,10 +219,10 @@ func (d *Device) Close() error {
 	return errors.Join(errs...)
 }
 
-// Bytes is the memory of a block as a slice. It is the caller's as long as the block is.
+// Bytes returns the memory of a block as a slice. It is valid as long as the block is.
 func Bytes(p alloc.Ptr, size int64) []byte {
 	return unsafe.Slice((*byte)(pointer(p)), size)
 }
 
-// pointer turns an address into a pointer: it is of no memory of Go's, so the garbage collector has nothing to lose.
+// pointer converts an address into a pointer. It is not memory of Go's, so the garbage collector ignores it.
 func pointer(p alloc.Ptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }

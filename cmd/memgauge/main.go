@@ -1,4 +1,4 @@
-// Command memgauge sees, questions and records the memory of AI training jobs.
+// Command memgauge records the memory of AI training jobs and answers questions about it.
 package main
 
 import (

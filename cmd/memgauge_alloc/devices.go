@@ -16,7 +16,7 @@ import (
 // maxHandles bounds the allocators of a process: drivers times devices.
 const maxHandles = 256
 
-// device is an open allocator. Its windows are measured by their number.
+// device is an open allocator. Its windows are identified by their numbers.
 type device struct {
 	*alloc.Allocator
 	driver string
@@ -32,10 +32,10 @@ type device struct {
 	}
 }
 
-// handles are the open allocators; a handle is an index. It is read without a lock on every allocation.
+// handles are the open allocators; a handle is an index. Every allocation reads it, without a lock.
 var handles [maxHandles]atomic.Pointer[device]
 
-// opening guards the making of new ones.
+// opening guards the creation of new ones.
 var opening struct {
 	sync.Mutex
 	last int
@@ -52,10 +52,10 @@ func deviceOf(handle int) (*device, error) {
 	return nil, errHandle
 }
 
-// defaultEvents is how many events are kept where nobody says: 5 MiB, the last seconds of a busy trainer.
+// defaultEvents is how many events are kept by default: 5 MiB, the last seconds of a busy trainer.
 const defaultEvents = 100_000
 
-// openDevice opens a device with settings that came from source, a variable's name or "settings".
+// openDevice opens a device with settings from source, a variable's name or "settings".
 func openDevice(name string, number int, conf, source string) (int, error) {
 	driver := cmp.Or(name, "cuda")
 	if number < 0 {
@@ -105,7 +105,7 @@ func driverOf(name string, number int) (alloc.Driver, error) {
 // maxPools bounds the private pools that a process names: a CUDA graph has one, and its number stays known after it.
 const maxPools = 1 << 20
 
-// pool is the number of a private pool of PyTorch's.
+// pool returns the number of a private pool of PyTorch's.
 func (d *device) pool(high, low uint64) (alloc.PoolID, error) {
 	d.pools.Lock()
 	defer d.pools.Unlock()
@@ -144,7 +144,7 @@ func (d *device) closeWindow(n int) error {
 	return nil
 }
 
-// stats are those since the last reset (window 0) or a window's opening.
+// stats returns those since the last reset (window 0) or since a window's opening.
 func (d *device) stats(window int) (alloc.Stats, error) {
 	if window == 0 {
 		return d.Stats(), nil

@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/alloc"
 )
 
-// What shim.c calls. An error's text is the caller's to free; nil is none.
+// Functions that shim.c calls. The caller frees an error's text; nil is no error.
 
 func text(err error) *C.char {
 	if err == nil {
@@ -230,7 +230,7 @@ func mgStack(handle C.int, lines *C.char) C.uint32_t {
 	return C.uint32_t(d.InternStack(frames))
 }
 
-// parseFrame reads file:line:function; a file's name may have colons.
+// parseFrame reads file:line:function; a file's name may contain colons.
 func parseFrame(s string) alloc.Frame {
 	rest, function, ok := cutLast(s)
 	if file, line, found := cutLast(rest); ok && found {

@@ -7,4 +7,4 @@ package main
 // #cgo LDFLAGS: -ldl -lpthread
 import "C"
 
-func main() {} // a shared library has none, but c-shared wants it
+func main() {} // a shared library has none, but c-shared needs it

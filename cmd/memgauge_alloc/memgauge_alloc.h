@@ -1,5 +1,5 @@
 // libmemgauge_alloc.so: memgauge's caching allocator for C, for ctypes, and in the place of PyTorch's own
-// (torch.cuda.memory.CUDAPluggableAllocator). docs/allocator.md tells how it works.
+// (torch.cuda.memory.CUDAPluggableAllocator). docs/allocator.md describes how it works.
 //
 // Every function may be called from any thread. After a fork the child has no allocator: there, frees do nothing, and
 // everything else fails with an error that says so. Nothing hangs.
@@ -16,13 +16,14 @@ extern "C" {
 // PyTorch's pluggable allocator. Settings come from MEMGAUGE_ALLOC_CONF, else PYTORCH_ALLOC_CONF, else
 // PYTORCH_CUDA_ALLOC_CONF, else GENESIS_CUDA_ALLOC_CONF; the driver is MEMGAUGE_ALLOC_DRIVER or cuda. A failed allocation
 // throws the C++ exception that PyTorch expects: c10::OutOfMemoryError (torch.OutOfMemoryError), or std::runtime_error.
-// A free never throws, because PyTorch frees in destructors: what is wrong with it is counted (memgauge_misuses).
+// A free never throws, because PyTorch frees in destructors: wrong frees are counted (memgauge_misuses).
 void *memgauge_torch_alloc(ptrdiff_t size, int device, void *stream);
 void memgauge_torch_free(void *p, ptrdiff_t size, int device, void *stream);
-// What else it can be given, by the setters of the object that _cuda_customAllocator returns: set_init_fn, set_record_stream_fn,
-// set_reset_fn (empty_cache), set_memory_fraction_fn, set_base_alloc_fn, set_begin_allocate_to_pool, set_end_allocate_to_pool_fn,
-// set_release_pool; torch 2.0 and 2.1 have set_begin_allocate_stream_to_pool and set_end_allocate_stream_to_pool_fn. A
-// MempoolId_t is two words; a filter is the address of a std::function<bool(cudaStream_t)> of libstdc++.
+// Functions for the setters of the object that _cuda_customAllocator returns: set_init_fn, set_record_stream_fn,
+// set_reset_fn (empty_cache), set_memory_fraction_fn, set_base_alloc_fn, set_begin_allocate_to_pool,
+// set_end_allocate_to_pool_fn, set_release_pool; torch 2.0 and 2.1 have set_begin_allocate_stream_to_pool and
+// set_end_allocate_stream_to_pool_fn. A MempoolId_t is two words; a filter is the address of a
+// std::function<bool(cudaStream_t)> of libstdc++.
 void memgauge_torch_init(int count);
 void memgauge_torch_record_stream(void *p, void *stream);
 void memgauge_torch_reset(void);
@@ -34,17 +35,18 @@ void memgauge_torch_begin_pool_stream(int device, void *stream, uint64_t high, u
 void memgauge_torch_end_pool_stream(int device, void *stream);
 void memgauge_torch_release_pool(int device, uint64_t high, uint64_t low);
 
-// memgauge_open gives an allocator on a device: a number above 0, or 0 (see memgauge_error). driver is "cuda", "host" or
-// "fake". conf is in the syntax of PYTORCH_ALLOC_CONF; NULL for the environment's. A second open of the same device gives the
-// same allocator; conf is then ignored.
+// memgauge_open opens an allocator on a device and returns its number, above 0; or 0 (see memgauge_error). driver is "cuda",
+// "host" or "fake". conf is in the syntax of PYTORCH_ALLOC_CONF; NULL for the environment's. A second open of the same
+// device returns the same allocator and ignores conf.
 int memgauge_open(const char *driver, int device, const char *conf);
-// memgauge_configure sets what devices get that are opened from now on with conf NULL, in the environment's place: 0, or -1.
+// memgauge_configure replaces the environment's settings for devices that are opened from now on with conf NULL. It
+// returns 0, or -1.
 int memgauge_configure(const char *conf);
 
-// memgauge_alloc gives size bytes for use on a stream; NULL for 0 bytes, and when it fails (memgauge_error is then not NULL).
-// stack is 0 or from memgauge_stack.
+// memgauge_alloc returns size bytes for use on a stream; NULL for 0 bytes, and when it fails (memgauge_error is then not
+// NULL). stack is 0 or from memgauge_stack.
 void *memgauge_alloc(int a, size_t size, void *stream, uint32_t stack);
-// memgauge_free gives a block back: 0, or -1 (memgauge_error).
+// memgauge_free gives a block back and returns 0, or -1 (memgauge_error).
 int memgauge_free(int a, void *p);
 int memgauge_free_at(int a, void *p, uint32_t stack);     // the same, from a stack of memgauge_stack
 int memgauge_retain(int a, void *p);                      // one more free is then needed
@@ -59,29 +61,32 @@ int memgauge_set_debug(int a, int on);                    // stacks of allocatio
 int memgauge_window(int a);
 int memgauge_window_close(int a, int window);
 
-// Texts, to be given to memgauge_text_free; NULL when they fail. what is "genesis", "torch" (JSON objects, with the keys of
-// Genesis's and of torch.cuda.memory_stats()), "all" (both) or "summary" (for people). window is 0 for since the last reset.
+// Texts, which the caller frees with memgauge_text_free; NULL when they fail. what is "genesis", "torch" (JSON objects,
+// with the keys of Genesis's and of torch.cuda.memory_stats()), "all" (both) or "summary" (for people). window is 0 for
+// the time since the last reset.
 char *memgauge_stats(int a, int window, const char *what);
 // The newest n events as JSON lines, oldest first; n < 0 for all that are kept.
 char *memgauge_events(int a, int n);
 void memgauge_text_free(char *text);
 
-// memgauge_base gives the segment that a live block lies in, and its size unless size is NULL; NULL for any other address.
+// memgauge_base returns the segment that contains a live block, and its size unless size is NULL; NULL for any other
+// address.
 void *memgauge_base(int a, void *p, size_t *size);
 
 // memgauge_snapshot writes the state and the events to a file: "pickle" (PyTorch's viewers), "csv" (RMM), "jsonl".
 int memgauge_snapshot(int a, const char *path, const char *format);
 
-// memgauge_copy copies n bytes between host and device memory; direction is 1 to the device, 2 to the host. It waits for it.
+// memgauge_copy copies n bytes between host and device memory; direction is 1 to the device, 2 to the host. It
+// waits for the copy.
 int memgauge_copy(int a, void *to, const void *from, size_t n, int direction);
-// memgauge_copy_cuda is the same on memory of a CUDA device that somebody else has allocated.
+// memgauge_copy_cuda does the same for memory of a CUDA device that another allocator has allocated.
 int memgauge_copy_cuda(int device, void *to, const void *from, size_t n, int direction);
 
 // memgauge_stack interns a stack for memgauge_alloc: lines of file:line:function, innermost first.
 uint32_t memgauge_stack(int a, const char *lines);
 
-// memgauge_error is what the last failed call of this thread failed for; NULL if the last call was fine. It stays valid until
-// the thread's next call.
+// memgauge_error returns why this thread's last call failed; NULL if it did not. The text is valid until the thread's next
+// call.
 const char *memgauge_error(void);
 // memgauge_misuses counts frees of memgauge_torch_free that were wrong.
 int64_t memgauge_misuses(void);

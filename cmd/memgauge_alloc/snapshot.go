@@ -35,7 +35,7 @@ func (d *device) describe(window int, what string) (string, error) {
 	return string(text), err
 }
 
-// both are the keys of Genesis and of PyTorch in one object; no key is in both.
+// both returns the keys of Genesis and of PyTorch in one object; no key is in both.
 func both(s *alloc.Stats) (string, error) {
 	ours, err := json.Marshal(s.Genesis())
 	if err != nil {
@@ -45,12 +45,12 @@ func both(s *alloc.Stats) (string, error) {
 	return string(ours[:len(ours)-1]) + "," + string(theirs[1:]), err
 }
 
-// event is a line of memgauge_events: the members that the Genesis document promises.
+// event is a line of memgauge_events: the members that Genesis's documentation promises.
 type event struct {
 	Kind      string  `json:"kind"` // alloc, free_requested, free_completed, segment_alloc …
 	Timestamp float64 `json:"timestamp"`
 	Size      int64   `json:"size"`
-	Address   *uint64 `json:"address"`               // null where no memory was had
+	Address   *uint64 `json:"address"`               // null where no memory was allocated
 	Free      *int64  `json:"device_free,omitempty"` // oom: bytes that the device had left
 	Duration  *int64  `json:"duration_ns,omitempty"`
 	Lifetime  *int64  `json:"lifetime_ns,omitempty"`
@@ -88,7 +88,7 @@ func (d *device) events(n int) (string, error) {
 	return out.String(), nil
 }
 
-// save writes the state to a file, which appears whole or not at all.
+// save writes the state to a file, which appears complete or not at all.
 func (d *device) save(path, format string) error {
 	s := convert(d.Snapshot(), d.number)
 	f, err := os.CreateTemp(dirOf(path), ".memgauge-*")
@@ -125,7 +125,7 @@ func dirOf(path string) string {
 	return "."
 }
 
-// convert turns the allocator's snapshot into the one that files have.
+// convert converts the allocator's snapshot into the form that files have.
 func convert(from *alloc.Snapshot, device int) *snapshot.Snapshot {
 	stacks := map[alloc.StackID][]snapshot.Frame{}
 	frames := func(id alloc.StackID) []snapshot.Frame {

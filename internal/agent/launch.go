@@ -138,6 +138,9 @@ func makePrivate(dir string) error {
 	case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir:
 		return err
 	}
+	if _, there := os.Stat(filepath.Dir(dir)); there == nil {
+		return err // /proc says "no such file" where nothing can be made
+	}
 	if err := makePrivate(filepath.Dir(dir)); err != nil {
 		return err
 	}

@@ -123,8 +123,10 @@ func TestInstallNamesTheOperation(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Install(file); err == nil || !strings.HasPrefix(err.Error(), "install agent: ") {
-		t.Errorf("got %v", err)
+	for _, home := range []string{file, "/proc/nope", "/proc/nope/below"} { // /proc denies that it is there itself
+		if _, err := Install(home); err == nil || !strings.HasPrefix(err.Error(), "install agent: ") {
+			t.Errorf("%s: %v", home, err)
+		}
 	}
 }
 

@@ -56,6 +56,16 @@ for number, events in enumerate(d['device_traces']):
     for e in reversed(events):                  # back from the end to the beginning
         if e['action'] == 'alloc': live.pop(e['addr'], None)
         elif e['action'] == 'free_completed': live[e['addr']] = e['size']
+    split = 0                                   # free memory in pages that something lies in
+    for s in d['segments']:
+        if s['device'] != number: continue
+        page, used, active = 20 << 20 if s['segment_type'] == 'large' else 2 << 20, set(), 0
+        for b in s['blocks']:
+            at = b['address'] - s['address']
+            if b['state'] == 'inactive': continue
+            used.update(range(at // page, (at + b['size'] - 1) // page + 1))
+            active += b['size']
+        if active: split += (len(used) * page if s.get('is_expandable') else s['total_size']) - active
     levels, reserved = [], sum(s['total_size'] for s in d['segments'] if s['device'] == number)
     sign = {'segment_alloc': 1, 'segment_map': 1, 'segment_free': -1, 'segment_unmap': -1}
     reserved -= sum(sign.get(e['action'], 0) * e['size'] for e in events)
@@ -68,7 +78,7 @@ for number, events in enumerate(d['device_traces']):
         reserved += sign.get(e['action'], 0) * e['size']
         top = max(top, reserved)
         levels.append(at)
-    out.append({'Levels': levels, 'Live': sorted(live.items()), 'Top': top})
+    out.append({'Levels': levels, 'Live': sorted(live.items()), 'Top': top, 'Split': split})
 json.dump(out, sys.stdout)
 `
 
@@ -78,6 +88,7 @@ func TestAgreesWithNaiveReplay(t *testing.T) {
 	paths := map[string]string{
 		"mosaic": mosaic, "one device": made(t, "--megabytes", "1"), "three devices": made(t, "--megabytes", "2",
 			"--devices", "3", "--leak", "100000"),
+		"expandable segments": made(t, "--megabytes", "6", "--expandable", "--sites", "300", "--leak", "5000000"),
 	}
 	for name, path := range paths {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +100,7 @@ func TestAgreesWithNaiveReplay(t *testing.T) {
 				Levels []int64
 				Live   [][2]uint64
 				Top    int64
+				Split  int64
 			}
 			if err := json.Unmarshal(text, &want); err != nil {
 				t.Fatal(err)
@@ -101,6 +113,9 @@ func TestAgreesWithNaiveReplay(t *testing.T) {
 				}
 				if d.PeakReserved().Bytes != w.Top {
 					t.Errorf("device %d: peak reserved %d, want %d", d.Number, d.PeakReserved().Bytes, w.Top)
+				}
+				if got := h.endState(d).Splits; got != w.Split {
+					t.Errorf("device %d: %d bytes beside blocks in use, want %d", d.Number, got, w.Split)
 				}
 				live, wantLive := 0, int64(0)
 				h.alive(d, d.To-1, func(_, _ int, bytes int64, _ uint32) { live++; wantLive -= bytes })

@@ -1,6 +1,7 @@
 package anatomy
 
 import (
+	"bytes"
 	"sync"
 
 	"github.com/memgauge/memgauge/internal/snapshot"
@@ -10,28 +11,43 @@ import (
 // What is not in the file is None.
 type Life struct{ Alloc, Free, Block int32 }
 
-// Lives are the blocks of a device: those that were there at the end and before the history, those that were there
-// before it and freed in it, then those that were allocated in it, by the row of their alloc.
-func (h *History) Lives(d *Device) []Life {
-	allocs := 0
-	for i := d.From; i < d.To; i++ {
-		if h.Action[i] == snapshot.IsAlloc {
-			allocs++
+// Lives are the blocks of a device, from the first to the last: those that were there at the end and before the
+// history, those that were there before it and freed in it, then those that were allocated in it, by the row of their
+// alloc.
+type Lives struct {
+	h         *History
+	d         *Device
+	left      int
+	old, free int // that were given, of the device's Old and OldFrees
+	row       int // where the next alloc is looked for
+	given     []Life
+}
+
+// Lives begins with the first.
+func (h *History) Lives(d *Device) *Lives {
+	return &Lives{h: h, d: d, row: d.From,
+		left: len(d.Old) + len(d.OldFrees) + bytes.Count(h.Action[d.From:d.To], []byte{snapshot.IsAlloc})}
+}
+
+// Left is how many are still to come.
+func (l *Lives) Left() int { return l.left }
+
+// Next gives the next n, of which there must be so many. They hold until it is called again: three million blocks are
+// never together in memory.
+func (l *Lives) Next(n int) []Life {
+	l.given, l.left = l.given[:0], l.left-n
+	for ; len(l.given) < n && l.old < len(l.d.Old); l.old++ {
+		l.given = append(l.given, Life{None, None, int32(l.d.Old[l.old])})
+	}
+	for ; len(l.given) < n && l.free < len(l.d.OldFrees); l.free++ {
+		l.given = append(l.given, Life{None, int32(l.d.OldFrees[l.free]), None})
+	}
+	for ; len(l.given) < n; l.row++ {
+		if l.h.Action[l.row] == snapshot.IsAlloc {
+			l.given = append(l.given, Life{int32(l.row), l.h.Partner[l.row], None})
 		}
 	}
-	out := make([]Life, 0, len(d.Old)+len(d.OldFrees)+allocs)
-	for _, b := range d.Old {
-		out = append(out, Life{None, None, int32(b)})
-	}
-	for _, i := range d.OldFrees {
-		out = append(out, Life{None, int32(i), None})
-	}
-	for i := d.From; i < d.To; i++ {
-		if h.Action[i] == snapshot.IsAlloc {
-			out = append(out, Life{int32(i), h.Partner[i], None})
-		}
-	}
-	return out
+	return l.given
 }
 
 // Uses tells for every row what its block is for: rows of alloc and of free_completed have one, others UnknownUse.

@@ -26,7 +26,7 @@ func (h *History) Device(number int) (*Device, error) {
 }
 
 // ErrNoDevice means that there is no device with events, nor, in a History, one with segments.
-var ErrNoDevice = errors.New("no device has a history")
+var ErrNoDevice = errors.New("no device has a history or segments")
 
 // ChooseDevice is the number of those that have a history, or the only one of them if the number is below 0.
 func ChooseDevice(with []int, number int) (int, error) {
@@ -36,11 +36,21 @@ func ChooseDevice(with []int, number int) (int, error) {
 	case slices.Contains(with, number):
 		return number, nil
 	case number >= 0:
-		return 0, fmt.Errorf("device %d has no history; %v have", number, with)
+		return 0, fmt.Errorf("device %d has no history; %s have", number, listed(with))
 	case len(with) > 1:
-		return 0, fmt.Errorf("devices %v have a history: say which", with)
+		return 0, fmt.Errorf("devices %s have a history: say which", listed(with))
 	}
 	return with[0], nil
+}
+
+// maxListed is how many devices an error names: those of one machine, of late.
+const maxListed = 16
+
+func listed(devices []int) string {
+	if len(devices) <= maxListed {
+		return fmt.Sprint(devices)
+	}
+	return fmt.Sprintf("%v and %d more", devices[:maxListed], len(devices)-maxListed)
 }
 
 // NoSuchEvent says that a device has not the event of a number.

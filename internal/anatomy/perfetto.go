@@ -69,6 +69,9 @@ func (p *perfetto) event(kind string, d *Device, name string, ts int64, rest str
 	if p.err == nil {
 		p.err = p.ctx.Err()
 	}
+	if p.err != nil {
+		return
+	}
 	if p.begun {
 		p.text(",")
 	}

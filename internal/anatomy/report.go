@@ -252,14 +252,18 @@ func (h *History) endState(d *Device) (e EndState) {
 		g := &h.Columns.Segments[s]
 		e.Segments++
 		e.Reserved += g.Size
-		used, at := int64(0), g.Address
+		used, whole, at := int64(0), int64(0), g.Address
+		free := func(to uint64) { // free blocks beside each other, or none where the file leaves them out
+			if to > at {
+				e.LargestFree = max(e.LargestFree, int64(to-at))
+				whole += h.wholePages(g, at, to)
+			}
+		}
 		for _, b := range h.Blocks[g.From:g.To] {
 			if b.State == snapshot.Inactive {
 				continue
 			}
-			if b.Address > at { // free blocks beside each other, or none where the file leaves them out
-				e.LargestFree = max(e.LargestFree, int64(b.Address-at))
-			}
+			free(b.Address)
 			at = b.Address + uint64(b.Size)
 			if b.State == snapshot.PendingFree {
 				e.Pending += b.Size
@@ -269,15 +273,37 @@ func (h *History) endState(d *Device) (e EndState) {
 			e.Blocks++
 			used += b.Size
 		}
-		if end := g.Address + uint64(g.Size); end > at {
-			e.LargestFree = max(e.LargestFree, int64(end-at))
-		}
+		free(g.Address + uint64(g.Size))
 		e.Free += g.Size - used
 		if used > 0 {
-			e.Splits += g.Size - used
+			e.Splits += g.Size - used - whole
 		}
 	}
 	return e
+}
+
+// Pages of expandable segments, in bytes: what PyTorch maps at once, and takes back when nothing lies in it.
+// https://github.com/pytorch/pytorch/blob/v2.9.0/c10/cuda/CUDACachingAllocator.cpp (ExpandableSegment, unmap)
+const (
+	smallPage = 2 << 20
+	largePage = 20 << 20
+)
+
+// wholePages is what of a free range of a segment can go back to the driver although other parts are in use: whole
+// pages of an expandable segment. A segment begins with a page.
+func (h *History) wholePages(g *snapshot.SegmentRow, from, to uint64) int64 {
+	if !g.Expandable {
+		return 0
+	}
+	page := uint64(largePage)
+	if h.Text(g.Kind) == "small" {
+		page = smallPage
+	}
+	first, last := (from-g.Address+page-1)/page, (to-g.Address)/page
+	if last <= first {
+		return 0
+	}
+	return int64((last - first) * page)
 }
 
 func (h *History) outOfMemory(d *Device, i int) OutOfMemory {

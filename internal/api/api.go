@@ -1,6 +1,6 @@
-// Package api owns what can be asked of a session: the service over its database and rings, the HTTP that a collector
-// offers on its unix socket, and the client of it. A live session and a finished one answer through the same service;
-// where it runs is the only difference. It starts no process and owns no life cycle.
+// Package api owns what can be asked of a session: the interface Session with its questions and answers, the HTTP that
+// carries them, and the client of that. Who presents a session sees nothing else of it. Who answers is package
+// service's; api opens no database, no process and no session directory.
 package api
 
 import (
@@ -24,9 +24,10 @@ type QueryRequest struct {
 	Note func(string) `json:"-"`
 }
 
-func (q QueryRequest) note(text string) {
-	if q.Note != nil && text != "" {
-		q.Note(text)
+// Tell passes a note on, where there is one and somebody to hear it.
+func (q QueryRequest) Tell(note string) {
+	if q.Note != nil && note != "" {
+		q.Note(note)
 	}
 }
 
@@ -48,38 +49,53 @@ type Summary struct {
 type Error struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-	Kind    string `json:"kind,omitempty"` // "timeout", "canceled" or ""
+	Kind    string `json:"kind,omitempty"` // a key of kinds, or ""
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Is makes errors.Is(err, ErrTimeout) and (err, ErrCanceled) work on both sides of the socket.
+// kinds are the errors that a caller tells apart, on both sides of the socket.
+var kinds = map[string]error{"timeout": ErrTimeout, "canceled": ErrCanceled, "unknown": ErrUnknown}
+
+// Is makes errors.Is work for the kinds.
 func (e *Error) Is(target error) bool {
-	return e.Kind == "timeout" && target == ErrTimeout || e.Kind == "canceled" && target == ErrCanceled
+	kind, known := kinds[e.Kind]
+	return known && target == kind
 }
 
-// Outcomes of a query that a caller tells apart.
+// Outcomes of a question that a caller tells apart.
 var (
 	ErrTimeout  = errors.New("ran into its time limit")
 	ErrCanceled = errors.New("canceled")
 	// ErrBroken is a connection that ended before the answer did: the collector was killed. Another one can be asked.
 	ErrBroken = errors.New("the collector ended")
+	// ErrException is what code raised.
+	ErrException = errors.New("the code raised an exception")
+	// ErrUnknown is the answer of an older version to a question that it does not know.
+	ErrUnknown = errors.New("the session's collector is of an earlier version and does not know this question")
 )
 
-// pack prepares an error for the socket.
-func pack(err error) *Error {
+// Pack prepares an error to cross a socket, or to stand in an answer; nil stays nil.
+func Pack(err error) *Error {
+	if err == nil {
+		return nil
+	}
 	e := &Error{Message: err.Error(), Hint: remedy.Of(err)}
-	switch {
-	case errors.Is(err, ErrTimeout):
-		e.Kind = "timeout"
-	case errors.Is(err, ErrCanceled):
-		e.Kind = "canceled"
+	for kind, known := range kinds {
+		if errors.Is(err, known) {
+			e.Kind = kind
+		}
 	}
 	return e
 }
 
-// unpack is the reverse of pack.
-func (e *Error) unpack() error { return remedy.Add(e, e.Hint) }
+// Unpack is the reverse of Pack: an error with its remedy.
+func (e *Error) Unpack() error {
+	if e == nil {
+		return nil
+	}
+	return remedy.Add(e, e.Hint)
+}
 
 // TablesReply is the answer to a request for the tables.
 type TablesReply struct {
@@ -89,7 +105,8 @@ type TablesReply struct {
 // maxSQL bounds a statement; a generated IN list of 100,000 numbers fits.
 const maxSQL = 4 << 20
 
-func checkRequest(q QueryRequest) error {
+// Check refuses what no session takes.
+func (q QueryRequest) Check() error {
 	if len(q.SQL) > maxSQL {
 		return fmt.Errorf("query: the statement has %d bytes, at most %d", len(q.SQL), maxSQL)
 	}

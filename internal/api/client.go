@@ -3,27 +3,38 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/sock"
 )
 
-// Client asks a collector.
+// Client asks a collector, or whatever else serves Handler.
 type Client struct {
 	http *http.Client
 }
 
+var _ Session = (*Client)(nil)
+
 // NewClient makes a client of the collector at a socket. It connects with the first request.
 func NewClient(path string) *Client {
+	return NewClientOn(func(ctx context.Context) (net.Conn, error) { return sock.Dial(ctx, path) })
+}
+
+// NewClientOn makes a client that connects by dial.
+func NewClientOn(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{&http.Client{Transport: &http.Transport{
-		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return sock.Dial(ctx, path) },
+		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		DisableCompression: true,
 	}}}
 }
@@ -37,6 +48,12 @@ func Dial(ctx context.Context, path string) error {
 	return c.Close()
 }
 
+// Close lets go of idle connections.
+func (c *Client) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
 // Query writes the result to w. On an error w may have received a part of it.
 func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 	body, err := json.Marshal(q)
@@ -48,7 +65,7 @@ func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 		return err
 	}
 	defer resp.Body.Close()
-	q.note(resp.Header.Get(noteHeader))
+	q.Tell(resp.Header.Get(noteHeader))
 	answer := &reading{from: resp.Body}
 	if _, err := io.Copy(w, answer); err != nil {
 		if answer.err == nil { // it was w
@@ -76,68 +93,189 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// About tells what the session is.
+func (c *Client) About(ctx context.Context) (a About, err error) {
+	return a, c.get(ctx, "/v1/about", &a)
+}
+
+// End tells how the session ended.
+func (c *Client) End(ctx context.Context) (e End, err error) { return e, c.get(ctx, "/v1/end", &e) }
+
+// Processes lists the job's observed processes.
+func (c *Client) Processes(ctx context.Context, q ProcessesRequest) (list []Process, err error) {
+	return list, c.post(ctx, "/v1/processes", q, &list)
+}
+
 // Tables describes the tables.
 func (c *Client) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	path := "/v1/tables"
 	if all {
-		path += "?all"
+		path += "?" + url.Values{"all": {""}}.Encode()
 	}
 	var r TablesReply
-	err := c.get(ctx, http.MethodGet, path, &r)
+	err := c.get(ctx, path, &r)
 	return r.Tables, err
 }
 
-// Census asks live processes what holds their memory.
-func (c *Client) Census(ctx context.Context, q CensusRequest) (CensusReply, error) {
-	var r CensusReply
-	body, err := json.Marshal(q)
-	if err == nil {
-		err = c.fetch(ctx, http.MethodPost, "/v1/census", body, &r)
-	}
-	return r, err
-}
-
-// Leak judges the session.
-func (c *Client) Leak(ctx context.Context, q LeakRequest) (detect.Report, error) {
-	var r detect.Report
-	body, err := json.Marshal(q)
-	if err == nil {
-		err = c.fetch(ctx, http.MethodPost, "/v1/leak", body, &r)
-	}
-	return r, err
-}
-
 // Summary sums the session up.
-func (c *Client) Summary(ctx context.Context) (Summary, error) {
-	var s Summary
-	err := c.get(ctx, http.MethodGet, "/v1/summary", &s)
-	return s, err
+func (c *Client) Summary(ctx context.Context) (s Summary, err error) {
+	return s, c.get(ctx, "/v1/summary", &s)
 }
 
 // Outcome is Summary; a live session has no outcome yet.
 func (c *Client) Outcome(ctx context.Context) (Summary, error) { return c.Summary(ctx) }
 
 // Finish tells the collector that the command has ended, and returns the summary.
-func (c *Client) Finish(ctx context.Context) (Summary, error) {
-	var s Summary
-	err := c.get(ctx, http.MethodPost, "/v1/finish", &s)
-	return s, err
+func (c *Client) Finish(ctx context.Context) (s Summary, err error) {
+	return s, c.post(ctx, "/v1/finish", nil, &s)
 }
 
-func (c *Client) get(ctx context.Context, method, path string, v any) error {
-	return c.fetch(ctx, method, path, nil, v)
+// Leak judges the session.
+func (c *Client) Leak(ctx context.Context, q LeakRequest) (r detect.Report, err error) {
+	return r, c.post(ctx, "/v1/leak", q, &r)
 }
 
-func (c *Client) fetch(ctx context.Context, method, path string, body []byte, v any) error {
+// OOM says when memory runs out.
+func (c *Client) OOM(ctx context.Context, q OOMRequest) (*monitor.Report, error) {
+	var r monitor.Report
+	err := c.post(ctx, "/v1/oom", q, &r)
+	return &r, err
+}
+
+// Where lists the job's bytes.
+func (c *Client) Where(ctx context.Context) (w Where, err error) {
+	return w, c.get(ctx, "/v1/where", &w)
+}
+
+// Census asks live processes what holds their memory.
+func (c *Client) Census(ctx context.Context, q CensusRequest) (r CensusReply, err error) {
+	return r, c.post(ctx, "/v1/census", q, &r)
+}
+
+// Backtrace tells what threads are doing.
+func (c *Client) Backtrace(ctx context.Context, q BacktraceRequest) (r BacktraceReply, err error) {
+	return r, c.post(ctx, "/v1/backtrace", q, &r)
+}
+
+// Blocks tells how allocators divide a device's memory.
+func (c *Client) Blocks(ctx context.Context, q BlocksRequest) (r BlocksReply, err error) {
+	return r, c.post(ctx, "/v1/blocks", q, &r)
+}
+
+// Record switches the history of allocations on or off.
+func (c *Client) Record(ctx context.Context, q RecordRequest) (r RecordReply, err error) {
+	return r, c.post(ctx, "/v1/record", q, &r)
+}
+
+// Snapshot has a process write its memory snapshot.
+func (c *Client) Snapshot(ctx context.Context, q SnapshotRequest, w io.Writer) (r SnapshotReply, err error) {
+	path := "/v1/snapshot"
+	if w == nil {
+		return r, c.post(ctx, path, q, &r)
+	}
+	err = c.stream(ctx, path+"?bytes", q, func(f *frame) error {
+		_, err := w.Write(f.Bytes)
+		return err
+	}, &r)
+	return r, err
+}
+
+// Events gives what happened, and what happens.
+func (c *Client) Events(ctx context.Context, q EventsRequest, take func(Event) error) error {
+	return c.stream(ctx, "/v1/events", q, func(f *frame) error {
+		if f.Event == nil {
+			return nil
+		}
+		return take(*f.Event)
+	}, nil)
+}
+
+// interruptWait is how long code that was interrupted may still answer; the agent gives it up after 1 s, and whoever
+// asks the agent does after 3.
+const interruptWait = 4 * time.Second
+
+// Eval runs code. When ctx ends, whoever serves us is asked to interrupt it, and what came of it is still told.
+func (c *Client) Eval(ctx context.Context, q EvalRequest, out EvalOutput) (r EvalReply, err error) {
+	q.Key = rand.Text()
+	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() {
+		late, done := context.WithTimeout(running, interruptWait)
+		defer done()
+		if c.post(late, "/v1/interrupt", InterruptRequest{q.Key}, nil) == nil {
+			<-late.Done()
+		}
+		cancel(context.Cause(ctx))
+	})
+	defer stop()
+	err = c.stream(running, "/v1/eval", q, func(f *frame) error {
+		switch {
+		case f.Chosen != nil && out.Chosen != nil:
+			return out.Chosen(f.Chosen)
+		case f.Output != nil:
+			return out.Print(f.Output.Process, f.Output.Stderr, f.Output.Text)
+		}
+		return nil
+	}, &r)
+	return r, err
+}
+
+// get and post ask a question whose answer is one JSON document.
+func (c *Client) get(ctx context.Context, path string, into any) error {
+	return c.fetch(ctx, http.MethodGet, path, nil, into)
+}
+
+func (c *Client) post(ctx context.Context, path string, q, into any) error {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("ask the collector: %w", err)
+	}
+	return c.fetch(ctx, http.MethodPost, path, body, into)
+}
+
+func (c *Client) fetch(ctx context.Context, method, path string, body []byte, into any) error {
 	resp, err := c.do(ctx, method, path, body)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(v); err != nil {
+	if into == nil {
+		into = new(json.RawMessage)
+	}
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		return c.broken(ctx, "ask the collector", err)
 	}
 	return nil
+}
+
+// stream asks a question whose answer comes in frames, and ends with the reply or an error.
+func (c *Client) stream(ctx context.Context, path string, q any, take func(*frame) error, reply any) error {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return fmt.Errorf("ask the collector: %w", err)
+	}
+	resp, err := c.do(ctx, http.MethodPost, path, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	for dec := json.NewDecoder(resp.Body); ; {
+		var f frame
+		if err := dec.Decode(&f); err != nil {
+			return c.broken(ctx, "ask the collector", err)
+		}
+		switch {
+		case f.Error != nil:
+			return f.Error.Unpack()
+		case f.Done && reply == nil:
+			return nil
+		case f.Done:
+			return json.Unmarshal(f.Reply, reply)
+		}
+		if err := take(&f); err != nil {
+			return err
+		}
+	}
 }
 
 func (c *Client) do(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
@@ -153,6 +291,9 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return resp, nil
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusNotFound {
+		return nil, fmt.Errorf("%s: %w", path, ErrUnknown)
+	}
 	// an error message of DuckDB repeats the statement at most once
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if err != nil {
@@ -177,5 +318,5 @@ func decodeError(b []byte) error {
 	if err := json.Unmarshal(b, &e); err != nil || e.Message == "" {
 		return fmt.Errorf("ask the collector: it answered %.200q", b)
 	}
-	return e.unpack()
+	return e.Unpack()
 }

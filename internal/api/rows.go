@@ -35,3 +35,21 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 		rows = append(rows, row)
 	}
 }
+
+// Into is Rows for who decodes into a slice of its own type: what package picture calls a Query.
+func Into(db Querier) func(ctx context.Context, sql string, into any) error {
+	return func(ctx context.Context, sql string, into any) error {
+		list, err := Rows[json.RawMessage](ctx, db, sql)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(list)
+		if err != nil {
+			return fmt.Errorf("read the session's answer: %w", err)
+		}
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("read the session's answer: %w", err)
+		}
+		return nil
+	}
+}

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"time"
-
-	"github.com/memgauge/memgauge/internal/detect"
 )
 
 // errorTrailer carries the error of a query that had already begun to answer.
@@ -34,45 +32,38 @@ const localHost = "memgauge.local"
 // maxBody bounds a request: a statement and a little JSON around it, escaped at worst sixfold.
 const maxBody = 6*maxSQL + 1<<16
 
-// Handler serves the service over HTTP. finish is called when memgauge run reports that the command has ended; the
+// Handler serves a session over HTTP. finish is called when memgauge run reports that the command has ended; the
 // collector then ends in its own time.
-func Handler(s *Service, finish func()) http.Handler {
+func Handler(s Session, finish func()) http.Handler {
+	h := &handler{s: s}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/query", func(w http.ResponseWriter, r *http.Request) { s.serveQuery(w, r) })
+	mux.HandleFunc("POST /v1/query", h.query)
 	mux.HandleFunc("GET /v1/tables", func(w http.ResponseWriter, r *http.Request) {
 		whole(w)
 		t, err := s.Tables(r.Context(), r.URL.Query().Has("all"))
 		reply(w, TablesReply{t}, err)
 	})
-	mux.HandleFunc("POST /v1/census", func(w http.ResponseWriter, r *http.Request) {
-		var q CensusRequest
-		err := json.NewDecoder(r.Body).Decode(&q)
-		whole(w)
-		var c CensusReply
-		if err == nil {
-			c, err = s.Census(r.Context(), q)
-		}
-		reply(w, c, err)
-	})
-	mux.HandleFunc("GET /v1/summary", func(w http.ResponseWriter, r *http.Request) {
-		whole(w)
-		sum, err := s.Summary(r.Context())
-		reply(w, sum, err)
-	})
-	mux.HandleFunc("POST /v1/leak", func(w http.ResponseWriter, r *http.Request) {
-		var q LeakRequest
-		err := json.NewDecoder(r.Body).Decode(&q)
-		whole(w)
-		var report detect.Report
-		if err == nil {
-			report, err = s.Leak(r.Context(), q)
-		}
-		reply(w, report, err)
-	})
+	mux.HandleFunc("GET /v1/summary", told(s.Summary))
+	mux.HandleFunc("GET /v1/about", told(s.About))
+	mux.HandleFunc("GET /v1/end", told(s.End))
+	mux.HandleFunc("GET /v1/where", told(s.Where))
+	mux.HandleFunc("POST /v1/processes", asked(s.Processes))
+	mux.HandleFunc("POST /v1/leak", asked(s.Leak))
+	mux.HandleFunc("POST /v1/oom", asked(s.OOM))
+	mux.HandleFunc("POST /v1/census", asked(s.Census))
+	mux.HandleFunc("POST /v1/backtrace", asked(s.Backtrace))
+	mux.HandleFunc("POST /v1/blocks", asked(s.Blocks))
+	mux.HandleFunc("POST /v1/record", asked(s.Record))
+	mux.HandleFunc("POST /v1/events", h.events)
+	mux.HandleFunc("POST /v1/snapshot", h.snapshot)
+	mux.HandleFunc("POST /v1/eval", h.eval)
+	mux.HandleFunc("POST /v1/interrupt", asked(func(_ context.Context, q InterruptRequest) (struct{}, error) {
+		h.evals.interrupt(q.Key)
+		return struct{}{}, nil
+	}))
+	outcome := told(s.Outcome)
 	mux.HandleFunc("POST /v1/finish", func(w http.ResponseWriter, r *http.Request) {
-		whole(w)
-		sum, err := s.Outcome(r.Context())
-		reply(w, sum, err)
+		outcome(w, r)
 		finish()
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -87,26 +78,108 @@ func Handler(s *Service, finish func()) http.Handler {
 	})
 }
 
-func (s *Service) serveQuery(w http.ResponseWriter, r *http.Request) {
+// handler serves what is more than a question and an answer.
+type handler struct {
+	s     Session
+	evals running
+}
+
+// told serves a question without a request.
+func told[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		whole(w)
+		v, err := ask(r.Context())
+		reply(w, v, err)
+	}
+}
+
+// asked serves a question whose request is a JSON document, and so is the answer.
+func asked[Q, T any](ask func(context.Context, Q) (T, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var q Q
+		if err := take(w, r, &q); err != nil {
+			reply(w, nil, err)
+			return
+		}
+		v, err := ask(r.Context(), q)
+		reply(w, v, err)
+	}
+}
+
+// take reads a request.
+func take(w http.ResponseWriter, r *http.Request, q any) error {
+	err := json.NewDecoder(r.Body).Decode(q)
+	whole(w)
+	return err
+}
+
+func (h *handler) query(w http.ResponseWriter, r *http.Request) {
 	var q QueryRequest
-	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+	if err := take(w, r, &q); err != nil {
 		reply(w, nil, err)
 		return
 	}
-	whole(w)
 	body := &lazyBody{w: w}
 	q.Note = func(text string) { w.Header().Set(noteHeader, strings.Join(strings.Fields(text), " ")) }
-	err := s.Query(r.Context(), q, body)
+	err := h.s.Query(r.Context(), q, body)
 	switch {
 	case err != nil && !body.begun:
 		reply(w, nil, err)
 	case err != nil:
-		b, _ := json.Marshal(pack(err))
+		b, _ := json.Marshal(Pack(err))
 		w.Header().Set(errorTrailer, string(b))
 	case !body.begun:
 		w.WriteHeader(http.StatusOK)
 	}
 	patient(w) // for what is still buffered
+}
+
+func (h *handler) events(w http.ResponseWriter, r *http.Request) {
+	var q EventsRequest
+	if err := take(w, r, &q); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	out := newFrames(w)
+	out.end(nil, h.s.Events(r.Context(), q, func(e Event) error { return out.send(frame{Event: &e}) }))
+}
+
+// snapshot leaves the file in the session, or with ?bytes sends it.
+func (h *handler) snapshot(w http.ResponseWriter, r *http.Request) {
+	if !r.URL.Query().Has("bytes") {
+		asked(func(ctx context.Context, q SnapshotRequest) (SnapshotReply, error) {
+			return h.s.Snapshot(ctx, q, nil)
+		})(w, r)
+		return
+	}
+	var q SnapshotRequest
+	if err := take(w, r, &q); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	out := newFrames(w)
+	told, err := h.s.Snapshot(r.Context(), q, out)
+	out.end(told, err)
+}
+
+// eval ends with the connection; a client that wants to hear what came of the code asks for its interruption instead.
+func (h *handler) eval(w http.ResponseWriter, r *http.Request) {
+	var q EvalRequest
+	if err := take(w, r, &q); err != nil {
+		reply(w, nil, err)
+		return
+	}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	defer h.evals.add(q.Key, stop)()
+	out := newFrames(w)
+	told, err := h.s.Eval(ctx, q, EvalOutput{
+		Chosen: func(list []Process) error { return out.send(frame{Chosen: list}) },
+		Print: func(process int, stderr bool, text []byte) error {
+			return out.send(frame{Output: &output{process, stderr, text}})
+		},
+	})
+	out.end(told, err)
 }
 
 // lazyBody declares the trailer with the first byte: until then a failure can still be a plain error reply.
@@ -143,7 +216,7 @@ func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		w.WriteHeader(http.StatusUnprocessableEntity)
-		v = pack(err)
+		v = Pack(err)
 	}
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }

@@ -1,4 +1,4 @@
-package api
+package api_test
 
 import (
 	"context"
@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
 // A client that asks for much and reads nothing is cut off, and what it held of the database is free again.
 func TestStalledReaderIsCutOff(t *testing.T) {
-	before := writePatience
-	writePatience = 200 * time.Millisecond
-	t.Cleanup(func() { writePatience = before })
+	t.Cleanup(api.SetWritePatience(200 * time.Millisecond))
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "session.duckdb"), Threads: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := Server(t.Context(), Handler(&Service{DB: db}, func() {}))
+	server := api.Server(t.Context(), api.Handler(&service.Service{DB: db}, func() {}))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	defer func() { server.Close(); <-served }()
@@ -39,7 +39,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 	}
 	defer c.Close()
 	body := `{"sql": "SELECT repeat('x', 1000) FROM range(100000000)", "format": "csv"}`
-	fmt.Fprintf(c, "POST /v1/query HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s", localHost, len(body), body)
+	fmt.Fprintf(c, "POST /v1/query HTTP/1.1\r\nHost: memgauge.local\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	first := make([]byte, 12)
 	if _, err := io.ReadFull(c, first); err != nil || !strings.Contains(string(first), "200") {
 		t.Fatalf("%q, %v", first, err)
@@ -50,7 +50,7 @@ func TestStalledReaderIsCutOff(t *testing.T) {
 		}
 	}
 	var answer strings.Builder // another is served as ever
-	if err := NewClient(socket).Query(context.Background(), QueryRequest{SQL: "SELECT 42 AS n", Format: "csv"},
+	if err := api.NewClient(socket).Query(context.Background(), api.QueryRequest{SQL: "SELECT 42 AS n", Format: "csv"},
 		&answer); err != nil || answer.String() != "n\n42\n" {
 		t.Errorf("afterwards: %q, %v", answer.String(), err)
 	}

@@ -14,13 +14,13 @@ var onlyImporter = map[string]string{
 	"github.com/duckdb":            "internal/store", // 70 MB of C++: everything else builds and race-tests without it
 	"database/sql":                 "internal/store",
 	"github.com/spf13":             "internal/cli",
-	"golang.org/x/term":            "internal/cli",
+	"golang.org/x/term":            "internal/term internal/cli/ask", // width and edge; a line that is edited
 	"github.com/prometheus/procfs": "internal/proc",
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
 	"github.com/klauspost":         "internal/snapshot",
-	"github.com/rivo/uniseg":       "internal/report",
+	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 	modulePath + "/internal/arch":  "",
@@ -29,16 +29,36 @@ var onlyImporter = map[string]string{
 // onlyUser is onlyImporter for packages of ours. Tests may look further.
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
-	"internal/collector": "internal/cli",
-	"internal/ask":       "internal/cli",                    // the client: what answers needs none
+	"internal/collector": "internal/observe",
+	"internal/ask":       "internal/observe internal/cli",   // the client: what answers needs none
 	"internal/owner":     "internal/collector internal/ask", // they alone take a session's lock
 	// they alone start processes of this binary
-	"internal/keeper":        "internal/collector internal/ask internal/cli",
-	"internal/ingest":        "internal/owner internal/api",
+	"internal/keeper":        "internal/collector internal/ask internal/observe",
+	"internal/ingest":        "internal/owner",
 	"internal/attach/ptrace": "internal/attach", // stops other people's processes
-	"internal/gpu/nvml":      "internal/gpu/machine",
-	"internal/gpu/drm":       "internal/gpu/machine",
+	"internal/gpu/nvml":      "internal/gpu/discover",
+	"internal/gpu/drm":       "internal/gpu/discover",
 	"alloc/cuda":             "cmd/memgauge_alloc", // loads the driver of a device
+}
+
+// presenters show a session and see nothing of it but api.Session.
+const presenters = "internal/cli internal/page"
+
+// behindTheDoor is what stands behind api.Session.
+const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"
+
+func TestPresentersSeeTheDoorOnly(t *testing.T) {
+	for _, f := range goFiles(t) {
+		if f.isTest() || !within(f.dir, presenters) {
+			continue
+		}
+		for _, spec := range f.ast.Imports {
+			ours, _ := strings.CutPrefix(importPath(spec.Path.Value), modulePath+"/")
+			if within(ours, behindTheDoor) {
+				t.Errorf("%s imports %s: ask package api's Session, which package ask finds", f.path, ours)
+			}
+		}
+	}
 }
 
 // layer is a row of the table in docs/ARCHITECTURE.md.

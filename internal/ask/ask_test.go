@@ -82,7 +82,7 @@ func finish(t *testing.T, s *session.Session) {
 	}
 }
 
-func connect(t *testing.T, s *session.Session) Backend {
+func connect(t *testing.T, s *session.Session) api.Session {
 	t.Helper()
 	b, err := Connect(t.Context(), s)
 	if err != nil {
@@ -92,7 +92,7 @@ func connect(t *testing.T, s *session.Session) Backend {
 }
 
 // countSteps asks for the number of steps, and gives what is noted about the answer, too.
-func countSteps(t *testing.T, b Backend) (steps, note string) {
+func countSteps(t *testing.T, b api.Session) (steps, note string) {
 	t.Helper()
 	const sql = "SELECT count(*) AS n FROM python.steps"
 	q := api.QueryRequest{SQL: sql, Format: "csv", Note: func(s string) { note = s }}
@@ -110,7 +110,7 @@ func TestFinishedIsOpenedInPlace(t *testing.T) {
 	s := orphan(t, 5)
 	finish(t, s)
 	a, b := connect(t, s), connect(t, s)
-	for _, client := range []Backend{a, b} {
+	for _, client := range []api.Session{a, b} {
 		if n, note := countSteps(t, client); n != "5" || note != "" {
 			t.Errorf("%s steps, note %q", n, note)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
 )
@@ -56,14 +57,16 @@ type live struct {
 	s *session.Session
 }
 
-func (live) Close() error { return nil }
-
 func (l live) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return again(ctx, l, func() ([]model.Table, error) { return l.Client.Tables(ctx, all) })
 }
 
 func (l live) Summary(ctx context.Context) (api.Summary, error) {
 	return again(ctx, l, func() (api.Summary, error) { return l.Client.Summary(ctx) })
+}
+
+func (l live) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
+	return again(ctx, l, func() (*monitor.Report, error) { return l.Client.OOM(ctx, q) })
 }
 
 func (l live) Outcome(ctx context.Context) (api.Summary, error) { return l.Summary(ctx) }

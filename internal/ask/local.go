@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/owner"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -23,7 +24,7 @@ const (
 
 // local is an owner in this process with its lock.
 type local struct {
-	*api.Service
+	*service.Service
 	owner *owner.Owner
 	lock  *session.Lock
 	stuck chan struct{} // closed when a question could not be stopped: what it holds goes with the process
@@ -57,7 +58,7 @@ func (l *local) Close() error {
 }
 
 // asItIs opens the database for reading.
-func asItIs(ctx context.Context, s *session.Session, note string) (Backend, error) {
+func asItIs(ctx context.Context, s *session.Session, note string) (answerer, error) {
 	lock, err := lockBusy(ctx, s, false, lockTimeout, never)
 	if err != nil {
 		return nil, err

@@ -11,48 +11,49 @@ import (
 type Way string
 
 const (
-	// NewThread starts a thread from one that is blocked in a system call, or computes outside the C library; the new
-	// one waits for the GIL like any other.
+	// NewThread starts a new thread from one that is blocked in a system call, or that computes outside the C library.
+	// The new thread waits for the GIL like any other.
 	NewThread Way = "new thread"
-	// RemoteDebug is CPython's own door (PEP 768), from 3.14 on, for targets that are traced already.
+	// RemoteDebug is CPython's own remote debugging (PEP 768), from 3.14 on, for targets that are traced already.
 	RemoteDebug Way = "remote debugging"
 )
 
 // Options bound an injection.
 type Options struct {
-	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. Past it the source is
-	// called back: it has then not run and will not run, unless the error says that it is running.
+	// Timeout is how long to wait for a good moment and for the source to end; 0 means 10 s. After it the source is
+	// cancelled: it has not run and will not run, unless the error says that it is running.
 	Timeout time.Duration
-	// Force enters a process whatever its seccomp filters do: one of them may kill it.
+	// Force enters a process despite its seccomp filters, even if one of them may kill it.
 	Force bool
 	// Way, unless empty, is the only one to try.
 	Way Way
 }
 
-// Result tells how the source got in.
+// Result describes how the source got in.
 type Result struct {
 	Way     Way
-	Stopped time.Duration // how long one thread of the target did our work or stood still for it
+	Stopped time.Duration // how long one thread of the target was stopped or did our work
 	Doing   string        // what the target was doing, such as "main thread in select(2)"
-	Python  string        // its version, such as "3.11.7", or "3.8" where it doesn't tell more
+	Python  string        // its version, such as "3.11.7", or "3.8" where the patch number is unknown
 	Value   string        // what the source left in its global name `result`, if that is a str
 }
 
-// MaxValue bounds what comes back from the source, in bytes of UTF-8: a backtrace of 1,000 threads is 500 KiB.
+// MaxValue bounds the value that the source returns, in bytes of UTF-8: a backtrace of 1,000 threads is 500 KiB.
 const MaxValue = 1 << 20
 
-// Errors that a caller may want to tell apart. Those of the target's kind (not Python, another user's, …) carry a hint.
+// Errors that a caller may want to distinguish. Those about the target's kind (not Python, another user's, …) carry a
+// hint.
 var (
 	ErrTimeout = errors.New("no way in before the timeout")              // the source has not run and will not run
-	ErrRunning = errors.New("the code has not ended before the timeout") // it goes on in the target
+	ErrRunning = errors.New("the code has not ended before the timeout") // it continues in the target
 	// the error's text ends with type, message and line
 	ErrRaised = errors.New("the code raised an exception")
 )
 
-// Inject runs source in the main interpreter of the process pid, from a thread of its own there that ends with it, and
-// waits for its end. All signals but the C library's own are blocked in that thread; it has fresh globals, in which
-// `__name__` is "__memgauge__"; a str that it leaves in the global name `result` comes back as Result.Value. What it
-// raises is caught and comes back as ErrRaised; nothing is printed there. A target that can't be entered stays
+// Inject runs source in the main interpreter of the process pid and waits for its end. The source runs on a thread of
+// its own, which ends with it. All signals but the C library's own are blocked in that thread. It has fresh globals, in
+// which `__name__` is "__memgauge__"; a str that it leaves in the global name `result` is returned as Result.Value. An
+// exception is caught and returned as ErrRaised; nothing is printed there. A target that can't be entered stays
 // untouched.
 func Inject(ctx context.Context, pid int, source string, opts Options) (Result, error) {
 	if opts.Timeout <= 0 {
@@ -60,7 +61,7 @@ func Inject(ctx context.Context, pid int, source string, opts Options) (Result, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, opts.Timeout)
 	defer cancel()
-	// a collection could begin while a thread of the target is held, and hold us up
+	// a garbage collection of ours could begin while a thread of the target is stopped, and delay us
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	program, err := wrap(source)
 	if err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Pauses between two looks at the target's memory, which cost it nothing.
+// Pauses between two reads of the target's memory, which cost the target nothing.
 const (
 	minLook = 50 * time.Microsecond
 	maxLook = 2 * time.Millisecond
 )
 
-// maxRecall bounds the wait for an answer to a call back: the thread looks right before and right after it waits for
+// maxRecall bounds the wait after a cancellation: the thread reads the word right before and right after it waits for
 // the GIL.
 const maxRecall = 100 * time.Millisecond
 
-// await watches the source's way until it has ended, and calls it back when the time is up.
+// await waits until the source has ended, and cancels it when the time is up.
 func (i *injection) await(ctx context.Context) ([]byte, error) {
 	var late <-chan time.Time
 	done := ctx.Done()
@@ -52,7 +52,7 @@ func (i *injection) await(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// collect reads what the source left, and lets the thread clean up.
+// collect reads the source's result, and lets the thread clean up.
 func (i *injection) collect() ([]byte, error) {
 	size, err := i.word(dataOutSize)
 	if err != nil {
@@ -70,10 +70,10 @@ func (i *injection) collect() ([]byte, error) {
 	return out, nil
 }
 
-// end takes the times, and lets the thread clean up, which it does when no thread is left in our code.
+// end computes the times and lets the thread clean up. The thread does so when no other thread is in our code.
 func (i *injection) end() {
 	for start := time.Now(); i.clock(dataT1) == 0 && time.Since(start) < maxRecall; {
-		time.Sleep(minLook) // the borrowed thread may still be on its way out
+		time.Sleep(minLook) // the borrowed thread may not have left our code yet
 	}
 	i.result.Stopped += max(0, i.clock(dataT1)-i.clock(dataT0))
 	_ = i.setWord(dataAck, 1)
@@ -101,7 +101,7 @@ func (i *injection) refused(ctx context.Context, state uint64) error {
 		"look at its limits: ulimit -u, the cgroup's pids.max, address space")
 }
 
-// leave unmaps once the borrowed thread is out of the code.
+// leave unmaps once the borrowed thread has left the code.
 func (i *injection) leave(ctx context.Context) {
 	for start := time.Now(); time.Since(start) < maxRecall; time.Sleep(minLook) {
 		if i.clock(dataT1) > 0 {
@@ -111,10 +111,10 @@ func (i *injection) leave(ctx context.Context) {
 	}
 }
 
-// overdue says where the source stands when it could not be called back within maxRecall. It has been told: it goes
-// away by itself as soon as it gets the GIL, or its turn, unless it runs already.
+// overdue says where the source is when it could not be cancelled within maxRecall. The cancellation stays set: unless
+// the source runs already, it ends as soon as it gets the GIL or its turn.
 func (i *injection) overdue(ctx context.Context, state uint64) error {
-	_ = i.setWord(dataAck, 1) // nobody will read what it says
+	_ = i.setWord(dataAck, 1) // nobody will read its result
 	switch state {
 	case stateRunning:
 		return remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID), "give it more time with --timeout")
@@ -128,7 +128,7 @@ func (i *injection) overdue(ctx context.Context, state uint64) error {
 
 // lost explains why the target's memory can't be read any more.
 func (i *injection) lost(err error) error {
-	// EOF: no memory any more
+	// EOF: the process has no memory any more
 	if s, statErr := readStatus(i.path("status")); statErr != nil || s.state == 'Z' || s.state == 'X' ||
 		errors.Is(err, io.EOF) {
 		return remedy.Add(fmt.Errorf("process %d: %w", i.PID, ErrZombie),

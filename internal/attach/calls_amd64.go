@@ -2,7 +2,7 @@ package attach
 
 import "golang.org/x/sys/unix"
 
-// auditArch is how a filter sees that a system call is of this machine.
+// auditArch is the value by which a filter recognises system calls of this architecture.
 const auditArch = unix.AUDIT_ARCH_X86_64
 
 const (
@@ -10,14 +10,15 @@ const (
 	mapStack    = unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_STACK | unix.MAP_NORESERVE
 	threadFlags = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SYSVSEM | unix.CLONE_SIGHAND |
 		unix.CLONE_THREAD | unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID // pthread_create's
-	place    = 1 << 32    // an address as good as any
+	place    = 1 << 32    // an arbitrary address
 	anywhere = ^uint64(0) // no descriptor
 	here     = uint64(1<<64 + unix.AT_FDCWD)
 )
 
-// systemCallsMade are those that the kernel was seen to get (raw_syscalls:sys_enter) from a training that was attached
-// to, asked by eval, backtrace, tensors and where, and left: first by the main thread in our chain, then by the threads
-// from there on. Where a C library or a Python may take another one for the same, that stands here too.
+// systemCallsMade are the system calls that the kernel received (raw_syscalls:sys_enter) from a training that was
+// attached to, queried by eval, backtrace, tensors and where, and detached from: first by the main thread in our chain,
+// then by our threads. Where another C library or Python may use another call for the same purpose, that call is listed
+// too.
 var systemCallsMade = []made{
 	{unix.SYS_RT_SIGRETURN, "rt_sigreturn", [6]uint64{}, true},
 	{unix.SYS_MMAP, "mmap of code", [6]uint64{place, pageSize, unix.PROT_READ | unix.PROT_EXEC, mapPlace, anywhere},

@@ -8,8 +8,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestCredentials: what the C library asks of every thread is answered by ours, and by what they start. A thread that
-// blocked its signals let a setuid wait for ever with Python's lock held.
+// TestCredentials: our threads, and threads that they start, handle the signal by which the C library changes every
+// thread's credentials. A thread that blocked it made a setuid wait for ever, with Python's lock held.
 func TestCredentials(t *testing.T) {
 	for _, py := range pythons(t) {
 		if !hasCtypes(t, py) {
@@ -27,7 +27,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestCredentialsMeanwhile attaches to a program of which another thread changes its credentials all the time.
+// TestCredentialsMeanwhile attaches to a program in which another thread changes its credentials all the time.
 func TestCredentialsMeanwhile(t *testing.T) {
 	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/credentials.py", "hammer")
 	for range count(t, "MEMGAUGE_ATTACHES", 40) {

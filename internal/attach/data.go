@@ -5,24 +5,25 @@ import (
 	"strings"
 )
 
-// What is mapped in the target: a page of code, then a page of words that code, threads and we share, then the source
-// and room for what it says. Offsets are from the second page; the code takes them from here (go_asm.h).
+// Layout of what is mapped in the target: a page of code, then a page of words that the code, the threads and we share,
+// then the source and room for its result. Offsets count from the second page; the code takes them from here
+// (go_asm.h).
 const (
-	dataState   = 0  // where it stands, see state
-	dataCancel  = 8  // set by us: whoever has not begun shall not begin
-	dataAck     = 16 // set by us: what the source said has been read
+	dataState   = 0  // where the injection is, see state
+	dataCancel  = 8  // set by us: a thread that has not begun must not begin
+	dataAck     = 16 // set by us: the source's result has been read
 	dataErrno   = 24 // of pthread_create
 	dataT0      = 64 // CLOCK_MONOTONIC before and after the borrowed thread ran our code
 	dataT1      = 80
 	dataThread  = 96  // pthread_t
 	dataPending = 104 // signals that wait
-	dataPID     = 112 // the target's, as it sees itself
+	dataPID     = 112 // of the target, in its own PID namespace
 	dataMap     = 120 // all of it, to be unmapped
 	dataMapSize = 128
 	dataMask    = 136 // signals that are blocked in the new thread
 	dataGIL     = 144 // what PyGILState_Ensure returned
 	dataDict    = 152 // the source's globals
-	dataOut     = 160 // where what the source says goes, and how much of it there is room for
+	dataOut     = 160 // where the source's result goes, and its bound
 	dataOutRoom = 168
 	dataOutSize = 176
 	dataSource  = 184
@@ -54,13 +55,13 @@ const (
 	pageSize    = 4096
 )
 
-// Where an injection stands. The target's code writes these.
+// States of an injection. The target's code writes them.
 const (
 	stateNone     = 0    // nothing of ours has run
 	stateWaiting  = 2    // the thread waits for the GIL
 	stateRunning  = 3    // the source runs
-	stateDone     = 4    // it has ended, and what it said can be read
-	stateDeclined = 5    // it was called back in time
+	stateDone     = 4    // it has ended, and its result can be read
+	stateDeclined = 5    // it was cancelled in time
 	stateNoPython = 6    // the interpreter isn't initialised, or has been finalised
 	stateNoThread = 7    // pthread_create refused
 	fileInput     = 257  // Py_file_input, Include/compile.h
@@ -90,13 +91,13 @@ var functions = []struct {
 	{fnErrClear, "PyErr_Clear", false},
 }
 
-// block is the memory of an injection as it is written into the target.
+// block is the memory of an injection, as it is written into the target.
 type block struct {
 	code, data []byte
-	at         uint64 // of the code; the data follow
+	at         uint64 // address of the code; the data follow
 }
 
-// size of what has to be mapped for source.
+// size of the mapping that the source needs.
 func blockSize(source string) uint64 {
 	return 2*pageSize + roundUp(uint64(len(source))+1) + MaxValue + pageSize
 }
@@ -106,7 +107,7 @@ func roundUp(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 // reserved are signals that a C library sends to its own threads.
 type reserved struct {
 	all   uint64 // bit n-1 for signal n
-	setid uint64 // what setuid and its like send to every thread
+	setid uint64 // what setuid and similar calls send to every thread
 }
 
 // reservedBy knows glibc's: 32 SIGCANCEL and SIGTIMER, 33 SIGSETXID (sysdeps/unix/sysv/linux/internal-signals.h), and
@@ -118,17 +119,18 @@ func reservedBy(libc string) reserved {
 	return reserved{0b11 << (32 - 1), 1 << (33 - 1)}
 }
 
-// inThread is the mask of the new thread. One that blocked the signal of setuid would have the program wait for ever
-// there, with whatever locks it holds: the kernel knows credentials of threads only, so the library has every thread
-// change its own.
+// inThread is the mask of the new thread. The kernel knows only credentials of threads, so for a setuid the C library
+// signals every thread to change its own. If our thread blocked that signal, the program would wait for ever in setuid,
+// with all locks that it holds.
 func (r reserved) inThread() uint64 { return ^r.all }
 
-// inChain is the mask of the borrowed thread. pthread_create may wait there for the library's list of threads, which a
-// setuid in another thread keeps until all have answered; a cancellation must not unwind our frames, and waits.
+// inChain is the mask of the borrowed thread. It does not block the signal of setuid: pthread_create may wait there for
+// the library's list of threads, which a setuid in another thread locks until all threads have handled the signal. A
+// cancellation must not unwind our frames, so its signal waits.
 func (r reserved) inChain() uint64 { return ^r.setid }
 
-// newBlock fills it in. addr has the address of every function, libc names the C library's files, pid is the target's
-// as it sees itself.
+// newBlock fills the block. addr has the address of every function, libc names the C library's files, pid is the
+// target's in its own PID namespace.
 func newBlock(at uint64, source string, addr map[string]uint64, gadget uint64, libc string, pid int) block {
 	code, entry := stubCode()
 	b := block{at: at, code: code, data: make([]byte, pageSize+roundUp(uint64(len(source))+1))}

@@ -2,15 +2,15 @@ package attach
 
 import "fmt"
 
-// Check is the answer to one question about a target.
+// Check is the result of one check of a target.
 type Check struct {
 	Name   string // such as "permission"
 	Detail string // what was found, if Err is nil
-	Err    error  // what stands in the way; its remedy says what to do
+	Err    error  // the obstacle; its remedy says what to do
 }
 
-// Diagnose asks all that Inject asks before it touches the target, and what it would do. It ends with the first thing
-// that stands in the way.
+// Diagnose makes all checks that Inject makes before it touches the target, and says what Inject would do. It ends with
+// the first obstacle.
 func Diagnose(pid int) []Check {
 	t := &Target{PID: pid}
 	defer t.Close()

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// folder is a directory for temporary files in the target's root, which may not be ours. Names are resolved inside that
-// root: a link there can't lead us out of it.
+// folder is a directory for temporary files under the target's root, which may differ from ours. Names are resolved
+// under that root, so that no link in it leads outside.
 type folder struct {
 	path   string // as the target sees it
 	parent int
@@ -20,7 +20,7 @@ type folder struct {
 	keep   bool
 }
 
-// newFolder makes it where temporary files go.
+// newFolder makes it where temporary files belong.
 func newFolder(root string) (*folder, error) {
 	rootFD, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -53,7 +53,7 @@ func (f *folder) make(rootFD int, dir string) (err error) {
 	return err
 }
 
-// fill writes a new file. With a pid it and the folder then belong to that process's user.
+// fill writes a new file. With a pid, the file and the folder then belong to that process's user.
 func (f *folder) fill(name, text string, pid int) error {
 	fd, err := unix.Openat(f.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *folder) read(name string) (string, error) {
 	return string(b), err
 }
 
-// remove takes everything away, unless somebody else will.
+// remove removes everything, unless somebody else will.
 func (f *folder) remove() {
 	if !f.keep {
 		for _, name := range []string{"run.py", "claim", "part", "out"} {

@@ -13,21 +13,21 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// injection is one piece of source on its way.
+// injection is one piece of source on its way into the target.
 type injection struct {
 	*Target
 	source string // wrapped
-	at     uint64 // where it is mapped in the target; 0 before
+	at     uint64 // its address in the target; 0 before it is mapped
 	only   Way
 	result Result
-	doing  string // what the target did when last seen
+	doing  string // what the target did at the last check
 }
 
-// errNotNow means that the thread is in no state to be borrowed; it was let go untouched.
+// errNotNow means that the thread can't be borrowed in its present state; it was released untouched.
 var errNotNow = errors.New("not now")
 
-// Pauses between two tries: short at first, since most threads are ready within a millisecond, then so long that a
-// thread which is never ready loses less than a thousandth of its time to us.
+// Pauses between two tries. They are short at first, since most threads are ready within a millisecond. Later they are
+// so long that a thread which is never ready loses less than a thousandth of its time to us.
 const (
 	minPause = 200 * time.Microsecond
 	maxPause = 20 * time.Millisecond
@@ -57,7 +57,7 @@ func (i *injection) tooLate(ctx context.Context) error {
 		"try again later, or with a longer --timeout; nothing was changed in the process")
 }
 
-// borrow holds the main thread, and has it run the chain that prepare makes for its moment.
+// borrow stops the main thread, and makes it run the chain that prepare makes for its present moment.
 func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 	if m := i.glance(i.PID); !m.ready {
 		i.doing = "main thread " + m.doing
@@ -104,8 +104,8 @@ func (i *injection) syscall(nr uint64, args ...uint64) ptrace.Call {
 	return c
 }
 
-// mapBlock has the target map memory for the code (which only we can write) and for the data (which can't be run), at a
-// place that was free; if it isn't any more, the kernel refuses, and another place is tried.
+// mapBlock makes the target map memory for the code (which only we can write) and for the data (which can't be
+// executed), at an address that was free. If it isn't free any more, the kernel refuses, and another address is tried.
 func (i *injection) mapBlock(ctx context.Context) error {
 	size := blockSize(i.source)
 	return i.retry(ctx, func() error {
@@ -133,10 +133,10 @@ func (i *injection) mapBlock(ctx context.Context) error {
 	})
 }
 
-// maxMapping bounds the wait for two system calls of a thread that was let go; it may have to wait for a processor.
+// maxMapping bounds the wait for two system calls of a released thread, which may have to wait for a processor.
 const maxMapping = 5 * time.Second
 
-// awaitMapping checks that the memory is there and ours: two mappings of just these sizes and rights.
+// awaitMapping checks that the memory is mapped and ours: two mappings of exactly these sizes and rights.
 func (i *injection) awaitMapping(ctx context.Context, at, size uint64) error {
 	var b [1]byte
 	for start := time.Now(); ; {
@@ -157,7 +157,7 @@ func (i *injection) awaitMapping(ctx context.Context, at, size uint64) error {
 	data, _ := maps.At(at + pageSize)
 	if code.Lo != at || code.Hi != at+pageSize || code.Perm != "r-xp" || data.Lo != at+pageSize || data.Hi != at+size ||
 		data.Perm != "rw-p" {
-		return errNotNow // somebody else was quicker, or the kernel knows no MAP_FIXED_NOREPLACE (before 4.17)
+		return errNotNow // another mapping came first, or the kernel does not know MAP_FIXED_NOREPLACE (before 4.17)
 	}
 	i.maps, i.at = maps, at
 	return nil
@@ -175,7 +175,7 @@ func (i *injection) write() error {
 	return nil
 }
 
-// enter has the main thread start ours.
+// enter makes the main thread start our thread.
 func (i *injection) enter(ctx context.Context) error {
 	_, entry := stubCode()
 	data := i.at + pageSize
@@ -192,7 +192,7 @@ func (i *injection) enter(ctx context.Context) error {
 	})
 }
 
-// unmap takes the memory away where it was not handed over. If that isn't possible it stays, unused.
+// unmap removes the memory if no thread of ours has taken it over. If that isn't possible, it stays, unused.
 func (i *injection) unmap(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the caller's may have ended
 	defer cancel()

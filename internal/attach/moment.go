@@ -15,14 +15,15 @@ import (
 // moment is what a thread is doing, and what can be done with it there.
 type moment struct {
 	doing  string
-	ready  bool       // a system call may be made in it, and it then goes on
+	ready  bool       // it may make a system call, and continues after it
 	open   bool       // and functions of the C library may be called in it
-	python bool       // the interpreter itself waits: it takes EINTR well (PEP 475), and looks for signals then
+	python bool       // the interpreter itself waits: it handles EINTR (PEP 475), and then checks for signals
 	mask   uint64     // signals that it blocks
 	again  *[6]uint64 // see ptrace.Chain.Repeat
 }
 
-// glance asks the kernel what a thread is doing without stopping it. Where it doesn't say, it is worth a stop.
+// glance reads from the kernel what a thread is doing, without stopping it. Where the kernel doesn't say, the thread
+// must be stopped.
 func (t *Target) glance(tid int) moment {
 	text, err := os.ReadFile(t.path(fmt.Sprintf("task/%d/syscall", tid)))
 	f := strings.Fields(string(text))
@@ -65,7 +66,7 @@ func inCall(nr int64, args [6]uint64) moment {
 // stackNeed is room for a chain (at most ptrace.MaxChain) and for pthread_create, which needs some KiB.
 const stackNeed = ptrace.MaxChain + 48<<10
 
-// judge looks at a held thread.
+// judge examines a stopped thread.
 func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	if !h.Regs.LongMode() {
 		return moment{doing: "in 32-bit code"}, nil
@@ -99,21 +100,21 @@ func (t *Target) judge(h *ptrace.Held) (moment, error) {
 	return t.computing(h.Regs.PC()), nil
 }
 
-// beginsHandler tells whether the thread is at the first instruction of a signal handler, which is where it stops when
-// the signal came together with our interrupt. Its registers then still tell of the system call that the handler has
-// interrupted (arch/x86/kernel/signal_64.c leaves orig_ax alone). Somebody may wait for that handler with a lock in his
-// hand: glibc's setuid waits so for every thread, and what we would do next in this one waits for that lock.
+// beginsHandler reports whether the thread is at the first instruction of a signal handler. It stops there when a
+// signal arrived together with our interrupt. Its registers then still describe the system call that the handler has
+// interrupted (arch/x86/kernel/signal_64.c leaves orig_ax alone). Another thread may hold a lock and wait for that
+// handler: glibc's setuid waits in this way for every thread. Our work in this thread would wait for that lock.
 func (t *Target) beginsHandler(h *ptrace.Held) (bool, error) {
 	b, err := h.Stack(t.mem, h.Regs.SP(), 8)
 	return err == nil && binary.LittleEndian.Uint64(b) == t.gadgets.Sigreturn, err
 }
 
-// maxCaller is how far up the stack the return address of a system call's caller is looked for; the C library's
+// maxCaller is how far up the stack we search for the return address of a system call's caller; the C library's
 // functions for blocking calls have small frames.
 const maxCaller = 2 << 10
 
-// calledByPython tells whether the interpreter or one of its own modules made the system call: the first return address
-// outside the C library is theirs.
+// calledByPython reports whether the interpreter or one of its own modules made the system call: then the first return
+// address outside the C library is theirs.
 func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	sp := (h.Regs.SP() + 7) &^ 7
 	stack, ok := t.maps.At(sp)
@@ -133,8 +134,8 @@ func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	return false, nil
 }
 
-// computing judges code. Outside the C library, and what replaces its malloc, a thread may be started: the code there
-// could do so itself, since none of the library's locks is held.
+// computing judges code that runs. Outside the C library, and outside of what replaces its malloc, a thread may be
+// started: the code there could do so itself, since it holds none of the library's locks.
 func (t *Target) computing(pc uint64) moment {
 	at, ok := t.maps.At(pc)
 	m := moment{doing: "running Python", ready: true, open: true}

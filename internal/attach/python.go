@@ -11,7 +11,7 @@ import (
 )
 
 // Version is a CPython version.
-type Version struct{ Major, Minor, Micro int } // Micro is -1 where the interpreter doesn't tell
+type Version struct{ Major, Minor, Micro int } // Micro is -1 if unknown
 
 func (v Version) String() string {
 	if v.Micro < 0 {
@@ -20,7 +20,7 @@ func (v Version) String() string {
 	return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro)
 }
 
-// firsts are functions that a version was the first to export; before 3.11 the version stands in no variable.
+// firsts are functions by the version that first exported them; before 3.11 no variable contains the version.
 var firsts = []struct {
 	minor int
 	name  string
@@ -31,7 +31,8 @@ func (t *Target) askInterpreter() (string, error) {
 	path, im := t.findPython()
 	if im == nil {
 		return "", remedy.Add(fmt.Errorf("%w: %s", ErrNotPython, t.Exe),
-			"give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python lists them")
+			"give the PID of the python process itself, not of its shell, launcher or container; pgrep -a python "+
+				"lists them")
 	}
 	t.Library, t.python = path, im
 	if err := t.readVersion(); err != nil {
@@ -53,7 +54,7 @@ func (t *Target) askInterpreter() (string, error) {
 	return fmt.Sprintf("CPython %v %s", t.Python, linked), nil
 }
 
-// findPython looks where an interpreter usually is, and then everywhere.
+// findPython searches where an interpreter usually is, and then everywhere.
 func (t *Target) findPython() (string, *image.Image) {
 	usual := func(path string) bool {
 		return path == t.Exe || strings.HasPrefix(filepath.Base(path), "libpython")

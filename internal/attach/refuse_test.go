@@ -20,7 +20,7 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// refused holds that Inject and Diagnose say no for the same reason and with a hint, and leave the process as it was.
+// refused checks that Inject and Diagnose refuse for the same reason and with a hint, and leave the process as it was.
 func refused(t *testing.T, pid int, want error, text string) {
 	t.Helper()
 	before := look(pid)
@@ -37,8 +37,7 @@ func refused(t *testing.T, pid int, want error, text string) {
 	}
 }
 
-// look is what does not change in a process that nobody touches: whether it is stopped or dead, its threads and
-// mappings.
+// look returns what does not change in an untouched process: whether it is stopped or dead, its threads and mappings.
 func look(pid int) string {
 	s, _ := readStatus(fmt.Sprintf("/proc/%d/status", pid))
 	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
@@ -60,7 +59,7 @@ func run(t *testing.T, argv ...string) *exec.Cmd {
 	return cmd
 }
 
-// compile makes a program of C, which waits for ever after what body does.
+// compile makes a C program, which runs body and then waits for ever.
 func compile(t *testing.T, source string, flags ...string) string {
 	t.Helper()
 	cc := env.Program(t, "cc")
@@ -156,7 +155,7 @@ func trace(t *testing.T, pid int) (release func()) {
 	return func() { close(let); <-gone }
 }
 
-// TestTracedDoor enters what is traced, where CPython has a door of its own.
+// TestTracedDoor attaches to a traced process, through CPython's own remote debugging.
 func TestTracedDoor(t *testing.T) {
 	for _, py := range pythons(t) {
 		if py.Root == "" { // 3.14 and newer live in the chroot
@@ -204,7 +203,7 @@ func TestPython2(t *testing.T) {
 	}
 }
 
-// TestStripped and TestFreeThreaded use programs that export what such interpreters do.
+// TestStripped and TestFreeThreaded use programs that export the same symbols as such interpreters.
 func TestStripped(t *testing.T) {
 	program := compile(t,
 		"#include <unistd.h>\nint Py_AddPendingCall, PyConfig_Clear; int main(void) { for (;;) pause(); }", "-rdynamic")
@@ -214,7 +213,8 @@ func TestStripped(t *testing.T) {
 
 func TestFreeThreaded(t *testing.T) {
 	program := compile(t,
-		"#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
+		"#include <unistd.h>\nint Py_AddPendingCall, _Py_MergeZeroLocalRefcount; "+
+			"unsigned long Py_Version = 0x030e00f0; int main(void) { for (;;) pause(); }", "-rdynamic")
 	cmd := run(t, program)
 	refused(t, cmd.Process.Pid, ErrVersion, "free-threaded")
 }
@@ -226,9 +226,10 @@ func TestStatic(t *testing.T) {
 }
 
 // elf32 is a 32-bit x86 program that calls pause for ever: header, one segment, code.
-var elf32 = []byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x01\x00\x00\x00\x54\x80\x04\x08\x34\x00\x00\x00\x00\x00\x00\x00" +
-	"\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00" +
-	"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00\x00\x00\x10\x00\x00" +
+var elf32 = []byte("\x7fELF\x01\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\x03\x00\x01\x00\x00\x00\x54" +
+	"\x80\x04\x08\x34\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x34\x00\x20\x00\x01\x00\x00\x00\x00\x00\x00\x00" +
+	"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x80\x04\x08\x00\x80\x04\x08\x5d\x00\x00\x00\x5d\x00\x00\x00\x05\x00\x00" +
+	"\x00\x00\x10\x00\x00" +
 	"\xb8\x1d\x00\x00\x00\xcd\x80\xeb\xf7")
 
 func Test32Bit(t *testing.T) {
@@ -250,7 +251,8 @@ func TestVfork(t *testing.T) {
 	program := compile(t, `
 #include <stdio.h>
 #include <unistd.h>
-int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", getpid())); for (;;) pause(); } return 0; }`)
+int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", getpid())); for (;;) pause(); } `+
+		`return 0; }`)
 	cmd := exec.CommandContext(t.Context(), program)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -269,7 +271,7 @@ int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", 
 	cmd.Wait()
 }
 
-// TestOtherUser asks as a user without rights: for a process of root's, and for one of its own that can't be dumped.
+// TestOtherUser attaches as a user without rights: to a process of root's, and to one of its own that isn't dumpable.
 func TestOtherUser(t *testing.T) {
 	env.Root(t)
 	const nobody = 65534
@@ -324,7 +326,7 @@ func asNobody(t *testing.T, pid int, want ...string) {
 	}
 }
 
-// TestForbidden explains what Yama forbids on kernels that have it.
+// TestForbidden checks the explanation of what Yama forbids, on kernels that have it.
 func TestForbidden(t *testing.T) {
 	for scope, want := range map[string]string{"1": "ptrace_scope=0", "2": "as root", "3": "memgauge run",
 		"": "SYS_PTRACE"} {
@@ -336,7 +338,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// TestRaised brings back what the source raises, and nothing is printed in the target (its stderr is the test's).
+// TestRaised checks that an exception of the source comes back, and that nothing is printed in the target (its stderr
+// is the test's).
 func TestRaised(t *testing.T) {
 	p := start(t, pythons(t)[0], "testdata/doing.py", "sleep")
 	for source, want := range map[string]string{
@@ -361,7 +364,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestTimeout calls the source back while native code keeps the GIL, and tells when it runs already.
+// TestTimeout cancels the source while native code holds the GIL, and reports source that is already running.
 func TestTimeout(t *testing.T) {
 	py := debian(t)
 	p := start(t, py, "testdata/doing.py", "hog")

@@ -14,10 +14,10 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// door is where CPython 3.14 and newer wants to be told of code to run (PEP 768): addresses in the target.
+// door is the place where CPython 3.14 and newer looks for code to run (PEP 768): addresses in the target.
 type door struct {
-	breaker uint64 // of the main thread: bits that it looks at between bytecodes
-	pending uint64 // int32: a script waits
+	breaker uint64 // of the main thread: bits that it checks between bytecodes
+	pending uint64 // int32: a script is waiting
 	path    uint64 // its name, doorPath bytes
 }
 
@@ -29,16 +29,16 @@ const (
 )
 
 // The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and
-// 3.15 share, counted in words. The last six describe the door; its length differs, so they are found by what they must
-// say.
+// 3.15 share, counted in words. The last six describe the door. The table's length differs, so they are found by the
+// values that they must have.
 const (
 	wordFree        = 2
 	wordInterpreter = 5
 	wordMainThread  = 10
 )
 
-// findDoor returns nil where there is none, where it is shut (-X disable-remote-debug), or where it isn't as we know
-// it.
+// findDoor returns nil where there is no door, where it is disabled (-X disable-remote-debug), or where it has an
+// unknown form.
 func (t *Target) findDoor() *door {
 	s, ok := t.python.Symbol("_PyRuntime")
 	if !ok || t.Python.Minor < 14 {
@@ -65,8 +65,8 @@ func (t *Target) findDoor() *door {
 	return &door{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
 }
 
-// doorEnd finds the word that says how long a script's name may be: before it stand where the name lies, 4 bytes after
-// the flag, which comes first.
+// doorEnd finds the word that contains the maximum length of a script's name. Before it come the offset of the name, 4
+// bytes after the flag, and that of the flag.
 func doorEnd(w []uint64) int {
 	for i := 2*wordMainThread + 5; i < len(w); i++ {
 		if w[i] == doorPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {
@@ -76,7 +76,7 @@ func doorEnd(w []uint64) int {
 	return 0
 }
 
-// isMain looks for the main thread's number where a thread state has it, before the debugger's part.
+// isMain checks the main thread's number at its place in a thread state, before the debugger's part.
 func (t *Target) isMain(thread, support uint64) bool {
 	b := make([]byte, min(support, 1<<12)&^7)
 	if _, err := t.mem.ReadAt(b, int64(thread)); err != nil {
@@ -101,8 +101,8 @@ func (t *Target) pointer(at uint64) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// script is what the interpreter finds in the file that it is shown. It claims its turn, so that it can be called back,
-// and leaves the work to a thread. Whatever happens, nothing is raised.
+// script is what the interpreter finds in the file. It first claims its turn, so that it can be cancelled, and leaves
+// the work to a thread. It never raises.
 const script = `
 def begin(folder, pid):
     import time, posix, _thread
@@ -152,13 +152,13 @@ except Exception:
     pass
 `
 
-// errNoDoor means that this way can't be had; nothing has been done.
+// errNoDoor means that this way isn't available; nothing has been done.
 var errNoDoor = errors.New("CPython's remote debugging can't be used")
 
-// knock shows the interpreter a script in a file, which only the target's user can read. It is done without stopping
-// the target, and so as CPython does it itself (Python/remote_debugging.c, send_exec_to_proc_handle). It is the way for
-// targets whose threads can't be borrowed, and no other's: a Ctrl-C that comes while the interpreter reads the script
-// is reported as the script's error, and the program never sees it.
+// knock shows the interpreter a script in a file that only the target's user can read. Like CPython's own
+// implementation (Python/remote_debugging.c, send_exec_to_proc_handle), it does not stop the target. It is used only
+// for targets whose threads can't be borrowed: a Ctrl-C that arrives while the interpreter reads the script is reported
+// as the script's error, and the program never sees it.
 func (i *injection) knock(ctx context.Context) (Result, error) {
 	i.result.Way, i.result.Doing = RemoteDebug, i.doing
 	d := i.findDoor()
@@ -181,7 +181,7 @@ func (i *injection) knock(ctx context.Context) (Result, error) {
 	return i.result, err
 }
 
-// show writes the script, and then what makes the interpreter look for it.
+// show writes the script, and then the words that make the interpreter read it.
 func (i *injection) show(d *door, f *folder) error {
 	program, err := pythonString(i.source)
 	if err != nil {
@@ -212,7 +212,7 @@ func (i *injection) show(d *door, f *folder) error {
 	return nil
 }
 
-// awaitScript waits for the script's end, and calls it back if it has not begun in time.
+// awaitScript waits for the script's end, and cancels it if it has not begun in time.
 func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte, error) {
 	for look := minLook; ; look = min(look*5/4, maxLook) {
 		if text, err := f.read("out"); err == nil {
@@ -232,7 +232,7 @@ func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte
 					"give it more time with --timeout")
 			}
 			_, _ = i.mem.WriteAt([]byte{0, 0, 0, 0}, int64(d.pending))
-			// an interpreter that has just looked shall still find the file; it then finds the claim
+			// the interpreter may be about to open the file: it must still find it, and then finds the claim
 			time.Sleep(maxLook)
 			return nil, i.tooLate(ctx)
 		case <-time.After(look):

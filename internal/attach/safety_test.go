@@ -27,7 +27,7 @@ const victimVar = "MEMGAUGE_TEST_INJECT"
 // stageVar makes the injector kill itself at a certain point of the first stop.
 const stageVar = "MEMGAUGE_TEST_DIE"
 
-// diagnoseVar makes it say what it thinks of a process.
+// diagnoseVar makes it print what it finds out about a process.
 const diagnoseVar = "MEMGAUGE_TEST_DIAGNOSE"
 
 func TestMain(m *testing.M) {
@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// count is how often to do something: little by default, in full where an environment variable says so.
+// count is how often to do something: few times by default, the full count where an environment variable gives it.
 func count(t testing.TB, key string, little int) int {
 	n, err := strconv.Atoi(os.Getenv(key))
 	if os.Getenv(key) != "" && err != nil {
@@ -103,7 +103,7 @@ func checked(t testing.TB, py env.Python, lib string) [][]string {
 	return programs
 }
 
-// verify asks a checked program how it fares, waits for more turns, and asks again.
+// verify queries a checked program for its state, waits for more turns, and queries it again.
 func verify(t testing.TB, p *target) {
 	t.Helper()
 	const ask = "import __main__\nresult = '%d %r' % (__main__.turns, __main__.bad[:3])"
@@ -123,7 +123,8 @@ func verify(t testing.TB, p *target) {
 	}
 }
 
-// clean waits until nothing of ours is left: no thread, and no mapping but those that a kill between two stops leaves.
+// clean waits until nothing of ours is left: no thread, and no mapping except those that a kill between two stops
+// leaves.
 func clean(t testing.TB, p *target, left int) {
 	t.Helper()
 	const lasts = 30 * time.Second
@@ -138,8 +139,8 @@ func clean(t testing.TB, p *target, left int) {
 	}
 }
 
-// ours counts our threads, and mappings as only we make them: a page of code from nowhere, then more than MaxValue of
-// data.
+// ours counts our threads, and mappings of the kind that only we make: an anonymous page of code, then more than
+// MaxValue of data.
 func ours(t testing.TB, pid int) (threads, blocks int) {
 	names, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 	if err != nil {
@@ -305,7 +306,7 @@ func die(now bool) {
 	}
 }
 
-// writer dies when it has written.
+// writer kills the process when it has written.
 type writer struct {
 	*os.File
 	die bool
@@ -317,7 +318,7 @@ func (w writer) WriteAt(b []byte, at int64) (int, error) {
 	return n, err
 }
 
-// TestDeathWhileHeld kills the injector at each point at which the target's thread is held.
+// TestDeathWhileHeld kills the injector at each point at which the target's thread is stopped.
 func TestDeathWhileHeld(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

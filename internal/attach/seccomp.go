@@ -12,19 +12,18 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// made is a system call that attaching has the target make. Pointers and descriptors among its arguments are 0 here:
-// a filter can't read what they lead to, and none is known that goes by their value.
+// made is a system call that attaching has the target make. Pointers and descriptors among its arguments are 0 here: a
+// filter can't read what they refer to, and no known filter depends on their values.
 type made struct {
 	nr     int64
 	name   string
 	args   [6]uint64
-	needed bool // an error from it is the end of the attach; the agent gets along with errors of all others
+	needed bool // an error from it ends the attach; the agent tolerates errors of all others
 }
 
-// askSeccomp finds out whether a filter of system calls (seccomp(2)) may answer ours with the process's death. Filters
-// are inherited and can't be taken off: where a process has as many as we have ourselves, they are its container's, and
-// we live under them. Those of others are read before a thread is borrowed, where we may (root without filters of its
-// own); see admits.
+// askSeccomp finds out whether a seccomp(2) filter may kill the process for our system calls. Filters are inherited and
+// can't be removed. If a process has as many as we have, they are its container's, and we run under them ourselves.
+// Other filters are read before a thread is borrowed, if we may (root without filters of its own); see admits.
 func (t *Target) askSeccomp() (string, error) {
 	mine, err := readStatus("/proc/self/status")
 	switch {
@@ -49,8 +48,8 @@ func filtered(why string) error {
 			"or with --force")
 }
 
-// admits asks the filters of a held thread about each system call that it, and the threads that come from it, will make
-// for us.
+// admits evaluates the filters of a stopped thread for each system call that it, and the threads started from it, will
+// make for us.
 func (t *Target) admits(h *ptrace.Held) error {
 	if !t.readFilters {
 		return nil
@@ -71,8 +70,8 @@ func (t *Target) admits(h *ptrace.Held) error {
 	return nil
 }
 
-// objection says why a verdict of the filters is the end of an attach, "" if it isn't. Only a supervisor knows what
-// comes of a call that it is asked about; without a tracer SECCOMP_RET_TRACE is ENOSYS.
+// objection says why a verdict of the filters prevents an attach, or "" if it doesn't. If a supervisor decides about a
+// call, the result is unknown. Without a tracer SECCOMP_RET_TRACE is ENOSYS.
 func objection(verdict uint32, needed bool) string {
 	switch verdict & unix.SECCOMP_RET_ACTION_FULL {
 	case unix.SECCOMP_RET_ALLOW, unix.SECCOMP_RET_LOG:
@@ -90,7 +89,8 @@ func objection(verdict uint32, needed bool) string {
 	return "kills it"
 }
 
-// judgeCall is the verdict of all filters together: the most severe counts (kernel/seccomp.c, seccomp_run_filters).
+// judgeCall returns the verdict of all filters together: the most severe counts (kernel/seccomp.c,
+// seccomp_run_filters).
 func judgeCall(filters [][]unix.SockFilter, c made) (uint32, error) {
 	data := callData(c)
 	worst := uint32(unix.SECCOMP_RET_ALLOW)
@@ -106,7 +106,7 @@ func judgeCall(filters [][]unix.SockFilter, c made) (uint32, error) {
 	return worst, nil
 }
 
-// severity is lower for what is worse: as a signed number, which makes SECCOMP_RET_KILL_PROCESS the lowest.
+// severity is lower for a worse verdict: read as a signed number, SECCOMP_RET_KILL_PROCESS is the lowest.
 func severity(verdict uint32) int32 { return int32(verdict & unix.SECCOMP_RET_ACTION_FULL) }
 
 // callData is what a filter reads: struct seccomp_data (linux/seccomp.h), with an instruction pointer of 0.
@@ -120,10 +120,10 @@ func callData(c made) []byte {
 	return b
 }
 
-// errProgram means an instruction that the kernel takes in no filter (kernel/seccomp.c, seccomp_check_filter).
+// errProgram marks an instruction that the kernel accepts in no filter (kernel/seccomp.c, seccomp_check_filter).
 var errProgram = errors.New("one of them is not a program that we know")
 
-// machine is what a filter has: two registers and 16 words (linux/filter.h, BPF_MEMWORDS).
+// machine is the state of a filter: two registers and 16 words (linux/filter.h, BPF_MEMWORDS).
 type machine struct {
 	a, x  uint32
 	words [16]uint32
@@ -156,7 +156,7 @@ func runFilter(program []unix.SockFilter, data []byte) (uint32, error) {
 	return 0, fmt.Errorf("%w (it does not return)", errProgram)
 }
 
-// operand is the register x or the instruction's own number.
+// operand returns the register x or the instruction's own number.
 func (m *machine) operand(i unix.SockFilter) uint32 {
 	if i.Code&unix.BPF_X != 0 {
 		return m.x
@@ -164,7 +164,7 @@ func (m *machine) operand(i unix.SockFilter) uint32 {
 	return i.K
 }
 
-// jump tells how many instructions to leave out.
+// jump returns how many instructions to skip.
 func (m *machine) jump(i unix.SockFilter) int {
 	v := m.operand(i)
 	var yes bool

@@ -14,8 +14,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestSeccomp: a program whose filters let through what attaching needs is entered; one whose filters kill for it, or
-// refuse what can't be done without, is told of and goes on.
+// TestSeccomp attaches to a program whose filters allow what attaching needs. A program whose filters kill for it, or
+// refuse what is indispensable, is refused with the reason, and continues.
 func TestSeccomp(t *testing.T) {
 	env.Root(t)
 	for _, c := range []struct{ filter, refused string }{
@@ -48,7 +48,7 @@ func TestSeccomp(t *testing.T) {
 	}
 }
 
-// TestSeccompForced enters a program without asking its filters, at the risk of who says so.
+// TestSeccompForced attaches without checking the program's filters, at the user's risk.
 func TestSeccompForced(t *testing.T) {
 	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/seccomp.py", "kill",
 		fmt.Sprint(unix.SYS_LISTEN))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestDeepStack enters a program that goes down to the end of a small stack and up again, all the time.
+// TestDeepStack attaches to a program that keeps going down to the end of a small stack and up again.
 func TestDeepStack(t *testing.T) {
 	py := debian(t)
 	py.Path = "sh"

@@ -12,7 +12,7 @@ import (
 // KiB.
 const maxStatus = 1 << 20
 
-// status is what /proc/PID/status tells that matters here.
+// status is what matters here of /proc/PID/status.
 type status struct {
 	name     string
 	state    byte // R, S, D, T (stopped), t (traced), Z, X
@@ -25,7 +25,7 @@ type status struct {
 	caught   uint64 // signals with a handler
 	features string // such as "shstk wrss"
 	filters  int    // seccomp filters; -1 in strict mode
-	nested   bool   // it lives in a PID namespace of its own
+	nested   bool   // it has a PID namespace of its own
 }
 
 func readStatus(path string) (status, error) {
@@ -41,7 +41,7 @@ func readStatus(path string) (status, error) {
 	return parseStatus(string(text)), nil
 }
 
-// parseStatus takes the fields that are there; which are depends on the kernel.
+// parseStatus parses the fields that exist; which do depends on the kernel.
 func parseStatus(text string) status {
 	var s status
 	for line := range strings.Lines(text) {
@@ -70,7 +70,7 @@ func parseStatus(text string) status {
 		case "NStgid":
 			s.inner, _ = strconv.Atoi(f[len(f)-1])
 			s.nested = len(f) > 1
-		case "Seccomp": // 0 none, 1 strict, 2 filters (proc(5)); how many follows, from Linux 5.9 on
+		case "Seccomp": // 0 none, 1 strict, 2 filters (proc(5)); their number follows, from Linux 5.9 on
 			s.filters = map[string]int{"1": -1, "2": 1}[f[0]]
 		case "Seccomp_filters":
 			if n, err := strconv.Atoi(f[0]); err == nil && s.filters >= 0 {

@@ -32,7 +32,7 @@ func stubCode() ([]byte, entries) {
 	return all[:at[2]], entries{at[0], at[1]}
 }
 
-// Where the stub corrects the last frame of the chain.
+// Places where the stub corrects the last frame of the chain.
 const (
 	frameRAX = ptrace.FrameRAX //lint:ignore U1000 stub_amd64.s reads it
 	frameRIP = ptrace.FrameRIP //lint:ignore U1000 stub_amd64.s reads it

@@ -18,16 +18,16 @@ import (
 // Target is a process that can be entered.
 type Target struct {
 	PID       int
-	Inner     int    // its PID as it sees itself
+	Inner     int    // its PID in its own PID namespace
 	Exe       string // its program, as the kernel shows it
 	Python    Version
 	Library   string   // where the interpreter is: the program itself or libpython
-	Force     bool     // enter it in spite of its seccomp filters
+	Force     bool     // enter it despite its seccomp filters
 	Elsewhere []string // namespaces and root that are not ours: "mount namespace", …
 
 	status      status
 	held        error // why no thread of it can be borrowed; nil if one can
-	readFilters bool  // its seccomp filters are to be asked, since nobody knows them
+	readFilters bool  // its seccomp filters must be read, since they are unknown
 	mem         *os.File
 	maps        image.Maps
 	python      *image.Image
@@ -37,7 +37,7 @@ type Target struct {
 	stackLimit  uint64 // of the main thread, in bytes
 }
 
-// Errors of targets, for callers and tests that want to tell them apart. All come with a hint.
+// Errors about targets, which callers and tests may want to distinguish. All carry a hint.
 var (
 	ErrNoProcess = errors.New("no such process")
 	ErrZombie    = errors.New("it has ended")
@@ -53,7 +53,7 @@ var (
 	ErrBorrowed  = errors.New("it shares its memory with its parent")
 )
 
-// step is one question about a target, in the order in which they are asked.
+// step is one check of a target, in the order of the checks.
 type step struct {
 	name string
 	ask  func(*Target) (string, error)
@@ -85,7 +85,7 @@ func inspect(t *Target) (*Target, error) {
 	return t, nil
 }
 
-// Close lets go of what Inspect has opened.
+// Close releases what Inspect has opened.
 func (t *Target) Close() {
 	if t.mem != nil {
 		t.mem.Close()
@@ -122,8 +122,8 @@ func (t *Target) askProcess() (string, error) {
 	return fmt.Sprintf("%s, %d threads", s.name, s.threads), nil
 }
 
-// borrowsMemory tells whether a child runs in its parent's memory, as it does until exec after vfork(2). What is done
-// to it would be done to the parent.
+// borrowsMemory reports whether a child runs in its parent's memory, as it does between vfork(2) and exec. Whatever is
+// done to it would be done to the parent.
 func borrowsMemory(pid, parent int) bool {
 	const kcmpVM = 1
 	same, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(parent), kcmpVM, 0, 0, 0)
@@ -139,7 +139,7 @@ func (t *Target) askOwner() (string, error) {
 	return fmt.Sprintf("uid %d", t.status.uid), nil
 }
 
-// askThreads finds out whether a thread can be borrowed. If not, the interpreter's own door may do.
+// askThreads finds out whether a thread can be borrowed. If not, the interpreter's remote debugging may be available.
 func (t *Target) askThreads() (string, error) {
 	switch {
 	case t.status.tracer != 0:
@@ -149,7 +149,7 @@ func (t *Target) askThreads() (string, error) {
 		}
 		t.held = remedy.Add(fmt.Errorf("%w by %s", ErrTraced, who),
 			"end that debugger, strace or profiler, or wait for it: a process has one tracer at a time")
-	case strings.Contains(t.status.features, "shstk"): // rt_sigreturn then wants a token on the shadow stack
+	case strings.Contains(t.status.features, "shstk"): // rt_sigreturn then needs a token on the shadow stack
 		t.held = remedy.Add(fmt.Errorf("%w: its threads have shadow stacks", ErrForbidden),
 			"start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with memgauge run")
 	default:
@@ -176,7 +176,7 @@ func (t *Target) askPermission() (string, error) {
 	return "its memory can be read and written", nil
 }
 
-// forbidden finds out why the kernel said no (ptrace(2), "Ptrace access mode checking").
+// forbidden finds out why the kernel denied access (ptrace(2), "Ptrace access mode checking").
 func forbidden(scope string, uid int, err error) error {
 	err = fmt.Errorf("%w: %w", ErrForbidden, err)
 	const start = "or start the training with memgauge run, which needs no permission"
@@ -223,8 +223,8 @@ func (t *Target) askMachine() (string, error) {
 	return "", remedy.Add(ErrNotPython, "give the PID of a training process")
 }
 
-// mapReadings is how often a process's mappings are read: the kernel gives them page by page, so that one which maps
-// memory meanwhile gives two halves that don't fit.
+// mapReadings is how often a process's mappings are read. The kernel returns them page by page, so if the process maps
+// memory meanwhile, the two halves don't fit together.
 const mapReadings = 10
 
 func (t *Target) readMaps() (image.Maps, error) {
@@ -274,7 +274,8 @@ func (t *Target) askLibrary() (string, error) {
 	for _, f := range functions {
 		if t.symbols[f.name] == 0 {
 			return "", remedy.Add(fmt.Errorf("%w: %s", ErrStripped, f.name),
-				"start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic symbols")
+				"start the training with memgauge run instead, or use a Python that isn't stripped of its dynamic "+
+					"symbols")
 		}
 	}
 	t.libc = strings.Join(found, ", ")
@@ -292,8 +293,8 @@ func (t *Target) findGadgets(m image.Mapping) {
 	}
 }
 
-// isLibc knows glibc (before 2.34 with threads in a library of their own), its loader, musl, and what takes malloc's
-// place.
+// isLibc recognises glibc (before 2.34 with threads in a library of their own), its loader, musl, and replacements of
+// malloc.
 func isLibc(path string) bool {
 	name := filepath.Base(strings.TrimSuffix(path, " (deleted)"))
 	for _, prefix := range []string{"libc.so", "libc-2.", "libpthread.so", "libpthread-2.", "ld-linux", "ld-2.",
@@ -305,7 +306,7 @@ func isLibc(path string) bool {
 	return strings.Contains(name, "malloc.so") || strings.Contains(name, "asan.so") || strings.Contains(name, "tsan.so")
 }
 
-// images loads those whose path is wanted; what can't be read is left out.
+// images loads those whose path is wanted, and leaves out what can't be read.
 func (t *Target) images(wanted func(string) bool) map[string]*image.Image {
 	found := map[string]*image.Image{}
 	for _, m := range t.maps {

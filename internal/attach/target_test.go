@@ -68,7 +68,7 @@ func inject(t testing.TB, p *target, source string) Result {
 	return r
 }
 
-// TestInject enters every Python while its main thread does this and that.
+// TestInject attaches to every Python while its main thread does different things.
 func TestInject(t *testing.T) {
 	for _, py := range append(env.CPythons(t), env.ChrootCPythons(t)...) {
 		t.Run(py.Name(), func(t *testing.T) {

@@ -2,15 +2,15 @@ package attach
 
 import "golang.org/x/sys/unix"
 
-// wait is a system call in which a thread may be borrowed: it blocks, ends by itself only when something happens, and
+// wait is a system call in which a thread may be borrowed. It blocks, ends by itself only when something happens, and
 // no C library makes it while it holds one of the locks that starting a thread takes (malloc's, the stack cache's, the
 // loader's). docs/attach.md gives the reasons one by one.
 type wait struct {
 	name string
-	// fits looks at the arguments where the number alone doesn't decide.
+	// fits checks the arguments where the number alone doesn't decide.
 	fits func(args [6]uint64) bool
-	// repeat gives the arguments with which the call can be made again although the kernel would say EINTR or keep its
-	// remaining time to itself; nil where EINTR is all that can be said.
+	// repeat returns the arguments with which the call can be repeated although the kernel would return EINTR or keep
+	// the remaining time to itself; nil where only EINTR is possible.
 	repeat func(args [6]uint64) *[6]uint64
 }
 
@@ -42,11 +42,11 @@ const (
 	futexWait       = 0
 	futexWaitBitset = 9
 	futexCommand    = 0x7f
-	futexLowLevel   = 2 // the value of glibc's own locks while somebody waits (sysdeps/nptl/lowlevellock.h)
+	futexLowLevel   = 2 // the value of glibc's own locks while a thread waits for them (sysdeps/nptl/lowlevellock.h)
 )
 
-// lockFree accepts waits for semaphores, conditions, threads' ends, but none for a lock: glibc waits for those of its
-// own with plain FUTEX_WAIT and the value 2, musl with a negative one.
+// lockFree accepts waits for semaphores, conditions and threads' ends, but none for a lock: for its own locks glibc
+// waits with plain FUTEX_WAIT and the value 2, musl with a negative one.
 func lockFree(args [6]uint64) bool {
 	value := int32(args[2])
 	switch args[1] & futexCommand {
@@ -58,7 +58,7 @@ func lockFree(args [6]uint64) bool {
 	return false
 }
 
-// absolute repeats a futex wait whose time limit is a point in time (or none).
+// absolute repeats a futex wait whose time limit is absolute (or missing).
 func absolute(args [6]uint64) *[6]uint64 {
 	if args[1]&futexCommand == futexWaitBitset || args[3] == 0 {
 		return &args
@@ -66,7 +66,7 @@ func absolute(args [6]uint64) *[6]uint64 {
 	return nil
 }
 
-// endless repeats a call whose argument i, a number of milliseconds, says that there is no limit.
+// endless repeats a call whose argument i, a number of milliseconds, means that there is no limit.
 func endless(i int) func([6]uint64) *[6]uint64 {
 	return func(args [6]uint64) *[6]uint64 {
 		if int32(args[i]) < 0 {
@@ -76,7 +76,7 @@ func endless(i int) func([6]uint64) *[6]uint64 {
 	}
 }
 
-// rest repeats a sleep for the time that remains, which the kernel has written where the caller wants it.
+// rest repeats a sleep for the remaining time, which the kernel has written to the caller's memory.
 func rest(request, remaining int) func([6]uint64) *[6]uint64 {
 	return func(args [6]uint64) *[6]uint64 {
 		if args[remaining] == 0 {
@@ -87,7 +87,7 @@ func rest(request, remaining int) func([6]uint64) *[6]uint64 {
 	}
 }
 
-// systemCalls names what a thread may be seen in without being borrowed, for messages.
+// systemCalls names the calls in which a thread may be found without being borrowable, for messages.
 var systemCalls = map[int64]string{
 	unix.SYS_WRITE: "write", unix.SYS_OPENAT: "openat", unix.SYS_IOCTL: "ioctl", unix.SYS_FSYNC: "fsync",
 	unix.SYS_FDATASYNC: "fdatasync",

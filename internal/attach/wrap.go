@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// wrapper runs the source with globals of its own, and leaves in `out` what the code that called it hands back: a
-// letter, then text. Nothing can get past it but an interpreter without memory.
+// wrapper runs the source with globals of its own, and leaves in `out` what its caller returns: a letter, then text. It
+// catches everything, except an interpreter without memory.
 const wrapper = `
 out = None
 def run(text):
@@ -24,7 +24,8 @@ def run(text):
                 if tb.tb_frame.f_code.co_filename == '<memgauge>':
                     line = tb.tb_lineno
                 tb = tb.tb_next
-            return ('e%%s: %%s (line %%d)' %% (type(e).__name__, e, line or getattr(e, 'lineno', 0) or 0)).encode('utf-8', 'replace')
+            line = line or getattr(e, 'lineno', 0) or 0
+            return ('e%%s: %%s (line %%d)' %% (type(e).__name__, e, line)).encode('utf-8', 'replace')
         except BaseException:
             return b'eexception without text'
 out = run(%s)
@@ -48,7 +49,7 @@ func pythonString(s string) (string, error) {
 	return strconv.QuoteToASCII(s), nil
 }
 
-// unwrap takes what the wrapper has left.
+// unwrap splits what the wrapper has left.
 func unwrap(out []byte) (value string, err error) {
 	if len(out) == 0 {
 		return "", fmt.Errorf("%w: it left nothing (out of memory?)", ErrRaised)

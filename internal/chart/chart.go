@@ -1,5 +1,5 @@
-// Package chart draws memory over time: series with their unit, the limits that bind them, the events that happened, as
-// a PNG or as an SVG that a page can carry. It knows nothing of where the numbers come from.
+// Package chart draws memory over time as a PNG, or as an SVG for a page: series with their unit, the limits that bind
+// them, and events. It does not know where the numbers come from.
 package chart
 
 import (
@@ -9,8 +9,8 @@ import (
 // Chart is panels one below the other over the same time.
 type Chart struct {
 	Title  string
-	Note   string  // a smaller line under the title: what to see here
-	Across string  // what X counts, where it isn't seconds
+	Note   string  // a smaller line under the title: what the chart shows
+	Across string  // the unit of X, if it isn't seconds
 	Begin  float64 // where X begins
 	Panels []Panel
 	Events []Event
@@ -41,7 +41,7 @@ type Series struct {
 	X, Y []float64
 	Area bool // filled down to zero
 	Thin bool // dashed, in the background: a forecast, a peak
-	// Low and High, one for each X, are the band that Y lies in; nil for none.
+	// Low and High, one for each X, are the band in which Y lies; nil for none.
 	Low, High []float64
 }
 
@@ -49,7 +49,7 @@ type Series struct {
 type Level struct {
 	Name  string
 	Value float64
-	Alarm bool // drawn as what must not be passed
+	Alarm bool // drawn as a limit that must not be crossed
 }
 
 // Event is a moment with a short text.
@@ -65,7 +65,7 @@ type Bar struct {
 	Value float64
 }
 
-// maxPoints of a series are drawn: more than there are pixels beside each other.
+// maxPoints of a series are drawn: more than the pixels of a line.
 const maxPoints = 2400
 
 // thin keeps the lowest and the highest value of each group of points, so that no peak is lost.
@@ -102,7 +102,7 @@ func extremes(y []float64, from, to int) (lo, hi int) {
 	return lo, hi
 }
 
-// highest value of a panel, its alarm levels included only if they are near enough to matter to the eye.
+// highest returns the highest value of a panel. Alarm levels count only if they are close enough to be of interest.
 func (p Panel) highest() float64 {
 	top := 0.0
 	for _, s := range p.Series {
@@ -121,7 +121,7 @@ func (p Panel) highest() float64 {
 	return top
 }
 
-// lowest value of a panel.
+// lowest returns the lowest value of a panel.
 func (p Panel) lowest() float64 {
 	low := math.Inf(1)
 	for _, s := range p.Series {
@@ -137,7 +137,7 @@ func (p Panel) lowest() float64 {
 	return low
 }
 
-// far says that a level lies so high that drawing it would press the series flat; it is then named at the top edge.
+// far reports that a level lies so high that the series would be flat beside it; it is then named at the top edge.
 func (p Panel) far(l Level) bool { return l.Value > 3*p.highest() }
 
 func (c Chart) duration() float64 {

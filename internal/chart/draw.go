@@ -23,7 +23,8 @@ const (
 	dpi         = 110
 )
 
-// Colours of series that a colour-blind reader tells apart, and in grey by their lightness (Okabe and Ito).
+// Colours of series that colour-blind readers can distinguish, and that differ in lightness when printed in grey (Okabe
+// and Ito).
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xe6, 0x9f, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 	{0x56, 0xb4, 0xe9, 0xff}, {0x8a, 0x6d, 0x3b, 0xff}, {0x55, 0x55, 0x55, 0xff},
@@ -146,7 +147,7 @@ func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {
 	return pl, c.addEvents(pl, span, named)
 }
 
-// setHeight begins at zero where that wastes less than half of the room, and leaves some for the legend.
+// setHeight begins at zero if that wastes less than half of the height, and leaves some room for the legend.
 func setHeight(pl *plot.Plot, p Panel, unit scale) {
 	if p.Unit == Percent {
 		pl.Y.Min, pl.Y.Max = 0, 108
@@ -225,8 +226,8 @@ func (l legendLine) Thumbnail(c *draw.Canvas) {
 	c.StrokeLine2(l.LineStyle, c.Min.X, y, c.Max.X, y)
 }
 
-// pieces are the stretches of a series between interruptions; a lone point becomes a short line, so that it can be
-// seen.
+// pieces returns the stretches of a series between interruptions; a lone point becomes a short line, so that it is
+// visible.
 func pieces(s Series, unit, span scale) []plotter.XYs {
 	x, y := thin(s)
 	var out []plotter.XYs

@@ -63,7 +63,7 @@ func (m mark) Plot(c draw.Canvas, pl *plot.Plot) {
 	y := tr(m.value)
 	c.StrokeLine2(m.line, c.Min.X, y, c.Max.X, y)
 	x := c.Max.X - 3
-	if m.colour != alarm { // where a series that has come so far does not run through it
+	if m.colour != alarm { // where a series up to this point does not cross it
 		x = c.Min.X + (c.Max.X-c.Min.X)*0.55
 	}
 	c.FillText(style, vg.Point{X: x, Y: y + 2}, m.text)
@@ -90,17 +90,17 @@ func worstFirst(events []Event) []Event {
 	return append(bad, other...)
 }
 
-// moments are vertical lines with their texts at the bottom, the bad ones' before the others'.
+// moments are vertical lines with their texts at the bottom; the texts of bad events come first.
 type moments struct {
 	events []Event
 	span   scale
 	named  bool
 }
 
-// eventRows is how many texts may stand above each other: they take a fifth of a panel.
+// eventRows is how many texts may be above each other: they take a fifth of a panel.
 const eventRows = 4
 
-// Plot leaves a text out where it would run into another in every row.
+// Plot leaves a text out if it would overlap another in every row.
 func (m moments) Plot(c draw.Canvas, pl *plot.Plot) {
 	tr, _ := pl.Transforms(&c)
 	var taken [eventRows][][2]vg.Length

@@ -9,7 +9,8 @@ import (
 
 var page = template.Must(template.New("page").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{.Title}}</title>
-<style>body{margin:2em auto;max-width:1100px;font:15px system-ui,sans-serif;color:#222}svg{width:100%;height:auto}</style>
+<style>body{margin:2em auto;max-width:1100px;font:15px system-ui,sans-serif;color:#222}` +
+	`svg{width:100%;height:auto}</style>
 </head><body>{{.SVG}}</body></html>
 `))
 
@@ -28,7 +29,7 @@ func WritePage(w io.Writer, c Chart) error {
 	return nil
 }
 
-// Inline is the chart as an element of a page. Its texts are escaped.
+// Inline returns the chart as an element of a page. Its texts are escaped.
 func (c Chart) Inline() (template.HTML, error) {
 	var b bytes.Buffer
 	if err := c.WriteSVG(&b); err != nil {

@@ -7,13 +7,13 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// scale turns base units into what an axis shows.
+// scale converts base units into what an axis shows.
 type scale struct {
-	per  float64 // base units in one shown
+	per  float64 // base units in one shown unit
 	name string
 }
 
-// byteScale takes the largest unit of which the highest value has at least two.
+// byteScale takes the largest unit in which the highest value is at least two.
 func byteScale(top float64, perSecond bool) scale {
 	names := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
 	s := scale{1, names[0]}
@@ -55,7 +55,7 @@ func (p Panel) scale() scale {
 	return byteScale(top, p.Unit == BytesPerSecond)
 }
 
-// roundTicks marks 4 to 9 round values, with as many digits as tell them apart.
+// roundTicks marks 4 to 9 round values, with as many digits as distinguish them.
 type roundTicks struct{}
 
 func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
@@ -69,7 +69,7 @@ func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
 	return ticks
 }
 
-// roundStep is the next of 1, 2, 5 times a power of ten.
+// roundStep returns the next of 1, 2, 5 times a power of ten.
 func roundStep(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return 1

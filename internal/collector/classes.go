@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -66,7 +67,7 @@ func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) e
 		c.read[p.Pid] = has
 		asked = append(asked, agent) // an empty one is not asked
 	}
-	c.store(o, list, picture.Heaps(ctx, asked))
+	c.store(o, list, service.Heaps(ctx, asked))
 	return nil
 }
 

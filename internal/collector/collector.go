@@ -84,10 +84,10 @@ func (c *Collector) Run(ctx context.Context) error {
 	})
 	sampling, sampled := context.WithCancel(ctx)
 	defer sampled()
-	watched := make(chan struct{})
+	sampledAll := make(chan struct{})
 	g.Go(func() error {
-		defer close(watched)
-		w := newWatch(c.s, o, c.log)
+		defer close(sampledAll)
+		w := newSampling(c.s, o, c.log)
 		w.openGPUs = c.OpenGPUs
 		return w.run(sampling)
 	})
@@ -100,7 +100,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer finish()
 		defer shutdown(server)
-		return c.loop(ctx, o, ended, func() { sampled(); <-watched; <-judged })
+		return c.loop(ctx, o, ended, func() { sampled(); <-sampledAll; <-judged })
 	})
 	err = g.Wait()
 	if cerr := o.Close(); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -27,7 +28,7 @@ const (
 type judge struct {
 	o       *owner.Owner
 	log     *slog.Logger
-	service *api.Service
+	service *service.Service
 	began   time.Time
 	asked   map[int]*asked
 	classes classes
@@ -102,8 +103,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ask takes a census of the processes that may be leaking. What the agent's own budget doesn't allow is asked again
-// later.
+// ask takes a census of the processes that may be leaking and make no steps: those that do take some of themselves
+// (docs/census.md). What the agent's own budget doesn't allow is asked again later.
 func (j *judge) ask(ctx context.Context, in detect.Input) {
 	var pids []int
 	for _, p := range in.Processes {
@@ -113,8 +114,8 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 			j.asked[p.PID] = a
 		}
 		now := p.Steps()
-		if p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest || now < a.step*censusGrowth ||
-			!detect.Suspicious(p) {
+		if !p.Worker && !p.ByTime || p.Ended || a.count >= maxCensuses || time.Since(a.at) < censusRest ||
+			now < a.step*censusGrowth || !detect.Suspicious(p) {
 			continue
 		}
 		a.count, a.step, a.at = a.count+1, now, time.Now()

@@ -3,6 +3,7 @@ package detect
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -61,10 +62,12 @@ type suspect struct {
 	length             float64 // items
 
 	container   bool
+	unseen      bool // some of it belongs to libraries, whose bytes a census can't see
+	late        bool // only the last census saw it: how fast it grows isn't known
 	uncollected bool // garbage in cycles while the collector is off
 
 	foreign  bool // a running function of Python's library or PyTorch holds it
-	fleeting bool // a variable of the step that was going on
+	fleeting bool // a variable of the step that was going on: only the last of several censuses saw it
 	shrank   bool // it was smaller at a later census
 }
 
@@ -151,7 +154,7 @@ func (s *suspect) hold(tensors []suspect) {
 	}
 	sum := 0.0
 	for _, t := range tensors {
-		if strings.HasPrefix(t.holder, s.holder) {
+		if below(t.holder, s.holder) {
 			sum += math.Max(0, t.bytes)
 			s.site = cmp.Or(s.site, t.site)
 		}
@@ -171,7 +174,7 @@ func (s *suspect) graphs(objects []suspect) {
 		return
 	}
 	for _, o := range objects {
-		if o.class == AutogradGraph && o.items > 0 && strings.HasPrefix(o.holder, s.holder) && s.holder != "" {
+		if o.class == AutogradGraph && o.items > 0 && below(o.holder, s.holder) && s.holder != "" {
 			s.class = AutogradGraph
 			s.site = cmp.Or(s.site, o.site)
 		}
@@ -193,9 +196,12 @@ func (s suspect) weight(rate float64) float64 {
 	case s.uncollected:
 		return 0.6
 	case math.IsNaN(s.bytes):
-		return 0.2
+		return 0.2 + math.Min(s.length, 1000)/20_000 // many of them rather than few
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
+	if s.late {
+		w /= 3
+	}
 	if s.items < 0.01 { // one thing that is large, not many that pile up
 		w /= 4
 	}
@@ -238,40 +244,34 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	if !ok {
 		return nil
 	}
-	sizes := history{}
+	sizes, seenAt := history{}, sightings{steps: steps}
 	for _, t := range p.Tensors {
 		sizes.add(HolderOf(t.Holder), t.Census, float64(t.Bytes))
+		seenAt.add(t.Holder, t.Census)
+	}
+	for _, o := range p.Objects {
+		seenAt.add(o.Holder, o.Census)
 	}
 	var list []suspect
-	for holder, now := range byCensus[last] {
-		before := byCensus[first][holder]
-		if first == last { // one census: all of it came since the growth began
-			before = seen{}
+	for holder := range sizes {
+		span := seenAt.of(holder, sizes[holder], first, last, f.Start)
+		now, ok := byCensus[span.to][holder]
+		if !ok {
+			continue
 		}
-		over := f.stretch(steps, first, last)
-		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role,
-			bytes: (now.bytes - before.bytes) / math.Max(over, 1), items: (now.count - before.count) / math.Max(over,
-				1)}
-		s.foreign, s.shrank, s.fleeting = IsForeign(now.site), sizes.shrank(holder, first),
-			sizes.fleeting(holder, holder, first, last)
+		before := seen{}
+		if span.from != span.to {
+			before = byCensus[span.from][holder]
+		}
+		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role, late: span.late,
+			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
+		s.foreign, s.shrank = IsForeign(now.site), sizes.shrank(holder, first)
+		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
 	}
 	slices.SortFunc(list, func(a, b suspect) int { return cmp.Compare(a.holder, b.holder) })
 	return list
-}
-
-// stretch is the steps that the growth between two censuses took. What the only one saw came since the growth began; a
-// census from before the onset that was found says that it began earlier.
-func (f Finding) stretch(steps map[int64]float64, first, last int64) float64 {
-	over := steps[last] - steps[first]
-	if first == last {
-		over = steps[last] - f.Start
-		if over < steps[last]/4 && !f.ByTime { // without steps there is much before the work begins
-			over = steps[last]
-		}
-	}
-	return math.Max(1, over)
 }
 
 // HolderOf takes the place in a container off a holder's path: what grows is the container.
@@ -320,22 +320,39 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	if !ok {
 		return nil
 	}
-	over := f.stretch(steps, first, last)
-	earlier, sizes := map[string]model.ObjectGroup{}, history{}
+	rows, sizes, seenAt := map[string]map[int64]model.ObjectGroup{}, history{}, sightings{steps: steps}
 	for _, o := range p.Objects {
-		sizes.add(objectKey(o), o.Census, sizeOf(o))
-		if o.Census == first && first != last {
-			earlier[objectKey(o)] = o
+		key := objectKey(o)
+		sizes.add(key, o.Census, sizeOf(o))
+		seenAt.add(o.Holder, o.Census)
+		if rows[key] == nil {
+			rows[key] = map[int64]model.ObjectGroup{}
 		}
+		rows[key][o.Census] = o
 	}
-	for _, o := range p.Objects {
-		if o.Census == last {
-			if s, ok := suspectOf(o, earlier[objectKey(o)], over, f.Unit()); ok {
-				s.foreign, s.shrank = IsForeign(o.Site), sizes.shrank(objectKey(o), first)
-				s.fleeting = sizes.fleeting(objectKey(o), o.Holder, first, last)
-				list = append(list, s)
-			}
+	for _, t := range p.Tensors {
+		seenAt.add(t.Holder, t.Census)
+	}
+	for _, key := range slices.Sorted(maps.Keys(rows)) {
+		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], first, last, f.Start)
+		o, ok := rows[key][span.to]
+		if !ok {
+			continue
 		}
+		before := model.ObjectGroup{}
+		if span.from != span.to {
+			before = rows[key][span.from]
+		}
+		s, ok := suspectOf(o, before, span.over, f.Unit())
+		if !ok {
+			continue
+		}
+		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
+		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last)
+		if s.unseen && s.bytes < explains*f.Rate {
+			s.bytes = math.NaN()
+		}
+		list = append(list, s)
 	}
 	return list
 }
@@ -344,10 +361,13 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 // the census, one that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
 
+// parameter is what a census calls those of torch.
+const parameter = "torch.nn.parameter.Parameter"
+
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
 	s := suspect{holder: HolderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
-	if o.Bytes != model.Null {
+	if o.Bytes != model.Null && (before.Evidence == "" || before.Bytes != model.Null) {
 		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over
 	}
 	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]
@@ -358,8 +378,12 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		if strings.Contains(o.Detail, "functools._lru_list_elem") {
 			s.kind = "cache"
 		}
+		s.unseen = strings.Contains(o.Detail, "can't be seen")
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),
 			s.items, unit)
+		if inner, _, _ := strings.Cut(o.Detail, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
+			s.class = RetainedTensors
+		}
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
 		if sizeOf(o) < grownGraph*sizeOf(before) {

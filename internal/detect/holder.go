@@ -84,10 +84,90 @@ func (h history) shrank(name string, first int64) bool {
 	return false
 }
 
-// fleeting says whether a function's variable was seen at the last of several censuses only: it is of the step that was
-// going on.
-func (h history) fleeting(name, path string, first, last int64) bool {
-	return first != last && local(path) && len(h[name]) < 2
+// below says whether a path lies at a holder or below it.
+func below(path, holder string) bool {
+	rest, ok := strings.CutPrefix(path, holder)
+	return ok && (rest == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "[") || rest[0] == ' ')
+}
+
+// sightings are what censuses have looked at: which roots, at which steps.
+type sightings struct {
+	steps map[int64]float64
+	roots map[string][]int64 // censuses in order
+}
+
+func (s *sightings) add(path string, census int64) {
+	if s.roots == nil {
+		s.roots = map[string][]int64{}
+	}
+	root := rootOf(path)
+	if list := s.roots[root]; !slices.Contains(list, census) {
+		s.roots[root] = append(list, census)
+		slices.Sort(s.roots[root])
+	}
+}
+
+// rootOf is the running function or the module that a path begins with.
+func rootOf(path string) string {
+	if i := strings.Index(path, "()."); i >= 0 && local(path) {
+		return path[:i]
+	}
+	root, _, _ := strings.Cut(path, ".")
+	return root
+}
+
+// sighting is between which censuses a holder's growth is measured.
+type sighting struct {
+	from, to int64
+	over     float64 // steps
+	late     bool    // seen at the last of several only
+}
+
+// fleeting says whether what hangs at a function's variable was seen at one of several censuses only: it is of the
+// step that was going on.
+func (s sighting) fleeting(seen []size, first, last int64) bool {
+	return len(seen) < 2 && (s.late || first != last && s.to == last)
+}
+
+// of gives the first census from `first` on that saw a holder, and the last one that looked where it hangs: as a
+// process ends its functions have returned, and a census that was interrupted has not seen all. What appears late is
+// not counted from zero, and what was there before the growth began is not spread over the time before.
+func (s sightings) of(path string, seen []size, first, last int64, start float64) sighting {
+	out := sighting{from: last, to: first}
+	before := int64(0) // the census before the holder was first seen
+	for _, id := range s.roots[rootOf(path)] {
+		if id >= first && id <= last {
+			out.to = id
+		}
+	}
+	for _, at := range seen {
+		if at.census >= first {
+			out.from = min(out.from, at.census)
+		}
+	}
+	for _, at := range slices.Backward(seen) { // what was there before the growth began is compared with that
+		if out.from == out.to && at.census < first {
+			out.from = at.census
+		}
+	}
+	for _, id := range s.roots[rootOf(path)] {
+		if id < out.from && id >= first {
+			before = id
+		}
+	}
+	switch {
+	case out.from < out.to:
+		out.over = s.steps[out.to] - max(s.steps[out.from], start)
+	case before > 0:
+		out.late, out.over = true, s.steps[out.to]-max(s.steps[before], start)
+	default: // one census: all of it came since the growth began, unless that says that it began earlier
+		out.over = s.steps[out.to] - start
+		if out.over < s.steps[out.to]/4 {
+			out.over = s.steps[out.to]
+		}
+	}
+	out.over = max(1, out.over)
+	return out
 }
 
 // objectKey is what an object's row is compared by.

@@ -1,5 +1,5 @@
-// Package doctor finds out what memgauge can do on this machine: one check for each capability, with what it found, and
-// where something is missing why, and what to do. It looks at files, asks the GPU's driver and starts Python once; it
+// Package doctor finds out what memgauge can do on this machine. There is one check for each capability: what it found,
+// and if something is missing, why, and what to do. It reads files, calls the GPU's driver and starts Python once. It
 // changes nothing.
 package doctor
 
@@ -15,9 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/memgauge/memgauge/internal/gpu/machine"
+	"github.com/memgauge/memgauge/internal/gpu/discover"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -37,16 +38,16 @@ type Check struct {
 	Hint  string `json:"hint,omitempty"` // what to do
 }
 
-// Figures are what suggestions follow from. Bytes; 0 is none or unknown.
+// Figures are the basis of the suggestions. Bytes; 0 is none or unknown.
 type Figures struct {
-	CPUs          int   `json:"cpus"` // that this process may use: affinity and the cgroup's quota counted
+	CPUs          int   `json:"cpus"` // that this process may use, by affinity and the cgroup's quota
 	HostBytes     int64 `json:"host_memory_bytes"`
 	LimitBytes    int64 `json:"memory_limit_bytes"` // the lower of host and cgroup
-	FreeBytes     int64 `json:"memory_free_bytes"`  // of that limit
+	FreeBytes     int64 `json:"memory_free_bytes"`  // free memory below that limit
 	ShmFreeBytes  int64 `json:"shm_free_bytes"`
 	DiskFreeBytes int64 `json:"disk_free_bytes"` // where sessions lie
 	GPUs          int   `json:"gpus"`
-	GPUFreeBytes  int64 `json:"gpu_free_bytes"` // of the GPU with the least
+	GPUFreeBytes  int64 `json:"gpu_free_bytes"` // of the GPU with the least free memory
 }
 
 // Suggestions for a training on this machine.
@@ -56,14 +57,14 @@ type Suggestions struct {
 	Notes     []string `json:"notes"`
 }
 
-// Report is all of it.
+// Report has all checks, figures and suggestions.
 type Report struct {
 	Checks      []Check     `json:"checks"`
 	Figures     Figures     `json:"figures"`
 	Suggestions Suggestions `json:"suggestions"`
 }
 
-// Broken says whether something that memgauge needs does not work.
+// Broken reports whether something that memgauge needs does not work.
 func (r Report) Broken() bool {
 	for _, c := range r.Checks {
 		if c.State == Broken {
@@ -73,18 +74,24 @@ func (r Report) Broken() bool {
 	return false
 }
 
-// Machine says where to look; tests give a recorded tree.
+// Machine says where to search; tests use a recorded tree.
 type Machine struct {
 	Root   string // of the file system, "/"
 	Home   string // where sessions lie
 	Python string // "" for python3 of PATH
 }
 
+// Here is this machine, with the interpreter that is to be examined; "" for python3.
+func Here(python string) (Machine, error) {
+	home, err := session.Home()
+	return Machine{Root: "/", Home: home, Python: python}, err
+}
+
 // Examine makes all checks.
 func (m Machine) Examine(ctx context.Context) Report {
 	var r Report
 	fs := proc.New(filepath.Join(m.Root, "proc"))
-	r.Figures.CPUs = runtime.GOMAXPROCS(0) // Go counts affinity and quota: runtime.GOMAXPROCS, since 1.25
+	r.Figures.CPUs = runtime.GOMAXPROCS(0) // Go considers affinity and quota: runtime.GOMAXPROCS, since 1.25
 	r.Checks = append(r.Checks, m.sessions(&r.Figures))
 	r.Checks = append(r.Checks, m.python(ctx)...)
 	r.Checks = append(r.Checks, m.memory(fs, &r.Figures), m.cgroup(fs, &r.Figures), m.pressure(fs), m.shm(&r.Figures),
@@ -101,7 +108,7 @@ const minDisk = 2 << 30
 func (m Machine) sessions(f *Figures) Check {
 	c := Check{Name: "sessions", State: Works}
 	dir := m.Home
-	for { // the nearest place that exists
+	for { // the nearest existing directory
 		st, err := os.Stat(dir)
 		if err == nil && !st.IsDir() {
 			return Check{c.Name, Broken, dir + " is not a directory", "set MEMGAUGE_HOME to a writable directory"}
@@ -186,7 +193,7 @@ func (m Machine) pressure(fs proc.FS) Check {
 	return Check{"memory pressure", Works, fmt.Sprintf("some tasks waited %.1f %% of the last 10 s", p.SomeAvg10), ""}
 }
 
-// minShm: four workers with two batches of 64 MiB each on their way.
+// minShm: four workers with two batches of 64 MiB each in transit.
 const minShm = 512 << 20
 
 func (m Machine) shm(f *Figures) Check {
@@ -199,7 +206,8 @@ func (m Machine) shm(f *Figures) Check {
 	c := Check{"/dev/shm", Works, fmt.Sprintf("%s free of %s", units.Bytes(total-used), units.Bytes(total)), ""}
 	if f.ShmFreeBytes < minShm {
 		c.State, c.Hint = Limited,
-			"data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium Memory in Kubernetes"
+			"data-loader workers pass tensors through it: docker run --shm-size 8g, or an emptyDir with medium "+
+				"Memory in Kubernetes"
 	}
 	return c
 }
@@ -223,7 +231,7 @@ func (m Machine) rollup(fs proc.FS) Check {
 	return Check{"shared memory by process", Works, "smaps_rollup", ""}
 }
 
-// ptrace is what attaching, and looking into other users' processes, needs.
+// ptrace is needed for attaching, and for reading other users' processes.
 func (m Machine) ptrace() Check {
 	c := Check{Name: "attach", State: Works, Found: "processes of this user"}
 	if os.Geteuid() == 0 {
@@ -231,7 +239,7 @@ func (m Machine) ptrace() Check {
 	}
 	text, err := os.ReadFile(filepath.Join(m.Root, "proc/sys/kernel/yama/ptrace_scope"))
 	if err != nil {
-		return c // no Yama: the usual rules
+		return c // no Yama: the usual rules apply
 	}
 	switch scope := strings.TrimSpace(string(text)); scope {
 	case "0":
@@ -253,7 +261,7 @@ func (m Machine) ptrace() Check {
 }
 
 func (m Machine) gpus(f *Figures) []Check {
-	found := machine.Open(m.Root, nil)
+	found := discover.Open(m.Root, nil)
 	c := Check{Name: "NVIDIA GPUs", State: Works}
 	if found.NVIDIA != nil {
 		c.State, c.Found, c.Hint = Absent, found.NVIDIA.Error(),
@@ -295,10 +303,11 @@ func (m Machine) gpus(f *Figures) []Check {
 	return checks
 }
 
-// suggest is a first guess by the machine alone: what a model needs it does not know.
+// suggest is a first guess from the machine alone: it does not know what a model needs.
 func suggest(f Figures) Suggestions {
 	var s Suggestions
-	s.Workers = min(max(f.CPUs-1, 0), 8*max(f.GPUs, 1)) // one core for the trainer; more than 8 a GPU seldom pay
+	// one core for the trainer; more than 8 for each GPU seldom help
+	s.Workers = min(max(f.CPUs-1, 0), 8*max(f.GPUs, 1))
 	if perWorker := int64(512 << 20); f.FreeBytes > 0 && int64(s.Workers)*perWorker > f.FreeBytes/2 {
 		s.Workers = int(f.FreeBytes / 2 / perWorker)
 		s.Notes = append(s.Notes, "workers are held down by memory: each takes some 0.5 GiB with torch loaded")

@@ -25,15 +25,18 @@ func tree(t *testing.T, files map[string]string) string {
 
 func container() map[string]string {
 	return map[string]string{
-		"proc/meminfo":                                   "MemTotal: 1056763576 kB\nMemAvailable: 900000000 kB\nSwapTotal: 0 kB\n",
-		"proc/vmstat":                                    "oom_kill 3\n",
-		"proc/loadavg":                                   "0.50 0.40 0.30 1/100 4242\n",
-		"proc/pressure/memory":                           "some avg10=1.50 avg60=0.00 avg300=0.00 total=99\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=9\n",
-		"proc/self/mountinfo":                            "31 23 0:27 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n",
-		"proc/sys/kernel/yama/ptrace_scope":              "2\n",
-		"sys/fs/cgroup/memory.current":                   "10737418240\n",
-		"sys/fs/cgroup/memory.max":                       "17179869184\n",
-		"sys/fs/cgroup/memory.stat":                      "anon 9000000000\nfile 1000000000\nshmem 0\ninactive_file 500000000\n",
+		"proc/meminfo": "MemTotal: 1056763576 kB\nMemAvailable: 900000000 kB\n" +
+			"SwapTotal: 0 kB\n",
+		"proc/vmstat":  "oom_kill 3\n",
+		"proc/loadavg": "0.50 0.40 0.30 1/100 4242\n",
+		"proc/pressure/memory": "some avg10=1.50 avg60=0.00 avg300=0.00 total=99\n" +
+			"full avg10=0.00 avg60=0.00 avg300=0.00 total=9\n",
+		"proc/self/mountinfo":               "31 23 0:27 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n",
+		"proc/sys/kernel/yama/ptrace_scope": "2\n",
+		"sys/fs/cgroup/memory.current":      "10737418240\n",
+		"sys/fs/cgroup/memory.max":          "17179869184\n",
+		"sys/fs/cgroup/memory.stat": "anon 9000000000\nfile 1000000000\nshmem 0\n" +
+			"inactive_file 500000000\n",
 		"dev/shm/.keep":                                  "",
 		"sys/class/drm/card0/device/vendor":              "0x1002\n",
 		"sys/class/drm/card0/device/mem_info_vram_total": "68702699520\n",
@@ -131,9 +134,10 @@ func TestPythons(t *testing.T) {
 		return path
 	}
 	for text, want := range map[string]string{
-		`echo noise; echo '{"version": "3.12.1", "implementation": "cpython", "torch": "2.4.0", "cuda": "12.1", "available": true, "devices": 8}'`: "works",
-		`echo '{"version": "3.7.1", "implementation": "cpython", "error": "ModuleNotFoundError: x"}'`:                                              "limited",
-		`echo '{"version": "3.10.1", "implementation": "pypy"}'`:                                                                                   "limited",
+		`echo noise; echo '{"version": "3.12.1", "implementation": "cpython", "torch": "2.4.0", "cuda": "12.1", ` +
+			`"available": true, "devices": 8}'`: "works",
+		`echo '{"version": "3.7.1", "implementation": "cpython", "error": "ModuleNotFoundError: x"}'`: "limited",
+		`echo '{"version": "3.10.1", "implementation": "pypy"}'`:                                      "limited",
 		`echo broken >&2; exit 3`: "broken",
 		`echo hello`:              "broken",
 	} {

@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// pythonLimit: importing torch takes 2 s from a warm disk, and half a minute from a cold network.
+// pythonLimit: importing torch takes 2 s from a warm disk, and half a minute over a cold network.
 const pythonLimit = 90 * time.Second
 
-// packages whose versions are told: what trainings use.
+// packages whose versions are reported: those that trainings use.
 var packages = []string{"torch", "numpy", "torchvision", "lightning", "pytorch_lightning", "transformers", "accelerate",
 	"deepspeed"}
 
 // The script finds versions without importing anything but torch.
 const pythonScript = `
 import json, sys
-out = {"version": sys.version.split()[0], "implementation": sys.implementation.name, "executable": sys.executable, "packages": {}}
+out = {"version": sys.version.split()[0], "implementation": sys.implementation.name,
+       "executable": sys.executable, "packages": {}}
 try:
     from importlib.metadata import version
     for name in sys.argv[1:]:
@@ -50,7 +51,7 @@ type pythonFacts struct {
 	Devices                                                 int
 }
 
-// python starts the interpreter that a training here would get.
+// python starts the interpreter that a training here would use.
 func (m Machine) python(ctx context.Context) []Check {
 	name := m.Python
 	if name == "" {
@@ -84,7 +85,7 @@ func askPython(ctx context.Context, path string) (f pythonFacts, err error) {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		return f, fmt.Errorf("%w: %s", err, lines[len(lines)-1])
 	}
-	last := out[bytes.LastIndexByte(bytes.TrimSpace(out), '\n')+1:] // libraries may print when they are imported
+	last := out[bytes.LastIndexByte(bytes.TrimSpace(out), '\n')+1:] // libraries may print while they are imported
 	if err := json.Unmarshal(last, &f); err != nil {
 		return f, errors.New("its answer makes no sense: " + string(last[:min(len(last), 100)]))
 	}

@@ -1,5 +1,5 @@
-// Package flame owns flame graphs: bytes by stack, folded into a tree, and written as SVG, as an HTML page to zoom in,
-// and as files for other viewers (folded stacks, speedscope, pprof). It knows neither where stacks come from nor what
+// Package flame owns flame graphs: bytes by stack, folded into a tree, and written as SVG, as an HTML page with zoom,
+// and as files for other viewers (folded stacks, speedscope, pprof). It does not know where stacks come from or what
 // they allocated.
 package flame
 
@@ -72,7 +72,7 @@ func (n *Node) child(f Frame) *Node {
 	return c
 }
 
-// weigh sets what the widths of a subtree stand for: the larger of before and after, frame by frame, so that children
+// weigh sets what the widths of a subtree represent: the larger of before and after, frame by frame, so that children
 // fit into their parent.
 func (n *Node) weigh() int64 {
 	value, before := n.Value, n.Before
@@ -85,7 +85,7 @@ func (n *Node) weigh() int64 {
 	return n.weight
 }
 
-// own is what the node's own frame holds: what no child does.
+// own is what the node's own frame holds, without its children.
 func (n *Node) own() int64 {
 	v := n.Value
 	for _, c := range n.Children {

@@ -29,7 +29,9 @@ func TestFolded(t *testing.T) {
 	if err := sample().WriteFolded(&b); err != nil {
 		t.Fatal(err)
 	}
-	want := "main (train.py:1);step:x (train.py:48) 100\nmain (train.py:1);step:x (train.py:48);f<\"&> (model.py:9) 75\nC++ only 5\n"
+	want := "main (train.py:1);step:x (train.py:48) 100\n" +
+		"main (train.py:1);step:x (train.py:48);f<\"&> (model.py:9) 75\n" +
+		"C++ only 5\n"
 	if b.String() != want {
 		t.Errorf("got %s", b.String())
 	}

@@ -18,8 +18,8 @@ func (f Frame) text() string {
 	return fmt.Sprintf("%s (%s:%d)", f.Name, f.File, f.Line)
 }
 
-// WriteFolded writes a line a stack: frames from the outermost in, separated by semicolons, then bytes.
-// https://github.com/brendangregg/FlameGraph
+// WriteFolded writes one line for each stack: frames from the outermost to the innermost, separated by semicolons, then
+// bytes. https://github.com/brendangregg/FlameGraph
 func (g *Graph) WriteFolded(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	clean := strings.NewReplacer(";", ":", "\n", " ", "\r", " ")

@@ -6,8 +6,9 @@ import (
 	"io"
 )
 
-// This file writes pprof's profile.proto by hand: its Go package compiles a dozen patterns of formats that we never
-// read, at every start of the program. Field numbers: https://github.com/google/pprof/blob/main/proto/profile.proto
+// This file writes pprof's profile.proto itself: at every start of the program, pprof's Go package would compile a
+// dozen patterns for formats that we never read. Field numbers:
+// https://github.com/google/pprof/blob/main/proto/profile.proto
 
 // message is a protocol buffer that is being written.
 type message []byte
@@ -80,7 +81,7 @@ func (p *pprofFile) location(f Frame) uint64 {
 	return n
 }
 
-// sample adds a stack, which begins with the graph's root, and the bytes that its last frame holds itself.
+// sample adds a stack, which begins with the graph's root, and the bytes that its last frame itself holds.
 func (p *pprofFile) sample(stack []*Node, own int64) {
 	var locations []byte
 	for i := len(stack) - 1; i > 0; i-- { // innermost first

@@ -59,7 +59,8 @@ func (g *Graph) draw(b *bufio.Writer) {
 	boxes, narrow, depth := g.boxes()
 	height := header + (depth+1)*rowHeight + 2*margin
 	fmt.Fprintf(b,
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" font-size="11" role="img" aria-label="%s">`+"\n",
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="monospace" `+
+			`font-size="11" role="img" aria-label="%s">`+"\n",
 		width, height, width, height, html.EscapeString(g.Title))
 	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="#fdfdfd"/>`+"\n", width, height)
 	fmt.Fprintf(b, `<text x="%d" y="18" font-size="13">%s</text>`+"\n", margin,
@@ -83,7 +84,8 @@ func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	full := float64(width - 2*margin)
 	left, wide, top := margin+x.x*full, x.w*full, header+x.depth*rowHeight
 	fmt.Fprintf(b,
-		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" fill="%s" rx="1"/>`,
+		`<g data-x="%.6f" data-w="%.6f" data-d="%d"><title>%s</title><rect x="%.2f" y="%d" width="%.2f" height="%d" `+
+			`fill="%s" rx="1"/>`,
 		x.x, x.w, x.depth, html.EscapeString(g.tip(x.node)), left, top, max(wide-0.5, 0.2), rowHeight-1,
 		g.colour(x.node))
 	if room := int((wide - 6) / letter); room > 2 {
@@ -92,7 +94,7 @@ func (g *Graph) drawBox(b *bufio.Writer, x box) {
 	b.WriteString("</g>\n")
 }
 
-// label is what stands in a box.
+// label is the text in a box.
 func (n *Node) label() string {
 	if n.File == "" || n.File == "??" {
 		return n.Name
@@ -109,7 +111,7 @@ func base(path string) string {
 	return path
 }
 
-// tip is what a box says when it is pointed at.
+// tip is the text that a box shows when it is pointed at.
 func (g *Graph) tip(n *Node) string {
 	s := fmt.Sprintf("%s\n%s, %.1f %%, %s allocations", n.text(), units.Bytes(n.Value),
 		100*float64(n.Value)/float64(max(g.Root.Value, 1)), units.Count(int64(n.Blocks)))
@@ -150,7 +152,7 @@ func fit(s string, n int) string {
 //go:embed zoom.js
 var zoom string
 
-// WriteHTML writes a page that holds the picture and needs nothing else: a click zooms in, a search marks frames.
+// WriteHTML writes a page that contains the picture and needs nothing else: a click zooms in, a search marks frames.
 func (g *Graph) WriteHTML(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>%s</title>\n",

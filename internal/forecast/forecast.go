@@ -1,11 +1,11 @@
-// Package forecast says when a memory that grows will meet its limit, and how sure that is. It works on what training
-// memory looks like: a floor, which a step always comes back to, and an amplitude above it that differs from step to
-// step. The floor's trend is extrapolated with its uncertainty; the process ends in the first step whose peak crosses
-// the limit. Pure functions of numbers: nothing is read, drawn or remembered.
+// Package forecast predicts when a growing memory will meet its limit, and how certain that is. It assumes the shape of
+// a training's memory: a floor, to which every step returns, and an amplitude above it that differs from step to step.
+// The floor's trend is extrapolated with its uncertainty; the process ends in the first step whose peak crosses the
+// limit. The package has pure functions of numbers: it reads, draws and remembers nothing.
 //
-// It would rather say "undecided" than raise an alarm: memory that is given back now and then, that was taken once, or
-// whose growth dies down, is not extrapolated. What nobody can know is that memory will be given back which never was
-// before: the very first rise of a sawtooth looks like a leak.
+// It prefers "undecided" to a false alarm. Memory that is released now and then, memory that was taken once, and growth
+// that flattens are not extrapolated. One thing can't be known: that memory will be released which never was before.
+// The very first rise of a sawtooth looks like a leak.
 package forecast
 
 import (
@@ -18,12 +18,12 @@ import (
 // Point is a stretch of time: a step, a few steps, or the readings of some seconds.
 type Point struct {
 	Time  float64 // s, at the stretch's end
-	Step  float64 // steps done until then; 0 in all points where steps are not known
+	Step  float64 // steps done until then; 0 in all points if steps are unknown
 	Floor float64 // bytes, the least in the stretch, at FloorAt
 	Peak  float64 // bytes, the most, at PeakAt
-	// FloorAt and PeakAt are s: what grows within the stretch is no amplitude.
+	// FloorAt and PeakAt are in s: growth within the stretch is no amplitude.
 	FloorAt, PeakAt float64
-	// Sampled says that both come from readings at chance moments, which hit the top of a step seldom.
+	// Sampled says that both come from readings at random moments, which rarely hit the top of a step.
 	Sampled bool
 }
 
@@ -31,11 +31,11 @@ type Point struct {
 type Shape string
 
 const (
-	Unclear    Shape = "unclear"    // too little was seen, or the last change is too fresh
+	Unclear    Shape = "unclear"    // too little was seen, or the last change is too recent
 	Flat       Shape = "flat"       // no growth beyond chance; also after a single rise
-	Growing    Shape = "growing"    // in a line
+	Growing    Shape = "growing"    // linearly
 	Saturating Shape = "saturating" // growing ever more slowly: a warm-up, a cache that fills
-	Released   Shape = "released"   // grows and is given back, again and again: a sawtooth
+	Released   Shape = "released"   // grows and is released, again and again: a sawtooth
 )
 
 // Forecast is the judgement of one memory. Times are seconds from the last point.
@@ -45,34 +45,34 @@ type Forecast struct {
 
 	// of the floor, bytes/s, with its 90 % interval; 0 unless Growing or Saturating
 	Growth, GrowthLow, GrowthHigh float64
-	GrowthPerStep                 float64 // bytes/step; 0 where steps are not known
-	SecondsPerStep                float64 // 0 where steps are not known
+	GrowthPerStep                 float64 // bytes/step; 0 if steps are unknown
+	SecondsPerStep                float64 // 0 if steps are unknown
 	Amplitude                     float64 // bytes between floor and peak: the 95 % quantile
-	// s: how long the growth has gone on as it does now; 0 unless Growing or Saturating
+	// s: how long the growth has had its present form; 0 unless Growing or Saturating
 	Watched float64
 
 	Predicted   bool // it will meet the limit, as far as can be seen
 	Seconds     float64
 	SecondsLow  float64 // 90 % interval
-	SecondsHigh float64 // +Inf when the upper end can't be seen
-	Steps       float64 // median; 0 where steps are not known
-	// probability that it happens within so many steps, or stretches where steps are not known
+	SecondsHigh float64 // +Inf if there is no upper end
+	Steps       float64 // median; 0 if steps are unknown
+	// probability that it happens within so many steps, or within so many stretches if steps are unknown
 	Within1, Within10, Within100 float64
 	WithinMinute                 float64
-	// Confidence is the share of the outcomes that lie within 25 % of Seconds, or a second; of a Flat series how sure
-	// it is that it does not meet its limit within a minute; else 0.
+	// Confidence is the share of the outcomes within 25 % of Seconds, or within a second. For a Flat series it is the
+	// certainty that the limit is not met within a minute; otherwise 0.
 	Confidence float64
 
-	clears bool // even if it bends as much as its points allow, it passes the limit
+	clears bool // even with the strongest bend that its points allow, it passes the limit
 }
 
 const (
-	// MinPoints is what a trend needs: fewer points let three steps in a row by chance pass for one.
+	// MinPoints is what a trend needs: with fewer points, three chance steps in a row would count as one.
 	MinPoints = 12
 	// reach is how far a trend is trusted: so many times as long as it was watched.
 	reach = 2
-	// significant is the growth over its standard error that counts. Forecasts are asked at every tick, so chance gets
-	// hundreds of tries: 4.5 sigma lets it through once in 10^5.
+	// significant is the ratio of growth to its standard error that counts. Forecasts are made at every tick, so chance
+	// has hundreds of tries: 4.5 sigma lets it through once in 10^5.
 	significant = 4.5
 )
 
@@ -83,7 +83,8 @@ func Run(readings []Reading, limit float64) Forecast {
 	if f.Shape != Flat && f.Shape != Unclear || len(points) >= MaxPoints/2 {
 		return f
 	}
-	// Few stretches of many readings know the floor well, and don't see a pause: look again at many of few.
+	// A few stretches of many readings give the floor well, but hide a pause. So judge again with many stretches of few
+	// readings.
 	if fine := judge(inStretches(readings, MaxPoints), readings, limit); fine.Sure() {
 		return fine
 	}
@@ -138,7 +139,7 @@ func onTrend(f Forecast, points []Point, readings []Reading, limit float64) Fore
 	return f
 }
 
-// closer looks at the last part more finely, where it is a small part of all that was seen.
+// closer divides the last part more finely, if it is a small part of the series.
 func closer(last, all []Point, readings []Reading) []Point {
 	if len(last) == len(all) || len(last) >= fewPoints {
 		return last
@@ -152,8 +153,8 @@ func closer(last, all []Point, readings []Reading) []Point {
 	return fine[cuts[len(cuts)-1]:]
 }
 
-// grewAlike is for how long memory grew at about the same pace before the last part began: work that pauses is still
-// known.
+// grewAlike is how long memory grew at about the same pace before the last part began: so work that pauses is
+// recognised.
 func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
 	for k := range len(cuts) - 1 {
 		part := points[cuts[k]:cuts[k+1]]
@@ -167,14 +168,14 @@ func grewAlike(points []Point, cuts []int, slope float64) (seconds float64) {
 	return seconds
 }
 
-// since are the readings from a time on.
+// since returns the readings from a time on.
 func since(readings []Reading, at float64) []Reading {
 	i, _ := slices.BinarySearchFunc(readings, at, func(r Reading, t float64) int { return cmp.Compare(r.Time, t) })
 	return readings[i:]
 }
 
-// slowing is the last part with those right before it that grew faster, if there are any: a curve that dies down is cut
-// into straight parts too.
+// slowing returns the last part together with the parts right before it that grew faster, if there are any: a curve
+// that flattens is divided into straight parts too.
 func slowing(points []Point, cuts []int, last []Point) []Point {
 	begin := len(cuts) - 1
 	slope := fit(points[cuts[begin]:]).slope
@@ -193,8 +194,8 @@ func slowing(points []Point, cuts []int, last []Point) []Point {
 
 func spanOf(points []Point) float64 { return points[len(points)-1].Time - points[0].Time }
 
-// flattening judges growth that dies down: it is extrapolated only when even its curve, which stays below the line,
-// passes the limit.
+// flattening judges growth that flattens. It is extrapolated only if even its curve, which stays below the line, passes
+// the limit.
 func flattening(f Forecast, points []Point, limit float64) Forecast {
 	f.Shape, f.Reason = Saturating, "it grows ever more slowly"
 	tail := points[len(points)*2/3:]
@@ -230,14 +231,14 @@ func (f Forecast) until(l line, points []Point, limit float64) Forecast {
 	f.Predicted, f.Seconds = true, median
 	f.SecondsLow, f.SecondsHigh = d.quantile(0.05), d.quantile(0.95)
 	off := max(0.25*median, 1)
-	f.Confidence = min(0.99, d.before(median+off)-d.before(median-off)) // nothing is certain that has not happened
+	f.Confidence = min(0.99, d.before(median+off)-d.before(median-off)) // nothing that has not happened is certain
 	if f.SecondsPerStep > 0 {
 		f.Steps = f.Seconds / f.SecondsPerStep
 	}
 	return f
 }
 
-// pace is the time that a step takes now: over the younger half of the points.
+// pace is the time that a step takes at present: over the younger half of the points.
 func pace(points []Point) float64 {
 	if len(points) < 2 {
 		return 0
@@ -252,8 +253,8 @@ func pace(points []Point) float64 {
 	return (b.Time - a.Time) / (b.Step - a.Step)
 }
 
-// Imminent says that the end is near: more likely than not within the next minute, or the next ten steps.
+// Imminent reports that the end is near: more likely than not within the next minute, or the next ten steps.
 func (f Forecast) Imminent() bool { return f.Sure() && (f.WithinMinute >= 0.5 || f.Within10 >= 0.5) }
 
-// Sure says that the forecast is good enough for an alarm: its interval has an end, not far beyond the median.
+// Sure reports that the forecast is good enough for an alarm: its interval has an end, not far beyond the median.
 func (f Forecast) Sure() bool { return f.Predicted && f.SecondsHigh <= 3*f.Seconds+f.SecondsPerStep+1 }

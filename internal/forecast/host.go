@@ -1,6 +1,6 @@
 package forecast
 
-// Host is what the kernel says of the host's memory and of the job's cgroup, in bytes; -1 where there is no figure.
+// Host is what the kernel reports about the host's memory and the job's cgroup, in bytes; -1 where a figure is missing.
 type Host struct {
 	Total, Available int64 // of the host
 
@@ -10,16 +10,16 @@ type Host struct {
 	SlabReclaimable      int64
 }
 
-// Room is what of a memory can't be given back at once, what is charged with caches, and the limit that binds, in
-// bytes.
+// Room is how much of a memory can't be given back at once, how much is charged including caches, and the limit that
+// binds, in bytes.
 type Room struct {
 	Used, Charged, Limit int64
 	Kind                 string // of the limit: cgroup, host
 }
 
-// Room is that of the job. In a cgroup with a limit the memory is the cgroup's, without the clean page cache and the
-// slab that the kernel takes back before it kills anybody; the limit is the cgroup's, or what the host has left where
-// that is less.
+// Room returns the job's. In a cgroup with a limit, the memory in use is the cgroup's charge without the clean page
+// cache and the slab that the kernel reclaims before it kills anybody. The limit is the cgroup's, or what the host has
+// left where that is less.
 func (h *Host) Room() Room {
 	taken := h.Total - h.Available
 	if h.Limit <= 0 || h.Current < 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// life is a simulated job that grows from begin to its limit in a given time, as somebody outside sees it: memory at
-// chance moments of its steps.
+// life is a simulated job that grows from begin to its limit in a given time, as seen from outside: memory at random
+// moments of its steps.
 type life struct {
 	name   string
 	growth func(r *rand.Rand, share float64) float64 // of what there is to grow, after a share of the life; from 0 to 1
@@ -17,7 +17,7 @@ type life struct {
 	rough  float64                                   // amplitude of a step, as a share of the limit
 }
 
-// sampling gives the moments of the readings over so many seconds.
+// sampling returns the moments of the readings over so many seconds.
 type sampling struct {
 	name string
 	next func(r *rand.Rand, at float64) float64 // s until the next reading
@@ -27,7 +27,7 @@ const limitOfLives = 1000 * mib
 
 func straight(_ *rand.Rand, share float64) float64 { return share }
 
-// paused stands still for a fifth of its life, and once more for a tenth.
+// paused pauses for a fifth of its life, and once more for a tenth.
 func paused(_ *rand.Rand, share float64) float64 {
 	done := min(share, 0.2) + max(0, min(share, 0.55)-0.4) + max(0, share-0.65)
 	return done / 0.7
@@ -85,10 +85,9 @@ func (l life) readingsOf(r *rand.Rand, s sampling, seconds float64) []Reading {
 	return all
 }
 
-// Lives of ten seconds to a day, readings that come densely at first and seldom later, pauses and stairs: from half of
-// the life on the time left is known within 15 % in the median, the interval holds what it says, and there is an
-// answer. What stands still for a fifth of its life can't be timed before it does; while it stands still it does not
-// grow.
+// Lives of ten seconds to a day, with readings that are dense at first and rare later, pauses and stairs. From half of
+// the life on the remaining time is known within 15 % in the median, the interval covers as often as it claims, and
+// there is an answer. A pause of a fifth of the life can't be predicted before it happens; during it nothing grows.
 func TestForecastByLengthOfLife(t *testing.T) {
 	for _, seconds := range []float64{10, 60, 600, 4 * 3600, 24 * 3600} {
 		var whole score
@@ -114,7 +113,8 @@ func TestForecastByLengthOfLife(t *testing.T) {
 			}
 		}
 		median := whole.medianError()
-		t.Logf("lives of %6.0f s without pauses: median error %.1f %%, in 9 of 10 below %.0f %%, covered %.2f, no answer %d of %d", seconds, 100*median,
+		t.Logf("lives of %6.0f s without pauses: median error %.1f %%, in 9 of 10 below %.0f %%, covered %.2f, no "+
+			"answer %d of %d", seconds, 100*median,
 			100*whole.errors[len(whole.errors)*9/10], float64(whole.covered)/float64(whole.answered), whole.missing,
 			whole.asked)
 	}
@@ -137,8 +137,8 @@ func (s *score) live(all []Reading, seconds float64) {
 	}
 }
 
-// What a start needed for a moment, or a step now and then, says little of when later steps meet the limit: processes
-// that the kernel killed showed either, and were given up to twice too little time.
+// What a start needed for a moment, or a rare step needs, says little about when later steps meet the limit. Processes
+// that the kernel killed showed both, and were predicted up to twice too little time.
 func TestRarePeaksBringNoEndNearer(t *testing.T) {
 	const seconds = 20.0
 	for name, peak := range map[string]func(at float64, i int) float64{
@@ -162,7 +162,7 @@ func TestRarePeaksBringNoEndNearer(t *testing.T) {
 	}
 }
 
-// What grows and is near its limit is never told that there is no end in sight, however it was read.
+// For memory that grows and is near its limit, no message says that no end is in sight, however it was read.
 func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 	for _, seconds := range []float64{5, 10, 60, 600, 4 * 3600} {
 		for _, l := range lives {
@@ -189,8 +189,7 @@ func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 	}
 }
 
-// From when on a straight leak of a known job is foretold by Outlook, as a share of its life: never later than at half
-// of it.
+// When Outlook first predicts a straight leak of a known job, as a share of its life: never later than at half of it.
 func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 	for _, seconds := range []float64{10, 20, 60, 100, 600, 4 * 3600} {
 		for _, s := range samplings {
@@ -218,7 +217,8 @@ func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 				}
 			}
 			slices.Sort(first)
-			t.Logf("%6.0f s, %-30s first told at %.2f of the life in the median, %.2f at the latest; silent %d of %d times afterwards", seconds, s.name,
+			t.Logf("%6.0f s, %-30s first told at %.2f of the life in the median, %.2f at the latest; silent %d of "+
+				"%d times afterwards", seconds, s.name,
 				first[len(first)/2], first[len(first)-1], late, asked)
 			if float64(late) > 0.05*float64(asked) {
 				t.Errorf("%g s, %s: silent %d of %d times past half of the life", seconds, s.name, late, asked)
@@ -255,9 +255,9 @@ func (s *score) count(f Forecast, left float64) {
 	}
 }
 
-// Healthy jobs that last from half a minute to hours, read as collectors read, asked a hundred times in their lives,
-// under limits that they fill to between 60 and 84 %: how often is an end told that does not come? Sure ones are told
-// to the user, imminent ones are an alarm. A warm-up that takes ten seconds is a leak for its first five.
+// Healthy jobs that last from half a minute to hours, read as collectors read, queried a hundred times in their lives,
+// under limits that they fill to between 60 and 84 %. How often is an end predicted that does not come? Certain
+// predictions are shown to the user, imminent ones are an alarm. A warm-up of ten seconds is a leak for its first five.
 func TestFalseAlarmRate(t *testing.T) {
 	for _, c := range []struct {
 		step             float64 // s

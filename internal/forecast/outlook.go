@@ -8,16 +8,16 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Job is what is known of the one whose memory it is.
+// Job is what is known about the job whose memory is forecast.
 type Job struct {
-	Window    float64 // s: growth that has gone on for so long counts, whatever it may be
+	Window    float64 // s: growth that has lasted so long counts, whatever its cause
 	Known     bool    // the readings are those of one job, and not of a machine on which anything may start
-	FromStart bool    // they begin with the job itself
-	Torch     bool    // PyTorch is there: a training's start ends with its third step
+	FromStart bool    // they begin with the start of the job
+	Torch     bool    // PyTorch is loaded: a training's start ends with its third step
 	Pressed   bool    // usage alone is a risk already: there is no time to wait for certainty
 }
 
-// What is asked of a job where nobody says otherwise.
+// Defaults for a job.
 const (
 	DefaultWindow    = 30 // s
 	DefaultThreshold = 85 // percent of the limit that is a risk by itself
@@ -26,31 +26,31 @@ const (
 const (
 	// firstSteps of a training still set things up: optimizer state, caches, workers.
 	firstSteps = 3
-	// startWindows is how many windows a start may take where no steps tell its end. Measured: importing torch and
+	// startWindows is how many windows a start may take if no steps show its end. Measured: importing torch and
 	// building a model takes 3 s, and 20 s on a machine with eight times as many runnable processes as cores.
 	startWindows = 2
-	// soon is what time is left, in s, when growth that is younger than a window counts too.
+	// soon is the remaining time, in s, within which growth younger than a window counts too.
 	soon = 60
-	// proven is how long such growth has gone on at least, in s, and youngReach for how many times as long it is
-	// trusted. Measured on eight starts (TestNoAlarmAtRecordedStarts): a training's memory grows in a line for 3.6 s
-	// after its third step, and comes to nothing.
+	// proven is the least time, in s, that such growth must have lasted, and youngReach is for how many times as long
+	// it is trusted. Measured on eight starts (TestNoAlarmAtRecordedStarts): a training's memory grows linearly for 3.6
+	// s after its third step, and then stops.
 	proven     = 3
 	youngReach = 2
-	// newPart is which share of all that was seen, past the start, such growth has gone on for at least: what has run
-	// for an hour and begins to grow may load something.
+	// newPart is the least share of the whole series, past the start, that such growth must have lasted: a job that has
+	// run for an hour and begins to grow may be loading something.
 	newPart = 1. / 3
-	// libraries being loaded show in the files that are mapped: at least so many bytes between two readings.
+	// libraries that are being loaded show in the mapped files: at least so many bytes between two readings.
 	loading = 1 << 20
 )
 
 // tails are how many windows make the young part of a long history: growth that began minutes ago is no straight part
-// of what was seen in a week.
+// of a week's readings.
 var tails = []float64{8, 2}
 
-// Outlook forecasts from the growth that has shown itself to be more than a start. A start looks like a leak: it grows
-// in a line, and nothing but its end tells it. So growth counts once it has gone on for a whole window, past the start;
-// or for a third of what there is, the end is near, and it is too straight to be a warm-up that ends before. Where
-// usage alone is a risk there is no time to wait for either.
+// Outlook forecasts only from growth that is more than a start. A start looks like a leak: it grows linearly, and only
+// its end distinguishes it. So growth counts once it has lasted a whole window past the start. It counts sooner if it
+// makes up a third of the series, the end is near, and it is too straight to be a warm-up that ends before the limit.
+// Where usage alone is a risk, there is no time to wait for either.
 func Outlook(readings []Reading, limit float64, j Job) Forecast {
 	past := pastStart(readings, j)
 	if j.Pressed {
@@ -72,8 +72,8 @@ func Outlook(readings []Reading, limit float64, j Job) Forecast {
 		Reason: fmt.Sprintf("it has grown for %.0f s only, as something that is loaded does", f.Watched)}
 }
 
-// doubted lowers the probabilities of growth that is younger than a window: what is loaded ends by itself. Half of what
-// grows for a few seconds does, by our guess; that share is no measurement.
+// doubted lowers the probabilities of growth that is younger than a window: loading ends by itself. Our guess is that
+// half of the growth that is some seconds old does; that share is not measured.
 func (f Forecast) doubted(age float64) Forecast {
 	real := 0.5 + 0.5*min(1, age)
 	for _, p := range []*float64{&f.Within1, &f.Within10, &f.Within100, &f.WithinMinute, &f.Confidence} {
@@ -83,7 +83,8 @@ func (f Forecast) doubted(age float64) Forecast {
 	return f
 }
 
-// pressed takes the first answer there is: from the past without the start, from all, from the last readings alone.
+// pressed takes the first answer that exists: from the past without the start, from all readings, from the last
+// readings alone.
 func pressed(readings, past []Reading, limit, window float64) Forecast {
 	for _, part := range [][]Reading{past, readings} {
 		if f := ahead(part, limit, window); f.Sure() {
@@ -101,8 +102,8 @@ func pressed(readings, past []Reading, limit, window float64) Forecast {
 	return f
 }
 
-// lastRise is what can be said when there is no trend yet and little room: at the pace of the last readings. It is
-// wrong by a factor of three in one case of ten.
+// lastRise is what can be predicted without a trend when little room is left: growth at the pace of the last readings.
+// It is wrong by a factor of three in one case of ten.
 func lastRise(readings []Reading, limit float64) (Forecast, bool) {
 	if len(readings) < 4 {
 		return Forecast{}, false
@@ -121,7 +122,7 @@ func lastRise(readings []Reading, limit float64) (Forecast, bool) {
 		}
 		rate := rise / took
 		left := max(0, limit-end.Floor) / rate
-		const off = 4 // so that nobody takes it for sure
+		const off = 4 // low enough that nobody takes it for certain
 		return Forecast{Shape: Growing,
 			Reason: fmt.Sprintf("it grew by %s in the last %.0f s; that is all there is to go by", units.Bytes(rise),
 				took), Growth: rate, GrowthLow: rate / off, GrowthHigh: rate * off, Predicted: true, Seconds: left,
@@ -134,8 +135,8 @@ func lowest(readings []Reading) Reading {
 	return slices.MinFunc(readings, func(a, b Reading) int { return int(math.Copysign(1, a.Floor-b.Floor)) })
 }
 
-// ahead forecasts from all that was seen; where that tells nothing sure, from the last windows alone, if memory has
-// left what it kept within before: a sawtooth's rise among its like is nothing new.
+// ahead forecasts from all readings. If they give nothing certain, it forecasts from the last windows alone, provided
+// that memory has left its previous range: one more rise of a sawtooth is nothing new.
 func ahead(readings []Reading, limit, window float64) Forecast {
 	f := Run(readings, limit)
 	if f.Sure() || len(readings) == 0 {
@@ -170,8 +171,9 @@ func span(readings []Reading) float64 {
 	return readings[len(readings)-1].Time - readings[0].Time
 }
 
-// pastStart leaves out the job's start. A training's ends with its third step. Of a job that makes no steps, or none
-// yet: where PyTorch is there, it may take two windows; else it ends when no more libraries are loaded.
+// pastStart removes the job's start. A training's start ends with its third step. For a job without steps, or before
+// the first: where PyTorch is loaded, the start may take two windows; otherwise it ends when no more libraries are
+// loaded.
 func pastStart(readings []Reading, j Job) []Reading {
 	if len(readings) == 0 {
 		return nil

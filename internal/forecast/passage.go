@@ -10,17 +10,17 @@ import (
 
 const (
 	scenarios = 41  // lines that stand for the trend's distribution, of equal weight
-	stretches = 240 // at most so many steps between the first time at which a peak may cross and the last
+	stretches = 240 // at most so many steps between the first and the last time at which a peak may cross
 )
 
 // outcome is a time at which the limit is met, with its probability.
 type outcome struct{ seconds, mass float64 }
 
-// distribution of the time until the limit is met; what is missing to 1 never gets there.
+// distribution of the time until the limit is met; the part missing to 1 never meets it.
 type distribution []outcome
 
-// passage mixes the trend's uncertainty with the chance of each step's peak. Every scenario is a line; along it the
-// limit is met in the first stretch whose amplitude reaches what room is left.
+// passage combines the trend's uncertainty with the randomness of each step's peak. Every scenario is a line; along it
+// the limit is met in the first stretch whose amplitude reaches the remaining room.
 func passage(l line, points []Point, limit float64) distribution {
 	above := peaksOver(l, points)
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(len(points) - 2)}
@@ -33,15 +33,15 @@ func passage(l line, points []Point, limit float64) distribution {
 	return d
 }
 
-// seenTop is the share of stretches that show a step's top, where readings are moments: a sampler hits the top of a
-// step seldom, the step reaches it each time. What fewer stretches show happens seldom indeed.
+// seenTop is the share of stretches that show a step's top, if readings are moments: a sampler rarely hits the top of a
+// step, though each step reaches it. A height that fewer stretches show is assumed to be rare.
 const seenTop = 1. / 3
 
-// heights are how far peaks rise over the trend, sorted, and what share of all is at least so high.
+// heights are how far peaks rise above the trend, sorted, with the share of all peaks that are at least so high.
 type heights struct{ bytes, share []float64 }
 
-// peaksOver are the heights of the points, each counting as much as its time does for the trend: a start that needs
-// more for a moment says little of what comes.
+// peaksOver returns the heights of the points. Each counts as much as its time counts for the trend: a start that
+// briefly needs more says little about the future.
 func peaksOver(l line, points []Point) heights {
 	out := make([]float64, len(points))
 	for i, p := range points {
@@ -58,7 +58,7 @@ func peaksOver(l line, points []Point) heights {
 	return h
 }
 
-// lift raises what is lower than the top that is seen often enough.
+// lift raises heights that are lower than the top that is seen often enough.
 func (a heights) lift() {
 	i := len(a.share) - 1
 	for i > 0 && a.share[i] < seenTop {
@@ -85,7 +85,7 @@ func rank(bytes, weights []float64) heights {
 	return h
 }
 
-// along walks one scenario from the first moment at which a peak may cross to the one at which every peak does.
+// along follows one scenario from the first moment at which a peak may cross to the one at which every peak does.
 func along(l line, z float64, above heights, limit float64) []outcome {
 	const mass = 1.0 / scenarios
 	first := reachTime(l, z, limit-above.bytes[len(above.bytes)-1])
@@ -114,8 +114,8 @@ func along(l line, z float64, above heights, limit float64) []outcome {
 	return out
 }
 
-// reachTime is when a scenario's trend reaches a level: the root of value + z·err − level, by bisection; +Inf if it
-// does not within a thousand times what was watched.
+// reachTime is when a scenario's trend reaches a level: the root of value + z·err − level, by bisection; +Inf if that
+// takes more than a thousand times as long as was watched.
 func reachTime(l line, z, level float64) float64 {
 	at := func(s float64) float64 { v, err := l.ahead(s); return v + z*err - level }
 	if at(0) >= 0 {
@@ -138,7 +138,7 @@ func reachTime(l line, z, level float64) float64 {
 	return hi
 }
 
-// exceed is the share of heights that are at least h.
+// exceed returns the share of heights that are at least h.
 func (a heights) exceed(h float64) float64 {
 	i, _ := slices.BinarySearch(a.bytes, h)
 	if i == len(a.bytes) {

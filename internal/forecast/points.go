@@ -4,25 +4,25 @@ import "slices"
 
 // Reading is the memory at a moment, or, where Floor and Peak are known, over a step.
 type Reading struct {
-	Time, Step  float64 // s; steps done, 0 where not known
-	Floor, Peak float64 // bytes; the same where only a moment's value is known
-	Mapped      float64 // bytes of files that the job has mapped and touched; 0 where not known
+	Time, Step  float64 // s; steps done, 0 if unknown
+	Floor, Peak float64 // bytes; equal if only a moment's value is known
+	Mapped      float64 // bytes of files that the job has mapped and touched; 0 if unknown
 }
 
 const (
-	// MaxPoints is how finely a series is looked at: enough to find a change to 1 %, few enough to judge in a
+	// MaxPoints is the finest division of a series: enough to find a change to 1 %, few enough to judge in a
 	// millisecond.
 	MaxPoints = 120
-	// fewPoints is how coarsely at most, to have more readings in each: twice what a trend needs.
+	// fewPoints is the coarsest division, with more readings in each stretch: twice what a trend needs.
 	fewPoints = 2 * MinPoints
-	// enough readings at chance moments of a step find its floor: the least of four lies in the lowest fifth as a rule.
+	// enough readings at random moments of a step to find its floor: the least of four is usually in the lowest fifth.
 	enough = 4
 )
 
 // Points gathers readings into at most MaxPoints stretches of equal time. How often memory is read changes while a job
-// runs (densely at first, seldom later, not at all for a while), and must not change what is seen: a stretch without
-// readings makes no point, and where readings are moments the floors of all stretches are found from equally many of
-// them, since the least of forty lies lower than the least of four.
+// runs (densely at first, rarely later, not at all for a while), and must not change the result. So a stretch without
+// readings makes no point. And if readings are moments, the floor of every stretch is found from equally many of them,
+// since the least of forty is lower than the least of four.
 func Points(readings []Reading) []Point {
 	count := MaxPoints
 	if moments(readings) {
@@ -51,7 +51,7 @@ func inStretches(readings []Reading, count int) []Point {
 	return out
 }
 
-// divide cuts the time into so many stretches, and gives the index behind the last reading of each that has any.
+// divide divides the time into so many stretches, and returns the index behind the last reading of each that has any.
 func divide(readings []Reading, count int) []int {
 	if len(readings) == 0 {
 		return nil
@@ -71,7 +71,7 @@ func divide(readings []Reading, count int) []int {
 	return append(ends, len(readings))
 }
 
-// typicalCount is the number of readings that four fifths of the stretches have at least.
+// typicalCount is the number of readings that at least four fifths of the stretches have.
 func typicalCount(ends []int) int {
 	if len(ends) == 0 {
 		return 0

@@ -1,24 +1,24 @@
 package forecast
 
-// Rate is growth that is known from elsewhere: of a process that was looked at from inside, step by step.
+// Rate is growth that is known from elsewhere: from a process that was observed from inside, step by step.
 type Rate struct {
 	PerSecond, Low, High float64 // bytes/s, with its interval
-	Watched              float64 // s: how long it has gone on
+	Watched              float64 // s: how long it has lasted
 }
 
 const (
-	// carried is for how long before the end readings count, in s: ten readings hit the peaks of steps. lately is the
-	// share of the growth's time that counts at most: before, memory grew at another pace, or not at all.
+	// carried is how long before the end readings count, in s: among ten readings some hit the peaks of steps. lately
+	// is the largest share of the growth's time that counts: before that, memory grew at another pace, or not at all.
 	carried = 10
 	lately  = 0.25
-	// slowest is the least share of a rate that its lower end may be: what may come to nothing has no upper end in
-	// time.
+	// slowest is the least share of a rate that its lower end may be: growth that may come to nothing has no upper end
+	// in time.
 	slowest = 0.1
 )
 
-// AtRate forecasts for growth that is known, however far ahead its end is: from the highest of the last readings, each
-// carried on to the last one's time. A run ends in the step whose peak meets the limit, and one reading hits the peak
-// of its step seldom.
+// AtRate forecasts for known growth, however far away its end is. It starts from the highest of the last readings, each
+// extrapolated to the time of the last one. A run ends in the step whose peak meets the limit, and a single reading
+// rarely hits the peak of its step.
 func AtRate(readings []Reading, limit float64, g Rate) Forecast {
 	f := Forecast{Shape: Growing, Reason: "at the pace of the leak", Growth: g.PerSecond, GrowthLow: g.Low,
 		GrowthHigh: g.High, Watched: g.Watched}
@@ -36,7 +36,7 @@ func AtRate(readings []Reading, limit float64, g Rate) Forecast {
 	return f
 }
 
-// Thin merges neighbours, as many as it takes to have at most so many readings: a power of two, counted from the first.
+// Thin merges neighbours until there are at most so many readings: a power of two of them, counted from the first.
 func Thin(readings []Reading, most int) []Reading {
 	size := 1
 	for (len(readings)+size-1)/size > most {

@@ -3,7 +3,8 @@ package forecast
 import "slices"
 
 // releases finds where the floor falls back by a good part of its range: the indices of the points after each fall.
-// With one or two falls a sawtooth can't be told from a start that needed more than the run; sure is then false.
+// With one or two falls, a sawtooth can't be distinguished from a start that needed more than the run; sure is then
+// false.
 func releases(points []Point) (at []int, sure bool) {
 	lo, hi := points[0].Floor, points[0].Floor
 	for _, p := range points {
@@ -34,7 +35,7 @@ func releases(points []Point) (at []int, sure bool) {
 	return at, len(at) >= 3
 }
 
-// wobble is how much neighbouring floors differ as a rule.
+// wobble is how much neighbouring floors usually differ.
 func wobble(points []Point) float64 {
 	moves := make([]float64, 0, len(points)-1)
 	for i := 1; i < len(points); i++ {
@@ -45,7 +46,7 @@ func wobble(points []Point) float64 {
 	return moves[len(moves)/2]
 }
 
-// overCycles judges a series whose memory is given back at times: by the level that it comes back to.
+// overCycles judges a series whose memory is released at times, by the level to which it returns.
 func overCycles(f Forecast, points []Point, readings []Reading, at []int, sure bool, limit float64) Forecast {
 	if fresh := points[at[len(at)-1]:]; outgrown(points, at) {
 		return onTrend(f, fresh, since(readings, fresh[0].FloorAt), limit)
@@ -67,8 +68,8 @@ func overCycles(f Forecast, points []Point, readings []Reading, at []int, sure b
 	return f.until(l, troughs, limit)
 }
 
-// outgrown says that the present rise has left the pattern: it lasts half as long again as any cycle before, or has
-// passed every peak before it by a quarter of its height.
+// outgrown reports that the present rise has left the pattern: it has lasted one and a half times as long as any cycle
+// before, or has exceeded every earlier peak by a quarter of its height.
 func outgrown(points []Point, at []int) bool {
 	start := at[len(at)-1]
 	longest, begin := 0.0, points[0].Time
@@ -85,7 +86,7 @@ func outgrown(points []Point, at []int) bool {
 		end.Floor > highest+0.25*(highest-points[start].Floor)
 }
 
-// cycles makes one point of every cycle: where it begins, and its highest peak. The last one is still under way.
+// cycles makes one point of every cycle: where it begins, and its highest peak. The last cycle is still in progress.
 func cycles(points []Point, at []int) []Point {
 	out := make([]Point, 0, len(at))
 	for k, i := range at {

@@ -6,17 +6,18 @@ import (
 )
 
 const (
-	minSegment = 6 // points on each side of a change; a change nearer to the end is told by freshJump
-	// penalty in nats·2 for one more segment (two coefficients and a place): four times BIC's, since noise that drifts
-	// makes changes out of nothing.
+	minSegment = 6 // points on each side of a change; freshJump finds changes nearer to the end
+	// penalty in nats·2 for one more segment (two coefficients and a place): four times that of BIC, since drifting
+	// noise looks like changes.
 	penaltyFactor = 12
-	// trifle is the share of a series' range that is no change, however sure it may be: an uneven pace bends any line.
+	// trifle is the share of a series' range below which a change does not count, however certain it is: an uneven pace
+	// bends any line.
 	trifle     = 0.01
-	maxChanges = 6 // more changes than that are no trend anyhow
+	maxChanges = 6 // a series with more changes has no trend anyhow
 )
 
-// segments are where the straight parts of a series begin: the first at 0; the last is past loading, past a rise that
-// happened once, past the change from flat to growing.
+// segments returns where the straight parts of a series begin; the first begins at 0. The last one comes after loading,
+// after a rise that happened once, and after the change from flat to growing.
 func segments(points []Point) []int {
 	cuts := []int{0}
 	if i := freshJump(points); i > 0 {
@@ -35,7 +36,7 @@ func segments(points []Point) []int {
 	return cuts
 }
 
-// bestCut divides a series into two lines; 0 when one line does as well.
+// bestCut divides a series into two lines; 0 if one line fits as well.
 func bestCut(x, y []float64) int {
 	n := len(x)
 	if n < 2*minSegment {
@@ -60,8 +61,7 @@ func bestCut(x, y []float64) int {
 	return at
 }
 
-// freshJump finds a rise among the last few points that stands out from all before: nothing can be said about what
-// follows.
+// freshJump finds a rise among the last few points that exceeds all before: nothing can be predicted after it.
 func freshJump(points []Point) int {
 	n := len(points)
 	if n < 2*minSegment {

@@ -12,25 +12,25 @@ import (
 type line struct {
 	mean, at float64 // bytes at time at, the centre of the points
 	slope    float64 // bytes/s
-	slopeErr float64 // standard error of it
-	// the same if nothing but noise disturbs the line, corrected for neighbours that resemble each other
+	slopeErr float64 // its standard error
+	// the same if only noise disturbs the line, corrected for the correlation of neighbours
 	fitErr    float64
 	meanErr   float64
-	roam      float64 // bytes per √s: what the floor strays from a line on its way; 0 when it sticks to one
-	walks     bool    // it goes on from where it is, not from the line
-	drift     float64 // bytes/s: how much the slope itself differs from one quarter of the time to the next
+	roam      float64 // bytes per √s: how far the floor strays from a line; 0 if it keeps to one
+	walks     bool    // it continues from where it is, not from the line
+	drift     float64 // bytes/s: by how much the slope itself differs between quarters of the time
 	noise     float64 // standard deviation of the residuals, bytes
 	end, last float64 // time and floor of the line's last point
 	spacing   float64 // s between points
 }
 
-// unsteady is the least by which the growth to come differs from the growth so far, as a share of it. Measured: of 20
-// processes that grew at a constant rate a step until the kernel killed them, on a machine that others used too, the
-// rate in time of the second half of the life differed from that of the first by 7 % in the median, of two by 32 and 43
-// %.
+// unsteady is the least difference between the growth to come and the growth so far, as a share of the latter. Measured
+// on 20 processes that grew at a constant rate in each step until the kernel killed them, on a machine that others used
+// too: the rate in time of the second half of the life differed from that of the first by 7 % in the median, and for
+// two of them by 32 and 43 %.
 const unsteady = 0.08
 
-// fit is least squares. Residuals that resemble their neighbours count for less (first-order autoregression), and a
+// fit is a least squares fit. Residuals that resemble their neighbours count for less (first-order autoregression). A
 // floor that moves by independent increments is extrapolated from where it is.
 func fit(points []Point) line {
 	x, y := times(points), floors(points)
@@ -53,13 +53,13 @@ func fit(points []Point) line {
 	l.roam = roaming(points, x, y, slope)
 	l.slopeErr = max(l.fitErr, l.roam/math.Sqrt(l.end-x[0]))
 	l.drift = max(slopeDrift(points), unsteady*math.Abs(slope))
-	if rho > 0.6 { // no line with noise around it, but a walk with a drift: it goes on from where it is
+	if rho > 0.6 { // not a line with noise around it, but a walk with a drift: it continues from where it is
 		l.last, l.meanErr, l.walks = y[len(y)-1]+slope*(l.end-x[len(x)-1]), 0, true
 	}
 	return l
 }
 
-// recent weighs points by how near they are: what happens now tells more of what comes than what was.
+// recent weighs points by their age: the present says more about the future than the past does.
 func recent(x []float64) []float64 {
 	w := make([]float64, len(x))
 	end, span := x[len(x)-1], x[len(x)-1]-x[0]
@@ -69,11 +69,11 @@ func recent(x []float64) []float64 {
 	return w
 }
 
-// memory is after which share of the series a point's weight has fallen to a third.
+// memory is the share of the series after which a point's weight has fallen to a third.
 const memory = 0.3
 
 // roaming is the part of the moves that adds up instead of averaging out, in bytes per √s: how much more the floor
-// differs from its line's rise over many points than over one. An uneven pace of the steps alone makes some.
+// deviates from its line over many points than over one. An uneven pace of the steps alone causes some.
 func roaming(points []Point, x, y []float64, slope float64) float64 {
 	lag := max(2, len(y)/8)
 	one, many := moves(x, y, slope, 1), moves(x, y, slope, lag)
@@ -86,7 +86,7 @@ func roaming(points []Point, x, y []float64, slope float64) float64 {
 	return math.Sqrt((grown + slope*slope*stat.Variance(uneven, nil)) / spacing)
 }
 
-// moves is the mean square of the moves over so many points, against the line.
+// moves is the mean square of the moves over so many points, relative to the line.
 func moves(x, y []float64, slope float64, lag int) float64 {
 	sum := 0.0
 	for i := lag; i < len(y); i++ {
@@ -96,7 +96,7 @@ func moves(x, y []float64, slope float64, lag int) float64 {
 	return sum / float64(len(y)-lag)
 }
 
-// ahead is the trend at s seconds after its last point, and its standard error there.
+// ahead returns the trend at s seconds after its last point, and its standard error there.
 func (l *line) ahead(s float64) (value, err float64) {
 	value = l.last + l.slope*s
 	lever := l.end + s - l.at
@@ -107,8 +107,8 @@ func (l *line) ahead(s float64) (value, err float64) {
 		l.drift*l.drift*s*s)
 }
 
-// slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would make of them: a job
-// that shares its machine does not go at one pace. 0 where there are too few points to tell.
+// slopeDrift is the standard deviation of the slopes of four quarters, less what noise alone would cause: a job that
+// shares its machine has no constant pace. 0 if there are too few points.
 func slopeDrift(points []Point) float64 {
 	const parts = 4
 	size := len(points) / parts
@@ -131,7 +131,7 @@ func slopeDrift(points []Point) float64 {
 	return math.Sqrt(max(0, stat.Variance(slopes, nil)-noise))
 }
 
-// grows says whether the growth is more than chance and more than a trifle, and goes on to the end.
+// grows reports whether the growth is more than chance, more than a trifle, and continues to the end.
 func (l *line) grows(points []Point, limit float64) bool {
 	span := points[len(points)-1].Time - points[0].Time
 	rise := l.slope * span
@@ -143,16 +143,17 @@ func (l *line) grows(points []Point, limit float64) bool {
 	return middle > early && late-middle > 0.1*rise && late > early+0.4*rise
 }
 
-// steadiness is how sure it is that the limit is not met within a minute, of a floor that shows no growth: growth may
-// hide in what the slope is uncertain by.
+// steadiness is the certainty that the limit is not met within a minute, for a floor that shows no growth: the
+// uncertainty of the slope may hide growth.
 func (l *line) steadiness(limit, amplitude float64) float64 {
 	room := max(0, limit-l.last-amplitude)
 	err := max(l.slopeErr, 1) // bytes/s
 	return min(0.99, distuv.UnitNormal.CDF((room/60-max(l.slope, 0))/err))
 }
 
-// wanders says that the rise of the last part is no more than what the floor has fallen by before: it goes up and down
-// by itself. A rise that makes up most of what was seen, as after the start's own ups and downs, is a trend anyhow.
+// wanders reports that the rise of the last part is no more than what the floor has fallen by before: it goes up and
+// down by itself. A rise that makes up most of the series, for example after the start's own ups and downs, is a trend
+// anyhow.
 func wanders(all, last []Point) bool {
 	if spanOf(last) >= 0.6*spanOf(all) {
 		return false
@@ -165,17 +166,17 @@ func wanders(all, last []Point) bool {
 	return last[len(last)-1].Floor-last[0].Floor < 2*fall
 }
 
-// A part bends down when its curvature is so many standard errors below none: seems, and for sure.
+// A part bends down when its curvature is so many standard errors below zero: probably, and certainly.
 const (
 	seemsToBend = 1.5
 	bends       = 2.5
 )
 
-// ceilings are levels that growth may tend to if it dies down exponentially, as the bend of the points tells; +Inf
-// where it goes on.
+// ceilings are levels to which growth may tend if it flattens exponentially, according to the curvature of the points;
+// +Inf if it continues.
 type ceilings struct {
-	likely   float64 // where the points seem to bend
-	lowest   float64 // two standard errors below, where they bend for sure
+	likely   float64 // by the estimated curvature
+	lowest   float64 // two standard errors lower, where the points certainly bend
 	possible float64 // the same whether they bend or not
 }
 
@@ -227,8 +228,8 @@ func ceiling(points []Point) ceilings {
 	return c
 }
 
-// flattens says whether growth in the points clearly slows down: the later half is slower than the earlier by far more
-// than the errors allow, and by a third at least.
+// flattens reports whether growth clearly slows down: the later half is slower than the earlier by far more than the
+// errors allow, and by at least a third.
 func (l *line) flattens(points []Point) bool {
 	half := len(points) / 2
 	if half < 4 {
@@ -239,8 +240,8 @@ func (l *line) flattens(points []Point) bool {
 	return gap > 3*err && b.slope < 0.67*a.slope
 }
 
-// saturation is the level that a curve of three equally long thirds tends to, if each rise is a fixed share of the rise
-// before (an exponential approach); +Inf if they do not shrink.
+// saturation is the level to which a curve of three equally long thirds tends, if each rise is a fixed share of the
+// rise before (an exponential approach); +Inf if they do not shrink.
 func saturation(points []Point) float64 {
 	n := len(points) / 3
 	a, b, c := level(points[:n]), level(points[n:2*n]), level(points[2*n:])

@@ -1,6 +1,7 @@
-// Package fragment owns the free memory that lies between blocks in use: how much, in how many holes, how large, and
-// what it would give back. It counts real blocks, as an allocator itself tells them: glibc's malloc_info on the host,
-// the segments of PyTorch's caching allocator on a GPU. It never guesses from totals, and it asks nobody.
+// Package fragment owns the free memory that lies between blocks in use: how much, in how many holes, how large they
+// are, and what could be given back. It counts real blocks, as an allocator itself reports them: glibc's malloc_info on
+// the host, the segments of PyTorch's caching allocator on a GPU. It never guesses from totals, and it queries no
+// process.
 package fragment
 
 import (
@@ -13,19 +14,19 @@ import (
 
 // State is one allocator at one moment. Sizes are bytes.
 type State struct {
-	Source string // who told
+	Source string // who reported it
 	Held   int64  // what the allocator has from the kernel or the driver
 	InUse  int64  // what the program holds of that
 	Holes  Holes  // free, with blocks in use around it
-	// Spare is free and in one piece with nothing above it: whole segments in PyTorch's cache, the top of a heap. The
+	// Spare is free, in one piece, with nothing above it: whole segments in PyTorch's cache, the top of a heap. The
 	// allocator can give it back at once.
 	Spare int64
-	// Reclaimable is what a defragmentation would give back: all spare memory, and of the holes what makes whole pages
-	// (host) or everything (GPU, where blocks would move together).
+	// Reclaimable is what a defragmentation would give back: all spare memory, and of the holes the whole pages (host)
+	// or everything (GPU, where blocks would move together).
 	Reclaimable    int64
-	Absent         int64 // held, and no page stands behind it: given back to the kernel, or never touched
-	Untold         int64 // of segments whose blocks do not add up to them, as in files that someone has cut down
-	LargestRequest int64 // the largest block in use: what has been asked for at least once; 0 if not known
+	Absent         int64 // held, but without pages behind it: given back to the kernel, or never used
+	Untold         int64 // of segments whose blocks do not add up to them, as in files from which parts were removed
+	LargestRequest int64 // the largest block in use: a size that was requested at least once; 0 if unknown
 	Pieces         int   // arenas or segments
 }
 
@@ -44,7 +45,7 @@ type Class struct {
 	Bytes    int64
 }
 
-// Percent is the share of the held memory that lies in holes.
+// Percent is the share of the held memory that is in holes.
 func (s *State) Percent() float64 {
 	if s.Held <= 0 {
 		return 0
@@ -52,7 +53,7 @@ func (s *State) Percent() float64 {
 	return 100 * float64(s.Holes.Bytes) / float64(s.Held)
 }
 
-// Unfit says that the holes together would do for the largest request, but none of them alone.
+// Unfit reports that the holes together could hold the largest request, but none of them alone.
 func (s *State) Unfit() bool {
 	return s.LargestRequest > 0 && s.Holes.Bytes >= s.LargestRequest && s.Holes.Largest < s.LargestRequest &&
 		s.Spare < s.LargestRequest
@@ -60,16 +61,16 @@ func (s *State) Unfit() bool {
 
 const (
 	badShare = 25        // percent of the held memory: a quarter lost is worth a change of the allocator's settings
-	badBytes = 256 << 20 // less than that no job dies of
+	badBytes = 256 << 20 // no job dies of less
 )
 
-// Bad says whether it is worth doing something: by what the holes cost now.
+// Bad reports whether action is worthwhile, by the present cost of the holes.
 func (s *State) Bad() bool {
 	lost := s.Lost()
 	return lost >= badBytes && 100*float64(lost) >= badShare*float64(s.Held-s.Absent)
 }
 
-// Add puts another allocator's state to this one: bytes and holes add up.
+// Add adds another allocator's state to this one: bytes and holes add up.
 func (s *State) Add(o State) {
 	if s.Source == "" {
 		s.Source = o.Source
@@ -86,7 +87,7 @@ func (s *State) Add(o State) {
 	for _, c := range o.Holes.Sizes {
 		s.Holes.add(c.From, c.To, c.Count, c.Bytes)
 	}
-	s.Holes.Largest = largest // add only knows the class's end
+	s.Holes.Largest = largest // add knows only the class's end
 }
 
 // add counts holes whose sizes lie between from and to, together so many bytes.

@@ -140,7 +140,9 @@ func TestSegmentsByHand(t *testing.T) {
 }
 
 func FuzzOfMallocInfo(f *testing.F) {
-	f.Add(`<malloc version="1"><heap nr="0"><sizes><size from="33" to="48" total="96" count="2"/></sizes><total type="fast" count="0" size="0"/><total type="rest" count="3" size="200"/><system type="current" size="1000"/></heap><total type="mmap" count="1" size="4096"/></malloc>`)
+	f.Add(`<malloc version="1"><heap nr="0"><sizes><size from="33" to="48" total="96" count="2"/></sizes><total ` +
+		`type="fast" count="0" size="0"/><total type="rest" count="3" size="200"/><system type="current" ` +
+		`size="1000"/></heap><total type="mmap" count="1" size="4096"/></malloc>`)
 	f.Add(`<malloc`)
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := OfMallocInfo(text)

@@ -88,11 +88,11 @@ func (s *State) ofHeap(h mallocHeap) (pages int64) {
 	free := total(h.Totals, "rest").Size + total(h.Totals, "fast").Size
 	s.Held += system
 	s.InUse += system - free
-	s.Spare += max(0, free-holes) // the top chunk, which stands in no bin
+	s.Spare += max(0, free-holes) // the top chunk, which is in no bin
 	return pages
 }
 
-// wholePages are the bytes of pages that a hole of a size covers entirely, on average over where it begins.
+// wholePages returns the bytes of pages that a hole of a size covers entirely, averaged over where it begins.
 func wholePages(size int64) int64 {
 	return max(0, size-chunkHeader-pageSize+1)
 }

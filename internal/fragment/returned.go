@@ -1,10 +1,10 @@
 package fragment
 
-// heapMost is the size that glibc's arenas are aligned to, on 64-bit machines (malloc/arena.c: HEAP_MAX_SIZE, which is
+// heapMost is the alignment of glibc's arenas on 64-bit machines (malloc/arena.c: HEAP_MAX_SIZE, which is
 // 2·DEFAULT_MMAP_THRESHOLD_MAX).
 const heapMost = 64 << 20
 
-// Mapping is a stretch of a process's address space. Sizes are bytes.
+// Mapping is a range of a process's address space. Sizes are bytes.
 type Mapping struct {
 	Start, Size uint64
 	Resident    int64
@@ -13,9 +13,9 @@ type Mapping struct {
 	File        bool // it shows a file
 }
 
-// Return takes from a heap's holes what no page stands behind any more: malloc_trim(3) keeps the holes, as address
-// space, and gives their pages back to the kernel. What was asked for and never touched can't be told from it, and
-// counts the same.
+// Return removes from a heap's holes what no longer has pages behind it: malloc_trim(3) keeps the holes, as address
+// space, and gives their pages back to the kernel. Memory that was requested and never used looks the same, and counts
+// the same.
 func (s *State) Return(maps []Mapping) {
 	absent := int64(0)
 	for _, m := range maps {
@@ -27,5 +27,5 @@ func (s *State) Return(maps []Mapping) {
 	s.Reclaimable = max(0, s.Reclaimable-absent)
 }
 
-// Lost is what lies in holes and takes memory: from Holes.Bytes without what has been given back.
+// Lost is the memory that the holes take: Holes.Bytes less what has been given back.
 func (s *State) Lost() int64 { return max(0, s.Holes.Bytes-s.Absent) }

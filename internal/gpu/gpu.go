@@ -1,7 +1,7 @@
-// Package gpu samples the GPUs of this machine through whatever drivers there are (gpu/nvml, gpu/drm). It owns what is
-// common to them: numbering, which device the job sees under which number, and that a driver that hangs or fails takes
-// nothing with it: the device is marked, the others go on, and when it answers again it is back. That there is no
-// driver is a normal state.
+// Package gpu samples the GPUs of this machine through the drivers that are installed (gpu/nvml, gpu/drm). It owns what
+// they have in common: the numbering, the number under which the job sees each device, and isolation. If a driver hangs
+// or fails, only its device is marked; the others continue, and when the device answers again, it is back. A machine
+// without a driver is normal.
 package gpu
 
 import (
@@ -25,8 +25,8 @@ type Backend interface {
 
 // Device is read by one goroutine at a time. Read may hang.
 type Device interface {
-	// Read gives the device as it is now; what the driver does not tell is model.Null. Times and states are filled in
-	// by Set.
+	// Read returns the device's present state. What the driver does not report is model.Null. Set fills in times and
+	// states.
 	Read() (Reading, error)
 }
 
@@ -42,8 +42,9 @@ type Reading struct {
 const StateOK = "ok"
 
 const (
-	// Patience is how long a sample waits for a device. A call to NVML takes 10 µs to some ms, a hundred while the
-	// driver wakes a sleeping GPU; beyond, it hangs in the driver's locks (a GPU that fell off the bus, an Xid 79).
+	// Patience is how long a sample waits for a device. A call to NVML takes 10 µs to some ms, and a hundred ms while
+	// the driver wakes a sleeping GPU. A longer call hangs in the driver's locks (a GPU that fell off the bus, an Xid
+	// 79).
 	Patience = time.Second
 	// retellEvery is how often gpu.devices is written again without a change.
 	retellEvery = 10 * time.Minute
@@ -84,11 +85,11 @@ func New(backends ...Backend) *Set {
 // Len is the number of devices.
 func (s *Set) Len() int { return len(s.workers) }
 
-// SetVisible says what the job's CUDA_VISIBLE_DEVICES is; set is false without it.
+// SetVisible sets the job's CUDA_VISIBLE_DEVICES; set is false without it.
 func (s *Set) SetVisible(value string, set bool) { s.visible = ParseVisible(value, set) }
 
-// Sample asks all devices at once and adds their rows. inJob tells the job's processes. It returns the CPU time that
-// the devices' own threads took.
+// Sample reads all devices at once and adds their rows. inJob reports which processes are the job's. It returns the CPU
+// time that the devices' own threads took.
 func (s *Set) Sample(at time.Time, inJob func(pid int) bool, into *model.Samples) time.Duration {
 	for _, w := range s.pollers {
 		w.begin()
@@ -151,7 +152,7 @@ func change(number int32, state string, at time.Time) model.GPUEvent {
 	return e
 }
 
-// number gives a device and what it is divided into their numbers: instance i of device n is 100·(n+1)+i.
+// number numbers a device and its instances: instance i of device n is 100·(n+1)+i.
 func (r *Reading) number(n, parent int32) {
 	r.Info.Device, r.Util.Device, r.Info.Parent = n, n, parent
 	for i := range r.Procs {
@@ -162,14 +163,14 @@ func (r *Reading) number(n, parent int32) {
 	}
 }
 
-// blank is a device of which nothing is known but what it is.
+// blank is a device of which only its identity is known.
 func (r *Reading) blank() Reading {
 	b := Reading{Info: r.Info, Util: NoUtilization(r.Util.Name)}
 	b.Util.Total = r.Util.Total
 	return b
 }
 
-// NoUtilization is a row in which nothing was taken.
+// NoUtilization is a row without any reading.
 func NoUtilization(name string) model.GPUUtilization {
 	null := model.Null
 	return model.GPUUtilization{Name: name, Used: null, Free: null, Total: null, Reserved: null, GPUPct: null,
@@ -201,8 +202,8 @@ func (s *Set) add(r *Reading, state string, at time.Time, inJob func(int) bool, 
 	}
 }
 
-// Close ends the workers that are idle and the backends. A call that hangs in the driver can't be ended: its goroutine
-// stays, and the backend is left open for it.
+// Close ends the idle workers and the backends. A call that hangs in the driver can't be ended: its goroutine stays,
+// and the backend stays open for it.
 func (s *Set) Close() {
 	hangs := false
 	for _, w := range append(s.workers, s.pollers...) {
@@ -216,7 +217,7 @@ func (s *Set) Close() {
 	}
 }
 
-// worker reads one device on a thread of its own, so that a call that hangs holds up nobody else.
+// worker reads one device on a thread of its own, so that a hanging call delays no other device.
 type worker struct {
 	ask    chan struct{}
 	answer chan answer
@@ -247,13 +248,13 @@ func newWorker(read func() (Reading, error)) *worker {
 				a.events = w.events()
 			}
 			a.cost = threadTime() - before
-			w.answer <- a // has room: one question at a time
+			w.answer <- a // has room: there is one request at a time
 		}
 	}()
 	return w
 }
 
-// begin asks, unless the last question is still open.
+// begin sends a request, unless the last one is still open.
 func (w *worker) begin() {
 	if !w.busy {
 		w.busy = true
@@ -277,7 +278,7 @@ func (w *worker) wait(deadline <-chan time.Time) (answer, bool) {
 	}
 }
 
-// close ends the goroutine, or says that it hangs.
+// close ends the goroutine, or reports that it hangs.
 func (w *worker) close() bool {
 	close(w.ask)
 	if !w.busy {

@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// fake is a device that does what a test tells it.
+// fake is a device that a test controls.
 type fake struct {
 	uuid  string
 	hang  chan struct{} // when set, Read waits for it
@@ -76,7 +76,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestDevicesThatFail: one that hangs and one that fails are marked, the third goes on, and both come back.
+// TestDevicesThatFail: a device that hangs and one that fails are marked, the third continues, and both come back.
 func TestDevicesThatFail(t *testing.T) {
 	hang := make(chan struct{})
 	sick := &fake{uuid: "GPU-b"}

@@ -7,9 +7,9 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// Visible is what CUDA_VISIBLE_DEVICES says (CUDA C++ Programming Guide, "Environment Variables"): numbers or
-// beginnings of UUIDs, up to the first that names no device. The zero value shows all. Numbers go by CUDA's own order,
-// which is the driver's (PCI) order where all GPUs are alike, or CUDA_DEVICE_ORDER=PCI_BUS_ID.
+// Visible is the meaning of CUDA_VISIBLE_DEVICES (CUDA C++ Programming Guide, "Environment Variables"): numbers or
+// beginnings of UUIDs, up to the first that names no device. The zero value shows all. Numbers follow CUDA's own order,
+// which is the driver's (PCI) order if all GPUs are alike, or with CUDA_DEVICE_ORDER=PCI_BUS_ID.
 type Visible struct {
 	set  bool
 	list []string
@@ -35,7 +35,7 @@ func ParseVisible(value string, set bool) Visible {
 func (v Visible) Number(d model.GPUDevice) int32 {
 	if !v.set {
 		if d.Parent >= 0 {
-			return -1 // without the variable CUDA takes the first instance; which that is the driver alone knows
+			return -1 // without the variable CUDA takes the first instance; only the driver knows which that is
 		}
 		return d.Device
 	}

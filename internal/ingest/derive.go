@@ -24,8 +24,10 @@ type deriver struct {
 	mute bool  // only the state counts: the rows were stored before
 
 	step    stepState
+	host    wire.Host // what was read at the end of the step that is going on
 	heap    wire.Heap
-	devices []wire.Device // read at the end of the step that is going on
+	devices []wire.Device
+	hasHost bool
 	hasHeap bool
 	text    textState
 }
@@ -71,7 +73,14 @@ func (d *deriver) emit(c *wire.Chunk) {
 		case wire.KindTrace:
 			d.trace(s)
 		case wire.KindStep:
-			d.endStep(s)
+			d.endStepBefore12(s)
+		case wire.KindStepEnd:
+			var end wire.StepEnd
+			end.Decode(s)
+			d.endStep(&end)
+		case wire.KindHost:
+			d.host.Decode(s)
+			d.hasHost = true
 		case wire.KindHeap:
 			d.heap.Decode(s)
 			d.hasHeap = true
@@ -99,7 +108,7 @@ func (d *deriver) emit(c *wire.Chunk) {
 // gap: records are missing, so what began before can't be matched with what ends after.
 func (d *deriver) gap() {
 	d.step.clearOpen()
-	d.hasHeap, d.devices = false, d.devices[:0]
+	d.hasHost, d.hasHeap, d.devices = false, false, d.devices[:0]
 	d.text = textState{buf: d.text.buf[:0]}
 }
 
@@ -219,15 +228,39 @@ func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Devi
 	return d.devices, fullest
 }
 
-// endStep makes the rows of a step of its record, of those before it (heap, devices) and of what its trace rows saw.
-func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
+// endStepBefore12 takes a record apart that held both the end of a step and what was read of the host: rings were
+// written so up to version 1.1.
+func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
+	d.host, d.hasHost = notRead, true
+	d.host.Step, d.host.RSS, d.host.Anon, d.host.MaxRSS = t.Step, t.RSS, t.Anon, t.MaxRSS
+	d.endStep(&wire.StepEnd{TS: t.TS, Flags: t.Flags, Steps: t.Steps, Step: t.Step, AgentNS: t.AgentNS,
+		Duration: t.Duration})
+}
+
+// notRead is what a step has whose host was not read: every value not taken.
+var notRead = func() (h wire.Host) {
+	var ones [wire.SlotSize]byte
+	for i := range ones {
+		ones[i] = 0xFF
+	}
+	h.Decode(&ones)
+	return h
+}()
+
+// endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
+// saw.
+func (d *deriver) endStep(t *wire.StepEnd) {
+	host := &notRead
+	if d.hasHost && d.host.Step == t.Step {
+		host = &d.host
+	}
 	row := model.Step{
 		Time: d.micros(t.TS), PID: int32(d.r.PID), Rank: d.r.Rank, World: d.r.WorldSize,
 		Step: int64(t.Step), Steps: int32(t.Steps), DurationNS: gauge(t.Duration),
 		Sampled: t.Flags&wire.FlagSampled != 0, Inference: t.Flags&wire.FlagInference != 0, Device: hostDevice,
-		RSS: gauge(t.RSS), Anon: gauge(t.Anon), MaxRSS: gauge(t.MaxRSS),
+		RSS: gauge(host.RSS), Anon: gauge(host.Anon), MaxRSS: gauge(host.MaxRSS),
 		HeapInUse: model.Null, HeapHeld: model.Null, PyBlocks: model.Null, GCCollections: model.Null,
 		GCFull: model.Null, AgentNS: int64(t.AgentNS),
 	}
@@ -245,7 +278,7 @@ func (d *deriver) endStep(slot *[wire.SlotSize]byte) {
 		d.in.batch.Steps = append(d.in.batch.Steps, row)
 		d.emitDevices(&row, devices)
 	}
-	d.hasHeap, d.devices, d.step.begun = false, d.devices[:0], false
+	d.hasHost, d.hasHeap, d.devices, d.step.begun = false, false, d.devices[:0], false
 }
 
 // emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.

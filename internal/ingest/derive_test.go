@@ -21,6 +21,8 @@ type script struct {
 	r    *wiretest.Ring
 	ts   uint64
 	step uint32
+
+	before12 bool // it is of a version before 1.2
 }
 
 func (s *script) run(lines string) {
@@ -68,8 +70,13 @@ func (s *script) end(f []string) {
 			f = f[3:]
 		}
 	}
-	s.r.Append(&wire.Step{TS: s.ts, Step: s.step, Steps: 1, Flags: wire.FlagSampled, Duration: 500, RSS: 20_000,
-		Anon: 9_000, MaxRSS: none})
+	if s.before12 {
+		s.r.Append(&wire.Step{TS: s.ts, Step: s.step, Steps: 1, Flags: wire.FlagSampled, Duration: 500, RSS: 20_000,
+			Anon: 9_000, MaxRSS: none})
+	} else {
+		s.r.Append(&wire.Host{TS: s.ts, Step: s.step, RSS: 20_000, Anon: 9_000, MaxRSS: none})
+		s.r.Append(&wire.StepEnd{TS: s.ts, Step: s.step, Steps: 1, Flags: wire.FlagSampled, Duration: 500})
+	}
 	s.step++
 }
 
@@ -152,9 +159,17 @@ func TestDerivations(t *testing.T) {
 	}
 }
 
+// TestStepRows: rings of every version give the same rows.
 func TestStepRows(t *testing.T) {
+	for _, before12 := range []bool{true, false} {
+		testStepRows(t, before12)
+	}
+}
+
+func testStepRows(t *testing.T, before12 bool) {
+	t.Helper()
 	g := newRig(t)
-	(&script{r: g.ring(wiretest.Options{Wall: 5_000_000, Mono: 1_000_000}), step: 1}).run(`
+	(&script{r: g.ring(wiretest.Options{Wall: 5_000_000, Mono: 1_000_000}), step: 1, before12: before12}).run(`
 		step
 		root net 9500
 		step heap 77
@@ -174,7 +189,26 @@ func TestStepRows(t *testing.T) {
 		"4 t=4005 dev -1 alloc 9000/- res 20000/- heap - gc -/-",
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("before 1.2 %t: got\n%s\nwant\n%s", before12, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestHostIsOfItsStep: what was read of the host belongs to the step that its record names, and to no later one.
+func TestHostIsOfItsStep(t *testing.T) {
+	g := newRig(t)
+	r := g.ring(wiretest.Options{})
+	r.Append(&wire.Host{Step: 1, RSS: 5, Anon: 4, MaxRSS: 3})
+	r.Append(&wire.StepEnd{Step: 1, Steps: 1})
+	r.Append(&wire.StepEnd{Step: 2, Steps: 1})
+	r.Append(&wire.Host{Step: 3, RSS: 7, Anon: 6, MaxRSS: none}) // its step has no record
+	r.Append(&wire.StepEnd{Step: 4, Steps: 1})
+	g.drain()
+	var got []string
+	for _, s := range g.sink.rows.Steps {
+		got = append(got, fmt.Sprintf("%d %s %s %s", s.Step, num(s.RSS), num(s.Anon), num(s.MaxRSS)))
+	}
+	if want := []string{"1 5 4 5", "2 - - -", "4 - - -"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -1,7 +1,7 @@
-// Package keeper owns the two processes that a session has in the background, a collector and a keeper: it starts them,
-// with collector.log as their output, and is the keeper, which starts another collector where one dies. It knows
-// nothing of what a collector does. So who wakes one (a client, package ask) and who wants company (a collector) both
-// stand below this package, and neither imports the other.
+// Package keeper owns the two background processes of a session, a collector and a keeper. It starts them, with
+// collector.log as their output, and it is the keeper, which starts another collector when one dies. It knows nothing
+// of what a collector does. So both its users can stand above it without importing each other: a client that starts a
+// collector (package ask), and a collector that starts a keeper.
 package keeper
 
 import (
@@ -13,17 +13,18 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// A collector that dies is started again: at once when it had lived for a while (the kernel's OOM killer takes
-// collectors before trainers), else after a pause that doubles, so that a broken one takes no core.
+// A collector that dies is started again: at once if it had lived for a while (the kernel's OOM killer takes collectors
+// before trainers), otherwise after a pause that doubles, so that a broken one takes no core.
 const (
 	settled    = 10 * time.Second
 	firstPause = 500 * time.Millisecond
 	maxPause   = 4 * time.Second // a session is unobserved for less than five seconds
-	keepPoll   = time.Second     // how often one is looked for that somebody else started
+	keepPoll   = time.Second     // how often to check for a collector that somebody else started
 )
 
-// Run sees to it that the session has a collector, until it is over or ctx ends; where another process does that
-// already, it comes back at once. A collector that runs when ctx ends goes on by itself. started hears of each start.
+// Run makes sure that the session has a collector, until the session is over or ctx ends. If another process does so
+// already, it returns at once. A collector that runs when ctx ends continues by itself. started is called at each
+// start.
 func Run(ctx context.Context, s *session.Session, started func(error)) error {
 	lock, err := s.TryKeep()
 	if errors.Is(err, session.ErrLocked) {
@@ -37,7 +38,7 @@ func Run(ctx context.Context, s *session.Session, started func(error)) error {
 	for s.Live() {
 		switch free, err := collectorMissing(s); {
 		case err != nil:
-			return err // the session's directory is gone
+			return err // the session's directory has been removed
 		case !free:
 			if !Rest(ctx, keepPoll) {
 				return nil
@@ -62,7 +63,7 @@ func Run(ctx context.Context, s *session.Session, started func(error)) error {
 	return nil
 }
 
-// collectorMissing says that nobody holds the session's lock.
+// collectorMissing reports that nobody holds the session's lock.
 func collectorMissing(s *session.Session) (bool, error) {
 	lock, err := s.TryLock(true)
 	if errors.Is(err, session.ErrLocked) {
@@ -75,13 +76,13 @@ func collectorMissing(s *session.Session) (bool, error) {
 	return true, nil
 }
 
-// Observed says that a collector, or who recovers the session, has it.
+// Observed reports that a process holds the session's lock: a collector, or a client that recovers the session.
 func Observed(s *session.Session) bool {
 	free, err := collectorMissing(s)
 	return err == nil && !free
 }
 
-// waitEnd waits for the process, but no longer than for ctx. Then it is left to init.
+// waitEnd waits for the process until ctx ends. Then it leaves the process to init.
 func waitEnd(ctx context.Context, cmd *exec.Cmd) bool {
 	ended := make(chan struct{})
 	go func() {
@@ -96,7 +97,7 @@ func waitEnd(ctx context.Context, cmd *exec.Cmd) bool {
 	}
 }
 
-// Rest waits for d, and says whether ctx let it.
+// Rest waits for d, and reports whether it could wait so long before ctx ended.
 func Rest(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// collector.log may take maxLog; when it would be longer, the older part of it goes.
+// collector.log may take maxLog; before it would become longer, its older part is removed.
 const (
 	maxLog  = 1 << 20
 	keptLog = maxLog / 4
@@ -19,7 +19,8 @@ type boundedLog struct {
 	f  *os.File
 }
 
-// NewLog makes a writer that keeps f within the bound. A file that is no regular one, such as a terminal, has none.
+// NewLog makes a writer that keeps f within the bound. A file that is not a regular one, such as a terminal, has no
+// bound.
 func NewLog(f *os.File) io.Writer { return &boundedLog{f: f} }
 
 func (b *boundedLog) Write(p []byte) (int, error) {
@@ -38,7 +39,7 @@ func (b *boundedLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cutLog leaves the newest part of a log that is too long. Who appends to it meanwhile may lose a line.
+// cutLog keeps the newest part of a log that is too long. A process that appends meanwhile may lose a line.
 func cutLog(f *os.File) {
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() || st.Size() <= maxLog-keptLog {

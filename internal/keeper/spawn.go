@@ -10,7 +10,7 @@ import (
 )
 
 // SpawnCollector starts a collector for the session as a process of its own, which survives the terminal and its
-// parent. When one is there already, the new one ends at once.
+// parent. If a collector exists already, the new one ends at once.
 func SpawnCollector(s *session.Session) (*exec.Cmd, error) {
 	return spawn(s, "collector", "--session", s.Dir)
 }
@@ -29,10 +29,11 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 	defer log.Close()
 	cutLog(log)
 	cmd := exec.Command(exe, args...)
-	cmd.Args[0] = "memgauge" // what ps shows, and what a test binary goes by
+	cmd.Args[0] = "memgauge" // what ps shows, and by which a test binary recognises its role
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2") // mallopt(3): one a thread would each keep what it held once
+	// mallopt(3): with an arena for each thread, each would keep the most that it ever held
+	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=2")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)
@@ -40,7 +41,7 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// Spawn starts a process of its own that does what Run does, for a session that nobody stays with.
+// Spawn starts a keeper as a process of its own, for a session that no other process stays with.
 func Spawn(s *session.Session) error {
 	cmd, err := spawn(s, "collector", "--keep", "--session", s.Dir)
 	if err != nil {

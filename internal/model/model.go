@@ -132,38 +132,6 @@ type Cursor struct {
 	Done   bool   // the ring was read to its end and its process is gone: the file may be removed
 }
 
-// Batch goes into the database whole or not at all; Cursors is what makes a record count exactly once.
-type Batch struct {
-	Names     []Name
-	Processes []Process // inserted or replaced by (PID, StartTicks)
-	Trace     []Trace
-	Steps     []Step
-	Devices   []StepDevice
-	Events    []Event
-	Overheads []Overhead
-	Drops     []Drop
-	Cursors   []Cursor
-	Tensors   []TensorGroup
-	Objects   []ObjectGroup
-	Findings  []Finding
-	Samples   Samples
-}
-
-// Rows is the number of rows for tables that grow.
-func (b *Batch) Rows() int {
-	return len(b.Trace) + len(b.Steps) + len(b.Devices) + len(b.Events) + len(b.Overheads) + len(b.Drops) +
-		len(b.Tensors) +
-		len(b.Objects) + len(b.Findings) + b.Samples.Rows()
-}
-
-// Reset empties the batch and keeps its memory.
-func (b *Batch) Reset() {
-	b.Samples.Reset()
-	*b = Batch{b.Names[:0], b.Processes[:0], b.Trace[:0], b.Steps[:0], b.Devices[:0], b.Events[:0], b.Overheads[:0],
-		b.Drops[:0],
-		b.Cursors[:0], b.Tensors[:0], b.Objects[:0], b.Findings[:0], b.Samples}
-}
-
 // Column of a query's result.
 type Column struct {
 	Name string

@@ -1,55 +1,5 @@
 package model
 
-// Samples are rows that the samplers take from outside of the trainer: /proc, cgroups, NVML, sysfs. Sizes are bytes,
-// times µs since the epoch, and Null is what was not taken or can't be had.
-type Samples struct {
-	Memory      []ProcessMemory
-	Utilization []Utilization
-	Tree        []TreeProcess // inserted or replaced by (PID, StartTicks)
-	Envs        []Env
-	Cgroups     []CgroupMemory
-	Hosts       []HostMemory
-	Devices     []GPUDevice // inserted or replaced by UUID
-	GPUs        []GPUUtilization
-	GPUProcs    []GPUProcess
-	GPUEvents   []GPUEvent
-	Window      []WindowSample
-	Classes     []ProcessClasses
-}
-
-// Rows is the number of rows for tables that grow.
-func (s *Samples) Rows() int {
-	return len(s.Memory) + len(s.Utilization) + len(s.Envs) + len(s.Cgroups) + len(s.Hosts) + len(s.GPUs) +
-		len(s.GPUProcs) +
-		len(s.GPUEvents) + len(s.Window) + len(s.Classes)
-}
-
-// Empty is true when there is nothing to store.
-func (s *Samples) Empty() bool { return s.Rows()+len(s.Tree)+len(s.Devices) == 0 }
-
-// Reset empties and keeps the memory.
-func (s *Samples) Reset() {
-	*s = Samples{s.Memory[:0], s.Utilization[:0], s.Tree[:0], s.Envs[:0], s.Cgroups[:0], s.Hosts[:0], s.Devices[:0],
-		s.GPUs[:0],
-		s.GPUProcs[:0], s.GPUEvents[:0], s.Window[:0], s.Classes[:0]}
-}
-
-// Add puts other's rows behind those that are there.
-func (s *Samples) Add(other *Samples) {
-	s.Memory = append(s.Memory, other.Memory...)
-	s.Utilization = append(s.Utilization, other.Utilization...)
-	s.Tree = append(s.Tree, other.Tree...)
-	s.Envs = append(s.Envs, other.Envs...)
-	s.Cgroups = append(s.Cgroups, other.Cgroups...)
-	s.Hosts = append(s.Hosts, other.Hosts...)
-	s.Devices = append(s.Devices, other.Devices...)
-	s.GPUs = append(s.GPUs, other.GPUs...)
-	s.GPUProcs = append(s.GPUProcs, other.GPUProcs...)
-	s.GPUEvents = append(s.GPUEvents, other.GPUEvents...)
-	s.Window = append(s.Window, other.Window...)
-	s.Classes = append(s.Classes, other.Classes...)
-}
-
 // ProcessMemory is a row of process.memory: one process of the tree at one time.
 type ProcessMemory struct {
 	Time       int64

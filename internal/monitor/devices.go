@@ -8,7 +8,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// choose picks devices by what a user calls them: host, cpu, 0, cuda:0, gpu0.
+// choose selects devices by the names that users give them: host, cpu, 0, cuda:0, gpu0.
 func choose(there []Device, wanted []string) ([]Device, error) {
 	if len(wanted) == 0 {
 		return there, nil
@@ -27,7 +27,7 @@ func choose(there []Device, wanted []string) ([]Device, error) {
 	return chosen, nil
 }
 
-// Check says which of the devices that a user wants are not there.
+// Check returns which of the requested devices don't exist.
 func Check(there []Device, wanted []string) error {
 	_, err := choose(there, wanted)
 	return err

@@ -8,12 +8,12 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// AllocatorVariables are the environment's variables that advice on fragmentation is about: what is set already is not
-// advised.
+// AllocatorVariables are the environment variables that advice on fragmentation is about: settings that are made
+// already are not advised.
 var AllocatorVariables = []string{"MALLOC_ARENA_MAX", "GLIBC_TUNABLES", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF",
 	"PYTORCH_ALLOC_CONF"}
 
-// given says what of the holes costs nothing any more.
+// given says which part of the holes no longer costs anything.
 func given(s *fragment.State) string {
 	if s.Absent < 1<<20 {
 		return ""
@@ -21,7 +21,7 @@ func given(s *fragment.State) string {
 	return fmt.Sprintf("; %s of that are lost now, the rest was given back to the kernel", units.Bytes(s.Lost()))
 }
 
-// fragmentAdvice says what is left to do about a device whose memory is lost in holes: not what has been done.
+// fragmentAdvice says what remains to be done about a device that loses memory in holes.
 func fragmentAdvice(d Device, l *Look) []string {
 	s := l.Sum()
 	if d.ID == Host {
@@ -75,7 +75,7 @@ func (l *Look) hostAdvice(s *fragment.State) []string {
 	return out
 }
 
-// all says whether something holds for every process's environment, as far as it is known.
+// all reports whether something holds for every process's environment, as far as it is known.
 func (l *Look) all(holds func(env map[string]string) bool) bool {
 	for _, a := range l.Of {
 		if !holds(a.Env) {

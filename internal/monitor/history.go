@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	defaultHistory = 10000 // readings of 100 bytes: 1 MB a device, as the seeds' tools keep
+	defaultHistory = 10000 // readings of 100 bytes: 1 MB for each device; the number that the replaced tools keep
 	minHistory     = 64
 )
 
-// Sample is a reading as it is kept, or several neighbours in one when the history was full.
+// Sample is a reading as it is kept, or several neighbours merged into one when the history was full.
 type Sample struct {
 	Time     time.Time
 	Step     float64
@@ -24,8 +24,8 @@ type Sample struct {
 	Mapped   int64
 }
 
-// History is bounded: when it is full neighbours are merged two by two, so that it goes on covering the whole time.
-// The statistics count every reading.
+// History is bounded: when it is full, neighbours are merged two by two, so that it still covers the whole time. The
+// statistics count every reading.
 type History struct {
 	max     int
 	samples []Sample
@@ -43,10 +43,10 @@ type History struct {
 // Len is the number of samples kept.
 func (h *History) Len() int { return len(h.samples) }
 
-// Samples are the history, oldest first; the caller does not change them.
+// Samples returns the history, oldest first; the caller must not change it.
 func (h *History) Samples() []Sample { return h.samples }
 
-// Peak is the most that was in use, and the highest share of the limit in percent.
+// Peak returns the most that was in use, and the highest share of the limit in percent.
 func (h *History) Peak() (bytes int64, percent float64) { return h.peakBytes, h.peak }
 
 func (h *History) add(r Reading) {
@@ -76,7 +76,7 @@ func (h *History) add(r Reading) {
 	h.pending = 1
 }
 
-// average is the mean percentage over the time, however often it was read.
+// average returns the mean percentage over the time, however often memory was read.
 func (h *History) average() float64 {
 	if h.watched <= 0 {
 		return h.Last.Percent()
@@ -99,7 +99,7 @@ func merge(a, b Sample) Sample {
 	return b
 }
 
-// readings are the history as the forecast takes it, in seconds since its beginning.
+// readings returns the history in the form that the forecast takes, in seconds since its beginning.
 func (h *History) readings() []forecast.Reading {
 	out := make([]forecast.Reading, len(h.samples))
 	for i, s := range h.samples {
@@ -109,20 +109,20 @@ func (h *History) readings() []forecast.Reading {
 	return out
 }
 
-// BlockHistory is what the allocators of a device told, time by time.
+// BlockHistory is what the allocators of a device reported over time.
 type BlockHistory struct {
 	max   int
-	Why   string // what is missing, if they tell nothing
+	Why   string // what is missing, if they report nothing
 	Looks []Look
 }
 
-// Look is the allocators of a device at one time.
+// Look is the state of a device's allocators at one time.
 type Look struct {
 	Time time.Time
 	Of   []Allocator
 }
 
-// Sum of all processes: bytes and holes add up, the largest hole is the largest in any.
+// Sum adds up all processes: their bytes and holes; its largest hole is the largest in any of them.
 func (l *Look) Sum() fragment.State {
 	var s fragment.State
 	for _, a := range l.Of {
@@ -147,7 +147,7 @@ func (b *BlockHistory) add(at time.Time, states []Allocator, why string) {
 	b.Looks = append(b.Looks, Look{at, states})
 }
 
-// trend is the growth of the bytes in holes per second, and what to call it.
+// trend returns the growth of the bytes in holes per second, and a word for it.
 func (b *BlockHistory) trend() (perSecond float64, name string) {
 	if len(b.Looks) < 3 {
 		return 0, "unknown"

@@ -6,7 +6,7 @@ import (
 	"github.com/memgauge/memgauge/internal/forecast"
 )
 
-// HostState is what the kernel says at a moment.
+// HostState is what the kernel reports at one moment.
 type HostState struct {
 	Time   time.Time
 	Step   float64

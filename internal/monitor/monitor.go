@@ -1,6 +1,6 @@
-// Package monitor owns watching devices over a stretch of time: the host and each GPU are read at an interval, kept
-// within a bound, judged against the limit that binds, and put into the reports of profile, oom, fragment and monitor.
-// It reads nothing itself: a Source does, from this machine or from a session, and the reports can't tell which. It
+// Package monitor owns watching devices over time. The host and each GPU are read at an interval, kept within a bound,
+// judged against the limit that binds, and put into the reports of profile, oom, fragment and monitor. The package
+// reads nothing itself: a Source does, from this machine or from a session, and the reports don't depend on which. It
 // prints nothing.
 package monitor
 
@@ -14,16 +14,16 @@ import (
 	"github.com/memgauge/memgauge/internal/fragment"
 )
 
-// Host is the device that stands for the machine's own memory, or for the share of it that a cgroup leaves to the job.
+// Host is the device for the machine's own memory, or for the share of it that a cgroup leaves to the job.
 const Host = "host"
 
 // Device is a memory with a limit of its own.
 type Device struct {
 	ID   string // "host", or a GPU's number
-	Name string // such as NVIDIA A100-SXM4-80GB; for the host what limits it: cgroup /job, or host
+	Name string // such as NVIDIA A100-SXM4-80GB; for the host its limit: cgroup /job, or host
 }
 
-// Label names a device to people.
+// Label is the name of a device for people.
 func (d Device) Label() string {
 	if _, err := strconv.Atoi(d.ID); err == nil {
 		return "GPU " + d.ID
@@ -35,18 +35,18 @@ func (d Device) Label() string {
 type Reading struct {
 	Device string
 	Time   time.Time
-	Step   float64 // steps done by the job; 0 where not known
-	// Used is what can't be given back at once: without the caches that the kernel or an allocator would drop under
-	// pressure.
+	Step   float64 // steps done by the job; 0 if unknown
+	// Used is memory that can't be given back at once: it excludes caches that the kernel or an allocator would drop
+	// under pressure.
 	Used int64
-	Peak int64 // the highest since the reading before, where the source knows; else the same as Used
-	// Reserved is all that is charged: with caches.
+	Peak int64 // the highest since the previous reading, where the source knows; else the same as Used
+	// Reserved is all that is charged, including caches.
 	Reserved int64
 	Total    int64 // the limit that binds
 	// Kind says what the limit is: device, cgroup, host.
 	Kind string
-	// Mapped is what of files the job has mapped and touched: libraries that are being loaded show in it. 0 where not
-	// known.
+	// Mapped is how many bytes of files the job has mapped and touched: it grows while libraries are loaded. 0 if
+	// unknown.
 	Mapped int64
 	Err    string // why there are no figures; they are all 0 then
 }
@@ -54,7 +54,7 @@ type Reading struct {
 // Free is what is left until the limit.
 func (r *Reading) Free() int64 { return max(0, r.Total-r.Used) }
 
-// Percent of the limit that is used.
+// Percent is the used share of the limit.
 func (r *Reading) Percent() float64 {
 	if r.Total <= 0 {
 		return 0
@@ -64,14 +64,15 @@ func (r *Reading) Percent() float64 {
 
 // Source reads devices.
 type Source interface {
-	// Devices lists what there is to read, the host first.
+	// Devices lists the devices that can be read, the host first.
 	Devices(ctx context.Context) ([]Device, error)
-	// Read appends what is new: one reading a device, or all since the call before where they were recorded meanwhile.
+	// Read appends what is new: one reading of each device, or all readings since the last call if they were recorded
+	// meanwhile.
 	Read(ctx context.Context, into []Reading) ([]Reading, error)
-	// Blocks tells the allocators' own view of a device's memory, one for each process; why says what is missing if
-	// there is none.
+	// Blocks returns the allocators' own view of a device's memory, one for each process; if there is none, why says
+	// what is missing.
 	Blocks(ctx context.Context, device string) (states []Allocator, why string, err error)
-	// Ended says that there is nothing more to come.
+	// Ended reports that nothing more will come.
 	Ended() bool
 }
 
@@ -80,7 +81,7 @@ type Allocator struct {
 	PID   int
 	Rank  int // -1 unknown
 	State fragment.State
-	// Env are the settings of allocators in the process's environment.
+	// Env are the allocator settings in the process's environment.
 	Env map[string]string
 }
 
@@ -98,21 +99,21 @@ type Options struct {
 	MaxHistory int // readings kept of each device
 	OOM        OOMOptions
 	Job        Job
-	Fragment   bool // look at blocks too
-	// Every is how often blocks are looked at.
+	Fragment   bool // read blocks too
+	// Every is the interval at which blocks are read.
 	BlocksEvery time.Duration
 }
 
-// Job is what is known of the job whose memory is watched.
+// Job is what is known about the job whose memory is watched.
 type Job struct {
-	Known     bool        // there is one: on a machine as such anything may start
-	FromStart bool        // what is read begins with the job itself
-	Over      bool        // it has ended: it can't be advised what to do now
-	Killed    bool        // the kernel ended it for want of host memory
-	Torch     func() bool // PyTorch has been imported; nil: not known
+	Known     bool        // there is a job; on a machine as a whole anything may start
+	FromStart bool        // the readings begin with the start of the job
+	Over      bool        // it has ended: advice about what to do now is pointless
+	Killed    bool        // the kernel killed it because host memory ran out
+	Torch     func() bool // PyTorch has been imported; nil: unknown
 }
 
-// Watch keeps what was seen of some devices. It belongs to one goroutine.
+// Watch keeps the readings of some devices. It belongs to one goroutine.
 type Watch struct {
 	source  Source
 	o       Options
@@ -120,7 +121,7 @@ type Watch struct {
 	Last    time.Time
 	Devices []*Track
 	Events  []Event
-	Leaks   []string      // what was judged to leak, one line each
+	Leaks   []string      // what was judged to leak, one line for each
 	Cost    time.Duration // spent in reading
 	Ticks   int
 	buffer  []Reading
@@ -138,14 +139,13 @@ type Track struct {
 	of Job
 }
 
-// Foreseen says that memory is expected to run out; of a job that has ended nothing is expected.
+// Foreseen reports that memory is expected to run out; for a job that has ended it is false.
 func (t *Track) Foreseen() bool { return t.Risk.Predicted && !t.of.Over }
 
-// maxEvents are kept; what warns goes on being printed.
+// maxEvents are kept; warnings are still printed.
 const maxEvents = 1000
 
-// New prepares to watch the devices that the options name; a device that is not there is an error that lists those that
-// are.
+// New prepares to watch the devices that the options name. If a device does not exist, the error lists those that do.
 func New(ctx context.Context, source Source, o Options) (*Watch, error) {
 	there, err := source.Devices(ctx)
 	if err != nil {
@@ -215,7 +215,7 @@ func (w *Watch) take(r *Reading) {
 	}
 }
 
-// LookAtBlocks asks the allocators once.
+// LookAtBlocks reads the allocators' blocks once.
 func (w *Watch) LookAtBlocks(ctx context.Context, now time.Time) error {
 	for _, t := range w.Devices {
 		states, why, err := w.source.Blocks(ctx, t.Device.ID)
@@ -227,7 +227,7 @@ func (w *Watch) LookAtBlocks(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Over says that the job has ended meanwhile, and whether the kernel killed it for want of memory.
+// Over records that the job has ended, and whether the kernel killed it because host memory ran out.
 func (w *Watch) Over(killed bool) {
 	for _, t := range w.Devices {
 		t.of.Over, t.of.Killed = true, killed
@@ -246,7 +246,7 @@ func (w *Watch) note(at time.Time, text string, bad bool) {
 	}
 }
 
-// Seconds that were watched.
+// Seconds is how long the devices were watched.
 func (w *Watch) Seconds() float64 {
 	if w.Started.IsZero() {
 		return 0
@@ -254,7 +254,7 @@ func (w *Watch) Seconds() float64 {
 	return w.Last.Sub(w.Started).Seconds()
 }
 
-// Readings of the device that was read most often.
+// Readings is the number of readings of the device that was read most often.
 func (w *Watch) Readings() int {
 	n := 0
 	for _, t := range w.Devices {
@@ -263,7 +263,7 @@ func (w *Watch) Readings() int {
 	return n
 }
 
-// Worst is the highest risk of all devices.
+// Worst returns the highest risk of all devices.
 func (w *Watch) Worst() Level {
 	worst := Low
 	for _, t := range w.Devices {

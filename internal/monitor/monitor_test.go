@@ -76,7 +76,7 @@ func growing(_ string, i int) int64 { return 4*gib + int64(i)*20<<20 + int64(i%3
 
 func steady(string, int) int64 { return 4 * gib }
 
-// The documents of both generations of the tools show their reports; every path in them must be in ours, with a value
+// The documents of both generations of the tools show their reports. Every path in them must be in ours, with a value
 // of the same type. Units follow from the names and are checked by value below.
 func TestSeedsReports(t *testing.T) {
 	text, err := os.ReadFile("../../testdata/seeds/tinytorch-memory-debug-tools.zh-CN.md")
@@ -141,7 +141,7 @@ func compare(t *testing.T, path string, want, got any) {
 	}
 }
 
-// The same quantities in the units that the seeds' samples have: bytes, percent, 2^30 bytes, 2^20 bytes a second,
+// The same quantities in the units of the replaced tools' samples: bytes, percent, 2^30 bytes, 2^20 bytes a second,
 // seconds.
 func TestReportsUnits(t *testing.T) {
 	s := &scripted{devices: []Device{{"0", "Fake"}}, used: growing, total: 16 * gib}
@@ -275,7 +275,7 @@ func TestHostReading(t *testing.T) {
 	}
 }
 
-// What grows before the first steps is the start.
+// Growth before the first steps belongs to the start.
 func TestTheStartIsNoLeak(t *testing.T) {
 	s := &scripted{devices: []Device{{Host, ""}}, total: 16 * gib,
 		used: func(_ string, i int) int64 { return min(int64(i), 60) * 200 << 20 }}
@@ -316,7 +316,7 @@ func (u *uneven) Read(_ context.Context, into []Reading) ([]Reading, error) {
 		Reserved: used, Total: 16 * gib, Kind: "cgroup"}), nil
 }
 
-// denseThenSparse are moments as a collector reads: ten a second for 20 s, then one a second.
+// denseThenSparse returns moments as a collector reads: ten a second for 20 s, then one a second.
 func denseThenSparse(until float64) (at []float64) {
 	for s := 0.0; s < until; {
 		at = append(at, s)
@@ -329,7 +329,7 @@ func denseThenSparse(until float64) (at []float64) {
 	return at
 }
 
-// The mean use is that of the time, however often it was read.
+// The mean use is the mean over time, however often memory was read.
 func TestMeanUseIsOverTheTime(t *testing.T) {
 	u := &uneven{at: denseThenSparse(100), used: func(s float64) float64 {
 		if s < 20 {
@@ -352,7 +352,8 @@ func TestMeanUseIsOverTheTime(t *testing.T) {
 	}
 }
 
-// A straight leak, read as a collector reads, whose job makes steps: never "fine", never denied, and told when it is.
+// A straight leak, read as a collector reads, whose job makes steps: never "fine", never denied, and right when it is
+// predicted.
 func TestAStraightLeakIsNotDenied(t *testing.T) {
 	for _, life := range []float64{20, 60, 90, 300} {
 		u := &uneven{at: denseThenSparse(life), used: func(s float64) float64 { return 0.3 + 0.7*s/life }}
@@ -378,7 +379,7 @@ func TestAStraightLeakIsNotDenied(t *testing.T) {
 	}
 }
 
-// What is critical was measured: nobody is told so with no confidence, nor that no end is in sight.
+// A critical usage was measured: it is never reported without confidence, nor with the words that no end is in sight.
 func TestCriticalIsNotDoubted(t *testing.T) {
 	for name, u := range map[string]*uneven{
 		"two readings": {at: []float64{0, 1}, used: func(s float64) float64 { return 0.95 + 0.02*s }},
@@ -411,7 +412,7 @@ func TestCriticalIsNotDoubted(t *testing.T) {
 	}
 }
 
-// Too little to go by is no all-clear.
+// Too few readings are no all-clear.
 func TestTooLittleIsUndecided(t *testing.T) {
 	u := &uneven{at: []float64{0, 1, 2}, used: func(float64) float64 { return 0.3 }}
 	w, err := New(t.Context(), u, Options{OOM: oomDefaults()})
@@ -446,7 +447,7 @@ func TestAKilledJobWasAtRisk(t *testing.T) {
 	}
 }
 
-// Advice that was followed is not given again, and what was given back is not lost.
+// Advice that was followed is not given again, and memory that was given back is not lost.
 func TestFragmentAdvice(t *testing.T) {
 	const mib = 1 << 20
 	holes := fragment.State{Source: "test", Held: 800 * mib, InUse: 400 * mib,

@@ -13,17 +13,17 @@ func (t *Track) outlook(o OOMOptions) forecast.Forecast {
 	return forecast.Outlook(t.History.readings(), float64(t.History.Last.Total), job)
 }
 
-// Rushes says that a device which goes on as in the last interval is full within a few more.
+// Rushes reports that a device, at the pace of the last interval, is full within a few more intervals.
 func (w *Watch) Rushes(interval time.Duration) bool {
 	const few = 8
 	return w.fullWithin(interval, few*interval)
 }
 
-// Nears says that a device is worth reading more often than every few seconds: going on as in the last ones it is full
-// within two minutes, of which half must be enough to see a trend.
+// Nears reports that a device should be read more often than every few seconds: at its last pace it is full within two
+// minutes, of which half must be enough to see a trend.
 func (w *Watch) Nears() bool { return w.fullWithin(4*time.Second, 2*time.Minute) }
 
-// fullWithin says that a device which goes on as over the last stretch is full within some time.
+// fullWithin reports whether a device, at its pace over the last stretch, is full within some time.
 func (w *Watch) fullWithin(stretch, left time.Duration) bool {
 	for _, t := range w.Devices {
 		s := t.History.Samples()

@@ -38,7 +38,7 @@ func (a *at) Read(_ context.Context, into []Reading) ([]Reading, error) {
 	return append(into, r), nil
 }
 
-// over plays so many seconds.
+// over runs for so many seconds.
 func (a *at) over(t *testing.T, seconds float64, o Options) []Warning {
 	t.Helper()
 	w, err := New(t.Context(), a, o)
@@ -58,7 +58,7 @@ func (a *at) over(t *testing.T, seconds float64, o Options) []Warning {
 
 func window(s int) OOMOptions { return OOMOptions{85, 95, time.Duration(s) * time.Second} }
 
-// ramp goes from one share to another between two seconds.
+// ramp rises from one share to another between two seconds.
 func ramp(from, to, begin, end float64) func(float64) float64 {
 	return func(s float64) float64 {
 		return from + (to-from)*min(1, max(0, (s-begin)/(end-begin)))
@@ -86,7 +86,7 @@ func TestNoAlarmWhileSomethingIsLoaded(t *testing.T) {
 			Options{Job: Job{Known: true, FromStart: true, Torch: yes}, OOM: window(30)}, 3700, 0},
 		"a second model after an hour": {at{interval: time.Second, used: ramp(0.2, 0.8, 3600, 3625)},
 			Options{OOM: window(30)}, 3700, 0},
-		// The first rise of all can't be told from a leak.
+		// The first rise of all can't be distinguished from a leak.
 		"a sawtooth longer than the window": {at{interval: time.Second, used: saw}, Options{OOM: window(10)}, 3000,
 			480},
 	} {
@@ -134,7 +134,7 @@ func TestGrowthToTheLimitIsToldInTime(t *testing.T) {
 	}
 }
 
-// Memory that rushes to its limit is read more often than the user asked for.
+// Memory that grows quickly towards its limit is read more often than the user requested.
 func TestRushes(t *testing.T) {
 	for name, c := range map[string]struct {
 		used func(float64) float64
@@ -161,7 +161,8 @@ func TestRushes(t *testing.T) {
 	}
 }
 
-// What judging costs at each reading once the history is full: it is asked ten times a second while memory rushes.
+// The cost of judging at each reading once the history is full: while memory grows quickly it is done ten times a
+// second.
 func BenchmarkJudge(b *testing.B) {
 	a := &at{interval: time.Second, used: ramp(0.2, 0.8, 0, 9000)}
 	w, err := New(b.Context(), a, Options{})
@@ -180,7 +181,7 @@ func BenchmarkJudge(b *testing.B) {
 
 func yes() bool { return true }
 
-// recordedStart is a training as it was read from outside.
+// recordedStart is the start of a training, as read from outside.
 type recordedStart struct {
 	name string
 	rows [][4]float64 // s, MiB in use, MiB mapped, steps
@@ -227,9 +228,8 @@ func (p *played) Read(_ context.Context, into []Reading) ([]Reading, error) {
 		Mapped: int64(row[2] * (1 << 20))}), nil
 }
 
-// Real starts of trainings that have nothing wrong with them, under limits that they fill to 60 to 84 %, as fast as
-// they were and on a machine that is five times slower: importing PyTorch grows in a line for seconds, and nothing may
-// warn of it.
+// Real starts of healthy trainings, under limits that they fill to 60 to 84 %, at their own pace and on a machine that
+// is five times slower: importing PyTorch grows linearly for seconds, and must cause no warning.
 func TestNoAlarmAtRecordedStarts(t *testing.T) {
 	asked, alarms := 0, 0
 	for _, s := range recordedStarts(t) {

@@ -12,8 +12,8 @@ import (
 // SchemaVersion of the reports; within a version members are only added (docs/cli-json.md).
 const SchemaVersion = 1
 
-// Report is what profile, oom, fragment and monitor write. Its members carry the names and the nesting of both
-// generations of the tools whose commands these are, so that what reads their reports reads ours.
+// Report is what profile, oom, fragment and monitor write. Its members have the names and the nesting of both
+// generations of the tools that these commands replace, so that programs which read those reports can read ours.
 type Report struct {
 	SchemaVersion int     `json:"schema_version"`
 	Tool          string  `json:"report"`
@@ -62,7 +62,7 @@ type DeviceReport struct {
 	Error         *string          `json:"error"`
 }
 
-// Usage and Memory are the same figures by the names of either generation.
+// Usage and Memory are the same figures under the names of either generation.
 type Usage struct {
 	Allocated   int64  `json:"allocated"`
 	Free        int64  `json:"free"`
@@ -71,7 +71,7 @@ type Usage struct {
 	Reserved    int64  `json:"reserved"`
 }
 
-// Memory see Usage.
+// Memory: see Usage.
 type Memory struct {
 	Allocated   int64  `json:"allocated"`
 	Free        int64  `json:"free"`
@@ -85,7 +85,7 @@ type Statistics struct {
 	MaxUtilization   Number  `json:"max_utilization"`
 	Samples          int     `json:"samples_count"`
 	Snapshots        int     `json:"num_snapshots"`
-	AvgFragmentation *Number `json:"avg_fragmentation"` // percent; null where no blocks could be had
+	AvgFragmentation *Number `json:"avg_fragmentation"` // percent; null where there are no blocks
 }
 
 // RiskReport is the OOM risk.
@@ -127,7 +127,7 @@ type FragmentReport struct {
 	LargestHole    int64   `json:"largest_hole_bytes"`
 	LargestRequest int64   `json:"largest_request_bytes"`
 	Reclaimable    int64   `json:"reclaimable_bytes"`
-	// held as address space only: given back to the kernel, or never touched
+	// held as address space only: given back to the kernel, or never used
 	Absent         int64        `json:"absent_bytes"`
 	Lost           int64        `json:"lost_bytes"` // in holes, with pages behind them
 	Sizes          []ClassJSON  `json:"hole_sizes"`
@@ -169,10 +169,10 @@ type SnapshotReport struct {
 	Step        *Number `json:"step"`
 }
 
-// Summary is over all devices.
+// Summary covers all devices.
 type Summary struct {
 	Devices     int    `json:"total_devices"`
-	MemoryGB    Number `json:"total_memory_gb"` // 2^30 bytes, as the tools whose field this is have it
+	MemoryGB    Number `json:"total_memory_gb"` // 2^30 bytes, as in the tools that the field comes from
 	Utilization Number `json:"overall_utilization"`
 }
 
@@ -191,7 +191,7 @@ type Overhead struct {
 	Share       Number  `json:"share_of_one_core"`
 }
 
-// What a report is asked to hold.
+// What selects the contents of a report.
 type What struct {
 	Tool        string // profile, oom, fragment, monitor
 	Session     string // "" for the whole machine
@@ -234,7 +234,7 @@ func (w *Watch) Report(what What) *Report {
 	return r
 }
 
-// conclude gives the verdict: that of the worst device.
+// conclude returns the verdict: that of the worst device.
 func (w *Watch) conclude(r *Report) {
 	if r.Tool == "fragment" {
 		w.concludeFragment(r)
@@ -263,7 +263,7 @@ func (w *Watch) conclude(r *Report) {
 		if c := float64(t.Risk.confidence()); c >= 0.5 || worst > Low {
 			r.Confidence = &c
 		} else if !t.of.Over {
-			r.Verdict = "undecided" // usage is no risk, and whether it grows is not known
+			r.Verdict = "undecided" // usage is no risk, and whether it grows is unknown
 		}
 		if t.Risk.Predicted {
 			r.ConfidenceInterval = &[2]Number{Number(t.Risk.SecondsLow), Number(t.Risk.SecondsHigh)}
@@ -298,7 +298,7 @@ func (w *Watch) concludeFragment(r *Report) {
 	}
 }
 
-// Fragmented says whether the holes are worth doing something about.
+// Fragmented reports whether the holes deserve action.
 func (w *Watch) Fragmented() bool {
 	for _, t := range w.Devices {
 		if n := len(t.Blocks.Looks); n > 0 {
@@ -320,7 +320,7 @@ func (t *Track) evidence() string {
 	return text
 }
 
-// RiskOf is a device's risk as reports tell it; nil for a device that is not watched.
+// RiskOf is a device's risk as reports show it; nil for a device that is not watched.
 func (w *Watch) RiskOf(device string) *RiskReport {
 	for _, t := range w.Devices {
 		if t.Device.ID == device {
@@ -330,7 +330,7 @@ func (w *Watch) RiskOf(device string) *RiskReport {
 	return nil
 }
 
-// forecastWords says what the trend is, or why none is known.
+// forecastWords describes the trend, or says why none is known.
 func forecastWords(r *Risk) string {
 	if r.Shape == forecast.Unclear {
 		return "no forecast: " + r.Reason
@@ -362,8 +362,8 @@ func (t *Track) report(what What) *DeviceReport {
 	return d
 }
 
-// confidence of the level. A time that is given has its own; usage that alone makes the level was measured; where
-// nothing grows, it is how sure that is; with neither nothing is known, 0.
+// confidence returns the confidence of the level. A predicted time has its own. A level that follows from usage alone
+// is measured. Where nothing grows, it is the certainty of that. Otherwise nothing is known: 0.
 func (r *Risk) confidence() Number {
 	switch {
 	case r.Predicted:
@@ -378,7 +378,7 @@ func (r *Risk) confidence() Number {
 	return Number(min(measured, 1-r.WithinMinute))
 }
 
-// measured is the confidence in what was read and not inferred.
+// measured is the confidence in a value that was read and not inferred.
 const measured = 0.99
 
 func (r *Risk) report(last *Reading) *RiskReport {

@@ -25,17 +25,32 @@ func (l Level) String() string { return [...]string{"low", "medium", "high", "cr
 // MarshalJSON writes the level's name.
 func (l Level) MarshalJSON() ([]byte, error) { return json.Marshal(l.String()) }
 
-// OOMOptions are what counts as risk.
+// UnmarshalJSON is the reverse.
+func (l *Level) UnmarshalJSON(text []byte) error {
+	var name string
+	if err := json.Unmarshal(text, &name); err != nil {
+		return err
+	}
+	for level := Low; level <= Critical; level++ {
+		if level.String() == name {
+			*l = level
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no level of risk", name)
+}
+
+// OOMOptions define what counts as a risk.
 type OOMOptions struct {
 	Threshold float64       // percent of the limit at which usage alone is a medium risk
 	Critical  float64       // percent at which it is critical
-	Window    time.Duration // growth must have gone on for so long before it is extrapolated
+	Window    time.Duration // growth must have lasted so long before it is extrapolated
 }
 
 // Risk of one device.
 type Risk struct {
 	Level Level
-	Worst Level // ever
+	Worst Level // the highest so far
 	forecast.Forecast
 	Usage  float64 // percent of the limit
 	Advice []string
@@ -43,17 +58,17 @@ type Risk struct {
 	at     time.Time
 }
 
-// Warning is a risk that a user should hear of.
+// Warning is a risk that a user should know.
 type Warning struct {
 	Time   time.Time
 	Device Device
 	Risk   Risk
 }
 
-// again is when a risk that goes on is told once more.
+// again is the interval at which a lasting risk is reported again.
 const again = time.Minute
 
-// judge looks at the history; the warning is new if the level has risen, or it has lasted for a minute.
+// judge evaluates the history. The warning is new if the level has risen, or if it has lasted for a minute.
 func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	if o.Threshold <= 0 {
 		return Warning{}, false
@@ -63,7 +78,7 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	r.Usage = last.Percent()
 	r.Forecast = t.outlook(o)
 	r.Level = level(r, o)
-	if t.of.Killed && t.Device.ID == Host { // whatever the last reading says: it came before the last of the growth
+	if t.of.Killed && t.Device.ID == Host { // whatever the last reading says: it was made before the last of the growth
 		r.Level = Critical
 	}
 	r.Worst = max(r.Worst, r.Level)
@@ -82,8 +97,8 @@ func (t *Track) judge(o OOMOptions) (Warning, bool) {
 	return Warning{last.Time, t.Device, *r}, true
 }
 
-// level puts usage and forecast together: usage alone warns at the user's own thresholds, a forecast when the end is
-// near, and the more the nearer.
+// level combines usage and forecast. Usage alone warns at the user's own thresholds; a forecast warns when the end is
+// near, and at a higher level the nearer it is.
 func level(r *Risk, o OOMOptions) Level {
 	l := Low
 	switch {
@@ -105,7 +120,7 @@ func level(r *Risk, o OOMOptions) Level {
 	return l
 }
 
-// advice follows from the cause.
+// advice depends on the cause.
 func advice(t *Track, last Reading) []string {
 	r := &t.Risk
 	if r.Level < Medium {
@@ -122,7 +137,8 @@ func advice(t *Track, last Reading) []string {
 		out = append(out, "a cache fills: bound it, or leave it more room")
 	case r.Amplitude > 0.3*float64(last.Total):
 		out = append(out,
-			fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing lowers it", units.Bytes(r.Amplitude)))
+			fmt.Sprintf("a step needs %s above its floor: a smaller batch, gradient accumulation or checkpointing "+
+				"lowers it", units.Bytes(r.Amplitude)))
 	}
 	if gpu && last.Reserved-last.Used > last.Total/20 {
 		out = append(out, fmt.Sprintf("the allocator caches %s: torch.cuda.empty_cache() gives it to other processes",
@@ -142,7 +158,7 @@ func advice(t *Track, last Reading) []string {
 	return out
 }
 
-// Text is the warning in the form that the seeds' tools print.
+// Text is the warning in the form that the replaced tools print.
 func (w *Warning) Text() string {
 	r := &w.Risk
 	out := fmt.Sprintf("[WARNING] OOM warning: %s\n   risk level: %s\n   current usage: %.1f%%\n", w.Device.Label(),
@@ -159,10 +175,10 @@ func (w *Warning) Text() string {
 	return out
 }
 
-// nearly is the usage, in percent, above which nobody is told that no end is in sight.
+// nearly is the usage, in percent, above which no message says that no end is in sight.
 const nearly = 90
 
-// unforeseen says that no time can be given, and why.
+// unforeseen says that no time can be predicted, and why.
 func (r *Risk) unforeseen() string {
 	if r.Usage > nearly {
 		return "may come at any time (" + r.Reason + ")"
@@ -170,7 +186,7 @@ func (r *Risk) unforeseen() string {
 	return "none in sight (" + r.Reason + ")"
 }
 
-// Span shows seconds with one decimal, and minutes or hours where they are many.
+// Span formats seconds with one decimal, or minutes or hours where they are many.
 func Span(s float64) string {
 	switch {
 	case math.IsInf(s, 1):

@@ -22,7 +22,10 @@ const (
 func Hold(age time.Duration) time.Duration { return min(max(age/holdShare, holdLeast), HoldMost) }
 
 // Drain brings what is in the rings, and what was sampled, into the database.
-func (o *Owner) Drain(ctx context.Context) (ingest.Stats, error) { return o.DrainOlder(ctx, 0) }
+func (o *Owner) Drain(ctx context.Context) error {
+	_, err := o.DrainOlder(ctx, 0)
+	return err
+}
 
 // DrainOlder is Drain, but leaves in memory what was sampled within the last wait.
 func (o *Owner) DrainOlder(ctx context.Context, wait time.Duration) (ingest.Stats, error) {

@@ -10,10 +10,10 @@ import (
 	"os"
 	"sync"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/stacks"
 	"github.com/memgauge/memgauge/internal/store"
@@ -57,10 +57,10 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 }
 
 // Service answers questions about the session.
-func (o *Owner) Service() *api.Service {
-	svc := &api.Service{DB: o.db, Tmp: os.TempDir()}
+func (o *Owner) Service() *service.Service {
+	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db, Tmp: os.TempDir()}
 	if !o.readOnly {
-		svc.Drain, svc.Backtrace, svc.Processes, svc.Tmp = o.Drain, o.backtrace, o.s.Processes, o.s.Dir
+		svc.Drain, svc.Stacks, svc.Tmp = o.Drain, o.backtrace, o.s.Dir
 	}
 	return svc
 }

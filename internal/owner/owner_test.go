@@ -146,7 +146,7 @@ func TestDrainTellsOfTrainers(t *testing.T) {
 	if o.Trainers().Trains(pid) || o.Trainers().Age() != 0 {
 		t.Error("it knows of a training before it has read a ring")
 	}
-	stats, err := o.Drain(t.Context())
+	stats, err := o.DrainOlder(t.Context(), 0)
 	if err != nil || !o.Trainers().Trains(pid) || o.Trainers().Began().IsZero() {
 		t.Errorf("%+v, %v: no training is known of", stats, err)
 	}
@@ -198,7 +198,7 @@ func TestReadOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeOwner(t, o)
-	if svc := o.Service(); svc.Drain != nil || svc.Processes != nil {
+	if svc := o.Service(); svc.Drain != nil || svc.Stacks != nil {
 		t.Error("a reader drains")
 	}
 	if got := answer(t, o, "SELECT count(*) FROM python.steps"); got != "0" {

@@ -43,7 +43,7 @@ func TestSamplesComeBack(t *testing.T) {
 		t.Fatal("samples were stored where no file could grow")
 	}
 	o.Add(sample(8))
-	if _, err := o.Drain(t.Context()); err != nil {
+	if _, err := o.DrainOlder(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
 	if got := answer(t, o, "SELECT pid FROM process.memory ORDER BY pid"); got != "7\n8" {

@@ -13,26 +13,29 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Parts are what a page is made of beside the tables.
+// Parts are the contents of a page besides the tables.
 type Parts struct {
 	Session Session
-	Watch   *monitor.Watch // played through the session's tables
+	Watch   *monitor.Watch // after it has read the session's tables
 	Leak    detect.Report
 }
 
-// Gather asks the session.
+// Gather queries the session.
 func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error) {
 	d := &Document{SchemaVersion: SchemaVersion, Generated: time.Now().UTC(), Session: parts.Session,
 		Verdict: string(parts.Leak.Verdict), Findings: findings(parts.Leak), Risk: parts.Watch.Worst().String(),
 		Devices: parts.Watch.Report(monitor.What{Tool: "report", Session: parts.Session.Name, Now: time.Now()}).Devices}
 	g := gatherer{ctx: ctx, db: db}
 	fill(&g, &d.Processes,
-		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
+		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree "+
+			"ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Events,
-		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts LIMIT 300")
+		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts "+
+			"LIMIT 300")
 	fill(&g, &d.Overhead, overheadSQL)
 	fill(&g, &d.Drops,
-		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records DESC LIMIT 40")
+		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records "+
+			"DESC LIMIT 40")
 	d.postMortem(&g, parts.Watch)
 	d.drawFindings(&g, parts.Leak)
 	d.draw(&g, parts.Watch)
@@ -43,14 +46,16 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	return d, nil
 }
 
-// overheadSQL takes shares of the time that any part of a process covers, the whole run mostly: a census that covers
-// its own half a second is none of 15 %. A run of a few seconds is too short for a share.
-const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered FROM memgauge.overhead GROUP BY ALL),
+// overheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
+// census that covers only its own half second must not count as 15 %. A run of a few seconds is too short for a share.
+const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
+		FROM memgauge.overhead GROUP BY ALL),
 	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
-	SELECT part, sum(ns) / 1e9 AS seconds, CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
+	SELECT part, sum(ns) / 1e9 AS seconds,
+		CASE WHEN sum(run.covered) >= 10e9 THEN sum(ns) / sum(run.covered) END AS share
 	FROM p JOIN run ON p.pid IS NOT DISTINCT FROM run.pid GROUP BY part ORDER BY seconds DESC`
 
-// gatherer keeps the first error, so that the questions stand one below the other.
+// gatherer keeps the first error, so that the queries can follow each other without checks.
 type gatherer struct {
 	ctx context.Context
 	db  api.Querier
@@ -70,7 +75,7 @@ func fill[T any](g *gatherer, into *[]T, sql string) {
 	*into = list
 }
 
-// headlines put first what is bad.
+// headlines put bad news first.
 func (d *Document) headlines(parts Parts) {
 	add := func(bad bool, format string, args ...any) {
 		d.Headlines = append(d.Headlines, Headline{fmt.Sprintf(format, args...), bad})
@@ -147,9 +152,9 @@ func predicted(r *monitor.Risk) string {
 		monitor.Span(r.SecondsHigh))
 }
 
-// draw puts the devices, the largest processes and the steps below each other over one time.
+// draw puts the devices, the largest processes and the steps below each other over the same time.
 func (d *Document) draw(g *gatherer, w *monitor.Watch) {
-	d.chart = w.Picture("")
+	d.chart = w.Chart("")
 	d.chart.Title, d.chart.Note = "", ""
 	begin := w.Started
 	if begin.IsZero() {
@@ -161,7 +166,8 @@ func (d *Document) draw(g *gatherer, w *monitor.Watch) {
 		Bytes  int64 `json:"bytes"`
 	}
 	fill(g, &memory, `WITH largest AS (SELECT pid FROM process.memory GROUP BY pid ORDER BY max(rss) DESC LIMIT 6)
-		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest) ORDER BY ts`)
+		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest)
+		ORDER BY ts`)
 	panel := chart.Panel{Title: "resident memory of the largest processes"}
 	index := map[int]int{}
 	for _, m := range memory {
@@ -189,8 +195,8 @@ func (d *Document) nameOf(pid int) string {
 	return fmt.Sprint(pid)
 }
 
-// drawSteps draws what was held at the end of each step of the process that made most: a leak is a line that rises
-// here.
+// drawSteps draws what was held at the end of each step of the process that made the most steps: a leak is a rising
+// line.
 func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	var steps []struct {
 		Micros    int64  `json:"t"`
@@ -217,7 +223,7 @@ func (d *Document) drawSteps(g *gatherer, begin time.Time) {
 	}
 }
 
-// allocatedOn are the lines of the devices that a process's allocators told of.
+// allocatedOn are the lines of the devices that a process's allocators reported.
 func allocatedOn(g *gatherer, pid string, begin time.Time) (list []chart.Series) {
 	var rows []struct {
 		Micros    int64  `json:"t"`

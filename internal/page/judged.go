@@ -11,8 +11,8 @@ import (
 // maxJudged findings are drawn, leaks first, as the report has them.
 const maxJudged = 4
 
-// drawFindings draws each memory that leaks, or of which it can't be told, over the steps: what was read, and the line
-// that was found in it with its interval.
+// drawFindings draws each memory that leaks or is undecided over the steps: its readings, and the fitted line with its
+// interval.
 func (d *Document) drawFindings(g *gatherer, r detect.Report) {
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -40,7 +40,7 @@ func (d *Document) drawFindings(g *gatherer, r detect.Report) {
 	}
 }
 
-// trend is the line from the step at which the growth begins, in the fan of the rates that are as good.
+// trend is the line from the step at which the growth begins, with the fan of the rates that fit as well.
 func trend(f *detect.Finding) chart.Series {
 	from := f.Level - f.Rate*(f.End-f.Start)
 	s := chart.Series{Name: fmt.Sprintf("%s a step (95 %%: %s to %s)", units.Bytes(f.Rate), units.Bytes(f.Low),
@@ -59,9 +59,10 @@ func seriesOf(f *detect.Finding) string {
 			WHERE pid = %[1]d AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`
 		onDevice = `SELECT max(step)::DOUBLE AS step, min(%[2]s)::DOUBLE AS bytes FROM python.step_devices
 			WHERE pid = %[1]d AND device = '%[3]s' AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`
-		// What is read by time goes by the steps of the process that makes most.
+		// Readings by time are assigned to the steps of the process that makes the most.
 		byTime = `WITH trainer AS (SELECT pid FROM python.steps GROUP BY pid ORDER BY max(step) DESC LIMIT 1),
-			done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer) GROUP BY ts)
+			done AS (SELECT ts, max(step)::DOUBLE AS step FROM python.steps WHERE pid = (SELECT pid FROM trainer)
+				GROUP BY ts)
 			SELECT d.step, m.%[2]s::DOUBLE AS bytes FROM process.memory m ASOF JOIN done d ON d.ts <= m.ts
 			WHERE m.pid = %[1]d AND m.%[2]s IS NOT NULL ORDER BY m.ts`
 	)

@@ -1,6 +1,7 @@
-// Package page makes one self-contained HTML page, and one JSON document, of a session: what ran and how it ended,
+// Package page makes one self-contained HTML page, and one JSON document, about a session: what ran and how it ended,
 // where the bytes are, the series with their limits and events, verdicts, processes, devices, what was lost and what
-// observing cost. The page needs no network and no script. It asks the session's tables; it neither samples nor judges.
+// observing cost. The page needs no network and no script. The package queries the session's tables; it neither samples
+// nor judges.
 package page
 
 import (
@@ -21,7 +22,7 @@ import (
 // SchemaVersion of the JSON document (docs/cli-json.md).
 const SchemaVersion = 1
 
-// Document is all that is told about a session.
+// Document is everything that is reported about a session.
 type Document struct {
 	SchemaVersion int                              `json:"schema_version"`
 	Generated     time.Time                        `json:"generated"`
@@ -40,7 +41,7 @@ type Document struct {
 
 	chart  chart.Chart
 	minute chart.Chart   // before the memory ran out; no panels if it didn't
-	judged []chart.Chart // one of each finding that is not healthy
+	judged []chart.Chart // one for each finding that is not healthy
 }
 
 // Session is what ran.
@@ -68,7 +69,7 @@ type Headline struct {
 	Bad  bool   `json:"bad"`
 }
 
-// Finding is the verdict over one memory.
+// Finding is the verdict on one memory.
 type Finding struct {
 	Verdict  string   `json:"verdict"`
 	Class    string   `json:"class"`
@@ -97,11 +98,11 @@ type PostMortem struct {
 	Summary   string    `json:"summary"`
 	Device    string    `json:"device"`          // host, or a GPU's number
 	Limit     *int64    `json:"limit_bytes"`     // of the device
-	Requested *int64    `json:"requested_bytes"` // by the allocation that failed; null where nobody told
-	// between the blocks of the allocator that failed; null where nobody told
+	Requested *int64    `json:"requested_bytes"` // by the allocation that failed; null if not reported
+	// between the blocks of the allocator that failed; null if not reported
 	LargestHole *int64   `json:"largest_hole_bytes"`
-	Grew        []Grower `json:"grew"`    // who grew in the window, most first
-	Largest     []Grower `json:"largest"` // who held most at its end
+	Grew        []Grower `json:"grew"`    // those that grew in the window, largest growth first
+	Largest     []Grower `json:"largest"` // those that held most at its end
 }
 
 // Grower is a process, a cgroup or a device in that minute.
@@ -135,10 +136,10 @@ type Event struct {
 type Overhead struct {
 	Part    string   `json:"part"`
 	Seconds float64  `json:"seconds"`
-	Share   *float64 `json:"share"` // of the time covered
+	Share   *float64 `json:"share"` // of the covered time
 }
 
-// Drop is what is not in the tables.
+// Drop counts records that are not in the tables.
 type Drop struct {
 	Source  string `json:"source"`
 	Reason  string `json:"reason"`
@@ -176,7 +177,7 @@ func percent(f *float64) string {
 	return fmt.Sprintf("%.3f %%", 100**f)
 }
 
-// bar is the width of a class of memory in the bar that stands for all that is charged, in percent.
+// bar is the width of a class of memory, in percent, in the bar for all that is charged.
 func bar(part, whole *int64) template.CSS {
 	if part == nil || whole == nil || *whole <= 0 || *part <= 0 {
 		return "width:0"
@@ -184,13 +185,13 @@ func bar(part, whole *int64) template.CSS {
 	return template.CSS(fmt.Sprintf("width:%.2f%%", min(100, 100*float64(*part)/float64(*whole))))
 }
 
-// Class is a row of the table that names the bytes.
+// Class is a row of the table of classes.
 type Class struct {
 	Name, About string
 	Bytes       *int64
 }
 
-// Classes lists what the host's bytes are.
+// Classes lists the classes of the host's bytes.
 func (d *Document) Classes() []Class {
 	if d.Where == nil {
 		return nil

@@ -21,24 +21,26 @@ type windowRow struct {
 	Bytes  int64   `json:"bytes"`
 }
 
-// endRow is the event that told that memory ran out.
+// endRow is the event that reported that memory ran out.
 type endRow struct {
 	Micros int64  `json:"t"`
 	Name   string `json:"name"`
 	Text   string `json:"text"`
-	A      *int64 `json:"a"` // oom: bytes asked for, 0 unknown
+	A      *int64 `json:"a"` // oom: requested bytes, 0 unknown
 	B      *int64 `json:"b"` // oom: the CUDA device, -1 the host; oom_kill: the limit
 	Hole   *int64 `json:"hole"`
 }
 
-// The last time that memory ran out. The hole is told by the same process a moment after the failure.
-const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b, (SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole'
-		AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom' AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
+// The last time that memory ran out. The same process reports the hole a moment after the failure.
+const endSQL = `SELECT epoch_us(e.ts) AS t, e.name, e.text, e.a, e.b,
+		(SELECT h.a FROM memgauge.events h WHERE h.name = 'oom_hole' AND h.pid = e.pid AND h.b = e.b AND e.name = 'oom'
+		AND h.ts BETWEEN e.ts AND e.ts + INTERVAL 10 SECOND ORDER BY h.ts LIMIT 1) AS hole
 	FROM memgauge.events e WHERE e.name IN ('oom', 'oom_kill') ORDER BY e.ts DESC LIMIT 1`
 
-// The minute is stored with the event that came first, of several at once.
+// Of several events at once, the minute is stored with the first.
 const minuteSQL = `SELECT epoch_us(ts) AS t, scope, pid, name, bytes FROM memgauge.event_window
-	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6 ORDER BY ts`
+	WHERE event_ts = (SELECT max(event_ts) FROM memgauge.event_window) AND abs(epoch_us(event_ts) - %d) < 60e6
+	ORDER BY ts`
 
 // postMortem reads how memory ran out, and the minute before.
 func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
@@ -72,7 +74,7 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 	}
 }
 
-// tell fills in what failed, and gives the limit that it met.
+// tell fills in what failed, and returns the limit that it met.
 func (p *PostMortem) tell(end endRow, w *monitor.Watch) chart.Level {
 	if end.Name == "oom_kill" {
 		p.Summary, p.Limit = end.Text, end.B
@@ -139,10 +141,10 @@ func byOwner(rows []windowRow) (list []*owner) {
 	return list
 }
 
-// noticed is how long after a kill it is told at most, µs: by then what the victim had is given back.
+// noticed is the longest time, in µs, until a kill is noticed: by then the victim's memory is released.
 const noticed = 2_000_000
 
-// grower is what an owner had when memory ran out: the most in the moments before it was noticed.
+// grower computes what an owner had when memory ran out: the most in the moments before it was noticed.
 func (o *owner) grower(event int64) Grower {
 	first := o.rows[0]
 	g := Grower{Scope: first.Scope, Name: o.name, Bytes: first.Bytes}
@@ -154,7 +156,7 @@ func (o *owner) grower(event int64) Grower {
 		if r.Micros > event {
 			break
 		}
-		g.Bytes = r.Bytes // the last one, of those that ended before
+		g.Bytes = r.Bytes // the last reading, for those that ended before
 		if r.Micros >= event-noticed {
 			near = max(near, r.Bytes)
 		}

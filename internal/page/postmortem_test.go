@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -32,15 +32,15 @@ func gathered(t *testing.T, b *model.Batch) *Document {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	service := &api.Service{DB: db, Tmp: t.TempDir()}
-	w, err := monitor.New(t.Context(), recorded.New(service), monitor.Options{})
+	tables := &service.Service{DB: db, Tmp: t.TempDir()}
+	w, err := monitor.New(t.Context(), recorded.New(tables), monitor.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Tick(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Gather(t.Context(), service, Parts{Watch: w})
+	d, err := Gather(t.Context(), tables, Parts{Watch: w})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,30 +1,18 @@
-package picture
+package picture_test
 
 import (
-	"context"
-	"io"
 	"path/filepath"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
-	"github.com/memgauge/memgauge/internal/report"
+	"github.com/memgauge/memgauge/internal/picture"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// database is a real one, asked without a collector.
-type database struct{ *store.DB }
-
-func (db database) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	rows, err := db.DB.Query(ctx, q.SQL)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	return report.Write(w, rows, report.Format(q.Format), report.Options{})
-}
-
-func tablesOf(t *testing.T, b *model.Batch) database {
+// tablesOf makes a real database with these rows.
+func tablesOf(t *testing.T, b *model.Batch) picture.Query {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "session.duckdb")})
 	if err != nil {
@@ -34,7 +22,7 @@ func tablesOf(t *testing.T, b *model.Batch) database {
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return database{db}
+	return api.Into(&service.Service{DB: db})
 }
 
 // A job on GPU 1, which it sees as cuda:0: at first 1 GiB reserved and 1.5 GiB by the driver's count, then 4 and 7.
@@ -58,7 +46,7 @@ func TestDevicesOfTables(t *testing.T) {
 			model.GPUProcess{Time: at, Device: 1, PID: 9, Used: 2 * gib}, model.GPUProcess{Time: at, Device: 0, PID: 9,
 				Used: null})
 	}
-	d, err := Devices(t.Context(), tablesOf(t, &b))
+	d, err := picture.Devices(t.Context(), tablesOf(t, &b))
 	if err != nil || len(d) != 2 {
 		t.Fatalf("%+v %v", d, err)
 	}
@@ -70,7 +58,7 @@ func TestDevicesOfTables(t *testing.T) {
 		"outside": {one.Outside, 5 * gib / 2},
 		"others":  {one.Others, 2 * gib}, "driver": {one.Driver, gib}, "used": {one.Used, 10 * gib}} {
 		if c.got == nil || *c.got != c.want {
-			t.Errorf("%s is %s, want %d", what, num(c.got), c.want)
+			t.Errorf("%s is %s, want %d", what, picture.Num(c.got), c.want)
 		}
 	}
 	if other := d["0"]; other.Others != nil || other.Live != nil || *other.Used != 10*gib {
@@ -102,7 +90,7 @@ func TestRecordedClasses(t *testing.T) {
 	}
 	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Rank: -1},
 		{PID: 6, StartTicks: 1, Role: "worker", Rank: -1}}
-	p, err := Recorded(t.Context(), tablesOf(t, &b))
+	p, err := picture.Recorded(t.Context(), tablesOf(t, &b))
 	if err != nil || len(p.Processes) != 2 {
 		t.Fatalf("%+v %v", p, err)
 	}
@@ -110,7 +98,7 @@ func TestRecordedClasses(t *testing.T) {
 		c := x.Classes
 		if c.Stacks == nil || *c.Stacks != 8*mib || *c.Pinned != 2*mib || *c.File != 20*mib || *c.HeapInUse < 180*mib ||
 			*c.HeapInUse > 188*mib || c.PythonArenas != nil {
-			t.Errorf("%+v: %s %s", x, num(c.HeapInUse), num(c.HeapFree))
+			t.Errorf("%+v: %s %s", x, picture.Num(c.HeapInUse), picture.Num(c.HeapFree))
 		}
 		if sum := *c.HeapInUse + *c.HeapFree + *c.Anonymous + *c.Stacks + *c.Pinned; sum < 300*mib-8 || sum > 300*mib {
 			t.Errorf("anonymous classes add up to %d, want 300 MiB", sum)
@@ -136,7 +124,7 @@ func TestRecordedPicture(t *testing.T) {
 		b.Samples.Hosts = append(b.Samples.Hosts, model.HostMemory{Time: at, Total: 1 << 40})
 	}
 	b.Samples.Tree = []model.TreeProcess{{PID: 5, StartTicks: 1, Role: "trainer", Command: "python train.py", Rank: 0}}
-	p, err := Recorded(t.Context(), tablesOf(t, &b))
+	p, err := picture.Recorded(t.Context(), tablesOf(t, &b))
 	if err != nil || len(p.Processes) != 1 {
 		t.Fatalf("%+v %v", p, err)
 	}
@@ -144,6 +132,7 @@ func TestRecordedPicture(t *testing.T) {
 	if x.Role != "trainer" || x.Command != "python train.py" || *x.Rank != 0 || *x.Classes.HeapInUse != 60*mib ||
 		*x.Classes.HeapFree != 15*mib ||
 		*x.Classes.Anonymous != 75*mib || x.Classes.Stacks != nil || *p.Host.Limit != 1<<40 {
-		t.Errorf("%+v %s %s %s", x, num(x.Classes.HeapInUse), num(x.Classes.HeapFree), num(x.Classes.Anonymous))
+		c := x.Classes
+		t.Errorf("%+v %s %s %s", x, picture.Num(c.HeapInUse), picture.Num(c.HeapFree), picture.Num(c.Anonymous))
 	}
 }

@@ -1,7 +1,7 @@
-// Package picture names every byte of a job: its processes' memory by class, set against what the kernel counts for the
-// cgroup or the host, and what is on the GPUs. It reads /proc under a root directory when it is asked, takes what the
-// agents say of their heaps, and makes nothing up: what can't be told apart is nil, and what is left over is shown as
-// unexplained.
+// Package picture lists every byte of a job: the memory of its processes by class, compared with the kernel's counts
+// for the cgroup or the host, and what is on the GPUs. It reads /proc under a root directory on request, and takes the
+// agents' reports about their heaps. It estimates nothing without a basis: what can't be separated is nil, and the rest
+// is shown as unexplained.
 package picture
 
 import (
@@ -11,14 +11,14 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// Classes are bytes; nil is what can't be told. Of each process they add up to its PSS, page tables and swap.
+// Classes are bytes; nil where they can't be separated. For each process they add up to its PSS, page tables and swap.
 type Classes struct {
 	HeapInUse    *int64 `json:"heap_in_use"`   // handed out by malloc
 	HeapFree     *int64 `json:"heap_free"`     // held by malloc, not handed out
 	PythonArenas *int64 `json:"python_arenas"` // of Python's allocator for small objects
 	Anonymous    *int64 `json:"anonymous"`     // other anonymous maps
 	Stacks       *int64 `json:"stacks"`        // of threads
-	File         *int64 `json:"file"`          // mapped files; of a cgroup: its page cache
+	File         *int64 `json:"file"`          // mapped files; for a cgroup: its page cache
 	Shared       *int64 `json:"shared"`        // tmpfs, memfd, SysV, shared anonymous maps
 	Pinned       *int64 `json:"pinned"`        // locked, or pinned for devices
 	PageTables   *int64 `json:"page_tables"`
@@ -40,26 +40,26 @@ type Process struct {
 	anon int64 // bytes of PSS that are anonymous
 }
 
-// Host is the host's side.
+// Host is the host memory of the job.
 type Host struct {
 	Charged     *int64   `json:"charged_bytes"`
 	Named       *int64   `json:"named_bytes"`
-	Unexplained *int64   `json:"unexplained_bytes"` // below 0: more was named than is charged
+	Unexplained *int64   `json:"unexplained_bytes"` // negative: more was named than is charged
 	Limit       *int64   `json:"limit_bytes"`
 	LimitKind   string   `json:"limit_kind"` // cgroup, host
 	NamedShare  *float64 `json:"named_share"`
 	Cgroup      string   `json:"cgroup,omitempty"`
-	Kernel      *Kernel  `json:"kernel_counts,omitempty"` // what the kernel says, to hold the processes' sums against
+	Kernel      *Kernel  `json:"kernel_counts,omitempty"` // the kernel's counts, to compare the processes' sums with
 	Classes     Classes  `json:"classes"`
 }
 
-// Kernel is what the cgroup counts of what the processes were asked for.
+// Kernel compares the cgroup's count with the sum over its processes.
 type Kernel struct {
 	Anonymous int64 `json:"anonymous"`       // memory.stat
 	Processes int64 `json:"processes_total"` // the same, added up over the processes
 }
 
-// Picture is the whole.
+// Picture is the whole result.
 type Picture struct {
 	Host      Host              `json:"host"`
 	Processes []Process         `json:"processes"`
@@ -76,10 +76,10 @@ type Device struct {
 	Context *int64 `json:"context_bytes"`
 	Outside *int64 `json:"outside_bytes"`
 	Others  *int64 `json:"other_processes_bytes"`
-	Driver  *int64 `json:"driver_bytes"` // used, and of no process: firmware, ECC, page tables
+	Driver  *int64 `json:"driver_bytes"` // used, and by no process: firmware, ECC, page tables
 }
 
-// Heap is what a process's agent says. Bytes; nil where it does not know.
+// Heap is what a process's agent reports. Bytes; nil where it does not know.
 type Heap struct {
 	InUse  int64 // mallinfo2: uordblks + hblkhd
 	Held   int64 // arena + hblkhd
@@ -87,7 +87,7 @@ type Heap struct {
 	Arenas *int64
 }
 
-// Member is a process that shall be in the picture.
+// Member is a process that should be in the picture.
 type Member struct {
 	PID     int
 	Role    string
@@ -96,16 +96,16 @@ type Member struct {
 	Heap    *Heap
 }
 
-// Roles of processes in the job's cgroup that are not the job's.
+// Roles of processes in the job's cgroup that do not belong to the job.
 const (
 	Outside = "outside"
 	Ours    = "memgauge" // collector and supervisor
 )
 
-const settle = 3 // times that a picture is taken, at most, for one in which the cgroup held still
+const settle = 3 // readings, at most, until the cgroup's charge stays the same during one
 
-// Take reads the members' memory now. cgroup is the one that they are charged to, nil when there is none; hostTotal is
-// the machine's memory.
+// Take reads the members' memory now. cgroup is the one that they are charged to, or nil; hostTotal is the machine's
+// memory.
 func Take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) Picture {
 	best, stillest := Picture{}, int64(-1)
 	for range settle {
@@ -120,7 +120,7 @@ func Take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) Pi
 	return best
 }
 
-// take also says by how much the cgroup's charge changed meanwhile.
+// take also returns by how much the cgroup's charge changed meanwhile.
 func take(fs proc.FS, members []Member, cgroup *proc.Cgroup, hostTotal int64) (p Picture, moved int64) {
 	outside := false
 	if cgroup != nil {
@@ -164,8 +164,7 @@ func memoryOf(cgroup *proc.Cgroup) *proc.CgroupMemory {
 	return &m
 }
 
-// between makes of the later counts the middle of those before the processes were read and after: they were read one
-// after the other, and a job that grows has by then more than they had on average.
+// between averages the cgroup counters read before and after the processes, since a growing job changes meanwhile.
 func between(before, after *proc.CgroupMemory) {
 	for _, n := range []struct {
 		then int64
@@ -179,7 +178,7 @@ func between(before, after *proc.CgroupMemory) {
 	}
 }
 
-// withOutsiders adds the cgroup's other processes: what they hold is charged to it too.
+// withOutsiders adds the cgroup's other processes: their memory is charged to it too.
 func withOutsiders(fs proc.FS, members []Member, cgroup proc.Cgroup) (all []Member, outside bool) {
 	pids, err := cgroup.Processes()
 	if err != nil {
@@ -215,7 +214,7 @@ func known(n int64) *int64 {
 	return &n
 }
 
-// add is the sum of what is known.
+// add returns the sum of the known values.
 func add(into **int64, n *int64) {
 	if n == nil {
 		return
@@ -227,7 +226,7 @@ func add(into **int64, n *int64) {
 	*into = &sum
 }
 
-// ofProcesses is the host's side without a cgroup of the job's own: what is charged is what the kernel counts for the
+// ofProcesses is the host side for a job without a cgroup of its own: its charge is the kernel's count for the
 // processes.
 func ofProcesses(list []Process, hostTotal int64) Host {
 	h := Host{LimitKind: "host", Limit: known(hostTotal)}
@@ -254,7 +253,7 @@ func (h *Host) balance(charged, named int64) {
 	}
 }
 
-// named is what of charged memory has a name: all but swap, which is not resident.
+// named returns how much of the charged memory is named: all but swap, which is not resident.
 func (c Classes) named() (sum int64) {
 	for _, n := range []*int64{c.HeapInUse, c.HeapFree, c.PythonArenas, c.Anonymous, c.Stacks, c.File, c.Shared,
 		c.Pinned, c.PageTables, c.Kernel} {
@@ -279,8 +278,9 @@ func (c *Classes) addAll(o Classes) {
 	add(&c.Swap, o.Swap)
 }
 
-// ofCgroup sets the processes against the cgroup. Anonymous memory comes from the processes; files, shared memory and
-// the kernel's own from the cgroup, because a page of these is charged to whoever touched it first, mapped or not.
+// ofCgroup compares the processes with the cgroup. Anonymous memory comes from the processes. Files, shared memory and
+// the kernel's own memory come from the cgroup, because a page of these is charged to whoever touched it first, mapped
+// or not.
 func ofCgroup(list []Process, cgroup proc.Cgroup, m *proc.CgroupMemory, hostTotal int64) Host {
 	h := Host{LimitKind: "cgroup", Limit: known(m.Limit), Cgroup: cgroup.Path}
 	if m.Limit == proc.Unknown {
@@ -303,7 +303,7 @@ func ofCgroup(list []Process, cgroup proc.Cgroup, m *proc.CgroupMemory, hostTota
 	if m.Kernel != proc.Unknown {
 		tables = min(tables, m.Kernel)
 		kernel := m.Kernel - tables
-		if m.Sock != proc.Unknown && cgroup.Version == 2 { // v1 counts sockets apart from memory
+		if m.Sock != proc.Unknown && cgroup.Version == 2 { // v1 counts sockets separately from memory
 			kernel += m.Sock
 		}
 		h.Classes.Kernel = &kernel

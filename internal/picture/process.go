@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// amount is memory by two counts: resident, and with shared pages divided among those who share them.
+// amount is memory by two counts: resident (RSS), and with shared pages divided among those who share them (PSS).
 type amount struct{ rss, pss float64 }
 
 func (a *amount) add(b amount) { a.rss, a.pss = a.rss+b.rss, a.pss+b.pss }
@@ -25,7 +25,7 @@ func (a *amount) take(n float64) float64 {
 	return pss
 }
 
-// anonymous is a process's anonymous memory by the map that it lies in.
+// anonymous is a process's anonymous memory by the kind of map in which it lies.
 type anonymous struct {
 	stacks, heap, python, locked, other amount
 	heapSize                            float64 // bytes of address space of the heap's maps
@@ -35,7 +35,7 @@ func (a *anonymous) pss() float64 {
 	return a.stacks.pss + a.heap.pss + a.python.pss + a.locked.pss + a.other.pss
 }
 
-// processOf reads one process; ok is false when it has ended.
+// processOf reads one process; ok is false if it has ended.
 func processOf(fs proc.FS, m Member) (p Process, ok bool) {
 	p = Process{PID: m.PID, Role: m.Role, Command: m.Command}
 	if m.Rank >= 0 {
@@ -65,7 +65,7 @@ func processOf(fs proc.FS, m Member) (p Process, ok bool) {
 	return p, true
 }
 
-// Classify reads what a process's maps are for, as rows of process.classes have it; ok is false where they can't be
+// Classify reads what a process's maps are used for, as rows of process.classes have it; ok is false if they can't be
 // read.
 func Classify(fs proc.FS, m Member) (row model.ProcessClasses, ok bool) {
 	p, ok := processOf(fs, m)
@@ -84,7 +84,7 @@ func Classify(fs proc.FS, m Member) (row model.ProcessClasses, ok bool) {
 		File: or(c.File), Shared: or(c.Shared), Pinned: or(c.Pinned)}, true
 }
 
-// unread is a process whose maps may not be read: its parts are known by status alone, shared pages counted in full.
+// unread is a process whose maps may not be read. Only status tells its parts, with shared pages counted in full.
 func (p *Process) unread(st proc.Status, err error) {
 	p.Note = "its maps can't be read: shared pages count in full"
 	if errors.Is(err, os.ErrPermission) {
@@ -94,10 +94,10 @@ func (p *Process) unread(st proc.Status, err error) {
 	p.anon = max(st.Anon, 0)
 }
 
-// classify divides what the kernel says of the whole process (smaps_rollup) by what the maps say of the parts.
+// classify divides the kernel's figures for the whole process (smaps_rollup) in proportion to the parts in its maps.
 func (p *Process) classify(fs proc.FS, m Member, st proc.Status, roll proc.Rollup, maps []proc.Map) {
 	a, file, shared := sortMaps(maps, stackPointers(fs, m.PID))
-	if roll.PSSAnon != proc.Unknown { // else (before Linux 5.9) the maps' own sums serve
+	if roll.PSSAnon != proc.Unknown { // otherwise (before Linux 5.9) the maps' own sums are used
 		scale := 1.0
 		if sum := a.pss(); sum > 0 {
 			scale = float64(roll.PSSAnon) / sum
@@ -125,9 +125,9 @@ func (p *Process) classify(fs proc.FS, m Member, st proc.Status, roll proc.Rollu
 	set(&c.Anonymous, a.other.pss)
 }
 
-// heap divides the heap by what the agent says. Blocks with maps of their own, and the arenas of Python's allocator,
-// lie among the other anonymous maps: the kernel merges neighbours, so only their sizes are known. Without an agent
-// what is in use can't be told from what is free; the heap then counts as anonymous.
+// heap divides the heap by the agent's report. Blocks with maps of their own, and the arenas of Python's allocator, lie
+// among the other anonymous maps: the kernel merges neighbours, so only their sizes are known. Without an agent, memory
+// in use can't be separated from free memory; the heap then counts as anonymous.
 func (p *Process) heap(h *Heap, a *anonymous, set func(**int64, float64)) {
 	c := &p.Classes
 	if a.python.rss > 0 { // named by Python 3.15 and later
@@ -148,7 +148,7 @@ func (p *Process) heap(h *Heap, a *anonymous, set func(**int64, float64)) {
 	set(&c.HeapInUse, inUse+a.other.take(mapped))
 }
 
-// stackPointers are those of all threads that are not running just now.
+// stackPointers are those of all threads that are not running at the moment.
 func stackPointers(fs proc.FS, pid int) (list []uint64) {
 	for _, tid := range fs.Threads(pid) {
 		if sp := fs.StackPointer(pid, tid); sp != 0 {
@@ -164,7 +164,7 @@ const (
 	maxGuard   = 1 << 20
 )
 
-// sortMaps adds up the maps by what they are for.
+// sortMaps adds up the maps by their use.
 func sortMaps(maps []proc.Map, stackPointers []uint64) (a anonymous, file, shared float64) {
 	for i := range maps {
 		m := &maps[i]
@@ -197,7 +197,7 @@ func sortMaps(maps []proc.Map, stackPointers []uint64) (a anonymous, file, share
 	return a, file, shared
 }
 
-// isShared: memory that lies on tmpfs or has no file at all.
+// isShared reports whether memory lies on tmpfs or has no file at all.
 func isShared(m *proc.Map) bool {
 	if len(m.Perms) == 4 && m.Perms[3] == 's' && m.Path == "" {
 		return true
@@ -222,7 +222,7 @@ func holds(m *proc.Map, pointers []uint64) bool {
 	return false
 }
 
-// belowGuard knows the stack of a thread that runs just now by the guard that glibc puts below it
+// belowGuard recognises the stack of a thread that is running by the guard that glibc puts below it
 // (nptl/allocatestack.c): a small map without any rights, right before a map of the usual stack size less the guard.
 func belowGuard(maps []proc.Map, i int) bool {
 	if i == 0 || maps[i].Path != "" || maps[i].Perms != "rw-p" {
@@ -235,7 +235,7 @@ func belowGuard(maps []proc.Map, i int) bool {
 		(size == 8<<20 || maps[i].Size() == 8<<20)
 }
 
-// isArena: a map that begins at a multiple of 64 MiB and is followed by the rest of it, reserved.
+// isArena recognises a map that begins at a multiple of 64 MiB and is followed by the rest of the arena, reserved.
 func isArena(maps []proc.Map, i int) bool {
 	m := &maps[i]
 	if m.Path != "" || m.Perms != "rw-p" || m.Start%arenaSize != 0 || m.Size() > arenaSize {

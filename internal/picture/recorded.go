@@ -4,20 +4,23 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-
-	"github.com/memgauge/memgauge/internal/api"
 )
 
-// Devices tells of a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve
-// is the CUDA context with its modules (the least that was ever seen) and what came outside of the allocator since.
-func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
-	rows, err := api.Rows[struct {
+// Query runs a statement on a session's tables and decodes its rows into the slice that into points to, by the names of
+// the columns. A column that the slice's type lacks is left out.
+type Query func(ctx context.Context, sql string, into any) error
+
+// Devices returns a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is
+// divided in two: the CUDA context with its modules (the least that was ever seen), and memory that was allocated
+// outside the allocator since.
+func Devices(ctx context.Context, query Query) (map[string]Device, error) {
+	var rows []struct {
 		ID                                                     int    `json:"device_id"`
 		Name                                                   string `json:"name"`
 		Total, Used, Job, Others, Live, Reserved, Context, Now *int64
 		Unknown                                                int64
-	}](ctx, db, devicesSQL)
-	if err != nil {
+	}
+	if err := query(ctx, devicesSQL, &rows); err != nil {
 		return nil, fmt.Errorf("read the devices: %w", err)
 	}
 	devices := map[string]Device{}
@@ -27,7 +30,7 @@ func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 			d.Cached = difference(r.Reserved, r.Live)
 		}
 		d.Outside = difference(r.Now, r.Context)
-		if r.Unknown == 0 { // the driver tells every process's bytes
+		if r.Unknown == 0 { // the driver reports every process's bytes
 			d.Others = r.Others
 			d.Driver = difference(difference(r.Used, r.Job), r.Others)
 		}
@@ -37,8 +40,9 @@ func Devices(ctx context.Context, db api.Querier) (map[string]Device, error) {
 }
 
 // Trainers are the processes of a session that have made steps of training.
-func Trainers(ctx context.Context, db api.Querier) (map[int]bool, error) {
-	rows, err := api.Rows[struct{ PID int }](ctx, db, "SELECT DISTINCT pid FROM python.steps WHERE NOT inference")
+func Trainers(ctx context.Context, query Query) (map[int]bool, error) {
+	var rows []struct{ PID int }
+	err := query(ctx, "SELECT DISTINCT pid FROM python.steps WHERE NOT inference", &rows)
 	if err != nil {
 		return nil, fmt.Errorf("read who trains: %w", err)
 	}
@@ -57,12 +61,12 @@ func difference(a, b *int64) *int64 {
 	return &d
 }
 
-// Recorded is the host's side of a finished session at the moment when its processes held most. Samples know neither
-// stacks nor single maps: they are divided as the maps were when they were read next to that moment (process.classes),
-// and these classes are nil where they never were. Pages that processes share are divided as they were when
-// smaps_rollup or the maps were read next to that moment, and count in full where they never were.
-func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
-	rows, err := api.Rows[struct {
+// Recorded is the host memory of a finished session at the moment when its processes held most. Samples contain neither
+// stacks nor single maps. So memory is divided as the maps were at their reading closest to that moment
+// (process.classes); these classes are nil if the maps were never read. Pages that processes share are divided as
+// smaps_rollup or the maps divided them at the reading closest to that moment; if there was none, they count in full.
+func Recorded(ctx context.Context, query Query) (Picture, error) {
+	var rows []struct {
 		PID, Rss                                                                int64
 		Rank                                                                    *int
 		Role, Command                                                           string
@@ -75,14 +79,14 @@ func Recorded(ctx context.Context, db api.Querier) (Picture, error) {
 		Path                                                                    *string
 		Divided                                                                 *float64
 		Maps                                                                    *mapsRow
-	}](ctx, db, peakSQL)
-	if err != nil {
+	}
+	if err := query(ctx, peakSQL, &rows); err != nil {
 		return Picture{}, fmt.Errorf("read the processes: %w", err)
 	}
 	var p Picture
 	for _, r := range rows {
 		one := Process{PID: int(r.PID), Role: r.Role, Command: r.Command, Rank: r.Rank, RSS: r.Rss, PSS: r.Pss}
-		part := 1.0 // of its anonymous pages is its own; forked workers share theirs with the trainer
+		part := 1.0 // of its anonymous pages are its own; forked workers share theirs with the trainer
 		if r.Divided != nil {
 			part = min(max(*r.Divided, 0), 1)
 		} else if r.Maps != nil {
@@ -134,10 +138,10 @@ type mapsRow struct {
 	File      *int64 `json:"file"`
 	Shared    *int64 `json:"shared"`
 	Pinned    *int64 `json:"pinned"`
-	Anon      *int64 `json:"anon"` // by the sample before: shared pages in full
+	Anon      *int64 `json:"anon"` // from the sample before: shared pages in full
 }
 
-// share is what of the process's anonymous pages was its own.
+// share is the part of the process's anonymous pages that was its own.
 func (m *mapsRow) share() float64 {
 	sum := of(m.InUse) + of(m.Free) + of(m.Python) + of(m.Anonymous) + of(m.Stacks) + of(m.Pinned)
 	if of(m.Anon) <= 0 {
@@ -146,8 +150,8 @@ func (m *mapsRow) share() float64 {
 	return min(float64(sum)/float64(*m.Anon), 1)
 }
 
-// divide gives a process the classes of its maps as they were read, the anonymous ones in the proportion that makes
-// them anon bytes: what the job grew by between the two moments is of the kind that it had.
+// divide gives a process the classes of its maps as they were read. The anonymous ones are scaled so that they add up
+// to anon bytes: the job's growth between the two moments is assumed to be of the same kinds.
 func (p *Process) divide(m *mapsRow, anon float64) {
 	p.anon = int64(anon)
 	c := &p.Classes
@@ -178,7 +182,7 @@ func of(n *int64) int64 {
 	return *n
 }
 
-// anonymous divides a process's anonymous memory by what its agent said last.
+// anonymous divides a process's anonymous memory by its agent's last report.
 func (p *Process) anonymous(anon, inUse, held *int64, part float64) {
 	if anon == nil {
 		return
@@ -201,38 +205,48 @@ func recordedHost(list []Process, total *int64) Host {
 }
 
 const devicesSQL = `
-WITH u AS (SELECT device_id, arg_max(name, ts) AS name, arg_max(total_bytes, ts) AS total, arg_max(used_bytes, ts) AS used, max(ts) AS at
+WITH u AS (SELECT device_id, arg_max(name, ts) AS name, arg_max(total_bytes, ts) AS total,
+    arg_max(used_bytes, ts) AS used, max(ts) AS at
   FROM gpu.utilization GROUP BY device_id),
-p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes) FILTER (NOT in_job) AS others, count(*) FILTER (used_bytes IS NULL) AS hidden
+p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes) FILTER (NOT in_job) AS others,
+    count(*) FILTER (used_bytes IS NULL) AS hidden
   FROM gpu.processes p JOIN u ON u.device_id = p.device_id AND u.at = p.ts GROUP BY p.device_id),
 n AS (SELECT device_id, 'cuda:' || visible_as AS device FROM gpu.devices WHERE visible_as IS NOT NULL),
 s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.step_devices),
 a AS (SELECT device, sum(allocated) AS live, sum(reserved) AS reserved FROM
-  (SELECT pid, device, arg_max(allocated, ts) AS allocated, arg_max(reserved, ts) AS reserved FROM s GROUP BY pid, device) GROUP BY device),
-x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least, arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) AS latest
+  (SELECT pid, device, arg_max(allocated, ts) AS allocated, arg_max(reserved, ts) AS reserved FROM s
+    GROUP BY pid, device) GROUP BY device),
+x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least,
+    arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) AS latest
   FROM gpu.processes p JOIN n USING (device_id) ASOF JOIN s ON s.pid = p.pid AND s.device = n.device AND p.ts >= s.ts
   WHERE p.in_job AND p.used_bytes IS NOT NULL GROUP BY p.device_id, p.pid),
 c AS (SELECT device_id, sum(least) AS least, sum(latest) AS latest FROM x GROUP BY device_id)
-SELECT u.device_id, u.name, u.total, u.used, coalesce(p.job, 0)::BIGINT AS job, coalesce(p.others, 0)::BIGINT AS others, coalesce(p.hidden, 0) AS unknown,
+SELECT u.device_id, u.name, u.total, u.used, coalesce(p.job, 0)::BIGINT AS job,
+  coalesce(p.others, 0)::BIGINT AS others, coalesce(p.hidden, 0) AS unknown,
   a.live::BIGINT AS live, a.reserved::BIGINT AS reserved, c.least::BIGINT AS context, c.latest::BIGINT AS now
-FROM u LEFT JOIN p USING (device_id) LEFT JOIN n USING (device_id) LEFT JOIN a ON a.device = n.device LEFT JOIN c USING (device_id) ORDER BY u.device_id`
+FROM u LEFT JOIN p USING (device_id) LEFT JOIN n USING (device_id) LEFT JOIN a ON a.device = n.device
+  LEFT JOIN c USING (device_id) ORDER BY u.device_id`
 
 const peakSQL = `
 WITH peak AS (SELECT ts FROM process.memory GROUP BY ts ORDER BY sum(coalesce(anon, 0)) DESC, ts DESC LIMIT 1),
 g AS (SELECT * FROM cgroup.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
 h AS (SELECT total FROM host.memory WHERE ts = (SELECT ts FROM peak) LIMIT 1),
-k AS (SELECT c.*, s.anon FROM (SELECT *, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart FROM process.classes
-  QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1) c
+k AS (SELECT c.*, s.anon FROM (SELECT *, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart
+  FROM process.classes QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1) c
   ASOF LEFT JOIN process.memory s ON s.pid = c.pid AND s.start_ticks = c.start_ticks AND c.ts >= s.ts),
-d AS (SELECT pid, start_ticks, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart, pss_anon / nullif(anon, 0) AS divided
-  FROM process.memory WHERE pss_anon IS NOT NULL QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1)
-SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon, m.file, m.shmem, m.swap, m.page_tables,
-  m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit", g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
+d AS (SELECT pid, start_ticks, abs(epoch_us(ts) - (SELECT epoch_us(ts) FROM peak)) AS apart,
+    pss_anon / nullif(anon, 0) AS divided
+  FROM process.memory WHERE pss_anon IS NOT NULL
+  QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY apart) = 1)
+SELECT m.pid, m.rank, coalesce(t.role, 'other') AS role, coalesce(t.command, '') AS command, m.rss, m.pss, m.anon,
+  m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_held, g.current, g.limit_bytes AS "limit",
+  g.anon AS cgroupanon, g.file AS cgroupfile, g.shmem AS cgroupshmem,
   g.kernel AS cgroupkernel, g.page_tables AS cgrouptables, g.path, h.total AS host,
   CASE WHEN k.pid IS NULL OR d.apart <= k.apart THEN d.divided END AS divided,
-  CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free, 'python_arenas': k.python_arenas,
-    'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared, 'pinned': k.pinned, 'anon': k.anon} END AS maps
-FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks 
+  CASE WHEN k.pid IS NOT NULL THEN {'PSS': k.pss, 'heap_in_use': k.heap_in_use, 'heap_free': k.heap_free,
+    'python_arenas': k.python_arenas, 'anonymous': k.anonymous, 'stacks': k.stacks, 'file': k.file, 'shared': k.shared,
+    'pinned': k.pinned, 'anon': k.anon} END AS maps
+FROM process.memory m LEFT JOIN process.tree t ON t.pid = m.pid AND t.start_ticks = m.start_ticks
 LEFT JOIN d ON d.pid = m.pid AND d.start_ticks = m.start_ticks LEFT JOIN g ON true LEFT JOIN h ON true
 LEFT JOIN k ON k.pid = m.pid AND k.start_ticks = m.start_ticks
 WHERE m.ts = (SELECT ts FROM peak) ORDER BY m.rss DESC`

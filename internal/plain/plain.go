@@ -1,7 +1,7 @@
-// Package plain owns what keeps a text from steering a terminal: names, messages and output come from programs, files
-// and sockets of others, and an escape sequence among them may hide lines, forge them, or set the terminal's title and
-// clipboard. Such characters are shown instead of sent. It guarantees that a text without them stays as it is, byte for
-// byte, and that doing it twice changes nothing. It knows nothing of where the texts come from.
+// Package plain keeps texts from controlling a terminal. Names, messages and output come from other people's programs,
+// files and sockets. An escape sequence among them may hide lines, forge them, or set the terminal's title and
+// clipboard. Such characters are displayed instead of sent. The package guarantees that a text without them stays as it
+// is, byte for byte, and that doing it twice changes nothing. It does not know where the texts come from.
 package plain
 
 import (
@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Steers tells characters that move the cursor, change the screen or turn the writing direction: C0, DEL, C1, line
-// separators, and Unicode's marks of direction.
+// Steers recognises characters that move the cursor, change the screen or change the writing direction: C0, DEL, C1,
+// line separators, and Unicode's marks of direction.
 func Steers(r rune) bool {
 	switch {
 	case r < ' ', r >= 0x7f && r < 0xa0, r == 0x61c, r == 0x200e, r == 0x200f, r >= 0x2028 && r <= 0x202e,
@@ -23,7 +23,7 @@ func Steers(r rune) bool {
 }
 
 // Line makes a text safe and one line long: control characters appear as \n, \t, \x1b or \u202e, bytes that are no
-// UTF-8 as \xHH. Nothing else changes, backslashes included.
+// UTF-8 as \xHH. Nothing else changes, not even backslashes.
 func Line(s string) string { return show(s, "") }
 
 // Text is Line for a text that may have lines and tabs.
@@ -60,17 +60,17 @@ func show(s, keep string) string {
 	return b.String()
 }
 
-// Faint and Unfaint are ECMA-48's "faint" and "neither bold nor faint": the only sequences that we print ourselves, in
-// tables, and that a Writer lets through. Who forges them makes a text paler.
+// Faint and Unfaint are ECMA-48's "faint" and "neither bold nor faint". They are the only sequences that we print
+// ourselves, in tables, and that a Writer passes on. A forged one can only make a text paler.
 const (
 	Faint   = "\x1b[2m"
 	Unfaint = "\x1b[22m"
 )
 
-// Writer makes what is written to it Text on its way to w.
+// Writer applies Text to what is written to it, on its way to w.
 type Writer struct {
 	w    io.Writer
-	rest []byte // the beginning of a character whose end has not come yet, or of a Faint; at most 4 bytes
+	rest []byte // the beginning of a character, or of a Faint, whose end has not arrived yet; at most 4 bytes
 }
 
 // NewWriter makes a Writer to w.
@@ -126,7 +126,7 @@ func text(s string) string {
 	return b.String()
 }
 
-// unfinished counts the last bytes that may be the beginning of a character, of "\r\n", or of a sequence of ours.
+// unfinished counts the last bytes that may be the beginning of a character, of "\r\n", or of one of our own sequences.
 func unfinished(data []byte) int {
 	for n := min(len(data), len(Unfaint)-1); n > 0; n-- {
 		tail := string(data[len(data)-n:])

@@ -27,7 +27,8 @@ const noLimit = 1 << 50
 // CgroupMounts are the hierarchies in which memory may be counted.
 type CgroupMounts struct{ list []cgroupMount }
 
-// Cgroup finds the memory cgroup of a process. Processes are moved now and then, mounts are not: so ask for those once.
+// Cgroup finds the memory cgroup of a process. Processes are moved now and then, mounts are not: so callers read the
+// mounts once.
 func (f FS) Cgroup(pid int, mounts CgroupMounts) (Cgroup, error) {
 	text, err := readText(f.path(pid, "cgroup"), make([]byte, 0, 1024))
 	if err != nil {
@@ -74,8 +75,8 @@ func containsWord(list, word string) bool {
 	return false
 }
 
-// below gives a cgroup's path below its mount. In a container without a cgroup namespace /proc/PID/cgroup tells the
-// host's path, and the mount shows the container's part of it, which is the mount's root.
+// below gives a cgroup's path below its mount. In a container without a cgroup namespace /proc/PID/cgroup has the
+// host's path, while the mount shows only the container's part of the hierarchy; that part is the mount's root.
 func below(p, root string) string {
 	if root == "/" || root == "" {
 		return p
@@ -131,11 +132,11 @@ func unescape(s string) string {
 
 func (c Cgroup) file(name string) string { return filepath.Join(c.mount, c.Path, name) }
 
-// CgroupMemory is what a cgroup's memory controller says, of the cgroup and all below it. Bytes; Unknown where there is
-// no such file or line.
+// CgroupMemory is what a cgroup's memory controller reports, for the cgroup and all below it. Bytes; Unknown where
+// there is no such file or line.
 type CgroupMemory struct {
 	Current, Peak, Swap, SwapMax int64
-	// its own; the lowest up the tree; the lowest high up the tree
+	// its own limit; the lowest limit up the tree; the lowest memory.high up the tree
 	Max, Limit, High                                           int64
 	LimitPath                                                  string
 	Anon, File, Shmem, Kernel, KernelStack, PageTables         int64
@@ -147,7 +148,7 @@ type CgroupMemory struct {
 	Pressure                                                   Pressure
 }
 
-// Memory reads a cgroup. The limits up the tree are read anew each time: they may be changed while a job runs.
+// Memory reads a cgroup. The limits up the tree are read each time: they may be changed while a job runs.
 func (c Cgroup) Memory() (CgroupMemory, error) {
 	if c.Version == 1 {
 		return c.memoryV1()
@@ -155,7 +156,7 @@ func (c Cgroup) Memory() (CgroupMemory, error) {
 	return c.memoryV2()
 }
 
-// Current is what is charged now, and nothing else: one short read.
+// Current is the present charge alone: one short read.
 func (c Cgroup) Current() (int64, error) {
 	if c.Version == 1 {
 		return readNumber(c.file("memory.usage_in_bytes"), noLimit)
@@ -206,7 +207,7 @@ func (c Cgroup) Processes() ([]int, error) {
 	return list, err
 }
 
-const maxMembers = 65536 // PIDs of a large machine's container; more are not looked at one by one
+const maxMembers = 65536 // PIDs of a large machine's container; more are not read one by one
 
 func (c Cgroup) memoryV2() (m CgroupMemory, err error) {
 	if m.Current, err = c.Current(); err != nil {
@@ -262,7 +263,7 @@ func (c Cgroup) memoryV1() (m CgroupMemory, err error) {
 	hierarchical := m.Limit
 	m.Limit, m.LimitPath = c.lowest("memory.limit_in_bytes")
 	if hierarchical != Unknown && (m.Limit == Unknown || hierarchical < m.Limit) {
-		m.Limit, m.LimitPath = hierarchical, "above "+c.Path // of a cgroup that the container can't see
+		m.Limit, m.LimitPath = hierarchical, "above "+c.Path // the limit of a cgroup that the container can't see
 	}
 	m.High = Unknown
 	if swap, err := readNumber(c.file("memory.memsw.limit_in_bytes"), noLimit); err == nil && swap != Unknown &&
@@ -301,7 +302,7 @@ func (m *CgroupMemory) statV1(text []byte) {
 	m.Faults = minus(m.Faults, m.MajorFaults)
 }
 
-// minus subtracts what is known; counters that are read one after the other may cross.
+// minus subtracts known values; counters that are read one after the other may cross.
 func minus(a, b int64) int64 {
 	if a == Unknown || b == Unknown {
 		return a
@@ -309,7 +310,8 @@ func minus(a, b int64) int64 {
 	return max(a-b, 0)
 }
 
-// lowest is the lowest limit of the cgroup and those above it, as far as they are mounted, and which cgroup has it.
+// lowest returns the lowest limit of the cgroup and those above it, as far as they are mounted, and which cgroup has
+// it.
 func (c Cgroup) lowest(name string) (limit int64, at string) {
 	limit = Unknown
 	for p := c.Path; ; p = path.Dir(p) {

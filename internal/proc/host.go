@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Meminfo is /proc/meminfo in bytes, and what /proc/vmstat counts of OOM kills. Unknown where there is no such line.
+// Meminfo is /proc/meminfo in bytes, and the count of OOM kills in /proc/vmstat. Unknown where there is no such line.
 type Meminfo struct {
 	Total, Available, Free, Buffers, Cached            int64
 	Anon, Mapped, Shmem, Slab, SlabReclaimable         int64
@@ -66,7 +66,7 @@ func Space(path string) (total, used int64, err error) {
 	return int64(st.Blocks) * st.Bsize, int64(st.Blocks-st.Bfree) * st.Bsize, nil
 }
 
-// Uptime is the time since boot, with sleep: what start ticks count from.
+// Uptime is the time since boot, including sleep: start ticks count from boot.
 func (f FS) Uptime() (time.Duration, error) {
 	var buf [64]byte
 	path := filepath.Join(f.root, "uptime")
@@ -82,7 +82,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Self is this process's number in the proc file system: another than os.Getpid when that is a recording's.
+// Self is this process's number in the proc file system. In a recording it differs from os.Getpid.
 func (f FS) Self() int {
 	target, err := os.Readlink(filepath.Join(f.root, "self"))
 	if err != nil {
@@ -95,7 +95,7 @@ func (f FS) Self() int {
 	return pid
 }
 
-// LoadAverage is that of the last minute.
+// LoadAverage is the load average of the last minute.
 func (f FS) LoadAverage() (float64, error) {
 	var buf [128]byte
 	path := filepath.Join(f.root, "loadavg")

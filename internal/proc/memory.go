@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Usage is what /proc/PID/stat tells of a process or a thread beside its identity.
+// Usage is what /proc/PID/stat reports about a process or a thread besides its identity.
 type Usage struct {
 	Stat
 	MinorFaults, MajorFaults uint64 // since it started
@@ -65,7 +65,7 @@ type Status struct {
 	Size, Locked, Pinned, HWM, RSS int64
 	Anon, File, Shmem              int64 // parts of RSS
 	PageTables, Swap, HugeTLB      int64
-	NSPID                          int // its number in its innermost PID namespace; 0 unknown
+	NSPID                          int // its PID in its innermost PID namespace; 0 unknown
 }
 
 // Status reads /proc/PID/status. From Linux 6.2 on, RSS and its parts may be off by some 100 KiB a CPU: the kernel
@@ -94,7 +94,7 @@ func parseStatus(text []byte) (Status, error) {
 		if i := bytes.IndexByte(text, '\n'); i >= 0 {
 			line, text = text[:i], text[i+1:]
 		} else {
-			break // cut short: what there is of a last line may be half a number
+			break // truncated: the last line may end in half a number
 		}
 		i := bytes.IndexByte(line, ':')
 		if i < 5 {
@@ -147,8 +147,8 @@ func (s *Status) take(key, value []byte) {
 	}
 }
 
-// Rollup is /proc/PID/smaps_rollup: what a process has mapped, with pages that several have divided among them (PSS).
-// Bytes; Unknown where the kernel has no such line (Pss_Anon and its like: since 5.9).
+// Rollup is /proc/PID/smaps_rollup: the memory that a process has mapped, where pages that several processes share are
+// divided among them (PSS). Bytes; Unknown where the kernel has no such line (Pss_Anon and similar lines: since 5.9).
 type Rollup struct {
 	RSS, PSS, PSSAnon, PSSFile, PSSShmem     int64
 	SharedClean, SharedDirty                 int64
@@ -184,8 +184,8 @@ func parseRollup(text []byte) (r Rollup, ok bool) {
 	return r, r.RSS != Unknown && r.PSS != Unknown
 }
 
-// IO reads what a process has read from and written to storage, in bytes, since it started; the kernel tells only those
-// who may trace it.
+// IO reads how many bytes a process has read from and written to storage since it started. The kernel reports it only
+// to those who may trace the process.
 func (f FS) IO(pid int) (read, written int64, err error) {
 	var buf [512]byte
 	text, err := readText(f.path(pid, "io"), buf[:0])
@@ -196,7 +196,7 @@ func (f FS) IO(pid int) (read, written int64, err error) {
 	return read, written, nil
 }
 
-// Wchan is the kernel function in which a thread sleeps; "" when it runs or the kernel does not tell.
+// Wchan is the kernel function in which a thread sleeps; "" if it runs or the kernel does not report it.
 func (f FS) Wchan(pid, tid int) string {
 	var buf [128]byte
 	text, err := readText(f.path(pid, "task/"+strconv.Itoa(tid)+"/wchan"), buf[:0])
@@ -221,8 +221,8 @@ func (f FS) Environ(pid int) ([]string, error) {
 	return list, nil
 }
 
-// Resident reads the pages that a process has in memory from its open statm: a descriptor stays the process's own when
-// its number is used again.
+// Resident reads the resident pages of a process from its open statm. The descriptor stays the process's own even when
+// its PID is reused.
 func Resident(statm io.ReaderAt) (pages int64, ok bool) {
 	var buf [128]byte
 	n, _ := statm.ReadAt(buf[:], 0)

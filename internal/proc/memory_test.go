@@ -12,8 +12,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-const statusText = "Name:\tpython\nState:\tS (sleeping)\nNSpid:\t4711\t23\t7\nVmSize:\t  102400 kB\nVmLck:\t       4 kB\nVmPin:\t       8 kB\n" +
-	"VmHWM:\t   51200 kB\nVmRSS:\t   40960 kB\nRssAnon:\t   30720 kB\nRssFile:\t    8192 kB\nRssShmem:\t    2048 kB\nVmPTE:\t     128 kB\nVmSwap:\t      16 kB\n"
+const statusText = "Name:\tpython\nState:\tS (sleeping)\nNSpid:\t4711\t23\t7\nVmSize:\t  102400 kB\n" +
+	"VmLck:\t       4 kB\nVmPin:\t       8 kB\n" +
+	"VmHWM:\t   51200 kB\nVmRSS:\t   40960 kB\nRssAnon:\t   30720 kB\nRssFile:\t    8192 kB\n" +
+	"RssShmem:\t    2048 kB\nVmPTE:\t     128 kB\nVmSwap:\t      16 kB\n"
 
 func TestStatus(t *testing.T) {
 	s, err := parseStatus([]byte(statusText))
@@ -143,7 +145,8 @@ func TestMaps(t *testing.T) {
 func TestMeminfoAndPressure(t *testing.T) {
 	m,
 		ok := parseMeminfo(
-		[]byte("MemTotal:  100 kB\nMemAvailable: 50 kB\nCached:  7 kB\nHugePages_Total:  3\nHugepagesize: 2048 kB\nDirty: -4 kB\n"))
+		[]byte("MemTotal:  100 kB\nMemAvailable: 50 kB\nCached:  7 kB\nHugePages_Total:  3\nHugepagesize: 2048 kB\n" +
+			"Dirty: -4 kB\n"))
 	if !ok || m.Total != 100<<10 || m.Available != 50<<10 || m.HugePages != 3 || m.HugeSize != 2<<20 ||
 		m.SwapTotal != Unknown || m.Dirty != Unknown {
 		t.Errorf("%+v %v", m, ok)
@@ -199,7 +202,8 @@ func TestCgroupV2(t *testing.T) {
 		"sys/fs/cgroup/pod/memory.max": "1000000\n", "sys/fs/cgroup/pod/memory.high": "900000\n",
 		"sys/fs/cgroup/pod/job/memory.max": "2000000\n", "sys/fs/cgroup/pod/job/memory.high": "max\n",
 		"sys/fs/cgroup/pod/job/memory.current": "500000\n", "sys/fs/cgroup/pod/job/memory.swap.max": "0\n",
-		"sys/fs/cgroup/pod/job/memory.stat":   "anon 300000\nfile 150000\nshmem 50000\nkernel_stack 1000\npagetables 2000\nslab 3000\npgfault 100\npgmajfault 10\n",
+		"sys/fs/cgroup/pod/job/memory.stat": "anon 300000\nfile 150000\nshmem 50000\nkernel_stack 1000\n" +
+			"pagetables 2000\nslab 3000\npgfault 100\npgmajfault 10\n",
 		"sys/fs/cgroup/pod/job/memory.events": "low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 0\n",
 		"sys/fs/cgroup/pod/job/cgroup.procs":  "5\n6\n", "sys/fs/cgroup/pod/job/inner/cgroup.procs": "7\nx\n",
 	})
@@ -239,14 +243,16 @@ func TestCgroupV1(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, map[string]string{
 		// a container without a cgroup namespace: the mount shows the container's own part
-		"proc/self/mountinfo":                            "40 30 0:31 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n41 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
-		"proc/5/cgroup":                                  "9:cpu,cpuacct:/x\n4:memory:/docker/abc/job\n0::/\n",
+		"proc/self/mountinfo": "40 30 0:31 /docker/abc /sys/fs/cgroup/memory ro - cgroup " +
+			"cgroup rw,memory\n41 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+		"proc/5/cgroup": "9:cpu,cpuacct:/x\n4:memory:/docker/abc/job\n0::/\n",
 		"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
 		"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "700\n",
 		"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "4000\n",
 		"sys/fs/cgroup/memory/job/memory.failcnt":        "6\n",
 		"sys/fs/cgroup/memory/job/memory.oom_control":    "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
-		"sys/fs/cgroup/memory/job/memory.stat":           "cache 1\nrss 1\nhierarchical_memory_limit 3000\ntotal_cache 300\ntotal_rss 350\ntotal_shmem 100\n",
+		"sys/fs/cgroup/memory/job/memory.stat": "cache 1\nrss 1\nhierarchical_memory_limit 3000\n" +
+			"total_cache 300\ntotal_rss 350\ntotal_shmem 100\n",
 	})
 	cg := cgroupOf(t, root)
 	m, err := cg.Memory()

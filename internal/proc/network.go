@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkTypes are the file systems whose pages may be lost to another machine, by statfs f_type. A mapped file there
-// can kill its writer with SIGBUS or hang it. From include/uapi/linux/magic.h, and for those outside the kernel from
-// coreutils, which marks them "remote": https://github.com/coreutils/coreutils/blob/master/src/stat.c (human_fstype).
+// networkTypes are the file systems whose pages depend on another machine, by statfs f_type. A mapped file there can
+// kill its writer with SIGBUS or hang it. The list is from include/uapi/linux/magic.h; for those outside the kernel
+// from coreutils, which marks them "remote": https://github.com/coreutils/coreutils/blob/master/src/stat.c
+// (human_fstype).
 var networkTypes = map[uint32]string{
 	unix.NFS_SUPER_MAGIC:   "NFS",
 	unix.SMB_SUPER_MAGIC:   "SMB",
@@ -39,16 +40,16 @@ var networkTypes = map[uint32]string{
 	0x7C7C6673:             "Parallels shared folder",
 }
 
-// localFUSE are the FUSE file systems that keep their data on a disk of this machine. A FUSE file system that is not
-// here counts as one of the network (sshfs, gcsfuse, s3fs, glusterfs, JuiceFS, alluxio, virtiofs …): a wrong "network"
-// costs nothing but another place for the rings, a wrong "local" may cost the training.
+// localFUSE are the FUSE file systems that keep their data on a disk of this machine. Any other FUSE file system counts
+// as a network file system (sshfs, gcsfuse, s3fs, glusterfs, JuiceFS, alluxio, virtiofs …). A wrong "network" costs
+// nothing but another place for the rings; a wrong "local" may cost the training.
 var localFUSE = []string{
 	"fuseblk", // ntfs-3g, exfat
 	"fuse.bindfs", "fuse.encfs", "fuse.ext2", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs",
 	"fuse.ntfs", "fuse.ntfs-3g", "fuse.unionfs", "fuse.zfs",
 }
 
-// NetworkFS tells the kind of file system that path lies on, and whether its data are on another machine.
+// NetworkFS returns the kind of file system on which path lies, and whether its data are on another machine.
 func NetworkFS(path string) (kind string, network bool, err error) {
 	var st unix.Statfs_t
 	for {
@@ -75,7 +76,7 @@ func classify(magic uint32) (kind string, network bool) {
 	return fmt.Sprintf("a local file system (type %#x)", magic), false
 }
 
-// fuseKind asks the mount table, since all FUSE file systems have one magic number (virtiofs has it too).
+// fuseKind reads the mount table, since all FUSE file systems have one magic number (virtiofs has it too).
 func fuseKind(path string) (kind string, network bool, err error) {
 	st, err := os.Stat(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// Map is a mapping of /proc/PID/smaps. Sizes are bytes, of what is resident unless it is said.
+// Map is a mapping of /proc/PID/smaps. Sizes are bytes of resident memory, unless stated otherwise.
 type Map struct {
 	Start, End                        uint64
 	Perms                             string // rwxp or rwxs
@@ -18,11 +18,11 @@ type Map struct {
 	RSS, PSS, Anonymous, Swap, Locked int64
 }
 
-// Size is the address space that it takes.
+// Size is the mapping's address space.
 func (m Map) Size() uint64 { return m.End - m.Start }
 
-// HasMapped says whether a process has a file mapped whose path contains one of the parts. It reads /proc/PID/maps,
-// which asks for no page: some 0.2 µs a mapping.
+// HasMapped reports whether a process has a file mapped whose path contains one of the parts. It reads /proc/PID/maps,
+// which needs no walk over pages: some 0.2 µs for each mapping.
 func (f FS) HasMapped(pid int, parts []string) bool {
 	text, err := os.ReadFile(f.path(pid, "maps"))
 	if err != nil {
@@ -34,8 +34,8 @@ func (f FS) HasMapped(pid int, parts []string) bool {
 // maxMaps bounds what is kept: vm.max_map_count is 65,530 unless somebody has raised it.
 const maxMaps = 1 << 20
 
-// Maps reads /proc/PID/smaps: every mapping with what is resident of it. The kernel walks the page tables for it, 10 to
-// 50 ns a page: it is for who asks, not for every second.
+// Maps reads /proc/PID/smaps: every mapping with its resident memory. The kernel walks the page tables for it, at 10 to
+// 50 ns a page. So it is read on request, not every second.
 func (f FS) Maps(pid int) ([]Map, error) {
 	path := f.path(pid, "smaps")
 	file, err := os.Open(path)
@@ -51,7 +51,7 @@ func (f FS) Maps(pid int) ([]Map, error) {
 			return nil, fmt.Errorf("read %s: %w: a line of more than 64 KiB", path, ErrMalformed)
 		}
 		if err != nil {
-			break // the end; of a last line without its end a number may be cut
+			break // the end; a number in an incomplete last line may be cut
 		}
 		if m, ok := parseMapHeader(line); ok {
 			if len(maps) == maxMaps {
@@ -133,8 +133,8 @@ func (m *Map) take(line []byte) {
 	}
 }
 
-// StackPointer is where a thread's stack was when it last entered the kernel; 0 while it runs, or when the kernel does
-// not tell (it takes the right to trace the process): /proc/PID/task/TID/syscall.
+// StackPointer is where a thread's stack was when it last entered the kernel; 0 while the thread runs, or when the
+// kernel does not report it (it requires the right to trace the process): /proc/PID/task/TID/syscall.
 func (f FS) StackPointer(pid, tid int) uint64 {
 	var buf [256]byte
 	text, err := readText(f.path(pid, "task/"+strconv.Itoa(tid)+"/syscall"), buf[:0])
@@ -166,7 +166,7 @@ func (f FS) Threads(pid int) (list []int) {
 	return list
 }
 
-// Mapped says whether a process has a file mapped whose name begins so. A process that may not be looked into has none.
+// Mapped reports whether a process has a file mapped whose name begins so. A process that may not be read has none.
 func (f FS) Mapped(pid int, name string) bool {
 	maps, err := os.Open(f.path(pid, "maps"))
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 // at most about 1,100 bytes.
 const maxStat = 4096
 
-// ErrMalformed marks text that does not have the shape that proc(5) promises.
+// ErrMalformed marks text whose form differs from what proc(5) describes.
 var ErrMalformed = errors.New("malformed")
 
 // FS is a proc file system, live or recorded.
 type FS struct{ root string }
 
-// New reads below root, "/proc" for the machine itself.
+// New reads below root; for the machine itself that is "/proc".
 func New(root string) FS { return FS{root} }
 
 // Stat is what memgauge uses of /proc/PID/stat.
@@ -35,7 +35,7 @@ type Stat struct {
 }
 
 // Stat reads /proc/PID/stat. procfs.Proc.Stat takes twice as long (31 against 16 µs, BenchmarkStat), since it scans all
-// 52 fields by reflection, and this is asked for every process of a job every second.
+// 52 fields by reflection, and this is read for every process of a job every second.
 func (f FS) Stat(pid int) (Stat, error) {
 	path := f.path(pid, "stat")
 	file, err := os.Open(path)
@@ -44,7 +44,7 @@ func (f FS) Stat(pid int) (Stat, error) {
 	}
 	defer file.Close()
 	var buf [maxStat]byte
-	n, err := file.Read(buf[:]) // one read: the kernel makes the line whole, at the moment of the read
+	n, err := file.Read(buf[:]) // one read: the kernel makes the whole line at the moment of the read
 	if err != nil {
 		return Stat{}, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -55,15 +55,15 @@ func (f FS) Stat(pid int) (Stat, error) {
 	return s, nil
 }
 
-// StartTicks tells when a process started, in clock ticks since boot; with the PID it names a process for ever, unlike
-// the PID alone.
+// StartTicks returns when a process started, in clock ticks since boot. Together with the PID it identifies a process
+// for ever, unlike the PID alone.
 func (f FS) StartTicks(pid int) (uint64, error) {
 	s, err := f.Stat(pid)
 	return s.Start, err
 }
 
-// Alive reports whether the process that had this PID and start still runs. Where the answer can't be had (an I/O
-// error, a /proc that hides others), a process counts as alive: what hangs on it is that a file of its is removed.
+// Alive reports whether the process that had this PID and start still runs. If that can't be found out (an I/O error, a
+// /proc that hides others), a process counts as alive: for a dead one, a file would be removed.
 func (f FS) Alive(pid int, start uint64) bool {
 	s, err := f.Stat(pid)
 	if err != nil {
@@ -72,8 +72,8 @@ func (f FS) Alive(pid int, start uint64) bool {
 	return s.Start == start && !s.Dead()
 }
 
-// Dead: a zombie has given its memory back and writes no more, unless only its first thread has ended
-// (man 2 pthread_exit, NOTES; fs/proc/array.c do_task_stat counts the threads that remain).
+// Dead: a zombie has released its memory and writes no more, unless only its first thread has ended (man 2
+// pthread_exit, NOTES; fs/proc/array.c do_task_stat counts the threads that remain).
 func (s Stat) Dead() bool {
 	return s.State == 'X' || s.State == 'x' || s.State == 'Z' && s.Threads <= 1
 }
@@ -90,8 +90,8 @@ const (
 	fieldStart   = 19
 )
 
-// parseStat reads "PID (COMM) STATE PPID …". COMM is chosen by the process and may hold spaces and parentheses; no
-// field behind it can hold one, so the last ")" ends it.
+// parseStat reads "PID (COMM) STATE PPID …". The process chooses COMM, which may contain spaces and parentheses. No
+// later field can contain a parenthesis, so the last ")" ends it.
 func parseStat(line []byte) (Stat, error) {
 	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
 	if open < 1 || end < open {

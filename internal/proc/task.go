@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// Task is what the kernel tells of one thread.
+// Task is what the kernel reports about one thread.
 type Task struct {
 	TID     int
-	Inner   int // its number in its own PID namespace
+	Inner   int // its TID in its own PID namespace
 	Comm    string
 	State   byte   // R, S, D, T, t, Z …
-	Wchan   string // function of the kernel that it sleeps in; "" where it runs, or where we may not know
-	Syscall int    // number of the system call that it is in; -1 for none, -2 where we may not know
+	Wchan   string // kernel function in which it sleeps; "" where it runs, or where we may not know
+	Syscall int    // number of its system call; -1 for none, -2 where we may not know
 }
 
-// Answers of Task.Syscall that are no system call.
+// Values of Task.Syscall that are no system call.
 const (
 	NoSyscall      = -1
 	UnknownSyscall = -2
 )
 
-// maxTasks bounds the threads that are looked at; a process of 10,000 threads would take a second.
+// maxTasks bounds the threads that are read; a process of 10,000 threads would take a second.
 const maxTasks = 10_000
 
 // Tasks lists the threads of a process by their numbers. One that ends meanwhile is left out.

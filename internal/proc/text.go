@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// Unknown is the value of a size or a count that the kernel does not tell.
+// Unknown is the value of a size or a count that the kernel does not report.
 const Unknown int64 = -1 << 63
 
 // maxText bounds what is read of a file of small numbers. The longest is status, with a line of supplementary groups:
-// 65,536 of them at worst, but the lines that we read stand within the first 16 KiB for 1,000.
+// 65,536 of them at worst. For 1,000 groups, the lines that we read are within the first 16 KiB.
 const maxText = 64 << 10
 
-// readText reads a small file of /proc, /sys or a cgroup whole. Reads go on until the end, since the kernel hands some
-// of these files out in pieces of a page.
+// readText reads a small file of /proc, /sys or a cgroup completely. It reads until the end, since the kernel returns
+// some of these files in pieces of a page.
 func readText(path string, buf []byte) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -42,8 +42,8 @@ func readText(path string, buf []byte) ([]byte, error) {
 	}
 }
 
-// eachKey calls f for every line "key: number unit" or "key number" and gives the number in bytes where the unit is kB.
-// Lines of another shape are passed over: newer kernels add some.
+// eachKey calls f for every line "key: number unit" or "key number", with the number in bytes where the unit is kB.
+// Lines of another form are skipped: newer kernels add some.
 func eachKey(text []byte, f func(key []byte, n int64)) {
 	for len(text) > 0 {
 		line := text
@@ -63,7 +63,7 @@ func eachKey(text []byte, f func(key []byte, n int64)) {
 	}
 }
 
-// leadingNumber reads "123" or "123 kB"; what does not fit into an int64 is no number.
+// leadingNumber reads "123" or "123 kB"; a number that does not fit into an int64 is none.
 func leadingNumber(text []byte) (int64, bool) {
 	var n int64
 	i := 0
@@ -88,7 +88,7 @@ func leadingNumber(text []byte) (int64, bool) {
 	return 0, false
 }
 
-// pick fills numbers by key and leaves Unknown where there is no such line; it says how many it found.
+// pick fills numbers by key, leaves Unknown where there is no such line, and returns how many it found.
 func pick(text []byte, into map[string]*int64) (found int) {
 	for _, p := range into {
 		*p = Unknown
@@ -104,7 +104,7 @@ func pick(text []byte, into map[string]*int64) (found int) {
 	return found
 }
 
-// readNumber reads a file that holds one number; "max", and what is above limit, is Unknown, without an error.
+// readNumber reads a file with one number. "max" and numbers above limit are Unknown, without an error.
 func readNumber(path string, limit int64) (int64, error) {
 	var buf [64]byte
 	text, err := readText(path, buf[:0])

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// maxDepth ends a chain of parents: PIDs that are used again while we read could make it a circle.
+// maxDepth ends a chain of parents: PIDs that are reused while we read could make it a circle.
 const maxDepth = 128 // deeper than shells in shells in containers go
 
 const maxCmdline = 1 << 20 // a shell may hand over 2 MiB of file names; nobody reads the second
@@ -28,8 +28,8 @@ func (f FS) Ancestors(pid int) []int {
 	return chain
 }
 
-// Tree lists a process and all that descend from it, parents before their children. One whose parent has ended hangs
-// under another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
+// Tree lists a process and all its descendants, parents before their children. A process whose parent has ended is a
+// child of another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
 func (f FS) Tree(pid int) ([]int, error) {
 	entries, err := os.ReadDir(f.root)
 	if err != nil {
@@ -59,7 +59,7 @@ func (f FS) Tree(pid int) ([]int, error) {
 	return tree, nil
 }
 
-// RSS is what a process has in memory, in bytes: all of it, and the part of it that it may share with others.
+// RSS is a process's resident memory in bytes: all of it, and the part that it may share with others.
 type RSS struct{ Resident, Shared uint64 }
 
 // RSS reads /proc/PID/statm.
@@ -95,7 +95,7 @@ func (f FS) Cmdline(pid int) ([]string, error) {
 	return strings.Split(strings.TrimRight(string(text), "\x00"), "\x00"), nil
 }
 
-// BootID differs between machines, and between two starts of one machine.
+// BootID differs between machines, and between two boots of one machine.
 func (f FS) BootID() (string, error) {
 	text, err := os.ReadFile(f.root + "/sys/kernel/random/boot_id")
 	if err != nil {

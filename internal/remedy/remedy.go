@@ -1,5 +1,5 @@
-// Package remedy carries what a user can do about an error along with the error, up to the one place that prints it.
-// It knows nothing of commands or output.
+// Package remedy attaches to an error what a user can do about it, and carries it to the one place that prints it. It
+// knows nothing of commands or output.
 package remedy
 
 import "errors"

@@ -14,29 +14,29 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Advice is how settings rank for a history.
+// Advice is a ranking of settings for a history.
 type Advice struct {
-	Recorded *snapshot.Recorded // what the recorded allocator did; nil where the file does not say
-	Base     Trial              // the settings that the history was recorded with, replayed
+	Recorded *snapshot.Recorded // what the recorded allocator did; nil if the file does not say
+	Base     Trial              // the settings of the recording, replayed
 	Trials   []Trial            // the others, best first
 }
 
-// Trial is a setting with all that was found out about it.
+// Trial is a setting with everything that was found out about it.
 type Trial struct {
 	Result
-	Conf string // what to set; the policy stands in Policy
+	Conf string // what to set; the policy is in Policy
 	// Policy is "torch" for PyTorch's own allocator; others need libmemgauge_alloc.so.
 	Policy string
-	// Needs is the least memory that the device may have for the history to run to its end, to 2 MiB; cached memory is
-	// then given back where it must. 0: not determined.
+	// Needs is the least memory, to 2 MiB, on which the history runs to its end; cached memory is then given back where
+	// necessary. 0: not determined.
 	Needs int64
 }
 
-// Saves is how much less is reserved at the peak than by another, in bytes.
+// Saves is how much less is reserved at the peak than by the other, in bytes.
 func (t *Trial) Saves(base *Trial) int64 { return base.PeakReserved - t.PeakReserved }
 
 // Off is how many bytes more the replay of the recorded settings reserved at the peak than the recorded allocator did,
-// where the history says what that was. What a setting saves is not known better than that.
+// if the history says what that was. What a setting saves is known no better than that.
 func (a *Advice) Off() int64 {
 	if a.Recorded == nil || !a.Comparable() {
 		return 0
@@ -44,22 +44,22 @@ func (a *Advice) Off() int64 {
 	return a.Base.PeakReserved - a.Recorded.Peak
 }
 
-// Comparable says that the recorded peak can be right: it is not below what the program held.
+// Comparable reports that the recorded peak can be right: it is not below what the program held.
 func (a *Advice) Comparable() bool {
 	return a.Recorded != nil && a.Recorded.Peak >= a.Base.PeakRequested
 }
 
-// Saved is what a trial saves for sure: against the lower of what was replayed and what was recorded.
+// Saved is what a trial saves with certainty: against the lower of what was replayed and what was recorded.
 func (a *Advice) Saved(t *Trial) int64 { return t.Saves(&a.Base) - max(a.Off(), 0) }
 
-// Proven says that a trial saves at least a share of what was reserved, and more than the replay was off.
+// Proven reports that a trial saves at least a share of what was reserved, and more than the replay was off.
 func (a *Advice) Proven(t *Trial, share float64) bool {
 	off := a.Off()
 	return float64(a.Saved(t)) >= share*float64(a.Base.PeakReserved) && a.Saved(t) > max(off, -off)
 }
 
-// candidates are what is tried: each of PyTorch's remedies for fragmentation at the values that its documents and users
-// name.
+// candidates are the settings that are tried: each of PyTorch's remedies for fragmentation, at the values that its
+// documents and users name.
 var candidates = []struct{ policy, conf string }{
 	{"torch", ""},
 	{"torch", "expandable_segments:True"},
@@ -80,8 +80,8 @@ var candidates = []struct{ policy, conf string }{
 // events takes about 50 ms.
 const maxSearched = 300_000
 
-// Advise replays the history with each of the settings that might help. recorded is the configuration that it was
-// recorded with. The events of the trace are needed until the replays begin only.
+// Advise replays the history with each of the settings that might help. recorded is the configuration of the recording.
+// The events of the trace are needed only until the replays begin.
 func Advise(ctx context.Context, t *snapshot.Trace, recorded string, capacity int64) (*Advice, error) {
 	base, err := NewSetting("torch", recorded)
 	if err != nil {
@@ -129,7 +129,7 @@ func advise(ctx context.Context, t *snapshot.Trace, p *program, recorded Setting
 			out.Trials = append(out.Trials, *trial)
 		}
 	}
-	// of settings that come to the same, PyTorch's own and the simpler stand first
+	// of settings with the same result, PyTorch's own and the simpler come first
 	slices.SortStableFunc(out.Trials, func(a, b Trial) int {
 		return cmp.Or(cmp.Compare(failed(&a), failed(&b)), cmp.Compare(a.PeakReserved, b.PeakReserved),
 			cmp.Compare(a.DriverCalls, b.DriverCalls))
@@ -156,13 +156,14 @@ func try(ctx context.Context, t *snapshot.Trace, p *program, s Setting, trial Tr
 	return &trial, err
 }
 
-// page is what the search for Needs is exact to: the driver's unit.
+// page is the precision of the search for Needs: the driver's unit.
 const page = 2 << 20
 
-// needs searches the smallest device on which the history runs to its end. A device as large as the peak does; that a
-// larger one does too is true but for rare orders of splitting, which cost the search some precision and nothing else.
+// needs binary-searches the smallest device on which the history runs to its end. A device as large as the peak
+// suffices. Success is assumed monotonic in size; rare orders of splitting are exceptions, which cost the search some
+// precision and nothing else.
 func (p *program) needs(ctx context.Context, t *snapshot.Trace, s Setting, unlimited *Result) (int64, error) {
-	s.Recorded = false // what a smaller device makes PyTorch give back was not recorded
+	s.Recorded = false // what PyTorch gives back on a smaller device was not recorded
 	low, high := unlimited.PeakRequested/page, (unlimited.PeakReserved+page-1)/page
 	for low < high {
 		mid := (low + high) / 2

@@ -8,18 +8,19 @@ import (
 	"github.com/memgauge/memgauge/alloc/fake"
 )
 
-// driver is a fake device that notes what is reserved of it, exactly and at no cost to the allocations in between.
+// driver is a fake device that records what is reserved of it, exactly and at no cost to the allocations in between.
 type driver struct {
 	*fake.Device
-	event          int // that is being replayed
+	event          int // the event that is being replayed
 	capacity       int64
 	calls          int64
 	reserved, peak int64
 	curve          Curve
 
-	// A replay of the recorded settings gets the recorded addresses: PyTorch prefers low ones among blocks of a size.
+	// A replay of the recorded settings gets the recorded addresses: among blocks of equal size PyTorch prefers low
+	// addresses.
 	base  uint64 // recorded addresses lie below
-	next  []span // segments that the recorded allocator got for the allocation at hand
+	next  []span // segments that the recorded allocator got for the current allocation
 	taken []span // recorded addresses that are in use, by address
 }
 
@@ -35,7 +36,7 @@ func (d *driver) note(bytes int64) {
 	d.curve.add(d.event, d.reserved)
 }
 
-// begin forgets what happened so far: the opening is no part of the replay.
+// begin discards what has happened so far: the opening is no part of the replay.
 func (d *driver) begin() {
 	d.calls, d.peak, d.curve = 0, d.reserved, Curve{}
 	d.curve.add(0, d.reserved)
@@ -49,7 +50,7 @@ func (d *driver) Alloc(size int64) (alloc.Ptr, error) {
 	return p, err
 }
 
-// place takes the recorded address, if the recorded allocator asked for as much at this moment and nothing is there.
+// place takes the recorded address, if the recorded allocator requested as much at this moment and the address is free.
 func (d *driver) place(size int64) (alloc.Ptr, error) {
 	if i := slices.IndexFunc(d.next, func(s span) bool { return s.size == size }); i >= 0 {
 		s := d.next[i]

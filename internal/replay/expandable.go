@@ -8,9 +8,9 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// ranges are the expandable segments that PyTorch had at first, if the settings have such and the file tells of nothing
-// else; nil where it doesn't. PyTorch has one for each stream and pool. Where its addresses begin is not told: what was
-// ever mapped lies behind, and begins at a whole page of it.
+// ranges are the expandable segments that PyTorch had at first, if the settings have such segments and the file
+// describes no others; nil if it doesn't. PyTorch has one for each stream and pool. The file doesn't say where its
+// addresses begin. All that was ever mapped lies behind that point, and the segment begins at a whole page of it.
 func (p *player) ranges(t *snapshot.Trace, o *alloc.Options) []*alloc.VirtualRange {
 	if !o.ExpandableSegments || p.a.Policy() != alloc.Torch || len(t.Mapped) == 0 || len(t.Segments) > 0 {
 		return nil
@@ -53,8 +53,8 @@ func (p *player) ranges(t *snapshot.Trace, o *alloc.Options) []*alloc.VirtualRan
 	return out
 }
 
-// nearest is the range that memory was mapped into by an event: of those of its stream and page size the one whose
-// memory is nearest, since each range has more addresses than the device has memory.
+// nearest returns the range into which an event mapped memory. Among those of its stream and page size it is the one
+// whose memory is nearest, since each range has more addresses than the device has memory.
 func nearest(all []*alloc.VirtualRange, stream alloc.Stream, o *op) *alloc.VirtualRange {
 	var best *alloc.VirtualRange
 	away := uint64(1 << 40)

@@ -12,8 +12,8 @@ import (
 const maxFuzzed = 8 << 10
 
 // maxPlayed is the most that a history may hold at once to be replayed here, in bytes. Pages of 2 MiB are counted one
-// by one: beyond it an allocation takes milliseconds, and proves nothing else. What is beyond maxNeed is refused, and
-// that is tried.
+// by one: beyond this size an allocation takes milliseconds, and proves nothing more. Histories beyond maxNeed are
+// refused, and that is tested.
 const maxPlayed = 1 << 34
 
 // FuzzTrace replays whatever can be read: each policy comes to an end, and never holds less than the program.

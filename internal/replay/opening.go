@@ -8,9 +8,9 @@ import (
 )
 
 // open places what the program held when the history began. PyTorch's rules get the very segments that PyTorch had, as
-// far as the file tells; the other policies never had those segments, so for them the blocks are allocated in the order
-// of their addresses, and what that leaves over goes back to the driver. A burst of segment_free at the beginning is
-// done by then.
+// far as the file describes them. The other policies never had those segments, so for them the blocks are allocated in
+// the order of their addresses, and what remains goes back to the driver. A burst of segment_free at the beginning is
+// already applied then.
 func (p *player) open(t *snapshot.Trace, o *alloc.Options) error {
 	for _, b := range t.Live {
 		if b.Requested <= 0 { // PyTorch asks its allocator for none
@@ -49,8 +49,8 @@ func (p *player) empty() error {
 	return err
 }
 
-// segmentsOf is what PyTorch had at first: what the file says, else what follows from its events; nil where nothing
-// does.
+// segmentsOf returns what PyTorch had at first: what the file says, else what follows from its events; nil if nothing
+// follows.
 func segmentsOf(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	if segments := known(t, o); segments != nil {
 		return segments
@@ -81,7 +81,7 @@ func (p *player) restore(segments []alloc.Segment, t *snapshot.Trace) error {
 	return nil
 }
 
-// known are the segments that the file tells of, with what was live in them; nil where it doesn't, or where it
+// known returns the segments that the file describes, with what was live in them; nil if it describes none, or
 // contradicts itself.
 func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	var out []alloc.Segment
@@ -108,8 +108,8 @@ func known(t *snapshot.Trace, o *alloc.Options) []alloc.Segment {
 	return out
 }
 
-// fill puts the live blocks that lie in a segment into it and returns those after it. What is left of up to least bytes
-// behind a block belongs to it. Not ok: they contradict the segment.
+// fill puts the live blocks that lie in a segment into it and returns those after it. A rest of up to least bytes
+// behind a block belongs to the block. Not ok: the blocks contradict the segment.
 func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least int64) (rest []snapshot.LiveBlock,
 	ok bool) {
 	end := g.Addr + uint64(g.Size)
@@ -132,21 +132,21 @@ func fill(g *alloc.Segment, live []snapshot.LiveBlock, o *alloc.Options, least i
 	return live, true
 }
 
-// PyTorch's constants, in bytes (c10/core/AllocatorConfig.h): the largest block of the small pool, what a
-// request from 1 to 10 MiB asks of the driver, and the segments that only small blocks lie in.
+// PyTorch's constants, in bytes (c10/core/AllocatorConfig.h): the largest block of the small pool, what a request from
+// 1 to 10 MiB requests from the driver, and the segments that contain only small blocks.
 const (
 	smallBlock   = 1 << 20
 	largeSegment = 20 << 20
 	smallSegment = 2 << 20
 )
 
-// eventKinds are what of a history tells about the segments.
+// eventKinds are the kinds of events in a history that reveal something about the segments.
 var eventKinds = map[uint8]alloc.EventKind{
 	snapshot.IsAlloc: alloc.EventAlloc, snapshot.IsFreeCompleted: alloc.EventFreed,
 	snapshot.IsSegmentAlloc: alloc.EventSegmentAlloc, snapshot.IsSegmentFree: alloc.EventSegmentFree,
 }
 
-// inferred are the segments that follow from the events; nil where these contradict each other.
+// inferred returns the segments that follow from the events; nil if the events contradict each other.
 func inferred(t *snapshot.Trace) []alloc.Segment {
 	live := make([]alloc.Event, 0, len(t.Live))
 	for _, b := range t.Live {
@@ -168,7 +168,7 @@ func inferred(t *snapshot.Trace) []alloc.Segment {
 	return segments
 }
 
-// disjoint says whether no segment, and no block in one, reaches into the next, and so many blocks lie in them.
+// disjoint reports whether no segment, and no block in one, overlaps the next, and exactly so many blocks lie in them.
 func disjoint(segments []alloc.Segment, blocks int) bool {
 	end := uint64(0)
 	for i := range segments {
@@ -182,7 +182,7 @@ func disjoint(segments []alloc.Segment, blocks int) bool {
 	return blocks == 0
 }
 
-// apart says whether a segment's blocks lie in it, one behind the other.
+// apart reports whether a segment's blocks lie in it, one behind the other.
 func apart(g *alloc.Segment) bool {
 	at := g.Addr
 	for _, b := range g.Blocks {

@@ -7,8 +7,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// program is a history made ready to be replayed many times: addresses have become numbers of slots, so that a replay
-// looks nothing up, and what the recorded allocator gave back is told apart by why it did.
+// program is a history prepared for many replays. Addresses have become numbers of slots, so that a replay looks
+// nothing up. And memory that the recorded allocator gave back is classified by the reason.
 type program struct {
 	ops     []op
 	streams []uint64
@@ -16,7 +16,8 @@ type program struct {
 	left    []int // slots that the program holds at the end and did not at first, by address
 	gone    []int // slots of the opening that are free at the end, by address
 	peak    int64 // the most bytes that the program held at once
-	// what the device can't have had, or it would not have been full; 0: the history was never short of memory
+	// the size that the device can't have exceeded, or it would not have been full; 0: the history was never short of
+	// memory
 	limit   int64
 	opening int // events that belong to the opening: a burst of segment_free
 	top     uint64
@@ -39,12 +40,12 @@ const (
 	opFree           //
 	opReserve        // the recorded allocator got a segment
 	opRelease        // … gave one back
-	opEmpty          // … had given back all that it could because the program wished it: torch.cuda.empty_cache()
+	opEmpty          // … gave back all that it could because the program requested it: torch.cuda.empty_cache()
 	opPress          // … or because the device was full
 )
 
-// maxStreams bounds the streams of a program; what a history has beyond shares the last one's number. PyTorch makes 32
-// a priority and device.
+// maxStreams bounds the streams of a program; further streams of a history share the last one's number. PyTorch makes
+// 32 for each priority and device.
 const maxStreams = 1 << 16
 
 func newProgram(t *snapshot.Trace, collects bool) *program {
@@ -95,7 +96,7 @@ func (b *builder) add(i int, events *snapshot.History, levels *levels) {
 	e := events.At(i)
 	switch e.Action {
 	case snapshot.IsAlloc:
-		b.release(i, e.Addr) // the history has lost the free
+		b.release(i, e.Addr) // the history lacks the free
 		slot := uint32(b.slots)
 		if n := len(b.free); n > 0 {
 			slot, b.free = b.free[n-1], b.free[:n-1]
@@ -134,11 +135,11 @@ func (b *builder) segment(kind opKind, i int, e snapshot.Step) {
 func (b *builder) release(i int, addr uint64) {
 	h, ok := b.held[addr]
 	if !ok {
-		return // was allocated before the history began, and nobody says so
+		return // it was allocated before the history began, and the file doesn't say so
 	}
 	delete(b.held, addr)
 	b.now -= h.size
-	if int(h.slot) >= b.atFirst { // the opening's slots are kept for it: see player.goBack
+	if int(h.slot) >= b.atFirst { // the opening's slots are reserved for it: see player.goBack
 		b.free = append(b.free, h.slot)
 	} else {
 		b.gone = append(b.gone, int(h.slot))
@@ -162,7 +163,7 @@ func (b *builder) number(stream uint64) uint16 {
 	return n
 }
 
-// finish notes what is different at the end.
+// finish records what is different at the end.
 func (b *builder) finish(t *snapshot.Trace) {
 	type place struct {
 		addr uint64
@@ -181,10 +182,10 @@ func (b *builder) finish(t *snapshot.Trace) {
 	slices.Sort(b.gone) // the opening's slots are in the order of its addresses
 }
 
-// levels follows what the recorded allocator had reserved, to tell why it gave memory back. PyTorch gives back all that
-// is idle in two cases: the program calls empty_cache, or the driver has no more, and then a segment_alloc follows at
-// once. The first may be followed by one as well. What tells them apart is the level: a device that held more at some
-// other time was not full.
+// levels follows what the recorded allocator had reserved, to find out why it gave memory back. PyTorch gives back all
+// that is idle in two cases: the program calls empty_cache; or the driver has no more memory, and then a segment_alloc
+// follows at once. A segment_alloc may follow the first case as well. The level distinguishes them: a device that held
+// more at some other time was not full.
 type levels struct {
 	now, before int64 // before: when the run of segment_free began
 	highest     int64
@@ -211,10 +212,10 @@ func (l *levels) change(bytes int64) {
 }
 
 // maxRetry is how long the driver may take to give a segment after the cache was released for it, in µs: a cudaMalloc
-// takes up to some ms. Longer means that the program went on by itself.
+// takes up to some ms. After a longer time, the program continued by itself.
 const maxRetry = 100_000
 
-// why says what a run of segment_free that ends with event i was for; not ends: the run goes on.
+// why returns the reason of a run of segment_free that ends with event i; not ends: the run continues.
 func (l *levels) why(events *snapshot.History, i int) (kind opKind, ends bool) {
 	if i+1 < events.Len() {
 		switch next := events.At(i + 1); next.Action {

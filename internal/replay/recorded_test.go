@@ -11,9 +11,9 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// recording is a program whose allocator is watched, as torch.cuda.memory._record_memory_history() watches PyTorch's.
-// The allocator is ours with PyTorch's rules, which package alloc holds against a second reading of them and recorded
-// trainings against PyTorch.
+// recording is a program whose allocator is recorded, as torch.cuda.memory._record_memory_history() records PyTorch's.
+// The allocator is ours with PyTorch's rules. Package alloc compares it with a second reading of those rules, and with
+// PyTorch's recorded trainings.
 type recording struct {
 	t    *testing.T
 	a    *alloc.Allocator
@@ -64,7 +64,7 @@ func (r *recording) empty() {
 	}
 }
 
-// trace is what _dump_snapshot() has at this moment, of whose history only the events from first on were kept.
+// trace is what _dump_snapshot() returns at this moment, if only the events from first on were kept.
 func (r *recording) trace(first int) *snapshot.Trace {
 	r.t.Helper()
 	from := r.a.Snapshot()
@@ -92,7 +92,7 @@ func (r *recording) trace(first int) *snapshot.Trace {
 	return t
 }
 
-// exact fails when the replay of the recorded settings is not what was recorded, to the byte and the call.
+// exact fails when the replay of the recorded settings differs from the recording in a byte or a call.
 func exact(t *testing.T, name, conf string, tr *snapshot.Trace) {
 	t.Helper()
 	s := setting(t, "torch", conf)
@@ -105,8 +105,8 @@ func exact(t *testing.T, name, conf string, tr *snapshot.Trace) {
 	}
 }
 
-// An empty_cache that is followed at once by a request which no cached segment can serve leaves what memory pressure
-// leaves: segment_free, then segment_alloc. The device held more before, so it was not full.
+// An empty_cache that is followed at once by a request which no cached segment can serve leaves the same events as
+// memory pressure: segment_free, then segment_alloc. The device held more before, so it was not full.
 func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	r := record(t, "", 1<<40)
 	for range 10 {
@@ -115,7 +115,7 @@ func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	for len(r.live) > 2 {
 		r.give(0)
 	}
-	r.take(30*mib, 0) // the program goes on for a while
+	r.take(30*mib, 0) // the program continues for a while
 	r.empty()
 	for range 6 {
 		r.take(130*mib, 0)
@@ -137,8 +137,8 @@ func TestEmptyCacheBeforeAllocation(t *testing.T) {
 	}
 }
 
-// Memory pressure is no wish of the program's: a setting that needs less does not give its cache back, and the replay
-// is exact all the same.
+// Memory pressure is not requested by the program: a setting that needs less does not give its cache back, and the
+// replay is exact all the same.
 func TestPressure(t *testing.T) {
 	r := record(t, "", 1000*mib)
 	for range 9 {
@@ -224,7 +224,7 @@ func TestOffIsTold(t *testing.T) {
 	}
 }
 
-// All that a snapshot of torch 2.15 says of its settings comes back as one configuration.
+// Everything that a snapshot of torch 2.15 says about its settings comes back as one configuration.
 func TestRecordedConfKeepsAll(t *testing.T) {
 	divisions := []snapshot.Setting{}
 	for k := range 16 {
@@ -236,14 +236,16 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 	}
 	s := &snapshot.Snapshot{Settings: []snapshot.Setting{
 		{Name: "PYTORCH_CUDA_ALLOC_CONF",
-			Value: "large_segment_size_mb:64, max_non_split_rounding_mb:80,max_split_size_mb:90,throw_on_cudamalloc_oom:True," +
+			Value: "large_segment_size_mb:64, max_non_split_rounding_mb:80,max_split_size_mb:90," +
+				"throw_on_cudamalloc_oom:True," +
 				"pinned_max_cached_size_mb:10,garbage_collection_threshold:0.5,from_the_future:1"},
 		{Name: "max_split_size", Value: int64(128 * mib)}, {Name: "garbage_collection_threshold", Value: 0.8},
 		{Name: "expandable_segments", Value: false},
 		{Name: "roundup_power2_divisions", Value: divisions}, {Name: "pinned_num_register_threads", Value: int64(4)}}}
-	want := "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[1:0,2:0,4:0,8:0,16:0,32:0,64:0,128:0,256:4,512:4," +
-		"1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4,large_segment_size_mb:64,max_non_split_rounding_mb:80," +
-		"throw_on_cudamalloc_oom:True,pinned_max_cached_size_mb:10"
+	want := "max_split_size_mb:128,garbage_collection_threshold:0.8,roundup_power2_divisions:[1:0,2:0,4:0,8:0,16:0," +
+		"32:0,64:0,128:0,256:4,512:4,1024:4,2048:4,4096:4,8192:4,16384:4,32768:4],pinned_num_register_threads:4," +
+		"large_segment_size_mb:64,max_non_split_rounding_mb:80,throw_on_cudamalloc_oom:True," +
+		"pinned_max_cached_size_mb:10"
 	if got := RecordedConf(s.Settings); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -261,7 +263,7 @@ func TestRecordedConfKeepsAll(t *testing.T) {
 	}
 }
 
-// A file whose addresses no driver gives is replayed all the same, and said to be off.
+// A file with addresses that no driver gives is replayed all the same, and reported as off.
 func TestImpossibleAddresses(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(0x30001, 5*mib)),
 		Recorded: &snapshot.Recorded{Peak: 50 * mib, End: 50 * mib}}

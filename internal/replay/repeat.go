@@ -12,9 +12,9 @@ type Turn struct {
 	DriverCalls  int64 // in this turn
 }
 
-// repeat plays the program again and again, as a training repeats its step. Between two turns the program has what it
-// had at first: what is new is freed, and what is gone is allocated, both by address, in the turn that is over. What
-// the recorded allocator did with the driver is told of its first pass only.
+// repeat plays the program again and again, as a training repeats its step. Between two turns the program is put back
+// to what it held at first: what is new is freed, and what is missing is allocated, both by address, as part of the
+// turn that has ended. The recorded allocator's calls to the driver are known only for its first pass.
 func (p *player) repeat(ctx context.Context, t *snapshot.Trace, turns int) error {
 	events := 0
 	if n := len(p.ops); n > 0 {

@@ -19,8 +19,8 @@ import (
 type Setting struct {
 	Name    string // for people, such as "torch expandable_segments:True"
 	Options alloc.Options
-	// Recorded says that the history was recorded with these settings: what that allocator gave back to the driver is
-	// then followed segment by segment.
+	// Recorded says that the history was recorded with these settings: then what that allocator gave back to the driver
+	// is followed segment by segment.
 	Recorded bool
 }
 
@@ -30,7 +30,7 @@ func (s *Setting) collects() bool { return s.Recorded && s.Options.GCThreshold >
 // Result is what a setting would have done. Sizes are in bytes.
 type Result struct {
 	Setting       string
-	Recorded      bool  // Setting is the one that the history was recorded with
+	Recorded      bool  // Setting is that of the recording
 	PeakRequested int64 // the most that the program held at once
 	PeakReserved  int64 // the most that the allocator had from the driver
 	EndReserved   int64
@@ -42,7 +42,7 @@ type Result struct {
 	Turns         []Turn        // where the history is played several times
 }
 
-// Waste is what was reserved beyond what was asked for, at the peaks, as a share of the latter.
+// Waste is what was reserved beyond what was requested, at the peaks, as a share of the latter.
 func (r *Result) Waste() float64 {
 	if r.PeakRequested == 0 {
 		return 0
@@ -58,7 +58,7 @@ func (r *Result) FirstPeak() int64 {
 	return r.PeakReserved
 }
 
-// OOM is the first request that found no room; the replay ends there.
+// OOM is the first request that could not be served; the replay ends there.
 type OOM struct {
 	Event int // its number in the trace
 	Size  int64
@@ -79,20 +79,20 @@ func (c *Curve) add(event int, bytes int64) {
 	c.Event, c.Bytes = append(c.Event, float64(event)), append(c.Bytes, float64(bytes))
 }
 
-// errNoDevice says that there is no device on which the history can have been recorded.
+// errNoDevice says that the history can't have been recorded on any device.
 var errNoDevice = errors.New("no device is so large")
 
-// errOpening says that the device has no room for what was there at first.
+// errOpening says that the device has no room for what was live at first.
 var errOpening = errors.New("place what the program held at first")
 
-// Unlimited is the capacity of a device on which no policy runs out.
+// Unlimited is the capacity of a device on which no policy runs out of memory.
 const Unlimited = 0
 
-// maxNeed is the most that a history may hold at once, in bytes: the largest devices have 2^38 or 2^39, and a replay on
-// virtual memory counts pages of 2 MiB, so that a file of two lines could keep it busy for ever.
+// maxNeed is the most that a history may hold at once, in bytes. The largest devices have 2^38 or 2^39. A replay on
+// virtual memory counts pages of 2 MiB, so a file of two lines could keep it busy for ever.
 const maxNeed = 1 << 40
 
-// room is the size of a device in bytes; Unlimited is a multiple of what the program ever held.
+// room is the size of a device in bytes; Unlimited becomes a multiple of what the program ever held.
 func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
 	if capacity != Unlimited {
 		return capacity, nil
@@ -108,12 +108,12 @@ func (prog *program) room(t *snapshot.Trace, capacity int64) (int64, error) {
 	return 4*need + 1<<30, nil
 }
 
-// Run replays the trace from its opening, on a device of so many bytes, or Unlimited. The context ends it early.
+// Run replays the trace from its opening, on a device of so many bytes, or Unlimited. The context can end it early.
 func Run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64) (*Result, error) {
 	return Repeat(ctx, t, s, capacity, 1)
 }
 
-// Repeat is Run with the history played several times over.
+// Repeat is Run with the history played several times.
 func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result, error) {
 	p := newProgram(t, s.collects())
 	capacity, err := p.room(t, capacity)
@@ -123,7 +123,7 @@ func Repeat(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, t
 	return p.run(ctx, t, s, capacity, turns)
 }
 
-// Each replays with each of the settings, which share the work of making the history ready, on all processors.
+// Each replays with each of the settings on all processors. The settings share the preparation of the history.
 func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity int64, turns int) ([]*Result, error) {
 	var collects bool
 	for i := range settings {
@@ -146,7 +146,7 @@ func Each(ctx context.Context, t *snapshot.Trace, settings []Setting, capacity i
 	return out, g.Wait()
 }
 
-// run replays the program. The opening of the trace is all of it that is needed: its events may be gone.
+// run replays the program. It needs only the opening of the trace: its events may be discarded.
 func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capacity int64, turns int) (*Result,
 	error) {
 	runtime.LockOSThread() // for its processor time
@@ -183,7 +183,7 @@ func (prog *program) run(ctx context.Context, t *snapshot.Trace, s Setting, capa
 	return p.out, nil
 }
 
-// device is the size of the device to play on: no larger than the recorded one can have been, where that was full.
+// device is the size of the device to replay on: if the recorded one was full, no larger than that can have been.
 func (prog *program) device(capacity int64) int64 {
 	if prog.limit > 0 {
 		return min(capacity, prog.limit-1)
@@ -191,7 +191,7 @@ func (prog *program) device(capacity int64) int64 {
 	return capacity
 }
 
-// cpu is the processor time of this thread: what else runs on the machine is not in it.
+// cpu is the processor time of this thread, without what else runs on the machine.
 func cpu() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
@@ -200,20 +200,20 @@ func cpu() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// player is a replay under way.
+// player is a replay in progress.
 type player struct {
 	*program
 	a        *alloc.Allocator
 	driver   *driver
-	exact    bool        // the settings are those of the recorded allocator
-	segments bool        // it has segments as that one had, if that was PyTorch's
+	exact    bool        // the settings are those of the recording
+	segments bool        // it has the same segments as the recorded one, if that was PyTorch's
 	held     []alloc.Ptr // by slot
-	missed   bool        // a segment was given back that the replayed allocator doesn't have, or not idle
+	missed   bool        // a segment was given back that the replayed allocator doesn't have, or that isn't idle
 	first    int         // events of the turns before
 	out      *Result
 }
 
-// checkEvery is how many operations pass between looks at the context; a few ms.
+// checkEvery is how many operations pass between checks of the context; a few ms.
 const checkEvery = 4096
 
 func (p *player) play(ctx context.Context, again bool) error {
@@ -230,7 +230,7 @@ func (p *player) play(ctx context.Context, again bool) error {
 		case o.kind == opFree:
 			err = p.free(int(o.slot))
 		case again || int(o.event) < p.opening:
-			// the recorded allocator did it in its first pass only, and before what is replayed
+			// the recorded allocator did it only in its first pass, and before the replayed events
 		default:
 			err = p.driven(o)
 		}
@@ -241,7 +241,7 @@ func (p *player) play(ctx context.Context, again bool) error {
 	return nil
 }
 
-// driven follows what the recorded allocator did with the driver.
+// driven repeats the recorded allocator's calls to the driver.
 func (p *player) driven(o *op) error {
 	switch o.kind {
 	case opReserve:
@@ -260,7 +260,7 @@ func (p *player) driven(o *op) error {
 		if missed || !p.exact || !p.segments {
 			return p.empty()
 		}
-	case opPress: // the device's size brings it about
+	case opPress: // it follows from the device's size
 		p.missed = false
 	}
 	return nil
@@ -287,7 +287,7 @@ func (p *player) free(slot int) error {
 	return p.a.Free(ptr)
 }
 
-// Requested is what the program held, event by event.
+// Requested returns what the program held, event by event.
 func Requested(t *snapshot.Trace) *Curve {
 	held := make(map[uint64]int64, len(t.Live))
 	var now int64
@@ -314,7 +314,7 @@ func Requested(t *snapshot.Trace) *Curve {
 	return c
 }
 
-// Reserved is what the recorded allocator had, event by event; nil where the trace does not say.
+// Reserved returns what the recorded allocator had, event by event; nil if the trace does not say.
 func Reserved(t *snapshot.Trace) *Curve {
 	if t.Recorded == nil {
 		return nil

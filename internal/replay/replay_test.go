@@ -44,7 +44,7 @@ func give(addr uint64) snapshot.Event {
 	return snapshot.Event{Action: snapshot.FreeCompleted, Addr: addr}
 }
 
-// By hand: PyTorch rounds 30 MiB + 1 to 32 MiB; a later 31 MiB fits into it.
+// An example computed by hand: PyTorch rounds 30 MiB + 1 to 32 MiB; a later 31 MiB fits into it.
 func TestByHand(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(1, 30*mib+1), give(1), take(2, 31*mib), take(3, 100))}
 	r := run(t, tr, setting(t, "torch", ""), 1<<40)
@@ -57,7 +57,8 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// A history that is played again begins where it began: what it left is freed, what it took from the opening is back.
+// A history that is repeated begins where it began: what it left is freed, what it freed of the opening is allocated
+// again.
 func TestRepeat(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(take(1, 30*mib), give(100), take(2, 30*mib), give(1))}
 	tr.Live = []snapshot.LiveBlock{{Addr: 100, Requested: 50 * mib}, {Addr: 200, Requested: 12 * mib}}
@@ -66,7 +67,8 @@ func TestRepeat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// the second 30 MiB lie in what the 50 MiB were; they go before these come back; so the driver is asked once in all
+	// the second 30 MiB lie where the 50 MiB were; they are freed before these are allocated again; so the driver is
+	// called once in all
 	want := []Turn{{once.PeakReserved, once.DriverCalls}, {once.PeakReserved, 0}, {once.PeakReserved, 0}}
 	if !slices.Equal(r.Turns, want) || once.DriverCalls != 1 || once.PeakReserved != 92*mib {
 		t.Errorf("turns %v, want %v", r.Turns, want)
@@ -88,7 +90,7 @@ func TestOOM(t *testing.T) {
 	}
 }
 
-// The curve agrees with the peaks, and what the file tells of the opening is where the curve begins.
+// The curve agrees with the peaks, and begins with what the file says about the opening.
 func TestOpeningAndCurve(t *testing.T) {
 	tr := &snapshot.Trace{Events: events(
 		snapshot.Event{Action: snapshot.SegmentFree, Addr: 0x9000_0000, Size: 20 * mib},
@@ -182,9 +184,9 @@ func TestRecordedConf(t *testing.T) {
 	}
 }
 
-// Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. What PyTorch's rules reserve in a
-// replay is what PyTorch reserved, to the byte; the other policies keep to their share of waste where the training has
-// a whole step.
+// Recorded trainings: files of MEMGAUGE_TRACES, which may not be part of the project. In a replay, PyTorch's rules
+// reserve what PyTorch reserved, to the byte; the other policies keep to their share of waste if the training has a
+// whole step.
 func TestRecordedTrainings(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("MEMGAUGE_TRACES"), "*.trace.gz"))
 	if err != nil || os.Getenv("MEMGAUGE_TRACES") == "" || len(files) == 0 {

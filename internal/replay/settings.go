@@ -8,7 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// NewSetting makes a setting of a policy and a configuration in PYTORCH_ALLOC_CONF's syntax, either of which may be "".
+// NewSetting makes a setting from a policy and a configuration in PYTORCH_ALLOC_CONF's syntax, either of which may be
+// "".
 func NewSetting(policy, conf string) (Setting, error) {
 	o := alloc.Options{Policy: alloc.Policy(policy)}
 	if err := o.Set(conf); err != nil {
@@ -21,7 +22,7 @@ func NewSetting(policy, conf string) (Setting, error) {
 	return Setting{Name: name, Options: o}, nil
 }
 
-// Settings makes one of each policy with each configuration; of a policy alone where there is no configuration.
+// Settings makes one for each policy with each configuration, or for each policy alone if there is no configuration.
 func Settings(policies, confs []string) (out []Setting, err error) {
 	if len(confs) == 0 {
 		confs = []string{""}
@@ -38,15 +39,15 @@ func Settings(policies, confs []string) (out []Setting, err error) {
 	return out, nil
 }
 
-// RecordedConf is the configuration that a snapshot says it was taken with, in PYTORCH_ALLOC_CONF's syntax; "" is
-// PyTorch's default. What stands in it by itself counts; of the text that it was set from, what says more. Keys that
-// are not known here are left out: UnknownConf.
+// RecordedConf is the configuration that was in force when a snapshot was taken, in PYTORCH_ALLOC_CONF's syntax; "" is
+// PyTorch's default. A setting's own entry counts first; settings without one come from the text of the variable that
+// the program was started with. Keys that are unknown here are left out: UnknownConf.
 func RecordedConf(settings []snapshot.Setting) string {
 	known, _ := recordedConf(settings)
 	return known
 }
 
-// UnknownConf are recorded settings that a replay can't honour, since this version does not know them.
+// UnknownConf returns recorded settings that a replay can't honour, since this version does not know them.
 func UnknownConf(settings []snapshot.Setting) []string {
 	_, unknown := recordedConf(settings)
 	return unknown
@@ -94,11 +95,11 @@ func recordedConf(settings []snapshot.Setting) (known string, unknown []string) 
 	return strings.Join(conf, ","), unknown
 }
 
-// needsOthers are settings whose bounds depend on other ones, so that they can't be judged alone.
+// needsOthers are settings whose bounds depend on others, so that they can't be checked alone.
 var needsOthers = map[string]bool{"max_split_size_mb": true, "max_non_split_rounding_mb": true}
 
-// stateOf turns an entry of a snapshot's allocator_settings into a setting; value "" is the default. own: it is one
-// that says all about itself. (torch/csrc/cuda/Module.cpp, _cuda_memorySnapshot.)
+// stateOf turns an entry of a snapshot's allocator_settings into a setting; value "" is the default. own: the entry is
+// complete by itself. (torch/csrc/cuda/Module.cpp, _cuda_memorySnapshot.)
 func stateOf(set snapshot.Setting) (name, value string, own bool) {
 	switch v := set.Value.(type) {
 	case int64:

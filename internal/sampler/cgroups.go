@@ -17,14 +17,14 @@ type cgroups struct {
 	known  time.Time     // when the mounts were read
 	seen   []proc.Cgroup // of the last sample that had processes
 
-	charged map[proc.Cgroup]proc.CgroupMemory // as this sample began, of the cgroups in seen
+	charged map[proc.Cgroup]proc.CgroupMemory // at the start of this sample, of the cgroups in seen
 
-	followed time.Time // when a glance looked for new ones
+	followed time.Time // when a glance searched for new ones
 }
 
 const (
 	remount    = time.Minute // mounts change when a container is set up, not later
-	maxCgroups = 8           // of one job: one a rank, when a launcher makes them
+	maxCgroups = 8           // of one job: one for each rank, when a launcher makes them
 )
 
 func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
@@ -38,9 +38,9 @@ func (c *cgroups) of(pid int, now time.Time) (proc.Cgroup, error) {
 	return c.fs.Cgroup(pid, c.mounts)
 }
 
-// entered is the cgroup of a process that is alive in it. One that exits is shown in the root (kernel/cgroup/cgroup.c,
-// cgroup_exit), when its memory is gone already (kernel/exit.c, do_exit): so a cgroup that is new is believed only of a
-// process that has memory.
+// entered returns the cgroup of a process that is alive in it. An exiting process is shown in the root cgroup
+// (kernel/cgroup/cgroup.c, cgroup_exit), when its memory is already gone (kernel/exit.c, do_exit). So a new cgroup is
+// accepted only from a process that has memory.
 func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
 	cg, err := c.of(pid, now)
 	if err != nil || slices.Contains(c.seen, cg) {
@@ -52,9 +52,9 @@ func (c *cgroups) entered(pid int, now time.Time) (proc.Cgroup, error) {
 	return cg, nil
 }
 
-// ahead reads what the cgroups known so far are charged, before the processes are read: so a process that has memory in
-// a sample had it when its cgroup was read. The other way round, one that is killed in between would have memory that
-// nobody is charged for.
+// ahead reads the charges of the known cgroups before the processes are read. So a process that has memory in a sample
+// already had it when its cgroup was read. In the opposite order, a process that is killed in between would have memory
+// that is charged to no cgroup.
 func (c *cgroups) ahead() {
 	c.charged = make(map[proc.Cgroup]proc.CgroupMemory, len(c.seen))
 	for _, cg := range c.seen {
@@ -64,9 +64,9 @@ func (c *cgroups) ahead() {
 	}
 }
 
-// read adds a row for each cgroup in which a process of the job is, and without a job for our own. A process may be
-// moved, so it is asked anew: the roots and the trainers, whom the others follow. When all have ended, their cgroups
-// are looked at still: they know whether a process was killed.
+// read adds a row for each cgroup in which a process of the job is; without a job, for our own cgroup. Processes may be
+// moved, so the roots and the trainers are checked each time; the others follow them. When all have ended, their
+// cgroups are still read: they know whether a process was killed.
 func (c *cgroups) read(s *Sampler, now time.Time) {
 	var found []proc.Cgroup
 	for _, pid := range s.leaders() {
@@ -90,8 +90,9 @@ func (c *cgroups) read(s *Sampler, now time.Time) {
 	}
 }
 
-// A job is put into its cgroup as it starts, and may meet its limit before the next sample: so at first every glance
-// looks for a new one, later one in a second, and its count of kills is known before the first kill.
+// A job is put into its cgroup as it starts, and may meet its limit before the next sample. So at first every glance
+// searches for a new cgroup, later one glance each second: the cgroup's count of kills must be known before the first
+// kill.
 const (
 	youngGlances = 100
 	followEvery  = time.Second
@@ -138,7 +139,7 @@ func (s *Sampler) cgroupRow(cg proc.Cgroup, m *proc.CgroupMemory, now time.Time)
 		Faults: m.Faults, MajorFaults: m.MajorFaults, RefaultFile: m.RefaultFile, RefaultAnon: m.RefaultAnon,
 		EventsLow: m.EventsLow, EventsHigh: m.EventsHigh, EventsMax: m.EventsMax, EventsOOM: m.EventsOOM,
 		EventsOOMKill: m.EventsOOMKill, Pressure: pressure(m.Pressure)}
-	if s.total != model.Null && row.Limit >= s.total { // the machine ends before the limit does
+	if s.total != model.Null && row.Limit >= s.total { // the machine's memory ends before the limit does
 		row.Limit, row.LimitPath = model.Null, ""
 	}
 	return row

@@ -80,7 +80,7 @@ func pidsOf(rows []model.ProcessMemory) (list []int32) {
 	return list
 }
 
-// Each fault costs the rows of what it concerns, and no others.
+// Each fault loses only the rows that depend on what fails.
 func TestFaultsCostNoMoreThanTheyMust(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil                  func(*machine)
@@ -119,7 +119,7 @@ func TestFaultsCostNoMoreThanTheyMust(t *testing.T) {
 	}
 }
 
-// A cgroup that the job is moved to is followed, with its own limit.
+// A cgroup to which the job is moved is followed, with its own limit.
 func TestCgroupThatMoves(t *testing.T) {
 	m := newMachine(t)
 	s := m.sampler()
@@ -133,7 +133,7 @@ func TestCgroupThatMoves(t *testing.T) {
 	}
 }
 
-// A process that exits is shown in the root cgroup: the one where it lived stays the job's.
+// An exiting process is shown in the root cgroup: the cgroup where it lived stays the job's.
 func TestExitingProcessIsNotFollowed(t *testing.T) {
 	m := newMachine(t)
 	s := m.sampler()
@@ -153,7 +153,7 @@ func TestExitingProcessIsNotFollowed(t *testing.T) {
 	}
 }
 
-// A kill is told once, with its victim and the minute before.
+// A kill is reported once, with its victim and the minute before.
 func TestKill(t *testing.T) {
 	m := newMachine(t)
 	s := m.sampler()
@@ -193,8 +193,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A victim that is still being taken apart when its kill is counted is named once it has gone; one that never goes,
-// after a while.
+// A victim whose memory is still being released when its kill is counted is named once it has ended; one that never
+// ends, after a while.
 func TestVictimThatTakesItsTime(t *testing.T) {
 	m := newMachine(t)
 	s := m.sampler()
@@ -221,8 +221,8 @@ func TestVictimThatTakesItsTime(t *testing.T) {
 	}
 }
 
-// The host's counter counts every container's kills: one is ours only when the host was short and a process of ours is
-// gone.
+// The host's counter includes every container's kills. One is ours only when the host was short of memory and a process
+// of ours has ended.
 func TestKillOfTheHost(t *testing.T) {
 	for _, c := range []struct {
 		available string

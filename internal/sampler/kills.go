@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Kill tells that the kernel's OOM killer took processes of the job: a counter of kills has risen. Which process it was
-// the kernel tells nobody but its log; those that vanished since the sample before are named.
+// Kill reports that the kernel's OOM killer took processes of the job: a counter of kills has risen. The kernel names
+// the killed process only in its log, so those are named that vanished since the previous sample.
 type Kill struct {
 	Time    int64  // µs since the epoch, when it was noticed
 	Scope   string // cgroup, host
@@ -20,18 +20,18 @@ type Kill struct {
 	Count   int64  // kills counted
 	Limit   int64  // of the cgroup, or the host's memory; bytes
 	Victims []Held
-	Largest []Held // what is left of the job, largest first
+	Largest []Held // the remaining processes of the job, largest first
 }
 
-// Held is a process with what it had.
+// Held is a process with its memory.
 type Held struct {
 	PID     int
 	Role    string
 	Command string
-	Bytes   int64 // resident at the last look; Null if there was none
+	Bytes   int64 // resident at the last reading; Null if there was none
 }
 
-// String says it in a line.
+// String describes it in a line.
 func (k Kill) String() string {
 	var b strings.Builder
 	where := "the host ran out of memory"
@@ -64,7 +64,7 @@ func heldList(list []Held, none string) string {
 	return strings.Join(parts, ", ")
 }
 
-// killWatch compares the counters of each sample with those before.
+// killWatch compares the counters of each sample with those of the previous one.
 type killWatch struct {
 	counts map[string]int64 // by cgroup path; "" is the host
 	gone   []*member        // ended since the sample before
@@ -73,16 +73,16 @@ type killWatch struct {
 }
 
 const (
-	maxGone    = 256              // a job that ends more processes in a second is not training
+	maxGone    = 256              // a job in which more processes end in a second is not training
 	maxLargest = 5                // processes named as the largest left
-	shortShare = 0.05             // of the host's memory available: it may begin to kill
-	shortAgo   = 10 * time.Second // a kill comes within so long of that
-	// a victim that is taken apart may still be seen: 100 GiB take seconds to be given back
+	shortShare = 0.05             // when only this share of the host's memory is available, it may begin to kill
+	shortAgo   = 10 * time.Second // a kill comes within this time of a shortage
+	// a victim whose memory is being released may still be seen: 100 GiB take seconds to release
 	dyingFor = 5 * time.Second
 )
 
-// SetKills sets the counter that an earlier sampler of the same job has seen last, so that a kill since then, perhaps
-// of that sampler itself, is not missed. "" is the host.
+// SetKills sets the counters that an earlier sampler of the same job has seen last. So a kill since then, perhaps of
+// that sampler itself, is not missed. "" is the host.
 func (s *Sampler) SetKills(cgroupPath string, count int64) {
 	if s.kills.counts == nil {
 		s.kills.counts = map[string]int64{}
@@ -95,7 +95,7 @@ func (k *killWatch) ended(gone []*member) {
 	k.gone = k.gone[max(len(k.gone)-maxGone, 0):]
 }
 
-// rose says by how much a counter is above the one before.
+// rose returns by how much a counter is above the previous value.
 func (k *killWatch) rose(path string, count int64) int64 {
 	if count == model.Null {
 		return 0
@@ -111,8 +111,8 @@ func (k *killWatch) rose(path string, count int64) int64 {
 	return max(count-before, 0)
 }
 
-// Kills goes through the counters of the last sample. A kill whose victim is still there is told by a later call,
-// unless this is the last one.
+// Kills evaluates the counters of the last sample. If the victim still exists, a later call reports the kill, unless
+// this is the last call.
 func (s *Sampler) Kills(last bool) (list []Kill) {
 	k := &s.kills
 	var waiting []Kill
@@ -129,7 +129,7 @@ func (s *Sampler) Kills(last bool) (list []Kill) {
 	return list
 }
 
-// counted compares the counters of the last sample with those before.
+// counted compares the counters of the last sample with those of the one before.
 func (s *Sampler) counted() (list []Kill) {
 	k, now := &s.kills, s.last
 	for i := range s.out.Cgroups {
@@ -147,8 +147,8 @@ func (s *Sampler) counted() (list []Kill) {
 		if h.Available != model.Null && float64(h.Available) < shortShare*float64(h.Total) {
 			k.short = now
 		}
-		// The host's counter counts every container's kills too: it is ours only when a process of ours is gone and the
-		// host itself was short.
+		// The host's counter includes every container's kills. A kill counts as ours only when a process of ours has
+		// ended and the host itself was short of memory.
 		if n := k.rose("", h.OOMKills); n > 0 && len(list) == 0 && len(k.gone) > 0 && now.Sub(k.short) <= shortAgo {
 			list = append(list, Kill{Time: now.UnixMicro(), Scope: "host", Count: n, Limit: h.Total})
 		}

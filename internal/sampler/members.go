@@ -11,13 +11,13 @@ import (
 	"github.com/memgauge/memgauge/internal/secret"
 )
 
-// members knows which processes belong to the job. New ones are found by their numbers in /proc: of a process that was
-// seen before only its number is read, so that a host with thousands of processes costs a directory listing. A child
-// whose parent has ended stays a member: it was seen before.
+// members knows which processes belong to the job. New ones are found by their PIDs in /proc. Of a process that was
+// seen before only the PID is read, so a host with thousands of processes costs one directory listing. A child whose
+// parent has ended stays a member, since it was seen before.
 type members struct {
 	fs      proc.FS
 	byPID   map[int]*member
-	foreign map[int]int // processes that are not ours → sample in which they were looked at
+	foreign map[int]int // processes that are not ours → sample in which they were read
 	count   int         // samples taken
 }
 
@@ -35,7 +35,7 @@ type member struct {
 	told    time.Time // when its row of process.tree was last written
 	before  cpuTimes
 	due     time.Time // when smaps_rollup may be read again
-	pages   float64   // ns a page that reading it took last
+	pages   float64   // ns a page, as the last reading took
 }
 
 type cpuTimes struct {
@@ -44,7 +44,7 @@ type cpuTimes struct {
 }
 
 const (
-	// samples after which a foreign process is looked at again: its number may have gone to one of ours
+	// samples after which a foreign process is read again: its PID may have been reused by one of ours
 	relook     = 30
 	maxMembers = 4096 // processes of a job that are sampled; 64 ranks with 16 workers each are 1,088
 )
@@ -65,7 +65,7 @@ func (m *members) pids() []int {
 	return list
 }
 
-// update looks for processes that came and went. It returns those that went.
+// update finds processes that started and ended. It returns those that ended.
 func (m *members) update(root string, roots []int, now time.Time) (gone []*member) {
 	m.count++
 	fresh := map[int]proc.Usage{}
@@ -92,7 +92,7 @@ func (m *members) update(root string, roots []int, now time.Time) (gone []*membe
 	return gone
 }
 
-// refresh reads the members' usage and takes out those that ended.
+// refresh reads the members' usage and removes those that ended.
 func (m *members) refresh(alive map[int]bool) (gone []*member) {
 	for pid, p := range m.byPID {
 		u, err := m.fs.Usage(pid)
@@ -101,7 +101,7 @@ func (m *members) refresh(alive map[int]bool) (gone []*member) {
 			continue
 		}
 		if err != nil && alive[pid] && !os.IsNotExist(err) && !gonePID(err) {
-			continue // not readable just now
+			continue // not readable at the moment
 		}
 		gone = append(gone, p)
 		delete(m.byPID, pid)
@@ -110,7 +110,7 @@ func (m *members) refresh(alive map[int]bool) (gone []*member) {
 	return gone
 }
 
-// adopt takes in the roots and whatever descends from a member, however deep.
+// adopt adds the roots and every descendant of a member, however deep.
 func (m *members) adopt(fresh map[int]proc.Usage, roots []int, now time.Time) {
 	for again := true; again; {
 		again = false
@@ -139,7 +139,8 @@ func (m *members) describe(u proc.Usage, now time.Time) *member {
 
 const maxCommand = 1024 // bytes of a command line that are kept
 
-// commandText is a command line as it may be stored: what is cut off must not be what a secret is told by.
+// commandText is a command line as it may be stored. It is redacted before it is cut: the removed part may be what
+// identifies a secret.
 func commandText(args []string) string { return clip(strings.Join(secret.Args(args), " "), maxCommand) }
 
 func clip(s string, n int) string {
@@ -183,9 +184,9 @@ var helpers = []string{"multiprocessing.resource_tracker", "multiprocessing.sema
 	"multiprocessing.forkserver",
 	"_inductor/compile_worker", "triton"}
 
-// assignRoles says of each member what it is for the job. A worker is a Python process that a trainer started and that
-// makes no steps itself: data loaders' workers go by the trainer's own command line (fork) or by multiprocessing's
-// (spawn). That it has loaded PyTorch says little: so has every worker.
+// assignRoles decides the role of each member in the job. A worker is a Python process that a trainer started and that
+// makes no steps itself. Workers of data loaders have the trainer's own command line (fork) or multiprocessing's
+// (spawn). That a process has loaded PyTorch says little: every worker has.
 func (m *members) assignRoles() {
 	for _, p := range m.byPID {
 		p.role = m.roleOf(p)
@@ -200,7 +201,8 @@ func (m *members) assignRoles() {
 	}
 }
 
-// starts says whether the parent of a trainer is its launcher: torchrun, a shell, or a Python that only spawns ranks.
+// starts reports whether the parent of a trainer is its launcher: torchrun, a shell, or a Python that only spawns
+// ranks.
 func (p *member) starts(child *member) bool {
 	return p.role == RoleOther || p.role == RoleMain || p.role == RoleTrainer && !p.about.Steps && child.about.Steps
 }
@@ -230,7 +232,7 @@ func (m *members) roleOf(p *member) string {
 	return RoleOther
 }
 
-// worksFor: the parent trains, or is a worker of one that does (a fork server, nested loaders).
+// worksFor reports whether the parent trains, or is a worker of one that does (a fork server, nested loaders).
 func (m *members) worksFor(parent *member, trains func(About) bool) bool {
 	for depth := 0; parent != nil && depth < 4; depth++ {
 		if trains(parent.about) {

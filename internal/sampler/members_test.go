@@ -6,7 +6,8 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// TestRoles: who makes steps trains; who was started by a trainer and makes none works for it, whatever it has loaded.
+// TestRoles: a process that makes steps is a trainer; one that a trainer started and that makes none is a worker,
+// whatever it has loaded.
 func TestRoles(t *testing.T) {
 	const train = "python train.py"
 	type process struct {

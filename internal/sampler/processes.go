@@ -16,7 +16,7 @@ import (
 
 const (
 	tick      = 10 * time.Millisecond // USER_HZ is 100 wherever PyTorch runs
-	retell    = time.Minute           // process.tree is written again after so long, for last_seen and peak_rss
+	retell    = time.Minute           // process.tree is written again after this time, for last_seen and peak_rss
 	maxEnvs   = 512                   // variables of a process that are kept
 	maxEnvLen = 1024                  // bytes of a value
 )
@@ -33,7 +33,7 @@ func (s *Sampler) processes(now time.Time) {
 	for _, p := range gone {
 		if p.about = s.o.About(p.usage.PID); p.about.Steps ||
 			p.about.Trainer && (p.role == RoleOther || p.role == RoleMain) {
-			p.role = RoleTrainer // one that ended before it was known to be
+			p.role = RoleTrainer // one that ended before it was recognised as a trainer
 		}
 		s.tellTree(p, now, true)
 	}
@@ -69,11 +69,11 @@ func (s *Sampler) memoryOf(p *member, now time.Time) {
 		UserNS: int64(u.UserTicks) * int64(tick), SystemNS: int64(u.SystemTicks) * int64(tick)}
 	st, err := s.fs.Status(u.PID)
 	if err != nil || st.RSS == proc.Unknown {
-		return // it has ended since, or is about to: then it has no memory any more
+		return // it has ended since, or is about to end: then it has no memory any more
 	}
 	row.RSS, row.Anon, row.File, row.Shmem, row.Swap, row.HWM = st.RSS, st.Anon, st.File, st.Shmem, st.Swap, st.HWM
 	row.PageTables, row.Locked, row.Pinned, row.VMSize = st.PageTables, st.Locked, st.Pinned, st.Size
-	row.ReadBytes, row.WrittenBytes, _ = s.fs.IO(u.PID) // Unknown where the kernel does not tell
+	row.ReadBytes, row.WrittenBytes, _ = s.fs.IO(u.PID) // Unknown where the kernel does not report it
 	p.rss, p.peak, p.nsPID = st.RSS, max(p.peak, st.HWM, st.RSS), st.NSPID
 	s.out.Memory = append(s.out.Memory, row)
 }
@@ -89,7 +89,7 @@ func (s *Sampler) utilizationOf(p *member, now time.Time) {
 	s.out.Utilization = append(s.out.Utilization, row)
 }
 
-// since gives the CPU time since the reading before in % of one core, and makes this reading that one.
+// since returns the CPU time since the previous reading, in % of one core, and replaces that reading.
 func (c *cpuTimes) since(u *proc.Usage, now time.Time) (user, system float64) {
 	old := *c
 	*c = cpuTimes{now, u.UserTicks, u.SystemTicks}
@@ -120,7 +120,7 @@ func (s *Sampler) tellTree(p *member, now time.Time, ended bool) {
 		LastSeen: now.UnixMicro(), Ended: ended, PeakRSS: p.peak})
 }
 
-// started turns clock ticks since boot into a time.
+// started converts clock ticks since boot into a time.
 func (s *Sampler) started(p *member, now time.Time) int64 {
 	boot, err := s.fs.Uptime()
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Sampler) envsOf(p *member, now time.Time) {
 	}
 }
 
-// visibleGPUs takes CUDA_VISIBLE_DEVICES of the command; a launcher's children each get a part of what it has.
+// visibleGPUs reads CUDA_VISIBLE_DEVICES of the command; a launcher's children each get a part of it.
 func (s *Sampler) visibleGPUs(p *member, envs []string) {
 	if s.o.GPUs == nil || s.members.byPID[p.usage.PPID] != nil {
 		return
@@ -157,22 +157,22 @@ func (s *Sampler) visibleGPUs(p *member, envs []string) {
 	}
 }
 
-// rollupBudget lets smaps_rollup be read as seldom as its cost demands: the kernel walks a process's page tables for
-// it, holding the lock on its address space. The processes take turns.
+// rollupBudget limits how often smaps_rollup is read, by its cost: for it the kernel walks a process's page tables
+// while it holds the lock on the address space. The processes take turns.
 type rollupBudget struct {
 	saved time.Duration // CPU time that may be spent
-	next  int           // pid from which the next sample goes on
+	next  int           // pid at which the next sample continues
 	begun bool
 }
 
 const (
 	rollupShare = 0.0005                // of one core may go to it
-	rollupSaved = 20 * time.Millisecond // at most so much is saved up
+	rollupSaved = 20 * time.Millisecond // at most this much is saved up
 	rollupFirst = 5 * time.Millisecond  // for the first sample
-	rollupEvery = 5 * time.Second       // oftener it tells nothing new of a process
-	// a reading expected to take longer is left to who asks for it (memgauge where)
+	rollupEvery = 5 * time.Second       // more often it gives nothing new about a process
+	// a reading that is expected to take longer is made only on request (memgauge where)
 	rollupLimit = 100 * time.Millisecond
-	rollupRest  = 5 * time.Minute // until such a process is considered again: it may have shrunk
+	rollupRest  = 5 * time.Minute // until such a process is reconsidered: it may have shrunk
 	pageCost    = 30.0            // ns a page of 4 KiB, before it was ever measured
 	pageSize    = 4096
 )
@@ -200,7 +200,7 @@ func (b *rollupBudget) read(s *Sampler, now time.Time, elapsed time.Duration) {
 	}
 }
 
-// rollup reads one process and says what it took.
+// rollup reads one process and returns what it cost.
 func (s *Sampler) rollup(p *member, row *model.ProcessMemory, now time.Time) time.Duration {
 	if p.pages == 0 {
 		p.pages = pageCost
@@ -214,7 +214,7 @@ func (s *Sampler) rollup(p *member, row *model.ProcessMemory, now time.Time) tim
 	took := threadTime() - before
 	p.due = now.Add(rollupEvery)
 	if err != nil {
-		return took // it has ended, or may not be looked into
+		return took // it has ended, or may not be read
 	}
 	p.pages = max(float64(took)*pageSize/float64(max(row.RSS, pageSize)), 1)
 	row.PSS, row.PSSAnon, row.PSSFile, row.PSSShmem = r.PSS, r.PSSAnon, r.PSSFile, r.PSSShmem
@@ -225,13 +225,13 @@ func (s *Sampler) rollup(p *member, row *model.ProcessMemory, now time.Time) tim
 // threadBudget gives threads the time that is left for them: a job may have thousands, and each costs two reads.
 type threadBudget struct {
 	saved  time.Duration // CPU time that may be spent
-	next   int           // pid from which the next sample goes on
+	next   int           // pid at which the next sample continues
 	before map[[2]int]cpuTimes
 }
 
 const (
 	threadShare = 0.0003                // of one core may go to threads
-	threadSaved = 10 * time.Millisecond // at most so much is saved up
+	threadSaved = 10 * time.Millisecond // at most this much is saved up
 	threadFirst = time.Millisecond      // for the first sample
 	maxThreads  = 256                   // of a process, in one sample
 )

@@ -1,7 +1,7 @@
-// Package sampler takes the picture of a job from outside: its processes, their cgroup, the host, the GPUs, as rows of
-// model.Samples. A Sampler belongs to one goroutine and keeps what it needs to know from one sample to the next (which
-// processes belong to the job, CPU times, when a costly source may be read again). It needs no session and no database,
-// starts no process, and what it can't read is NULL in the rows, never an error that ends the sampling.
+// Package sampler samples a job from outside: its processes, their cgroup, the host and the GPUs, as rows of
+// model.Samples. A Sampler belongs to one goroutine. It keeps what it needs from one sample to the next: which
+// processes belong to the job, CPU times, and when a costly source may be read again. It needs no session and no
+// database, and starts no process. What it can't read is NULL in the rows, never an error that ends the sampling.
 package sampler
 
 import (
@@ -18,21 +18,21 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// Options may be left empty: then the host, its GPUs, and no process are sampled.
+// Options may be empty: then the host, its GPUs, and no process are sampled.
 type Options struct {
 	// Root is the file system in which proc, sys and dev are found: "/" if empty, a recording in tests.
 	Root string
-	// Roots are the processes whose descendants, themselves included, make the job.
+	// Roots are the processes that, with all their descendants, are the job.
 	Roots func() []int
-	// About tells what is known of a process from inside; nil if nothing is.
+	// About returns what is known about a process from inside; nil if nothing is.
 	About func(pid int) About
-	// GPUs are asked once a sample; none if nil (SetGPUs may come later). The sampler closes it.
+	// GPUs are read once in each sample; none if nil (SetGPUs may come later). The sampler closes it.
 	GPUs GPUs
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
 
-// About is what a process's agent has told.
+// About is what a process's agent has reported.
 type About struct {
 	Rank                int32 // -1 unknown
 	Trainer             bool  // it has loaded PyTorch: it trains, or may
@@ -40,11 +40,11 @@ type About struct {
 	HeapInUse, HeapHeld int64 // bytes; model.Null if not known
 }
 
-// Nothing is About a process without an agent.
+// Nothing is the About of a process without an agent.
 var Nothing = About{Rank: -1, HeapInUse: model.Null, HeapHeld: model.Null}
 
 // GPUs adds the rows of this machine's GPUs (gpu.Set). inJob says which processes are the job's, by their PIDs here.
-// Sample returns the CPU time that threads of its own took.
+// Sample returns the CPU time that its own threads took.
 type GPUs interface {
 	SetVisible(value string, set bool) // CUDA_VISIBLE_DEVICES of the job
 	Sample(at time.Time, inJob func(pid int) bool, into *model.Samples) time.Duration
@@ -72,7 +72,7 @@ type Sampler struct {
 	cgroups cgroups
 	window  window
 	kills   killWatch
-	last    time.Time // of the sample before; zero at the first
+	last    time.Time // time of the previous sample; zero at the first
 	pids    atomic.Pointer[[]int]
 	total   int64 // the host's memory, bytes; Null until it was read
 	out     model.Samples
@@ -94,12 +94,12 @@ func New(o Options) *Sampler {
 	return &Sampler{o: o, fs: fs, members: newMembers(fs), total: model.Null, cgroups: cgroups{fs: fs, root: o.Root}}
 }
 
-// SetGPUs says which GPUs are sampled from now on.
+// SetGPUs selects the GPUs that are sampled from now on.
 func (s *Sampler) SetGPUs(g GPUs) { s.o.GPUs = g }
 
 // Sample reads everything once. The rows belong to the caller until the next call, which reuses their memory.
 func (s *Sampler) Sample() *model.Samples {
-	runtime.LockOSThread() // the thread's CPU time is what we tell as our cost
+	runtime.LockOSThread() // the thread's CPU time is reported as our cost
 	defer runtime.UnlockOSThread()
 	s.out.Reset()
 	now := s.o.Now()
@@ -136,7 +136,7 @@ func (s *Sampler) PIDs() []int {
 // Last is when the last sample was taken.
 func (s *Sampler) Last() time.Time { return s.last }
 
-// Close lets go of the GPUs and of open files.
+// Close closes the GPUs and open files.
 func (s *Sampler) Close() {
 	s.window.close()
 	if s.o.GPUs != nil {
@@ -178,7 +178,7 @@ func pressure(p proc.Pressure) model.Pressure {
 	return model.Pressure{SomeAvg10: p.SomeAvg10, FullAvg10: p.FullAvg10, SomeUS: p.SomeUS, FullUS: p.FullUS}
 }
 
-// costs adds up the CPU time of each part until it is told.
+// costs adds up the CPU time of each part until it is reported.
 type costs struct {
 	parts   []model.Overhead
 	covered time.Duration
@@ -201,7 +201,7 @@ func (c *costs) add(part string, took time.Duration, times int64) {
 	c.parts = append(c.parts, model.Overhead{Rank: -1, Part: part, NS: int64(took), Count: times, Gap: model.Null})
 }
 
-// Overheads tells what sampling cost since the last call, one row for each part.
+// Overheads returns what sampling cost since the last call, with one row for each part.
 func (s *Sampler) Overheads(at time.Time) []model.Overhead {
 	rows := make([]model.Overhead, 0, len(s.costs.parts))
 	for _, o := range s.costs.parts {
@@ -212,7 +212,7 @@ func (s *Sampler) Overheads(at time.Time) []model.Overhead {
 	return rows
 }
 
-// ThreadTime runs work and gives the CPU time that its thread took.
+// ThreadTime runs work and returns the CPU time that its thread took.
 func ThreadTime(work func()) time.Duration {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

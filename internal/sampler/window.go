@@ -13,20 +13,20 @@ import (
 	"github.com/memgauge/memgauge/internal/proc"
 )
 
-// Glances are ten a second when memory may run out soon: a trainer that allocates 5 GiB/s is seen at every half GiB.
-// One costs a short read for each cgroup and each process, and wakes us up: so they are as rare as the room that is
-// left allows.
+// There are ten glances a second when memory may run out soon: a trainer that allocates 5 GiB/s is then seen at every
+// half GiB. A glance costs a short read for each cgroup and each process, and wakes us up. So glances are as rare as
+// the remaining memory allows.
 const (
 	GlanceEvery = 100 * time.Millisecond
 	glanceRest  = 500 * time.Millisecond
-	// bytes a second that a job may take: several threads, and room may have been read a second ago
+	// bytes a second that a job may take: several threads, and the remaining memory may have been read a second ago
 	fastest      = 16 << 30
 	windowSpan   = time.Minute
 	windowLength = windowSpan / GlanceEvery
 	maxGlanced   = 64 // processes in a glance: one descriptor each is kept open
 )
 
-// window keeps the last minute at full resolution: what each process has resident and what each cgroup is charged with.
+// window keeps the last minute at full resolution: each process's resident memory and each cgroup's charge.
 type window struct {
 	ring  []glance // of windowLength, oldest at next once it is full
 	next  int
@@ -51,7 +51,7 @@ type reading struct {
 	bytes int64
 }
 
-// Glance takes a short look at the processes and cgroups that the last Sample found.
+// Glance reads the processes and cgroups that the last Sample found.
 func (s *Sampler) Glance() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -80,8 +80,8 @@ func (w *window) look(s *Sampler, now time.Time) {
 	}
 }
 
-// GlancePause is the time until the next glance: the tenth of a second while a job is young or little memory is left by
-// the last sample, then more.
+// GlancePause is the time until the next glance: a tenth of a second while a job is young or the last sample found
+// little memory left, otherwise more.
 func (s *Sampler) GlancePause() time.Duration {
 	if s.window.count < youngGlances {
 		return GlanceEvery
@@ -103,7 +103,7 @@ func (s *Sampler) GlancePause() time.Duration {
 	return max(GlanceEvery, time.Duration(room/fastest*float64(time.Second)))
 }
 
-// slot is the oldest glance, emptied.
+// slot returns the oldest glance, emptied.
 func (w *window) slot() *glance {
 	if len(w.ring) < int(windowLength) {
 		w.ring = append(w.ring, glance{})
@@ -115,7 +115,7 @@ func (w *window) slot() *glance {
 	return g
 }
 
-// resident reads statm on a descriptor that is kept: it belongs to the process, not to its number.
+// resident reads statm on a descriptor that stays open: it belongs to the process, not to its PID.
 func (w *window) resident(s *Sampler, id procID) (int64, bool) {
 	f := w.files[id]
 	if f == nil {
@@ -129,7 +129,7 @@ func (w *window) resident(s *Sampler, id procID) (int64, bool) {
 		w.files[id] = f
 	}
 	pages, ok := proc.Resident(f)
-	return pages * w.page, ok && pages > 0 // a process that has ended, and waits for its parent, has none
+	return pages * w.page, ok && pages > 0 // a zombie has none
 }
 
 // forget closes the files of processes that have ended.
@@ -150,8 +150,8 @@ func (w *window) close() {
 	w.files = nil
 }
 
-// Window gives the last minute as rows that belong to an event (time of its row in memgauge.events, µs), and empties
-// it, so that a second event soon after has only what was new.
+// Window returns the last minute as rows that belong to an event (time of its row in memgauge.events, µs). It empties
+// the window, so that a second event soon after has only new readings.
 func (s *Sampler) Window(event int64) (rows []model.WindowSample) {
 	w := &s.window
 	order := append(slices.Clone(w.ring[w.next:]), w.ring[:w.next]...)

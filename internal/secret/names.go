@@ -12,7 +12,7 @@ func words(list string) map[string]bool {
 	return m
 }
 
-// kind is what a name says of its value.
+// kind is what a name says about its value.
 type kind int
 
 const (
@@ -22,16 +22,16 @@ const (
 	password      // hidden, whatever it looks like
 )
 
-// how says where a name and its value stand, and so how much it takes to hide the value.
+// how is the place of a name and its value, which decides how much evidence is needed to hide the value.
 type how int
 
 const (
-	strict  how = iota // a variable of an environment: a value is a value
+	strict  how = iota // an environment variable: everything after = is the value
 	literal            // name=value, or a quoted value
 	loose              // `name = value` or `name: value`, which may be code or prose
 )
 
-// hides decides whether the value that belongs to a name is a secret.
+// hides decides whether the value of a name is a secret.
 func hides(name, value string, at how) bool {
 	k := kindOf(name)
 	if k == plain || value == "" || value == Hidden || isNothing(value) || at != strict && isReference(name, value) {
@@ -48,10 +48,10 @@ func hides(name, value string, at how) bool {
 	return at == strict || len(value) >= minNamed
 }
 
-// minNamed: a shorter "token" in a text is a word of a language model's vocabulary.
+// minNamed: a shorter "token" in a text belongs to a language model's vocabulary.
 const minNamed = 6
 
-// isWorkingDirectory: the shell's variables are called so.
+// isWorkingDirectory: the shell's variables have these names.
 func isWorkingDirectory(name string) bool { return name == "PWD" || name == "OLDPWD" || name == "pwd" }
 
 // kindOf judges a name by its words.
@@ -107,8 +107,8 @@ func endsIn(word string, ends ...string) bool {
 	return false
 }
 
-// splitName takes a name apart into words in lower case: at what is no letter or digit, and where the case changes
-// ("apiKey", "APIKey"). Digits behind a word are left out.
+// splitName splits a name into lower-case words: at characters that are neither letters nor digits, and where the case
+// changes ("apiKey", "APIKey"). Digits after a word are left out.
 func splitName(name string) []string {
 	var list []string
 	from := 0

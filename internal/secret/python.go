@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Python gives the rules as the module that the agent hides secrets by
+// Python returns the rules as the module by which the agent hides secrets
 // (internal/agent/py/memgauge/_agent/record/_secrets.py).
 func Python() []byte {
 	var b bytes.Buffer
@@ -20,7 +20,8 @@ func Python() []byte {
 		expr := []rune(p.Expr)
 		for len(expr) > 0 {
 			n := min(len(expr), 100)
-			for n < len(expr) && n > 1 && expr[n-1] == '\\' { // not between a backslash and what it escapes
+			// not between a backslash and the character that it escapes
+			for n < len(expr) && n > 1 && expr[n-1] == '\\' {
 				n--
 			}
 			fmt.Fprintf(&b, "     %s\n", pythonText(string(expr[:n])))

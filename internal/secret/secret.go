@@ -1,7 +1,7 @@
-// Package secret owns the question what in a text is a secret: by the name that stands beside it, and by its shape. It
-// hides the secrets of command lines, environments, source code, SQL and messages, and leaves the rest readable. It
-// guarantees that hiding twice changes nothing, and that its work is linear in the text. The agent hides by the same
-// rules (redact.py), before anything reaches a ring. It knows nothing of where the texts come from.
+// Package secret owns the question of what in a text is a secret, by the name beside it and by its shape. It hides the
+// secrets of command lines, environments, source code, SQL and messages, and leaves the rest readable. It guarantees
+// that hiding twice changes nothing, and that its work is linear in the text. The agent hides by the same rules
+// (redact.py), before anything reaches a ring. The package does not know where the texts come from.
 package secret
 
 import (
@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// Hidden stands in the place of a secret.
+// Hidden replaces a secret.
 const Hidden = "<redacted>"
 
-// maxText bounds what is looked at, and shown, of one text: an environment is at most some megabytes in all, a
-// statement or an eval at most 1 MiB; what is beyond is left out, since nobody has looked at it.
+// maxText bounds how much of one text is checked and shown. An environment has at most some megabytes in all, a
+// statement or an eval at most 1 MiB. The rest is left out, since it was not checked.
 const maxText = 1 << 20
 
 const leftOut = "…"
@@ -51,7 +51,7 @@ func Text(text string) string {
 	return text
 }
 
-// Env hides the value of an environment variable, or what is secret in it.
+// Env hides the value of an environment variable, or the secret part of it.
 func Env(name, value string) string {
 	if hides(name, value, strict) {
 		return Hidden
@@ -69,8 +69,8 @@ func Args(args []string) []string {
 	for i, a := range args {
 		out[i] = hide.Replace(Text(a))
 	}
-	// Now all of them at once, since a flag's value may be the next argument. An argument's own blanks are no
-	// separators.
+	// All arguments at once, since a flag's value may be the next argument. Blanks within an argument do not separate
+	// words.
 	out = strings.Split(Text(strings.Join(out, "\x1f")), "\x1f")
 	for i, a := range out {
 		out[i] = strings.ReplaceAll(a, "\x1e", " ")
@@ -78,7 +78,7 @@ func Args(args []string) []string {
 	return out
 }
 
-// Writer hides the secrets of what is written to w. Each Write must be a whole line or message, as those of log/slog
+// Writer hides the secrets in what is written to w. Each Write must be a whole line or message, as those of log/slog
 // are.
 type Writer struct{ W io.Writer }
 
@@ -89,7 +89,7 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// harmless sees in little time that no rule can match: most texts hold neither a marker nor a long word.
+// harmless finds out quickly that no rule can match: most texts contain neither a marker nor a long word.
 func harmless(text string) bool {
 	low := strings.ToLower(text)
 	for _, m := range Markers {
@@ -114,8 +114,8 @@ func isWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '+'
 }
 
-// apply replaces the rule's secrets. What turns out to be harmless may have one inside (a URL behind "url="), so the
-// search then goes on where that begins.
+// apply replaces the rule's secrets. A match that turns out to be harmless may contain one (a URL after "url="), so the
+// search continues at its beginning.
 func (r *rule) apply(text string) string {
 	var out strings.Builder
 	for rest := text; ; {
@@ -181,7 +181,7 @@ func (r *rule) isSecret(text string, m []int) bool {
 	return true
 }
 
-// unquoted leaves the quotes of a value, and the backslashes before them, outside.
+// unquoted excludes the quotes of a value, and the backslashes before them.
 func unquoted(text string, begin, end int) (int, int) {
 	for begin < end && (text[begin] == '\\' || text[begin] == '"' || text[begin] == '\'') {
 		begin++

@@ -26,19 +26,19 @@ import (
 
 // Options of a new session.
 type Options struct {
-	Dir     string // "" puts it into the home
+	Dir     string // "": below the home
 	Name    string // "" makes one from the command
 	Command []string
 	Version string
 	MaxDisk int64 // bytes
-	Process Pid   // of a session that is attached to a process which runs already; else zero
+	Process Pid   // of the process that a session is attached to; zero for `run`
 
 	Interval time.Duration // of the samplers; 0 is the default
 }
 
-// Places are where memgauge may keep things, the one that is wanted first: $MEMGAUGE_HOME, else
-// $XDG_STATE_HOME/memgauge, else ~/.local/state/memgauge. Those that follow are for when somebody else has a hand in
-// it: a variable may name, and `sudo -E` keeps, what belongs to another user.
+// Places are where memgauge may keep things, the preferred one first: $MEMGAUGE_HOME, else $XDG_STATE_HOME/memgauge,
+// else ~/.local/state/memgauge. The others are used when the first belongs to another user: a variable may name such a
+// place, and `sudo -E` keeps such a variable.
 func Places() ([]string, error) {
 	var list []string
 	add := func(dir string) {
@@ -71,13 +71,13 @@ func Places() ([]string, error) {
 	return list, nil
 }
 
-// Home is where sessions lie by default: the first of the places that nobody else has prepared, or can replace.
+// Home is where sessions lie by default: the first place that nobody else has prepared or can replace.
 func Home() (string, error) {
 	home, _, err := chooseHome()
 	return home, err
 }
 
-// HomeNote is what to tell the user when the place that he named is not used, "" if it is.
+// HomeNote is what to tell the user when the place that he named is not used, otherwise "".
 func HomeNote() string {
 	home, why, err := chooseHome()
 	if err != nil || why == nil {
@@ -86,7 +86,7 @@ func HomeNote() string {
 	return fmt.Sprintf("%v; sessions are in %s", why, home)
 }
 
-// Cache is the directory for what can be made anew at any time, which is made where it does not exist.
+// Cache is the directory for files that can be made again at any time. It is created if it does not exist.
 func Cache() (string, error) {
 	home, err := Home()
 	if err != nil {
@@ -115,7 +115,7 @@ func chooseHome() (home string, why, err error) {
 		if err == nil && i > 0 && !makeable(place) {
 			continue
 		}
-		if !errors.Is(err, trust.ErrOthers) { // another error will be met again, by whom it concerns
+		if !errors.Is(err, trust.ErrOthers) { // other errors come up again where they matter
 			return place, why, nil
 		}
 		if why == nil {
@@ -126,7 +126,7 @@ func chooseHome() (home string, why, err error) {
 		"set MEMGAUGE_HOME to a directory of your own")
 }
 
-// makeable tells whether we may write in a directory, or where it is to be made.
+// makeable reports whether we may write in a directory, or in the place where it is to be made.
 func makeable(dir string) bool {
 	for {
 		err := unix.Access(dir, unix.W_OK|unix.X_OK)
@@ -139,7 +139,7 @@ func makeable(dir string) bool {
 
 const homeHint = "set MEMGAUGE_HOME to a writable directory, or give --session DIR"
 
-// Create makes a session directory with all that a command needs to run in it.
+// Create makes a session directory with everything that a command needs to run in it.
 func Create(o Options) (*Session, error) {
 	home, err := Home()
 	if err != nil {
@@ -176,7 +176,7 @@ func Create(o Options) (*Session, error) {
 	return s, nil
 }
 
-// Remove takes back a session of which nothing came: no process was ever observed in it.
+// Remove removes a session in which no process was ever observed.
 func (s *Session) Remove() error {
 	if runtime := s.Meta.Runtime; runtime != "" {
 		if err := os.RemoveAll(runtime); err != nil {
@@ -200,7 +200,7 @@ func meta(o Options, id, name string) Meta {
 		Interval: o.Interval, Supervisor: Pid{os.Getpid(), start}, Process: o.Process, Attached: o.Process != Pid{}}
 }
 
-// pidNamespace names the one that this process is in; "" where that can't be told.
+// pidNamespace names this process's PID namespace; "" if it is unknown.
 func pidNamespace() string {
 	ns, _ := os.Readlink("/proc/self/ns/pid")
 	return ns
@@ -233,8 +233,8 @@ func (s *Session) fill() error {
 // networkFS is proc.NetworkFS; a variable, since a test has no network file system.
 var networkFS = proc.NetworkFS
 
-// localRuntime is the fallback when a session lies on a network file system: a mapped ring there would bring the
-// trainer a SIGBUS when the server stumbles, and sockets don't work across hosts.
+// localRuntime is the fallback when a session lies on a network file system. There, a mapped ring would kill the
+// trainer with SIGBUS when the server fails, and sockets don't work across hosts.
 func localRuntime(id string) (string, error) {
 	base := filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Getuid()))
 	if err := mkdir(base); err != nil && !os.IsExist(err) {
@@ -255,8 +255,8 @@ func localRuntime(id string) (string, error) {
 	return dir, mkdir(dir)
 }
 
-// makeDir makes dir, or takes an empty one of the user's own that is there, and returns its absolute path. Where
-// another user can replace it, it is refused: what we write through it later would go where he wants.
+// makeDir makes dir, or takes an existing empty one of the user's own, and returns its absolute path. A directory that
+// another user can replace is refused: what we write through it later would go wherever that user wants.
 func makeDir(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -269,7 +269,7 @@ func makeDir(dir string) (string, error) {
 		return "", err
 	}
 	if err := mkdir(dir); err == nil {
-		return dir, trust.Path(dir, trust.Data) // somebody may have made a directory on the way
+		return dir, trust.Path(dir, trust.Data) // somebody may have made a directory on the path
 	} else if !os.IsExist(err) {
 		return "", err
 	}
@@ -283,7 +283,7 @@ func makeDir(dir string) (string, error) {
 	return dir, os.Chmod(dir, dirPerm)
 }
 
-// mkdir makes a directory with our mode, whatever the umask takes away.
+// mkdir makes a directory with our mode, whatever the umask removes.
 func mkdir(dir string) error {
 	if err := os.Mkdir(dir, dirPerm); err != nil {
 		return err
@@ -291,15 +291,15 @@ func mkdir(dir string) error {
 	return os.Chmod(dir, dirPerm)
 }
 
-// PrivateFiles sets a umask with which all that is made is the user's alone, DuckDB's files included, and he can use
-// it. It is the whole process's, so it is not for one that makes files of others' or starts their programs; restore
-// puts the old one back.
+// PrivateFiles sets a umask with which everything that is made, DuckDB's files included, is usable by the user and by
+// nobody else. It applies to the whole process, so a process that makes files for others or starts their programs must
+// not use it; restore sets the old one again.
 func PrivateFiles() (restore func()) {
 	old := syscall.Umask(0o077)
 	return func() { syscall.Umask(old) }
 }
 
-// mkdirAll makes those that are missing.
+// mkdirAll makes the missing directories of a path.
 func mkdirAll(dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
 		return err
@@ -313,15 +313,15 @@ func mkdirAll(dir string) error {
 	return nil
 }
 
-// register lets `list` and PIDs find a session that lies elsewhere. Without it the session works by its path, so errors
-// don't matter.
+// register makes `list` and PIDs find a session that lies elsewhere. Without it the session works by its path, so
+// errors don't matter.
 func register(sessions, name, dir string) {
 	if mkdirAll(sessions) == nil {
 		_ = os.Symlink(dir, filepath.Join(sessions, name))
 	}
 }
 
-// newID makes an id that no endpoint takes for a PID: one in seventeen would have digits alone.
+// newID makes an id that can't be mistaken for a PID: one in seventeen would consist of digits alone.
 func newID() string {
 	for {
 		var b [3]byte

@@ -20,7 +20,7 @@ func All() ([]*Session, error) {
 	return all, err
 }
 
-// Scan is All, and says in left why each entry that looks like a session could not be read.
+// Scan is All, and also returns why each entry that looks like a session could not be read.
 func Scan() (all []*Session, left []error, err error) {
 	home, err := Home()
 	if err != nil {
@@ -54,7 +54,7 @@ func Scan() (all []*Session, left []error, err error) {
 		switch {
 		case err == nil:
 			all = append(all, s)
-		case !errors.Is(err, ErrNone): // one that is being made, or is just gone
+		case !errors.Is(err, ErrNone): // one that is being made, or was just removed
 			left = append(left, err)
 		}
 	}
@@ -67,7 +67,7 @@ type Target struct {
 	*Session
 	PID  int    // 0 if the endpoint named none
 	Rank int    // -1 if the endpoint named none
-	Note string // one line for the user when the choice was ours
+	Note string // one line for the user if memgauge made the choice
 }
 
 // Resolve finds the session that an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live
@@ -112,7 +112,7 @@ func parseRank(endpoint string) (int, error) {
 	return int(n), nil
 }
 
-// ErrAmbiguous means that the user must say which session.
+// ErrAmbiguous means that the user must name the session.
 var ErrAmbiguous = errors.New("more than one session fits")
 
 // AllLive lists the live sessions, newest first.
@@ -159,7 +159,7 @@ func names(list []*Session) string {
 	return strings.Join(out, ", ")
 }
 
-// byName takes an exact name or id before a prefix of one, and a live session before a finished one.
+// byName prefers an exact name or id to a prefix, and a live session to a finished one.
 func byName(name string) (*Session, error) {
 	all, err := All()
 	if err != nil {
@@ -191,9 +191,9 @@ func byName(name string) (*Session, error) {
 		"memgauge list -a shows the sessions that there are")
 }
 
-// byPID finds the session of a process: one that has a ring, the command, memgauge run, or any descendant of the
-// command; failing those, the newest finished session that had such a process, or the one whose id it is (sessions made
-// before newID knew better).
+// byPID finds the session of a process: one in which it has a ring, is the command or memgauge run, or is any
+// descendant of the command. Otherwise it is the newest finished session that had such a process, or the session with
+// that id (before newID avoided ids made of digits).
 func byPID(text string, pid int) (*Session, error) {
 	all, err := All()
 	if err != nil {

@@ -6,14 +6,16 @@ import (
 	"testing"
 )
 
-// FuzzFiles opens a directory whose session.json, end.json and one ring hold anything: nothing panics, no process of
-// this machine is held for one of the session's, nothing outside of the directory is named as the session's own.
+// FuzzFiles opens a directory whose session.json, end.json and one ring have any content. Nothing panics, no process of
+// this machine is mistaken for one of the session's, and nothing outside the directory is named as the session's own.
 func FuzzFiles(f *testing.F) {
 	f.Add(
-		[]byte(`{"version":1,"id":"3f2a1c","name":"train-3f2a1c","command":["python","--password","x"],"uid":0,"dir":{"dev":1,"ino":2}}`),
+		[]byte(`{"version":1,"id":"3f2a1c","name":"train-3f2a1c","command":["python","--password","x"],"uid":0,"dir"`+
+			`:{"dev":1,"ino":2}}`),
 		[]byte(`{"state":"killed","signal":"SIGKILL","oom":"an OOM kill"}`), []byte("MGRING"), "7.8.1.ring")
 	f.Add(
-		[]byte(`{"version":1,"name":"../../x","runtime":"/tmp","doors":[{"pid":1,"start":1,"fd":0}],"process":{"pid":1,"start":1}}`), []byte(`{}`), []byte{}, "1.1.1.ring")
+		[]byte(`{"version":1,"name":"../../x","runtime":"/tmp","doors":[{"pid":1,"start":1,"fd":0}],"process":{"pid"`+
+			`:1,"start":1}}`), []byte(`{}`), []byte{}, "1.1.1.ring")
 	f.Add([]byte(`{"version":9}`), []byte(`[]`), []byte("\x00"), "-1.0.0.ring")
 	f.Fuzz(func(t *testing.T, meta, end, ring []byte, name string) {
 		dir := t.TempDir()
@@ -25,7 +27,7 @@ func FuzzFiles(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		// a name that can't be is none
+		// an impossible name is none
 		_ = os.WriteFile(filepath.Join(dir, ringsDir, filepath.Base("x" + name)[1:]), ring, filePerm)
 		s, err := Open(dir)
 		if err != nil {

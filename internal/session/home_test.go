@@ -15,7 +15,7 @@ import (
 
 const stranger = 12345 // a uid of nobody here
 
-// open is a directory that others can reach, and theirs one in it that belongs to somebody else.
+// open is a directory that others can enter, and theirs is one in it that belongs to somebody else.
 func open(t *testing.T) (dir, theirs string) {
 	t.Helper()
 	env.Root(t)
@@ -29,7 +29,8 @@ func open(t *testing.T) (dir, theirs string) {
 	return dir, theirs
 }
 
-// TestHomeOfAnotherUser: what variables name, and `sudo -E` keeps, is not used where somebody else has a hand in it.
+// TestHomeOfAnotherUser: a place that variables name, and `sudo -E` keeps, is not used where somebody else can change
+// it.
 func TestHomeOfAnotherUser(t *testing.T) {
 	dir, theirs := open(t)
 	mine := filepath.Join(dir, "mine")
@@ -68,8 +69,8 @@ func TestSessionOfAnotherUserIsRefused(t *testing.T) {
 	}
 }
 
-// TestSessionWhateverTheUmask: a directory that its own user can't enter would be of no use, and one with wider modes
-// no secret.
+// TestSessionWhateverTheUmask: a directory that its own user can't enter would be useless, and one with wider modes not
+// private.
 func TestSessionWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o777} {
 		dir := home(t)

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// Lock is the right to use the database file: exclusive for who writes it (the collector, or a client that recovers a
-// session), shared for clients that read a finished one. The kernel gives it back when its holder dies.
+// Lock is the right to use the database file: exclusive for a writer (the collector, or a client that recovers a
+// session), shared for clients that read a finished one. The kernel releases it when its holder dies.
 type Lock struct{ f *os.File }
 
 // ErrLocked means that another process has the lock.
 var ErrLocked = errors.New("in use by another process")
 
-// TryLock takes the lock or says ErrLocked.
+// TryLock takes the lock, or returns ErrLocked.
 func (s *Session) TryLock(exclusive bool) (*Lock, error) { return s.tryLock(lockFile, exclusive) }
 
-// TryKeep takes the right to start collectors for the session, which one process at a time has.
+// TryKeep takes the right to start collectors for the session. One process at a time has it.
 func (s *Session) TryKeep() (*Lock, error) { return s.tryLock(keepFile, true) }
 
 func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
@@ -48,10 +48,10 @@ func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// lockPoll is how often a waiting client asks for the lock: flock(2) can't be waited for with a deadline.
+// lockPoll is how often a waiting client tries to take the lock: flock(2) has no wait with a deadline.
 const lockPoll = 5 * time.Millisecond
 
-// Lock waits for the lock until ctx ends; ErrLocked says that the time was over, ctx.Err() that somebody called it off.
+// Lock waits for the lock until ctx ends. ErrLocked says that the time was over, ctx.Err() that the wait was cancelled.
 func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 	for {
 		l, err := s.TryLock(exclusive)
@@ -69,7 +69,7 @@ func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 	}
 }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (l *Lock) Release() {
 	if l.f != nil {
 		l.f.Close()

@@ -17,13 +17,13 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// errForeign means that a session is another user's. That goes for root too: every file of it is that user's to forge,
-// the links, the sockets and the processes that session.json names included, and whoever reads it with root's rights
-// lends them. Refusing is simpler than reading without believing, and costs root nothing: sudo -u asks with the owner's
-// own rights, and gets what the owner would get, a live session's answers included.
+// errForeign means that a session belongs to another user. Root gets it too: that user can forge every file of the
+// session, the links, the sockets and the processes that session.json names included, and a reader with root's rights
+// lends those rights to the forger. To refuse is simpler than to read without trust, and costs root nothing: with sudo
+// -u root has the owner's own rights, and gets what the owner would get, a live session's answers included.
 var errForeign = errors.New("belongs to another user")
 
-// checkOwner refuses what somebody else made.
+// checkOwner refuses what another user made.
 func checkOwner(dir string) error {
 	fd, err := openAlone(dir, unix.O_DIRECTORY)
 	if err != nil {
@@ -63,9 +63,9 @@ func userName(uid uint32) string {
 	return fmt.Sprintf("'#%d'", uid)
 }
 
-// openAlone opens a directory or a file to ask who it is. Root follows no link in its last part, and none that somebody
-// else could have put on the way to it (a home, /tmp): then the path is taken apart with RESOLVE_NO_SYMLINKS first, and
-// a link anywhere is taken only if it is root's own.
+// openAlone opens a directory or a file to check its owner. Root follows no link in the last part of the path, and none
+// on the way that somebody else could have put there (a home, /tmp): the path is opened with RESOLVE_NO_SYMLINKS first,
+// and a link is followed only if it is root's own.
 func openAlone(path string, flags int) (int, error) {
 	flags |= unix.O_PATH | unix.O_CLOEXEC
 	if os.Geteuid() != 0 {
@@ -106,9 +106,9 @@ var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.Mo
 	fs.ModeNamedPipe: "a named pipe",
 	fs.ModeSocket:    "a socket", fs.ModeDevice: "a device", fs.ModeDevice | fs.ModeCharDevice: "a device"}
 
-// checkFiles refuses a directory that isn't ours, or that holds something else than what we put there: a link in place
-// of a file that we would write to or start from (a session that somebody handed over unpacks with such links), a named
-// pipe that we would wait for, or another user's file. What is not there yet is made by us.
+// checkFiles refuses a directory that isn't ours, or that contains something other than what we put there: a link in
+// place of a file that we would write or execute (a session received from somebody may contain such links), a named
+// pipe that we would wait for, or another user's file. A file that does not exist yet is made by us.
 func checkFiles(dir string) error {
 	if err := checkOwner(dir); err != nil {
 		return err
@@ -131,8 +131,8 @@ func checkFiles(dir string) error {
 	return nil
 }
 
-// ownsRuntime tells a runtime directory that was made for this very session from one that a copied session.json names:
-// what lies there is drained and removed.
+// ownsRuntime distinguishes a runtime directory that was made for this very session from one that a copied session.json
+// names: the files in it are drained and removed.
 func (s *Session) ownsRuntime() bool {
 	var st syscall.Stat_t
 	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {

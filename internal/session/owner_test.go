@@ -34,7 +34,7 @@ func makeSession(t *testing.T) *Session {
 	return s
 }
 
-// refused demands that a directory is not opened, for this reason.
+// refused checks that a directory is not opened, for this reason.
 func refused(t *testing.T, dir, why string) {
 	t.Helper()
 	if s, err := Open(dir); err == nil || !strings.Contains(err.Error(), why) {
@@ -42,7 +42,7 @@ func refused(t *testing.T, dir, why string) {
 	}
 }
 
-// Root that asks about another user's session lends him nothing: it is refused, with the way that works.
+// Root that asks about another user's session lends him no rights: it is refused, with the hint that works.
 func TestRootRefusesAnotherOwners(t *testing.T) {
 	env.Root(t)
 	s := makeSession(t)
@@ -57,7 +57,7 @@ func TestRootRefusesAnotherOwners(t *testing.T) {
 	}
 }
 
-// A directory of ours in which somebody else has put a file, or through whose link one gets to it.
+// A directory of ours into which somebody else has put a file, or that is reached through somebody else's link.
 func TestRootRefusesAnotherOwnersParts(t *testing.T) {
 	env.Root(t)
 	s := makeSession(t)
@@ -77,7 +77,7 @@ func TestRootRefusesAnotherOwnersParts(t *testing.T) {
 	refused(t, through, "is a link that belongs to another user")
 }
 
-// What a session that somebody handed over unpacks as: links where we would write.
+// A session that somebody handed over may unpack as links where we would write.
 func TestLinksInASession(t *testing.T) {
 	for _, name := range []string{metaFile, endFile, lockFile, dbFile, dbFile + ".wal", logFile, ringsDir, ctlDir} {
 		s := makeSession(t)
@@ -99,7 +99,7 @@ func TestLinksInASession(t *testing.T) {
 	}
 }
 
-// Whoever opens a named pipe waits for its writer, for ever; a directory in place of the database is no better.
+// A process that opens a named pipe waits for its writer for ever; a directory in place of the database is no better.
 func TestOtherKindsInASession(t *testing.T) {
 	for name, kind := range made {
 		s := makeSession(t)
@@ -124,7 +124,7 @@ func TestOtherKindsInASession(t *testing.T) {
 	}
 }
 
-// A session.json that came with a copy may name any directory: its rings would be drained into the copy, and removed.
+// A copied session.json may name any directory: its rings would be drained into the copy, and removed.
 func TestRuntimeOfAnotherSession(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("MEMGAUGE_HOME", home)

@@ -23,7 +23,7 @@ type Process struct {
 	Argv   string
 }
 
-// doorPrefix begins a Socket that is no path: PID, start and descriptor of a door follow.
+// doorPrefix begins a Socket that is no path: the PID, start and descriptor of a door follow.
 const doorPrefix = "door:"
 
 type ringFile struct {
@@ -32,7 +32,7 @@ type ringFile struct {
 	Path       string
 }
 
-// ringFiles lists the rings that are there; their names are enough to know the processes.
+// ringFiles lists the existing rings; their names are enough to identify the processes.
 func (s *Session) ringFiles() []ringFile {
 	entries, err := os.ReadDir(s.Rings())
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *Session) ringFiles() []ringFile {
 	return list
 }
 
-// Processes lists the processes that have a ring, the one that `eval` takes by default first: trainers before others,
-// low ranks before high ones, old before young.
+// Processes lists the processes that have a ring. First comes the one that `eval` takes by default: trainers before
+// others, low ranks before high ones, old before young.
 func (s *Session) Processes() []Process {
 	byPid := map[Pid]*Process{}
 	for _, r := range s.ringFiles() {
@@ -77,8 +77,8 @@ func (s *Session) Processes() []Process {
 	return list
 }
 
-// Askable lists the live processes that have a ring; where there is none (yet), the command itself, which has no agent
-// that answers, but of which the kernel can tell.
+// Askable lists the live processes that have a ring. If there is none (yet), it is the command itself, which has no
+// agent to answer, but which the kernel knows.
 func (s *Session) Askable() []Process {
 	live := slices.DeleteFunc(s.Processes(), func(p Process) bool { return !p.Alive })
 	if p := s.Meta.Process; len(live) == 0 && s.alive(p) {
@@ -87,7 +87,7 @@ func (s *Session) Askable() []Process {
 	return live
 }
 
-// order puts unknown ranks with rank 0: a trainer of one process has none.
+// order puts unknown ranks beside rank 0: a trainer with one process has no rank.
 func (p Process) order() int { return max(p.Rank, 0) }
 
 func compareBool(a, b bool) int {
@@ -119,7 +119,8 @@ func (p *Process) describe(r ringFile) {
 	p.Argv = secret.Text(h.Info["argv"])
 }
 
-// Copied reports whether the directory is a copy, or the machine was started anew: then nothing of it can be alive.
+// Copied reports whether the directory is a copy, or the machine was restarted: then nothing of the session can be
+// alive.
 func (s *Session) Copied() bool {
 	var st syscall.Stat_t
 	if err := syscall.Stat(s.Dir, &st); err != nil || (DirID{uint64(st.Dev), st.Ino}) != s.Meta.Dir {
@@ -129,8 +130,8 @@ func (s *Session) Copied() bool {
 	return err != nil || boot != s.Meta.BootID
 }
 
-// Elsewhere reports that the session is of this machine, but of another PID namespace: whether its processes are alive
-// can't be told from here, and their rings must be left alone.
+// Elsewhere reports that the session belongs to this machine, but to another PID namespace. Then we can't tell whether
+// its processes are alive, and must leave their rings alone.
 func (s *Session) Elsewhere() bool {
 	here := pidNamespace()
 	return !s.Copied() && s.Meta.PIDs != "" && here != "" && s.Meta.PIDs != here
@@ -140,8 +141,8 @@ func (s *Session) alive(p Pid) bool {
 	return !s.Copied() && p.PID > 0 && proc.New("/proc").Alive(p.PID, p.Start)
 }
 
-// Live reports whether the job goes on: its command or a process that has a ring is there, or memgauge run has still to
-// say how the command ended.
+// Live reports whether the job continues: its command or a process with a ring exists, or memgauge run has not yet
+// recorded how the command ended.
 func (s *Session) Live() bool {
 	if s.Copied() {
 		return false
@@ -156,8 +157,8 @@ func (s *Session) Live() bool {
 	return !ended && s.alive(s.Meta.Supervisor)
 }
 
-// liveAttached: the process goes on after a detach, so it alone tells nothing. Until the agent is in, whoever attaches
-// keeps the session alive.
+// liveAttached: the process continues after a detach, so its existence alone says nothing. Until the agent is in, the
+// attaching process keeps the session alive.
 func (s *Session) liveAttached() bool {
 	if slices.ContainsFunc(s.ringFiles(), func(r ringFile) bool { return s.alive(r.Pid) && !r.detached() }) {
 		return true
@@ -194,8 +195,8 @@ func Observed(pid int) (*Session, error) {
 	return nil, ErrNone
 }
 
-// observes says whether the process's newest ring is written by an agent. An older one lies there until its last
-// records are stored, and says nothing of the agent.
+// observes reports whether an agent writes the process's newest ring. An older ring remains until its last records are
+// stored, and says nothing about the agent.
 func (s *Session) observes(pid int) bool {
 	var newest *ringFile
 	for _, r := range s.ringFiles() {
@@ -209,7 +210,8 @@ func (s *Session) observes(pid int) bool {
 // Alive tells the ingester whether a ring's process may still write.
 func (s *Session) Alive(pid int, start uint64) bool { return s.alive(Pid{pid, start}) }
 
-// Unfinished reports whether a session that isn't live still has records in its rings, or an end that nobody recorded.
+// Unfinished reports whether a session that isn't live still has records in its rings, or has an end that nobody
+// recorded.
 func (s *Session) Unfinished() bool {
 	end, ok, err := s.End()
 	if err != nil || !ok || !end.Recorded {

@@ -1,5 +1,5 @@
 // Package session owns session directories: where they lie, who may use them, which processes belong to them and how
-// they ended. It creates, finds, locks and describes them; what is in the database is the store's business.
+// they ended. It creates, finds, locks and describes them. The contents of the database belong to package store.
 package session
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// Meta is what session.json says; `memgauge run` writes it when it starts the command, `memgauge attach` when it has
-// got in.
+// Meta is the content of session.json. `memgauge run` writes it when it starts the command, `memgauge attach` when it
+// has got in.
 type Meta struct {
-	Version    int       `json:"version"` // of this file's format
-	ID         string    `json:"id"`
-	Name       string    `json:"name"`
-	Command    []string  `json:"command"`
-	Cwd        string    `json:"cwd"`
-	Host       string    `json:"host"`
-	BootID     string    `json:"boot_id"`
-	PIDs       string    `json:"pid_namespace,omitempty"` // in which the numbers of processes mean something
-	UID        int       `json:"uid"`
-	Started    time.Time `json:"started"`
-	Memgauge   string    `json:"memgauge"`           // version of the program
-	Runtime    string    `json:"runtime,omitempty"`  // where rings and sockets lie, if not in the session directory
-	Dir        DirID     `json:"dir"`                // tells the directory from a copy of it
-	Supervisor Pid       `json:"supervisor"`         // memgauge run, or attach
-	Process    Pid       `json:"process"`            // the command; zero until it runs
-	Attached   bool      `json:"attached,omitempty"` // Process ran already, and was not started for the session
-	Doors      []Door    `json:"doors,omitempty"`
-	MaxDisk    int64     `json:"max_disk"` // bytes
+	Version    int           `json:"version"` // of this file's format
+	ID         string        `json:"id"`
+	Name       string        `json:"name"`
+	Command    []string      `json:"command"`
+	Cwd        string        `json:"cwd"`
+	Host       string        `json:"host"`
+	BootID     string        `json:"boot_id"`
+	PIDs       string        `json:"pid_namespace,omitempty"` // the namespace to which the PIDs belong
+	UID        int           `json:"uid"`
+	Started    time.Time     `json:"started"`
+	Memgauge   string        `json:"memgauge"`           // version of the program
+	Runtime    string        `json:"runtime,omitempty"`  // where rings and sockets lie, if not in the session directory
+	Dir        DirID         `json:"dir"`                // distinguishes the directory from a copy of it
+	Supervisor Pid           `json:"supervisor"`         // memgauge run, or attach
+	Process    Pid           `json:"process"`            // the command; zero until it runs
+	Attached   bool          `json:"attached,omitempty"` // Process ran already, and was not started for the session
+	Doors      []DoorAddress `json:"doors,omitempty"`
+	MaxDisk    int64         `json:"max_disk"` // bytes
 
 	Interval time.Duration `json:"interval,omitempty"` // of the samplers, ns; 0 is the default
 }
@@ -50,19 +50,19 @@ type DirID struct {
 	Ino uint64 `json:"ino"`
 }
 
-// Pid names a process for good: numbers are used again, start times with them are not.
+// Pid identifies a process for good: PIDs are reused, but not together with the same start time.
 type Pid struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"` // clock ticks since boot
 }
 
-// Door is how to reach the agent in a process that does not see the runtime directory (docs/attach.md).
-type Door struct {
+// Door is a way to reach the agent in a process that does not see the runtime directory (docs/attach.md).
+type DoorAddress struct {
 	Pid
 	FD int `json:"fd"` // its descriptor there
 }
 
-// End is what end.json says.
+// End is the content of end.json.
 type End struct {
 	Ended  time.Time `json:"ended"`
 	State  string    `json:"state"`            // exited, killed, lost; of an attached session ended, vanished, detached
@@ -73,15 +73,15 @@ type End struct {
 	Peak   int64     `json:"peak,omitempty"` // bytes, largest resident set of one process of the job
 	Rows   int64     `json:"rows,omitempty"` // in the database
 
-	// OOM says why, when the job, or a process of it, ended for want of memory.
+	// OOM is the reason, if the job, or a process of it, ended because memory ran out.
 	OOM string `json:"oom,omitempty"`
 
-	Refused []string `json:"refused,omitempty"` // ring files that can't be read: nothing is left to do about them
+	Refused []string `json:"refused,omitempty"` // ring files that can't be read, and need no further work
 
 	Recorded bool `json:"recorded"` // the end is in the database too, and PIDs and Rows are filled in
 }
 
-// What End.OOM may say.
+// Values of End.OOM.
 const (
 	OOMKill  = "an OOM kill"            // by the kernel
 	OOMError = "an out-of-memory error" // raised by an allocator
@@ -100,7 +100,7 @@ func (e End) String() string {
 		return fmt.Sprintf("exit %d", e.Code)
 	case "killed":
 		return "killed by " + e.Signal
-	case "ended", "vanished", "detached": // who attaches is not told an exit code
+	case "ended", "vanished", "detached": // attach is not told an exit code
 		return e.State
 	}
 	return "lost (killed together with memgauge run)"
@@ -123,7 +123,7 @@ const (
 	socket   = "api.sock"
 	ringsDir = "rings"
 	ctlDir   = "ctl"
-	// a command line is at most 128 KiB an argument and 2 MiB in all; longer ones are cut when written
+	// a command line has at most 128 KiB for each argument and 2 MiB in all; longer ones are cut when written
 	maxMeta   = 1 << 20
 	dirPerm   = 0o700
 	filePerm  = 0o600
@@ -155,7 +155,7 @@ func Open(dir string) (*Session, error) {
 	if s.Meta.Runtime != "" && !s.ownsRuntime() {
 		s.Meta.Runtime = ""
 	}
-	s.Meta.Command = secret.Args(s.Meta.Command) // earlier versions wrote it as it was
+	s.Meta.Command = secret.Args(s.Meta.Command) // earlier versions wrote it with its secrets
 	if s.Meta.Version > metaVer {
 		return nil, fmt.Errorf("open session %s: its session.json has version %d; this memgauge reads up to %d", abs,
 			s.Meta.Version, metaVer)
@@ -196,14 +196,14 @@ func (s *Session) SetProcess(p Pid) error {
 }
 
 // AddDoor records how to reach a process.
-func (s *Session) AddDoor(d Door) error {
+func (s *Session) AddDoor(d DoorAddress) error {
 	s.Meta.Doors = append(s.Meta.Doors, d)
 	return s.write()
 }
 
 func (s *Session) write() error { return writeJSON(s.path(metaFile), &s.Meta) }
 
-// End reads how the session ended; ok is false while nobody has said.
+// End reads how the session ended; ok is false while that is not recorded.
 func (s *Session) End() (e End, ok bool, err error) {
 	err = readJSON(s.path(endFile), &e)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -212,8 +212,8 @@ func (s *Session) End() (e End, ok bool, err error) {
 	return e, err == nil, err
 }
 
-// MayReplace refuses names of files that belong to a session. A command writes an answer where the user says, in place
-// of what was there; a ring has a trainer behind it.
+// MayReplace refuses names of files that belong to a session. A command writes its result to the path that the user
+// gives, and replaces the file there; but a trainer writes to a ring.
 func MayReplace(path string) error {
 	name := filepath.Base(path)
 	if strings.HasSuffix(name, wire.RingSuffix) {
@@ -225,7 +225,7 @@ func MayReplace(path string) error {
 	return nil
 }
 
-// Touched is when something of the session was stored last: a file changed that who owns the lock writes.
+// Touched is when something of the session was stored last: when a file changed that the lock's owner writes.
 func (s *Session) Touched() (last time.Time) {
 	for _, path := range []string{s.Database(), s.Database() + ".wal", s.Rings(), s.path(endFile), s.Dir} {
 		if st, err := os.Stat(path); err == nil && st.ModTime().After(last) {
@@ -268,7 +268,7 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	_, err = tmp.Write(append(b, '\n'))
-	if merr := tmp.Chmod(filePerm); err == nil { // whatever the umask has taken away
+	if merr := tmp.Chmod(filePerm); err == nil { // whatever the umask has removed
 		err = merr
 	}
 	if cerr := tmp.Close(); err == nil {

@@ -122,7 +122,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestAnIDIsNoPID: an id of digits alone would be taken for a process; one that an earlier version made is found still.
+// TestAnIDIsNoPID: an id of digits alone would be mistaken for a PID; one that an earlier version made is still found.
 func TestAnIDIsNoPID(t *testing.T) {
 	for range 1000 {
 		if id := newID(); isNumber(id) {
@@ -229,8 +229,8 @@ func TestDamagedFilesAreNamed(t *testing.T) {
 	}
 }
 
-// What is no ring does not keep a session from being finished, and neither does one that was refused and written down
-// so.
+// A file that is no ring does not keep a session from being finished, nor does a ring that was refused and recorded as
+// such.
 func TestUnfinished(t *testing.T) {
 	home(t)
 	s := create(t, Options{Name: "a"})
@@ -276,7 +276,7 @@ func TestMayReplace(t *testing.T) {
 	}
 }
 
-// The newest ring tells whether an agent is in a process: an older one may wait for its last records to be stored.
+// The newest ring shows whether an agent is in a process: an older one may wait for its last records to be stored.
 func TestObserved(t *testing.T) {
 	home(t)
 	s, p := create(t, Options{Name: "job"}), sleeper(t)

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// A session keeps one snapshot of an allocator, the newest that was asked for: snapshot.PID.pickle. What asks for one
-// works on it when the trainer is gone. One, because a long history takes hundreds of megabytes.
+// A session keeps one snapshot of an allocator, the newest: snapshot.PID.pickle. So commands that need a snapshot also
+// work when the trainer has ended. It keeps only one, because a long history takes hundreds of megabytes.
 const (
 	snapshotPrefix = "snapshot."
 	snapshotSuffix = ".pickle"
 )
 
-// Snapshot is a kept one.
+// Snapshot is a snapshot that a session keeps.
 type Snapshot struct {
 	Path  string
 	PID   int // of the process whose allocator it is
 	Taken time.Time
 }
 
-// KeepSnapshot moves a file, which must lie on the session's file system, into the session, in place of the one that it
-// had.
+// KeepSnapshot moves a file, which must lie on the session's file system, into the session, and replaces the previous
+// one.
 func (s *Session) KeepSnapshot(pid int, file string) error {
 	older, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix))
 	if err != nil {
@@ -47,19 +47,19 @@ func (s *Session) KeepSnapshot(pid int, file string) error {
 	return nil
 }
 
-// SnapshotPath is where the one of a process is kept.
+// SnapshotPath is where the snapshot of a process is kept.
 func (s *Session) SnapshotPath(pid int) string {
 	return filepath.Join(s.Dir, snapshotPrefix+strconv.Itoa(pid)+snapshotSuffix)
 }
 
-// Snapshot finds the one that is kept: here, or in the runtime directory, where a trainer leaves it whose allocation
-// has failed.
+// Snapshot finds the snapshot that is kept: here, or in the runtime directory, where a trainer leaves it after a failed
+// allocation.
 func (s *Session) Snapshot() (kept Snapshot, ok bool) {
 	var files []string
 	for _, dir := range []string{s.Dir, s.Runtime()} {
 		found, err := filepath.Glob(filepath.Join(dir, snapshotPrefix+"*"+snapshotSuffix))
 		if err != nil {
-			continue // a folder whose name is a bad pattern: it has none that could be found
+			continue // a directory whose name is no valid pattern has no snapshot that could be found
 		}
 		files = append(files, found...)
 	}

@@ -381,6 +381,20 @@ for x, y in zip(a['device_traces'], b['device_traces']):
 	}
 }
 
+// A list that can't be written is given up at once.
+func TestWritingEndsWithItsFile(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	p, items := &pickler{w: &calledOff{io.Discard, ctx}}, 0
+	p.list(1<<20, func(int) {
+		items++
+		p.raw(make([]byte, 1<<10)...)
+	})
+	if p.err == nil || items > 2*chunk>>10 {
+		t.Errorf("after %d items of 1 KiB: %v", items, p.err)
+	}
+}
+
 // pinned is what PyTorch 2.15 writes with record_pinned_host_memory=True, in its order: the host's segments have the
 // device -1, and one list has all its events.
 const pinned = `

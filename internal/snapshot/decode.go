@@ -8,6 +8,8 @@ import (
 	"math"
 	"runtime/debug"
 	"unsafe"
+
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // This file is a machine for pickles of protocols 2 to 5 that writes what it reads into columns at once: it makes no
@@ -177,7 +179,11 @@ func (d *decoder) run() {
 		d.err = d.in.err
 		return
 	}
-	if d.at = 0; d.in.end < 2 || d.in.d[0] != 0x80 || d.in.d[1] < 2 || d.in.d[1] > 5 {
+	if d.at = 0; d.in.end == 0 {
+		d.fail("file is empty")
+		return
+	}
+	if d.in.end < 2 || d.in.d[0] != 0x80 || d.in.d[1] < 2 || d.in.d[1] > 5 {
 		d.fail("not a pickle of protocol 2 to 5: begins with %.10q", d.in.d[:d.in.end])
 		return
 	}
@@ -271,7 +277,7 @@ func (d *decoder) spend() {
 		48*int64(cap(d.Blocks)) +
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {
-		d.fail("reading takes more than the %d MiB that it may take", d.budget>>20)
+		d.fail("reading takes more than the %v that it may take", units.Bytes(d.budget))
 	}
 	if d.disk != nil && d.err == nil && used > budgetFor(d.disk.n.Load()).left {
 		d.err = errTooMuch(d.in.base + int64(d.at))

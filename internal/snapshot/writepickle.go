@@ -92,7 +92,7 @@ func (p *pickler) list(n int, item func(i int)) {
 		return
 	}
 	p.raw('(')
-	for i := range n {
+	for i := 0; i < n && p.err == nil; i++ { // nobody waits for events that can't be written
 		item(i)
 		if len(p.buf) >= chunk {
 			p.flush()

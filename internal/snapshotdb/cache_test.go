@@ -3,12 +3,14 @@ package snapshotdb
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -120,6 +122,67 @@ func TestWithoutCache(t *testing.T) {
 	if left, _ := os.ReadDir(tmp); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+}
+
+// What the cache can't take is made elsewhere of what was read.
+func TestReadOnceForAFullCache(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("MEMGAUGE_HOME", home)
+	path := filepath.Join(t.TempDir(), "a.pickle")
+	file(t, path, 3)
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	key, err := identify(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(home, "cache", prefix+key+suffix, "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(home, "cache"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var reads atomic.Int32
+	if got, err := events(t.Context(), source(path, &reads)); got != "n 3" || err != nil || reads.Load() != 1 {
+		t.Errorf("got %q, %v, read %d times", got, err, reads.Load())
+	}
+}
+
+// A named pipe is opened once, by who reads it: its writer would take a look at it for the end.
+func TestNamedPipe(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	plain, pipe := filepath.Join(t.TempDir(), "a.pickle"), filepath.Join(t.TempDir(), "pipe")
+	file(t, plain, 3)
+	data, err := os.ReadFile(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		f, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.Write(data)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Errorf("the writer: %v", err)
+			if f, err := os.OpenFile(pipe, os.O_WRONLY, 0); err == nil { // lets the reader go on
+				f.Close()
+			}
+		}
+	})
+	time.Sleep(50 * time.Millisecond) // the writer waits for a reader; nothing tells when it does
+	var reads atomic.Int32
+	if got, err := events(t.Context(), source(pipe, &reads)); got != "n 3" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	wait.Wait()
 }
 
 // The cache loses first what nobody has used for longest, and never what was made just now.

@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 )
@@ -24,15 +25,17 @@ import (
 // Source is a snapshot's file.
 type Source struct {
 	Path string
-	// Read reads the file; it is not called where the cache has its tables. The history is closed by who asked for it.
+	// Read reads the file; it is not called where the cache has its tables. The history belongs to Open.
 	Read func(context.Context) (*anatomy.History, error)
+	// Making hears what share of the tables is made; it may be nil.
+	Making func(share float64)
 	// Note hears what the user must know; it may be nil.
 	Note func(string)
 }
 
 // Tables is an open database of a snapshot.
 type Tables struct {
-	service api.Service
+	service service.Service
 	db      *store.DB
 	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
 	discard string        // a directory to remove at the end; ""
@@ -41,6 +44,8 @@ type Tables struct {
 
 // Open makes or finds the tables of a file. Where nothing can be kept they are made for this one time.
 func Open(ctx context.Context, src Source) (*Tables, error) {
+	src, done := readOnce(src)
+	defer done()
 	dir, err := session.Cache()
 	if err == nil && src.Path != "-" {
 		var t *Tables
@@ -50,9 +55,30 @@ func Open(ctx context.Context, src Source) (*Tables, error) {
 		}
 	}
 	if err != nil && src.Note != nil {
+		if store.IsFull(err) {
+			err = fmt.Errorf("the disk of %s is full", dir)
+		}
 		src.Note(fmt.Sprintf("the tables are not kept for the next question: %v", err))
 	}
 	return openOnce(ctx, src)
+}
+
+// readOnce makes a source that is read once however often it is asked: what the cache has no room for is made
+// elsewhere. The history lives until done is called.
+func readOnce(src Source) (once Source, done func()) {
+	var h *anatomy.History
+	read := src.Read
+	src.Read = func(ctx context.Context) (_ *anatomy.History, err error) {
+		if h == nil {
+			h, err = read(ctx)
+		}
+		return h, err
+	}
+	return src, func() {
+		if h != nil {
+			h.Close()
+		}
+	}
 }
 
 // Cached opens the tables of a file if the cache has them.
@@ -79,9 +105,15 @@ func Cached(ctx context.Context, path string) (*Tables, bool) {
 	return t, true
 }
 
-// openRegular opens a file to be identified. A named pipe's writer is not waited for: only a regular file has an
-// identity.
+// openRegular opens a file to be identified: only a regular one has an identity. A named pipe is not even opened, since
+// its writer would take it for read and gone.
 func openRegular(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: path, Err: err.(*os.PathError).Err} // Stat's are of this kind
+		}
+		return nil, errIrregular(info)
+	}
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -151,8 +183,7 @@ func build(ctx context.Context, src Source, path string) error {
 	if err != nil {
 		return err
 	}
-	defer h.Close()
-	if err := store.MakeSnapshot(ctx, path, h); err != nil {
+	if err := store.MakeSnapshot(ctx, path, h, src.Making); err != nil {
 		if ctx.Err() == nil {
 			err = &cacheError{err}
 		}
@@ -191,7 +222,7 @@ func open(ctx context.Context, path string) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.db, t.service = db, api.Service{DB: db}
+	t.db, t.service = db, service.Service{DB: db}
 	if about, err := db.AboutSnapshot(ctx); err == nil {
 		t.Cut = about["cut"]
 	}

@@ -1,5 +1,5 @@
-// Package sock owns the unix sockets between processes of one user: paths of any length, and the question who is at the
-// other end. What is said over them is other packages' business.
+// Package sock owns the unix sockets between processes of one user: paths of any length, and who is at the other end.
+// The protocols belong to other packages.
 package sock
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// shortPath goes through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a
+// shortPath is a path through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a
 // session may lie deeper.
 func shortPath(path string) (short string, done func(), err error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -25,7 +25,7 @@ func shortPath(path string) (short string, done func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
 }
 
-// Listen makes a socket that lets in only its own user. A stale one is replaced, so the caller must know that nobody
+// Listen makes a socket that admits only its own user. It replaces a stale one, so the caller must know that nobody
 // else serves at this path. Close removes it.
 func Listen(path string) (net.Listener, error) {
 	short, done, err := shortPath(path)
@@ -38,7 +38,7 @@ func Listen(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the short path, which soon means nothing
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the short path, which is valid only for a moment
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("listen: %w", err)
@@ -46,7 +46,7 @@ func Listen(path string) (net.Listener, error) {
 	return &guarded{l, path}, nil
 }
 
-// guarded is a listener that hangs up on other users.
+// guarded is a listener that disconnects other users.
 type guarded struct {
 	net.Listener
 	path string
@@ -70,7 +70,7 @@ func (g *guarded) Close() error {
 	return g.Listener.Close()
 }
 
-// Dial connects to a socket that its own user, or root, listens on.
+// Dial connects to a socket on which its own user, or root, listens.
 func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	short, done, err := shortPath(path)
 	if err != nil {
@@ -89,8 +89,8 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// Peer is the PID at the other end of a connection that we made. It is an error if that belongs to another user, unless
-// we are root, who may ask anyone, or it is root's.
+// Peer returns the PID at the other end of a connection that we made. It is an error if that process belongs to another
+// user, unless we are root, who may query anyone, or the process is root's.
 func Peer(c *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(c)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package stacks owns the answer to "what is each thread doing": the Python stacks that the agent tells, joined with
-// what the kernel knows of the same threads, which is all that there is when the agent can't get Python's lock in time.
+// Package stacks owns the answer to "what is each thread doing": the agent's Python stacks, joined with the kernel's
+// view of the same threads. If the agent can't get Python's lock in time, the kernel's view is all there is.
 package stacks
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// Patience is how long a table or a command waits for a process by default. An extension that keeps Python's lock for
-// longer is what the user wants to hear of.
+// Patience is how long a table or a command waits for a process by default. An extension that holds Python's lock for
+// longer is what the user wants to know about.
 const Patience = 2 * time.Second
 
 // Process is what the threads of one process are doing.
@@ -25,18 +25,19 @@ type Process struct {
 	session.Process
 	At      time.Time
 	Threads []Thread // those with Python frames first, the main thread at their head; then others
-	Left    int      // threads that found no room in the agent's answer
+	Left    int      // threads that did not fit into the agent's answer
 	Err     error    // why there are no Python stacks, nil where there are
 }
 
 // Thread is a thread of a process.
 type Thread struct {
-	proc.Task              // zero where the kernel and Python could not be matched
+	proc.Task              // zero if the kernel's thread was not found
 	Name      string       // Python's; "" for a thread that Python does not know
-	Python    *wire.Thread // nil where there is no Python stack
+	Python    *wire.Thread // nil if there is no Python stack
 }
 
-// Take asks one process, and waits for its agent until ctx ends. It always gives what can be had: see Process.Err.
+// Take queries one process, and waits for its agent until ctx ends. It always returns what is available: see
+// Process.Err.
 func Take(ctx context.Context, p session.Process, locals bool) Process {
 	r := Process{Process: p, At: time.Now().UTC()}
 	told, err := ask(ctx, p, locals)
@@ -52,7 +53,7 @@ func Take(ctx context.Context, p session.Process, locals bool) Process {
 	return r
 }
 
-// All asks several processes at once.
+// All queries several processes at once.
 func All(ctx context.Context, list []session.Process, locals bool) []Process {
 	out := make([]Process, len(list))
 	var wg sync.WaitGroup
@@ -75,15 +76,16 @@ func ask(ctx context.Context, p session.Process, locals bool) (wire.Stacks, erro
 	return c.Backtrace(ctx, locals)
 }
 
-// why is the error in the words of who looks at a job that hangs.
+// why rewrites a timeout as what it means: the GIL could not be had.
 func why(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("the GIL (Python's lock) could not be had in time: an extension holds it, or the process is stopped")
+		return errors.New("the GIL (Python's lock) could not be had in time: an extension holds it, or the process " +
+			"is stopped")
 	}
 	return err
 }
 
-// join puts the kernel's view beside Python's.
+// join combines the kernel's view with Python's.
 func join(told wire.Stacks, tasks []proc.Task) []Thread {
 	byInner := map[int]proc.Task{}
 	for _, t := range tasks {
@@ -109,7 +111,7 @@ func join(told wire.Stacks, tasks []proc.Task) []Thread {
 	return out
 }
 
-// Kernel is what the kernel tells in a few words: "sleeping in futex (futex_wait_queue)".
+// Kernel describes the kernel's view in a few words: "sleeping in futex (futex_wait_queue)".
 func (t Thread) Kernel() string {
 	if t.TID == 0 {
 		return ""
@@ -127,7 +129,7 @@ func (t Thread) Kernel() string {
 	return text
 }
 
-// states are proc(5)'s.
+// states are those of proc(5).
 var states = map[byte]string{'R': "running", 'S': "sleeping", 'D': "waiting for a device", 'T': "stopped",
 	't': "stopped by a tracer",
 	'Z': "ended", 'X': "ended", 'I': "idle"}
@@ -139,7 +141,7 @@ func (p Process) Rows() []model.Backtrace {
 	for _, t := range p.Threads {
 		row.TID, row.Name = int32(t.TID), t.Name
 		if t.Python == nil && p.Err == nil {
-			continue // a thread of a library, which Python has nothing to say of
+			continue // a thread of a library, which Python does not know
 		}
 		if t.Python == nil {
 			k := row

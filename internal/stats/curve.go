@@ -2,15 +2,15 @@ package stats
 
 import "math"
 
-// Curve is how a series that rises does so.
+// Curve describes how a series rises.
 type Curve struct {
-	// Evidence is what a curve that flattens explains better than a line does, by Schwarz's criterion (BIC); below 0
-	// the line is the better of the two.
+	// Evidence is by how much a curve that flattens explains the series better than a line does, by Schwarz's criterion
+	// (BIC); below 0 the line is better.
 	Evidence float64
-	// Pace is the best flattening curve's slope at the end of the series as a share of its mean slope: 1 for a line,
-	// near 0 for what is over.
+	// Pace is the slope of the best flattening curve at the end of the series, as a share of its mean slope: 1 for a
+	// line, near 0 for a rise that is over.
 	Pace float64
-	// Left is what that curve has still to rise; +Inf where it has no end (a logarithm, a root).
+	// Left is how much that curve has still to rise; +Inf where it has no end (a logarithm, a root).
 	Left float64
 
 	shape func(x float64) float64 // on x from 0 to 1 over the series; nil where no curve rises
@@ -34,9 +34,9 @@ type bend struct {
 	end       float64 // its value at infinity
 }
 
-// bends are the shapes that memory fills up in: towards an end, with time constants from a twentieth of the series to
-// two of it; as a logarithm (first sights of values that repeat); as a root (first sights of values from a long tail:
-// Heaps' law).
+// bends are the shapes in which memory fills up: towards an end, with time constants from a twentieth of the series to
+// two of it; as a logarithm (first occurrences of values that repeat); as a root (first occurrences of values from a
+// long tail: Heaps' law).
 func bends() []bend {
 	var list []bend
 	for _, tau := range []float64{0.05, 0.1, 0.17, 0.25, 0.35, 0.5, 0.7, 1, 1.4, 2} {
@@ -56,8 +56,8 @@ func bends() []bend {
 
 var allBends = bends()
 
-// FitCurve compares a line with curves that flatten. How the noise is correlated is taken from what the better of the
-// two leaves over: from a wrong shape's rest every noise would seem to wander.
+// FitCurve compares a line with curves that flatten. The correlation of the noise is estimated from the residuals of
+// the better of the two: after a wrong shape, any noise would seem to wander.
 func FitCurve(xs, ys []float64) Curve {
 	n := len(xs)
 	if n < 6 || xs[n-1] <= xs[0] {
@@ -93,8 +93,8 @@ func FitCurve(xs, ys []float64) Curve {
 		shape: b.at, scale: scale, first: xs[0], width: xs[n-1] - xs[0]}
 }
 
-// compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and what the better one leaves
-// over.
+// compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and the residuals of the
+// better one.
 func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (best int, evidence float64,
 	rest []float64) {
 	target := whiten(ys, alpha)
@@ -118,7 +118,7 @@ func compare(unit []float64, shapes [][]float64, ys []float64, alpha float64) (b
 	return best, m*math.Log((line.rss+tiny)/(found+tiny)) - math.Log(m), rest // one parameter more: the bend
 }
 
-// whiten takes from each point what is left of the one before.
+// whiten subtracts from each point what remains of the one before.
 func whiten(ys []float64, alpha float64) []float64 {
 	out := make([]float64, len(ys)-1)
 	for i := range out {
@@ -177,7 +177,7 @@ func leastSquares(columns [][]float64, y []float64) (s solution, ok bool) {
 	return s, true
 }
 
-// rest is what the solution leaves over.
+// rest returns the residuals of the solution.
 func (s solution) rest(columns [][]float64, y []float64) []float64 {
 	out := make([]float64, len(y))
 	if s.b == nil {

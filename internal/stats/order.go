@@ -8,7 +8,7 @@ import (
 // Median of xs; NaN for none.
 func Median(xs []float64) float64 { return Quantile(xs, 0.5) }
 
-// Quantile q of xs, between neighbours in proportion; NaN for none.
+// Quantile q of xs, interpolated between neighbours; NaN for none.
 func Quantile(xs []float64, q float64) float64 {
 	if len(xs) == 0 {
 		return math.NaN()
@@ -26,7 +26,7 @@ func Quantile(xs []float64, q float64) float64 {
 // normalMAD turns a median absolute deviation into the standard deviation of normal noise.
 const normalMAD = 1.4826
 
-// Spread is a standard deviation that outliers don't move: from the median absolute deviation.
+// Spread is a standard deviation that outliers don't affect: from the median absolute deviation.
 func Spread(xs []float64) float64 {
 	m := Median(xs)
 	dev := make([]float64, len(xs))
@@ -36,8 +36,8 @@ func Spread(xs []float64) float64 {
 	return normalMAD * Median(dev)
 }
 
-// TheilSen is the median of the slopes between all pairs of points (Sen 1968): a third of them may be anything. It
-// takes n²/2 slopes, so it is for some hundred points. NaN for fewer than two.
+// TheilSen is the median of the slopes between all pairs of points (Sen 1968): up to a third of them may be anything.
+// It computes n²/2 slopes, so it is for some hundred points. NaN for fewer than two.
 func TheilSen(xs, ys []float64) float64 {
 	var slopes []float64
 	for i := range xs {

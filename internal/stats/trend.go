@@ -6,11 +6,11 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Trend is a line through points in order, with what is known of the noise about it.
+// Trend is a line through points in order, with what is known about the noise around it.
 type Trend struct {
 	Slope, Err float64 // per unit of x, and its standard error
 	Noise      float64 // standard deviation about the line; of one increment where the noise wanders
-	Alpha      float64 // what of a deviation is left at the next point; 1 where it wanders
+	Alpha      float64 // share of a deviation that remains at the next point; 1 where it wanders
 	Freedom    float64 // degrees of freedom of Err
 	N          int
 }
@@ -30,7 +30,7 @@ func sign(x float64) int {
 	return 1
 }
 
-// Interval is where the slope lies with the given probability.
+// Interval contains the slope with the given probability.
 func (t Trend) Interval(p float64) (low, high float64) {
 	if t.Freedom < 1 {
 		return math.Inf(-1), math.Inf(1)
@@ -47,14 +47,14 @@ func (t Trend) P() float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: t.Freedom}.Survival(t.Ratio())
 }
 
-// unitRoot is the t statistic below which noise comes back to the line: 1 in 50 random walks about a line is below −3.3
+// unitRoot is the t statistic below which noise returns to the line: 1 in 50 random walks about a line is below −3.3
 // (between the 5 % and the 1 % of Elliott, Rothenberg and Stock 1996, table I.C, 100 points: −3.03 and −3.58).
 const unitRoot = -3.3
 
-// FitTrend fits a line and finds the error of its slope without supposing either kind of noise. Noise that comes back
-// (white, or autoregressive) is told by a test for a unit root and weighed by Prais–Winsten; otherwise it counts as a
-// random walk, whose drift is the mean of its increments. So a wandering level is not taken for a trend (Perron and
-// Yabu 2009 make the same choice). Points should be about evenly spaced.
+// FitTrend fits a line and finds the error of its slope without an assumption about the kind of noise. A test for a
+// unit root recognises noise that returns to the line (white, or autoregressive), which is weighted by Prais–Winsten.
+// Other noise counts as a random walk, whose drift is the mean of its increments. So a wandering level is not mistaken
+// for a trend (Perron and Yabu 2009 make the same choice). Points should be about evenly spaced.
 func FitTrend(xs, ys []float64) Trend {
 	n := len(xs)
 	if n < 4 || xs[n-1] <= xs[0] {
@@ -66,12 +66,12 @@ func FitTrend(xs, ys []float64) Trend {
 	return fitWandering(xs, ys)
 }
 
-// comesBack tells noise that comes back to the line from noise that wanders off: the test of Elliott, Rothenberg and
-// Stock (DF-GLS), which finds it in half as many points as Dickey and Fuller's. alpha is what is left of a deviation at
-// the next point.
+// comesBack distinguishes noise that returns to the line from noise that wanders off, by the test of Elliott,
+// Rothenberg and Stock (DF-GLS), which needs half as many points as Dickey and Fuller's. alpha is the share of a
+// deviation that remains at the next point.
 func comesBack(xs, ys []float64) (alpha float64, returns bool) {
 	n := len(xs)
-	near := 1 - 13.5/float64(n) // where half of all walks would be told: their choice
+	near := 1 - 13.5/float64(n) // where half of all walks would be detected: the authors' choice
 	design := [][]float64{make([]float64, n), make([]float64, n)}
 	target := make([]float64, n)
 	design[0][0] = 1
@@ -94,7 +94,7 @@ func comesBack(xs, ys []float64) (alpha float64, returns bool) {
 	return alpha, true
 }
 
-// persistence regresses deviations on the ones before, and gives Dickey and Fuller's t. More lags would cost power:
+// persistence regresses deviations on the ones before, and returns Dickey and Fuller's t. More lags would cost power:
 // floors of memory have no finer structure.
 func persistence(res []float64) (alpha, t float64) {
 	var xx, xy float64
@@ -118,14 +118,14 @@ func persistence(res []float64) (alpha, t float64) {
 	return alpha, (alpha - 1) / se
 }
 
-// unbias corrects the estimate for the line that was fitted before: (2 + 4α)/n too low (Marriott and Pope 1954, with a
-// trend).
+// unbias corrects the estimate for the line that was fitted before: it is (2 + 4α)/n too low (Marriott and Pope 1954,
+// with a trend).
 func unbias(alpha float64, n int) float64 {
 	return math.Max(0, math.Min(0.97, alpha+(2+4*alpha)/float64(n)))
 }
 
-// fitReturning is the line by Prais–Winsten: each point less α of the one before, the first one scaled to the same
-// noise. Taken from the first point on, so that large numbers cost no digits.
+// fitReturning fits the line by Prais–Winsten: each point less α of the one before, the first one scaled to the same
+// noise. Points are taken relative to the first, so that large numbers cost no digits.
 func fitReturning(xs, ys []float64, alpha float64) Trend {
 	n := len(xs)
 	design := [][]float64{make([]float64, n), make([]float64, n)}
@@ -145,8 +145,8 @@ func fitReturning(xs, ys []float64, alpha float64) Trend {
 		Alpha: alpha, Freedom: float64(n - 2), N: n}
 }
 
-// fitWandering takes the noise for a random walk: what it has come to in all, over the way, and the scatter of its
-// steps.
+// fitWandering assumes that the noise is a random walk: the slope is the total change over the distance, the error
+// comes from the scatter of the steps.
 func fitWandering(xs, ys []float64) Trend {
 	n := len(xs)
 	width := (xs[n-1] - xs[0]) / float64(n-1)

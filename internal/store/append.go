@@ -12,13 +12,15 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 // writer is what appending remembers between batches. It belongs to the holder of DB.writing.
 type writer struct {
 	loaded bool
-	names  map[int32]text          // what is in store.names, as DuckDB wants it
-	rings  map[uint64]model.Cursor // what is in store.cursors
+	names  map[int32]text            // what is in store.names, as DuckDB wants it
+	rings  map[uint64]model.Cursor   // what is in store.cursors
+	places map[string]map[string]int // where the columns of each stored table lie, by name
 	arena  arena
 }
 
@@ -101,7 +103,10 @@ func (w *writer) load(c *conn) error {
 	for _, n := range names {
 		w.names[n.ID] = w.arena.put(n.Text)
 	}
-	w.rings, err = cursors(c)
+	if w.rings, err = cursors(c); err != nil {
+		return err
+	}
+	w.places, err = places(c)
 	w.loaded = err == nil
 	return err
 }
@@ -119,27 +124,18 @@ func (w *writer) rows(c *conn, b *model.Batch) (fresh []model.Name, err error) {
 	if err != nil {
 		return fresh, err
 	}
-	steps := []func() error{
-		func() error { return fill(c, "names", fresh, nameColumns) },
-		func() error { return replaceProcesses(c, b.Processes) },
-		func() error { return fill(c, "trace", b.Trace, w.traceColumns) },
-		func() error { return fill(c, "steps", b.Steps, stepColumns) },
-		func() error { return fill(c, "step_devices", b.Devices, stepDeviceColumns) },
-		func() error { return fill(c, "events", b.Events, eventColumns) },
-		func() error { return fill(c, "overhead", b.Overheads, overheadColumns) },
-		func() error { return fill(c, "drops", b.Drops, dropColumns) },
-		func() error { return fill(c, "tensors", b.Tensors, tensorColumns) },
-		func() error { return fill(c, "objects", b.Objects, objectColumns) },
-		func() error { return fill(c, "findings", b.Findings, findingColumns) },
-		func() error { return samples(c, &b.Samples) },
-		func() error { return w.moveCursors(c, b.Cursors) },
+	if err := w.fill(c, table.Names, &fresh); err != nil {
+		return fresh, err
 	}
-	for _, step := range steps {
-		if err := step(); err != nil {
+	for _, t := range table.All {
+		if t.Rows == nil {
+			continue
+		}
+		if err := w.fill(c, t, t.Rows(b)); err != nil {
 			return fresh, err
 		}
 	}
-	return fresh, nil
+	return fresh, w.moveCursors(c, b.Cursors)
 }
 
 // intern remembers names; one that is known already must be the same.
@@ -156,29 +152,6 @@ func (w *writer) intern(names []model.Name) (fresh []model.Name, err error) {
 		fresh = append(fresh, n)
 	}
 	return fresh, nil
-}
-
-// replaceProcesses makes the batch's word on each process the only one; the last of several counts.
-func replaceProcesses(c *conn, list []model.Process) error {
-	if len(list) == 0 {
-		return nil
-	}
-	type id struct {
-		pid   int32
-		start int64
-	}
-	last := map[id]model.Process{}
-	var keys []string
-	for _, p := range list {
-		last[id{p.PID, p.StartTicks}] = p
-		keys = append(keys, fmt.Sprintf("(%d, %d)", p.PID, p.StartTicks))
-	}
-	if err := c.exec("DELETE FROM store.processes WHERE (pid, start_ticks) IN (" + strings.Join(keys,
-		", ") + ")"); err != nil {
-		return err
-	}
-	rows := slices.SortedFunc(maps.Values(last), func(a, b model.Process) int { return int(a.PID - b.PID) })
-	return fill(c, "processes", rows, processColumns)
 }
 
 // moveCursors updates known rings in place (a deleted and reinserted row would stay until the next checkpoint) and

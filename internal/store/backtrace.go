@@ -2,14 +2,12 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/table"
 )
-
-// backtraceRows bounds one INSERT: some 40 KiB of SQL. A job of 10 processes with 20 threads each has 4,000 frames.
-const backtraceRows = 256
 
 // SetBacktrace replaces what python.backtrace shows.
 func (db *DB) SetBacktrace(ctx context.Context, rows []model.Backtrace) error {
@@ -19,7 +17,7 @@ func (db *DB) SetBacktrace(ctx context.Context, rows []model.Backtrace) error {
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
-		err := replaceBacktrace(c, rows)
+		err := db.w.replaceBacktrace(c, rows)
 		if err == nil {
 			err = c.exec("COMMIT")
 		}
@@ -30,29 +28,19 @@ func (db *DB) SetBacktrace(ctx context.Context, rows []model.Backtrace) error {
 	}))
 }
 
-func replaceBacktrace(c *conn, rows []model.Backtrace) error {
+func (w *writer) replaceBacktrace(c *conn, rows []model.Backtrace) error {
+	if err := w.load(c); err != nil {
+		return err
+	}
 	if err := c.exec("DELETE FROM store.backtrace"); err != nil {
 		return err
 	}
-	for len(rows) > 0 {
-		n := min(len(rows), backtraceRows)
-		values := make([]string, n)
-		for i, r := range rows[:n] {
-			values[i] = backtraceValues(r)
+	rows = slices.Clone(rows)
+	for i := range rows {
+		r := &rows[i]
+		for _, text := range []*string{&r.Name, &r.Func, &r.File, &r.Kind} {
+			*text = strings.ReplaceAll(*text, "\x00", "\uFFFD") // the names of a program's threads may hold anything
 		}
-		if err := c.exec("INSERT INTO store.backtrace VALUES " + strings.Join(values, ", ")); err != nil {
-			return err
-		}
-		rows = rows[n:]
 	}
-	return nil
+	return w.fill(c, table.Backtrace, &rows)
 }
-
-func backtraceValues(r model.Backtrace) string {
-	return fmt.Sprintf("(make_timestamp(%d), %d, nullif(%d, -1), nullif(%d, 0), nullif(%s, ''), %d, %s, nullif(%s, ''), nullif(%d, 0), %s)",
-		r.Time, r.PID, r.Rank, r.TID, literal(r.Name), r.Depth, literal(r.Func), literal(r.File), r.Line,
-		literal(r.Kind))
-}
-
-// literal is a text in SQL. The names of a program's threads may hold anything; a NUL would end the statement.
-func literal(s string) string { return quote(strings.ReplaceAll(s, "\x00", "\uFFFD")) }

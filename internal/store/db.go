@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 // Options say which database, and what it may take from a machine on which a training runs.
@@ -120,10 +123,10 @@ type DB struct {
 	}
 }
 
-// reservedNames are names of schemas, now or later.
-var reservedNames = map[string]bool{"python": true, "memgauge": true, "store": true, "main": true, "cpu": true,
-	"gpu":     true,
-	"process": true, "cgroup": true, "host": true, "system": true, "temp": true}
+// reserved says whether a name is a schema's, now or in any database of DuckDB.
+func reserved(name string) bool {
+	return slices.Contains(table.Schemas(), name) || slices.Contains([]string{"store", "main", "system", "temp"}, name)
+}
 
 // Open opens the database, creates it where it does not exist, and brings an older one up to date. A database that a
 // newer memgauge made is refused (ErrNewer), and so is one that another process has open (ErrLocked).
@@ -134,7 +137,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	o.Path = path
-	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reservedNames[strings.ToLower(stem)] {
+	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reserved(strings.ToLower(stem)) {
 		return nil,
 			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
 	}

@@ -3,7 +3,6 @@ package store
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 // Errors on which callers branch.
@@ -86,18 +86,13 @@ func nearestTable(name string) (nearest string) {
 		return ""
 	}
 	name = strings.ToLower(name)
-	visible := slices.Concat(slices.Collect(maps.Keys(tableDocs)), slices.Collect(maps.Keys(sampleTables)))
-	slices.Sort(visible)
 	least := 1.0 / 3
-	for _, table := range visible {
-		schema, bare, _ := strings.Cut(table, ".")
-		if schema == "store" {
-			continue
-		}
+	for _, view := range slices.Sorted(slices.Values(table.Views())) {
+		_, bare, _ := strings.Cut(view, ".")
 		_, written, _ := strings.Cut(name, ".")
-		for _, pair := range [][2]string{{name, table}, {name, bare}, {written, bare}} {
+		for _, pair := range [][2]string{{name, view}, {name, bare}, {written, bare}} {
 			if d := float64(distance(pair[0], pair[1])) / float64(max(len(pair[0]), 1)); pair[0] != "" && d < least {
-				nearest, least = table, d
+				nearest, least = view, d
 			}
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 // Report says what maintenance removed.
@@ -21,7 +23,6 @@ const (
 	maxSlices = 64   // after so many eighths, 0.02 % is left
 	mergeBy   = 16   // steps that become one row
 
-	thinSeconds = 10 // one sample of so many seconds is kept
 )
 
 // Levels of detail that can be given up, in this order.
@@ -75,8 +76,11 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	}
 	db.callOffLocked() // what a question sees is not freed while it is open
 	for level := levelThin; level <= levelDrop; level++ {
-		for _, table := range levelTables[level] {
-			if err := db.drainLevelLocked(ctx, level, table, rep); err != nil {
+		for _, t := range table.All {
+			if !loses(t, level) {
+				continue
+			}
+			if err := db.drainLevelLocked(ctx, level, t, rep); err != nil {
 				return err
 			}
 		}
@@ -85,12 +89,12 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 }
 
 // drainLevelLocked gives up slices of one table at one level until it helped enough or no slice is left.
-func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep *Report) error {
+func (db *DB) drainLevelLocked(ctx context.Context, level int, t *table.Table, rep *Report) error {
 	for range maxSlices {
 		if float64(rep.After) <= lowWater*float64(db.o.MaxDisk) {
 			return nil
 		}
-		n, more, err := db.giveUpLocked(ctx, level, table)
+		n, more, err := db.giveUpLocked(ctx, level, t)
 		if err != nil || !more {
 			return err
 		}
@@ -102,15 +106,15 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, table string, rep
 	return nil
 }
 
-// levelTables are the tables that lose rows at each level, the bulkiest first.
-var levelTables = map[int][]string{
-	levelThin: {"trace", "utilization", "process_memory", "gpu_processes", "gpu_utilization", "cgroup_memory",
-		"host_memory"},
-	levelMerge: {"step_devices", "steps"},
-	levelDrop: {"trace", "utilization", "process_memory", "gpu_processes", "step_devices", "steps", "gpu_utilization",
-		"cgroup_memory", "host_memory",
-		// what was lost stays known
-		"overhead", "objects", "tensors", "findings", "event_window", "process_classes", "events"},
+// loses says whether a table loses rows at a level.
+func loses(t *table.Table, level int) bool {
+	switch level {
+	case levelThin:
+		return t.Thin != nil
+	case levelMerge:
+		return t.Merge != ""
+	}
+	return !t.Kept
 }
 
 func (rep *Report) count(level int, n int64) {
@@ -142,9 +146,9 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 
 // giveUpLocked treats the oldest slice of a table that has not been treated at this level, in one transaction with its
 // count in memgauge.drops. It says how many rows went, and whether there was a slice.
-func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone int64, more bool, err error) {
+func (db *DB) giveUpLocked(ctx context.Context, level int, t *table.Table) (gone int64, more bool, err error) {
 	err = db.withConn(ctx, func(c *conn) error {
-		from, to, ok, err := slice(c, level, table)
+		from, to, ok, err := slice(c, level, t.Store)
 		if err != nil || !ok {
 			return err
 		}
@@ -152,7 +156,7 @@ func (db *DB) giveUpLocked(ctx context.Context, level int, table string) (gone i
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
-		gone, err = giveUp(c, level, table, from, to)
+		gone, err = giveUp(c, level, t, from, to)
 		if err == nil {
 			err = c.exec("COMMIT")
 		}
@@ -186,16 +190,16 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 }
 
 // giveUp removes rows with from <= ts < to and leaves word of it.
-func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
+func giveUp(c *conn, level int, t *table.Table, from, to int64) (int64, error) {
 	where := fmt.Sprintf("ts >= make_timestamp(%d) AND ts < make_timestamp(%d)", from, to)
-	before, err := count(c, table, where)
+	before, err := count(c, t.Store, where)
 	if err != nil {
 		return 0, err
 	}
-	if err := c.exec(removal(level, table, where)); err != nil {
+	if err := c.exec(removal(level, t, where)); err != nil {
 		return 0, err
 	}
-	after, err := count(c, table, where)
+	after, err := count(c, t.Store, where)
 	if err != nil {
 		return 0, err
 	}
@@ -203,25 +207,10 @@ func giveUp(c *conn, level int, table string, from, to int64) (int64, error) {
 		INSERT INTO store.drops SELECT make_timestamp(%[1]d), NULL, '%[2]s', '%[3]s', %[4]d, '%[5]s' WHERE %[4]d > 0;
 		DELETE FROM store.retention WHERE name = '%[6]s' AND level = %[7]d;
 		INSERT INTO store.retention VALUES ('%[6]s', %[7]d, make_timestamp(%[8]d))`,
-		time.Now().UnixMicro(), visible[table], reasons[level], before-after, detail(from, to), table, level, to))
+		time.Now().UnixMicro(), t.View, reasons[level], before-after, detail(from, to), t.Store, level, to))
 }
 
-var (
-	reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
-	visible = map[string]string{"trace": "python.torch_trace", "steps": "python.steps",
-		"step_devices": "python.step_devices", "overhead": "memgauge.overhead",
-		"findings": "memgauge.findings", "objects": "python.objects", "tensors": "python.tensors",
-		"events": "memgauge.events", "event_window": "memgauge.event_window", "process_classes": "process.classes",
-		"utilization":    "cpu.utilization",
-		"process_memory": "process.memory", "cgroup_memory": "cgroup.memory", "host_memory": "host.memory",
-		"gpu_utilization": "gpu.utilization", "gpu_processes": "gpu.processes"}
-
-	// thinned says of which group one row in thinSeconds is kept, and which: the highest of what matters.
-	thinned = map[string][2]string{"utilization": {"pid, tid", "user_pct + sys_pct"}, "process_memory": {"pid", "rss"},
-		"cgroup_memory": {"path", "current"}, "host_memory": {"true", "-available"}, "gpu_utilization": {"device_id",
-			"used_bytes"},
-		"gpu_processes": {"device_id, pid", "used_bytes"}}
-)
+var reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}
 
 func detail(from, to int64) string {
 	text := "before " + time.UnixMicro(to).UTC().Format(time.RFC3339Nano)
@@ -240,54 +229,43 @@ func count(c *conn, table, where string) (int64, error) {
 }
 
 // removal is the statement that gives up detail.
-func removal(level int, table, where string) string {
+func removal(level int, t *table.Table, where string) string {
 	switch level {
 	case levelThin:
-		if by, ok := thinned[table]; ok {
-			return thinSamples(table, where, by[0], by[1])
-		}
-		// A step that is cut by the slice's end keeps rows of both parts: more than needed, never fewer.
-		return `DELETE FROM store.trace WHERE ` + where + ` AND rowid NOT IN (
-			SELECT unnest([arg_max(rowid, allocated), arg_min(rowid, allocated), arg_max(rowid, seq)])
-			FROM store.trace WHERE ` + where + ` GROUP BY pid, step, device)`
+		return thin(t, where)
 	case levelMerge:
-		return mergeSteps(table, where)
+		return merge(t, where)
 	}
-	return "DELETE FROM store." + table + " WHERE " + where
+	return "DELETE FROM store." + t.Store + " WHERE " + where
 }
 
-// thinSamples keeps the row with the most memory of each ten seconds; where that is NULL in all of them, any.
-func thinSamples(table, where, group, most string) string {
+// thin keeps the rows that the table names. A group that is cut by the slice's end (a step, some seconds) keeps rows of
+// both parts: more than needed, never fewer.
+func thin(t *table.Table, where string) string {
+	by := t.Thin.By
+	if t.Thin.Seconds > 0 {
+		by += ", time_bucket(INTERVAL " + itoa(int64(t.Thin.Seconds)) + " SECOND, ts)"
+	}
 	return fmt.Sprintf(`DELETE FROM store.%[1]s WHERE %[2]s AND rowid NOT IN (
-		SELECT arg_max(rowid, coalesce(%[4]s, 0)) FROM store.%[1]s WHERE %[2]s GROUP BY %[3]s, time_bucket(INTERVAL %[5]d SECOND, ts))`,
-		table, where, group, most, thinSeconds)
+		SELECT unnest([%[3]s]) FROM store.%[1]s WHERE %[2]s GROUP BY %[4]s)`,
+		t.Store, where, strings.Join(t.Thin.Keep, ", "), by)
 }
 
-// mergeSteps replaces each 16 neighbouring rows of a process and device by one: floors of what is held, peaks of the
-// peaks, sums of what adds up. Counters that rise keep their last value.
-func mergeSteps(table, where string) string {
-	agg := []string{"max(ts) AS ts", "pid", "last(rank) AS rank", "max(step) AS step", "sum(steps)::INTEGER AS steps",
-		"inference", "device"}
-	sizes := []string{"allocated", "max_allocated", "reserved", "max_reserved"}
-	if table == "steps" {
-		agg = append(agg, "last(world_size) AS world_size", "sum(duration_ns)::BIGINT AS duration_ns",
-			"bool_or(sampled) AS sampled",
-			"max(gc_collections) AS gc_collections", "sum(gc_full)::BIGINT AS gc_full",
-			"sum(agent_ns)::BIGINT AS agent_ns")
-		sizes = append(sizes, "rss", "anon", "max_rss", "heap_in_use", "heap_held", "py_blocks")
-	}
-	for _, size := range sizes {
-		f := "min"
-		if strings.HasPrefix(size, "max_") {
-			f = "max"
+// merge replaces each 16 neighbouring rows of a group (a process and device) by one.
+func merge(t *table.Table, where string) string {
+	var values []string
+	for _, c := range t.Columns {
+		switch {
+		case c.Merge != "":
+			values = append(values, fmt.Sprintf("%s(%s)::%s AS %[2]s", c.Merge, c.Stored, c.StoredType))
+		case c.Stored != "":
+			values = append(values, c.Stored)
 		}
-		agg = append(agg, f+"("+size+") AS "+size)
 	}
-	return `CREATE TEMP TABLE merged AS SELECT ` + strings.Join(agg, ", ") + ` FROM (
-			SELECT *, row_number() OVER (PARTITION BY pid, device, inference ORDER BY step) - 1 AS place FROM store.` +
-		table + ` WHERE ` + where + `)
-			GROUP BY pid, device, inference, place // ` + itoa(mergeBy) + ` ORDER BY max(ts);
-		DELETE FROM store.` + table + ` WHERE ` + where + `;
-		INSERT INTO store.` + table + ` BY NAME SELECT * FROM merged;
-		DROP TABLE merged`
+	return fmt.Sprintf(`CREATE TEMP TABLE merged AS SELECT %[1]s FROM (
+			SELECT *, row_number() OVER (PARTITION BY %[2]s ORDER BY step) - 1 AS place FROM store.%[3]s WHERE %[4]s)
+			GROUP BY %[2]s, place // %[5]d ORDER BY max(ts);
+		DELETE FROM store.%[3]s WHERE %[4]s;
+		INSERT INTO store.%[3]s BY NAME SELECT * FROM merged;
+		DROP TABLE merged`, strings.Join(values, ", "), t.Merge, t.Store, where, mergeBy)
 }

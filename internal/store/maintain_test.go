@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 func TestMaintainKeepsTheLimit(t *testing.T) {
@@ -98,7 +99,7 @@ func TestThinningKeepsExtremes(t *testing.T) {
 	before := ask(t, db, sql)
 	more, gone, err := true, int64(0), error(nil)
 	for range 5 {
-		if gone, more, err = db.giveUpLocked(context.Background(), levelThin, "trace"); err != nil || !more ||
+		if gone, more, err = giveUpOnce(db, levelThin, "trace"); err != nil || !more ||
 			gone == 0 {
 			t.Fatalf("%d gone, more %t, %v", gone, more, err)
 		}
@@ -120,7 +121,7 @@ func TestMergingKeepsFloorsPeaksAndSums(t *testing.T) {
 			HeapInUse: model.Null, GCFull: 1, AgentNS: 3, GCCollections: i})
 	}
 	add(t, db, &b)
-	if gone, _, err := db.giveUpLocked(context.Background(), levelMerge, "steps"); err != nil || gone < 100 {
+	if gone, _, err := giveUpOnce(db, levelMerge, "steps"); err != nil || gone < 100 {
 		t.Fatalf("%d gone, %v", gone, err)
 	}
 	first := ask(t, db,
@@ -157,7 +158,7 @@ func TestStepDevices(t *testing.T) {
 	}
 	before := ask(t, db,
 		"SELECT device, min(allocated), max(max_allocated), sum(steps), max(step) FROM python.step_devices GROUP BY device ORDER BY device")
-	if gone, _, err := db.giveUpLocked(context.Background(), levelMerge, "step_devices"); err != nil || gone < 100 {
+	if gone, _, err := giveUpOnce(db, levelMerge, "step_devices"); err != nil || gone < 100 {
 		t.Fatalf("%d gone, %v", gone, err)
 	}
 	after := ask(t, db,
@@ -203,4 +204,9 @@ func BenchmarkOpen(b *testing.B) {
 		}
 		db.Close()
 	}
+}
+
+// giveUpOnce treats one slice of a stored table.
+func giveUpOnce(db *DB, level int, stored string) (gone int64, more bool, err error) {
+	return db.giveUpLocked(context.Background(), level, table.Find("store."+stored))
 }

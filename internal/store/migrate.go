@@ -9,16 +9,19 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/table"
 )
 
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migration is one numbered step of the schema; never edited after a release.
+// migration is one numbered step of the schema: what the tables' descriptions say is there since it, and a file of SQL
+// where there is one (rows that must move). It never changes after a release.
 type migration struct {
 	number    int64
 	name, sql string
-	checksum  string // SHA-256 of the text
+	views     string // SQL too, made after the rest
+	checksum  string // SHA-256 of sql
 }
 
 // migrations are in order of their numbers, from 1, without gaps.
@@ -27,21 +30,43 @@ func migrations() ([]migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []migration
+	files := map[int]string{}
+	last := table.Latest()
 	for _, e := range entries {
-		text, err := migrationFiles.ReadFile("migrations/" + e.Name())
+		n := 0
+		if _, err := fmt.Sscanf(e.Name(), "%04d_", &n); err != nil || files[n] != "" {
+			return nil, fmt.Errorf("migration %s has no number, or another one's", e.Name())
+		}
+		files[n], last = e.Name(), max(last, n)
+	}
+	var all []migration
+	for n := 1; n <= last; n++ {
+		m, err := makeMigration(n, files[n])
 		if err != nil {
 			return nil, err
-		}
-		sum := sha256.Sum256(text)
-		m := migration{name: strings.TrimSuffix(e.Name(), ".sql"), sql: string(text),
-			checksum: hex.EncodeToString(sum[:])}
-		if _, err := fmt.Sscanf(m.name, "%04d_", &m.number); err != nil || m.number != int64(len(all)+1) {
-			return nil, fmt.Errorf("migration %s is out of order", m.name)
 		}
 		all = append(all, m)
 	}
 	return all, nil
+}
+
+// makeMigration puts together what is new since a number; file is "" where the descriptions say all of it.
+func makeMigration(n int, file string) (m migration, err error) {
+	m = migration{number: int64(n), name: fmt.Sprintf("%04d_tables", n)}
+	m.sql, m.views = table.Migration(n)
+	if file != "" {
+		text, err := migrationFiles.ReadFile("migrations/" + file)
+		if err != nil {
+			return m, err
+		}
+		m.name, m.sql = strings.TrimSuffix(file, ".sql"), m.sql+string(text)
+	}
+	if m.sql == "" && m.views == "" {
+		return m, fmt.Errorf("there is no migration %d", n)
+	}
+	sum := sha256.Sum256([]byte(m.sql))
+	m.checksum = hex.EncodeToString(sum[:])
+	return m, nil
 }
 
 // migrate brings the schema up to date. On a database that is, it costs one small query. One that is opened for reading
@@ -118,7 +143,7 @@ func compare(have, all []migration) error {
 func (m migration) run(c *conn) error {
 	record := fmt.Sprintf("INSERT INTO store.migrations VALUES (%d, %s, %s, now()::TIMESTAMP)", m.number, quote(m.name),
 		quote(m.checksum))
-	err := c.exec("BEGIN;" + m.sql + ";" + record + ";COMMIT")
+	err := c.exec("BEGIN;" + m.sql + ";" + m.views + record + ";COMMIT")
 	if err != nil {
 		_ = c.exec("ROLLBACK") // fails where the commit itself failed
 	}

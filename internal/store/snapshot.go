@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +15,7 @@ import (
 
 // SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites
 // included; one of another number is made anew.
-const SnapshotVersion = 1
+const SnapshotVersion = 2
 
 //go:embed snapshot.sql
 var snapshotSchema string
@@ -25,17 +24,21 @@ var snapshotSchema string
 // columns, so that what speaks for the small blocks of sessions does not hold.
 const snapshotBlock = 256 << 10
 
+// snapshotMemory is what DuckDB may take while it makes a snapshot's database, in bytes. Rows go to the file by the
+// row group, so more of it would only keep written blocks, beside a history that takes hundreds of megabytes.
+const snapshotMemory = 128 << 20
+
 // MakeSnapshot writes a memory history as a database, which appears at path whole or not at all; the engine's files lie
-// beside it until then.
-func MakeSnapshot(ctx context.Context, path string, h *anatomy.History) error {
+// beside it until then. told hears what share of the rows is in, now and then, never twice at a time; it may be nil.
+func MakeSnapshot(ctx context.Context, path string, h *anatomy.History, told func(share float64)) error {
 	own, err := newScratch(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
 	defer own.remove()
 	o := Options{Path: filepath.Join(own.path, "made.duckdb"), TempDir: own.path, blockBytes: snapshotBlock,
-		logBytes: 1 << 40}.withDefaults()
-	if err := loadSnapshot(ctx, o, h); err != nil {
+		logBytes: 1 << 40, MemoryLimit: snapshotMemory}.withDefaults()
+	if err := loadSnapshot(ctx, o, h, told); err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -92,7 +95,7 @@ func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
 
 // loadSnapshot makes the database of a history: most events on one connection, everything else on another, so that both
 // cores work.
-func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
+func loadSnapshot(ctx context.Context, o Options, h *anatomy.History, told func(share float64)) error {
 	e, err := openEngine(o)
 	if err != nil {
 		return err
@@ -108,7 +111,7 @@ func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 	wait.Go(func() {
 		defer close(first)
 		errs[0] = withOne(ctx, e, func(c *conn) error {
-			return inOne(c, func() error { return l.history(ctx, c, 0, l.split()) })
+			return inOne(c, func() error { return l.history(ctx, c, 0, l.split(), told) })
 		})
 	})
 	wait.Go(func() {
@@ -117,7 +120,7 @@ func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 				if err := l.rest(ctx, c); err != nil {
 					return err
 				}
-				if err := l.history(ctx, c, l.split(), h.Len()); err != nil {
+				if err := l.history(ctx, c, l.split(), h.Len(), nil); err != nil {
 					return err
 				}
 				<-first
@@ -126,8 +129,10 @@ func loadSnapshot(ctx context.Context, o Options, h *anatomy.History) error {
 		})
 	})
 	wait.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return whyFull(err)
+	for _, err := range errs { // a full disk stops both alike
+		if err != nil {
+			return whyFull(err)
+		}
 	}
 	return whyFull(withOne(ctx, e, func(c *conn) error { return c.exec("CHECKPOINT") }))
 }

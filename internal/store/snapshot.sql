@@ -17,7 +17,7 @@ CREATE TABLE main.segments (
 	active BIGINT NOT NULL, requested BIGINT NOT NULL, stream UBIGINT NOT NULL, kind VARCHAR NOT NULL, pool pool, expandable BOOLEAN NOT NULL,
 	stack_id UINTEGER NOT NULL, site site);
 CREATE TABLE main.segment_blocks (
-	segment_id INTEGER NOT NULL, device USMALLINT NOT NULL, address UBIGINT NOT NULL, size BIGINT NOT NULL, requested BIGINT NOT NULL,
+	segment_id INTEGER NOT NULL, device USMALLINT NOT NULL, address UBIGINT NOT NULL, size BIGINT NOT NULL, requested BIGINT,
 	state VARCHAR NOT NULL, stack_id UINTEGER NOT NULL, site site);
 CREATE TABLE main.stacks (stack_id UINTEGER NOT NULL, depth INTEGER NOT NULL, site site, path VARCHAR);
 CREATE TABLE main.annotations (ts TIMESTAMP, device INTEGER NOT NULL, stage VARCHAR NOT NULL, name VARCHAR NOT NULL);

@@ -119,4 +119,6 @@ var snapshotColumnDocs = map[string]string{
 	"last_ts":               "time of last_seq",
 	"floor":                 "fewest bytes that the program held in it",
 	"peak":                  "most bytes that the program held in it",
+
+	"segment_blocks.requested": "bytes that the program asked for; NULL where it is free",
 }

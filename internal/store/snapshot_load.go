@@ -116,17 +116,26 @@ func poolName(id [2]int64) string {
 // the second as long: six million events 2.7 s, three million blocks 0.8.
 func (l *snapshotLoad) split() int { return l.h.Len() / 3 * 2 }
 
-// history fills events from a row to before another.
-func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int) error {
+// toldRows is how many rows go in between two words about it: some ten words a second.
+const toldRows = 1 << 17
+
+// history fills events from a row to before another, and tells what share of them is in.
+func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int, told func(share float64)) error {
 	s, err := newSheet(c, "main", "events")
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	next := 0
 	for _, d := range l.h.Devices {
 		at := &moment{d: d}
-		if err := s.ranges(ctx, max(d.From, from), min(d.To, to),
-			func(from int) { l.events(s, at, from) }); err != nil {
+		if err := s.ranges(ctx, max(d.From, from), min(d.To, to), func(row int) {
+			if told != nil && row >= next {
+				told(float64(row-from) / float64(to-from))
+				next = row + toldRows
+			}
+			l.events(s, at, row)
+		}); err != nil {
 			return err
 		}
 	}
@@ -240,7 +249,7 @@ func (l *snapshotLoad) lives(ctx context.Context, c *conn) error {
 	defer s.close()
 	for _, d := range l.h.Devices {
 		lives, at, sizes := l.h.Lives(d), &moment{d: d}, l.sizes(d)
-		err := s.ranges(ctx, 0, len(lives), func(from int) { l.blocks(s, at, lives[from:from+s.n], sizes) })
+		err := s.ranges(ctx, 0, lives.Left(), func(int) { l.blocks(s, at, lives.Next(s.n), sizes) })
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,8 @@ func (l *snapshotLoad) segmentBlocks(s *sheet, from int) {
 	each(s, func(i int) uint16 { return uint16(l.h.Segments[inside[i]].Device) })
 	each(s, func(i int) uint64 { return rows[i].Address })
 	each(s, func(i int) int64 { return rows[i].Size })
-	each(s, func(i int) int64 { return rows[i].Requested })
+	// PyTorch leaves in a free block what its last user has asked for.
+	eachOr(s, func(i int) (int64, bool) { return rows[i].Requested, rows[i].State != snapshot.Inactive })
 	s.texts(func(i int) string { return string(rows[i].State) })
 	each(s, func(i int) uint32 { return rows[i].Stack })
 	s.enum(func(i int) uint32 { return l.sites.code[rows[i].Stack] })

@@ -83,7 +83,11 @@ func historyOf(t testing.TB, s *snapshot.Snapshot) *anatomy.History {
 func tablesOf(t testing.TB, h *anatomy.History) *DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "made.duckdb")
-	if err := MakeSnapshot(context.Background(), path, h); err != nil {
+	if err := MakeSnapshot(context.Background(), path, h, func(share float64) {
+		if share < 0 || share > 1 {
+			t.Errorf("a share of %g is made", share)
+		}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -208,7 +212,7 @@ func TestSnapshotIsWholeOrNotThere(t *testing.T) {
 	path := filepath.Join(dir, "made.duckdb")
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := MakeSnapshot(ctx, path, historyOf(t, madeUp(10))); !errors.Is(err, context.Canceled) {
+	if err := MakeSnapshot(ctx, path, historyOf(t, madeUp(10)), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -1,5 +1,5 @@
-// Package trust owns the question who else can change what lies at a path: the owners and modes of it and of every
-// directory on the way there. It changes nothing, and knows nothing of what the files are for.
+// Package trust owns the question of who else can change what lies at a path: it checks owners and modes of the path
+// and of every directory on the way to it. It changes nothing, and does not know what the files are for.
 package trust
 
 import (
@@ -17,7 +17,7 @@ import (
 // ErrOthers means that somebody else, who is not root, owns or can write a file, or a directory on the way to it.
 var ErrOthers = errors.New("others can change it")
 
-// Level is how much is asked of a path.
+// Level is how strict the checks of a path are.
 type Level int
 
 const (
@@ -30,9 +30,10 @@ const (
 // maxLinks is how many symbolic links are followed on one path, as the kernel does (path_resolution(7)).
 const maxLinks = 40
 
-// Path checks every component of an absolute path that exists, symbolic links and what they lead to included; the last
-// one must belong to the user, those above it to him or root. What does not exist yet can be made there and is then
-// his. A directory below one that only its owner may enter can have any mode: nobody else gets there.
+// Path checks every existing component of an absolute path, including symbolic links and their targets. The last one
+// must belong to the user, those above it to the user or root. A component that does not exist yet can be created, and
+// then belongs to the user. A directory below one that only its owner may enter can have any mode: nobody else gets
+// there.
 func Path(path string, level Level) error {
 	w := walk{level: level}
 	return w.to(path)
@@ -41,7 +42,7 @@ func Path(path string, level Level) error {
 type walk struct {
 	level   Level
 	links   int
-	private bool // a directory on the way lets only its owner in
+	private bool // a directory on the way admits only its owner
 }
 
 func (w *walk) to(path string) error {
@@ -69,8 +70,8 @@ func (w *walk) to(path string) error {
 	return nil
 }
 
-// through follows a link that its directory's owner has made. What was private on the way to it says nothing of where
-// it leads.
+// through follows a link that its directory's owner has made. A private directory on the way to the link says nothing
+// about its target.
 func (w *walk) through(link string, rest []string) error {
 	if w.links++; w.links > maxLinks {
 		return fmt.Errorf("%s: %w", link, syscall.ELOOP)
@@ -114,8 +115,8 @@ func (w *walk) owner(at string, info fs.FileInfo) error {
 	return nil
 }
 
-// Tree checks a directory and all that is in it: everything is the user's own, nobody else can write it, there are only
-// files and directories, and expected knows every one by its path below dir.
+// Tree checks a directory and everything in it: all belongs to the user, nobody else can write it, there are only files
+// and directories, and expected knows each by its path below dir.
 func Tree(dir string, expected func(path string, isDir bool) bool) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -141,8 +142,8 @@ func Tree(dir string, expected func(path string, isDir bool) bool) error {
 	})
 }
 
-// foreign tells a user who is neither we nor root. In a user namespace the kernel shows all who aren't mapped there as
-// one (user_namespaces(7)), root of the machine, to whom / and /usr belong, among them.
+// foreign recognises a user who is neither we nor root. In a user namespace the kernel shows all unmapped users as one
+// (user_namespaces(7)). The machine's root, to whom / and /usr belong, is one of them.
 func foreign(uid uint32) bool {
 	return uid != 0 && int(uid) != os.Geteuid() && !(nested() && uid == overflow())
 }

@@ -1,5 +1,5 @@
-// Package units owns quantities as text, both ways: sizes, shares, durations, counts and ages. Inside memgauge a size
-// is in bytes and a share is a fraction of one; only here do they get scaled. It imports nothing of ours.
+// Package units owns quantities as text, in both directions: sizes, shares, durations, counts and ages. Inside memgauge
+// a size is in bytes and a share is a fraction of one; only this package scales them. It imports no package of ours.
 package units
 
 import (
@@ -64,8 +64,8 @@ func inUnit(n uint64, unit int) string {
 	return strconv.FormatFloat(value, 'f', 0, 64)
 }
 
-// ParseBytes reads "1000", "512M", "2GiB" or "1.5 GiB". Every unit is a power of two, MB and M as well as MiB, as
-// docker and PyTorch's tools have it. A fraction of a byte is cut off.
+// ParseBytes reads "1000", "512M", "2GiB" or "1.5 GiB". Every unit is a power of two, MB and M as well as MiB, as in
+// docker and PyTorch's tools. A fraction of a byte is cut off.
 func ParseBytes(s string) (Bytes, error) {
 	number, unit := splitNumber(s)
 	shift, ok := byteShift(unit)
@@ -126,7 +126,7 @@ func decimal(s string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(strings.TrimSuffix(s, "."))
 }
 
-// quoted shows what a user typed, at a length that fits a message.
+// quoted shows what a user typed, at a length that fits into a message.
 func quoted(s string) string {
 	if len(s) > maxText {
 		s = s[:maxText] + "…"

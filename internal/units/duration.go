@@ -77,7 +77,7 @@ var durationUnits = map[string]time.Duration{
 	"h": time.Hour, "d": day,
 }
 
-// ParseDuration reads "10s", "1.5 min", "3 h 12 min", "250ms"; a bare number is seconds, as timeout(1) has it.
+// ParseDuration reads "10s", "1.5 min", "3 h 12 min", "250ms"; a bare number is seconds, as for timeout(1).
 func ParseDuration(s string) (Duration, error) {
 	refused := fmt.Errorf("duration %s: want seconds, or a number with a unit such as 250ms, 10s or 1.5min", quoted(s))
 	if len(s) > maxText {
@@ -125,8 +125,8 @@ func (d *Duration) Set(s string) error {
 
 func (d *Duration) Type() string { return "duration" }
 
-// Age says how long ago t was, seen from now: "12 s ago". A clock that jumped back gives "just now", like anything
-// younger than a second.
+// Age says how long before now t was: "12 s ago". After a clock jumped back it says "just now", as for anything younger
+// than a second.
 func Age(t, now time.Time) string {
 	passed := now.Sub(t)
 	if passed < time.Second {

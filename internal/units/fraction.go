@@ -9,7 +9,7 @@ import (
 // Fraction is a share of one, from 0 to 1.
 type Fraction float64
 
-// String says it in percent: "1%", "0.5%".
+// String formats it in percent: "1%", "0.5%".
 func (f Fraction) String() string {
 	// Nine significant digits hide that 0.07*100 is 7.000000000000001 in binary.
 	percent, _ := strconv.ParseFloat(strconv.FormatFloat(float64(f)*100, 'g', 9, 64), 64)
@@ -45,7 +45,7 @@ func (f *Fraction) Set(s string) error {
 
 func (f *Fraction) Type() string { return "share" }
 
-// Count gives thousands separators: 1,204.
+// Count formats with thousands separators: 1,204.
 func Count(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""

@@ -8,15 +8,17 @@ var le = binary.LittleEndian
 
 // Codes of the record kinds.
 const (
-	KindTrace    = 1 // a stage of a module or an optimizer, on a sampled step
-	KindStep     = 2 // the end of one step, or of several short ones
-	KindHeap     = 3 // the allocator behind malloc and Python's own, at the end of a step; precedes its step record
-	KindDevice   = 4 // a device's allocator at the end of a step; precedes its step record
-	KindEvent    = 5 // something that happened once; its text is in the Text records just before it
-	KindText     = 6 // a piece of an event's text
-	KindOverhead = 7 // what observing cost since the last such record of this part
-	KindTensors  = 8 // a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs
-	KindObjects  = 9 // what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs
+	KindTrace    = 1  // a stage of a module or an optimizer, on a sampled step
+	KindStep     = 2  // the end of one step, or of several short ones; written up to 1.1, host and step_end since
+	KindHeap     = 3  // the allocator behind malloc and Python's own, at the end of a step; precedes its step record
+	KindDevice   = 4  // a device's allocator at the end of a step; precedes its step record
+	KindEvent    = 5  // something that happened once; its text is in the Text records just before it
+	KindText     = 6  // a piece of an event's text
+	KindOverhead = 7  // what observing cost since the last such record of this part
+	KindTensors  = 8  // a group of live tensors in a census; shape, dtype, device, role, site and holder are in the Text records just before it, separated by tabs
+	KindObjects  = 9  // what holds memory in Python, in a census; evidence, type, holder, site and detail are in the Text records just before it, separated by tabs
+	KindStepEnd  = 10 // the end of one step, or of several short ones
+	KindHost     = 11 // the process's memory as the kernel has it, at the end of a step; precedes its step_end record
 )
 
 // Where the header's fields lie, in bytes.
@@ -92,7 +94,7 @@ func (r *Trace) Encode(s *[SlotSize]byte) {
 	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
 }
 
-// Step is the end of one step, or of several short ones.
+// Step is the end of one step, or of several short ones; written up to 1.1, host and step_end since.
 type Step struct {
 	Seq      uint64 // 1 for a ring's first record
 	TS       uint64 // ns of CLOCK_MONOTONIC
@@ -449,5 +451,86 @@ func (r *Objects) Encode(s *[SlotSize]byte) {
 	le.PutUint32(s[36:], uint32(r.Delta))
 	le.PutUint64(s[40:], r.Length)
 	le.PutUint64(s[48:], r.Bytes)
+	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
+}
+
+// StepEnd is the end of one step, or of several short ones.
+type StepEnd struct {
+	Seq      uint64 // 1 for a ring's first record
+	TS       uint64 // ns of CLOCK_MONOTONIC
+	Flags    uint8  // 1 sampled, 2 inference
+	Steps    uint16 // how many steps the record stands for
+	Step     uint32 // number of the last of them, from 1
+	AgentNS  uint32 // ns that observing took in them, by the agent's own clock
+	Duration uint64 // ns from the end of the step before the first of them; not taken for the very first
+}
+
+// Decode reads the record from a slot whose kind and check were verified.
+func (r *StepEnd) Decode(s *[SlotSize]byte) {
+	r.Seq = le.Uint64(s[0:])
+	r.TS = le.Uint64(s[8:])
+	r.Flags = s[17]
+	r.Steps = le.Uint16(s[18:])
+	r.Step = le.Uint32(s[20:])
+	r.AgentNS = le.Uint32(s[24:])
+	r.Duration = le.Uint64(s[28:])
+}
+
+// Encode writes the record with its check into a slot.
+func (r *StepEnd) Encode(s *[SlotSize]byte) {
+	*s = [SlotSize]byte{}
+	le.PutUint64(s[0:], r.Seq)
+	le.PutUint64(s[8:], r.TS)
+	s[16] = KindStepEnd
+	s[17] = r.Flags
+	le.PutUint16(s[18:], r.Steps)
+	le.PutUint32(s[20:], r.Step)
+	le.PutUint32(s[24:], r.AgentNS)
+	le.PutUint64(s[28:], r.Duration)
+	for i := 36; i < CheckOffset; i++ {
+		s[i] = 0xFF
+	}
+	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
+}
+
+// Host is the process's memory as the kernel has it, at the end of a step; precedes its step_end record.
+type Host struct {
+	Seq       uint64 // 1 for a ring's first record
+	TS        uint64 // ns of CLOCK_MONOTONIC
+	Flags     uint8  // 0
+	Reserved0 uint16 // 0
+	Step      uint32 // number of the step
+	RSS       uint64 // bytes resident
+	Anon      uint64 // bytes resident - shared
+	MaxRSS    uint64 // bytes, ru_maxrss where it rose in the step, else not taken
+}
+
+// Decode reads the record from a slot whose kind and check were verified.
+func (r *Host) Decode(s *[SlotSize]byte) {
+	r.Seq = le.Uint64(s[0:])
+	r.TS = le.Uint64(s[8:])
+	r.Flags = s[17]
+	r.Reserved0 = le.Uint16(s[18:])
+	r.Step = le.Uint32(s[20:])
+	r.RSS = le.Uint64(s[24:])
+	r.Anon = le.Uint64(s[32:])
+	r.MaxRSS = le.Uint64(s[40:])
+}
+
+// Encode writes the record with its check into a slot.
+func (r *Host) Encode(s *[SlotSize]byte) {
+	*s = [SlotSize]byte{}
+	le.PutUint64(s[0:], r.Seq)
+	le.PutUint64(s[8:], r.TS)
+	s[16] = KindHost
+	s[17] = r.Flags
+	le.PutUint16(s[18:], r.Reserved0)
+	le.PutUint32(s[20:], r.Step)
+	le.PutUint64(s[24:], r.RSS)
+	le.PutUint64(s[32:], r.Anon)
+	le.PutUint64(s[40:], r.MaxRSS)
+	for i := 48; i < CheckOffset; i++ {
+		s[i] = 0xFF
+	}
 	le.PutUint32(s[CheckOffset:], Check(r.Seq, r.TS))
 }

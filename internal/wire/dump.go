@@ -29,7 +29,7 @@ func dump(w *bufio.Writer, r io.ReaderAt, size int64) error {
 		return fmt.Errorf("read ring header: %w", err)
 	}
 	fmt.Fprintf(w, "ring %d.%d, %d bytes\n", le.Uint16(b[OffMajor:]), le.Uint16(b[OffMinor:]), size)
-	dumpFields(w, b[:], 0, HeaderSpec, nil)
+	dumpFields(w, b[:], 0, HeaderSpec, nil, false)
 	g, err := OpenRing(r, size)
 	if err != nil {
 		return err
@@ -78,15 +78,17 @@ func dumpSlot(w *bufio.Writer, g *Ring, s *[SlotSize]byte, n uint64) {
 		return
 	}
 	fmt.Fprintf(w, "%d %d %s", n, le.Uint64(s[8:]), Spec[i].Name)
-	dumpFields(w, s[:], PrefixSize, Spec[i].Fields, g)
+	dumpFields(w, s[:], PrefixSize, Spec[i].Fields, g, Spec[i].Since >= roomSince)
 	w.WriteByte('\n')
 }
 
 // dumpFields writes fields as name=value: one a line for the header (no ring), else on one line with names resolved.
-func dumpFields(w *bufio.Writer, b []byte, off int, fields []Field, g *Ring) {
+// taken leaves out what was not taken, in kinds with room for more: a ring's text must not change with later fields.
+func dumpFields(w *bufio.Writer, b []byte, off int, fields []Field, g *Ring, taken bool) {
 	for _, f := range fields {
 		value := fieldText(b[off:], f)
 		switch {
+		case taken && value == "-":
 		case g == nil:
 			fmt.Fprintf(w, "%s=%s\n", f.Name, value)
 		case f.Name == "name":

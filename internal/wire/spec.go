@@ -4,7 +4,7 @@ package wire
 // add record kinds (skipped and counted) and header info lines (ignored), nothing else.
 const (
 	Major = 1
-	Minor = 1
+	Minor = 2
 )
 
 // Magic opens every ring file; the line end shows a file that was transferred as text.
@@ -56,6 +56,27 @@ type Kind struct {
 	Fields []Field
 }
 
+// roomSince is the minor version from which new kinds leave the rest of their slots all ones. A field may be added
+// there later without a new version: rings of before have it as not taken, and readers of before don't look.
+const roomSince = 2
+
+// Room is how many bytes behind the fields are all ones.
+func (k Kind) Room() int {
+	if k.Since < roomSince {
+		return 0
+	}
+	return CheckOffset - k.Size()
+}
+
+// Size is the number of bytes up to the end of the fields.
+func (k Kind) Size() int {
+	size := PrefixSize
+	for _, f := range k.Fields {
+		size += f.Type.Size()
+	}
+	return size
+}
+
 // PrefixSize is the length of what every record begins with: seq, ts, kind.
 const PrefixSize = 17
 
@@ -68,12 +89,12 @@ var Stages = []string{"pre forward", "post forward", "pre step", "post step", "p
 // States are the values of the header's state.
 var States = []string{"creating", "live", "closed", "detached"}
 
-// Flag bits of Trace and Step records.
+// Flag bits, by kind of record.
 const (
 	FlagRoot      = 1 // trace: the module is a root (nothing above it is observed)
 	FlagOptimizer = 2 // trace: the row is of an optimizer
-	FlagSampled   = 1 // step: module hooks were in
-	FlagInference = 2 // step: a stretch of forwards without an optimizer
+	FlagSampled   = 1 // step_end: module hooks were in
+	FlagInference = 2 // step_end: a stretch of forwards without an optimizer
 	FlagEstimated = 1 // tensors, objects: counted in a sample and scaled up
 	FlagCompared  = 2 // tensors, objects: there was a census before, so fresh or delta is known
 )
@@ -119,7 +140,7 @@ var Spec = []Kind{
 		{"cached", U64, "bytes; host: resident"},
 		{"max_cached", U64, "bytes; host: not taken unless ru_maxrss rose in this step"},
 	}},
-	{2, "step", 0, "the end of one step, or of several short ones", []Field{
+	{2, "step", 0, "the end of one step, or of several short ones; written up to 1.1, host and step_end since", []Field{
 		{"flags", U8, "1 sampled, 2 inference"},
 		{"steps", U16, "how many steps the record stands for"},
 		{"step", U32, "number of the last of them, from 1"},
@@ -201,5 +222,21 @@ var Spec = []Kind{
 			{"delta", I32, "count, or length where there is one, less that of the census before"},
 			{"length", U64, "items of the container, nodes of the graph, frames of the traceback; else not taken"},
 			{"bytes", U64, "that it keeps alive, as far as known; else not taken"},
+		}},
+	{10, "step_end", 2, "the end of one step, or of several short ones", []Field{
+		{"flags", U8, "1 sampled, 2 inference"},
+		{"steps", U16, "how many steps the record stands for"},
+		{"step", U32, "number of the last of them, from 1"},
+		{"agent_ns", U32, "ns that observing took in them, by the agent's own clock"},
+		{"duration", U64, "ns from the end of the step before the first of them; not taken for the very first"},
+	}},
+	{11, "host", 2, "the process's memory as the kernel has it, at the end of a step; precedes its step_end record",
+		[]Field{
+			{"flags", U8, "0"},
+			{"reserved0", U16, "0"},
+			{"step", U32, "number of the step"},
+			{"rss", U64, "bytes resident"},
+			{"anon", U64, "bytes resident - shared"},
+			{"max_rss", U64, "bytes, ru_maxrss where it rose in the step, else not taken"},
 		}},
 }

@@ -2,5 +2,5 @@
 
 package workload
 
-// checked says that package alloc looks at its whole state after each operation: a thousandth of the speed.
+// checked says that package alloc checks its whole state after each operation: a thousandth of the speed.
 const checked = true

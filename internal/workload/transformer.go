@@ -6,10 +6,9 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// Transformer is the shape of a language model's training, for traces that look like those of real ones: parameters
-// that stay, activations that live from their layer's forward to its backward, temporaries, gradients, and an
-// optimizer's state that appears at the end of the first step. Batches differ in length, which is what fragments a
-// cache.
+// Transformer is the shape of a language model's training, for traces that resemble real ones: parameters that stay,
+// activations that live from their layer's forward to its backward, temporaries, gradients, and an optimizer's state
+// that appears at the end of the first step. Batches differ in length, which fragments a cache.
 type Transformer struct {
 	Layers, Hidden, Vocabulary int
 	Batch, Context             int // sequences, and tokens in the longest of them
@@ -17,7 +16,7 @@ type Transformer struct {
 	Seed                       uint64 // of the batches' lengths
 }
 
-// Small is the model of the documents' examples: 302 million parameters in 24 layers.
+// Small is the model of the examples in the docs: 302 million parameters in 24 layers.
 var Small = Transformer{Layers: 24, Hidden: 1024, Vocabulary: 32000, Batch: 16, Context: 1024, Steps: 3, Seed: 1}
 
 // trainer writes the history of a training. Addresses are names: each is used once.
@@ -92,7 +91,7 @@ func (t *trainer) step(weights []int64, first bool) {
 	t.give(grads...)
 }
 
-// forward returns what backward will want.
+// forward returns what backward will need.
 func (t *trainer) forward(tokens, h int64) []block {
 	norm := t.take(tokens * h * wordBytes)
 	qkv := t.take(3 * tokens * h * wordBytes)
@@ -120,7 +119,7 @@ func (t *trainer) backward(kept []block, upstream block, tokens, h int64) block 
 	return down
 }
 
-// update makes the optimizer's state the first time, and a temporary for each weight.
+// update makes the optimizer's state at the first step, and a temporary for each weight.
 func (t *trainer) update(weights []int64, first bool) {
 	for _, n := range weights {
 		if first { // two moments and a master copy, in float32

@@ -1,6 +1,6 @@
-// Package workload owns synthetic loads for allocators and what they cost: the figures of memgauge alloc bench. It
-// judges nothing. Machines are noisy: everything is timed several times, in processor time of the thread, so that what
-// else runs there disturbs it by its traces in the caches only.
+// Package workload owns synthetic loads for allocators and measures their cost: the figures of memgauge alloc bench. It
+// judges nothing. Machines are noisy, so everything is timed several times, in processor time of the thread. Other
+// programs then disturb it only through the caches.
 package workload
 
 import (
@@ -21,9 +21,9 @@ import (
 // Figure is one measurement.
 type Figure struct {
 	What    string  // what was timed
-	Setting string  // the policy, and what else
+	Setting string  // the policy and other settings
 	Value   float64 // median over the rounds
-	Best    float64 // the lowest: what a quiet machine would have
+	Best    float64 // the lowest: what a quiet machine would show
 	Unit    string  // "ns", "ms" or "ratio"
 }
 
@@ -34,7 +34,7 @@ type Options struct {
 	Rounds   int
 }
 
-// The load of PyTorch-like sizes: as many blocks live as a training has at a time, from one element to a large
+// The load of PyTorch-like sizes: as many live blocks as a training has at a time, from one element to a large
 // activation.
 const (
 	live              = 1000
@@ -52,7 +52,7 @@ func sizes(n int, seed uint64) []int64 {
 	return out
 }
 
-// churn keeps live blocks and replaces one at a time, in an order that looks random; it returns ns for an alloc+free
+// churn keeps live blocks and replaces one at a time, in an order that looks random; it returns ns for each alloc+free
 // pair.
 type churn struct {
 	a      *alloc.Allocator
@@ -103,10 +103,10 @@ func cpu() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// capacity of the fake device: room for the load many times over.
+// capacity of the fake device: many times what the load needs.
 const capacity = 1 << 40
 
-// Measure takes all figures.
+// Measure measures all figures.
 func Measure(o Options) (out []Figure, err error) {
 	for _, policy := range o.Policies {
 		for _, m := range []func(Options, string) (Figure, error){pair, withEvents, twoThreads, random, snapshotTime} {
@@ -145,8 +145,8 @@ func timedChurn(o Options, policy, what string, events int) (Figure, error) {
 	return repeat(o.Rounds, what, policy, "ns", c.run)
 }
 
-// twoThreads runs the load on two streams at once and gives the time of a pair on each, over that of one thread alone,
-// in pairs of runs.
+// twoThreads runs the load on two streams at once. It returns the time of a pair on each stream over that of one thread
+// alone, from pairs of runs.
 func twoThreads(o Options, policy string) (Figure, error) {
 	a, err := allocator(policy, 0)
 	if err != nil {
@@ -185,7 +185,7 @@ func twoThreads(o Options, policy string) (Figure, error) {
 	})
 }
 
-// RMM's random_allocations: an allocation of up to 1 MiB with a probability of 53 %, else one at random is freed, until
+// RMM's random_allocations: with a probability of 53 % an allocation of up to 1 MiB, else one at random is freed, until
 // so many are made; then the rest is freed. https://github.com/rapidsai/rmm (benchmarks/random_allocations)
 const (
 	rmmCount   = 100_000

@@ -11,6 +11,7 @@ if AGENT not in sys.path:
 from memgauge._agent.record import _spec as S  # noqa: E402
 
 STRUCTS = {getattr(S, n[:-7]): (n[:-7].lower(), getattr(S, n)) for n in dir(S) if n.endswith("_STRUCT")}
+HOST_VALUES = len(S.HOST_STRUCT.unpack(bytes(64))) - 8     # without prefix, flags, reserved0, step, room, check
 HEADER = ("magic major minor header_size ring_id slot_size slot_count slots_offset names_offset names_size head names_head"
           " state names_dropped pid rank world_size generation start_ticks clock_wall clock_mono").split()
 
@@ -50,7 +51,11 @@ class RingFile:
             self.damaged.append(seq)
             return
         name, codec = STRUCTS[kind]
-        self.records.append(Record(seq, ts, name, codec.unpack(slot)[3:-1]))
+        fields = codec.unpack(slot)[3:-1]
+        if hasattr(S, name.upper() + "_ROOM"):
+            assert fields[-1] == b"\xff" * len(fields[-1]), fields
+            fields = fields[:-1]
+        self.records.append(Record(seq, ts, name, fields))
 
     def name(self, number):
         return self.names[number - 1] if number else "?"

@@ -17,6 +17,7 @@ from client import CENSUS, COUNTED, ERROR, wait_for
 from launch import Home
 from test_census import Slotted, Thing
 
+from memgauge._agent import state
 from memgauge._agent.census import census, memory
 
 kept_list = []
@@ -249,14 +250,43 @@ class KeepsNothing(unittest.TestCase):
 class Budget(unittest.TestCase):
     def test_purse(self):
         purse = memory.Purse()
-        full = 0.01 * census.SHARE * census.WINDOW
+        full, begin = 0.01 * census.SHARE * census.WINDOW, 0.01 * census.SHARE * memory.SAVED
+        self.assertEqual(purse.look(0.01), begin)     # saved up first, spent after
+        purse.at -= 10**12
         self.assertEqual(purse.look(0.01), full)
         purse.level -= full
         self.assertAlmostEqual(purse.wait(full, 0.01), 60, delta=1)
         purse.at -= 30_000_000_000
         self.assertAlmostEqual(purse.look(0.01) / full, 0.5, delta=0.02)
-        purse.at -= 10**12
-        self.assertEqual(purse.look(0.01), full)
+
+    def test_what_a_process_has_saved_when_it_is_first_asked(self):
+        before = state.current
+        state.current = process = state.Process("/nowhere", (-1, -1))
+        try:
+            process.deadline -= 10
+            self.assertAlmostEqual(memory.Purse().look(0.01) / (0.01 * census.SHARE), 10e9 + memory.SAVED, delta=1e8)
+        finally:
+            state.current = before
+
+    def test_a_process_that_ends_tells_what_was_seen(self):
+        kept_list.extend(Thing() for _ in range(3000))
+        try:
+            job = census.Census(census.Memory(), False, 20e9)
+            while not (job.walk and job.walk.visited > 100):
+                job.tick()
+            job.finish(2_000_000_000)
+        finally:
+            kept_list.clear()
+        self.assertEqual(job.outcome, "done")
+        self.assertIn("the process ended", job.notes[0])
+        self.assertTrue([text for _, text, _ in job.out if text[0] == "container" and "kept_list" in text[2]])
+
+    def test_a_process_that_ends_waits_no_longer_than_said(self):
+        job = census.Census(census.Memory(), False, 20e9)
+        while not (job.walk and job.walk.visited > 10):
+            job.tick()
+        job.finish(1)
+        self.assertEqual(job.outcome, "done")
 
     def test_a_census_that_has_used_up_its_allowance_tells_what_it_has(self):
         kept_list.extend(Thing() for _ in range(100))

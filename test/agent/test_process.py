@@ -88,9 +88,9 @@ class Life(Case):
                          [("after", 0, 0), ("rank", 1, 2), ("exit", 0, 0)])
 
     def test_first_step_needs_no_wait(self):
-        pid = int(self.run_code("state.event('early', 'x'); recording.ring().step(0, 1, 1, 0, 0, 0, 0, 0); print(os.getpid())"))
+        pid = int(self.run_code("state.event('early', 'x'); recording.ring().step(0, 1, 1, 0, 0); print(os.getpid())"))
         ring, = self.by_pid()[pid]
-        self.assertEqual([r.kind for r in ring.records], ["event", "text", "event", "step", "event"])
+        self.assertEqual([r.kind for r in ring.records], ["event", "text", "event", "step_end", "event"])
         self.assertEqual([e[0] for e in ring.events()], ["start", "early", "exit"])
 
     def test_no_exit_no_word(self):

@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from ringfile import RingFile, S
+from ringfile import HOST_VALUES, RingFile, S
 from memgauge._agent.record import ring as ringmodule, slots
 from memgauge._agent.record.ring import Ring
 
@@ -56,17 +56,19 @@ class Format(Case):
     def test_every_kind_reads_back(self):
         ring = self.ring()
         ring.trace(5, 3, -1, 7, 1 << 31, 1, 2, 3, BIG, 1000)
-        ring.step(1, 65535, 9, 4, 5, 6, 7, BIG, 1001)
+        host = (6, 7, BIG) + (8,) * (HOST_VALUES - 3)
+        ring.step(1, 65535, 9, 4, 5, host, 1001)
         ring.heap(0, 1, 2, 3, 4, 5, 6, 7, ts=1002)
         ring.device(0, 0, 2, 9, 0, 1, 2, 3, 4, ts=1003)
         ring.overhead(1, 0, 2, 3, 4, 5, 6, BIG, ts=1004)
         got = self.read(ring)
         self.assertEqual([(r.seq, r.ts, r.kind, r.fields) for r in got.records], [
             (1, 1000, "trace", (5, 3, -1, 7, 1 << 31, 1, 2, 3, BIG)),
-            (2, 1001, "step", (1, 65535, 9, 4, 5, 6, 7, BIG)),
-            (3, 1002, "heap", (0, 1, 2, 3, 4, 5, 6, 7)),
-            (4, 1003, "device", (0, 0, 2, 9, 0, 1, 2, 3, 4)),
-            (5, 1004, "overhead", (1, 0, 2, 3, 4, 5, 6, BIG))])
+            (2, 1001, "host", (0, 0, 9) + host),
+            (3, 1001, "step_end", (1, 65535, 9, 4, 5)),
+            (4, 1002, "heap", (0, 1, 2, 3, 4, 5, 6, 7)),
+            (5, 1003, "device", (0, 0, 2, 9, 0, 1, 2, 3, 4)),
+            (6, 1004, "overhead", (1, 0, 2, 3, 4, 5, 6, BIG))])
         self.assertEqual(got.damaged, [])
 
     def test_time_is_clock_monotonic(self):
@@ -85,7 +87,7 @@ class Format(Case):
     def test_wrapping(self):
         ring = self.ring()
         for i in range(1, 1001):
-            ring.step(0, 1, i, 0, 0, 0, 0, 0)
+            ring.step(0, 1, i, 0, 0)
         got = self.read(ring)
         self.assertEqual((got.head, got.damaged), (1000, []))
         self.assertEqual([r.fields[2] for r in got.records], list(range(745, 1001)))
@@ -144,11 +146,11 @@ class Guest(Case):
 
     def test_values_that_do_not_fit(self):
         ring = self.ring()
-        ring.step(0, 70000, 1, 0, 0, 0, 0, 0)
-        ring.step(0, 1, 1, -1, 0, 0, 0, 0)
+        ring.step(0, 70000, 1, 0, 0)
+        ring.step(0, 1, 1, -1, 0)
         ring.trace(0, 0, 0, 0, 0, None, 0, 0, 0)
         ring.heap(1, 2)
-        ring.step(0, 1, 2, 0, 0, 0, 0, 0)
+        ring.step(0, 1, 2, 0, 0)
         got = self.read(ring)
         self.assertEqual(([r.fields[2] for r in got.records], got.damaged, got.head), ([2], [], 1))
         self.assertEqual(ring.errors, [4])
@@ -159,7 +161,7 @@ class Guest(Case):
         ring.close()
         ring.close()
         ring.trace(0, 0, 0, 0, 0, 0, 0, 0, 0)
-        ring.step(0, 1, 1, 0, 0, 0, 0, 0)
+        ring.step(0, 1, 1, 0, 0)
         ring.event("x", "y")
         ring.set_rank(1, 2)
         self.assertEqual((ring.name("a"), ring.name("b")), (1, 0))
@@ -282,7 +284,7 @@ class Signals(Case):
                 armed = hits[0]
                 self.arm(armed)
             count += 1
-            ring.step(0, 1, count, 0, 0, 0, 0, 0)
+            ring.step(0, 1, count, 0, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         ring.event("end")
         got = self.read(ring)
@@ -307,14 +309,14 @@ class Signals(Case):
                 turn += 1
                 self.arm(turn)
                 while not fired:
-                    ring.step(0, 1, 1, 0, 0, 0, 0, 0)
+                    ring.step(0, 1, 1, 0, 0)
             except Stop:
                 caught += 1
             del fired[:]
         signal.setitimer(signal.ITIMER_REAL, 0)
         self.assertGreater(caught, 100)
         for i in range(slots.SUSPECT + 1):     # so many at most until a lost token is noticed
-            ring.step(0, 1, 7777, 0, 0, 0, 0, 0)
+            ring.step(0, 1, 7777, 0, 0)
         ring.event("end")
         got = self.read(ring)
         self.assertEqual((got.damaged, ring.lost), ([], 0))
@@ -324,9 +326,9 @@ class Signals(Case):
         ring = self.ring()
         ring.put.__self__.token.pop()       # as an exception between the pop and the try would
         for i in range(1, slots.SUSPECT):
-            ring.step(0, 1, i, 0, 0, 0, 0, 0)
+            ring.step(0, 1, i, 0, 0)
         self.assertEqual(ring.head, 0)
-        ring.step(0, 1, slots.SUSPECT, 0, 0, 0, 0, 0)
+        ring.step(0, 1, slots.SUSPECT, 0, 0)
         self.assertEqual([r.fields[2] for r in self.read(ring).records], list(range(1, slots.SUSPECT + 1)))
 
     def test_a_held_token_is_left_alone(self):
@@ -336,7 +338,7 @@ class Signals(Case):
 
         def pack(*_):       # in the place of a struct: runs while the token is taken
             for i in range(3 * slots.SUSPECT):
-                ring.step(0, 1, i, 0, 0, 0, 0, 0)
+                ring.step(0, 1, i, 0, 0)
             seen.append(ring.head)
         ring.put(1, ((pack, ()),))
         self.assertEqual(seen, [0])

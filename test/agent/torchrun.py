@@ -53,8 +53,12 @@ class Trace:
 
 
 class Step:
-    def __init__(self, record):
-        flags, self.steps, self.step, self.agent_ns, self.duration, self.rss, self.anon, self.max_rss = record.fields
+    def __init__(self, record, before):
+        flags, self.steps, self.step, self.agent_ns, self.duration = record.fields
+        self.rss = self.anon = self.max_rss = S.NOT_TAKEN
+        if before is not None and before.kind == "host":
+            step, self.rss, self.anon, self.max_rss = before.fields[2:6]
+            assert step == self.step, (step, self.step)
         self.ts, self.sampled, self.inference = record.ts, bool(flags & S.FLAG_SAMPLED), bool(flags & S.FLAG_INFERENCE)
 
 
@@ -67,7 +71,7 @@ class Run:
         self.events = [event for ring in rings for event in ring.events()]
         records = self.ring.records if self.ring else []
         self.trace = [Trace(self.ring, r) for r in records if r.kind == "trace"]
-        self.steps = [Step(r) for r in records if r.kind == "step"]
+        self.steps = [Step(r, before) for before, r in zip([None] + records, records) if r.kind == "step_end"]
         self.heaps = [r.fields for r in records if r.kind == "heap"]
         self.devices = [r.fields for r in records if r.kind == "device"]
         self.overheads = [(self.ring.name(r.fields[2]),) + r.fields[3:] for r in records if r.kind == "overhead"]

@@ -7,6 +7,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/agent/py"))
+from memgauge._agent.record._spec import HOST_STRUCT  # noqa: E402
 from memgauge._agent.record.ring import Ring, clock  # noqa: E402
 
 
@@ -32,7 +33,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         ring = Ring(directory, large=True)
         trace = (1, 0, -1, ring.name("layers.0.mlp"), 100, 123456789, 234567890, 123456789, (1 << 64) - 1)
-        step = (1, 1, 100, 5000, 35000000, 123456789, 23456789, (1 << 64) - 1)
+        step = (1, 1, 100, 5000, 35000000, (123456789,) * (len(HOST_STRUCT.unpack(bytes(64))) - 8))
         loop = per_call(bare, count, *trace)
         if row:
             took = per_call(ring.trace, count, *trace)
@@ -40,7 +41,8 @@ def main():
                 took / 1e3, loop / 1e3, sys.version.split()[0]))
             ring.close()
             return
-        for what, f, args in (("trace", ring.trace, trace), ("step", ring.step, step),
+        for what, f, args in (("trace", ring.trace, trace), ("step", ring.step, step[:-1]),
+                              ("step with the host", ring.step, step),
                               ("trace, time given", ring.trace, trace + (clock(),)),
                               ("heap", ring.heap, (0, 1, 100, 7, 10, 20, 30, 40)),
                               ("event of 100 characters", ring.event, ("eval", "x" * 100))):

@@ -196,8 +196,9 @@ def at_end(m, devices):
     if got != want:
         yield "blocks at the end: %d of %d bytes, want %d of %d" % (len(got), sum(b[2] for b in got), len(want),
             sum(b[2] for b in want))
-    got = sorted(map(tuple, m.ask("SELECT device, address, size, requested, state FROM segment_blocks")))
-    want = sorted((d.number, *b) for d in devices for s in d.segments for b in segment_blocks(s))
+    got = sorted(map(tuple, m.ask("SELECT device, address, size, coalesce(requested, -1), state FROM segment_blocks")))
+    want = sorted((d.number, a, size, -1 if state == "inactive" else r, state)
+                  for d in devices for s in d.segments for a, size, r, state in segment_blocks(s))
     if got != want:
         yield "blocks of segments: %d, want %d; first difference %s" % (len(got), len(want),
             next((p for p in zip(got, want) if p[0] != p[1]), ""))

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Writes a PyTorch memory snapshot of a made-up training, of any size, without PyTorch and without a GPU.
 
-    snapshots.py --megabytes 1300 [--devices 1] [--protocol 4] [--sites 1500] [--leak BYTES] [--oom] FILE
+    snapshots.py --megabytes 1300 [--devices 1] [--protocol 4] [--sites 1500] [--leak BYTES] [--oom] [--expandable] FILE
 
 It is what pickle.dump writes of torch.cuda.memory._snapshot() as torch's C++ builds it (torch/csrc/cuda/Module.cpp,
 THCPModule_memorySnapshot): one dict for each distinct frame, one list for each traceback, which free_requested and
 free_completed share, keys shared by all dicts, a fresh tuple for each pool_id; about 220 bytes an event. A training
 step allocates activations, frees them in backward, and runs an optimizer; --leak keeps that many bytes of each step.
+Devices of odd numbers have expandable segments, with --expandable all.
 
 The opcodes are written as the training goes, so that 5 GB need no more memory than 5 MB. Segments come first in such a
 file, and they tell what is live at the end: so the training is made up twice, with the same random numbers.
@@ -14,6 +15,8 @@ file, and they tell what is live at the end: so the training is made up twice, w
 import argparse
 import random
 import struct
+
+import expandable
 
 MIB = 1 << 20
 
@@ -219,8 +222,7 @@ class Device:
             self.bump = -(-max(self.bump, self.end) // (2 * MIB)) * 2 * MIB
             self.end = self.bump + whole
             self.segments.append((self.bump, whole, stream, self.trace(site)))
-            action = "segment_map" if self.number & 1 else "segment_alloc"
-            self.record(action, self.bump, whole, stream, self.segments[-1][3])
+            self.record("segment_alloc", self.bump, whole, stream, self.segments[-1][3])
         self.bump += size
         return self.bump - size
 
@@ -267,9 +269,72 @@ class Device:
             active = sum(b["size"] for b in blocks if b["state"] == "active_allocated")
             out.append({"device": self.number, "address": base, "total_size": whole, "allocated_size": active,
                         "active_size": active, "requested_size": active, "stream": stream, "segment_type": "large",
-                        "segment_pool_id": (0, 0), "is_expandable": bool(self.number & 1), "frames": frames,
+                        "segment_pool_id": (0, 0), "is_expandable": False, "frames": frames,
                         "blocks": blocks})
         return out
+
+
+class Expandable(Device):
+    """A device with expandable segments. Now and then the program empties the cache, and another stream holds a block
+    that the program has freed."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.arenas, self.pending, self.steps = {}, [], 0
+
+    def arena(self, site):
+        size, stream = self.sites[site][1], self.streams[site & 3]
+        key = stream, size <= expandable.SMALL
+        if key not in self.arenas:
+            def moved(action, at, size, trace):
+                self.record(action, at, size, stream, trace)
+            self.arenas[key] = expandable.Arena(self.bump + (len(self.arenas) << 36), 1 << 36, key[1], moved)
+        return self.arenas[key]
+
+    def alloc(self, site):
+        arena, mine, requested = self.arena(site), self.trace(site), self.sites[site][1] - 4
+        block = arena.alloc(requested, mine)
+        self.record("alloc", block.at, requested, self.streams[site & 3], mine)
+        self.live[block.at] = arena, block, self.streams[site & 3]
+        return block.at
+
+    def release(self, addr, site):
+        frames, (arena, block, stream) = self.trace(site), self.live.pop(addr)
+        late = self.rnd.random() < 0.01
+        self.record("free_requested", addr, block.requested, stream, frames, again=not late)
+        if late:
+            block.state = expandable.PENDING
+            self.pending.append((arena, block, stream, site))
+            return
+        self.complete(arena, block, stream, frames)
+
+    def complete(self, arena, block, stream, frames):
+        self.record("free_completed", block.at, block.requested, stream, frames)
+        arena.give(block)
+
+    def step(self, first):
+        while len(self.pending) > 3:
+            arena, block, stream, site = self.pending.pop(0)
+            self.complete(arena, block, stream, self.trace(site))
+        super().step(first)
+        self.steps += 1
+        if self.steps % 2:
+            for arena in self.arenas.values():
+                arena.empty(self.trace(3))
+
+    def state(self):
+        out, nothing = [], Trace([], -1 - self.number)
+        for (stream, small), arena in self.arenas.items():
+            for part in arena.parts():
+                held = [b for b in part if b.state == expandable.HELD]
+                active = [b for b in part if b.state != expandable.FREE]
+                blocks = [block(b.at, b.size, b.requested, b.state, b.trace or nothing) for b in part]
+                out.append({"device": self.number, "address": part[0].at, "total_size": sum(b.size for b in part),
+                            "allocated_size": sum(b.size for b in held), "active_size": sum(b.size for b in active),
+                            "requested_size": sum(b.requested for b in active), "stream": stream,
+                            "segment_type": "small" if small else "large", "segment_pool_id": (0, 0),
+                            "is_expandable": True, "frames": part[0].mapped_by or nothing, "blocks": blocks})
+        return sorted(out, key=lambda segment: segment["address"])
 
 
 def block(address, size, requested, state, frames):
@@ -279,7 +344,7 @@ def block(address, size, requested, state, frames):
 def train(o, frames, sink=None):
     """Makes the training up; returns its devices and its annotations. sink(): a List for a device's events."""
     rnd, serial, notes = random.Random(7), [0], []
-    devices = [Device(n, o, rnd, frames, serial) for n in range(o.devices)]
+    devices = [(Expandable if o.expandable or n & 1 else Device)(n, o, rnd, frames, serial) for n in range(o.devices)]
     each = int(o.megabytes * 1e6 / 217 / o.devices)
     for d in devices:
         events = sink() if sink else None
@@ -321,12 +386,13 @@ def main():
     p.add_argument("--sites", type=int, default=1500, help="allocations of one step")
     p.add_argument("--leak", type=int, default=0, help="bytes that each step keeps")
     p.add_argument("--oom", action="store_true", help="end with an allocation that does not fit")
+    p.add_argument("--expandable", action="store_true", help="expandable segments on every device")
     p.add_argument("file")
     o = p.parse_args()
     frames = make_frames()
     devices, _ = train(o, frames)
     settings = {"PYTORCH_CUDA_ALLOC_CONF": "", "max_split_size": -1, "garbage_collection_threshold": 0.0,
-                "expandable_segments": False, "roundup_power2_divisions": {str(1 << i): 0 for i in range(16)}}
+                "expandable_segments": o.expandable, "roundup_power2_divisions": {str(1 << i): 0 for i in range(16)}}
     with open(o.file, "wb") as f:
         out = Pickle(f, o.protocol)
         out.put(b"}" + out.memo() + b"(" + out.of("segments"))

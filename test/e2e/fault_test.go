@@ -217,7 +217,7 @@ for i in range(64):
     if pid == 0:
         ring = recording.ring(large=True)
         for n in range(1, 51):
-            ring.step(0, 1, n, 0, 1000, n, n, (1 << 64) - 1)
+            ring.step(0, 1, n, 0, 1000)
         os._exit(0)
     kids.append(pid)
 print(sum(os.waitpid(k, 0)[1] for k in kids))

@@ -25,13 +25,15 @@ func torchSnapshots(t *testing.T, w *world) []string {
 		t.Fatal(r.stderr)
 	}
 	out := t.TempDir()
-	r = w.do("env", "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libfakecudart.so"), python,
-		filepath.Join(source, "snapshots.py"), out)
-	if r.code != 0 {
-		t.Fatalf("exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	for _, conf := range []string{"", "expandable_segments:True"} {
+		r = w.do("env", "LD_LIBRARY_PATH="+dir, "LD_PRELOAD="+filepath.Join(dir, "libfakecudart.so"),
+			"PYTORCH_CUDA_ALLOC_CONF="+conf, python, filepath.Join(source, "snapshots.py"), out)
+		if r.code != 0 {
+			t.Fatalf("%q: exit %d\n%s%s", conf, r.code, r.stdout, r.stderr)
+		}
 	}
 	paths, _ := filepath.Glob(filepath.Join(out, "*.pickle"))
-	if len(paths) < 6 { // protocols 2 to 5, C++'s pickler and an overrun buffer
+	if len(paths) < 12 { // each: protocols 2 to 5, C++'s pickler and an overrun buffer
 		t.Fatalf("made %v", paths)
 	}
 	return paths

@@ -13,3 +13,4 @@ cat "$lib"/libc10_cuda.so "$lib"/libtorch_cuda.so | tr -c 'A-Za-z0-9_' '\n' |
 	rest "$here/driver.c" >"$dir/driver_rest.c"
 cc -w -shared -fPIC -o "$dir/libfakecudart.so" "$here/cudart.c" "$dir/cudart_rest.c"
 cc -w -shared -fPIC -Wl,-soname,libcuda.so.1 -o "$dir/libcuda.so.1" "$here/driver.c" "$dir/driver_rest.c"
+cc -w -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$dir/libnvidia-ml.so.1" "$here/nvml.c"

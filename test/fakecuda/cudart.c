@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { devices = 2, outOfMemory = 2 };
+enum { devices = 2, outOfMemory = 2, notReady = 600 };
 static const size_t total = (size_t)8 << 30;  // bytes of a device
 static int current;
 static uintptr_t next[devices] = {0x7f0000000000, 0x7e0000000000};
-static size_t used[devices];
+size_t fakecuda_used[devices]; // bytes, of cudaMalloc and of the driver's cuMemCreate
+static size_t *used = fakecuda_used;
 static struct { void *at; size_t size; int device; } taken[1 << 16];
 
 int cudaGetDeviceCount(int *n) { *n = devices; return 0; }
@@ -59,6 +60,8 @@ int cudaStreamCreateWithPriority(void **s, unsigned flags, int priority) {
 
 int cudaEventCreateWithFlags(void **e, unsigned flags) { *e = malloc(8); return 0; }
 int cudaEventCreate(void **e) { *e = malloc(8); return 0; }
+// An event is not over when it is asked for the first time, and every third time.
+int cudaEventQuery(void *e) { static int asked; return asked++ % 3 ? 0 : notReady; }
 int cudaPointerGetAttributes(void *attributes, const void *p) { memset(attributes, 0, 24); return 0; }
 int cudaStreamIsCapturing(void *s, int *status) { *status = 0; return 0; }
 int cudaStreamGetCaptureInfo(void *s, int *status) { *status = 0; return 0; }

@@ -25,11 +25,22 @@ def work(devices, steps):
             made.append(torch.empty(1 << 12, pin_memory=True))
             with torch.cuda.stream(side):
                 made.append(torch.empty(1 << 18, device="cuda:0"))
+            made[0].record_stream(side) # its memory is free when the stream's event is over, later
             RND.shuffle(made)
             kept.append(made.pop())
             if step % 7 == 3:
                 del kept[::2]
     return kept
+
+
+def in_parts():
+    """Every second of some blocks goes, and with expandable segments the pages in between: a segment in several parts.
+    At last something is freed that another stream still uses."""
+    blocks = [torch.empty(48 << 20, dtype=torch.int8, device="cuda:0") for _ in range(21)]
+    blocks[-1].record_stream(torch.cuda.Stream())
+    del blocks[1:-1:2]
+    torch.cuda.empty_cache()
+    return blocks[:-1]
 
 
 def out_of_memory():
@@ -58,7 +69,7 @@ def main():
     del before[::2]
     out_of_memory()
     torch.cuda.empty_cache()
-    kept += work(2, 3)
+    kept += work(2, 3) + in_parts()
     if hasattr(torch.cuda.memory, "_annotate_tensor"):
         torch.cuda.memory._annotate_tensor(kept[0], "weights")
     for protocol in range(2, 6):

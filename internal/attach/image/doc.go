@@ -1,5 +1,5 @@
-// Package image owns what is known of another process's address space without its help: the list of its mappings, and
-// the symbols of the programs and libraries in it, read from its memory. Memory and not files, since those may lie in
-// another root or namespace, or have been replaced on disk since the process began. Everything read is untrusted:
-// bounded, checked, never followed twice. It knows nothing of Python.
+// Package image owns what can be learned about another process's address space without its help: the list of its
+// mappings, and the symbols of the programs and libraries in it. It reads them from memory, not from files: files may
+// lie under another root or in another namespace, or may have been replaced on disk since the process began. All data
+// are untrusted: bounded, checked, never followed twice. The package knows nothing of Python.
 package image

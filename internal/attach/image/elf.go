@@ -38,7 +38,7 @@ func (im *Image) Symbol(name string) (Symbol, bool) {
 	return s, ok
 }
 
-// Class is the ELF class and machine of the image whose header lies at lo.
+// Class returns the ELF class and machine of the image whose header lies at lo.
 func Class(mem io.ReaderAt, lo uint64) (elf.Class, elf.Machine, error) {
 	var h [64]byte
 	if _, err := mem.ReadAt(h[:], int64(lo)); err != nil {
@@ -170,7 +170,7 @@ func (im *Image) add(sym, names []byte, bias uint64) {
 	im.byName[string(text)] = Symbol{string(text), value + bias}
 }
 
-// countSymbols asks the hash table, since nothing else in memory tells how long the symbol table is.
+// countSymbols reads the hash table, since nothing else in memory says how long the symbol table is.
 func (im *Image) countSymbols(mem io.ReaderAt) (uint64, error) {
 	if at := im.dynamic[elf.DT_GNU_HASH]; at != 0 {
 		return countGNU(mem, at)

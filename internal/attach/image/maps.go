@@ -12,11 +12,11 @@ import (
 // maxMaps bounds a maps file in bytes: 65,530 mappings (vm.max_map_count's default) with paths of 200 bytes are 18 MB.
 const maxMaps = 64 << 20
 
-// maxAddress is the end of what user space can have with four-level page tables (Documentation/arch/x86/x86_64/mm.rst);
-// the kernel gives nothing above it unless asked.
+// maxAddress is the end of user space with four-level page tables (Documentation/arch/x86/x86_64/mm.rst); above it, the
+// kernel maps memory only on request.
 const maxAddress = 1 << 47
 
-// ErrMalformed marks text or memory that is not what it should be.
+// ErrMalformed marks text or memory of an unexpected form.
 var ErrMalformed = errors.New("malformed")
 
 // Mapping is a line of /proc/PID/maps.
@@ -79,7 +79,7 @@ func parseMapping(line []byte) (Mapping, error) {
 	return m, nil
 }
 
-// At is the mapping that holds an address.
+// At returns the mapping that contains an address.
 func (ms Maps) At(addr uint64) (Mapping, bool) {
 	i := sort.Search(len(ms), func(i int) bool { return ms[i].Hi > addr })
 	if i == len(ms) || addr < ms[i].Lo {
@@ -88,11 +88,11 @@ func (ms Maps) At(addr uint64) (Mapping, bool) {
 	return ms[i], true
 }
 
-// Hole is an address in the middle of the largest gap, where nothing that grows comes soon. 0 if none has room for size
-// bytes many times over.
+// Hole returns an address in the middle of the largest gap, into which nothing will grow soon; 0 if no gap is many
+// times larger than size bytes.
 func (ms Maps) Hole(size uint64) uint64 {
 	var at, width, end uint64
-	end = 1 << 32 // below lie programs without PIE and their heap
+	end = 1 << 32 // programs without PIE and their heap lie below
 	for _, m := range ms {
 		if m.Lo >= maxAddress {
 			break

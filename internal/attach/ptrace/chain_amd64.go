@@ -25,7 +25,8 @@ func (r *Regs) get(tid int) error {
 func (r *Regs) PC() uint64 { return r.Rip }
 func (r *Regs) SP() uint64 { return r.Rsp }
 
-// Syscall is the system call that the stop has interrupted or that has just ended; false if the thread was computing.
+// Syscall returns the system call that the stop has interrupted or that has just ended; false if the thread was
+// computing.
 func (r *Regs) Syscall() (nr int64, args [6]uint64, ok bool) {
 	return int64(r.Orig_rax), [6]uint64{r.Rdi, r.Rsi, r.Rdx, r.R10, r.R8, r.R9}, int64(r.Orig_rax) >= 0 &&
 		r.Cs == userCode
@@ -46,7 +47,7 @@ const (
 	restartBlock = 516
 )
 
-// Interrupted tells whether the system call was cut off by the stop and has done nothing.
+// Interrupted reports whether the stop has interrupted the system call before it did anything.
 func (r *Regs) Interrupted() bool {
 	switch -int64(r.Rax) {
 	case restartSys, restartNoint, restartNohnd, restartBlock, int64(unix.EINTR):
@@ -55,7 +56,7 @@ func (r *Regs) Interrupted() bool {
 	return false
 }
 
-// Gadgets are two pieces of code that every C library has.
+// Gadgets are two pieces of code that every C library contains.
 type Gadgets struct {
 	Sigreturn uint64 // mov $15,%eax; syscall: what a signal handler returns to
 	Syscall   uint64 // syscall; ret
@@ -84,20 +85,20 @@ type Call struct {
 	Args   [6]uint64
 }
 
-// Chain is what Enter lays out.
+// Chain is the work that Enter lays out.
 type Chain struct {
 	Gadgets Gadgets
 	Calls   []Call
 	Mask    uint64 // signals that are blocked meanwhile
 	EINTR   bool   // end an interrupted call with EINTR where a handler would
-	// else: arguments with which an interrupted call that the kernel would not begin again is made again
+	// otherwise: the arguments for repeating an interrupted call that the kernel would not repeat
 	Repeat *[6]uint64
 }
 
 // Arguments of a Call that Enter fills in.
 const (
 	FinalFrame = 0xF1A1F1A1F1A1F1A1 // the address of the last signal frame
-	// the address after the interrupted system call, if that is to be made again; else 0
+	// the address after the interrupted system call, if it is to be repeated; else 0
 	ResumePC = 0xF1A1F1A1F1A1F1A2
 )
 
@@ -112,11 +113,11 @@ const (
 	frameSize  = 8 + 304
 )
 
-// noStack are flags that no alternate stack has, so that it stays as it is (rt_sigreturn doesn't mind), and by which a
-// frame of ours that lies about is told from a signal's.
+// noStack are flags that no alternate stack has. They make rt_sigreturn leave the alternate stack alone. They also
+// distinguish a leftover frame of ours from a signal's.
 const noStack = 0xdead
 
-// HasSignalFrame looks for the frame of a signal handler in a part of a stack.
+// HasSignalFrame searches a part of a stack for the frame of a signal handler.
 func HasSignalFrame(stack []byte, g Gadgets) bool {
 	word := func(at int) uint64 { return binary.LittleEndian.Uint64(stack[at:]) }
 	for at := 0; at+frameSize <= len(stack); at += 8 {
@@ -135,10 +136,10 @@ const MaxChain = 16 << 10
 // ErrNoRoom means that the thread's stack has no room for a chain.
 var ErrNoRoom = errors.New("no room on the thread's stack")
 
-const redZone = 128 // bytes below the stack pointer that a function may use without saying so (System V ABI, 3.2.2)
+const redZone = 128 // bytes below the stack pointer that a function may use without moving it (System V ABI, 3.2.2)
 
-// Enter lays out the chain below the thread's stack, and has the thread begin it when it is let go. It is the last
-// thing to do with a held thread. Until its last system call, which sets the registers, nothing has changed for the
+// Enter lays out the chain below the thread's stack, and makes the thread begin it when it is released. It must be the
+// last call for a stopped thread. Until its last system call, which sets the registers, nothing has changed for the
 // thread.
 func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	x, err := h.extendedState()
@@ -164,15 +165,15 @@ func (h *Held) Enter(mem io.WriterAt, c Chain) error {
 	}
 	enter := h.Regs
 	enter.Rip, enter.Rsp = c.Gadgets.Sigreturn, next+8 // as after the return that takes the frame's first word
-	enter.Orig_rax = ^uint64(0)                        // the kernel has no system call to begin again
+	enter.Orig_rax = ^uint64(0)                        // the kernel has no system call to repeat
 	enter.Rax = 0
 	return unix.PtraceSetRegs(h.TID, (*unix.PtraceRegs)(&enter))
 }
 
-// settle makes the registers of an interrupted system call those that the thread goes on with, as the kernel does when
-// no handler runs (arch/x86/kernel/signal.c, arch_do_signal_or_restart). A signal frame can't carry the kernel's
-// restart block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler. It
-// returns the address after the system call if that is begun again, else 0.
+// settle turns the registers of an interrupted system call into those with which the thread continues, as the kernel
+// does when no handler runs (arch/x86/kernel/signal.c, arch_do_signal_or_restart). A signal frame can't carry the
+// kernel's restart block (rt_sigreturn drops it), so calls that need one end with EINTR, as they do after any handler.
+// It returns the address after the system call if that is repeated, else 0.
 func (r *Regs) settle(c Chain) (resume uint64) {
 	if _, _, ok := r.Syscall(); !ok {
 		return 0
@@ -257,7 +258,7 @@ func (b *builder) frame(r *Regs, mask, fp uint64) uint64 {
 	return b.push(f[:], 16, 8) // at a function's first instruction the stack pointer is 8 off a multiple of 16
 }
 
-// extendedState is the thread's floating-point and vector state in the form that a signal frame has it.
+// extendedState returns the thread's floating-point and vector state in the form that a signal frame has it.
 func (h *Held) extendedState() ([]byte, error) {
 	x := h.space.state[:]
 	iov := unix.Iovec{Base: &x[0], Len: uint64(len(x))}

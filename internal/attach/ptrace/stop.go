@@ -19,11 +19,11 @@ import (
 // uninterruptible system call (state D) may take as long as its device.
 const maxStop = time.Second
 
-// maxSpin is how long the wait for it asks without a pause, in which a thread that has just stopped would stand still.
-// One that has a processor stops within some µs.
+// maxSpin is how long we poll for the stop without a pause. A thread that has a processor stops within some µs; during
+// a pause it would stay stopped for longer.
 const maxSpin = time.Millisecond
 
-// Errors of a thread that was let go untouched.
+// Errors of a thread that was released untouched.
 var (
 	ErrGone    = errors.New("the thread has ended")
 	ErrStopped = errors.New("the process is stopped by a signal")
@@ -36,12 +36,12 @@ type Held struct {
 	Regs  Regs
 	Mask  uint64 // its signal mask
 	since time.Time
-	aside bool // it isn't on our processor
+	aside bool // it is on another processor than ours
 	space *space
 }
 
-// space is memory that is needed while a thread is held. It is there, and has been written to, before: a page fault
-// takes as long as all that is done with the thread.
+// space is memory that is needed while a thread is stopped. It is allocated and written beforehand: a page fault takes
+// as long as all that is done with the thread.
 type space struct {
 	state   [MaxChain]byte
 	chain   [MaxChain]byte
@@ -49,11 +49,11 @@ type space struct {
 	signals [maxPending]siginfo
 }
 
-// MaxStack bounds what can be read of a held thread's stack.
+// MaxStack bounds how much of a stopped thread's stack can be read.
 const MaxStack = 64 << 10
 
-// Stack reads what lies at an address of the thread's memory, up to len(space.stack) bytes. It is valid while the
-// thread is held.
+// Stack reads the thread's memory at an address, up to len(space.stack) bytes. The result is valid while the thread is
+// stopped.
 func (h *Held) Stack(mem io.ReaderAt, at uint64, n uint64) ([]byte, error) {
 	b := h.space.stack[:min(n, MaxStack)]
 	if _, err := mem.ReadAt(b, int64(at)); err != nil {
@@ -62,8 +62,8 @@ func (h *Held) Stack(mem io.ReaderAt, at uint64, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// Hold stops a thread, calls f, and lets it go. It tells how long the thread stood still. What f has not changed
-// through Enter is as it was.
+// Hold stops a thread, calls f, and releases the thread. It returns how long the thread was stopped. What f has not
+// changed through Enter is as it was.
 func Hold(tid int, f func(*Held) error) (stopped time.Duration, err error) {
 	done := make(chan struct{})
 	go onOwnThread(func() {
@@ -74,9 +74,9 @@ func Hold(tid int, f func(*Held) error) (stopped time.Duration, err error) {
 	return stopped, err
 }
 
-// onOwnThread runs f on an operating system thread that ends with it: only the thread that has seized a tracee may ask
-// for anything (ptrace(2)), and its end lets go of a tracee that never stopped, which PTRACE_DETACH can't. Go never
-// ends the process's first thread, so that one is not taken.
+// onOwnThread runs f on an operating system thread that ends with it. Only the thread that has seized a tracee may make
+// requests about it (ptrace(2)). And the end of that thread releases even a tracee that never stopped, which
+// PTRACE_DETACH can't. Go never ends the process's first thread, so that one is not used.
 func onOwnThread(f func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() != unix.Getpid() {
@@ -133,16 +133,16 @@ func (s *space) touch() {
 	stateEnds()
 }
 
-// hurry keeps others from taking our processor while a thread stands still for us. Without the right to (CAP_SYS_NICE)
-// it stays as it is; the thread ends with the hold.
+// hurry keeps others from taking our processor while a thread is stopped. Without the right to do so (CAP_SYS_NICE)
+// nothing changes; the thread ends with the hold.
 func hurry() {
 	_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}, 0)
-	// ns: without the right above, a pause lasts 50 µs longer than asked for
+	// ns: without the right above, a pause lasts 50 µs longer than requested
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 }
 
-// quietChildren keeps the kernel from sending us a SIGCHLD for every stop, which the stopping thread would have to do
-// (kernel/signal.c, do_notify_parent_cldstop); the end of a child is still told.
+// quietChildren keeps the kernel from sending us a SIGCHLD for every stop: the stopping thread would have to send it
+// (kernel/signal.c, do_notify_parent_cldstop). The end of a child is still reported.
 var quietChildren = sync.OnceFunc(func() {
 	var action struct {
 		handler, flags, restorer, mask uint64
@@ -157,7 +157,7 @@ var quietChildren = sync.OnceFunc(func() {
 		0, 0)
 })
 
-// stepAside takes us off the processor that a thread is on, since it needs that one to come to its stop; false where
+// stepAside moves us away from the processor of a thread, which needs that processor to reach its stop; false where
 // there is no other.
 func stepAside(tid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", tid))
@@ -178,7 +178,7 @@ func stepAside(tid int) bool {
 	return set.Count() > 0 && unix.SchedSetaffinity(0, &set) == nil
 }
 
-// wait for the stop that PTRACE_INTERRUPT causes. A signal that comes first is handed on.
+// wait waits for the stop that PTRACE_INTERRUPT causes. A signal that arrives before it is passed on.
 func (h *Held) wait() error {
 	began := time.Now()
 	h.since = began
@@ -202,7 +202,7 @@ func (h *Held) wait() error {
 			return ErrGone
 		case ws>>16 == unix.PTRACE_EVENT_STOP && ws.StopSignal() == unix.SIGTRAP:
 			return nil
-		case ws>>16 == unix.PTRACE_EVENT_STOP: // a group stop, in which it remains when we let go
+		case ws>>16 == unix.PTRACE_EVENT_STOP: // a group stop, in which it remains after we release it
 			return errors.Join(ErrStopped, unix.PtraceDetach(h.TID))
 		case ws.Stopped():
 			if err := unix.PtraceCont(h.TID, int(ws.StopSignal())); err != nil {
@@ -212,8 +212,8 @@ func (h *Held) wait() error {
 	}
 }
 
-// look asks for a stop, and pause sleeps, without letting Go give our turn to another goroutine: getting it back may
-// need a thread of ours that waits for a processor, and is in no hurry.
+// look polls for a stop, and pause sleeps, without letting Go give our turn to another goroutine. To get the turn back
+// may need a thread of ours that waits for a processor and is not prioritised.
 func look(tid int) (int, unix.WaitStatus, unix.Errno) {
 	var status uint32
 	pid, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)),
@@ -226,20 +226,20 @@ func pause(d time.Duration) {
 	_, _, _ = unix.RawSyscall(unix.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&ts)), 0, 0)
 }
 
-// read takes what says whether this is a good moment; the rest is read by Enter.
+// read reads what tells whether this is a good moment; Enter reads the rest.
 func (h *Held) read() error {
 	if err := h.Regs.get(h.TID); err != nil {
 		return err
 	}
-	const getSigMask = 0x420a // PTRACE_GETSIGMASK; the mask to go back to where a system call has one of its own
+	const getSigMask = 0x420a // PTRACE_GETSIGMASK; where a system call has its own mask, the one to return to
 	if err := request(getSigMask, h.TID, unsafe.Sizeof(h.Mask), unsafe.Pointer(&h.Mask)); err != nil {
 		return fmt.Errorf("read signal mask: %w", err)
 	}
 	return nil
 }
 
-// SignalPending tells whether a signal waits that the thread does not block. The kernel must deliver it in the context
-// of the interrupted system call, since it decides there whether that call ends or goes on.
+// SignalPending reports whether a signal is pending that the thread does not block. The kernel must deliver it in the
+// context of the interrupted system call, since it decides there whether that call ends or continues.
 func (h *Held) SignalPending() (bool, error) {
 	const shared = 1 // PTRACE_PEEKSIGINFO_SHARED
 	for _, flags := range []uint32{0, shared} {
@@ -260,13 +260,13 @@ func (h *Held) SignalPending() (bool, error) {
 			}
 		}
 		if n == maxPending {
-			return true, nil // more than we look at: take no risk
+			return true, nil // more than we read: take no risk
 		}
 	}
 	return false, nil
 }
 
-// maxPending signals are looked at; normal signals queue once each, so more means real-time ones.
+// maxPending is how many pending signals are read. Normal signals queue once each, so more means real-time signals.
 const maxPending = 4
 
 // siginfo is the head of the kernel's 128-byte siginfo_t.

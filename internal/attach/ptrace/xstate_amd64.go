@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Of the extended state (Intel SDM volume 1, chapter 13; struct _xstate in the kernel's sigcontext.h).
+// Parts of the extended state (Intel SDM volume 1, chapter 13; struct _xstate in the kernel's sigcontext.h).
 const (
 	legacySize  = 512
 	headerEnd   = legacySize + 64
@@ -18,7 +18,7 @@ const (
 )
 
 // stateEnds is where each part of the extended state ends, in the processor's standard format. In a virtual machine a
-// CPUID takes as long as everything else that is done with a held thread, so it is asked beforehand.
+// CPUID takes as long as everything else that is done with a stopped thread, so it is executed beforehand.
 var stateEnds = sync.OnceValue(func() (ends [maxFeatures]uint32) {
 	for i := range ends {
 		length, offset, _, _ := cpuid(0xd, uint32(i))
@@ -27,14 +27,15 @@ var stateEnds = sync.OnceValue(func() (ends [maxFeatures]uint32) {
 	return ends
 })
 
-// frameState turns what PTRACE_GETREGSET gives into what rt_sigreturn takes. The kernel refuses a frame whose state is
-// larger than the thread's own (check_xstate_in_sigframe in arch/x86/kernel/fpu/signal.c) and would then restore the
-// legacy part alone, so the size counts AMX's tiles only for a thread that has some in use.
+// frameState turns what PTRACE_GETREGSET returns into what rt_sigreturn takes. If a frame's state is larger than the
+// thread's own, the kernel refuses it (check_xstate_in_sigframe in arch/x86/kernel/fpu/signal.c) and restores the
+// legacy part alone. So the size includes AMX's tiles only for a thread that uses them.
 func frameState(x []byte) ([]byte, error) {
 	if len(x) < headerEnd {
 		return nil, fmt.Errorf("extended state of %d bytes: this processor has no XSAVE", len(x))
 	}
-	features := binary.LittleEndian.Uint64(x[swReserved:]) // in a regset: what the processor and the kernel have on
+	// in a regset: what the processor and the kernel have enabled
+	features := binary.LittleEndian.Uint64(x[swReserved:])
 	inUse := binary.LittleEndian.Uint64(x[legacySize:])
 	if inUse&(1<<tileData) == 0 {
 		features &^= 1 << tileData
@@ -58,5 +59,5 @@ func frameState(x []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(x, magic2), nil
 }
 
-// cpuid asks the processor.
+// cpuid executes the CPUID instruction.
 func cpuid(leaf, sub uint32) (eax, ebx, ecx, edx uint32)

@@ -27,7 +27,7 @@ var vendors = map[string]string{"0x1002": "amd", "0x8086": "intel"}
 var card = regexp.MustCompile(`^card[0-9]+$`)
 
 // Open finds the devices below root ("/" for the machine itself). pids lists the processes whose use of a device is
-// wanted; nil is none.
+// reported; nil is none.
 func Open(root string, pids func() []int) *Backend {
 	if pids == nil {
 		pids = func() []int { return nil }
@@ -60,7 +60,7 @@ func cardNumber(name string) int {
 // Devices lists the devices by card number.
 func (b *Backend) Devices() []gpu.Device { return b.devices }
 
-// Events: the kernel tells of resets in its log only.
+// Events: the kernel reports resets only in its log.
 func (b *Backend) Events() []model.GPUEvent { return nil }
 
 // Close has nothing to close.
@@ -74,7 +74,7 @@ type device struct {
 	reads              int
 }
 
-// readings after which a process's descriptors are looked through again: a trainer opens its device once
+// readings after which a process's descriptors are listed again: a trainer opens its device once
 const rescan = 15
 
 // line is a file's text without its end; "" if it can't be read.
@@ -106,7 +106,7 @@ func (d *device) Read() (gpu.Reading, error) {
 	u := &r.Util
 	u.Total, u.Used = value(filepath.Join(d.path, "mem_info_vram_total")),
 		value(filepath.Join(d.path, "mem_info_vram_used"))
-	if u.Total == model.Null { // Intel xe and i915 tell it by tile
+	if u.Total == model.Null { // Intel xe and i915 report it by tile
 		u.Total = d.sum("tile*/physical_vram_size_bytes", "tile*/gt*/lmem_total_bytes", "lmem_total_bytes")
 	}
 	if u.Total != model.Null && u.Used != model.Null {
@@ -197,7 +197,7 @@ func (d *device) ras() (corrected, uncorrected int64) {
 }
 
 // processes adds up what each process has on this device. A file that was inherited or passed on is one client: its
-// memory counts once, for the process with the lowest number.
+// memory counts once, for the process with the lowest PID.
 func (d *device) processes() (list []model.GPUProcess) {
 	d.reads++
 	seen := map[string]bool{}
@@ -234,12 +234,12 @@ func (d *device) processes() (list []model.GPUProcess) {
 	return list
 }
 
-const maxFiles = 4096 // descriptors of a process that are looked at
+const maxFiles = 4096 // descriptors of a process that are read
 
 // find lists the fdinfo files of a process's DRM descriptors.
 func (d *device) find(pid int) (files []string) {
 	dir := filepath.Join(d.root, "proc", strconv.Itoa(pid))
-	entries, _ := os.ReadDir(filepath.Join(dir, "fd")) // not ours to look into: nothing is known
+	entries, _ := os.ReadDir(filepath.Join(dir, "fd")) // we may not read it: nothing is known
 	for i, e := range entries {
 		if i >= maxFiles {
 			break
@@ -257,7 +257,7 @@ type client struct {
 	bytes      int64 // of the device's own memory
 }
 
-// parseFDInfo reads the drm- lines. Of the device's memory newer kernels tell resident and total by region, older
+// parseFDInfo reads the drm- lines. For the device's memory newer kernels report resident and total by region, older
 // amdgpu one line.
 func parseFDInfo(text []byte) (c client) {
 	best := map[string]int64{} // region → bytes; resident before total

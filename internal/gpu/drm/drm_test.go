@@ -16,8 +16,10 @@ func machine(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	amd, intel := "sys/devices/pci0000:00/0000:03:00.0/", "sys/devices/pci0000:00/0000:04:00.0/"
-	const amdInfo = "pos:\t0\nflags:\t02100002\ndrm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t41\ndrm-memory-vram:\t1048576 KiB\ndrm-memory-gtt:\t2048 KiB\n"
-	const xeInfo = "drm-driver:\txe\ndrm-pdev:\t0000:04:00.0\ndrm-client-id:\t7\ndrm-total-vram0:\t3 GiB\ndrm-resident-vram0:\t2 GiB\ndrm-resident-gtt:\t5 MiB\n"
+	const amdInfo = "pos:\t0\nflags:\t02100002\ndrm-driver:\tamdgpu\ndrm-pdev:\t0000:03:00.0\ndrm-client-id:\t41\n" +
+		"drm-memory-vram:\t1048576 KiB\ndrm-memory-gtt:\t2048 KiB\n"
+	const xeInfo = "drm-driver:\txe\ndrm-pdev:\t0000:04:00.0\ndrm-client-id:\t7\ndrm-total-vram0:\t3 GiB\n" +
+		"drm-resident-vram0:\t2 GiB\ndrm-resident-gtt:\t5 MiB\n"
 	for name, text := range map[string]string{
 		amd + "vendor": "0x1002\n", amd + "mem_info_vram_total": "68702699520\n",
 		amd + "mem_info_vram_used": "1703936000\n", amd + "gpu_busy_percent": "88\n",

@@ -1,5 +1,5 @@
-// Package nvml reads NVIDIA's GPUs through the driver's own library, which is loaded when it is asked for: a machine
-// without it is a normal one. Only functions that the loaded library has are called.
+// Package nvml reads NVIDIA's GPUs through the driver's own library. The library is loaded when the package is first
+// used, so a machine without it works normally. Only functions that the loaded library has are called.
 package nvml
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// ErrNone means that there is no driver, or no GPU of its.
+// ErrNone means that there is no driver, or no GPU that it drives.
 var ErrNone = errors.New("no NVIDIA driver")
 
 // Backend is an initialised library.
@@ -86,7 +86,7 @@ func describe(ret lib.Return) string {
 	return fmt.Sprintf("NVML error %d", int(ret))
 }
 
-// Driver is the driver with its version, and the newest CUDA that it runs (12040 is 12.4).
+// Driver returns the driver's name and version, and the newest CUDA that it runs (12040 is 12.4).
 func (b *Backend) Driver() (version string, cuda int) { return b.driver, b.cuda }
 
 // Devices lists the GPUs.
@@ -124,9 +124,9 @@ func (b *Backend) watchEvents() {
 	b.events = set
 }
 
-const maxEvents = 64 // taken at once; a GPU in trouble may repeat one for ever
+const maxEvents = 64 // read at once; a GPU in trouble may repeat one for ever
 
-// Events takes what is waiting.
+// Events reads the waiting events.
 func (b *Backend) Events() (list []model.GPUEvent) {
 	for b.events != nil && len(list) < maxEvents {
 		e, ret := b.events.Wait(0)
@@ -144,7 +144,7 @@ func (b *Backend) Events() (list []model.GPUEvent) {
 	return list
 }
 
-// xidText says what the commonest mean (NVIDIA, "XID Errors").
+// xidText explains the most common ones (NVIDIA, "XID Errors").
 func xidText(code uint64) string {
 	text := map[uint64]string{13: "graphics engine exception: often an illegal access in a kernel",
 		31: "memory page fault: an illegal address in a kernel",
@@ -161,7 +161,7 @@ func xidText(code uint64) string {
 	return fmt.Sprintf("Xid %d: %s", code, text)
 }
 
-// device is a GPU. Its handle is asked for anew when a call has failed: it may have been reset.
+// device is a GPU. When a call has failed, its handle is fetched again: the GPU may have been reset.
 type device struct {
 	b      *Backend
 	index  int
@@ -173,7 +173,7 @@ type device struct {
 
 const relist = 30 // readings after which MIG instances are listed again
 
-// Read asks for everything that changes.
+// Read reads everything that changes.
 func (d *device) Read() (gpu.Reading, error) {
 	if d.handle == nil {
 		h, ret := d.b.api.DeviceGetHandleByIndex(d.index)
@@ -223,8 +223,8 @@ func busID[T int8 | uint8](raw []T) string {
 	return b.String()
 }
 
-// memory is the one thing that must be had. Version 2 tells what the driver keeps for itself apart; version 1 counts it
-// as used.
+// memory is the only indispensable reading. Version 2 reports separately what the driver keeps for itself; version 1
+// counts it as used.
 func (d *device) memory(h lib.Device, r *gpu.Reading) error {
 	ret := lib.ERROR_NOT_SUPPORTED
 	if d.b.has["nvmlDeviceGetMemoryInfo_v2"] {
@@ -251,8 +251,8 @@ func (d *device) memory(h lib.Device, r *gpu.Reading) error {
 	return errors.New(describe(ret))
 }
 
-// load reads what the GPU does; each may be unsupported for itself. PCIe throughput is left out: a call takes 20 ms,
-// over which the driver counts.
+// load reads what the GPU does; each figure may be unsupported by itself. PCIe throughput is left out: a call takes 20
+// ms, over which the driver counts.
 func (d *device) load(u *model.GPUUtilization) {
 	h := d.handle
 	if v, ret := h.GetUtilizationRates(); ret == lib.SUCCESS {
@@ -295,7 +295,7 @@ func long(v uint64, ret lib.Return) int64 {
 	return int64(v)
 }
 
-// reasons why clocks are held down; idle is none.
+// reasons why clocks are reduced; idle is none.
 var reasons = []struct {
 	bit  uint64
 	name string
@@ -330,7 +330,7 @@ func (d *device) throttle() string {
 	return strings.Join(list, ", ")
 }
 
-// notAvailable is what NVML says where it can't tell a process's bytes (NVML_VALUE_NOT_AVAILABLE).
+// notAvailable is what NVML returns if it does not know a process's bytes (NVML_VALUE_NOT_AVAILABLE).
 const notAvailable = 1<<64 - 1
 
 func processes(h lib.Device) (list []model.GPUProcess) {
@@ -364,7 +364,7 @@ func (d *device) instances(r *gpu.Reading) {
 		inside.Info.BusID = d.info.BusID
 		inside.Util = gpu.NoUtilization(inside.Info.Name)
 		if d.memory(h, &inside) != nil {
-			d.looked = 0 // it was taken down: list them again next time
+			d.looked = 0 // it was removed: list them again next time
 			continue
 		}
 		inside.Procs = processes(h)

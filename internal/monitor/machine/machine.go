@@ -16,11 +16,12 @@ import (
 	"github.com/memgauge/memgauge/internal/sampler"
 )
 
-// Options say what is watched.
+// Options select what is watched.
 type Options struct {
 	Root string // file system with proc and sys: "/" if empty, a recording in tests
 	PID  int    // the process whose cgroup limits the host's memory; 0 for this one
-	// PIDs are the job's processes, for telling its share of a GPU and what it has mapped; nil for the whole machine.
+	// PIDs are the job's processes. They determine its share of a GPU and the files that it has mapped; nil for the
+	// whole machine.
 	PIDs func() []int
 	GPUs sampler.GPUs // nil where there are none
 	Now  func() time.Time
@@ -30,14 +31,14 @@ type Options struct {
 type Machine struct {
 	o       Options
 	fs      proc.FS
-	start   uint64 // of the process, by which it is known
+	start   uint64 // start of the process, which identifies it
 	path    string // of its cgroup
 	mounts  proc.CgroupMounts
 	samples model.Samples
 	ended   bool
 }
 
-// New prepares to read.
+// New prepares the reading.
 func New(o Options) (*Machine, error) {
 	if o.Root == "" {
 		o.Root = "/"
@@ -56,11 +57,11 @@ func New(o Options) (*Machine, error) {
 	if m.start, err = m.fs.StartTicks(m.o.PID); err != nil {
 		return nil, fmt.Errorf("watch process %d: %w", m.o.PID, err)
 	}
-	m.mounts, _ = m.fs.CgroupMounts(o.Root) // without mounts there is no cgroup, and the host is the limit
+	m.mounts, _ = m.fs.CgroupMounts(o.Root) // without mounts no cgroup is known, and the host is the limit
 	return m, nil
 }
 
-// Close lets go of the GPUs.
+// Close closes the GPUs.
 func (m *Machine) Close() {
 	if m.o.GPUs != nil {
 		m.o.GPUs.Close()
@@ -112,9 +113,9 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	s.Mapped = m.mapped()
 	cg, err := m.fs.Cgroup(m.o.PID, m.mounts)
 	if err != nil {
-		return s.Reading(), nil // in none
+		return s.Reading(), nil // in no cgroup
 	}
-	// the kernel moves a process that is ending there (cgroup_exit)
+	// the kernel moves an exiting process there (cgroup_exit)
 	if cg.Path == "/" && m.path != "" && m.path != "/" {
 		return monitor.Reading{Device: monitor.Host, Time: now, Err: "the process is ending"}, nil
 	}
@@ -126,13 +127,13 @@ func (m *Machine) host(now time.Time) (monitor.Reading, error) {
 	return s.Reading(), nil
 }
 
-// gone says that the process has no memory any more: it was killed, and waits for its parent.
+// gone reports that the process has no memory any more: it was killed and is a zombie.
 func (m *Machine) gone() bool {
 	st, err := m.fs.Status(m.o.PID)
 	return err == nil && st.Size == proc.Unknown
 }
 
-// mapped is what the job's processes have mapped of files and touched.
+// mapped is how many bytes of files the job's processes have mapped and touched.
 func (m *Machine) mapped() (sum int64) {
 	if m.o.PIDs == nil {
 		return 0
@@ -160,7 +161,7 @@ func (m *Machine) sampleGPUs(now time.Time) {
 	m.o.GPUs.Sample(now, func(pid int) bool { return mine[pid] }, &m.samples)
 }
 
-// OfGPU makes a reading of a GPU's row. What an allocator caches counts as used: the driver can't tell it.
+// OfGPU makes a reading from a GPU's row. An allocator's cache counts as used: the driver can't distinguish it.
 func OfGPU(g *model.GPUUtilization) monitor.Reading {
 	r := monitor.Reading{Device: strconv.Itoa(int(g.Device)), Time: model.Time(g.Time), Kind: "device"}
 	if g.Total <= 0 || g.Used == model.Null {
@@ -174,10 +175,10 @@ func OfGPU(g *model.GPUUtilization) monitor.Reading {
 	return r
 }
 
-// Blocks needs an agent in the process: nobody outside can see an allocator's blocks.
+// Blocks needs an agent in the process: an allocator's blocks can't be seen from outside.
 func (m *Machine) Blocks(context.Context, string) ([]monitor.Allocator, string, error) {
 	return nil, "blocks can be had only of observed processes: start them with memgauge run, or attach to them", nil
 }
 
-// Ended says that the process whose cgroup was watched is gone.
+// Ended reports that the process whose cgroup was watched has ended.
 func (m *Machine) Ended() bool { return m.ended }

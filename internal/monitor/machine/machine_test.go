@@ -15,16 +15,19 @@ import (
 func tree(t *testing.T) (root string, pid int) {
 	t.Helper()
 	root, pid = t.TempDir(), 300
-	stat := "300 (python) S 1 300 300 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+	stat := "300 (python) S 1 300 300 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0 18446744073709551615 0 0 0 0 " +
+		"0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
 	for name, text := range map[string]string{
-		"proc/meminfo":                          "MemTotal: 67108864 kB\nMemFree: 1048576 kB\nMemAvailable: 52428800 kB\n",
+		"proc/meminfo": "MemTotal: 67108864 kB\nMemFree: 1048576 kB\n" +
+			"MemAvailable: 52428800 kB\n",
 		"proc/self/mountinfo":                   "30 20 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
 		"proc/300/stat":                         stat,
 		"proc/300/cgroup":                       "0::/job/task\n",
 		"sys/fs/cgroup/job/memory.max":          "8589934592\n",
 		"sys/fs/cgroup/job/task/memory.max":     "max\n",
 		"sys/fs/cgroup/job/task/memory.current": "4294967296\n",
-		"sys/fs/cgroup/job/task/memory.stat":    "anon 3000000000\nfile 1073741824\ninactive_file 805306368\nactive_file 268435456\nfile_dirty 0\nfile_writeback 0\nslab_reclaimable 1048576\n",
+		"sys/fs/cgroup/job/task/memory.stat": "anon 3000000000\nfile 1073741824\ninactive_file 805306368\n" +
+			"active_file 268435456\nfile_dirty 0\nfile_writeback 0\nslab_reclaimable 1048576\n",
 	} {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

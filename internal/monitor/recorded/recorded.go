@@ -1,5 +1,5 @@
-// Package recorded reads what a session's tables hold of the devices' memory for a monitor.Watch: all of it at the
-// first reading, what is new at the next ones. Whether the session is live or finished makes no difference to it.
+// Package recorded reads the devices' memory from a session's tables for a monitor.Watch: everything at the first
+// reading, what is new at the next ones. It works in the same way for live and for finished sessions.
 package recorded
 
 import (
@@ -19,9 +19,9 @@ import (
 type Session struct {
 	db   api.Querier
 	upTo map[string]int64 // µs since the epoch of the newest row read, by device
-	end  int64            // µs since the epoch: the job's own end; 0 not known, or live
+	end  int64            // µs since the epoch: the job's own end; 0 if unknown, or live
 	Live bool             // more will come
-	// Allocators asks the live processes for their blocks; nil for a finished session.
+	// Allocators queries the live processes for their blocks; nil for a finished session.
 	Allocators func(ctx context.Context, device string) ([]monitor.Allocator, string, error)
 }
 
@@ -33,8 +33,8 @@ type deviceRow struct {
 	Name string `json:"name"`
 }
 
-// Devices are the host and the GPUs that the samplers found. Those of the job's allocator alone are there too, where no
-// driver could be asked.
+// Devices are the host and the GPUs that the samplers found. Devices that only the job's allocator knows are included
+// where no driver could be read.
 func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
 	found, err := api.Rows[deviceRow](ctx, s.db, `SELECT device_id::INTEGER AS device_id, any_value(name) AS name FROM (
 		SELECT device_id, name FROM gpu.devices UNION ALL
@@ -60,7 +60,7 @@ func (s *Session) Devices(ctx context.Context) ([]monitor.Device, error) {
 	return devices, nil
 }
 
-// hostRow has a null where there is no figure.
+// hostRow has a null where a figure is missing.
 type hostRow struct {
 	Time            int64    `json:"t"`
 	Step            *float64 `json:"step"`
@@ -88,7 +88,7 @@ type gpuRow struct {
 	Allocated bool     `json:"allocator"`
 }
 
-// Read appends what was recorded since the call before.
+// Read appends what was recorded since the last call.
 func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.Reading, error) {
 	host, err := api.Rows[hostRow](ctx, s.db, fmt.Sprintf(analyse.HostSQL, s.upTo[monitor.Host], analyse.MaxReadings))
 	if err != nil {
@@ -108,12 +108,13 @@ func (s *Session) Read(ctx context.Context, into []monitor.Reading) ([]monitor.R
 	return s.ReadDevices(ctx, into)
 }
 
-// A victim of the OOM killer gives its memory back before the kill is noticed: what was read after its own last sample
-// is not the job's any more. Others may go on after a kill, so only one in the last minute is the job's end.
-const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((SELECT pid FROM memgauge.events
-	WHERE name = 'oom_kill' AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
+// A victim of the OOM killer releases its memory before the kill is noticed: what was read after its own last sample is
+// no longer the job's. Other processes may continue after a kill, so only a kill in the last minute is the job's end.
+const jobEndSQL = `SELECT epoch_us(max(ts)) AS t FROM process.memory WHERE pid = coalesce((
+	SELECT pid FROM memgauge.events WHERE name = 'oom_kill'
+	AND ts > (SELECT max(ts) FROM process.memory) - INTERVAL 60 SECOND ORDER BY ts DESC LIMIT 1), pid)`
 
-// findEnd looks once when a finished job's memory was last its own.
+// findEnd finds out, once, when a finished job's memory was last its own.
 func (s *Session) findEnd(ctx context.Context) error {
 	if s.Live || s.end != 0 {
 		return nil
@@ -187,7 +188,7 @@ func number(f *float64) float64 {
 	return *f
 }
 
-// Blocks asks the live processes.
+// Blocks queries the live processes for their blocks.
 func (s *Session) Blocks(ctx context.Context, device string) ([]monitor.Allocator, string, error) {
 	if s.Allocators == nil {
 		return nil, "the session has ended, and its allocators' blocks with it: ask while it runs", nil
@@ -195,10 +196,10 @@ func (s *Session) Blocks(ctx context.Context, device string) ([]monitor.Allocato
 	return s.Allocators(ctx, device)
 }
 
-// Ended says that nothing more will be recorded.
+// Ended reports that nothing more will be recorded.
 func (s *Session) Ended() bool { return !s.Live }
 
-// Events are what happened in the session that a picture of its memory should show.
+// Events are the session's events that a picture of its memory should show.
 func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 	type row struct {
 		Time int64  `json:"t"`
@@ -206,7 +207,8 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 		Text string `json:"text"`
 	}
 	list, err := api.Rows[row](ctx, s.db,
-		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', 'budget', 'census', 'note') ORDER BY ts LIMIT 500")
+		"SELECT epoch_us(ts) AS t, name, text FROM memgauge.events WHERE name NOT IN ('start', 'eval begin', "+
+			"'budget', 'census', 'note') ORDER BY ts LIMIT 500")
 	if err != nil {
 		return nil, err
 	}

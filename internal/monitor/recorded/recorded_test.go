@@ -1,12 +1,13 @@
-package recorded
+package recorded_test
 
 import (
 	"path/filepath"
 	"testing"
 
-	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/recorded"
+	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -19,7 +20,7 @@ func nullStep(at, step int64) model.Step {
 		HeapHeld: n, PyBlocks: n, GCCollections: n, GCFull: n, AgentNS: n}
 }
 
-// recording is a job of 100 s on a host with two cgroups and two GPUs, of which one is its own.
+// recording is a job of 100 s on a host with two cgroups and two GPUs, one of which the job uses.
 func recording() *model.Batch {
 	var b model.Batch
 	for i := range int64(100) {
@@ -49,14 +50,14 @@ func recording() *model.Batch {
 	return &b
 }
 
-func openSession(t *testing.T) (*store.DB, *Session) {
+func openSession(t *testing.T) (*store.DB, *recorded.Session) {
 	t.Helper()
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "s.duckdb")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return db, New(&api.Service{DB: db, Tmp: t.TempDir()})
+	return db, recorded.New(&service.Service{DB: db, Tmp: t.TempDir()})
 }
 
 func TestReadsASession(t *testing.T) {
@@ -86,12 +87,12 @@ func TestReadsASession(t *testing.T) {
 		last.Step != 99 {
 		t.Errorf("host %+v, want %d in use", last, want)
 	}
-	// Its own GPU as its allocator tells it: others hold 2 of the 80 GiB, which it can't have.
+	// Its own GPU, as its allocator reports it: others hold 2 of the 80 GiB, which are unavailable to it.
 	own := byDevice["0"][50]
 	if own.Used != 6*gib || own.Peak != 8*gib || own.Reserved != 10*gib || own.Total != 78*gib || own.Step != 51 {
 		t.Errorf("own GPU %+v", own)
 	}
-	// The other one as the driver tells it.
+	// The other one, as the driver reports it.
 	other := byDevice["1"][50]
 	if other.Used != 12*gib || other.Total != 80*gib || other.Step != 0 {
 		t.Errorf("other GPU %+v", other)
@@ -126,7 +127,7 @@ func TestReadsAnEmptySession(t *testing.T) {
 	}
 }
 
-// A forecast over what was recorded of the GPU: steps of 8 GiB over a floor that grows by 100 MiB a step.
+// A forecast from the recorded readings of the GPU: steps of 8 GiB over a floor that grows by 100 MiB a step.
 func TestForecastOfARecordedGPU(t *testing.T) {
 	db, s := openSession(t)
 	b := recording()
@@ -155,7 +156,7 @@ func TestForecastOfARecordedGPU(t *testing.T) {
 	}
 }
 
-// What is read of the host after the victim of a kill is gone is not the job's; a kill that the job survived cuts
+// Host memory that is read after the victim of a kill has ended is not the job's; a kill that the job survived cuts
 // nothing off.
 func TestAFinishedJobIsJudgedAtItsEnd(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -1,4 +1,4 @@
-package recorded
+package recorded_test
 
 import (
 	"math"

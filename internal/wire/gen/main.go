@@ -67,6 +67,9 @@ func writeKind(b *bytes.Buffer, k wire.Kind) {
 		fmt.Fprintf(b, "%s\n", encodeField(f, off))
 		off += f.Type.Size()
 	}
+	if k.Room() > 0 {
+		fmt.Fprintf(b, "for i := %d; i < CheckOffset; i++ {\ns[i] = 0xFF\n}\n", off)
+	}
 	if off > wire.CheckOffset {
 		log.Fatalf("kind %s: %d bytes, at most %d", k.Name, off, wire.CheckOffset)
 	}
@@ -156,11 +159,16 @@ func pySpec() []byte {
 			off += f.Type.Size()
 			names = append(names, f.Name)
 		}
-		if gap := wire.CheckOffset - off; gap > 0 {
+		up, room := strings.ToUpper(k.Name), ""
+		if k.Room() > 0 {
+			codes += fmt.Sprintf("%ds", k.Room())
+			names = append(names, "room")
+			room = fmt.Sprintf("%s_ROOM = b\"\\xff\" * %d\n", up, k.Room())
+		} else if gap := wire.CheckOffset - off; gap > 0 {
 			codes += fmt.Sprintf("%dx", gap)
 		}
-		up := strings.ToUpper(k.Name)
-		fmt.Fprintf(&b, "\n# %s\n# seq, ts, kind, %s, check\n%s = %d\n%s_STRUCT = Struct(%q)\n", k.Doc, strings.Join(names, ", "), up, k.Code, up, codes+"I")
+		fmt.Fprintf(&b, "\n# %s\n# seq, ts, kind, %s, check\n%s = %d\n%s_STRUCT = Struct(%q)\n%s", k.Doc,
+			strings.Join(names, ", "), up, k.Code, up, codes+"I", room)
 	}
 	return b.Bytes()
 }
@@ -181,6 +189,9 @@ func tables() []byte {
 		for _, f := range k.Fields {
 			fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", off, f.Name, goType(f.Type), f.Doc)
 			off += f.Type.Size()
+		}
+		if k.Room() > 0 {
+			fmt.Fprintf(&b, "| %d | | %d bytes | all ones: room for fields to come, not taken |\n", off, k.Room())
 		}
 		fmt.Fprintf(&b, "| %d | `check` | uint32 | uint32(seq × 0x%X) xor uint32(ts) |\n", wire.CheckOffset, wire.CheckMix)
 	}

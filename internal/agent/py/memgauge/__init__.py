@@ -1,8 +1,8 @@
-"""The part of memgauge that lives in an observed process. Standard library only; see docs/agent-start.md.
+"""The Python package of memgauge. It needs only the standard library. See docs/agent-start.md.
 
-For programs: MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
+Programs import MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
 DistributedMemoryMonitor (tools.py); device, profiler and small tensors (docs/allocator.md). They are loaded when they
-are first asked for."""
+are first used. The package _agent runs in every observed process."""
 
 _MODULES = {
     "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "MemoryLeakDetector", "FragmentationAnalyzer",
@@ -14,11 +14,11 @@ _MODULES = {
 
 
 def _hide(folder):
-    """Our modules are loaded under a file name that is none, "<memgauge>/HASH/lib/memgauge/…": coverage measures no
-    such code, and debuggers and profilers tell it from the program's. Python looks for a package's modules through the
-    finder that stands in this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Ours
-    lists no directory and leaves out what only other modules need, which makes an import of ours 20 % faster: it is on
-    the way of each Python's start."""
+    """Loads our modules under the name of no file, "<memgauge>/HASH/lib/memgauge/…". Coverage measures no such code,
+    and debuggers and profilers can distinguish it from the program's. Python finds a package's modules through the
+    finder in this cache (importlib._bootstrap_external, PathFinder); bytecode on disk stays as it is. Our finder lists
+    no directory and leaves out what only other modules need. That makes our imports 20 % faster, which matters because
+    they are part of each Python's start."""
     import _imp
     import sys
     from posix import stat
@@ -86,8 +86,8 @@ def __dir__():
     return sorted(list(globals()) + list(_LAZY))
 
 
-if __path__:    # else who attached has brought the modules, and loads them in the same way
+if __path__:    # else attach has sent the modules, and loads them in the same way
     try:
         _hide(__path__[0])
     except Exception:
-        pass    # another Python's import system: then they are seen
+        pass    # another Python's import system: then their files are visible

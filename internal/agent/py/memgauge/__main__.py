@@ -1,5 +1,4 @@
-"""`python -m memgauge …` is the command line, wherever this package can be imported: it becomes the memgauge
-command."""
+"""`python -m memgauge …` executes the memgauge command, wherever this package can be imported."""
 import os
 import sys
 

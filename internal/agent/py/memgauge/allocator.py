@@ -1,6 +1,6 @@
 """memgauge.device(): device memory with a cache and exact statistics, through libmemgauge_alloc.so (docs/allocator.md).
 
-Nothing here is loaded in an observed process before its user asks for it.
+An observed process does not load this module before its program uses it.
 """
 import ctypes
 import json
@@ -19,10 +19,11 @@ _library = None
 _devices = {}  # (type, index): Device, for ours
 _debug = False
 _installed = False  # our allocator is PyTorch's
-_log = None  # where set_memory_debug tells what happens
+_log = None  # where set_memory_debug logs
 
-# What PyTorch calls of a pluggable allocator besides alloc and free: names of its setters (torch/csrc/cuda/Module.cpp;
-# the second of two is that of torch 2.0 and 2.1), our functions, and what goes wrong without.
+# Functions that PyTorch calls in a pluggable allocator besides alloc and free: names of its setters
+# (torch/csrc/cuda/Module.cpp; the second of two is that of torch 2.0 and 2.1), our functions, and what goes wrong
+# without them.
 HOOKS = (
     (("set_record_stream_fn",), ("record_stream",), "a block that another stream uses would be reused at once"),
     (("set_begin_allocate_to_pool", "set_begin_allocate_stream_to_pool"), ("begin_pool", "begin_pool_stream"),
@@ -46,7 +47,7 @@ class OutOfMemoryError(AllocatorError):
 
 
 def library_paths():
-    """Where the library may lie, the first that exists wins."""
+    """Returns the paths at which the library may lie; the first that exists is used."""
     named = os.environ.get("MEMGAUGE_ALLOC_LIBRARY")
     if named:
         return [named]
@@ -59,15 +60,15 @@ def library_paths():
 
 
 def library():
-    """The loaded library. OSError says where it was looked for."""
+    """Returns the loaded library. If it is not found, the OSError names the paths that were searched."""
     global _library
     with _lock:
         if _library is None:
             paths = library_paths()
             path = next((p for p in paths if os.path.exists(p)), None)
             if path is None:
-                raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside the memgauge "
-                              "command" % (LIBRARY, ", ".join(paths)))
+                raise OSError("memgauge: %s not found (looked for %s); set MEMGAUGE_ALLOC_LIBRARY, or put it beside "
+                              "the memgauge command" % (LIBRARY, ", ".join(paths)))
             _library = _declare(ctypes.CDLL(path))
             _library.path = path
         return _library
@@ -99,15 +100,15 @@ def _declare(lib):
 
 
 def failure(lib):
-    """The exception for the last call of this thread."""
+    """Returns the exception for this thread's last call."""
     text = (lib.memgauge_error() or b"memgauge: the call failed").decode("utf-8", "replace")
     return (OutOfMemoryError if "out of memory" in text else AllocatorError)(text)
 
 
 def device(name="cuda", conf=None):
-    """The device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's own
-    allocator, unless ours was installed in its place (install_allocator). conf are settings as in PYTORCH_ALLOC_CONF,
-    for the first call."""
+    """Returns the device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's
+    own allocator, unless ours was installed in its place (install_allocator). conf are settings as in
+    PYTORCH_ALLOC_CONF; only the first call for a device uses them."""
     if isinstance(name, (Device, TorchDevice)):
         return name
     kind, index = _parse(name)
@@ -149,15 +150,14 @@ def replaced():
 
 
 def devices():
-    """The devices of ours that were opened, by name."""
+    """Returns our open devices."""
     with _lock:
         return list(_devices.values())
 
 
 def set_memory_debug(enabled=True):
-    """Records the stacks of allocations and frees from now on, so that misuse and lack of memory are told with their
-    places, and logs each of them, by logging's "memgauge.allocator"; on stderr where the program has set up no
-    logging."""
+    """Records the stacks of allocations and frees from now on, so that errors about misuse and lack of memory name the
+    places. Also logs each call, as logging's "memgauge.allocator"; on stderr if the program has set up no logging."""
     global _debug
     _debug = bool(enabled)
     for each in devices():
@@ -184,8 +184,8 @@ def _set_log(enabled):
 
 
 def install_allocator(conf=None):
-    """Makes ours PyTorch's CUDA allocator. It must come before PyTorch's first use of CUDA memory. conf are settings as
-    in PYTORCH_ALLOC_CONF ("policy:vmm"), which then count in the place of the environment's."""
+    """Makes ours PyTorch's CUDA allocator. Call it before PyTorch's first use of CUDA memory. conf are settings as in
+    PYTORCH_ALLOC_CONF ("policy:vmm"), which replace the environment's."""
     global _installed
     import torch
     version = getattr(torch, "__version__", "of an unknown version")
@@ -206,7 +206,7 @@ def install_allocator(conf=None):
 
 
 def _wire(allocator, lib, version):
-    """Gives PyTorch's object all that it can take. Without what is needed ours is not installed."""
+    """Sets every function for which PyTorch's object has a setter. Raises if a required setter is missing."""
     for setters, functions, otherwise in HOOKS:
         for setter, function in zip(setters, functions):
             set_it = getattr(allocator, setter, None)
@@ -220,18 +220,18 @@ def _wire(allocator, lib, version):
 
 
 class _Methods:
-    """What Genesis promises of a device, made from memory_stats()."""
+    """The methods of Genesis's devices, computed from memory_stats()."""
 
     def memory_allocated(self):
         """Bytes in blocks that the program holds."""
         return self.memory_stats()["allocated_bytes"]
 
     def memory_cached(self):
-        """Bytes that the allocator holds for later: reserved, not allocated."""
+        """Bytes in the cache: reserved, not allocated."""
         return self.memory_stats()["cached_bytes"]
 
     def memory_reserved(self):
-        """Bytes got from the driver."""
+        """Bytes that the driver gave."""
         return self.memory_stats()["reserved_bytes"]
 
     def max_memory_allocated(self):
@@ -275,7 +275,7 @@ class Device(_Methods):
             self.lib.memgauge_text_free(pointer)
 
     def memory_stats(self, window=0):
-        """The eleven keys of Genesis, and those of torch.cuda.memory_stats() with PyTorch's meanings; of one
+        """Returns Genesis's eleven keys, and those of torch.cuda.memory_stats() with PyTorch's meanings, all from one
         instant."""
         return json.loads(self._text(self.lib.memgauge_stats(self.handle, window, b"all")))
 
@@ -284,7 +284,7 @@ class Device(_Methods):
         return self._text(self.lib.memgauge_stats(self.handle, window, b"summary"))
 
     def empty_cache(self):
-        """Gives memory that is cached and unused back to the driver; returns how many bytes."""
+        """Gives the unused cached memory back to the driver; returns how many bytes."""
         released = self.lib.memgauge_release_cached(self.handle)
         if released < 0:
             raise failure(self.lib)
@@ -293,7 +293,7 @@ class Device(_Methods):
         return released
 
     def reset_memory_stats(self):
-        """Begins peaks, sums and the hit rate anew."""
+        """Resets peaks, sums and the hit rate."""
         self._done(self.lib.memgauge_reset_stats(self.handle, 1, 1))
 
     def set_memory_fraction(self, fraction):
@@ -301,14 +301,14 @@ class Device(_Methods):
         self._done(self.lib.memgauge_set_fraction(self.handle, fraction))
 
     def set_memory_debug(self, enabled=True):
-        """The module's set_memory_debug of this device alone."""
+        """Like the module's set_memory_debug, for this device alone."""
         self._done(self.lib.memgauge_set_debug(self.handle, int(bool(enabled))))
         self.debug = bool(enabled)
         _set_log(any(each.debug for each in list(_devices.values())))
 
     def memory_events(self, count=-1):
-        """The newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream, and
-        duration_ns and cache_hit of allocations, lifetime_ns of frees."""
+        """Returns the newest events, oldest first: dicts with kind, timestamp (s), size, address, thread_id, stream,
+        and duration_ns and cache_hit of allocations, lifetime_ns of frees."""
         return [json.loads(line) for line in self._text(self.lib.memgauge_events(self.handle, count)).splitlines()]
 
     def memory_snapshot(self, path, format="pickle"):
@@ -316,7 +316,7 @@ class Device(_Methods):
         self._done(self.lib.memgauge_snapshot(self.handle, os.fsencode(path), format.encode()))
 
     def allocate(self, size, stream=NO_STREAM):
-        """The address of size bytes. Who calls it frees it."""
+        """Returns the address of size bytes, which the caller must free."""
         if not 0 <= size <= MAX_SIZE:
             raise ValueError("allocate %d bytes: from 0 to %d" % (size, MAX_SIZE))
         lines = _stack() if self.debug else b""
@@ -361,7 +361,7 @@ def _stack():
 
 
 class TorchDevice(_Methods):
-    """A CUDA device whose memory PyTorch's own allocator manages: the same questions, asked of PyTorch."""
+    """A CUDA device whose memory PyTorch's own allocator manages; its methods call PyTorch."""
 
     type = "cuda"
 
@@ -373,8 +373,9 @@ class TorchDevice(_Methods):
         return sys.modules["torch"].cuda
 
     def memory_stats(self):
-        """PyTorch's statistics, and Genesis's keys made from them. peak_cached is what the peaks prove at least:
-        PyTorch keeps none of it. active_bytes, as in Genesis, is what was asked for."""
+        """Returns PyTorch's statistics, and Genesis's keys computed from them. peak_cached is a lower bound that
+        follows from the other peaks, since PyTorch does not record it. active_bytes is, as in Genesis, what was
+        requested."""
         stats = dict(self._cuda.memory_stats(self.index))
         get = lambda key, default=0: stats.get(key, default)
         allocated, reserved = get("allocated_bytes.all.current"), get("reserved_bytes.all.current")
@@ -395,7 +396,7 @@ class TorchDevice(_Methods):
         return self._cuda.memory_summary(self.index)
 
     def empty_cache(self):
-        """Gives cached memory back to the driver; returns how many bytes of this device."""
+        """Gives the cached memory back to the driver; returns how many bytes of this device."""
         before = self.memory_reserved()
         self._cuda.empty_cache()
         return before - self.memory_reserved()
@@ -408,7 +409,7 @@ class TorchDevice(_Methods):
         self._cuda.set_per_process_memory_fraction(fraction, self.index)
 
     def set_memory_debug(self, enabled=True):
-        """PyTorch's own record of stacks, if it keeps one."""
+        """Returns PyTorch's own history with stacks, if it records one."""
         self._history()(enabled="all" if enabled else None)
 
     def _history(self):
@@ -418,8 +419,8 @@ class TorchDevice(_Methods):
         return record
 
     def memory_events(self, count=-1):
-        """The newest events of PyTorch's history, oldest first. It says neither threads nor how long an allocation
-        took."""
+        """Returns the newest events of PyTorch's history, oldest first. They have neither threads nor durations of
+        allocations."""
         traces = self._cuda.memory._snapshot()["device_traces"]
         events = traces[self.index] if self.index < len(traces) else []
         if not events:
@@ -453,7 +454,7 @@ class TorchDevice(_Methods):
         return library()
 
     def allocate(self, size, stream=NO_STREAM):
-        """The address of size bytes of PyTorch's. Who calls it frees it."""
+        """Returns the address of size bytes from PyTorch's allocator, which the caller must free."""
         if not 0 <= size <= MAX_SIZE:
             raise ValueError("allocate %d bytes: from 0 to %d" % (size, MAX_SIZE))
         if size == 0:

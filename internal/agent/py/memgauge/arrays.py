@@ -1,6 +1,6 @@
 """Small tensors of float32 on memgauge's devices: enough to try the allocator with, and to share memory with numpy.
 
-This is no library for arithmetic. On a CUDA device the operands are copied to the host and the result back.
+This is no library for arithmetic. On a CUDA device the operands are copied to the host, and the result back.
 """
 import ctypes
 import os
@@ -152,13 +152,14 @@ def _shape(sizes):
 
 
 def empty(*sizes, device="cuda"):
-    """A tensor whose values are whatever lay in its memory."""
+    """Returns a tensor with undefined values."""
     shape = _shape(sizes)
     return Tensor(Storage(allocator.device(device), _count(shape) * ITEM), shape)
 
 
 def _filled(shape, device, fill):
-    """A tensor that fill(library, address, count) has written to, on the host; on a fake device it has no values."""
+    """Returns a tensor with the values that fill(library, address, count) writes on the host; on a fake device, without
+    values."""
     out = empty(shape, device=device)
     if out.device.type == "fake" or not out.numel():
         return out
@@ -214,8 +215,8 @@ def _same(a, b):
 
 
 def _on_host(tensor):
-    """(address of its values on the host, what keeps them there). On a CUDA device they are copied, past our accounts:
-    what the statistics of "cpu" tell is what the program itself asked for."""
+    """Returns (address of the tensor's values on the host, the object that keeps them alive). On a CUDA device they are
+    copied, without our accounting: the statistics of "cpu" count only what the program itself requested."""
     if tensor.device.type == "cpu":
         return tensor.data_ptr(), tensor._storage
     if tensor.device.type != "cuda":
@@ -226,13 +227,13 @@ def _on_host(tensor):
 
 
 def _computed(shape, device, compute):
-    """A tensor that compute(library, address) fills on the host; on a fake device it has no values."""
+    """Returns a tensor that compute(library, address) fills on the host; on a fake device, without values."""
     return _filled(shape, device, lambda lib, to, _: compute(lib, to))
 
 
 def _rows(tensor):
-    """(address, what keeps it) of its values in row-major order. Each row of a transposed tensor is copied by
-    multiplying it with a matrix of one 1."""
+    """Returns (address of the values in row-major order, the object that keeps them alive). Each row of a transposed
+    tensor is copied by a multiplication with a matrix of one 1."""
     address, keep = _on_host(tensor)
     if tensor.is_contiguous() or tensor.ndim != 2:
         return address, keep

@@ -1,7 +1,7 @@
-"""The other side of `memgauge feed`, which watches from outside and answers: docs/formats/feed.md.
+"""The client of `memgauge feed`, which watches from outside and answers: docs/formats/feed.md.
 
-The command is started when a class begins to watch, and ends with its input. One daemon thread reads what it says and
-calls back; in a child made by os.fork a feed is closed and says so."""
+The command is started when a class begins to watch, and ends with its input. One daemon thread reads its output and
+runs callbacks. In a child made by os.fork a feed is closed, and calls raise FeedError."""
 import json
 import os
 import queue
@@ -9,9 +9,9 @@ import shutil
 import subprocess
 import threading
 
-READY = 20.0      # s until the command has said its first word: it opens the session's database and the GPUs' driver
+READY = 20.0      # s until the command is ready: it opens the session's database and the GPUs' driver
 ANSWER = 30.0     # s for a report
-GOODBYE = 5.0     # s until it has ended after its input has
+GOODBYE = 5.0     # s for it to end after its input has ended
 MAX_ERROR = 4000  # bytes of its stderr that are quoted
 
 
@@ -28,7 +28,7 @@ def binary():
 
 
 def observed():
-    """Whether this very process is part of a session."""
+    """Whether this process itself is observed in a session."""
     from ._agent import recording, state
     process = state.current
     return process is not None and not process.over and process.pid == os.getpid() and recording.ring() is not None
@@ -50,7 +50,7 @@ class Feed:
             self._child = subprocess.Popen(
                 command + ["feed", "--pid", str(self.pid)] + arguments, executable=path, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
-                start_new_session=True)   # Ctrl-C is for the trainer: the report is still wanted then
+                start_new_session=True)   # Ctrl-C is for the trainer, whose report is still needed then
         except OSError as error:
             self._errors.close()
             raise FeedError("start memgauge: %s" % error)
@@ -63,7 +63,7 @@ class Feed:
             raise FeedError(why)
 
     def report(self, tool):
-        """The report as a dict."""
+        """Returns the report as a dict."""
         with self._asking:
             self._send({"report": tool})
             try:
@@ -76,12 +76,12 @@ class Feed:
             return answer
 
     def blocks(self):
-        """Tells the blocks of this process now."""
+        """Sends the present blocks of this process."""
         from ._agent.gauges import heap
         self._send({"blocks": {"malloc_info": heap.malloc_info(), "segments": heap.cuda_segments()}})
 
     def close(self):
-        """Ends the command and waits for it. Does nothing the second time, and in a forked child."""
+        """Ends the command and waits for it. Does nothing when called again, or in a forked child."""
         if self._child is None or os.getpid() != self.pid:
             return
         child, self._child = self._child, None

@@ -1,13 +1,13 @@
-"""memgauge.profiler.profile_memory(): what a stretch of code did with the memory of our devices."""
+"""memgauge.profiler.profile_memory(): measures what a section of code does with device memory."""
 import sys
 
 from . import allocator
 
 
 class profile_memory:
-    """A context manager. Without a device all of ours are measured, also those that are opened inside, and CUDA devices
-    that PyTorch's own allocator has. Profiles may nest, on PyTorch's with one restriction: it has one peak for
-    everybody, which begins anew where a profile begins."""
+    """A context manager. Without a device it measures all of ours, also those that are opened inside, and the CUDA
+    devices of PyTorch's own allocator. Profiles may nest. PyTorch's allocator has one restriction: it has one peak for
+    all users, which is reset where a profile begins."""
 
     def __init__(self, device=None):
         self._given = None if device is None else allocator.device(device)
@@ -27,7 +27,7 @@ class profile_memory:
         found = allocator.devices()
         if not allocator.replaced() and allocator._torch_uses_cuda():
             cuda = sys.modules["torch"].cuda
-            if getattr(cuda, "is_initialized", lambda: True)():  # to ask earlier would start CUDA
+            if getattr(cuda, "is_initialized", lambda: True)():  # an earlier query would start CUDA
                 found += [allocator.TorchDevice(i) for i in range(getattr(cuda, "device_count", lambda: 1)())]
         return found
 
@@ -56,7 +56,7 @@ class profile_memory:
 
     def __exit__(self, *_):
         if self._given is None:
-            # the whole life of these was in here
+            # these were opened inside
             self._windows += [(d, {} if isinstance(d, allocator.TorchDevice) else 0)
                               for d in self._all() if d not in self._before]
         for device, window in self._windows:
@@ -71,20 +71,20 @@ class profile_memory:
         return {str(d): self._measure(d, w) for d, w in self._windows}
 
     def memory_stats(self):
-        """The statistics of the stretch, by device."""
+        """Returns the section's statistics, by device."""
         return {name: stats for name, (stats, _) in self._now().items()}
 
     def memory_summary(self):
-        """The statistics of the stretch for people; of all devices that took part."""
+        """Returns the section's statistics as text, for all devices that were measured."""
         parts = [text for _, text in self._now().values()]
         return "\n".join(parts) if parts else "no device of memgauge's was used"
 
     def peak_memory(self):
-        """The most bytes that were allocated at once; of several devices the sum of each one's peak."""
+        """Returns the most bytes allocated at once; for several devices the sum of their peaks."""
         return sum(stats["peak_allocated"] for stats, _ in self._now().values())
 
 
-# What only grows, of PyTorch's statistics and ours.
+# Statistics, PyTorch's and ours, that only grow.
 COUNTS = ("num_allocations", "num_cache_hits", "num_cache_misses", "num_ooms", "num_alloc_retries",
           "num_sync_all_streams",
           "num_device_alloc", "num_device_free")

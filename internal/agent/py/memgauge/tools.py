@@ -1,7 +1,8 @@
-"""Classes for programs that watch themselves: MemoryDebugger, MemoryProfiler, OOMDetector and their kin.
+"""Classes for programs that watch themselves: MemoryDebugger, MemoryProfiler, OOMDetector and others.
 
-They do what the commands profile, oom, fragment, monitor and leak do, with the same reports; the work is done outside,
-by a memgauge process that they start (feed.py). In an observed process they see its session, else this machine."""
+They do what the commands profile, oom, fragment, monitor and leak do, with the same reports. A memgauge process that
+they start does the work, from outside (feed.py). In an observed process they see its session, otherwise this
+machine."""
 import enum
 import inspect
 import json
@@ -11,7 +12,7 @@ from datetime import datetime
 
 from .feed import Feed, FeedError, binary, observed
 
-LEAK_WAIT = 60.0    # s: a verdict over a long session takes some
+LEAK_WAIT = 60.0    # s: a verdict on a long session takes a while
 
 
 class RiskLevel(enum.Enum):
@@ -22,10 +23,10 @@ class RiskLevel(enum.Enum):
 
 
 class OOMPrediction:
-    """What a callback gets. Sizes are MiB, times seconds, usage percent of the limit.
+    """The argument of a callback. Sizes are MiB, times seconds, usage percent of the limit.
 
     device_id, risk_level, confidence, current_usage (current_usage_percent), growth_rate (growth_rate_mb_per_sec),
-    predicted_oom_time (predicted_oom_time_seconds; None: none in sight), predicted_oom_interval (low, high),
+    predicted_oom_time (predicted_oom_time_seconds; None: no OOM in sight), predicted_oom_interval (low, high),
     recommendation, recommendations, timestamp, text; details is the whole risk assessment."""
 
     def __init__(self, device, risk, text=""):
@@ -45,7 +46,7 @@ class OOMPrediction:
 
 
 class _Tool:
-    """What the classes have in common: start_monitoring, stop_monitoring, generate_report, get_status_report."""
+    """The methods that the classes share: start_monitoring, stop_monitoring, generate_report, get_status_report."""
 
     _report = "monitor"
     _tell_blocks = False
@@ -63,12 +64,12 @@ class _Tool:
         return arguments
 
     def start_monitoring(self):
-        """Begins to watch, from outside of this process. Does nothing while it watches."""
+        """Starts to watch, from outside this process. Does nothing if it watches already."""
         if self._feed is None:
             self._feed = Feed(self._arguments(), self._warning, self._tell_blocks)
 
     def stop_monitoring(self):
-        """Ends the watching; reports are about what was seen until now."""
+        """Stops watching. Reports then cover what was seen until now."""
         feed, self._feed = self._feed, None
         if feed is None:
             return
@@ -90,7 +91,7 @@ class _Tool:
         return self._feed is not None
 
     def get_status_report(self):
-        """The report as a dict: as of now while it watches, else the last one."""
+        """Returns the report as a dict: the present one while it watches, else the last one."""
         if self._feed is not None:
             self._last = self._final(self._feed)
         if self._last is None:
@@ -98,7 +99,7 @@ class _Tool:
         return self._last
 
     def generate_report(self, output_file=None):
-        """The report as a dict; with a file's name it is written there too, as JSON."""
+        """Returns the report as a dict; with a file's name, also writes it there as JSON."""
         report = self.get_status_report()
         if output_file is not None:
             _write(output_file, report)
@@ -135,18 +136,18 @@ class MemoryProfiler(_Tool):
 
 class OOMDetector(_Tool):
     """Warns before memory runs out. Callbacks run on a thread of ours: warning_callback(prediction), or, added later,
-    callback(device_id, prediction); either form is told by how many arguments it takes. Without any, the warning is
-    printed."""
+    callback(device_id, prediction); the number of parameters decides which form is used. Without callbacks, the warning
+    is printed."""
 
     _report = "oom"
 
     def __init__(self, threshold=85.0, critical_threshold=95.0, prediction_window=30.0, check_interval=2.0,
-                 devices=None,
-                 warning_callback=None):
+                 devices=None, warning_callback=None):
         super().__init__(check_interval, devices)
         if not 0 <= threshold <= critical_threshold <= 100:
             raise ValueError("thresholds are percentages, the critical one is the higher")
-        self.threshold, self.critical_threshold, self.prediction_window = threshold, critical_threshold, prediction_window
+        self.threshold, self.critical_threshold = threshold, critical_threshold
+        self.prediction_window = prediction_window
         self._callbacks = []
         if warning_callback is not None:
             self._callbacks.append((warning_callback, _arity(warning_callback, 1)))
@@ -163,7 +164,7 @@ class OOMDetector(_Tool):
         self._callbacks = [c for c in self._callbacks if c[0] is not callback]
 
     def get_predictions(self):
-        """A prediction for each device, by its id."""
+        """Returns a prediction for each device, by its id."""
         report = self.get_status_report()
         return {p.device_id: p for p in (OOMPrediction(d, r["risk_assessment"]) for d, r in report["devices"].items()
                                          if r["risk_assessment"])}
@@ -184,8 +185,8 @@ class OOMDetector(_Tool):
 
 
 class FragmentationAnalyzer(_Tool):
-    """Counts the holes in this process's heap and in PyTorch's memory on GPUs. Each look stops the allocator for about
-    1 µs a hole."""
+    """Counts the holes in this process's heap and in PyTorch's memory on GPUs. Each count stops the allocator for
+    about 1 µs for each hole."""
 
     _report = "fragment"
     _tell_blocks = True
@@ -201,8 +202,9 @@ class FragmentationAnalyzer(_Tool):
 
 
 class MemoryLeakDetector(_Tool):
-    """Judges whether this process's memory leaks. The verdict is `memgauge leak`'s, over the session that observes the
-    process; so it needs `memgauge run` (or attach). With a threshold (MiB a minute) a slower leak does not count."""
+    """Judges whether this process's memory leaks. The verdict is that of `memgauge leak` for the session that observes
+    the process, so it needs `memgauge run` (or attach). With a threshold (MiB a minute) a slower leak does not
+    count."""
 
     def __init__(self, threshold=0.0, check_interval=2.0, devices=None, enable_tracking=False):
         super().__init__(check_interval, devices)
@@ -210,13 +212,15 @@ class MemoryLeakDetector(_Tool):
 
     def start_monitoring(self):
         if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
+                            "start it with `memgauge run`")
         super().start_monitoring()
 
     def check_for_leaks(self):
-        """The report of `memgauge leak --json` as a dict, as of now."""
+        """Returns the present report of `memgauge leak --json` as a dict."""
         if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: start it with `memgauge run`")
+            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
+                            "start it with `memgauge run`")
         command = ["memgauge", str(os.getpid()), "leak", "--json", "--threshold", "%g" % self.threshold]
         for device in self.devices or ():
             command += ["--devices", str(device)]
@@ -233,8 +237,8 @@ class MemoryLeakDetector(_Tool):
 
 
 class MemoryDebugger(_Tool):
-    """All of it in one: memory, OOM risk (warnings are printed, or given to warning_callback), fragmentation; in an
-    observed process also the verdict on leaks, as report["leak"]."""
+    """Combines the others: memory, OOM risk (warnings are printed, or passed to warning_callback) and fragmentation.
+    In an observed process report["leak"] has the verdict on leaks."""
 
     _tell_blocks = True
 
@@ -262,8 +266,8 @@ class MemoryDebugger(_Tool):
 
 
 class DistributedMemoryMonitor(_Tool):
-    """Watches this node as the master's own. Other nodes need the fleet, which is not built yet: role="worker" says
-    so."""
+    """Watches this node, as the master does its own. Watching other nodes is not built yet: role="worker" raises
+    NotImplementedError."""
 
     def __init__(self, role="master", master_host="localhost", port=29500, sampling_interval=3.0, devices=None):
         super().__init__(sampling_interval, devices)
@@ -284,7 +288,7 @@ class DistributedMemoryMonitor(_Tool):
 
 
 def _arity(callback, default):
-    """How many arguments a callback takes, 1 or 2; the default where it can't be told or both will do."""
+    """Returns how many arguments a callback takes, 1 or 2; the default if that is unknown or both work."""
     try:
         parameters = inspect.signature(callback).parameters.values()
     except (TypeError, ValueError):
@@ -297,11 +301,11 @@ def _arity(callback, default):
 
 
 def _write(path, report):
-    """The new file takes the old one's place whole."""
+    """Replaces the old file in one step, so that no reader sees half of the new one."""
     path = os.fspath(path)
     beside = "%s.%d.tmp" % (path, os.getpid())
     try:
-        with open(beside, "x") as f:    # not through a link that somebody has put there
+        with open(beside, "x") as f:    # fails on a link that somebody has put there
             json.dump(report, f, indent=2)
             f.write("\n")
         os.replace(beside, path)

@@ -283,14 +283,15 @@ def _at_exit():
     try:
         if s.ring is not None and s.pid == os.getpid():
             _tell_observer("flush")
+            _tell("census.schedule", "at_exit")
             if getattr(sys, "last_value", None) is not None:    # an error ends the program
                 from .gauges import oom
                 oom.at_exit()
             s.ring.event("exit")
             s.ring.close()
         _close_control(s, lambda control: control.close())
-    except Exception:
-        pass    # nobody is left to tell
+    except Exception:   # nobody is left to tell
+        pass
     s.ring = s.control = None
 
 
@@ -307,8 +308,7 @@ def _tell_observer(method):
 
 
 def configure(key, text):
-    """A settings request; ValueError says what is wrong with it."""
-    state.settings.set(key, text)
+    state.settings.set(key, text)    # ValueError says what is wrong with it
     _tell_observer("settings_changed")
 
 

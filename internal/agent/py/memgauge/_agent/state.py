@@ -71,6 +71,13 @@ sigmask = None      # the signals blocked where we started: what a thread that r
 at_exit = None      # what is to be called as the process ends
 
 
+def wake():
+    """Has the control thread look round, where it serves already. From any thread."""
+    control = current.control if current is not None else None
+    if control is not None and control.listener is not None:
+        control.wake()
+
+
 def came_later():
     """Whether the program ran before we came."""
     return current is not None and current.birth == "attach"

@@ -11,7 +11,8 @@ class Beyond:
 
     def _graphs(self):
         """For each place a few of the tensors that have a graph: the first, and the last ones."""
-        self.graph_rows = {}       # place -> [nodes at most, longest chain]
+        # place -> [nodes at most, longest chain]
+        self.graph_rows = {place: [0, length] for place, length in self.walk.chains.items()}
         waiting, looked = self.walk.graphs, {}
         while waiting and not self.exhausted():
             place = waiting[1]

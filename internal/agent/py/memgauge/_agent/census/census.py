@@ -7,11 +7,10 @@ together stay within it whoever asks how often.
 """
 import _thread
 import sys
-from collections import OrderedDict, defaultdict, deque
 from time import monotonic, monotonic_ns, thread_time_ns
 
 from .. import mainthread, state
-from . import beyond, entering, evidence, introspect, roots, sites, tensors, walk
+from . import beyond, evidence, introspect, libraries, roots, sites, tensors, unseen, walk
 from .memory import SHARE, WINDOW, Memory
 
 SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
@@ -19,6 +18,7 @@ PATIENT = 3_000_000      # … for an object that can't be looked at within a sl
 PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
 STUCK = 40               # slices for one object before it is given up
 LIBRARY_VISITS = 150_000  # objects of libraries' globals
+WALKING = 0.5            # of the time that a process has left at its end is for looking on, the rest for telling
 
 _memory = Memory()
 
@@ -28,22 +28,29 @@ def after_fork():
     _memory, state.census = Memory(), None
 
 
-def request(deep, finished):
+def request(deep, finished, unasked=False):
     """Starts a census, or joins the one that runs. finished(census) is called at its end. Raises ValueError with a text
-    for the user when the budget doesn't allow one yet."""
+    for the user when the budget doesn't allow one yet. Who asks may have half a purse in advance."""
     running = _memory.running
     if running is not None and running.outcome is None:
         running.listeners.append(finished)
         return running, False
     budget = state.settings.budget
     level = _memory.purse.look(budget)
-    wanted = min(_memory.last_cost * 1.2, budget * SHARE * WINDOW)
-    if level < wanted and not deep:
+    wanted = _memory.wanted(budget)
+    advance = 0 if unasked else budget * SHARE * WINDOW / 2
+    if level + advance < wanted and not deep:
         raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next one in %.0f s"
-                         % (_memory.last_cost / 1e6, budget * 100, _memory.purse.wait(wanted, budget) + 1))
-    _memory.running = state.census = census = Census(_memory, deep, max(level, wanted))
+                         % (_memory.last_cost / 1e6, budget * 100,
+                            _memory.purse.wait(wanted - advance, budget) + 1))
+    _memory.running = state.census = census = Census(_memory, deep, max(level + advance, wanted))
     census.listeners.append(finished)
     return census, True
+
+
+def memory_of():
+    """What this process remembers of its censuses."""
+    return _memory
 
 
 def _step():
@@ -52,7 +59,16 @@ def _step():
     return max(0, observer.step) if observer is not None else 0
 
 
-class Census(beyond.Beyond, evidence.Telling):
+def last_look(limit):
+    """As the process ends, in its main thread: what the census that runs has seen is told, where none does one begins.
+    It takes `limit` ns at most, whatever the budget says: there are no steps any more that it could hold up."""
+    job = _memory.running
+    if job is None or job.outcome is not None:
+        job = _memory.running = state.census = Census(_memory, False, limit)
+    job.finish(limit)
+
+
+class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling):
     """A job of Control: tick() until `outcome` is set ("done" or "interrupted")."""
 
     def __init__(self, memory, deep, allowance):
@@ -62,13 +78,16 @@ class Census(beyond.Beyond, evidence.Telling):
         self.compared = memory.number > 0
         self.step = _step()
         self.began = monotonic_ns()
-        self.spent = self.longest = self.slice_began = 0
+        self.spent = self.longest = self.slice_began = self.beside = 0
         self.limit = SLICE
         self.notes = []
         self.rows = 0
         self.homes = {}          # a root's label -> the file that it belongs to
         self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
         self.torch = None
+        self.until = None        # ns, CLOCK_MONOTONIC: when the process, which ends, wants to be told what was seen
+        self.out = []            # rows, not yet written
+        self.anon = _private()
         self._work = self._phases()
 
     # ------------------------------------------------------------ time
@@ -77,7 +96,13 @@ class Census(beyond.Beyond, evidence.Telling):
         return thread_time_ns() - self.slice_began > self.limit
 
     def exhausted(self):
+        if self.until is not None:
+            return monotonic_ns() > self.until
         return self.spent > self.allowance * (1 - evidence.RESERVE)
+
+    def affords(self, ns):
+        """Whether so much may be spent on what need not be."""
+        return self.until is None and self.spent + ns < self.allowance * (1 - evidence.RESERVE)
 
     def tick(self):
         """Works for a slice. Returns when the next one is due, or None at the end."""
@@ -109,13 +134,26 @@ class Census(beyond.Beyond, evidence.Telling):
         if self.outcome is None:
             self._end("interrupted")
 
+    def finish(self, limit):
+        """Looks on for a while, then tells what was seen, all within `limit` ns."""
+        end = monotonic_ns() + limit
+        self.until = end - int(limit * (1 - WALKING))
+        self.allowance = self.spent + limit
+        self.notes.append("the process ended: not everything was looked at")
+        while self.outcome is None and monotonic_ns() < end:
+            self.tick()
+        if self.outcome is None:
+            self._write()
+            self._end("done")
+
     def _end(self, outcome):
         self.outcome = outcome
         self._work = self.walk = None
         memory = self.memory
         memory.purse.look(state.settings.budget)
         memory.purse.level -= self.spent
-        memory.last_cost, memory.running, state.census = max(self.spent, 5_000_000), None, None
+        # what libraries took need not be, where the purse holds less
+        memory.last_cost, memory.running, state.census = max(self.spent - self.beside, 5_000_000), None, None
         listeners, self.listeners = self.listeners, []
         for finished in listeners:
             finished(self)
@@ -151,7 +189,11 @@ class Census(beyond.Beyond, evidence.Telling):
         self.walk = walk.Walk(torch, self.kinds, self.over, self.memory.marks)
         self.roots = roots.Roots(_thread.get_ident())
         yield
+        yield from self._names()
         yield from self._walk()
+        spent = self.spent
+        yield from self._unreached()
+        self.beside += self.spent - spent
         self.visited, self.seen = self.walk.visited, self.walk.tensors
         yield from self._graphs()
         yield from self._cycles()
@@ -183,40 +225,26 @@ class Census(beyond.Beyond, evidence.Telling):
             yield
 
     def _walk(self):
-        names, waiting = [], list(sys.modules)
-        for begin in range(0, len(waiting), 128):
-            some = introspect.modules(waiting[begin:begin + 128])
-            # Module globals are entered by their names; whoever passes such a dict about doesn't hold it.
-            self.kinds.globals.update(id(introspect.module_dict(sys.modules[name]))
-                                      for name, _ in some if name in sys.modules)
-            names += some
-            if self.over():
-                yield
-        # the program's own first, __main__ before all
-        names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))
-        for key in self.kinds.globals:
-            self.walk.done.add(key)
-        yield
+        """The program's own first: what the process ends in the middle of has seen most of what matters."""
         frames = self.roots.frames()
         for root in frames:
             if root[3]:
                 yield from self._unit(self._frame, root)
-        self.own_names = [name for name, own in names if own]
         for name in self.own_names:
             yield from self._unit(self._module, name)
         yield from self._queue(walk.MAX_VISITED)
         for root in frames:
             if not root[3]:
                 yield from self._unit(self._frame, root)
+        yield from self._unit(self._tables)
         yield from self._queue(walk.MAX_VISITED)
-        yield from self._unit(self._logging)
-        self.library = {}
-        for name, own in names:
-            if not own and not self.exhausted():
-                yield from self._unit(self._library, name)
+        yield from self._unit(self._finalizers)
+        yield from self._queue(walk.MAX_VISITED)
+        spent = self.spent
+        yield from self._libraries()
         yield from self._queue(self.walk.visited + LIBRARY_VISITS)
-        self.memory.library = self.library
-        if self.exhausted():
+        self.beside = self.spent - spent
+        if self.exhausted() and self.until is None:
             self.notes.append("it ended early, having used up what the budget allows: %d objects were seen"
                               % self.walk.visited)
 
@@ -230,8 +258,7 @@ class Census(beyond.Beyond, evidence.Telling):
                 self.walk.skip()
         if queue and not self.exhausted():
             self.notes.append("it ended after %d objects" % self.walk.visited)
-        queue.clear()
-        self.walk.late.clear()
+        self.walk.drop()
 
     def _drain(self, limit):
         while self.walk.visited < limit and self.walk.next():
@@ -273,40 +300,8 @@ class Census(beyond.Beyond, evidence.Telling):
                 self.homes["%s.%s" % (name, key)] = home
                 self.walk.start(value, "%s.%s" % (name, key))
 
-    def _logging(self):
-        """What programs hang into libraries most often: handlers and figures."""
-        logging = sys.modules.get("logging")
-        if logging is not None:
-            values = introspect.module_dict(logging)
-            self.walk.start(values.get("root"), "logging.root")
-            self.walk.start(getattr(values.get("Logger"), "manager", None), "logging.Logger.manager")
-        figures = sys.modules.get("matplotlib._pylab_helpers")   # pyplot keeps every figure that isn't closed
-        if figures is not None:
-            keeper = introspect.module_dict(figures).get("Gcf")
-            if introspect.isinstance_of(keeper, type):
-                self.walk.start(introspect.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
 
-    def _library(self, name):
-        """Of a library's globals only the containers' lengths are looked at (there are 75,000 globals in a process with
-        torch); those that have grown since the census before are entered."""
-        module = sys.modules.get(name)
-        if module is None:
-            return
-        before, lengths = self.memory.library, _LENGTHS
-        values = introspect.module_dict(module)
-        home = values.get("__file__")
-        home = "%s:1" % home if type(home) is str else "<%s>:1" % name
-        for key, value in list(values.items()):
-            length = lengths.get(id(type(value)))
-            if length is None or type(key) is not str:
-                continue
-            n = length(value)
-            if n >= entering.SMALL and value is not sys.modules:
-                path = "%s.%s" % (name, key)
-                self.library[hash(path)] = n
-                if self.compared and n >= before.get(hash(path), n) + entering.SMALL:
-                    self.libraries[path] = home
-                    self.walk.start(value, path)
-
-
-_LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}
+def _private():
+    """Bytes of private memory, where an observer of torch reads it; else 0."""
+    observer = state.observer
+    return max(0, observer.host.memory()[1]) if observer is not None and observer.ring is not None else 0

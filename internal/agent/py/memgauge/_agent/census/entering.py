@@ -5,20 +5,22 @@ from collections import deque
 
 from .. import frames
 from . import introspect
-from .introspect import (ATOM, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST, METHOD, MODULE, SET,
-                         TENSOR, TRACEBACK, TUPLE, referents)
+from .introspect import (ARRAY, ATOM, BUILTIN, CACHE, CELL, CLASS, DEQUE, DICT, ERROR, FRAME, FUNCTION, INSTANCE, LIST,
+                         METHOD, MODULE, SET, TENSOR, TRACEBACK, TUPLE, referents)
+from .libraryobjects import LibraryObjects
 from .places import BUFFER, OPTIMIZER
 
 CHECK = 16             # objects between two looks at the clock, which takes 0.3 µs, an object 2 µs
 KEYED = 32             # a dict up to so many items has places of its own for keys that are short texts
 MAX_KEY = 40           # characters
+ATTRIBUTES = 64        # an object with more is used as a container
 MAX_SAMPLED, SAMPLES = 64, 16   # classes and instances of each
 SMALL = 8              # items; smaller containers are not worth a row
 
 _maxlen = deque.maxlen.__get__
 
 
-class Entering:
+class Entering(LibraryObjects):
     """The part of a Walk that goes on from an object to what it holds, and keeps the books about it."""
 
     # ------------------------------------------------------------ containers
@@ -33,6 +35,8 @@ class Entering:
                 size = sized.get(cls)
                 if size is not None:
                     held += size(v)
+                elif cls in self.kinds.opaque:
+                    self.unseen[place] = self.unseen.get(place, 0) + weight
                 self.count += 1
             elif id(v) not in done[id(v) >> 6 & 63]:
                 self.visit(v, place, weight, depth)
@@ -99,7 +103,7 @@ class Entering:
             held = self._items(values, self.places.at(place, "[*]"), weight * scale, depth + 1)
             held += self._items(keys, self.places.at(place, ".key"), weight * scale, depth + 1)
         own = dict.__sizeof__(o) + held * scale
-        if attributes:
+        if attributes and n < ATTRIBUTES:
             self.held[place] = self.held.get(place, 0) + own * weight
         else:
             if cls is not dict:
@@ -114,7 +118,10 @@ class Entering:
             cls = id(type(v))
             if of.get(cls) == ATOM:
                 size = sized.get(cls)
-                held += size(v) if size is not None else 0
+                if size is not None:
+                    held += size(v)
+                elif cls in self.kinds.opaque:
+                    self.unseen[place] = self.unseen.get(place, 0) + weight
                 continue
             if id(v) in self.done[id(v) >> 6 & 63]:
                 continue
@@ -148,8 +155,12 @@ class Entering:
             self.places.role[place] = OPTIMIZER
         if flag and not self.places.anchor[place]:
             self.places.anchor[place] = place
-        if not flag and self.kinds.own(cls):
-            self._sample(o, cls)
+        if self.kinds.own(cls):
+            if not flag:
+                self._sample(o, cls)
+            self.visit(cls, self.places.at(0, introspect.type_name(cls)), 1, depth)    # what all instances share
+        elif id(cls) in self.kinds.opaque:
+            self.unseen[place] = self.unseen.get(place, 0) + weight
         of, done, held = self.kinds.of, self.done, 0
         for position, v in enumerate(referents(o)):
             kind = of.get(id(type(v)))
@@ -159,6 +170,8 @@ class Entering:
                 size = self.kinds.sized.get(id(type(v)))
                 if size is not None and type(v) is not int:
                     held += size(v)
+                elif id(type(v)) in self.kinds.opaque:
+                    self.unseen[place] = self.unseen.get(place, 0) + weight
                 continue
             if id(v) in done[id(v) >> 6 & 63] or kind == MODULE or kind == CLASS:
                 continue
@@ -200,6 +213,9 @@ class Entering:
                     return "." + name if type(name) is str else ".?"
         for name, v in introspect.slots(o, cls):
             if v is child:
+                return "." + name
+        for name, get in introspect.PARTS_OF_ERRORS if introspect.isinstance_of(o, BaseException) else ():
+            if get(o) is child:
                 return "." + name
         return ""
 
@@ -283,5 +299,6 @@ BY_KIND = {
     DICT: Entering._dict, LIST: Entering._list, TUPLE: Entering._tuple, SET: Entering._set, DEQUE: Entering._deque,
     FUNCTION: Entering._function, METHOD: Entering._method, CLASS: Entering._class, MODULE: lambda *_: None,
     FRAME: Entering._frame, TRACEBACK: Entering._traceback, CELL: Entering._cell, ERROR: Entering._error,
-    INSTANCE: Entering._instance, TENSOR: lambda *_: None, ATOM: lambda *_: None,
+    INSTANCE: Entering._instance, TENSOR: lambda *_: None, ATOM: lambda *_: None, ARRAY: Entering.array,
+    BUILTIN: Entering.builtin, CACHE: Entering.cache,
 }

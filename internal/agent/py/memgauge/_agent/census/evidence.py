@@ -11,6 +11,7 @@ from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 RESERVE = 0.25           # of a census's allowance is for telling
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
+LINKS = 16               # objects; shorter chains are not worth a row
 TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
 MAX_SITES = 60           # places whose line is looked for
 
@@ -29,10 +30,17 @@ class Telling:
             if self.over():
                 yield
         self._gather_frames()
-        self.out = []
         for part in (self._tensor_rows, self._container_rows, self._type_rows, self._graph_rows, self._error_rows,
                      self._cycle_rows, self._native_rows):
             yield from part()
+        self._write()
+        self.codes = None
+        begin = 0
+        while self.memory.marks.prune(begin, 2000):
+            begin += 2000
+            yield
+
+    def _write(self):
         ring = recording.ring(large=True)
         self.memory.number = self.number
         if ring is not None:
@@ -42,11 +50,6 @@ class Telling:
             ring.event("census", "; ".join(self.notes), self.number, self.spent // 1000, int(self.visited),
                        self.longest)
             ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, self._covered(ring), NOT_TAKEN)
-        self.codes = None
-        begin = 0
-        while self.memory.marks.prune(begin, 2000):
-            begin += 2000
-            yield
 
     def _covered(self, ring):
         """ns since the census before, or since the process started: what a census cost is a share of that, not of its
@@ -76,7 +79,8 @@ class Telling:
         self.found, best = "", 0
         labels = self.walk.places.labels(place)
         library = self.libraries.get(labels[0], "") if labels else ""
-        if library and not any(label[:1] != "[" for label in labels[1:]):
+        own = labels and labels[0].rpartition(".")[2] in sites.REGISTERS      # the program adds by calling something
+        if library and not own and not any(label[:1] != "[" for label in labels[1:]):
             # its own; what hangs below may be the program's: a worker's loop holds the data set
             self.found = library
             return
@@ -98,16 +102,19 @@ class Telling:
         name, attribute, function, home = key
         yield from self._search_as(key)
         if not self.lines[key][0] and not attribute and not function:
-            yield from self._search_as((name, True, "", home))     # a module's global, from another module
-            self.lines[key] = self.lines[(name, True, "", home)]
+            other = name, True, "", home     # a module's global, from another module
+            yield from self._search_as(other)
+            self.lines[key] = self.lines[other]
+        if not self.lines[key][0] and name in sites.REGISTERS:
+            yield from self._search_as(key, True)
 
-    def _search_as(self, key):
+    def _search_as(self, key, registered=False):
         name, attribute, function, home = key
         best, site = 0, ""
         for code, _ in self.codes.codes:
-            if name not in sites.HOOKS and not sites.mentions(code, name):
+            if not registered and name not in sites.HOOKS and not sites.mentions(code, name):
                 continue
-            score, line = sites.growing(code, name, attribute, function)
+            score, line = sites.growing(code, name, attribute, function, registered)
             if score:
                 score += 0.5 * (code.co_name == function) + 0.25 * (code.co_filename == home) + 0.125 * (id(code) in self.running)
                 if score > best:
@@ -155,13 +162,18 @@ class Telling:
 
     def _bytes_below(self):
         """Bytes at each place and below it."""
-        places, total = self.walk.places, {}
-        for place, size in self.walk.held.items():
+        total = dict(self.walk.held)
+        for place, size in self.walk.parts.items():
             total[place] = total.get(place, 0) + size
         groups = self.walk.groups
         for i, place in enumerate(groups.place):
             if groups.role[i] == TENSOR_ROLE:
                 total[place] = total.get(place, 0) + groups.bytes[i]
+        return self._summed(total)
+
+    def _summed(self, total):
+        """What lies at each place and below it."""
+        places = self.walk.places
         for place in range(len(places.parent) - 1, 0, -1):   # children have higher numbers
             size = total.get(place)
             if size:
@@ -169,10 +181,14 @@ class Telling:
         return total
 
     def _container_rows(self):
-        total = self._bytes_below()
+        total, unseen = self._bytes_below(), self._summed(dict(self.walk.unseen))
+        cut = self._summed(dict(self.walk.cut))
         if self.over():
             yield
         now, w, before = {}, self.walk, self.memory.lengths
+        for place, links in w.links.items():
+            if links >= LINKS:
+                w.length[place], w.containers[place] = links, w.containers.get(place, 1)
         ranked = []
         for place, length in w.length.items():
             path = w.places.path(place)
@@ -195,12 +211,15 @@ class Telling:
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
                          w.length[place],
-                         size, path, self.found, "of " + w.inner.get(place, "?") + self._bound(place),
-                         count != int(count))
+                         None if place in cut else size, path, self.found,
+                         self._about(place, unseen.get(place, 0)), count != int(count))
 
-    def _bound(self, place):
+    def _about(self, place, unseen):
         bound = self.walk.bound.get(place)
-        return "; %d at most" % bound if bound is not None else ""
+        text = "a chain" if place in self.walk.links else "of " + self.walk.inner.get(place, "?")
+        if unseen:
+            text += "; the bytes of %d objects of libraries can't be seen" % unseen
+        return text + ("; %d at most" % bound if bound is not None else "")
 
     def _type_rows(self):
         now, w, before = {}, self.walk, self.memory.types
@@ -226,8 +245,9 @@ class Telling:
             now[hash(path)] = length
             yield from self._site(place)
             most = nodes >= tensors.MAX_NODES
-            detail = "%s%d nodes behind one of them, the longest chain %s%d" % (
-                "more than " if most else "", nodes, "more than " if chain >= tensors.MAX_CHAIN else "", chain)
+            detail = "the longest chain %s%d" % ("more than " if chain >= tensors.MAX_CHAIN else "", chain)
+            if nodes:
+                detail = "%s%d nodes behind one of them, %s" % ("more than " if most else "", nodes, detail)
             was = before.get(hash(path), 0 if "[*]" in path else None)   # a variable's graph comes and goes
             self._object("graph", "torch.Tensor", count, was, length, length, None, path, self.found, detail,
                          most)

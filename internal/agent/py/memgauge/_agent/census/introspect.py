@@ -5,6 +5,7 @@ type(o) reads ob_type (o.__class__ may lie), list.__len__ looks at the list behi
 no attribute is ever looked up on an instance or on a class whose metaclass could answer. No hash or comparison of the
 program's is called either: everything is known by its id.
 """
+import functools
 import gc
 import sys
 import types
@@ -14,7 +15,7 @@ from .. import state
 
 # What there is to be done with an object, by its class
 (ATOM, TENSOR, DICT, LIST, TUPLE, SET, DEQUE, FUNCTION, METHOD, CLASS, MODULE, FRAME, TRACEBACK, CELL, ERROR,
- INSTANCE) = range(16)
+ INSTANCE, ARRAY, BUILTIN, CACHE) = range(19)
 
 mro = type.__dict__["__mro__"].__get__
 _flags = type.__dict__["__flags__"].__get__
@@ -26,24 +27,24 @@ module_dict = types.ModuleType.__dict__["__dict__"].__get__
 referents = gc.get_referents
 
 HAVE_GC = 1 << 14    # Include/object.h, Py_TPFLAGS_HAVE_GC: without it an object leads nowhere
+HEAP_TYPE, BASE_TYPE = 1 << 9, 1 << 10   # … Py_TPFLAGS_HEAPTYPE, _BASETYPE: all classes made in Python are both
 _GETSET, _MEMBER = types.GetSetDescriptorType, types.MemberDescriptorType
 
 _EXACT = {
     dict: DICT, list: LIST, tuple: TUPLE, set: SET, frozenset: SET, types.FunctionType: FUNCTION,
     types.MethodType: METHOD, type: CLASS, types.ModuleType: MODULE, types.FrameType: FRAME,
-    types.TracebackType: TRACEBACK, types.CellType: CELL,
+    types.TracebackType: TRACEBACK, types.CellType: CELL, types.BuiltinFunctionType: BUILTIN,
+    types.MethodWrapperType: BUILTIN, functools._lru_cache_wrapper: CACHE,
 }
-_ATOMS = (weak, property, staticmethod, classmethod, types.BuiltinFunctionType, types.CodeType,
-          types.GetSetDescriptorType,
-          types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType,
+_ATOMS = (weak, property, staticmethod, classmethod, types.CodeType, types.GetSetDescriptorType,
+          types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType,
           types.ClassMethodDescriptorType, slice, range, memoryview)
+# what Python's own C keeps outside of what the collector knows
+_SIZED = (("mmap", "mmap", "__len__"), ("array", "array", "__sizeof__"), ("_io", "BytesIO", "__sizeof__"),
+          ("_io", "StringIO", "__sizeof__"), ("re", "Pattern", "__sizeof__"))
 
 
-def _size(method, least=0):
-    def size(o):
-        n = method(o)
-        return n if n > least else 0
-    return size
+PARTS_OF_ERRORS = [(name, BaseException.__dict__[name].__get__) for name in ("__cause__", "__context__", "args")]
 
 
 class Kinds:
@@ -72,14 +73,24 @@ class Kinds:
             sized[id(kind)] = _constant(size)
         for kind in (bool, type(None), type(...), type(NotImplemented)):
             of[id(kind)] = ATOM
+            sized[id(kind)] = _constant(0)
+        for home, name, method in _SIZED:
+            kind = getattr(sys.modules.get(home), name, None)
+            if kind is not None:
+                of[id(kind)] = ATOM
+                sized[id(kind)] = _safely(kind.__dict__[method] if method in kind.__dict__ else getattr(kind, method))
+        self.opaque = set()          # ids of classes whose instances' bytes nobody here can see
+        ctypes = sys.modules.get("_ctypes")
+        self._foreign = getattr(ctypes, "Array", None), getattr(ctypes, "sizeof", None)
         self._tensor = tensor
         self._marks = [(m, name) for m, name in ((parameter, "parameter"), (module, "module"), (optimizer, "optimizer"))
                        if m]
         if array is not None:        # numpy.ndarray
-            self._array = id(array)
-            of[id(array)] = ATOM
-            base, nbytes = array.__dict__["base"].__get__, array.__dict__["nbytes"].__get__
-            sized[id(array)] = lambda o: 0 if base(o) is not None else nbytes(o)
+            of[id(array)] = ARRAY
+            self._bases.append((ARRAY, array))
+            self.array = array
+            self.base, self.nbytes = array.__dict__["base"].__get__, array.__dict__["nbytes"].__get__
+            self.dtype = array.__dict__["dtype"].__get__
 
     def kind(self, cls):
         """The kind of a class, learned when it is met."""
@@ -115,12 +126,44 @@ class Kinds:
         for base in bases:           # a subclass of str, of bytes, of an array …
             if id(base) in self.sized:
                 self.sized[id(cls)] = self.sized[id(base)]
-                break
+                return ATOM if not _flags(cls) & HAVE_GC or self.of.get(id(base)) == ATOM else INSTANCE
+        if self._foreign[0] is not None and id(self._foreign[0]) in ids:
+            self.sized[id(cls)] = self._foreign[1]
+            return ATOM
+        if is_opaque(cls):
+            self.opaque.add(id(cls))
         return INSTANCE if _flags(cls) & HAVE_GC else ATOM
 
 
 def _constant(size):
     return lambda o: size
+
+
+def _safely(size):
+    """Of what may be closed."""
+    def measure(o):
+        try:
+            return size(o)
+        except ValueError:
+            return 0
+    return measure
+
+
+def is_opaque(cls):
+    """Whether a class was made by a library's C, which may keep any memory behind its instances."""
+    if type(cls) is not type and _name(type(cls)).startswith(("pybind11_", "nb_")):
+        return True
+    name = _module(cls)
+    if _flags(cls) & HEAP_TYPE:      # a decompressor, a cursor; but not a lock
+        return not _flags(cls) & BASE_TYPE and name not in ("_thread", "builtins")
+    if name == "zlib":               # before 3.9
+        return True
+    if name == "builtins":           # an extension that gives its classes no module's name (Pillow's pixels)
+        return _name(cls)[:1].isupper() and sys.modules["builtins"].__dict__.get(_name(cls)) is not cls
+    if type(name) is not str or name.partition(".")[0] in sys.builtin_module_names:
+        return False
+    home = module_dict(sys.modules[name]).get("__file__") if type(sys.modules.get(name)) is _Module else None
+    return type(home) is not str or not home.startswith(_STANDARD) or "-packages/" in home
 
 
 def type_name(cls):
@@ -225,8 +268,6 @@ def is_user_file(filename):
 
 
 _STANDARD = sys.modules["os"].__file__.rpartition("/")[0] + "/"
-
-
 _Module = types.ModuleType
 
 

@@ -2,8 +2,12 @@
 from _weakref import ref as weak
 from time import monotonic_ns
 
+from .. import state
+
 SHARE = 0.5              # of the budget may go to censuses; the rest is for what observes all the time
 WINDOW = 60_000_000_000  # ns over which the budget is kept: a purse holds no more
+SAVED = 2_400_000_000    # ns whose share a purse holds at the process's start: 12 ms at 1 %
+FIRST_COST = 10_000_000  # ns that a first census is taken to cost: of the program's own, not of libraries
 MAX_MARKS = 20_000       # tensors remembered from census to census, some 150 bytes each
 
 
@@ -15,8 +19,10 @@ class Purse:
 
     def look(self, budget):
         now, full = monotonic_ns(), budget * SHARE * WINDOW
-        if self.level is None:
-            self.level = full
+        if self.at is None:      # saved up since the process began
+            process = state.current
+            age = now - int((process.deadline - state.GRACE) * 1e9) if process is not None else 0
+            self.level = min(full, (SAVED + age) * budget * SHARE)
         else:
             self.level = min(full, self.level + (now - self.at) * budget * SHARE)
         self.at = now
@@ -62,6 +68,19 @@ class Memory:
         self.lengths, self.types, self.graphs, self.library, self.others = {}, {}, {}, {}, {}
         self.roots = set()
         self.samples = {}        # id of a class of the program's -> weak references to some instances
-        self.last_cost = 30_000_000
+        self.modules = {}        # name -> (id, whether it is the program's own, id of its dict)
+        self.candidates = {}     # a library's name -> (number of its globals, names of those that are containers)
+        self.anon = self.named = 0   # bytes: private memory at the last census, and what that has named of it
+        self.finalizers = None   # how many there were at the first census
+        self.looks = 0           # through all of the collector's objects
+        self.last_cost = FIRST_COST
         self.running = None
         self.told = 0            # ns, CLOCK_MONOTONIC: when the cost of one was last told
+
+    def wanted(self, budget):
+        """ns that a census needs to begin."""
+        return min(self.last_cost * 1.2, budget * SHARE * WINDOW)
+
+    def purse_for(self, budget):
+        """(ns that a census needs, ns that there are)"""
+        return self.wanted(budget), self.purse.look(budget)

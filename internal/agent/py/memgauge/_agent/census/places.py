@@ -1,6 +1,7 @@
 """Where objects hang, as a tree of labels, and the tensors that hang at the same place."""
 
 MAX_PLACES = 60_000    # a place takes some 200 bytes
+PERIOD = 3             # labels at most in what a chain's path repeats: x['node'].next[*]
 
 
 class Places:
@@ -9,6 +10,7 @@ class Places:
     def __init__(self):
         self.parent, self.label, self.role, self.anchor = [0], [""], [0], [0]
         self._labels, self._known = {}, {}
+        self.folded = set()          # places at which all further links of a chain lie
 
     def at(self, parent, label, role=None):
         number = self._labels.get(label)
@@ -19,12 +21,36 @@ class Places:
         if place is None:
             if len(self.parent) >= MAX_PLACES or number >= 1 << 24:
                 return parent
+            again = self._again(parent, label)
+            if again:
+                self._known[key] = again
+                self.folded.add(again)
+                return again
             place = self._known[key] = len(self.parent)
             self.parent.append(parent)
             self.label.append(label)
             self.role.append(self.role[parent] if role is None else role)
             self.anchor.append(self.anchor[parent])
         return place
+
+    def _again(self, parent, label):
+        """The place where a path that has repeated itself twice has been before, else 0: x.prev.prev.prev lies at
+        x.prev.prev, and a tree's x.children[*].children[*].children at x.children[*].children. Modules in modules are
+        not so many."""
+        ahead, labels = parent, [label]
+        for _ in range(2 * PERIOD):
+            if not self.parent[ahead]:   # roots are no links
+                break
+            labels.append(self.label[ahead])
+            ahead = self.parent[ahead]
+        for period in range(1, PERIOD + 1):
+            if len(labels) > 2 * period and labels[:period + 1] == labels[period:2 * period + 1] \
+                    and "._modules" not in labels[:period]:
+                place = parent
+                for _ in range(period - 1):
+                    place = self.parent[place]
+                return place
+        return 0
 
     def path(self, place):
         labels = self.labels(place)

@@ -26,9 +26,18 @@ HOOKS = {
     "_optimizer_step_post_hooks": ("register_step_post_hook",),
     "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
 }
+# Names that a program may use itself: what adds to a library's of that name, where nothing in the program does.
+REGISTERS = {
+    "_buffers": ("register_buffer",),
+    "_parameters": ("register_parameter",),
+    "_modules": ("add_module", "register_module"),
+    "param_groups": ("add_param_group",),
+    "_registry": ("finalize",),
+    "_callbacks": ("register",),
+}
 ADDS, STORES, ACCUMULATES, ASSIGNS = 4, 3, 2, 1    # how surely a statement makes something grow
 MAX_CODES = 20_000     # functions of the program
-ALLOCATES = ("alloc", "create", "new", "open", "map", "init")
+ALLOCATES = ("alloc", "create", "new", "open", "map", "init", "incref")
 
 
 class Codes:
@@ -100,13 +109,14 @@ def _instructions(code):
         yield line, i.opname, i.argval, i.argrepr, effect
 
 
-def growing(code, name, attribute, function):
+def growing(code, name, attribute, function, registered=False):
     """(how surely, line) of the best statement in a code that makes `name` grow; (0, 0) for none. `attribute`: it is
-    looked up on an object, not as a variable; `function`: it is a local variable there.
+    looked up on an object, not as a variable; `function`: it is a local variable there; `registered`: by a
+    library's method that adds to what has this name.
 
     The depth of the stack is followed, so that it is known what a method is looked up on and into what is stored. Jumps
     disturb it, but within a statement it is right again."""
-    hooks = HOOKS.get(name)
+    hooks = REGISTERS.get(name) if registered else HOOKS.get(name)
     best = (0, 0)
     depth = 0
     at = []                  # where on the stack values of the name lie, or items of them
@@ -198,6 +208,8 @@ def native_calls(code, space):
             module = introspect.type_name(type(value)).partition(".")[0]
             if module in ("ctypes", "_ctypes", "cffi", "_cffi_backend") and not introspect.isinstance_of(value, type):
                 libraries[name] = value
+            elif value is sys.modules.get("ctypes") and "pythonapi" in code.co_names:
+                libraries["pythonapi"] = value
     if not libraries:
         return []
     found, waiting, text = [], None, ""

@@ -13,15 +13,17 @@ All of our own books are dicts from int to int: they add no objects to the progr
 """
 from _weakref import ref as weak
 from collections import deque
+from itertools import islice
 
-from . import introspect
-from .entering import BY_KIND, CHECK, Entering
-from .introspect import ATOM, CLASS, DICT, LIST, MODULE, TENSOR, TUPLE, referents
+from . import introspect, tensors
+from .entering import BY_KIND, CHECK, SMALL, Entering
+from .introspect import ARRAY, ATOM, CLASS, DICT, LIST, MODULE, TENSOR, TUPLE, referents
 from .places import PARAMETER, TENSOR_ROLE, Groups, Places
 
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_VISITED = 300_000  # their ids take some 25 MB
 MAX_GRAPHS = 512       # tensors with a graph that are remembered to be looked at
+MAX_SCALARS = 64       # places of scalars whose graph is looked at while walking
 
 
 class Pause(Exception):
@@ -41,6 +43,11 @@ class Walk(Entering):
         self.storages = set()
         self.types, self.type_of = {}, {}      # id of a class -> count; -> name
         self.held = {}               # place -> bytes of what isn't tensors
+        self.parts = {}              # place -> bytes of tensors that are parts of a model or an optimizer
+        self.unseen = {}             # place -> objects of libraries, whose bytes can't be seen
+        self.cut = {}                # place -> 1 where something was not looked at
+        self.links = {}              # place -> objects of a chain
+        self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
         self.bound = {}              # place -> items that its deques hold at most
         self.names = {}              # (place, position among referents) -> label
@@ -76,11 +83,26 @@ class Walk(Entering):
             queue.popleft()
         return True
 
+    def drop(self):
+        """Gives up on all that waits. What it hangs at is not known whole."""
+        for waiting in (self.queue, self.late):
+            for place in islice(waiting, 1, None, 3):
+                self.cut[place] = 1
+            waiting.clear()
+
     def skip(self):
         """Gives up on the object at the head of the queue."""
+        if len(self.queue) > 1:
+            self.cut[self.queue[1]] = 1
         for _ in range(min(3, len(self.queue))):
             self.queue.popleft()
         self.left_out += 1
+
+    def counted(self, n, label, kind):
+        """A container that can't be entered, only counted."""
+        place = self.places.at(0, label)
+        if n >= SMALL:
+            self.length[place], self.containers[place], self.container_type[place] = n, 1, kind
 
     # ------------------------------------------------------------ one object
 
@@ -98,6 +120,8 @@ class Walk(Entering):
         if kind is None:
             kind = self.kinds.kind(cls)
         if kind == ATOM:
+            if id(cls) in self.kinds.opaque:
+                self.unseen[place] = self.unseen.get(place, 0) + weight
             return
         key = id(o)
         if key in self.done[key >> 6 & 63]:
@@ -106,6 +130,9 @@ class Walk(Entering):
         if kind == TENSOR:
             self.done.add(key)
             self.tensor(o, cls, place, weight)
+            return
+        if kind == ARRAY:
+            self.array(o, cls, place, weight, depth)
             return
         if kind == MODULE or kind == CLASS and not self.kinds.own(o):
             return
@@ -125,7 +152,7 @@ class Walk(Entering):
 
     def _inline(self, o, place, weight, depth):
         if depth >= MAX_DEPTH:
-            self.left_out += 1
+            self.follow(o, place, weight)
             return
         if id(o) in self._here:      # it contains itself
             return
@@ -147,6 +174,8 @@ class Walk(Entering):
         self.done[key >> 6 & 63].add(key)
         self.visited += weight
         self.types[name] = self.types.get(name, 0) + weight
+        if place in self.places.folded:
+            self.link(place, cls, weight)
         if name not in self.type_of:
             self.type_of[name] = introspect.type_name(cls)
 
@@ -172,10 +201,21 @@ class Walk(Entering):
         if role == TENSOR_ROLE:
             fresh, first = self.marks.see(t)
             if not torch.is_leaf(t):
-                self.graph_count[place] = self.graph_count.get(place, 0) + weight
-                if len(self.graphs) < 2 * MAX_GRAPHS:
-                    self.graphs.extend((weak(t), place))
+                self._graph_of(t, place, weight, shape)
         elif self.places.anchor[place]:
+            self.parts[place] = self.parts.get(place, 0) + size * weight
             place = self.places.anchor[place]
         self.tensors += weight
         self.groups.add(place, role, shape, dtype, device, size, weight, fresh, first)
+
+    def _graph_of(self, t, place, weight, shape):
+        """A tensor with a graph is looked at after the walk. A scalar at once: `total = total + loss` will have made
+        another one by then."""
+        self.graph_count[place] = self.graph_count.get(place, 0) + weight
+        if len(self.graphs) < 2 * MAX_GRAPHS:
+            self.graphs.extend((weak(t), place))
+        if shape in ("()", "(1,)") and len(self.chains) < MAX_SCALARS:
+            node = self.torch.grad_fn(t)
+            if node is not None and self.chains.get(place, 0) < tensors.MAX_CHAIN:
+                self.chains[place] = max(self.chains.get(place, 0), self.torch.chain(node))
+                self.count = CHECK

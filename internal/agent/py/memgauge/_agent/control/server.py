@@ -5,7 +5,7 @@ import select
 import struct
 from time import monotonic
 
-from .. import gil
+from .. import gil, state
 from ..pipe import Pipe, Sock
 from .connection import COUNTED, ERROR, HELLO, OK, PONG, STACKS, Connection, encode
 
@@ -130,7 +130,9 @@ class Control:
 
     def _tick(self):
         """Lets every job do what is due; returns when the next one is."""
-        due = earliest(self.hooks.tick(), gil.due())
+        due = earliest(earliest(self.hooks.tick(), gil.due()), _course())
+        if state.census is not None and state.census not in self.jobs:     # nobody has asked for it
+            self.jobs.append(state.census)
         for job in list(self.jobs):
             when = job.tick()
             if when is not None:
@@ -283,6 +285,14 @@ class Control:
             pass
         connection.finish(job)
         self.wake()
+
+
+def _course():
+    """When a training may take a census that nobody has asked for."""
+    if state.observer is None or state.observer.ring is None:
+        return None
+    from ..census import schedule
+    return schedule.tick()
 
 
 def _bind(sock, path):

@@ -14,55 +14,44 @@ from ..pipe import high, identity, same
 
 HEAP_SHARE = 0.2  # of the budget may go to readings of the heap, on average: no other gauge tells a leak so clearly; …
 MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
-# ns over which the share is kept: so much of it may have been saved up, and a process begins with it
-WINDOW = 60_000_000_000
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
-BOOST = 10  # … by so much at most: 0.2 ms each 12 ms. What is saved up, some 0.1 s, bounds what that costs in all
+BOOST = 3  # … by so much at most: half of the budget, for half a minute where a reading takes 4 ms
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
+FAR = 10  # times the limit: one such reading is enough for …
 HEAP_REST = 60_000_000_000  # ns until such a heap is looked at again: it may have been emptied
 CENSUS_TAKES = 200_000_000  # ns, about: no reading meanwhile
 NEVER = 1 << 62
-FAR = 10  # times the limit: one such reading is enough, else it takes two: on a busy machine one may be an accident
 
 
 class Gate:
-    """Lets readings through so that what they cost stays within the share, over a minute. early: they may come sooner
-    while the run is young."""
+    """Lets readings through so that what they cost stays within the share. early: they may come sooner while the run is
+    young. None is put off for good: a run has readings until its end, whatever they cost."""
 
     def __init__(self, part, limit=None, early=False):
         self.part = part
         self.limit = limit
         self.early = early
         self.usual = self.due = 0
-        self.slow = False       # the last reading was beyond the limit
-        self.began = self.filled = None
-        self.purse = 0          # ns
+        self.began = None
 
     def open(self, at):
         return at >= self.due
 
     def took(self, at, cost, budget, beside=0):
         """beside: what is to be paid for as well, but says nothing of the heap."""
+        far = bool(self.limit) and cost > FAR * self.limit
         slow = bool(self.limit) and cost > self.limit
-        far = slow and cost > FAR * self.limit
         cost += beside
         share = max(budget * HEAP_SHARE * self.part, 1e-6)
-        saved = share * WINDOW if self.early else 0
         if self.began is None:
-            self.began = self.filled = at
-            self.purse, self.usual = saved, cost
-        self.purse = min(saved, self.purse + (at - self.filled) * share) - cost
-        self.filled = at
+            self.began, self.usual = at, cost
         self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # what the next one is taken to cost
-        if self.purse > 0:
-            steady = self.usual / share
-            wait = min(steady, max(steady / BOOST, (at - self.began) / DENSITY))
-        else:
-            wait = -self.purse / share
-        if slow and self.slow or far:
+        wait = self.usual / share
+        if self.early and not slow:
+            wait = min(wait, max(wait / BOOST, (at - self.began) / DENSITY))
+        if far:
             wait = max(wait, HEAP_REST)
-        self.slow = slow
         self.due = at + int(wait)
 
 
@@ -73,7 +62,7 @@ class Host:
         self.page = os.sysconf("SC_PAGE_SIZE")
         self.fd, self.known = -1, None
         self.heap_gate = Gate(MALLOC_PART, HEAP_LIMIT, early=True)
-        self.blocks_gate = Gate(BLOCKS_PART)
+        self.blocks_gate = Gate(BLOCKS_PART, early=True)
         self._mallinfo = False
         self._usage = None
 
@@ -111,19 +100,29 @@ class Host:
         return self._usage() << 10
 
     def heap_step(self, step, period):
-        """The step at whose end the heap may be read next, when one takes `period` ns (0: not known)."""
-        if self.mallinfo() is None:
-            return NEVER
-        return step + max(1, -(-(self.heap_gate.due - now()) // period) if period else 1)
+        """The step at whose end the heap or Python's blocks may be read next, when one takes `period` ns (0: not
+        known)."""
+        due = self.blocks_gate.due
+        if self.mallinfo() is not None:
+            due = min(due, self.heap_gate.due)
+        return step + max(1, -(-(due - now()) // period) if period else 1)
+
+    def heap_due(self, at):
+        """Whether a reading is due. One of all private memory goes with it, at 1.6 µs: what malloc does not hold is the
+        difference of the two."""
+        if state.census is not None:
+            # it holds, for a moment, what the last step would have let go of: locals of frames, activations
+            self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
+            self.blocks_gate.due = max(self.blocks_gate.due, at + CENSUS_TAKES // 4)
+            return False
+        return self.heap_gate.open(at) and self.mallinfo() is not None or self.blocks_gate.open(at)
 
     def heap(self, at, budget, beside=0):
         """(in use, held, blocks, ns) or None when nothing is due. beside: ns that are taken for this reading's sake
         alone."""
-        if state.census is not None:
-            self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
-            # it holds, for a moment, what the last step would have let go of: locals of frames, activations
+        if not self.heap_due(at):
             return None
-        in_use = held = blocks = NOT_TAKEN
+        in_use = held = NOT_TAKEN
         start = now()
         mallinfo = self.mallinfo() if self.heap_gate.open(at) else None
         if mallinfo:
@@ -131,12 +130,9 @@ class Host:
             info = mallinfo()
             in_use, held = info.uordblks + info.hblkhd, info.arena + info.hblkhd
             self.heap_gate.took(at, cpu_now() - before, budget, beside)
-        if self.blocks_gate.open(at):
-            before = cpu_now()
-            blocks = sys.getallocatedblocks()
-            self.blocks_gate.took(at, cpu_now() - before, budget)
-        if in_use is NOT_TAKEN and blocks is NOT_TAKEN:
-            return None
+        before = cpu_now()
+        blocks = sys.getallocatedblocks()    # with each: its own gate lets it through where the heap's is slow
+        self.blocks_gate.took(at, cpu_now() - before, budget)
         return in_use, held, blocks, now() - start
 
     def mallinfo(self):

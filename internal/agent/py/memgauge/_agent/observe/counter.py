@@ -1,8 +1,6 @@
 """Counting optimizer steps: what runs in every step of a training."""
 from time import monotonic_ns as now
 
-from ..record._spec import NOT_TAKEN
-
 NEVER = 1 << 62
 
 
@@ -37,7 +35,7 @@ class Counter:
                 try:
                     at = now()
                     number = count - offset
-                    write(0, number - recorded, number, cost, at - last, NOT_TAKEN, NOT_TAKEN, NOT_TAKEN, at)
+                    write(0, number - recorded, number, cost, at - last, None, at)
                     recorded, last, record_at = number, at, count + every
                 finally:
                     release()

@@ -206,6 +206,7 @@ class Observer(Forwards, Sampling, StepRecords):
             # opens and imports: not what readings cost
             self.host.memory(), self.host.max_resident(), self.host.mallinfo()
             self.costs.since = now()
+            state.wake()    # the control thread: a training begins
         return True
 
     def _end(self, start, cpu):

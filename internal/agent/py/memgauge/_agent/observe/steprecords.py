@@ -22,19 +22,17 @@ class StepRecords:
         steps, number = self.step - recorded, self.step
         if steps <= 0 or self.ring is None:
             return 0
-        rss = anon = peak = NOT_TAKEN
-        self.gauged = number >= self.gauges_at or flush
-        if self.gauged:
-            self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
-            rss, anon = self.host.memory()
-            highest = self.host.max_resident()
-            if highest > self.max_resident:
-                peak, self.max_resident = highest, highest
-            if self.cuda.ready() and not self.cuda.capturing():
-                self._devices(number, at)
+        host = None
         # Not in a window, where it would count as the sample's cost, nor at a flush: at exit half of the memory is
         # gone.
-        if not flush and (self.phase == IDLE or self.governor.all):
+        reading = not flush and (self.phase == IDLE or self.governor.all) and self.host.heap_due(at)
+        self.gauged = number >= self.gauges_at or flush or reading
+        if self.gauged:
+            self.gauges_at = number + self.governor.gauge_gap * self.governor.steps_per_record
+            host = self._host()
+            if self.cuda.ready() and not self.cuda.capturing():
+                self._devices(number, at)
+        if reading:
             self._heap(at, number)
         wrote = now()
         flags = (FLAG_SAMPLED if self.phase == SAMPLED and self.modules else 0) | (FLAG_INFERENCE if self.inference
@@ -42,14 +40,22 @@ class StepRecords:
         duration = at - last if last else NOT_TAKEN
         while steps > 0:
             part = min(steps, MAX_STEPS)
-            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, rss, anon, peak,
-                           at)
+            self.ring.step(flags, part, number - steps + part, min(self.tail, 0xFFFFFFFF), duration, host, at)
             steps -= part
             duration = 0
         took = now() - wrote
         self.tail = 0
         self.counter.told(number, at, took, self.offset)
         return took
+
+    def _host(self):
+        """A host record's fields: rss, anon, max_rss."""
+        rss, anon = self.host.memory()
+        highest = self.host.max_resident()
+        peak = NOT_TAKEN
+        if highest > self.max_resident:
+            peak = self.max_resident = highest
+        return rss, anon, peak
 
     def _devices(self, number, at):
         devices = self.calls.devices if self.modules else set()

@@ -3,7 +3,7 @@ from struct import Struct
 
 MAGIC = b"MGRING\r\n"
 MAJOR = 1
-MINOR = 1
+MINOR = 2
 HEADER_SIZE = 4096
 SLOT_SIZE = 64
 CHECK_MIX = 0x9E3779B1
@@ -56,7 +56,7 @@ FLAG_COMPARED = 2
 TRACE = 1
 TRACE_STRUCT = Struct("<QQBBBbIIQQQQI")
 
-# the end of one step, or of several short ones
+# the end of one step, or of several short ones; written up to 1.1, host and step_end since
 # seq, ts, kind, flags, steps, step, agent_ns, duration, rss, anon, max_rss, check
 STEP = 2
 STEP_STRUCT = Struct("<QQBBHIIQQQQI")
@@ -95,3 +95,15 @@ TENSORS_STRUCT = Struct("<QQBBHHHIIIIIQ8xI")
 # seq, ts, kind, flags, text_len, text_slots, reserved0, census, step, count, delta, length, bytes, check
 OBJECTS = 9
 OBJECTS_STRUCT = Struct("<QQBBHHHIIIiQQ4xI")
+
+# the end of one step, or of several short ones
+# seq, ts, kind, flags, steps, step, agent_ns, duration, room, check
+STEP_END = 10
+STEP_END_STRUCT = Struct("<QQBBHIIQ24sI")
+STEP_END_ROOM = b"\xff" * 24
+
+# the process's memory as the kernel has it, at the end of a step; precedes its step_end record
+# seq, ts, kind, flags, reserved0, step, rss, anon, max_rss, room, check
+HOST = 11
+HOST_STRUCT = Struct("<QQBBHIQQQ12sI")
+HOST_ROOM = b"\xff" * 12

@@ -111,21 +111,31 @@ def trace_writer(core):
 
 
 def step_writer(core):
-    pack, slots, words, mask = S.STEP_STRUCT.pack_into, core.slots, core.words, core.mask
+    pack, slots, words, mask = S.STEP_END_STRUCT.pack_into, core.slots, core.words, core.mask
     take, give, waiting, put, drain, errors = core.token.pop, core.token.append, core.waiting, core.put, core.drain, core.errors
-    now, at = clock, HEAD
+    now, at, room = clock, HEAD, S.STEP_END_ROOM
+    pack_host, host_room = S.HOST_STRUCT.pack_into, S.HOST_ROOM
 
-    def step(flags, steps, step, agent_ns, duration, rss, anon, max_rss, ts=None):
+    def step(flags, steps, step, agent_ns, duration, host=None, ts=None):
+        """host: rss, anon and max_rss, or None where they were not read."""
         if ts is None:
             ts = now()
         try:
             take()
         except IndexError:
-            put(ts, ((pack, (2, flags, steps, step, agent_ns, duration, rss, anon, max_rss)),))
+            batch = ((pack, (10, flags, steps, step, agent_ns, duration, room)),)
+            if host is not None:
+                batch = ((pack_host, (11, 0, 0, step) + host + (host_room,)),) + batch
+            put(ts, batch)
             return
         try:
             seq = words[at] + 1
-            pack(slots, (seq & mask) << 6, seq, ts, 2, flags, steps, step, agent_ns, duration, rss, anon, max_rss,
+            if host is not None:
+                pack_host(slots, (seq & mask) << 6, seq, ts, 11, 0, 0, step, *host, host_room,
+                          (seq * 0x9E3779B1 ^ ts) & 0xFFFFFFFF)
+                words[at] = seq
+                seq += 1
+            pack(slots, (seq & mask) << 6, seq, ts, 10, flags, steps, step, agent_ns, duration, room,
                  (seq * 0x9E3779B1 ^ ts) & 0xFFFFFFFF)
             words[at] = seq
         except Exception:

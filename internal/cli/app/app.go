@@ -1,0 +1,256 @@
+// Package app is what all commands share: streams, endpoint, exit codes, inputs, help. It knows no command.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/term"
+)
+
+// Version is set by the Makefile.
+var Version = "0.1.0-dev"
+
+// Exit codes, as docs and scripts know them.
+const (
+	exitFine        = 0
+	ExitFailed      = 1
+	exitUsage       = 2
+	ExitFindings    = 3
+	ExitTimeout     = 124
+	ExitInterrupted = 130
+)
+
+// App is what the commands share.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	Endpoint       string // from the command line or MEMGAUGE_TARGET; "" for the only live session
+	SessionDir     string // --session
+	Families       []Family
+}
+
+// Family makes the commands of one package.
+type Family func(*App) []*cobra.Command
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// Usage says that the command line is wrong: exit code 2.
+func Usage(err error) error { return usageError{err} }
+
+// IsUsage says that an error is a mistake on the command line.
+func IsUsage(err error) bool {
+	var usage usageError
+	return errors.As(err, &usage)
+}
+
+// exitError ends the program with a code of its own and, unless err is nil, a message.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// Exit ends the program with a code of its own and, unless err is nil, a message.
+func Exit(code int, err error) error { return &exitError{code, err} }
+
+// Main runs the command line and returns the exit code.
+func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families}
+	defer term.FlushEdges(a.Stdout, a.Stderr)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second one ends what does not hear the first
+	root := a.RootCommand()
+	args, err := a.TakeEndpoint(root, args)
+	if err == nil {
+		root.SetArgs(args)
+		err = root.ExecuteContext(ctx)
+	}
+	return a.Report(err)
+}
+
+func (a *App) RootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "memgauge",
+		Short: "See, question and record the memory of AI training jobs",
+		Long: "memgauge observes a training job from inside with a small agent and keeps what it saw in a database that outlives it.\n\n" +
+			"  memgauge [ENDPOINT] COMMAND [flags] [arguments]\n\n" +
+			"ENDPOINT says which session: a PID of the job, a session's name or id, a session directory, or rank=N. Without one:\n" +
+			"MEMGAUGE_TARGET, else the only live session, else the newest finished one.",
+		Version:       Version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Example:       "  memgauge run -- python train.py\n  memgauge query \"SELECT step, max(allocated) FROM python.torch_trace GROUP BY step ORDER BY step\"\n  memgauge 27891 eval \"print(len(all_losses))\"",
+	}
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	root.SetUsageFunc(printUsage)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.PersistentFlags().StringVarP(&a.Endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"),
+		"session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
+	for _, family := range a.Families {
+		root.AddCommand(family(a)...)
+	}
+	for _, c := range root.Commands() {
+		a.FinishCommand(c)
+	}
+	return root
+}
+
+// noSession marks a command that is about no session, or makes one of its own, in its Annotations.
+const noSession = "no session"
+
+func TakesSession(c *cobra.Command) bool {
+	_, none := c.Annotations[noSession]
+	return !none
+}
+
+// AboutNoSession are the Annotations of such a command.
+func AboutNoSession() map[string]string { return map[string]string{noSession: ""} }
+
+// FinishCommand gives a command what all have: --session, and wrong arguments as usage errors.
+func (a *App) FinishCommand(c *cobra.Command) {
+	if TakesSession(c) && c.Flags().Lookup("session") == nil {
+		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
+	}
+	check := c.Args
+	c.Args = func(c *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(c, args); err != nil {
+			return Usage(fmt.Errorf("%s: %w", c.Name(), err))
+		}
+		return nil
+	}
+}
+
+// Alone refuses arguments; what one types after such a command is mostly the session that it shall ask.
+func Alone(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return remedy.Add(fmt.Errorf("unexpected argument %q", args[0]),
+		fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], c.Name()))
+}
+
+// TakeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
+func (a *App) TakeEndpoint(root *cobra.Command, args []string) ([]string, error) {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") || IsCommand(root, args[0]) {
+		return TextArguments(args), nil
+	}
+	if len(args) > 1 && (IsCommand(root, args[1]) || strings.HasPrefix(args[1], "-")) {
+		return append([]string{"--target", args[0]}, TextArguments(args[1:])...), nil
+	}
+	return nil, Usage(remedy.Add(fmt.Errorf("%q is not a command", args[0]),
+		"memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session"))
+}
+
+// TextArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag
+// has a blank after its dashes. What follows `run` is the user's command and stays as it is.
+func TextArguments(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == "run" {
+			break
+		}
+		if rest, ok := strings.CutPrefix(a, "--"); ok && strings.TrimLeft(rest, " \t\r\n") != rest {
+			out[i] = "\n" + a
+		}
+	}
+	return out
+}
+
+func IsCommand(root *cobra.Command, name string) bool {
+	reserved := []string{"help", "completion", "__complete", "__completeNoDesc"} // cobra adds these when it runs
+	if slices.Contains(reserved, name) {
+		return true
+	}
+	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool {
+		return c.Name() == name ||
+			c.HasAlias(name)
+	})
+}
+
+// Report prints an error, its remedy, and gives the exit code.
+func (a *App) Report(err error) int {
+	if err == nil {
+		return exitFine
+	}
+	var exit *exitError
+	if errors.As(err, &exit) && exit.err == nil {
+		return exit.code
+	}
+	fmt.Fprintf(a.Stderr, "memgauge: %v\n", err)
+	if hint := remedy.Of(err); hint != "" {
+		fmt.Fprintf(a.Stderr, "hint: %s\n", hint)
+	}
+	switch {
+	case exit != nil:
+		return exit.code
+	case IsUsage(err), errors.Is(err, ask.ErrAmbiguous), strings.HasPrefix(err.Error(),
+		"unknown command"),
+		strings.HasPrefix(err.Error(), "if any flags in the group"): // cobra's word for flags that exclude each other
+		return exitUsage
+	case errors.Is(err, api.ErrTimeout):
+		return ExitTimeout
+	case errors.Is(err, api.ErrCanceled), errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	}
+	return ExitFailed
+}
+
+// Target finds the session that the command line means.
+func (a *App) Target(_ context.Context) (ask.Target, error) {
+	if a.SessionDir != "" {
+		return ask.At(a.SessionDir)
+	}
+	t, err := ask.Find(a.Endpoint)
+	if err == nil && t.Note != "" {
+		fmt.Fprintf(a.Stderr, "memgauge: %s\n", t.Note)
+	}
+	return t, err
+}
+
+// Connect finds the session and who answers for it.
+func (a *App) Connect(ctx context.Context) (api.Session, error) {
+	t, err := a.Target(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return t.Connect(ctx)
+}
+
+// Text is standard output for prose, which is made safe wherever it goes: somebody may show the file.
+func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
+
+// Again is an app for one more command line, with the same streams.
+func (a *App) Again() *App {
+	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families}
+}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// printUsage takes the place of cobra's, which puts the examples in the middle: they are what one looks for, so they
+// come last, right above the prompt.
+func printUsage(c *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if c.Runnable() {
+		fmt.Fprintf(&b, "  %s\n", c.UseLine())
+	}
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND\n\nCommands:\n", c.CommandPath())
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				fmt.Fprintf(&b, "  %-*s  %s\n", c.NamePadding(), sub.Name(), sub.Short)
+			}
+		}
+	}
+	if flags := c.LocalFlags().FlagUsages(); flags != "" {
+		fmt.Fprintf(&b, "\nFlags:\n%s", flags)
+	}
+	if flags := c.InheritedFlags().FlagUsages(); flags != "" {
+		fmt.Fprintf(&b, "\nFlags of every command:\n%s", flags)
+	}
+	if c.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(c.Example, "\n"))
+	}
+	_, err := fmt.Fprint(c.OutOrStderr(), b.String())
+	return err
+}

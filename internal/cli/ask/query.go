@@ -1,0 +1,196 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/render"
+	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/term"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type QueryOptions struct {
+	format  string
+	Output  string
+	timeout units.Duration
+}
+
+func (a *commands) queryCommand() *cobra.Command {
+	var o QueryOptions
+	c := &cobra.Command{
+		Use:   "query SQL",
+		Short: "Ask a session in SQL, live or finished",
+		Long: "Runs one reading statement (SELECT, WITH, SHOW, DESCRIBE, EXPLAIN, SUMMARIZE) over the session's tables, as they are at this\n" +
+			"moment; - reads it from standard input. memgauge tables lists the tables. NULL is NULL and 64-bit integers are exact. A table\n" +
+			"fits the terminal; in a pipe or a file nothing is cut, rounded or wrapped. When the query fails, nothing is printed or written.",
+		Example: "  memgauge query \"SELECT step, max(allocated) AS peak_mb FROM python.torch_trace GROUP BY step ORDER BY step\"\n" +
+			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
+			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.query(cmd.Context(), o, args[0]) },
+	}
+	o.AddFlags(c)
+	return c
+}
+
+func (o *QueryOptions) AddFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVarP(&o.format, "format", "f", "",
+		"`FORMAT`: table, json, ndjson, csv or parquet (default table, or what the name of -o FILE ends in)")
+	f.StringVarP(&o.Output, "output", "o", "",
+		"write to `FILE`, which appears or changes only when the query has succeeded")
+	f.Var(&o.timeout, "timeout", "give up after a `DURATION` such as 10s, with exit code 124 (default never)")
+	f.Lookup("timeout").DefValue = "0" // what pflag takes for no default worth printing
+	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(),
+		cobra.ShellCompDirectiveNoFileComp))
+}
+
+func formatNames() []cobra.Completion {
+	var names []cobra.Completion
+	for _, f := range render.Formats {
+		names = append(names, string(f))
+	}
+	return names
+}
+
+// query finds every mistake that it can before it bothers the session.
+func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error {
+	q, err := QueryRequest(ctx, a.App, o, sql)
+	if err != nil {
+		return err
+	}
+	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
+	ctx, cancel := o.Limit(ctx)
+	defer cancel()
+	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
+	return ask.Retry(ctx, func() error { return a.queryOnce(ctx, o.Output, q) })
+}
+
+// QueryRequest is what the options and the statement ask for, of whatever answers.
+func QueryRequest(ctx context.Context, a *app.App, o QueryOptions, sql string) (api.QueryRequest, error) {
+	width := 0
+	if o.Output == "" {
+		width = term.TerminalWidth(a.Stdout)
+	}
+	format, err := o.formatFor(width > 0)
+	if err != nil {
+		return api.QueryRequest{}, err
+	}
+	if sql, err = statement(ctx, a, sql); err != nil {
+		return api.QueryRequest{}, err
+	}
+	timeout := time.Duration(o.timeout)
+	return api.QueryRequest{SQL: sql, Format: string(format), Width: width, Plain: colourless(), Timeout: timeout}, nil
+}
+
+func (a *commands) queryOnce(ctx context.Context, output string, q api.QueryRequest) error {
+	out, err := QuerySink(a.App, output)
+	if err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	defer out.Discard()
+	backend, err := a.Connect(ctx)
+	if err != nil {
+		return WhyCut(ctx, err)
+	}
+	defer backend.Close()
+	return RunQuery(ctx, backend, q, out)
+}
+
+// colourless says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
+func colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
+
+func RunQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sink.Sink) error {
+	if err := from.Query(ctx, q, out); err != nil {
+		return WhyCut(ctx, err)
+	}
+	if err := out.Commit(); err != nil {
+		return fmt.Errorf("query: %w", err)
+	}
+	return nil
+}
+
+func QuerySink(a *app.App, path string) (sink.Sink, error) {
+	if path == "" {
+		return tellGrowth(a, &sink.Spool{To: a.Stdout}, ""), nil
+	}
+	out, err := sink.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return tellGrowth(a, out, path), nil
+}
+
+// formatFor settles the format: -f, else the file's ending, else table.
+func (o QueryOptions) formatFor(terminal bool) (render.Format, error) {
+	format, err := render.ParseFormat(o.format)
+	if err != nil {
+		return "", app.Usage(fmt.Errorf("query: %w", err))
+	}
+	if ending := filepath.Ext(o.Output); o.format == "" && ending != "" {
+		known := false
+		if format, known = render.FormatOf(o.Output); !known {
+			return "", app.Usage(remedy.Add(fmt.Errorf("query: no format has the ending %s", ending),
+				"say the format with -f, or end the name in .txt, .json, .ndjson, .csv or .parquet"))
+		}
+	}
+	if format == render.Parquet && terminal {
+		return "", app.Usage(remedy.Add(errors.New("query: parquet is no text for a terminal"), "add -o FILE.parquet"))
+	}
+	return format, nil
+}
+
+// Limit puts an end to everything that the query does, connecting included.
+func (o QueryOptions) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, time.Duration(o.timeout),
+		fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
+}
+
+// WhyCut names the operation once, and prefers the reason for which we gave up to whatever broke because of it.
+func WhyCut(ctx context.Context, err error) error {
+	switch why := context.Cause(ctx); {
+	case errors.Is(why, api.ErrTimeout):
+		return why
+	case why != nil:
+		return fmt.Errorf("query: %w", api.ErrCanceled)
+	}
+	if strings.HasPrefix(err.Error(), "query: ") {
+		return err
+	}
+	return fmt.Errorf("query: %w", err)
+}
+
+// maxStatement is more than a session takes (4 MiB), so that the session itself can say so.
+const maxStatement = 5 << 20
+
+// statement is the SQL itself, or standard input for "-".
+func statement(ctx context.Context, a *app.App, sql string) (string, error) {
+	if sql == "-" {
+		b, err := io.ReadAll(io.LimitReader(a.OpenStdin(ctx), maxStatement))
+		if err != nil {
+			return "", fmt.Errorf("query: read the statement: %w", err)
+		}
+		sql = string(b)
+	}
+	if strings.TrimSpace(sql) == "" {
+		return "", app.Usage(remedy.Add(errors.New("query: the statement is empty"),
+			`try memgauge query "SHOW ALL TABLES"`))
+	}
+	return sql, nil
+}

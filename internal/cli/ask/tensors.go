@@ -1,0 +1,343 @@
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/render"
+	"github.com/memgauge/memgauge/internal/term"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type tensorsOptions struct {
+	app.Which
+	last    bool
+	deep    bool
+	top     int
+	json    bool
+	timeout units.Duration
+}
+
+func (a *commands) tensorsCommand() *cobra.Command {
+	o := tensorsOptions{timeout: units.Duration(30 * time.Second)}
+	c := &cobra.Command{
+		Use:   "tensors",
+		Short: "Who holds the memory: live tensors by holder, age and line",
+		Long: "Takes a census of a live trainer and prints what holds its memory: tensors grouped by holder, with the line that keeps them, and\n" +
+			"what has grown since the census before (containers, graphs, cycles, tracebacks, hooks). Of a finished session the last census is\n" +
+			"shown. The census runs in slices of a few milliseconds within the session's budget, and runs no code of the program.\n" +
+			"All censuses are in python.tensors and python.objects; docs/census.md says what they can see.",
+		Example: "  memgauge tensors\n" +
+			"  memgauge 27891 tensors --all --top 5\n" +
+			"  memgauge tensors --last --json",
+		Args: app.Alone,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.tensors(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.All, "all", false, "of every process of the session, DataLoader workers too")
+	f.IntVar(&o.Rank, "rank", -1, "of the trainer of rank `N`")
+	f.IntVar(&o.Pid, "pid", 0, "of the process `P`")
+	f.BoolVar(&o.last, "last", false, "show the last census and take none")
+	f.BoolVar(&o.deep, "deep", false,
+		"ask the garbage collector for all objects too: finds what nothing leads to, stops the trainer for up to 0.1 s")
+	f.IntVar(&o.top, "top", 20, "show at most `N` rows of each table; 0 for all")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.Var(&o.timeout, "timeout", "wait for the census at most for `DURATION`")
+	c.MarkFlagsMutuallyExclusive("all", "rank", "pid")
+	return c
+}
+
+func (a *commands) tensors(ctx context.Context, o tensorsOptions) error {
+	if o.top < 0 || o.timeout <= 0 {
+		return app.Usage(errors.New("tensors: --top and --timeout want a positive number"))
+	}
+	if o.last && o.deep {
+		return app.Usage(errors.New("tensors: --last shows a census that was taken, --deep wants a new one"))
+	}
+	t, err := a.Target(ctx)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	session, err := t.Connect(ctx)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	defer session.Close()
+	pids, err := a.takeCensus(ctx, session, o, t)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	list, err := lastCensuses(ctx, session, pids)
+	if err != nil {
+		return fmt.Errorf("tensors: %w", err)
+	}
+	if o.json {
+		return doc.WriteJSON(a.Stdout, censusDocument{doc.JsonVersion, list})
+	}
+	for i, c := range list {
+		if err := c.write(a.Text(), o.top, term.TerminalWidth(a.Stdout), t.About().Cwd, i > 0); err != nil {
+			return fmt.Errorf("tensors: %w", err)
+		}
+	}
+	return nil
+}
+
+// takeCensus asks live processes and says which processes' last census is to be shown: none for all. Where one can't be
+// had now, the last one is shown, and why is told on stderr.
+func (a *commands) takeCensus(ctx context.Context, s api.Session, o tensorsOptions, t ask.Target) ([]int, error) {
+	processes, err := s.Processes(ctx, api.ProcessesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	live := slices.ContainsFunc(processes, func(p api.Process) bool { return p.Alive && p.Agent })
+	if !live || o.last {
+		if o.Pid != 0 {
+			return []int{o.Pid}, nil
+		}
+		return nil, nil
+	}
+	chosen, err := api.Choose(processes, o.Choice(t), false)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, p := range chosen {
+		pids = append(pids, p.PID)
+	}
+	r, err := s.Census(ctx, api.CensusRequest{PIDs: pids, Deep: o.deep, Timeout: time.Duration(o.timeout)})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range r.Censuses {
+		if c.Error != nil {
+			fmt.Fprintf(a.Stderr, "memgauge: tensors: %s\n", c.Error.Message)
+		}
+	}
+	return pids, ctx.Err()
+}
+
+// census is one census as it is shown and as --json gives it.
+type census struct {
+	PID     int           `json:"pid"`
+	Rank    *int          `json:"rank"`
+	ID      int64         `json:"census_id"`
+	Step    *int64        `json:"step"`
+	Time    string        `json:"ts"`
+	Ago     float64       `json:"-"`
+	Note    string        `json:"note"` // what is missing in it
+	Tensors []tensorGroup `json:"tensors"`
+	Objects []objectGroup `json:"objects"`
+}
+
+type tensorGroup struct {
+	Shape      string  `json:"shape"`
+	Dtype      string  `json:"dtype"`
+	Device     string  `json:"device"`
+	Role       string  `json:"role"`
+	Count      int64   `json:"count"`
+	Bytes      int64   `json:"bytes"`
+	Fresh      *int64  `json:"fresh"`
+	OldestStep *int64  `json:"oldest_step"`
+	Site       *string `json:"site"`
+	Holder     *string `json:"holder"`
+	Estimated  bool    `json:"estimated"`
+}
+
+type objectGroup struct {
+	Evidence  string  `json:"evidence"`
+	Type      string  `json:"type"`
+	Count     int64   `json:"count"`
+	Delta     *int64  `json:"delta"`
+	Length    *int64  `json:"length"`
+	Bytes     *int64  `json:"bytes"`
+	Holder    *string `json:"holder"`
+	Site      *string `json:"site"`
+	Detail    string  `json:"detail"`
+	Estimated bool    `json:"estimated"`
+}
+
+type censusDocument struct {
+	SchemaVersion int      `json:"schema_version"`
+	Censuses      []census `json:"censuses"`
+}
+
+// lastCensuses reads the last census of each process, or of certain ones.
+func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
+	where := ""
+	if len(pids) > 0 {
+		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
+	}
+	list, err := api.Rows[census](ctx, from,
+		`SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
+		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+
+			` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, remedy.Add(errors.New("no census was taken in the session"),
+			"memgauge tensors takes one while the trainer lives")
+	}
+	for i := range list {
+		c := &list[i]
+		where := fmt.Sprintf(" WHERE pid = %d AND census_id = %d", c.PID, c.ID)
+		if c.Tensors, err = api.Rows[tensorGroup](ctx, from,
+			"SELECT shape, dtype, device, role, count, bytes, fresh, oldest_step, site, holder, estimated FROM python.tensors"+where+" ORDER BY bytes DESC, count DESC"); err != nil {
+			return nil, err
+		}
+		if c.Objects, err = api.Rows[objectGroup](ctx, from,
+			"SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+
+				where+" ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+			return nil, err
+		}
+		steps, err := api.Rows[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where)
+		if err != nil {
+			return nil, err
+		}
+		c.Step = steps[0].Step
+		if ts, err := time.Parse(time.RFC3339Nano, c.Time); err == nil {
+			c.Ago = time.Since(ts).Seconds()
+		}
+	}
+	return list, nil
+}
+
+// grows is the evidence that a person wants to see: the rest is in the tables.
+func (c *census) grows() (out []objectGroup) {
+	for _, o := range c.Objects {
+		switch {
+		case o.Evidence == "cycle" || o.Evidence == "extension" || o.Evidence == "traceback":
+			out = append(out, o)
+		case o.Evidence != "type" && o.Evidence != "native" && o.Delta != nil && *o.Delta > 0:
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (c *census) write(w io.Writer, top, width int, cwd string, gap bool) error {
+	head := fmt.Sprintf("process %d", c.PID)
+	if c.Rank != nil {
+		head += fmt.Sprintf(", rank %d", *c.Rank)
+	}
+	head += fmt.Sprintf(": census %d", c.ID)
+	if c.Step != nil {
+		head += fmt.Sprintf(" after step %s", units.Count(*c.Step))
+	}
+	head += fmt.Sprintf(", %s ago",
+		units.Duration(time.Duration(c.Ago*float64(time.Second)).Round(100*time.Millisecond)))
+	if gap {
+		head = "\n" + head
+	}
+	if c.Note != "" {
+		head += "\nnote: " + c.Note
+	}
+	if _, err := fmt.Fprintln(w, head); err != nil {
+		return err
+	}
+	if err := writeTensorGroups(w, c.Tensors, top, width, cwd); err != nil {
+		return err
+	}
+	grows := c.grows()
+	if len(grows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w, "\nsince the census before:"); err != nil {
+		return err
+	}
+	return writeObjectGroups(w, grows, top, width, cwd)
+}
+
+func writeTensorGroups(w io.Writer, groups []tensorGroup, top, width int, cwd string) error {
+	l := &doc.Listing{Head: []model.Column{doc.Number("bytes"), doc.Number("count"), doc.Number("new"),
+		doc.Number("since step"),
+		doc.Text("holder"), doc.Text("site"), doc.Text("shape"),
+		doc.Text("dtype"), doc.Text("device"), doc.Text("role")}}
+	for _, g := range first(groups, top) {
+		l.Rows = append(l.Rows, []any{units.Bytes(g.Bytes).String(), about(g.Count, g.Estimated), optional(g.Fresh),
+			optional(g.OldestStep), said(g.Holder),
+			relative(said(g.Site), cwd), g.Shape, g.Dtype, g.Device, g.Role})
+	}
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
+		Spare: []string{"role", "dtype", "device", "shape"}, Whole: doc.WholeTables})
+}
+
+func writeObjectGroups(w io.Writer, groups []objectGroup, top, width int, cwd string) error {
+	l := &doc.Listing{Head: []model.Column{doc.Text("what"), doc.Number("length"), doc.Number("growth"),
+		doc.Number("bytes"),
+		doc.Text("holder"), doc.Text("site"), doc.Text("type"), doc.Text("detail")}}
+	for _, g := range first(groups, top) {
+		length := g.Count
+		if g.Length != nil {
+			length = *g.Length
+		}
+		size := ""
+		if g.Bytes != nil {
+			size = units.Bytes(*g.Bytes).String()
+		}
+		l.Rows = append(l.Rows, []any{g.Evidence, about(length, g.Estimated), signed(g.Delta), size, said(g.Holder),
+			relative(said(g.Site), cwd), g.Type, g.Detail})
+	}
+	return render.Write(w, l, render.Table, render.Options{Width: width, NoRows: true,
+		Spare: []string{"detail", "type"}, Whole: doc.WholeTables})
+}
+
+func first[T any](rows []T, top int) []T {
+	if top == 0 {
+		return rows
+	}
+	return rows[:min(top, len(rows))]
+}
+
+// about marks what was counted in a sample.
+func about(n int64, estimated bool) string {
+	if estimated {
+		return "~" + units.Count(n)
+	}
+	return units.Count(n)
+}
+
+func optional(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return units.Count(*n)
+}
+
+func signed(n *int64) string {
+	if n == nil || *n == 0 {
+		return ""
+	}
+	if *n < 0 {
+		return "-" + units.Count(-*n)
+	}
+	return "+" + units.Count(*n)
+}
+
+func said(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// relative shortens a file's path by the directory that the job was started in.
+func relative(site, cwd string) string {
+	if cwd == "" || slices.Contains([]string{"/", "."}, cwd) {
+		return site
+	}
+	return strings.TrimPrefix(site, strings.TrimSuffix(cwd, "/")+"/")
+}

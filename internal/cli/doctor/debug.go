@@ -1,0 +1,40 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// debugCommand is hidden: it shows formats to those who work on them.
+func (a *commands) debugCommand() *cobra.Command {
+	debug := &cobra.Command{Use: "debug", Short: "Shows memgauge's own files as text", Hidden: true}
+	debug.AddCommand(&cobra.Command{
+		Use:     "ring FILE",
+		Short:   "Prints a ring: header, names, records",
+		Example: "  memgauge debug ring rings/4711.123456.1.ring",
+		Args:    cobra.ExactArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return a.debugRing(args[0]) },
+	})
+	return debug
+}
+
+// debugRing prints what can be read before it reports damage: a damaged ring is what one looks at.
+func (a *commands) debugRing(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := wire.Dump(a.Stdout, f, st.Size()); err != nil {
+		return fmt.Errorf("dump %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// Package observe holds the commands that bring a training under observation and take it out again: run, attach,
+// detach, and the process in the background.
+package observe
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/cli/app"
+)
+
+// commands are those of the package, with what all commands share.
+type commands struct{ *app.App }
+
+// Commands makes them.
+func Commands(a *app.App) []*cobra.Command {
+	c := &commands{a}
+	return []*cobra.Command{c.runCommand(), c.attachCommand(), c.detachCommand(), c.collectorCommand()}
+}

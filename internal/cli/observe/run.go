@@ -1,0 +1,117 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/observe"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Exit codes that shells and env(1) give for a command that could not be started.
+const (
+	exitNotRunnable = 126
+	exitNotFound    = 127
+)
+
+func (a *commands) runCommand() *cobra.Command {
+	o := observe.RunOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	var quiet bool
+	c := &cobra.Command{
+		Use:         "run [flags] -- CMD…",
+		Annotations: app.AboutNoSession(),
+		Short:       "Start a command under observation",
+		Long: "Starts CMD under observation. Its input, output, exit code, signals and terminal are its own. Every Python process of the job\n" +
+			"that lives long enough is observed, whatever started it, unless it is told to ignore PYTHONPATH (python -E, -I) or site (-S).",
+		Example: "  memgauge run -- python train.py --epochs 3\n" +
+			"  memgauge run --name resnet -- torchrun --nproc-per-node 2 train.py\n" +
+			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Command = args
+			return a.run(cmd.Context(), o, quiet)
+		},
+	}
+	f := c.Flags()
+	f.SetInterspersed(false) // what follows the command's name is the command's
+	a.observeFlags(f, &o.Settings)
+	f.BoolVar(&quiet, "quiet", false, "print nothing at the end")
+	f.BoolVar(&o.RecordMemory, "record-memory", false,
+		"record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
+	f.DurationVar(&o.Interval, "interval", time.Second,
+		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
+	return c
+}
+
+// observeFlags are what run and attach have in common.
+func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
+	o.Version, o.Note = app.Version, func(note string) { fmt.Fprintln(a.Stderr, "memgauge: "+note) }
+	f.StringVar(&o.Dir, "session", "", "keep the session in `DIR`, which must be empty or not exist")
+	f.StringVar(&o.Name, "name", "", "name of the session")
+	f.StringVar(&o.Budget, "budget", "1%", "share of the training's time that observing may take")
+	f.StringVar(&o.Trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
+	f.StringVar(&o.MaxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
+}
+
+func (a *commands) run(ctx context.Context, o observe.RunOptions, quiet bool) error {
+	r, err := observe.Start(o)
+	if err != nil {
+		return exitOfStart(optionMistake(err))
+	}
+	defer r.Close()
+	end := r.Wait(ctx)
+	if !quiet {
+		a.printEnd(end)
+	}
+	if end.Code != 0 {
+		return app.Exit(end.Code, nil)
+	}
+	return nil
+}
+
+// optionMistake gives what a user said wrongly the exit code of usage errors.
+func optionMistake(err error) error {
+	var wrong *observe.OptionError
+	if errors.As(err, &wrong) {
+		return app.Usage(err)
+	}
+	return err
+}
+
+func exitOfStart(err error) error {
+	var failed *observe.StartError
+	switch {
+	case !errors.As(err, &failed):
+		return err
+	case failed.Missing:
+		return app.Exit(exitNotFound, err)
+	}
+	return app.Exit(exitNotRunnable, err)
+}
+
+// printEnd says on stderr, in at most three lines, what a user wants to know when a run has ended, and before them what
+// went wrong.
+func (a *commands) printEnd(end observe.Ended) {
+	if end.Trouble != nil {
+		fmt.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
+	}
+	sum := end.Summary
+	if sum.Verdict != "" {
+		fmt.Fprintf(a.Stderr, "memgauge: %s\n", sum.Verdict)
+	}
+	left := ""
+	if sum.LeftOut > 0 {
+		left = fmt.Sprintf("; %s rows left out for want of disk (memgauge.drops)", units.Count(sum.LeftOut))
+	}
+	fmt.Fprintf(a.Stderr, "memgauge: %s, %s steps seen, peak %s resident in one process%s\n", end.How,
+		units.Count(sum.Steps), end.Peak, left)
+	fmt.Fprintf(a.Stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", end.Session.Name,
+		end.Session.Endpoint)
+}

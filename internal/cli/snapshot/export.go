@@ -1,0 +1,196 @@
+package snapshot
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/snapshot"
+	"github.com/memgauge/memgauge/internal/term"
+)
+
+type exportOptions struct{ parquet, perfetto, protocol4 string }
+
+func (a *commands) snapshotExportCommand(shared *snapshotOptions) *cobra.Command {
+	var o exportOptions
+	c := &cobra.Command{
+		Use:   "export FILE --parquet DIR | --perfetto OUTPUT | --protocol4 OUTPUT",
+		Short: "A memory snapshot for other tools: Parquet, Perfetto, or a pickle that old viewers read",
+		Long: "Writes a snapshot for other tools; several of the flags can be given at once. --parquet writes the tables of snapshot query, a\n" +
+			"file each, into DIR, which is made. --perfetto writes counters, iterations and OOMs for ui.perfetto.dev, packed where OUTPUT ends\n" +
+			"in .gz. --protocol4 writes the snapshot again with pickle protocol 4: PyTorch's viewers can't read protocol 5, which Python 3.14\n" +
+			"writes. Files appear when they are whole.",
+		Example: "  memgauge snapshot export snapshot.pickle --parquet tables\n" +
+			"  memgauge snapshot export snapshot.pickle --perfetto trace.json.gz\n" +
+			"  memgauge snapshot export snapshot.pickle --protocol4 fixed.pickle",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.snapshotExport(cmd.Context(), shared, o, args[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.parquet, "parquet", "", "write TABLE.parquet for each table into `DIR`")
+	f.StringVar(&o.perfetto, "perfetto", "", "write a trace to `OUTPUT`, .json or .json.gz")
+	f.StringVar(&o.protocol4, "protocol4", "", "write a pickle of protocol 4 to `OUTPUT`")
+	return c
+}
+
+// check finds mistakes before the file is read.
+func (o exportOptions) check() error {
+	perfetto := strings.ToLower(o.perfetto)
+	switch {
+	case o == (exportOptions{}):
+		return remedy.Add(errors.New("nothing says what to write"),
+			"give --parquet DIR, --perfetto OUTPUT or --protocol4 OUTPUT")
+	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
+		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
+			"end the name in .json or .json.gz")
+	}
+	return nil
+}
+
+func (a *commands) snapshotExport(ctx context.Context, s *snapshotOptions, o exportOptions, path string) error {
+	if err := o.check(); err != nil {
+		return app.Usage(fmt.Errorf("snapshot export: %w", err))
+	}
+	files := o.perfetto != "" || o.protocol4 != ""
+	// What is made of the history is written when the tables have it read, so that a file is read once; the cache may
+	// have the tables already.
+	read := func(ctx context.Context) (*anatomy.History, error) {
+		h, _, err := a.readHistory(ctx, s, path)
+		if err != nil || !files {
+			return h, err
+		}
+		if err := a.exportFiles(ctx, o, path, h); err != nil {
+			h.Close()
+			return nil, err
+		}
+		files = false
+		return h, nil
+	}
+	if o.parquet != "" {
+		if err := a.exportParquet(ctx, o.parquet, path, read); err != nil {
+			return fmt.Errorf("snapshot export: %w", err)
+		}
+	}
+	if !files {
+		return nil
+	}
+	h, err := read(ctx)
+	if err != nil {
+		return fmt.Errorf("snapshot export: %s: %w", path, err)
+	}
+	h.Close()
+	return nil
+}
+
+// exportParquet writes all tables, or none.
+func (a *commands) exportParquet(ctx context.Context, dir, path string,
+	read func(context.Context) (*anatomy.History, error)) error {
+	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
+		return fmt.Errorf("make %s: %w", dir, sink.Cause(err))
+	}
+	t, err := a.openTablesOf(ctx, path, read)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	defer t.Close()
+	tables, err := t.Tables(ctx, false)
+	if err != nil {
+		return err
+	}
+	var outs []sink.Sink
+	defer func() {
+		for _, out := range outs {
+			out.Discard()
+		}
+	}()
+	for _, table := range tables {
+		if strings.Contains(table.Name, "(") {
+			continue // a function
+		}
+		out, err := sink.CreateNamed(filepath.Join(dir, table.Name+".parquet"))
+		if err != nil {
+			return remedy.Add(err, "name another directory")
+		}
+		outs = append(outs, out)
+		if err := t.Export(ctx, "FROM "+table.Name, out); err != nil {
+			return fmt.Errorf("table %s: %w", table.Name, err)
+		}
+	}
+	for _, out := range outs {
+		if err := out.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportFiles writes what is made of the history itself.
+func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string, h *anatomy.History) error {
+	type file struct {
+		name  string
+		out   sink.Sink
+		write func(io.Writer, *anatomy.History) error
+	}
+	var files []file
+	for _, f := range []file{
+		{name: o.perfetto, write: func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
+		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error {
+			return snapshot.WriteColumns(ctx, w, h.Columns)
+		}},
+	} {
+		if f.name == "" {
+			continue
+		}
+		var err error
+		if f.out, err = sink.CreateFrom(f.name, path); err != nil {
+			return err
+		}
+		defer f.out.Discard()
+		if strings.HasSuffix(strings.ToLower(f.name), ".gz") {
+			f.write = packed(f.write)
+		}
+		files = append(files, f)
+	}
+	if h.Cut != nil {
+		fmt.Fprintf(a.Stderr, "memgauge: %s: %v; what stands before is written\n", path, h.Cut)
+	}
+	line := term.NewStatusLine(a.Stderr)
+	defer line.Clear()
+	for _, f := range files {
+		out := &term.CountedOut{Writer: f.out, Step: term.ProgressStep, Line: line, What: "writing " +
+			filepath.Base(f.name)}
+		if err := f.write(out, h); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if err := f.out.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// packed writes through gzip.
+func packed(write func(io.Writer, *anatomy.History) error) func(io.Writer, *anatomy.History) error {
+	return func(w io.Writer, h *anatomy.History) error {
+		z := gzip.NewWriter(w)
+		if err := write(z, h); err != nil {
+			return err
+		}
+		return z.Close()
+	}
+}

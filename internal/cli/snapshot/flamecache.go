@@ -1,0 +1,131 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/memgauge/memgauge/internal/anatomy"
+	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshotdb"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// This file draws a moment from the tables that an earlier question has left in the cache: a large file need not be
+// read again.
+
+// cachedFlame adds what was live to a graph, if the cache has the file's tables; done is false where it has not.
+func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path string, before bool) (done bool, err error) {
+	t, ok := snapshotdb.Cached(ctx, path)
+	if !ok {
+		return false, nil
+	}
+	defer t.Close()
+	device, err := cachedDevice(ctx, t, o.device)
+	if errors.Is(err, anatomy.ErrNoDevice) {
+		return false, nil // there may be segments, of which the cache does not tell moments
+	}
+	if err != nil {
+		return true, remedy.Add(err, "--device N chooses one")
+	}
+	seq, err := cachedMoment(ctx, t, device, o.at)
+	if err != nil {
+		return true, fmt.Errorf("--at: %w", err)
+	}
+	return true, addCached(ctx, t, g, seq, before)
+}
+
+// integers are the rows of a question whose columns are all integers; NULL is 0.
+func integers(ctx context.Context, t *snapshotdb.Tables, sql string) (out [][]int64, err error) {
+	err = t.Rows(ctx, sql, func(v []any) {
+		row := make([]int64, len(v))
+		for i, x := range v {
+			row[i], _ = x.(int64)
+		}
+		out = append(out, row)
+	})
+	return out, err
+}
+
+// cachedDevice is History.Device of the tables.
+func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64, error) {
+	rows, err := integers(ctx, t, "SELECT DISTINCT device::BIGINT AS device FROM events ORDER BY device")
+	if err != nil {
+		return 0, err
+	}
+	var with []int
+	for _, r := range rows {
+		with = append(with, int(r[0]))
+	}
+	number, err = anatomy.ChooseDevice(with, number)
+	return int64(number), err
+}
+
+// cachedMoment is History.Moment of the tables.
+func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text string) (int64, error) {
+	where := fmt.Sprintf(" FROM events WHERE device = %d", device)
+	bounds, err := integers(ctx, t, "SELECT min(seq)::BIGINT, max(seq)::BIGINT, epoch_us(arg_min(ts, seq))"+where)
+	if err != nil {
+		return 0, err
+	}
+	first, last, began := bounds[0][0], bounds[0][1], bounds[0][2]
+	switch text {
+	case "peak":
+		return one(integers(ctx, t, "SELECT min(seq)::BIGINT"+where+" AND live_after = (SELECT max(live_after)"+where+
+			")"))
+	case "end":
+		return last, nil
+	}
+	if seq, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if seq < first || seq > last {
+			return 0, anatomy.NoSuchEvent(seq, device, first, last)
+		}
+		return seq, nil
+	}
+	after, err := units.ParseDuration(text)
+	if err != nil {
+		return 0, anatomy.NoSuchMoment(text)
+	}
+	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last,
+		began+int64(after)/1000)
+	seq, err := one(integers(ctx, t, sql))
+	return max(seq, first), err
+}
+
+func one(rows [][]int64, err error) (int64, error) {
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	return rows[0][0], nil
+}
+
+// addCached adds what was live after an event, by its stacks.
+func addCached(ctx context.Context, t *snapshotdb.Tables, g *flame.Graph, seq int64, before bool) error {
+	live, err := integers(ctx, t, fmt.Sprintf("SELECT stack_id::BIGINT, requested FROM live_at(%d)", seq))
+	if err != nil {
+		return err
+	}
+	frames := map[int64][]flame.Frame{}
+	err = t.Rows(ctx, fmt.Sprintf("SELECT stack_id::BIGINT, func, file, lineno::BIGINT FROM frames "+
+		"WHERE stack_id IN (SELECT stack_id FROM live_at(%d)) ORDER BY stack_id, depth", seq), func(v []any) {
+		id, _ := v[0].(int64)
+		name, _ := v[1].(string)
+		file, _ := v[2].(string)
+		line, _ := v[3].(int64)
+		frames[id] = append(frames[id], flame.Frame{File: file, Line: int(line), Name: name})
+	})
+	if err != nil {
+		return err
+	}
+	for _, r := range live {
+		stack := frames[r[0]]
+		if len(stack) == 0 {
+			stack = []flame.Frame{{Name: anatomy.NoStack}}
+		}
+		g.Add(slices.Clip(stack), r[1], before)
+	}
+	return nil
+}

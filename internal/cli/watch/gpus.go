@@ -1,0 +1,14 @@
+package watch
+
+import (
+	"github.com/memgauge/memgauge/internal/gpu/discover"
+	"github.com/memgauge/memgauge/internal/sampler"
+)
+
+// localGPUs are this machine's; nil where there are none.
+func localGPUs() sampler.GPUs {
+	if found := discover.Open("/", nil); found.Set != nil {
+		return found.Set
+	}
+	return nil
+}

@@ -1,0 +1,361 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// leakContext is what the report says of the asking.
+type leakContext struct {
+	Session         string
+	Cwd             string // of the command
+	Live            bool
+	Now             time.Time
+	Started, Ended  time.Time // of the session; Ended is zero while it goes on
+	Threshold       float64
+	Tracking, Check bool
+}
+
+// maxHealthy is how many memories that don't grow are listed one by one.
+const maxHealthy = 6
+
+// leakText is the verdict for people: docs/cli-json.md shows it.
+func leakText(r detect.Report, cwd string) string {
+	var b strings.Builder
+	healthy := 0
+	for _, f := range r.Findings {
+		switch f.Verdict {
+		case detect.Leak:
+			leakBlock(&b, f, cwd)
+		case detect.Undecided:
+			fmt.Fprintf(&b, "undecided  %s: %s\n", f.Name(), f.Missing())
+			if f.Total > 0 && f.Rate > 0 {
+				fmt.Fprintf(&b, "  so far    %s from %s %.0f to %.0f\n", f.PerStep(), f.Unit(), f.Start, f.End)
+			}
+		default:
+			if healthy++; healthy <= maxHealthy {
+				fmt.Fprintf(&b, "healthy  %s: %s\n", f.Name(), f.Sound())
+			}
+		}
+	}
+	if healthy > maxHealthy {
+		fmt.Fprintf(&b, "healthy  %d more\n", healthy-maxHealthy)
+	}
+	if len(r.Findings) == 0 {
+		fmt.Fprintf(&b, "undecided  %s\n", r.Missing)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(&b, "note  %s\n", w)
+	}
+	return b.String()
+}
+
+func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
+	fmt.Fprintf(b, "LEAK  %s %s%s since %s %.0f\n", f.Name(), f.PerStep(),
+		between(amount(f.Rate), amount(f.Low), amount(f.High)), f.Unit(), f.Start)
+	line := func(name, text string) {
+		if text != "" {
+			fmt.Fprintf(b, "  %-9s %s\n", name, text)
+		}
+	}
+	held := f.Holder
+	if held != "" && f.Held != "" {
+		held += " (" + f.Held + ")"
+	} else if held == "" {
+		held = f.Held
+	}
+	line("held by", held)
+	line("created", strings.TrimPrefix(f.Site, strings.TrimSuffix(cwd, "/")+"/"))
+	line("limit", limitLine(f))
+	for i, advice := range f.Advice {
+		if i == 0 {
+			line("do", advice)
+		} else {
+			line("or", advice)
+		}
+	}
+	for i, e := range f.Evidence {
+		line(map[bool]string{true: "because", false: "and"}[i == 0], e)
+	}
+}
+
+// limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
+func limitLine(f detect.Finding) string {
+	step := "about step " + units.Count(int64(math.Round(f.AtStep)))
+	when, at := ", "+step, " at "+step
+	if f.ByTime {
+		when, at = "", " after "+span(f.AtStep)
+	}
+	switch {
+	case f.Limit == "":
+		return ""
+	case f.Met:
+		return fmt.Sprintf("%s was met%s: killed for lack of memory", f.Limit, at)
+	case f.Seconds <= 0:
+		return ""
+	}
+	high := "unknown"
+	if f.SecondsHigh > 0 {
+		high = span(f.SecondsHigh)
+	}
+	left := span(f.Seconds) + between(span(f.Seconds), span(f.SecondsLow), high)
+	if f.Over {
+		return fmt.Sprintf("%s would have been met %s after the end%s", f.Limit, left, when)
+	}
+	return fmt.Sprintf("%s in %s%s", f.Limit, left, when)
+}
+
+// between is an interval in brackets; "" where its ends read like the figure itself.
+func between(figure, low, high string) string {
+	if low == figure && high == figure {
+		return ""
+	}
+	return fmt.Sprintf(" (%s to %s)", low, high)
+}
+
+// amount is a rate's end; below a byte it is 0.
+func amount(x float64) string { return units.Bytes(math.Round(x)).String() }
+
+// span is a time in words; what is beyond some centuries says no more than that.
+func span(seconds float64) string {
+	const longest = 100 * 365 * 24 * 3600
+	return units.Duration(time.Duration(min(seconds, longest) * float64(time.Second)).Round(time.Second)).String()
+}
+
+// The JSON of memgauge leak. MB are of 2^20 bytes; docs/cli-json.md describes every member.
+type leakDocument struct {
+	SchemaVersion   int                   `json:"schema_version"`
+	Timestamp       time.Time             `json:"timestamp"`
+	Session         string                `json:"session"`
+	Verdict         detect.Verdict        `json:"verdict"`
+	Class           *string               `json:"class"`
+	Confidence      *float64              `json:"confidence"`
+	Steps           int64                 `json:"steps"`
+	Missing         *string               `json:"missing"`
+	StepsMissing    *int64                `json:"steps_missing"`
+	Seconds         *float64              `json:"seconds"`
+	SecondsMissing  *int64                `json:"seconds_missing"`
+	Summary         leakSummary           `json:"monitoring_summary"`
+	Devices         map[string]leakDevice `json:"devices"`
+	Events          []leakEvent           `json:"leak_events"`
+	Recommendations []string              `json:"recommendations"`
+	Findings        []leakFinding         `json:"findings"`
+	Warnings        []string              `json:"warnings"`
+}
+
+type leakSummary struct {
+	Duration   float64 `json:"duration_seconds"`
+	Live       bool    `json:"live"`
+	Steps      int64   `json:"total_steps"`
+	Samples    int64   `json:"samples_count"`
+	Devices    int     `json:"total_devices"`
+	Leaks      int     `json:"leaks_detected"`
+	Threshold  float64 `json:"leak_threshold_mb_per_min"`
+	Tracking   bool    `json:"tracking_enabled"`
+	Check      bool    `json:"check"`
+	StartTime  string  `json:"start_time"`
+	EndTime    string  `json:"end_time"`
+	HasLeaks   bool    `json:"has_leaks"`
+	Confidence float64 `json:"confidence"`
+}
+
+type leakDevice struct {
+	Current   int64    `json:"current_memory"`
+	Growth    int64    `json:"memory_growth"`
+	PerMinute *float64 `json:"growth_rate_mb_per_min"`
+	PerStep   *float64 `json:"growth_rate_mb_per_step"`
+	Detected  bool     `json:"leak_detected"`
+	Samples   int64    `json:"samples_count"`
+	Verdict   string   `json:"verdict"`
+}
+
+type leakEvent struct {
+	Timestamp   time.Time `json:"timestamp"`
+	DeviceID    string    `json:"device_id"`
+	PerMinute   *float64  `json:"leak_rate_mb_per_min"`
+	Amount      float64   `json:"memory_increase_mb"`
+	Severity    string    `json:"severity"`
+	Confidence  float64   `json:"confidence"`
+	Description string    `json:"description"`
+	Suspects    []string  `json:"suspected_sources"`
+}
+
+type leakFinding struct {
+	Verdict     detect.Verdict `json:"verdict"`
+	Class       *string        `json:"class"`
+	Memory      string         `json:"memory"`
+	Device      *string        `json:"device"`
+	PID         int            `json:"pid"`
+	Rank        *int           `json:"rank"`
+	Rate        *float64       `json:"rate_mb_per_step"`
+	PerSecond   *float64       `json:"rate_mb_per_second"`
+	Low         *float64       `json:"rate_low"`
+	High        *float64       `json:"rate_high"`
+	ByTime      bool           `json:"by_time"`
+	Unit        string         `json:"unit"`
+	StartStep   *int64         `json:"start_step"`
+	EndStep     int64          `json:"end_step"`
+	GrowthBytes int64          `json:"growth_bytes"`
+	Site        *string        `json:"site"`
+	Holder      *string        `json:"holder"`
+	Held        *string        `json:"held"`
+	Reason      string         `json:"reason"`
+	Missing     *string        `json:"missing"`
+	Readings    int            `json:"readings"`
+	P           *float64       `json:"p"`
+	Evidence    []string       `json:"evidence"`
+	Advice      []string       `json:"advice"`
+	TimeToLimit *float64       `json:"time_to_limit_seconds"`
+	TimeLow     *float64       `json:"time_to_limit_low"`
+	TimeHigh    *float64       `json:"time_to_limit_high"`
+	Limit       *string        `json:"limit"`
+	LimitStep   *int64         `json:"limit_step"`
+	LimitMet    bool           `json:"limit_met"`
+	Ended       bool           `json:"ended"`
+}
+
+func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
+	until := c.Now
+	if !c.Ended.IsZero() {
+		until = c.Ended
+	}
+	watched := max(0, until.Sub(c.Started).Seconds())
+	d := leakDocument{SchemaVersion: 1, Timestamp: c.Now.UTC(), Session: c.Session, Verdict: r.Verdict,
+		Class: doc.Known(string(r.Class)), Confidence: positive(r.Confidence), Steps: int64(r.Steps),
+		Missing: doc.Known(r.Missing), Devices: map[string]leakDevice{}, Events: []leakEvent{},
+		Recommendations: []string{},
+		Findings:        []leakFinding{}, Warnings: append([]string{}, r.Warnings...),
+		Summary: leakSummary{Duration: watched,
+			Live: c.Live, Steps: int64(r.Steps), Threshold: c.Threshold, Tracking: c.Tracking, Check: c.Check,
+			StartTime: c.Started.UTC().Format(time.RFC3339Nano), EndTime: until.UTC().Format(time.RFC3339Nano),
+			Confidence: r.Confidence, HasLeaks: r.Verdict == detect.Leak}}
+	if r.Needs > 0 {
+		needs := int64(r.Needs)
+		if d.StepsMissing = &needs; r.ByTime() {
+			d.StepsMissing, d.SecondsMissing = nil, &needs
+		}
+	}
+	if r.ByTime() {
+		d.Seconds = positive(math.Round(r.Seconds*10) / 10)
+	}
+	for _, f := range r.Findings {
+		d.add(f, r, c.Now)
+	}
+	d.Summary.Devices = len(d.Devices)
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(d)
+	return b.Bytes(), err
+}
+
+func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
+	d.Findings = append(d.Findings, findingJSON(f))
+	d.Summary.Samples += int64(f.N)
+	name := strings.TrimPrefix(f.Device, "cuda:") // the seeds name devices by their numbers
+	if name == "" {
+		name = "host"
+	}
+	dev := d.Devices[name]
+	dev.Current, dev.Growth, dev.Samples = max(dev.Current, int64(f.Level)), max(dev.Growth, int64(f.Total)),
+		dev.Samples+int64(f.N)
+	if dev.Verdict == "" || f.Verdict == detect.Leak {
+		dev.Verdict = string(f.Verdict)
+	}
+	if f.Verdict == detect.Leak && !dev.Detected {
+		dev.Detected, dev.PerStep, dev.PerMinute = true, perStep(f), mb(f.PerSec*60)
+	}
+	d.Devices[name] = dev
+	if f.Verdict != detect.Leak {
+		return
+	}
+	d.Summary.Leaks++
+	severity := "medium"
+	if f.Seconds > 0 && f.Seconds < 3600 {
+		severity = "high"
+	}
+	e := leakEvent{Timestamp: now.UTC(), DeviceID: name, PerMinute: mb(f.PerSec * 60),
+		Amount: f.Total / float64(units.MiB), Severity: severity, Confidence: r.Confidence,
+		Description: fmt.Sprintf("%s %s since %s %.0f", f.Name(), f.PerStep(), f.Unit(), f.Start), Suspects: []string{}}
+	for _, s := range []string{f.Holder, f.Site} {
+		if s != "" {
+			e.Suspects = append(e.Suspects, s)
+		}
+	}
+	d.Events = append(d.Events, e)
+	d.Recommendations = append(d.Recommendations, f.Advice...)
+}
+
+func findingJSON(f detect.Finding) leakFinding {
+	out := leakFinding{Verdict: f.Verdict, Class: doc.Known(string(f.Class)), Memory: string(f.Memory),
+		Device: doc.Known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
+		GrowthBytes: int64(f.Total), Site: doc.Known(f.Site), Holder: doc.Known(f.Holder), Held: doc.Known(f.Held),
+		Reason: f.Reason, Readings: f.N, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{},
+			f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
+		TimeHigh: positive(figures(f.SecondsHigh, 3)), Limit: doc.Known(f.Limit), LimitMet: f.Met, Ended: f.Over}
+	if f.Rank >= 0 {
+		out.Rank = &f.Rank
+	}
+	if f.Rate != 0 {
+		start, p := int64(f.Start), figures(f.P, 1)
+		out.Rate, out.PerSecond, out.Low, out.High, out.P, out.StartStep = perStep(f), mb(f.PerSec), mb(f.Low),
+			mb(f.High), &p, &start
+		if f.ByTime {
+			out.PerSecond = mb(f.Rate)
+		}
+	}
+	if f.AtStep > 0 {
+		at := int64(math.Round(f.AtStep))
+		out.LimitStep = &at
+	}
+	if f.Verdict == detect.Undecided {
+		out.Missing = doc.Known(f.Missing())
+	}
+	return out
+}
+
+// positive is null for what isn't.
+func positive(x float64) *float64 {
+	if !(x > 0) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+func mb(bytes float64) *float64 {
+	if bytes == 0 || math.IsNaN(bytes) || math.IsInf(bytes, 0) {
+		return nil
+	}
+	x := figures(bytes/float64(units.MiB), 4)
+	return &x
+}
+
+// perStep is null where there are no steps.
+func perStep(f detect.Finding) *float64 {
+	if f.ByTime {
+		return nil
+	}
+	return mb(f.Rate)
+}
+
+// figures rounds to so many significant ones: what is beyond is not known.
+func figures(x float64, n int) float64 {
+	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
+		return x
+	}
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', n, 64), 64)
+	if err != nil {
+		return x
+	}
+	return y
+}

@@ -1,0 +1,143 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/forecast"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/sink"
+)
+
+type reportOptions struct {
+	output string
+	json   bool
+}
+
+func (a *commands) reportCommand() *cobra.Command {
+	var o reportOptions
+	c := &cobra.Command{
+		Use:   "report",
+		Short: "Write one self-contained page about a session",
+		Long: "Writes one HTML page about a session, live or finished: what ran and how it ended, the verdicts, where the bytes are, the memory of\n" +
+			"devices and processes over time with limits and events, and what observing cost. The page needs no network. After an OOM kill or\n" +
+			"an allocator's out-of-memory error it begins with the minute before it.",
+		Example: "  memgauge report\n" +
+			"  memgauge 27891 report -o run.html\n" +
+			"  memgauge report --json",
+		Args: app.Alone,
+		RunE: func(c *cobra.Command, _ []string) error { return a.sessionReport(c.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVarP(&o.output, "output", "o", "",
+		"write to `FILE` (default memgauge-NAME.html, with --json standard output)")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	return c
+}
+
+func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
+	t, err := a.Target(ctx)
+	if err != nil {
+		return err
+	}
+	var out sink.Sink = &sink.Spool{To: a.Stdout}
+	file, make := o.output, sink.Create
+	if file == "" && !o.json {
+		file, make = "memgauge-"+t.About().Name+".html", sink.CreateNamed
+	}
+	if file != "" {
+		if out, err = make(file); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+	defer out.Discard()
+	d, err := document(ctx, t)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if o.json {
+		err = doc.WriteJSON(out, d)
+	} else {
+		err = d.Write(out)
+	}
+	if err == nil {
+		err = out.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	if file != "" {
+		fmt.Fprintf(a.Stderr, "memgauge: wrote %s\n", file)
+	}
+	return nil
+}
+
+// document asks the session for all that the page shows.
+func document(ctx context.Context, t ask.Target) (*page.Document, error) {
+	src, err := targetSource(ctx, t, false)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	w, err := monitor.New(ctx, src, monitor.Options{Job: src.Job(),
+		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Tick(ctx); err != nil {
+		return nil, err
+	}
+	src.AddEvents(w)
+	about, err := aboutSession(ctx, src.Session)
+	if err != nil {
+		return nil, err
+	}
+	leak, err := src.Session.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return nil, err
+	}
+	d, err := page.Gather(ctx, src.Session, page.Parts{Session: about, Watch: w, Leak: leak})
+	if err != nil {
+		return nil, err
+	}
+	// the processes of a session may end just now; the page does without then
+	if where, err := src.Session.Where(ctx); err == nil {
+		d.Where = &where.Picture
+	}
+	return d, nil
+}
+
+func aboutSession(ctx context.Context, s api.Session) (page.Session, error) {
+	sum, err := s.Summary(ctx)
+	if err != nil {
+		return page.Session{}, err
+	}
+	m, err := s.About(ctx)
+	if err != nil {
+		return page.Session{}, err
+	}
+	end, err := s.End(ctx)
+	if err != nil {
+		return page.Session{}, err
+	}
+	about := page.Session{ID: m.ID, Name: m.Name, Command: m.Command, Cwd: m.Cwd, Host: m.Host, State: "running",
+		Live: end.Live, Started: m.Started, Steps: sum.Steps, PeakRSS: sum.PeakRSS, Ranks: sum.Ranks, Rows: sum.Rows,
+		Lost: sum.Lost, Memgauge: m.Memgauge}
+	switch {
+	case end.Live:
+	case end.Known:
+		ended := end.Ended.UTC().Truncate(time.Microsecond)
+		about.State, about.Ended, about.PeakRSS = end.Text, &ended, max(end.Peak, sum.PeakRSS)
+	default:
+		about.State = "ended unseen"
+	}
+	return about, nil
+}

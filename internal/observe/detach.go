@@ -1,0 +1,106 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/agent"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// DetachOptions are what a user may say about a detach.
+type DetachOptions struct {
+	PID      int
+	Children bool   // out of the processes that descend from PID too
+	Timeout  string // for the answers of all agents together, such as "10s"
+
+	// Left is called for each process as soon as the agent has left it.
+	Left func(pid int)
+	// Finished is called for each session in which no process is left, with the steps of the process that made most.
+	// Detach returns its error.
+	Finished func(s Ref, steps int64) error
+}
+
+// Detach takes the agent out of a process, which goes on. It finishes a session in which no process is left, which may
+// take 20 s. A failure for one process does not stop it for the others.
+func Detach(ctx context.Context, o DetachOptions) error {
+	timeout, err := checkTimeout("detach", o.Timeout)
+	if err != nil {
+		return err
+	}
+	pids := []int{o.PID}
+	if o.Children {
+		if pids, err = proc.New("/proc").Tree(o.PID); err != nil {
+			return fmt.Errorf("detach: %w", err)
+		}
+	}
+	if err := o.leaveAll(ctx, pids, timeout); err != nil {
+		return fmt.Errorf("detach: %w", err)
+	}
+	return nil
+}
+
+func (o DetachOptions) leaveAll(ctx context.Context, pids []int, timeout time.Duration) error {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	observed, errs := false, []error(nil)
+	for _, p := range pids {
+		s, err := session.Observed(p)
+		if err != nil {
+			continue
+		}
+		observed = true
+		if err := leave(waiting, s, p); err != nil {
+			errs = append(errs, fmt.Errorf("process %d: %w", p, err))
+			continue
+		}
+		o.Left(p)
+		if err := o.finish(ctx, s); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if !observed {
+		return remedy.Add(fmt.Errorf("process %d is not observed", o.PID),
+			"memgauge list shows the processes that are")
+	}
+	return errors.Join(errs...)
+}
+
+// leave has the agent take itself out of one process.
+func leave(ctx context.Context, s *session.Session, pid int) error {
+	processes := s.Processes()
+	i := slices.IndexFunc(processes, func(p session.Process) bool { return p.PID == pid && p.Alive })
+	if i < 0 {
+		return errors.New("it has ended")
+	}
+	c, err := agent.Dial(ctx, processes[i].Socket)
+	if err == nil {
+		defer c.Close()
+		err = c.Detach(ctx)
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = remedy.Add(errors.New("the GIL (Python's lock) could not be had in time"),
+			"memgauge backtrace shows what the process does; --timeout 1m waits longer")
+	}
+	return err
+}
+
+// finish ends a session in which nobody is left. One that a run began ends with its command.
+func (o DetachOptions) finish(ctx context.Context, s *session.Session) error {
+	if !s.Meta.Attached || s.Live() {
+		return nil
+	}
+	if err := s.SetEnd(session.End{Ended: time.Now().UTC(), State: "detached"}); err != nil {
+		return err
+	}
+	sum, err := finish(ctx, s)
+	if err != nil {
+		return fmt.Errorf("finish session %s: %w", s.Meta.Name, err)
+	}
+	return o.Finished(refTo(s), sum.Steps)
+}

@@ -1,0 +1,43 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/memgauge/memgauge/internal/agent"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/trust"
+)
+
+// installAgent unpacks the agent's files into the first place where nobody else can change them; the note says why that
+// is not where sessions are.
+func installAgent() (dir, note string, err error) {
+	home, err := session.Home()
+	if err != nil {
+		return "", "", err
+	}
+	places, err := session.Places()
+	if err != nil {
+		return "", "", err
+	}
+	var why error
+	for _, place := range places[slices.Index(places, home):] {
+		dir, err := agent.Install(place)
+		switch {
+		case err == nil && why != nil:
+			return dir, fmt.Sprintf("%v; the agent's files are in %s", why, dir), nil
+		case err == nil:
+			return dir, "", nil
+		case why == nil && !errors.Is(err, trust.ErrOthers):
+			if remedy.Of(err) == "" {
+				err = remedy.Add(err, "set MEMGAUGE_HOME to a writable directory")
+			}
+			return "", "", err
+		case why == nil:
+			why = err
+		}
+	}
+	return "", "", remedy.Add(why, "set MEMGAUGE_HOME to a directory that only you can write")
+}

@@ -1,0 +1,91 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// commandLine is the process's, for the session's name and for list.
+func commandLine(pid int) []string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || len(b) == 0 {
+		return []string{fmt.Sprintf("pid %d", pid)}
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
+}
+
+// agentFolder is where the process finds the agent's files, "" if it can't: then they travel with the source.
+func agentFolder(pid int) string {
+	dir, _, err := installAgent()
+	if err != nil || !sees(pid, dir) {
+		return ""
+	}
+	return dir
+}
+
+// sees tells whether a process can use a directory of ours by its path, and goes by the same process numbers.
+func sees(pid int, dir string) bool {
+	ours, err1 := os.Readlink("/proc/self/ns/pid")
+	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err1 != nil || err2 != nil || ours != theirs {
+		return false
+	}
+	here, err1 := os.Stat(dir)
+	there, err2 := os.Stat(fmt.Sprintf("/proc/%d/root%s", pid, dir))
+	if err1 != nil || err2 != nil || !os.SameFile(here, there) {
+		return false
+	}
+	return effectiveUID(pid) == os.Geteuid()
+}
+
+// effectiveUID is -1 where it can't be known.
+func effectiveUID(pid int) int {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return -1
+	}
+	_, rest, _ := strings.Cut(string(b), "\nUid:")
+	fields := strings.Fields(rest)
+	if len(fields) < 2 {
+		return -1
+	}
+	uid, err := strconv.Atoi(fields[1]) // real, effective, saved, file system (proc(5))
+	if err != nil {
+		return -1
+	}
+	return uid
+}
+
+// makeRing makes a file, so that the records outlive the process and us as all others do; for a process of another
+// user, who could fill our disk through it, memory of a size that is fixed, which a reference in the file's place leads
+// to.
+func makeRing(rings string, p session.Pid) (ring *os.File, err error) {
+	path := filepath.Join(rings, fmt.Sprintf("%d.%d.1%s", p.PID, p.Start, wire.RingSuffix))
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(0o600); err != nil { // whatever the umask has taken away
+		return nil, errors.Join(err, f.Close())
+	}
+	if effectiveUID(p.PID) == os.Geteuid() {
+		return f, nil
+	}
+	defer f.Close()
+	ring, reference, err := wire.SealedRing()
+	if err != nil {
+		return nil, remedy.Add(err, "attach with the rights of the process's own user: sudo -u")
+	}
+	if _, err := f.Write(reference); err != nil {
+		return nil, errors.Join(err, ring.Close())
+	}
+	return ring, nil
+}

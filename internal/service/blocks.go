@@ -1,0 +1,118 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/agent"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/fragment"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/wire"
+)
+
+// blocksWait bounds the wait for one process's answer: it may sit in a long operation that holds Python's lock.
+const blocksWait = 10 * time.Second
+
+// blocksCode asks the agent; the first release's, which a training may still have, has that module elsewhere.
+const blocksCode = `try:
+    from memgauge._agent.gauges import heap
+except ImportError:
+    from memgauge import heap
+print(heap.told())`
+
+// Blocks asks every live process for the blocks of a device.
+func (j Job) Blocks(ctx context.Context, q api.BlocksRequest) (r api.BlocksReply, err error) {
+	for _, p := range j.S.Processes() {
+		if !p.Alive {
+			continue
+		}
+		text, err := askAgent(ctx, p.Socket, blocksCode)
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if err != nil {
+			r.Why = fmt.Sprintf("process %d: %v", p.PID, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				r.Why = fmt.Sprintf("process %d does not answer within %s: it is stopped, or in an operation that "+
+					"holds Python's lock", p.PID, units.Duration(blocksWait))
+			}
+			continue
+		}
+		state, missing, err := monitor.ReadBlocks(text, q.Device)
+		if err != nil {
+			return r, fmt.Errorf("process %d: %w", p.PID, err)
+		}
+		if missing != "" {
+			r.Why = missing
+			continue
+		}
+		if q.Device == monitor.Host {
+			state.Return(mappings(p.PID))
+		}
+		r.Allocators = append(r.Allocators, api.Allocator{PID: p.PID, Rank: p.Rank, State: state,
+			Env: allocatorSettings(p.PID)})
+	}
+	if len(r.Allocators) == 0 && r.Why == "" {
+		r.Why = "no observed process of the session is alive"
+	}
+	return r, nil
+}
+
+// mappings are a process's, as the kernel has them now; none where it can't be asked.
+func mappings(pid int) []fragment.Mapping {
+	maps, err := proc.New("/proc").Maps(pid)
+	if err != nil {
+		return nil
+	}
+	list := make([]fragment.Mapping, 0, len(maps))
+	for _, m := range maps {
+		list = append(list, fragment.Mapping{Start: m.Start, Size: m.Size(), Resident: m.RSS + m.Swap,
+			Heap: m.Path == "[heap]", Writable: strings.HasPrefix(m.Perms, "rw"), File: m.Inode != 0})
+	}
+	return list
+}
+
+// allocatorSettings are the variables of a process's environment that advice on fragmentation is about.
+func allocatorSettings(pid int) map[string]string {
+	env, err := proc.New("/proc").Environ(pid)
+	if err != nil {
+		return nil
+	}
+	found := map[string]string{}
+	for _, e := range env {
+		if name, value, ok := strings.Cut(e, "="); ok && slices.Contains(monitor.AllocatorVariables, name) {
+			found[name] = value
+		}
+	}
+	return found
+}
+
+// askAgent runs code of ours in a process and returns what it prints.
+func askAgent(ctx context.Context, socket, code string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, blocksWait)
+	defer cancel()
+	c, err := agent.Dial(ctx, socket)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	var out bytes.Buffer
+	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code, Place: wire.PlaceBeside, Own: true}, &out,
+		io.Discard)
+	if err != nil {
+		return "", err
+	}
+	if r.Outcome != wire.OutcomeFine {
+		return "", fmt.Errorf("the agent's answer: %s", r.Outcome)
+	}
+	return out.String(), nil
+}

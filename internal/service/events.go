@@ -1,0 +1,80 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+)
+
+const (
+	// eventsEvery is how often a session is asked for new events while somebody follows them: a question takes some
+	// 10 ms, so that following costs at most 1 % of a core.
+	eventsEvery = time.Second
+	// eventsAtOnce bounds what is held of them.
+	eventsAtOnce = 1000
+)
+
+// Events gives what is in memgauge.events, and while the session lives what comes into it. Events of the same µs are
+// told apart by their place.
+func (s *Service) Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error {
+	told := cursor{since: q.Since.UnixMicro()}
+	if q.Since.IsZero() {
+		told.since = 0
+	}
+	for {
+		live := s.S != nil && s.S.Live() // asked first: what comes before the end is told
+		more, err := s.newEvents(ctx, &told, take)
+		if err != nil {
+			return fmt.Errorf("events: %w", err)
+		}
+		if more {
+			continue
+		}
+		if !q.Follow || !live {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("events: %w", api.ErrCanceled)
+		case <-time.After(eventsEvery):
+		}
+	}
+}
+
+// cursor is how far events were told: those up to since, and the first so many of since itself.
+type cursor struct {
+	since int64 // µs since the epoch
+	seen  int
+}
+
+const eventsSQL = `SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE epoch_us(ts) >= %d
+	ORDER BY ts, pid, name, text LIMIT %d OFFSET %d`
+
+func (s *Service) newEvents(ctx context.Context, told *cursor, take func(api.Event) error) (more bool, err error) {
+	type row struct {
+		Time       int64 `json:"t"`
+		PID        int   `json:"pid"`
+		Name, Text string
+	}
+	rows, err := api.Rows[row](ctx, s, fmt.Sprintf(eventsSQL, told.since, eventsAtOnce, told.seen))
+	if errors.Is(err, context.Canceled) {
+		err = api.ErrCanceled
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, r := range rows {
+		if r.Time > told.since {
+			told.since, told.seen = r.Time, 0
+		}
+		told.seen++
+		if err := take(api.Event{Time: time.UnixMicro(r.Time).UTC(), PID: r.PID, Name: r.Name,
+			Text: r.Text}); err != nil {
+			return false, err
+		}
+	}
+	return len(rows) == eventsAtOnce, nil
+}

@@ -1,0 +1,91 @@
+package service
+
+import (
+	"context"
+	"slices"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/proc"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// Job answers what can be told without the database: from the session's directory, the agents in its live processes,
+// and the kernel.
+type Job struct {
+	S *session.Session
+}
+
+// AboutOf is what a session says of itself.
+func AboutOf(s *session.Session) api.About {
+	m := &s.Meta
+	about := api.About{Version: api.Version, ID: m.ID, Name: m.Name, Dir: s.Dir, Command: m.Command, Cwd: m.Cwd,
+		Host: m.Host, Started: m.Started, Memgauge: m.Memgauge, Attached: m.Attached, PID: m.Process.PID,
+		Live: s.Live()}
+	if kept, ok := s.Snapshot(); ok {
+		about.Snapshot = &api.Kept{Path: kept.Path, PID: kept.PID, Taken: kept.Taken}
+	}
+	return about
+}
+
+// About tells what the session is.
+func (j Job) About(context.Context) (api.About, error) { return AboutOf(j.S), nil }
+
+// End tells how the session ended.
+func (j Job) End(context.Context) (api.End, error) { return EndOf(j.S) }
+
+// EndOf is how a session ended, as far as somebody has seen it.
+func EndOf(s *session.Session) (api.End, error) {
+	if s.Live() {
+		return api.End{Live: true}, nil
+	}
+	end, known, err := s.End()
+	if err != nil || !known {
+		return api.End{}, err
+	}
+	return api.End{Known: true, Text: end.String(), Ended: end.Ended, OOM: end.OOM, Peak: end.Peak}, nil
+}
+
+// frameworks are parts of the names of libraries whose import alone takes seconds and some hundred MiB.
+var frameworks = []string{"/libtorch", "/libtensorflow", "/xla_extension", "/libjax", "/libpaddle", "/libmxnet"}
+
+// Processes lists the job's processes that have a ring. Where none of them lives (yet), the command itself is there
+// too, of which only the kernel can tell.
+func (j Job) Processes(_ context.Context, q api.ProcessesRequest) ([]api.Process, error) {
+	processes := j.S.Processes()
+	if live := j.S.Askable(); len(live) == 1 && live[0].Socket == "" {
+		processes = append(processes, live[0])
+	}
+	list := make([]api.Process, 0, len(processes))
+	fs := proc.New("/proc")
+	for _, p := range processes {
+		told := processOf(p)
+		told.Framework = q.Frameworks && p.Alive && fs.HasMapped(p.PID, frameworks)
+		list = append(list, told)
+	}
+	return list, nil
+}
+
+func processOf(p session.Process) api.Process {
+	return api.Process{PID: p.PID, Start: p.Start, Rank: p.Rank, Alive: p.Alive, Torch: p.Torch, Agent: p.Socket != "",
+		Argv: p.Argv}
+}
+
+// choose picks the live processes that a question is for; kernel: also where no agent answers.
+func (j Job) choose(c api.Choice, kernel bool) ([]session.Process, error) {
+	live := j.S.Askable()
+	list := make([]api.Process, len(live))
+	for i, p := range live {
+		list[i] = processOf(p)
+	}
+	picked, err := api.Choose(list, c, kernel)
+	if err != nil {
+		return nil, err
+	}
+	chosen := make([]session.Process, 0, len(picked))
+	for _, p := range live {
+		if slices.ContainsFunc(picked, func(c api.Process) bool { return c.PID == p.PID && c.Start == p.Start }) {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, nil
+}

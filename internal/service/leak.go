@@ -1,0 +1,35 @@
+package service
+
+import (
+	"context"
+
+	"github.com/memgauge/memgauge/internal/analyse"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+// Leak judges the session as it is now. Nothing is stored: the collector keeps its own judgements.
+func (s *Service) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
+		return detect.Report{}, err
+	}
+	return analyse.Judge(ctx, s.DB, analyse.Options{Until: q.Until, Devices: q.Devices})
+}
+
+// Where lists the job's bytes by process and class.
+func (s *Service) Where(ctx context.Context) (api.Where, error) { return s.WhereFrom(ctx, s) }
+
+// Outcome is a summary with the verdict in a line, for the end of a run. A verdict that can't be given says why.
+func (s *Service) Outcome(ctx context.Context) (api.Summary, error) {
+	sum, err := s.Summary(ctx)
+	if err != nil {
+		return sum, err
+	}
+	report, err := s.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		sum.Verdict = "no verdict: " + err.Error()
+		return sum, nil
+	}
+	sum.Verdict = report.Line()
+	return sum, nil
+}

@@ -1,0 +1,198 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/render"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// Service answers questions about a session in the process that owns its database. It is an api.Session that has
+// nothing to close: who has opened the database closes it.
+type Service struct {
+	Job
+	DB    *store.DB
+	Drain func(context.Context) error // stores what is newest; nil when there is nothing left to read
+	Tmp   string                      // directory for exports on their way out
+	Note  string                      // what the user must know about every answer
+
+	// Stacks takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
+	Stacks func(context.Context) ([]model.Backtrace, error)
+}
+
+var _ api.Session = (*Service)(nil)
+
+// Close does nothing.
+func (s *Service) Close() error { return nil }
+
+// Query drains the rings, runs the statement and writes its result to w.
+func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	if err := q.Check(); err != nil {
+		return err
+	}
+	ctx, cancel := withTimeout(ctx, q.Timeout)
+	defer cancel()
+	q.Tell(s.Note)
+	if err := s.drain(ctx); err != nil { // a full disk, say: what is stored can be read all the same
+		if ctx.Err() != nil {
+			return outcome(ctx, err)
+		}
+		q.Tell("what is newest could not be stored (" + Why(err) + "); the answer has what is in the database")
+	}
+	if err := s.refresh(ctx, q.SQL); store.IsFull(err) {
+		q.Tell("python.backtrace could not be stored (" + Why(err) + "): it is the one before")
+	} else if err != nil {
+		return outcome(ctx, err)
+	}
+	if q.Format == "parquet" {
+		return outcome(ctx, s.export(ctx, q.SQL, w))
+	}
+	return outcome(ctx, s.render(ctx, q, w))
+}
+
+// Why is an error in a few words where that is possible.
+func Why(err error) string {
+	if store.IsFull(err) {
+		return "the disk is full"
+	}
+	return err.Error()
+}
+
+func withTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("query: %w of %s", api.ErrTimeout, d))
+}
+
+// outcome says why a query was cut short, where the context knows better than the database.
+func outcome(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, api.ErrTimeout) {
+		return cause
+	} else if cause != nil {
+		return fmt.Errorf("query: %w", api.ErrCanceled)
+	}
+	return err
+}
+
+func (s *Service) drain(ctx context.Context) error {
+	if s.Drain == nil {
+		return nil
+	}
+	return s.Drain(ctx)
+}
+
+// refresh takes python.backtrace anew when the statement mentions it; a mention in a comment costs some milliseconds.
+func (s *Service) refresh(ctx context.Context, sql string) error {
+	if s.Stacks == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
+		return nil
+	}
+	rows, err := s.Stacks(ctx)
+	if err != nil {
+		return fmt.Errorf("python.backtrace: %w", err)
+	}
+	return s.DB.SetBacktrace(ctx, rows)
+}
+
+func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	format, err := render.ParseFormat(q.Format)
+	if err != nil {
+		return err
+	}
+	rows, err := s.DB.Query(ctx, q.SQL)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if err := render.Write(w, rows, format, render.Options{Width: q.Width, Plain: q.Plain}); err != nil {
+		return err
+	}
+	return rows.Err()
+}
+
+// export lets DuckDB write the file where it may, and passes it on.
+func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
+	dir, err := os.MkdirTemp(s.Tmp, ".export-")
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "result.parquet")
+	if err := s.DB.Export(ctx, sql, path); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// Tables describes the tables; with all, those that are memgauge's own business too.
+func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	return s.DB.Tables(ctx, all)
+}
+
+// Summary drains the rings and sums the session up. What can't be stored for the moment doesn't hinder it.
+func (s *Service) Summary(ctx context.Context) (api.Summary, error) {
+	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
+		return api.Summary{}, err
+	}
+	return summarize(ctx, s.DB)
+}
+
+const summarySQL = `SELECT
+ (SELECT count(*) FROM python.torch_trace) + (SELECT count(*) FROM python.steps)
+  + (SELECT count(*) FROM memgauge.events),
+ (SELECT coalesce(max(n), 0) FROM (SELECT sum(steps)::BIGINT n FROM python.steps GROUP BY pid)),
+ (SELECT coalesce(max(greatest(rss, max_rss)), 0) FROM python.steps),
+ (SELECT coalesce(list(DISTINCT pid ORDER BY pid), []) FROM memgauge.processes),
+ (SELECT coalesce(list(DISTINCT rank ORDER BY rank) FILTER (rank IS NOT NULL), []) FROM memgauge.processes),
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops WHERE reason <> 'thinned'),
+ (SELECT coalesce(sum(records), 0)::BIGINT FROM memgauge.drops
+  WHERE reason IN ('thinned', 'merged', 'disk limit', 'database not writable'))`
+
+func summarize(ctx context.Context, db *store.DB) (api.Summary, error) {
+	rows, err := db.Query(ctx, summarySQL)
+	if err != nil {
+		return api.Summary{}, fmt.Errorf("sum up: %w", err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return api.Summary{}, fmt.Errorf("sum up: %w", rows.Err())
+	}
+	v := rows.Values()
+	return api.Summary{Rows: integer(v[0]), Steps: integer(v[1]), PeakRSS: integer(v[2]), PIDs: integers(v[3]),
+		Ranks: integers(v[4]), Lost: integer(v[5]), LeftOut: integer(v[6])}, nil
+}
+
+func integer(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+func integers(v any) []int {
+	list, _ := v.([]any)
+	out := make([]int, 0, len(list))
+	for _, x := range list {
+		out = append(out, int(integer(x)))
+	}
+	return out
+}

@@ -1,0 +1,221 @@
+// Package sink owns where output goes: a command that fails has printed nothing, and a file is replaced whole or left
+// as it is.
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/session"
+)
+
+// Sink takes a command's output and shows none of it before commit, so that a command that fails has printed nothing.
+type Sink interface {
+	io.Writer
+	Commit() error
+	Discard() // does nothing after commit
+}
+
+// MemorySpool is how much output waits in memory; 100,000 rows of a typical result. More goes to a file.
+const MemorySpool = 8 << 20
+
+// Spool keeps output until it may go to w.
+type Spool struct {
+	To   io.Writer
+	head []byte
+	Tail *os.File // without a name, so that it goes with the process however that ends
+}
+
+func (s *Spool) Write(p []byte) (int, error) {
+	if s.Tail == nil && len(s.head)+len(p) <= MemorySpool {
+		s.head = append(s.head, p...)
+		return len(p), nil
+	}
+	if s.Tail == nil {
+		if err := s.open(); err != nil {
+			return 0, err
+		}
+	}
+	return s.Tail.Write(p)
+}
+
+func (s *Spool) open() error {
+	f, err := os.CreateTemp("", "memgauge-*")
+	if err != nil {
+		return fmt.Errorf("keep the output: %w", err)
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		f.Close()
+		return fmt.Errorf("keep the output: %w", err)
+	}
+	s.Tail = f
+	return nil
+}
+
+func (s *Spool) Commit() error {
+	defer s.Discard()
+	_, err := s.To.Write(s.head)
+	if err == nil && s.Tail != nil {
+		if _, err = s.Tail.Seek(0, io.SeekStart); err == nil {
+			_, err = io.Copy(s.To, s.Tail)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	return nil
+}
+
+func (s *Spool) Discard() {
+	if s.Tail != nil {
+		s.Tail.Close()
+		s.Tail = nil
+	}
+	s.head = nil
+}
+
+// replacement is a file that takes the place of another in one step.
+type replacement struct {
+	*os.File
+	path string
+}
+
+func (r *replacement) Commit() error {
+	err := r.Sync() // else a crash soon after may leave the new name with no bytes behind it
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(r.Name(), r.path)
+	}
+	if err != nil {
+		os.Remove(r.Name())
+		return fmt.Errorf("write %s: %w", r.path, err)
+	}
+	r.File = nil
+	return nil
+}
+
+func (r *replacement) Discard() {
+	if r.File != nil {
+		r.Close()
+		os.Remove(r.Name())
+		r.File = nil
+	}
+}
+
+// device is something like /dev/stdout or a named pipe, which can't be replaced: it gets the output when all is well.
+type device struct {
+	Spool
+	file *os.File
+}
+
+func (d *device) Commit() error {
+	err := d.Spool.Commit()
+	if cerr := d.file.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+func (d *device) Discard() {
+	d.Spool.Discard()
+	d.file.Close()
+}
+
+// Create prepares a file to be written, or says now, before any work, why it can't be.
+func Create(path string) (Sink, error) {
+	real, err := filepath.EvalSymlinks(path) // a link stays one; what it points to is replaced
+	if errors.Is(err, fs.ErrNotExist) {
+		real, err = path, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	if err := session.MayReplace(real); err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	st, err := os.Stat(real)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return createBeside(real, 0o666)
+	case err != nil:
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	case st.IsDir():
+		return nil, fmt.Errorf("write %s: %w", path, syscall.EISDIR)
+	case !st.Mode().IsRegular():
+		return openDevice(path)
+	}
+	if err := unix.Access(real, unix.W_OK); err != nil { // the rename would get round a file's own protection
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	r, err := createBeside(real, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Chmod(st.Mode().Perm()); err != nil {
+		r.Discard()
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	return r, nil
+}
+
+// CreateNamed is create for a file whose name we chose. A link of that name was not put there for us: who runs a
+// command in a directory that others can write to would have what it points to replaced.
+func CreateNamed(path string) (Sink, error) {
+	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output",
+			path), "name the file: --output FILE")
+	}
+	return Create(path)
+}
+
+// CreateFrom is create for what is made of other files. It does not replace one of them: less is written than was read.
+func CreateFrom(path string, sources ...string) (Sink, error) {
+	out, err := os.Stat(path)
+	for _, source := range sources {
+		if in, inErr := os.Stat(source); err == nil && inErr == nil && out.Mode().IsRegular() && os.SameFile(in, out) {
+			return nil, remedy.Add(fmt.Errorf("write %s: it is the file that is read", path), "name another file")
+		}
+	}
+	return Create(path)
+}
+
+// createBeside makes the new file in the same directory: a rename works only within a file system.
+func createBeside(path string, perm os.FileMode) (*replacement, error) {
+	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	return &replacement{f, path}, nil
+}
+
+func openDevice(path string) (Sink, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody reads is an error, not a wait
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	d := &device{file: f}
+	d.To = f
+	return d, nil
+}
+
+// Cause drops the operation and the name that os puts around an error; we say our own.
+func Cause(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
