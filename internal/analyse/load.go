@@ -32,7 +32,7 @@ func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, err
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
 		seen: map[int32]float64{}, until: math.Inf(1)}
 	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.limits,
-		l.deviceLimits, l.outside, l.tensors, l.objects}
+		l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.unmapped}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)
@@ -228,7 +228,13 @@ func (c *clock) paces(p *detect.Process) {
 // identities tells workers from trainers and the ended from the living. Where nobody makes steps every process of the
 // job is judged but those that Python starts for itself.
 func (l *loader) identities() error {
-	return l.all(`SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended) FROM process.tree GROUP BY pid ORDER BY pid`, func(v []any) {
+	gap, err := l.sampling()
+	if err != nil {
+		return err
+	}
+	const sql = `SELECT pid, any_value(role), any_value(command), max(epoch_us(last_seen))::DOUBLE, bool_or(ended)
+ FROM process.tree GROUP BY pid ORDER BY pid`
+	return l.all(sql, func(v []any) {
 		pid, role := integer[int32](v[0]), fmt.Sprint(v[1])
 		if l.clocks[pid] == nil && role != "worker" && role != "trainer" && (l.most > 0 || role == "helper") {
 			return // launchers and helpers
@@ -240,17 +246,32 @@ func (l *loader) identities() error {
 		p.Command = fmt.Sprint(v[2])
 		p.Gone = l.o.Until == 0 && v[4] == true
 		if c := l.clocks[l.trainer]; c != nil {
-			// gone two samples and two steps before the end
-			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-2e6-2*c.late()*1e6
+			// gone three samples and two steps before the end
+			p.Ended = p.Worker && v[4] == true && number(v[3]) < c.last()-3*gap-2*c.late()*1e6
 		}
 	})
 }
 
+// sampling is the µs between two samples of the job, the usual ones; 1 s where there are too few to tell.
+func (l *loader) sampling() (gap float64, err error) {
+	gap = 1e6
+	const sql = `SELECT median(us - before)::DOUBLE FROM
+ (SELECT epoch_us(ts) AS us, lag(epoch_us(ts)) OVER (ORDER BY ts) AS before
+ FROM (SELECT DISTINCT ts FROM process.memory))`
+	err = l.all(sql, func(v []any) {
+		if v[0] != nil {
+			gap = min(gap, number(v[0]))
+		}
+	})
+	return gap, err
+}
+
 // memory reads what was sampled from outside, on the steps of the training or, where there are none, by time.
 func (l *loader) memory() error {
-	type series struct{ us, anon, shared, file, space, maps []float64 }
+	type series struct{ us, anon, shared, file, space, dirty []float64 }
 	by := map[int32]*series{}
-	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE FROM process.memory ORDER BY pid, ts`
+	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE,
+ private_dirty::DOUBLE FROM process.memory ORDER BY pid, ts`
 	err := l.all(sql, func(v []any) {
 		pid := integer[int32](v[0])
 		if l.from0 == 0 || number(v[1]) < l.from0 {
@@ -267,7 +288,7 @@ func (l *loader) memory() error {
 		s.us = append(s.us, number(v[1]))
 		s.anon, s.shared = append(s.anon, orNaN(v[2])), append(s.shared, orNaN(v[3]))
 		s.file, s.space = append(s.file, orNaN(v[4])), append(s.space, orNaN(v[5]))
-		s.maps = append(s.maps, orNaN(v[5])-orNaN(v[2])-orNaN(v[3]))
+		s.dirty = append(s.dirty, orNaN(v[6]))
 		l.seen[pid] = number(v[1])
 	})
 	for pid, s := range by {
@@ -278,12 +299,24 @@ func (l *loader) memory() error {
 		}
 		p.Shared, p.Mapped, p.Space = detect.Series{Steps: xs, Bytes: s.shared},
 			detect.Series{Steps: xs, Bytes: s.file}, detect.Series{Steps: xs, Bytes: s.space}
-		p.Maps = detect.Series{Steps: xs, Bytes: s.maps}
+		p.Unshared = detect.Series{Steps: xs, Bytes: s.dirty}
+		p.Dirty = detect.Series{Steps: xs, Bytes: written(s.dirty, s.anon)}
 		if l.clocks[pid] == nil {
 			p.Anon = detect.Series{Steps: xs, Bytes: s.anon}
 		}
 	}
 	return err
+}
+
+// written is what a process has written to of files that it has mapped: its dirty pages less the anonymous ones.
+func written(dirty, anon []float64) []float64 {
+	out := make([]float64, len(dirty))
+	for i := range out {
+		if out[i] = dirty[i] - anon[i]; out[i] < 0 { // some anonymous ones are shared with a child
+			out[i] = 0
+		}
+	}
+	return out
 }
 
 // stepsOf gives the steps at the times of samples: by the process's own clock, a worker's by the training's. What lies
@@ -334,13 +367,15 @@ func (l *loader) censusStep(step, us any) int64 {
 }
 
 func (l *loader) tensors() error {
-	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype, epoch_us(ts)::DOUBLE FROM python.tensors
- WHERE role NOT IN ('parameter', 'buffer', 'optimizer') AND coalesce(step, 0)`+l.upTo()+
+	return l.all(`SELECT pid, census_id, step, device, role, sum(count)::BIGINT, sum(bytes)::BIGINT, any_value(site), holder, dtype,
+ epoch_us(ts)::DOUBLE, sum(fresh)::BIGINT FROM python.tensors
+ WHERE coalesce(step, 0)`+l.upTo()+
 		` GROUP BY ALL ORDER BY census_id`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
 		p.Tensors = append(p.Tensors, model.TensorGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
 			Step: l.censusStep(v[2], v[10]), Device: word(v[3]), Role: word(v[4]), Count: integer[int64](v[5]),
-			Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9])})
+			Bytes: integer[int64](v[6]), Site: word(v[7]), Holder: word(v[8]), Dtype: word(v[9]),
+			Fresh: orNull(v[11])})
 	})
 }
 
@@ -357,7 +392,7 @@ func (l *loader) objects() error {
 
 // input puts the processes in order.
 func (l *loader) input() detect.Input {
-	in := detect.Input{Host: l.host, Steps: l.most, Warnings: l.warnings}
+	in := detect.Input{Host: l.host, Steps: l.most, Over: l.over, Warnings: l.warnings}
 	if l.most == 0 && l.from0 > 0 {
 		in.Seconds = (l.end() - l.from0) / 1e6
 	}
@@ -366,8 +401,8 @@ func (l *loader) input() detect.Input {
 		in.Job.Torch = in.Job.Torch || p.Prepares
 		p.Devices = slices.DeleteFunc(p.Devices, func(d detect.DeviceSeries) bool { return !l.wanted(d.Name) })
 		if !l.wanted("cpu") {
-			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped = detect.Series{}, detect.Series{}, detect.Series{},
-				detect.Series{}, detect.Series{}
+			p.Heap, p.Anon, p.Private, p.Shared, p.Mapped, p.Unmapped = detect.Series{}, detect.Series{},
+				detect.Series{}, detect.Series{}, detect.Series{}, detect.Series{}
 		}
 		in.Processes = append(in.Processes, *p)
 	}

@@ -212,10 +212,10 @@ func TestJudgedAsOfTheEnd(t *testing.T) {
 	if !f.Met || !f.Over || f.Seconds != 0 || f.AtStep != n || f.Limit != "cgroup 4 GiB" {
 		t.Errorf("killed: %s in %.1f s at step %.0f, met %t", f.Limit, f.Seconds, f.AtStep, f.Met)
 	}
-	f = finding(t, judged(t, Options{Until: 400}, cudaRun(n, rate, 0), limited(n, limit, rate, 50),
+	f = finding(t, judged(t, Options{Until: 560}, cudaRun(n, rate, 0), limited(n, limit, rate, 50),
 		tree("trainer", true, stepTime(n)), kill), detect.Heap, "")
 	if f.Met || f.Over || math.Abs(f.AtStep/(left+n)-1) > 0.03 {
-		t.Errorf("asked for step 400: at step %.0f, want %.0f (met %t, over %t)", f.AtStep, left+n, f.Met, f.Over)
+		t.Errorf("asked for step 560: at step %.0f, want %.0f (met %t, over %t)", f.AtStep, left+n, f.Met, f.Over)
 	}
 }
 
@@ -265,28 +265,46 @@ func TestProgramsWithoutSteps(t *testing.T) {
 }
 
 // TestFilePagesBesideALeak: a leak of the heap takes address space too. File pages that come in meanwhile are not
-// another leak; those of ever more maps are.
+// another leak, however many maps they are of; those that are written to are.
 func TestFilePagesBesideALeak(t *testing.T) {
-	pages := func(maps int64) *model.Batch {
+	pages := func(written int64) *model.Batch {
 		b := &model.Batch{}
 		for i := 5; i <= 600; i += 5 {
 			heap := 256 * kib * int64(i)
 			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: stepTime(i) + 1000, PID: 7,
 				StartTicks: 1, Rank: -1, RSS: gib, Anon: 900*mib + heap, File: 300*mib + 40*kib*int64(i) + jitter(i),
-				VMSize: 20*gib + heap + 40*kib*int64(i)*maps, PSS: model.Null, HeapInUse: model.Null,
-				HeapHeld: model.Null})
+				VMSize: 20*gib + heap + 40*kib*int64(i), PSS: model.Null, HeapInUse: model.Null,
+				HeapHeld: model.Null, PrivateDirty: 900*mib + heap + 40*kib*int64(i)*written})
 		}
 		return b
 	}
-	for maps, leaks := range map[int64]int{0: 1, 1: 2} {
-		r, n := judged(t, Options{}, cudaRun(600, 256*kib, 0), pages(maps), tree("trainer", false, stepTime(600))), 0
+	for written, leaks := range map[int64]int{0: 1, 1: 2} {
+		r, n := judged(t, Options{}, cudaRun(600, 256*kib, 0), pages(written), tree("trainer", false, stepTime(600))), 0
 		for _, f := range r.Findings {
 			if f.Verdict == detect.Leak {
 				n++
 			}
 		}
 		if n != leaks {
-			t.Errorf("maps grow %d: %d leaks, want %d", maps, n, leaks)
+			t.Errorf("written %d: %d leaks, want %d", written, n, leaks)
+		}
+	}
+}
+
+// TestSharedMemoryThatNobodyMaps: what is charged to the job beyond what its processes map is judged by itself.
+func TestSharedMemoryThatNobodyMaps(t *testing.T) {
+	for rate, want := range map[int64]detect.Verdict{0: detect.Healthy, 40 * kib: detect.Leak} {
+		b := limited(1000, 16*gib, 0, 0)
+		for i := range b.Samples.Cgroups {
+			b.Samples.Cgroups[i].Shmem = 10*mib + rate*int64(2*i) + jitter(i)
+		}
+		r := judged(t, Options{}, cudaRun(1000, 0, 0), b, tree("trainer", false, stepTime(1000)))
+		if r.Verdict != want {
+			t.Errorf("%d B a step: %s", rate, r.Line())
+		}
+		if f := r.Findings[0]; want == detect.Leak && (f.Memory != detect.Shared ||
+			math.Abs(f.Rate/float64(rate)-1) > 0.02) {
+			t.Errorf("%s %v", f.Memory, f.Growth)
 		}
 	}
 }

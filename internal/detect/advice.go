@@ -1,59 +1,78 @@
 package detect
 
-// advise gives the remedies that fit the cause, the likeliest first.
+import (
+	"cmp"
+	"strings"
+)
+
+// advise gives the remedies that fit what was found to hold the memory, the likeliest first. Where nothing was named
+// there is none to give but how to find out: a remedy for a holder of another kind sends people astray.
 func advise(f Finding) []string {
-	held := f.Holder
-	if held == "" {
-		held = "the container"
+	switch f.Class {
+	case AllocatorRetention, DeviceCache:
+		return []string{"fix the sizes (pad to buckets) or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+			"call torch.cuda.empty_cache() once an epoch at most"}
+	case OutsideAllocator:
+		if f.Memory == Mapped {
+			return []string{"flush what is written to a mapping, and unmap it: each that stays referenced stays mapped"}
+		}
+		return []string{"look at communicators, CUDA graphs and libraries that are made again and again: " +
+			"the allocator doesn't know of this memory"}
+	}
+	if f.Holder == "" && f.Site == "" {
+		return []string{"run memgauge tensors while it grows: it says what holds the memory"}
 	}
 	switch f.Class {
 	case AutogradGraph:
 		return []string{
 			"store loss.item() or tensor.detach() instead of the tensor: it keeps the whole graph of its step alive",
-			"where the graph is meant to be kept, clear " + held + " after each step"}
-	case RetainedTensors:
-		return []string{"keep numbers (.item()) or .detach().cpu() copies in " + held +
-			", and clear it at the end of each epoch, or bound it",
-			"a cache needs a size: functools.lru_cache(maxsize=…), collections.deque(maxlen=…)"}
-	case RetainedObjects:
-		return []string{"clear " + held + " at the end of each epoch, or bound it: collections.deque(maxlen=…)",
-			"plots: plt.close(figure) after each one; hooks: handle.remove() when they are done"}
+			"where the graph is meant to be kept, clear " + f.Holder + " after each step"}
 	case GCCycles:
 		return []string{"call gc.collect() every some hundred steps, or gc.enable() it again",
 			"break the cycle: a weakref.ref to the parent needs no collector"}
 	case NativeHeap:
-		return []string{"look for a missing free() or release in the extension that " + lineOr(f.Site, "the training") +
-			" calls: nothing in Python holds this memory"}
-	case WorkerGrowth:
-		return []string{"bound what the Dataset keeps (" + held +
-			"), or use persistent_workers=False, so that each epoch begins with fresh workers",
-			"hold samples in one numpy array or tensor instead of lists: fewer pages are copied into workers"}
+		return []string{"look for a missing free() or release in what " + cmp.Or(f.Site, f.Holder) + " calls"}
 	case SharedMemory:
-		return []string{
-			"drop batches and tensors that came over a queue once they are used; close() and unlink() SharedMemory blocks"}
-	case AllocatorRetention, DeviceCache:
-		return []string{
-			"fix the sizes (pad to buckets) or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; torch.cuda.empty_cache() once an epoch at most"}
-	case OutsideAllocator:
-		if f.Memory == Mapped {
-			return []string{
-				"keep files mapped once: each np.memmap or torch.load(mmap=True) that stays referenced stays mapped"}
-		}
-		return []string{
-			"look at communicators, CUDA graphs and libraries that are made again and again: the allocator doesn't know of this memory"}
+		return []string{"drop what came over a queue or lies in shared memory from " + cmp.Or(f.Holder, f.Site) +
+			" once it is used; close() and unlink() SharedMemory blocks"}
 	}
-	if f.ByTime && f.Holder == "" {
-		return []string{
-			"look for what is added to and never cleared: caches without a size (functools.lru_cache(maxsize=…)), lists, dicts, queues",
-			"run memgauge tensors while it grows: it says who holds the memory"}
-	}
-	return []string{"run memgauge tensors while it grows: it says who holds the memory",
-		"plots closed (plt.close), outputs cleared at the end of each epoch, .item() instead of tensors in logs are the usual remedies"}
+	return append(bounding(f), inWorkers(f)...)
 }
 
-func lineOr(site, otherwise string) string {
-	if site == "" {
-		return otherwise
+// bounding says how a holder of its kind is kept from growing.
+func bounding(f Finding) []string {
+	tensors := f.Class == RetainedTensors
+	switch kind := f.kind; {
+	case kind == "hooks":
+		return []string{"keep the handle that registering a hook gives, and call its remove() when the hook is done"}
+	case kind == "traceback":
+		return []string{"keep the text of the exception (traceback.format_exc()) in " + f.Holder +
+			": its traceback keeps the frames with all their variables"}
+	case kind == "cache":
+		return []string{"give the cache a size: functools.lru_cache(maxsize=…)"}
+	case kind == "parameter" || kind == "buffer" || kind == "optimizer":
+		return []string{"register it once, before the loop, and write into it: " +
+			"each registration under another name stays"}
+	case strings.Contains(f.Holder, "Gcf.figs"):
+		return []string{"close each figure once it is saved: plt.close(figure)"}
+	case kind == "deque" || kind == "list" || tensors && kind == "tensors":
+		if tensors {
+			return []string{"keep numbers (.item()) or .detach().cpu() copies in " + f.Holder +
+				", and clear it at the end of each epoch, or bound it"}
+		}
+		return []string{"clear " + f.Holder + " at the end of each epoch, or bound it: collections.deque(maxlen=…)"}
+	case kind == "dict" || kind == "set" || strings.HasSuffix(kind, "Dict") || strings.HasSuffix(kind, "dict"):
+		return []string{"bound " + f.Holder + ": take the oldest entry out when there are enough, " +
+			"and see whether its keys ever come again"}
 	}
-	return site
+	held := cmp.Or(f.Holder, "what "+f.Site+" adds to")
+	return []string{"clear " + held + " when it is no longer needed, or bound it"}
+}
+
+// inWorkers says what helps beside where the process is a DataLoader's.
+func inWorkers(f Finding) []string {
+	if f.Class != WorkerGrowth || !strings.Contains(f.Holder, "dataset") {
+		return nil
+	}
+	return []string{"persistent_workers=False: each epoch begins with fresh workers"}
 }

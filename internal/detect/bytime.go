@@ -8,11 +8,6 @@ const (
 	MinSeconds = 20
 	// ticks is how many steps stand for a second there: Judge counts in steps.
 	ticks = MinSteps / MinSeconds
-	// prepares is how long, in seconds, a process that has loaded PyTorch and made no step yet may go on growing: it
-	// may read its data.
-	prepares = 300
-
-	tooFewSteps = "too few steps"
 )
 
 // judge judges a series of the process, by steps or by time.
@@ -20,10 +15,6 @@ func (p Process) judge(s Series) Growth {
 	g := Judge(p.ticking(s))
 	if p.ByTime {
 		g = g.perSecond()
-	}
-	if p.Prepares && g.Verdict == Leak && g.End-g.Start < prepares {
-		g.Verdict, g.Needs = Undecided, math.Ceil(prepares-(g.End-g.Start))
-		g.Reason = "it grows, but has made no step yet"
 	}
 	return g
 }
@@ -43,9 +34,9 @@ func (p Process) ticking(s Series) Series {
 // perSecond turns what was judged in ticks into seconds.
 func (g Growth) perSecond() Growth {
 	g.Rate, g.Low, g.High, g.Unseen = g.Rate*ticks, g.Low*ticks, g.High*ticks, g.Unseen*ticks
-	g.Start, g.End, g.Needs = g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
-	if g.Reason == tooFewSteps {
-		g.Reason = "too short a time"
+	g.Since, g.Start, g.End, g.Needs = g.Since/ticks, g.Start/ticks, g.End/ticks, math.Ceil(g.Needs/ticks)
+	if g.Why == TooFewSteps {
+		g.because(TooShort)
 	}
 	return g
 }

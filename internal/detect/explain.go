@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -28,12 +26,16 @@ func sortBy(fs []Finding, less func(a, b Finding) bool) {
 
 // explain fills in class, holder, line, limit and advice of a finding.
 func (p Process) explain(f *Finding, in Input) {
+	accounts := p.accounts()
+	p.testify(f, accounts)
+	p.against(f, accounts, in.binding(f, p))
 	if f.Verdict == Healthy {
 		return
 	}
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
-		p.attribute(f, in.Host)
+		p.attribute(f, accounts)
+		p.mayFill(f, accounts, in.Over)
 	}
 	if f.Class == "" {
 		f.Class = Unknown
@@ -53,10 +55,11 @@ func (f Finding) account() string {
 // suspect is something that a census saw growing.
 type suspect struct {
 	holder, site, what string
+	kind               string // list, dict, cache, hooks, tensors, parameter …
 	class              Class
 	bytes              float64 // a step; NaN unknown
 	items              float64 // a step
-	length, bound      float64 // items; bound 0: none
+	length             float64 // items
 
 	container   bool
 	unseen      bool // some of it belongs to libraries, whose bytes a census can't see
@@ -70,23 +73,18 @@ type suspect struct {
 
 // attribute finds what holds the memory: what grew between the first census since the growth began and the last one,
 // and comes nearest to the rate.
-func (p Process) attribute(f *Finding, host Limit) {
+func (p Process) attribute(f *Finding, accounts []account) {
 	f.Class = classOf(f.Memory)
 	list := p.suspects(f)
 	if len(list) == 0 {
-		f.Evidence = append(f.Evidence, p.noCensus())
-		if f.Memory == Heap && len(p.Tensors)+len(p.Objects) > 0 {
-			f.Class = NativeHeap // malloc's memory that nothing in Python leads to
-			p.nativeCalls(f)
-		}
+		p.unexplained(f, accounts)
 		return
 	}
 	best := list[0]
-	f.Holder, f.Site, f.Held, f.Class = best.holder, best.site, best.what, best.class
+	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
 	if f.Worker {
 		f.Class = WorkerGrowth
 	}
-	best.fills(f, host)
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate",
 			best.what, units.Bytes(math.Round(best.bytes)), f.Unit(), 100*best.bytes/f.Rate))
@@ -109,31 +107,6 @@ func (p Process) nativeCalls(f *Finding) {
 		}
 		f.Evidence = append(f.Evidence, fmt.Sprintf("native code is called in %s, %s: %s", o.Holder, o.Site, o.Detail))
 	}
-}
-
-// atMost is how a census tells that a deque has a maxlen.
-var atMost = regexp.MustCompile(`; (\d+) at most$`)
-
-// fills takes a leak back that is a container with a bound, filling up: no trend tells the two apart before it is full.
-// Unless the memory is full before.
-func (s suspect) fills(f *Finding, host Limit) {
-	if s.bound <= 0 || !(s.bytes > f.Rate/2) {
-		return
-	}
-	left := max(0, s.bound-s.length) / s.items
-	if room := host.Bytes - host.Used; host.Bytes > 0 && left*f.Rate > room {
-		return
-	}
-	f.Verdict, f.Needs = Undecided, math.Ceil(left)
-	f.Reason = fmt.Sprintf("%s fills up: it had %s of %s items at most", s.holder, units.Count(int64(s.length)),
-		units.Count(int64(s.bound)))
-}
-
-func (p Process) noCensus() string {
-	if len(p.Tensors)+len(p.Objects) == 0 {
-		return "no census was taken of this process"
-	}
-	return "the censuses saw nothing grow that explains it"
 }
 
 func classOf(k Kind) Class {
@@ -163,7 +136,7 @@ func (p Process) suspects(f *Finding) []suspect {
 		list[i].graphs(objects)
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
-		return s.site != "" && !isForeign(s.site) &&
+		return s.site != "" && !IsForeign(s.site) &&
 			!isInstalled(s.site)
 	})
 	list = slices.DeleteFunc(list, func(s suspect) bool {
@@ -241,16 +214,20 @@ func (s suspect) weight(rate float64) float64 {
 	return w
 }
 
+// rolesKind is the kind of holder that tensors of a role are kept by.
+var rolesKind = map[string]string{"parameter": "parameter", "buffer": "buffer", "optimizer": "optimizer"}
+
 type seen struct {
 	bytes, count float64
-	site         string
+	site, role   string
 }
 
 // tensorSuspects compares the bytes of tensors by holder between censuses.
 func (p Process) tensorSuspects(f *Finding) []suspect {
-	byCensus, steps := map[int64]map[string]seen{}, map[int64]float64{}
+	byCensus, steps, more := map[int64]map[string]seen{}, map[int64]float64{}, p.trainsMore()
 	for _, t := range p.Tensors {
-		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null {
+		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null ||
+			t.Role == "optimizer" && !more {
 			continue
 		}
 		m := byCensus[t.Census]
@@ -258,10 +235,10 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 			m = map[string]seen{}
 			byCensus[t.Census], steps[t.Census] = m, float64(t.Step)
 		}
-		s := m[holderOf(t.Holder)]
+		s := m[HolderOf(t.Holder)]
 		s.bytes, s.count = s.bytes+float64(t.Bytes), s.count+float64(t.Count)
-		s.site = cmp.Or(s.site, t.Site)
-		m[holderOf(t.Holder)] = s
+		s.site, s.role = cmp.Or(s.site, t.Site), cmp.Or(rolesKind[t.Role], "tensors")
+		m[HolderOf(t.Holder)] = s
 	}
 	first, last, ok := span(steps, f.Start)
 	if !ok {
@@ -269,7 +246,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	sizes, seenAt := history{}, sightings{steps: steps}
 	for _, t := range p.Tensors {
-		sizes.add(holderOf(t.Holder), t.Census, float64(t.Bytes))
+		sizes.add(HolderOf(t.Holder), t.Census, float64(t.Bytes))
 		seenAt.add(t.Holder, t.Census)
 	}
 	for _, o := range p.Objects {
@@ -286,9 +263,9 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		if span.from != span.to {
 			before = byCensus[span.from][holder]
 		}
-		s := suspect{holder: holder, site: now.site, class: RetainedTensors, late: span.late,
+		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role, late: span.late,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
-		s.foreign, s.shrank = isForeign(now.site), sizes.shrank(holder, first)
+		s.foreign, s.shrank = IsForeign(now.site), sizes.shrank(holder, first)
 		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
@@ -297,8 +274,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	return list
 }
 
-// holderOf takes the place in a container off a holder's path: what grows is the container.
-func holderOf(path string) string {
+// HolderOf takes the place in a container off a holder's path: what grows is the container.
+func HolderOf(path string) string {
 	for {
 		trimmed := strings.TrimSuffix(path, "[*]")
 		if trimmed == path {
@@ -370,7 +347,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		if !ok {
 			continue
 		}
-		s.late, s.foreign, s.shrank = span.late, isForeign(o.Site), sizes.shrank(key, first)
+		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
 		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last)
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
@@ -388,17 +365,18 @@ const grownGraph = 1.2
 const parameter = "torch.nn.parameter.Parameter"
 
 func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect, bool) {
-	s := suspect{holder: holderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
+	s := suspect{holder: HolderOf(o.Holder), site: o.Site, bytes: math.NaN(), length: known(o.Length)}
 	s.items = (sizeOf(o) - sizeOf(before)) / over
 	if o.Bytes != model.Null && (before.Evidence == "" || before.Bytes != model.Null) {
 		s.bytes = (float64(o.Bytes) - known(before.Bytes)) / over
 	}
 	name := o.Type[strings.LastIndexByte(o.Type, '.')+1:]
+	s.kind = o.Evidence
 	switch o.Evidence {
 	case "container":
-		s.container = true
-		if m := atMost.FindStringSubmatch(o.Detail); m != nil {
-			s.bound, _ = strconv.ParseFloat(m[1], 64)
+		s.container, s.kind = true, name
+		if strings.Contains(o.Detail, "functools._lru_list_elem") {
+			s.kind = "cache"
 		}
 		s.unseen = strings.Contains(o.Detail, "can't be seen")
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),

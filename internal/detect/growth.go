@@ -44,12 +44,11 @@ var windows = []float64{0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85}
 // leastP is the least chance that is told: how well the tails of the noise are known ends long before.
 const leastP = 1e-12
 
-const noGrowth = "no growth beyond chance"
-
 // Growth is the judgement of one series.
 type Growth struct {
 	Verdict Verdict
-	Reason  string // in a few words, for people
+	Why     Why
+	Reason  string // Why in a few words, for people
 	Rate    float64
 	Low     float64 // Rate's interval of 95 %, bytes a step
 	High    float64
@@ -64,6 +63,7 @@ type Growth struct {
 	Floors  int
 	Needs   float64 // steps more that would decide; 0 where steps don't
 	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
+	Since   float64 // step of the first reading
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
@@ -71,7 +71,7 @@ func Judge(raw Series) Growth {
 	s := raw.clean()
 	g := Growth{Verdict: Undecided, N: len(s.Steps)}
 	if g.N > 0 {
-		g.Start, g.End, g.Level = s.Steps[0], s.Steps[g.N-1], s.Bytes[g.N-1]
+		g.Since, g.Start, g.End, g.Level = s.Steps[0], s.Steps[0], s.Steps[g.N-1], s.Bytes[g.N-1]
 	}
 	all := s.floors(blocks)
 	g.Floors, g.Noise = len(all.Steps), all.noise()
@@ -79,16 +79,22 @@ func Judge(raw Series) Growth {
 		return tooShort(g, s)
 	}
 	back := givenBack(all)
-	var young *window
+	var young, bent *window
 	for _, share := range windows {
 		w, ok := look(s, share)
 		if !ok || !w.rises() {
 			continue
 		}
-		if reason := w.doubts(s, back); reason != "" {
+		if why := w.doubts(s, back); why != NoReason {
 			if young == nil {
-				w.reason, young = reason, &w
+				w.why, young = why, &w
 			}
+			if bent == nil && why == Flattens && w.bends() {
+				bent = &w
+			}
+			continue
+		}
+		if bent != nil && !w.beyond(bent) {
 			continue
 		}
 		return leaking(g, s, w)
@@ -106,7 +112,7 @@ type window struct {
 	curve  stats.Curve
 	slope  float64 // Theil–Sen: a jump or two don't move it
 	noise  float64
-	reason string
+	why    Why // it is no leak yet
 }
 
 func look(s Series, share float64) (window, bool) {
@@ -212,35 +218,57 @@ func (w window) rises() bool {
 	return w.trend.P() < rising && w.total() > max(material, overNoise*w.noise)
 }
 
-// doubts says why growth is no leak yet; "" when nothing speaks against it.
-func (w *window) doubts(s Series, back release) string {
+// doubts says why growth is no leak yet; NoReason when nothing speaks against it.
+func (w *window) doubts(s Series, back release) Why {
 	last := w.floors.from(w.floors.Steps[0] + 0.7*w.width())
 	if len(last.Steps) >= 3 {
 		if now := stats.TheilSen(last.Steps, last.Bytes); now < w.slope/2 && last.total() < w.total()*0.3/2 {
-			return "it has stopped growing"
+			return Stopped
 		}
 	}
 	if len(w.jumps) > 0 {
 		quiet := w.floors.between(w.jumps)
 		if slope := stats.TheilSen(quiet.Steps, quiet.Bytes); !(slope > w.slope/2 &&
 			slope*quiet.width() > overNoise*w.noise) {
-			return "it was single jumps"
+			return SingleJumps
 		}
 	}
 	w.curve = stats.FitCurve(w.floors.Steps, w.floors.Bytes)
 	if w.curve.Evidence > flattens {
-		return "it grows ever more slowly"
+		return Flattens
 	}
 	if w.slowed(s) {
-		return "it grew faster before"
+		return Slower
 	}
 	if back.longest > 0 && w.floors.Steps[len(w.floors.Steps)-1]-back.at < outlast*back.longest && !back.outgrown(w) {
-		return "as much was given back before"
+		return GivenBack
 	}
 	if w.width() < MinSteps*0.95 { // the window's first floor lies somewhat after its start
-		return "it is young"
+		return Young
 	}
-	return ""
+	return NoReason
+}
+
+// clearly is Schwarz's criterion from which a curve is preferred whatever it looks like: "strong" on the same scale.
+// One that has lost much of its pace needs less: a line with noise seldom looks so.
+const (
+	clearly  = 6
+	lostPace = 0.6
+)
+
+// bends says that a window is a curve clearly enough to speak for the shorter windows in it.
+func (w window) bends() bool { return w.curve.Evidence > clearly || w.curve.Pace < lostPace }
+
+// more is how much faster than a curve foretells a window must grow to go beyond it: what a curve that was fitted to
+// noise is wrong by.
+const more = 1.1
+
+// beyond says that a short window grows faster than the curve over a longer one foretells. A short piece of any curve
+// looks straight; only what the curve does not explain is growth of its own.
+func (w window) beyond(bent *window) bool {
+	begin, end := w.floors.Steps[0], w.floors.Steps[len(w.floors.Steps)-1]
+	foretold := bent.curve.Slope(begin, end)
+	return !(w.slope <= more*foretold+2*w.trend.Err)
 }
 
 // total of a piece of a series: from its first to its last reading.
@@ -310,7 +338,8 @@ func leaking(g Growth, s Series, w window) Growth {
 		w = exact
 	}
 	g.fill(w)
-	g.Verdict, g.Reason, g.Start = Leak, "it grows steadily, to the end", start
+	g.because(Steady)
+	g.Start = start
 	return g
 }
 
@@ -331,22 +360,19 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 		g.Unseen = max(high, material/recent.width()) // less than material is not looked at, however clear it is
 	}
 	if w == nil {
-		g.Verdict, g.Reason = Healthy, noGrowth
+		g.because(NoGrowth)
 		return g
 	}
 	g.fill(*w)
-	g.Reason = w.reason
-	switch w.reason {
-	case "it has stopped growing", "it was single jumps":
-		g.Verdict = Healthy
-	case "it grows ever more slowly", "it grew faster before":
+	g.because(w.why)
+	switch w.why {
+	case Flattens, Slower:
 		g.Needs = math.Ceil(w.width())
 		if over(s, w) {
-			g.Verdict, g.Needs = Healthy, 0
+			g.because(Flattened)
+			g.Needs = 0
 		}
-	case "as much was given back before":
-		g.Verdict = Healthy
-	default:
+	case Young:
 		g.Needs = math.Ceil(max(MinSteps-w.width(), MinSteps/10))
 	}
 	return g
@@ -356,18 +382,19 @@ func notLeaking(g Growth, s Series, w *window) Growth {
 // shows no rise.
 func over(s Series, w *window) bool {
 	tail, ok := look(s, 0.7)
-	return ok && (!tail.rises() || w.curve.Left < max(material, 0.05*w.total()))
+	little := max(0.05*w.total(), min(material, 0.2*w.total()))
+	return ok && (!tail.rises() || w.curve.Left < little)
 }
 
 // tooShort is the answer where no verdict can be given.
 func tooShort(g Growth, s Series) Growth {
 	g.Needs = math.Ceil(MinSteps - s.width())
-	g.Reason = tooFewSteps
+	g.because(TooFewSteps)
 	if s.mayGrow() {
 		g.Total = s.total() // so far; too little to be told from chance, and too much to be passed over
 	}
 	if g.N < minFloors {
-		g.Reason = "too few readings"
+		g.because(TooFewReadings)
 		if g.N > 1 {
 			g.Needs = max(g.Needs, math.Ceil(s.width()/float64(g.N-1)*float64(minFloors-g.N)))
 		}
@@ -435,7 +462,7 @@ func Suspicious(p Process) bool {
 	if p.ByTime {
 		return p.judge(p.Anon).Verdict == Leak || p.judge(p.Shared).Verdict == Leak
 	}
-	list := []Series{p.Heap, p.Anon, p.Private}
+	list := []Series{p.Heap, p.Anon, p.Private, scaled(p.Blocks, blockSize), p.Shared, p.Unmapped}
 	if p.Worker {
 		list = []Series{p.Anon, p.Shared}
 	}

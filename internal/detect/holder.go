@@ -31,9 +31,9 @@ func (s suspect) holds(rate, over float64) bool {
 	return s.items > 0 && s.items*over >= moreItems
 }
 
-// isForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it
+// IsForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it
 // runs, or one of their modules ("<sys>:1" where it has no file). Other installed packages may be the program.
-func isForeign(site string) bool {
+func IsForeign(site string) bool {
 	if i := strings.LastIndex(site, "-packages/"); i >= 0 {
 		return strings.HasPrefix(site[i+len("-packages/"):], "torch/")
 	}

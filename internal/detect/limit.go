@@ -16,6 +16,9 @@ const (
 	farOff     = 30 * 24 * time.Hour
 	trickle    = 4096 // bytes a step: a page
 	trickleFor = 3 * 24 * time.Hour
+	// trickleHeld is the same where the program's own container was seen to grow so: more than a log of some numbers a
+	// step, which is meant to be kept.
+	trickleHeld = 512
 )
 
 // steepest is how much faster than what is kept a process's private memory may grow for the gaps between (measured: 1
@@ -167,14 +170,18 @@ func (f *Finding) dismiss(left float64) {
 		left = math.Inf(1)
 	}
 	slow := f.Limit != "" && left > farOff.Seconds()
-	page := !f.ByTime && f.Rate < trickle && left > trickleFor.Seconds() && (f.Limit != "" || f.Memory == Mapped)
+	small := float64(trickle)
+	if f.Holder != "" {
+		small = trickleHeld
+	}
+	page := !f.ByTime && f.Rate < small && left > trickleFor.Seconds() && (f.Limit != "" || f.Memory == Mapped)
 	if !slow && !page {
 		return
 	}
-	reason := "it grows too slowly to matter: " + f.PerStep()
+	pace := f.PerStep()
 	if f.Limit != "" {
-		reason += fmt.Sprintf(", %s in %.0f days", f.Limit, left/(24*3600))
+		pace += fmt.Sprintf(", %s in %.0f days", f.Limit, left/(24*3600))
 	}
-	f.Verdict, f.Reason = Healthy, reason
+	f.because(TooSlow, pace)
 	f.Class, f.Holder, f.Site, f.Held, f.Limit = "", "", "", "", ""
 }

@@ -112,7 +112,7 @@ func (r Report) unit() string {
 func (r *Report) Ignore(which func(Finding) bool, reason string) {
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Verdict == Leak && which(*f) {
-			f.Verdict, f.Reason = Healthy, reason
+			f.because(NotCounted, reason)
 		}
 	}
 	order(r.Findings)
@@ -120,10 +120,17 @@ func (r *Report) Ignore(which func(Finding) bool, reason string) {
 	r.sum()
 }
 
+// readToTheEnd is the share of a run by which a memory must have been read last for the end to have been seen.
+const readToTheEnd = 0.95
+
 // Sound says in a few words why a memory is healthy, and how much growth would not have been seen.
 func (f Finding) Sound() string {
-	if f.Unseen <= 0 || f.Reason != noGrowth {
-		return f.Reason
+	text := f.Reason
+	if f.Unseen > 0 && f.Why == NoGrowth {
+		text += fmt.Sprintf(" (%s/%s would show)", units.Bytes(math.Round(f.Unseen)), f.per())
 	}
-	return fmt.Sprintf("%s (%s/%s would show)", f.Reason, units.Bytes(math.Round(f.Unseen)), f.per())
+	if f.End < readToTheEnd*f.Last {
+		text += fmt.Sprintf(", read until %s %.0f of %.0f", f.Unit(), f.End, f.Last)
+	}
+	return text
 }

@@ -60,12 +60,16 @@ type Process struct {
 	Slowest   float64 // and the most
 	ByTime    bool    // there are no steps anywhere: Steps are seconds, Pace is 1
 	Heap, Anon, Private,
-	// Blocks: of Python's allocator; Space: the address space; Maps: less what private memory takes of it
-	Blocks, Shared, Mapped, Space, Maps Series
-	Devices []DeviceSeries
-	Tensors []model.TensorGroup // of all its censuses, in order
-	Objects []model.ObjectGroup
-	Full    float64 // full garbage collections seen
+	// Blocks: of Python's allocator; Space: the address space
+	Blocks, Shared, Mapped, Space Series
+	// Dirty: private pages that were written to and are not anonymous. Unshared: those that no other process maps.
+	Dirty, Unshared Series
+	Unmapped        Series // shared memory of the job that no process maps, told of the one that made most steps
+	Devices         []DeviceSeries
+	Tensors         []model.TensorGroup // of all its censuses, in order
+	Objects         []model.ObjectGroup
+	Full            float64          // full garbage collections seen
+	Bounds          map[string]Bound // of containers, by holder
 }
 
 // DeviceSeries are the memories of one process on one device.
@@ -93,6 +97,7 @@ type Input struct {
 	Host      Limit
 	Job       forecast.Job // for forecasts; whether its memory is pressed is up to the limit
 	Steps     float64      // of the process that made most
+	Over      bool         // nothing more will come: what is not told now never will be
 	Seconds   float64      // watched, where there are no steps; else 0
 	Warnings  []string
 
@@ -112,6 +117,9 @@ type Finding struct {
 	Holder   string
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
+	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …
+	Last     float64 // step of the process: what was read until End says nothing of the steps since
+	Doubt    float64 // that the growth will end by itself
 	Advice   []string
 	Seconds  float64 // to Limit
 	SecondsLow,
@@ -144,6 +152,7 @@ func Run(in Input) Report {
 	for _, p := range in.Processes {
 		judged = append(judged, judgement{p, judgeProcess(p, in)})
 	}
+	generations(judged)
 	r.Findings = foretell(judged, in)
 	order(r.Findings)
 	r.Warnings = append(slices.Clone(r.Warnings), disagreements(r.Findings)...)
@@ -208,7 +217,7 @@ func (r *Report) sum() {
 		switch {
 		case f.Verdict == Leak && r.Verdict != Leak:
 			r.Verdict, r.Class = Leak, f.Class
-			r.Confidence = min(1-math.Min(0.5, 2000*f.P), sure) // after all the looks that there were
+			r.Confidence = min((1-math.Min(0.5, 2000*f.P))*(1-f.Doubt), sure) // after all the looks that there were
 		case f.Verdict == Undecided && r.Verdict == Healthy && f.decides():
 			r.Verdict, r.Needs = Undecided, f.Needs
 			r.Missing = f.Reason
@@ -270,7 +279,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 	}
 	switch {
 	case p.Worker:
-		if g := p.judge(p.Anon); g.N > 0 {
+		if g := p.worker(); g.N > 0 {
 			add(Worker, "", p.ended(g))
 		}
 	case p.ByTime:
@@ -286,13 +295,18 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 			}
 		}
 		if k == Heap {
-			if g := p.private(); g.Verdict == Leak {
+			if g := p.private(); g.Verdict != Healthy && g.Total > 0 {
 				add(Private, "", g)
 			}
 		}
 	}
 	if g := p.ended(p.judge(p.Shared)); g.Verdict != Healthy && g.Total > 0 {
 		add(Shared, "", g)
+	}
+	if g := p.judge(p.Unmapped); g.Verdict != Healthy && g.Total > 0 {
+		add(Shared, "", g)
+		out[len(out)-1].Evidence = []string{
+			"it is charged to the job, and no process maps it: descriptors, or files in /dev/shm, keep it"}
 	}
 	if g := p.mapped(); g.Verdict != Healthy && g.Total > 0 {
 		add(Mapped, "", p.ended(g))
@@ -301,6 +315,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 		out = append(out, p.device(d)...)
 	}
 	for i := range out {
+		out[i].Last = max(p.Last, p.Steps())
 		p.explain(&out[i], in)
 	}
 	return out
@@ -310,85 +325,7 @@ func judgeProcess(p Process, in Input) (out []Finding) {
 // each time.
 func (p Process) ended(g Growth) Growth {
 	if p.Ended && g.Verdict != Healthy {
-		g.Verdict, g.Reason = Healthy, "it ended with its process"
-	}
-	return g
-}
-
-// host judges the host memory of a training process: by the heap where there are readings enough; otherwise by all
-// private memory, which also grows when the heap is fragmented, and then the few readings of the heap have the last
-// word.
-func (p Process) host() (Kind, Growth, string) {
-	heap := Judge(p.Heap)
-	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
-	if heap.N >= minFloors && heap.Reason != tooFewSteps && !stale {
-		return Heap, heap, ""
-	}
-	anon := Judge(p.Anon)
-	if anon.Verdict != Leak || heap.N < 3 {
-		if heap.N >= minFloors && anon.Verdict == Undecided && !stale {
-			return Heap, heap, ""
-		}
-		return Anon, anon, ""
-	}
-	h := p.Heap.clean().from(anon.Start)
-	if len(h.Steps) < 3 || h.total() < anon.Rate*h.width()/4 {
-		anon.Verdict, anon.Reason = Healthy, "malloc keeps what was freed; what it has handed out does not grow"
-		return Anon, anon, ""
-	}
-	// The heap's slope is the rate: private memory grows 1 to 3 times as fast, for the gaps between what is kept.
-	rate := h.total() / h.width()
-	note := fmt.Sprintf("private memory grows %.3g MiB/step; the rate is that of the heap, from %d readings",
-		anon.Rate/(1<<20), len(h.Steps))
-	anon.Low, anon.High = min(anon.Low, rate*0.9), max(anon.High, rate)
-	anon.Rate, anon.Total = rate, rate*(anon.End-anon.Start)
-	return Heap, anon, note
-}
-
-// fresh is the share of a run by which the heap must have been read last to speak for its end: growth that stopped, or
-// began, in the last fifth is not told in less.
-const fresh = 0.8
-
-// private judges what is private but not malloc's, and asks Python's allocator for a second witness where its arenas
-// may be it.
-func (p Process) private() Growth {
-	g := Judge(p.Private)
-	if g.Verdict != Leak {
-		return g
-	}
-	blocks, space := Judge(scaled(p.Blocks, blockSize)), Judge(p.Space)
-	if blocks.Verdict != Leak && space.Verdict != Leak {
-		g.Verdict, g.Reason = Healthy, "neither Python's blocks nor the address space grow with it"
-	}
-	return g
-}
-
-// blockSize is about what a block of Python's allocator takes: an int, a float, a short string, a small tuple.
-const blockSize = 64
-
-func scaled(s Series, by float64) Series {
-	out := Series{s.Steps, make([]float64, len(s.Bytes))}
-	for i, y := range s.Bytes {
-		out.Bytes[i] = y * by
-	}
-	return out
-}
-
-// mapped judges file pages. Reading through a mapped data set fills pages that the kernel takes back when it needs
-// them; a leak makes ever more maps, so the address space grows too, by more than what private memory takes of it: a
-// leak of the heap grows both, and file pages come in beside it as libraries are used for the first time.
-func (p Process) mapped() Growth {
-	g := p.judge(p.Mapped)
-	if g.Verdict == Healthy || g.Total <= 0 {
-		return g
-	}
-	maps := p.Maps
-	if len(maps.Steps) == 0 {
-		maps = p.Space
-	}
-	if space := p.judge(maps); space.Verdict != Leak || space.Rate < g.Rate/2 {
-		g.Verdict, g.Reason = Healthy,
-			"pages of files that were mapped before: the kernel takes them back when it needs them"
+		g.because(WithProcess)
 	}
 	return g
 }
@@ -404,12 +341,11 @@ func (p Process) device(d DeviceSeries) (out []Finding) {
 		add(Device, "", allocated)
 	}
 	if cached := Judge(d.Cached); cached.Verdict == Leak {
-		k, c := Reserved, AllocatorRetention
-		cached.Verdict, cached.Reason = Undecided,
-			"the allocator holds ever more, and has handed out no more: fragmentation"
+		k, c, why := Reserved, AllocatorRetention, Fragments
 		if peak := Judge(d.Peak); peak.Verdict == Leak && peak.Rate-grown(allocated) > cached.Rate/2 {
-			k, c, cached.Reason = Cache, DeviceCache, "the allocator keeps what steps take at most, and that creeps up"
+			k, c, why = Cache, DeviceCache, PeakCreeps
 		}
+		cached.because(why)
 		add(k, c, cached)
 	}
 	if outside := Judge(d.Outside); outside.Verdict == Leak {

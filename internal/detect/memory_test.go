@@ -232,14 +232,17 @@ func TestHolders(t *testing.T) {
 func TestTooSlowToMatter(t *testing.T) {
 	mapped := func(rate, pace float64) Process {
 		g := growing(3000, rate)
-		return Process{PID: 7, Rank: -1, Pace: pace, Heap: growing(3000, 0), Anon: growing(3000, 0), Mapped: g, Maps: g}
+		return Process{PID: 7, Rank: -1, Pace: pace, Heap: growing(3000, 0), Anon: growing(3000, 0), Mapped: g,
+			Dirty: g}
 	}
 	for name, c := range map[string]struct {
 		p    Process
 		want Verdict
 	}{
-		"file pages by the way":   {mapped(1260, 0.05), Healthy},
-		"file pages of more maps": {mapped(40_000, 0.05), Leak},
+		"file pages by the way":  {mapped(1260, 0.05), Healthy},
+		"file pages, written to": {mapped(40_000, 0.05), Leak},
+		"file pages, read": {Process{PID: 7, Rank: -1, Pace: 0.05, Heap: growing(3000, 0), Anon: growing(3000, 0),
+			Mapped: growing(3000, 40_000), Dirty: growing(3000, 0)}, Healthy},
 		"heap, 17 days": {Process{PID: 7, Rank: -1, Pace: 0.05, Heap: growing(3000, 1260),
 			Anon: growing(3000, 1260)}, Healthy},
 		"heap, 40 minutes": {Process{PID: 7, Rank: -1, Pace: 0.00005, Heap: growing(3000, 1260),

@@ -12,6 +12,20 @@ type Curve struct {
 	Pace float64
 	// Left is how much that curve has still to rise; +Inf where it has no end (a logarithm, a root).
 	Left float64
+
+	shape func(x float64) float64 // on x from 0 to 1 over the series; nil where no curve rises
+	scale float64
+	first float64 // of the series
+	width float64
+}
+
+// Slope is the curve's mean slope between two points, per unit of the series' x; NaN where no curve rises.
+func (c Curve) Slope(from, to float64) float64 {
+	if c.shape == nil || to <= from {
+		return math.NaN()
+	}
+	at := func(x float64) float64 { return c.scale * c.shape((x-c.first)/c.width) }
+	return (at(to) - at(from)) / (to - from)
 }
 
 // bend is a basis function of a curve that flattens, on x from 0 to 1 over the series, with its slope.
@@ -75,7 +89,8 @@ func FitCurve(xs, ys []float64) Curve {
 	if fit, ok := leastSquares(design, whiten(ys, 0)); ok {
 		scale = max(0, fit.b[1])
 	}
-	return Curve{Evidence: evidence, Pace: b.slope(1) / (b.at(1) - b.at(0)), Left: scale * (b.end - b.at(1))}
+	return Curve{Evidence: evidence, Pace: b.slope(1) / (b.at(1) - b.at(0)), Left: scale * (b.end - b.at(1)),
+		shape: b.at, scale: scale, first: xs[0], width: xs[n-1] - xs[0]}
 }
 
 // compare finds the best rising bend (-1 for none), Schwarz's criterion in favour of it, and the residuals of the

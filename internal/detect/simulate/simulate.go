@@ -6,6 +6,7 @@ package simulate
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 )
 
 // MB is what sizes below are in.
@@ -146,6 +147,29 @@ func filling(size float64) func(*rand.Rand) shape {
 	}
 }
 
+// firstSights is a cache of plans, each made when its shape is met first: of some shapes that are all as likely, or of
+// ever rarer ones (Zipf), some of which are met at a step.
+func firstSights(shapes int, rarer, perStep, size float64) func(*rand.Rand) shape {
+	return func(r *rand.Rand) shape {
+		weights, sum := make([]float64, shapes), 0.0
+		for i := range weights {
+			sum += math.Pow(float64(i+1), -rarer)
+			weights[i] = sum
+		}
+		seen, count, due := make([]bool, shapes), 0.0, 0.0
+		return func(float64) float64 {
+			for due += perStep; due >= 1; due-- {
+				i, _ := slices.BinarySearch(weights, r.Float64()*sum)
+				if !seen[min(i, shapes-1)] {
+					seen[min(i, shapes-1)] = true
+					count++
+				}
+			}
+			return size * count
+		}
+	}
+}
+
 // Families are all of them. Noise and sizes are MB.
 func Families() []Family {
 	quiet := white(2)
@@ -159,6 +183,10 @@ func Families() []Family {
 		{"first sights, 40 √t", false, true, 0, plus(quiet,
 			fixed(func(t float64) float64 { return 40 * math.Sqrt(t) }))},
 		{"buffer that fills, 500 MB", false, true, 0, plus(quiet, filling(500))},
+		{"plans of 256 shapes", false, true, 0, plus(quiet, firstSights(256, 0, 1, 2))},
+		{"plans of 1000 shapes", false, true, 0, plus(quiet, firstSights(1000, 0, 1, 1))},
+		{"plans of 1000 shapes, ever rarer", false, true, 0, plus(white(.2), firstSights(1000, 0.7, 2, .5))},
+		{"words from a long tail", false, true, 0, plus(white(.2), firstSights(20000, 1, 20, .01))},
 		{"evaluation bursts +4 GB", false, true, 0, plus(quiet, bursts(4000, 400, 40))},
 		{"AR(1) ρ .98, sd 100", false, true, 0, autoregressive(.98, 100)},
 		{"random walk, sd 5 a step", false, true, 0, walk(5)},

@@ -1,0 +1,272 @@
+package analyse
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+// The program's own lines say whether a container has a bound: no census sees a test of a length. Python is read line
+// by line, by its indentation; what is written otherwise than people usually do is not understood, and says nothing.
+
+var (
+	cacheLine = regexp.MustCompile(`^\s*@(?:functools\.)?(lru_cache|cache)\b(.*)`)
+	cacheSize = regexp.MustCompile(`\bmaxsize\s*=\s*([\w.]+)|^\(\s*([\w.]+)\s*[,)]`)
+	defLine   = regexp.MustCompile(`^\s*(?:async\s+)?def\s+(\w+)`)
+	testLine  = regexp.MustCompile(`^\s*(?:if|elif|while)\b(.*)`)
+	lengthOf  = regexp.MustCompile(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
+	leaves    = regexp.MustCompile(`^\s*(?:return|continue|break|raise)\b`)
+	numeral   = regexp.MustCompile(`^[\d_]+$`)
+)
+
+const (
+	cacheDefault = 128 // functools.lru_cache's maxsize, where none is given
+	belowTest    = 6   // lines below a test of the length in which the container is cut
+)
+
+// source is the text of a file of the program, in lines.
+type source []string
+
+// boundOf says whether a container that goes by a name, and is added to at a line (0: unknown), has a bound.
+func (s source) boundOf(name string, line int) (b detect.Bound) {
+	if name == "" {
+		return b
+	}
+	if b = s.cache(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	if b = s.guard(name, line); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	if b = s.guards(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	return s.cut(name)
+}
+
+// guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
+// bound. The line that a census names may be the one that replaces when it is full.
+func (s source) guards(name string) (b detect.Bound) {
+	x := `\b` + regexp.QuoteMeta(name)
+	adds := regexp.MustCompile(x + `\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` + x + `\s*\+=`)
+	for i, text := range s {
+		if !adds.MatchString(text) {
+			continue
+		}
+		g := s.guard(name, i+1)
+		if g.Kind != detect.Bounded || b.Kind == detect.Bounded && b != g {
+			return detect.Bound{}
+		}
+		b = g
+	}
+	return b
+}
+
+// cache looks for a function of that name that remembers its results.
+func (s source) cache(name string) (b detect.Bound) {
+	for i, text := range s {
+		if m := defLine.FindStringSubmatch(text); m == nil || m[1] != name {
+			continue
+		}
+		for k := i - 1; k >= 0 && strings.HasPrefix(strings.TrimSpace(s[k]), "@"); k-- {
+			m := cacheLine.FindStringSubmatch(s[k])
+			if m == nil {
+				continue
+			}
+			size := cacheSize.FindStringSubmatch(m[2])
+			switch {
+			case m[1] == "cache" || size != nil && size[1]+size[2] == "None":
+				return detect.Bound{Kind: detect.Unbounded}
+			case size == nil:
+				return detect.Bound{Kind: detect.Bounded, Items: cacheDefault}
+			}
+			return detect.Bound{Kind: detect.Bounded, Items: s.value(size[1] + size[2])}
+		}
+	}
+	return b
+}
+
+// guard looks for a test of the length that the adding line is reached through: a block that it stands in, or a line
+// above it in the same block or in one around it that leaves otherwise.
+func (s source) guard(name string, line int) (b detect.Bound) {
+	if line < 1 || line > len(s) {
+		return b
+	}
+	within := indent(s[line-1])
+	for i := line - 2; i >= 0 && within > 0; i-- {
+		if strings.TrimSpace(s[i]) == "" || indent(s[i]) > within {
+			continue
+		}
+		encloses := indent(s[i]) < within
+		if defLine.MatchString(s[i]) && encloses {
+			return b
+		}
+		if items, op, ok := s.test(i, name); ok {
+			below := strings.HasPrefix(op, "<") || op == "!="
+			if encloses && below || !encloses && !below && i+1 < len(s) && leaves.MatchString(s[i+1]) {
+				return detect.Bound{Kind: detect.Bounded, Items: items}
+			}
+		}
+		within = min(within, indent(s[i]))
+	}
+	return b
+}
+
+// cut looks for a test of the length below which the container is cut.
+func (s source) cut(name string) (b detect.Bound) {
+	x := `\b` + regexp.QuoteMeta(name)
+	cuts := regexp.MustCompile(`\bdel\s+[\w.]*` + x + `\[|` + x + `\.(?:pop|popleft|popitem|clear|remove)\(|` +
+		x + `(?:\[:\])?\s*=\s*(?:[\w.]*` + x + `\[|list\(|\[|\{)`)
+	for i := range s {
+		items, op, ok := s.test(i, name)
+		if !ok || strings.HasPrefix(op, "<") {
+			continue
+		}
+		for k := i + 1; k < len(s) && k <= i+belowTest && (strings.TrimSpace(s[k]) == "" ||
+			indent(s[k]) > indent(s[i])); k++ {
+			if cuts.MatchString(s[k]) {
+				return detect.Bound{Kind: detect.Bounded, Items: items}
+			}
+		}
+	}
+	return b
+}
+
+// test says whether a line tests the length of a container, and against what.
+func (s source) test(i int, name string) (items float64, op string, ok bool) {
+	m := testLine.FindStringSubmatch(s[i])
+	if m == nil {
+		return 0, "", false
+	}
+	for _, m := range lengthOf.FindAllStringSubmatch(m[1], -1) {
+		if last := m[1][strings.LastIndexByte(m[1], '.')+1:]; last == name {
+			return s.value(m[3]), m[2], true
+		}
+	}
+	return 0, "", false
+}
+
+// value of a number, or of a name that is given one in the file; 0 unknown.
+func (s source) value(word string) float64 {
+	if numeral.MatchString(word) {
+		n, _ := strconv.ParseFloat(strings.ReplaceAll(word, "_", ""), 64)
+		return n
+	}
+	name := regexp.QuoteMeta(word[strings.LastIndexByte(word, '.')+1:])
+	given := regexp.MustCompile(`\b` + name + `(?:\s*:\s*int)?\s*=\s*([\d_]+)\b`)
+	value := 0.0
+	for _, text := range s {
+		if m := given.FindStringSubmatch(text); m != nil {
+			n, _ := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
+			if value != 0 && value != n { // it has several
+				return 0
+			}
+			value = n
+		}
+	}
+	return value
+}
+
+func indent(text string) int { return len(text) - len(strings.TrimLeft(text, " \t")) }
+
+const (
+	mostSource  = 1 << 20 // bytes of a file of the program that is read, at most
+	mostSources = 32      // files
+)
+
+// bounds reads what the program's lines say of the containers that censuses saw. Files that are not there, or were
+// changed since the run began, say nothing: the session may be another machine's.
+func (l *loader) bounds() error {
+	files := map[string]source{}
+	read := func(path string) source {
+		s, known := files[path]
+		if !known && len(files) < mostSources {
+			s = readSource(path, time.UnixMicro(int64(l.from0)))
+			files[path] = s
+		}
+		return s
+	}
+	for _, p := range l.processes {
+		programs := map[string]source{}
+		for _, o := range p.Objects {
+			if path, _ := placeOf(o.Site); path != "" && !detect.IsForeign(o.Site) {
+				programs[path] = read(path)
+			}
+		}
+		for _, t := range p.Tensors {
+			if path, _ := placeOf(t.Site); path != "" && !detect.IsForeign(t.Site) {
+				programs[path] = read(path)
+			}
+		}
+		p.Bounds = map[string]detect.Bound{}
+		for _, o := range p.Objects {
+			if o.Evidence != "container" {
+				continue
+			}
+			holder := detect.HolderOf(o.Holder)
+			if b := boundIn(programs, lastName(holder), o.Site); b.Kind != detect.BoundUnknown {
+				p.Bounds[holder] = b
+			}
+		}
+	}
+	return nil
+}
+
+// boundIn looks in the file that adds to the container, or where that is not known in all, if they agree.
+func boundIn(programs map[string]source, name, site string) (b detect.Bound) {
+	if path, line := placeOf(site); programs[path] != nil {
+		if b = programs[path].boundOf(name, line); b.Kind != detect.BoundUnknown {
+			return b
+		}
+	}
+	for _, s := range programs {
+		if c := s.boundOf(name, 0); c.Kind != detect.BoundUnknown {
+			if b.Kind != detect.BoundUnknown && b != c {
+				return detect.Bound{}
+			}
+			b = c
+		}
+	}
+	return b
+}
+
+// placeOf takes file:line apart.
+func placeOf(site string) (path string, line int) {
+	i := strings.LastIndexByte(site, ':')
+	if i < 0 || !filepath.IsAbs(site) {
+		return "", 0
+	}
+	line, _ = strconv.Atoi(site[i+1:])
+	return site[:i], line
+}
+
+// lastName is the name that a holder's path ends with, before any key.
+func lastName(holder string) string {
+	holder, _, _ = strings.Cut(holder, "[")
+	return holder[strings.LastIndexByte(holder, '.')+1:]
+}
+
+// readSource reads a regular file of some size that was not changed since a time.
+func readSource(path string, since time.Time) source {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostSource || info.ModTime().After(since) {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostSource))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(text), "\n")
+}

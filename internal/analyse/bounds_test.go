@@ -1,0 +1,45 @@
+package analyse
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+// TestBoundsInSource: the line that adds to kept is the one that appends.
+func TestBoundsInSource(t *testing.T) {
+	bounded := func(n float64) detect.Bound { return detect.Bound{Kind: detect.Bounded, Items: n} }
+	none, free := detect.Bound{}, detect.Bound{Kind: detect.Unbounded}
+	for text, want := range map[string]detect.Bound{
+		"N = 300\ndef f():\n if len(self.kept) < N:\n  self.kept.append(x)":                bounded(300),
+		"def f():\n if len(kept) < 9:\n  kept.append(x)\n else:\n  kept[i] = x  # HERE":    bounded(9),
+		"def f():\n if len(kept) < 9:\n  kept.append(x)\ndef g():\n kept.append(x) # HERE": none,
+		"def f():\n if a:\n  if len(kept) < 7:\n   for x in y:\n    kept.append(x)":        bounded(7),
+		"def f():\n if len(kept) >= 50:\n  return\n kept.append(x)":                        bounded(50),
+		"def f():\n kept.append(x)\n if len(kept) > self.most:\n  kept.pop(0)":             bounded(0),
+		"def f():\n kept.append(x)\n if len(kept) > 9:\n  kept = kept[-9:]":                bounded(9),
+		"def f():\n kept.append(x)\n if len(kept) == 32:\n  write(kept)\n  kept = []":      bounded(32),
+		"def f():\n kept.append(x)\n while len(kept) > 9:\n  del kept[0]":                  bounded(9),
+		"def f():\n kept.append(x)\n if len(kept) > 9:\n  print(sum(kept[-9:]))":           none,
+		"def f():\n if len(other) < 9:\n  kept.append(x)":                                  none,
+		"def f():\n if len(kept) < 9:\n  print(1)\n kept.append(x)":                        none,
+		"def g():\n if len(kept) >= 9:\n  return\ndef f():\n kept.append(x)":               none,
+		"@functools.lru_cache(maxsize=600)\ndef kept(x):\n return x":                       bounded(600),
+		"@lru_cache(typed=True, maxsize=600)\ndef kept(x):\n return x":                     bounded(600),
+		"@lru_cache\ndef kept(x):\n return x":                                              bounded(128),
+		"@lru_cache(maxsize=None)\n@other\ndef kept(x):\n return x":                        free,
+		"@functools.cache\ndef kept(x):\n return x":                                        free,
+		"@lru_cache(maxsize=SIZE)\ndef kept(x):\n return x\nSIZE = 1_000\nSIZES = 3\n":     bounded(1000),
+	} {
+		s, line := source(strings.Split(text, "\n")), 0
+		for i, code := range s {
+			if strings.Contains(code, "# HERE") || line == 0 && strings.Contains(code, "kept.append") {
+				line = i + 1
+			}
+		}
+		if got := s.boundOf("kept", line); got != want {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
+		}
+	}
+}
