@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -21,7 +23,8 @@ import (
 type corpus struct {
 	memgauge, python, dir, sessions string
 	only                            []string
-	parallel                        int // programs at once
+	parallel                        int           // programs at once
+	limit                           time.Duration // for a run: one that hangs does not stop the others
 }
 
 // entry is a program's label. MB are 10^6 bytes here.
@@ -30,6 +33,7 @@ type entry struct {
 	File     string   `json:"file"`
 	Label    string   `json:"label"`
 	Kind     string   `json:"kind"`
+	Pair     string   `json:"pair"` // its twin: the same program with the other label
 	Rate     float64  `json:"rate_mb_per_step"`
 	Resident float64  `json:"resident_rate_mb_per_step"`
 	Start    *float64 `json:"start_step"`
@@ -82,12 +86,14 @@ func (c corpus) measure(ctx context.Context, w io.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, c.parallel))
 	for i, e := range programs {
-		g.Go(func() (err error) {
-			if results[i], err = c.run(ctx, e); err != nil {
-				return fmt.Errorf("%s: %w", e.Name, err)
+		g.Go(func() error {
+			r, err := c.run(ctx, e)
+			if err != nil {
+				r.end.Verdict = "failed: " + err.Error()
 			}
-			fmt.Fprintf(os.Stderr, "%s %s: %s\n", e.Name, e.Label, results[i].end.Verdict)
-			return nil
+			results[i] = r
+			fmt.Fprintf(os.Stderr, "%s %s: %s\n", e.Name, e.Label, r.end.Verdict)
+			return ctx.Err()
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -113,15 +119,23 @@ func (c corpus) programs() ([]entry, error) {
 	}), nil
 }
 
-// run runs a program under observation, unless its session is there, and judges it as of several steps.
+// run runs a program under observation, unless its session is there and has ended, and judges it as of several steps.
 func (c corpus) run(ctx context.Context, e entry) (r result, err error) {
 	r.entry = e
 	session := filepath.Join(c.sessions, e.Name)
 	if _, err := os.Stat(filepath.Join(session, "end.json")); err != nil {
-		cmd := exec.CommandContext(ctx, c.memgauge, "run", "--quiet", "--session", session, "--", c.python,
+		if err := os.RemoveAll(session); err != nil {
+			return r, err
+		}
+		limited, cancel := context.WithTimeout(ctx, c.limit)
+		defer cancel()
+		cmd := exec.CommandContext(limited, c.memgauge, "run", "--quiet", "--session", session, "--", c.python,
 			filepath.Join(c.dir, e.File))
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // memgauge ends the program then
+		cmd.WaitDelay = 10 * time.Second
 		cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")
 		if out, err := cmd.CombinedOutput(); err != nil {
+			_ = os.Rename(session, session+".failed") // kept to be looked at, and not judged the next time
 			return r, fmt.Errorf("run: %w: %s", err, last(out))
 		}
 	}
@@ -190,7 +204,7 @@ func (r result) hit() bool {
 // rateError against the retained bytes or the resident growth, whichever is nearer; NaN where no rate was told.
 func (r result) rateError() float64 {
 	f := r.end.first()
-	if f == nil || f.Rate == nil || r.ByTime { // by second it differs with the machine
+	if f == nil || f.Rate == nil || r.Rate <= 0 || r.ByTime { // by second it differs with the machine
 		return math.NaN()
 	}
 	rate := *f.Rate * 1.048576

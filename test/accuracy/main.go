@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -25,6 +26,7 @@ func main() {
 		"folders with a manifest.json and programs, comma-separated")
 	only := flag.String("only", "", "names of programs, comma-separated")
 	parallel := flag.Int("parallel", 1, "run so many programs at once: it disturbs timing, not memory")
+	limit := flag.Duration("limit", 20*time.Minute, "the most that a program may take to run")
 	sessions := flag.String("sessions", "",
 		"keep the sessions in this folder; those that are there already are judged again, not run")
 	flag.Parse()
@@ -37,7 +39,8 @@ func main() {
 		return
 	}
 	for _, dir := range strings.Split(*dirs, ",") {
-		c := corpus{memgauge: *memgauge, python: *python, dir: dir, sessions: *sessions, parallel: *parallel}
+		c := corpus{memgauge: *memgauge, python: *python, dir: dir, sessions: *sessions, parallel: *parallel,
+			limit: *limit}
 		if *only != "" {
 			c.only = strings.Split(*only, ",")
 		}

@@ -10,7 +10,7 @@ import (
 
 // tally counts what came of programs.
 type tally struct {
-	leaks, healthy, found, missed, alarms, undecided, hits, classes int
+	leaks, healthy, found, alarms, undecided, hits, classes, failed int
 
 	errors, delays, leaked []float64
 	begun, called          int
@@ -85,7 +85,9 @@ func (t *tally) add(r result) {
 	if r.end.Verdict == "undecided" {
 		t.undecided++
 	}
-	if !r.ByTime {
+	if strings.HasPrefix(r.end.Verdict, "failed") {
+		t.failed++
+	} else if !r.ByTime {
 		t.onTheWay(r, leak)
 	}
 	if !leak {
@@ -97,7 +99,6 @@ func (t *tally) add(r result) {
 	}
 	t.leaks++
 	if r.end.Verdict != "leak" {
-		t.missed++
 		return
 	}
 	t.found++
@@ -142,6 +143,9 @@ func (t *tally) onTheWay(r result, leak bool) {
 }
 
 func (t *tally) print(w io.Writer) {
+	if t.failed > 0 {
+		fmt.Fprintf(w, "\n%d programs failed, and count as neither told nor alarmed.\n", t.failed)
+	}
 	fmt.Fprintf(w, "\n| figure | memgauge | asked |\n|---|---|---|\n")
 	row := func(name, got, asked string) { fmt.Fprintf(w, "| %s | %s | %s |\n", name, got, asked) }
 	row("precision", share(t.found, t.found+t.alarms), "≥ 0.98")

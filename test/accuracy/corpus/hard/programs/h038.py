@@ -24,9 +24,9 @@ class Patches(Dataset):
 
     def __getitem__(self, index):
         top, left = random.randrange(8), random.randrange(8)
-        key = index, top, left
+        key = index, top, left, round(random.uniform(0.8, 1.2), 6)
         if key not in self.decoded:
-            self.decoded[key] = self.decode(index)[:, top:top + 32, left:left + 32]
+            self.decoded[key] = (self.decode(index) * key[-1])[:, top:top + 32, left:left + 32]
         return self.decoded[key].clone(), index % 4
 
 

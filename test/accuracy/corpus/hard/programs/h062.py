@@ -23,7 +23,7 @@ class Trajectory:
 
     def add(self, weights):
         del self.points[:-20]
-        self.points.append(torch.cat([w.detach().flatten()[:2000] for w in weights]))
+        self.points.append(torch.cat([w.detach().flatten()[:3000] for w in weights]))
 
     def length(self):
         return sum((a - b).norm().item() for a, b in zip(self.points[-20:], self.points[-19:]))
@@ -31,11 +31,11 @@ class Trajectory:
 
 def main():
     generator = torch.Generator().manual_seed(31)
-    weights = parameters([24, 256, 256, 1], generator)
+    weights = parameters([24, 160, 160, 1], generator)
     target = torch.randn(24, 1, generator=generator)
     path, lr = Trajectory(), 0.05
-    for step in range(7000):
-        x = torch.randn(256, 24, generator=generator)
+    for step in range(5000):
+        x = torch.randn(128, 24, generator=generator)
         loss = (forward(weights, x) - torch.sin(x @ target)).pow(2).mean()
         gradients = torch.autograd.grad(loss, weights)
         with torch.no_grad():
