@@ -126,7 +126,7 @@ class Letter(unittest.TestCase):
     def test_warm_up_and_adaptive_sizes(self):
         """They are off until switched on, as the documentation says and by what it says."""
         with open(DOCS, encoding="utf-8") as f:
-            conf = re.search(r'memgauge\.device\("cuda", "([^"]*adaptive:True[^"]*)"\)', f.read())
+            conf = re.search(r'memgauge\.device\("cuda",\s+"([^"]*adaptive:True[^"]*)"\)', f.read())
         self.assertIsNotNone(conf, "nothing says how they are switched on")
         sizes = [int(n) << 20 for n in re.search(r"warm_up_mb:\[([0-9:]+)\]", conf.group(1)).group(1).split(":")]
         misses = []

@@ -97,7 +97,8 @@ class Stacks(unittest.TestCase):
     def test_a_deep_stack_keeps_both_ends(self):
         deep = self.take()["deep"]
         self.assertEqual(len(deep["frames"]), 250)
-        self.assertEqual(deep["cut"], 400 + 1 + 3 - 250)    # run, _bootstrap_inner, _bootstrap
+        # run, _bootstrap_inner, _bootstrap; and now and then os.path.exists
+        self.assertIn(deep["cut"] - (400 + 1 + 3 - 250), (0, 1))
         self.assertEqual(deep["frames"][-1]["func"].rpartition(".")[2], "_bootstrap")
 
     def test_locals_without_code_of_the_program(self):
