@@ -256,6 +256,8 @@ class HandlersAnywhere(unittest.TestCase):
         moment._arm = lambda: None       # this test is the main thread, and comes by when it says so
         self.addCleanup(setattr, hindrance, "of", hindrance.of)
         hindrance.of = lambda frame: ("", False)     # the callers that it would look at are this test's
+        self.addCleanup(setattr, moment.Idle, "look", moment.Idle.look)
+        moment.Idle.look = lambda idle, visit, armed: False     # nor does the code begin beside it while it sleeps
 
     def test_while_it_stands_still(self):
         line, rung = 0, True
