@@ -9,8 +9,9 @@ mapped files and its children's private memory; where it keeps private anonymous
 RssAnon. A floor is the least reading of a stretch; there are 20 in what is looked at, so that what a step gives back
 does not count.
 
-  leak     the floors rise from start_step to the end: by 0.5 MB at least, in each half of that stretch at 60 to
-           160 % of the whole's rate (Theil and Sen's slope; 20 to 500 % by time, for machines change their pace)
+  leak     the floors rise from start_step (or settled_by, where something else fills up too) to the end: by 0.5 MB
+           at least, and in each half of that stretch at 60 to 160 % of the whole's rate (Theil and Sen's slope;
+           20 to 500 % by time, for machines change their pace)
   healthy  after settled_by, or 60 % of the run, the floors rise by no more than 0.3 MB, or 2 % of what the run
            kept at most
 
@@ -81,7 +82,7 @@ def judge(entry, rows):
     """(rate, resident rate, complaints), MB a step or second."""
     end, wrong = rows[-1]["at"], []
     if entry["label"] == "leak":
-        since = max(entry["start_step"], rows[0]["at"])
+        since = max(entry["start_step"], entry.get("settled_by", 0), rows[0]["at"])
         since += 0.05 * (end - since)
         kept = floors(rows, "kept", since, end)
         rate = slope(kept)

@@ -6,7 +6,8 @@ One line of JSON a reading, into the file that LABEL_OUT names. Bytes. What is c
   anon      RssAnon: includes what malloc and Python keep free
   shm       shared memory: what is mapped (RssShmem), or the blocks of the files behind the descriptors of the process
             and its children and of new files in /dev/shm, if that is more
-  dirty     private dirty pages of mapped files, those of shared objects of the interpreter left out
+  dirty     pages of mapped files that were copied as they were written to (Anonymous of such maps in smaps:
+            Private_Dirty has also pages of files that were just written), without shared objects and the interpreter
   file      RssFile
   workers   private memory (smaps_rollup) of the children
 """
@@ -98,7 +99,7 @@ def dirty():
             if re.match(r"[0-9a-f]+-", line):
                 path = line.split(None, 5)[5:]
                 data = bool(path) and path[0].startswith("/") and not re.search(r"\.so|python|/dev/|/memfd:", path[0])
-            elif data and line.startswith("Private_Dirty"):
+            elif data and line.startswith("Anonymous"):
                 total += int(line.split()[1]) * 1024
     return total
 

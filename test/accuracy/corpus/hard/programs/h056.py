@@ -13,7 +13,7 @@ class Episode:
     def __init__(self, index, rng):
         self.log = logging.getLogger("training.rollouts.worker0")
         self.log.setLevel(logging.INFO if index % 50 == 0 else logging.WARNING)
-        self.cart_log = self.log.getChild("cart")
+        self.cart_log, self.policy_log, self.reward_log = map(self.log.getChild, ("cart", "policy", "reward"))
         self.position, self.speed, self.rng = rng.uniform(-1, 1), 0.0, rng
 
     def run(self, policy, length=24):
@@ -29,7 +29,8 @@ class Episode:
             reward -= self.position ** 2
             states.append(state)
             actions.append(push)
-        self.log.info("reward %.3f", reward)
+        self.policy_log.debug("pushes %s", actions)
+        self.reward_log.info("%.3f", reward)
         return torch.stack(states), torch.tensor(actions), reward
 
 

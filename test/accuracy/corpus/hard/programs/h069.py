@@ -35,7 +35,7 @@ class CoordConv(nn.Module):
 
 
 def scene(rng, n=4):
-    height, width = rng.randrange(20, 36), rng.randrange(20, 36)
+    height, width = rng.randrange(20, 32), rng.randrange(20, 32)
     image = 0.3 * torch.randn(n, 1, height, width)
     centres = torch.rand(n, 2)
     for row, (y, x) in zip(image, centres):
