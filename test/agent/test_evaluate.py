@@ -1,4 +1,5 @@
 """Code in a live process: names, output, endings, and that nothing of it stays."""
+import functools
 import json
 import os
 import signal
@@ -74,6 +75,41 @@ class Case(unittest.TestCase):
             self.assertTrue(answer.exception.endswith(exception), answer)
             self.assertEqual(answer.outcome, client.FAILED)
         return answer
+
+
+HOLDER = """
+import _imp, os, time
+print("ready")
+while not os.path.exists("hold"):
+    time.sleep(0.001)
+_imp.acquire_lock()
+open("held", "w").close()
+while not os.path.exists("release"):
+    time.sleep(0.001)
+_imp.release_lock()
+time.sleep(0.3)         # who waited for it goes on, and ends
+while _imp.lock_held():
+    time.sleep(0.001)   # for ever, where it died with it
+import colorsys
+print("imports", colorsys.__name__)
+"""
+
+
+class Imports(unittest.TestCase):
+
+    def test_code_that_waits_for_the_lock_of_imports(self):
+        """It is not interrupted there: it would end with the lock, and the program's next import would wait for ever."""
+        process = Process(HOLDER)
+        self.addCleanup(process.close)
+        path = functools.partial(os.path.join, process.directory)
+        self.assertEqual(process.eval("import time; time.sleep(1)", 0.05).outcome, client.TIMEOUT)     # all is loaded
+        open(path("hold"), "w").close()
+        wait_for(lambda: os.path.exists(path("held")))
+        answer = process.eval("import wave", 0.2)
+        self.assertEqual(answer.outcome, client.GOES_ON, answer)
+        open(path("release"), "w").close()
+        self.assertEqual(process.child.wait(30), 0)
+        self.assertIn(b"imports colorsys", process.printed())
 
 
 class Names(Case):

@@ -18,7 +18,8 @@ PIECE = 1000     # frames that are looked up in one go: 0.2 ms in which no other
 _is_frame = partial(is_not, None)
 
 
-def _at_once(function, *arguments):
+def at_once(function, *arguments):
+    """What the function, one of C, returns."""
     return function(*arguments)
 
 
@@ -27,7 +28,7 @@ if (3, 11) <= sys.version_info < (3, 12):
     from _collections import deque
     from _operator import call
 
-    def _at_once(function, *arguments):     # noqa: F811
+    def at_once(function, *arguments):     # noqa: F811
         """What the function, one of C, returns. The collector rests meanwhile, and from its being switched off to its
         being put back all is one call of C: another thread that came between would see a collector that it has not
         switched off, or have one that it has switched off back on."""
@@ -48,7 +49,7 @@ if (3, 11) <= sys.version_info < (3, 12):
 def innermost():
     """{thread's ident: its innermost frame} of all threads but the one that asks: its own would be a frame that has the
     very dict among its locals, and so keeps itself and all its callers' locals."""
-    tops = _at_once(sys._current_frames)
+    tops = at_once(sys._current_frames)
     tops.pop(get_ident(), None)
     return tops
 
@@ -63,16 +64,16 @@ def stack(frame, most=1 << 30):
     found = []
     while frame is not None and len(found) < most:
         outwards = accumulate(chain((frame,), repeat("f_back")), getattr)
-        found += _at_once(list, islice(takewhile(_is_frame, outwards), min(PIECE, most - len(found))))
+        found += at_once(list, islice(takewhile(_is_frame, outwards), min(PIECE, most - len(found))))
         frame = caller(found[-1])
     return found
 
 
 def caller(frame):
     """The frame that this one returns to, or None."""
-    return _at_once(getattr, frame, "f_back")
+    return at_once(getattr, frame, "f_back")
 
 
 def values(frame):
     """frame.f_locals. Up to 3.12 that is a copy which stays in the frame: mainthread.let_go and release empty it."""
-    return _at_once(getattr, frame, "f_locals")
+    return at_once(getattr, frame, "f_locals")

@@ -7,6 +7,8 @@ none is under way afterwards.
 """
 import _thread
 import sys
+from _operator import attrgetter, itemgetter
+from itertools import filterfalse, repeat, starmap
 from time import monotonic, perf_counter_ns, sleep
 
 from .. import frames, gil, mainthread
@@ -322,10 +324,24 @@ def _compile_error(source):
         return error
 
 
+# Where no interruption comes: an exception between importlib's _imp.acquire_lock() and the try below it leaves the lock of
+# all imports with a thread that ends, and the program's next import waits for ever (Lib/importlib/_bootstrap.py,
+# _get_module_lock).
+_IMPORTLIB = frozenset(["<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"])
+
+
 def _raise_in(ident, kind):
-    """Has an exception raised in a thread, at its next jump. False where that can't be done."""
+    """Has an exception raised in a thread, at its next jump, unless it is inside importlib. False where that can't be
+    done now."""
     try:
         import ctypes
     except ImportError:   # a Python without it: code can't be interrupted, and is given up after the grace
         return False
-    return ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(kind)) == 1
+    # one call of C from the look to the exception, so that the thread does not go on between them
+    files = map(attrgetter("f_code.co_filename"), map(itemgetter(ident), starmap(sys._current_frames, ((),))))
+    arguments = ctypes.c_ulong(ident), ctypes.py_object(kind)
+    calls = map(itemgetter(1), zip(filterfalse(_IMPORTLIB.__contains__, files), repeat(arguments)))
+    try:
+        return frames.at_once(list, starmap(ctypes.pythonapi.PyThreadState_SetAsyncExc, calls)) == [1]
+    except KeyError:      # it has ended
+        return False
