@@ -17,13 +17,15 @@ import (
 // by line, by its indentation; what is written otherwise than people usually do is not understood, and says nothing.
 
 var (
-	cacheLine = regexp.MustCompile(`^\s*@(?:functools\.)?(lru_cache|cache)\b(.*)`)
-	cacheSize = regexp.MustCompile(`\bmaxsize\s*=\s*([\w.]+)|^\(\s*([\w.]+)\s*[,)]`)
-	defLine   = regexp.MustCompile(`^\s*(?:async\s+)?def\s+(\w+)`)
-	testLine  = regexp.MustCompile(`^\s*(?:if|elif|while)\b(.*)`)
-	lengthOf  = regexp.MustCompile(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
-	leaves    = regexp.MustCompile(`^\s*(?:return|continue|break|raise)\b`)
-	numeral   = regexp.MustCompile(`^[\d_]+$`)
+	cacheLine    = regexp.MustCompile(`^\s*@(?:functools\.)?(lru_cache|cache)\b(.*)`)
+	cacheSize    = regexp.MustCompile(`\bmaxsize\s*=\s*([\w.]+)|^\(\s*([\w.]+)\s*[,)]`)
+	defLine      = regexp.MustCompile(`^\s*(?:async\s+)?def\s+(\w+)`)
+	testLine     = regexp.MustCompile(`^\s*(?:if|elif|while)\b(.*)`)
+	lengthOf     = regexp.MustCompile(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
+	leaves       = regexp.MustCompile(`^\s*(?:return|continue|break|raise)\b`)
+	endOfOperand = regexp.MustCompile(`\s(?:and|or|if|else)\b|:|#`)
+	plainName    = regexp.MustCompile(`^[\w.]+$`)
+	numeral      = regexp.MustCompile(`^[\d_]+$`)
 )
 
 const (
@@ -145,12 +147,22 @@ func (s source) test(i int, name string) (items float64, op string, ok bool) {
 	if m == nil {
 		return 0, "", false
 	}
-	for _, m := range lengthOf.FindAllStringSubmatch(m[1], -1) {
-		if last := m[1][strings.LastIndexByte(m[1], '.')+1:]; last == name {
-			return s.value(m[3]), m[2], true
+	for _, at := range lengthOf.FindAllStringSubmatchIndex(m[1], -1) {
+		of, limit := m[1][at[2]:at[3]], operand(m[1][at[6]:])
+		if of[strings.LastIndexByte(of, '.')+1:] != name || strings.Contains(limit, "(") {
+			continue // of another, or against what may grow itself: the time, say
 		}
+		return s.value(limit), m[1][at[4]:at[5]], true
 	}
 	return 0, "", false
+}
+
+// operand is what a length is compared with, from its beginning on: up to the next word or sign of the test.
+func operand(text string) string {
+	if end := endOfOperand.FindStringIndex(text); end != nil {
+		text = text[:end[0]]
+	}
+	return strings.TrimRight(strings.TrimSpace(text), ")")
 }
 
 // value of a number, or of a name that is given one in the file; 0 unknown.
@@ -158,6 +170,9 @@ func (s source) value(word string) float64 {
 	if numeral.MatchString(word) {
 		n, _ := strconv.ParseFloat(strings.ReplaceAll(word, "_", ""), 64)
 		return n
+	}
+	if !plainName.MatchString(word) {
+		return 0 // a sum or a product: a bound, but nobody counts it out here
 	}
 	name := regexp.QuoteMeta(word[strings.LastIndexByte(word, '.')+1:])
 	given := regexp.MustCompile(`\b` + name + `(?:\s*:\s*int)?\s*=\s*([\d_]+)\b`)

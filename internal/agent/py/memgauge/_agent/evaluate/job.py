@@ -324,8 +324,8 @@ def _compile_error(source):
         return error
 
 
-# Where no interruption comes: an exception between importlib's _imp.acquire_lock() and the try below it leaves the lock of
-# all imports with a thread that ends, and the program's next import waits for ever (Lib/importlib/_bootstrap.py,
+# Where no interruption comes: an exception between importlib's _imp.acquire_lock() and the try below it leaves the lock
+# of all imports with a thread that ends, and the program's next import waits for ever (Lib/importlib/_bootstrap.py,
 # _get_module_lock).
 _IMPORTLIB = frozenset(["<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"])
 
