@@ -13,7 +13,7 @@ does not count.
            at least, and in each half of that stretch at 60 to 160 % of the whole's rate (Theil and Sen's slope;
            20 to 500 % by time, for machines change their pace)
   healthy  after settled_by, or 60 % of the run, the floors rise by no more than 0.3 MB, or 2 % of what the run
-           kept at most
+           kept at most; with a period of so many steps the last tooth is no more than 5 % higher than the one before
 
 The rates in the manifest must be within 5 %. --write stores what was measured. Exits 1 where a label does not hold.
 MB are 1,000,000 bytes.
@@ -94,6 +94,12 @@ def judge(entry, rows):
         if rate * (end - since) < 0.5e6:
             wrong.append("only %.2f MB kept" % (rate * (end - since) / 1e6))
         return rate / 1e6, slope(floors(rows, "resident", since, end)) / 1e6, wrong
+    if "period" in entry:
+        last, before = (max(r["kept"] for r in rows if lo < r["at"] <= lo + entry["period"])
+                        for lo in (end - entry["period"], end - 2 * entry["period"]))
+        if last > before + 0.05 * (before - rows[0]["kept"]):
+            wrong.append("the last tooth is %.2f MB higher than the one before" % ((last - before) / 1e6))
+        return 0.0, 0.0, wrong
     since = max(entry.get("settled_by", 0), 0.6 * end)
     kept = floors(rows, "kept", since, end, 6)
     change = min(y for _, y in kept[len(kept) // 2:]) - min(y for _, y in kept[:len(kept) // 2])
