@@ -10,7 +10,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
@@ -110,7 +109,7 @@ func (c *Client) Processes(ctx context.Context, q ProcessesRequest) (list []Proc
 func (c *Client) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	path := "/v1/tables"
 	if all {
-		path += "?" + url.Values{"all": {""}}.Encode()
+		path += "?all"
 	}
 	var r TablesReply
 	err := c.get(ctx, path, &r)

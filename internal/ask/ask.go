@@ -19,24 +19,11 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// answerer answers from a session's database, wherever that is open.
-type answerer interface {
-	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
-	Tables(ctx context.Context, all bool) ([]model.Table, error)
-	Summary(ctx context.Context) (api.Summary, error)
-	Outcome(ctx context.Context) (api.Summary, error)
-	Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error
-	Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error)
-	OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error)
-	Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error)
-	Close() error
-}
-
 // opened is a session that this user may ask. Who answers from its database is found with the first question to it.
 type opened struct {
 	service.Job
 	mu sync.Mutex
-	db answerer // nil until it is needed
+	db api.Session // nil until it is needed
 }
 
 var _ api.Session = (*opened)(nil)
@@ -56,7 +43,7 @@ func Connect(ctx context.Context, s *session.Session) (api.Session, error) {
 	return o, nil
 }
 
-func (o *opened) database(ctx context.Context) (answerer, error) {
+func (o *opened) database(ctx context.Context) (api.Session, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.db != nil {
@@ -70,7 +57,7 @@ func (o *opened) database(ctx context.Context) (answerer, error) {
 }
 
 // find finds who answers from the session's database.
-func find(ctx context.Context, s *session.Session) (answerer, error) {
+func find(ctx context.Context, s *session.Session) (api.Session, error) {
 	if s.Live() {
 		err := wake(ctx, s)
 		if err == nil {
@@ -88,7 +75,7 @@ func find(ctx context.Context, s *session.Session) (answerer, error) {
 }
 
 // from asks whoever answers from the database.
-func from[T any](ctx context.Context, o *opened, ask func(answerer) (T, error)) (v T, err error) {
+func from[T any](ctx context.Context, o *opened, ask func(api.Session) (T, error)) (v T, err error) {
 	db, err := o.database(ctx)
 	if err != nil {
 		return v, err
@@ -107,17 +94,17 @@ func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 
 // Tables describes the tables.
 func (o *opened) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	return from(ctx, o, func(db answerer) ([]model.Table, error) { return db.Tables(ctx, all) })
+	return from(ctx, o, func(db api.Session) ([]model.Table, error) { return db.Tables(ctx, all) })
 }
 
 // Summary sums the session up.
 func (o *opened) Summary(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db answerer) (api.Summary, error) { return db.Summary(ctx) })
+	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Summary(ctx) })
 }
 
 // Outcome sums a session up that is over, with the verdict.
 func (o *opened) Outcome(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db answerer) (api.Summary, error) { return db.Outcome(ctx) })
+	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Outcome(ctx) })
 }
 
 // Events gives what happened.
@@ -131,17 +118,17 @@ func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.
 
 // Leak judges the session.
 func (o *opened) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
-	return from(ctx, o, func(db answerer) (detect.Report, error) { return db.Leak(ctx, q) })
+	return from(ctx, o, func(db api.Session) (detect.Report, error) { return db.Leak(ctx, q) })
 }
 
 // OOM says when memory runs out.
 func (o *opened) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
-	return from(ctx, o, func(db answerer) (*monitor.Report, error) { return db.OOM(ctx, q) })
+	return from(ctx, o, func(db api.Session) (*monitor.Report, error) { return db.OOM(ctx, q) })
 }
 
 // Census asks processes what holds their memory.
 func (o *opened) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
-	return from(ctx, o, func(db answerer) (api.CensusReply, error) { return db.Census(ctx, q) })
+	return from(ctx, o, func(db api.Session) (api.CensusReply, error) { return db.Census(ctx, q) })
 }
 
 // Where lists the job's bytes.
@@ -160,7 +147,7 @@ func (o *opened) Close() error {
 }
 
 // finished opens a finished session: for reading, after what was left to do has been done.
-func finished(ctx context.Context, s *session.Session) (answerer, error) {
+func finished(ctx context.Context, s *session.Session) (api.Session, error) {
 	var failed error
 	note := ""
 	if s.Unfinished() {

@@ -58,7 +58,7 @@ func (l *local) Close() error {
 }
 
 // asItIs opens the database for reading.
-func asItIs(ctx context.Context, s *session.Session, note string) (answerer, error) {
+func asItIs(ctx context.Context, s *session.Session, note string) (api.Session, error) {
 	lock, err := lockBusy(ctx, s, false, lockTimeout, never)
 	if err != nil {
 		return nil, err

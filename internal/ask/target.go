@@ -49,6 +49,12 @@ func Live() ([]Target, error) {
 // About tells what the session is.
 func (t Target) About() api.About { return service.AboutOf(t.s) }
 
+// Name of the session.
+func (t Target) Name() string { return t.s.Meta.Name }
+
+// Dir is the session's directory.
+func (t Target) Dir() string { return t.s.Dir }
+
 // IsLive says whether the session goes on.
 func (t Target) IsLive() bool { return t.s.Live() }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// JsonVersion is the schema_version of the documents in docs/cli-json.md.
-const JsonVersion = 1
+// JSONVersion is the schema_version of the documents in docs/cli-json.md.
+const JSONVersion = 1
 
 // WholeTables says how to see what a terminal has no room for.
 const WholeTables = "nothing is left out with --json or in a pipe"
@@ -24,6 +24,7 @@ func Known(s string) *string {
 	return &s
 }
 
+// KnownCount is a count, nil where it is below zero: not known.
 func KnownCount(n int64) *int64 {
 	if n < 0 {
 		return nil
@@ -45,7 +46,7 @@ func WriteJSON(w io.Writer, v any) error {
 // Size is a number of bytes as text.
 func Size(n int64) string { return units.Bytes(n).String() }
 
-// SignedSize is size of what may lie below zero.
+// SignedSize is Size of what may lie below zero.
 func SignedSize(n int64) string {
 	if n < 0 {
 		return "-" + Size(-n)

@@ -2,7 +2,7 @@ package doc
 
 import "github.com/memgauge/memgauge/internal/model"
 
-// Listing is rows that a command made itself, for report.Write.
+// Listing is rows that a command made itself, for render.Write.
 type Listing struct {
 	Head []model.Column // the columns
 	Rows [][]any
@@ -14,6 +14,6 @@ func (l *Listing) Next() bool              { l.at++; return l.at <= len(l.Rows) 
 func (l *Listing) Values() []any           { return l.Rows[l.at-1] }
 func (l *Listing) Err() error              { return nil }
 
-// Text and number are columns of a listing; a number's text stands at the right.
+// Text and Number are columns of a listing; a number's text stands at the right.
 func Text(name string) model.Column   { return model.Column{Name: name, Type: "VARCHAR"} }
 func Number(name string) model.Column { return model.Column{Name: name, Type: "BIGINT"} }

@@ -21,6 +21,7 @@ type Job struct {
 const (
 	DefaultWindow    = 30 // s
 	DefaultThreshold = 85 // percent of the limit that is a risk by itself
+	DefaultCritical  = 95 // percent of the limit at which usage is critical
 )
 
 const (

@@ -35,7 +35,7 @@ func (j Job) Blocks(ctx context.Context, q api.BlocksRequest) (r api.BlocksReply
 		if !p.Alive {
 			continue
 		}
-		text, err := askAgent(ctx, p.Socket, blocksCode)
+		_, text, err := askAgent(ctx, p.Socket, blocksCode, blocksWait)
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
@@ -96,23 +96,23 @@ func allocatorSettings(pid int) map[string]string {
 	return found
 }
 
-// askAgent runs code of ours in a process and returns what it prints.
-func askAgent(ctx context.Context, socket, code string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, blocksWait)
+// askAgent runs code of ours in a process, and returns its last expression's value and what it prints.
+func askAgent(ctx context.Context, socket, code string, patience time.Duration) (value, printed string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c, err := agent.Dial(ctx, socket)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer c.Close()
 	var out bytes.Buffer
-	r, err := c.Eval(ctx, wire.Eval{Timeout: blocksWait, Code: code, Place: wire.PlaceBeside, Own: true}, &out,
+	r, err := c.Eval(ctx, wire.Eval{Timeout: patience, Code: code, Place: wire.PlaceBeside, Own: true}, &out,
 		io.Discard)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	if r.Outcome != wire.OutcomeFine {
-		return "", fmt.Errorf("the agent's answer: %s", r.Outcome)
+		return "", "", fmt.Errorf("the agent's answer: %s", r.Outcome)
 	}
-	return out.String(), nil
+	return r.Value, out.String(), nil
 }

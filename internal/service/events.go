@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -60,9 +59,6 @@ func (s *Service) newEvents(ctx context.Context, told *cursor, take func(api.Eve
 		Name, Text string
 	}
 	rows, err := api.Rows[row](ctx, s, fmt.Sprintf(eventsSQL, told.since, eventsAtOnce, told.seen))
-	if errors.Is(err, context.Canceled) {
-		err = api.ErrCanceled
-	}
 	if err != nil {
 		return false, err
 	}

@@ -1,16 +1,12 @@
 package service
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"sync"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/picture"
 	"github.com/memgauge/memgauge/internal/session"
-	"github.com/memgauge/memgauge/internal/wire"
 )
 
 // askPatience bounds the wait for an agent: its process may hold Python's lock in an extension, or walk a long free
@@ -46,16 +42,9 @@ func Heaps(ctx context.Context, list []session.Process) map[int]*picture.Heap {
 }
 
 func heapOf(ctx context.Context, p session.Process) *picture.Heap {
-	c, err := agent.Dial(ctx, p.Socket)
+	value, _, err := askAgent(ctx, p.Socket, reportCode, askPatience)
 	if err != nil {
 		return nil
 	}
-	defer c.Close()
-	var out bytes.Buffer
-	r, err := c.Eval(ctx, wire.Eval{Timeout: askPatience, Code: reportCode, Place: wire.PlaceBeside, Own: true}, &out,
-		io.Discard)
-	if err != nil || r.Exception != "" {
-		return nil
-	}
-	return picture.ParseHeap(r.Value)
+	return picture.ParseHeap(value)
 }

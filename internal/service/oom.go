@@ -12,12 +12,6 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
 )
 
-// The usual thresholds of a forecast.
-const (
-	criticalShare = 95 // percent of the limit
-	oomWindow     = 30 * time.Second
-)
-
 // OOM says when the memory of the host and of each device runs out, as far as the session's tables tell.
 func (s *Service) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
 	tables := recorded.New(s)
@@ -29,7 +23,8 @@ func (s *Service) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, e
 	w, err := monitor.New(ctx, tables, monitor.Options{Devices: q.Devices,
 		Job: monitor.Job{Known: true, FromStart: !s.S.Meta.Attached, Over: !end.Live},
 		OOM: monitor.OOMOptions{Threshold: cmp.Or(q.Threshold, forecast.DefaultThreshold),
-			Critical: cmp.Or(q.Critical, criticalShare), Window: cmp.Or(q.Window, oomWindow)}})
+			Critical: cmp.Or(q.Critical, forecast.DefaultCritical), Window: cmp.Or(q.Window,
+				forecast.DefaultWindow*time.Second)}})
 	if err != nil {
 		return nil, fmt.Errorf("oom: %w", err)
 	}

@@ -185,7 +185,7 @@ func showAdviceJSON(w io.Writer, t *snapshot.Trace, advice *replay.Advice, unkno
 		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Base          trialJSON     `json:"base"`
 		Settings      []trialJSON   `json:"settings"`
-	}{doc.JsonVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested),
+	}{doc.JSONVersion, t.Device, advice.Base.PeakRequested, recordJSON(t, advice.Base.PeakRequested),
 		offJSON(t, &advice.Base.Result), unknown, one(&advice.Base), nil}
 	for i := range advice.Trials {
 		out.Settings = append(out.Settings, one(&advice.Trials[i]))

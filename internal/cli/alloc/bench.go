@@ -105,7 +105,7 @@ func writeBenchJSON(w io.Writer, figures []workload.Figure) error {
 	out := struct {
 		SchemaVersion int          `json:"schema_version"`
 		Figures       []figureJSON `json:"figures"`
-	}{SchemaVersion: doc.JsonVersion}
+	}{SchemaVersion: doc.JSONVersion}
 	for _, f := range figures {
 		out.Figures = append(out.Figures, figureJSON{f.What, f.Setting, f.Value, f.Best, f.Unit})
 	}

@@ -413,7 +413,7 @@ func showReplayJSON(w io.Writer, t *snapshot.Trace, results []*replay.Result, un
 		Off           *int64        `json:"base_beyond_recorded_bytes"`
 		Unknown       []string      `json:"settings_not_honoured,omitempty"`
 		Policies      []replayJSON  `json:"policies"`
-	}{doc.JsonVersion, t.Device, t.Events.Len(), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested),
+	}{doc.JSONVersion, t.Device, t.Events.Len(), results[0].PeakRequested, recordJSON(t, results[0].PeakRequested),
 		offJSON(t, ofRecorded(results)), unknown, nil}
 	for _, r := range results {
 		out.Policies = append(out.Policies, resultJSON(r))

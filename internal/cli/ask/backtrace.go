@@ -225,7 +225,7 @@ type frameJSON struct {
 }
 
 func backtraceDocument(taken []api.Stacks) backtraceJSON {
-	doc := backtraceJSON{SchemaVersion: doc.JsonVersion, Processes: []backtraceProcessJSON{}}
+	doc := backtraceJSON{SchemaVersion: doc.JSONVersion, Processes: []backtraceProcessJSON{}}
 	for _, p := range taken {
 		j := backtraceProcessJSON{PID: p.PID, Source: "python", Threads: []threadJSON{}, Left: p.Left}
 		if p.Rank >= 0 {

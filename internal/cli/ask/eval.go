@@ -3,7 +3,6 @@ package ask
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/term"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -322,18 +322,15 @@ func (a *commands) evalJSON(ctx context.Context, s api.Session, q api.EvalReques
 	if err != nil {
 		return err
 	}
-	doc := evalDocument{SchemaVersion: 1}
+	told := evalDocument{SchemaVersion: 1}
 	for i := range r.Results {
 		stdout, stderr := &streams[i][0], &streams[i][1]
 		j := resultDocument(&r.Results[i])
 		j.Stdout, j.Stderr = stdout.String(), stderr.String()
 		j.Truncated = stdout.truncated || stderr.truncated
-		doc.Processes = append(doc.Processes, j)
+		told.Processes = append(told.Processes, j)
 	}
-	enc := json.NewEncoder(a.Stdout)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(doc); err != nil {
+	if err := doc.WriteJSON(a.Stdout, told); err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
 	return worst(r.Results, q.Timeout)

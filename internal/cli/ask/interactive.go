@@ -84,7 +84,7 @@ func (p *prompt) name() string {
 	if p.target == nil {
 		return "memgauge"
 	}
-	return p.target.About().Name
+	return p.target.Name()
 }
 
 func (p *prompt) greet() {
@@ -182,7 +182,7 @@ func (p *prompt) run(ctx context.Context, args []string) {
 	root := sub.RootCommand()
 	c, _, err := root.Find(args[:1])
 	if p.target != nil && err == nil && c != root && app.TakesSession(c) && app.IsCommand(root, args[0]) {
-		args = append([]string{"--target", p.target.About().Dir}, app.TextArguments(args)...)
+		args = append([]string{"--target", p.target.Dir()}, app.TextArguments(args)...)
 	} else {
 		if args, err = sub.TakeEndpoint(root, args); err != nil {
 			sub.Report(err)

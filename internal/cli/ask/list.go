@@ -164,5 +164,5 @@ func writeListJSON(w io.Writer, sessions []api.Listed) error {
 	return doc.WriteJSON(w, struct {
 		SchemaVersion int           `json:"schema_version"`
 		Sessions      []sessionJSON `json:"sessions"`
-	}{doc.JsonVersion, out})
+	}{doc.JSONVersion, out})
 }

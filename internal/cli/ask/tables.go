@@ -193,5 +193,5 @@ func writeTablesJSON(w io.Writer, tables []model.Table) error {
 	return doc.WriteJSON(w, struct {
 		SchemaVersion int         `json:"schema_version"`
 		Tables        []tableJSON `json:"tables"`
-	}{doc.JsonVersion, out})
+	}{doc.JSONVersion, out})
 }

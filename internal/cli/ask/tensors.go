@@ -85,10 +85,11 @@ func (a *commands) tensors(ctx context.Context, o tensorsOptions) error {
 		return fmt.Errorf("tensors: %w", err)
 	}
 	if o.json {
-		return doc.WriteJSON(a.Stdout, censusDocument{doc.JsonVersion, list})
+		return doc.WriteJSON(a.Stdout, censusDocument{doc.JSONVersion, list})
 	}
+	cwd := t.About().Cwd
 	for i, c := range list {
-		if err := c.write(a.Text(), o.top, term.TerminalWidth(a.Stdout), t.About().Cwd, i > 0); err != nil {
+		if err := c.write(a.Text(), o.top, term.TerminalWidth(a.Stdout), cwd, i > 0); err != nil {
 			return fmt.Errorf("tensors: %w", err)
 		}
 	}

@@ -54,7 +54,7 @@ func (a *commands) where(ctx context.Context, asJSON bool) error {
 		return doc.WriteJSON(a.Stdout, struct {
 			SchemaVersion int `json:"schema_version"`
 			api.Where
-		}{doc.JsonVersion, w})
+		}{doc.JSONVersion, w})
 	}
 	return writePicture(a.Text(), w.Of, w.Picture, term.TerminalWidth(a.Stdout))
 }

@@ -60,7 +60,7 @@ func (a *commands) doctor(ctx context.Context, o doctorOptions) error {
 		err = doc.WriteJSON(a.Stdout, struct {
 			SchemaVersion int `json:"schema_version"`
 			doctor.Report
-		}{doc.JsonVersion, r})
+		}{doc.JSONVersion, r})
 	} else {
 		err = writeDoctor(a.Text(), r)
 	}

@@ -24,7 +24,7 @@ func (a *commands) doctorTarget(arg string, o doctorOptions) error {
 			SchemaVersion int            `json:"schema_version"`
 			PID           int            `json:"pid"`
 			Checks        []doctor.Check `json:"checks"`
-		}{doc.JsonVersion, pid, checks})
+		}{doc.JSONVersion, pid, checks})
 	} else {
 		var b bytes.Buffer
 		writeDoctorChecks(&b, checks)

@@ -88,7 +88,7 @@ type attachedJSON struct {
 }
 
 func documentAttached(done observe.Attached) attachJSON {
-	doc := attachJSON{SchemaVersion: doc.JsonVersion, Session: done.Session.Name, Dir: done.Session.Dir,
+	doc := attachJSON{SchemaVersion: doc.JSONVersion, Session: done.Session.Name, Dir: done.Session.Dir,
 		Observed: done.Observed, Processes: []attachedJSON{}}
 	for _, p := range done.Processes {
 		doc.Processes = append(doc.Processes, attachedJSON{p.PID, p.Python, p.Way, p.Doing,

@@ -76,7 +76,7 @@ func (a *commands) snapshotTake(ctx context.Context, o takeOptions) error {
 	if err != nil {
 		return fmt.Errorf("snapshot take: %w", err)
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(r.Bytes), t.About().Name, r.Process.PID)
+	fmt.Fprintf(a.Stderr, "memgauge: %s of %s, pid %d\n", units.Bytes(r.Bytes), t.Name(), r.Process.PID)
 	if r.History == "no" {
 		fmt.Fprintln(a.Stderr,
 			"memgauge: no history is recorded: the file has the state only; memgauge snapshot record --on begins one")
@@ -186,7 +186,7 @@ func (a *commands) snapshotRecord(ctx context.Context, o recordOptions) error {
 	if o.on {
 		fmt.Fprintf(a.Stderr,
 			"memgauge: each allocation takes about 1 µs more, each event up to several KiB of host memory; memgauge snapshot take\n"+
-				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.About().Dir)
+				"memgauge: writes the file into %s; memgauge snapshot record --off ends it\n", t.Dir())
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (a *commands) distributedCommand() *cobra.Command {
 	f.StringVar(&role, "role", "master", "`ROLE` of this machine: master or worker")
 	f.StringVar(&host, "master-host", "localhost", "`HOST` of the master")
 	f.Uint16Var(&port, "port", 29500, "TCP `PORT` of the master")
-	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, 95
+	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, forecast.DefaultCritical
 	return c
 }
 

@@ -52,7 +52,7 @@ func (a *commands) feedCommand() *cobra.Command {
 	f.Var(&o.blocks, "blocks", "ask for the allocators' blocks so often")
 	f.IntVar(&o.history, "max-snapshots", 10000, "readings kept of each device")
 	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold, "percent of the limit")
-	f.Float64Var(&o.oom.Critical, "critical", 95, "percent of the limit")
+	f.Float64Var(&o.oom.Critical, "critical", forecast.DefaultCritical, "percent of the limit")
 	return c
 }
 

@@ -41,6 +41,6 @@ func (a *commands) monitorCommand() *cobra.Command {
 	f.BoolVar(&all, "all", false, "fragmentation and leaks too")
 	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold,
 		"usage in `PERCENT` of the limit that alone is worth a warning")
-	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
+	f.Float64Var(&o.oom.Critical, "critical", forecast.DefaultCritical, "usage in `PERCENT` that is critical")
 	return c
 }

@@ -41,7 +41,7 @@ func (a *commands) oomCommand() *cobra.Command {
 	o.addPlot(f)
 	f.Float64Var(&o.oom.Threshold, "threshold", forecast.DefaultThreshold,
 		"usage in `PERCENT` of the limit that alone is worth a warning")
-	f.Float64Var(&o.oom.Critical, "critical", 95, "usage in `PERCENT` that is critical")
+	f.Float64Var(&o.oom.Critical, "critical", forecast.DefaultCritical, "usage in `PERCENT` that is critical")
 	f.Var(&window, "window", "growth must go on for so many seconds, past the start, before it warns")
 	f.Lookup("window").DefValue = "30 s"
 	f.BoolVar(&forever, "monitor", false, "go on watching: until Ctrl-C, or for --duration where that is given")

@@ -36,7 +36,7 @@ func (a *commands) profileCommand() *cobra.Command {
 	o.AddFlags(f, "60", "0.1")
 	o.addPlot(f)
 	f.IntVar(&o.history, "max-snapshots", 10000, "keep at most `N` readings of each device; then neighbours are merged")
-	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, 95
+	o.oom.Threshold, o.oom.Critical = forecast.DefaultThreshold, forecast.DefaultCritical
 	o.oom.Window = forecastWindow
 	return c
 }

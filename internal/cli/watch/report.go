@@ -51,7 +51,7 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	var out sink.Sink = &sink.Spool{To: a.Stdout}
 	file, make := o.output, sink.Create
 	if file == "" && !o.json {
-		file, make = "memgauge-"+t.About().Name+".html", sink.CreateNamed
+		file, make = "memgauge-"+t.Name()+".html", sink.CreateNamed
 	}
 	if file != "" {
 		if out, err = make(file); err != nil {
@@ -88,7 +88,8 @@ func document(ctx context.Context, t ask.Target) (*page.Document, error) {
 	}
 	defer src.Close()
 	w, err := monitor.New(ctx, src, monitor.Options{Job: src.Job(),
-		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: 95, Window: forecastWindow}})
+		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: forecast.DefaultCritical,
+			Window: forecastWindow}})
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ func (a *commands) openSource(ctx context.Context, o *watchOptions) (*follow.Sou
 	}
 	if t != nil {
 		fmt.Fprintf(a.Stderr, "memgauge: session %s, the only live one; --machine looks at the whole machine\n",
-			t.About().Name)
+			t.Name())
 		return targetSource(ctx, *t, o.timed)
 	}
 	return follow.Machine(machine.Options{GPUs: localGPUs()})
@@ -62,7 +62,7 @@ func (a *commands) onlyLive(o *watchOptions) (*ask.Target, error) {
 		return nil, err
 	case len(live) > 1:
 		fmt.Fprintf(a.Stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n",
-			len(live), live[0].About().Name, o.tool)
+			len(live), live[0].Name(), o.tool)
 	}
 	return nil, nil
 }
