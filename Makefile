@@ -5,13 +5,14 @@ export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
 # of the time that a command took to start. DuckDB's bindings ask for -lstdc++, so a directory with the archive alone comes first.
-# Nothing loads a library that needs our symbols: exporting DuckDB's 60,000 only makes those tables longer.
+# Nothing loads a library that needs our symbols: exporting DuckDB's 60,000 only makes those tables longer. NVML's functions
+# must stay in the table: they are bound when the driver's library is loaded, and without that a call of one jumps to 0.
 STDCXX = $(wildcard $(shell $$(go env CC) -print-file-name=libstdc++.a))
-STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)--no-export-dynamic")
+STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml*")
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench accuracy generate licenses fuzz clean help
+.PHONY: build test check demo bench accuracy generate licenses gpu-kit fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -39,6 +40,9 @@ bench: build ## the speed table with this machine's figures
 accuracy: build ## how well leaks are told: 1000 simulated runs of each family, and the labelled corpus
 	@python=$$(scripts/testenv --only torch) && go run ./test/accuracy -sim 1000 -memgauge bin/memgauge -python "$$python"
 
+gpu-kit: build ## dist/memgauge-gpu-kit.tar.xz: everything to try memgauge on a machine with a GPU (docs/gpu.md)
+	@mkdir -p dist && test/gpukit/build.sh bin/memgauge bin/libmemgauge_alloc.so dist
+
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)
 
@@ -49,7 +53,7 @@ licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in
 	go run ./scripts/licenses
 
 clean: ## what was built here (the tests' Pythons stay in ~/.cache/memgauge-test)
-	rm -rf bin
+	rm -rf bin dist
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20

@@ -52,7 +52,7 @@ func TestPolicies(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for g := range uint64(4) {
-			wg.Go(func() { churn(t, a, g) })
+			wg.Go(func() { churn(t, a, g, 0, 1, 9) })
 		}
 		wg.Wait()
 		_, err = a.Alloc(250<<20, 0)
@@ -72,12 +72,13 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-func churn(t *testing.T, a *alloc.Allocator, g uint64) {
+// churn allocates on two streams, and lets a third use each block.
+func churn(t *testing.T, a *alloc.Allocator, g uint64, first, second, third alloc.Stream) {
 	r := rand.New(rand.NewPCG(g, 17))
 	var live []alloc.Ptr
 	for range 150 {
 		if r.IntN(5) < 3 || len(live) == 0 {
-			p, err := a.Alloc(1+r.Int64N(4<<20), alloc.Stream(g%2))
+			p, err := a.Alloc(1+r.Int64N(4<<20), []alloc.Stream{first, second}[g%2])
 			if errors.Is(err, alloc.ErrOutOfMemory) {
 				continue
 			} else if err != nil {
@@ -89,7 +90,7 @@ func churn(t *testing.T, a *alloc.Allocator, g uint64) {
 		}
 		p := live[len(live)-1]
 		live = live[:len(live)-1]
-		if err := errors.Join(a.RecordStream(p, 9), a.Free(p)); err != nil {
+		if err := errors.Join(a.RecordStream(p, third), a.Free(p)); err != nil {
 			t.Error(err)
 		}
 	}
@@ -145,6 +146,12 @@ func TestNoDriver(t *testing.T) {
 	}
 }
 
+// Streams that every context has (cuda.h). Another number is taken for a pointer by the driver.
+const (
+	legacyStream    alloc.Stream = 1 // CU_STREAM_LEGACY
+	perThreadStream alloc.Stream = 2 // CU_STREAM_PER_THREAD
+)
+
 // TestRealDevice runs on the machine's own GPU where it has one.
 func TestRealDevice(t *testing.T) {
 	d, err := cuda.Open(0)
@@ -158,7 +165,7 @@ func TestRealDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		churn(t, a, 0)
+		churn(t, a, 0, 0, legacyStream, perThreadStream)
 		if err := errors.Join(a.Check(), a.Close()); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}

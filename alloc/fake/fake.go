@@ -155,12 +155,20 @@ func (d *Device) Adopt(p alloc.Ptr, size int64) error {
 	if size > d.cfg.Capacity-d.used {
 		return fmt.Errorf("fake device: adopt %d bytes: %w", size, alloc.ErrNoMemory)
 	}
+	d.fill(uint64(p), uint64(size))
 	d.pieces[uint64(p)] = size
 	d.used += size
 	if end := (uint64(p) + uint64(size) + granularity - 1) / granularity * granularity; end > d.next {
 		d.next = end
 	}
 	return nil
+}
+
+// fill forgets the freed addresses that what is adopted at p lies on: they are not free any more.
+func (d *Device) fill(p, size uint64) {
+	for have, list := range d.holes {
+		d.holes[have] = slices.DeleteFunc(list, func(at uint64) bool { return at < p+size && p < at+uint64(have) })
+	}
 }
 
 // AdoptRange implements alloc.VirtualAdopter.
@@ -170,6 +178,7 @@ func (d *Device) AdoptRange(p alloc.Ptr, size int64) error {
 	if uint64(p)%granularity != 0 || size%granularity != 0 {
 		return d.fault("fake device: adopt %d addresses at %#x, not whole pages", size, uint64(p))
 	}
+	d.fill(uint64(p), uint64(size))
 	d.ranges[uint64(p)] = size
 	if end := uint64(p) + uint64(size); end > d.next {
 		d.next = end

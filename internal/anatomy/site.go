@@ -64,8 +64,9 @@ func siteOf(c *snapshot.Columns, frames []uint32, users []bool) (s site) {
 
 func placeOf(f snapshot.Frame) string { return fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Name) }
 
-// libraries are parts of paths that no user's own code has.
-var libraries = []string{"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", "<string>", "/torch/"}
+// libraries are parts of paths that no user's own code has. memgauge's agent calls the modules that it traces.
+var libraries = []string{"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", "<string>", "/torch/",
+	"/memgauge/_agent/"}
 
 // isUserFile tells Python that the user wrote from libraries, the standard library and C++.
 func isUserFile(path string) bool {

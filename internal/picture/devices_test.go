@@ -46,7 +46,7 @@ func TestDevicesOfTables(t *testing.T) {
 			model.GPUProcess{Time: at, Device: 1, PID: 9, Used: 2 * gib}, model.GPUProcess{Time: at, Device: 0, PID: 9,
 				Used: null})
 	}
-	d, err := picture.Devices(t.Context(), tablesOf(t, &b))
+	d, err := picture.Devices(t.Context(), tablesOf(t, &b), false)
 	if err != nil || len(d) != 2 {
 		t.Fatalf("%+v %v", d, err)
 	}
@@ -134,5 +134,31 @@ func TestRecordedPicture(t *testing.T) {
 		*x.Classes.Anonymous != 75*mib || x.Classes.Stacks != nil || *p.Host.Limit != 1<<40 {
 		c := x.Classes
 		t.Errorf("%+v %s %s %s", x, picture.Num(c.HeapInUse), picture.Num(c.HeapFree), picture.Num(c.Anonymous))
+	}
+}
+
+// TestDevicesOfAnEndedJob: the last sample comes after the processes have gone, so the one with most in use is shown.
+func TestDevicesOfAnEndedJob(t *testing.T) {
+	const gib, null = int64(1) << 30, model.Null
+	var b model.Batch
+	s := &b.Samples
+	s.Devices = append(s.Devices, model.GPUDevice{Time: 1, Device: 0, UUID: "u0", Name: "H100", Total: 80 * gib,
+		Parent: -1, CUDAVisible: 0, State: "ok"})
+	for i, used := range []int64{gib, 9 * gib, 0} {
+		at := int64(10+i) * 1e6
+		s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: 0, Name: "H100", Used: used, Total: 80 * gib,
+			Reserved: null, State: "ok"})
+		if used > 0 {
+			b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: int64(i) + 1, Steps: 1,
+				Device: 0, Allocated: used / 2, Reserved: used / 2})
+			s.GPUProcs = append(s.GPUProcs, model.GPUProcess{Time: at, Device: 0, PID: 5, Used: used, InJob: true})
+		}
+	}
+	d, err := picture.Devices(t.Context(), tablesOf(t, &b), true)
+	if err != nil || len(d) != 1 {
+		t.Fatalf("%+v %v", d, err)
+	}
+	if got := d["0"]; *got.Used != 9*gib || *got.Live != 9*gib/2 || *got.Context != gib/2 || *got.Driver != 0 {
+		t.Errorf("%+v", got)
 	}
 }

@@ -227,7 +227,7 @@ func TestDevices(t *testing.T) {
 {"device_id":1,"name":"A100","total":%d,"used":%d,"job":0,"others":0,"unknown":1,"live":null,"reserved":null,`+
 		`"context":null,"now":null}
 `, 80*gib, 50*gib, 41*gib, 8*gib, 30*gib, 38*gib, gib/2, 3*gib, 80*gib, 5*gib)
-	d, err := Devices(t.Context(), answers{"gpu.utilization": row}.query)
+	d, err := Devices(t.Context(), answers{"gpu.utilization": row}.query, false)
 	if err != nil {
 		t.Fatal(err)
 	}

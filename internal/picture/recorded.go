@@ -10,17 +10,22 @@ import (
 // the columns. A column that the slice's type lacks is left out.
 type Query func(ctx context.Context, sql string, into any) error
 
-// Devices returns a session's GPUs at the last sample. What a process has on a device beyond its allocator's reserve is
+// Devices returns a session's GPUs at the last sample, or, of a session that is over, at the sample in which most of each
+// was used: at the last one its processes have often gone. What a process has on a device beyond its allocator's reserve is
 // divided in two: the CUDA context with its modules (the least that was ever seen), and memory that was allocated
 // outside the allocator since.
-func Devices(ctx context.Context, query Query) (map[string]Device, error) {
+func Devices(ctx context.Context, query Query, over bool) (map[string]Device, error) {
 	var rows []struct {
 		ID                                                     int    `json:"device_id"`
 		Name                                                   string `json:"name"`
 		Total, Used, Job, Others, Live, Reserved, Context, Now *int64
 		Unknown                                                int64
 	}
-	if err := query(ctx, devicesSQL, &rows); err != nil {
+	moment := "ts"
+	if over {
+		moment = "coalesce(used_bytes, 0)"
+	}
+	if err := query(ctx, fmt.Sprintf(devicesSQL, moment), &rows); err != nil {
 		return nil, fmt.Errorf("read the devices: %w", err)
 	}
 	devices := map[string]Device{}
@@ -205,26 +210,27 @@ func recordedHost(list []Process, total *int64) Host {
 }
 
 const devicesSQL = `
-WITH u AS (SELECT device_id, arg_max(name, ts) AS name, arg_max(total_bytes, ts) AS total,
-    arg_max(used_bytes, ts) AS used, max(ts) AS at
-  FROM gpu.utilization GROUP BY device_id),
+WITH u AS (SELECT device_id, name, total_bytes AS total, used_bytes AS used, ts AS at FROM gpu.utilization
+  QUALIFY row_number() OVER (PARTITION BY device_id ORDER BY %s DESC, ts DESC) = 1),
 p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes) FILTER (NOT in_job) AS others,
     count(*) FILTER (used_bytes IS NULL) AS hidden
   FROM gpu.processes p JOIN u ON u.device_id = p.device_id AND u.at = p.ts GROUP BY p.device_id),
 n AS (SELECT device_id, 'cuda:' || visible_as AS device FROM gpu.devices WHERE visible_as IS NOT NULL),
 s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.step_devices),
-a AS (SELECT device, sum(allocated) AS live, sum(reserved) AS reserved FROM
-  (SELECT pid, device, arg_max(allocated, ts) AS allocated, arg_max(reserved, ts) AS reserved FROM s
-    GROUP BY pid, device) GROUP BY device),
+a AS (SELECT device_id, sum(allocated) AS live, sum(reserved) AS reserved FROM
+  (SELECT u.device_id, s.pid, coalesce(arg_max(allocated, s.ts) FILTER (s.ts <= u.at), arg_min(allocated, s.ts)) AS allocated,
+      coalesce(arg_max(reserved, s.ts) FILTER (s.ts <= u.at), arg_min(reserved, s.ts)) AS reserved
+    FROM u JOIN n USING (device_id) JOIN s ON s.device = n.device GROUP BY u.device_id, s.pid) GROUP BY device_id),
 x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least,
-    arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) AS latest
-  FROM gpu.processes p JOIN n USING (device_id) ASOF JOIN s ON s.pid = p.pid AND s.device = n.device AND p.ts >= s.ts
+    arg_max(greatest(p.used_bytes - s.reserved, 0), p.ts) FILTER (p.ts <= u.at) AS latest
+  FROM gpu.processes p JOIN n USING (device_id) JOIN u USING (device_id)
+  ASOF JOIN s ON s.pid = p.pid AND s.device = n.device AND p.ts >= s.ts
   WHERE p.in_job AND p.used_bytes IS NOT NULL GROUP BY p.device_id, p.pid),
 c AS (SELECT device_id, sum(least) AS least, sum(latest) AS latest FROM x GROUP BY device_id)
 SELECT u.device_id, u.name, u.total, u.used, coalesce(p.job, 0)::BIGINT AS job,
   coalesce(p.others, 0)::BIGINT AS others, coalesce(p.hidden, 0) AS unknown,
   a.live::BIGINT AS live, a.reserved::BIGINT AS reserved, c.least::BIGINT AS context, c.latest::BIGINT AS now
-FROM u LEFT JOIN p USING (device_id) LEFT JOIN n USING (device_id) LEFT JOIN a ON a.device = n.device
+FROM u LEFT JOIN p USING (device_id) LEFT JOIN n USING (device_id) LEFT JOIN a USING (device_id)
   LEFT JOIN c USING (device_id) ORDER BY u.device_id`
 
 const peakSQL = `

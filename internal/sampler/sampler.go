@@ -119,10 +119,25 @@ func (s *Sampler) Sample() *model.Samples {
 	s.costs.measure(partCgroup, func() { s.cgroups.read(s, now) })
 	if s.o.GPUs != nil {
 		elsewhere := time.Duration(0)
-		s.costs.measure(partGPU, func() { elsewhere = s.o.GPUs.Sample(now, s.members.has, &s.out) })
+		s.costs.measure(partGPU, func() { elsewhere = s.o.GPUs.Sample(now, s.members.has, &s.out); s.nameGPUProcesses() })
 		s.costs.add(partGPU, elsewhere, 0)
 	}
 	return &s.out
+}
+
+// nameGPUProcesses fills in the names that a driver does not tell.
+func (s *Sampler) nameGPUProcesses() {
+	for i := range s.out.GPUProcs {
+		p := &s.out.GPUProcs[i]
+		if p.Comm != "" {
+			continue
+		}
+		if m := s.members.byPID[int(p.PID)]; m != nil {
+			p.Comm = m.usage.Comm
+		} else if u, err := s.fs.Usage(int(p.PID)); err == nil {
+			p.Comm = u.Comm
+		}
+	}
 }
 
 // PIDs lists the job's processes at the last sample. It may be called from any goroutine.

@@ -26,7 +26,7 @@ func (j Job) WhereFrom(ctx context.Context, db api.Querier) (w api.Where, err er
 	if err != nil {
 		return w, err
 	}
-	w.Devices, err = picture.Devices(ctx, api.Into(db))
+	w.Devices, err = picture.Devices(ctx, api.Into(db), !j.S.Live())
 	return w, err
 }
 

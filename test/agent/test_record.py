@@ -16,10 +16,10 @@ def _dump(path):
     with open(path, "w") as f:
         f.write("snapshot" * size)
 size = 1
-def start_cuda():
-    cuda.started = True
+def start_cuda():   # as torch.cuda._lazy_init: what was queued runs before CUDA is said to be initialized
     for call in queued:
         call()
+    cuda.started = True
 cuda = types.ModuleType("torch.cuda")
 cuda.started = False
 cuda.is_initialized = lambda: cuda.started

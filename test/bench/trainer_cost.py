@@ -1,10 +1,11 @@
-"""What observing costs a training, at the defaults: ~35 ms, ~4.5 ms and ~0.5 ms steps, this Python's torch, CPU.
+"""What observing costs a training, at the defaults: ~35 ms, ~4.5 ms and ~0.5 ms steps, this Python's torch, CPU;
+with --device cuda ~100 ms, ~20 ms and ~5 ms steps on the GPU, each of them waited for.
 
 Blocks of steps with the agent on and off alternate in one process, in triples off/on/off of rotating order: on against
 off is the effect, off against off the control, which shows what this machine can tell apart. CPU time of the training
 thread (the agent's own work is on it); wall time beside it.
 
-Usage: python test/bench/trainer_cost.py [--row | SECONDS per size]    --row: lines of `make bench`'s table"""
+Usage: python test/bench/trainer_cost.py [--device cuda] [--row | SECONDS per size]    --row: lines of `make bench`"""
 import os
 import statistics
 import sys
@@ -16,6 +17,7 @@ from memgauge._agent import life, state  # noqa: E402
 
 SETTLE = 2.0  # s of training before anything is measured: the governor has its early samples behind it
 SIZES = (("35 ms", 8, 128, 4, 40), ("4.5 ms", 4, 32, 2, 16), ("0.5 ms", 0, 16, 8, 1))
+CUDA_SIZES = (("100 ms", 16, 1024, 4, 1024), ("20 ms", 12, 768, 3, 512), ("5 ms", 3, 256, 4, 64))
 
 
 def block_class(torch):
@@ -36,10 +38,11 @@ def block_class(torch):
     return Block
 
 
-def training(torch, layers, width, batch, length):
+def training(torch, device, layers, width, batch, length):
     if layers:
         block = block_class(torch)
-        model, x = torch.nn.Sequential(*[block(width) for _ in range(layers)]), torch.randn(batch, length, width)
+        model = torch.nn.Sequential(*[block(width) for _ in range(layers)]).to(device)
+        x = torch.randn(batch, length, width, device=device)
         optimizer = torch.optim.Adam(model.parameters(), 1e-4)
     else:
         model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU(), torch.nn.Linear(width, 4))
@@ -49,6 +52,8 @@ def training(torch, layers, width, batch, length):
         optimizer.zero_grad()
         model(x).square().mean().backward()
         optimizer.step()
+        if device != "cpu":
+            torch.cuda.synchronize()
 
     return step, len(list(model.modules()))
 
@@ -77,7 +82,7 @@ class Switch:
         for gate in (o.host.heap_gate, o.host.blocks_gate):
             gate.due += away
             if gate.began is not None:
-                gate.began, gate.filled = gate.began + away, gate.filled + away
+                gate.began += away
         recorded, _ = o.counter.recorded()
         o.counter.told(recorded, time.monotonic_ns(), 0, o.offset)
         o._plan()
@@ -128,8 +133,11 @@ def print_row(name, on, control):
 
 
 def main():
-    row = sys.argv[1:] == ["--row"]
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 and not row else 14
+    args, device, sizes = sys.argv[1:], "cpu", SIZES
+    if args[:2] == ["--device", "cuda"]:
+        args, device, sizes = args[2:], "cuda", CUDA_SIZES
+    row = args == ["--row"]
+    seconds = float(args[0]) if args and not row else 14
     with tempfile.TemporaryDirectory() as runtime:
         os.mkdir(runtime + "/rings")
         os.mkdir(runtime + "/ctl")
@@ -140,8 +148,8 @@ def main():
         torch.manual_seed(0)
         if not row:
             print("cost to the trainer, torch %s, median of paired blocks (goal <= +1 %%)" % torch.__version__)
-        for name, layers, width, batch, length in SIZES:
-            step, modules = training(torch, layers, width, batch, length)
+        for name, layers, width, batch, length in sizes:
+            step, modules = training(torch, device, layers, width, batch, length)
             observer.uninstall()
             observer.install(torch)
             end = time.monotonic() + SETTLE

@@ -34,9 +34,9 @@ def _recorder(torch):
     return record
 
 
-def on(max_entries, stacks):
-    torch = _cuda()
-    _recorder(torch)("all", stacks=stacks, max_entries=max_entries)
+def on(max_entries, stacks, torch=None):
+    """torch is given where CUDA is just being initialized: until that has ended torch says that it is not."""
+    _recorder(torch or _cuda())("all", stacks=stacks, max_entries=max_entries)
     state.event("record", "memory history on: at most %d entries, stacks %s" % (max_entries, stacks), max_entries)
 
 
@@ -75,7 +75,7 @@ def _begin(torch, entries, stacks, most):
     try:
         if state.current is None:
             return
-        on(entries, stacks)
+        on(entries, stacks, torch)
         torch._C._cuda_attach_out_of_memory_observer(lambda device, *sizes: _keep(device, most))
     except Exception:
         state.error("record memory")
