@@ -52,7 +52,7 @@ func repoFiles(t *testing.T) []string {
 			switch base := d.Name(); {
 			case rel == ".", rel == ".ci", rel == ".github":
 				return nil
-			case strings.HasPrefix(base, "."), base == "__pycache__", rel == "bin", rel == "shared":
+			case strings.HasPrefix(base, "."), base == "__pycache__", rel == "bin", rel == "dist", rel == "shared":
 				return fs.SkipDir
 			}
 			return nil

@@ -149,8 +149,8 @@ func TestDevicesOfAnEndedJob(t *testing.T) {
 		s.GPUs = append(s.GPUs, model.GPUUtilization{Time: at, Device: 0, Name: "H100", Used: used, Total: 80 * gib,
 			Reserved: null, State: "ok"})
 		if used > 0 {
-			b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: int64(i) + 1, Steps: 1,
-				Device: 0, Allocated: used / 2, Reserved: used / 2})
+			b.Devices = append(b.Devices, model.StepDevice{Time: at - 1e5, PID: 5, Rank: -1, Step: int64(i) + 1,
+				Steps: 1, Device: 0, Allocated: used / 2, Reserved: used / 2})
 			s.GPUProcs = append(s.GPUProcs, model.GPUProcess{Time: at, Device: 0, PID: 5, Used: used, InJob: true})
 		}
 	}

@@ -10,10 +10,10 @@ import (
 // the columns. A column that the slice's type lacks is left out.
 type Query func(ctx context.Context, sql string, into any) error
 
-// Devices returns a session's GPUs at the last sample, or, of a session that is over, at the sample in which most of each
-// was used: at the last one its processes have often gone. What a process has on a device beyond its allocator's reserve is
-// divided in two: the CUDA context with its modules (the least that was ever seen), and memory that was allocated
-// outside the allocator since.
+// Devices returns a session's GPUs at the last sample, or, of a session that is over, at the sample in which most of
+// each was used: at the last one its processes have often gone. What a process has on a device beyond its allocator's
+// reserve is divided in two: the CUDA context with its modules (the least that was ever seen), and memory that was
+// allocated outside the allocator since.
 func Devices(ctx context.Context, query Query, over bool) (map[string]Device, error) {
 	var rows []struct {
 		ID                                                     int    `json:"device_id"`
@@ -218,7 +218,8 @@ p AS (SELECT p.device_id, sum(used_bytes) FILTER (in_job) AS job, sum(used_bytes
 n AS (SELECT device_id, 'cuda:' || visible_as AS device FROM gpu.devices WHERE visible_as IS NOT NULL),
 s AS (SELECT pid, ts, device::VARCHAR AS device, allocated, reserved FROM python.step_devices),
 a AS (SELECT device_id, sum(allocated) AS live, sum(reserved) AS reserved FROM
-  (SELECT u.device_id, s.pid, coalesce(arg_max(allocated, s.ts) FILTER (s.ts <= u.at), arg_min(allocated, s.ts)) AS allocated,
+  (SELECT u.device_id, s.pid,
+      coalesce(arg_max(allocated, s.ts) FILTER (s.ts <= u.at), arg_min(allocated, s.ts)) AS allocated,
       coalesce(arg_max(reserved, s.ts) FILTER (s.ts <= u.at), arg_min(reserved, s.ts)) AS reserved
     FROM u JOIN n USING (device_id) JOIN s ON s.device = n.device GROUP BY u.device_id, s.pid) GROUP BY device_id),
 x AS (SELECT p.device_id, p.pid, min(greatest(p.used_bytes - s.reserved, 0)) AS least,

@@ -12,13 +12,14 @@ import (
 // got one address twice.
 func TestOnAnH100(t *testing.T) {
 	for name, want := range map[string]struct {
-		conf                            string
+		conf                        string
 		peak, end, requested, calls int64
 	}{
 		"h100-segments.pickle.gz":   {"", 4_622_123_008, 4_123_000_832, 3_231_897_932, 115 + 26},
 		"h100-expandable.pickle.gz": {"expandable_segments:True", 3_613_392_896, 3_613_392_896, 3_231_897_932, 116 + 9},
 	} {
-		tr, err := snapshot.ReadTrace(filepath.Join("../../testdata/snapshots", name), nil)
+		tr, err := snapshot.ReadTrace(filepath.Join("../../testdata/snapshots", name),
+			func(with []int) (int, error) { return with[0], nil })
 		if err != nil {
 			t.Fatal(err)
 		}

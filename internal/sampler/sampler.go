@@ -119,7 +119,10 @@ func (s *Sampler) Sample() *model.Samples {
 	s.costs.measure(partCgroup, func() { s.cgroups.read(s, now) })
 	if s.o.GPUs != nil {
 		elsewhere := time.Duration(0)
-		s.costs.measure(partGPU, func() { elsewhere = s.o.GPUs.Sample(now, s.members.has, &s.out); s.nameGPUProcesses() })
+		s.costs.measure(partGPU, func() {
+			elsewhere = s.o.GPUs.Sample(now, s.members.has, &s.out)
+			s.nameGPUProcesses()
+		})
 		s.costs.add(partGPU, elsewhere, 0)
 	}
 	return &s.out

@@ -55,7 +55,8 @@ func library(t *testing.T) string {
 		bytes := strings.Trim(strings.ReplaceAll(fmt.Sprint(raw), " ", ","), "[]")
 		switch {
 		case strings.Contains(name, "RunningProcesses"):
-			fmt.Fprintf(&code, "int %s(void *h, unsigned *n, void *list) { *n = %d; return %d; }\n", name, a.Count, a.Code)
+			fmt.Fprintf(&code, "int %s(void *h, unsigned *n, void *list) { *n = %d; return %d; }\n", name, a.Count,
+				a.Code)
 		case name == "nvmlDeviceGetMigMode":
 			fmt.Fprintf(&code, "int %s(void *h, unsigned *now, unsigned *next) { *now = *next = %d; return %d; }\n",
 				name, raw[0], a.Code)
