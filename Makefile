@@ -1,6 +1,6 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
-VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git describe --always --dirty 2>/dev/null || echo unknown))
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.Version=$(VERSION)
+VERSION := $(shell scripts/version)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(shell scripts/version -build)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
@@ -11,7 +11,7 @@ STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench accuracy generate licenses fuzz clean help
+.PHONY: build test check demo bench accuracy wheel release generate licenses fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -39,6 +39,12 @@ bench: build ## the speed table with this machine's figures
 accuracy: build ## how well leaks are told: 1000 simulated runs of each family, and the labelled corpus
 	@python=$$(scripts/testenv --only torch) && go run ./test/accuracy -sim 1000 -memgauge bin/memgauge -python "$$python"
 
+wheel: ## dist/memgauge-*.whl for x86-64, or for ARCH=aarch64; then: pip install dist/memgauge-*.whl
+	@scripts/release --wheel $(or $(ARCH),x86_64)
+
+release: ## dist/: wheels and tarballs for x86-64 and aarch64, what they are made of, checksums, the changelog
+	@scripts/release
+
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)
 
@@ -49,7 +55,7 @@ licenses: ## THIRD_PARTY_LICENSES, from the modules that are linked in
 	go run ./scripts/licenses
 
 clean: ## what was built here (the tests' Pythons stay in ~/.cache/memgauge-test)
-	rm -rf bin
+	rm -rf bin dist
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20

@@ -2,11 +2,14 @@
 
 The command is started when a class begins to watch, and ends with its input. One daemon thread reads its output and
 runs callbacks. In a child made by os.fork a feed is closed, and calls raise FeedError."""
+import glob
 import json
 import os
 import queue
 import shutil
 import subprocess
+import sys
+import sysconfig
 import threading
 
 READY = 20.0      # s until the command is ready: it opens the session's database and the GPUs' driver
@@ -20,11 +23,31 @@ class FeedError(RuntimeError):
 
 
 def binary():
-    """Path of the memgauge command."""
-    path = os.environ.get("MEMGAUGE_BINARY") or shutil.which("memgauge")
+    """Path of the memgauge command: the one that observes this process, else the one that was installed with this
+    package, else the first on PATH."""
+    path = os.environ.get("MEMGAUGE_BINARY") or next(installed(), None) or shutil.which("memgauge")
     if not path or not os.access(path, os.X_OK):
         raise FeedError("the memgauge command is not found: put it on PATH, or name it in MEMGAUGE_BINARY")
     return path
+
+
+def installed():
+    """Yields where pip has put the command, if it was pip that installed this package: PREFIX/bin beside
+    PREFIX/lib/pythonX.Y/site-packages/memgauge (so do pip install --user, virtual environments and --prefix), or
+    FOLDER/bin beside FOLDER/memgauge (pip install --target)."""
+    package = sys.modules[__package__]
+    if not package.__path__:
+        return      # attach has sent the modules
+    site = os.path.dirname(os.path.abspath(package.__path__[0]))
+    if not glob.glob(os.path.join(glob.escape(site), "memgauge-*.dist-info")):
+        return      # a source tree, or what `memgauge run` unpacks
+    for prefix in (site, os.path.join(site, "..", "..", "..")):
+        path = os.path.normpath(os.path.join(prefix, "bin", "memgauge"))
+        if os.access(path, os.X_OK):
+            yield path
+    path = os.path.join(sysconfig.get_path("scripts"), "memgauge")  # a distribution with a layout of its own
+    if os.access(path, os.X_OK):
+        yield path
 
 
 def observed():
