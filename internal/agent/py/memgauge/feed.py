@@ -32,29 +32,31 @@ def binary():
 
 
 def installed():
-    """Yields where pip has put the command, if it was pip that installed this package: PREFIX/bin beside
-    PREFIX/lib/pythonX.Y/site-packages/memgauge (so do pip install --user, virtual environments and --prefix), or
-    FOLDER/bin beside FOLDER/memgauge (pip install --target)."""
-    package = sys.modules[__package__]
-    if not package.__path__:
-        return      # attach has sent the modules
-    site = os.path.dirname(os.path.abspath(package.__path__[0]))
-    if not glob.glob(os.path.join(glob.escape(site), "memgauge-*.dist-info")):
-        return      # a source tree, or what `memgauge run` unpacks
-    for prefix in (site, os.path.join(site, "..", "..", "..")):
-        path = os.path.normpath(os.path.join(prefix, "bin", "memgauge"))
-        if os.access(path, os.X_OK):
-            yield path
-    path = os.path.join(sysconfig.get_path("scripts"), "memgauge")  # a distribution with a layout of its own
-    if os.access(path, os.X_OK):
-        yield path
+    """Yields where pip has put the command: PREFIX/bin beside PREFIX/lib/pythonX.Y/site-packages (so do virtual
+    environments, --user and --prefix), or FOLDER/bin (--target). Looks where this package comes from, then wherever
+    this Python looks for modules: `memgauge run` and attach bring a package of their own."""
+    sites = [os.path.dirname(os.path.abspath(p)) for p in sys.modules[__package__].__path__] + sys.path
+    for site in dict.fromkeys(os.path.abspath(s) for s in sites):
+        if not glob.glob(os.path.join(glob.escape(site), "memgauge-*.dist-info")):
+            continue
+        for folder in (os.path.join(site, "bin"), os.path.join(site, "..", "..", "..", "bin"),
+                       sysconfig.get_path("scripts")):
+            path = os.path.normpath(os.path.join(folder, "memgauge"))
+            if os.access(path, os.X_OK):
+                yield path
 
 
 def observed():
-    """Whether this process itself is observed in a session."""
-    from ._agent import recording, state
-    process = state.current
-    return process is not None and not process.over and process.pid == os.getpid() and recording.ring() is not None
+    """Whether this process itself is observed in a session. In one that had imported this package before it was
+    attached to, the agent has another name (internal/agent/inject.py)."""
+    for package in (__package__, "memgauge_agent"):
+        if package + "._agent.life" not in sys.modules:
+            continue    # nothing has started an agent of this name
+        state, recording = (sys.modules.get("%s._agent.%s" % (package, name)) for name in ("state", "recording"))
+        process = state and state.current
+        if process and not process.over and process.pid == os.getpid() and recording and recording.ring() is not None:
+            return True
+    return False
 
 
 class Feed:
