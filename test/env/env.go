@@ -91,6 +91,24 @@ func ChrootCPythons(t testing.TB) []Python {
 	return all
 }
 
+// Sysroot is the C compiler that wheels are built with (scripts/sysroot).
+func Sysroot(t testing.TB) string {
+	t.Helper()
+	return need(t, "sysroot", "MEMGAUGE_SYSROOT_CC")
+}
+
+// Auditwheel is the command that tells with which machines a wheel works.
+func Auditwheel(t testing.TB) string {
+	t.Helper()
+	return need(t, "auditwheel", "MEMGAUGE_AUDITWHEEL")
+}
+
+// Has tells whether a part is here; for a TestMain, which can't skip.
+func Has(part, key string) bool {
+	value, _ := lookup(part, key)
+	return value != ""
+}
+
 // Checkout is the root of the repository.
 func Checkout() string {
 	_, file, _, _ := runtime.Caller(0)
