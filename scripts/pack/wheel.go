@@ -129,7 +129,7 @@ func (r release) zip(files []file) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	z.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.BestCompression)
+		return flate.NewWriter(w, flate.DefaultCompression) // the best is 0.2 % smaller and takes twice the time
 	})
 	for _, last := range []bool{false, true} {
 		for _, f := range sorted(files) {
