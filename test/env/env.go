@@ -109,6 +109,21 @@ func Has(part, key string) bool {
 	return value != ""
 }
 
+// Trees are systems that scripts/testenv makes only when it is asked for them: the part "debian" or "arm64".
+func Trees(t testing.TB, part string) (all []Python) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(Checkout(), "scripts", "testenv"), "--only", part)
+	out, err := cmd.Output()
+	if err != nil {
+		Missing(t, part, "scripts/testenv --only "+part+" tells why")
+	}
+	for _, entry := range filepath.SplitList(strings.TrimSpace(string(out))) {
+		tree, name, _ := strings.Cut(entry, "|")
+		all = append(all, Python{Path: name, Root: tree})
+	}
+	return all
+}
+
 // Checkout is the root of the repository.
 func Checkout() string {
 	_, file, _, _ := runtime.Caller(0)

@@ -20,6 +20,8 @@ type place struct {
 	python env.Python
 	dir    string // below /tmp, so it has this path in the Python's own root too
 	env    []string
+
+	emulated bool // its Python is for another processor
 }
 
 // venv makes a place without the wheel. Some Pythons here have no pip; all can run it from its own wheel, which every
@@ -28,7 +30,7 @@ func venv(t *testing.T, p env.Python) *place {
 	t.Helper()
 	dir := t.TempDir()
 	at := &place{python: p, dir: dir, env: append(os.Environ(), "MEMGAUGE_HOME="+dir+"/home", "HOME="+dir,
-		"PATH="+dir+"/venv/bin:/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")}
+		"PATH="+dir+"/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")}
 	at.must(t, p.Path, "-m", "venv", "--without-pip", dir+"/venv")
 	return at
 }
@@ -74,7 +76,8 @@ func bundledPip(t *testing.T, p env.Python) string {
 func (p *place) command(t *testing.T, args ...string) *exec.Cmd {
 	args = append([]string{"env"}, args...) // which looks for the command in the place's PATH
 	if p.python.Root != "" {
-		args = append([]string{filepath.Join(env.Checkout(), "scripts", "inchroot"), p.python.Root}, args...)
+		way := map[bool]string{false: "inchroot", true: "emulated"}[p.emulated]
+		args = append([]string{filepath.Join(env.Checkout(), "scripts", way), p.python.Root}, args...)
 	}
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Env, cmd.Dir = p.env, p.dir
