@@ -99,8 +99,8 @@ Description-Content-Type: text/markdown
 }
 
 // description is what an index shows. The README has pictures and links that lead nowhere outside of the repository.
-const description = `memgauge records the memory of AI training jobs and answers questions about it: what leaks, since when, who holds
-it, and when it will run out. The records outlive the training. It needs no other package.
+const description = `memgauge records the memory of AI training jobs and answers questions about it: what leaks, since
+when, who holds it, and when it will run out. The records outlive the training. It needs no other package.
 
     memgauge run -- python train.py     # or, for a job that runs already: memgauge attach PID
     memgauge leak

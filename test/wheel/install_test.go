@@ -30,7 +30,8 @@ func venv(t *testing.T, p env.Python) *place {
 	t.Helper()
 	dir := t.TempDir()
 	at := &place{python: p, dir: dir, env: append(os.Environ(), "MEMGAUGE_HOME="+dir+"/home", "HOME="+dir,
-		"PATH="+dir+"/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE=1", "PIP_DISABLE_PIP_VERSION_CHECK=1")}
+		"PATH="+dir+"/venv/bin:/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONDONTWRITEBYTECODE=1",
+		"PIP_DISABLE_PIP_VERSION_CHECK=1")}
 	at.must(t, p.Path, "-m", "venv", "--without-pip", dir+"/venv")
 	return at
 }
@@ -176,8 +177,8 @@ const other = "9.9.9"
 
 func (p *place) pretendOther(t *testing.T) {
 	t.Helper()
-	p.must(t, "sh", "-c", `echo 'VERSION = "`+other+`"' > $(echo "$0"/venv/lib/python3*/site-packages/memgauge/)_version.py`,
-		p.dir)
+	p.must(t, "sh", "-c", `cd "$0"/venv/lib/python3*/site-packages/memgauge &&
+		echo 'VERSION = "`+other+`"' >_version.py`, p.dir)
 }
 
 // TestWhichCopyRuns: an observed process sees one whole package, never half of each, though the one that is installed
@@ -213,8 +214,8 @@ print(sorted(p.generate_report())[:1])`
 	}
 }
 
-// TestAttachBesideTheWheel: an agent that comes into a process with an installed package leaves that one as it is, whether
-// the program has imported it or could; and nothing of it is gone after a detach.
+// TestAttachBesideTheWheel: an agent that comes into a process with an installed package leaves that one as it is,
+// whether the program has imported it or could; and nothing of it is gone after a detach.
 func TestAttachBesideTheWheel(t *testing.T) {
 	wheel(t)
 	env.Root(t) // the right to trace a process that is no child

@@ -221,8 +221,8 @@ func auditwheel(t *testing.T, path, arch string) {
 	}
 }
 
-// TestSameBytes: packing again makes the same wheel, whatever time it is and whatever the umask; thoroughly, building in
-// another place does.
+// TestSameBytes: packing again makes the same wheel, whatever time it is and whatever the umask; thoroughly, building
+// in another place does.
 func TestSameBytes(t *testing.T) {
 	first, dir := wheel(t), t.TempDir()
 	checkout := env.Checkout()
