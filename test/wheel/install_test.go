@@ -224,8 +224,10 @@ func TestAttachBesideTheWheel(t *testing.T) {
 	at.pretendOther(t)
 	for _, first := range []string{"import memgauge", ""} {
 		t.Run(strings.TrimSpace("after "+first), func(t *testing.T) {
-			cmd := at.command(t, at.dir+"/venv/bin/python", "-c", first+"\nimport sys, time\nprint('ready', flush=True)\n"+
-				"for line in sys.stdin: print(eval(line), flush=True)")
+			cmd := at.command(t, at.dir+"/venv/bin/python", "-c", first+`
+import sys
+print('ready', flush=True)
+for line in sys.stdin: print(eval(line), flush=True)`)
 			stdin, err := cmd.StdinPipe()
 			if err != nil {
 				t.Fatal(err)

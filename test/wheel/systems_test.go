@@ -85,3 +85,24 @@ func TestAarch64(t *testing.T) {
 		}
 	}
 }
+
+// TestRelease: what `make release` leaves is whole, its checksums fit, and the command of the tarball runs.
+func TestRelease(t *testing.T) {
+	thorough(t)
+	dir := t.TempDir()
+	script := `set -e
+scripts/release --out "$0"
+cd "$0"
+sha256sum -c --quiet SHA256SUMS
+tar xzf memgauge-*-linux-x86_64.tar.gz
+memgauge-*/bin/memgauge --version
+ls -d *.whl *.tar.gz *.cdx.json CHANGELOG.md | wc -l
+ls memgauge-*/lib/libmemgauge_alloc.so memgauge-*/include/memgauge_alloc.h`
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", script, dir)
+	cmd.Dir = env.Checkout()
+	out, err := cmd.CombinedOutput()
+	if want := "memgauge version " + built.version + "\n7\n"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v, no %q:\n%s", err, want, out)
+	}
+	same(t, wheel(t), filepath.Join(dir, filepath.Base(wheel(t))))
+}
