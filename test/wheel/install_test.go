@@ -212,16 +212,14 @@ print(sorted(p.generate_report())[:1])`
 	if got := at.must(t, "memgauge", "run", "--quiet", "--", python, "-c", report); !strings.HasPrefix(got, "['") {
 		t.Errorf("a report in an observed process: %s", got)
 	}
+	t.Run("attached", func(t *testing.T) { attachBeside(t, at) })
 }
 
-// TestAttachBesideTheWheel: an agent that comes into a process with an installed package leaves that one as it is,
-// whether the program has imported it or could; and nothing of it is gone after a detach.
-func TestAttachBesideTheWheel(t *testing.T) {
-	wheel(t)
+// attachBeside: an agent that comes into a process with an installed package leaves that one as it is, whether the
+// program has imported it or could; and nothing of it is gone after a detach.
+func attachBeside(t *testing.T, at *place) {
+	t.Helper()
 	env.Root(t) // the right to trace a process that is no child
-	all := env.CPythons(t)
-	at := install(t, all[len(all)-1])
-	at.pretendOther(t)
 	for _, first := range []string{"import memgauge", ""} {
 		t.Run(strings.TrimSpace("after "+first), func(t *testing.T) {
 			cmd := at.command(t, at.dir+"/venv/bin/python", "-c", first+`
