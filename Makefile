@@ -1,6 +1,6 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
-VERSION := $(shell git describe --tags --dirty 2>/dev/null || echo 0.1.0-dev+$$(git describe --always --dirty 2>/dev/null || echo unknown))
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.Version=$(VERSION)
+VERSION := $(shell scripts/version)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(shell scripts/version -build)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
@@ -12,7 +12,7 @@ STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test check demo bench accuracy generate licenses gpu-kit fuzz clean help
+.PHONY: build test check demo bench accuracy wheel release generate licenses gpu-kit fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -42,6 +42,12 @@ accuracy: build ## how well leaks are told: 1000 simulated runs of each family, 
 
 gpu-kit: build ## dist/memgauge-gpu-kit.tar.xz: everything to try memgauge on a machine with a GPU (docs/gpu.md)
 	@mkdir -p dist && test/gpukit/build.sh bin/memgauge bin/libmemgauge_alloc.so dist
+
+wheel: ## dist/memgauge-*.whl for x86-64, or for ARCH=aarch64; then: pip install dist/memgauge-*.whl
+	@scripts/release --wheel $(or $(ARCH),x86_64)
+
+release: ## dist/: wheels and tarballs for x86-64 and aarch64, what they are made of, checksums, the changelog
+	@scripts/release
 
 fuzz: ## every fuzz target for 10 minutes; FUZZTIME=1m for less
 	@scripts/fuzz $(or $(FUZZTIME),10m)

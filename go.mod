@@ -3,6 +3,7 @@ module github.com/memgauge/memgauge
 go 1.26.0
 
 require (
+	github.com/CycloneDX/cyclonedx-go v0.10.0
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/duckdb/duckdb-go-bindings v0.10504.0
 	github.com/ebitengine/purego v0.11.3

@@ -111,8 +111,15 @@ def strings(value):
 
 
 def package():
-    """The agent's own name, unless the program has a module of that name."""
-    free = sys.modules.get("memgauge") is None or hasattr(sys.modules.get("memgauge._agent.state"), "current")
+    """The agent's own name, unless the program has a module of that name, or could import one. pip installs our package
+    too, of whatever version: half of each would be worse than both."""
+    there = sys.modules.get("memgauge")
+    if there is None:
+        from importlib.util import find_spec
+        free = find_spec("memgauge") is None
+    else:   # what `memgauge run` has left of an agent that is over
+        free = str(getattr(there, "__file__", "")).startswith("<memgauge>") and hasattr(
+            sys.modules.get("memgauge._agent.state"), "current")
     return "memgauge" if free else "memgauge_agent"
 
 

@@ -47,6 +47,7 @@ var (
 	ErrForbidden = errors.New("the system forbids looking into it")
 	ErrTraced    = errors.New("it is being traced")
 	ErrMachine   = errors.New("it is built for another machine")
+	ErrBuild     = errors.New("attaching takes machine code, which is written for x86-64 only")
 	ErrStripped  = errors.New("its interpreter doesn't export what is needed")
 	ErrSuspended = errors.New("it is stopped by a signal")
 	ErrFiltered  = errors.New("it filters its system calls")
@@ -99,6 +100,9 @@ func (t *Target) askProcess() (string, error) {
 	s, err := readStatus(t.path("status"))
 	if err != nil {
 		return "", remedy.Add(ErrNoProcess, "memgauge list shows observed ones, pgrep -a python all that run Python")
+	}
+	if thisMachine == elf.EM_NONE {
+		return "", remedy.Add(ErrBuild, "memgauge run observes a training from its start, on every machine")
 	}
 	t.status, t.PID, t.Inner = s, s.tgid, s.inner // of a thread's id, the process
 	switch s.state {

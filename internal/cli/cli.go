@@ -2,7 +2,7 @@
 // they do is done by the packages that they call.
 package cli
 
-//go:generate go run ./gen -md ../../docs/commands.md
+//go:generate go run ./gen -md ../../docs/commands.md -py ../agent/py/memgauge/_version.py
 
 import (
 	"io"

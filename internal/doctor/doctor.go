@@ -234,6 +234,9 @@ func (m Machine) rollup(fs proc.FS) Check {
 // ptrace is needed for attaching, and for reading other users' processes.
 func (m Machine) ptrace() Check {
 	c := Check{Name: "attach", State: Works, Found: "processes of this user"}
+	if runtime.GOARCH != "amd64" {
+		return Check{c.Name, Absent, "its machine code is for x86-64 only", "memgauge run needs none of this"}
+	}
 	if os.Geteuid() == 0 {
 		c.Found = "processes of all users"
 	}

@@ -119,6 +119,25 @@ class Life(Case):
         program.detach(runtime)
         self.assertEqual(program.ask("[n for n in sys.modules if 'memgauge' in n]"), ["memgauge"])
 
+    def test_a_program_that_could_import_a_package_of_our_name(self):
+        """pip installs one, of whatever version: it is neither run as the agent nor gone after a detach."""
+        site = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, site)
+        os.makedirs(site + "/memgauge/_agent")
+        for name in ("__init__", "_agent/__init__", "_agent/life", "_agent/state"):
+            with open("%s/memgauge/%s.py" % (site, name), "w") as f:
+                f.write("current = None; mine = True\n")
+        for first in ("", "import memgauge, memgauge._agent.state\n"):
+            program = self.start("import sys\nsys.path.insert(0, %r)\n" % site + first + LOOP)
+            path = program.ask("sys.path")
+            runtime = program.attach()
+            self.assertEqual(program.eval(runtime, "x").value, "41")
+            self.assertTrue(program.ask("'memgauge_agent._agent.life' in sys.modules"))
+            self.assertTrue(program.ask("__import__('memgauge').mine"))
+            program.detach(runtime)
+            self.assertEqual(program.ask("sys.path"), path)
+            self.assertTrue(program.ask("__import__('memgauge._agent.life')._agent.life.mine"))
+
     def test_signals_and_threading(self):
         """An eval has the program's signal mask, and the main thread its name."""
         program = self.start("import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\n" + LOOP)

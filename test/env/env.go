@@ -91,6 +91,39 @@ func ChrootCPythons(t testing.TB) []Python {
 	return all
 }
 
+// Sysroot is the C compiler that wheels are built with (scripts/sysroot).
+func Sysroot(t testing.TB) string {
+	t.Helper()
+	return need(t, "sysroot", "MEMGAUGE_SYSROOT_CC")
+}
+
+// Auditwheel is the command that tells with which machines a wheel works.
+func Auditwheel(t testing.TB) string {
+	t.Helper()
+	return need(t, "auditwheel", "MEMGAUGE_AUDITWHEEL")
+}
+
+// Has tells whether a part is here; for a TestMain, which can't skip.
+func Has(part, key string) bool {
+	value, _ := lookup(part, key)
+	return value != ""
+}
+
+// Trees are systems that scripts/testenv makes only when it is asked for them: the part "debian" or "arm64".
+func Trees(t testing.TB, part string) (all []Python) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(Checkout(), "scripts", "testenv"), "--only", part)
+	out, err := cmd.Output()
+	if err != nil {
+		Missing(t, part, "scripts/testenv --only "+part+" tells why")
+	}
+	for _, entry := range filepath.SplitList(strings.TrimSpace(string(out))) {
+		tree, name, _ := strings.Cut(entry, "|")
+		all = append(all, Python{Path: name, Root: tree})
+	}
+	return all
+}
+
 // Checkout is the root of the repository.
 func Checkout() string {
 	_, file, _, _ := runtime.Caller(0)

@@ -21,9 +21,6 @@ import (
 	"github.com/memgauge/memgauge/internal/term"
 )
 
-// Version is set by the Makefile.
-var Version = "0.1.0-dev"
-
 // Exit codes, as docs and scripts know them.
 const (
 	exitFine        = 0

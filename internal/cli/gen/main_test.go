@@ -16,3 +16,14 @@ func TestCommandsDocument(t *testing.T) {
 		t.Error("docs/commands.md is not what the commands say of themselves: run make generate")
 	}
 }
+
+// TestVersionOfThePackage holds the Python package's version to the program's.
+func TestVersionOfThePackage(t *testing.T) {
+	have, err := os.ReadFile("../../agent/py/memgauge/_version.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, module()) {
+		t.Error("_version.py is not internal/cli/app/version.txt: run make generate")
+	}
+}

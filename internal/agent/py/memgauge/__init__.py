@@ -75,6 +75,9 @@ _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name):
+    if name == "__version__":   # of this copy: in an observed process it is the one of the memgauge that observes
+        from ._version import VERSION
+        return VERSION
     if name not in _LAZY:
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     import importlib
@@ -83,11 +86,22 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(list(globals()) + list(_LAZY))
+    return sorted(list(globals()) + list(_LAZY) + ["__version__"])
+
+
+def _observing(folder):
+    """Whether these are the files that `memgauge run` unpacks, AGENT/lib/memgauge beside AGENT/boot. Of a package that
+    pip installed, people want to see the files."""
+    from posix import stat
+    try:
+        return stat(folder + "/../../boot/sitecustomize.py") is not None
+    except OSError:
+        return False
 
 
 if __path__:    # else attach has sent the modules, and loads them in the same way
     try:
-        _hide(__path__[0])
+        if _observing(__path__[0]):
+            _hide(__path__[0])
     except Exception:
         pass    # another Python's import system: then their files are visible

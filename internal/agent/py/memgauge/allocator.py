@@ -8,6 +8,8 @@ import os
 import sys
 import threading
 
+from . import feed
+
 LIBRARY = "libmemgauge_alloc.so"
 MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
 DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
@@ -52,9 +54,11 @@ def library_paths():
     if named:
         return [named]
     folders = list(sys.modules[__package__].__path__)
-    for folder in os.environ.get("PATH", "").split(os.pathsep):
-        if folder and os.access(os.path.join(folder, "memgauge"), os.X_OK):
-            real = os.path.dirname(os.path.realpath(os.path.join(folder, "memgauge")))
+    commands = [os.environ.get("MEMGAUGE_BINARY", "")] + list(feed.installed())
+    commands += [os.path.join(folder, "memgauge") for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+    for command in commands:
+        if command and os.access(command, os.X_OK):
+            real = os.path.dirname(os.path.realpath(command))
             folders += [real, os.path.join(os.path.dirname(real), "lib")]
     return [os.path.join(folder, LIBRARY) for folder in folders]
 

@@ -2,11 +2,14 @@
 
 The command is started when a class begins to watch, and ends with its input. One daemon thread reads its output and
 runs callbacks. In a child made by os.fork a feed is closed, and calls raise FeedError."""
+import glob
 import json
 import os
 import queue
 import shutil
 import subprocess
+import sys
+import sysconfig
 import threading
 
 READY = 20.0      # s until the command is ready: it opens the session's database and the GPUs' driver
@@ -20,18 +23,40 @@ class FeedError(RuntimeError):
 
 
 def binary():
-    """Path of the memgauge command."""
-    path = os.environ.get("MEMGAUGE_BINARY") or shutil.which("memgauge")
+    """Path of the memgauge command: the one that observes this process, else the one that was installed with this
+    package, else the first on PATH."""
+    path = os.environ.get("MEMGAUGE_BINARY") or next(installed(), None) or shutil.which("memgauge")
     if not path or not os.access(path, os.X_OK):
         raise FeedError("the memgauge command is not found: put it on PATH, or name it in MEMGAUGE_BINARY")
     return path
 
 
+def installed():
+    """Yields where pip has put the command: PREFIX/bin beside PREFIX/lib/pythonX.Y/site-packages (so do virtual
+    environments, --user and --prefix), or FOLDER/bin (--target). Looks where this package comes from, then wherever
+    this Python looks for modules: `memgauge run` and attach bring a package of their own."""
+    sites = [os.path.dirname(os.path.abspath(p)) for p in sys.modules[__package__].__path__] + sys.path
+    for site in dict.fromkeys(os.path.abspath(s) for s in sites):
+        if not glob.glob(os.path.join(glob.escape(site), "memgauge-*.dist-info")):
+            continue
+        for folder in (os.path.join(site, "bin"), os.path.join(site, "..", "..", "..", "bin"),
+                       sysconfig.get_path("scripts")):
+            path = os.path.normpath(os.path.join(folder, "memgauge"))
+            if os.access(path, os.X_OK):
+                yield path
+
+
 def observed():
-    """Whether this process itself is observed in a session."""
-    from ._agent import recording, state
-    process = state.current
-    return process is not None and not process.over and process.pid == os.getpid() and recording.ring() is not None
+    """Whether this process itself is observed in a session. In one that had imported this package before it was
+    attached to, the agent has another name (internal/agent/inject.py)."""
+    for package in (__package__, "memgauge_agent"):
+        if package + "._agent.life" not in sys.modules:
+            continue    # nothing has started an agent of this name
+        state, recording = (sys.modules.get("%s._agent.%s" % (package, name)) for name in ("state", "recording"))
+        process = state and state.current
+        if process and not process.over and process.pid == os.getpid() and recording and recording.ring() is not None:
+            return True
+    return False
 
 
 class Feed:

@@ -62,6 +62,8 @@ def _modules():
 def forget_modules(s):
     for folder in getattr(sys.modules.get(state.ROOT), "__path__", ()):     # empty where an attach has brought us
         lib = folder.rpartition("/")[0]
+        if not os.path.exists(lib + "/../boot/sitecustomize.py"):
+            continue    # not what `memgauge run` unpacked: the program's own place for modules
         sys.path[:] = [p for p in sys.path if p != lib]
         for known in [p for p in list(sys.path_importer_cache) if p == lib or (p + "/").startswith(folder + "/")]:
             sys.path_importer_cache.pop(known, None)
