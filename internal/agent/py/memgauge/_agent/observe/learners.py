@@ -21,6 +21,7 @@ MANY = 4096      # arguments that are looked at for them
 FUNCTIONS = 256  # of JAX that are known by name; a program that makes more of them makes them in a loop
 
 _off = []        # what takes our hooks off
+_boosting = set()    # (library, pid) whose model is known to grow
 
 
 def found(module):
@@ -149,11 +150,14 @@ def _safely(source, key, what):
 class _Counted:
     """A function of a C library in the place of the real one: its attributes (argtypes, restype) are that one's."""
 
-    def __init__(self, real, what):
-        self.__dict__.update(_real=real, _what=what)
+    def __init__(self, real, library):
+        self.__dict__.update(_real=real, _library=library, _what="boosting rounds of " + library)
 
     def __call__(self, *args):
         result = self._real(*args)
+        if state.current is not None and (self._library, state.current.pid) not in _boosting:
+            _boosting.add((self._library, state.current.pid))
+            state.event("boosting", self._library)      # whatever counts steps: a verdict must know of it
         # a forest or a cross-validation boosts several boosters in turn: each has a handle
         _safely(loop.ROUNDS, getattr(args[0], "value", 0) if args else 0, self._what)
         return result
@@ -165,18 +169,18 @@ class _Counted:
         setattr(self._real, name, value)
 
 
-def _boosting(what, *names):
+def _rounds(library_name, *names):
     def hook(module):
         library = module._LIB
         for name in names:
             real = getattr(library, name, None)
             if real is not None:
-                _count(library, name, real, what)
+                _count(library, name, real, library_name)
     return hook
 
 
-def _count(library, name, real, what):
-    ours = _Counted(real, what)
+def _count(library, name, real, library_name):
+    ours = _Counted(real, library_name)
 
     def off():
         if library.__dict__.get(name) is ours:
@@ -189,8 +193,8 @@ def _count(library, name, real, what):
 _HOOKS = {
     "jax._src.api": _jax,
     "keras.src.callbacks": _keras,
-    "xgboost.core": _boosting("boosting rounds of XGBoost", "XGBoosterUpdateOneIter", "XGBoosterTrainOneIter",
-                              "XGBoosterBoostOneIter", "XGBoosterTrainOneIterWithSplitGrad"),
-    "lightgbm.basic": _boosting("boosting rounds of LightGBM", "LGBM_BoosterUpdateOneIter",
-                                "LGBM_BoosterUpdateOneIterCustom"),
+    "xgboost.core": _rounds("XGBoost", "XGBoosterUpdateOneIter", "XGBoosterTrainOneIter", "XGBoosterBoostOneIter",
+                            "XGBoosterTrainOneIterWithSplitGrad"),
+    "lightgbm.basic": _rounds("LightGBM", "LGBM_BoosterUpdateOneIter",
+                              "LGBM_BoosterUpdateOneIterCustom"),
 }
