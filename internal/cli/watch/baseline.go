@@ -69,7 +69,12 @@ func (a *commands) baselineCommand() *cobra.Command {
 			"that a change that leaks or needs more memory fails its pull request. examples/ci/memory.yml is such a workflow.",
 		Example: "  memgauge baseline save memgauge-baseline.json\n" +
 			"  memgauge baseline check memgauge-baseline.json --tolerance 10%",
-		Args: cobra.OnlyValidArgs,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("no command %q: it is save or check", args[0])
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	save := &cobra.Command{
