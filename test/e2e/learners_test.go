@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// Trainings without PyTorch, with the real libraries: each counts its own kind of step, what leaks is called a leak with
-// its holder, and what doesn't is not. A forest that is being grown is no leak.
+// Trainings without PyTorch, with the real libraries: each counts its own kind of step, what leaks is called a leak
+// with its holder, and what doesn't is not. A forest that is being grown is no leak.
 func TestLearners(t *testing.T) {
 	python := env.Learners(t).Path
 	for _, c := range []struct {
@@ -82,6 +82,23 @@ func checkLearner(t *testing.T, w *world, session, verdict string) {
 	case verdict == "by design":
 		if !strings.Contains(r.stdout, "the model itself grows by design") {
 			t.Errorf("no word of the model\n%s", r.stdout)
+		}
+	}
+}
+
+// What JAX says of its own memory opens in memgauge snapshot, with the program's lines.
+func TestJAXProfile(t *testing.T) {
+	python := env.Learners(t).Path
+	w := newWorld(t)
+	file := filepath.Join(w.home, "memory.pprof")
+	if r := w.do(python, script(t, "jaxprofile.py"), file); r.code != 0 {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	text := w.mg("snapshot", file)
+	for _, want := range []string{"cpu:0: 11 MiB in 11 live buffers", "jaxprofile.py:11 ", "10 buffers",
+		"jaxprofile.py:15 other, 1 buffer"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }

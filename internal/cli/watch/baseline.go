@@ -65,8 +65,9 @@ func (a *commands) baselineCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "baseline",
 		Short: "Keep a run's peaks and verdict, and fail when another run needs more or leaks",
-		Long: "Keeps what a session amounts to as a small JSON file that goes into version control, and compares later sessions with it: in CI, so\n" +
-			"that a change that leaks or needs more memory fails its pull request. examples/ci/memory.yml is such a workflow.",
+		Long: "Keeps what a session amounts to as a small JSON file that goes into version control, and compares\n" +
+			"later sessions with it: in CI, so that a change that leaks or needs more memory fails its pull\n" +
+			"request. examples/ci/memory.yml is such a workflow.",
 		Example: "  memgauge baseline save memgauge-baseline.json\n" +
 			"  memgauge baseline check memgauge-baseline.json --tolerance 10%",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -80,8 +81,8 @@ func (a *commands) baselineCommand() *cobra.Command {
 	save := &cobra.Command{
 		Use:   "save [FILE]",
 		Short: "Write the session's peaks and verdict to a file",
-		Long: "Writes the session's peaks and verdict as JSON to FILE (" + baselineFile + "), which is replaced in one step. A session that leaks\n" +
-			"makes no baseline: exit code 3, and nothing is written.",
+		Long: "Writes the session's peaks and verdict as JSON to FILE (" + baselineFile + "), which is replaced in\n" +
+			"one step. A session that leaks makes no baseline: exit code 3, and nothing is written.",
 		Example: "  memgauge baseline save\n  memgauge my-run baseline save ci/memory.json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -92,8 +93,9 @@ func (a *commands) baselineCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Compare the session with a baseline; exit code 3 if it leaks or a peak grew",
-		Long: "Compares the session's peaks and verdict with those in FILE (" + baselineFile + "). Exit code 3 if it leaks, or if a peak is higher by\n" +
-			"more than --tolerance. A peak that only one of the two has is shown and fails nothing; so is an undecided verdict.",
+		Long: "Compares the session's peaks and verdict with those in FILE (" + baselineFile + "). Exit code 3 if\n" +
+			"it leaks, or if a peak is higher by more than --tolerance. A peak that only one of the two has is\n" +
+			"shown and fails nothing; so is an undecided verdict.",
 		Example: "  memgauge baseline check\n  memgauge my-run baseline check ci/memory.json --tolerance 10% --json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -165,7 +167,8 @@ func (a *commands) baselineSave(ctx context.Context, path string) error {
 		return fmt.Errorf("baseline save: %w", err)
 	}
 	if b.Verdict == detect.Leak {
-		return app.Exit(app.ExitFindings, remedy.Add(fmt.Errorf("baseline save: %s: what leaks is no baseline", b.Line),
+		err := fmt.Errorf("baseline save: %s: what leaks is no baseline", b.Line)
+		return app.Exit(app.ExitFindings, remedy.Add(err,
 			"mend the leak first: memgauge leak says what holds the memory"))
 	}
 	if len(b.Peaks) == 0 {
@@ -276,7 +279,8 @@ func (c comparison) text() string {
 		}
 		switch {
 		case p.Now == nil:
-			fmt.Fprintf(&b, "%-6s peak of %s: not in this session; %s in the baseline\n", "-", p.Memory, doc.Size(*p.Baseline))
+			fmt.Fprintf(&b, "%-6s peak of %s: not in this session; %s in the baseline\n", "-", p.Memory,
+				doc.Size(*p.Baseline))
 		case p.Change == nil:
 			fmt.Fprintf(&b, "%-6s peak of %s: %s; not in the baseline\n", "-", p.Memory, doc.Size(*p.Now))
 		default:

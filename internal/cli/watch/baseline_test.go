@@ -27,10 +27,12 @@ func TestCompareWithBaseline(t *testing.T) {
 			Peaks: map[string]int64{"host process": 900, "cuda:1": 5}}, 0.05, true,
 			"-      peak of cuda:0: not in this session; 4.88 KiB in the baseline\n" +
 				"-      peak of cuda:1: 5 B; not in the baseline\n" +
-				"ok     peak of host process: 900 B, -10.0 % against 1000 B (5% allowed)\n-      undecided: too few steps\n"},
+				"ok     peak of host process: 900 B, -10.0 % against 1000 B (5% allowed)\n" +
+				"-      undecided: too few steps\n"},
 		{"a leak", baseline{Verdict: detect.Leak, Line: "LEAK host heap +1 MiB/step", Peaks: before.Peaks}, 0.05, false,
 			"ok     peak of cuda:0: 4.88 KiB, +0.0 % against 4.88 KiB (5% allowed)\n" +
-				"ok     peak of host process: 1000 B, +0.0 % against 1000 B (5% allowed)\nLEAK   host heap +1 MiB/step\n"},
+				"ok     peak of host process: 1000 B, +0.0 % against 1000 B (5% allowed)\n" +
+				"LEAK   host heap +1 MiB/step\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := compare(before, c.now, c.tolerance)

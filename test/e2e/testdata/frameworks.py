@@ -65,7 +65,8 @@ def lightning():
 
     loader = torch.utils.data.DataLoader(Data(), batch_size=4)
     pl.Trainer(max_epochs=2, accelerator="cpu", logger=TensorBoardLogger(out), callbacks=[MemgaugeCallback()],
-               enable_progress_bar=False, enable_model_summary=False, default_root_dir=out).fit(Module(), loader, loader)
+               enable_progress_bar=False, enable_model_summary=False,
+               default_root_dir=out).fit(Module(), loader, loader)
 
 
 def accelerate():

@@ -2,8 +2,8 @@
 
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
 DistributedMemoryMonitor (tools.py); step and event (marks.py); device, profiler and small tensors (docs/allocator.md).
-memgauge.integrations has callbacks for frameworks, and a plugin for pytest (docs/integrations.md). They are loaded when they
-are first used. The package _agent runs in every observed process."""
+They are loaded when they are first used. memgauge.integrations has callbacks for frameworks, and a plugin for pytest.
+The package _agent runs in every observed process."""
 
 _MODULES = {
     "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "MemoryLeakDetector", "FragmentationAnalyzer",

@@ -2,7 +2,8 @@
 
 A finder in front of sys.meta_path wraps the loaders of a few modules alone. The loader puts the real one back before it
 runs the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the name
-off when the import has succeeded; a finder without names goes. An import that fails goes through as it is, and the next try is noticed again.
+off when the import has succeeded; a finder without names goes. An import that fails goes through as it is, and the next
+try is noticed again.
 
 Hooks go in on the thread that imports torch, at the end of that import: no module can be called and no optimizer made
 before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in

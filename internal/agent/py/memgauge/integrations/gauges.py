@@ -3,8 +3,7 @@ import gc
 import sys
 import threading
 
-from .._agent.gauges.memory import Host
-from .._agent.record._spec import NOT_TAKEN
+from .._agent.gauges.memory import NOT_TAKEN, Host
 
 SAMPLE = 0.002      # s between two looks where the kernel does not keep the peak for us
 

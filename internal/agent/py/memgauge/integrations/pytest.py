@@ -29,7 +29,8 @@ _PEAK, _LEAK = pytest.StashKey(), pytest.StashKey()
 def pytest_addoption(parser):
     group = parser.getgroup("memgauge", "memory of tests")
     group.addoption("--memgauge", action="store_true", help="measure every test's memory and list the heaviest")
-    group.addoption("--memgauge-top", type=int, default=TOP, metavar="N", help="how many tests to list (default: %d)" % TOP)
+    group.addoption("--memgauge-top", type=int, default=TOP, metavar="N",
+                    help="how many tests to list (default: %d)" % TOP)
 
 
 def pytest_configure(config):
@@ -146,8 +147,8 @@ class _Measuring:
         for nodeid, rose in heaviest:
             devices = "".join(", %s %s" % (name, sizes.show(size)) for name, size in sorted(rose.items())
                               if name not in ("host", "kept"))
-            terminalreporter.write_line("%11s  %11s  %s%s" % (sizes.show(rose["host"]), sizes.show(rose["kept"]), nodeid,
-                                                              devices))
+            terminalreporter.write_line("%11s  %11s  %s%s" % (
+                sizes.show(rose["host"]), sizes.show(rose["kept"]), nodeid, devices))
 
     def pytest_unconfigure(self):
         self.memory.close()
