@@ -106,6 +106,7 @@ func TestPytestPlugin(t *testing.T) {
 				`Test was limited to 10.0 KiB/step but its [a-z ]+ grew by 3[23]\.\d KiB/step \(`,
 				`(?m)^    - 3[23]\.\d KiB/step in [\d.]+ blocks/step allocated here:$`,
 				`(?m)^        .*limits.py:25$`,
+				`(?m)^MEMORY PROBLEMS .*limits.py::test_leaks`,
 				`(?m)^    \+1(\.\d+)? builtins.list/step$`,
 				`'much' is no size: write "10 KiB"`,
 				`=+ memgauge: the heaviest of \d+ tests =+`,

@@ -19,9 +19,11 @@ LEAST_STEPS = 50     # a line over fewer steps tells a leak of some pages from n
 WARM_UP = 5          # one step in so many is warming up
 TRACED = 40          # steps that are repeated once more to see which lines allocate what stays
 FRAMES = 5           # of each of those
+SURE = 0.9           # objects a step that count as one more each step
 LINES = 10           # that are shown
 TOP = 10             # tests in the summary
 PROPERTY = "memgauge"
+PEAK, LEAK = "memgauge-peak", "memgauge-leak"     # titles of sections
 
 _PEAK, _LEAK = pytest.StashKey(), pytest.StashKey()
 
@@ -128,7 +130,7 @@ class _Measuring:
             return
         _, limit = _limits(item)
         if leak is not None:
-            _fail(report, leak.message(), "memgauge-leak", leak.section())
+            _fail(report, leak.message(), LEAK, leak.section())
         elif limit is not None:
             _check_peak(report, limit, rose)
 
@@ -154,6 +156,14 @@ class _Measuring:
         self.memory.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(report):
+    """What failed for its memory alone is told from what failed by itself, as pytest-memray does it."""
+    if report.when == "call" and report.failed and any(title in (PEAK, LEAK) for title, _ in report.sections):
+        return "failed", "M", "MEMORY PROBLEMS"
+    return None
+
+
 def _heaviest(rose):
     return max(size for name, size in rose.items() if name != "kept")
 
@@ -171,7 +181,7 @@ def _check_peak(report, limit, rose):
         report.outcome, report.longrepr = "failed", "limit_peak: the test did not use %s" % device
     elif size > limit.bytes:
         _fail(report, "Test was limited to a peak of %s but its memory rose by %s (%s)"
-              % (sizes.show(limit.bytes), sizes.show(size), device), "memgauge-peak",
+              % (sizes.show(limit.bytes), sizes.show(size), device), PEAK,
               "\n".join("%-8s rose by %s" % (name, sizes.show(value)) for name, value in sorted(rose.items())
                         if name != "kept") + "\n%-8s holds %s more than before the test"
               % ("host", sizes.show(rose["kept"])))
@@ -257,7 +267,8 @@ def _trace(step, leak):
     gc.collect()
     grown = _types()
     grown.subtract(types)
-    leak.types = [(name, count / TRACED) for name, count in grown.most_common(5) if count >= TRACED / 2]
+    leak.types = [(name, count / TRACED) for name, count in grown.most_common(5)
+                  if count >= SURE * TRACED]
     for entry in after.filter_traces((tracemalloc.Filter(False, tracemalloc.__file__),
                                       tracemalloc.Filter(False, __file__))).compare_to(
             before.filter_traces((tracemalloc.Filter(False, tracemalloc.__file__),)), "traceback"):
