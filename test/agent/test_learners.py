@@ -53,7 +53,7 @@ class Compiled:
 """}
 
 
-class Learners(unittest.TestCase):
+class Case(unittest.TestCase):
     def setUp(self):
         self.home = Home()
         self.addCleanup(self.home.close)
@@ -73,6 +73,8 @@ class Learners(unittest.TestCase):
             told += [event[1] for event in ring.events() if event[0] in ("steps", "error")]
         return last, told, done.stdout.split()
 
+
+class Learners(Case):
     def test_own_loop(self):
         last, told, _ = self.steps("import memgauge\nfor i in range(300):\n    assert memgauge.step()\n"
                                    "memgauge.event('epoch', 'end', 3)")
@@ -158,6 +160,22 @@ for i in range(100):
         self.assertEqual(told, ["batches of Keras", "calls of memgauge.step()"])
         self.assertAlmostEqual(last, 200, delta=3)
 
+    def test_one_that_has_ended_makes_room(self):
+        last, told, _ = self.steps("""
+from xgboost.core import _LIB
+from jax._src import api
+class Handle: value = 7
+for i in range(100):
+    _LIB.XGBoosterUpdateOneIter(Handle, i)
+class Array: pass
+def train_step(p): return Array()
+train_step, p = api.Compiled(train_step), Array()
+for i in range(1500):
+    p = train_step(p)
+""", dict(XGBOOST, **JAX))
+        self.assertEqual(told, ["boosting rounds of XGBoost", "calls of train_step, compiled by JAX"])
+        self.assertAlmostEqual(last, 600, delta=5)
+
     def test_a_fork_counts_for_itself(self):
         last, _, out = self.steps("""
 import memgauge
@@ -181,6 +199,47 @@ os.unlink("child")
         done = self.home.run("import sys; sys.path.append(%r)\nimport memgauge\nprint(memgauge.step())\n"
                              "memgauge.event('epoch')" % self.home.lib, MEMGAUGE_RUNTIME="")
         self.assertEqual((done.stdout, done.stderr), ("False\n", ""))
+
+
+TRAINING = """
+import memgauge, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+def train():
+    optimizer.zero_grad()
+    model(torch.ones(4)).sum().backward()
+    optimizer.step()
+"""
+
+
+class BesideTorch(Case):
+    """With the real one."""
+
+    def setUp(self):
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            self.skipTest("no torch")
+        super().setUp()
+
+    def test_torch_goes_on_where_the_loop_was(self):
+        last, told, _ = self.steps("import memgauge\nfor i in range(150):\n    memgauge.step()\n" + TRAINING
+                                   + "for i in range(150):\n    train()\n")
+        self.assertEqual(told, ["calls of memgauge.step()"])
+        self.assertAlmostEqual(last, 300, delta=3)
+
+    def test_both_in_an_iteration_are_one_step(self):
+        last, told, _ = self.steps(TRAINING + "for i in range(200):\n    train()\n    memgauge.step()\n")
+        self.assertAlmostEqual(last, 200, delta=3)
+
+    def test_a_manual_training_counts_by_the_programs_word(self):
+        last, told, _ = self.steps(TRAINING + """
+for i in range(200):
+    model(torch.ones(4)).sum().backward()
+    memgauge.step()
+""")
+        self.assertEqual(told, ["calls of memgauge.step()"])
+        self.assertAlmostEqual(last, 200, delta=3)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,12 @@ from .observer import Observer, install
 
 CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
 SILENT = 9               # above all sources: PyTorch's optimizers count
+PATIENCE = 1000          # beats of another source after which one that has fallen silent is over: its training has ended
 MAX_BEATS = 64           # functions or boosters told apart; more of them are a program that makes them in a loop
 
 _beats = {}              # key -> Beat
 _source = 0              # that counts
+_unheard = 0             # beats of lesser sources since its last one
 _told = set()            # texts of events
 
 
@@ -56,8 +58,10 @@ class Loop(Observer):
 
 def beat(source, key, what, times=1):
     """The thing `key` of that source ended a step; `what` says in words what counts. Says whether it does count."""
-    if state.current is None or source < _source:
+    global _unheard
+    if state.current is None or source < _source and not _is_over():
         return False
+    _unheard = 0
     observer = state.observer
     token = _beats.get(key) if source == _source else None
     if token is None:
@@ -68,6 +72,17 @@ def beat(source, key, what, times=1):
     if times > 1:
         observer.counter.add(times - 1)
     observer.counter.hook(token)
+    return True
+
+
+def _is_over():
+    """Another source beats. The program's own word holds for good: a loop may call memgauge.step() once in an epoch."""
+    global _source, _unheard
+    _unheard += 1
+    if _unheard < PATIENCE or _source >= PROGRAM:
+        return False
+    _source = 0
+    _beats.clear()
     return True
 
 
