@@ -1,4 +1,5 @@
-"""What the callbacks and the plugin for pytest are made of, without the libraries; with them: test/e2e/frameworks_test.go."""
+"""What the callbacks and the plugin for pytest are made of, without the libraries. With them:
+test/e2e/frameworks_test.go."""
 import json
 import os
 import random

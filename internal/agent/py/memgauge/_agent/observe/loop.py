@@ -14,7 +14,7 @@ from .observer import Observer, install
 
 CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
 SILENT = 9               # above all sources: PyTorch's optimizers count
-PATIENCE = 1000          # beats of another source after which one that has fallen silent is over: its training has ended
+PATIENCE = 1000          # beats of a lesser source in which one that counts was silent: its training has ended
 MAX_BEATS = 64           # functions or boosters told apart; more of them are a program that makes them in a loop
 
 _beats = {}              # key -> Beat
