@@ -24,7 +24,7 @@ func TestLearners(t *testing.T) {
 	}{
 		{"plain", "leaky", 800, 800, "calls of memgauge.step()", "leak"},
 		{"plain", "sound", 800, 800, "calls of memgauge.step()", "not leak"},
-		{"clock", "leaky", 25, 0, "", "leak by time"},
+		{"clock", "leaky", 30, 0, "", "leak by time"},
 		{"jax", "leaky", 10000, 10000, "calls of train_step, compiled by JAX", "leak"},
 		{"jax", "sound", 2000, 2000, "calls of train_step, compiled by JAX", "not leak"},
 		{"keras", "leaky", 6000, 6000, "batches of Keras", "leak"},
