@@ -55,3 +55,13 @@ func (l *loader) firstSeen(p *detect.Process) float64 {
 	}
 	return l.from0 + 1e6*p.Anon.Steps[0]
 }
+
+// boosts tells which processes train boosted trees, and with what.
+func (l *loader) boosts() error {
+	return l.all(`SELECT pid, string_agg(DISTINCT text, ' and ' ORDER BY text) FROM memgauge.events
+ WHERE name = 'boosting' AND pid IS NOT NULL GROUP BY pid`, func(v []any) {
+		if p := l.processes[integer[int32](v[0])]; p != nil {
+			p.Boosts = word(v[1])
+		}
+	})
+}

@@ -54,6 +54,7 @@ type Process struct {
 	Gone      bool    // it has ended: what it would meet it will not meet any more
 	Killed    bool    // by the kernel, for lack of memory
 	Prepares  bool    // it has loaded PyTorch and made no step
+	Boosts    string  // the libraries that train boosted trees in it: XGBoost
 	Last      float64 // the last step that was told of
 	Pace      float64 // seconds a step, of late; 0 unknown
 	Fastest   float64 // and the least that it was over a sixteenth of the younger half of the run; 0 unknown

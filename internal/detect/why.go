@@ -39,6 +39,7 @@ const (
 	Stages
 	Copies
 	MayFill
+	GrowingModel
 	NoStepYet
 	Fragments
 	PeakCreeps
@@ -77,6 +78,7 @@ var whys = [...]struct {
 	Stages:         {Undecided, "optimizer state of parameters that began to train (%s): it is bounded by their size"},
 	Copies:         {Undecided, "it copies pages that it shared with its parent, and has all of them some day"},
 	MayFill:        {Undecided, "it grows steadily, as a buffer does that fills by design"},
+	GrowingModel:   {Undecided, "the model itself grows by design: %s keeps the trees of every round"},
 	NoStepYet:      {Undecided, "it grows, but has made no step yet"},
 	Fragments:      {Undecided, "the allocator holds ever more, and has handed out no more: fragmentation"},
 	PeakCreeps:     {Undecided, "the allocator keeps what steps take at most, and that creeps up"},

@@ -114,11 +114,11 @@ class Torch(Case):
             print(sys.installed, torch.loaded_by[0] == torch.loaded_by[1] == "SourceFileLoader", before - len(sys.meta_path))
             print(type(torch.__loader__).__name__, type(torch.__spec__.loader).__name__, inspect.getsource(torch)[:11])
             print(pkgutil.get_data("torch", "__init__.py")[:11], importlib.reload(torch) is torch, sys.installed)
-            print([f for f in sys.meta_path if "memgauge" in str(f)])
+            print([sorted(f.wanted) for f in sys.meta_path if "memgauge" in str(f)])
             """, path=(self.site,))
         self.assertEqual(got, "\n".join([
             "['torch'] True 1", "SourceFileLoader SourceFileLoader \nimport sys", "b'\\nimport sys' True ['torch']",
-            "[]"]))
+            "[['jax._src.api', 'keras.src.callbacks', 'lightgbm.basic', 'xgboost.core']]"]))
 
     def test_failing_import_and_retry(self):
         got = self.run_code("""
@@ -178,7 +178,7 @@ print(state.current.errors, torch.__name__)
             from memgauge._agent import torchhook
             torchhook.remove()
             import memgauge._agent.life
-            torchhook.install(memgauge._agent.life._torch_is_there)
+            torchhook.install(memgauge._agent.arrivals._torch)
             print(sys.installed)
             """, path=(self.site,))
         self.assertEqual(got, "['torch']")

@@ -60,6 +60,18 @@ func Torch113(t testing.TB) Python {
 	return Python{Path: need(t, "torch113", "MEMGAUGE_TORCH113_PYTHON")}
 }
 
+// Learners is a Python with jax, Keras, XGBoost, LightGBM and NumPy, without torch.
+func Learners(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "learners", "MEMGAUGE_LEARNERS_PYTHON")}
+}
+
+// Frameworks is a Python with torch, transformers, accelerate, Lightning, pytest and its plugins.
+func Frameworks(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "frameworks", "MEMGAUGE_FRAMEWORKS_PYTHON")}
+}
+
 // Torches are all Pythons with torch, at least one.
 func Torches(t testing.TB) []Python {
 	t.Helper()

@@ -36,7 +36,8 @@ func (a *commands) snapshotCommand() *cobra.Command {
 			"and tells for each device: the peak and who held it (by line of your code, by call path, by use), what training steps leave\n" +
 			"behind, what is free and can't be used, every OOM, and what the file does not know. Nothing in the file is executed. A file\n" +
 			"that is cut short is read as far as it goes. Exit code 3 means that there is a leak or an OOM in it. Without FILE it is the one\n" +
-			"that the session keeps: of snapshot take, or of an OOM under run --record-memory. docs/snapshot.md has the rules.",
+			"that the session keeps: of snapshot take, or of an OOM under run --record-memory. docs/snapshot.md has the rules.\n" +
+			"A file of jax.profiler.save_device_memory_profile() is shown too: which lines made the live buffers.",
 		Example: "  memgauge snapshot snapshot.pickle\n" +
 			"  memgauge snapshot --json run7/rank3.pickle.zst\n" +
 			"  memgauge snapshot diff before.pickle after.pickle\n" +
@@ -46,6 +47,9 @@ func (a *commands) snapshotCommand() *cobra.Command {
 			path, err := a.keptSnapshot(cmd.Context(), args)
 			if err != nil {
 				return fmt.Errorf("snapshot: %w", err)
+			}
+			if isJAX(path) {
+				return a.jaxSnapshot(cmd.Context(), &o, path)
 			}
 			return a.snapshot(cmd.Context(), &o, path)
 		},

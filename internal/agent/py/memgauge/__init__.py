@@ -1,8 +1,9 @@
 """The Python package of memgauge. It needs only the standard library. See docs/agent-start.md.
 
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
-DistributedMemoryMonitor (tools.py); device, profiler and small tensors (docs/allocator.md). They are loaded when they
-are first used. The package _agent runs in every observed process."""
+DistributedMemoryMonitor (tools.py); step and event (marks.py); device, profiler and small tensors (docs/allocator.md).
+They are loaded when they are first used. memgauge.integrations has callbacks for frameworks, and a plugin for pytest.
+The package _agent runs in every observed process."""
 
 _MODULES = {
     "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "MemoryLeakDetector", "FragmentationAnalyzer",
@@ -10,6 +11,7 @@ _MODULES = {
     "allocator": ("device", "set_memory_debug", "install_allocator", "OutOfMemoryError"),
     "arrays": ("empty", "zeros", "ones", "full", "rand", "matmul", "manual_seed", "from_buffer", "Tensor"),
     "profiler": ("profiler",),
+    "marks": ("step", "event"),
 }
 
 
@@ -82,7 +84,9 @@ def __getattr__(name):
         raise AttributeError("module %r has no attribute %r" % (__name__, name))
     import importlib
     module = importlib.import_module("%s.%s" % (__name__, _LAZY[name]))
-    return module if name == _LAZY[name] else getattr(module, name)
+    value = module if name == _LAZY[name] else getattr(module, name)
+    globals()[name] = value     # step() is called in loops
+    return value
 
 
 def __dir__():

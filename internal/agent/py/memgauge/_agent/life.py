@@ -16,7 +16,7 @@ import os
 import sys
 from time import monotonic
 
-from . import persistent, ranks, state, thread, torchhook, unload
+from . import arrivals, persistent, ranks, state, thread, torchhook, unload
 
 UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
 
@@ -39,7 +39,7 @@ def start(runtime=None):
                 pass    # `memgauge run` has checked it; somebody else's mistake keeps the default
     state.current = s = _process(runtime)
     _hook_in()
-    torchhook.install(_torch_is_there)
+    arrivals.notice()
     if getattr(sys, "argv", ())[1:2] == ["--multiprocessing-fork"]:
         from . import workers
         workers.spawned(state.at_exit)
@@ -85,7 +85,7 @@ def attach(request):
     if s.ring is not None:
         from . import workers
         workers.watch(state.at_exit)
-    torchhook.install(_torch_is_there)
+    arrivals.notice()
     thread.start(s)
     state.sigmask = thread.signals_of_main()
     return "attached\t%s" % (s.door.address() if s.door is not None else "")
@@ -204,17 +204,6 @@ class _Requests:
             configure(key, text)
 
 
-def _torch_is_there(torch):
-    try:
-        from .observe import observer
-        observer.install(torch)
-    except Exception:
-        state.error("hooks")
-    if "MEMGAUGE_RECORD" in os.environ:
-        from .gauges import history
-        history.install(torch)
-
-
 def _close_control(s, close):
     control, s.control = s.control, None
     if control is not None:
@@ -260,6 +249,7 @@ def _after_in_child():
         _tell("evaluate.job", "after_fork")
         _tell("census.census", "after_fork")
         _tell_observer("after_fork")
+        _tell("observe.loop", "after_fork")
     except Exception:
         state.error("fork")
     if s.runtime is None:
@@ -271,6 +261,7 @@ def _after_in_child():
 def _stay_out():
     """In a child of a process that can't see our files: nothing was handed to it, so it isn't observed."""
     torchhook.remove()
+    _tell("observe.learners", "uninstall")
     _tell("observe.observer", "uninstall")
     del _box[:]
     state.current = None
@@ -323,6 +314,7 @@ def detach():
     try:
         _tell("workers", "forget")
         _tell("forkwarning", "leave")
+        _tell("observe.learners", "uninstall")
         _tell("observe.observer", "uninstall")
         _tell("evaluate.moment", "retire")
         _tell("mainthread", "retire")

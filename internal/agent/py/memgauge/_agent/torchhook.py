@@ -1,8 +1,9 @@
-"""Notices the import of torch, and later of its compiler.
+"""Notices the import of torch, later of its compiler, and of other libraries that have steps.
 
-A finder in front of sys.meta_path wraps the loader of one module alone. The loader puts the real one back before it
-runs the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the finder
-off when the import has succeeded. An import that fails goes through as it is, and the next try is noticed again.
+A finder in front of sys.meta_path wraps the loaders of a few modules alone. The loader puts the real one back before it
+runs the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the name
+off when the import has succeeded; a finder without names goes. An import that fails goes through as it is, and the next
+try is noticed again.
 
 Hooks go in on the thread that imports torch, at the end of that import: no module can be called and no optimizer made
 before. Where torch is there already (a .pth file imported it, or we were attached to a program that trains), they go in
@@ -17,8 +18,8 @@ LOOK_AGAIN = 0.02    # s between two looks whether the import has ended
 
 
 class _Loader:
-    def __init__(self, real, finder):
-        self._real, self._finder = real, finder
+    def __init__(self, real, finder, name):
+        self._real, self._finder, self._name = real, finder, name
 
     def create_module(self, spec):
         return self._real.create_module(spec)
@@ -26,20 +27,18 @@ class _Loader:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self._real
         self._real.exec_module(module)
-        self._finder.off()
-        self._finder.found(module)
+        self._finder.imported(self._name, module)
 
     def __getattr__(self, name):
         return getattr(self._real, name)
 
 
 class _Finder:
-    """Its methods are only ever called under the import lock of that module, but for importlib.util.find_spec."""
+    """Its methods are only ever called under the import lock of one of its modules, but for importlib.util.find_spec.
+    wanted: name -> what is to be called with that module."""
 
-    busy = False
-
-    def __init__(self, name, found):
-        self.name, self.found = name, found
+    def __init__(self, wanted):
+        self.wanted, self.busy = wanted, set()
 
     def on(self):
         sys.meta_path.insert(0, self)
@@ -48,16 +47,23 @@ class _Finder:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
+    def imported(self, name, module):
+        found = self.wanted.pop(name, None)
+        if not self.wanted:
+            self.off()
+        if found is not None:
+            found(module)
+
     def find_spec(self, name, path=None, target=None):
-        if name != self.name or self.busy:
+        if name not in self.wanted or name in self.busy:
             return None
-        self.busy = True
+        self.busy.add(name)
         try:
             spec = _next_spec(self, name, path, target)
         finally:
-            self.busy = False
+            self.busy.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):    # not a folder that happens to be called torch
-            spec.loader = _Loader(spec.loader, self)
+            spec.loader = _Loader(spec.loader, self, name)
         return spec
 
     def invalidate_caches(self):
@@ -65,7 +71,9 @@ class _Finder:
 
 
 _importing = False   # torch was being imported when we came
-_finder = _Finder("torch", None)
+_found = None        # what is to be called with torch
+_finder = _Finder({})
+_others = _Finder({})   # libraries that have steps of their own
 
 
 def _next_spec(ours, name, path, target):
@@ -82,32 +90,42 @@ def _next_spec(ours, name, path, target):
 def notice(name, found):
     """Calls found(module) when the module has been imported, at once if it has been already. Returns what takes that
     off."""
-    finder = _Finder(name, found)
+    finder = _Finder({})
+    _notice(finder, name, found)
+    return finder.off
+
+
+def notice_others(names, found):
+    """The same for several modules, until remove()."""
+    for name in names:
+        _notice(_others, name, found)
+
+
+def _notice(finder, name, found):
     module = sys.modules.get(name)
     if module is None:
-        finder.on()
+        finder.wanted[name] = found
+        if finder not in sys.meta_path:
+            finder.on()
     elif not _initializing(module):
         found(module)
-    return finder.off
 
 
 def install(found):
     """Calls found(torch) when torch has been imported."""
-    global _importing
-    _finder.found = found
+    global _importing, _found
+    _found = found
     torch = sys.modules.get("torch")
     _importing = torch is not None and _initializing(torch)
-    if torch is None:
-        _finder.on()
-    elif not _importing:
-        found(torch)
+    if not _importing:
+        _notice(_finder, "torch", found)
 
 
 def tick():
     """When to be called again (monotonic s), None for never."""
     if not _importing:
         return None
-    install(_finder.found)
+    install(_found)
     return monotonic() + LOOK_AGAIN if _importing else None
 
 
@@ -115,6 +133,7 @@ def remove():
     global _importing
     _importing = False
     _finder.off()
+    _others.off()
 
 
 def _initializing(module):

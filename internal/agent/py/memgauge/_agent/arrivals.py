@@ -1,0 +1,34 @@
+"""What is done when a library that trains has been imported. What it needs of ours is loaded only then."""
+import os
+
+from . import state, torchhook
+
+LEARNERS = ("jax._src.api", "keras.src.callbacks", "xgboost.core", "lightgbm.basic")    # observe/learners.py
+
+
+def notice():
+    torchhook.install(_torch)
+    torchhook.notice_others(LEARNERS, _learner)
+
+
+def _torch(torch):
+    try:
+        if state.observer is None:
+            from .observe import observer
+            observer.install(torch)
+        else:       # beats were counted before
+            from .observe import loop
+            loop.torch_is_there(torch)
+    except Exception:
+        state.error("hooks")
+    if "MEMGAUGE_RECORD" in os.environ:
+        from .gauges import history
+        history.install(torch)
+
+
+def _learner(module):
+    try:
+        from .observe import learners
+        learners.found(module)
+    except Exception:
+        state.error("hooks")

@@ -1,0 +1,136 @@
+"""Steps that no optimizer of PyTorch ends: beats. A beat is a call of memgauge.step(), a boosting round, a batch of
+Keras, or a call of a compiled function of JAX (learners.py).
+
+For the observer a beat is an event like that of an optimizer: where torch is there too, its observer gets the beats, so
+that an iteration with both is one step; where it isn't, an observer without torch is made. The most explicit source
+counts and silences the others. Where PyTorch's optimizers step already, no beat counts.
+"""
+from _thread import allocate_lock
+
+from .. import state
+from ..gauges.memory import Host
+from .modules import Names
+from .observer import Observer, install
+
+CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
+SILENT = 9               # above all sources: PyTorch's optimizers count
+PATIENCE = 1000          # beats of a lesser source in which one that counts was silent: its training has ended
+MAX_BEATS = 64           # functions or boosters told apart; more of them are a program that makes them in a loop
+
+_beats = {}              # key -> Beat
+_source = 0              # that counts
+_unheard = 0             # beats of lesser sources since its last one
+_told = set()            # texts of events
+
+
+class Beat:
+    """What steps in an optimizer's place."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Absent:
+    """In the place of what an observer does to torch."""
+
+    def skip(self, *_, **__):
+        pass
+
+    put = remove = shut = forget = compiled = skip
+
+
+class _NoCuda:
+    def ready(self):
+        return False
+
+
+class Loop(Observer):
+    """An observer without torch: it has no modules to watch."""
+
+    def __init__(self):
+        self.torch = self.modules = self.ring = self.visit = None
+        self.lock, self.holder = allocate_lock(), 0
+        self.errors = self.trains_on = 0
+        self.removed = False
+        self.host, self.cuda, self.names = Host(), _NoCuda(), Names()
+        self.dynamo = self.ends = self.door = self.starts = self.compiles = _Absent()
+        self._start()
+
+
+def beat(source, key, what, times=1):
+    """The thing `key` of that source ended a step; `what` says in words what counts. Says whether it does count."""
+    global _unheard
+    if state.current is None or source < _source and not _is_over():
+        return False
+    _unheard = 0
+    observer = state.observer
+    token = _beats.get(key) if source == _source else None
+    if token is None:
+        token = _first(source, key, what)
+        if token is None:
+            return False
+        observer = state.observer
+    if times > 1:
+        observer.counter.add(times - 1)
+    observer.counter.hook(token)
+    return True
+
+
+def _is_over():
+    """Another source beats. The program's own word holds for good: a loop may call memgauge.step() once in an epoch."""
+    global _source, _unheard
+    _unheard += 1
+    if _unheard < PATIENCE or _source >= PROGRAM:
+        return False
+    _source = 0
+    _beats.clear()
+    return True
+
+
+def _first(source, key, what):
+    """The first beat of a function, a booster: a token for it; None where PyTorch's optimizers count."""
+    global _source
+    observer = state.observer
+    if observer is not None and observer.torch is not None and not _beats and observer.step > 0 and not \
+            observer.inference:
+        _source = SILENT
+        return None
+    if observer is None:
+        observer = state.observer = Loop()
+    if source > _source or len(_beats) >= MAX_BEATS:
+        _beats.clear()      # whoever held them to be optimizers sees them gone
+    _source = source
+    token = _beats[key] = Beat()
+    if not observer.optimizers.number(token):
+        observer.optimizers.enter(token)    # it has no step() whose code could tell whether it is compiled
+    if what not in _told:
+        _told.add(what)
+        state.event("steps", what)
+    return token
+
+
+def torch_is_there(torch):
+    """From now on torch's observer counts, from where the one without torch has got to."""
+    before = state.observer
+    if before is None or before.torch is not None:
+        install(torch)
+        return
+    before.remove()
+    state.observer = None
+    install(torch)
+    after = state.observer
+    if after is not None and before.step > 0:
+        after.counter.add(before.step)
+        after.counter.told(before.step, 0, 0, 0)
+        after.next_sample = before.step + 2
+    _beats.clear()
+
+
+def after_fork():
+    """In the child: nothing has stepped."""
+    global _source
+    _source = 0
+    _beats.clear()
+    _told.clear()
+    observer = state.observer
+    if observer is not None and observer.torch is None:
+        state.observer = None

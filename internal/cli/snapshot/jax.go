@@ -1,0 +1,98 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/jaxprofile"
+	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/sink"
+)
+
+// This file shows JAX's own profile of device memory.
+
+// shownSites is how many lines of a device are printed; --json has all.
+const shownSites = 12
+
+// isJAX says whether a file is such a profile. Standard input is none: it can be read once only.
+func isJAX(path string) bool {
+	if path == "-" {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false // who reads it says why
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	return err == nil && info.Mode().IsRegular() && jaxprofile.Is(f)
+}
+
+type jaxDoc struct {
+	SchemaVersion int    `json:"schema_version"`
+	File          string `json:"file"`
+	Bytes         int64  `json:"file_bytes"`
+	Format        string `json:"format"`
+	*jaxprofile.Profile
+}
+
+func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path string) error {
+	f, size, err := a.OpenInput(ctx, path)
+	if err != nil {
+		return fmt.Errorf("snapshot: %s: %w", path, openError(err))
+	}
+	defer f.Close()
+	p, err := jaxprofile.Read(f)
+	if err != nil {
+		return fmt.Errorf("snapshot: %s: %w", path, err)
+	}
+	told := jaxDoc{SchemaVersion: 1, File: path, Bytes: size, Format: "JAX device memory profile", Profile: p}
+	out := &sink.Spool{To: a.Stdout}
+	defer out.Discard()
+	if o.json {
+		err = doc.WriteJSON(out, told)
+	} else {
+		_, err = io.WriteString(plain.NewWriter(out), told.text())
+	}
+	if err == nil {
+		err = out.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("snapshot: %w", err)
+	}
+	return nil
+}
+
+func (d *jaxDoc) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s, %s, %s, %s\n", d.File, d.Format, doc.Size(d.Bytes),
+		doc.Plural(len(d.Devices), "device"), doc.Plural(int(d.Executables), "compiled program"))
+	for _, device := range d.Devices {
+		fmt.Fprintf(&b, "\n%s: %s in %s, made by\n", device.Name, doc.Size(device.Bytes),
+			doc.Plural(int(device.Buffers), "live buffer"))
+		for i, site := range device.Sites {
+			if i == shownSites {
+				fmt.Fprintf(&b, "  …and %s more\n", doc.Plural(len(device.Sites)-i, "line"))
+				break
+			}
+			siteText(&b, site, device.Bytes)
+		}
+	}
+	return b.String()
+}
+
+func siteText(b *strings.Builder, s jaxprofile.Site, all int64) {
+	share := 0.0
+	if all > 0 {
+		share = 100 * float64(s.Bytes) / float64(all)
+	}
+	fmt.Fprintf(b, "  %10s  %3.0f %%  %s:%d %s, %s\n", doc.Size(s.Bytes), share, s.File, s.Line, s.Function,
+		doc.Plural(int(s.Buffers), "buffer"))
+	for _, caller := range s.Callers {
+		fmt.Fprintf(b, "  %10s         from %s:%d %s\n", "", caller.File, caller.Line, caller.Function)
+	}
+}
