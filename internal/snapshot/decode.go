@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"unsafe"
 
+	"github.com/memgauge/memgauge/internal/pages"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -70,30 +71,32 @@ type decoder struct {
 	disk   *counter // what was read of the file, which bounds it too; nil where budget knows the file's size
 
 	stk     []val
-	slot    []uint32 // for each value on the stack that has no content yet: its memo index + 1
-	stkMem  grown    // theirs
-	slotMem grown
+	slot    []uint32     // for each value on the stack that has no content yet: its memo index + 1
+	stkMem  pages.Memory // theirs
+	slotMem pages.Memory
 	sp      int
 	marks   []int
 
 	memo    []uint32
-	memoMem grown
+	memoMem pages.Memory
 	memoLen int
 
-	bigs    []uint64
-	tuples  [][3]int64
-	tupleOf map[[3]int64]uint64
-	others  []other
-	runs    interner // opcodes of a stack's frames → stack: see stackOfRun
-	runIDs  []uint32
-	runHits int
-	scratch []uint32
+	bigs      []uint64
+	tuples    [][3]int64
+	tupleOf   map[[3]int64]uint64
+	others    []other
+	runStacks []uint32 // by number of a run, one more than its stack; 0 is not known yet
+	scratch   []uint32
+	fast      record // of fastEvent
+	keys      [maxKeys]eventKey
 
 	actionOf    map[uint32]uint8
 	lastPair    [3]int64 // see smallPair
 	lastPairVal val
 	streamOf    map[uint64]uint16
 	poolOf      map[[2]int64]uint16
+	lastPool    val // and its place in Pools
+	lastPoolAt  uint16
 	n           int // rows
 	root        val
 	sized       int64 // what was counted last; see spend
@@ -148,7 +151,7 @@ func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64
 func newDecoder(budget int64) *decoder {
 	d := &decoder{
 		Columns: &Columns{Format: TorchPickle, texts: newInterner(), frames: newInterner(), stacks: newInterner()},
-		budget:  budget, runs: newInterner(),
+		budget:  budget,
 		tupleOf: map[[3]int64]uint64{}, lastPair: [3]int64{noItem},
 		actionOf: map[uint32]uint8{}, streamOf: map[uint64]uint16{}, poolOf: map[[2]int64]uint16{},
 	}
@@ -160,7 +163,11 @@ func newDecoder(budget int64) *decoder {
 		d.actionOf[id] = uint8(i)
 		d.Actions = append(d.Actions, string(a))
 	}
+	for i := range d.keys {
+		d.keys[i].code = 1 // with no mask, no opcode is like it
+	}
 	d.stacks.id(nil)
+	d.memoMem.Most = mostMemo * 4
 	d.poolOf[[2]int64{}], d.Pools = 0, [][2]int64{{}}
 	return d
 }
@@ -249,31 +256,31 @@ const firstValues = 4096
 // place: copies that wait for the garbage collector would come to three times what is counted.
 func (d *decoder) room() bool {
 	n := max(firstValues, 2*len(d.stk))
-	err := d.stkMem.resize(n * int(unsafe.Sizeof(val(0))))
+	err := d.stkMem.Grow(n * int(unsafe.Sizeof(val(0))))
 	if err == nil {
-		err = d.slotMem.resize(n * 4)
+		err = d.slotMem.Grow(n * 4)
 	}
 	if err != nil {
 		d.err = fmt.Errorf("read snapshot: stack: %w", err)
 		return false
 	}
-	d.stk, d.slot = as[val](&d.stkMem, n), as[uint32](&d.slotMem, n)
+	d.stk, d.slot = pages.As[val](&d.stkMem, n), pages.As[uint32](&d.slotMem, n)
 	d.spend()
 	return d.err == nil
 }
 
 // freeScratch gives back what only reading needs.
 func (d *decoder) freeScratch() {
-	d.memoMem.free()
-	d.stkMem.free()
-	d.slotMem.free()
+	d.memoMem.Free()
+	d.stkMem.Free()
+	d.slotMem.Free()
 }
 
 // spend counts what is kept against the budget. It is asked whenever something has grown.
 func (d *decoder) spend() {
-	used := int64(d.rows.cap)*rowBytes + int64(len(d.memoMem.mem)) + 12*int64(len(d.stk)) + d.texts.bytes() +
+	used := int64(d.rows.cap)*rowBytes + int64(d.memoMem.Len()) + 12*int64(len(d.stk)) + d.texts.bytes() +
 		d.frames.bytes() +
-		d.stacks.bytes() + d.runs.bytes() + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
+		d.stacks.bytes() + d.in.last.held + 4*int64(cap(d.runStacks)) + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
 		48*int64(cap(d.Blocks)) +
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {
@@ -385,6 +392,9 @@ func (d *decoder) remember(i uint64) {
 	d.slot[d.sp-1] = uint32(i) + 1
 }
 
+// mostMemo is how many entries of the memo have address space: six million events make 22 million. More are moved.
+const mostMemo = 400 << 20
+
 // memoRoom makes room for n entries. A value takes at least a byte of the file.
 func (d *decoder) memoRoom(n uint64) bool {
 	if n <= uint64(len(d.memo)) {
@@ -393,12 +403,12 @@ func (d *decoder) memoRoom(n uint64) bool {
 	if n > uint64(d.in.base)+uint64(d.at)+slack || n > math.MaxUint32>>1 {
 		return false
 	}
-	size := max(1<<16, 2*len(d.memo), int(n))
-	if err := d.memoMem.resize(4 * size); err != nil {
+	size := max(1<<16, len(d.memo)+len(d.memo)/4, int(n))
+	if err := d.memoMem.Grow(4 * size); err != nil {
 		d.err = fmt.Errorf("read snapshot: %w", err)
 		return false
 	}
-	d.memo = as[uint32](&d.memoMem, size)
+	d.memo = pages.As[uint32](&d.memoMem, size)
 	d.spend()
 	return d.err == nil
 }
