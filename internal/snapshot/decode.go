@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"unsafe"
 
-	"github.com/memgauge/memgauge/internal/pages"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -71,14 +70,14 @@ type decoder struct {
 	disk   *counter // what was read of the file, which bounds it too; nil where budget knows the file's size
 
 	stk     []val
-	slot    []uint32     // for each value on the stack that has no content yet: its memo index + 1
-	stkMem  pages.Memory // theirs
-	slotMem pages.Memory
+	slot    []uint32 // for each value on the stack that has no content yet: its memo index + 1
+	stkMem  grown    // theirs
+	slotMem grown
 	sp      int
 	marks   []int
 
 	memo    []uint32
-	memoMem pages.Memory
+	memoMem grown
 	memoLen int
 
 	bigs      []uint64
@@ -167,7 +166,6 @@ func newDecoder(budget int64) *decoder {
 		d.keys[i].code = 1 // with no mask, no opcode is like it
 	}
 	d.stacks.id(nil)
-	d.memoMem.Most = mostMemo * 4
 	d.poolOf[[2]int64{}], d.Pools = 0, [][2]int64{{}}
 	return d
 }
@@ -256,29 +254,29 @@ const firstValues = 4096
 // place: copies that wait for the garbage collector would come to three times what is counted.
 func (d *decoder) room() bool {
 	n := max(firstValues, 2*len(d.stk))
-	err := d.stkMem.Grow(n * int(unsafe.Sizeof(val(0))))
+	err := d.stkMem.resize(n * int(unsafe.Sizeof(val(0))))
 	if err == nil {
-		err = d.slotMem.Grow(n * 4)
+		err = d.slotMem.resize(n * 4)
 	}
 	if err != nil {
 		d.err = fmt.Errorf("read snapshot: stack: %w", err)
 		return false
 	}
-	d.stk, d.slot = pages.As[val](&d.stkMem, n), pages.As[uint32](&d.slotMem, n)
+	d.stk, d.slot = as[val](&d.stkMem, n), as[uint32](&d.slotMem, n)
 	d.spend()
 	return d.err == nil
 }
 
 // freeScratch gives back what only reading needs.
 func (d *decoder) freeScratch() {
-	d.memoMem.Free()
-	d.stkMem.Free()
-	d.slotMem.Free()
+	d.memoMem.free()
+	d.stkMem.free()
+	d.slotMem.free()
 }
 
 // spend counts what is kept against the budget. It is asked whenever something has grown.
 func (d *decoder) spend() {
-	used := int64(d.rows.cap)*rowBytes + int64(d.memoMem.Len()) + 12*int64(len(d.stk)) + d.texts.bytes() +
+	used := int64(d.rows.cap)*rowBytes + int64(len(d.memoMem.mem)) + 12*int64(len(d.stk)) + d.texts.bytes() +
 		d.frames.bytes() +
 		d.stacks.bytes() + d.in.last.held + 4*int64(cap(d.runStacks)) + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
 		48*int64(cap(d.Blocks)) +
@@ -392,9 +390,6 @@ func (d *decoder) remember(i uint64) {
 	d.slot[d.sp-1] = uint32(i) + 1
 }
 
-// mostMemo is how many entries of the memo have address space: six million events make 22 million. More are moved.
-const mostMemo = 400 << 20
-
 // memoRoom makes room for n entries. A value takes at least a byte of the file.
 func (d *decoder) memoRoom(n uint64) bool {
 	if n <= uint64(len(d.memo)) {
@@ -403,12 +398,12 @@ func (d *decoder) memoRoom(n uint64) bool {
 	if n > uint64(d.in.base)+uint64(d.at)+slack || n > math.MaxUint32>>1 {
 		return false
 	}
-	size := max(1<<16, len(d.memo)+len(d.memo)/4, int(n))
-	if err := d.memoMem.Grow(4 * size); err != nil {
+	size := max(1<<16, 2*len(d.memo), int(n))
+	if err := d.memoMem.resize(4 * size); err != nil {
 		d.err = fmt.Errorf("read snapshot: %w", err)
 		return false
 	}
-	d.memo = pages.As[uint32](&d.memoMem, size)
+	d.memo = as[uint32](&d.memoMem, size)
 	d.spend()
 	return d.err == nil
 }

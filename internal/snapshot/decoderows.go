@@ -2,8 +2,6 @@ package snapshot
 
 import (
 	"math"
-
-	"github.com/memgauge/memgauge/internal/pages"
 )
 
 // The keys that have a place in Columns. Their texts have these numbers.
@@ -199,12 +197,12 @@ func (d *decoder) event(r *record) int {
 }
 
 func (d *decoder) moreRows() bool {
-	n := max(firstRows, d.rows.cap+d.rows.cap/4)
+	n := max(firstRows, 2*d.rows.cap)
 	if n > memoContent {
 		d.fail("more than %d events", memoContent)
 		return false
 	}
-	if err := d.rows.grow(d.Columns, n); err != nil {
+	if err := d.rows.resize(d.Columns, n); err != nil {
 		d.err = err
 		return false
 	}
@@ -214,13 +212,12 @@ func (d *decoder) moreRows() bool {
 
 func (d *decoder) thread(i int, t uint64) {
 	if d.Thread == nil {
-		d.rows.thread.Most = 8 * mostRows
-		if err := d.rows.thread.Grow(8 * d.rows.cap); err != nil {
+		if err := d.rows.thread.resize(8 * d.rows.cap); err != nil {
 			d.err = err
 			return
 		}
 		d.sized += 8 * int64(d.rows.cap)
-		d.Thread = pages.As[uint64](&d.rows.thread, d.rows.cap)
+		d.Thread = as[uint64](&d.rows.thread, d.rows.cap)
 	}
 	d.Thread[i] = t
 }
