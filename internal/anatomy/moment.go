@@ -64,8 +64,8 @@ func NoSuchMoment(text string) error {
 	return fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
 }
 
-// TimeOf is the moment, in µs since the epoch, that a time after a device's first event is. The history lasts from began
-// to ended; 0 says that the file has no times.
+// TimeOf is the moment, in µs since the epoch, that a time after a device's first event is. The history lasts from
+// began to ended; 0 says that the file has no times.
 func TimeOf(text string, device, began, ended int64) (int64, error) {
 	after, err := units.ParseDuration(text)
 	if err != nil {

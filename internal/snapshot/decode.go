@@ -278,7 +278,8 @@ func (d *decoder) freeScratch() {
 func (d *decoder) spend() {
 	used := int64(d.rows.cap)*rowBytes + int64(len(d.memoMem.mem)) + 12*int64(len(d.stk)) + d.texts.bytes() +
 		d.frames.bytes() +
-		d.stacks.bytes() + d.in.last.held + 4*int64(cap(d.runStacks)) + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
+		d.stacks.bytes() + d.in.last.held + 4*int64(cap(d.runStacks)) +
+		64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
 		48*int64(cap(d.Blocks)) +
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {

@@ -81,8 +81,8 @@ func (d *decoder) stackOf(run []byte, memoLen int) (uint32, bool) {
 // maxKeys is how many keys an event may have here; PyTorch 2.15 writes 10.
 const maxKeys = 16
 
-// eventKey is how the events before have named one of their keys, the first, the second and so on: programs write all events
-// alike. A memo entry is written once, so the same opcode names the same key.
+// eventKey is how the events before have named one of their keys, the first, the second and so on: programs write all
+// events alike. A memo entry is written once, so the same opcode names the same key.
 type eventKey struct {
 	code, mask uint64 // the opcode, and which bytes of the next 8 are its; 1 and 0 where there is none
 	width      int
@@ -110,7 +110,8 @@ func (d *decoder) fastEvent(b []byte, p int) int {
 			return p + 1
 		}
 		k := &d.keys[i]
-		if binary.LittleEndian.Uint64(b[p:])&k.mask != k.code && !d.otherKey(k, b, p, self) || i == 0 && k.key != kAction {
+		same := binary.LittleEndian.Uint64(b[p:])&k.mask == k.code
+		if !same && !d.otherKey(k, b, p, self) || i == 0 && k.key != kAction {
 			return 0
 		}
 		v, q, n := d.fastValue(k, b, p+k.width, next)

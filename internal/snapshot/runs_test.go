@@ -60,8 +60,8 @@ func (p *pythonic) open(container byte) uint32 {
 
 func (p *pythonic) number(n int) { p.Write(binary.LittleEndian.AppendUint32([]byte{'J'}, uint32(n))) }
 
-// event writes one whose stack has frames of these numbers; the first event of a file has them all, and says what they
-// are.
+// event writes one whose stack has frames of these numbers; the first event of a file has them all, and says what
+// they are.
 func (p *pythonic) event(i int, lines []int, note string) {
 	p.open('}')
 	p.known("action")
@@ -94,9 +94,8 @@ func (p *pythonic) event(i int, lines []int, note string) {
 	p.WriteByte('u')
 }
 
-// TestRunsAcrossPieces: lists of frames are found wherever the input is divided, also those that look like one inside of
-// a text, lists longer than a piece has slack, and behind texts as long as a piece; every event gets the stack that it
-// has.
+// TestRunsAcrossPieces: lists of frames are found wherever the input is divided, lists longer than slack and behind
+// texts as long as a piece too; a text that looks like one is none; every event gets the stack that it has.
 func TestRunsAcrossPieces(t *testing.T) {
 	const frames, events = 500, 12_000
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -159,7 +158,8 @@ func randomFrames(rnd *rand.Rand, n, of int) (frames []int) {
 func TestRunFinder(t *testing.T) {
 	f := runFinder{known: newInterner()}
 	tail := strings.Repeat("N", 40) // the search ends some bytes before the end of a piece
-	in := "]\x94(h\x01h\x02e" + "]\x94(j\x01\x02\x03\x04h\x02eN" + "]\x94(e" + "]\x94(h\x01N" + "](h\x01e" + "]\x94(h\x01h\x02e" + tail
+	in := "]\x94(h\x01h\x02e" + "]\x94(j\x01\x02\x03\x04h\x02eN" + "]\x94(e" + "]\x94(h\x01N" + "](h\x01e" +
+		"]\x94(h\x01h\x02e" + tail
 	got := f.find(nil, []byte(in), 1000)
 	want := []run{{1003, 4, 0}, {1011, 7, 1}, {1038, 4, 0}}
 	if !slices.Equal(got, want) {

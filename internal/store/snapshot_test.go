@@ -165,8 +165,10 @@ func TestSnapshotTables(t *testing.T) {
 func TestSnapshotOfManySites(t *testing.T) {
 	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{nil}}
 	for i := range maxEnum + 5000 {
-		s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Alloc, Addr: uint64(1+i) << 10, Size: int64(1 + i),
-			Frames: []snapshot.Frame{{File: "/srv/made.py", Line: i, Name: "f"}}})
+		s.Traces[0] = append(s.Traces[0], snapshot.Event{
+			Action: snapshot.Alloc, Addr: uint64(1+i) << 10, Size: int64(1 + i),
+			Frames: []snapshot.Frame{{File: "/srv/made.py", Line: i, Name: "f"}},
+		})
 	}
 	s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Alloc, Addr: 1 << 50, Size: 7})
 	db := tablesOf(t, historyOf(t, s))

@@ -89,7 +89,8 @@ func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text 
 	if err != nil {
 		return 0, err
 	}
-	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last, limit)
+	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last,
+		limit)
 	seq, err := one(integers(ctx, t, sql))
 	return max(seq, first), err
 }
