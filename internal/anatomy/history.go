@@ -1,6 +1,8 @@
 package anatomy
 
 import (
+	"sync"
+
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
@@ -107,10 +109,30 @@ func (h *History) liveAfter(d *Device, row int) int64 {
 	return h.Live[row]
 }
 
-// follow pairs the events of a device, and counts live and reserved bytes.
+// follow pairs the events of a device on one core, and counts live and reserved bytes on another.
 func (h *History) follow(d *Device) {
-	open := h.pair(d)
-	var live int64
+	var open *addresses
+	var pairing sync.WaitGroup
+	pairing.Go(func() { open = h.pair(d) })
+	h.count(d)
+	h.reserve(d)
+	pairing.Wait()
+	d.BeforeKnown = len(d.Segments) > 0 || d.From == d.To
+	d.Before = h.before(d, open)
+	if d.Before != 0 {
+		live := h.Live[d.From:d.To]
+		for i := range live {
+			live[i] += d.Before
+		}
+	}
+	if d.PeakLive = d.Before; d.Peak != None {
+		d.PeakLive = h.Live[d.Peak]
+	}
+}
+
+// count follows what is live, as if there had been nothing before the first event, and finds the peak.
+func (h *History) count(d *Device) {
+	var live, most int64
 	for i := d.From; i < d.To; i++ {
 		switch h.Action[i] {
 		case snapshot.IsAlloc:
@@ -119,19 +141,10 @@ func (h *History) follow(d *Device) {
 			live -= h.Size[i]
 		}
 		h.Live[i] = live
-	}
-	d.BeforeKnown = len(d.Segments) > 0 || d.From == d.To
-	d.Before = h.before(d, open)
-	for i := d.From; i < d.To; i++ {
-		h.Live[i] += d.Before
-		if d.Peak == None || h.Live[i] > h.Live[d.Peak] {
-			d.Peak = i
+		if d.Peak == None || live > most {
+			d.Peak, most = i, live
 		}
 	}
-	if d.PeakLive = d.Before; d.Peak != None {
-		d.PeakLive = h.Live[d.Peak]
-	}
-	h.reserve(d)
 }
 
 // pair finds for each free its alloc. What it returns are the rows of allocs that nobody has freed, by address.

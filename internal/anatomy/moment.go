@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/flame"
 	"github.com/memgauge/memgauge/internal/units"
@@ -63,6 +64,24 @@ func NoSuchMoment(text string) error {
 	return fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
 }
 
+// TimeOf is the moment, in µs since the epoch, that a time after a device's first event is. The history lasts from
+// began to ended; 0 says that the file has no times.
+func TimeOf(text string, device, began, ended int64) (int64, error) {
+	after, err := units.ParseDuration(text)
+	if err != nil {
+		return 0, NoSuchMoment(text)
+	}
+	if ended == 0 {
+		return 0, fmt.Errorf("%q: the file has no times; give the number of an event", text)
+	}
+	us := int64(after) / 1000
+	if us > ended-began {
+		return 0, fmt.Errorf("%q: the history of device %d ends %s after its first event", text, device,
+			units.Duration(time.Duration(ended-began)*time.Microsecond))
+	}
+	return began + us, nil
+}
+
 // Moment finds the row that a text names: "peak", "end", the number of an event, or a time after the device's first
 // event ("4.3s").
 func (h *History) Moment(d *Device, text string) (row int, err error) {
@@ -81,11 +100,10 @@ func (h *History) Moment(d *Device, text string) (row int, err error) {
 		}
 		return row, nil
 	}
-	after, err := units.ParseDuration(text)
+	limit, err := TimeOf(text, int64(d.Number), h.Time[d.From], h.Time[d.To-1])
 	if err != nil {
-		return 0, NoSuchMoment(text)
+		return 0, err
 	}
-	limit := h.Time[d.From] + int64(after)/1000
 	row = d.From + sort.Search(d.To-d.From, func(i int) bool { return h.Time[d.From+i] > limit }) - 1
 	return max(row, d.From), nil
 }

@@ -19,45 +19,54 @@ const maxPath = 6
 
 // sitesOf finds the site of every stack.
 func sitesOf(c *snapshot.Columns) []site {
-	users := make([]bool, c.Frames())
-	for i := range users {
-		_, file, _ := c.FrameTexts(uint32(i))
-		users[i] = isUserFile(c.Text(file))
-	}
+	frames := make([]siteFrame, c.Frames())
 	out := make([]site, c.Stacks())
 	for i := range out {
-		out[i] = siteOf(c, c.StackFrames(uint32(i)), users)
+		out[i] = siteOf(c, c.StackFrames(uint32(i)), frames)
 	}
 	return out
 }
 
-func siteOf(c *snapshot.Columns, frames []uint32, users []bool) (s site) {
-	var path []string
-	for _, f := range frames {
-		if !users[f] {
+// siteFrame is what a site says of a frame, worked out when a stack first has it: there may be far more stacks.
+type siteFrame struct {
+	name, place string // place is "" where the frame has no file
+	users, done bool
+}
+
+func siteFrameOf(c *snapshot.Columns, f uint32) siteFrame {
+	frame := c.Frame(f)
+	s := siteFrame{name: frame.Name, users: isUserFile(frame.File), done: true}
+	if frame.File != "" && frame.File != "??" {
+		s.place = placeOf(frame)
+	}
+	return s
+}
+
+func siteOf(c *snapshot.Columns, stack []uint32, frames []siteFrame) (s site) {
+	var path [maxPath]string
+	n := maxPath
+	for _, f := range stack {
+		frame := &frames[f]
+		if !frame.done {
+			*frame = siteFrameOf(c, f)
+		}
+		if !frame.users {
 			continue
 		}
-		frame := c.Frame(f)
 		if s.place == "" {
-			s.place = placeOf(frame)
+			s.place = frame.place
 		}
-		if len(path) < maxPath {
-			path = append(path, frame.Name)
-		}
-	}
-	for i := len(path) - 1; i >= 0; i-- {
-		s.path += path[i]
-		if i > 0 {
-			s.path += " > "
+		n--
+		if path[n] = frame.name; n == 0 {
+			break
 		}
 	}
-	for i := 0; s.place == "" && i < len(frames); i++ {
-		if frame := c.Frame(frames[i]); frame.File != "" && frame.File != "??" {
-			s.place = placeOf(frame)
-		}
+	s.path = strings.Join(path[n:], " > ")
+	for i := 0; s.place == "" && i < len(stack); i++ {
+		s.place = frames[stack[i]].place
 	}
-	if s.place == "" && len(frames) > 0 {
-		s.place = c.Frame(frames[0]).Name
+	if s.place == "" && len(stack) > 0 {
+		s.place = frames[stack[0]].name
 	}
 	return s
 }

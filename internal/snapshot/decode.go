@@ -80,20 +80,22 @@ type decoder struct {
 	memoMem grown
 	memoLen int
 
-	bigs    []uint64
-	tuples  [][3]int64
-	tupleOf map[[3]int64]uint64
-	others  []other
-	runs    interner // opcodes of a stack's frames → stack: see stackOfRun
-	runIDs  []uint32
-	runHits int
-	scratch []uint32
+	bigs      []uint64
+	tuples    [][3]int64
+	tupleOf   map[[3]int64]uint64
+	others    []other
+	runStacks []uint32 // by number of a run, one more than its stack; 0 is not known yet
+	scratch   []uint32
+	fast      record // of fastEvent
+	keys      [maxKeys]eventKey
 
 	actionOf    map[uint32]uint8
 	lastPair    [3]int64 // see smallPair
 	lastPairVal val
 	streamOf    map[uint64]uint16
 	poolOf      map[[2]int64]uint16
+	lastPool    val // and its place in Pools
+	lastPoolAt  uint16
 	n           int // rows
 	root        val
 	sized       int64 // what was counted last; see spend
@@ -148,7 +150,7 @@ func readColumns(ctx context.Context, src io.Reader, disk *counter, budget int64
 func newDecoder(budget int64) *decoder {
 	d := &decoder{
 		Columns: &Columns{Format: TorchPickle, texts: newInterner(), frames: newInterner(), stacks: newInterner()},
-		budget:  budget, runs: newInterner(),
+		budget:  budget,
 		tupleOf: map[[3]int64]uint64{}, lastPair: [3]int64{noItem},
 		actionOf: map[uint32]uint8{}, streamOf: map[uint64]uint16{}, poolOf: map[[2]int64]uint16{},
 	}
@@ -159,6 +161,9 @@ func newDecoder(budget int64) *decoder {
 		id, _ := d.texts.id([]byte(a))
 		d.actionOf[id] = uint8(i)
 		d.Actions = append(d.Actions, string(a))
+	}
+	for i := range d.keys {
+		d.keys[i].code = 1 // with no mask, no opcode is like it
 	}
 	d.stacks.id(nil)
 	d.poolOf[[2]int64{}], d.Pools = 0, [][2]int64{{}}
@@ -273,7 +278,8 @@ func (d *decoder) freeScratch() {
 func (d *decoder) spend() {
 	used := int64(d.rows.cap)*rowBytes + int64(len(d.memoMem.mem)) + 12*int64(len(d.stk)) + d.texts.bytes() +
 		d.frames.bytes() +
-		d.stacks.bytes() + d.runs.bytes() + 64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
+		d.stacks.bytes() + d.in.last.held + 4*int64(cap(d.runStacks)) +
+		64*int64(cap(d.others)) + 96*int64(cap(d.Segments)) +
 		48*int64(cap(d.Blocks)) +
 		80*int64(cap(d.Annotations)) + 8*int64(cap(d.bigs)) + 64*int64(len(d.tuples)) + d.sized
 	if used > d.budget {

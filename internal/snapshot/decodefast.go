@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/binary"
 )
 
@@ -11,15 +12,11 @@ import (
 // fastStack reads a list of frames that were all met before, from behind its EMPTY_LIST: MEMOIZE MARK
 // (BINGET|LONG_BINGET)* APPENDS. It returns where it ends.
 func (d *decoder) fastStack(b []byte, p int) int {
-	if b[p] != 0x94 || b[p+1] != '(' {
+	if b[p] != 0x94 || b[p+1] != '(' || !d.memoRoom(uint64(d.memoLen)+1) {
 		return 0
 	}
-	end := endOfRun(b, p+2)
-	if end == p+2 || b[end] != 'e' || !d.memoRoom(uint64(d.memoLen)+1) {
-		return 0
-	}
-	id, ok := d.stackOfRun(b[p+2:end], d.memoLen)
-	if !ok {
+	id, end := d.stackOfRun(b, p+2, d.memoLen)
+	if end == 0 {
 		return 0
 	}
 	v := mk(tStack, uint64(id))
@@ -27,34 +24,37 @@ func (d *decoder) fastStack(b []byte, p int) int {
 	d.slot[d.sp-1] = uint32(d.memoLen) + 1
 	d.memo[d.memoLen] = packed(v) + 1
 	d.memoLen++
-	return end + 1
+	return end
 }
 
-// endOfRun is where a run of BINGET and LONG_BINGET ends. Less than 8 bytes before the end of b it stops looking.
-func endOfRun(b []byte, p int) int {
-	for p < len(b)-8 {
-		switch b[p] {
-		case 'j':
-			p += 5
-		case 'h':
-			p += 2
-		default:
-			return p
+// stackOfRun is the stack that the memo reads at p give, and where it ends, behind APPENDS; 0 for something else. The
+// memo is looked at only where a run is new.
+func (d *decoder) stackOfRun(b []byte, p, memoLen int) (id uint32, end int) {
+	r, found := d.in.run(p)
+	if found && r.id < uint32(len(d.runStacks)) && d.runStacks[r.id] != 0 {
+		return d.runStacks[r.id] - 1, p + int(r.len) + 1
+	}
+	end = p + int(r.len)
+	if !found {
+		if end = endOfRun(b, p); end == p || b[end] != 'e' {
+			return 0, 0
 		}
 	}
-	return p
+	id, ok := d.stackOf(b[p:end], memoLen)
+	if !ok {
+		return 0, 0
+	}
+	if found && r.id != noRun {
+		if n := int(r.id) + 1; n > len(d.runStacks) {
+			d.runStacks = append(d.runStacks, make([]uint32, n-len(d.runStacks))...)
+		}
+		d.runStacks[r.id] = id + 1
+	}
+	return id, end + 1
 }
 
-// maxRunBytes bounds the runs that are kept; see stackOfRun.
-const maxRunBytes = 256 << 20
-
-// stackOfRun is the stack that a run of memo reads gives. A memo entry is written once, so the bytes of the run are its
-// identity: the memo is looked at only where a run is new.
-func (d *decoder) stackOfRun(run []byte, memoLen int) (uint32, bool) {
-	if id, known, _, _ := d.runs.find(run); known {
-		d.runHits++
-		return d.runIDs[id], true
-	}
+// stackOf reads a run.
+func (d *decoder) stackOf(run []byte, memoLen int) (uint32, bool) {
 	frames := d.scratch[:0]
 	for p := 0; p < len(run); {
 		var i uint64
@@ -75,16 +75,21 @@ func (d *decoder) stackOfRun(run []byte, memoLen int) (uint32, bool) {
 		frames = append(frames, uint32(v.content()))
 	}
 	d.scratch = frames
-	id := d.stackID(frames)
-	if n := len(d.runIDs); len(d.runs.blob)+len(run) < maxRunBytes && (n < 1<<17 || d.runHits > n) {
-		d.runs.id(run) // else stacks don't recur: the runs are not worth their memory
-		d.runIDs = append(d.runIDs, id)
-	}
-	return id, true
+	return d.stackID(frames), true
 }
 
 // maxKeys is how many keys an event may have here; PyTorch 2.15 writes 10.
 const maxKeys = 16
+
+// eventKey is how the events before have named one of their keys, the first, the second and so on: programs write all
+// events alike. A memo entry is written once, so the same opcode names the same key.
+type eventKey struct {
+	code, mask uint64 // the opcode, and which bytes of the next 8 are its; 1 and 0 where there is none
+	width      int
+	key        int
+	text       []byte // what its value was when it was last a text, and its number
+	textID     uint32
+}
 
 // fastEvent reads an event from behind its EMPTY_DICT to behind its SETITEMS.
 func (d *decoder) fastEvent(b []byte, p int) int {
@@ -94,27 +99,41 @@ func (d *decoder) fastEvent(b []byte, p int) int {
 	p += 2
 	self := d.memoLen
 	next := self + 1 // memo entries from self on are written, but count only when the event is whole
-	var r record
-	for range maxKeys {
+	r := &d.fast
+	r.have = 0
+	for i := range d.keys {
 		if b[p] == 'u' && r.has(kAction, kSize) {
-			v := mk(tEvent, uint64(d.event(&r)))
+			v := mk(tEvent, uint64(d.event(r)))
 			d.memo[self], d.memoLen = packed(v)+1, next
 			d.push(v)
 			d.slot[d.sp-1] = uint32(self) + 1
 			return p + 1
 		}
-		key, q := d.memoAt(b, p, self)
-		if key.tag() != tText || key.content() >= nKeys || r.have == 0 && key.content() != kAction {
+		k := &d.keys[i]
+		same := binary.LittleEndian.Uint64(b[p:])&k.mask == k.code
+		if !same && !d.otherKey(k, b, p, self) || i == 0 && k.key != kAction {
 			return 0
 		}
-		v, q, n := d.fastValue(b, q, next)
+		v, q, n := d.fastValue(k, b, p+k.width, next)
 		if q == 0 {
 			return 0
 		}
-		r.set(int(key.content()), v)
+		r.set(k.key, v)
 		p, next = q, n
 	}
 	return 0
+}
+
+// otherKey reads a key where the events before had another.
+func (d *decoder) otherKey(k *eventKey, b []byte, p, self int) bool {
+	v, q := d.memoAt(b, p, self)
+	if q == 0 || v.tag() != tText || v.content() >= nKeys {
+		return false
+	}
+	k.width, k.key, k.text = q-p, int(v.content()), nil
+	k.mask = 1<<(8*k.width) - 1
+	k.code = binary.LittleEndian.Uint64(b[p:]) & k.mask
+	return true
 }
 
 // memoAt reads a BINGET or LONG_BINGET of an entry below the limit; None if it is something else.
@@ -135,7 +154,7 @@ func (d *decoder) memoAt(b []byte, p, limit int) (val, int) {
 }
 
 // fastValue reads the value of an event's key. It returns where it ends, 0 for another shape, and the next memo index.
-func (d *decoder) fastValue(b []byte, p, next int) (val, int, int) {
+func (d *decoder) fastValue(k *eventKey, b []byte, p, next int) (val, int, int) {
 	switch b[p] {
 	case 'h', 'j':
 		v, q := d.memoAt(b, p, next)
@@ -164,7 +183,11 @@ func (d *decoder) fastValue(b []byte, p, next int) (val, int, int) {
 		if b[q] != 0x94 {
 			return 0, 0, 0
 		}
-		v := mk(tText, uint64(d.textID(b[p+2:q])))
+		if k.text == nil || !bytes.Equal(k.text, b[p+2:q]) {
+			k.textID = d.textID(b[p+2 : q])
+			k.text = append(k.text[:0], b[p+2:q]...)
+		}
+		v := mk(tText, uint64(k.textID))
 		d.memo[next] = packed(v) + 1
 		return v, q + 1, next + 1
 	case ']':
@@ -186,15 +209,11 @@ func (d *decoder) fastFrames(b []byte, p, next int) (val, int, int) {
 	if b[p+1] != 0x94 || b[p+2] != '(' {
 		return 0, 0, 0
 	}
-	end := endOfRun(b, p+3)
-	if end == p+3 || b[end] != 'e' || len(b)-end < slack/2 {
-		return 0, 0, 0
-	}
-	id, ok := d.stackOfRun(b[p+3:end], next)
-	if !ok {
+	id, end := d.stackOfRun(b, p+3, next)
+	if end == 0 || len(b)-end < slack/2 {
 		return 0, 0, 0
 	}
 	v := mk(tStack, uint64(id))
 	d.memo[next] = packed(v) + 1
-	return v, end + 1, next + 1
+	return v, end, next + 1
 }

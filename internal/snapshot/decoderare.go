@@ -95,14 +95,11 @@ func (d *decoder) integer(i int64) val {
 
 func (d *decoder) text(op byte, b []byte) {
 	width := operandWidth(op)
-	var n uint64
-	switch width {
-	case 1:
-		n = uint64(b[0])
-	case 4:
-		n = uint64(binary.LittleEndian.Uint32(b))
-	default:
-		n = binary.LittleEndian.Uint64(b)
+	n := lengthOf(b, width)
+	if room := uint64(len(d.in.d) - d.p); !d.in.final && n <= maxText && width+n > room {
+		d.at = d.in.more(d.at)
+		d.p = d.at + 1
+		b = d.in.d[d.p:]
 	}
 	if left := uint64(max(0, d.in.end-d.p)); d.in.final && n > left && n <= maxText {
 		d.p = d.in.end + 1 // cut short
@@ -119,6 +116,17 @@ func (d *decoder) text(op byte, b []byte) {
 		return
 	}
 	d.push(mk(tText, uint64(d.textID(b[width:width+n]))))
+}
+
+// lengthOf is a number of so many bytes.
+func lengthOf(b []byte, width uint64) uint64 {
+	switch width {
+	case 1:
+		return uint64(b[0])
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(b))
+	}
+	return binary.LittleEndian.Uint64(b)
 }
 
 // textID numbers a text.

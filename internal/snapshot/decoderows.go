@@ -186,7 +186,7 @@ func (d *decoder) event(r *record) int {
 		d.Addr[i] = d.address(r, kAddr)
 	}
 	d.Size[i], d.Time[i] = d.size(r, kSize), d.number(r, kTime)
-	d.Stream[i], d.Stack[i] = d.stream(d.address(r, kStream)), d.stackOf(r.get(kFrames))
+	d.Stream[i], d.Stack[i] = d.stream(d.address(r, kStream)), d.stackValue(r.get(kFrames))
 	d.Pool[i] = d.pool(r.get(kPool))
 	d.Context[i], d.Metadata[i] = d.optionalText(r, kContext), d.optionalText(r, kMetadata)
 	if r.has(kThread) {
@@ -228,6 +228,9 @@ func (d *decoder) action(v val) uint8 {
 		return 0
 	}
 	id := uint32(v.content())
+	if known := id - nKeys; known < uint32(knownActions) { // newDecoder gives them these numbers
+		return uint8(known)
+	}
 	a, ok := d.actionOf[id]
 	if !ok {
 		if len(d.Actions) > math.MaxUint8 {
@@ -249,11 +252,15 @@ func (d *decoder) stream(s uint64) uint16 {
 }
 
 func (d *decoder) pool(v val) uint16 {
-	id := d.pair(v)
-	if id == [2]int64{} {
-		return 0
+	if v == d.lastPool && v.tag() == tTuple {
+		return d.lastPoolAt
 	}
-	return numbered(d, d.poolOf, &d.Pools, id, "private pools")
+	at := uint16(0)
+	if id := d.pair(v); id != [2]int64{} {
+		at = numbered(d, d.poolOf, &d.Pools, id, "private pools")
+	}
+	d.lastPool, d.lastPoolAt = v, at
+	return at
 }
 
 // numbered is the place of x in the list, to which it is added if it is new; the map knows the places.
@@ -291,7 +298,7 @@ func (d *decoder) segment(r *record) val {
 		Address: d.address(r, kAddress), Stream: d.address(r, kStream), Size: d.size(r, kTotal),
 		Allocated: d.size(r, kAllocated), Active: d.size(r, kActive), Requested: d.size(r, kRequested),
 		Device: d.segmentDevice(r), Kind: d.optionalText(r, kKind), Pool: d.pair(r.get(kSegmentPool)),
-		Expandable: r.get(kExpandable) == mk(tBool, 1), Stack: d.stackOf(r.get(kFrames)),
+		Expandable: r.get(kExpandable) == mk(tBool, 1), Stack: d.stackValue(r.get(kFrames)),
 	}
 	g.From, g.To = d.span(r.get(kBlocks), tBlock, "blocks")
 	at := g.Address // torch 1.13 gives blocks no address: one begins where the last one ended
@@ -327,7 +334,7 @@ func (d *decoder) span(v val, tag uint64, what string) (from, to int) {
 
 func (d *decoder) block(r *record) val {
 	b := BlockRow{Address: noAddress, Size: d.size(r, kSize), Requested: -1, State: d.state(r),
-		Stack: d.stackOf(r.get(kFrames))}
+		Stack: d.stackValue(r.get(kFrames))}
 	if r.has(kAddress) {
 		b.Address = d.address(r, kAddress)
 	}
@@ -376,7 +383,7 @@ func (d *decoder) history(v val, b *BlockRow) {
 	if r.has(kRealSize) {
 		b.Requested = d.size(&r, kRealSize)
 	}
-	b.Stack = d.stackOf(r.get(kFrames))
+	b.Stack = d.stackValue(r.get(kFrames))
 }
 
 // The rest reads values.
@@ -453,7 +460,7 @@ func (d *decoder) optionalText(r *record, k int) uint32 {
 	return NoText
 }
 
-func (d *decoder) stackOf(v val) uint32 {
+func (d *decoder) stackValue(v val) uint32 {
 	switch v.tag() {
 	case tStack:
 		return uint32(v.content())

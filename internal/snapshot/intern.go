@@ -54,13 +54,18 @@ func (t *interner) id(b []byte) (id uint32, fresh bool) {
 	if known {
 		return id, false
 	}
+	t.insert(b, slot, place)
+	return id, true
+}
+
+// insert copies b to where find did not find it.
+func (t *interner) insert(b []byte, slot internSlot, place uint64) {
 	t.blob = append(t.blob, b...)
 	t.ends = append(t.ends, uint64(len(t.blob)))
 	t.table[place] = slot
 	if 2*len(t.ends) > len(t.table) {
 		t.grow()
 	}
-	return id, true
 }
 
 func (t *interner) grow() {

@@ -75,19 +75,16 @@ func (s *sheet) validity(v duck.Vector) []uint64 {
 	return unsafe.Slice((*uint64)(duck.VectorGetValidity(v)), (s.n+63)/64)
 }
 
-// enum fills a column of places in an enum, as wide as the enum is large; noCode is NULL.
+// enum fills a column of places in an enum, as wide as the enum is large (see maxEnum); noCode is NULL.
 func (s *sheet) enum(get func(i int) uint32) {
-	switch s.width[s.col] {
-	case 1:
+	if s.width[s.col] == 1 {
 		enumOf[uint8](s, get)
-	case 2:
+	} else {
 		enumOf[uint16](s, get)
-	default:
-		enumOf[uint32](s, get)
 	}
 }
 
-func enumOf[V uint8 | uint16 | uint32](s *sheet, get func(i int) uint32) {
+func enumOf[V uint8 | uint16](s *sheet, get func(i int) uint32) {
 	eachOr(s, func(i int) (V, bool) {
 		code := get(i)
 		if code == noCode {

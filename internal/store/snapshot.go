@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
@@ -172,16 +171,11 @@ func withOne(ctx context.Context, e *engine, work func(*conn) error) error {
 
 // schema makes the types from the file's values, then the tables.
 func (l *snapshotLoad) schema(c *conn) error {
-	for _, t := range []struct {
-		name   string
-		values []string
-	}{{"action", l.actions}, {"category", anatomy.CategoryNames()}, {"pool", l.pools.values}, {"note", l.notes.values},
-		{"site", l.sites.values}} {
-		quoted := make([]string, len(t.values))
-		for i, v := range t.values {
-			quoted[i] = quote(v)
-		}
-		if err := c.exec("CREATE TYPE " + t.name + " AS ENUM (" + strings.Join(quoted, ", ") + ")"); err != nil {
+	for _, t := range []struct{ name, typ string }{
+		{"action", enumOfValues(l.actions)}, {"category", enumOfValues(anatomy.CategoryNames())},
+		{"pool", l.pools.typ()}, {"note", l.notes.typ()}, {"site", l.sites.typ()},
+	} {
+		if err := c.exec("CREATE TYPE " + t.name + " AS " + t.typ); err != nil {
 			return fmt.Errorf("type %s: %w", t.name, err)
 		}
 	}

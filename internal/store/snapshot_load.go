@@ -24,10 +24,48 @@ type snapshotLoad struct {
 	found   []block // room for a chunk of blocks
 }
 
-// coded are texts that a column names by number: an enum and, for each number that the file uses, the place in it.
+// coded are texts that a column names by number: an enum and, for each number that the file uses, the place in it. Of
+// many texts a column holds the texts themselves.
 type coded struct {
 	values []string // alphabetical, so that ORDER BY is
 	code   []uint32 // noCode is NULL
+}
+
+// maxEnum is how many values an enum may have. Programs have some hundred lines that allocate. DuckDB copies all values
+// with every use of the type: 400,000 took twice the memory and twice the time while the tables are made.
+const maxEnum = 16 << 10
+
+// asTexts says that the column holds texts.
+func (c *coded) asTexts() bool { return len(c.values) > maxEnum }
+
+// typ is the column's type.
+func (c *coded) typ() string {
+	if c.asTexts() {
+		return "VARCHAR"
+	}
+	return enumOfValues(c.values)
+}
+
+func enumOfValues(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = quote(v)
+	}
+	return "ENUM (" + strings.Join(quoted, ", ") + ")"
+}
+
+// coded fills a column with what get says by its place.
+func (s *sheet) coded(c *coded, get func(i int) uint32) {
+	if !c.asTexts() {
+		s.enum(get)
+		return
+	}
+	s.textsOrNull(func(i int) string {
+		if at := get(i); at != noCode {
+			return c.values[at]
+		}
+		return ""
+	})
 }
 
 const noCode = ^uint32(0)
@@ -180,9 +218,9 @@ func (l *snapshotLoad) events(s *sheet, at *moment, from int) {
 	plain(s, h.Live[from:to])
 	each(s, func(i int) int64 { return at.reserved(from + i) })
 	eachOr(s, func(i int) (int64, bool) { return int64(h.Addr[from+i]), h.Action[from+i] == snapshot.IsOOM })
-	s.enum(func(i int) uint32 { return l.pools.code[h.Pool[from+i]] })
+	s.coded(&l.pools, func(i int) uint32 { return l.pools.code[h.Pool[from+i]] })
 	for _, column := range [][]uint32{h.Context, h.Metadata} {
-		s.enum(func(i int) uint32 {
+		s.coded(&l.notes, func(i int) uint32 {
 			if id := column[from+i]; id != snapshot.NoText {
 				return l.notes.code[id]
 			}

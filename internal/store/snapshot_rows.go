@@ -71,9 +71,9 @@ func (l *snapshotLoad) blocks(s *sheet, at *moment, rows []anatomy.Life, sizes m
 		return to - from, begun && ended
 	})
 	each(s, func(i int) uint64 { return found[i].stream })
-	s.enum(func(i int) uint32 { return found[i].pool })
+	s.coded(&l.pools, func(i int) uint32 { return found[i].pool })
 	each(s, func(i int) uint32 { return found[i].stack })
-	s.enum(func(i int) uint32 { return l.sites.code[found[i].stack] })
+	s.coded(&l.sites, func(i int) uint32 { return l.sites.code[found[i].stack] })
 	s.enum(func(i int) uint32 { return uint32(found[i].use) })
 	eachOr(s, func(i int) (int32, bool) {
 		if rows[i].Alloc == anatomy.None {
@@ -95,10 +95,10 @@ func (l *snapshotLoad) segments(s *sheet, from int) {
 	each(s, func(i int) int64 { return rows[i].Requested })
 	each(s, func(i int) uint64 { return rows[i].Stream })
 	s.texts(func(i int) string { return l.h.Text(rows[i].Kind) })
-	s.enum(func(i int) uint32 { return l.pools.code[len(l.h.Pools)+from+i] })
+	s.coded(&l.pools, func(i int) uint32 { return l.pools.code[len(l.h.Pools)+from+i] })
 	each(s, func(i int) bool { return rows[i].Expandable })
 	each(s, func(i int) uint32 { return rows[i].Stack })
-	s.enum(func(i int) uint32 { return l.sites.code[rows[i].Stack] })
+	s.coded(&l.sites, func(i int) uint32 { return l.sites.code[rows[i].Stack] })
 }
 
 func (l *snapshotLoad) segmentBlocks(s *sheet, from int) {
@@ -111,13 +111,13 @@ func (l *snapshotLoad) segmentBlocks(s *sheet, from int) {
 	eachOr(s, func(i int) (int64, bool) { return rows[i].Requested, rows[i].State != snapshot.Inactive })
 	s.texts(func(i int) string { return string(rows[i].State) })
 	each(s, func(i int) uint32 { return rows[i].Stack })
-	s.enum(func(i int) uint32 { return l.sites.code[rows[i].Stack] })
+	s.coded(&l.sites, func(i int) uint32 { return l.sites.code[rows[i].Stack] })
 }
 
 func (l *snapshotLoad) stacks(s *sheet, from int) {
 	each(s, func(i int) uint32 { return uint32(from + i) })
 	each(s, func(i int) int32 { return int32(len(l.h.StackFrames(uint32(from + i)))) })
-	s.enum(func(i int) uint32 { return l.sites.code[from+i] })
+	s.coded(&l.sites, func(i int) uint32 { return l.sites.code[from+i] })
 	s.texts(func(i int) string { return l.h.Path(uint32(from + i)) })
 }
 

@@ -141,7 +141,7 @@ func TestSnapshotTablesAgreeWithHistory(t *testing.T) {
 
 // What is rare has its place.
 func TestSnapshotTables(t *testing.T) {
-	db := tablesOf(t, historyOf(t, madeUp(70_000))) // more texts than two bytes can number
+	db := tablesOf(t, historyOf(t, madeUp(70_000))) // more texts than an enum may have
 	for sql, want := range map[string]string{
 		"SELECT device_free, addr, size FROM events WHERE action = 'oom' AND device = 0":                                     "[12345 <nil> 1099511627776]",
 		"SELECT count(*) FROM events WHERE action = 'brand_new'":                                                             "[2]",
@@ -157,6 +157,52 @@ func TestSnapshotTables(t *testing.T) {
 	} {
 		if got := fmt.Sprint(ask(t, db, sql)); got != "["+want+"]" {
 			t.Errorf("%s\n got %s\nwant %s", sql, got, want)
+		}
+	}
+}
+
+// A program whose allocations come from more lines than an enum may have (generated code) gets the same columns.
+func TestSnapshotOfManySites(t *testing.T) {
+	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{nil}}
+	for i := range maxEnum + 5000 {
+		s.Traces[0] = append(s.Traces[0], snapshot.Event{
+			Action: snapshot.Alloc, Addr: uint64(1+i) << 10, Size: int64(1 + i),
+			Frames: []snapshot.Frame{{File: "/srv/made.py", Line: i, Name: "f"}},
+		})
+	}
+	s.Traces[0] = append(s.Traces[0], snapshot.Event{Action: snapshot.Alloc, Addr: 1 << 50, Size: 7})
+	db := tablesOf(t, historyOf(t, s))
+	n := maxEnum + 5000
+	for sql, want := range map[string]string{
+		"SELECT count(DISTINCT site), count(*) FROM blocks":                fmt.Sprintf("[%d %d]", n, n+1),
+		"SELECT requested FROM blocks WHERE site = '/srv/made.py:17 f'":    "[18]",
+		"SELECT requested FROM blocks WHERE site IS NULL":                  "[7]",
+		"SELECT site FROM blocks ORDER BY site LIMIT 1":                    "[/srv/made.py:0 f]",
+		"SELECT count(DISTINCT site) FROM stacks WHERE site LIKE '%:1_ f'": "[10]",
+		"SELECT count(*) FROM live_at(9) WHERE site = '/srv/made.py:10 f'": "[0]",
+		"SELECT site FROM live_at(9) ORDER BY requested DESC LIMIT 1":      "[/srv/made.py:9 f]",
+	} {
+		if got := fmt.Sprint(ask(t, db, sql)); got != "["+want+"]" {
+			t.Errorf("%s\n got %s\nwant %s", sql, got, want)
+		}
+	}
+	typesOf(t, db)
+}
+
+// typesOf looks at what the tables say of columns of texts.
+func typesOf(t *testing.T, db *DB) {
+	tables, err := db.Tables(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		for _, c := range table.Columns {
+			switch c.Name {
+			case "site", "pool", "user_metadata", "compile_context", "category", "action":
+				if c.Type != "VARCHAR" {
+					t.Errorf("%s.%s is a %s", table.Name, c.Name, c.Type)
+				}
+			}
 		}
 	}
 }

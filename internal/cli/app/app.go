@@ -141,12 +141,19 @@ func (a *App) FinishCommand(c *cobra.Command) {
 		if check == nil {
 			return nil
 		}
-		if err := check(c, args); err != nil {
-			return Usage(fmt.Errorf("%s: %w", c.Name(), err))
+		err := check(c, args)
+		if err == nil {
+			return nil
 		}
-		return nil
+		if remedy.Of(err) == "" {
+			err = remedy.Add(err, "it is called as "+c.UseLine())
+		}
+		return Usage(fmt.Errorf("%s: %w", Called(c), err))
 	}
 }
+
+// Called is a command's name as one types it, behind memgauge: snapshot query.
+func Called(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
 
 // Alone refuses arguments; what one types after such a command is mostly the session that it shall ask.
 func Alone(c *cobra.Command, args []string) error {

@@ -11,7 +11,6 @@ import (
 	"github.com/memgauge/memgauge/internal/flame"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/snapshotdb"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // This file draws a moment from the tables that an earlier question has left in the cache: a large file need not be
@@ -67,11 +66,12 @@ func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64,
 // cachedMoment is History.Moment of the tables.
 func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text string) (int64, error) {
 	where := fmt.Sprintf(" FROM events WHERE device = %d", device)
-	bounds, err := integers(ctx, t, "SELECT min(seq)::BIGINT, max(seq)::BIGINT, epoch_us(arg_min(ts, seq))"+where)
+	bounds, err := integers(ctx, t, "SELECT min(seq)::BIGINT, max(seq)::BIGINT, epoch_us(arg_min(ts, seq)), "+
+		"epoch_us(arg_max(ts, seq))"+where)
 	if err != nil {
 		return 0, err
 	}
-	first, last, began := bounds[0][0], bounds[0][1], bounds[0][2]
+	first, last, began, ended := bounds[0][0], bounds[0][1], bounds[0][2], bounds[0][3]
 	switch text {
 	case "peak":
 		return one(integers(ctx, t, "SELECT min(seq)::BIGINT"+where+" AND live_after = (SELECT max(live_after)"+where+
@@ -85,12 +85,12 @@ func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text 
 		}
 		return seq, nil
 	}
-	after, err := units.ParseDuration(text)
+	limit, err := anatomy.TimeOf(text, device, began, ended)
 	if err != nil {
-		return 0, anatomy.NoSuchMoment(text)
+		return 0, err
 	}
 	sql := fmt.Sprintf("SELECT coalesce(min(seq) - 1, %d)::BIGINT"+where+" AND coalesce(epoch_us(ts), 0) > %d", last,
-		began+int64(after)/1000)
+		limit)
 	seq, err := one(integers(ctx, t, sql))
 	return max(seq, first), err
 }

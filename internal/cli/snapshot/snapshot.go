@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -152,7 +151,7 @@ func saysCanceled(c *cobra.Command) *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := run(cmd, args)
 		if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
-			return fmt.Errorf("%s: %w", strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), api.ErrCanceled)
+			return fmt.Errorf("%s: %w", app.Called(cmd), api.ErrCanceled)
 		}
 		return err
 	}

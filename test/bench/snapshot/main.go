@@ -23,44 +23,90 @@ func main() {
 	python := flag.String("python", "python3", "an interpreter; it needs four times the file's size of memory")
 	megabytes := flag.Float64("megabytes", 1300, "size of the file")
 	large := flag.Float64("large", 0, "size of a second file, which only memgauge reads: its cost is to be linear")
+	existing := flag.String("file", "", "measure this file instead of one that is made")
+	largeFile := flag.String("large-file", "", "the second file, instead of one that is made")
 	pairs := flag.Int("pairs", 3, "how often each is run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *memgauge, *python, *megabytes, *large, *pairs); err != nil {
+	b := bench{*memgauge, *python, *pairs, wanted{*existing, *megabytes}, wanted{*largeFile, *large}}
+	if err := b.run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "snapshot:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, memgauge, python string, megabytes, large float64, pairs int) error {
+// bench is what is to be measured.
+type bench struct {
+	memgauge, python string
+	pairs            int
+	small, large     wanted
+}
+
+// wanted is a file: one that is there, or else one to be made, of a size in MB; without either there is none.
+type wanted struct {
+	path      string
+	megabytes float64
+}
+
+// get returns its path, and its size in MB.
+func (w wanted) get(ctx context.Context, python, dir string) (string, float64, error) {
+	if w.path == "" {
+		w.path = filepath.Join(dir, "made.pickle")
+		script := filepath.Join("test", "bench", "snapshots.py")
+		out, err := exec.CommandContext(ctx, python, script, "--megabytes", fmt.Sprint(w.megabytes),
+			w.path).CombinedOutput()
+		if err != nil {
+			return "", 0, fmt.Errorf("%w: %s", err, out)
+		}
+	}
+	info, err := os.Stat(w.path)
+	if err != nil {
+		return "", 0, err
+	}
+	return w.path, float64(info.Size()) / 1e6, nil
+}
+
+func (b *bench) run(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "snapshot-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "made.pickle")
-	if err := makeFile(ctx, python, megabytes, file); err != nil {
+	file, megabytes, err := b.small.get(ctx, b.python, dir)
+	if err != nil {
 		return err
 	}
 	var ours, theirs []cost
-	for range pairs {
-		o, err := measure(ctx, memgauge, "snapshot", file)
+	for range b.pairs {
+		o, err := measure(ctx, b.memgauge, "snapshot", file)
 		if err != nil {
 			return err
 		}
-		t, err := measure(ctx, python, "-c",
+		t, err := measure(ctx, b.python, "-c",
 			"import gc, pickle, sys; gc.disable(); pickle.load(open(sys.argv[1], 'rb'))", file)
 		if err != nil {
 			return err
 		}
 		ours, theirs = append(ours, o), append(theirs, t)
 	}
-	sql, err := asked(ctx, memgauge, dir, file, pairs)
+	sql, err := asked(ctx, b.memgauge, dir, file, b.pairs)
 	if err != nil {
 		return err
 	}
-	a, b := median(ours), median(theirs)
+	page := printed(megabytes, median(ours), median(theirs), sql)
+	if b.large == (wanted{}) {
+		return nil
+	}
+	file, times, err := b.large.get(ctx, b.python, dir)
+	if err != nil {
+		return err
+	}
+	return linear(ctx, b.memgauge, file, times/megabytes, page, b.pairs)
+}
+
+// printed prints the table and returns what the page took.
+func printed(megabytes float64, a, b cost, sql []named) cost {
 	fmt.Printf("| %.0f MB | time | processor time | memory |\n|---|---|---|---|\n", megabytes)
 	fmt.Printf("| memgauge snapshot, the page | %.2f s | %.2f s | %.0f MB |\n", a.wall.Seconds(), a.cpu.Seconds(),
 		a.rss)
@@ -70,22 +116,7 @@ func run(ctx context.Context, memgauge, python string, megabytes, large float64,
 	}
 	fmt.Printf("| ratio of the page | %.1f | %.1f | %.1f |\n", b.wall.Seconds()/a.wall.Seconds(),
 		b.cpu.Seconds()/a.cpu.Seconds(), b.rss/a.rss)
-	if large == 0 {
-		return nil
-	}
-	if err := makeFile(ctx, python, large, file); err != nil {
-		return err
-	}
-	return linear(ctx, memgauge, file, large/megabytes, a, pairs)
-}
-
-func makeFile(ctx context.Context, python string, megabytes float64, file string) error {
-	script := filepath.Join("test", "bench", "snapshots.py")
-	out, err := exec.CommandContext(ctx, python, script, "--megabytes", fmt.Sprint(megabytes), file).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	return nil
+	return a
 }
 
 // linear measures the page of a file that is so many times as large as the one whose page took small.
