@@ -257,6 +257,9 @@ for line in sys.stdin: print(eval(line), flush=True)`)
 			if !strings.HasPrefix(during, "('"+other+"', True, ") {
 				t.Errorf("attached: %s", during)
 			}
+			if got := ask(`__import__("memgauge").step()`); got != "True" {
+				t.Errorf("memgauge.step() says %s", got)
+			}
 			if got := at.must(t, "sh", "-c", "memgauge $0 eval __name__ 2>/dev/null", pid); got != "'__main__'\n" {
 				t.Errorf("eval prints %q", got)
 			}

@@ -8,8 +8,8 @@ package wheel
 import (
 	"archive/zip"
 	"bytes"
-	"debug/elf"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/base64"
 	"encoding/csv"
 	"errors"

@@ -1,8 +1,11 @@
 """What a program says of itself: step(), where its loop has none that memgauge sees, and event(). In a process that is
 not observed both do nothing, so that they can stay in the program."""
-from ._agent import state
-from ._agent.observe import loop
+import sys
+from importlib import import_module
 
+# Where the agent of this process may be: in one that had this package installed before it was attached to, it has
+# another name (internal/agent/inject.py).
+AGENTS = tuple((name + "._agent.state", name + "._agent.observe.loop") for name in (__package__, "memgauge_agent"))
 MAX_NAME = 64       # characters of an event's name
 MAX_TEXT = 1000     # and of its text
 
@@ -10,9 +13,11 @@ MAX_TEXT = 1000     # and of its text
 def step():
     """One iteration of the program's own loop has ended: memgauge then judges its memory by steps. Where PyTorch's
     optimizers step, these count, and this does nothing. Says whether it counted."""
-    if state.current is None:
+    state, name = _agent()
+    if state is None:
         return False
     try:
+        loop = sys.modules.get(name) or import_module(name)
         return loop.beat(loop.PROGRAM, "program", "calls of memgauge.step()")
     except Exception:
         state.error("memgauge.step")
@@ -21,4 +26,15 @@ def step():
 
 def event(name, text="", a=0, b=0):
     """Writes a row into memgauge.events. a and b are whole numbers of the program's choice, such as the step."""
-    state.event(str(name)[:MAX_NAME], str(text)[:MAX_TEXT], int(a), int(b))
+    state, _ = _agent()
+    if state is not None:
+        state.event(str(name)[:MAX_NAME], str(text)[:MAX_TEXT], int(a), int(b))
+
+
+def _agent():
+    """(the state of the agent that observes this process, the name of its module loop), or (None, None)."""
+    for name, loop in AGENTS:
+        state = sys.modules.get(name)
+        if state is not None and state.current is not None:
+            return state, loop
+    return None, None
