@@ -261,7 +261,7 @@ func (r *reader) limit(device string, d *monitor.DeviceReport) {
 }
 
 const findingsSQL = `SELECT run_verdict, verdict, class, memory, coalesce(device, '') AS device, rank, by_time,
-		rate_mb_per_step AS rate, seconds_to_limit AS seconds FROM memgauge.findings
+		coalesce(rate_mb_per_step, rate_mb_per_second) AS rate, seconds_to_limit AS seconds FROM memgauge.findings
 	WHERE judgement = (SELECT max(judgement) FROM memgauge.findings) ORDER BY rank NULLS LAST, rate DESC`
 
 type findingRow struct {
@@ -269,7 +269,7 @@ type findingRow struct {
 	Verdict, Class, Memory, Device string
 	Rank                           *int
 	ByTime                         bool `json:"by_time"`
-	Rate                           float64
+	Rate                           *float64
 	Seconds                        *float64
 }
 
@@ -278,7 +278,7 @@ func (r *reader) findings() {
 	run, leaks := "undecided", 0
 	for _, f := range rowsOf[findingRow](r, findingsSQL) {
 		run = cmp.Or(f.Run, run)
-		if f.Verdict != "leak" {
+		if f.Verdict != "leak" || f.Rate == nil {
 			continue
 		}
 		if leaks++; leaks > maxLeaks {
@@ -290,7 +290,7 @@ func (r *reader) findings() {
 		if f.ByTime {
 			rate = leakPerTime
 		}
-		r.add(rate, f.Rate*(1<<20), labels...)
+		r.add(rate, *f.Rate*(1<<20), labels...)
 		if f.Seconds != nil {
 			r.least(leakTime, *f.Seconds, labels...)
 		}

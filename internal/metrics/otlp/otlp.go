@@ -25,7 +25,7 @@ type Options struct {
 	URL      string
 	Interval time.Duration
 	Version  string
-	Failed   func(error) // hears each time that nothing could be sent
+	Sent     func(error) // hears how each sending but the last went
 }
 
 // Check refuses what is no endpoint.
@@ -124,8 +124,8 @@ func (s *sender) run(ctx context.Context, o Options) error {
 	tick := time.NewTicker(o.Interval)
 	defer tick.Stop()
 	for {
-		if err := s.send(ctx, o.Interval); err != nil && ctx.Err() == nil {
-			o.Failed(err)
+		if err := s.send(ctx, o.Interval); ctx.Err() == nil {
+			o.Sent(err)
 		}
 		select {
 		case <-tick.C:

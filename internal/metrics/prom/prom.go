@@ -57,6 +57,9 @@ func (s *Server) Addr() string { return s.listener.Addr().String() }
 // Open says that other machines can reach it.
 func (s *Server) Open() bool { return !s.loopback }
 
+// Close lets go of the address, if Serve has not done so.
+func (s *Server) Close() error { return s.listener.Close() }
+
 const (
 	headerPatience = 5 * time.Second  // of a scraper that sends nothing
 	writePatience  = 30 * time.Second // to read the session and for a slow reader to take 1 MB
