@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/units"
+	"github.com/memgauge/memgauge/internal/detect"
 )
 
 // maxPoints is how many steps, and how many readings of processes, a trace or an event file shows: Perfetto takes a
@@ -47,7 +47,7 @@ func processes(ctx context.Context, s api.Session) (list []process, left int, er
 			arg_max(t.command, t.started) AS command, coalesce(any_value(s.steps), 0) AS steps,
 			max(coalesce(t.peak_rss, 0)) AS peak
 		FROM process.tree t LEFT JOIN memgauge.processes p USING (pid, start_ticks) LEFT JOIN s USING (pid)
-		GROUP BY t.pid ORDER BY steps = 0, rank NULLS LAST, peak DESC, t.pid`)
+		GROUP BY t.pid ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, t.pid`)
 	if err == nil && len(list) > maxProcesses {
 		left = len(list) - maxProcesses
 		list = slices.Clone(list[:maxProcesses])
@@ -68,50 +68,57 @@ func count(ctx context.Context, s api.Session, sql string) (int64, error) {
 	return *rows[0].N, nil
 }
 
-// finding is a row of the newest judgement.
+// finding is what was found of one memory, and when: µs since the epoch, 0 where nobody knows.
 type finding struct {
-	Run       string `json:"run_verdict"`
-	Verdict   string
-	Class     string
-	Memory    string
-	Device    *string
-	PID       int
-	Rate      *float64 // bytes
-	ByTime    bool     `json:"by_time"`
-	StartStep int64    `json:"start_step"`
-	EndStep   int64    `json:"end_step"`
-	Site      *string
-	Holder    *string
-	Reason    *string
-	Advice    *string
-	From      *int64 // µs since the epoch at StartStep; nil unknown
-	To        *int64
+	detect.Finding
+	from, to int64
 }
 
+// findings judges the session as it is now, as memgauge leak does.
 func findings(ctx context.Context, s api.Session) ([]finding, error) {
-	return api.Rows[finding](ctx, s, `SELECT f.run_verdict, f.verdict, f.class, f.memory, f.device, f.pid,
-			coalesce(f.rate_mb_per_step, f.rate_mb_per_second) * 1048576 AS rate, f.by_time, f.start_step, f.end_step, f.site, f.holder, f.reason, f.advice,
-			(SELECT epoch_us(min(s.ts)) FROM python.steps s WHERE s.pid = f.pid AND s.step >= f.start_step) AS "from",
-			(SELECT epoch_us(max(s.ts)) FROM python.steps s WHERE s.pid = f.pid AND s.step <= f.end_step) AS "to"
-		FROM memgauge.findings f WHERE judgement = (SELECT max(judgement) FROM memgauge.findings)
-		ORDER BY f.verdict <> 'leak', rate DESC`)
+	about, err := s.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return nil, err
+	}
+	list := make([]finding, len(report.Findings))
+	var spans []string
+	for i, f := range report.Findings {
+		list[i].Finding = f
+		if f.ByTime { // steps are seconds
+			began := about.Started.UnixMicro()
+			list[i].from, list[i].to = began+int64(f.Start*1e6), began+int64(f.End*1e6)
+			continue
+		}
+		spans = append(spans, fmt.Sprintf("(%d, %d, %d, %d)", i, f.PID, int64(f.Start), int64(f.End)))
+	}
+	if len(spans) == 0 {
+		return list, nil
+	}
+	type span struct {
+		I        int
+		From, To int64
+	}
+	rows, err := api.Rows[span](ctx, s, `SELECT v.i, epoch_us(min(s.ts)) AS "from", epoch_us(max(s.ts)) AS "to"
+		FROM (VALUES `+strings.Join(spans, ", ")+`) v(i, pid, low, high)
+		JOIN python.steps s ON s.pid = v.pid AND s.step >= v.low AND s.step <= v.high GROUP BY v.i`)
+	for _, r := range rows {
+		list[r.I].from, list[r.I].to = r.From, r.To
+	}
+	return list, err
 }
-
-// memory names what was judged.
-func (f finding) memory() string { return strings.TrimSpace(text(f.Device) + " " + f.Memory) }
 
 // title is a finding in a line.
 func (f finding) title() string {
-	if f.Verdict != "leak" || f.Rate == nil {
-		return f.Verdict + ": " + f.memory()
+	if f.Verdict != detect.Leak {
+		return string(f.Verdict) + ": " + f.Name()
 	}
-	per := "step"
-	if f.ByTime {
-		per = "s"
-	}
-	title := fmt.Sprintf("LEAK: %s +%s/%s", f.memory(), units.Bytes(*f.Rate), per)
-	if f.Holder != nil {
-		title += ", held by " + *f.Holder
+	title := "LEAK: " + f.Name() + " " + f.PerStep()
+	if f.Holder != "" {
+		title += ", held by " + f.Holder
 	}
 	return title
 }

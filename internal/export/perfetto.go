@@ -157,12 +157,12 @@ func (t *trace) devices() (string, error) {
 	type row struct {
 		PID                 int
 		Device              string
-		At                  int64
+		At                  int64 `json:"moment"`
 		Allocated, Reserved *int64
 	}
-	return "", each(t, fmt.Sprintf(`SELECT pid, device, max(epoch_us(ts)) AS at, arg_max(allocated, step) AS allocated,
+	return "", each(t, fmt.Sprintf(`SELECT pid, device, max(epoch_us(ts)) AS moment, arg_max(allocated, step) AS allocated,
 			arg_max(reserved, step) AS reserved
-		FROM python.step_devices GROUP BY pid, device, step // %d ORDER BY pid, at`, stride(n)), func(r row) {
+		FROM python.step_devices GROUP BY pid, device, step // %d ORDER BY pid, moment`, stride(n)), func(r row) {
 		if t.shown[r.PID] {
 			t.level(r.PID, "allocated "+r.Device, r.At, r.Allocated)
 			t.level(r.PID, "reserved "+r.Device, r.At, r.Reserved)
@@ -172,7 +172,7 @@ func (t *trace) devices() (string, error) {
 
 type memoryRow struct {
 	PID                     int
-	At                      int64
+	At                      int64 `json:"moment"`
 	Anon, File, Shmem, Swap *int64
 }
 
@@ -183,10 +183,10 @@ func (t *trace) memory() (string, error) {
 		return "", err
 	}
 	width := stride(n) * 1_000_000 // they are read every second
-	return "", each(t, fmt.Sprintf(`SELECT pid, arg_max(epoch_us(ts), rss) AS at, arg_max(anon, rss) AS anon,
+	return "", each(t, fmt.Sprintf(`SELECT pid, arg_max(epoch_us(ts), rss) AS moment, arg_max(anon, rss) AS anon,
 			arg_max(file, rss) AS file, arg_max(shmem, rss) AS shmem, arg_max(swap, rss) AS swap
 		FROM process.memory GROUP BY pid, CASE WHEN %d = 1 THEN epoch_us(ts) ELSE epoch_us(ts) // %d END
-		ORDER BY pid, at`, stride(n), width), func(r memoryRow) {
+		ORDER BY pid, moment`, stride(n), width), func(r memoryRow) {
 		if !t.shown[r.PID] {
 			return
 		}
@@ -202,19 +202,19 @@ func (t *trace) memory() (string, error) {
 // host draws the job's cgroup and the machine, every second or, of long sessions, less often.
 func (t *trace) host() (string, error) {
 	type row struct {
-		At             int64
+		At             int64 `json:"moment"`
 		Charged, Limit *int64
 		Available      *int64
 	}
 	for _, q := range []struct{ table, sql string }{
-		{"cgroup.memory", `SELECT max(epoch_us(ts)) AS at, max("current") AS charged, max(limit_bytes) AS "limit"`},
-		{"host.memory", `SELECT max(epoch_us(ts)) AS at, min(available) AS available`},
+		{"cgroup.memory", `SELECT max(epoch_us(ts)) AS moment, max("current") AS charged, max(limit_bytes) AS "limit"`},
+		{"host.memory", `SELECT max(epoch_us(ts)) AS moment, min(available) AS available`},
 	} {
 		n, err := count(t.ctx, t.s, "SELECT count(*) AS n FROM "+q.table)
 		if err != nil {
 			return "", err
 		}
-		err = each(t, fmt.Sprintf("%s FROM %s GROUP BY epoch_us(ts) // %d ORDER BY at", q.sql, q.table,
+		err = each(t, fmt.Sprintf("%s FROM %s GROUP BY epoch_us(ts) // %d ORDER BY moment", q.sql, q.table,
 			stride(n)*1_000_000), func(r row) {
 			t.level(sessionPID, "cgroup charged", r.At, r.Charged)
 			t.level(sessionPID, "cgroup limit", r.At, r.Limit)
@@ -233,12 +233,12 @@ func (t *trace) gpus() (string, error) {
 		return "", err
 	}
 	type row struct {
-		At     int64
+		At     int64 `json:"moment"`
 		Device int
 		Used   *int64
 	}
-	return "", each(t, fmt.Sprintf(`SELECT device_id AS device, max(epoch_us(ts)) AS at, max(used_bytes) AS used
-		FROM gpu.utilization GROUP BY device_id, epoch_us(ts) // %d ORDER BY at`, stride(n)*1_000_000), func(r row) {
+	return "", each(t, fmt.Sprintf(`SELECT device_id AS device, max(epoch_us(ts)) AS moment, max(used_bytes) AS used
+		FROM gpu.utilization GROUP BY device_id, epoch_us(ts) // %d ORDER BY moment`, stride(n)*1_000_000), func(r row) {
 		t.level(sessionPID, fmt.Sprintf("GPU %d used", r.Device), r.At, r.Used)
 	})
 }
@@ -275,25 +275,13 @@ func (t *trace) verdicts() (string, error) {
 		if !t.shown[pid] {
 			pid = sessionPID
 		}
-		from, to, known := f.span(t.origin)
-		if !known || told[pid] == maxVerdicts {
+		if f.to == 0 || told[pid] == maxVerdicts {
 			continue
 		}
 		line := verdictLine + told[pid]
 		told[pid]++
-		t.Line(pid, line, "verdict: "+f.memory())
-		t.Slice(pid, line, f.title(), from-t.origin, to-t.origin)
+		t.Line(pid, line, "verdict: "+f.Name())
+		t.Slice(pid, line, f.title(), f.from-t.origin, f.to-t.origin)
 	}
 	return "", nil
-}
-
-// span is the time that a finding speaks of, in µs since the epoch.
-func (f finding) span(origin int64) (from, to int64, known bool) {
-	if f.ByTime { // steps are seconds
-		return origin + f.StartStep*1_000_000, origin + f.EndStep*1_000_000, true
-	}
-	if f.From == nil || f.To == nil {
-		return 0, 0, false
-	}
-	return *f.From, *f.To, true
 }

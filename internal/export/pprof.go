@@ -24,11 +24,12 @@ type holding struct {
 }
 
 // Objects may be what the tensors among them are, so they are told of processes only that have no tensors.
-const holdingsSQL = `WITH last AS (SELECT pid, arg_max(a, ts) AS census FROM memgauge.events WHERE name = 'census'
-		GROUP BY pid),
+// A census with a note is not whole: the one that a process began as it ended may have seen next to nothing.
+const holdingsSQL = `WITH last AS (SELECT pid, a AS census FROM memgauge.events WHERE name = 'census'
+		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY coalesce(text, '') <> '', ts DESC) = 1),
 	t AS (SELECT t.pid, t.rank, t.role AS what, t.holder, t.site, t.bytes FROM python.tensors t
 		JOIN last ON t.pid = last.pid AND t.census_id = last.census WHERE t.bytes > 0)
-	FROM t UNION ALL SELECT o.pid, o.rank, o.type, o.holder, o.site, o.bytes FROM python.objects o
+	SELECT * FROM t UNION ALL SELECT o.pid, o.rank, o.type, o.holder, o.site, o.bytes FROM python.objects o
 		JOIN last ON o.pid = last.pid AND o.census_id = last.census
 		WHERE o.evidence = 'container' AND o.bytes > 0 AND o.pid NOT IN (SELECT pid FROM t)`
 

@@ -73,14 +73,14 @@ func (r *run) write(found []finding) error {
 
 type scalarRow struct {
 	Step                                              int64
-	At                                                int64
+	At                                                int64 `json:"moment"`
 	Device                                            *string
 	Duration, Allocated, Highest, Reserved, RSS, Anon *float64
 	HeapInUse                                         *float64
 }
 
 func (r *run) steps() error {
-	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT max(step) AS step, max(epoch_us(ts)) AS at,
+	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT max(step) AS step, max(epoch_us(ts)) AS moment,
 			sum(duration) / sum(steps) AS duration, arg_max(device, step) AS device, arg_max(allocated, step) AS allocated,
 			max(max_allocated) AS highest, arg_max(reserved, step) AS reserved, arg_max(rss, step) AS rss,
 			arg_max(anon, step) AS anon, arg_max(heap_in_use, step) AS heapinuse
@@ -99,13 +99,13 @@ func (r *run) steps() error {
 // seconds writes what the kernel counts, with seconds since the session began for steps.
 func (r *run) seconds() error {
 	type row struct {
-		At                           int64
+		At                           int64 `json:"moment"`
 		RSS, Anon, File, Shmem, Swap *float64
 	}
-	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT epoch_us(max(ts)) AS at, max(rss) AS rss, max(anon) AS anon,
+	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT epoch_us(max(ts)) AS moment, max(rss) AS rss, max(anon) AS anon,
 			max(file) AS file, max(shmem) AS shmem, max(swap) AS swap
 		FROM process.memory WHERE pid = %d GROUP BY epoch_us(ts) // (1000000 *
-			(SELECT 1 + count(*) // %d FROM process.memory WHERE pid = %d)) ORDER BY at`, r.process.PID, maxPoints,
+			(SELECT 1 + count(*) // %d FROM process.memory WHERE pid = %d)) ORDER BY moment`, r.process.PID, maxPoints,
 		r.process.PID), func(row row) error {
 		r.scalars(row.At, (row.At-r.began.UnixMicro())/1_000_000, []named{{"process/rss_bytes", row.RSS},
 			{"process/anon_bytes", row.Anon}, {"process/file_bytes", row.File}, {"process/shmem_bytes", row.Shmem},
@@ -138,11 +138,11 @@ func (r *run) verdict(found []finding) {
 		if f.PID != r.process.PID {
 			continue
 		}
-		last = max(last, f.EndStep)
+		last = max(last, int64(f.End))
 		fmt.Fprintf(&b, "- **%s**\n", f.title())
-		for _, line := range []string{text(f.Site), text(f.Reason), text(f.Advice)} {
+		for _, line := range append([]string{f.Site, f.Reason}, f.Advice...) {
 			if line != "" {
-				fmt.Fprintf(&b, "  - %s\n", strings.ReplaceAll(line, "\n", "\n  - "))
+				fmt.Fprintf(&b, "  - %s\n", line)
 			}
 		}
 	}

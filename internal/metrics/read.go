@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 )
 
@@ -20,10 +20,13 @@ const (
 	maxLeaks   = 64 // memories that leak
 )
 
+// Judge gives the verdict on a session.
+type Judge func(context.Context, api.Session) (detect.Report, error)
+
 // Read takes all figures of a session.
-func Read(ctx context.Context, s api.Session) (Reading, error) {
+func Read(ctx context.Context, s api.Session, judge Judge) (Reading, error) {
 	began := time.Now()
-	r := reader{ctx: ctx, s: s, sums: map[string]int{}, ranks: map[string]bool{}, devices: map[string]bool{}}
+	r := reader{ctx: ctx, s: s, judge: judge, sums: map[string]int{}, ranks: map[string]bool{}, devices: map[string]bool{}}
 	about, err := s.About(ctx)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the session: %w", err)
@@ -54,6 +57,7 @@ func Read(ctx context.Context, s api.Session) (Reading, error) {
 type reader struct {
 	ctx            context.Context
 	s              api.Session
+	judge          Judge
 	err            error
 	samples        []Sample
 	sums           map[string]int // a series' place among the samples
@@ -135,7 +139,7 @@ func rowsOf[T any](r *reader, sql string) []T {
 const processesSQL = `WITH m AS (SELECT * FROM process.memory
 		WHERE ts > (SELECT max(ts) FROM process.memory) - INTERVAL 15 SECOND
 		QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY ts DESC) = 1)
-	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS at, m.pss, m.anon,
+	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS moment, m.pss, m.anon,
 		m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_free
 	FROM m LEFT JOIN process.tree t USING (pid, start_ticks) ORDER BY m.rank NULLS LAST`
 
@@ -143,7 +147,7 @@ type processRow struct {
 	Rank  *int
 	Role  string
 	Ended *bool
-	At    float64
+	At    float64 `json:"moment"`
 	PSS, Anon, File,
 	Shmem, Swap *float64
 	PageTables *float64 `json:"page_tables"`
@@ -260,43 +264,41 @@ func (r *reader) limit(device string, d *monitor.DeviceReport) {
 	}
 }
 
-const findingsSQL = `SELECT run_verdict, verdict, class, memory, coalesce(device, '') AS device, rank, by_time,
-		coalesce(rate_mb_per_step, rate_mb_per_second) AS rate, seconds_to_limit AS seconds FROM memgauge.findings
-	WHERE judgement = (SELECT max(judgement) FROM memgauge.findings) ORDER BY rank NULLS LAST, rate DESC`
-
-type findingRow struct {
-	Run                            string `json:"run_verdict"`
-	Verdict, Class, Memory, Device string
-	Rank                           *int
-	ByTime                         bool `json:"by_time"`
-	Rate                           *float64
-	Seconds                        *float64
-}
-
-// findings tells the newest judgement that the session has stored.
+// findings tells the newest judgement.
 func (r *reader) findings() {
-	run, leaks := "undecided", 0
-	for _, f := range rowsOf[findingRow](r, findingsSQL) {
-		run = cmp.Or(f.Run, run)
-		if f.Verdict != "leak" || f.Rate == nil {
+	if r.err != nil {
+		return
+	}
+	report, err := r.judge(r.ctx, r.s)
+	if err != nil {
+		r.err = fmt.Errorf("read the session: %w", err)
+		return
+	}
+	leaks := 0
+	for _, f := range report.Findings {
+		if f.Verdict != detect.Leak {
 			continue
 		}
 		if leaks++; leaks > maxLeaks {
 			r.folded++
 			continue
 		}
-		labels := []string{r.rank(f.Rank), f.Memory, f.Device, f.Class}
+		rank := ""
+		if f.Rank >= 0 {
+			rank = r.rank(&f.Rank)
+		}
+		labels := []string{rank, string(f.Memory), f.Device, string(f.Class)}
 		rate := leakPerStep
 		if f.ByTime {
 			rate = leakPerTime
 		}
-		r.add(rate, *f.Rate*(1<<20), labels...)
-		if f.Seconds != nil {
-			r.least(leakTime, *f.Seconds, labels...)
+		r.add(rate, f.Rate, labels...)
+		if f.Seconds > 0 && !f.Over {
+			r.least(leakTime, f.Seconds, labels...)
 		}
 	}
-	for _, v := range []string{"leak", "healthy", "undecided"} {
-		r.add(verdict, one(v == run), v)
+	for _, v := range []detect.Verdict{detect.Leak, detect.Healthy, detect.Undecided} {
+		r.add(verdict, one(v == report.Verdict), string(v))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 )
 
 const (
@@ -29,6 +30,10 @@ type Source struct {
 	last  Reading
 	at    time.Time
 	final bool // last is all there will be
+
+	verdict detect.Report
+	judged  time.Time
+	cost    time.Duration // of the last judgement
 }
 
 // NewSource reads the session that connect finds, each time anew when nobody answers any more.
@@ -70,7 +75,31 @@ func (s *Source) read(ctx context.Context) (Reading, error) {
 		}
 		s.s = found
 	}
-	return Read(ctx, s.s)
+	return Read(ctx, s.s, s.judge)
+}
+
+const (
+	// judgeEvery is as often as a verdict on thousands of steps can change.
+	judgeEvery = 15 * time.Second
+	// judgeShare bounds the processor time that judging a long session takes, as a part of one.
+	judgeShare = 50
+)
+
+// judge gives the last verdict again while it is new, for what it has cost; at the end there is one more.
+func (s *Source) judge(ctx context.Context, from api.Session) (detect.Report, error) {
+	end, err := from.End(ctx)
+	if err != nil {
+		return detect.Report{}, err
+	}
+	if end.Live && time.Since(s.judged) < max(judgeEvery, judgeShare*s.cost) {
+		return s.verdict, nil
+	}
+	began := time.Now()
+	report, err := from.Leak(ctx, api.LeakRequest{})
+	if err == nil {
+		s.verdict, s.judged, s.cost = report, time.Now(), time.Since(began)
+	}
+	return report, err
 }
 
 func (s *Source) drop() {

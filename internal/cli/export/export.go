@@ -178,8 +178,7 @@ func (w *writing) file(write toFile) func(string) error {
 		}
 		w.set.Add(out)
 		notes, err := write(w.ctx, w.s, named{out, path})
-		w.tell(path, notes)
-		return err
+		return w.tell(path, notes, err)
 	}
 }
 
@@ -200,8 +199,7 @@ func (w *writing) directory(write toDirectory) func(string) error {
 			w.set.Add(out)
 			return out, nil
 		})
-		w.tell(dir, notes)
-		return err
+		return w.tell(dir, notes, err)
 	}
 }
 
@@ -221,11 +219,16 @@ func (w *writing) makeDir(dir string) error {
 	return nil
 }
 
-func (w *writing) tell(path string, notes []string) {
+// tell notes how the writing of a file went.
+func (w *writing) tell(path string, notes []string, err error) error {
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
 	w.names = append(w.names, path)
 	for _, n := range notes {
 		fmt.Fprintf(w.Stderr, "memgauge: %s: %s\n", path, n)
 	}
+	return nil
 }
 
 func (w *writing) commit() error {
