@@ -43,11 +43,14 @@ const maxProcesses = 256
 func processes(ctx context.Context, s api.Session) (list []process, left int, err error) {
 	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps WHERE NOT inference
 			GROUP BY pid)
-		SELECT t.pid, any_value(coalesce(t.rank, p.rank)) AS rank, arg_max(t.role, t.started) AS role,
-			arg_max(t.command, t.started) AS command, coalesce(any_value(s.steps), 0) AS steps,
-			max(coalesce(t.peak_rss, 0)) AS peak
-		FROM process.tree t LEFT JOIN memgauge.processes p USING (pid, start_ticks) LEFT JOIN s USING (pid)
-		GROUP BY t.pid ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, t.pid`)
+		SELECT a.pid, coalesce(any_value(t.rank), any_value(p.rank)) AS rank,
+			coalesce(arg_max(t.role, t.last_seen), CASE WHEN any_value(s.steps) > 0 THEN 'trainer' ELSE 'other' END) AS role,
+			coalesce(arg_max(t.command, t.last_seen), any_value(p.argv), '') AS command,
+			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak
+		FROM (SELECT pid FROM process.tree UNION SELECT pid FROM s) a LEFT JOIN process.tree t USING (pid)
+			LEFT JOIN memgauge.processes p USING (pid) LEFT JOIN s USING (pid)
+		GROUP BY a.pid
+		ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, a.pid`)
 	if err == nil && len(list) > maxProcesses {
 		left = len(list) - maxProcesses
 		list = slices.Clone(list[:maxProcesses])
