@@ -101,9 +101,9 @@ var (
 	steps        = counter("steps", "", "rank", "Training steps made")
 	stepDuration = gauge("step_duration", "seconds", "rank", "Time that a step takes, over the last 20")
 	stepMemory   = gauge("step_memory", "bytes", "rank device kind",
-		"Memory at the end of the last step: kind allocated (in use) or reserved (held by the allocator); device cpu: "+
-			"private and resident")
-	stepPeak = gauge("step_memory_peak", "bytes", "rank device", "The most that was allocated in the last step")
+		"Memory at the end of the last step in which it was read: kind allocated (in use) or reserved (held by the "+
+			"allocator); device cpu: private and resident")
+	stepPeak = gauge("step_memory_peak", "bytes", "rank device", "The most that was allocated in that step")
 
 	deviceUsage  = gauge("memory_usage", "ratio", "device", "Share of its limit that is in use; device host or a GPU's number")
 	deviceLimit  = gauge("memory_limit", "bytes", "device kind", "That limit: kind cgroup, host or device")

@@ -183,16 +183,19 @@ const trainersSQL = `WITH last AS (SELECT pid, max(step) AS step FROM python.ste
 	trainer AS (SELECT l.pid, l.step FROM last l LEFT JOIN memgauge.processes p USING (pid)
 		QUALIFY row_number() OVER (PARTITION BY p.rank ORDER BY p.ended IS NOT NULL, l.step DESC, l.pid) = 1)`
 
+// Memory is not read in every step: the newest reading counts.
 const stepsSQL = trainersSQL + ` SELECT any_value(s.rank) AS rank, max(s.step) AS step,
-		sum(s.duration) / sum(s.steps) FILTER (s.duration IS NOT NULL) AS duration, arg_max(s.device, s.step) AS device,
-		arg_max(s.allocated, s.step) AS allocated, arg_max(s.reserved, s.step) AS reserved,
-		arg_max(s.max_allocated, s.step) AS peak
-	FROM python.steps s JOIN trainer t ON s.pid = t.pid AND s.step > t.step - 20 WHERE NOT s.inference
-	GROUP BY s.pid ORDER BY rank NULLS LAST`
+		sum(s.duration) FILTER (s.step > t.step - 20) /
+			sum(s.steps) FILTER (s.step > t.step - 20 AND s.duration IS NOT NULL) AS duration,
+		arg_max(s.device, s.step) AS device, arg_max(s.allocated, s.step) FILTER (s.allocated IS NOT NULL) AS allocated,
+		arg_max(s.reserved, s.step) FILTER (s.reserved IS NOT NULL) AS reserved,
+		arg_max(s.max_allocated, s.step) FILTER (s.max_allocated IS NOT NULL) AS peak
+	FROM python.steps s JOIN trainer t USING (pid) WHERE NOT s.inference GROUP BY s.pid ORDER BY rank NULLS LAST`
 
-const stepDevicesSQL = trainersSQL + ` SELECT d.rank, d.device, d.allocated, d.reserved, NULL AS peak
-	FROM python.step_devices d JOIN trainer t ON d.pid = t.pid AND d.step = t.step WHERE NOT d.inference
-	ORDER BY d.rank NULLS LAST, d.device`
+const stepDevicesSQL = trainersSQL + ` SELECT any_value(d.rank) AS rank, d.device, arg_max(d.allocated, d.step) AS allocated,
+		arg_max(d.reserved, d.step) AS reserved, NULL AS peak
+	FROM python.step_devices d JOIN trainer t USING (pid) WHERE NOT d.inference GROUP BY d.pid, d.device
+	ORDER BY rank NULLS LAST, d.device`
 
 type stepRow struct {
 	Rank                      *int

@@ -80,7 +80,7 @@ func (s *Source) read(ctx context.Context) (Reading, error) {
 
 const (
 	// judgeEvery is as often as a verdict on thousands of steps can change.
-	judgeEvery = 15 * time.Second
+	judgeEvery = 10 * time.Second
 	// judgeShare bounds the processor time that judging a long session takes, as a part of one.
 	judgeShare = 50
 )

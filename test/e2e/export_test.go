@@ -67,14 +67,18 @@ func get(t *testing.T, from string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// A real Prometheus scrapes a real session: every query of the dashboard and every rule is understood and answered; the
+// A real Prometheus scrapes a real session, and OpenTelemetry's SDK sends it: every query of the dashboard and every rule is understood and answered; the
 // export ends by itself some time after the job, by Ctrl-C, and tells a port that is taken.
-func TestPrometheusScrapesASession(t *testing.T) {
+func TestMonitoringOfASession(t *testing.T) {
 	w := newWorld(t)
 	deploy := filepath.Join(env.Checkout(), "deploy")
 	prometheus := env.Prometheus(t, "prometheus")
 	run := keeps(t, w)
 	export, address := served(t, w, "--linger", "1s")
+	got := &receiver{}
+	collector := httptest.NewServer(got)
+	defer collector.Close()
+	sending := w.start("memgauge", "job", "export", "--otlp", collector.URL, "--interval", "1s")
 	config := w.file("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"+
 		"rule_files: [%q]\nscrape_configs: [{job_name: memgauge, static_configs: [{targets: [%q]}]}]\n",
 		filepath.Join(deploy, "prometheus", "memgauge.rules.yml"), strings.TrimPrefix(address, "http://")))
@@ -94,6 +98,7 @@ func TestPrometheusScrapesASession(t *testing.T) {
 		t.Errorf("rules that fail: %v", sick)
 	}
 
+	got.live(t, sending)
 	if r := w.do("memgauge", "job", "export", "--prometheus", strings.TrimPrefix(address, "http://")); r.code != 1 ||
 		!strings.Contains(r.stderr, "address already in use") || !strings.Contains(r.stderr, "hint: name another port") {
 		t.Errorf("a port that is taken: exit %d\n%s", r.code, r.stderr)
@@ -112,6 +117,7 @@ func TestPrometheusScrapesASession(t *testing.T) {
 	}
 	_ = server.Process.Signal(syscall.SIGTERM)
 	server.wait(t)
+	got.over(t, w, sending, collector)
 	finishedIsServed(t, w)
 }
 
@@ -288,39 +294,37 @@ func (r *receiver) value(name string) (float64, string, int) {
 	return r.values[name], r.units[name], r.posts
 }
 
-// The SDK sends a live session again and again, its end once more, and then the command ends; a finished one once.
-func TestOpenTelemetry(t *testing.T) {
-	w := newWorld(t)
-	got := &receiver{}
-	server := httptest.NewServer(got)
-	defer server.Close()
-	run := keeps(t, w)
-	export := w.start("memgauge", "job", "export", "--otlp", server.URL, "--interval", "1s")
-	until(t, "two sendings", func() bool { _, _, n := got.value(""); return n >= 2 || ended(export) })
-	if steps, _, _ := got.value("memgauge.steps"); steps < 20 {
+// live: the SDK sends a live session again and again, its end once more, and then the command ends; a finished one once.
+func (r *receiver) live(t *testing.T, export *background) {
+	t.Helper()
+	until(t, "two sendings", func() bool { _, _, n := r.value(""); return n >= 2 || ended(export) })
+	if steps, _, _ := r.value("memgauge.steps"); steps < 20 {
 		t.Errorf("%g steps\n%s", steps, export.err)
 	}
-	if bytes, unit, _ := got.value("memgauge.process.memory"); bytes < 10<<20 || unit != "By" {
+	if bytes, unit, _ := r.value("memgauge.process.memory"); bytes < 10<<20 || unit != "By" {
 		t.Errorf("%g %s of memory", bytes, unit)
 	}
-	if live, _, _ := got.value("memgauge.session.live"); live != 1 {
+	if live, _, _ := r.value("memgauge.session.live"); live != 1 {
 		t.Errorf("live: %g", live)
 	}
-	w.file("stop", "")
-	run.wait(t)
+}
+
+func (r *receiver) over(t *testing.T, w *world, export *background, server *httptest.Server) {
+	t.Helper()
 	if code := export.wait(t); code != 0 {
 		t.Errorf("exit %d\n%s", code, export.err)
 	}
-	live, _, posts := got.value("memgauge.session.live")
+	live, _, posts := r.value("memgauge.session.live")
 	if live != 0 {
 		t.Errorf("the end was not sent")
 	}
 	w.mg("job", "export", "--otlp", server.URL)
-	if _, _, after := got.value(""); after <= posts {
+	if _, _, after := r.value(""); after <= posts {
 		t.Errorf("a finished session was not sent")
 	}
 	server.Close()
-	if r := w.do("memgauge", "job", "export", "--otlp", server.URL); r.code != 1 || !strings.Contains(r.stderr, "connection refused") {
+	if r := w.do("memgauge", "job", "export", "--otlp", server.URL); r.code != 1 ||
+		!strings.Contains(r.stderr, "connection refused") {
 		t.Errorf("nobody there: exit %d\n%s", r.code, r.stderr)
 	}
 }
@@ -332,7 +336,9 @@ func TestExportedFilesOpen(t *testing.T) {
 	run := keeps(t, w)
 	flags := []string{"job", "export", "--perfetto", "t.json.gz", "--pprof", "holders.pb.gz", "--tensorboard", "runs",
 		"--parquet", "tables"}
-	until(t, "steps", func() bool { return w.number(filepath.Join(w.home, "job"), "SELECT max(step) FROM python.steps") >= 200 })
+	until(t, "steps", func() bool {
+		return w.number(filepath.Join(w.home, "job"), "SELECT max(step) FROM python.steps") >= 200
+	})
 	w.mg(flags...)
 	openFiles(t, w, readers, "200")
 	w.file("stop", "")
@@ -380,7 +386,7 @@ func openFiles(t *testing.T, w *world, readers env.Python, steps string) {
 		t.Errorf("readers.py: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	pprof := w.do(env.Program(t, "go"), "tool", "pprof", "-top", "-lines", "holders.pb.gz")
-	if pprof.code != 0 || !regexp.MustCompile(`(?m)MB .* kept\S* .*keeps\.py:\d+$`).MatchString(pprof.stdout) {
+	if pprof.code != 0 || !regexp.MustCompile(`(?m)MB .*kept\S* .*keeps\.py:\d+$`).MatchString(pprof.stdout) {
 		t.Errorf("pprof: exit %d\n%s%s", pprof.code, pprof.stdout, pprof.stderr)
 	}
 }
