@@ -27,7 +27,7 @@ var onlyImporter = map[string]string{
 	"github.com/prometheus/client_golang": "internal/metrics/prom",
 	"go.opentelemetry.io":                 "internal/metrics/otlp", // with it comes all of gRPC
 	"github.com/modelcontextprotocol":     "internal/cli/export",
-	modulePath + "/internal/arch":  "",
+	modulePath + "/internal/arch":         "",
 }
 
 // onlyUser is onlyImporter for packages of ours. Tests may look further.

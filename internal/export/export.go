@@ -41,10 +41,11 @@ const maxProcesses = 256
 
 // processes lists the trainers, then the others from the largest; left is how many are not shown.
 func processes(ctx context.Context, s api.Session) (list []process, left int, err error) {
-	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps WHERE NOT inference
-			GROUP BY pid)
+	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps
+			WHERE NOT inference GROUP BY pid)
 		SELECT a.pid, coalesce(any_value(t.rank), any_value(p.rank)) AS rank,
-			coalesce(arg_max(t.role, t.last_seen), CASE WHEN any_value(s.steps) > 0 THEN 'trainer' ELSE 'other' END) AS role,
+			coalesce(arg_max(t.role, t.last_seen),
+				CASE WHEN any_value(s.steps) > 0 THEN 'trainer' ELSE 'other' END) AS role,
 			coalesce(arg_max(t.command, t.last_seen), any_value(p.argv), '') AS command,
 			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak
 		FROM (SELECT pid FROM process.tree UNION SELECT pid FROM s) a LEFT JOIN process.tree t USING (pid)

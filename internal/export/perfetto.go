@@ -44,7 +44,8 @@ func Perfetto(ctx context.Context, s api.Session, w io.Writer) (notes []string, 
 	if err != nil {
 		return nil, err
 	}
-	t := &trace{Writer: traceevent.New(ctx, w), ctx: ctx, s: s, origin: about.Started.UnixMicro(), shown: map[int]bool{}}
+	t := &trace{Writer: traceevent.New(ctx, w), ctx: ctx, s: s, origin: about.Started.UnixMicro(),
+		shown: map[int]bool{}}
 	t.Process(sessionPID, "session "+about.Name)
 	t.Order(sessionPID, 0)
 	for i, p := range list {
@@ -160,7 +161,8 @@ func (t *trace) devices() (string, error) {
 		At                  int64 `json:"moment"`
 		Allocated, Reserved *int64
 	}
-	return "", each(t, fmt.Sprintf(`SELECT pid, device, max(epoch_us(ts)) AS moment, arg_max(allocated, step) AS allocated,
+	return "", each(t, fmt.Sprintf(`SELECT pid, device, max(epoch_us(ts)) AS moment,
+			arg_max(allocated, step) AS allocated,
 			arg_max(reserved, step) AS reserved
 		FROM python.step_devices GROUP BY pid, device, step // %d ORDER BY pid, moment`, stride(n)), func(r row) {
 		if t.shown[r.PID] {
@@ -238,7 +240,8 @@ func (t *trace) gpus() (string, error) {
 		Used   *int64
 	}
 	return "", each(t, fmt.Sprintf(`SELECT device_id AS device, max(epoch_us(ts)) AS moment, max(used_bytes) AS used
-		FROM gpu.utilization GROUP BY device_id, epoch_us(ts) // %d ORDER BY moment`, stride(n)*1_000_000), func(r row) {
+		FROM gpu.utilization GROUP BY device_id, epoch_us(ts) // %d ORDER BY moment`,
+		stride(n)*1_000_000), func(r row) {
 		t.level(sessionPID, fmt.Sprintf("GPU %d used", r.Device), r.At, r.Used)
 	})
 }

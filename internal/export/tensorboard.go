@@ -33,7 +33,8 @@ func TensorBoard(ctx context.Context, s api.Session, create Create) (notes []str
 		notes = append(notes, fmt.Sprintf("the %d smallest processes are left out", left))
 	}
 	for _, p := range list {
-		file, err := create(strings.ReplaceAll(p.name(), " ", "") + "/" + tensorboard.FileName(about.Started, about.Host))
+		dir := strings.ReplaceAll(p.name(), " ", "")
+		file, err := create(dir + "/" + tensorboard.FileName(about.Started, about.Host))
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +82,8 @@ type scalarRow struct {
 
 func (r *run) steps() error {
 	return api.Each(r.ctx, r.s, fmt.Sprintf(`SELECT max(step) AS step, max(epoch_us(ts)) AS moment,
-			sum(duration) / sum(steps) AS duration, arg_max(device, step) AS device, arg_max(allocated, step) AS allocated,
+			sum(duration) / sum(steps) AS duration, arg_max(device, step) AS device,
+			arg_max(allocated, step) AS allocated,
 			max(max_allocated) AS highest, arg_max(reserved, step) AS reserved, arg_max(rss, step) AS rss,
 			arg_max(anon, step) AS anon, arg_max(heap_in_use, step) AS heapinuse
 		FROM python.steps WHERE pid = %d AND NOT inference GROUP BY step // %d ORDER BY step`, r.process.PID,
@@ -91,7 +93,8 @@ func (r *run) steps() error {
 			{"device/" + device + "/allocated_bytes", row.Allocated},
 			{"device/" + device + "/max_allocated_bytes", row.Highest},
 			{"device/" + device + "/reserved_bytes", row.Reserved},
-			{"process/rss_bytes", row.RSS}, {"process/anon_bytes", row.Anon}, {"process/heap_in_use_bytes", row.HeapInUse}})
+			{"process/rss_bytes", row.RSS}, {"process/anon_bytes", row.Anon},
+			{"process/heap_in_use_bytes", row.HeapInUse}})
 		return r.Err()
 	})
 }

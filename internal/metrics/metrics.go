@@ -1,6 +1,8 @@
-// Package metrics says what a session is in figures that a monitoring system keeps: the list of all metrics with their
+// Package metrics says what a session is in figures that a monitoring system keeps: the list of all metrics with
+// their
 // units and labels, and their values at this moment, read from api.Session. The list is the same for every protocol;
-// packages prom and otlp carry it. Labels take few values however long a job lives: processes go by rank and role, never
+// packages prom and otlp carry it. Labels take few values however long a job lives: processes go by rank and role,
+// never
 // by pid, and what exceeds a bound is folded into one series that says so.
 package metrics
 
@@ -90,7 +92,8 @@ var (
 		"When the newest figures of processes were taken, in s since the epoch")
 
 	processMemory = gauge("process_memory", "bytes", "rank role class",
-		"Memory of the job's processes; class anon, file and shmem add up to what is resident, swap and page_tables come "+
+		"Memory of the job's processes; class anon, file and shmem add up to what is resident, swap and "+
+			"page_tables come "+
 			"on top")
 	processHeap = gauge("process_heap", "bytes", "rank role state",
 		"What malloc holds of it, where an agent tells: state in_use or free")
@@ -105,17 +108,22 @@ var (
 			"allocator); device cpu: private and resident")
 	stepPeak = gauge("step_memory_peak", "bytes", "rank device", "The most that was allocated in that step")
 
-	deviceUsage  = gauge("memory_usage", "ratio", "device", "Share of its limit that is in use; device host or a GPU's number")
-	deviceLimit  = gauge("memory_limit", "bytes", "device kind", "That limit: kind cgroup, host or device")
-	timeToOOM    = gauge("time_to_oom", "seconds", "device", "Time until memory runs out at its present growth; absent while it isn't in sight")
-	oomInMinute  = gauge("oom_within_minute", "ratio", "device", "Probability that memory runs out within a minute")
-	verdict      = gauge("verdict", "", "verdict", "1 for the verdict on the run (leak, healthy, undecided), 0 for the others")
-	leakPerStep  = gauge("leak_rate", "bytes_per_step", "rank memory device class", "Growth of each memory that leaks")
-	leakPerTime  = gauge("leak_rate", "bytes_per_second", "rank memory device class", "The same of jobs without steps")
-	leakTime     = gauge("leak_time_to_limit", "seconds", "rank memory device class", "Time until that growth meets its limit")
+	deviceUsage = gauge("memory_usage", "ratio", "device", "Share of its limit that is in use; device host or "+
+		"a GPU's number")
+	deviceLimit = gauge("memory_limit", "bytes", "device kind", "That limit: kind cgroup, host or device")
+	timeToOOM   = gauge("time_to_oom", "seconds", "device", "Time until memory runs out at its present growth; "+
+		"absent while it isn't in sight")
+	oomInMinute = gauge("oom_within_minute", "ratio", "device", "Probability that memory runs out within a minute")
+	verdict     = gauge("verdict", "", "verdict", "1 for the verdict on the run (leak, healthy, undecided), 0 "+
+		"for the others")
+	leakPerStep = gauge("leak_rate", "bytes_per_step", "rank memory device class", "Growth of each memory that leaks")
+	leakPerTime = gauge("leak_rate", "bytes_per_second", "rank memory device class", "The same of jobs without steps")
+	leakTime    = gauge("leak_time_to_limit", "seconds", "rank memory device class",
+		"Time until that growth meets its limit")
 	cgroupMemory = gauge("cgroup_memory", "bytes", "class",
 		"What the job's cgroup is charged for: class anon, file, shmem, kernel; class charged is all")
-	cgroupOOMs     = counter("cgroup_oom_kills", "", "", "Processes that the kernel killed in the job's cgroup for want of memory")
+	cgroupOOMs = counter("cgroup_oom_kills", "", "", "Processes that the kernel killed in the job's cgroup "+
+		"for want of memory")
 	cgroupPressure = counter("cgroup_memory_pressure", "seconds", "kind",
 		"Time in which some or all (kind some, full) of the cgroup's tasks waited for memory")
 	hostMemory = gauge("host_memory", "bytes", "kind", "Memory of the machine: kind total or available")
@@ -127,15 +135,16 @@ var (
 
 	overhead = gauge("overhead", "ratio", "", "Share of the trainers' time that observing takes")
 	lost     = counter("lost_records", "", "", "Records that are not in the session's tables (memgauge.drops)")
-	folded   = gauge("folded_series", "", "", "Series that were folded into one with the label rank=\"other\" or device=\"other\"")
+	folded   = gauge("folded_series", "", "", "Series that were folded into one with the label rank=\"other\" "+
+		"or device=\"other\"")
 	readTime = gauge("read_duration", "seconds", "", "Time that reading these figures from the session took")
 )
 
 // All lists them in the order of the documentation.
 var All = []*Metric{sessionInfo, sessionLive, sessionStart, lastReading, processMemory, processHeap, processPSS,
 	processes, steps, stepDuration, stepMemory, stepPeak, deviceUsage, deviceLimit, timeToOOM, oomInMinute, verdict,
-	leakPerStep, leakPerTime, leakTime, cgroupMemory, cgroupOOMs, cgroupPressure, hostMemory, gpuMemory, gpuBusy, gpuHeat,
-	gpuPower, overhead, lost, folded, readTime}
+	leakPerStep, leakPerTime, leakTime, cgroupMemory, cgroupOOMs, cgroupPressure, hostMemory, gpuMemory, gpuBusy,
+	gpuHeat, gpuPower, overhead, lost, folded, readTime}
 
 // Sample is the value of one series.
 type Sample struct {

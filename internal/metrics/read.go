@@ -26,7 +26,8 @@ type Judge func(context.Context, api.Session) (detect.Report, error)
 // Read takes all figures of a session.
 func Read(ctx context.Context, s api.Session, judge Judge) (Reading, error) {
 	began := time.Now()
-	r := reader{ctx: ctx, s: s, judge: judge, sums: map[string]int{}, ranks: map[string]bool{}, devices: map[string]bool{}}
+	r := reader{ctx: ctx, s: s, judge: judge, sums: map[string]int{}, ranks: map[string]bool{},
+		devices: map[string]bool{}}
 	about, err := s.About(ctx)
 	if err != nil {
 		return Reading{}, fmt.Errorf("read the session: %w", err)
@@ -192,7 +193,8 @@ const stepsSQL = trainersSQL + ` SELECT any_value(s.rank) AS rank, max(s.step) A
 		arg_max(s.max_allocated, s.step) FILTER (s.max_allocated IS NOT NULL) AS peak
 	FROM python.steps s JOIN trainer t USING (pid) WHERE NOT s.inference GROUP BY s.pid ORDER BY rank NULLS LAST`
 
-const stepDevicesSQL = trainersSQL + ` SELECT any_value(d.rank) AS rank, d.device, arg_max(d.allocated, d.step) AS allocated,
+const stepDevicesSQL = trainersSQL + ` SELECT any_value(d.rank) AS rank, d.device,
+		arg_max(d.allocated, d.step) AS allocated,
 		arg_max(d.reserved, d.step) AS reserved, NULL AS peak
 	FROM python.step_devices d JOIN trainer t USING (pid) WHERE NOT d.inference GROUP BY d.pid, d.device
 	ORDER BY rank NULLS LAST, d.device`

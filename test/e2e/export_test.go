@@ -67,7 +67,8 @@ func get(t *testing.T, from string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// A real Prometheus scrapes a real session, and OpenTelemetry's SDK sends it: every query of the dashboard and every rule is understood and answered; the
+// A real Prometheus scrapes a real session, and OpenTelemetry's SDK sends it: every query of the dashboard and every
+// rule is understood and answered; the
 // export ends by itself some time after the job, by Ctrl-C, and tells a port that is taken.
 func TestMonitoringOfASession(t *testing.T) {
 	w := newWorld(t)
@@ -100,7 +101,8 @@ func TestMonitoringOfASession(t *testing.T) {
 
 	got.live(t, sending)
 	if r := w.do("memgauge", "job", "export", "--prometheus", strings.TrimPrefix(address, "http://")); r.code != 1 ||
-		!strings.Contains(r.stderr, "address already in use") || !strings.Contains(r.stderr, "hint: name another port") {
+		!strings.Contains(r.stderr, "address already in use") ||
+		!strings.Contains(r.stderr, "hint: name another port") {
 		t.Errorf("a port that is taken: exit %d\n%s", r.code, r.stderr)
 	}
 	other, _ := served(t, w)
@@ -111,8 +113,11 @@ func TestMonitoringOfASession(t *testing.T) {
 
 	w.file("stop", "")
 	run.wait(t)
-	until(t, "the end of the job in Prometheus", func() bool { return len(p.query(`memgauge_session_live == 0`)) == 1 || ended(export) })
-	if code := export.wait(t); code != 0 || !strings.Contains(export.err.String(), "the job has ended; its last values are served for 1 s") {
+	until(t, "the end of the job in Prometheus", func() bool {
+		return len(p.query(`memgauge_session_live == 0`)) == 1 || ended(export)
+	})
+	if code := export.wait(t); code != 0 || !strings.Contains(export.err.String(), "the job has ended; its last "+
+		"values are served for 1 s") {
 		t.Errorf("exit %d\n%s", code, export.err)
 	}
 	_ = server.Process.Signal(syscall.SIGTERM)
@@ -125,7 +130,8 @@ func TestMonitoringOfASession(t *testing.T) {
 func finishedIsServed(t *testing.T, w *world) {
 	export, address := served(t, w)
 	code, text := get(t, address+"/metrics")
-	for _, want := range []string{`memgauge_session_live{session="job"} 0`, `memgauge_verdict{session="job",verdict="leak"} 1`,
+	for _, want := range []string{`memgauge_session_live{session="job"} 0`,
+		`memgauge_verdict{session="job",verdict="leak"} 1`,
 		`memgauge_process_memory_bytes{class="anon",rank="",role="trainer",session="job"}`} {
 		if code != 200 || !strings.Contains(text, want) {
 			t.Errorf("finished: %d, without %s in\n%s", code, want, text)
@@ -245,7 +251,8 @@ func panels(t *testing.T, p asked, path string) {
 func TestAlertRules(t *testing.T) {
 	w := newWorld(t)
 	promtool := env.Prometheus(t, "promtool")
-	for _, args := range [][]string{{"check", "rules", "memgauge.rules.yml"}, {"test", "rules", "memgauge.rules_test.yml"}} {
+	for _, args := range [][]string{{"check", "rules", "memgauge.rules.yml"},
+		{"test", "rules", "memgauge.rules_test.yml"}} {
 		cmd := w.command(promtool, args...)
 		cmd.Dir = filepath.Join(env.Checkout(), "deploy", "prometheus")
 		if r := w.finish(cmd); r.code != 0 {
@@ -294,7 +301,8 @@ func (r *receiver) value(name string) (float64, string, int) {
 	return r.values[name], r.units[name], r.posts
 }
 
-// live: the SDK sends a live session again and again, its end once more, and then the command ends; a finished one once.
+// live: the SDK sends a live session again and again, its end once more, and then the command ends; a finished one
+// once.
 func (r *receiver) live(t *testing.T, export *background) {
 	t.Helper()
 	until(t, "two sendings", func() bool { _, _, n := r.value(""); return n >= 2 || ended(export) })
@@ -347,8 +355,7 @@ func TestExportedFilesOpen(t *testing.T) {
 	w.mg(flags...)
 	openFiles(t, w, readers, steps)
 	if path := os.Getenv("TRACE_PROCESSOR"); path != "" {
-		r := w.finish(w.command(readers.Path, filepath.Join(env.Checkout(), "test", "e2e", "testdata", "readtrace.py"), path,
-			"t.json.gz", steps))
+		r := w.finish(w.command(readers.Path, script(t, "readtrace.py"), path, "t.json.gz", steps))
 		if r.code != 0 {
 			t.Errorf("trace_processor: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 		}
@@ -357,11 +364,12 @@ func TestExportedFilesOpen(t *testing.T) {
 	// what can't be written leaves nothing behind
 	before := entries(t, w.home)
 	w.file("file", "")
-	if r := w.do("memgauge", "job", "export", "--perfetto", "new.json", "--tensorboard", "more/runs", "--parquet", "file"); r.code != 1 ||
-		!strings.Contains(r.stderr, "make file: not a directory") {
+	if r := w.do("memgauge", "job", "export", "--perfetto", "new.json", "--tensorboard", "more/runs", "--parquet",
+		"file"); r.code != 1 || !strings.Contains(r.stderr, "make file: not a directory") {
 		t.Errorf("exit %d\n%s", r.code, r.stderr)
 	}
-	if after := entries(t, w.home); !slices.Equal(slices.DeleteFunc(after, func(s string) bool { return s == "file" }), before) {
+	after := slices.DeleteFunc(entries(t, w.home), func(s string) bool { return s == "file" })
+	if !slices.Equal(after, before) {
 		t.Errorf("left behind: %v, before %v", after, before)
 	}
 }
@@ -381,7 +389,7 @@ func entries(t *testing.T, dir string) (names []string) {
 // openFiles has each file read by the program that it is for.
 func openFiles(t *testing.T, w *world, readers env.Python, steps string) {
 	t.Helper()
-	r := w.finish(w.command(readers.Path, filepath.Join(env.Checkout(), "test", "e2e", "testdata", "readers.py"), steps))
+	r := w.finish(w.command(readers.Path, script(t, "readers.py"), steps))
 	if r.code != 0 {
 		t.Errorf("readers.py: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -408,7 +416,8 @@ func longSession(t *testing.T, w *world) string {
 	}
 	began := s.Meta.Started.UnixMicro()
 	tree := model.TreeProcess{PID: 7, Rank: 0, Role: "trainer", Started: began, FirstSeen: began, LastSeen: began + 1}
-	if err := db.Append(t.Context(), &model.Batch{Samples: model.Samples{Tree: []model.TreeProcess{tree}}}); err != nil {
+	first := model.Batch{Samples: model.Samples{Tree: []model.TreeProcess{tree}}}
+	if err := db.Append(t.Context(), &first); err != nil {
 		t.Fatal(err)
 	}
 	for at := int64(0); at < longSteps; {
@@ -417,7 +426,8 @@ func longSession(t *testing.T, w *world) string {
 			at++
 			b.Steps = append(b.Steps, model.Step{Time: began + at*100_000, PID: 7, World: 1, Step: at, Steps: 1,
 				DurationNS: 90e6, Device: -1, Allocated: 1<<30 + at%977, MaxAllocated: 1 << 31, Reserved: 1 << 31,
-				MaxReserved: 1 << 31, RSS: 1 << 31, Anon: 1 << 30, MaxRSS: model.Null, HeapInUse: 1 << 29, HeapHeld: 1 << 30})
+				MaxReserved: 1 << 31, RSS: 1 << 31, Anon: 1 << 30, MaxRSS: model.Null, HeapInUse: 1 << 29,
+				HeapHeld: 1 << 30})
 		}
 		if err := db.Append(t.Context(), &b); err != nil {
 			t.Fatal(err)
@@ -437,8 +447,8 @@ func TestLongSessionIsExported(t *testing.T) {
 	if err := os.Mkdir(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	flags := []string{"export", "--session", dir, "--perfetto", "out/t.json.gz", "--tensorboard", "out/runs", "--parquet",
-		"out/tables"}
+	flags := []string{"export", "--session", dir, "--perfetto", "out/t.json.gz", "--tensorboard", "out/runs",
+		"--parquet", "out/tables"}
 	cut := w.start("memgauge", flags...)
 	until(t, "half a file", func() bool {
 		half, _ := filepath.Glob(filepath.Join(out, ".memgauge-*"))

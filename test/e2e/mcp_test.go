@@ -85,7 +85,8 @@ func TestAssistantAsksASession(t *testing.T) {
 	a.wants(false, "python.steps", "tables", nil)
 	a.wants(false, "heap_in_use", "tables", map[string]any{"table": "python.steps", "session": "job"})
 	a.wants(false, "[1 rows]", "query", map[string]any{"sql": "SELECT max(step) AS step FROM python.steps"})
-	text := a.wants(false, "[cut: the first 5 rows, ", "query", map[string]any{"sql": "FROM range(100000000)", "limit": 5})
+	text := a.wants(false, "[cut: the first 5 rows, ", "query",
+		map[string]any{"sql": "FROM range(100000000)", "limit": 5})
 	if n := strings.Count(text, `"range":`); n != 5 {
 		t.Errorf("%d rows of 5", n)
 	}
@@ -94,7 +95,8 @@ func TestAssistantAsksASession(t *testing.T) {
 		t.Errorf("%d bytes", len(text))
 	}
 	a.wants(true, "DROP statements are not run", "query", map[string]any{"sql": "DROP TABLE python.steps"})
-	a.wants(true, `Referenced column "nothing" not found`, "query", map[string]any{"sql": "SELECT nothing FROM python.steps"})
+	a.wants(true, `Referenced column "nothing" not found`, "query",
+		map[string]any{"sql": "SELECT nothing FROM python.steps"})
 	a.wants(false, "HOST", "where", nil)
 	a.wants(false, "kept", "tensors", map[string]any{"top": 3})
 	a.wants(false, "keeps.py", "backtrace", map[string]any{"locals": true})
@@ -122,7 +124,8 @@ func TestAssistantAsksASession(t *testing.T) {
 	a = newAssistant(t, w.command("memgauge", "mcp", "--session", filepath.Join(w.home, "job")))
 	a.wants(false, "LEAK  host", "leak", nil)
 	a.close()
-	if r := w.do("memgauge", "nosuch", "mcp"); r.code != 1 || !strings.Contains(r.stderr, "no such session") || r.stdout != "" {
+	if r := w.do("memgauge", "nosuch", "mcp"); r.code != 1 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "no such session") {
 		t.Errorf("no such session: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }

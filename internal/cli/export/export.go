@@ -35,13 +35,17 @@ func (a *commands) exportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export",
 		Short: "A session in other tools: Prometheus, OpenTelemetry, Perfetto, pprof, TensorBoard, Parquet",
-		Long: "Writes a session, live or finished, for other tools, and serves its figures to monitoring; several flags can be given at once.\n" +
-			"Files appear when they are whole. --prometheus and --otlp go on while the job runs: until Ctrl-C, or until its last values have\n" +
-			"been served for the time of --linger, or sent. Of a finished session they are served until Ctrl-C, or sent once.\n" +
+		Long: "Writes a session, live or finished, for other tools, and serves its figures to monitoring; " +
+			"several flags can be given at once.\n" +
+			"Files appear when they are whole. --prometheus and --otlp go on while the job runs: until Ctrl-C, " +
+			"or until its last values have\n" +
+			"been served for the time of --linger, or sent. Of a finished session they are served until Ctrl-C, " +
+			"or sent once.\n" +
 			"docs/export.md lists the metrics and shows what each viewer makes of a file.",
 		Example: "  memgauge export --prometheus :9400\n" +
 			"  memgauge 27891 export --otlp http://collector:4318\n" +
-			"  memgauge export --perfetto run.json.gz --pprof holders.pb.gz --tensorboard runs/memory --parquet tables",
+			"  memgauge export --perfetto run.json.gz --pprof holders.pb.gz --tensorboard runs/memory --parquet " +
+			"tables",
 		Args: app.Alone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.export(cmd.Context(), o) },
 	}
@@ -52,7 +56,8 @@ func (a *commands) exportCommand() *cobra.Command {
 	f.Var(&o.interval, "interval", "with --otlp: send every `DURATION`")
 	f.Var(&o.linger, "linger", "with --prometheus: serve the last values for `DURATION` after the job has ended")
 	f.StringVar(&o.perfetto, "perfetto", "", "write a trace for ui.perfetto.dev to `FILE`, .json or .json.gz")
-	f.StringVar(&o.pprof, "pprof", "", "write who holds the memory to `FILE`, for go tool pprof; of a live job a census is taken")
+	f.StringVar(&o.pprof, "pprof", "", "write who holds the memory to `FILE`, for go tool pprof; of a live job "+
+		"a census is taken")
 	f.StringVar(&o.tensorboard, "tensorboard", "", "write event files into `DIR`, a run for each process")
 	f.StringVar(&o.parquet, "parquet", "", "write SCHEMA.TABLE.parquet for each table into `DIR`")
 	return c

@@ -19,9 +19,12 @@ func (a *commands) mcpCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp",
 		Short: "Answer an assistant's questions about sessions, by the Model Context Protocol",
-		Long: "Serves the Model Context Protocol on standard input and output, for assistants that start it: they list sessions, ask in SQL,\n" +
-			"and read verdicts, bytes, holders and stacks. With an ENDPOINT they see that session alone. Everything is read-only, unless\n" +
-			"--allow-eval lets them run code in the live trainer. Answers are bounded and say what was cut. docs/mcp.md has the tools, and\n" +
+		Long: "Serves the Model Context Protocol on standard input and output, for assistants that start it: " +
+			"they list sessions, ask in SQL,\n" +
+			"and read verdicts, bytes, holders and stacks. With an ENDPOINT they see that session alone. " +
+			"Everything is read-only, unless\n" +
+			"--allow-eval lets them run code in the live trainer. Answers are bounded and say what was cut. " +
+			"docs/mcp.md has the tools, and\n" +
 			"how assistants are set up.",
 		Example: "  memgauge mcp\n" +
 			"  memgauge 27891 mcp\n" +
@@ -56,9 +59,9 @@ type stays struct{ io.Writer }
 func (stays) Close() error { return nil }
 
 const mcpInstructions = `memgauge records the memory of AI training jobs (PyTorch and others) and judges it. ` +
-	`Begin with "sessions"; then "leak" says whether memory leaks, who holds it and which line keeps it; "where" lists all ` +
-	`bytes; "tensors" who holds them now; "query" asks tables in SQL (DuckDB), which "tables" describes. Most tools take ` +
-	`"session": a name, id, PID or directory; without one it is the only live session, else the newest finished one. ` +
+	`Begin with "sessions"; then "leak" says whether memory leaks, who holds it and which line keeps it; "where" ` +
+	`lists all bytes; "tensors" who holds them now; "query" asks tables in SQL (DuckDB), which "tables" describes. ` +
+	`Most tools take "session": a name, id, PID or directory; without one it is the only live session, else the newest finished one. ` +
 	`Sizes are in bytes unless a unit is said.`
 
 func (a *commands) mcpServer(eval bool) *mcp.Server {
@@ -75,16 +78,20 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 	mcp.AddTool(s, &mcp.Tool{Name: "query", Annotations: reading,
 		Description: "Run one reading SQL statement (DuckDB). Answers one JSON object a row."}, t.query)
 	mcp.AddTool(s, &mcp.Tool{Name: "leak", Annotations: reading,
-		Description: "The verdict on each memory: whether it leaks, since when, how fast, who holds it, which line, what to do."}, t.leak)
+		Description: "The verdict on each memory: whether it leaks, since when, how fast, who holds it, which " +
+			"line, what to do."}, t.leak)
 	mcp.AddTool(s, &mcp.Tool{Name: "where", Annotations: reading,
 		Description: "Every byte of the job by process and class, host and devices."}, t.where)
 	mcp.AddTool(s, &mcp.Tool{Name: "tensors", Annotations: reading,
-		Description: "Who holds the memory: live tensors and growing containers by holder and line. Takes a census of a live " +
+		Description: "Who holds the memory: live tensors and growing containers by holder and line. Takes a " +
+			"census of a live " +
 			"trainer within its budget."}, t.tensors)
 	mcp.AddTool(s, &mcp.Tool{Name: "backtrace", Annotations: reading,
-		Description: "What every thread of a live trainer is doing: Python stack with the executing line."}, t.backtrace)
+		Description: "What every thread of a live trainer is doing: Python stack with the executing " +
+			"line."}, t.backtrace)
 	mcp.AddTool(s, &mcp.Tool{Name: "report", Annotations: reading,
-		Description: "All about a session as one JSON document: state, verdicts, devices, processes, events. Long lists are cut."},
+		Description: "All about a session as one JSON document: state, verdicts, devices, processes, events. " +
+			"Long lists are cut."},
 		t.report)
 	if eval {
 		mcp.AddTool(s, &mcp.Tool{Name: "eval", Annotations: &mcp.ToolAnnotations{OpenWorldHint: new(bool)},

@@ -18,14 +18,15 @@ import (
 
 // about is what most questions are about.
 type about struct {
-	Session string `json:"session,omitempty" jsonschema:"name, id, PID or directory of the session; default: the only live one, else the newest finished one"`
+	Session string `json:"session,omitempty" jsonschema:"name, id, PID or directory; default: the only live session"`
 }
 
 type sessionsInput struct {
 	LiveOnly bool `json:"live_only,omitempty" jsonschema:"leave out finished sessions"`
 }
 
-func (t *tools) sessions(ctx context.Context, _ *mcp.CallToolRequest, in sessionsInput) (*mcp.CallToolResult, any, error) {
+func (t *tools) sessions(ctx context.Context, _ *mcp.CallToolRequest, in sessionsInput) (*mcp.CallToolResult, any,
+	error) {
 	if in.LiveOnly {
 		return t.command(ctx, "", "list")
 	}
@@ -75,7 +76,8 @@ type tensorsInput struct {
 	Last bool `json:"last,omitempty" jsonschema:"show the last census and take none"`
 }
 
-func (t *tools) tensors(ctx context.Context, _ *mcp.CallToolRequest, in tensorsInput) (*mcp.CallToolResult, any, error) {
+func (t *tools) tensors(ctx context.Context, _ *mcp.CallToolRequest, in tensorsInput) (*mcp.CallToolResult, any,
+	error) {
 	args := append([]string{"tensors"}, in.flags()...)
 	if in.Top > 0 {
 		args = append(args, "--top="+strconv.Itoa(in.Top))
@@ -182,7 +184,8 @@ func (t *tools) report(ctx context.Context, _ *mcp.CallToolRequest, in about) (*
 	}
 	var document any
 	if err := json.Unmarshal(out.kept, &document); err != nil {
-		return nil, nil, fmt.Errorf("report: it is larger than %d bytes: ask for its parts with the other tools", maxReport)
+		return nil, nil, fmt.Errorf("report: it is larger than %d bytes: ask for its parts with other tools",
+			maxReport)
 	}
 	for most := 50; ; most /= 2 {
 		b, err := json.Marshal(shorten(document, most))

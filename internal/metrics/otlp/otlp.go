@@ -60,7 +60,8 @@ func Send(ctx context.Context, source *metrics.Source, o Options) error {
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader),
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "memgauge"),
 			attribute.String("service.version", o.Version))))
-	s := &sender{source: source, reader: reader, exporter: exporter, instruments: map[*metrics.Metric]metric.Float64Observable{}}
+	s := &sender{source: source, reader: reader, exporter: exporter,
+		instruments: map[*metrics.Metric]metric.Float64Observable{}}
 	if err := s.register(provider.Meter("memgauge", metric.WithInstrumentationVersion(o.Version))); err != nil {
 		return errors.Join(fmt.Errorf("send to %s: %w", to.Redacted(), err), exporter.Shutdown(lasting))
 	}
@@ -87,10 +88,11 @@ func (s *sender) register(meter metric.Meter) error {
 	for _, m := range metrics.All {
 		var made metric.Float64Observable
 		var err error
+		about, unit := metric.WithDescription(m.Help), metric.WithUnit(m.UCUM())
 		if m.Kind == metrics.Counter {
-			made, err = meter.Float64ObservableCounter(m.OTel(), metric.WithDescription(m.Help), metric.WithUnit(m.UCUM()))
+			made, err = meter.Float64ObservableCounter(m.OTel(), about, unit)
 		} else {
-			made, err = meter.Float64ObservableGauge(m.OTel(), metric.WithDescription(m.Help), metric.WithUnit(m.UCUM()))
+			made, err = meter.Float64ObservableGauge(m.OTel(), about, unit)
 		}
 		if err != nil {
 			return err
