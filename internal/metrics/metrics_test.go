@@ -112,7 +112,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	add(9000, 0, "worker", now-60_000_000, 5) // it has ended a minute ago
 	step := func(pid, rank int32, step, allocated int64) {
 		b.Steps = append(b.Steps, model.Step{Time: now + step, PID: pid, Rank: rank, Step: step, Steps: 1, Device: -1,
-			DurationNS: 2e9, Allocated: allocated, MaxAllocated: allocated, Reserved: model.Null, MaxReserved: model.Null})
+			DurationNS: 2e9, Allocated: allocated, MaxAllocated: allocated, Reserved: model.Null,
+			MaxReserved: model.Null})
 		b.Processes = append(b.Processes, model.Process{PID: pid, Rank: rank, Ended: model.Null})
 	}
 	step(1000, 0, 1, 500)

@@ -61,7 +61,8 @@ func (stays) Close() error { return nil }
 const mcpInstructions = `memgauge records the memory of AI training jobs (PyTorch and others) and judges it. ` +
 	`Begin with "sessions"; then "leak" says whether memory leaks, who holds it and which line keeps it; "where" ` +
 	`lists all bytes; "tensors" who holds them now; "query" asks tables in SQL (DuckDB), which "tables" describes. ` +
-	`Most tools take "session": a name, id, PID or directory; without one it is the only live session, else the newest finished one. ` +
+	`Most tools take "session": a name, id, PID or directory; without one it is the only live session, ` +
+	`else the newest finished one. ` +
 	`Sizes are in bytes unless a unit is said.`
 
 func (a *commands) mcpServer(eval bool) *mcp.Server {
