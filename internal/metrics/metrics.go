@@ -92,13 +92,10 @@ var (
 		"When the newest figures of processes were taken, in s since the epoch")
 
 	processMemory = gauge("process_memory", "bytes", "rank role class",
-		"Memory of the job's processes; class anon, file and shmem add up to what is resident, swap and "+
-			"page_tables come "+
-			"on top")
+		"Memory of the job's processes; class anon, file and shmem add up to what is resident (what processes share "+
+			"counts in each), swap and page_tables come on top")
 	processHeap = gauge("process_heap", "bytes", "rank role state",
 		"What malloc holds of it, where an agent tells: state in_use or free")
-	processPSS = gauge("process_pss", "bytes", "rank role",
-		"Resident memory with shared pages divided among those who share them")
 	processes = gauge("processes", "", "rank role", "Processes of the job")
 
 	steps        = counter("steps", "", "rank", "Training steps made")
@@ -141,8 +138,7 @@ var (
 )
 
 // All lists them in the order of the documentation.
-var All = []*Metric{sessionInfo, sessionLive, sessionStart, lastReading, processMemory, processHeap, processPSS,
-	processes, steps, stepDuration, stepMemory, stepPeak, deviceUsage, deviceLimit, timeToOOM, oomInMinute, verdict,
+var All = []*Metric{sessionInfo, sessionLive, sessionStart, lastReading, processMemory, processHeap, processes, steps, stepDuration, stepMemory, stepPeak, deviceUsage, deviceLimit, timeToOOM, oomInMinute, verdict,
 	leakPerStep, leakPerTime, leakTime, cgroupMemory, cgroupOOMs, cgroupPressure, hostMemory, gpuMemory, gpuBusy,
 	gpuHeat, gpuPower, overhead, lost, folded, readTime}
 

@@ -140,7 +140,7 @@ func rowsOf[T any](r *reader, sql string) []T {
 const processesSQL = `WITH m AS (SELECT * FROM process.memory
 		WHERE ts > (SELECT max(ts) FROM process.memory) - INTERVAL 15 SECOND
 		QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY ts DESC) = 1)
-	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS moment, m.pss, m.anon,
+	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS moment, m.anon,
 		m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_free
 	FROM m LEFT JOIN process.tree t USING (pid, start_ticks) ORDER BY m.rank NULLS LAST`
 
@@ -149,7 +149,7 @@ type processRow struct {
 	Role  string
 	Ended *bool
 	At    float64 `json:"moment"`
-	PSS, Anon, File,
+	Anon, File,
 	Shmem, Swap *float64
 	PageTables *float64 `json:"page_tables"`
 	HeapInUse  *float64 `json:"heap_in_use"`
@@ -166,7 +166,6 @@ func (r *reader) processes(live bool) {
 		}
 		rank := r.rank(p.Rank)
 		r.add(processes, 1, rank, p.Role)
-		r.known(processPSS, p.PSS, rank, p.Role)
 		for class, bytes := range map[string]*float64{"anon": p.Anon, "file": p.File, "shmem": p.Shmem, "swap": p.Swap,
 			"page_tables": p.PageTables} {
 			r.known(processMemory, bytes, rank, p.Role, class)
