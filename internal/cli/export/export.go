@@ -44,8 +44,8 @@ func (a *commands) exportCommand() *cobra.Command {
 			"docs/export.md lists the metrics and shows what each viewer makes of a file.",
 		Example: "  memgauge export --prometheus :9400\n" +
 			"  memgauge 27891 export --otlp http://collector:4318\n" +
-			"  memgauge export --perfetto run.json.gz --pprof holders.pb.gz --tensorboard runs/memory --parquet " +
-			"tables",
+			"  memgauge export --perfetto run.json.gz --pprof holders.pb.gz --tensorboard runs/memory " +
+			"--parquet tables",
 		Args: app.Alone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.export(cmd.Context(), o) },
 	}

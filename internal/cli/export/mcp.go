@@ -88,8 +88,8 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 			"census of a live " +
 			"trainer within its budget."}, t.tensors)
 	mcp.AddTool(s, &mcp.Tool{Name: "backtrace", Annotations: reading,
-		Description: "What every thread of a live trainer is doing: Python stack with the executing " +
-			"line."}, t.backtrace)
+		Description: "What every thread of a live trainer is doing: Python stack with the executing line."},
+		t.backtrace)
 	mcp.AddTool(s, &mcp.Tool{Name: "report", Annotations: reading,
 		Description: "All about a session as one JSON document: state, verdicts, devices, processes, events. " +
 			"Long lists are cut."},

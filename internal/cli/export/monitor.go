@@ -99,8 +99,8 @@ func (m *monitor) announce(first metrics.Reading) {
 	if first.Live {
 		state = "until it ends or Ctrl-C"
 	}
-	fmt.Fprintf(m.Stderr, "memgauge: serving http://%s/metrics of session %s, "+
-		"%s\n", m.server.Addr(), first.Session, state)
+	fmt.Fprintf(m.Stderr, "memgauge: serving http://%s/metrics of session %s, %s\n", m.server.Addr(),
+		first.Session, state)
 	if m.server.Open() {
 		fmt.Fprintln(m.Stderr, "memgauge: who reaches this address can read them; :PORT serves this machine alone")
 	}
