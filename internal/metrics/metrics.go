@@ -92,8 +92,8 @@ var (
 		"When the newest figures of processes were taken, in s since the epoch")
 
 	processMemory = gauge("process_memory", "bytes", "rank role class",
-		"Memory of the job's processes; class anon, file and shmem add up to what is resident (what processes share "+
-			"counts in each), swap and page_tables come on top")
+		"Memory of the job's processes; class anon, file and shmem add up to what is resident (what processes "+
+			"share counts in each), swap and page_tables come on top")
 	processHeap = gauge("process_heap", "bytes", "rank role state",
 		"What malloc holds of it, where an agent tells: state in_use or free")
 	processes = gauge("processes", "", "rank role", "Processes of the job")
@@ -138,7 +138,8 @@ var (
 )
 
 // All lists them in the order of the documentation.
-var All = []*Metric{sessionInfo, sessionLive, sessionStart, lastReading, processMemory, processHeap, processes, steps, stepDuration, stepMemory, stepPeak, deviceUsage, deviceLimit, timeToOOM, oomInMinute, verdict,
+var All = []*Metric{sessionInfo, sessionLive, sessionStart, lastReading, processMemory, processHeap,
+	processes, steps, stepDuration, stepMemory, stepPeak, deviceUsage, deviceLimit, timeToOOM, oomInMinute, verdict,
 	leakPerStep, leakPerTime, leakTime, cgroupMemory, cgroupOOMs, cgroupPressure, hostMemory, gpuMemory, gpuBusy,
 	gpuHeat, gpuPower, overhead, lost, folded, readTime}
 
