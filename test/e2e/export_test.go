@@ -349,11 +349,12 @@ func TestExportedFilesOpen(t *testing.T) {
 	})
 	w.mg(flags...)
 	openFiles(t, w, readers, "200")
+	until(t, "the verdict", func() bool { return w.do("memgauge", "job", "leak").code == 3 })
 	w.file("stop", "")
 	run.wait(t)
 	steps := fmt.Sprint(int64(w.number(filepath.Join(w.home, "job"), "SELECT max(step) FROM python.steps")))
 	w.mg(flags...)
-	openFiles(t, w, readers, steps)
+	openFiles(t, w, readers, steps, "leak")
 	if path := os.Getenv("TRACE_PROCESSOR"); path != "" {
 		r := w.finish(w.command(readers.Path, script(t, "readtrace.py"), path, "t.json.gz", steps))
 		if r.code != 0 {
@@ -387,9 +388,9 @@ func entries(t *testing.T, dir string) (names []string) {
 }
 
 // openFiles has each file read by the program that it is for.
-func openFiles(t *testing.T, w *world, readers env.Python, steps string) {
+func openFiles(t *testing.T, w *world, readers env.Python, known ...string) {
 	t.Helper()
-	r := w.finish(w.command(readers.Path, script(t, "readers.py"), steps))
+	r := w.finish(w.command(readers.Path, append([]string{script(t, "readers.py")}, known...)...))
 	if r.code != 0 {
 		t.Errorf("readers.py: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

@@ -115,6 +115,10 @@ func TestAssistantAsksASession(t *testing.T) {
 	a.wants(true, "ZeroDivisionError", "eval", map[string]any{"code": "1/0"})
 	a.wants(false, "-3", "eval", map[string]any{"code": "-3"})
 	a.wants(true, "started for one session", "leak", map[string]any{"session": "other"})
+	until(t, "the verdict", func() bool {
+		text, _ := a.ask("leak", nil)
+		return strings.Contains(text, "LEAK  host")
+	})
 	w.file("stop", "")
 	run.wait(t)
 	a.wants(false, "LEAK  host", "leak", nil)
