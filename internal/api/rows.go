@@ -36,6 +36,43 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 	}
 }
 
+// Each is Rows for a result of any length: take gets one row after the other, and its error ends the query.
+func Each[T any](ctx context.Context, db Querier, sql string, take func(T) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	asked := make(chan error, 1)
+	go func() {
+		err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, w)
+		w.CloseWithError(err) // nil is the end
+		asked <- err
+	}()
+	err := decodeEach(r, take)
+	if err != nil {
+		cancel()
+	}
+	r.CloseWithError(err) // whoever still writes
+	if asked := <-asked; asked != nil && (err == nil || errors.Is(err, asked)) {
+		return fmt.Errorf("read the session: %w", asked)
+	}
+	return err
+}
+
+func decodeEach[T any](from io.Reader, take func(T) error) error {
+	for dec := json.NewDecoder(from); ; {
+		var row T
+		switch err := dec.Decode(&row); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the session's answer: %w", err)
+		}
+		if err := take(row); err != nil {
+			return err
+		}
+	}
+}
+
 // Into is Rows for who decodes into a slice of its own type: what package picture calls a Query.
 func Into(db Querier) func(ctx context.Context, sql string, into any) error {
 	return func(ctx context.Context, sql string, into any) error {

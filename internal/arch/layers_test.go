@@ -23,7 +23,11 @@ var onlyImporter = map[string]string{
 	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
-	modulePath + "/internal/arch":  "",
+
+	"github.com/prometheus/client_golang": "internal/metrics/prom",
+	"go.opentelemetry.io":                 "internal/metrics/otlp", // with it comes all of gRPC
+	"github.com/modelcontextprotocol":     "internal/cli/export",
+	modulePath + "/internal/arch":         "",
 }
 
 // onlyUser is onlyImporter for packages of ours. Tests may look further.

@@ -191,6 +191,29 @@ func CreateFrom(path string, sources ...string) (Sink, error) {
 	return Create(path)
 }
 
+// Set is the files of one command: they appear together at its end, or none of them does.
+type Set struct{ all []Sink }
+
+// Add takes a file along.
+func (s *Set) Add(out Sink) { s.all = append(s.all, out) }
+
+// Commit shows them.
+func (s *Set) Commit() error {
+	for _, out := range s.all {
+		if err := out.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Discard gives up those that Commit has not shown.
+func (s *Set) Discard() {
+	for _, out := range s.all {
+		out.Discard()
+	}
+}
+
 // createBeside makes the new file in the same directory: a rename works only within a file system.
 func createBeside(path string, perm os.FileMode) (*replacement, error) {
 	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))

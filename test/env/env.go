@@ -72,6 +72,18 @@ func Frameworks(t testing.TB) Python {
 	return Python{Path: need(t, "frameworks", "MEMGAUGE_FRAMEWORKS_PYTHON")}
 }
 
+// Readers is a Python that opens what memgauge export writes: it has tensorboard, pyarrow and perfetto.
+func Readers(t testing.TB) Python {
+	t.Helper()
+	return Python{Path: need(t, "readers", "MEMGAUGE_READERS_PYTHON")}
+}
+
+// Prometheus is the path of one of its programs: prometheus or promtool.
+func Prometheus(t testing.TB, program string) string {
+	t.Helper()
+	return filepath.Join(need(t, "prometheus", "MEMGAUGE_PROMETHEUS"), program)
+}
+
 // Torches are all Pythons with torch, at least one.
 func Torches(t testing.TB) []Python {
 	t.Helper()

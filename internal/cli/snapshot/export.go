@@ -110,12 +110,8 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 	if err != nil {
 		return err
 	}
-	var outs []sink.Sink
-	defer func() {
-		for _, out := range outs {
-			out.Discard()
-		}
-	}()
+	var outs sink.Set
+	defer outs.Discard()
 	for _, table := range tables {
 		if strings.Contains(table.Name, "(") {
 			continue // a function
@@ -124,17 +120,12 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 		if err != nil {
 			return remedy.Add(err, "name another directory")
 		}
-		outs = append(outs, out)
+		outs.Add(out)
 		if err := t.Export(ctx, "FROM "+table.Name, out); err != nil {
 			return fmt.Errorf("table %s: %w", table.Name, err)
 		}
 	}
-	for _, out := range outs {
-		if err := out.Commit(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return outs.Commit()
 }
 
 // exportFiles writes what is made of the history itself.

@@ -1,0 +1,277 @@
+package export
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/export"
+	"github.com/memgauge/memgauge/internal/metrics/otlp"
+	"github.com/memgauge/memgauge/internal/metrics/prom"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type exportOptions struct {
+	perfetto, pprof, tensorboard, parquet string
+	prometheus, otlp                      string
+	interval, linger                      units.Duration
+}
+
+func (a *commands) exportCommand() *cobra.Command {
+	o := exportOptions{interval: units.Duration(10 * time.Second), linger: units.Duration(time.Minute)}
+	c := &cobra.Command{
+		Use:   "export",
+		Short: "A session in other tools: Prometheus, OpenTelemetry, Perfetto, pprof, TensorBoard, Parquet",
+		Long: "Writes a session, live or finished, for other tools, and serves its figures to monitoring; " +
+			"several flags can be given at once.\n" +
+			"Files appear when they are whole. --prometheus and --otlp go on while the job runs: until Ctrl-C, " +
+			"or until its last values have\n" +
+			"been served for the time of --linger, or sent. Of a finished session they are served until Ctrl-C, " +
+			"or sent once.\n" +
+			"docs/export.md lists the metrics and shows what each viewer makes of a file.",
+		Example: "  memgauge export --prometheus :9400\n" +
+			"  memgauge 27891 export --otlp http://collector:4318\n" +
+			"  memgauge export --perfetto run.json.gz --pprof holders.pb.gz --tensorboard runs/memory " +
+			"--parquet tables",
+		Args: app.Alone,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.export(cmd.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.prometheus, "prometheus", "",
+		"serve http://`ADDR`/metrics; :PORT is for this machine alone, other addresses must be named in full")
+	f.StringVar(&o.otlp, "otlp", "", "send to the OpenTelemetry receiver at `URL`, such as http://127.0.0.1:4318")
+	f.Var(&o.interval, "interval", "with --otlp: send every `DURATION`")
+	f.Var(&o.linger, "linger", "with --prometheus: serve the last values for `DURATION` after the job has ended")
+	f.StringVar(&o.perfetto, "perfetto", "", "write a trace for ui.perfetto.dev to `FILE`, .json or .json.gz")
+	f.StringVar(&o.pprof, "pprof", "", "write who holds the memory to `FILE`, for go tool pprof; of a live job "+
+		"a census is taken")
+	f.StringVar(&o.tensorboard, "tensorboard", "", "write event files into `DIR`, a run for each process")
+	f.StringVar(&o.parquet, "parquet", "", "write SCHEMA.TABLE.parquet for each table into `DIR`")
+	return c
+}
+
+// minInterval is as often as the kernel's figures are read.
+const minInterval = time.Second
+
+// check finds mistakes before the session is asked.
+func (o *exportOptions) check() (err error) {
+	perfetto := strings.ToLower(o.perfetto)
+	switch {
+	case o.perfetto+o.pprof+o.tensorboard+o.parquet+o.prometheus+o.otlp == "":
+		return remedy.Add(errors.New("nothing says where to"),
+			"give --prometheus, --otlp, --perfetto, --pprof, --tensorboard or --parquet")
+	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
+		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
+			"end the name in .json or .json.gz")
+	case time.Duration(o.interval) < minInterval:
+		return fmt.Errorf("--interval wants at least %s", units.Duration(minInterval))
+	case o.linger < 0:
+		return errors.New("--linger wants no negative time")
+	}
+	if o.prometheus != "" {
+		if o.prometheus, err = prom.Address(o.prometheus); err != nil {
+			return fmt.Errorf("--prometheus: %w", err)
+		}
+	}
+	if o.otlp != "" {
+		if _, err := otlp.Check(o.otlp); err != nil {
+			return fmt.Errorf("--otlp: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *commands) export(ctx context.Context, o exportOptions) error {
+	if err := o.check(); err != nil {
+		return app.Usage(fmt.Errorf("export: %w", err))
+	}
+	t, err := a.Target(ctx)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	monitoring := o.prometheus != "" || o.otlp != ""
+	var served *monitor
+	if monitoring { // an address that can't be had is told before files are written
+		if served, err = a.monitor(ctx, t, o); err != nil {
+			return fmt.Errorf("export: %w", err)
+		}
+		defer served.close()
+	}
+	if err := ask.Retry(ctx, func() error { return a.files(ctx, t, o) }); err != nil {
+		return fmt.Errorf("export: %w", whyCut(ctx, err))
+	}
+	if !monitoring {
+		return nil
+	}
+	if err := served.run(ctx); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// whyCut prefers the reason for which we gave up to whatever broke because of it.
+func whyCut(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return api.ErrCanceled
+	}
+	return err
+}
+
+// files writes all of them, or none.
+func (a *commands) files(ctx context.Context, t ask.Target, o exportOptions) error {
+	w := &writing{App: a.App, ctx: ctx}
+	defer w.discard()
+	if o.perfetto+o.pprof+o.tensorboard+o.parquet == "" {
+		return nil
+	}
+	var err error
+	if w.s, err = t.Connect(ctx); err != nil {
+		return err
+	}
+	defer w.s.Close()
+	for _, one := range []struct {
+		path  string
+		write func(string) error
+	}{
+		{o.perfetto, w.file(packed(export.Perfetto))}, {o.pprof, w.file(export.Pprof)},
+		{o.tensorboard, w.directory(export.TensorBoard)}, {o.parquet, w.directory(export.Parquet)},
+	} {
+		if one.path == "" {
+			continue
+		}
+		if err := one.write(one.path); err != nil {
+			return err
+		}
+	}
+	return w.commit()
+}
+
+// writing is files on their way.
+type writing struct {
+	*app.App
+	ctx   context.Context
+	s     api.Session
+	set   sink.Set
+	dirs  []string // that were made, outermost first
+	names []string
+	done  bool
+}
+
+type (
+	toFile      func(context.Context, api.Session, io.Writer) (notes []string, err error)
+	toDirectory func(context.Context, api.Session, export.Create) (notes []string, err error)
+)
+
+func (w *writing) file(write toFile) func(string) error {
+	return func(path string) error {
+		out, err := sink.Create(path)
+		if err != nil {
+			return err
+		}
+		w.set.Add(out)
+		notes, err := write(w.ctx, w.s, named{out, path})
+		return w.tell(path, notes, err)
+	}
+}
+
+func (w *writing) directory(write toDirectory) func(string) error {
+	return func(dir string) error {
+		if err := w.makeDir(dir); err != nil {
+			return err
+		}
+		notes, err := write(w.ctx, w.s, func(name string) (io.Writer, error) {
+			path := filepath.Join(dir, name)
+			if err := w.makeDir(filepath.Dir(path)); err != nil {
+				return nil, err
+			}
+			out, err := sink.CreateNamed(path)
+			if err != nil {
+				return nil, remedy.Add(err, "name another directory")
+			}
+			w.set.Add(out)
+			return out, nil
+		})
+		return w.tell(dir, notes, err)
+	}
+}
+
+// makeDir makes a directory and those above it that are not there, and remembers them.
+func (w *writing) makeDir(dir string) error {
+	var missing []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
+			break
+		}
+		missing = append([]string{at}, missing...)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
+		return fmt.Errorf("make %s: %w", dir, sink.Cause(err))
+	}
+	w.dirs = append(w.dirs, missing...)
+	return nil
+}
+
+// tell notes how the writing of a file went.
+func (w *writing) tell(path string, notes []string, err error) error {
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	w.names = append(w.names, path)
+	for _, n := range notes {
+		fmt.Fprintf(w.Stderr, "memgauge: %s: %s\n", path, n)
+	}
+	return nil
+}
+
+func (w *writing) commit() error {
+	if err := w.set.Commit(); err != nil {
+		return err
+	}
+	w.done = true
+	for _, name := range w.names {
+		fmt.Fprintf(w.Stderr, "memgauge: wrote %s\n", name)
+	}
+	return nil
+}
+
+// discard leaves nothing of files that are not whole, nor the directories that were made for them.
+func (w *writing) discard() {
+	w.set.Discard()
+	for i := len(w.dirs) - 1; i >= 0 && !w.done; i-- {
+		_ = os.Remove(w.dirs[i]) // it stays if something is in it by now
+	}
+}
+
+// named is a file with its name, by which one sees whether it is to be packed.
+type named struct {
+	io.Writer
+	path string
+}
+
+// packed writes through gzip where the file's name says so.
+func packed(write toFile) toFile {
+	return func(ctx context.Context, s api.Session, w io.Writer) ([]string, error) {
+		if n, ok := w.(named); !ok || !strings.HasSuffix(strings.ToLower(n.path), ".gz") {
+			return write(ctx, s, w)
+		}
+		z := gzip.NewWriter(w)
+		notes, err := write(ctx, s, z)
+		if err == nil {
+			err = z.Close()
+		}
+		return notes, err
+	}
+}

@@ -1,0 +1,135 @@
+// Package export writes a session, live or finished, in the formats of other tools: a trace for Perfetto, a profile for
+// pprof, event files for TensorBoard, tables as Parquet. It reads api.Session row by row, so that a session of any
+// length needs the same memory, and thins what no viewer can draw. Where files go, and that they appear whole, is up to
+// who calls it.
+package export
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+)
+
+// maxPoints is how many steps, and how many readings of processes, a trace or an event file shows: Perfetto takes a
+// second for each million of points, and TensorBoard draws a thousand. Of more, neighbours become one.
+const maxPoints = 200_000
+
+// process is one of the job's.
+type process struct {
+	PID     int
+	Rank    *int
+	Role    string
+	Command string
+	Steps   int64 // rows in python.steps
+	Peak    int64 `json:"peak"`
+}
+
+// name tells processes apart in a viewer.
+func (p process) name() string {
+	if p.Rank != nil && p.Role == "trainer" {
+		return fmt.Sprintf("rank %d", *p.Rank)
+	}
+	return fmt.Sprintf("%s %d", p.Role, p.PID)
+}
+
+// maxProcesses bounds those that are shown: a run with a new set of workers for each epoch has thousands.
+const maxProcesses = 256
+
+// processes lists the trainers, then the others from the largest; left is how many are not shown.
+func processes(ctx context.Context, s api.Session) (list []process, left int, err error) {
+	list, err = api.Rows[process](ctx, s, `WITH s AS (SELECT pid, count(*) AS steps FROM python.steps
+			WHERE NOT inference GROUP BY pid)
+		SELECT a.pid, coalesce(any_value(t.rank), any_value(p.rank)) AS rank,
+			coalesce(arg_max(t.role, t.last_seen),
+				CASE WHEN any_value(s.steps) > 0 THEN 'trainer' ELSE 'other' END) AS role,
+			coalesce(arg_max(t.command, t.last_seen), any_value(p.argv), '') AS command,
+			coalesce(any_value(s.steps), 0) AS steps, max(coalesce(t.peak_rss, 0)) AS peak
+		FROM (SELECT pid FROM process.tree UNION SELECT pid FROM s) a LEFT JOIN process.tree t USING (pid)
+			LEFT JOIN memgauge.processes p USING (pid) LEFT JOIN s USING (pid)
+		GROUP BY a.pid
+		ORDER BY coalesce(any_value(s.steps), 0) = 0, rank NULLS LAST, peak DESC, a.pid`)
+	if err == nil && len(list) > maxProcesses {
+		left = len(list) - maxProcesses
+		list = slices.Clone(list[:maxProcesses])
+	}
+	return list, left, err
+}
+
+// stride is how many rows become one where n are more than can be shown.
+func stride(n int64) int64 { return max(1, (n+maxPoints-1)/maxPoints) }
+
+// count asks for one number; no row is 0.
+func count(ctx context.Context, s api.Session, sql string) (int64, error) {
+	type number struct{ N *int64 }
+	rows, err := api.Rows[number](ctx, s, sql)
+	if err != nil || len(rows) == 0 || rows[0].N == nil {
+		return 0, err
+	}
+	return *rows[0].N, nil
+}
+
+// finding is what was found of one memory, and when: µs since the epoch, 0 where nobody knows.
+type finding struct {
+	detect.Finding
+	from, to int64
+}
+
+// findings judges the session as it is now, as memgauge leak does.
+func findings(ctx context.Context, s api.Session) ([]finding, error) {
+	about, err := s.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report, err := s.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return nil, err
+	}
+	list := make([]finding, len(report.Findings))
+	var spans []string
+	for i, f := range report.Findings {
+		list[i].Finding = f
+		if f.ByTime { // steps are seconds
+			began := about.Started.UnixMicro()
+			list[i].from, list[i].to = began+int64(f.Start*1e6), began+int64(f.End*1e6)
+			continue
+		}
+		spans = append(spans, fmt.Sprintf("(%d, %d, %d, %d)", i, f.PID, int64(f.Start), int64(f.End)))
+	}
+	if len(spans) == 0 {
+		return list, nil
+	}
+	type span struct {
+		I        int
+		From, To int64
+	}
+	rows, err := api.Rows[span](ctx, s, `SELECT v.i, epoch_us(min(s.ts)) AS "from", epoch_us(max(s.ts)) AS "to"
+		FROM (VALUES `+strings.Join(spans, ", ")+`) v(i, pid, low, high)
+		JOIN python.steps s ON s.pid = v.pid AND s.step >= v.low AND s.step <= v.high GROUP BY v.i`)
+	for _, r := range rows {
+		list[r.I].from, list[r.I].to = r.From, r.To
+	}
+	return list, err
+}
+
+// title is a finding in a line.
+func (f finding) title() string {
+	if f.Verdict != detect.Leak {
+		return string(f.Verdict) + ": " + f.Name()
+	}
+	title := "LEAK: " + f.Name() + " " + f.PerStep()
+	if f.Holder != "" {
+		title += ", held by " + f.Holder
+	}
+	return title
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

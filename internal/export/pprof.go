@@ -1,0 +1,109 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// holding is what one holder has, at the last census of its process.
+type holding struct {
+	PID    int
+	Rank   *int
+	What   string // role of tensors; else the container's type
+	Holder *string
+	Site   *string
+	Bytes  int64
+}
+
+// Objects may be what the tensors among them are, so they are told of processes only that have no tensors.
+// A census with a note is not whole: the one that a process began as it ended may have seen next to nothing.
+const holdingsSQL = `WITH last AS (SELECT pid, a AS census FROM memgauge.events WHERE name = 'census'
+		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY coalesce(text, '') <> '', ts DESC) = 1),
+	t AS (SELECT t.pid, t.rank, t.role AS what, t.holder, t.site, t.bytes FROM python.tensors t
+		JOIN last ON t.pid = last.pid AND t.census_id = last.census WHERE t.bytes > 0)
+	SELECT * FROM t UNION ALL SELECT o.pid, o.rank, o.type, o.holder, o.site, o.bytes FROM python.objects o
+		JOIN last ON o.pid = last.pid AND o.census_id = last.census
+		WHERE o.evidence = 'container' AND o.bytes > 0 AND o.pid NOT IN (SELECT pid FROM t)`
+
+// Pprof writes who holds the memory, for `go tool pprof`: stacks of process, kind and holder, and as the holder's place
+// the line that creates what it holds. Of a live job a census is taken first.
+func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err error) {
+	about, err := s.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if notes, err = census(ctx, s); err != nil {
+		return nil, err
+	}
+	rows, err := api.Rows[holding](ctx, s, holdingsSQL)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, remedy.Add(errors.New("no census of the session names who holds memory"),
+			"memgauge tensors takes one while the job runs")
+	}
+	g := flame.New("memgauge session " + about.Name + ": bytes by holder")
+	for _, h := range rows {
+		g.Add(h.stack(), h.Bytes, false)
+	}
+	return notes, g.WritePprof(w)
+}
+
+// census has the live processes looked through. What can't be had now is told; an earlier census may do.
+func census(ctx context.Context, s api.Session) (notes []string, err error) {
+	list, err := s.Processes(ctx, api.ProcessesRequest{})
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := api.Choose(list, api.Choice{All: true}, false)
+	if err != nil {
+		return nil, ctx.Err() // nobody lives
+	}
+	var pids []int
+	for _, p := range chosen {
+		pids = append(pids, p.PID)
+	}
+	r, err := s.Census(ctx, api.CensusRequest{PIDs: pids})
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range r.Censuses {
+		if c.Error != nil {
+			notes = append(notes, fmt.Sprintf("pid %d: %s", c.PID, c.Error.Message))
+		}
+	}
+	return notes, nil
+}
+
+// stack is innermost first, as flame takes it.
+func (h holding) stack() []flame.Frame {
+	process := fmt.Sprintf("pid %d", h.PID)
+	if h.Rank != nil {
+		process = fmt.Sprintf("rank %d", *h.Rank)
+	}
+	holder := flame.Frame{Name: "(holder not known)"}
+	if h.Holder != nil {
+		holder.Name = *h.Holder
+	}
+	if file, line, ok := cutLast(text(h.Site), ":"); ok {
+		holder.File = file
+		holder.Line, _ = strconv.Atoi(line) // a site without a line has 0
+	}
+	return []flame.Frame{holder, {Name: h.What}, {Name: process}}
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}

@@ -1,0 +1,157 @@
+// Package prom serves a session's metrics to Prometheus, in OpenMetrics' format or the older text, by the official
+// client library. What listens on a loopback address answers only requests that name one: a page in a browser can't
+// read it under a name of its own.
+package prom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/memgauge/memgauge/internal/metrics"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Address completes the address to listen on: without a host it is loopback's.
+func Address(addr string) (string, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || port == "" {
+		return "", remedy.Add(fmt.Errorf("%q is no address", addr), "write :9400 for this machine alone, or HOST:PORT")
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Server answers scrapes of one source.
+type Server struct {
+	source   *metrics.Source
+	listener net.Listener
+	loopback bool
+}
+
+// Listen takes the address, or says why it can't be had.
+func Listen(ctx context.Context, addr string, source *metrics.Source) (*Server, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err
+		}
+		return nil, remedy.Add(fmt.Errorf("listen on %s: %w", addr, err), "name another port, such as 127.0.0.1:9401")
+	}
+	at, _ := l.Addr().(*net.TCPAddr)
+	return &Server{source, l, at != nil && at.IP.IsLoopback()}, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Open says that other machines can reach it.
+func (s *Server) Open() bool { return !s.loopback }
+
+// Close lets go of the address, if Serve has not done so.
+func (s *Server) Close() error { return s.listener.Close() }
+
+const (
+	headerPatience = 5 * time.Second  // of a scraper that sends nothing
+	writePatience  = 30 * time.Second // to read the session and for a slow reader to take 1 MB
+	goodbye        = 2 * time.Second  // for scrapes that are being answered
+)
+
+// Serve answers until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{Handler: s, ReadHeaderTimeout: headerPatience, WriteTimeout: writePatience,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	stopped := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		if server.Shutdown(late) != nil {
+			_ = server.Close() // they were given their time
+		}
+	})
+	err := server.Serve(s.listener)
+	if !stop() {
+		<-stopped
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve %s: %w", s.Addr(), err)
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	switch {
+	case s.loopback && !names(q.Host):
+		http.Error(w, "this address is for this machine alone", http.StatusForbidden)
+	case q.Method != http.MethodGet && q.Method != http.MethodHead:
+		http.Error(w, "metrics are only read", http.StatusMethodNotAllowed)
+	case q.URL.Path == "/":
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		_, _ = w.Write([]byte("<!doctype html><title>memgauge</title><a href=\"/metrics\">metrics</a>\n"))
+	case q.URL.Path != "/metrics":
+		http.NotFound(w, q)
+	default:
+		s.scrape(w, q)
+	}
+}
+
+// names says whether a request's Host is this machine's own.
+func names(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// scrape reads the session; where that fails the scrape fails, so that Prometheus' own `up` says so.
+func (s *Server) scrape(w http.ResponseWriter, q *http.Request) {
+	reading, err := s.source.Read(q.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	registry := prometheus.NewPedanticRegistry() // it refuses what a scraper would
+	if err := registry.Register(collector(reading)); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(w, q)
+}
+
+// collector gives a reading to the library.
+type collector metrics.Reading
+
+// Describe lists every metric there is.
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range metrics.All {
+		to <- c.desc(m)
+	}
+}
+
+// Collect gives the values.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	for _, s := range c.Samples {
+		kind := prometheus.GaugeValue
+		if s.Kind == metrics.Counter {
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(c.desc(s.Metric), kind, s.Value, s.Values...)
+	}
+}
+
+func (c collector) desc(m *metrics.Metric) *prometheus.Desc {
+	return prometheus.V2.NewDesc(m.Prom(), m.Help, prometheus.UnconstrainedLabels(m.Labels),
+		prometheus.Labels{"session": c.Session}, prometheus.WithUnit(m.Unit))
+}

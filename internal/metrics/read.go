@@ -1,0 +1,380 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/monitor"
+)
+
+// Bounds of what labels can multiply; what lies beyond is folded into "other". Times classes and kinds that makes some
+// 3,000 series at most, a sixth of what a node of Kubernetes has.
+const (
+	maxRanks   = 64 // on one machine: four for each of 16 GPUs
+	maxDevices = 64 // 8 GPUs of 7 MIG instances each
+	maxLeaks   = 64 // memories that leak
+)
+
+// Judge gives the verdict on a session.
+type Judge func(context.Context, api.Session) (detect.Report, error)
+
+// Read takes all figures of a session.
+func Read(ctx context.Context, s api.Session, judge Judge) (Reading, error) {
+	began := time.Now()
+	r := reader{ctx: ctx, s: s, judge: judge, sums: map[string]int{}, ranks: map[string]bool{},
+		devices: map[string]bool{}}
+	about, err := s.About(ctx)
+	if err != nil {
+		return Reading{}, fmt.Errorf("read the session: %w", err)
+	}
+	end, err := s.End(ctx)
+	if err != nil {
+		return Reading{}, fmt.Errorf("read the session: %w", err)
+	}
+	r.add(sessionInfo, 1, about.ID, about.Host, about.Memgauge)
+	r.add(sessionLive, one(end.Live))
+	r.add(sessionStart, float64(about.Started.UnixMilli())/1e3)
+	r.processes(end.Live)
+	r.steps()
+	r.limits()
+	r.findings()
+	r.kernel()
+	r.gpus()
+	r.self()
+	if r.err != nil {
+		return Reading{}, r.err
+	}
+	r.add(folded, float64(r.folded))
+	r.add(readTime, time.Since(began).Seconds())
+	return Reading{Session: about.Name, Samples: r.samples, Live: end.Live}, nil
+}
+
+// reader keeps the first error, so that the questions can follow each other without checks.
+type reader struct {
+	ctx            context.Context
+	s              api.Session
+	judge          Judge
+	err            error
+	samples        []Sample
+	sums           map[string]int // a series' place among the samples
+	ranks, devices map[string]bool
+	folded         int
+}
+
+// add takes a value; a second one of the same series is added to the first.
+func (r *reader) add(m *Metric, value float64, labels ...string) {
+	key := m.Prom() + "\x00" + strings.Join(labels, "\x00")
+	if at, there := r.sums[key]; there {
+		r.samples[at].Value += value
+		return
+	}
+	r.sums[key] = len(r.samples)
+	r.samples = append(r.samples, Sample{m, labels, value})
+}
+
+// known adds a value that the session may not know.
+func (r *reader) known(m *Metric, value *float64, labels ...string) {
+	if value != nil {
+		r.add(m, *value, labels...)
+	}
+}
+
+// least is add for times: of a series' values the smallest counts.
+func (r *reader) least(m *Metric, value float64, labels ...string) {
+	at, there := r.sums[m.Prom()+"\x00"+strings.Join(labels, "\x00")]
+	if !there {
+		r.add(m, value, labels...)
+		return
+	}
+	r.samples[at].Value = min(r.samples[at].Value, value)
+}
+
+func (r *reader) rank(n *int) string {
+	if n == nil {
+		return ""
+	}
+	return r.bounded(r.ranks, fmt.Sprint(*n), maxRanks)
+}
+
+func (r *reader) device(name string) string { return r.bounded(r.devices, name, maxDevices) }
+
+// bounded is the label's value itself, or "other" once there are too many.
+func (r *reader) bounded(seen map[string]bool, value string, most int) string {
+	if kept, there := seen[value]; there {
+		if kept {
+			return value
+		}
+		return "other"
+	}
+	kept := len(seen) < most
+	if seen[value] = kept; !kept {
+		r.folded++
+		return "other"
+	}
+	return value
+}
+
+func one(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// rowsOf asks a question; after an error there are no more.
+func rowsOf[T any](r *reader, sql string) []T {
+	if r.err != nil {
+		return nil
+	}
+	list, err := api.Rows[T](r.ctx, r.s, sql)
+	r.err = err
+	return list
+}
+
+// A process is read every second and thinned to a row in 10 s later: who has none for 15 s is gone.
+const processesSQL = `WITH m AS (SELECT * FROM process.memory
+		WHERE ts > (SELECT max(ts) FROM process.memory) - INTERVAL 15 SECOND
+		QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY ts DESC) = 1)
+	SELECT m.rank, coalesce(t.role, 'other') AS role, t.ended AS ended, epoch_ms(m.ts) / 1000 AS moment, m.anon,
+		m.file, m.shmem, m.swap, m.page_tables, m.heap_in_use, m.heap_free
+	FROM m LEFT JOIN process.tree t USING (pid, start_ticks) ORDER BY m.rank NULLS LAST`
+
+type processRow struct {
+	Rank  *int
+	Role  string
+	Ended *bool
+	At    float64 `json:"moment"`
+	Anon, File,
+	Shmem, Swap *float64
+	PageTables *float64 `json:"page_tables"`
+	HeapInUse  *float64 `json:"heap_in_use"`
+	HeapFree   *float64 `json:"heap_free"`
+}
+
+// processes adds up those of one rank and role. Of a finished job the last ones are told.
+func (r *reader) processes(live bool) {
+	newest := 0.0
+	for _, p := range rowsOf[processRow](r, processesSQL) {
+		newest = max(newest, p.At)
+		if live && p.Ended != nil && *p.Ended {
+			continue
+		}
+		rank := r.rank(p.Rank)
+		r.add(processes, 1, rank, p.Role)
+		for class, bytes := range map[string]*float64{"anon": p.Anon, "file": p.File, "shmem": p.Shmem, "swap": p.Swap,
+			"page_tables": p.PageTables} {
+			r.known(processMemory, bytes, rank, p.Role, class)
+		}
+		r.known(processHeap, p.HeapInUse, rank, p.Role, "in_use")
+		r.known(processHeap, p.HeapFree, rank, p.Role, "free")
+	}
+	if newest > 0 {
+		r.add(lastReading, newest)
+	}
+}
+
+// The trainer of a rank is the one that lives; where several made steps, the one that made most.
+const trainersSQL = `WITH last AS (SELECT pid, max(step) AS step FROM python.steps WHERE NOT inference GROUP BY pid),
+	trainer AS (SELECT l.pid, l.step FROM last l LEFT JOIN memgauge.processes p USING (pid)
+		QUALIFY row_number() OVER (PARTITION BY p.rank ORDER BY p.ended IS NOT NULL, l.step DESC, l.pid) = 1)`
+
+// Memory is not read in every step: the newest reading counts.
+const stepsSQL = trainersSQL + ` SELECT any_value(s.rank) AS rank, max(s.step) AS step,
+		sum(s.duration) FILTER (s.step > t.step - 20) /
+			sum(s.steps) FILTER (s.step > t.step - 20 AND s.duration IS NOT NULL) AS duration,
+		arg_max(s.device, s.step) AS device, arg_max(s.allocated, s.step) FILTER (s.allocated IS NOT NULL) AS allocated,
+		arg_max(s.reserved, s.step) FILTER (s.reserved IS NOT NULL) AS reserved,
+		arg_max(s.max_allocated, s.step) FILTER (s.max_allocated IS NOT NULL) AS peak
+	FROM python.steps s JOIN trainer t USING (pid) WHERE NOT s.inference GROUP BY s.pid ORDER BY rank NULLS LAST`
+
+const stepDevicesSQL = trainersSQL + ` SELECT any_value(d.rank) AS rank, d.device,
+		arg_max(d.allocated, d.step) AS allocated,
+		arg_max(d.reserved, d.step) AS reserved, NULL AS peak
+	FROM python.step_devices d JOIN trainer t USING (pid) WHERE NOT d.inference GROUP BY d.pid, d.device
+	ORDER BY rank NULLS LAST, d.device`
+
+type stepRow struct {
+	Rank                      *int
+	Step                      float64
+	Device                    *string
+	Duration                  *float64
+	Allocated, Reserved, Peak *float64
+}
+
+func (r *reader) steps() {
+	tell := func(row stepRow) {
+		if row.Device == nil {
+			return
+		}
+		rank, device := r.rank(row.Rank), r.device(*row.Device)
+		r.known(stepMemory, row.Allocated, rank, device, "allocated")
+		r.known(stepMemory, row.Reserved, rank, device, "reserved")
+		r.known(stepPeak, row.Peak, rank, device)
+	}
+	devices := rowsOf[stepRow](r, stepDevicesSQL)
+	for _, row := range rowsOf[stepRow](r, stepsSQL) {
+		rank := r.rank(row.Rank)
+		if rank != "other" { // a sum of steps, or of times, says nothing
+			r.add(steps, row.Step, rank)
+			r.known(stepDuration, row.Duration, rank)
+		}
+		if len(devices) > 0 { // they tell all devices; this row the fullest
+			row.Allocated, row.Reserved = nil, nil
+		}
+		tell(row)
+	}
+	for _, row := range devices {
+		tell(row)
+	}
+}
+
+// limits tells how near each memory is to its limit, and when it meets it.
+func (r *reader) limits() {
+	if r.err != nil {
+		return
+	}
+	report, err := r.s.OOM(r.ctx, api.OOMRequest{})
+	if err != nil {
+		r.err = fmt.Errorf("read the session: %w", err)
+		return
+	}
+	names := make([]string, 0, len(report.Devices))
+	for name := range report.Devices {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		r.limit(r.device(name), report.Devices[name])
+	}
+}
+
+func (r *reader) limit(device string, d *monitor.DeviceReport) {
+	if device == "other" || d.Error != nil || d.CurrentUsage.Total <= 0 {
+		return
+	}
+	r.add(deviceUsage, float64(d.CurrentUsage.Allocated)/float64(d.CurrentUsage.Total), device)
+	r.add(deviceLimit, float64(d.CurrentUsage.Total), device, d.LimitKind)
+	if d.Risk == nil {
+		return
+	}
+	r.add(oomInMinute, float64(d.Risk.WithinMinute), device)
+	if d.Risk.Seconds != nil {
+		r.add(timeToOOM, float64(*d.Risk.Seconds), device)
+	}
+}
+
+// findings tells the newest judgement.
+func (r *reader) findings() {
+	if r.err != nil {
+		return
+	}
+	report, err := r.judge(r.ctx, r.s)
+	if err != nil {
+		r.err = fmt.Errorf("read the session: %w", err)
+		return
+	}
+	leaks := 0
+	for _, f := range report.Findings {
+		if f.Verdict != detect.Leak {
+			continue
+		}
+		if leaks++; leaks > maxLeaks {
+			r.folded++
+			continue
+		}
+		rank := ""
+		if f.Rank >= 0 {
+			rank = r.rank(&f.Rank)
+		}
+		labels := []string{rank, string(f.Memory), f.Device, string(f.Class)}
+		rate := leakPerStep
+		if f.ByTime {
+			rate = leakPerTime
+		}
+		r.add(rate, f.Rate, labels...)
+		if f.Seconds > 0 && !f.Over {
+			r.least(leakTime, f.Seconds, labels...)
+		}
+	}
+	for _, v := range []detect.Verdict{detect.Leak, detect.Healthy, detect.Undecided} {
+		r.add(verdict, one(v == report.Verdict), string(v))
+	}
+}
+
+// kernel tells what the kernel counts for the job's cgroup and for the host.
+func (r *reader) kernel() {
+	type cgroupRow struct {
+		Current, Anon, File, Shmem, Kernel *float64
+		OOMKills                           *float64 `json:"events_oom_kill"`
+		Some                               *float64 `json:"psi_some_us"`
+		Full                               *float64 `json:"psi_full_us"`
+	}
+	for _, c := range rowsOf[cgroupRow](r, "FROM cgroup.memory ORDER BY ts DESC LIMIT 1") {
+		for class, bytes := range map[string]*float64{"charged": c.Current, "anon": c.Anon, "file": c.File,
+			"shmem": c.Shmem, "kernel": c.Kernel} {
+			r.known(cgroupMemory, bytes, class)
+		}
+		r.known(cgroupOOMs, c.OOMKills)
+		for kind, us := range map[string]*float64{"some": c.Some, "full": c.Full} {
+			if us != nil {
+				r.add(cgroupPressure, *us/1e6, kind)
+			}
+		}
+	}
+	type hostRow struct{ Total, Available *float64 }
+	for _, h := range rowsOf[hostRow](r, "SELECT total, available FROM host.memory ORDER BY ts DESC LIMIT 1") {
+		r.known(hostMemory, h.Total, "total")
+		r.known(hostMemory, h.Available, "available")
+	}
+}
+
+func (r *reader) gpus() {
+	type gpuRow struct {
+		Device      int      `json:"device_id"`
+		Used        *float64 `json:"used_bytes"`
+		Total       *float64 `json:"total_bytes"`
+		Busy        *float64 `json:"gpu_util_pct"`
+		Temperature *float64 `json:"temperature_c"`
+		Power       *float64 `json:"power_w"`
+	}
+	for _, g := range rowsOf[gpuRow](r, `SELECT device_id, used_bytes, total_bytes, gpu_util_pct, temperature_c, power_w
+		FROM gpu.utilization WHERE ts > (SELECT max(ts) FROM gpu.utilization) - INTERVAL 15 SECOND
+		QUALIFY row_number() OVER (PARTITION BY device_id ORDER BY ts DESC) = 1 ORDER BY device_id`) {
+		device := r.device(fmt.Sprint(g.Device))
+		r.known(gpuMemory, g.Used, device, "used")
+		r.known(gpuMemory, g.Total, device, "total")
+		if device == "other" { // sums of these would say nothing
+			continue
+		}
+		if g.Busy != nil {
+			r.add(gpuBusy, *g.Busy/100, device)
+		}
+		r.known(gpuHeat, g.Temperature, device)
+		r.known(gpuPower, g.Power, device)
+	}
+}
+
+// self tells what observing costs. As on the page, shares are of the longest time that a part of a process covers.
+func (r *reader) self() {
+	type costRow struct{ Share *float64 }
+	for _, c := range rowsOf[costRow](r, `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
+			FROM memgauge.overhead WHERE pid IS NOT NULL GROUP BY ALL),
+		run AS (SELECT pid, max(covered) AS covered, sum(ns) AS ns FROM p GROUP BY pid)
+		SELECT CASE WHEN sum(covered) >= 10e9 THEN sum(ns) / sum(covered) END AS share FROM run`) {
+		r.known(overhead, c.Share)
+	}
+	if r.err != nil {
+		return
+	}
+	sum, err := r.s.Summary(r.ctx)
+	if err != nil {
+		r.err = fmt.Errorf("read the session: %w", err)
+		return
+	}
+	r.add(lost, float64(sum.Lost))
+}
