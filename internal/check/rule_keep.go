@@ -70,10 +70,18 @@ func (f *file) addedTo(name string, b binding) node {
 			return b.value
 		}
 	}
-	if b.kind == "=" && b.value.is("binary_operator") && b.target.text() != "" && !b.target.is("subscript") {
-		mentions := b.value.any(func(n node) bool { return n.is("identifier", "attribute") && f.plain(n) == name })
-		if mentions && strings.ContainsAny(b.value.text(), "+") {
-			return b.value
+	if b.kind != "=" || b.target.is("subscript") {
+		return node{}
+	}
+	values := []node{b.value.bare()}
+	if values[0].is("conditional_expression") { // total = loss if total is None else total + loss
+		values = values[0].children()
+	}
+	for _, v := range values {
+		v = v.bare()
+		if v.is("binary_operator") && strings.Contains(v.text(), "+") &&
+			v.any(func(n node) bool { return n.is("identifier", "attribute") && f.plain(n) == name }) {
+			return v
 		}
 	}
 	return node{}

@@ -19,6 +19,7 @@ type cell struct {
 
 // tree is the syntax tree of one text.
 type tree struct {
+	g      *language
 	src    []byte
 	cells  []cell
 	broken bool
@@ -30,19 +31,25 @@ type node struct {
 	i int32
 }
 
-// grammar is what is asked of the language for every node, in tables.
-var grammar = sync.OnceValue(func() (g struct {
+// language is what is asked of the grammar for every node, in tables.
+type language struct {
 	language *sitter.Language
 	named    []bool
+	leaf     []bool // has no children, or none that matter: what stands in a string
 	kinds    []string
 	fields   map[string]uint16
-}) {
+}
+
+var grammar = sync.OnceValue(func() *language {
+	g := &language{fields: map[string]uint16{}}
 	g.language = sitter.NewLanguage(python.Language())
+	leaves := set("identifier", "integer", "float", "string", "true", "false", "none", "comment", "pass_statement",
+		"break_statement", "continue_statement")
 	for id := range g.language.NodeKindCount() {
 		g.named = append(g.named, g.language.NodeKindIsNamed(uint16(id)) && g.language.NodeKindIsVisible(uint16(id)))
 		g.kinds = append(g.kinds, g.language.NodeKindForId(uint16(id)))
+		g.leaf = append(g.leaf, !g.language.NodeKindIsNamed(uint16(id)) || leaves[g.kinds[id]])
 	}
-	g.fields = map[string]uint16{}
 	for id := uint32(1); id <= g.language.FieldCount(); id++ {
 		g.fields[g.language.FieldNameForId(uint16(id))] = uint16(id)
 	}
@@ -74,7 +81,7 @@ func parse(src []byte) (*tree, error) {
 	}
 	defer parsed.Close()
 	root := parsed.RootNode()
-	t := &tree{src: src, cells: make([]cell, 0, len(src)/4+16), broken: root.HasError()}
+	t := &tree{g: g, src: src, cells: make([]cell, 0, len(src)/4+16), broken: root.HasError()}
 	c := root.Walk()
 	defer c.Close()
 	t.copy(c)
@@ -83,7 +90,7 @@ func parse(src []byte) (*tree, error) {
 
 // copy walks the tree in C once, without recursion: nesting is the text's business, the stack ours.
 func (t *tree) copy(c *sitter.TreeCursor) {
-	g, parents := grammar(), []int32{-1}
+	g, parents := t.g, []int32{-1}
 	for {
 		at := c.Node()
 		id := at.KindId()
@@ -96,7 +103,7 @@ func (t *tree) copy(c *sitter.TreeCursor) {
 			mine = t.add(cell{kind: id, field: c.FieldId(), start: uint32(start), end: uint32(end),
 				parent: mine, next: -1, first: -1, last: -1})
 		}
-		if len(parents) < maxDepth && c.GotoFirstChild() {
+		if leaf := int(id) < len(g.leaf) && g.leaf[id]; !leaf && len(parents) < maxDepth && c.GotoFirstChild() {
 			parents = append(parents, mine)
 			continue
 		}
@@ -141,8 +148,8 @@ func (n node) kind() string {
 	if !n.ok() {
 		return ""
 	}
-	if k := n.cell().kind; int(k) < len(grammar().kinds) {
-		return grammar().kinds[k]
+	if k := n.cell().kind; int(k) < len(n.t.g.kinds) {
+		return n.t.g.kinds[k]
 	}
 	return "ERROR"
 }
@@ -218,7 +225,10 @@ func (n node) child() node {
 
 // field is the child with that role.
 func (n node) field(name string) node {
-	id := grammar().fields[name]
+	if !n.ok() {
+		return n
+	}
+	id := n.t.g.fields[name]
 	for c := n.firstChild(); c.ok(); c = c.next() {
 		if c.cell().field == id && id != 0 {
 			return c

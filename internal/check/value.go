@@ -52,6 +52,9 @@ func set(names ...string) map[string]bool {
 	return m
 }
 
+// runner is who asks gradients for others.
+var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|booster|manager|^ctx)`)
+
 // backwardOf is what a call asks the gradients of.
 func (f *file) backwardOf(c call) (list []node, of bool) {
 	switch c.last() {
@@ -59,10 +62,14 @@ func (f *file) backwardOf(c call) (list []node, of bool) {
 	default:
 		return nil, false
 	}
-	if r := c.receiver(); r.ok() && c.last() == "backward" {
-		list = append(list, r)
+	r := c.receiver()
+	if r.ok() && c.last() == "backward" && !runner.MatchString(r.text()) {
+		return []node{r}, true // loss.backward(gradient)
 	}
-	return append(list, c.args()...), len(list) > 0 || len(c.args()) > 0
+	if len(c.args()) > 0 {
+		return c.args()[:1], true // accelerator.backward(loss)
+	}
+	return []node{r}, r.ok()
 }
 
 // flow finds which of a function's names flow into a backward().
@@ -116,8 +123,8 @@ func (f *file) carried(n node) (names []string) {
 		case "attribute":
 			names = append(names, f.plain(at))
 		case "identifier":
-			if !(at.parent().is("attribute") && at.cell().field == grammar().fields["attribute"]) &&
-				!(at.parent().is("keyword_argument") && at.cell().field == grammar().fields["name"]) {
+			if !(at.parent().is("attribute") && at.cell().field == at.t.g.fields["attribute"]) &&
+				!(at.parent().is("keyword_argument") && at.cell().field == at.t.g.fields["name"]) {
 				names = append(names, at.text())
 			}
 		}
@@ -381,7 +388,7 @@ func (c *class) isModule() bool {
 // trained reports whether the model that is called is trained in this file: its parameters go to an optimizer, or a
 // backward() stands beside the call.
 func (f *file) trained(c call) bool {
-	if f.function(c.node).hasBack {
+	if fn := f.function(c.node); fn.hasBack || fn.name == "training_step" && fn.class.isLightning() {
 		return true
 	}
 	model := f.plain(c.field("function"))
