@@ -237,7 +237,7 @@ func (a *commands) printLeak(o leakOptions, r detect.Report, m leakContext) erro
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	to, text := a.Text(), []byte(leakText(r, m.Cwd))
+	to, text := a.Text(), []byte(leakText(r, m))
 	if o.json {
 		to, text = a.Stdout, doc
 	}
