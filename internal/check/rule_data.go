@@ -148,10 +148,25 @@ func datasetGrows(f *file, r *reporter) {
 		}
 		for _, g := range f.growsInWorker(k) {
 			h, _ := f.holderOf(g.into)
+			if f.onceAKey(g, h) {
+				continue // a cache that ends with the epoch: MG203 says where it doesn't
+			}
 			r.report(g.at, fmt.Sprintf("%s grows with each item: every worker has a copy of its own", quote(h.name)),
 				"don't keep it, bound it (lru_cache(maxsize=…)), or fill it once before the workers start", held(h.name))
 		}
 	}
+}
+
+// onceAKey reports whether an item is kept once for each key: under "if key not in self.cache".
+func (f *file) onceAKey(g growth, h holder) bool {
+	for at := g.at.parent(); at.ok() && !at.is("function_definition"); at = at.parent() {
+		if at.is("if_statement") && at.field("condition").any(func(n node) bool { return f.means(h, n) }) {
+			return true
+		}
+	}
+	return g.at.is("assignment") && f.function(g.at).any(func(n node) bool {
+		return n.is("if_statement") && n.end() < g.at.start() && n.field("condition").any(func(x node) bool { return f.means(h, x) })
+	})
 }
 
 // persistentWorkers finds loaders whose workers live on with a dataset that grows (MG203).
@@ -235,7 +250,10 @@ func replayBuffer(f *file, r *reporter) {
 // comparesCapacity reports whether a method compares something with a capacity.
 func (f *file) comparesCapacity(fn *function, h holder) bool {
 	return fn.class.any(func(n node) bool {
-		return n.is("attribute", "identifier") && regexp.MustCompile(`(?i)(capacity|max_?size|max_?len|buffer_size|limit)`).MatchString(n.text())
+		if !n.is("comparison_operator") && !(n.is("binary_operator") && strings.Contains(n.text(), "%")) {
+			return false
+		}
+		return regexp.MustCompile(`(?i)(capacity|max|size|limit|len)`).MatchString(n.text())
 	})
 }
 

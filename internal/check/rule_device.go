@@ -240,7 +240,8 @@ func optimizerInLoop(f *file, r *reporter) {
 		loop := f.stepLoopOf(c.node)
 		fn := f.function(c.node)
 		if !loop.ok() || f.conditional(c.node) || f.madeIn(fn, params.field("function").field("object"), loop) ||
-			!f.trains(loop) || strings.Contains(c.text(), "LBFGS") {
+			!f.trains(loop) || strings.Contains(c.text(), "LBFGS") ||
+			last(c.name) == "SGD" && !c.keyword("momentum").ok() { // no state
 			continue
 		}
 		r.report(c.node, "the optimizer and its state are made again in every round; the old one lives until then: twice the memory",

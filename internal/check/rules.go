@@ -57,6 +57,8 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG117", "eval-with-gradients", Warning, evalWithGradients},
 		{"MG118", "epoch-end-without-cleanup", Note, epochEndCleanup},
 		{"MG119", "big-result-kept-past-epoch", Note, resultPastEpoch},
+		{"MG120", "activations-kept-each-forward", Error, activationsKept},
+		{"MG121", "only-the-end-is-read", Warning, onlyTheEnd},
 		// data
 		{"MG201", "python-objects-in-dataset", Note, objectsInDataset},
 		{"MG202", "dataset-state-grows", Warning, datasetGrows},

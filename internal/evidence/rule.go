@@ -70,7 +70,7 @@ func (m Measured) String() string {
 	var parts []string
 	if m.Bytes > 0 {
 		held := "this line holds " + units.Bytes(m.Bytes).String()
-		if m.Count > 1 {
+		if m.Count > 1 && m.PerStep == 0 { // a census is older than the end of the growth
 			held += fmt.Sprintf(" in %d items", m.Count)
 		}
 		parts = append(parts, held)
