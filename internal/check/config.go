@@ -41,7 +41,7 @@ func ReadConfig(dir string) (Config, error) {
 				c.Dir = dir
 				return c, nil
 			}
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return Config{}, err
 		}
 		up := filepath.Dir(dir)

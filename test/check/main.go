@@ -4,6 +4,7 @@
 //
 //	go run ./test/check                    both tables; packages are downloaded if they aren't here
 //	go run ./test/check -cached            only packages that are here
+//	go run ./test/check -fetch             downloads only
 //	go run ./test/check -list              every finding in the packages, for a reviewer
 package main
 
@@ -18,9 +19,14 @@ import (
 
 func main() {
 	cached := flag.Bool("cached", false, "download nothing: packages that are not here are left out")
+	fetch := flag.Bool("fetch", false, "download what is not here, and check nothing")
 	list := flag.Bool("list", false, "list every finding in the packages with its review")
 	flag.Parse()
-	if err := run(*cached, *list); err != nil {
+	work := func() error { return run(*cached, *list) }
+	if *fetch {
+		work = corpus.Fetch
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "check:", err)
 		os.Exit(1)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -138,14 +139,13 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 func (o options) read(paths []string) (*result, map[string][]byte, error) {
 	r, texts := &result{}, map[string][]byte{}
 	for _, path := range paths {
-		config, err := check.ReadConfig(filepath.Dir(path))
+		dir := path
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			dir = filepath.Dir(path)
+		}
+		config, err := check.ReadConfig(dir)
 		if err != nil {
 			return nil, nil, err
-		}
-		if len(paths) == 1 { // a directory's own configuration counts for it
-			if own, err := check.ReadConfig(path); err == nil && own.Dir != "" {
-				config = own
-			}
 		}
 		files, err := config.Files([]string{path})
 		if err != nil {

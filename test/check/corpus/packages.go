@@ -74,8 +74,31 @@ func Dir() (string, error) {
 // ErrNoPackages says that none is here.
 var ErrNoPackages = errors.New("no package is here: scripts/testenv --only check downloads them")
 
+// Fetch downloads what is not here.
+func Fetch() error {
+	dir, err := Dir()
+	if err != nil {
+		return err
+	}
+	for _, pin := range pinned {
+		tree := filepath.Join(dir, strings.ReplaceAll(pin, "==", "-"))
+		if _, err := os.Stat(tree); err == nil {
+			continue
+		}
+		if err := download(dir, pin, tree); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Packages checks every pinned package; with cached only those that are here.
 func Packages(cached bool) (list []Package, err error) {
+	if !cached {
+		if err := Fetch(); err != nil {
+			return nil, err
+		}
+	}
 	dir, err := Dir()
 	if err != nil {
 		return nil, err
@@ -87,12 +110,7 @@ func Packages(cached bool) (list []Package, err error) {
 	for _, pin := range pinned {
 		tree := filepath.Join(dir, strings.ReplaceAll(pin, "==", "-"))
 		if _, err := os.Stat(tree); err != nil {
-			if cached {
-				continue
-			}
-			if err := download(dir, pin, tree); err != nil {
-				return nil, err
-			}
+			continue
 		}
 		p, err := measure(pin, tree, known)
 		if err != nil {
