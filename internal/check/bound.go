@@ -52,7 +52,10 @@ func (f *file) isContainer(n node) (container, bounded bool) {
 	n = n.bare()
 	switch n.kind() {
 	case "list", "dictionary", "set":
-		return !n.any(func(at node) bool { return at.is("call") && f.grade(at) == unknown && at.parent().i == n.i }), false
+		return !n.any(func(at node) bool {
+			return at.is("call") && f.grade(at) == unknown &&
+				at.parent().i == n.i
+		}), false
 	case "list_comprehension", "dictionary_comprehension":
 		b := n.field("body").bare()
 		if b.is("pair") {

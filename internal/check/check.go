@@ -43,7 +43,8 @@ func Read(path string, rules Selection) ([]Finding, []byte) {
 		return nil, nil
 	}
 	return []Finding{{Rule: rule, Path: path, Line: 1, Col: 1, EndLine: 1, EndCol: 1, Lines: []int{1},
-		Message: fmt.Sprintf("can't be checked: %v", err), Hint: "name it under exclude in [tool.memgauge.check] if it is meant to be so"}}, nil
+		Message: fmt.Sprintf("can't be checked: %v",
+			err), Hint: "name it under exclude in [tool.memgauge.check] if it is meant to be so"}}, nil
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -75,7 +76,8 @@ func (f *file) check(rules Selection) (found []Finding) {
 }
 
 // kin are rules that may find the same mistake at the same place: the earlier one of a row speaks.
-var kin = [][]string{{"MG102", "MG103", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"}, {"MG301", "MG302"}}
+var kin = [][]string{{"MG102", "MG103", "MG105", "MG206", "MG120", "MG121", "MG113"}, {"MG101", "MG103"}, {"MG301",
+	"MG302"}}
 
 // withoutDoubles leaves one finding a place among rules that say the same.
 func withoutDoubles(found []Finding) []Finding {
@@ -115,7 +117,8 @@ func (s *source) pragmas(f *file, found []Finding, rules Selection) []Finding {
 			return slices.Contains(ids(m[1]), f.Rule.ID) && s.covers(line, f)
 		})
 		if m[2] == "" && rules.Has(rule) {
-			r.report(n, "a finding is silenced without a reason", "write it behind the bracket: # memgauge: ignore["+m[1]+"] why it is no leak")
+			r.report(n, "a finding is silenced without a reason",
+				"write it behind the bracket: # memgauge: ignore["+m[1]+"] why it is no leak")
 		}
 		return true
 	})

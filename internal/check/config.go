@@ -35,7 +35,8 @@ func ReadConfig(dir string) (Config, error) {
 		if err == nil {
 			c, there, err := ParseConfig(data)
 			if err != nil {
-				return c, remedy.Add(fmt.Errorf("%s: %w", path, err), "[tool.memgauge.check] takes select, ignore, exclude and per-file-ignores")
+				return c, remedy.Add(fmt.Errorf("%s: %w", path, err),
+					"[tool.memgauge.check] takes select, ignore, exclude and per-file-ignores")
 			}
 			if there {
 				c.Dir = dir
@@ -83,8 +84,8 @@ func ParseConfig(data []byte) (c Config, there bool, err error) {
 var excluded = map[string]bool{".git": true, ".hg": true, ".venv": true, "venv": true, "node_modules": true,
 	"__pycache__": true, "site-packages": true, ".tox": true, ".nox": true, ".ipynb_checkpoints": true, ".eggs": true}
 
-// Files lists what is to be checked below the paths: *.py and *.ipynb, in order; a file that is named itself whatever its
-// name is.
+// Files lists what is to be checked below the paths: *.py and *.ipynb, in order; a file that is named itself whatever
+// its name is.
 func (c Config) Files(paths []string) (files []string, err error) {
 	seen := map[string]bool{}
 	for _, root := range paths {
@@ -138,7 +139,8 @@ func (c Config) For(path string, s Selection) Selection {
 	return out
 }
 
-// fits reports whether a pattern means a path: by its name, by its path below the configuration, or by a directory above.
+// fits reports whether a pattern means a path: by its name, by its path below the configuration, or by a directory
+// above.
 func (c Config) fits(pattern, path string) bool {
 	abs, err := filepath.Abs(path)
 	if err != nil {

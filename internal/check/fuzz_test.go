@@ -45,13 +45,14 @@ func FuzzPython(f *testing.F) {
 	}
 	f.Add([]byte("import torch\n" + string(bytes.Repeat([]byte("("), 5000))))
 	f.Add([]byte("import torch\nx = " + string(bytes.Repeat([]byte("a."), 5000)) + "b"))
-	f.Add([]byte("import torch\nx = x + x\nfor e in range(9):\n  l.backward()\n  x += x\n  y = y + l\n  xs.append(xs)\n"))
+	f.Add([]byte("import torch\nx = x + x\nfor e in range(9):\n  l.backward()\n  x += x\n  y = y + l\n  " +
+		"xs.append(xs)\n"))
 	f.Add([]byte("\xff\xfe torch \x00"))
 	f.Fuzz(func(t *testing.T, data []byte) { checked(t, "x.py", data) })
 }
 
 func FuzzNotebook(f *testing.F) {
-	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": "import torch\nxs = []"}, {"cell_type": "code", "source": ["for step in range(9):\n", "  l.backward()\n", "  xs.append(l)"]}]}`))
+	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": "import torch\nxs = []"},` + "\n" + `{"cell_type": "code", "source": ["for step in range(9):\n", "  l.backward()\n", "  xs.append(l)"]}]}`))
 	f.Add([]byte(`{"worksheets": [{"cells": [{"cell_type": "code", "input": ["import torch\n", "!ls"]}]}]}`))
 	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": 3}, {}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) { checked(t, "x.ipynb", data) })

@@ -71,8 +71,10 @@ func objectsInDataset(f *file, r *reporter) {
 			for _, b := range bs {
 				if attr, of := strings.CutPrefix(name, "self."); of && b.kind == "=" && f.manyObjects(b.value) &&
 					f.indexed(k, attr) {
-					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, which copies their pages", quote(name)),
-						"keep the records in an array or a tensor (numpy, pyarrow), or read them from disk", held(name), with(c.node))
+					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, which "+
+						"copies their pages", quote(name)),
+						"keep the records in an array or a tensor (numpy, pyarrow), or read them from "+
+							"disk", held(name), with(c.node))
 				}
 			}
 		}
@@ -133,7 +135,8 @@ func (f *file) optional(n node, h holder) bool {
 		setting := cond.any(func(x node) bool {
 			return x.is("attribute") && f.plain(x) != h.name && strings.HasPrefix(f.plain(x), "self.")
 		})
-		if setting && !cond.is("comparison_operator") || regexp.MustCompile(`(?i)cache`).MatchString(cond.text()) && !cond.is("comparison_operator") {
+		if setting && !cond.is("comparison_operator") || regexp.MustCompile(`(?i)cache`).MatchString(cond.text()) &&
+			!cond.is("comparison_operator") {
 			return true
 		}
 	}
@@ -152,7 +155,8 @@ func datasetGrows(f *file, r *reporter) {
 				continue // a cache that ends with the epoch: MG203 says where it doesn't
 			}
 			r.report(g.at, fmt.Sprintf("%s grows with each item: every worker has a copy of its own", quote(h.name)),
-				"don't keep it, bound it (lru_cache(maxsize=…)), or fill it once before the workers start", held(h.name))
+				"don't keep it, bound it (lru_cache(maxsize=…)), or fill it once before the workers "+
+					"start", held(h.name))
 		}
 	}
 }
@@ -165,7 +169,8 @@ func (f *file) onceAKey(g growth, h holder) bool {
 		}
 	}
 	return g.at.is("assignment") && f.function(g.at).any(func(n node) bool {
-		return n.is("if_statement") && n.end() < g.at.start() && n.field("condition").any(func(x node) bool { return f.means(h, x) })
+		return n.is("if_statement") && n.end() < g.at.start() &&
+			n.field("condition").any(func(x node) bool { return f.means(h, x) })
 	})
 }
 
@@ -179,8 +184,10 @@ func persistentWorkers(f *file, r *reporter) {
 		if k := f.datasetOf(c); k != nil {
 			if gs := f.growsInWorker(k); len(gs) > 0 {
 				h, _ := f.holderOf(gs[0].into)
-				r.report(p.parent(), fmt.Sprintf("persistent workers never give back what %s of %s has grown to", quote(h.name), k.name),
-					"persistent_workers=False frees it after each epoch; better: bound "+h.name, held(h.name), with(gs[0].at))
+				r.report(p.parent(), fmt.Sprintf("persistent workers never give back what %s of %s has grown to",
+					quote(h.name), k.name),
+					"persistent_workers=False frees it after each epoch; better: bound "+
+						""+h.name, held(h.name), with(gs[0].at))
 			}
 		}
 	}
@@ -196,7 +203,8 @@ func pinnedQueue(f *file, r *reporter) {
 		if c.keyword("pin_memory").text() != "True" || w <= 0 || p <= 2 || w*p < mostPinned {
 			continue
 		}
-		r.report(c.keyword("prefetch_factor").parent(), fmt.Sprintf("up to %d batches wait in pinned memory, which no other process can have", w*p),
+		r.report(c.keyword("prefetch_factor").parent(),
+			fmt.Sprintf("up to %d batches wait in pinned memory, which no other process can have", w*p),
 			"prefetch_factor=2 is enough unless reading time varies much")
 	}
 }
@@ -209,7 +217,8 @@ func cycleLoader(f *file, r *reporter) {
 		}
 		over := c.arg(0)
 		name := f.plain(over)
-		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") || loaderName.MatchString(name)
+		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") ||
+			loaderName.MatchString(name)
 		for _, fn := range f.funcs {
 			for _, b := range fn.bindings[name] {
 				if v := b.value.bare(); v.is("call") {
@@ -231,7 +240,8 @@ func replayBuffer(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		h, ok := f.holderOf(g.into)
 		fn := f.function(g.at)
-		if !ok || !h.attr || !replayName.MatchString(h.name) || fn.class == nil || fn.class.isModule() || !g.at.is("call") ||
+		if !ok || !h.attr || !replayName.MatchString(h.name) || fn.class == nil || fn.class.isModule() ||
+			!g.at.is("call") ||
 			!replayName.MatchString(fn.class.name) && !strings.Contains(strings.ToLower(fn.class.name), "agent") {
 			continue
 		}
@@ -300,8 +310,10 @@ func dataframeGrows(f *file, r *reporter) {
 				grows := endsIn(c.name, "pandas.concat", "pd.concat") && strings.HasPrefix(c.arg(0).text(), "["+name) ||
 					endsIn(c.name, name+".append", name+"._append")
 				if grows && f.madeBefore(fn, name, loop) {
-					r.report(b.at, fmt.Sprintf("%s is copied whole at every step; the heap is left full of holes", quote(name)),
-						"collect plain rows in a list and make the DataFrame once, or write the rows to a file", held(name))
+					r.report(b.at, fmt.Sprintf("%s is copied whole at every step; the heap is left full of holes",
+						quote(name)),
+						"collect plain rows in a list and make the DataFrame once, or write the rows to a "+
+							"file", held(name))
 				}
 			}
 		}

@@ -18,7 +18,8 @@ func groupEachStep(f *file, r *reporter) {
 		for _, c := range f.byName[name] {
 			if (strings.Contains(c.name, "distributed") || strings.HasPrefix(c.name, "dist.")) && f.perStep(c.node) &&
 				!f.destroys(f.function(c.node)) {
-				r.report(c.node, "each step makes a process group: a communicator holds some hundred MiB on every GPU until it is destroyed",
+				r.report(c.node, "each step makes a process group: a communicator holds some hundred MiB on every GPU "+
+					"until it is destroyed",
 					"make the group once before the loop, and use it again")
 			}
 		}
@@ -50,7 +51,13 @@ func loadOnRanks(f *file, r *reporter) {
 		return
 	}
 	for _, c := range f.byName["load"] {
-		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() || f.rankZero(c.node) {
+		if c.name == "torch.load" && c.keyword("map_location").ok() {
+			return // who names the place once knows of it: the other call is for one process
+		}
+	}
+	for _, c := range f.byName["load"] {
+		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
+			f.rankZero(c.node) {
 			continue
 		}
 		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
@@ -102,8 +109,10 @@ func settingTooLate(f *file, r *reporter) {
 					continue
 				}
 				if used := f.cudaBefore(fn, b.at); used.ok() {
-					r.report(b.at, fmt.Sprintf("CUDA is in use since line %d: the allocator does not read this any more",
-						f.src.line(used.start())), "set it before the program starts, or before torch is imported", with(used))
+					r.report(b.at, fmt.Sprintf("CUDA is in use since line %d: the allocator does not read this any "+
+						"more",
+						f.src.line(used.start())), "set it before the program starts, or before torch is "+
+						"imported", with(used))
 				}
 			}
 		}
@@ -118,8 +127,10 @@ func (f *file) cudaBefore(fn *function, n node) node {
 			continue
 		}
 		arg := strings.Trim(c.arg(0).text(), `"'`)
-		if c.last() == "cuda" && c.receiver().ok() && c.receiver().text() != "torch" || c.last() == "to" && strings.HasPrefix(arg, "cuda") ||
-			strings.HasPrefix(c.name, "torch.") && strings.HasPrefix(strings.Trim(c.keyword("device").text(), `"'`), "cuda") {
+		if c.last() == "cuda" && c.receiver().ok() && c.receiver().text() != "torch" || c.last() == "to" &&
+			strings.HasPrefix(arg, "cuda") ||
+			strings.HasPrefix(c.name, "torch.") && strings.HasPrefix(strings.Trim(c.keyword("device").text(), `"'`),
+				"cuda") {
 			return c.node
 		}
 	}
@@ -134,9 +145,11 @@ func emptyCacheEachStep(f *file, r *reporter) {
 		}
 		fn := f.function(c.node)
 		loops := f.loops(c.node)
-		if fn.hook() || len(loops) > 0 && (f.trains(loops[0]) || loaderName.MatchString(loops[0].field("right").text())) &&
+		if fn.hook() || len(loops) > 0 && (f.trains(loops[0]) ||
+			loaderName.MatchString(loops[0].field("right").text())) &&
 			!f.epochLoopOnly(loops[0]) {
-			r.report(c.node, "empty_cache() at every step: the allocator asks the driver for all of it again, and a leak is hidden, not mended",
+			r.report(c.node, "empty_cache() at every step: the allocator asks the driver for all of it again, and a "+
+				"leak is hidden, not mended",
 				"leave it out, or call it every some hundred steps where the cache fragments; better: "+
 					"PYTORCH_ALLOC_CONF=expandable_segments:True")
 		}
@@ -168,7 +181,8 @@ func varyingShapes(f *file, r *reporter) {
 		for _, name := range f.carried(size) {
 			if b, ok := f.latest(fn, name, c.node); ok && strings.Contains(b.value.text(), "random.") {
 				r.report(c.node, "every batch has another size: PyTorch's cache keeps blocks of each and fragments",
-					"PYTORCH_ALLOC_CONF=expandable_segments:True, a few fixed sizes, or torch.cuda.empty_cache() every 50 batches",
+					"PYTORCH_ALLOC_CONF=expandable_segments:True, a few fixed sizes, or torch.cuda.empty_cache() "+
+						"every 50 batches",
 					with(b.at))
 				break
 			}
@@ -222,9 +236,12 @@ func compileVarying(f *file, r *reporter) {
 		return
 	}
 	for _, c := range f.byName["compile"] {
-		if c.name == "torch.compile" && !c.keyword("dynamic").ok() && !c.spread() && modelCall.MatchString(last(f.plain(c.arg(0)))) {
-			r.report(c.node, fmt.Sprintf("batches are padded to their own longest (line %d): a graph is compiled and kept for shapes that vary",
-				f.src.line(pads.start())), "dynamic=True, torch._dynamo.mark_dynamic(), or pad to a few lengths", with(pads))
+		if c.name == "torch.compile" && !c.keyword("dynamic").ok() && !c.spread() &&
+			modelCall.MatchString(last(f.plain(c.arg(0)))) {
+			r.report(c.node, fmt.Sprintf("batches are padded to their own longest (line %d): a graph is compiled and "+
+				"kept for shapes that vary",
+				f.src.line(pads.start())), "dynamic=True, torch._dynamo.mark_dynamic(), or pad to a few "+
+				"lengths", with(pads))
 		}
 	}
 }
@@ -233,7 +250,8 @@ func compileVarying(f *file, r *reporter) {
 func optimizerInLoop(f *file, r *reporter) {
 	for _, c := range f.calls {
 		params := c.arg(0)
-		if !(strings.HasPrefix(c.name, "torch.optim.") || strings.HasPrefix(c.name, "optim.")) || strings.Contains(c.name, "lr_scheduler") ||
+		if !(strings.HasPrefix(c.name, "torch.optim.") || strings.HasPrefix(c.name, "optim.")) ||
+			strings.Contains(c.name, "lr_scheduler") ||
 			!params.is("call") || last(f.dotted(params.field("function"))) != "parameters" {
 			continue
 		}
@@ -244,7 +262,8 @@ func optimizerInLoop(f *file, r *reporter) {
 			last(c.name) == "SGD" && !c.keyword("momentum").ok() { // no state
 			continue
 		}
-		r.report(c.node, "the optimizer and its state are made again in every round; the old one lives until then: twice the memory",
+		r.report(c.node, "the optimizer and its state are made again in every round; the old one lives until then: "+
+			"twice the memory",
 			"make it once before the loop; to begin anew, optimizer.state.clear()")
 	}
 }
@@ -253,7 +272,8 @@ func optimizerInLoop(f *file, r *reporter) {
 func zeroedNotFreed(f *file, r *reporter) {
 	for _, c := range f.byName["zero_grad"] {
 		if c.keyword("set_to_none").text() == "False" && (f.stepLoopOf(c.node).ok() || f.function(c.node).hook()) {
-			r.report(c.node, "gradients are zeroed, not freed: they take the weights' size through the forward pass as well",
+			r.report(c.node, "gradients are zeroed, not freed: they take the weights' size through the forward pass "+
+				"as well",
 				"zero_grad() alone frees them; check first that nothing reads p.grad between steps")
 		}
 	}
@@ -263,7 +283,8 @@ func zeroedNotFreed(f *file, r *reporter) {
 func autocastLoop(f *file, r *reporter) {
 	for _, c := range f.byName["autocast"] {
 		w := c.up("with_statement")
-		if !w.ok() || !c.inside(w.child()) || c.keyword("cache_enabled").text() == "False" || c.keyword("enabled").text() == "False" {
+		if !w.ok() || !c.inside(w.child()) || c.keyword("cache_enabled").text() == "False" ||
+			c.keyword("enabled").text() == "False" {
 			continue
 		}
 		updates := w.field("body").any(func(n node) bool {
@@ -273,7 +294,8 @@ func autocastLoop(f *file, r *reporter) {
 			return f.trains(n) || f.reloads(n)
 		})
 		if updates {
-			r.report(c.node, "one autocast around the loop: the cast copies of all weights stay cached until it ends, and go stale",
+			r.report(c.node, "one autocast around the loop: the cast copies of all weights stay cached until it ends, "+
+				"and go stale",
 				"put autocast around the forward pass of each step, or cache_enabled=False")
 		}
 	}
@@ -292,7 +314,8 @@ func (f *file) reloads(loop node) bool {
 // graphPool finds CUDA graphs that are captured again and again, each with a memory pool of its own (MG413).
 func graphPool(f *file, r *reporter) {
 	for _, c := range f.byName["graph"] {
-		if c.name != "torch.cuda.graph" || c.keyword("pool").ok() || len(c.args()) > 1 || c.spread() || len(f.loops(c.node)) == 0 {
+		if c.name != "torch.cuda.graph" || c.keyword("pool").ok() || len(c.args()) > 1 || c.spread() ||
+			len(f.loops(c.node)) == 0 {
 			continue
 		}
 		r.report(c.node, "each capture gets a private memory pool that no other graph can use",

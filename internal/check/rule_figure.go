@@ -37,9 +37,11 @@ func (f *file) figures() (list []figure) {
 
 // closes reports whether a function closes figures, or gives them to somebody who may.
 func (f *file) closes(fn *function, fig figure) bool {
-	for _, name := range []string{"close", "show", "add_figure", "clf", "close_figure", "closefig", "ioff_close", "clear"} {
+	for _, name := range []string{"close", "show", "add_figure", "clf", "close_figure", "closefig", "ioff_close",
+		"clear"} {
 		for _, c := range f.byName[name] {
-			if f.function(c.node) == fn && (strings.HasPrefix(c.name, "matplotlib.pyplot.") || strings.HasPrefix(c.name, "plt.") ||
+			if f.function(c.node) == fn && (strings.HasPrefix(c.name, "matplotlib.pyplot.") ||
+				strings.HasPrefix(c.name, "plt.") ||
 				name == "add_figure" || name == "close_figure" || fig.name != "" && f.plain(c.receiver()) == fig.name) {
 				return true
 			}
@@ -126,7 +128,8 @@ func (f *file) closeFix(fn *function, fig figure) []Edit {
 			}
 		}
 	}
-	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + f.pyplot(fig) + ".close(" + fig.name + ")"}}
+	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + f.pyplot(fig) + ".close(" +
+		fig.name + ")"}}
 }
 
 // plotsEveryEpoch finds hooks that draw after each epoch (MG302).

@@ -14,11 +14,13 @@ func activationsKept(f *file, r *reporter) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
-		if !ok || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn, g.value)) || !f.growsFreely(h, g, node{}) ||
+		if !ok || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn, g.value)) || !f.growsFreely(h,
+			g, node{}) ||
 			!f.tensorish(g.value) && !f.fromParams(fn, g.value) || f.conditional(g.at) {
 			continue
 		}
-		r.report(g.at, fmt.Sprintf("%s gets the activations of every forward pass and nothing clears it", quote(h.name)),
+		r.report(g.at, fmt.Sprintf("%s gets the activations of every forward pass and nothing clears it",
+			quote(h.name)),
 			"keep the newest ("+h.name+" = x), a number of them, or take the hook off after the step", held(h.name))
 	}
 }
@@ -59,7 +61,8 @@ func onlyTheEnd(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
 		loop := f.stepLoopOf(g.at)
-		if !g.at.is("call") || !loop.ok() || f.grade(g.value) < detached && !f.fromModel(fn, g.value) || isNumber(f, g.value) {
+		if !g.at.is("call") || !loop.ok() || f.grade(g.value) < detached && !f.fromModel(fn, g.value) || isNumber(f,
+			g.value) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
@@ -74,7 +77,8 @@ func onlyTheEnd(f *file, r *reporter) {
 // isNumber reports whether a value is a mean, a sum or a loss: a tensor of one number.
 func isNumber(f *file, n node) bool {
 	n = n.bare()
-	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] || toDetached[last(f.dotted(n.field("function")))]) {
+	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] ||
+		toDetached[last(f.dotted(n.field("function")))]) {
 		if name := last(f.dotted(n.field("function"))); name == "mean" || name == "sum" || name == "norm" {
 			return true
 		}

@@ -16,8 +16,10 @@ func retainGraph(f *file, r *reporter) {
 		if !loop.ok() || f.loops(c.node)[0].i != loop.i || f.otherGradients(fn, c) || f.carry(fn, c, loop).ok() {
 			continue
 		}
-		r.report(c.node, "backward(retain_graph=True) in a loop keeps each step's graph and what it saved until the loss is rebound",
-			"leave retain_graph out; if PyTorch then says \"backward through the graph a second time\", detach what comes from the last step",
+		r.report(c.node, "backward(retain_graph=True) in a loop keeps each step's graph and what it saved until the "+
+			"loss is rebound",
+			"leave retain_graph out; if PyTorch then says \"backward through the graph a second time\", detach what "+
+				"comes from the last step",
 			held(f.plain(c.receiver())))
 	}
 }
@@ -36,7 +38,8 @@ func (f *file) otherGradients(fn *function, but call) bool {
 
 // conditional reports whether a node stands under an if within its loop.
 func (f *file) conditional(n node) bool {
-	for at := n.parent(); at.ok() && !at.is("for_statement", "while_statement", "function_definition", "module"); at = at.parent() {
+	for at := n.parent(); at.ok() && !at.is("for_statement", "while_statement", "function_definition",
+		"module"); at = at.parent() {
 		if at.is("if_statement", "conditional_expression", "except_clause", "match_statement") {
 			return true
 		}
@@ -55,7 +58,8 @@ func (f *file) carry(fn *function, back call, loop node) node {
 			continue
 		}
 		for _, name := range f.carried(left) {
-			if f.passes(c, name) && f.madeBefore(fn, name, loop) && !f.cutIn(fn, name, c.parent(), loop) && f.isModel(c) {
+			if f.passes(c, name) && f.madeBefore(fn, name, loop) && !f.cutIn(fn, name, c.parent(), loop) &&
+				f.isModel(c) {
 				return c.parent()
 			}
 		}
@@ -103,7 +107,8 @@ func carriedState(f *file, r *reporter) {
 			continue
 		}
 		if at := f.carry(f.function(c.node), c, loop); at.ok() {
-			r.report(at, "the state of the last step comes with its graph: with retain_graph=True the graph of all steps is kept",
+			r.report(at, "the state of the last step comes with its graph: with retain_graph=True the graph of all "+
+				"steps is kept",
 				"detach the state before each step (h = h.detach()) and leave retain_graph out", with(c.node))
 		}
 	}
@@ -154,7 +159,8 @@ func (f *file) keptException(clause node, r *reporter) {
 			continue
 		}
 		if h, ok := f.holderOf(g.into); ok && f.growsFreely(h, g, f.stepLoopOf(g.at)) {
-			r.report(g.at, fmt.Sprintf("%s keeps exceptions; each keeps its frames, and they the step's tensors", quote(h.name)),
+			r.report(g.at, fmt.Sprintf("%s keeps exceptions; each keeps its frames, and they the step's tensors",
+				quote(h.name)),
 				"keep str("+name+"), or "+name+".with_traceback(None)", held(h.name))
 		}
 	}
@@ -198,8 +204,8 @@ func (f *file) runsModel(n node) bool {
 	})
 }
 
-// retryInExcept finds second tries inside the handler of an out-of-memory error, where the first one's tensors are still
-// held by the exception (MG110).
+// retryInExcept finds second tries inside the handler of an out-of-memory error, where the first one's tensors are
+// still held by the exception (MG110).
 func retryInExcept(f *file, r *reporter) {
 	f.root().all(func(n node) bool {
 		if !n.is("except_clause") || n.child().is("block") {
@@ -216,7 +222,8 @@ func retryInExcept(f *file, r *reporter) {
 			if at.is("call") {
 				c := call{at, f.dotted(at.field("function"))}
 				if c.last() == "backward" || f.isModel(c) {
-					r.report(at, "a second try inside the handler: the exception still holds the first one's frames and tensors",
+					r.report(at, "a second try inside the handler: the exception still holds the first one's frames "+
+						"and tensors",
 						"set a flag in the handler and try again after it")
 					return false
 				}
@@ -236,7 +243,8 @@ func tensorCache(f *file, r *reporter) {
 			}
 			if p := f.tensorParam(fn); p.ok() {
 				r.report(p, fmt.Sprintf("the cache of %s() keeps every tensor that it was called with", fn.name),
-					"cache by a number or a shape, with a maxsize; a tensor is hashed by identity and never found again", held(fn.name))
+					"cache by a number or a shape, with a maxsize; a tensor is hashed by identity and never found "+
+						"again", held(fn.name))
 			}
 		}
 		if fn.name == "forward" || fn.hook() {
@@ -270,10 +278,12 @@ func (f *file) shapeCache(fn *function, r *reporter) {
 				continue
 			}
 			h, ok := f.holderOf(b.target.field("value"))
-			if !ok || !h.attr || f.isEmptied(h, node{}) || !f.plainDict(h) || f.grade(b.value) < detached && !f.makesTensor(b.value) {
+			if !ok || !h.attr || f.isEmptied(h, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
+				!f.makesTensor(b.value) {
 				continue
 			}
-			r.report(b.at, fmt.Sprintf("%s keeps a tensor for every shape that comes by, without a bound", quote(h.name)),
+			r.report(b.at, fmt.Sprintf("%s keeps a tensor for every shape that comes by, without a bound",
+				quote(h.name)),
 				"bound it: an OrderedDict that drops the oldest, or one buffer of the largest shape", held(h.name))
 		}
 	}
@@ -308,10 +318,12 @@ func contextOutput(f *file, r *reporter) {
 			}
 			for _, b := range bs {
 				if b.value.is("lambda") {
-					r.report(b.at, fmt.Sprintf("%s is a closure: it keeps the tensors that it uses for as long as the graph lives", quote(name)),
+					r.report(b.at, fmt.Sprintf("%s is a closure: it keeps the tensors that it uses for as long as the "+
+						"graph lives", quote(name)),
 						"save_for_backward() the tensors and compute in backward()", held(name))
 				} else if b.value.is("identifier") && f.isReturned(fn, b.value.text()) && f.grade(b.value) != scalar {
-					r.report(b.at, fmt.Sprintf("%s keeps the output, whose graph keeps the context: a circle that is never freed", quote(name)),
+					r.report(b.at, fmt.Sprintf("%s keeps the output, whose graph keeps the context: a circle that is "+
+						"never freed", quote(name)),
 						ctx+".save_for_backward("+b.value.text()+")", held(name))
 				}
 			}
@@ -342,7 +354,8 @@ func (f *file) isReturned(fn *function, name string) bool {
 func viewKept(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		v := g.value.bare()
-		for v.is("call") && endsIn(f.dotted(v.field("function")), "detach", "squeeze", "view", "numpy") && (call{v, ""}).receiver().ok() {
+		for v.is("call") && endsIn(f.dotted(v.field("function")), "detach", "squeeze", "view", "numpy") && (call{v,
+			""}).receiver().ok() {
 			v = call{v, ""}.receiver()
 		}
 		if !v.is("subscript") || !f.stepLoopOf(g.at).ok() || !g.at.is("call") || !isView(v) {
@@ -354,7 +367,8 @@ func viewKept(f *file, r *reporter) {
 			!f.growsFreely(h, g, f.stepLoopOf(g.at)) {
 			continue
 		}
-		r.report(g.at, fmt.Sprintf("%s gets a view: each item keeps the whole of %s", quote(h.name), quote(v.field("value").text())),
+		r.report(g.at, fmt.Sprintf("%s gets a view: each item keeps the whole of %s", quote(h.name),
+			quote(v.field("value").text())),
 			"add "+clip(v.text())+".clone(), or .cpu() on a GPU", held(h.name))
 	}
 }
@@ -472,7 +486,8 @@ func evalWithGradients(f *file, r *reporter) {
 // wantsGradients reports whether a function, for all that it evaluates, asks for gradients or switches them.
 func (f *file) wantsGradients(fn *function) bool {
 	return fn.any(func(n node) bool {
-		return n.is("identifier") && set("grad", "requires_grad", "requires_grad_", "autograd", "no_grad", "inference_mode",
+		return n.is("identifier") && set("grad", "requires_grad", "requires_grad_", "autograd", "no_grad",
+			"inference_mode",
 			"set_grad_enabled", "jacobian", "retain_grad", "enable_grad")[n.text()]
 	})
 }

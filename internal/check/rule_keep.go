@@ -26,7 +26,8 @@ func (f *file) growths() (list []growth) {
 		for _, bs := range fn.bindings {
 			for _, b := range bs {
 				switch {
-				case b.kind == "=" && b.target.is("subscript") && !b.target.field("subscript").is("slice", "string", "integer"):
+				case b.kind == "=" && b.target.is("subscript") && !b.target.field("subscript").is("slice", "string",
+					"integer"):
 					list = append(list, growth{b.at, b.target.field("value"), b.value})
 				case b.kind == "+=" && b.value.is("list") && b.at.is("augmented_assignment"):
 					list = append(list, growth{b.at, b.target, b.value})
@@ -108,7 +109,8 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 	if edits := detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
 		o = append(o, fixed(edits...))
 	}
-	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept", quote(b.target.text())),
+	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
+		quote(b.target.text())),
 		"add "+clip(value.text())+".item(), or .detach() to stay on the device", o...)
 }
 

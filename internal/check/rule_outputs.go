@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-var tensorName = regexp.MustCompile(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|prob|latent|sample|attn|attention|recon)`)
+var tensorName = regexp.MustCompile(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|prob|` +
+	`latent|sample|attn|attention|recon)`)
 
 // tensorish reports whether a value is likely to be a tensor or to hold some, of a size that matters: no number.
 func (f *file) tensorish(n node) bool {
@@ -62,7 +63,8 @@ func stepOutputs(f *file, r *reporter) {
 		if e := f.clearFix(h, fn); e != nil {
 			o = append(o, fixed(e...))
 		}
-		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name), stepOf(fn.name)),
+		r.report(g.at, fmt.Sprintf("%s gets the outputs of every %s and nothing clears it", quote(h.name),
+			stepOf(fn.name)),
 			"call "+h.name+".clear() at the end of "+endOf(fn.name), o...)
 	}
 }
@@ -115,10 +117,12 @@ func (f *file) clearFix(h holder, fn *function) []Edit {
 	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + h.name + ".clear()"}}
 }
 
-// escapes reports whether a function stores or hands on the container itself, which clear() would then empty for others.
+// escapes reports whether a function stores or hands on the container itself, which clear() would then empty for
+// others.
 func (f *file) escapes(h holder, fn *function) bool {
 	for _, u := range f.uses(h, node{}) {
-		if f.function(u) == fn && u.parent().is("assignment", "pair", "list", "tuple", "return_statement", "keyword_argument") {
+		if f.function(u) == fn && u.parent().is("assignment", "pair", "list", "tuple", "return_statement",
+			"keyword_argument") {
 			return true
 		}
 	}
@@ -140,7 +144,8 @@ func objectOutputs(f *file, r *reporter) {
 		if grade < detached || !f.fromModel(fn, g.value) {
 			continue
 		}
-		outlives := h.attr && (fn.hasBack || f.calledInLoop(fn)) || !h.attr && h.scope != nil && h.scope.node.is("module") &&
+		outlives := h.attr && (fn.hasBack || f.calledInLoop(fn)) || !h.attr && h.scope != nil &&
+			h.scope.node.is("module") &&
 			h.scope != fn && f.calledInLoop(fn) || !h.attr && h.scope == f.module && fn == f.module && f.epochs(h, g.at)
 		if !outlives || fn.flows[h.name] {
 			continue
@@ -262,7 +267,8 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 			continue
 		}
 		for _, call := range f.byName[m.name] {
-			if call.inside(c.node) || !call.receiver().ok() || !f.isInstance(call.receiver(), c) || f.gradOff(call.node) {
+			if call.inside(c.node) || !call.receiver().ok() || !f.isInstance(call.receiver(), c) ||
+				f.gradOff(call.node) {
 				continue
 			}
 			arg := call.arg(i - 1)
@@ -274,7 +280,8 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 				if e := detachFix(arg); e != nil {
 					o = append(o, fixed(e...))
 				}
-				r.report(call.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", c.name, m.name, quote(arg.text())),
+				r.report(call.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", c.name, m.name,
+					quote(arg.text())),
 					"pass "+clip(arg.text())+".item(), or detach inside "+m.name+"()", o...)
 			}
 		}
@@ -382,7 +389,8 @@ func (f *file) gathered(c *class, fn *function, call call, r *reporter) {
 			}
 		}
 		if h.name != "" && f.growsFreely(h, grows, node{}) {
-			r.report(call.node, fmt.Sprintf("%s is gathered here at each epoch's end and left in place: no clean-up", quote(h.name)),
+			r.report(call.node, fmt.Sprintf("%s is gathered here at each epoch's end and left in place: no clean-up",
+				quote(h.name)),
 				"after the metrics: "+h.name+".clear(), del the gathered tensors; on a GPU whose cache fragments, "+
 					"torch.cuda.empty_cache() once an epoch", held(h.name), with(grows.at))
 			return
@@ -403,11 +411,13 @@ func resultPastEpoch(f *file, r *reporter) {
 					if !strings.HasPrefix(name, "self.") || !v.is("call") || b.kind != "=" {
 						continue
 					}
-					if !endsIn(f.dotted(v.field("function")), "torch.cat", "torch.stack", "concatenate", "torch.vstack") ||
+					if !endsIn(f.dotted(v.field("function")), "torch.cat", "torch.stack", "concatenate",
+						"torch.vstack") ||
 						f.released(c, name, b.at) {
 						continue
 					}
-					r.report(b.at, fmt.Sprintf("%s keeps the whole epoch's results until the next epoch's end", quote(name)),
+					r.report(b.at, fmt.Sprintf("%s keeps the whole epoch's results until the next epoch's end",
+						quote(name)),
 						"use a local variable, keep the metrics, or set it to None when it has been used", held(name))
 				}
 			}

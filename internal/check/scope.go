@@ -210,7 +210,8 @@ func (f *file) plain(n node) string {
 
 // loops are the loops around a node within its function, the innermost first.
 func (f *file) loops(n node) (list []node) {
-	for below, at := n, n.parent(); at.ok() && !at.is("function_definition", "class_definition", "lambda"); below, at = at,
+	for below, at := n, n.parent(); at.ok() && !at.is("function_definition", "class_definition",
+		"lambda"); below, at = at,
 		at.parent() {
 		if at.is("for_statement", "while_statement") && below.i == at.field("body").i {
 			list = append(list, at)
@@ -220,10 +221,14 @@ func (f *file) loops(n node) (list []node) {
 }
 
 var (
-	batchName  = regexp.MustCompile(`(?i)^(_?batch(es)?(_?(idx|i|id|ind|index|data|num))?|inputs?|images?|imgs?|targets?|labels?|minibatch|mini_batch|data|samples?|xb|yb)$`)
-	stepName   = regexp.MustCompile(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
-	loaderName = regexp.MustCompile(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|[._])(batches|train_dl|valid_dl|val_dl|test_dl|dl)\b`)
-	stepLimit  = regexp.MustCompile(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|iterations|episodes|max_iter|updates)`)
+	batchName = regexp.MustCompile(`(?i)^(_?batch(es)?(_?(idx|i|id|ind|index|data|num))?|inputs?|images?|imgs?|` +
+		`targets?|labels?|minibatch|mini_batch|data|samples?|xb|yb)$`)
+	stepName = regexp.MustCompile(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
+		`it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
+	loaderName = regexp.MustCompile(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
+		`[._])(batches|train_dl|valid_dl|val_dl|test_dl|dl)\b`)
+	stepLimit = regexp.MustCompile(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
+		`iterations|episodes|max_iter|updates)`)
 )
 
 // loopKind says what a loop goes over.
@@ -305,9 +310,13 @@ func (f *file) outermostStepLoop(n node) (loop node) {
 }
 
 var (
-	stepHook  = regexp.MustCompile(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|training|validation|test|predict)_(batch|step)_end|on_step_end|on_substep_end|on_prediction_step|training_step_end|validation_step_end|test_step_end)$`)
-	epochHook = regexp.MustCompile(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|validation|test)_epoch_end|on_evaluate|on_validation_end)$`)
-	noGradFor = regexp.MustCompile(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|test)_epoch_end|prediction_step|evaluation_loop)$`)
+	stepHook = regexp.MustCompile(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
+		`training|validation|test|predict)_(batch|step)_end|on_step_end|on_substep_end|on_prediction_step|` +
+		`training_step_end|validation_step_end|test_step_end)$`)
+	epochHook = regexp.MustCompile(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
+		`validation|test)_epoch_end|on_evaluate|on_validation_end)$`)
+	noGradFor = regexp.MustCompile(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
+		`test)_epoch_end|prediction_step|evaluation_loop)$`)
 	lightning = regexp.MustCompile(`(LightningModule|Callback|LightningDataModule|pl\.)`)
 )
 

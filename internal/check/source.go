@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// source is a text and where it comes from. A notebook's code cells are one text, so that a list that one cell makes and
-// another fills is one list; its lines are mapped back to cell and line.
+// source is a text and where it comes from. A notebook's code cells are one text, so that a list that one cell makes
+// and another fills is one list; its lines are mapped back to cell and line.
 type source struct {
 	path     string
 	text     []byte

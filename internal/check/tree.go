@@ -59,7 +59,8 @@ var grammar = sync.OnceValue(func() *language {
 const (
 	maxSource = 16 << 20 // bytes; offsets are 32 bits, and no source that people wrote is larger
 	maxCells  = 32 << 20 // nodes: two a byte would be a grammar gone mad
-	maxDepth  = 1000     // levels, a hundred times what people write: what lies below is not read, so recursion may follow
+	// levels, a hundred times what people write: what lies below is not read, so recursion may follow
+	maxDepth = 1000
 )
 
 var errTooLarge = errors.New("the file is too large to be read as source")

@@ -22,7 +22,8 @@ func (g grade) graph() bool { return g >= weak }
 var (
 	toScalar = set("item", "tolist", "size", "dim", "numel", "data_ptr", "nelement", "format", "join", "keys", "split",
 		"strip", "lower", "upper", "perf_counter", "time", "get_device", "element_size", "is_floating_point")
-	builtinScalar = set("float", "int", "len", "str", "bool", "repr", "type", "id", "isinstance", "round", "range", "hash",
+	builtinScalar = set("float", "int", "len", "str", "bool", "repr", "type", "id", "isinstance", "round", "range",
+		"hash",
 		"ord", "print", "format", "abs_path", "getattr_none", "zip", "enumerate")
 	toDetached = set("detach", "detach_", "numpy", "argmax", "argmin", "argsort", "eq", "ne", "lt", "gt", "le", "ge",
 		"long", "int", "bool", "nonzero", "multinomial", "asnumpy", "sign", "round", "floor", "ceil", "topk_indices",
@@ -31,17 +32,24 @@ var (
 		"half", "double", "float", "bfloat16", "pow", "sqrt", "abs", "exp", "log", "softmax", "log_softmax", "sigmoid",
 		"tanh", "relu", "permute", "transpose", "t", "contiguous", "max", "min", "norm", "mul", "add", "div", "sub",
 		"gather", "index_select", "expand", "repeat", "masked_fill", "clamp", "type", "type_as", "view_as", "split",
-		"chunk", "unbind", "matmul", "mm", "bmm", "std", "var", "prod", "square", "neg", "narrow", "select", "pin_memory",
+		"chunk", "unbind", "matmul", "mm", "bmm", "std", "var", "prod", "square", "neg", "narrow", "select",
+		"pin_memory",
 		"log_prob", "entropy", "mul_", "add_", "div_", "sub_", "values", "items", "copy", "get", "pop", "backward_hook")
 	makers = set("zeros", "ones", "empty", "full", "randn", "rand", "randint", "arange", "linspace", "tensor", "eye",
 		"as_tensor", "from_numpy", "zeros_like", "ones_like", "rand_like", "randn_like", "empty_like", "full_like",
 		"randperm", "load", "bernoulli", "one_hot", "argmax", "argsort", "eq", "device", "Generator", "normal", "isnan",
 		"isfinite", "isinf", "bincount", "unique", "multinomial", "manual_seed", "FloatTensor", "LongTensor", "Tensor")
-	lossCall  = regexp.MustCompile(`(?i)^(criterion|crit|loss_fn|loss_func|loss_function|compute_loss|calc_loss|calculate_loss|get_loss|criterion_\w+|\w+_criterion|\w+_loss|loss_\w+|loss|cross_entropy|binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
-	modelCall = regexp.MustCompile(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|lstm|rnn|gru|transformer|netg|netd)$`)
-	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|freeze|convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|count|summary|del|free|select)_`)
-	graphPart = set("loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "sample", "prediction_logits")
-	flatPart  = set("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "name", "nbytes", "itemsize")
+	lossCall = regexp.MustCompile(`(?i)^(criterion|crit|loss_fn|loss_func|loss_function|compute_loss|calc_loss|` +
+		`calculate_loss|get_loss|criterion_\w+|\w+_criterion|\w+_loss|loss_\w+|loss|cross_entropy|` +
+		`binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
+	modelCall = regexp.MustCompile(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
+		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|lstm|rnn|gru|transformer|netg|netd)$`)
+	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|freeze|` +
+		`convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|count|` +
+		`summary|del|free|select)_`)
+	graphPart = set("loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "sample",
+		"prediction_logits")
+	flatPart = set("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "name", "nbytes", "itemsize")
 )
 
 func set(names ...string) map[string]bool {
@@ -53,7 +61,8 @@ func set(names ...string) map[string]bool {
 }
 
 // runner is who asks gradients for others.
-var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|booster|manager|^ctx)`)
+var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|booster|` +
+	`manager|^ctx)`)
 
 // backwardOf is what a call asks the gradients of.
 func (f *file) backwardOf(c call) (list []node, of bool) {
@@ -117,7 +126,8 @@ func (f *file) carried(n node) (names []string) {
 		switch at.kind() {
 		case "call":
 			name := last(f.dotted(at.field("function")))
-			if name == "item" || name == "tolist" || name == "detach" || name == "float" && !at.field("function").is("attribute") {
+			if name == "item" || name == "tolist" || name == "detach" || name == "float" &&
+				!at.field("function").is("attribute") {
 				return false
 			}
 		case "attribute":
@@ -167,7 +177,8 @@ func (f *file) findGrade(n node) grade {
 			return g
 		}
 		return unknown
-	case "integer", "float", "string", "true", "false", "none", "concatenated_string", "comparison_operator", "not_operator",
+	case "integer", "float", "string", "true", "false", "none", "concatenated_string", "comparison_operator",
+		"not_operator",
 		"lambda":
 		return scalar
 	case "binary_operator":
@@ -226,7 +237,8 @@ func (f *file) gradeBinding(b binding) grade {
 // latest is the binding that gives a name its value at a place: the last one before it, or in a loop the last of all.
 func (f *file) latest(fn *function, name string, at node) (best binding, ok bool) {
 	for _, b := range fn.bindings[name] {
-		if b.at.end() <= at.start() || b.kind == "for" && at.inside(b.at) || b.at.is("for_in_clause") && at.inside(b.at.parent()) {
+		if b.at.end() <= at.start() || b.kind == "for" && at.inside(b.at) || b.at.is("for_in_clause") &&
+			at.inside(b.at.parent()) {
 			if !exclusive(b.at, at) {
 				best, ok = b, true
 			}
@@ -277,7 +289,8 @@ func (f *file) gradeCall(c call) grade {
 	case name == "sum" && !on.ok(), name == "list", name == "tuple", name == "dict":
 		return f.gradeAll(append(c.args(), c.values()...))
 	}
-	if strings.HasPrefix(c.name, "torch.") || strings.HasPrefix(c.name, "F.") || strings.HasPrefix(c.name, "nn.functional.") {
+	if strings.HasPrefix(c.name, "torch.") || strings.HasPrefix(c.name, "F.") || strings.HasPrefix(c.name,
+		"nn.functional.") {
 		return f.gradeTorch(c)
 	}
 	if on.ok() && sameTensor[name] {

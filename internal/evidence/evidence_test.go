@@ -22,8 +22,10 @@ func TestMatches(t *testing.T) {
 		{filepath.Join(here, "src/train.py") + ":28", "", here, true},
 		{filepath.Join(here, "src/train.py") + ":99", "Trainer.fit().self.outputs[*]", here, true}, // by name alone
 		{filepath.Join(here, "src/train.py") + ":99", "Trainer.fit().self.other[*]", here, false},
-		{filepath.Join(here, "src/train.py") + ":28", "Trainer.fit().self.other[*]", here, false}, // another in one line
-		{"/job/src/train.py:28", "", "/job", true},                                                // the same tree on another machine
+		{filepath.Join(here, "src/train.py") + ":28", "Trainer.fit().self.other[*]", here,
+			false}, // another in one line
+		{"/job/src/train.py:28", "", "/job",
+			true}, // the same tree on another machine
 		{"/job/lib/train.py:28", "", "/job", false},
 		{"/elsewhere/src/train.py:28", "", "/job", false},
 		{"src/train.py:28", "", here, true},
@@ -49,7 +51,8 @@ func TestFor(t *testing.T) {
 	leak.Verdict, leak.Rate, leak.Start, leak.Total = detect.Leak, 1<<20, 212, 412<<20
 	s.leaks = []detect.Finding{leak}
 	m, ok = s.For(f)
-	if want := "this line holds 412 MiB, +1 MiB a step since step 212 (host heap of rank 0)"; !ok || m.String() != want {
+	if want := "this line holds 412 MiB, +1 MiB a step since step 212 (host heap of rank 0)"; !ok ||
+		m.String() != want {
 		t.Errorf("%v %q, want %q", ok, m, want)
 	}
 	if m, ok := s.For(check.Finding{Path: "/job/other.py", Lines: []int{5}}); ok {

@@ -76,7 +76,8 @@ func (m Measured) String() string {
 		parts = append(parts, held)
 	}
 	if m.PerStep > 0 {
-		parts = append(parts, fmt.Sprintf("+%s a %s since %s %d (%s)", units.Bytes(m.PerStep).String(), m.Unit, m.Unit, m.Since, m.Leak))
+		parts = append(parts, fmt.Sprintf("+%s a %s since %s %d (%s)", units.Bytes(m.PerStep).String(), m.Unit,
+			m.Unit, m.Since, m.Leak))
 	}
 	return strings.Join(parts, ", ")
 }

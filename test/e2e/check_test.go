@@ -80,14 +80,17 @@ func checkMeasured(t *testing.T, w *world, s, dir string) {
 		t.Fatalf("exit %d, %v, want two findings\n%s%s", r.code, err, r.stdout, r.stderr)
 	}
 	first, second := doc.Findings[0], doc.Findings[1]
-	if !strings.HasSuffix(first.Path, "train.py") || first.Rule != "MG103" || first.Line != 16 || first.Measured == nil ||
-		first.Measured.PerStep < 100<<10 || first.Measured.Bytes < 50<<20 || !strings.Contains(first.Measured.Holder, "kept") {
+	if !strings.HasSuffix(first.Path, "train.py") || first.Rule != "MG103" || first.Line != 16 ||
+		first.Measured == nil ||
+		first.Measured.PerStep < 100<<10 || first.Measured.Bytes < 50<<20 || !strings.Contains(first.Measured.Holder,
+		"kept") {
 		t.Errorf("the first finding is not what was measured:\n%s", r.stdout)
 	}
 	if second.Measured != nil {
 		t.Errorf("a file that never ran has a measure:\n%s", r.stdout)
 	}
-	if text := w.do("memgauge", "check", "--session", s, dir).stdout; !strings.Contains(text, "measured: this line holds ") ||
+	if text := w.do("memgauge", "check", "--session", s, dir).stdout; !strings.Contains(text,
+		"measured: this line holds ") ||
 		!strings.Contains(text, " a step since step ") {
 		t.Errorf("the text says nothing of the measure:\n%s", text)
 	}
@@ -96,7 +99,8 @@ func checkMeasured(t *testing.T, w *world, s, dir string) {
 func leakNamesRule(t *testing.T, w *world, s, file string) {
 	t.Helper()
 	text := w.do("memgauge", "leak", "--session", s).stdout
-	for _, want := range []string{"rule      MG103 graph-kept-in-container at ", "train.py:16: ", "+    kept.append(outputs.detach())"} {
+	for _, want := range []string{"rule      MG103 graph-kept-in-container at ", "train.py:16: ",
+		"+    kept.append(outputs.detach())"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("leak doesn't say %q:\n%s", want, text)
 		}

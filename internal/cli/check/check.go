@@ -39,10 +39,14 @@ func (a *commands) checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check PATH…",
 		Short: "Find leaks in training code before it runs: rules, reasons, fixes",
-		Long: "Reads Python files and notebooks below each PATH and finds patterns that leak memory: losses summed with their graphs, outputs that\n" +
-			"nothing clears, figures that stay open, workers that keep what they read (docs/check.md). Nothing is imported or run. With a session\n" +
-			"(--session DIR, or one named before the command) each finding has what was measured beside it, the largest first.\n" +
-			"# memgauge: ignore[MG101] reason silences a line; [tool.memgauge.check] in pyproject.toml sets select, ignore, exclude and\n" +
+		Long: "Reads Python files and notebooks below each PATH and finds patterns that leak memory: losses summed " +
+			"with their graphs, outputs that\n" +
+			"nothing clears, figures that stay open, workers that keep what they read (docs/check.md). Nothing is " +
+			"imported or run. With a session\n" +
+			"(--session DIR, or one named before the command) each finding has what was measured beside it, the " +
+			"largest first.\n" +
+			"# memgauge: ignore[MG101] reason silences a line; [tool.memgauge.check] in pyproject.toml sets select, " +
+			"ignore, exclude and\n" +
 			"per-file-ignores. Exit code 3 means that there are findings.",
 		Example: "  memgauge check train.py src/\n" +
 			"  memgauge check --diff . && memgauge check --fix .\n" +
@@ -84,7 +88,8 @@ func (o options) validate(paths []string) error {
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
 	case formats[o.format] == nil:
-		return remedy.Add(fmt.Errorf("check: unknown format %q", o.format), "formats are text, json, sarif, github, junit")
+		return remedy.Add(fmt.Errorf("check: unknown format %q", o.format),
+			"formats are text, json, sarif, github, junit")
 	}
 	if err := (check.Selection{Select: o.selected, Ignore: o.ignored}).Check(); err != nil {
 		return fmt.Errorf("check: %w", err)
@@ -288,7 +293,8 @@ func (a *commands) explain(name string) error {
 	}
 	r, ok := check.Find(name)
 	if !ok {
-		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name), "memgauge check --explain all lists them"))
+		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name),
+			"memgauge check --explain all lists them"))
 	}
 	_, err := fmt.Fprint(a.Stdout, r.Page())
 	return err

@@ -126,7 +126,8 @@ func writeSARIF(out *bytes.Buffer, r *result) error {
 	index := map[string]int{}
 	for i, rule := range check.Rules() {
 		index[rule.ID] = i
-		s := sarifRule{ID: rule.ID, Name: rule.Name, Short: sarifText{rule.Name}, Help: sarifHelp{rule.Page(), rule.Page()}}
+		s := sarifRule{ID: rule.ID, Name: rule.Name, Short: sarifText{rule.Name}, Help: sarifHelp{rule.Page(),
+			rule.Page()}}
 		s.Default.Level = string(rule.Severity)
 		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, s)
 	}
@@ -140,8 +141,9 @@ func writeSARIF(out *bytes.Buffer, r *result) error {
 		run.Results = append(run.Results, sarifResult{f.Rule.ID, index[f.Rule.ID], string(f.Rule.Severity),
 			sarifText{f.note()}, []sarifLocation{at}})
 	}
-	return doc.WriteJSON(out, map[string]any{"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []sarifRun{run}})
+	return doc.WriteJSON(out, map[string]any{"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs":    []sarifRun{run}})
 }
 
 // commandText and commandValue escape what GitHub's workflow commands treat as their own.
@@ -156,7 +158,8 @@ func writeGitHub(out *bytes.Buffer, r *result) error {
 		if f.Rule.Severity == check.Note {
 			level = "notice"
 		}
-		fmt.Fprintf(out, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", level, commandValue.Replace(f.Path), f.fileLine(), f.Col,
+		fmt.Fprintf(out, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", level, commandValue.Replace(f.Path),
+			f.fileLine(), f.Col,
 			commandValue.Replace("memgauge "+f.Rule.ID+" "+f.Rule.Name), commandText.Replace(f.note()))
 	}
 	return nil

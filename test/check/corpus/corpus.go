@@ -109,12 +109,15 @@ func Print(w io.Writer, pairs []Pair, packages []Package) {
 	for _, p := range pairs {
 		if !p.Found || !p.Quiet {
 			missed++
-			fmt.Fprintf(w, "missed: %s (%s): before %v, want one of %v; after %v\n", p.Name, p.Source, p.Before, p.Want, p.After)
+			fmt.Fprintf(w, "missed: %s (%s): before %v, want one of %v; after %v\n", p.Name, p.Source, p.Before,
+				p.Want, p.After)
 		}
 	}
-	fmt.Fprintf(w, "| pairs before/after | found before, silent after | recall |\n|---|---|---|\n| %d | %d | %.2f |\n\n", len(pairs),
+	fmt.Fprintf(w, "| pairs before/after | found before, silent after | recall |\n|---|---|---|\n| %d | %d | %.2f "+
+		"|\n\n", len(pairs),
 		len(pairs)-missed, Recall(pairs))
-	fmt.Fprintf(w, "| package | lines | findings | right | wrong | not judged | wrong in 10,000 lines |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| package | lines | findings | right | wrong | not judged | wrong in 10,000 lines "+
+		"|\n|---|---|---|---|---|---|---|\n")
 	var all Package
 	for _, p := range append(slices.Clone(packages), all) {
 		if p.Name == "" {

@@ -22,7 +22,8 @@ import (
 
 // pinned are the packages that count, by the name and version under which PyPI has them.
 var pinned = []string{"accelerate==1.15.0", "diffusers==0.42.1", "fastai==2.8.12", "lightning==2.6.6", "peft==0.21.2",
-	"pytorch-ignite==0.5.5", "sentence-transformers==6.2.0", "timm==1.0.31", "torchmetrics==1.9.0", "torchvision==0.29.2",
+	"pytorch-ignite==0.5.5", "sentence-transformers==6.2.0", "timm==1.0.31",
+	"torchmetrics==1.9.0", "torchvision==0.29.2",
 	"transformers==5.23.0", "trl==1.16.0", "ultralytics==8.4.190"}
 
 // Package is what was found in one.
@@ -132,7 +133,8 @@ func download(dir, pin, tree string) error {
 	}
 	defer os.RemoveAll(part)
 	fmt.Fprintln(os.Stderr, "downloading", pin)
-	cmd := exec.Command("python3", "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
+	cmd := exec.Command("python3", "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+		"--only-binary=:all:",
 		"--python-version", "3.11", "--platform", "manylinux2014_x86_64", "--platform", "manylinux_2_28_x86_64",
 		"--platform", "any", "-d", part, pin)
 	if out, err := cmd.CombinedOutput(); err != nil {
