@@ -80,7 +80,7 @@ var emptiers = set("clear", "pop", "popleft", "popitem", "remove")
 
 // isEmptied reports whether something takes items out of a container again: clear(), del, pop, a slice, a test of its
 // length, or making it anew where the loop, if any, comes by.
-func (f *file) isEmptied(h holder, loop node) bool {
+func (f *file) isEmptied(h holder, loop, grows node) bool {
 	for name := range emptiers {
 		for _, c := range f.byName[name] {
 			if f.means(h, c.receiver()) {
@@ -100,7 +100,7 @@ func (f *file) isEmptied(h holder, loop node) bool {
 			emptied = n.any(func(at node) bool {
 				return at.is("call") && f.dotted(at.field("function")) == "len" &&
 					f.means(h, call{at, "len"}.arg(0))
-			}) && guards(n)
+			}) && f.guards(n, grows)
 		case "assignment":
 			emptied = f.remakes(h, n, loop)
 		}
@@ -109,10 +109,21 @@ func (f *file) isEmptied(h holder, loop node) bool {
 	return emptied
 }
 
-// guards reports whether a comparison decides something: a test of the length bounds the container.
-func guards(n node) bool {
+// guards reports whether a comparison decides over the growth: it stands under it, or behind an if that may leave.
+func (f *file) guards(n, grows node) bool {
 	at := n.up("if_statement", "while_statement", "elif_clause", "conditional_expression")
-	return at.ok() && n.inside(at.child()) || at.is("conditional_expression")
+	if !at.ok() || at.is("conditional_expression") {
+		return at.ok()
+	}
+	if !n.inside(at.child()) {
+		return false
+	}
+	if !grows.ok() || grows.inside(at) || at.is("elif_clause") {
+		return true
+	}
+	return f.sameFunction(at, grows) && at.start() < grows.start() && at.any(func(x node) bool {
+		return x.is("return_statement", "continue_statement", "break_statement", "raise_statement")
+	})
 }
 
 // remakes reports whether an assignment empties the container: each time that the loop comes by, or when a hook runs.

@@ -62,6 +62,9 @@ func TestFixes(t *testing.T) {
 			if ids := found(t, string(after)); slices.Contains(ids, r.ID) {
 				t.Errorf("%s: still found after the fix in\n%s", r.ID, after)
 			}
+			if tree, err := parse(after); err != nil || tree.broken {
+				t.Errorf("%s: the fix broke the text: %v\n%s", r.ID, err, after)
+			}
 		}
 	}
 }

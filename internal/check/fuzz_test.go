@@ -52,7 +52,8 @@ func FuzzPython(f *testing.F) {
 }
 
 func FuzzNotebook(f *testing.F) {
-	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": "import torch\nxs = []"},` + "\n" + `{"cell_type": "code", "source": ["for step in range(9):\n", "  l.backward()\n", "  xs.append(l)"]}]}`))
+	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": "import torch\nxs = []"},` +
+		`{"cell_type": "code", "source": ["for step in range(9):\n", "  l.backward()\n", "  xs.append(l)"]}]}`))
 	f.Add([]byte(`{"worksheets": [{"cells": [{"cell_type": "code", "input": ["import torch\n", "!ls"]}]}]}`))
 	f.Add([]byte(`{"cells": [{"cell_type": "code", "source": 3}, {}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) { checked(t, "x.ipynb", data) })

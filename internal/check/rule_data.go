@@ -107,7 +107,7 @@ func (f *file) growsInWorker(k *class) (list []growth) {
 			continue
 		}
 		h, ok := f.holderOf(g.into)
-		if !ok || !h.attr || f.isEmptied(h, node{}) || f.optional(g.at, h) || !f.plainDict(h) {
+		if !ok || !h.attr || f.isEmptied(h, node{}, node{}) || f.optional(g.at, h) || !f.plainDict(h) {
 			continue
 		}
 		list = append(list, g)

@@ -61,12 +61,14 @@ func onlyTheEnd(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
 		loop := f.stepLoopOf(g.at)
-		if !g.at.is("call") || !loop.ok() || f.grade(g.value) < detached && !f.fromModel(fn, g.value) || isNumber(f,
-			g.value) {
+		h, ok := f.holderOf(g.into)
+		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar {
 			continue
 		}
-		h, ok := f.holderOf(g.into)
-		if !ok || h.attr || !f.holderLoop(h, g.at).ok() || !f.growsFreely(h, g, loop) || !f.readsEnd(h, g) {
+		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value)
+		if !h.attr && !(loop.ok() && tensor && f.holderLoop(h, g.at).ok()) ||
+			h.attr && (constructor(fn.name) || fn.class.isModule() || !f.calledInLoop(fn)) ||
+			!f.growsFreely(h, g, loop) || !f.readsEnd(h, g) {
 			continue
 		}
 		r.report(g.at, fmt.Sprintf("%s grows with each step, and only its end is read", quote(h.name)),

@@ -278,7 +278,7 @@ func (f *file) shapeCache(fn *function, r *reporter) {
 				continue
 			}
 			h, ok := f.holderOf(b.target.field("value"))
-			if !ok || !h.attr || f.isEmptied(h, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
+			if !ok || !h.attr || f.isEmptied(h, node{}, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
 				!f.makesTensor(b.value) {
 				continue
 			}

@@ -272,7 +272,7 @@ func (f *file) growsFreely(h holder, g growth, loop node) bool {
 		}
 		container = container || is
 	}
-	if !container || f.isEmptied(h, loop) {
+	if !container || f.isEmptied(h, loop, g.at) {
 		return false
 	}
 	if g.at.is("assignment") && !f.keyGrows(g, loop) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-var tensorName = regexp.MustCompile(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|prob|` +
-	`latent|sample|attn|attention|recon)`)
+var tensorName = regexp.MustCompile(`(?i)(pred|logit|output|target|label|embed|feat|hidden|loss|batch|image|mask|` +
+	`prob|latent|sample|attn|attention|recon)`)
 
 // tensorish reports whether a value is likely to be a tensor or to hold some, of a size that matters: no number.
 func (f *file) tensorish(n node) bool {
@@ -358,6 +358,7 @@ func stepReturns(f *file, r *reporter) {
 
 // epochEndCleanup finds ends of epochs that gather all outputs and leave them in place (MG118).
 func epochEndCleanup(f *file, r *reporter) {
+	said := map[string]bool{}
 	for _, c := range f.classes {
 		for _, fn := range c.methods {
 			if !fn.epochEnd() {
@@ -365,14 +366,14 @@ func epochEndCleanup(f *file, r *reporter) {
 			}
 			for _, n := range []string{"cat", "stack", "vstack", "concatenate"} {
 				for _, call := range f.byName[n] {
-					f.gathered(c, fn, call, r)
+					f.gathered(c, fn, call, said, r)
 				}
 			}
 		}
 	}
 }
 
-func (f *file) gathered(c *class, fn *function, call call, r *reporter) {
+func (f *file) gathered(c *class, fn *function, call call, said map[string]bool, r *reporter) {
 	if f.function(call.node) != fn {
 		return
 	}
@@ -388,7 +389,8 @@ func (f *file) gathered(c *class, fn *function, call call, r *reporter) {
 				grows = g
 			}
 		}
-		if h.name != "" && f.growsFreely(h, grows, node{}) {
+		if place := c.name + fn.name + h.name; h.name != "" && !said[place] && f.growsFreely(h, grows, node{}) {
+			said[place] = true
 			r.report(call.node, fmt.Sprintf("%s is gathered here at each epoch's end and left in place: no clean-up",
 				quote(h.name)),
 				"after the metrics: "+h.name+".clear(), del the gathered tensors; on a GPU whose cache fragments, "+

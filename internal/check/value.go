@@ -44,9 +44,9 @@ var (
 		`binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
 	modelCall = regexp.MustCompile(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
 		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|lstm|rnn|gru|transformer|netg|netd)$`)
-	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|freeze|` +
-		`convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|count|` +
-		`summary|del|free|select)_`)
+	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|` +
+		`freeze|convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|` +
+		`count|summary|del|free|select)_`)
 	graphPart = set("loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "sample",
 		"prediction_logits")
 	flatPart = set("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "name", "nbytes", "itemsize")
@@ -61,8 +61,8 @@ func set(names ...string) map[string]bool {
 }
 
 // runner is who asks gradients for others.
-var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|booster|` +
-	`manager|^ctx)`)
+var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
+	`booster|manager|^ctx)`)
 
 // backwardOf is what a call asks the gradients of.
 func (f *file) backwardOf(c call) (list []node, of bool) {

@@ -37,6 +37,10 @@ func run(cached, list bool) error {
 	if err != nil {
 		return err
 	}
+	labelled, err := corpus.LabelledPrograms(".")
+	if err != nil {
+		return err
+	}
 	packages, err := corpus.Packages(cached)
 	if err != nil {
 		return err
@@ -45,7 +49,7 @@ func run(cached, list bool) error {
 		corpus.List(os.Stdout, packages)
 		return nil
 	}
-	corpus.Print(os.Stdout, pairs, packages)
+	corpus.Print(os.Stdout, pairs, labelled, packages)
 	if corpus.Recall(pairs) < corpus.MinRecall || corpus.WrongRate(packages) > corpus.MaxWrong {
 		return errors.New("below what is promised")
 	}

@@ -104,7 +104,7 @@ func WrongRate(list []Package) float64 {
 }
 
 // Print writes both tables as Markdown.
-func Print(w io.Writer, pairs []Pair, packages []Package) {
+func Print(w io.Writer, pairs []Pair, labelled []Labelled, packages []Package) {
 	missed := 0
 	for _, p := range pairs {
 		if !p.Found || !p.Quiet {
@@ -116,6 +116,11 @@ func Print(w io.Writer, pairs []Pair, packages []Package) {
 	fmt.Fprintf(w, "| pairs before/after | found before, silent after | recall |\n|---|---|---|\n| %d | %d | %.2f "+
 		"|\n\n", len(pairs),
 		len(pairs)-missed, Recall(pairs))
+	fmt.Fprintf(w, "| labelled programs of test/accuracy | leaking | found | healthy | wrong |\n|---|---|---|---|---|\n")
+	for _, l := range labelled {
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d |\n", l.Folder, l.Leaks, l.Found, l.Healthy, l.Wrong)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "| package | lines | findings | right | wrong | not judged | wrong in 10,000 lines "+
 		"|\n|---|---|---|---|---|---|---|\n")
 	var all Package
