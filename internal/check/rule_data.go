@@ -7,6 +7,11 @@ import (
 	"strings"
 )
 
+var (
+	sizeWord  = regexp.MustCompile(`(?i)(capacity|max|size|limit|len)`)
+	cacheWord = regexp.MustCompile(`(?i)cache`)
+)
+
 // isDataset reports whether a class is a dataset that workers copy.
 func (c *class) isDataset() bool {
 	return c != nil && c.methods["__getitem__"] != nil && strings.Contains(strings.Join(c.bases, " "), "Dataset")
@@ -135,7 +140,7 @@ func (f *file) optional(n node, h holder) bool {
 		setting := cond.any(func(x node) bool {
 			return x.is("attribute") && f.plain(x) != h.name && strings.HasPrefix(f.plain(x), "self.")
 		})
-		if setting && !cond.is("comparison_operator") || regexp.MustCompile(`(?i)cache`).MatchString(cond.text()) &&
+		if setting && !cond.is("comparison_operator") || cacheWord.MatchString(cond.text()) &&
 			!cond.is("comparison_operator") {
 			return true
 		}
@@ -263,7 +268,7 @@ func (f *file) comparesCapacity(fn *function, h holder) bool {
 		if !n.is("comparison_operator") && !(n.is("binary_operator") && strings.Contains(n.text(), "%")) {
 			return false
 		}
-		return regexp.MustCompile(`(?i)(capacity|max|size|limit|len)`).MatchString(n.text())
+		return sizeWord.MatchString(n.text())
 	})
 }
 

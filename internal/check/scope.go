@@ -231,6 +231,8 @@ var (
 		`iterations|episodes|max_iter|updates)`)
 )
 
+var epochName = regexp.MustCompile(`(?i)epoch`)
+
 // loopKind says what a loop goes over.
 type loopKind int
 
@@ -270,7 +272,7 @@ func (f *file) kindOf(loop node) loopKind {
 
 // epochLoop reports whether a loop goes over epochs.
 func (f *file) epochLoop(loop node) bool {
-	return loop.is("for_statement") && regexp.MustCompile(`(?i)epoch`).MatchString(loop.field("left").text()+" "+
+	return loop.is("for_statement") && epochName.MatchString(loop.field("left").text()+" "+
 		loop.field("right").text())
 }
 

@@ -393,9 +393,11 @@ func (f *file) isModel(c call) bool {
 
 func (c call) class(f *file) *class { return f.classAt(c.node) }
 
+var moduleBase = regexp.MustCompile(`(Module|Model|Net)\b`)
+
 // isModule reports whether a class is an nn.Module or what is called like one.
 func (c *class) isModule() bool {
-	return c != nil && regexp.MustCompile(`(Module|Model|Net)\b`).MatchString(strings.Join(c.bases, " "))
+	return c != nil && moduleBase.MatchString(strings.Join(c.bases, " "))
 }
 
 // trained reports whether the model that is called is trained in this file: its parameters go to an optimizer, or a

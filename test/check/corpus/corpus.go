@@ -135,5 +135,6 @@ func Print(w io.Writer, pairs []Pair, labelled []Labelled, packages []Package) {
 		all.Seconds += p.Seconds
 		all.Findings = append(all.Findings, p.Findings...)
 	}
-	fmt.Fprintf(w, "\n%.1f s, %.0f lines a second\n", all.Seconds, float64(all.Lines)/max(all.Seconds, 1e-9))
+	fmt.Fprintf(w, "\nCPU time, of all cores together: %.2f s for 100,000 lines\n",
+		all.Seconds/float64(max(all.Lines, 1))*1e5)
 }

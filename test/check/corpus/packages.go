@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/check"
@@ -30,7 +31,7 @@ var pinned = []string{"accelerate==1.15.0", "diffusers==0.42.1", "fastai==2.8.12
 type Package struct {
 	Name     string
 	Lines    int
-	Seconds  float64 // on all cores
+	Seconds  float64 // of CPU time
 	Findings []Reviewed
 }
 
@@ -194,7 +195,7 @@ func measure(name, tree string, known map[string][2]string) (Package, error) {
 	if err != nil {
 		return p, err
 	}
-	began := time.Now()
+	began := cpuTime()
 	found, lines := make([][]check.Finding, len(files)), make([]int, len(files))
 	var wait sync.WaitGroup
 	next := make(chan int)
@@ -212,7 +213,7 @@ func measure(name, tree string, known map[string][2]string) (Package, error) {
 	}
 	close(next)
 	wait.Wait()
-	p.Seconds = time.Since(began).Seconds()
+	p.Seconds = (cpuTime() - began).Seconds()
 	for i := range files {
 		p.Lines += lines[i]
 		for _, f := range found[i] {
@@ -226,6 +227,15 @@ func measure(name, tree string, known map[string][2]string) (Package, error) {
 		}
 	}
 	return p, nil
+}
+
+// cpuTime is what this process has used on all cores.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // place is what the review knows a finding by.
