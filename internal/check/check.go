@@ -12,7 +12,8 @@ import (
 
 // topics are the words of which a file must have one to be of interest: the rules are about nothing else. What has none
 // isn't parsed.
-var topics = [][]byte{[]byte("torch"), []byte("lightning"), []byte("accelerate"), []byte("pyplot"), []byte("transformers"),
+var topics = [][]byte{[]byte("torch"), []byte("lightning"), []byte("accelerate"), []byte("pyplot"),
+	[]byte("transformers"),
 	[]byte("ultralytics"), []byte("fastai"), []byte("gc.disable")}
 
 func ofInterest(text []byte) bool {

@@ -116,7 +116,8 @@ func Print(w io.Writer, pairs []Pair, labelled []Labelled, packages []Package) {
 	fmt.Fprintf(w, "| pairs before/after | found before, silent after | recall |\n|---|---|---|\n| %d | %d | %.2f "+
 		"|\n\n", len(pairs),
 		len(pairs)-missed, Recall(pairs))
-	fmt.Fprintf(w, "| labelled programs of test/accuracy | leaking | found | healthy | wrong |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| labelled programs of test/accuracy | leaking | found | healthy | wrong "+
+		"|\n|---|---|---|---|---|\n")
 	for _, l := range labelled {
 		fmt.Fprintf(w, "| %s | %d | %d | %d | %d |\n", l.Folder, l.Leaks, l.Found, l.Healthy, l.Wrong)
 	}
