@@ -1,8 +1,10 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,8 +15,17 @@ type growth struct {
 	value node
 }
 
-// growths are all places where something is added to a container.
-func (f *file) growths() (list []growth) {
+// growths are all places where something is added to a container, in the order of the text.
+func (f *file) growths() []growth {
+	if f.grown == nil {
+		f.grown = f.findGrowths()
+		slices.SortStableFunc(f.grown, func(a, b growth) int { return cmp.Compare(a.at.i, b.at.i) })
+	}
+	return f.grown
+}
+
+func (f *file) findGrowths() (list []growth) {
+	list = []growth{}
 	for _, name := range []string{"append", "extend", "add", "appendleft"} {
 		for _, c := range f.byName[name] {
 			if c.receiver().ok() && len(c.args()) == 1 && c.parent().is("expression_statement") {

@@ -19,6 +19,7 @@ type file struct {
 	module  *function // the file's own statements
 	values  map[int32]grade
 	busy    map[int32]bool
+	grown   []growth       // what growths has found
 	off     map[int32]bool // functions whose callers switch gradients off
 }
 

@@ -44,7 +44,7 @@ func TestLeakJSON(t *testing.T) {
 		"end_step": "number", "growth_bytes": "number",
 		"time_to_limit_low": "number or null", "time_to_limit_high": "number or null",
 		"rate_mb_per_second": "number or null", "unit": "string", "limit_step": "number or null", "limit_met": "bool",
-		"ended": "bool"}
+		"ended": "bool", "rule": "object or null"}
 	nested := map[string]map[string]string{ // of monitoring_summary, each of devices, each of leak_events
 		"monitoring_summary": {"duration_seconds": "number", "start_time": "string", "end_time": "string",
 			"live": "bool", "total_steps": "number", "samples_count": "number",
