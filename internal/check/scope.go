@@ -222,8 +222,6 @@ func (f *file) loops(n node) (list []node) {
 }
 
 var (
-	batchName = regexp.MustCompile(`(?i)^(_?batch(es)?(_?(idx|i|id|ind|index|data|num))?|inputs?|images?|imgs?|` +
-		`targets?|labels?|minibatch|mini_batch|data|samples?|xb|yb)$`)
 	stepName = regexp.MustCompile(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
 		`it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
 	loaderName = regexp.MustCompile(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
@@ -231,8 +229,6 @@ var (
 	stepLimit = regexp.MustCompile(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
 		`iterations|episodes|max_iter|updates)`)
 )
-
-var epochName = regexp.MustCompile(`(?i)epoch`)
 
 // loopKind says what a loop goes over.
 type loopKind int
@@ -271,12 +267,6 @@ func (f *file) kindOf(loop node) loopKind {
 	return otherLoop
 }
 
-// epochLoop reports whether a loop goes over epochs.
-func (f *file) epochLoop(loop node) bool {
-	return loop.is("for_statement") && epochName.MatchString(loop.field("left").text()+" "+
-		loop.field("right").text())
-}
-
 // trains reports whether the loop's own body updates weights.
 func (f *file) trains(loop node) bool {
 	body := loop.field("body")
@@ -300,16 +290,6 @@ func (f *file) stepLoopOf(n node) node {
 		}
 	}
 	return node{}
-}
-
-// outermostStepLoop is the outermost such loop.
-func (f *file) outermostStepLoop(n node) (loop node) {
-	for _, l := range f.loops(n) {
-		if f.kindOf(l) == stepLoop {
-			loop = l
-		}
-	}
-	return loop
 }
 
 var (
