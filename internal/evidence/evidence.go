@@ -70,6 +70,7 @@ func Gather(ctx context.Context, s api.Session) (*Session, error) {
 	out := &Session{cwd: about.Cwd, held: held}
 	for _, f := range report.Findings {
 		if f.Verdict == detect.Leak {
+			f.Site = placed(f.Site, f.Holder, about.Command)
 			out.leaks = append(out.leaks, f)
 		}
 	}
@@ -118,6 +119,19 @@ func matches(f check.Finding, site, holder, cwd string) bool {
 		return true
 	}
 	return f.Holder != "" && holder != "" && named(f.Holder, holder)
+}
+
+// placed is a site; where none is known and a global of __main__ holds, that is somewhere in the script that was run.
+func placed(site, holder string, command []string) string {
+	if site != "" || !strings.HasPrefix(holder, "__main__.") {
+		return site
+	}
+	for _, arg := range command {
+		if strings.HasSuffix(arg, ".py") {
+			return arg + ":0" // no line: the container's name must do
+		}
+	}
+	return ""
 }
 
 // splitSite takes "train.py:48" apart.

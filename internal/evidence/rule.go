@@ -20,10 +20,11 @@ type Match struct {
 
 // Explain looks in the file that a leak names for a rule that its place matches. A file that isn't here, or has changed
 // since the session began, explains nothing: its lines may be others.
-func Explain(l detect.Finding, cwd string, started time.Time) (Match, bool) {
+func Explain(l detect.Finding, cwd string, command []string, started time.Time) (Match, bool) {
 	if l.Verdict != detect.Leak {
 		return Match{}, false
 	}
+	l.Site = placed(l.Site, l.Holder, command)
 	file, _ := splitSite(l.Site)
 	if file == "" {
 		return Match{}, false

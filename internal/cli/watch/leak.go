@@ -136,7 +136,8 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Live: about.Live,
+	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Command: about.Command,
+		Live:    about.Live,
 		Started: about.Started, Ended: ended(ctx, session), Now: time.Now(), Threshold: o.threshold,
 		Tracking: o.tracking, Check: o.check})
 }

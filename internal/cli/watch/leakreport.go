@@ -19,6 +19,7 @@ import (
 type leakContext struct {
 	Session         string
 	Cwd             string // of the command
+	Command         []string
 	Live            bool
 	Now             time.Time
 	Started, Ended  time.Time // of the session; Ended is zero while it goes on
@@ -93,7 +94,7 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 
 // ruleLines names the rule of `check` that the leak's line matches, and its fix.
 func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
-	m, ok := evidence.Explain(f, c.Cwd, c.Started)
+	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
 	if !ok {
 		return
 	}
@@ -108,7 +109,7 @@ func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 
 // leakRule is the rule in JSON; nil where the code says nothing.
 func leakRule(f detect.Finding, c leakContext) *leakRuleJSON {
-	m, ok := evidence.Explain(f, c.Cwd, c.Started)
+	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
 	if !ok {
 		return nil
 	}
