@@ -27,7 +27,8 @@ func TestCheckAndLeakMeet(t *testing.T) {
 	}
 	leaking := string(source)
 	old := time.Now().Add(-time.Hour) // a file that changes after the run began explains nothing
-	for path, text := range map[string]string{file: leaking, other: strings.Replace(leaking, "step_outputs", "held", -1)} {
+	for path, text := range map[string]string{file: leaking,
+		other: strings.Replace(leaking, "step_outputs", "held", -1)} {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
