@@ -21,6 +21,8 @@ var onlyImporter = map[string]string{
 	"github.com/google/pprof":      "internal/flame",
 	"github.com/klauspost":         "internal/snapshot",
 	"github.com/rivo/uniseg":       "internal/render",
+	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
+	"github.com/BurntSushi/toml":   "internal/check",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 

@@ -10,6 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/alloc"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/cli/ask"
+	"github.com/memgauge/memgauge/internal/cli/check"
 	"github.com/memgauge/memgauge/internal/cli/doctor"
 	"github.com/memgauge/memgauge/internal/cli/export"
 	"github.com/memgauge/memgauge/internal/cli/observe"
@@ -18,8 +19,8 @@ import (
 )
 
 // families are all there are, in the order of --help's first words: what one does first comes first.
-var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, snapshot.Commands, alloc.Commands,
-	export.Commands, doctor.Commands}
+var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands,
+	alloc.Commands, export.Commands, doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

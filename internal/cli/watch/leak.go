@@ -136,7 +136,8 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 		return fmt.Errorf("leak: %w", err)
 	}
 	o.ignoreSlow(&r)
-	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Live: about.Live,
+	return a.printLeak(o, r, leakContext{Session: about.Name, Cwd: about.Cwd, Command: about.Command,
+		Live:    about.Live,
 		Started: about.Started, Ended: ended(ctx, session), Now: time.Now(), Threshold: o.threshold,
 		Tracking: o.tracking, Check: o.check})
 }
@@ -237,7 +238,7 @@ func (a *commands) printLeak(o leakOptions, r detect.Report, m leakContext) erro
 			return fmt.Errorf("leak: %w", err)
 		}
 	}
-	to, text := a.Text(), []byte(leakText(r, m.Cwd))
+	to, text := a.Text(), []byte(leakText(r, m))
 	if o.json {
 		to, text = a.Stdout, doc
 	}

@@ -44,7 +44,7 @@ func TestLeakJSON(t *testing.T) {
 		"end_step": "number", "growth_bytes": "number",
 		"time_to_limit_low": "number or null", "time_to_limit_high": "number or null",
 		"rate_mb_per_second": "number or null", "unit": "string", "limit_step": "number or null", "limit_met": "bool",
-		"ended": "bool"}
+		"ended": "bool", "rule": "object or null"}
 	nested := map[string]map[string]string{ // of monitoring_summary, each of devices, each of leak_events
 		"monitoring_summary": {"duration_seconds": "number", "start_time": "string", "end_time": "string",
 			"live": "bool", "total_steps": "number", "samples_count": "number",
@@ -118,7 +118,7 @@ func TestLeakText(t *testing.T) {
 	if r.Verdict != detect.Leak || len(r.Findings) != 3 {
 		t.Fatalf("%+v", r)
 	}
-	text := leakText(r, "/jobs")
+	text := leakText(r, leakContext{Cwd: "/jobs"})
 	for _, want := range []string{"LEAK  host heap of rank 0 +1.91 MiB/step since step 1\n",
 		"  limit     cgroup 16 GiB in 27 min, about", "about step 7,4",
 		"undecided  host heap of rank 2: too few steps; needs about 151 more steps\n",
@@ -127,7 +127,7 @@ func TestLeakText(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if text := leakText(detect.Run(detect.Input{}), ""); !strings.HasPrefix(text,
+	if text := leakText(detect.Run(detect.Input{}), leakContext{}); !strings.HasPrefix(text,
 		"undecided  no memory of a training process was recorded") {
 		t.Errorf("of nothing: %s", text)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/evidence"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -18,6 +19,7 @@ import (
 type leakContext struct {
 	Session         string
 	Cwd             string // of the command
+	Command         []string
 	Live            bool
 	Now             time.Time
 	Started, Ended  time.Time // of the session; Ended is zero while it goes on
@@ -29,13 +31,15 @@ type leakContext struct {
 const maxHealthy = 6
 
 // leakText is the verdict for people: docs/cli-json.md shows it.
-func leakText(r detect.Report, cwd string) string {
+func leakText(r detect.Report, c leakContext) string {
+	cwd := c.Cwd
 	var b strings.Builder
 	healthy := 0
 	for _, f := range r.Findings {
 		switch f.Verdict {
 		case detect.Leak:
 			leakBlock(&b, f, cwd)
+			ruleLines(&b, f, c)
 		case detect.Undecided:
 			fmt.Fprintf(&b, "undecided  %s: %s\n", f.Name(), f.Missing())
 			if f.Total > 0 && f.Rate > 0 {
@@ -86,6 +90,30 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 	for i, e := range f.Evidence {
 		line(map[bool]string{true: "because", false: "and"}[i == 0], e)
 	}
+}
+
+// ruleLines names the rule of `check` that the leak's line matches, and its fix.
+func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
+	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
+	if !ok {
+		return
+	}
+	fmt.Fprintf(b, "  %-9s %s %s at %s:%d: %s\n", "rule", m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message)
+	for line := range strings.Lines(m.Diff) {
+		if strings.HasPrefix(line, "diff ") {
+			continue
+		}
+		b.WriteString("            " + line)
+	}
+}
+
+// leakRule is the rule in JSON; nil where the code says nothing.
+func leakRule(f detect.Finding, c leakContext) *leakRuleJSON {
+	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
+	if !ok {
+		return nil
+	}
+	return &leakRuleJSON{m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message, m.Hint, doc.Known(m.Diff)}
 }
 
 // limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
@@ -221,6 +249,18 @@ type leakFinding struct {
 	LimitStep   *int64         `json:"limit_step"`
 	LimitMet    bool           `json:"limit_met"`
 	Ended       bool           `json:"ended"`
+	Rule        *leakRuleJSON  `json:"rule"`
+}
+
+// leakRuleJSON is what package check says of the leak's line.
+type leakRuleJSON struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Path    string  `json:"path"`
+	Line    int     `json:"line"`
+	Message string  `json:"message"`
+	Hint    string  `json:"hint"`
+	Diff    *string `json:"diff"`
 }
 
 func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
@@ -249,6 +289,7 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 	}
 	for _, f := range r.Findings {
 		d.add(f, r, c.Now)
+		d.Findings[len(d.Findings)-1].Rule = leakRule(f, c)
 	}
 	d.Summary.Devices = len(d.Devices)
 	var b bytes.Buffer

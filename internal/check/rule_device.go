@@ -1,0 +1,324 @@
+package check
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// perStep reports whether a place runs at every step: in a loop over steps or a hook, under no condition.
+func (f *file) perStep(n node) bool {
+	fn := f.function(n)
+	return (f.stepLoopOf(n).ok() || fn.hook() || fn.name == "forward" && fn.class.isModule()) && !f.conditional(n)
+}
+
+// groupEachStep finds process groups that every step makes anew (MG401).
+func groupEachStep(f *file, r *reporter) {
+	for _, name := range []string{"new_group", "init_process_group", "new_subgroups", "init_device_mesh"} {
+		for _, c := range f.byName[name] {
+			if (strings.Contains(c.name, "distributed") || strings.HasPrefix(c.name, "dist.")) && f.perStep(c.node) &&
+				!f.destroys(f.function(c.node)) {
+				r.report(c.node, "each step makes a process group: a communicator holds some hundred MiB on every GPU "+
+					"until it is destroyed",
+					"make the group once before the loop, and use it again")
+			}
+		}
+	}
+}
+
+func (f *file) destroys(fn *function) bool {
+	for _, c := range f.byName["destroy_process_group"] {
+		if f.function(c.node) == fn {
+			return true
+		}
+	}
+	return false
+}
+
+// ownRanks reports whether the file itself starts a job of several ranks with GPUs.
+func (f *file) ownRanks() bool {
+	for _, c := range f.byName["init_process_group"] {
+		if strings.Contains(c.name, "distributed") || strings.HasPrefix(c.name, "dist.") {
+			return !strings.Contains(c.field("arguments").text(), "gloo")
+		}
+	}
+	return false
+}
+
+// loadOnRanks finds checkpoints that every rank loads to where they were saved from: the first GPU (MG402).
+func loadOnRanks(f *file, r *reporter) {
+	if !f.ownRanks() {
+		return
+	}
+	for _, c := range f.byName["load"] {
+		if c.name == "torch.load" && c.keyword("map_location").ok() {
+			return // who names the place once knows of it: the other call is for one process
+		}
+	}
+	for _, c := range f.byName["load"] {
+		if c.name != "torch.load" || c.keyword("map_location").ok() || len(c.args()) > 1 || c.spread() ||
+			f.rankZero(c.node) {
+			continue
+		}
+		r.report(c.node, "every rank loads this to the GPU that it was saved from: rank 0's fills up",
+			`map_location="cpu", or the rank's own device`)
+	}
+}
+
+var rankWord = regexp.MustCompile(`(?i)(rank|is_main|is_master|master_only|main_process)`)
+
+// rankZero reports whether a place runs on one rank only.
+func (f *file) rankZero(n node) bool {
+	for at := n.parent(); at.ok(); at = at.parent() {
+		if at.is("if_statement") && rankWord.MatchString(at.field("condition").text()) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstGPU finds ranks that all compute on the first GPU (MG403).
+func firstGPU(f *file, r *reporter) {
+	if !f.ownRanks() || len(f.byName["set_device"]) > 0 || len(f.byName["device_count"]) > 0 ||
+		strings.Contains(string(f.src.text), "CUDA_VISIBLE_DEVICES") {
+		return
+	}
+	for _, name := range []string{"cuda", "to", "device"} {
+		for _, c := range f.byName[name] {
+			arg := strings.Trim(c.arg(0).text(), `"'`)
+			if name == "cuda" && c.receiver().ok() && len(c.args()) == 0 && c.name != "torch.cuda" ||
+				name != "cuda" && (arg == "cuda" || arg == "cuda:0") {
+				r.report(c.node, "without torch.cuda.set_device every rank puts this on the first GPU",
+					"torch.cuda.set_device(local_rank) before anything uses CUDA")
+				return
+			}
+		}
+	}
+}
+
+// settingTooLate finds settings of the allocator that come after CUDA has read them (MG404).
+func settingTooLate(f *file, r *reporter) {
+	for _, fn := range f.funcs {
+		for _, bs := range fn.bindings {
+			for _, b := range bs {
+				if !b.target.is("subscript") || f.dotted(b.target.field("value")) != "os.environ" {
+					continue
+				}
+				key := strings.Trim(b.target.field("subscript").text(), `"'`)
+				if key != "PYTORCH_CUDA_ALLOC_CONF" && key != "PYTORCH_ALLOC_CONF" {
+					continue
+				}
+				if used := f.cudaBefore(fn, b.at); used.ok() {
+					r.report(b.at, fmt.Sprintf("CUDA is in use since line %d: the allocator does not read this any "+
+						"more",
+						f.src.line(used.start())), "set it before the program starts, or before torch is "+
+						"imported", with(used))
+				}
+			}
+		}
+	}
+}
+
+// cudaBefore is a place before n, in the same function and in no branch, that uses the GPU's memory.
+func (f *file) cudaBefore(fn *function, n node) node {
+	for _, c := range f.calls {
+		if f.function(c.node) != fn || c.start() >= n.start() || f.conditional(c.node) || c.up("try_statement").ok() ||
+			n.inside(c.node) {
+			continue
+		}
+		arg := strings.Trim(c.arg(0).text(), `"'`)
+		if c.last() == "cuda" && c.receiver().ok() && c.receiver().text() != "torch" || c.last() == "to" &&
+			strings.HasPrefix(arg, "cuda") ||
+			strings.HasPrefix(c.name, "torch.") && strings.HasPrefix(strings.Trim(c.keyword("device").text(), `"'`),
+				"cuda") {
+			return c.node
+		}
+	}
+	return node{}
+}
+
+// emptyCacheEachStep finds caches that are thrown away at every step (MG405).
+func emptyCacheEachStep(f *file, r *reporter) {
+	for _, c := range f.byName["empty_cache"] {
+		if !strings.HasPrefix(c.name, "torch.") || !f.perStep(c.node) {
+			continue
+		}
+		fn := f.function(c.node)
+		loops := f.loops(c.node)
+		if fn.hook() || len(loops) > 0 && (f.trains(loops[0]) ||
+			loaderName.MatchString(loops[0].field("right").text())) &&
+			!f.epochLoopOnly(loops[0]) {
+			r.report(c.node, "empty_cache() at every step: the allocator asks the driver for all of it again, and a "+
+				"leak is hidden, not mended",
+				"leave it out, or call it every some hundred steps where the cache fragments; better: "+
+					"PYTORCH_ALLOC_CONF=expandable_segments:True")
+		}
+	}
+}
+
+// epochLoopOnly reports whether a loop goes over epochs and has one over batches in it: its own statements are rare.
+func (f *file) epochLoopOnly(loop node) bool {
+	return loop.field("body").any(func(n node) bool {
+		return n.is("for_statement", "while_statement") && f.kindOf(n) == stepLoop
+	})
+}
+
+// varyingShapes finds trainings whose batches have a size drawn at random, which fragments the cache (MG406).
+func varyingShapes(f *file, r *reporter) {
+	if len(f.byName["empty_cache"]) > 0 || strings.Contains(string(f.src.text), "expandable_segments") {
+		return
+	}
+	for _, c := range f.byName["interpolate"] {
+		fn := f.function(c.node)
+		loop := f.stepLoopOf(c.node)
+		if !(loop.ok() && f.trains(loop)) && fn.name != "training_step" {
+			continue
+		}
+		size := c.keyword("size")
+		if !size.ok() {
+			size = c.keyword("scale_factor")
+		}
+		for _, name := range f.carried(size) {
+			if b, ok := f.latest(fn, name, c.node); ok && strings.Contains(b.value.text(), "random.") {
+				r.report(c.node, "every batch has another size: PyTorch's cache keeps blocks of each and fragments",
+					"PYTORCH_ALLOC_CONF=expandable_segments:True, a few fixed sizes, or torch.cuda.empty_cache() "+
+						"every 50 batches",
+					with(b.at))
+				break
+			}
+		}
+	}
+}
+
+// gcOff finds programs that switch the collector off and never collect (MG407).
+func gcOff(f *file, r *reporter) {
+	collects := false
+	for _, name := range []string{"collect", "enable", "freeze", "callbacks"} {
+		for _, c := range f.byName[name] {
+			collects = collects || strings.HasPrefix(c.name, "gc.")
+		}
+	}
+	for _, c := range f.byName["disable"] {
+		if c.name == "gc.disable" && !collects {
+			r.report(c.node, "the garbage collector is off for good: circles with tensors in them are never freed",
+				"call gc.collect() every some hundred steps, or gc.freeze() and leave it on")
+		}
+	}
+}
+
+// compileInLoop finds modules that every step compiles anew (MG408).
+func compileInLoop(f *file, r *reporter) {
+	for _, c := range f.byName["compile"] {
+		if c.name == "torch.compile" && f.perStep(c.node) && f.function(c.node).name != "forward" {
+			r.report(c.node, "each round compiles again: every compiled version and its buffers stay cached",
+				"compile once before the loop")
+		}
+	}
+}
+
+// compileVarying finds compiled models whose batches are padded to their own longest (MG409).
+func compileVarying(f *file, r *reporter) {
+	text := string(f.src.text)
+	if strings.Contains(text, "mark_dynamic") || strings.Contains(text, "pad_to_multiple_of") {
+		return
+	}
+	pads := node{}
+	for _, c := range f.byName["pad_sequence"] {
+		pads = c.node
+	}
+	for _, c := range f.calls {
+		p := strings.Trim(c.keyword("padding").text(), `"'`)
+		if (p == "True" || p == "longest") && strings.Contains(strings.ToLower(c.last()), "token") {
+			pads = c.node
+		}
+	}
+	if !pads.ok() {
+		return
+	}
+	for _, c := range f.byName["compile"] {
+		if c.name == "torch.compile" && !c.keyword("dynamic").ok() && !c.spread() &&
+			modelCall.MatchString(last(f.plain(c.arg(0)))) {
+			r.report(c.node, fmt.Sprintf("batches are padded to their own longest (line %d): a graph is compiled and "+
+				"kept for shapes that vary",
+				f.src.line(pads.start())), "dynamic=True, torch._dynamo.mark_dynamic(), or pad to a few "+
+				"lengths", with(pads))
+		}
+	}
+}
+
+// optimizerInLoop finds optimizers that are made anew for a model that lives on (MG410).
+func optimizerInLoop(f *file, r *reporter) {
+	for _, c := range f.calls {
+		params := c.arg(0)
+		if !(strings.HasPrefix(c.name, "torch.optim.") || strings.HasPrefix(c.name, "optim.")) ||
+			strings.Contains(c.name, "lr_scheduler") ||
+			!params.is("call") || last(f.dotted(params.field("function"))) != "parameters" {
+			continue
+		}
+		loop := f.stepLoopOf(c.node)
+		fn := f.function(c.node)
+		if !loop.ok() || f.conditional(c.node) || f.madeIn(fn, params.field("function").field("object"), loop) ||
+			!f.trains(loop) || strings.Contains(c.text(), "LBFGS") ||
+			last(c.name) == "SGD" && !c.keyword("momentum").ok() { // no state
+			continue
+		}
+		r.report(c.node, "the optimizer and its state are made again in every round; the old one lives until then: "+
+			"twice the memory",
+			"make it once before the loop; to begin anew, optimizer.state.clear()")
+	}
+}
+
+// zeroedNotFreed finds gradients that are filled with zeros between steps (MG411).
+func zeroedNotFreed(f *file, r *reporter) {
+	for _, c := range f.byName["zero_grad"] {
+		if c.keyword("set_to_none").text() == "False" && (f.stepLoopOf(c.node).ok() || f.function(c.node).hook()) {
+			r.report(c.node, "gradients are zeroed, not freed: they take the weights' size through the forward pass "+
+				"as well",
+				"zero_grad() alone frees them; check first that nothing reads p.grad between steps")
+		}
+	}
+}
+
+// autocastLoop finds one autocast around a whole training: its cache of cast weights goes stale and stays (MG412).
+func autocastLoop(f *file, r *reporter) {
+	for _, c := range f.byName["autocast"] {
+		w := c.up("with_statement")
+		if !w.ok() || !c.inside(w.child()) || c.keyword("cache_enabled").text() == "False" ||
+			c.keyword("enabled").text() == "False" {
+			continue
+		}
+		updates := w.field("body").any(func(n node) bool {
+			if !n.is("for_statement", "while_statement") || f.kindOf(n) != stepLoop {
+				return false
+			}
+			return f.trains(n) || f.reloads(n)
+		})
+		if updates {
+			r.report(c.node, "one autocast around the loop: the cast copies of all weights stay cached until it ends, "+
+				"and go stale",
+				"put autocast around the forward pass of each step, or cache_enabled=False")
+		}
+	}
+}
+
+// reloads reports whether a loop gives a model other weights.
+func (f *file) reloads(loop node) bool {
+	for _, c := range f.byName["load_state_dict"] {
+		if c.inside(loop) {
+			return true
+		}
+	}
+	return false
+}
+
+// graphPool finds CUDA graphs that are captured again and again, each with a memory pool of its own (MG413).
+func graphPool(f *file, r *reporter) {
+	for _, c := range f.byName["graph"] {
+		if c.name != "torch.cuda.graph" || c.keyword("pool").ok() || len(c.args()) > 1 || c.spread() ||
+			len(f.loops(c.node)) == 0 {
+			continue
+		}
+		r.report(c.node, "each capture gets a private memory pool that no other graph can use",
+			"share one: pool = torch.cuda.graph_pool_handle() before the loop, torch.cuda.graph(g, pool=pool)")
+	}
+}

@@ -1,0 +1,191 @@
+package check
+
+import (
+	"strings"
+)
+
+// figure is a call that makes a figure, and the name that it gets.
+type figure struct {
+	call
+	name string // "" for the current one
+	stmt node
+}
+
+// figures are the calls of pyplot that make one.
+func (f *file) figures() (list []figure) {
+	for _, name := range []string{"figure", "subplots"} {
+		for _, c := range f.byName[name] {
+			if !strings.HasPrefix(c.name, "matplotlib.pyplot.") && !strings.HasPrefix(c.name, "plt.") {
+				continue
+			}
+			fig := figure{c, "", c.node}
+			if p := c.parent(); p.is("assignment") {
+				left := p.field("left")
+				if left.is("pattern_list", "tuple_pattern") {
+					left = left.child()
+				}
+				fig.name, fig.stmt = f.plain(left), p
+			}
+			if c.keyword("num").ok() || name == "figure" && c.arg(0).ok() {
+				continue // one figure by its number or name: made once
+			}
+			list = append(list, fig)
+		}
+	}
+	return list
+}
+
+// closes reports whether a function closes figures, or gives them to somebody who may.
+func (f *file) closes(fn *function, fig figure) bool {
+	for _, name := range []string{"close", "show", "add_figure", "clf", "close_figure", "closefig", "ioff_close",
+		"clear"} {
+		for _, c := range f.byName[name] {
+			if f.function(c.node) == fn && (strings.HasPrefix(c.name, "matplotlib.pyplot.") ||
+				strings.HasPrefix(c.name, "plt.") ||
+				name == "add_figure" || name == "close_figure" || fig.name != "" && f.plain(c.receiver()) == fig.name) {
+				return true
+			}
+		}
+	}
+	return fig.name != "" && f.handedOn(fn, fig.name)
+}
+
+// handedOn reports whether a variable is returned, yielded, stored, or passed to a function that isn't known to draw.
+func (f *file) handedOn(fn *function, name string) bool {
+	return fn.any(func(n node) bool {
+		if !n.is("identifier") || n.text() != name {
+			return false
+		}
+		p := n.parent()
+		switch {
+		case p.is("return_statement", "yield", "expression_list", "list", "tuple", "dictionary", "pair"):
+			return true
+		case p.is("assignment"):
+			return p.field("right").i == n.i
+		case p.is("argument_list", "keyword_argument"):
+			c := p.up("call")
+			name := f.dotted(c.field("function"))
+			return !endsIn(name, "wandb.Image", "Image", "savefig", "colorbar")
+		}
+		return false
+	})
+}
+
+// figureOpen finds figures that a loop or a hook makes and nobody closes: pyplot keeps them all (MG301).
+func figureOpen(f *file, r *reporter) {
+	for _, fig := range f.figures() {
+		fn := f.function(fig.node)
+		loops := f.loops(fig.node)
+		again := len(loops) > 0 || fn.hook() || fn.epochEnd() || f.calledInLoop(fn)
+		if !again || f.closes(fn, fig) || f.noPyplotState(fn) {
+			continue
+		}
+		what := fig.name
+		if what == "" {
+			what = "the figure"
+		} else {
+			what = quote(what)
+		}
+		o := []option{held(fig.name)}
+		if e := f.closeFix(fn, fig); e != nil {
+			o = append(o, fixed(e...))
+		}
+		r.report(fig.call.node, what+" is never closed: pyplot keeps every figure until plt.close()",
+			"call "+f.pyplot(fig)+".close("+fig.name+") when it is saved", o...)
+	}
+}
+
+// pyplot is the name under which the file knows pyplot.
+func (f *file) pyplot(fig figure) string { return fig.receiver().text() }
+
+// noPyplotState reports whether figures of a function are made in a context that closes them.
+func (f *file) noPyplotState(fn *function) bool {
+	return f.src.notebook || strings.Contains(strings.Join(fn.decorators, " "), "render")
+}
+
+// closeFix closes the figure behind its last use, if that is a call of savefig in the block that makes it.
+func (f *file) closeFix(fn *function, fig figure) []Edit {
+	block := fig.stmt.up("block")
+	var final node
+	for _, c := range f.byName["savefig"] {
+		if f.function(c.node) == fn && c.parent().is("expression_statement") && c.parent().parent().i == block.i {
+			final = c.parent()
+		}
+	}
+	if !final.ok() || fig.stmt.parent().parent().i != block.i {
+		return nil
+	}
+	if fig.name != "" {
+		for n := final.next(); n.ok(); n = n.next() {
+			if n.any(func(x node) bool { return x.is("identifier") && x.text() == fig.name }) {
+				return nil
+			}
+		}
+	} else {
+		for n := final.next(); n.ok(); n = n.next() {
+			if strings.Contains(n.text(), f.pyplot(fig)+".") {
+				return nil
+			}
+		}
+	}
+	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + f.pyplot(fig) + ".close(" +
+		fig.name + ")"}}
+}
+
+// plotsEveryEpoch finds hooks that draw after each epoch (MG302).
+func plotsEveryEpoch(f *file, r *reporter) {
+	for _, fig := range f.figures() {
+		fn := f.function(fig.node)
+		if !fn.epochEnd() || f.conditional(fig.node) || f.returnsEarly(fn, fig.node) {
+			continue
+		}
+		r.report(fig.call.node, fn.name+"() draws after every epoch: time, memory and files that nobody looks at",
+			"keep the numbers and draw once, in on_fit_end, or every N epochs")
+	}
+}
+
+// returnsEarly reports whether an if before a place may leave the function: not in every epoch.
+func (f *file) returnsEarly(fn *function, n node) bool {
+	return fn.any(func(at node) bool {
+		return at.is("return_statement") && at.end() < n.start() && f.conditional(at) && f.function(at) == fn
+	})
+}
+
+// profilerSchedule finds profilers that record a whole training (MG303).
+func profilerSchedule(f *file, r *reporter) {
+	for _, c := range f.byName["profile"] {
+		if !strings.HasPrefix(c.name, "torch.profiler.") && !strings.HasPrefix(c.name, "torch.autograd.profiler") ||
+			c.keyword("schedule").ok() || c.spread() || len(c.args()) > 1 {
+			continue
+		}
+		w := c.up("with_statement")
+		if !w.ok() || !c.inside(w.child()) {
+			continue
+		}
+		body := w.field("body")
+		trains := body.any(func(n node) bool {
+			return n.is("for_statement", "while_statement") && f.trains(n) && f.kindOf(n) == stepLoop && !f.leaves(n)
+		})
+		if trains {
+			r.report(c.node, "a profiler without a schedule keeps every event of the loop until it ends",
+				"schedule=torch.profiler.schedule(wait=…, warmup=…, active=…) and prof.step() in the loop")
+		}
+	}
+}
+
+// leaves reports whether a loop is left early or made short: a profile of some steps.
+func (f *file) leaves(loop node) bool {
+	return loop.any(func(n node) bool { return n.is("break_statement") }) ||
+		strings.Contains(loop.field("right").text(), "islice") || smallRange(loop.field("right"))
+}
+
+// fewSteps is how many steps a profile may have without a schedule.
+const fewSteps = 100
+
+func smallRange(n node) bool {
+	if !n.is("call") || n.field("function").text() != "range" {
+		return false
+	}
+	x := number(call{n, "range"}.arg(0))
+	return x >= 0 && x <= fewSteps
+}

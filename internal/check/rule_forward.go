@@ -1,0 +1,108 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+)
+
+// activationsKept finds hooks and forwards that append to a list which nothing clears (MG120).
+func activationsKept(f *file, r *reporter) {
+	for _, g := range f.growths() {
+		fn := f.function(g.at)
+		forward := fn.name == "forward" && fn.class.isModule()
+		if last(f.dotted(g.at.field("function"))) != "append" || !forward && !f.isForwardHook(fn) {
+			continue
+		}
+		h, ok := f.holderOf(g.into)
+		if !ok || forward && !h.attr || !h.attr && (h.scope == fn || !f.fromParams(fn, g.value)) || !f.growsFreely(h,
+			g, node{}) ||
+			!f.tensorish(g.value) && !f.fromParams(fn, g.value) || f.conditional(g.at) {
+			continue
+		}
+		r.report(g.at, fmt.Sprintf("%s gets the activations of every forward pass and nothing clears it",
+			quote(h.name)),
+			"keep the newest ("+h.name+" = x), a number of them, or take the hook off after the step", held(h.name))
+	}
+}
+
+// isForwardHook reports whether a function is registered as a module's hook: by its name, or as what another returns.
+func (f *file) isForwardHook(fn *function) bool {
+	for _, name := range []string{"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"} {
+		for _, c := range f.byName[name] {
+			hook := c.arg(0).bare()
+			if hook.is("call") {
+				hook = hook.field("function")
+			}
+			name := last(f.plain(hook))
+			if name == fn.name && name != "" || fn.outer != nil && fn.outer.name == name && name != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fromParams reports whether a value is made of what a hook is given: no number, no part of the module.
+func (f *file) fromParams(fn *function, n node) bool {
+	if f.grade(n) == scalar || len(fn.params) < 2 {
+		return false
+	}
+	given := set(fn.params[1:]...)
+	for _, name := range f.names(n) {
+		if given[name] && name != "name" && name != "idx" {
+			return true
+		}
+	}
+	return false
+}
+
+// onlyTheEnd finds lists that grow by a tensor a step and of which only the newest items are ever read (MG121).
+func onlyTheEnd(f *file, r *reporter) {
+	for _, g := range f.growths() {
+		fn := f.function(g.at)
+		loop := f.stepLoopOf(g.at)
+		h, ok := f.holderOf(g.into)
+		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar {
+			continue
+		}
+		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value)
+		if !h.attr && !(loop.ok() && tensor && f.holderLoop(h, g.at).ok()) ||
+			h.attr && (constructor(fn.name) || fn.class.isModule() || !f.calledInLoop(fn)) ||
+			!f.growsFreely(h, g, loop) || !f.readsEnd(h, g) {
+			continue
+		}
+		r.report(g.at, fmt.Sprintf("%s grows with each step, and only its end is read", quote(h.name)),
+			"collections.deque(maxlen=…) of what is read", held(h.name))
+	}
+}
+
+// isNumber reports whether a value is a mean, a sum or a loss: a tensor of one number.
+func isNumber(f *file, n node) bool {
+	n = n.bare()
+	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] ||
+		toDetached[last(f.dotted(n.field("function")))]) {
+		if name := last(f.dotted(n.field("function"))); name == "mean" || name == "sum" || name == "norm" {
+			return true
+		}
+		n = call{n, ""}.receiver()
+	}
+	return strings.Contains(strings.ToLower(n.text()), "loss")
+}
+
+// readsEnd reports whether all that is read of a container are its newest items: xs[-16:], xs[-1].
+func (f *file) readsEnd(h holder, g growth) bool {
+	reads := 0
+	for _, u := range f.uses(h, node{}) {
+		p := u.parent()
+		switch {
+		case p.is("assignment") && p.field("left").i == u.i, u.inside(g.at) && u.i == g.into.i:
+		case p.is("attribute") && p.field("attribute").text() == "append":
+		case p.is("subscript") && strings.HasPrefix(p.field("subscript").text(), "-"):
+			reads++
+		case p.is("argument_list") && f.dotted(p.parent().field("function")) == "len":
+		default:
+			return false
+		}
+	}
+	return reads > 0
+}

@@ -1,0 +1,389 @@
+package check
+
+import (
+	"regexp"
+	"strings"
+)
+
+// file is what the rules know of one text.
+type file struct {
+	*tree
+	src     *source
+	imports imports
+	dots    map[int32]string
+	calls   []call
+	byName  map[string][]call // by the last part of the name
+	funcs   []*function
+	ofNode  map[int32]*function // by the node of the definition
+	classes []*class
+	module  *function // the file's own statements
+	values  map[int32]grade
+	busy    map[int32]bool
+	grown   []growth       // what growths has found
+	off     map[int32]bool // functions whose callers switch gradients off
+}
+
+// class is a class and what it is made of.
+type class struct {
+	node
+	name    string
+	bases   []string
+	methods map[string]*function
+}
+
+// function is a function, a method, or the module itself.
+type function struct {
+	node
+	name       string
+	class      *class // nil outside
+	outer      *function
+	decorators []string
+	params     []string
+	bindings   map[string][]binding // by dotted name: "x", "self.x"
+	backed     map[string]bool      // names whose backward() is called
+	flows      map[string]bool      // those, and what they are made of
+	hasBack    bool                 // some backward() is called here
+	returns    []node
+}
+
+// binding is a place where a name gets a value.
+type binding struct {
+	at     node // the statement
+	target node
+	value  node // none where it can't be seen: a parameter
+	kind   string
+}
+
+func newFile(src *source) (*file, error) {
+	t, err := parse(src.text)
+	if err != nil {
+		return nil, err
+	}
+	f := &file{tree: t, src: src, dots: map[int32]string{}, byName: map[string][]call{}, ofNode: map[int32]*function{},
+		values: map[int32]grade{}, busy: map[int32]bool{}, off: map[int32]bool{}}
+	if len(t.cells) == 0 {
+		return f, nil
+	}
+	f.imports = findImports(t.root())
+	f.module = f.addFunction(t.root(), nil)
+	t.root().all(func(n node) bool {
+		f.take(n)
+		return true
+	})
+	for _, fn := range f.funcs {
+		f.flow(fn)
+	}
+	return f, nil
+}
+
+// take notes what a node is to the rules.
+func (f *file) take(n node) {
+	switch n.kind() {
+	case "call":
+		c := call{n, f.dotted(n.field("function"))}
+		f.calls = append(f.calls, c)
+		f.byName[c.last()] = append(f.byName[c.last()], c)
+		if _, of := f.backwardOf(c); of {
+			f.function(n).hasBack = true
+		}
+	case "class_definition":
+		c := &class{node: n, name: n.field("name").text(), methods: map[string]*function{}}
+		for _, b := range n.field("superclasses").children() {
+			c.bases = append(c.bases, f.dotted(b))
+		}
+		f.classes = append(f.classes, c)
+	case "function_definition":
+		f.addFunction(n, f.function(n.parent()))
+	case "assignment":
+		f.bind(n, n.field("left"), n.field("right"), "=")
+	case "augmented_assignment":
+		f.bind(n, n.field("left"), n.field("right"), "+=")
+	case "named_expression":
+		f.bind(n, n.field("name"), n.field("value"), "=")
+	case "for_statement", "for_in_clause":
+		f.bind(n, n.field("left"), n.field("right"), "for")
+	case "as_pattern":
+		f.bind(n, n.lastChild().child(), n.child(), "as")
+	case "return_statement":
+		if fn := f.function(n); n.child().ok() {
+			fn.returns = append(fn.returns, n.child())
+		}
+	}
+}
+
+func (f *file) addFunction(n node, outer *function) *function {
+	fn := &function{node: n, outer: outer, name: n.field("name").text(), bindings: map[string][]binding{},
+		backed: map[string]bool{}, flows: map[string]bool{}}
+	if up := n.parent(); up.is("decorated_definition") {
+		for _, d := range up.children() {
+			if d.is("decorator") {
+				fn.decorators = append(fn.decorators, strings.TrimSuffix(f.dotted(d.child()), "()"))
+			}
+		}
+	}
+	for _, p := range n.field("parameters").children() {
+		name := p
+		if !p.is("identifier") {
+			name = p.child()
+		}
+		if nf := p.field("name"); nf.ok() {
+			name = nf
+		}
+		fn.params = append(fn.params, name.text())
+	}
+	if c := f.classOf(n); c != nil {
+		fn.class, c.methods[fn.name] = c, fn
+	}
+	f.funcs = append(f.funcs, fn)
+	f.ofNode[n.i] = fn
+	return fn
+}
+
+// classOf is the class whose own method a definition is.
+func (f *file) classOf(n node) *class {
+	if !n.is("function_definition") {
+		return nil
+	}
+	above := n.parent().up("class_definition", "function_definition", "module")
+	if !above.is("class_definition") {
+		return nil
+	}
+	for _, c := range f.classes {
+		if c.i == above.i {
+			return c
+		}
+	}
+	return nil
+}
+
+// function is the one whose body a node stands in; the module, if no other.
+func (f *file) function(n node) *function {
+	if fn := f.ofNode[n.up("function_definition", "module").i]; fn != nil && n.ok() {
+		return fn
+	}
+	return f.module
+}
+
+// classAt is the class around a node.
+func (f *file) classAt(n node) *class {
+	for fn := f.function(n); fn != nil; fn = fn.outer {
+		if fn.class != nil {
+			return fn.class
+		}
+	}
+	return nil
+}
+
+func (f *file) bind(at, target, value node, kind string) {
+	fn := f.function(at)
+	switch target.kind() {
+	case "identifier", "attribute", "subscript":
+		name := f.plain(target)
+		fn.bindings[name] = append(fn.bindings[name], binding{at, target, value, kind})
+	case "pattern_list", "tuple_pattern", "list_pattern", "expression_list", "tuple":
+		values := value.bare()
+		parts := target.children()
+		whole := values.is("expression_list", "tuple") && len(values.children()) == len(parts) && kind == "="
+		for i, t := range parts {
+			if whole {
+				f.bind(at, t, values.children()[i], kind)
+			} else {
+				f.bind(at, t, value, kind)
+			}
+		}
+	}
+}
+
+// plain is a name as it is written, without imports: what rules compare variables by.
+func (f *file) plain(n node) string {
+	switch n.kind() {
+	case "identifier":
+		return n.text()
+	case "attribute":
+		return f.plain(n.field("object")) + "." + n.field("attribute").text()
+	case "subscript":
+		return f.plain(n.field("value")) + "[]"
+	case "call":
+		return f.plain(n.field("function")) + "()"
+	}
+	return "?"
+}
+
+// loops are the loops around a node within its function, the innermost first.
+func (f *file) loops(n node) (list []node) {
+	for below, at := n, n.parent(); at.ok() && !at.is("function_definition", "class_definition",
+		"lambda"); below, at = at,
+		at.parent() {
+		if at.is("for_statement", "while_statement") && below.i == at.field("body").i {
+			list = append(list, at)
+		}
+	}
+	return list
+}
+
+var (
+	stepName = regexp.MustCompile(`(?i)^(epochs?|_epoch|ep|step|global_step|steps|iteration|iter|itr|i_iter|n_iter|` +
+		`it|episode|i_episode|batch_idx|update|i_update|t_step|e)$`)
+	loaderName = regexp.MustCompile(`(?i)(loader|dataloader|data_iter|train_iter|val_iter|test_iter|minibatches)|(^|` +
+		`[._])(batches|train_dl|valid_dl|val_dl|test_dl|dl)\b`)
+	stepLimit = regexp.MustCompile(`(?i)(epoch|num_steps|max_steps|n_steps|total_steps|iters\b|n_iter|num_iter|` +
+		`iterations|episodes|max_iter|updates)`)
+)
+
+// loopKind says what a loop goes over.
+type loopKind int
+
+const (
+	otherLoop loopKind = iota
+	stepLoop           // batches, steps or epochs
+)
+
+// kindOf tells a loop over batches, steps or epochs from one over layers, files or time.
+func (f *file) kindOf(loop node) loopKind {
+	if loop.is("while_statement") {
+		if stepLimit.MatchString(loop.field("condition").text()) || f.trains(loop) {
+			return stepLoop
+		}
+		return otherLoop
+	}
+	over, target := loop.field("right").text(), loop.field("left").text()
+	if loaderName.MatchString(over) {
+		return stepLoop
+	}
+	words := strings.FieldsFunc(target, func(r rune) bool { return strings.ContainsRune(" ,()[]*\n\t", r) })
+	for _, w := range words {
+		if stepName.MatchString(w) && (strings.Contains(over, "range(") || strings.Contains(over, "count(")) {
+			if w != "e" && w != "it" && w != "update" || stepLimit.MatchString(over) {
+				return stepLoop
+			}
+		}
+	}
+	if strings.Contains(over, "range(") && stepLimit.MatchString(over) {
+		return stepLoop
+	}
+	if f.trains(loop) {
+		return stepLoop
+	}
+	return otherLoop
+}
+
+// trains reports whether the loop's own body updates weights.
+func (f *file) trains(loop node) bool {
+	body := loop.field("body")
+	for _, name := range []string{"backward", "manual_backward"} {
+		for _, c := range f.byName[name] {
+			if c.inside(body) && f.sameFunction(c.node, loop) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (f *file) sameFunction(a, b node) bool { return f.function(a) == f.function(b) }
+
+// stepLoopOf is the innermost loop over batches, steps or epochs around a node.
+func (f *file) stepLoopOf(n node) node {
+	for _, l := range f.loops(n) {
+		if f.kindOf(l) == stepLoop {
+			return l
+		}
+	}
+	return node{}
+}
+
+var (
+	stepHook = regexp.MustCompile(`^((training|validation|test|predict|train|val|eval|evaluation)_step|on_(train|` +
+		`training|validation|test|predict)_(batch|step)_end|on_step_end|on_substep_end|on_prediction_step|` +
+		`training_step_end|validation_step_end|test_step_end)$`)
+	epochHook = regexp.MustCompile(`^(on_(train|training|validation|test|predict)_epoch_end|on_epoch_end|(training|` +
+		`validation|test)_epoch_end|on_evaluate|on_validation_end)$`)
+	noGradFor = regexp.MustCompile(`^((validation|test|predict)_step|on_(validation|test|predict)_\w+|(validation|` +
+		`test)_epoch_end|prediction_step|evaluation_loop)$`)
+	lightning = regexp.MustCompile(`(LightningModule|Callback|LightningDataModule|pl\.)`)
+)
+
+// isLightning reports whether a class is one that a framework calls.
+func (c *class) isLightning() bool {
+	return c != nil && lightning.MatchString(strings.Join(c.bases, " "))
+}
+
+// hook reports whether a function is one that a framework calls for each batch.
+func (fn *function) hook() bool { return fn.class != nil && stepHook.MatchString(fn.name) }
+
+// epochEnd reports whether a function is called after each epoch.
+func (fn *function) epochEnd() bool { return fn.class != nil && epochHook.MatchString(fn.name) }
+
+var noGrad = []string{"no_grad", "inference_mode", "no_grad_if_needed", "torch_no_grad", "eval_mode", "no_sync_grad"}
+
+// gradOff reports whether gradients are switched off at a node.
+func (f *file) gradOff(n node) bool {
+	for at := n; at.ok(); at = at.parent() {
+		if at.is("with_statement") && f.offWith(at) {
+			return true
+		}
+		if fn := f.ofNode[at.i]; fn != nil && at.is("function_definition") {
+			if f.offFunction(fn) {
+				return true
+			}
+		}
+	}
+	return f.offBefore(f.function(n), n)
+}
+
+func (f *file) offWith(w node) bool {
+	head := w.child()
+	return head.is("with_clause") && head.any(func(n node) bool {
+		if !n.is("call", "identifier", "attribute") {
+			return false
+		}
+		name := strings.TrimSuffix(f.dotted(n), "()")
+		switch {
+		case endsIn(name, noGrad...), endsIn(name, "inference_mode", "inference_context"):
+			return !strings.Contains(n.text(), "(False)")
+		case endsIn(name, "set_grad_enabled") && n.is("call"):
+			return call{n, name}.arg(0).text() != "True"
+		}
+		return strings.Contains(strings.ToLower(last(name)), "no_grad")
+	})
+}
+
+// offFunction reports whether a function runs without gradients: by a decorator, by the framework, by its callers.
+func (f *file) offFunction(fn *function) bool {
+	for _, d := range fn.decorators {
+		if endsIn(d, noGrad...) || strings.Contains(d, "no_grad") || endsIn(d, "jit", "set_grad_enabled") {
+			return true
+		}
+	}
+	if fn.class != nil && noGradFor.MatchString(fn.name) {
+		return true
+	}
+	if known, ok := f.off[fn.i]; ok {
+		return known
+	}
+	f.off[fn.i] = false // a circle of calls proves nothing
+	calls := f.byName[fn.name]
+	off := len(calls) > 0 && !strings.HasPrefix(fn.name, "__")
+	for _, c := range calls {
+		off = off && !c.inside(fn.node) && f.gradOff(c.node)
+	}
+	f.off[fn.i] = off
+	return off
+}
+
+// offBefore reports whether a statement before n, of the same function or the module, switches gradients off for good.
+func (f *file) offBefore(fn *function, n node) bool {
+	for _, c := range f.byName["set_grad_enabled"] {
+		in := f.function(c.node)
+		if c.parent().is("expression_statement") && c.arg(0).text() != "True" && (in == fn || in == f.module) &&
+			c.start() < n.start() {
+			return true
+		}
+	}
+	for _, c := range f.byName["requires_grad_"] {
+		if c.arg(0).text() == "False" && f.function(c.node) == fn && !fn.hasBack {
+			return true
+		}
+	}
+	return false
+}

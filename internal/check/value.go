@@ -1,0 +1,416 @@
+package check
+
+import (
+	"regexp"
+	"strings"
+)
+
+// grade is what is known of a value.
+type grade int
+
+const (
+	unknown  grade = iota
+	scalar         // a Python number, text, shape: no memory to speak of
+	detached       // a tensor or an array without a graph
+	weak           // a tensor that carries a graph if gradients are on: from a function of losses, a likely model
+	strong         // one that certainly does: its backward() is called, or a model that is trained here made it
+)
+
+// graph reports whether the value carries an autograd graph.
+func (g grade) graph() bool { return g >= weak }
+
+var (
+	toScalar = set("item", "tolist", "size", "dim", "numel", "data_ptr", "nelement", "format", "join", "keys", "split",
+		"strip", "lower", "upper", "perf_counter", "time", "get_device", "element_size", "is_floating_point")
+	builtinScalar = set("float", "int", "len", "str", "bool", "repr", "type", "id", "isinstance", "round", "range",
+		"hash",
+		"ord", "print", "format", "abs_path", "getattr_none", "zip", "enumerate")
+	toDetached = set("detach", "detach_", "numpy", "argmax", "argmin", "argsort", "eq", "ne", "lt", "gt", "le", "ge",
+		"long", "int", "bool", "nonzero", "multinomial", "asnumpy", "sign", "round", "floor", "ceil", "topk_indices",
+		"decode", "batch_decode", "to_np", "tensor2np", "to_numpy", "generate", "requires_grad_", "logical_and")
+	sameTensor = set("cpu", "cuda", "to", "clone", "mean", "sum", "view", "reshape", "squeeze", "unsqueeze", "flatten",
+		"half", "double", "float", "bfloat16", "pow", "sqrt", "abs", "exp", "log", "softmax", "log_softmax", "sigmoid",
+		"tanh", "relu", "permute", "transpose", "t", "contiguous", "max", "min", "norm", "mul", "add", "div", "sub",
+		"gather", "index_select", "expand", "repeat", "masked_fill", "clamp", "type", "type_as", "view_as", "split",
+		"chunk", "unbind", "matmul", "mm", "bmm", "std", "var", "prod", "square", "neg", "narrow", "select",
+		"pin_memory",
+		"log_prob", "entropy", "mul_", "add_", "div_", "sub_", "values", "items", "copy", "get", "pop", "backward_hook")
+	makers = set("zeros", "ones", "empty", "full", "randn", "rand", "randint", "arange", "linspace", "tensor", "eye",
+		"as_tensor", "from_numpy", "zeros_like", "ones_like", "rand_like", "randn_like", "empty_like", "full_like",
+		"randperm", "load", "bernoulli", "one_hot", "argmax", "argsort", "eq", "device", "Generator", "normal", "isnan",
+		"isfinite", "isinf", "bincount", "unique", "multinomial", "manual_seed", "FloatTensor", "LongTensor", "Tensor")
+	lossCall = regexp.MustCompile(`(?i)^(criterion|crit|loss_fn|loss_func|loss_function|compute_loss|calc_loss|` +
+		`calculate_loss|get_loss|criterion_\w+|\w+_criterion|\w+_loss|loss_\w+|loss|cross_entropy|` +
+		`binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
+	modelCall = regexp.MustCompile(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
+		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|lstm|rnn|gru|transformer|netg|netd)$`)
+	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|` +
+		`freeze|convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|` +
+		`count|summary|del|free|select)_`)
+	graphPart = set("loss", "logits", "last_hidden_state", "hidden_states", "pooler_output", "sample",
+		"prediction_logits")
+	flatPart = set("shape", "dtype", "device", "ndim", "is_cuda", "requires_grad", "name", "nbytes", "itemsize")
+)
+
+func set(names ...string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
+}
+
+// runner is who asks gradients for others.
+var runner = regexp.MustCompile(`(?i)(accelerat|fabric|engine|^self$|strategy|trainer|plugin|runner|deepspeed|` +
+	`booster|manager|^ctx)`)
+
+// backwardOf is what a call asks the gradients of.
+func (f *file) backwardOf(c call) (list []node, of bool) {
+	switch c.last() {
+	case "backward", "manual_backward", "backward_pass":
+	default:
+		return nil, false
+	}
+	r := c.receiver()
+	if r.ok() && c.last() == "backward" && !runner.MatchString(r.text()) {
+		return []node{r}, true // loss.backward(gradient)
+	}
+	if len(c.args()) > 0 {
+		return c.args()[:1], true // accelerator.backward(loss)
+	}
+	return []node{r}, r.ok()
+}
+
+// flow finds which of a function's names flow into a backward().
+func (f *file) flow(fn *function) {
+	if !fn.hasBack {
+		return
+	}
+	var open []string
+	add := func(name string) {
+		if !fn.flows[name] {
+			fn.flows[name] = true
+			open = append(open, name)
+		}
+	}
+	for _, name := range []string{"backward", "manual_backward", "backward_pass"} {
+		for _, c := range f.byName[name] {
+			if f.function(c.node) != fn {
+				continue
+			}
+			of, _ := f.backwardOf(c)
+			for _, n := range of {
+				for _, name := range f.carried(n) {
+					fn.backed[name] = true
+					add(name)
+				}
+			}
+		}
+	}
+	for len(open) > 0 {
+		name := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, b := range fn.bindings[name] {
+			if b.value.ok() {
+				for _, n := range f.carried(b.value) {
+					add(n)
+				}
+			}
+		}
+	}
+}
+
+// carried are the names whose graph an expression takes along.
+func (f *file) carried(n node) (names []string) {
+	n.all(func(at node) bool {
+		switch at.kind() {
+		case "call":
+			name := last(f.dotted(at.field("function")))
+			if name == "item" || name == "tolist" || name == "detach" || name == "float" &&
+				!at.field("function").is("attribute") {
+				return false
+			}
+		case "attribute":
+			names = append(names, f.plain(at))
+		case "identifier":
+			if !(at.parent().is("attribute") && at.cell().field == at.t.g.fields["attribute"]) &&
+				!(at.parent().is("keyword_argument") && at.cell().field == at.t.g.fields["name"]) {
+				names = append(names, at.text())
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// grade says what an expression's value is.
+func (f *file) grade(n node) grade {
+	n = n.bare()
+	if !n.ok() {
+		return unknown
+	}
+	if g, known := f.values[n.i]; known {
+		return g
+	}
+	if f.busy[n.i] || len(f.busy) > 60 { // a value that depends on itself; a chain longer than people follow
+		return unknown
+	}
+	f.busy[n.i] = true
+	g := f.findGrade(n)
+	delete(f.busy, n.i)
+	if len(f.busy) == 0 || g != unknown {
+		f.values[n.i] = g
+	}
+	return g
+}
+
+func (f *file) findGrade(n node) grade {
+	switch n.kind() {
+	case "identifier":
+		return f.gradeName(n)
+	case "attribute":
+		return f.gradeAttribute(n)
+	case "call":
+		return f.gradeCall(call{n, f.dotted(n.field("function"))})
+	case "subscript":
+		if g := f.grade(n.field("value")); g != scalar {
+			return g
+		}
+		return unknown
+	case "integer", "float", "string", "true", "false", "none", "concatenated_string", "comparison_operator",
+		"not_operator",
+		"lambda":
+		return scalar
+	case "binary_operator":
+		return max(f.grade(n.field("left")), f.grade(n.field("right")))
+	case "unary_operator":
+		return f.grade(n.field("argument"))
+	case "list", "tuple", "set", "expression_list", "conditional_expression", "boolean_operator", "dictionary", "pair",
+		"list_splat", "dictionary_splat":
+		return f.gradeAll(n.children())
+	case "list_comprehension", "generator_expression", "dictionary_comprehension", "set_comprehension":
+		return f.grade(n.field("body"))
+	case "named_expression", "keyword_argument":
+		return f.grade(n.field("value"))
+	}
+	return unknown
+}
+
+func (f *file) gradeAll(list []node) (g grade) {
+	for _, n := range list {
+		if n.is("pair") {
+			n = n.field("value")
+		}
+		g = max(g, f.grade(n))
+	}
+	return g
+}
+
+// gradeName follows a variable to where it got its value last.
+func (f *file) gradeName(n node) grade {
+	name := f.plain(n)
+	for fn := f.function(n); fn != nil; fn = fn.outer {
+		b, ok := f.latest(fn, name, n)
+		if !ok {
+			continue
+		}
+		g := f.gradeBinding(b)
+		if fn.backed[name] && g != scalar && g != detached && f.function(n) == fn {
+			return strong
+		}
+		return g
+	}
+	if fn := f.function(n); fn.backed[name] {
+		return strong
+	}
+	return unknown
+}
+
+// gradeBinding is the grade of what a statement gives a name.
+func (f *file) gradeBinding(b binding) grade {
+	if b.kind == "for" && f.kindOf(b.at) == stepLoop && b.at.is("for_statement") {
+		return unknown // a batch
+	}
+	return f.grade(b.value)
+}
+
+// latest is the binding that gives a name its value at a place: the last one before it, or in a loop the last of all.
+func (f *file) latest(fn *function, name string, at node) (best binding, ok bool) {
+	for _, b := range fn.bindings[name] {
+		if b.at.end() <= at.start() || b.kind == "for" && at.inside(b.at) || b.at.is("for_in_clause") &&
+			at.inside(b.at.parent()) {
+			if !exclusive(b.at, at) {
+				best, ok = b, true
+			}
+		}
+	}
+	return best, ok
+}
+
+// exclusive reports whether two places stand in different branches of one if.
+func exclusive(a, b node) bool {
+	for up := a; up.ok(); up = up.parent() {
+		p := up.parent()
+		if p.is("if_statement") && b.inside(p) && !b.inside(up) && !b.inside(p.field("condition")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *file) gradeAttribute(n node) grade {
+	name := n.field("attribute").text()
+	switch {
+	case flatPart[name]:
+		return scalar
+	case name == "data", name == "grad":
+		return detached
+	}
+	if fn := f.function(n); fn.backed[f.plain(n)] {
+		return strong
+	}
+	if b, ok := f.latest(f.function(n), f.plain(n), n); ok {
+		return f.gradeBinding(b)
+	}
+	g := f.grade(n.field("object"))
+	if g.graph() && !graphPart[name] && name != "T" && name != "mT" {
+		return unknown // any part of what a model returned
+	}
+	return g
+}
+
+func (f *file) gradeCall(c call) grade {
+	name, on := c.last(), c.receiver()
+	switch {
+	case !on.ok() && builtinScalar[name], on.ok() && toScalar[name]:
+		return scalar
+	case on.ok() && toDetached[name]:
+		return detached
+	case name == "sum" && !on.ok(), name == "list", name == "tuple", name == "dict":
+		return f.gradeAll(append(c.args(), c.values()...))
+	}
+	if strings.HasPrefix(c.name, "torch.") || strings.HasPrefix(c.name, "F.") || strings.HasPrefix(c.name,
+		"nn.functional.") {
+		return f.gradeTorch(c)
+	}
+	if on.ok() && sameTensor[name] {
+		return f.grade(on)
+	}
+	if strings.HasPrefix(c.name, "numpy.") || strings.HasPrefix(c.name, "np.") || strings.HasPrefix(c.name, "math.") {
+		return detached
+	}
+	if f.gradOff(c.node) {
+		return unknown
+	}
+	if g := f.gradeOwn(c); g != unknown {
+		return g
+	}
+	if lossCall.MatchString(name) && len(c.args()) > 0 {
+		if g := f.gradeAll(c.args()); g.graph() {
+			return g
+		}
+		return unknown
+	}
+	if f.isModel(c) {
+		if f.trained(c) {
+			return strong
+		}
+		return weak
+	}
+	return unknown
+}
+
+func (c call) values() (list []node) {
+	for _, n := range c.field("arguments").children() {
+		if n.is("keyword_argument") {
+			list = append(list, n.field("value"))
+		}
+	}
+	return list
+}
+
+// gradeTorch is the grade of what one of PyTorch's functions returns.
+func (f *file) gradeTorch(c call) grade {
+	name := c.last()
+	switch {
+	case makers[name]:
+		return detached
+	case strings.HasPrefix(c.name, "torch.nn.") && name != "" && name[0] >= 'A' && name[0] <= 'Z',
+		strings.HasPrefix(c.name, "torch.optim."), strings.HasPrefix(c.name, "torch.utils."),
+		strings.HasPrefix(c.name, "torch.cuda."), strings.HasPrefix(c.name, "torch.distributed."):
+		return unknown
+	}
+	if g := f.gradeAll(c.args()); g.graph() && !f.gradOff(c.node) {
+		return g
+	}
+	return detached
+}
+
+// gradeOwn follows a call of the file's own function to what it returns.
+func (f *file) gradeOwn(c call) (g grade) {
+	on := c.receiver()
+	if on.ok() && on.text() != "self" {
+		return unknown
+	}
+	for _, fn := range f.funcs {
+		if fn.name != c.last() || fn.node.is("module") || (fn.class != nil) != on.ok() ||
+			on.ok() && fn.class != f.classAt(c.node) {
+			continue
+		}
+		for _, r := range fn.returns {
+			g = max(g, f.grade(r))
+		}
+	}
+	return g
+}
+
+// isModel reports whether a call looks like a model's forward.
+func (f *file) isModel(c call) bool {
+	if len(c.args())+len(c.values()) == 0 {
+		return false
+	}
+	if c.name == "self" || endsIn(c.name, "self.forward", "model.forward", "net.forward") {
+		return c.class(f) == nil || c.class(f).isModule()
+	}
+	fn := c.field("function")
+	name := c.last()
+	if !fn.is("identifier", "attribute") || fakeModel.MatchString(name) || !modelCall.MatchString(name) {
+		return false
+	}
+	if _, imported := f.imports[fn.text()]; imported {
+		return false
+	}
+	for _, own := range f.funcs {
+		if own.name == name && !own.node.is("module") {
+			return false // a function of that name
+		}
+	}
+	if on := c.receiver(); on.ok() && on.text() != "self" && !strings.HasPrefix(on.text(), "self.") {
+		return on.is("identifier") // trainer.model(x)
+	}
+	return true
+}
+
+func (c call) class(f *file) *class { return f.classAt(c.node) }
+
+var moduleBase = regexp.MustCompile(`(Module|Model|Net)\b`)
+
+// isModule reports whether a class is an nn.Module or what is called like one.
+func (c *class) isModule() bool {
+	return c != nil && moduleBase.MatchString(strings.Join(c.bases, " "))
+}
+
+// trained reports whether the model that is called is trained in this file: its parameters go to an optimizer, or a
+// backward() stands beside the call.
+func (f *file) trained(c call) bool {
+	if fn := f.function(c.node); fn.hasBack || fn.name == "training_step" && fn.class.isLightning() {
+		return true
+	}
+	model := f.plain(c.field("function"))
+	for _, p := range f.byName["parameters"] {
+		if on := p.receiver(); on.ok() && last(f.plain(on)) == last(model) {
+			return true
+		}
+	}
+	return false
+}

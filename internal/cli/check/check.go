@@ -1,0 +1,301 @@
+package check
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/check"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/evidence"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sink"
+)
+
+type options struct {
+	fix, diff bool
+	format    string
+	selected  []string
+	ignored   []string
+	explain   string
+}
+
+// formats are the forms of output, by name.
+var formats = map[string]func(*bytes.Buffer, *result) error{"text": writeText, "json": writeJSON, "sarif": writeSARIF,
+	"github": writeGitHub, "junit": writeJUnit}
+
+func (a *commands) checkCommand() *cobra.Command {
+	o := options{format: "text"}
+	c := &cobra.Command{
+		Use:   "check PATH…",
+		Short: "Find leaks in training code before it runs: rules, reasons, fixes",
+		Long: "Reads Python files and notebooks below each PATH and finds patterns that leak memory: losses summed " +
+			"with their graphs, outputs that\n" +
+			"nothing clears, figures that stay open, workers that keep what they read (docs/check.md). Nothing is " +
+			"imported or run. With a session\n" +
+			"(--session DIR, or one named before the command) each finding has what was measured beside it, the " +
+			"largest first.\n" +
+			"# memgauge: ignore[MG101] reason silences a line; [tool.memgauge.check] in pyproject.toml sets select, " +
+			"ignore, exclude and\n" +
+			"per-file-ignores. Exit code 3 means that there are findings.",
+		Example: "  memgauge check train.py src/\n" +
+			"  memgauge check --diff . && memgauge check --fix .\n" +
+			"  memgauge check --session runs/7 train.py\n" +
+			"  memgauge check --explain MG101",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error { return a.check(c.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.BoolVar(&o.fix, "fix", false, "mend what can be mended without changing results")
+	f.BoolVar(&o.diff, "diff", false, "show what --fix would change, and change nothing")
+	f.StringVar(&o.format, "format", o.format, "`FORM` of the output: text, json, sarif, github, junit")
+	f.StringSliceVar(&o.selected, "select", nil, "only these `RULES`: MG101, MG1 (all that begin so), a name")
+	f.StringSliceVar(&o.ignored, "ignore", nil, "without these `RULES`")
+	f.StringVar(&o.explain, "explain", "", "say what a `RULE` means, why, and how to do better; all lists them")
+	return c
+}
+
+// result is what there is to print.
+type result struct {
+	files    int
+	findings []measured
+	version  string
+	mended   int
+}
+
+// measured is a finding and what a session knows of it.
+type measured struct {
+	check.Finding
+	Measured *evidence.Measured
+}
+
+func (o options) validate(paths []string) error {
+	switch {
+	case o.explain != "" && len(paths) > 0:
+		return errors.New("check: --explain takes no PATH")
+	case o.explain == "" && len(paths) == 0:
+		return remedy.Add(errors.New("check: no PATH"), "memgauge check . checks everything below this directory")
+	case o.fix && o.diff:
+		return errors.New("check: --fix and --diff exclude each other")
+	case formats[o.format] == nil:
+		return remedy.Add(fmt.Errorf("check: unknown format %q", o.format),
+			"formats are text, json, sarif, github, junit")
+	}
+	if err := (check.Selection{Select: o.selected, Ignore: o.ignored}).Check(); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return nil
+}
+
+func (a *commands) check(ctx context.Context, o options, paths []string) error {
+	if err := o.validate(paths); err != nil {
+		return app.Usage(err)
+	}
+	if o.explain != "" {
+		return a.explain(o.explain)
+	}
+	r, texts, err := o.read(paths)
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	r.version = app.Version
+	if a.SessionDir != "" || a.Endpoint != "" {
+		if err := a.measure(ctx, r); err != nil {
+			return fmt.Errorf("check: %w", err)
+		}
+	}
+	var out bytes.Buffer
+	switch {
+	case o.diff:
+		err = writeDiff(&out, r, texts)
+	case o.fix:
+		err = r.mend(texts)
+	}
+	if err == nil && !o.diff {
+		err = formats[o.format](&out, r)
+	}
+	if err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	to := a.Stdout
+	if o.format == "text" {
+		to = a.Text()
+	}
+	if _, err := to.Write(out.Bytes()); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	if len(r.findings) > 0 {
+		return app.Exit(app.ExitFindings, nil)
+	}
+	return nil
+}
+
+// read checks every file below the paths, as many at a time as there are cores.
+func (o options) read(paths []string) (*result, map[string][]byte, error) {
+	r, texts := &result{}, map[string][]byte{}
+	for _, path := range paths {
+		dir := path
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			dir = filepath.Dir(path)
+		}
+		config, err := check.ReadConfig(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, err := config.Files([]string{path})
+		if err != nil {
+			return nil, nil, remedy.Add(err, "name files or directories that exist")
+		}
+		files = slices.DeleteFunc(files, func(f string) bool { _, seen := texts[f]; return seen })
+		o.readFiles(r, texts, files, config)
+	}
+	return r, texts, nil
+}
+
+func (o options) selection(c check.Config) check.Selection {
+	s := check.Selection{Select: o.selected, Ignore: append(slices.Clone(c.Ignore), o.ignored...)}
+	if len(s.Select) == 0 {
+		s.Select = c.Select
+	}
+	return s
+}
+
+func (o options) readFiles(r *result, texts map[string][]byte, files []string, config check.Config) {
+	type one struct {
+		found []check.Finding
+		data  []byte
+	}
+	all, next := make([]one, len(files)), make(chan int)
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(files)) {
+		wait.Go(func() {
+			for i := range next {
+				all[i].found, all[i].data = check.Read(files[i], config.For(files[i], o.selection(config)))
+			}
+		})
+	}
+	for i := range files {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	for i, f := range files {
+		texts[f] = all[i].data
+		r.files++
+		for _, found := range all[i].found {
+			r.findings = append(r.findings, measured{Finding: found})
+		}
+	}
+}
+
+// measure puts what a session has seen beside the findings, and those first that hold or grow most.
+func (a *commands) measure(ctx context.Context, r *result) error {
+	s, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	seen, err := evidence.Gather(ctx, s)
+	if err != nil {
+		return err
+	}
+	for i := range r.findings {
+		if m, ok := seen.For(r.findings[i].Finding); ok {
+			r.findings[i].Measured = &m
+		}
+	}
+	slices.SortStableFunc(r.findings, func(a, b measured) int {
+		return cmp.Or(cmp.Compare(b.pace(), a.pace()), cmp.Compare(b.size(), a.size()))
+	})
+	return nil
+}
+
+func (m measured) pace() float64 {
+	if m.Measured == nil {
+		return 0
+	}
+	return m.Measured.PerStep
+}
+
+func (m measured) size() int64 {
+	if m.Measured == nil {
+		return 0
+	}
+	return m.Measured.Bytes
+}
+
+// byFile are the findings of each file, in the order of the files' names.
+func (r *result) byFile() (names []string, of map[string][]check.Finding) {
+	of = map[string][]check.Finding{}
+	for _, f := range r.findings {
+		if of[f.Path] == nil {
+			names = append(names, f.Path)
+		}
+		of[f.Path] = append(of[f.Path], f.Finding)
+	}
+	slices.Sort(names)
+	return names, of
+}
+
+func writeDiff(out *bytes.Buffer, r *result, texts map[string][]byte) error {
+	names, of := r.byFile()
+	for _, name := range names {
+		if after, n := check.Apply(texts[name], of[name]); n > 0 {
+			out.WriteString(check.Diff(name, texts[name], after))
+		}
+	}
+	return nil
+}
+
+// mend writes the fixed files and leaves the findings that remain.
+func (r *result) mend(texts map[string][]byte) error {
+	names, of := r.byFile()
+	for _, name := range names {
+		after, n := check.Apply(texts[name], of[name])
+		if n == 0 {
+			continue
+		}
+		out, err := sink.Create(name)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(after)
+		if err == nil {
+			err = out.Commit()
+		}
+		out.Discard()
+		if err != nil {
+			return err
+		}
+		r.mended += n
+	}
+	r.findings = slices.DeleteFunc(r.findings, func(f measured) bool { return f.Fix != nil && f.Cell == 0 })
+	return nil
+}
+
+// explain prints a rule's page, or the list of all rules.
+func (a *commands) explain(name string) error {
+	if strings.EqualFold(name, "all") {
+		for _, r := range check.Rules() {
+			fmt.Fprintf(a.Stdout, "%s  %-8s %s\n", r.ID, r.Severity, r.Name)
+		}
+		return nil
+	}
+	r, ok := check.Find(name)
+	if !ok {
+		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name),
+			"memgauge check --explain all lists them"))
+	}
+	_, err := fmt.Fprint(a.Stdout, r.Page())
+	return err
+}
