@@ -21,6 +21,9 @@ func (l *loader) ends() error {
 		return nil
 	}
 	l.over = l.o.Over
+	if err := l.spent(); err != nil {
+		return err
+	}
 	var kills [][2]float64 // pid (0: not known), µs
 	err := l.all(`SELECT name, coalesce(pid, 0), epoch_us(ts)::DOUBLE FROM memgauge.events WHERE name IN ('end', 'oom_kill')`, func(v []any) {
 		if fmt.Sprint(v[0]) == "end" {
@@ -37,7 +40,7 @@ func (l *loader) ends() error {
 		p.Gone = p.Gone || l.over
 		for _, k := range kills {
 			if k[0] == float64(pid) || p.Gone && math.Abs(k[1]-l.seen[pid]) < atOnce {
-				p.Killed, p.Gone = true, true
+				p.Killed, p.Gone, p.Spent = true, true, detect.OfHost
 			}
 		}
 		if life := l.seen[pid] - l.firstSeen(p); p.ByTime && !p.Killed && p.Gone && l.seen[pid] < end-2e6 &&
@@ -46,6 +49,21 @@ func (l *loader) ends() error {
 		}
 	}
 	return err
+}
+
+// spent tells which processes ended with an allocation that failed. One that the program caught ends nothing.
+func (l *loader) spent() error {
+	return l.all(`SELECT pid, b FROM memgauge.events WHERE name = 'oom' AND pid IS NOT NULL
+ AND text NOT LIKE '%the program went on%' ORDER BY ts`, func(v []any) {
+		p := l.processes[integer[int32](v[0])]
+		switch device := number(v[1]); {
+		case p == nil:
+		case device < 0:
+			p.Spent = detect.OfHost
+		default:
+			p.Spent = fmt.Sprintf("cuda:%.0f", device)
+		}
+	})
 }
 
 // firstSeen is the time of a process's first sample, in µs since the epoch.

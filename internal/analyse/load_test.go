@@ -219,6 +219,30 @@ func TestJudgedAsOfTheEnd(t *testing.T) {
 	}
 }
 
+// TestOutOfMemoryEarly: a training that ends with a failed allocation is judged on fewer steps than one that goes on,
+// where it is about that memory. An error that the program caught ends nothing.
+func TestOutOfMemoryEarly(t *testing.T) {
+	const steps = 157 // of 512 MiB a step fill 80 GiB
+	for name, c := range map[string]struct {
+		text   string
+		device int64
+		want   detect.Verdict
+	}{
+		"of the device":  {"OutOfMemoryError: CUDA out of memory", 1, detect.Leak},
+		"of another one": {"OutOfMemoryError: CUDA out of memory", 0, detect.Undecided},
+		"of the host":    {"RuntimeError: DefaultCPUAllocator: can't allocate memory", -1, detect.Undecided},
+		"caught":         {"cuda:1: an allocation failed and the program went on (1 so far)", 1, detect.Undecided},
+	} {
+		end := &model.Batch{Events: []model.Event{
+			{Time: stepTime(steps) + 30_000, PID: 7, Rank: -1, Name: "oom", Text: c.text, A: 512 * mib, B: c.device},
+			{Time: stepTime(steps) + 6e6, PID: 7, Rank: -1, Name: "end", A: model.Null, B: model.Null}}}
+		f := finding(t, judged(t, Options{}, cudaRun(steps, 0, 512*mib), end), detect.Device, "cuda:1")
+		if f.Verdict != c.want || f.Verdict == detect.Leak && math.Abs(f.Rate/float64(512*mib)-1) > 0.01 {
+			t.Errorf("%s: %v", name, f.Growth)
+		}
+	}
+}
+
 // service are samples of a program without steps: dense at first as the sampler's are, anonymous memory grows by rate
 // bytes a second.
 func service(seconds float64, rate float64) *model.Batch {

@@ -13,6 +13,10 @@ const (
 	// MinSteps a growth must have lasted. Caches, pools and buffers that fill by design do it in hundreds of batches at
 	// most as a rule; younger growth is called young, not a leak.
 	MinSteps = 200
+	// minSpent is the same where the process ended because there was no more of this memory: what fills by design would
+	// have to be larger than the memory, and nothing more will come that could decide. Below it, what a training builds
+	// up in its first steps can't be told from the rest.
+	minSpent = 50
 	// minFloors is what the test for a random walk needs to have any power.
 	minFloors = 12
 	// blocks a window is divided into: enough to tell how the noise is correlated, and each still spans several
@@ -67,7 +71,10 @@ type Growth struct {
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
-func Judge(raw Series) Growth {
+func Judge(raw Series) Growth { return judgeFrom(raw, MinSteps) }
+
+// judgeFrom is Judge of growth that must have lasted for least steps.
+func judgeFrom(raw Series, least float64) Growth {
 	s := raw.clean()
 	g := Growth{Verdict: Undecided, N: len(s.Steps)}
 	if g.N > 0 {
@@ -75,7 +82,7 @@ func Judge(raw Series) Growth {
 	}
 	all := s.floors(blocks)
 	g.Floors, g.Noise = len(all.Steps), all.noise()
-	if g.N < minFloors || s.width() < MinSteps {
+	if g.N < minFloors || s.width() < least {
 		return tooShort(g, s)
 	}
 	back := givenBack(all)
@@ -85,7 +92,7 @@ func Judge(raw Series) Growth {
 		if !ok || !w.rises() {
 			continue
 		}
-		if why := w.doubts(s, back); why != NoReason {
+		if why := w.doubts(s, back, least); why != NoReason {
 			if young == nil {
 				w.why, young = why, &w
 			}
@@ -219,7 +226,7 @@ func (w window) rises() bool {
 }
 
 // doubts says why growth is no leak yet; NoReason when nothing speaks against it.
-func (w *window) doubts(s Series, back release) Why {
+func (w *window) doubts(s Series, back release, least float64) Why {
 	last := w.floors.from(w.floors.Steps[0] + 0.7*w.width())
 	if len(last.Steps) >= 3 {
 		if now := stats.TheilSen(last.Steps, last.Bytes); now < w.slope/2 && last.total() < w.total()*0.3/2 {
@@ -243,7 +250,7 @@ func (w *window) doubts(s Series, back release) Why {
 	if back.longest > 0 && w.floors.Steps[len(w.floors.Steps)-1]-back.at < outlast*back.longest && !back.outgrown(w) {
 		return GivenBack
 	}
-	if w.width() < MinSteps*0.95 { // the window's first floor lies somewhat after its start
+	if w.width() < least*0.95 { // the window's first floor lies somewhat after its start
 		return Young
 	}
 	return NoReason

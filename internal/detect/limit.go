@@ -100,7 +100,7 @@ func (f *Finding) until(p Process, in Input) {
 	var own forecast.Forecast
 	end := max(f.End, p.Last) // the memory may have been read some steps before
 	if limit.Bytes > 0 {
-		if f.Limit = limit.Name; p.Killed && f.Device == "" {
+		if f.Limit = limit.Name; p.spent(f.Device) {
 			f.Met, f.AtStep = true, end
 			return
 		}
@@ -115,6 +115,14 @@ func (f *Finding) until(p Process, in Input) {
 		own = seen
 	}
 	f.take(own, limit.Lag, end, p.Pace)
+}
+
+// spent says that the process ended because the host's memory ("") or a device's was full.
+func (p Process) spent(device string) bool {
+	if device == "" {
+		return p.Killed
+	}
+	return p.Spent == device
 }
 
 // take makes a forecast the finding's. Of a run that is over the time counts from its end.

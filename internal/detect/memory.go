@@ -53,6 +53,7 @@ type Process struct {
 	Ended     bool    // before the last step of the run: what it held is gone
 	Gone      bool    // it has ended: what it would meet it will not meet any more
 	Killed    bool    // by the kernel, for lack of memory
+	Spent     string  // the memory for lack of which it ended: OfHost, a device's name; "" for none, or not known
 	Prepares  bool    // it has loaded PyTorch and made no step
 	Boosts    string  // the libraries that train boosted trees in it: XGBoost
 	Last      float64 // the last step that was told of
@@ -71,6 +72,17 @@ type Process struct {
 	Objects         []model.ObjectGroup
 	Full            float64          // full garbage collections seen
 	Bounds          map[string]Bound // of containers, by holder
+}
+
+// OfHost is the host's memory in Process.Spent.
+const OfHost = "host"
+
+// least is how many steps a growth of a memory must have lasted: fewer where the process ended for lack of it.
+func (p Process) least(memory string) float64 {
+	if p.Spent == memory {
+		return minSpent
+	}
+	return MinSteps
 }
 
 // DeviceSeries are the memories of one process on one device.
@@ -337,7 +349,7 @@ func (p Process) device(d DeviceSeries) (out []Finding) {
 		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank,
 			ByTime: p.ByTime})
 	}
-	allocated := Judge(d.Allocated)
+	allocated := judgeFrom(d.Allocated, p.least(d.Name))
 	if allocated.N > 0 {
 		add(Device, "", allocated)
 	}
@@ -349,7 +361,7 @@ func (p Process) device(d DeviceSeries) (out []Finding) {
 		cached.because(why)
 		add(k, c, cached)
 	}
-	if outside := Judge(d.Outside); outside.Verdict == Leak {
+	if outside := judgeFrom(d.Outside, p.least(d.Name)); outside.Verdict == Leak {
 		add(Outside, OutsideAllocator, outside)
 	}
 	return out

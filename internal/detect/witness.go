@@ -10,12 +10,12 @@ import (
 // private memory, which also grows when the heap is fragmented, and then what was read of the heap has the last word.
 // Where it was not read since the growth began it has none: no reading is not no growth.
 func (p Process) host() (Kind, Growth, string) {
-	heap := Judge(p.Heap)
+	heap := judgeFrom(p.Heap, p.least(OfHost))
 	stale := heap.End < p.Steps()*fresh // a heap that has become too slow to be read is read once a minute
 	if heap.N >= minFloors && heap.Why != TooFewSteps && !stale {
 		return Heap, heap, ""
 	}
-	anon := Judge(p.Anon)
+	anon := judgeFrom(p.Anon, p.least(OfHost))
 	if anon.Verdict != Leak || heap.N < leastReadings {
 		if heap.N >= minFloors && anon.Verdict == Undecided && !stale {
 			return Heap, heap, ""

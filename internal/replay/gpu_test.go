@@ -23,6 +23,9 @@ func TestOnAnH100(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if checked {
+			continue // reading it is all that a build can do that checks everything after each operation
+		}
 		a, err := Advise(t.Context(), tr, want.conf, Unlimited)
 		if err != nil {
 			t.Fatal(err)

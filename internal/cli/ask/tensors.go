@@ -175,16 +175,21 @@ type censusDocument struct {
 	Censuses      []census `json:"censuses"`
 }
 
-// lastCensuses reads the last census of each process, or of certain ones.
+// cutOff is what the note of a census says that the process's end cut off (census.py).
+const cutOff = "the process ended"
+
+// lastCensuses reads the last census of each process, or of certain ones. One that the process's end cut off may have
+// seen next to nothing: it is shown only where there is no whole one.
 func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
 	where := ""
 	if len(pids) > 0 {
 		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
 	}
 	list, err := api.Rows[census](ctx, from,
-		`SELECT pid, arg_max(rank, ts) AS rank, arg_max(a, ts) AS census_id, strftime(max(ts), '%Y-%m-%dT%H:%M:%S.%fZ') AS ts,
-		arg_max(text, ts) AS note FROM memgauge.events WHERE name = 'census'`+where+
-			` GROUP BY pid ORDER BY rank NULLS LAST, pid`)
+		`SELECT pid, rank, a AS census_id, strftime(ts, '%Y-%m-%dT%H:%M:%S.%fZ') AS ts, text AS note
+		FROM memgauge.events WHERE name = 'census'`+where+`
+		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY contains(coalesce(text, ''), '`+cutOff+`'), ts DESC) = 1
+		ORDER BY rank NULLS LAST, pid`)
 	if err != nil {
 		return nil, err
 	}

@@ -126,6 +126,8 @@ func limitLine(f detect.Finding) string {
 	switch {
 	case f.Limit == "":
 		return ""
+	case f.Met && f.Device != "":
+		return fmt.Sprintf("%s was met%s: an allocation failed", f.Limit, at)
 	case f.Met:
 		return fmt.Sprintf("%s was met%s: killed for lack of memory", f.Limit, at)
 	case f.Seconds <= 0:
