@@ -46,7 +46,7 @@ func (a *commands) mcp(ctx context.Context, eval bool) error {
 	}
 	in := a.OpenStdin(ctx)
 	defer in.Close()
-	err := a.mcpServer(eval).Run(ctx, &mcp.IOTransport{Reader: in, Writer: stays{a.Stdout}})
+	err := a.mcpServer(eval).Run(ctx, answering{&mcp.IOTransport{Reader: in, Writer: stays{a.Stdout}}})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("mcp: %w", err)
 	}
