@@ -83,8 +83,11 @@ func (p Process) attribute(f *Finding, accounts []account) {
 	}
 	best := list[0]
 	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
-	if f.Worker {
+	switch {
+	case f.Worker:
 		f.Class = WorkerGrowth
+	case f.Memory == Outside:
+		f.Class = OutsideAllocator
 	}
 	if !math.IsNaN(best.bytes) && best.bytes > 0 {
 		f.Evidence = append(f.Evidence, fmt.Sprintf("the censuses saw %s there grow by %s a %s, %.0f %% of the rate",
@@ -129,6 +132,9 @@ func classOf(k Kind) Class {
 // suspects lists what grew, the likeliest first.
 func (p Process) suspects(f *Finding) []suspect {
 	tensors, objects := p.tensorSuspects(f), p.objectSuspects(f)
+	if f.Memory == Outside { // the memory of tensors is the allocator's
+		tensors = nil
+	}
 	for i := range objects {
 		objects[i].hold(tensors)
 	}

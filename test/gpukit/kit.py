@@ -101,6 +101,7 @@ def run_training(kit, name, leak, steps, codes=(0,), *flags):
     session, truth = kit.path(name), kit.path(name + ".json")
     kit.ask("run", *flags, "--session", session, "--", kit.python, kit.program("train.py"), "--leak", leak, "--steps",
             str(steps), "--out", truth, seconds=150, codes=codes)
+    kit.rows(session, "SELECT 1 AS drained")
     kit.keep(os.path.join(session, "session.duckdb"), name + ".duckdb")
     with open(truth) as f:
         return session, json.load(f)
@@ -304,6 +305,9 @@ def oom(kit):
     found = kit.asked("leak", "--session", session, "--json", codes=(0, 3))
     kit.figures["oom_leak"] = [(f["memory"], f["verdict"], f["rate_mb_per_step"], f["holder"], f["limit"],
                                 f["limit_step"]) for f in found["findings"]]
+    worst = found["findings"][0]
+    want(worst["verdict"] == "leak" and worst["memory"] == "device" and "activations" in str(worst["holder"]) and
+         worst["limit_met"], "of a run that ended out of memory leak says %s" % kit.figures["oom_leak"])
     kit.ask("leak", "--session", session, codes=(0, 3))
     kit.ask("where", "--session", session)
     shots = [n for n in os.listdir(session) if n.startswith("snapshot.")]
