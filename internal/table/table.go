@@ -4,7 +4,7 @@
 // knows rows (package model) and SQL's words for them, and nothing of DuckDB itself.
 package table
 
-//go:generate go run ./gen -md ../../docs/tables.md ../../README.md ../../README.zh-CN.md
+//go:generate go run ./gen -md ../../docs/tables.md
 
 import (
 	"slices"
