@@ -119,7 +119,8 @@ func gpus(n int, rate int64, told bool) *model.Batch {
 	return b
 }
 
-// twoCensuses saw tensors on cuda:0 grow by 1 MiB a step: they lie in the allocator's memory, so they hold none outside.
+// twoCensuses saw tensors on cuda:0 grow by 1 MiB a step. They lie in the allocator's memory, so they hold none outside
+// of it.
 func twoCensuses() *model.Batch {
 	b := &model.Batch{}
 	for i, step := range []int{100, 550} {
