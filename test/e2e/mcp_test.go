@@ -78,7 +78,7 @@ func TestAssistantAsksASession(t *testing.T) {
 	w := newWorld(t)
 	run := keeps(t, w)
 	a := newAssistant(t, w.command("memgauge", "mcp"))
-	if got := strings.Join(a.tools(), " "); got != "backtrace leak query report sessions tables tensors where" {
+	if got := strings.Join(a.tools(), " "); got != "backtrace check leak query report sessions tables tensors where" {
 		t.Errorf("tools: %s", got)
 	}
 	a.wants(false, "job", "sessions", nil)
@@ -102,6 +102,12 @@ func TestAssistantAsksASession(t *testing.T) {
 	a.wants(false, "keeps.py", "backtrace", map[string]any{"locals": true})
 	a.wants(false, "host", "leak", nil)
 	a.wants(false, `"session"`, "report", nil)
+	a.wants(true, "is not below the directory", "check", map[string]any{"paths": []string{"/etc"}})
+	a.wants(true, "is not below the directory", "check", map[string]any{"paths": []string{"../../internal"}})
+	a.wants(true, "--fix", "check", map[string]any{"paths": []string{"--fix"}})
+	w.file("code/train.py", "import torch\n\n\ndef train(model, loader):\n    total = 0\n    for x in loader:\n"+
+		"        loss = model(x)\n        loss.backward()\n        total += loss\n")
+	a.wants(false, "code/train.py:9:9: MG101", "check", map[string]any{"paths": []string{"code"}})
 	a.wants(true, "no such session", "leak", map[string]any{"session": "nosuch"})
 	a.wants(true, "no such session", "leak", map[string]any{"session": "--help"})
 	a.wants(true, "unknown tool", "eval", map[string]any{"code": "kept.clear()"})

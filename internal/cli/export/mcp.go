@@ -94,6 +94,9 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 		Description: "All about a session as one JSON document: state, verdicts, devices, processes, events. " +
 			"Long lists are cut."},
 		t.report)
+	mcp.AddTool(s, &mcp.Tool{Name: "check", Annotations: reading,
+		Description: "Find patterns that leak memory in Python code below the working directory: line, why, and " +
+			"what to write instead. With a session, what was measured at each line stands beside it."}, t.check)
 	if eval {
 		mcp.AddTool(s, &mcp.Tool{Name: "eval", Annotations: &mcp.ToolAnnotations{OpenWorldHint: new(bool)},
 			Description: "Run Python code in the live trainer's __main__. What it changes is changed."}, t.eval)

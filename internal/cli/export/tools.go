@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -51,6 +52,29 @@ func (t *tools) leak(ctx context.Context, _ *mcp.CallToolRequest, in about) (*mc
 
 func (t *tools) where(ctx context.Context, _ *mcp.CallToolRequest, in about) (*mcp.CallToolResult, any, error) {
 	return t.command(ctx, in.Session, "where")
+}
+
+type checkInput struct {
+	about
+	Paths []string `json:"paths,omitempty" jsonschema:"Python files, notebooks, folders; default: the working one"`
+}
+
+// check reads code. Below the working directory only: what an assistant read in a session could have told it to look
+// elsewhere.
+func (t *tools) check(ctx context.Context, _ *mcp.CallToolRequest, in checkInput) (*mcp.CallToolResult, any, error) {
+	if len(in.Paths) == 0 {
+		in.Paths = []string{"."}
+	}
+	for _, p := range in.Paths {
+		real, err := filepath.EvalSymlinks(p)
+		if !filepath.IsLocal(p) || err == nil && !filepath.IsLocal(real) {
+			err = fmt.Errorf("%s is not below the directory in which memgauge mcp was started", p)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("check: %w", err)
+		}
+	}
+	return t.command(ctx, in.Session, append([]string{"check", "--"}, in.Paths...)...)
 }
 
 // which says which live process a question is for.
