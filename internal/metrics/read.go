@@ -68,13 +68,18 @@ type reader struct {
 
 // add takes a value; a second one of the same series is added to the first.
 func (r *reader) add(m *Metric, value float64, labels ...string) {
-	key := m.Prom() + "\x00" + strings.Join(labels, "\x00")
+	key := series(m, labels)
 	if at, there := r.sums[key]; there {
 		r.samples[at].Value += value
 		return
 	}
 	r.sums[key] = len(r.samples)
 	r.samples = append(r.samples, Sample{m, labels, value})
+}
+
+// series tells one series from another.
+func series(m *Metric, labels []string) string {
+	return m.Prom() + "\x00" + strings.Join(labels, "\x00")
 }
 
 // known adds a value that the session may not know.
@@ -86,7 +91,7 @@ func (r *reader) known(m *Metric, value *float64, labels ...string) {
 
 // least is add for times: of a series' values the smallest counts.
 func (r *reader) least(m *Metric, value float64, labels ...string) {
-	at, there := r.sums[m.Prom()+"\x00"+strings.Join(labels, "\x00")]
+	at, there := r.sums[series(m, labels)]
 	if !there {
 		r.add(m, value, labels...)
 		return

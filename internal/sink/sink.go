@@ -3,6 +3,7 @@
 package sink
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -191,8 +193,29 @@ func CreateFrom(path string, sources ...string) (Sink, error) {
 	return Create(path)
 }
 
-// Set is the files of one command: they appear together at its end, or none of them does.
-type Set struct{ all []Sink }
+// Set is the files of one command, and the directories that are made for them: they appear together at its end, or none
+// of them does.
+type Set struct {
+	all    []Sink
+	dirs   []string // that were made, those above first
+	stands bool     // all is shown
+}
+
+// MakeDir makes a directory, and those above it that are not there.
+func (s *Set) MakeDir(dir string) error {
+	var missing []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
+			break
+		}
+		missing = append([]string{at}, missing...)
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
+		return fmt.Errorf("make %s: %w", dir, Cause(err))
+	}
+	s.dirs = append(s.dirs, missing...)
+	return nil
+}
 
 // Add takes a file along.
 func (s *Set) Add(out Sink) { s.all = append(s.all, out) }
@@ -204,14 +227,30 @@ func (s *Set) Commit() error {
 			return err
 		}
 	}
+	s.stands = true
 	return nil
 }
 
-// Discard gives up those that Commit has not shown.
+// Discard gives up the files that Commit has not shown, and the directories that were made for them.
 func (s *Set) Discard() {
 	for _, out := range s.all {
 		out.Discard()
 	}
+	for i := len(s.dirs) - 1; i >= 0 && !s.stands; i-- {
+		_ = os.Remove(s.dirs[i]) // it stays if something is in it by now
+	}
+}
+
+// Gzip has a file written, through gzip where its name ends in .gz.
+func Gzip(name string, w io.Writer, write func(io.Writer) error) error {
+	if !strings.HasSuffix(strings.ToLower(name), ".gz") {
+		return write(w)
+	}
+	z := gzip.NewWriter(w)
+	if err := write(z); err != nil {
+		return err
+	}
+	return z.Close()
 }
 
 // createBeside makes the new file in the same directory: a rename works only within a file system.

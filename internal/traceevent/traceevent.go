@@ -11,7 +11,19 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
 )
+
+// CheckName refuses a file that viewers would not open by its name. flag is what named it.
+func CheckName(flag, name string) error {
+	lower := strings.ToLower(name)
+	if strings.HasSuffix(lower, ".json") || strings.HasSuffix(lower, ".json.gz") {
+		return nil
+	}
+	return remedy.Add(fmt.Errorf("%s %s: unknown kind of file", flag, name), "end the name in .json or .json.gz")
+}
 
 // Writer keeps the first error; after it nothing is written. Times are µs.
 type Writer struct {

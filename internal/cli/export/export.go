@@ -1,14 +1,11 @@
 package export
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/metrics/prom"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/traceevent"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -68,18 +66,19 @@ const minInterval = time.Second
 
 // check finds mistakes before the session is asked.
 func (o *exportOptions) check() (err error) {
-	perfetto := strings.ToLower(o.perfetto)
 	switch {
 	case o.perfetto+o.pprof+o.tensorboard+o.parquet+o.prometheus+o.otlp == "":
 		return remedy.Add(errors.New("nothing says where to"),
 			"give --prometheus, --otlp, --perfetto, --pprof, --tensorboard or --parquet")
-	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
-		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
-			"end the name in .json or .json.gz")
 	case time.Duration(o.interval) < minInterval:
 		return fmt.Errorf("--interval wants at least %s", units.Duration(minInterval))
 	case o.linger < 0:
 		return errors.New("--linger wants no negative time")
+	}
+	if o.perfetto != "" {
+		if err := traceevent.CheckName("--perfetto", o.perfetto); err != nil {
+			return err
+		}
 	}
 	if o.prometheus != "" {
 		if o.prometheus, err = prom.Address(o.prometheus); err != nil {
@@ -133,7 +132,7 @@ func whyCut(ctx context.Context, err error) error {
 // files writes all of them, or none.
 func (a *commands) files(ctx context.Context, t ask.Target, o exportOptions) error {
 	w := &writing{App: a.App, ctx: ctx}
-	defer w.discard()
+	defer w.set.Discard()
 	if o.perfetto+o.pprof+o.tensorboard+o.parquet == "" {
 		return nil
 	}
@@ -146,7 +145,7 @@ func (a *commands) files(ctx context.Context, t ask.Target, o exportOptions) err
 		path  string
 		write func(string) error
 	}{
-		{o.perfetto, w.file(packed(export.Perfetto))}, {o.pprof, w.file(export.Pprof)},
+		{o.perfetto, w.file(gzipped(o.perfetto, export.Perfetto))}, {o.pprof, w.file(export.Pprof)},
 		{o.tensorboard, w.directory(export.TensorBoard)}, {o.parquet, w.directory(export.Parquet)},
 	} {
 		if one.path == "" {
@@ -165,9 +164,7 @@ type writing struct {
 	ctx   context.Context
 	s     api.Session
 	set   sink.Set
-	dirs  []string // that were made, outermost first
 	names []string
-	done  bool
 }
 
 type (
@@ -182,19 +179,19 @@ func (w *writing) file(write toFile) func(string) error {
 			return err
 		}
 		w.set.Add(out)
-		notes, err := write(w.ctx, w.s, named{out, path})
+		notes, err := write(w.ctx, w.s, out)
 		return w.tell(path, notes, err)
 	}
 }
 
 func (w *writing) directory(write toDirectory) func(string) error {
 	return func(dir string) error {
-		if err := w.makeDir(dir); err != nil {
+		if err := w.set.MakeDir(dir); err != nil {
 			return err
 		}
 		notes, err := write(w.ctx, w.s, func(name string) (io.Writer, error) {
 			path := filepath.Join(dir, name)
-			if err := w.makeDir(filepath.Dir(path)); err != nil {
+			if err := w.set.MakeDir(filepath.Dir(path)); err != nil {
 				return nil, err
 			}
 			out, err := sink.CreateNamed(path)
@@ -206,22 +203,6 @@ func (w *writing) directory(write toDirectory) func(string) error {
 		})
 		return w.tell(dir, notes, err)
 	}
-}
-
-// makeDir makes a directory and those above it that are not there, and remembers them.
-func (w *writing) makeDir(dir string) error {
-	var missing []string
-	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
-		if _, err := os.Stat(at); err == nil || at == filepath.Dir(at) {
-			break
-		}
-		missing = append([]string{at}, missing...)
-	}
-	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
-		return fmt.Errorf("make %s: %w", dir, sink.Cause(err))
-	}
-	w.dirs = append(w.dirs, missing...)
-	return nil
 }
 
 // tell notes how the writing of a file went.
@@ -240,38 +221,19 @@ func (w *writing) commit() error {
 	if err := w.set.Commit(); err != nil {
 		return err
 	}
-	w.done = true
 	for _, name := range w.names {
 		fmt.Fprintf(w.Stderr, "memgauge: wrote %s\n", name)
 	}
 	return nil
 }
 
-// discard leaves nothing of files that are not whole, nor the directories that were made for them.
-func (w *writing) discard() {
-	w.set.Discard()
-	for i := len(w.dirs) - 1; i >= 0 && !w.done; i-- {
-		_ = os.Remove(w.dirs[i]) // it stays if something is in it by now
-	}
-}
-
-// named is a file with its name, by which one sees whether it is to be packed.
-type named struct {
-	io.Writer
-	path string
-}
-
-// packed writes through gzip where the file's name says so.
-func packed(write toFile) toFile {
-	return func(ctx context.Context, s api.Session, w io.Writer) ([]string, error) {
-		if n, ok := w.(named); !ok || !strings.HasSuffix(strings.ToLower(n.path), ".gz") {
-			return write(ctx, s, w)
-		}
-		z := gzip.NewWriter(w)
-		notes, err := write(ctx, s, z)
-		if err == nil {
-			err = z.Close()
-		}
+// gzipped writes through gzip where the file's name says so.
+func gzipped(name string, write toFile) toFile {
+	return func(ctx context.Context, s api.Session, w io.Writer) (notes []string, err error) {
+		err = sink.Gzip(name, w, func(to io.Writer) error {
+			notes, err = write(ctx, s, to)
+			return err
+		})
 		return notes, err
 	}
 }

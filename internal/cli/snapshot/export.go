@@ -1,12 +1,10 @@
 package snapshot
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/term"
+	"github.com/memgauge/memgauge/internal/traceevent"
 )
 
 type exportOptions struct{ parquet, perfetto, protocol4 string }
@@ -48,14 +47,12 @@ func (a *commands) snapshotExportCommand(shared *snapshotOptions) *cobra.Command
 
 // check finds mistakes before the file is read.
 func (o exportOptions) check() error {
-	perfetto := strings.ToLower(o.perfetto)
 	switch {
 	case o == (exportOptions{}):
 		return remedy.Add(errors.New("nothing says what to write"),
 			"give --parquet DIR, --perfetto OUTPUT or --protocol4 OUTPUT")
-	case perfetto != "" && !strings.HasSuffix(perfetto, ".json") && !strings.HasSuffix(perfetto, ".json.gz"):
-		return remedy.Add(fmt.Errorf("--perfetto %s: unknown kind of file", o.perfetto),
-			"end the name in .json or .json.gz")
+	case o.perfetto != "":
+		return traceevent.CheckName("--perfetto", o.perfetto)
 	}
 	return nil
 }
@@ -98,8 +95,10 @@ func (a *commands) snapshotExport(ctx context.Context, s *snapshotOptions, o exp
 // exportParquet writes all tables, or none.
 func (a *commands) exportParquet(ctx context.Context, dir, path string,
 	read func(context.Context) (*anatomy.History, error)) error {
-	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
-		return fmt.Errorf("make %s: %w", dir, sink.Cause(err))
+	var outs sink.Set
+	defer outs.Discard()
+	if err := outs.MakeDir(dir); err != nil {
+		return err
 	}
 	t, err := a.openTablesOf(ctx, path, read)
 	if err != nil {
@@ -110,8 +109,6 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 	if err != nil {
 		return err
 	}
-	var outs sink.Set
-	defer outs.Discard()
 	for _, table := range tables {
 		if strings.Contains(table.Name, "(") {
 			continue // a function
@@ -150,9 +147,6 @@ func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string
 			return err
 		}
 		defer f.out.Discard()
-		if strings.HasSuffix(strings.ToLower(f.name), ".gz") {
-			f.write = packed(f.write)
-		}
 		files = append(files, f)
 	}
 	if h.Cut != nil {
@@ -163,7 +157,7 @@ func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string
 	for _, f := range files {
 		out := &term.CountedOut{Writer: f.out, Step: term.ProgressStep, Line: line, What: "writing " +
 			filepath.Base(f.name)}
-		if err := f.write(out, h); err != nil {
+		if err := sink.Gzip(f.name, out, func(w io.Writer) error { return f.write(w, h) }); err != nil {
 			return err
 		}
 	}
@@ -173,15 +167,4 @@ func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string
 		}
 	}
 	return nil
-}
-
-// packed writes through gzip.
-func packed(write func(io.Writer, *anatomy.History) error) func(io.Writer, *anatomy.History) error {
-	return func(w io.Writer, h *anatomy.History) error {
-		z := gzip.NewWriter(w)
-		if err := write(z, h); err != nil {
-			return err
-		}
-		return z.Close()
-	}
 }
