@@ -345,3 +345,19 @@ func TestSharedMemoryThatNobodyMaps(t *testing.T) {
 		}
 	}
 }
+
+// TestSharedMemoryBesideOthers: in a cgroup that other processes share with the job nobody knows whose it is.
+func TestSharedMemoryBesideOthers(t *testing.T) {
+	for beside, want := range map[int64]detect.Verdict{60 * mib: detect.Leak, 700 * mib: detect.Healthy} {
+		b := limited(1000, 16*gib, 0, 0)
+		for i := range b.Samples.Cgroups {
+			c := &b.Samples.Cgroups[i]
+			c.Shmem, c.Anon = 10*mib+40*kib*int64(2*i)+jitter(i), 900*mib+beside
+			b.Samples.Memory = append(b.Samples.Memory, model.ProcessMemory{Time: c.Time, PID: 7, Anon: 900 * mib})
+		}
+		r := judged(t, Options{}, cudaRun(1000, 0, 0), b, tree("trainer", false, stepTime(1000)))
+		if r.Verdict != want {
+			t.Errorf("%d MiB of others: %s", beside/mib, r.Line())
+		}
+	}
+}

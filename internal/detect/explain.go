@@ -355,7 +355,8 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
-		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last)
+		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last) ||
+			strings.HasPrefix(o.Holder, loggers) && len(sizes[key]) < 2
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}
@@ -364,9 +365,16 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	return list
 }
 
+// loggers is the table of all loggers: libraries have hundreds before the first step.
+const loggers = "logging.Logger.manager.loggerDict"
+
 // grownGraph is by how much a graph must have grown: one that is made anew each step varies with where the step was at
 // the census, one that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
+
+// keptNodes a step, at the least, is what a graph that is kept has where one census alone saw it: a sum over all steps
+// has two. The graph of one step has as many whenever it is looked at, few a step after hundreds.
+const keptNodes = 0.5
 
 // parameter is what a census calls those of torch.
 const parameter = "torch.nn.parameter.Parameter"
@@ -393,7 +401,7 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		}
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
-		if sizeOf(o) < grownGraph*sizeOf(before) {
+		if sizeOf(o) < grownGraph*sizeOf(before) || before.Evidence == "" && o.Count < moreItems && s.items < keptNodes {
 			s.items = 0 // the graph of the step that was going on
 		}
 	case "cycle":

@@ -155,11 +155,18 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 			before = id
 		}
 	}
+	// What the last census saw may have come before the growth that is judged: then it is older than that.
+	begun := func(step float64) float64 {
+		if start < s.steps[out.to] {
+			return max(step, start)
+		}
+		return step
+	}
 	switch {
-	case out.from < out.to:
-		out.over = s.steps[out.to] - max(s.steps[out.from], start)
+	case out.from < out.to: // a census before the first step counts as one at step 0
+		out.over = s.steps[out.to] - begun(s.steps[out.from])
 	case before > 0:
-		out.late, out.over = true, s.steps[out.to]-max(s.steps[before], start)
+		out.late, out.over = true, s.steps[out.to]-begun(s.steps[before])
 	default: // one census: all of it came since the growth began, unless that says that it began earlier
 		out.over = s.steps[out.to] - start
 		if out.over < s.steps[out.to]/4 {

@@ -94,7 +94,7 @@ func (p Process) charging(from float64) float64 {
 func (f *Finding) until(p Process, in Input) {
 	limit := Limit{}
 	if p.Pace > 0 && f.Rate > 0 {
-		f.PerSec, f.Over = f.Rate/p.Pace, p.Gone
+		f.PerSec = f.Rate / p.Pace
 		limit = in.binding(f, p)
 	}
 	var own forecast.Forecast

@@ -62,10 +62,14 @@ func (f Finding) per() string {
 	return f.Unit()
 }
 
-// Missing says what an undecided verdict lacks.
-func missing(reason string, needs float64, unit string) string {
+// missing says what an undecided verdict lacks. Of a run that is over nothing more will come: it says by how much the
+// run was too short.
+func missing(reason string, needs float64, unit string, over bool) string {
 	if needs <= 0 {
 		return reason
+	}
+	if over {
+		return fmt.Sprintf("%s; the run ended about %s %ss too early to tell", reason, units.Count(int64(needs)), unit)
 	}
 	if n := int64(needs); n > 1 {
 		return fmt.Sprintf("%s; needs about %s more %ss", reason, units.Count(n), unit)
@@ -74,7 +78,7 @@ func missing(reason string, needs float64, unit string) string {
 }
 
 // Missing says what the finding lacks.
-func (f Finding) Missing() string { return missing(f.Reason, f.Needs, f.Unit()) }
+func (f Finding) Missing() string { return missing(f.Reason, f.Needs, f.Unit(), f.Over) }
 
 // Line is the verdict in one line.
 func (r Report) Line() string {
@@ -89,7 +93,7 @@ func (r Report) Line() string {
 		}
 		return line + " (memgauge leak tells more)"
 	case r.Verdict == Undecided:
-		return "undecided about leaks: " + missing(r.Missing, r.Needs, r.unit())
+		return "undecided about leaks: " + missing(r.Missing, r.Needs, r.unit(), r.Over)
 	}
 	span := units.Count(int64(r.Steps)) + " steps"
 	if r.ByTime() {

@@ -139,7 +139,7 @@ type Finding struct {
 	SecondsHigh float64 // 0: the upper end can't be seen
 	AtStep float64
 	Limit  string
-	Over   bool    // the process has ended: Seconds are from its end
+	Over   bool    // the process has ended: Seconds are from its end, and nothing more decides
 	Met    bool    // the process was killed at Limit: AtStep is the last
 	PerSec float64 // bytes/s, at the late pace
 	ByTime bool    // rates are by second, Start, End and AtStep seconds
@@ -154,13 +154,15 @@ type Report struct {
 	Seconds    float64 // watched, where there are no steps; else 0
 	Needs      float64 // steps; seconds where there are none
 	Missing    string  // what an undecided run lacks
+	Over       bool    // the run has ended: Needs is what it was too short by
 	Findings   []Finding
 	Warnings   []string
 }
 
 // Run judges a run. Processes may come in any order.
 func Run(in Input) Report {
-	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Warnings: in.Warnings}
+	r := Report{Verdict: Healthy, Steps: in.Steps, Seconds: in.Seconds, Over: in.Over,
+		Warnings: in.Warnings}
 	var judged []judgement
 	for _, p := range in.Processes {
 		judged = append(judged, judgement{p, judgeProcess(p, in)})
@@ -288,7 +290,7 @@ func order(fs []Finding) {
 func judgeProcess(p Process, in Input) (out []Finding) {
 	add := func(k Kind, device string, g Growth) {
 		out = append(out, Finding{Growth: g, Memory: k, Device: device, PID: p.PID, Rank: p.Rank, Worker: p.Worker,
-			ByTime: p.ByTime})
+			ByTime: p.ByTime, Over: p.Gone})
 	}
 	switch {
 	case p.Worker:
@@ -347,7 +349,7 @@ func (p Process) ended(g Growth) Growth {
 func (p Process) device(d DeviceSeries) (out []Finding) {
 	add := func(k Kind, c Class, g Growth) {
 		out = append(out, Finding{Growth: g, Class: c, Memory: k, Device: d.Name, PID: p.PID, Rank: p.Rank,
-			ByTime: p.ByTime})
+			ByTime: p.ByTime, Over: p.Gone})
 	}
 	allocated := judgeFrom(d.Allocated, p.least(d.Name))
 	if allocated.N > 0 {

@@ -211,12 +211,15 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 
 // during is the account since the growth began, with one census before where there are too few.
 func (a account) during(f *Finding) account {
-	if len(a.steps) == 1 && a.ends() && a.steps[0] > f.Start { // all of it may have come since
-		seen := a.steps[0]
+	if len(a.steps) == 1 && a.ends() && a.steps[0] > 0 { // all of it may have come since; or since the first step
+		seen, start := a.steps[0], f.Start
+		if seen <= start {
+			start = 0
+		}
 		if a.state { // it is complete at the first step of its parameters: the rest of the growth is not its
 			seen = max(seen, f.End)
 		}
-		a.steps, a.items = []float64{f.Start, seen}, []float64{0, a.items[0]}
+		a.steps, a.items = []float64{start, seen}, []float64{0, a.items[0]}
 		a.bytes, a.fresh = []float64{0, a.bytes[0]}, []float64{0, a.fresh[0]}
 		return a
 	}

@@ -208,6 +208,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
         """Runs a piece of work that may have to begin again when the slice's time is up."""
         tries, before = 0, -1
         while not self.exhausted():
+            del self.walk.unfinished[:]
             try:
                 work(*args)
                 break
@@ -221,11 +222,14 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
             self.limit = SLICE if tries < 4 else PATIENT
             yield
             self.limit = SLICE
+        for place in self.walk.unfinished:       # of what was given up; what ended has none
+            self.walk.cut[place] = 1
         if self.over():
             yield
 
     def _walk(self):
         """The program's own first: what the process ends in the middle of has seen most of what matters."""
+        self._pass_by_loggers()
         frames = self.roots.frames()
         for root in frames:
             if root[3]:

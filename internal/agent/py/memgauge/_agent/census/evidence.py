@@ -14,6 +14,8 @@ MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 
 LINKS = 16               # objects; shorter chains are not worth a row
 TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
 MAX_SITES = 60           # places whose line is looked for
+MAX_KNOWN_SITES = 512    # places whose line is remembered
+NOT_FOUND = 3            # censuses until a line that was not found is searched for again
 
 
 class Telling:
@@ -21,15 +23,7 @@ class Telling:
 
     def _report(self):
         self.lines = {}            # (name, function) -> file:line
-        self.codes = sites.Codes()
-        import dis      # 3 ms
-        del dis
-        yield
-        for name in self.own_names:
-            self._gather(name)
-            if self.over():
-                yield
-        self._gather_frames()
+        self.unknown = self._within_cut() if self.compared else ()
         for part in (self._tensor_rows, self._container_rows, self._type_rows, self._graph_rows, self._error_rows,
                      self._cycle_rows, self._native_rows):
             yield from part()
@@ -58,6 +52,22 @@ class Telling:
         since, self.memory.told = self.memory.told or ring.start * TICK, at
         return max(at - since, at - self.began)     # start ticks go on while a machine sleeps, this clock does not
 
+    def _codes(self):
+        """The program's functions, when the first line is searched for: most are known from the census before."""
+        if self.codes is not None:
+            return
+        self.codes = sites.Codes()
+        import dis      # 3 ms
+        del dis
+        yield
+        for name in self.own_names:
+            self._gather(name)
+            if self.over():
+                yield
+        self._gather_frames()
+
+    codes = None
+
     def _gather(self, name):
         module = sys.modules.get(name)
         if module is not None:
@@ -73,6 +83,16 @@ class Telling:
                     self.running.add(id(frame.f_code))
 
     def _site(self, place):
+        """The line that makes a place grow; it is known from a census before, or searched for."""
+        key, known = hash(self.walk.places.path(place)), self.memory.sites
+        self.found, number = known.get(key, ("", -NOT_FOUND))
+        if self.found or self.number < number + NOT_FOUND:
+            return
+        yield from self._search_site(place)
+        if len(known) < MAX_KNOWN_SITES and len(self.lines) < MAX_SITES and self.spent <= self.allowance:
+            known[key] = self.found, self.number
+
+    def _search_site(self, place):
         """The line that makes a place grow: of the innermost name in its path that the program adds to, else of one
         that it assigns to. What a library holds is told by the line of its running function, or its file. A generator,
         for searching takes time; the result is in self.found."""
@@ -90,6 +110,7 @@ class Telling:
             if key not in self.lines:
                 if len(self.lines) >= MAX_SITES or self.spent > self.allowance:
                     continue
+                yield from self._codes()
                 yield from self._search(key)
             score, site = self.lines[key]
             if score > best:
@@ -125,7 +146,8 @@ class Telling:
 
     def _tensor_rows(self):
         groups = self.walk.groups
-        places = range(len(groups.place))
+        cut = self.unknown
+        places = [i for i, place in enumerate(groups.place) if place not in cut or groups.role[i] != TENSOR_ROLE]
         by_bytes = sorted(places, key=lambda i: -groups.bytes[i])[:MAX_GROUPS * 3 // 4]
         by_count = sorted(places, key=lambda i: -groups.count[i] * (groups.role[i] == TENSOR_ROLE))[:MAX_GROUPS // 4]
         for i in sorted(set(by_bytes + by_count), key=lambda i: -groups.bytes[i]):
@@ -143,6 +165,15 @@ class Telling:
             self.out.append((_put_tensors, text, (flags, self.number, self.step, _u32(groups.count[i]),
                                                   _u32(groups.oldest[i]),
                                                   _u32(groups.fresh[i]), int(groups.bytes[i]))))
+
+    def _within_cut(self):
+        """Places of which, or of what they hang at, something was not looked at: their numbers are unknown, not small,
+        and a later census would take them for growth."""
+        parent, within = self.walk.places.parent, set(self.walk.cut)
+        for place in range(1, len(parent)):      # children have higher numbers
+            if parent[place] in within:
+                within.add(place)
+        return within
 
     def _object(self, evidence, kind, count, before, number, length=None, size=None, holder="", site="", detail="",
                 estimated=False):
@@ -238,6 +269,8 @@ class Telling:
         before, now, w = self.memory.graphs, {}, self.walk
         ranked = []
         for place, (nodes, chain) in self.graph_rows.items():
+            if place in self.unknown:
+                continue
             count = w.graph_count.get(place, 1)
             ranked.append((count * chain, place, nodes, chain, count))
         for length, place, nodes, chain, count in sorted(ranked, reverse=True)[:MAX_GRAPH_ROWS]:
@@ -275,6 +308,7 @@ class Telling:
             key = hash("%s %s" % (kind, s.name))
             was, self.memory.others[key] = self.memory.others.get(key, 0), count
             if s.garbage:
+                yield from self._codes()
                 site = self._closing(s.path)
                 detail = "%d objects hold each other; %s" % (s.members, waiting)
                 size = s.bytes / s.garbage * count if s.bytes else None
@@ -295,15 +329,21 @@ class Telling:
         return ""
 
     def _native_rows(self):
-        rows = 0
+        if not self.compared:
+            yield from self._codes()
+        if self.codes is not None:       # else no line was searched for: those of the census before still hold
+            self.memory.native = []
+            yield from self._native_calls(self.memory.native)
+        for function, site, text in self.memory.native:
+            self._object("native", "call", 1, None, 0, None, None, function, site, text)
+
+    def _native_calls(self, found):
         for code, module in list(self.codes.codes):
             space = sys.modules.get(module)
-            if space is None or rows >= MAX_NATIVE:
+            if space is None or len(found) >= MAX_NATIVE:
                 continue
             for line, text in sites.native_calls(code, introspect.module_dict(space))[:1]:
-                rows += 1
-                self._object("native", "call", 1, None, 0, None, None, "%s.%s" % (module, introspect.code_name(code)),
-                             sites.where(code, line), text)
+                found.append(("%s.%s" % (module, introspect.code_name(code)), sites.where(code, line), text))
             del space
             if self.over():
                 yield

@@ -8,8 +8,8 @@ from collections import OrderedDict, defaultdict, deque
 
 from . import entering, introspect
 
-FIRST = 25_000_000     # ns that looking through all of them takes, the first time; …
-AGAIN = 6_000_000      # … and later
+PLAIN_LOGGER = 9       # attributes of a logger as it is made
+LOGGERS = "logging.Logger.manager.loggerDict"
 
 _LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}
 
@@ -20,6 +20,9 @@ class Libraries:
     def _names(self):
         """The modules, the program's own first among them. Module globals are entered by their names: whoever passes
         such a dict about doesn't hold it."""
+        if self._listed():
+            yield
+            return
         known, names, waiting = self.memory.modules, [], list(sys.modules)
         add = self.kinds.globals.add
         for begin in range(0, len(waiting), 128):
@@ -44,12 +47,29 @@ class Libraries:
             if self.over():
                 yield
         names.sort(key=lambda entry: (not entry[1], entry[0] != "__main__"))
-        self.own_names = [name for name, own in names if own]
+        self.own_names = _without_aliases(name for name, own in names if own)
         self.library_names = [name for name, own in names if not own]
+        self.memory.listed = len(waiting), waiting[-1], self.own_names, self.library_names
+        self._enter_none()
+        yield
+
+    def _listed(self):
+        """Takes the list of the census before, where no module came since."""
+        listed, modules = self.memory.listed, sys.modules
+        if listed is None or len(modules) != listed[0] or list(modules)[-1] != listed[1]:
+            return False
+        self.own_names, self.library_names = listed[2:]
+        known = self.memory.modules
+        for names in listed[2:]:
+            self.kinds.globals.update(known[name][2] for name in names)
+        self._enter_none()
+        return True
+
+    def _enter_none(self):
+        """Module globals pass for seen."""
         parts = self.walk.done
         for key in self.kinds.globals:
             parts[key >> 6 & 63].add(key)
-        yield
 
     def _tables(self):
         """What programs hang into libraries most often: handlers and figures."""
@@ -58,12 +78,40 @@ class Libraries:
         if logging is not None:
             values = introspect.module_dict(logging)
             start(values.get("root"), "logging.root")
-            start(getattr(values.get("Logger"), "manager", None), "logging.Logger.manager")
+            self._logged()
         figures = sys.modules.get("matplotlib._pylab_helpers")   # pyplot keeps every figure that isn't closed
         if figures is not None:
             keeper = introspect.module_dict(figures).get("Gcf")
             if introspect.isinstance_of(keeper, type):
                 start(introspect.namespace(keeper).get("figs"), "matplotlib.pyplot.open_figures")
+
+    def _pass_by_loggers(self):
+        """Each logger leads to the manager, and this to all loggers: libraries have some hundred. Unless there are more
+        than there were, nothing is entered by way of the manager."""
+        manager, loggers = _loggers()
+        if self.memory.loggers is None:
+            self.memory.loggers = len(loggers)
+        self.more_loggers = len(loggers) >= self.memory.loggers + entering.SMALL
+        if manager is not None and not self.more_loggers:
+            self.walk.done.add(id(manager))
+
+    def _logged(self):
+        """What loggers hold: of those of libraries, what they did not have when they were made."""
+        manager, loggers = _loggers()
+        if self.more_loggers:
+            self.walk.start(manager, "logging.Logger.manager")
+            return
+        self.walk.counted(len(loggers), LOGGERS, "dict")
+        for logger in list(loggers.values()):
+            own = introspect.attributes(logger, type(logger)) or {}
+            if len(own) > PLAIN_LOGGER:
+                self.walk.start_below(logger, LOGGERS, "[*]")
+                continue
+            for kind in "handlers", "filters":
+                found = own.get(kind)
+                for o in found if type(found) is list else ():
+                    if self.kinds.own(type(o)) or _holds_much(introspect.attributes(o, type(o)) or {}):
+                        self.walk.start_below(o, LOGGERS, "[*]", "." + kind, "[*]")
 
     def _finalizers(self):
         """After all else: what also hangs elsewhere hangs there. Libraries have finalizers of their own."""
@@ -87,9 +135,8 @@ class Libraries:
     def _libraries(self):
         """Of a library's globals only the containers' lengths are looked at; those that have grown since the census
         before are entered."""
-        first = not self.memory.candidates
-        if not self.affords(FIRST if first else AGAIN):
-            return
+        if not self.affords(self.memory.library_cost() + (0 if self.memory.unexplained else self.spent)):
+            return           # it would take the next census's time, and what is the program's own comes first
         self.library = {}
         for name in self.library_names:
             if self.exhausted():
@@ -120,3 +167,29 @@ class Libraries:
                     home = values.get("__file__")
                     self.libraries[path] = "%s:1" % home if type(home) is str else "<%s>:1" % name
                     self.walk.start(value, path)
+
+
+def _loggers():
+    """(the manager of loggers, the dict of all of them); (None, {}) without any."""
+    logging = sys.modules.get("logging")
+    cls = introspect.module_dict(logging).get("Logger") if logging is not None else None
+    manager = introspect.namespace(cls).get("manager") if type(cls) is type else None
+    loggers = (introspect.attributes(manager, type(manager)) or {}).get("loggerDict")
+    return (manager, loggers) if type(loggers) is dict else (None, {})
+
+
+def _holds_much(values):
+    """Whether one of these values is a container of some size."""
+    return any(_LENGTHS[id(type(value))](value) >= entering.SMALL for value in list(values.values())
+               if id(type(value)) in _LENGTHS)
+
+
+def _without_aliases(names):
+    """Names of modules, without those of a module that has come before: multiprocessing calls __main__ __mp_main__."""
+    seen, out = set(), []
+    for name in names:
+        key = id(sys.modules.get(name))
+        if key not in seen:
+            seen.add(key)
+            out.append(name)
+    return out

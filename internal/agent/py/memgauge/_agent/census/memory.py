@@ -8,6 +8,8 @@ SHARE = 0.5              # of the budget may go to censuses; the rest is for wha
 WINDOW = 60_000_000_000  # ns over which the budget is kept: a purse holds no more
 SAVED = 2_400_000_000    # ns whose share a purse holds at the process's start: 12 ms at 1 %
 FIRST_COST = 10_000_000  # ns that a first census is taken to cost: of the program's own, not of libraries
+LIBRARIES = 25_000_000   # ns that looking through all of their globals takes, the first time; …
+LIBRARIES_AGAIN = 6_000_000  # … and later
 MAX_MARKS = 20_000       # tensors remembered from census to census, some 150 bytes each
 
 
@@ -69,17 +71,27 @@ class Memory:
         self.roots = set()
         self.samples = {}        # id of a class of the program's -> weak references to some instances
         self.modules = {}        # name -> (id, whether it is the program's own, id of its dict)
+        self.listed = None       # how many modules there were, the newest's name, names of the own and of the others
         self.candidates = {}     # a library's name -> (number of its globals, names of those that are containers)
         self.anon = self.named = 0   # bytes: private memory at the last census, and what that has named of it
-        self.finalizers = None   # how many there were at the first census
+        self.finalizers = self.loggers = None   # how many there were at the first census
         self.looks = 0           # through all of the collector's objects
+        self.unexplained = False # memory grew between the last two censuses, and what they named did not
+        self.sites = {}          # hash of a holder's path -> (line that makes it grow or "", census that looked)
+        self.native = []         # calls of native libraries: function, line, what is called
         self.last_cost = FIRST_COST
         self.running = None
         self.told = 0            # ns, CLOCK_MONOTONIC: when the cost of one was last told
 
+    def library_cost(self):
+        """ns that looking through libraries' globals takes."""
+        return LIBRARIES_AGAIN if self.candidates else LIBRARIES
+
     def wanted(self, budget):
-        """ns that a census needs to begin."""
-        return min(self.last_cost * 1.2, budget * SHARE * WINDOW)
+        """ns that a census needs to begin. Where the program's own objects don't explain what grows, libraries are
+        looked at too, and the purse saves up for that."""
+        cost = self.last_cost * 1.2 + (self.library_cost() * 1.4 if self.unexplained else 0)
+        return min(cost, budget * SHARE * WINDOW)
 
     def purse_for(self, budget):
         """(ns that a census needs, ns that there are)"""

@@ -36,7 +36,8 @@ class Unseen:
         self.named = self._named()
         memory = self.memory
         grown, named = self.anon - memory.anon, self.named - memory.named
-        wanted = self.compared and memory.anon and grown >= MATERIAL and named < EXPLAINED * grown
+        wanted = memory.unexplained = bool(self.compared and memory.anon and grown >= MATERIAL
+                                           and named < EXPLAINED * grown)
         memory.anon, memory.named = self.anon, self.named
         if self.compared and (wanted or memory.looks) and memory.looks < MAX_LOOKS and self.affords(COST) \
                 and sys.getallocatedblocks() <= MAX_BLOCKS:

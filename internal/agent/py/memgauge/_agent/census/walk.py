@@ -23,7 +23,8 @@ from .places import PARAMETER, TENSOR_ROLE, Groups, Places
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_VISITED = 300_000  # their ids take some 25 MB
 MAX_GRAPHS = 512       # tensors with a graph that are remembered to be looked at
-MAX_SCALARS = 64       # places of scalars whose graph is looked at while walking
+MAX_SCALARS = 64       # places of scalars whose graph is looked at while walking, …
+ALIKE = 4              # … and scalars of a place: a chain of nodes takes up to 0.1 ms
 
 
 class Pause(Exception):
@@ -46,6 +47,7 @@ class Walk(Entering):
         self.parts = {}              # place -> bytes of tensors that are parts of a model or an optimizer
         self.unseen = {}             # place -> objects of libraries, whose bytes can't be seen
         self.cut = {}                # place -> 1 where something was not looked at
+        self.unfinished = []         # places that the last slice ended in the middle of
         self.links = {}              # place -> objects of a chain
         self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
@@ -67,6 +69,13 @@ class Walk(Entering):
     def start(self, value, label):
         """A root."""
         self.visit(value, self.places.at(0, label), 1, 0)
+
+    def start_below(self, value, label, *below):
+        """What hangs at a root that is not entered whole."""
+        place = self.places.at(0, label)
+        for edge in below:
+            place = self.places.at(place, edge)
+        self.visit(value, place, 1, 0)
 
     def next(self):
         """The next object of the queue. False when it is empty."""
@@ -99,8 +108,9 @@ class Walk(Entering):
         self.left_out += 1
 
     def counted(self, n, label, kind):
-        """A container that can't be entered, only counted."""
+        """A container that is not entered, only counted: its bytes are not known."""
         place = self.places.at(0, label)
+        self.cut[place] = 1
         if n >= SMALL:
             self.length[place], self.containers[place], self.container_type[place] = n, 1, kind
 
@@ -159,6 +169,9 @@ class Walk(Entering):
         self._here.add(id(o))
         try:
             self.expand(o, place, weight, depth)
+        except Pause:
+            self.unfinished.append(place)
+            raise
         finally:
             self._here.discard(id(o))
 
@@ -214,7 +227,7 @@ class Walk(Entering):
         self.graph_count[place] = self.graph_count.get(place, 0) + weight
         if len(self.graphs) < 2 * MAX_GRAPHS:
             self.graphs.extend((weak(t), place))
-        if shape in ("()", "(1,)") and len(self.chains) < MAX_SCALARS:
+        if shape in ("()", "(1,)") and len(self.chains) < MAX_SCALARS and self.graph_count[place] <= ALIKE:
             node = self.torch.grad_fn(t)
             if node is not None and self.chains.get(place, 0) < tensors.MAX_CHAIN:
                 self.chains[place] = max(self.chains.get(place, 0), self.torch.chain(node))
