@@ -47,7 +47,7 @@ func (t *textState) take(seq uint64, slots uint32, length int) string {
 
 // take is textState's, without secrets: the agent hides them too, unless it is of an earlier version. A replay shows no
 // text.
-func (d *deriver) take(seq uint64, slots uint32, length int) string {
+func (d *rowBuilder) take(seq uint64, slots uint32, length int) string {
 	text := d.text.take(seq, slots, length)
 	if d.mute {
 		return text
@@ -55,7 +55,7 @@ func (d *deriver) take(seq uint64, slots uint32, length int) string {
 	return secret.Text(text)
 }
 
-func (d *deriver) event(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) event(s *[wire.SlotSize]byte) {
 	var e wire.Event
 	e.Decode(s)
 	text := d.take(e.Seq, e.TextSlots, int(e.TextLen))

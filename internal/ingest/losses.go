@@ -31,7 +31,7 @@ type losses struct {
 func (l *losses) add(r *ring, c *wire.Chunk) {
 	if c.Overwritten > 0 {
 		l.overwritten, l.lastOverwritten = l.overwritten+c.Overwritten, c.First-1
-		r.derive.gap()
+		r.rows.gap()
 	}
 	if c.Damaged > 0 {
 		if l.damaged == 0 {

@@ -26,7 +26,7 @@ type ring struct {
 	lastTS     uint64 // of the newest record read, 0 if none
 	ids        []int32
 	noNames    bool // the names area is damaged: names read up to there stay, others are "?"
-	derive     deriver
+	rows       rowBuilder
 	lost       losses
 
 	refused  bool // damaged, of a newer version, of another user: never looked at again
@@ -178,7 +178,7 @@ func (in *Ingester) open(r *ring) error {
 
 // resume goes on from the ring's cursor.
 func (in *Ingester) resume(r *ring) error {
-	r.derive.reset(in, r)
+	r.rows.reset(in, r)
 	c, ok := in.cursors[r.RingID]
 	if ok && c.Done {
 		in.remove(r) // stored, but the last one died before it removed the file
@@ -195,7 +195,7 @@ func (in *Ingester) resume(r *ring) error {
 		if err != nil {
 			return err
 		}
-		r.derive.replay(&chunk)
+		r.rows.replay(&chunk)
 		r.next = chunk.Next()
 	}
 	r.next = c.Seq + 1 // a gap beyond it is counted by the next Read
@@ -249,7 +249,7 @@ func (in *Ingester) readRecords(ctx context.Context, r *ring) error {
 			return err
 		}
 		r.lost.add(r, &chunk)
-		r.derive.emit(&chunk)
+		r.rows.emit(&chunk)
 		r.next = chunk.Next()
 		in.stats.Records += uint64(chunk.Len()) - chunk.Damaged
 		in.putLosses(r)

@@ -15,9 +15,9 @@ const (
 	maxOpen = 1024
 )
 
-// deriver makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again
+// rowBuilder makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again
 // by reading what the ring holds of the past; nothing reaches over the end of a step.
-type deriver struct {
+type rowBuilder struct {
 	in   *Ingester
 	r    *ring
 	wall int64 // ns since the epoch when CLOCK_MONOTONIC was 0
@@ -52,21 +52,21 @@ type frame struct {
 	device     int8
 }
 
-func (d *deriver) reset(in *Ingester, r *ring) {
-	*d = deriver{in: in, r: r, wall: r.WallTime(0), devices: d.devices[:0]}
+func (d *rowBuilder) reset(in *Ingester, r *ring) {
+	*d = rowBuilder{in: in, r: r, wall: r.WallTime(0), devices: d.devices[:0]}
 }
 
-func (d *deriver) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
+func (d *rowBuilder) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
 
 // replay brings the state to the end of a chunk whose rows are stored.
-func (d *deriver) replay(c *wire.Chunk) {
+func (d *rowBuilder) replay(c *wire.Chunk) {
 	d.mute = true
 	d.emit(c)
 	d.mute = false
 }
 
 // emit makes rows of a chunk.
-func (d *deriver) emit(c *wire.Chunk) {
+func (d *rowBuilder) emit(c *wire.Chunk) {
 	for i := range c.Len() {
 		s := c.Slot(i)
 		switch wire.SlotKind(s) {
@@ -106,7 +106,7 @@ func (d *deriver) emit(c *wire.Chunk) {
 }
 
 // gap: records are missing, so what began before can't be matched with what ends after.
-func (d *deriver) gap() {
+func (d *rowBuilder) gap() {
 	d.step.clearOpen()
 	d.hasHost, d.hasHeap, d.devices = false, false, d.devices[:0]
 	d.text = textState{buf: d.text.buf[:0]}
@@ -124,7 +124,7 @@ func (s *stepState) begin(number uint32, ts uint64) {
 	*s = stepState{number: number, begun: true, first: ts, maxAlloc: model.Null, maxCached: model.Null, open: s.open}
 }
 
-func (d *deriver) trace(slot *[wire.SlotSize]byte) {
+func (d *rowBuilder) trace(slot *[wire.SlotSize]byte) {
 	var t wire.Trace
 	t.Decode(slot)
 	if int(t.Stage) >= len(wire.Stages) { // of a newer minor version
@@ -197,7 +197,7 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 
 // addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record
 // never came are forgotten; of two of the same device the later counts, so there are at most as many as devices.
-func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) addDevice(s *[wire.SlotSize]byte) {
 	var v wire.Device
 	v.Decode(s)
 	if len(d.devices) > 0 && d.devices[0].Step != v.Step {
@@ -216,7 +216,7 @@ func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
 }
 
 // devicesOf are the devices that were read at the end of a step; fullest is the one that holds most, nil without any.
-func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
+func (d *rowBuilder) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
 	if len(d.devices) == 0 || d.devices[0].Step != step {
 		return nil, nil
 	}
@@ -230,7 +230,7 @@ func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Devi
 
 // endStepBefore12 takes a record apart that held both the end of a step and what was read of the host: rings were
 // written so up to version 1.1.
-func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
+func (d *rowBuilder) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
 	d.host, d.hasHost = notRead, true
@@ -251,7 +251,7 @@ var notRead = func() (h wire.Host) {
 
 // endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
 // saw.
-func (d *deriver) endStep(t *wire.StepEnd) {
+func (d *rowBuilder) endStep(t *wire.StepEnd) {
 	host := &notRead
 	if d.hasHost && d.host.Step == t.Step {
 		host = &d.host
@@ -282,7 +282,7 @@ func (d *deriver) endStep(t *wire.StepEnd) {
 }
 
 // emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.
-func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
+func (d *rowBuilder) emitDevices(step *model.Step, devices []wire.Device) {
 	for i := range devices {
 		v := &devices[i]
 		d.in.batch.Devices = append(d.in.batch.Devices, model.StepDevice{
@@ -296,7 +296,7 @@ func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
 // fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous
 // memory stands for what is allocated, resident memory for what is reserved, and the peaks are those that the step's
 // trace rows saw, or ru_maxrss where it rose.
-func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
+func (d *rowBuilder) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	if v != nil {
 		row.Device = v.Device
 		row.Allocated, row.MaxAllocated = gauge(v.Allocated), gauge(v.MaxAllocated)
@@ -311,7 +311,7 @@ func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	}
 }
 
-func (d *deriver) overhead(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) overhead(s *[wire.SlotSize]byte) {
 	if d.mute {
 		return
 	}
@@ -324,7 +324,7 @@ func (d *deriver) overhead(s *[wire.SlotSize]byte) {
 	})
 }
 
-func (d *deriver) unknown(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) unknown(s *[wire.SlotSize]byte) {
 	if d.mute {
 		return
 	}
