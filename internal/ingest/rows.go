@@ -15,8 +15,8 @@ const (
 	maxOpen = 1024
 )
 
-// rowBuilder makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again
-// by reading what the ring holds of the past; nothing reaches over the end of a step.
+// rowBuilder makes rows of one ring's records. It keeps state of the current step only, so a new process restores that
+// state by reading again what the ring still holds of this step.
 type rowBuilder struct {
 	in   *Ingester
 	r    *ring

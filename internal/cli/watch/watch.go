@@ -169,7 +169,7 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 		w.Over(src.Killed())
 	}
 	src.AddEvents(w)
-	if err := o.judge(ctx, src, w); err != nil {
+	if err := o.addLeaks(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	report := w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted, Ended: src.End,
@@ -177,8 +177,8 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 	return w, o.deliver(a, w, report, out)
 }
 
-// judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
-func (o *watchOptions) judge(ctx context.Context, src *follow.Source, w *monitor.Watch) error {
+// addLeaks queries the verdict over a session's steps, and adds the leaks to the report.
+func (o *watchOptions) addLeaks(ctx context.Context, src *follow.Source, w *monitor.Watch) error {
 	if !o.leak || src.Session == nil {
 		return nil
 	}
