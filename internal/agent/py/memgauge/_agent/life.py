@@ -16,7 +16,7 @@ import os
 import sys
 from time import monotonic
 
-from . import arrivals, persistent, ranks, state, thread, torchhook, unload
+from . import onimport, persistent, ranks, state, thread, torchhook, unload
 
 UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
 
@@ -39,7 +39,7 @@ def start(runtime=None):
                 pass    # `memgauge run` has checked it; somebody else's mistake keeps the default
     state.current = s = _process(runtime)
     _hook_in()
-    arrivals.notice()
+    onimport.notice()
     if getattr(sys, "argv", ())[1:2] == ["--multiprocessing-fork"]:
         from . import workers
         workers.spawned(state.at_exit)
@@ -85,7 +85,7 @@ def attach(request):
     if s.ring is not None:
         from . import workers
         workers.watch(state.at_exit)
-    arrivals.notice()
+    onimport.notice()
     thread.start(s)
     state.sigmask = thread.signals_of_main()
     return "attached\t%s" % (s.door.address() if s.door is not None else "")

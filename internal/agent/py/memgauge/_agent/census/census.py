@@ -10,7 +10,7 @@ import sys
 from time import monotonic, monotonic_ns, thread_time_ns
 
 from .. import mainthread, state
-from . import beyond, evidence, introspect, libraries, roots, sites, tensors, unseen, walk
+from . import evidence, graphs_garbage, introspect, libraries, roots, sites, tensors, unseen, walk
 from .memory import SHARE, WINDOW, Memory
 
 SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
@@ -68,7 +68,7 @@ def last_look(limit):
     job.finish(limit)
 
 
-class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling):
+class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, evidence.Telling):
     """A job of Control: tick() until `outcome` is set ("done" or "interrupted")."""
 
     def __init__(self, memory, deep, allowance):

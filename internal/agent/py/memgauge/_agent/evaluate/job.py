@@ -12,7 +12,7 @@ from itertools import filterfalse, repeat, starmap
 from time import monotonic, perf_counter_ns, sleep
 
 from .. import frames, gil, mainthread
-from . import likeness, moment, rendering, scope, streams
+from . import moment, rendering, scope, streams, threadsetup
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
@@ -69,7 +69,7 @@ class Job:
     def start(self):
         import os
         self._pid = os.getpid()
-        self._thread = likeness.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread = threadsetup.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
         self._thread.start()
 
     @property
@@ -160,7 +160,7 @@ class Job:
     def _work(self):
         outcome = EXCEPTION
         try:
-            likeness.user_signals()
+            threadsetup.user_signals()
             outcome = self._at_its_moment()
         except BaseException as error:   # an interruption just between two shields, or no memory left
             self.error = self.error or "memgauge: %r\n" % (error,)
@@ -182,7 +182,7 @@ class Job:
             os._exit(0)
 
     def _at_its_moment(self):
-        likeness.threading_module()
+        threadsetup.threading_module()
         error = None if self.own else _compile_error(self.source)
         # nothing has to be waited for; but text from an indented place has another try
         if isinstance(error, SyntaxError):
@@ -201,7 +201,7 @@ class Job:
         gil.calm()
         gil.lax()
         self.began = perf_counter_ns()
-        likeness.same_device(self.visit.stop)
+        threadsetup.same_device(self.visit.stop)
         streams.enter(self.sink)
         outcome = self._evaluate()
         if self.visit.place == moment.IDLE and not self.own:

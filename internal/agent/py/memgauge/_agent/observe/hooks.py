@@ -158,7 +158,7 @@ def own_call(module_class):
     return None
 
 
-class Door:
+class Gate:
     """Code is exchanged by one thread at a time, and by none after shut(): a detach comes from another thread than the
     trainer's, which may be about to open a sample. The trainer only tries; the other one waits for microseconds."""
 
@@ -186,8 +186,8 @@ class Door:
 class ModuleCalls:
     """Lets `watched(module, args, kwargs)` see module calls; the original is `plain`."""
 
-    def __init__(self, torch, door):
-        self.door = door
+    def __init__(self, torch, gate):
+        self.gate = gate
         self.function = self._find(torch)
         self.original = self.function.__code__
         self.space = self.function.__globals__
@@ -228,13 +228,13 @@ class ModuleCalls:
 
     def watch(self, what):
         """`all` modules' calls, those of the `roots`, or none (None). False if somebody else has exchanged the code,
-        None if another thread is at the door or has shut it."""
-        if not self.door.enter():
+        None if another thread is at the gate or has shut it."""
+        if not self.gate.enter():
             return None
         try:
             return self._exchange(what)
         finally:
-            self.door.leave()
+            self.gate.leave()
 
     def _exchange(self, what):
         """Whoever else exchanged the code keeps his."""
@@ -250,7 +250,7 @@ class ModuleCalls:
         return True
 
     def remove(self):
-        """After the door was shut."""
+        """After the gate was shut."""
         self._exchange(None)
         for name in MODULE_NAMES:
             self.space.pop(name, None)
@@ -260,8 +260,8 @@ class StepStarts:
     """Tells, in sampled steps, that an optimizer's step() begins: each class has a wrapper of its own (`hooked`), whose
     code is exchanged in the same way. Only for optimizers that are not compiled: there the code is guarded."""
 
-    def __init__(self, before, door):
-        self.before, self.door = before, door
+    def __init__(self, before, gate):
+        self.before, self.gate = before, gate
         # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
         self.copies = {}
         self.known = {}  # wrapper -> (its own code, ours)
@@ -271,7 +271,7 @@ class StepStarts:
         function = getattr(type(optimizer), "step", None)
         if not isinstance(function, types.FunctionType) or function.__code__.co_freevars != ("func",):
             return False
-        if not self.door.enter():       # a detach has begun, which takes what is learned away
+        if not self.gate.enter():       # a detach has begun, which takes what is learned away
             return False
         try:
             if function not in self.known:
@@ -282,7 +282,7 @@ class StepStarts:
                 self.active.append(function)
             return function.__code__ is ours
         finally:
-            self.door.leave()
+            self.gate.leave()
 
     def _learn(self, function):
         original, space = function.__code__, {}
@@ -309,7 +309,7 @@ class StepStarts:
                 function.__code__ = original
 
     def forget(self):
-        """After the door was shut: also the names in torch's modules."""
+        """After the gate was shut: also the names in torch's modules."""
         self.remove()
         for function in self.known:
             for name in ("_memgauge_before_step", "_memgauge_plain_step"):

@@ -52,7 +52,7 @@ class Loop(Observer):
         self.errors = self.trains_on = 0
         self.removed = False
         self.host, self.cuda, self.names = Host(), _NoCuda(), Names()
-        self.dynamo = self.ends = self.door = self.starts = self.compiles = _Absent()
+        self.dynamo = self.ends = self.gate = self.starts = self.compiles = _Absent()
         self._start()
 
 

@@ -20,7 +20,7 @@ from ..record._spec import POST_STEP, PRE_STEP
 from .costs import Costs
 from .counter import Counter
 from .governor import Governor
-from .hooks import Compiles, Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
+from .hooks import Compiles, Dynamo, Gate, ModuleCalls, StepEnds, StepStarts, Unsupported
 from .inference import Forwards
 from .modules import Calls, Names
 from .optimizers import Optimizers
@@ -50,11 +50,11 @@ class Observer(Forwards, Sampling, StepRecords):
         self.host, self.cuda = Host(), Cuda(torch)
         self.dynamo = Dynamo(torch)
         self.ends = StepEnds(torch)
-        self.door = Door()
-        self.starts = StepStarts(self.before_step, self.door)
+        self.gate = Gate()
+        self.starts = StepStarts(self.before_step, self.gate)
         self.names = Names()
         try:
-            self.modules = ModuleCalls(torch, self.door)
+            self.modules = ModuleCalls(torch, self.gate)
         except Unsupported as why:
             self.modules = None
             state.event("error", "no module rows: %s" % why)
@@ -303,7 +303,7 @@ class Observer(Forwards, Sampling, StepRecords):
         if self.removed:
             return
         self.removed = True
-        self.door.shut()
+        self.gate.shut()
         self.flush()
         self.ends.remove()
         self.compiles.remove()
@@ -318,7 +318,7 @@ class Observer(Forwards, Sampling, StepRecords):
         if self.removed:
             return
         self.lock, self.holder = allocate_lock(), 0
-        self.door.lock = allocate_lock()
+        self.gate.lock = allocate_lock()
         self.host.close()
         self.ring = None
         if self.modules:

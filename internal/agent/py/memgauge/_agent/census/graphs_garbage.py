@@ -4,7 +4,7 @@ import gc
 from . import cycles
 
 
-class Beyond:
+class GraphsGarbage:
     """The part of a Census that looks at what the walk has met but not entered, or not reached."""
 
     # ------------------------------------------------------------ graphs and garbage
