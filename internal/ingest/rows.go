@@ -10,8 +10,8 @@ import (
 const (
 	hostDevice = -1
 
-	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep; what is beyond
-	// comes from hooks that were cut off by exceptions, and the oldest of them are forgotten.
+	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep. More open stages
+	// come from calls that an exception has ended; the oldest of them are forgotten.
 	maxOpen = 1024
 )
 
@@ -21,7 +21,7 @@ type rowBuilder struct {
 	in   *Ingester
 	r    *ring
 	wall int64 // ns since the epoch when CLOCK_MONOTONIC was 0
-	mute bool  // only the state counts: the rows were stored before
+	mute bool  // make no rows: they are stored already, only the state is restored
 
 	step    stepState
 	host    wire.Host // what was read at the end of the step that is going on
@@ -32,7 +32,7 @@ type rowBuilder struct {
 	text    textState
 }
 
-// stepState is what the rows of a step have in common.
+// stepState is the state that the rows of a step share.
 type stepState struct {
 	number    uint32
 	begun     bool
@@ -58,7 +58,7 @@ func (d *rowBuilder) reset(in *Ingester, r *ring) {
 
 func (d *rowBuilder) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
 
-// replay brings the state to the end of a chunk whose rows are stored.
+// replay restores the state at the end of a chunk whose rows are stored.
 func (d *rowBuilder) replay(c *wire.Chunk) {
 	d.mute = true
 	d.emit(c)
@@ -105,7 +105,7 @@ func (d *rowBuilder) emit(c *wire.Chunk) {
 	}
 }
 
-// gap: records are missing, so what began before can't be matched with what ends after.
+// gap resets the state after missing records: ends that follow can't be matched with beginnings before the gap.
 func (d *rowBuilder) gap() {
 	d.step.clearOpen()
 	d.hasHost, d.hasHeap, d.devices = false, false, d.devices[:0]
@@ -156,8 +156,8 @@ func (d *rowBuilder) trace(slot *[wire.SlotSize]byte) {
 	}
 }
 
-// peak fills a host row's peaks: the kernel tells ru_maxrss only when it rises, so the highest that was seen in the
-// step stands in for it.
+// peak fills the peaks of a host row. The agent writes ru_maxrss only when it has risen, so otherwise the highest value
+// of the step is used.
 func (s *stepState) peak(row *model.Trace) {
 	s.maxAlloc = max(s.maxAlloc, row.Allocated, row.MaxAllocated) // Null is the smallest number
 	s.maxCached = max(s.maxCached, row.Cached, row.MaxCached)
@@ -167,9 +167,9 @@ func (s *stepState) peak(row *model.Trace) {
 // Stages come in pairs: even ones begin what the odd one after them ends.
 const preForward = 0
 
-// match keeps a stage that begins, and finds for one that ends the latest beginning of the same module. Others that lie
-// above stay: threads interleave (DataParallel), and backward stages don't nest. One whose end an exception skipped
-// stays until the end of the step and is found only by a call that lacks a beginning.
+// match stores a stage that begins. For a stage that ends, it finds the latest beginning of the same module. Later
+// beginnings of other modules stay open: threads interleave (DataParallel), and backward stages don't nest. If an
+// exception skipped a stage's end, its beginning stays until the end of the step.
 func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	open := &s.open[t.Stage>>1]
 	if t.Stage&1 == 0 {
@@ -195,8 +195,8 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	}
 }
 
-// addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record
-// never came are forgotten; of two of the same device the later counts, so there are at most as many as devices.
+// addDevice keeps a device's reading until the step's own record comes. Readings of a step without such a record are
+// forgotten. The later of two readings of a device counts, so there are at most as many as devices.
 func (d *rowBuilder) addDevice(s *[wire.SlotSize]byte) {
 	var v wire.Device
 	v.Decode(s)
@@ -204,7 +204,7 @@ func (d *rowBuilder) addDevice(s *[wire.SlotSize]byte) {
 		d.devices = d.devices[:0]
 	}
 	if v.Device < 0 {
-		return // no device: a record that is damaged in a way that its check does not show
+		return // no device has this number: the record is damaged, though its check is right
 	}
 	for i := range d.devices {
 		if d.devices[i].Device == v.Device {
@@ -215,7 +215,8 @@ func (d *rowBuilder) addDevice(s *[wire.SlotSize]byte) {
 	d.devices = append(d.devices, v)
 }
 
-// devicesOf are the devices that were read at the end of a step; fullest is the one that holds most, nil without any.
+// devicesOf returns the readings of devices at the end of a step. fullest is the device that holds most, nil if none
+// was read.
 func (d *rowBuilder) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
 	if len(d.devices) == 0 || d.devices[0].Step != step {
 		return nil, nil
@@ -228,8 +229,8 @@ func (d *rowBuilder) devicesOf(step uint32) (list []wire.Device, fullest *wire.D
 	return d.devices, fullest
 }
 
-// endStepBefore12 takes a record apart that held both the end of a step and what was read of the host: rings were
-// written so up to version 1.1.
+// endStepBefore12 decodes the step record of rings up to version 1.1, which held both the end of a step and the host's
+// reading.
 func (d *rowBuilder) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
@@ -239,7 +240,7 @@ func (d *rowBuilder) endStepBefore12(slot *[wire.SlotSize]byte) {
 		Duration: t.Duration})
 }
 
-// notRead is what a step has whose host was not read: every value not taken.
+// notRead is the host's reading of a step without one: every value is "not taken".
 var notRead = func() (h wire.Host) {
 	var ones [wire.SlotSize]byte
 	for i := range ones {
@@ -249,8 +250,8 @@ var notRead = func() (h wire.Host) {
 	return h
 }()
 
-// endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
-// saw.
+// endStep makes a step's rows from its record, the records before it (host, heap, devices) and the peaks of its trace
+// rows.
 func (d *rowBuilder) endStep(t *wire.StepEnd) {
 	host := &notRead
 	if d.hasHost && d.host.Step == t.Step {
@@ -281,7 +282,7 @@ func (d *rowBuilder) endStep(t *wire.StepEnd) {
 	d.hasHost, d.hasHeap, d.devices, d.step.begun = false, false, d.devices[:0], false
 }
 
-// emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.
+// emitDevices makes a row for each device, since the step's own row shows only the fullest device.
 func (d *rowBuilder) emitDevices(step *model.Step, devices []wire.Device) {
 	for i := range devices {
 		v := &devices[i]
@@ -293,9 +294,9 @@ func (d *rowBuilder) emitDevices(step *model.Step, devices []wire.Device) {
 	}
 }
 
-// fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous
-// memory stands for what is allocated, resident memory for what is reserved, and the peaks are those that the step's
-// trace rows saw, or ru_maxrss where it rose.
+// fillMemory fills the step's memory from the device that holds most (python.step_devices has each of them). Without a
+// device it is the host's: anonymous memory as allocated, resident memory as reserved, and as peaks the highest values
+// of the step's trace rows, or ru_maxrss if it has risen.
 func (d *rowBuilder) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	if v != nil {
 		row.Device = v.Device
@@ -335,7 +336,7 @@ func (d *rowBuilder) unknown(s *[wire.SlotSize]byte) {
 	l.unknown++
 }
 
-// gauge is a 64-bit value of a record; not taken, or too large to be true, is Null.
+// gauge converts a 64-bit value of a record. A value that was not taken, or is impossibly large, becomes Null.
 func gauge(v uint64) int64 {
 	if v > math.MaxInt64 {
 		return model.Null
