@@ -24,7 +24,7 @@ type TablesOptions struct {
 	Names   []string
 }
 
-// cataloguer knows a session's tables.
+// cataloguer is any source that can list its tables.
 type cataloguer interface {
 	Tables(ctx context.Context, all bool) ([]model.Table, error)
 }
@@ -86,8 +86,7 @@ func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int,
 	return listTables(w, tables, width)
 }
 
-// pickTables finds tables by name, in the order in which they were asked for; what lies behind them only when nothing
-// else has that name.
+// pickTables finds tables by name, in the order of the names. It finds an internal table only if no other has the name.
 func pickTables(ctx context.Context, from cataloguer, tables []model.Table, names []string) ([]model.Table, error) {
 	var out []model.Table
 	for _, name := range names {
@@ -107,7 +106,7 @@ func pickTables(ctx context.Context, from cataloguer, tables []model.Table, name
 	return out, nil
 }
 
-// named finds tables by their name with or without the schema; SQL's names have no case.
+// named finds tables by name, with or without the schema. Case doesn't matter, as in SQL.
 func named(tables []model.Table, name string) (out []model.Table) {
 	for _, t := range tables {
 		bare, _, _ := strings.Cut(t.Name, "(") // a table function is shown with its argument
@@ -118,7 +117,7 @@ func named(tables []model.Table, name string) (out []model.Table) {
 	return out
 }
 
-// wholeTables is how to see what a narrow terminal left out of these listings.
+// wholeTables says how to see columns that a narrow terminal left out.
 func listTables(w io.Writer, tables []model.Table, width int) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("table"), doc.Number("rows"), doc.Number("columns"),
 		doc.Text("description")}}
@@ -137,7 +136,7 @@ func tableName(t model.Table) string {
 	return t.Schema + "." + t.Name
 }
 
-// countText leaves a count blank that nobody took.
+// countText formats a number of rows; it is blank if unknown.
 func countText(n int64) string {
 	if n < 0 {
 		return ""
