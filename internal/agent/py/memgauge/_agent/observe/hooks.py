@@ -1,19 +1,19 @@
-"""How torch is made to tell us things, and how it is made to forget us.
+"""Our hooks in torch: how they are installed and removed.
 
-A module's call is watched by exchanging the *code object* of torch.nn.Module.__call__ for a sampled step, 0.1 µs in all,
-instead of putting hooks on modules or another function on the class:
- - nothing is on the user's modules: they are copied, pickled, scripted and exported as ever, also in a sampled step;
- - an attribute set on Module would invalidate the method caches of every subclass, and CPython 3.13 gives a class only
-   1,000 versions (Objects/typeobject.c, MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever;
- - torch.compile looks at the identity of the function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks,
-   not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py). But for
-   classes with a __call__ of their own, whose super().__call__() it guards by this code's identity: see Compiles.
-The new code finds us through names in torch.nn.modules.module, which go when we go. A thread that was just entering it at
-that moment finds them gone, and calls torch's own function, which is in its place again.
+A module's call is watched by exchanging the *code object* of torch.nn.Module.__call__ for a sampled step, 0.1 µs in
+all, instead of putting hooks on modules or another function on the class: - nothing is on the user's modules: they are
+copied, pickled, scripted and exported as ever, also in a sampled step; - an attribute set on Module would invalidate
+the method caches of every subclass, and CPython 3.13 gives a class only 1,000 versions (Objects/typeobject.c,
+MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever; - torch.compile looks at the identity of the
+function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks, not at this code: no guard fails, nothing is
+compiled again, no graph is broken (test_observer_compile.py). But for classes with a __call__ of their own, whose
+super().__call__() it guards by this code's identity: see Compiles. The new code finds us through names in
+torch.nn.modules.module, which go when we go. A thread that was just entering it at that moment finds them gone, and
+calls torch's own function, which is in its place again.
 
-An optimizer's end of a step is told by replacing Optimizer._optimizer_step_code, an empty method that the wrapper of
-every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads a local
-variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement names it so.
+The end of an optimizer's step is observed by replacing Optimizer._optimizer_step_code, an empty method that the wrapper
+of every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads the local
+variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement has one of that name.
 """
 import importlib
 import types
@@ -67,7 +67,7 @@ _made = {}  # (source, what it stands for) -> code
 
 
 class Unsupported(Exception):
-    """This torch, or what was done to it, leaves us no way in; the text says why."""
+    """This version of torch, or a change that somebody made to it, can't be hooked; the text says why."""
 
 
 def copy_of(function):
@@ -99,7 +99,7 @@ class Dynamo:
             elif hasattr(frames, "skip_code"):
                 frames.skip_code(function.__code__)
         except (AttributeError, TypeError):
-            pass  # another version's names: the frames are then compiled, which is slow but right
+            pass  # this version has other names: the frames are then compiled, which is slow but correct
         return function
 
 
@@ -159,8 +159,9 @@ def own_call(module_class):
 
 
 class Gate:
-    """Code is exchanged by one thread at a time, and by none after shut(): a detach comes from another thread than the
-    trainer's, which may be about to open a sample. The trainer only tries; the other one waits for microseconds."""
+    """Lets one thread at a time exchange code, and none after shut(). A detach runs on another thread than the
+    trainer's, which may be about to open a sample. The trainer only tries the lock; the other thread waits for it, for
+    microseconds."""
 
     def __init__(self):
         self.lock = allocate_lock()
@@ -237,7 +238,7 @@ class ModuleCalls:
             self.gate.leave()
 
     def _exchange(self, what):
-        """Whoever else exchanged the code keeps his."""
+        """Exchanges the code, unless somebody else has exchanged it: theirs stays."""
         if self.guarded and what is not None:
             return False
         wanted = self.original if what is None else self.codes[what]
