@@ -52,6 +52,7 @@ type Error struct {
 	Kind    string `json:"kind,omitempty"` // a key of kinds, or ""
 }
 
+// Error returns the message. Unpack adds the remedy.
 func (e *Error) Error() string { return e.Message }
 
 // kinds are the errors that a caller distinguishes, on both sides of the socket.

@@ -134,8 +134,8 @@ func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	return false, nil
 }
 
-// computing examines a thread that is not in a system call. Outside the C library and what replaces its malloc, our code
-// may start a thread: the code there could do so itself, since it holds none of the library's locks.
+// computing examines a thread that is not in a system call. Outside the C library and what replaces its malloc, our
+// code may start a thread: the code there could do so itself, since it holds none of the library's locks.
 func (t *Target) computing(pc uint64) moment {
 	at, ok := t.maps.At(pc)
 	m := moment{doing: "running Python", ready: true, open: true}

@@ -14,7 +14,8 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// debugSupport is the place where CPython 3.14 and newer looks for code to run (PEP 768): addresses in the target.
+// debugSupport has the addresses in the target through which a debugger makes CPython 3.14 and newer run a script (PEP
+// 768; _PyRemoteDebuggerSupport in Include/cpython/pystate.h).
 type debugSupport struct {
 	breaker uint64 // of the main thread: bits that it checks between bytecodes
 	pending uint64 // int32: a script is waiting
@@ -29,16 +30,16 @@ const (
 )
 
 // The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and
-// 3.15 share, counted in words. The last six describe debugSupport. The table's length differs, so they are found by the
-// values that they must have.
+// 3.15 share, counted in words. The last six describe debugSupport. The table's length differs, so they are found by
+// the values that they must have.
 const (
 	wordFree        = 2
 	wordInterpreter = 5
 	wordMainThread  = 10
 )
 
-// findDebugSupport returns nil where the target has none, where it is disabled (-X disable-remote-debug), or where it has an
-// unknown form.
+// findDebugSupport returns nil if the target has none, if it is disabled (-X disable-remote-debug), or if its form is
+// unknown.
 func (t *Target) findDebugSupport() *debugSupport {
 	s, ok := t.python.Symbol("_PyRuntime")
 	if !ok || t.Python.Minor < 14 {
@@ -65,8 +66,8 @@ func (t *Target) findDebugSupport() *debugSupport {
 	return &debugSupport{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
 }
 
-// debugSupportEnd finds the word that contains the maximum length of a script's name. Before it come the offset of the name, 4
-// bytes after the flag, and that of the flag.
+// debugSupportEnd finds the word that contains the maximum length of a script's name. Before it come the offset of the
+// name, 4 bytes after the flag, and that of the flag.
 func debugSupportEnd(w []uint64) int {
 	for i := 2*wordMainThread + 5; i < len(w); i++ {
 		if w[i] == debugPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {

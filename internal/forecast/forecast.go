@@ -83,8 +83,8 @@ func Run(readings []Reading, limit float64) Forecast {
 	if f.Shape != Flat && f.Shape != Unclear || len(points) >= MaxPoints/2 {
 		return f
 	}
-	// A few stretches of many readings give the floor well, but hide a pause. So predict again from many stretches of few
-	// readings.
+	// A few stretches of many readings give the floor well, but hide a pause. So predict again from many stretches of
+	// few readings.
 	if fine := predict(inStretches(readings, MaxPoints), readings, limit); fine.Sure() {
 		return fine
 	}

@@ -20,6 +20,7 @@ const (
 	Critical
 )
 
+// String returns the level's name: low, medium, high or critical.
 func (l Level) String() string { return [...]string{"low", "medium", "high", "critical"}[l] }
 
 // MarshalJSON writes the level's name.

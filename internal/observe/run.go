@@ -92,6 +92,7 @@ type StartError struct {
 	err     error
 }
 
+// Error and Unwrap give the cause.
 func (e *StartError) Error() string { return e.err.Error() }
 func (e *StartError) Unwrap() error { return e.err }
 

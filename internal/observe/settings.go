@@ -25,6 +25,7 @@ type Settings struct {
 // OptionError is a wrong option of the user. Its text names the command and the flag.
 type OptionError struct{ err error }
 
+// Error and Unwrap give the cause.
 func (e *OptionError) Error() string { return e.err.Error() }
 func (e *OptionError) Unwrap() error { return e.err }
 

@@ -91,6 +91,7 @@ func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.W
 	return a.Report(err)
 }
 
+// RootCommand returns the command memgauge with all families below it. Its flags are fields of a.
 func (a *App) RootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "memgauge",
@@ -123,6 +124,7 @@ func (a *App) RootCommand() *cobra.Command {
 // noSession is the annotation of commands that need no session or make one of their own.
 const noSession = "no session"
 
+// TakesSession reports whether a command needs a session, and so accepts an ENDPOINT before it and --session.
 func TakesSession(c *cobra.Command) bool {
 	_, none := c.Annotations[noSession]
 	return !none
@@ -191,6 +193,7 @@ func TextArguments(args []string) []string {
 	return out
 }
 
+// IsCommand reports whether name is a command of root, an alias of one, or a command that cobra adds.
 func IsCommand(root *cobra.Command, name string) bool {
 	reserved := []string{"help", "completion", "__complete", "__completeNoDesc"} // cobra adds these when it runs
 	if slices.Contains(reserved, name) {

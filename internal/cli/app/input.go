@@ -29,6 +29,7 @@ func (a *App) OpenInput(ctx context.Context, path string) (in io.ReadCloser, siz
 	return f, info.Size(), nil
 }
 
+// OpenStdin returns standard input. Reading a pipe or a terminal ends with ctx. Closing it doesn't close the stream.
 func (a *App) OpenStdin(ctx context.Context) io.ReadCloser {
 	plain := io.NopCloser(a.Stdin)
 	if f, ok := a.Stdin.(*os.File); ok {

@@ -22,6 +22,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
+// QueryOptions are the flags of query, here and in snapshot query.
 type QueryOptions struct {
 	format  string
 	Output  string
@@ -46,6 +47,7 @@ func (a *commands) queryCommand() *cobra.Command {
 	return c
 }
 
+// AddFlags adds the flags to a command.
 func (o *QueryOptions) AddFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.format, "format", "f", "",
@@ -114,6 +116,7 @@ func (a *commands) queryOnce(ctx context.Context, output string, q api.QueryRequ
 // colourless reports whether to send no colours: NO_COLOR is set (https://no-color.org), or the terminal has none.
 func colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
+// RunQuery runs a query and commits its result to out. On an error nothing is printed or written.
 func RunQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sink.Sink) error {
 	if err := from.Query(ctx, q, out); err != nil {
 		return WhyCut(ctx, err)
@@ -124,6 +127,7 @@ func RunQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sin
 	return nil
 }
 
+// QuerySink returns the sink of a result: the file at path, or standard output for "".
 func QuerySink(a *app.App, path string) (sink.Sink, error) {
 	if path == "" {
 		return tellGrowth(a, &sink.Spool{To: a.Stdout}, ""), nil

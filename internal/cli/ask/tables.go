@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
+// TablesOptions are the flags of tables, here and in snapshot tables, and the names of the tables to describe.
 type TablesOptions struct {
 	all     bool
 	columns bool
@@ -48,6 +49,7 @@ func (a *commands) tablesCommand() *cobra.Command {
 	return c
 }
 
+// AddFlags adds the flags to a command.
 func (o *TablesOptions) AddFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "also memgauge's own bookkeeping")
@@ -69,6 +71,8 @@ func (a *commands) tables(ctx context.Context, o TablesOptions) error {
 	return out.Commit()
 }
 
+// RunTables writes the list of tables to w, or describes those of o.Names. width is the terminal's, in columns; 0 for a
+// pipe.
 func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int, w io.Writer) error {
 	tables, err := from.Tables(ctx, o.all)
 	if err == nil && len(o.Names) > 0 {
