@@ -16,6 +16,7 @@ const (
 var categoryNames = [categories]string{"unknown", "parameters", "gradients", "optimizer state", "activations",
 	"temporaries"}
 
+// String returns the category's name, as in the column category.
 func (c Category) String() string { return categoryNames[c] }
 
 // Category tells what an alloc's block is for: by what ran when it was made (see phaseOf), and by what ran when it was

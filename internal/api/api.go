@@ -1,6 +1,6 @@
-// Package api owns what can be asked of a session: the interface Session with its questions and answers, the HTTP that
-// carries them, and the client of that. Who presents a session sees nothing else of it. Who answers is package
-// service's; api opens no database, no process and no session directory.
+// Package api owns the interface of a session: Session with its requests and replies, their HTTP server, and the
+// client. Code that presents a session sees nothing else of it. Package service answers the requests; api opens no
+// database, no process and no session directory.
 package api
 
 import (
@@ -20,18 +20,18 @@ type QueryRequest struct {
 	Plain   bool          `json:"plain"`   // no dim text on a terminal
 	Timeout time.Duration `json:"timeout"` // 0: none
 
-	// Note hears what the user must know about the answer: that something could not be read. It may be nil.
+	// Note is called with remarks for the user about the answer, say that something could not be read. It may be nil.
 	Note func(string) `json:"-"`
 }
 
-// Tell passes a note on, where there is one and somebody to hear it.
+// Tell calls Note, unless that is nil or the note empty.
 func (q QueryRequest) Tell(note string) {
 	if q.Note != nil && note != "" {
 		q.Note(note)
 	}
 }
 
-// Summary is what a session amounts to.
+// Summary describes a session in figures.
 type Summary struct {
 	Rows      int64 `json:"rows"`  // in all tables that grow
 	Steps     int64 `json:"steps"` // of the process that made most
@@ -40,7 +40,7 @@ type Summary struct {
 	Ranks     []int `json:"ranks"`
 	DiskBytes int64 `json:"disk_bytes"`
 	Lost      int64 `json:"lost"`     // records in memgauge.drops
-	LeftOut   int64 `json:"left_out"` // rows given up for want of disk: thinned, merged, dropped or never stored
+	LeftOut   int64 `json:"left_out"` // rows removed to save disk: thinned, merged, dropped or never stored
 
 	Verdict string `json:"verdict,omitempty"` // in a line; at the end of a run only
 }
@@ -52,9 +52,10 @@ type Error struct {
 	Kind    string `json:"kind,omitempty"` // a key of kinds, or ""
 }
 
+// Error returns the message. Unpack adds the remedy.
 func (e *Error) Error() string { return e.Message }
 
-// kinds are the errors that a caller tells apart, on both sides of the socket.
+// kinds are the errors that a caller distinguishes, on both sides of the socket.
 var kinds = map[string]error{"timeout": ErrTimeout, "canceled": ErrCanceled, "unknown": ErrUnknown}
 
 // Is makes errors.Is work for the kinds.
@@ -63,15 +64,15 @@ func (e *Error) Is(target error) bool {
 	return known && target == kind
 }
 
-// Outcomes of a question that a caller tells apart.
+// Errors of a request that a caller distinguishes.
 var (
 	ErrTimeout  = errors.New("ran into its time limit")
 	ErrCanceled = errors.New("canceled")
-	// ErrBroken is a connection that ended before the answer did: the collector was killed. Another one can be asked.
+	// ErrBroken is a connection that ended before the answer did: the collector was killed. Another one can answer.
 	ErrBroken = errors.New("the collector ended")
-	// ErrException is what code raised.
+	// ErrException means that the code raised an exception.
 	ErrException = errors.New("the code raised an exception")
-	// ErrUnknown is the answer of an older version to a question that it does not know.
+	// ErrUnknown is the reply of an older version to a request that it does not know.
 	ErrUnknown = errors.New("the session's collector is of an earlier version and does not know this question")
 )
 
@@ -105,7 +106,7 @@ type TablesReply struct {
 // maxSQL bounds a statement; a generated IN list of 100,000 numbers fits.
 const maxSQL = 4 << 20
 
-// Check refuses what no session takes.
+// Check returns an error for a query that every session would refuse.
 func (q QueryRequest) Check() error {
 	if len(q.SQL) > maxSQL {
 		return fmt.Errorf("query: the statement has %d bytes, at most %d", len(q.SQL), maxSQL)

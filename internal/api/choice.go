@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Choice says which live processes a question is for. The zero Choice means the main trainer.
+// Choice selects the live processes of a request. The zero Choice selects the main trainer.
 type Choice struct {
 	PID  int  `json:"pid,omitempty"`  // this process; an error if it is not there
 	Rank *int `json:"rank,omitempty"` // the trainer of this rank; likewise
@@ -17,8 +17,8 @@ type Choice struct {
 	Hint int  `json:"hint,omitempty"` // this process if it is there, before the main trainer
 }
 
-// Choose picks the live ones among a session's processes, in their order, which puts the main trainer first. Those in
-// which no agent answers are left out, unless the question is one that the kernel can answer as well.
+// Choose selects live processes of a session and keeps their order, in which the main trainer is first. Processes
+// without an answering agent are left out, unless kernel says that the kernel can answer the request too.
 func Choose(all []Process, c Choice, kernel bool) ([]Process, error) {
 	live := keep(all, func(p Process) bool { return p.Alive && (p.Agent || kernel) })
 	if len(live) == 0 {
@@ -43,8 +43,8 @@ func keep(list []Process, ok func(Process) bool) []Process {
 	return slices.DeleteFunc(slices.Clone(list), func(p Process) bool { return !ok(p) })
 }
 
-// trainers leaves out the processes that only start or feed the trainers: a launcher has no rank, a DataLoader's worker
-// makes no steps. Where nothing tells them apart, all remain.
+// trainers leaves out processes that only start or feed the trainers: a launcher has no rank, and a DataLoader's worker
+// makes no steps. If that doesn't distinguish them, all remain.
 func trainers(live []Process) []Process {
 	for _, ok := range []func(Process) bool{
 		func(p Process) bool { return p.Torch },
@@ -68,7 +68,7 @@ func first(live []Process, what string, ok func(Process) bool) ([]Process, error
 	return nil, remedy.Add(fmt.Errorf("no live process with %s", what), "there are: "+strings.Join(names, ", "))
 }
 
-// Label names a process in the head of a line.
+// Label is a process's name at the beginning of an output line.
 func (p Process) Label() string {
 	if p.Rank >= 0 && p.Torch {
 		return fmt.Sprintf("rank %d", p.Rank)

@@ -18,7 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/sock"
 )
 
-// Client asks a collector, or whatever else serves Handler.
+// Client sends requests to a collector, or to any other server of Handler.
 type Client struct {
 	http *http.Client
 }
@@ -47,7 +47,7 @@ func Dial(ctx context.Context, path string) error {
 	return c.Close()
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -92,7 +92,7 @@ func (r *reading) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// About tells what the session is.
+// About describes the session.
 func (c *Client) About(ctx context.Context) (a About, err error) {
 	return a, c.get(ctx, "/v1/about", &a)
 }
@@ -116,7 +116,7 @@ func (c *Client) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return r.Tables, err
 }
 
-// Summary sums the session up.
+// Summary describes the session in figures.
 func (c *Client) Summary(ctx context.Context) (s Summary, err error) {
 	return s, c.get(ctx, "/v1/summary", &s)
 }
@@ -134,7 +134,7 @@ func (c *Client) Leak(ctx context.Context, q LeakRequest) (r detect.Report, err 
 	return r, c.post(ctx, "/v1/leak", q, &r)
 }
 
-// OOM says when memory runs out.
+// OOM predicts when memory runs out.
 func (c *Client) OOM(ctx context.Context, q OOMRequest) (*monitor.Report, error) {
 	var r monitor.Report
 	err := c.post(ctx, "/v1/oom", q, &r)
@@ -146,17 +146,17 @@ func (c *Client) Where(ctx context.Context) (w Where, err error) {
 	return w, c.get(ctx, "/v1/where", &w)
 }
 
-// Census asks live processes what holds their memory.
+// Census takes a census of live processes.
 func (c *Client) Census(ctx context.Context, q CensusRequest) (r CensusReply, err error) {
 	return r, c.post(ctx, "/v1/census", q, &r)
 }
 
-// Backtrace tells what threads are doing.
+// Backtrace returns the stacks of threads.
 func (c *Client) Backtrace(ctx context.Context, q BacktraceRequest) (r BacktraceReply, err error) {
 	return r, c.post(ctx, "/v1/backtrace", q, &r)
 }
 
-// Blocks tells how allocators divide a device's memory.
+// Blocks returns the segments and blocks of a device.
 func (c *Client) Blocks(ctx context.Context, q BlocksRequest) (r BlocksReply, err error) {
 	return r, c.post(ctx, "/v1/blocks", q, &r)
 }
@@ -179,7 +179,7 @@ func (c *Client) Snapshot(ctx context.Context, q SnapshotRequest, w io.Writer) (
 	return r, err
 }
 
-// Events gives what happened, and what happens.
+// Events calls take for each event, and with Follow for new ones.
 func (c *Client) Events(ctx context.Context, q EventsRequest, take func(Event) error) error {
 	return c.stream(ctx, "/v1/events", q, func(f *frame) error {
 		if f.Event == nil {
@@ -189,11 +189,11 @@ func (c *Client) Events(ctx context.Context, q EventsRequest, take func(Event) e
 	}, nil)
 }
 
-// interruptWait is how long code that was interrupted may still answer; the agent gives it up after 1 s, and whoever
-// asks the agent does after 3.
+// interruptWait bounds the wait for the outcome of interrupted code. The agent gives up after 1 s, its own client
+// after 3 s.
 const interruptWait = 4 * time.Second
 
-// Eval runs code. When ctx ends, whoever serves us is asked to interrupt it, and what came of it is still told.
+// Eval runs code. If ctx ends, Eval sends an InterruptRequest and still returns the outcome.
 func (c *Client) Eval(ctx context.Context, q EvalRequest, out EvalOutput) (r EvalReply, err error) {
 	q.Key = rand.Text()
 	running, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -219,7 +219,7 @@ func (c *Client) Eval(ctx context.Context, q EvalRequest, out EvalOutput) (r Eva
 	return r, err
 }
 
-// get and post ask a question whose answer is one JSON document.
+// get and post send a request whose reply is one JSON document.
 func (c *Client) get(ctx context.Context, path string, into any) error {
 	return c.fetch(ctx, http.MethodGet, path, nil, into)
 }
@@ -247,7 +247,7 @@ func (c *Client) fetch(ctx context.Context, method, path string, body []byte, in
 	return nil
 }
 
-// stream asks a question whose answer comes in frames, and ends with the reply or an error.
+// stream sends a request whose reply comes in frames, the last of which has the reply or an error.
 func (c *Client) stream(ctx context.Context, path string, q any, take func(*frame) error, reply any) error {
 	body, err := json.Marshal(q)
 	if err != nil {
@@ -301,7 +301,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 	return nil, decodeError(b)
 }
 
-// broken names a failure of the connection; when we ended it ourselves it says that instead.
+// broken describes a failure of the connection. If ctx has ended it, the error is that of ctx.
 func (c *Client) broken(ctx context.Context, what string, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {

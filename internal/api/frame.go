@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// frame is a line of an answer that comes in pieces: one of its fields is set, and the last one is Done or an error.
+// frame is a line of a streamed reply: one of its fields is set. The last frame is Done or an error.
 type frame struct {
 	Chosen []Process       `json:"chosen,omitempty"`
 	Output *output         `json:"output,omitempty"`
@@ -24,7 +24,7 @@ type output struct {
 	Text    []byte `json:"text"`
 }
 
-// frames writes an answer in pieces, each of which the reader has at once.
+// frames writes a streamed reply and flushes each frame, so that the reader gets it at once.
 type frames struct {
 	w   http.ResponseWriter
 	enc *json.Encoder
@@ -43,7 +43,7 @@ func (f *frames) send(v frame) error {
 	return http.NewResponseController(f.w).Flush()
 }
 
-// end writes the reply, or the error that there is instead.
+// end writes the last frame, with the reply or the error.
 func (f *frames) end(reply any, err error) {
 	last := frame{Done: true}
 	if err == nil {
@@ -63,7 +63,7 @@ func (f *frames) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// InterruptRequest asks for the end of the eval with that key.
+// InterruptRequest interrupts the eval with that key.
 type InterruptRequest struct {
 	Key string `json:"key"`
 }

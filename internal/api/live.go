@@ -10,10 +10,10 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// CensusRequest asks live processes what holds their memory.
+// CensusRequest requests a census of live processes: what holds their memory.
 type CensusRequest struct {
 	PIDs []int `json:"pids"` // none: every live process of the session
-	// also look for what nothing of the program's leads to; holds the trainer for longer
+	// also find objects that the program can't reach any more; pauses the trainer for longer
 	Deep    bool          `json:"deep"`
 	Timeout time.Duration `json:"timeout"` // 0: a minute
 }
@@ -23,7 +23,7 @@ type CensusReply struct {
 	Censuses []Census `json:"censuses"`
 }
 
-// Census is how the census of one process went. Sizes of time are ns.
+// Census is the result of the census of one process. Durations are ns.
 type Census struct {
 	PID      int           `json:"pid"`
 	Rank     int           `json:"rank"`      // -1 unknown
@@ -31,15 +31,15 @@ type Census struct {
 	Step     int64         `json:"step"`      // the last that had ended, 0 before the first
 	Visited  int64         `json:"visited"`   // objects
 	Tensors  int64         `json:"tensors"`
-	CPU      time.Duration `json:"cpu_ns"`     // of the trainer's time, at most
-	Longest  time.Duration `json:"longest_ns"` // that it was held at a time
+	CPU      time.Duration `json:"cpu_ns"`     // upper bound of the trainer's time that it took
+	Longest  time.Duration `json:"longest_ns"` // pause of the trainer
 	Wall     time.Duration `json:"wall_ns"`
 	Complete bool          `json:"complete"`        // false: Note says what is missing
 	Note     string        `json:"note,omitempty"`  // for the user
 	Error    *Error        `json:"error,omitempty"` // there are no rows
 }
 
-// Place is where a process stands still for code (docs/eval.md).
+// Place says which thread is stopped while code runs (docs/eval.md).
 type Place string
 
 // The places. A request names Main, Step or Beside; a result may also tell Idle.
@@ -50,21 +50,21 @@ const (
 	Beside Place = "beside" // beside it, whatever it does
 )
 
-// MaxCode bounds the code of an eval, in bytes: what fits into a frame of the agent's socket.
+// MaxCode bounds the code of an eval in bytes, so that it fits into a frame of the agent's socket.
 const MaxCode = wire.MaxFrame - 8
 
-// EvalRequest asks for code to be run.
+// EvalRequest runs code in processes.
 type EvalRequest struct {
 	Choice  Choice        `json:"choice"`
 	Code    string        `json:"code"` // at most MaxCode bytes of UTF-8
 	Place   Place         `json:"place"`
 	Timeout time.Duration `json:"timeout"` // from the request on, the wait for the place included; 0: none
 
-	Key string `json:"key,omitempty"` // names the request to whoever interrupts it; the client's business
+	Key string `json:"key,omitempty"` // names the request in an InterruptRequest; the client chooses it
 }
 
-// EvalOutput hears of an eval while it runs: first who was chosen, then what they print. Calls come one at a time. An
-// error ends the eval.
+// EvalOutput has the callbacks of a running eval: first for the chosen processes, then for their output. Calls come one
+// at a time. An error from one ends the eval.
 type EvalOutput struct {
 	Chosen func([]Process) error
 	Print  func(process int, stderr bool, text []byte) error // process is the place in Chosen's list
@@ -86,10 +86,10 @@ const (
 	Interrupted Outcome = "interrupted"
 	Blocked     Outcome = "blocked" // outside Python, or it ignores interruptions: it goes on
 	Ended       Outcome = "ended"   // the process, while it ran the code
-	Failed      Outcome = "error"   // the code was not run, or nobody can say what came of it
+	Failed      Outcome = "error"   // the code was not run, or its outcome is unknown
 )
 
-// EvalResult is how code went in one process. Times are ns.
+// EvalResult is the result of code in one process. Times are ns.
 type EvalResult struct {
 	Process   Process       `json:"process"`
 	Outcome   Outcome       `json:"outcome"`
@@ -107,7 +107,7 @@ type BacktraceRequest struct {
 	Choice  Choice        `json:"choice"`
 	Thread  int           `json:"thread"`  // only this one, of whichever process has it; 0: all
 	Locals  bool          `json:"locals"`  // with short texts of local variables
-	Timeout time.Duration `json:"timeout"` // for Python's lock; 0: the usual
+	Timeout time.Duration `json:"timeout"` // of the wait for the GIL; 0: the default
 }
 
 // BacktraceReply has one entry for each process.
@@ -115,17 +115,17 @@ type BacktraceReply struct {
 	Processes []Stacks `json:"processes"`
 }
 
-// Stacks is what the threads of a process are doing.
+// Stacks has the stacks of a process's threads.
 type Stacks struct {
 	PID     int      `json:"pid"`
 	Rank    int      `json:"rank"` // -1 unknown
 	Argv    string   `json:"argv"`
 	Threads []Thread `json:"threads"`         // those with Python stacks first, the main thread at their head
-	Left    int      `json:"left"`            // threads that found no room in the answer
+	Left    int      `json:"left"`            // threads that were left out for lack of room
 	Error   *Error   `json:"error,omitempty"` // why there are no Python stacks; the kernel's view is there
 }
 
-// Thread is a thread with what Python and the kernel say of it. What is not known is zero.
+// Thread is a thread as Python and the kernel see it. Unknown fields are zero.
 type Thread struct {
 	TID     int     `json:"tid"`
 	Name    string  `json:"name"` // Python's
@@ -168,7 +168,7 @@ type BlocksRequest struct {
 	Device string `json:"device"` // host, or a GPU's number
 }
 
-// BlocksReply has one entry for each process that told; with none Why says why.
+// BlocksReply has one entry for each process that answered; if none did, Why has the reason.
 type BlocksReply struct {
 	Allocators []Allocator `json:"allocators"`
 	Why        string      `json:"why,omitempty"`
@@ -184,17 +184,17 @@ type Allocator struct {
 
 // Where is the memory of a job.
 type Where struct {
-	Of string `json:"of"` // what was looked at, and when, in a few words
+	Of string `json:"of"` // which processes, and when, in a few words
 	picture.Picture
 }
 
-// SnapshotRequest asks for a memory snapshot.
+// SnapshotRequest requests a memory snapshot of PyTorch.
 type SnapshotRequest struct {
 	Choice  Choice        `json:"choice"`
 	Timeout time.Duration `json:"timeout"`
 }
 
-// SnapshotReply tells of the snapshot.
+// SnapshotReply describes the snapshot.
 type SnapshotReply struct {
 	Process Process `json:"process"`
 	Path    string  `json:"path"` // in the session; "" where it was written elsewhere
@@ -206,15 +206,15 @@ type SnapshotReply struct {
 type RecordRequest struct {
 	Choice  Choice        `json:"choice"`
 	On      bool          `json:"on"`
-	Entries int           `json:"entries"` // the newest so many events are kept
+	Entries int           `json:"entries"` // how many of the newest events are kept
 	Stacks  string        `json:"stacks"`  // python, or all: with C++ frames
 	Timeout time.Duration `json:"timeout"`
 }
 
-// maxEntries is what PyTorch is asked to keep at most, which takes some gigabytes of the host's memory.
+// maxEntries bounds the events that PyTorch may keep: so many take some gigabytes of the host's memory.
 const maxEntries = 10_000_000
 
-// Check refuses what no process is told.
+// Check returns an error for settings that no process accepts.
 func (q RecordRequest) Check() error {
 	switch {
 	case q.On && (q.Entries < 1 || q.Entries > maxEntries):
@@ -230,14 +230,14 @@ type RecordReply struct {
 	Processes []Recording `json:"processes"`
 }
 
-// Recording says whether a process did as it was told.
+// Recording reports whether a process has followed a RecordRequest.
 type Recording struct {
 	Process Process `json:"process"`
 	Error   *Error  `json:"error,omitempty"`
 }
 
-// Failure is what went wrong, nil for nothing; timeout is the request's. An exception is one without words of its own:
-// its traceback says it.
+// Failure returns the error of the eval, or nil; timeout is the request's. For an exception the error has no text of
+// its own, since the traceback says it all.
 func (r *EvalResult) Failure(timeout time.Duration) error {
 	limit := units.Duration(timeout)
 	switch {

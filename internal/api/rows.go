@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// Querier answers SQL: a collector, or the database of a finished session. What it writes before it fails is not an
-// answer.
+// Querier answers SQL: a collector, or the database of a finished session. If Query fails, what it has written is not a
+// valid answer.
 type Querier interface {
 	Query(ctx context.Context, q QueryRequest, w io.Writer) error
 }
 
 // Rows runs a statement and decodes each row into a T by the names of its columns; a column that T lacks is ignored.
-// The list is never nil. All of it is held in memory: the statement says how much that may be.
+// The list is never nil. It is held in memory as a whole, so the statement must bound it.
 func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 	var out bytes.Buffer
 	if err := db.Query(ctx, QueryRequest{SQL: sql, Format: "ndjson"}, &out); err != nil {
@@ -36,7 +36,7 @@ func Rows[T any](ctx context.Context, db Querier, sql string) ([]T, error) {
 	}
 }
 
-// Each is Rows for a result of any length: take gets one row after the other, and its error ends the query.
+// Each is Rows for a result of any length: it calls take for each row, and an error from take ends the query.
 func Each[T any](ctx context.Context, db Querier, sql string, take func(T) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,7 +73,7 @@ func decodeEach[T any](from io.Reader, take func(T) error) error {
 	}
 }
 
-// Into is Rows for who decodes into a slice of its own type: what package picture calls a Query.
+// Into returns Rows as a function that decodes into a pointer to a slice: package picture's Query.
 func Into(db Querier) func(ctx context.Context, sql string, into any) error {
 	return func(ctx context.Context, sql string, into any) error {
 		list, err := Rows[json.RawMessage](ctx, db, sql)

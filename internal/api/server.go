@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// errorTrailer carries the error of a query that had already begun to answer.
+// errorTrailer carries the error of a query whose reply had already begun.
 const errorTrailer = "Memgauge-Error"
 
-// noteHeader carries what the user must know about an answer.
+// noteHeader carries QueryRequest.Note's remark.
 const noteHeader = "Memgauge-Note"
 
 const (
-	readPatience = 30 * time.Second // for a request to come whole: 4 MiB through a socket take milliseconds
+	readPatience = 30 * time.Second // for receiving a request: 4 MiB through a socket take milliseconds
 	idlePatience = time.Minute
 )
 
-// writePatience is for a reader to take some more of its answer, which holds a connection of the database; a variable,
-// for tests.
+// writePatience bounds the wait for a reader to take the next piece of its reply, which holds a connection of the
+// database. It is a variable for tests.
 var writePatience = 10 * time.Second
 
-// localHost is what a request must name as its host: a page in a browser that got hold of the socket through some
-// forwarder would name another.
+// localHost is the only accepted Host of a request. A page in a browser that reaches the socket through some forwarder
+// would send another.
 const localHost = "memgauge.local"
 
 // maxBody bounds a request: a statement and a little JSON around it, escaped at worst sixfold.
@@ -78,13 +78,13 @@ func Handler(s Session, finish func()) http.Handler {
 	})
 }
 
-// handler serves what is more than a question and an answer.
+// handler serves the requests that are more than a JSON document and a JSON reply.
 type handler struct {
 	s     Session
 	evals running
 }
 
-// told serves a question without a request.
+// told serves a GET without parameters.
 func told[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		whole(w)
@@ -93,7 +93,7 @@ func told[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
 	}
 }
 
-// asked serves a question whose request is a JSON document, and so is the answer.
+// asked serves a request that is a JSON document with a JSON reply.
 func asked[Q, T any](ask func(context.Context, Q) (T, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var q Q
@@ -106,7 +106,7 @@ func asked[Q, T any](ask func(context.Context, Q) (T, error)) http.HandlerFunc {
 	}
 }
 
-// take reads a request.
+// take decodes a request.
 func take(w http.ResponseWriter, r *http.Request, q any) error {
 	err := json.NewDecoder(r.Body).Decode(q)
 	whole(w)
@@ -144,7 +144,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	out.end(nil, h.s.Events(r.Context(), q, func(e Event) error { return out.send(frame{Event: &e}) }))
 }
 
-// snapshot leaves the file in the session, or with ?bytes sends it.
+// snapshot leaves the file in the session's directory, or sends it (?bytes).
 func (h *handler) snapshot(w http.ResponseWriter, r *http.Request) {
 	if !r.URL.Query().Has("bytes") {
 		asked(func(ctx context.Context, q SnapshotRequest) (SnapshotReply, error) {
@@ -162,7 +162,7 @@ func (h *handler) snapshot(w http.ResponseWriter, r *http.Request) {
 	out.end(told, err)
 }
 
-// eval ends with the connection; a client that wants to hear what came of the code asks for its interruption instead.
+// eval ends with the connection. A client that wants the outcome sends an InterruptRequest instead of closing it.
 func (h *handler) eval(w http.ResponseWriter, r *http.Request) {
 	var q EvalRequest
 	if err := take(w, r, &q); err != nil {
@@ -198,12 +198,12 @@ func (b *lazyBody) Write(p []byte) (int, error) {
 	return b.w.Write(p)
 }
 
-// patient gives the reader time for the next piece.
+// patient extends the deadline for the next piece of a reply.
 func patient(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writePatience))
 }
 
-// whole says that the request has been read: from now on only the client's end is waited for.
+// whole removes the read deadline after the request has been read: further reads only notice the client's end.
 func whole(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	patient(w)

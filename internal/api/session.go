@@ -10,56 +10,56 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor"
 )
 
-// Version of the questions and answers below. Within one version fields and questions are added and nothing changes its
-// meaning; a question that a session does not know yet is refused with ErrUnknown.
+// Version of the requests and replies below. Within a version, fields and requests may be added, but nothing changes
+// its meaning. A request that a session does not know yet is refused with ErrUnknown.
 const Version = 1
 
-// Session is the one door to a session: all that can be asked of one, live or finished, here or elsewhere. Bytes are
-// bytes and times are UTC. Errors carry their remedy (package remedy) across any socket.
+// Session is the one interface to a session, live or finished, here or elsewhere. Sizes are in bytes and times in UTC.
+// Errors carry their remedy (package remedy) across any socket.
 //
-// What a question is for it says itself: those with a Choice go to live processes and fail for a finished session, the
-// others go to what is stored and work on both.
+// Requests with a Choice go to live processes and fail for a finished session. The others read the stored rows and work
+// for both.
 type Session interface {
-	// About tells what the session is. It asks nobody.
+	// About describes the session. It needs no connection.
 	About(ctx context.Context) (About, error)
-	// End tells whether the session goes on, and how it ended if not.
+	// End returns whether the session still runs, and else how it ended.
 	End(ctx context.Context) (End, error)
 	// Processes lists the job's observed processes, the main trainer first.
 	Processes(ctx context.Context, q ProcessesRequest) ([]Process, error)
 
-	// Query runs a statement and writes its result to w. What it writes before it fails is no answer.
+	// Query runs a statement and writes its result to w. If it fails, what it has written is not a valid answer.
 	Query(ctx context.Context, q QueryRequest, w io.Writer) error
-	// Tables describes the tables; with all those that are memgauge's own business too.
+	// Tables describes the tables; with all, memgauge's internal ones too.
 	Tables(ctx context.Context, all bool) ([]model.Table, error)
-	// Summary says what the session amounts to; Outcome adds the verdict in a line where the session is over.
+	// Summary describes the session in figures; Outcome adds the verdict in one line if the session is over.
 	Summary(ctx context.Context) (Summary, error)
 	Outcome(ctx context.Context) (Summary, error)
-	// Events gives what happened, oldest first, and goes on as long as the session and ctx do.
+	// Events calls take for each event, oldest first, until the session or ctx ends.
 	Events(ctx context.Context, q EventsRequest, take func(Event) error) error
 
-	// Leak judges whether memory leaks, and OOM when it will run out.
+	// Leak judges whether memory leaks. OOM predicts when it runs out.
 	Leak(ctx context.Context, q LeakRequest) (detect.Report, error)
 	OOM(ctx context.Context, q OOMRequest) (*monitor.Report, error)
 	// Where lists the job's bytes by process and class: now, or when a finished job held most.
 	Where(ctx context.Context) (Where, error)
 
-	// Census has live processes look at what holds their memory, and waits until the rows can be asked.
+	// Census has live processes find what holds their memory, and waits until the rows can be queried.
 	Census(ctx context.Context, q CensusRequest) (CensusReply, error)
-	// Eval runs code in live processes. When ctx ends the code is interrupted, and the reply tells what came of it.
+	// Eval runs code in live processes. If ctx ends, the code is interrupted, and the reply has the outcome.
 	Eval(ctx context.Context, q EvalRequest, out EvalOutput) (EvalReply, error)
-	// Backtrace tells what each thread of live processes is doing.
+	// Backtrace returns the stack of each thread of live processes.
 	Backtrace(ctx context.Context, q BacktraceRequest) (BacktraceReply, error)
-	// Blocks tells how live processes' allocators divide the memory of one device.
+	// Blocks returns the segments and blocks that live processes' allocators have on one device.
 	Blocks(ctx context.Context, q BlocksRequest) (BlocksReply, error)
 	// Snapshot has a live process write PyTorch's memory snapshot: to w, or where w is nil into the session.
 	Snapshot(ctx context.Context, q SnapshotRequest, w io.Writer) (SnapshotReply, error)
-	// Record switches the history that a snapshot tells on or off.
+	// Record switches PyTorch's memory history, which snapshots contain, on or off.
 	Record(ctx context.Context, q RecordRequest) (RecordReply, error)
 
 	Close() error
 }
 
-// About is what a session is; nothing of it changes but Live.
+// About describes a session. Only Live changes.
 type About struct {
 	Version  int       `json:"api_version"`
 	ID       string    `json:"id"`
@@ -86,14 +86,14 @@ type Kept struct {
 // End is how a session ended.
 type End struct {
 	Live  bool      `json:"live"`  // it has not ended
-	Known bool      `json:"known"` // somebody saw the end: the rest is filled in
+	Known bool      `json:"known"` // the end was observed: the fields below are filled in
 	Text  string    `json:"text"`  // in a few words: "exit 0", "killed by SIGKILL", "OOM kill"
 	Ended time.Time `json:"ended"`
 	OOM   string    `json:"oom,omitempty"` // "an OOM kill" or "an out-of-memory error" that ended it
 	Peak  int64     `json:"peak_rss"`      // bytes, of the largest process
 }
 
-// KilledForMemory says that the kernel ended the job for want of memory.
+// KilledForMemory reports whether the kernel's OOM killer ended the job.
 func (e End) KilledForMemory() bool { return e.OOM == "an OOM kill" }
 
 // ProcessesRequest asks for processes.
@@ -104,7 +104,7 @@ type ProcessesRequest struct {
 // Process is a process of the job.
 type Process struct {
 	PID       int    `json:"pid"`
-	Start     uint64 `json:"start_ticks"` // since boot; with the PID it names the process for good
+	Start     uint64 `json:"start_ticks"` // since boot; PID and start identify a process uniquely
 	Rank      int    `json:"rank"`        // -1 unknown
 	Alive     bool   `json:"alive"`
 	Torch     bool   `json:"torch"`     // it trains with PyTorch, or did
@@ -116,7 +116,7 @@ type Process struct {
 // EventsRequest asks for events.
 type EventsRequest struct {
 	Since  time.Time `json:"since"`  // only later ones; zero: all
-	Follow bool      `json:"follow"` // go on with those that come
+	Follow bool      `json:"follow"` // continue with new events
 }
 
 // Event is a row of memgauge.events.
@@ -133,12 +133,12 @@ type LeakRequest struct {
 	Devices []string `json:"devices"` // only these; none: all
 }
 
-// OOMRequest asks when memory runs out.
+// OOMRequest requests a prediction when memory runs out.
 type OOMRequest struct {
 	Devices   []string      `json:"devices"`   // only these; none: all
 	Threshold float64       `json:"threshold"` // percent of the limit; 0: the usual
 	Critical  float64       `json:"critical"`  // percent of the limit; 0: the usual
-	Window    time.Duration `json:"window"`    // that growth must be seen for before it is extrapolated; 0: the usual
+	Window    time.Duration `json:"window"`    // growth must last so long before it is extrapolated; 0: the default
 }
 
 // Listed is a session in a list.
@@ -146,12 +146,12 @@ type Listed struct {
 	ID        string
 	Name      string
 	Dir       string
-	PIDs      []int // live: that can be asked; finished: that had a ring; the command first
+	PIDs      []int // of a live session its live processes; of a finished one those that had a ring; the command first
 	Ranks     []int
 	Command   []string
 	Started   time.Time
-	Ended     time.Time // zero while it runs, and when nobody saw the end
+	Ended     time.Time // zero while it runs, and if the end was not observed
 	State     string    // "running", "exit 0", "killed by SIGKILL", "lost …"
-	Rows      int64     // -1 if they can't be asked now
+	Rows      int64     // -1 if the number can't be queried now
 	DiskBytes int64
 }

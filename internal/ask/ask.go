@@ -1,7 +1,7 @@
-// Package ask finds who answers for a session and asks it: the collector of a live one, which it wakes where there is
-// none, or this process, which opens the database of a finished one after it has stored what a collector left in the
-// rings. A caller sees no difference: what it gets is an api.Session. What needs only the
-// session's processes is asked of them directly, so that an eval depends on no collector and no database.
+// Package ask connects commands to a session. The collector of a live session answers; if none runs, the package starts
+// one. For a finished session this process opens the database, after it has stored what is left in the rings. The
+// caller gets an api.Session either way. Requests that need only the session's live processes go to them directly, so
+// that an eval needs neither collector nor database.
 package ask
 
 import (
@@ -19,7 +19,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// opened is a session that this user may ask. Who answers from its database is found with the first question to it.
+// opened is a session of this user. It connects to the database, or to the collector, with the first request that needs
+// one.
 type opened struct {
 	service.Job
 	mu sync.Mutex
@@ -28,12 +29,12 @@ type opened struct {
 
 var _ api.Session = (*opened)(nil)
 
-// Open makes the door to a session; nobody is asked yet.
+// Open returns the session's interface without connecting to anything yet.
 func Open(s *session.Session) api.Session { return &opened{Job: service.Job{S: s}} }
 
-// Connect makes the door to a session and finds who answers from its database: the collector of a live one (started
-// anew if it died), or this process itself for a finished one, whose rings it first drains. What can't be brought up to
-// date is read as it is, with a note.
+// Connect opens a session and connects to its database: through the collector of a live one (restarted if it died), or
+// in this process for a finished one, whose rings it drains first. If the rings can't be drained, the database is read
+// as it is, with a note.
 func Connect(ctx context.Context, s *session.Session) (api.Session, error) {
 	o := &opened{Job: service.Job{S: s}}
 	_, err := o.database(ctx)
@@ -56,7 +57,7 @@ func (o *opened) database(ctx context.Context) (api.Session, error) {
 	return db, err
 }
 
-// find finds who answers from the session's database.
+// find connects to the session's collector, or opens its database.
 func find(ctx context.Context, s *session.Session) (api.Session, error) {
 	if s.Live() {
 		err := wake(ctx, s)
@@ -74,7 +75,7 @@ func find(ctx context.Context, s *session.Session) (api.Session, error) {
 	return finished(ctx, s)
 }
 
-// from asks whoever answers from the database.
+// from sends a request to whoever has the database.
 func from[T any](ctx context.Context, o *opened, ask func(api.Session) (T, error)) (v T, err error) {
 	db, err := o.database(ctx)
 	if err != nil {
@@ -97,17 +98,17 @@ func (o *opened) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return from(ctx, o, func(db api.Session) ([]model.Table, error) { return db.Tables(ctx, all) })
 }
 
-// Summary sums the session up.
+// Summary implements api.Session.
 func (o *opened) Summary(ctx context.Context) (api.Summary, error) {
 	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Summary(ctx) })
 }
 
-// Outcome sums a session up that is over, with the verdict.
+// Outcome returns the summary of a finished session with its verdict.
 func (o *opened) Outcome(ctx context.Context) (api.Summary, error) {
 	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Outcome(ctx) })
 }
 
-// Events gives what happened.
+// Events calls take for each event.
 func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error {
 	db, err := o.database(ctx)
 	if err != nil {
@@ -121,12 +122,12 @@ func (o *opened) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, er
 	return from(ctx, o, func(db api.Session) (detect.Report, error) { return db.Leak(ctx, q) })
 }
 
-// OOM says when memory runs out.
+// OOM predicts when memory runs out.
 func (o *opened) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
 	return from(ctx, o, func(db api.Session) (*monitor.Report, error) { return db.OOM(ctx, q) })
 }
 
-// Census asks processes what holds their memory.
+// Census takes a census of live processes: what holds their memory.
 func (o *opened) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
 	return from(ctx, o, func(db api.Session) (api.CensusReply, error) { return db.Census(ctx, q) })
 }
@@ -134,7 +135,7 @@ func (o *opened) Census(ctx context.Context, q api.CensusRequest) (api.CensusRep
 // Where lists the job's bytes.
 func (o *opened) Where(ctx context.Context) (api.Where, error) { return o.WhereFrom(ctx, o) }
 
-// Close lets go of the database.
+// Close closes the connection or the database.
 func (o *opened) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,7 +147,8 @@ func (o *opened) Close() error {
 	return err
 }
 
-// finished opens a finished session: for reading, after what was left to do has been done.
+// finished opens a finished session for reading, after it has drained the rings and recorded the end if that was left
+// undone.
 func finished(ctx context.Context, s *session.Session) (api.Session, error) {
 	var failed error
 	note := ""

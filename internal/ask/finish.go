@@ -12,8 +12,9 @@ import (
 // finishPoll is shorter than readyPoll: the user's prompt waits for it.
 const finishPoll = time.Millisecond
 
-// Finish tells the session's collector that the command has ended and returns what the session amounts to. A collector
-// that isn't ready yet (the command was short) is waited for; for one that died the work is done here.
+// Finish tells the session's collector that the command has ended and returns the summary. It waits for a collector
+// that isn't ready yet, since the command may have been short. If the collector died, this process finishes the
+// session.
 func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -31,7 +32,7 @@ func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	return sum, nil
 }
 
-// summarizeHere asks whoever answers for a session whose collector could not say it.
+// summarizeHere summarizes a session whose collector failed to.
 func summarizeHere(ctx context.Context, s *session.Session) (api.Summary, error) {
 	b, err := Connect(ctx, s)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// listPatience is how long a list may spend on asking live sessions and recovering killed ones, some 30 ms each; the
-// newest go first, and those beyond it are listed without their rows.
+// listPatience bounds the time that a list spends on querying live sessions and recovering killed ones, some 30 ms
+// each. The newest go first; sessions beyond the time are listed without their number of rows.
 const listPatience = 3 * time.Second
 
-// List describes the live sessions, and with all the finished ones after them. left says why entries that look like a
-// session could not be read.
+// List describes the live sessions; with all, the finished ones after them. left has the errors of directories that
+// look like sessions but could not be read.
 func List(ctx context.Context, all bool) (list []api.Listed, left []error, err error) {
 	found, left, err := session.Scan()
 	if err != nil {
@@ -51,7 +51,7 @@ func describe(ctx context.Context, s *session.Session, live bool) api.Listed {
 	return sum
 }
 
-// liveState says that a session runs only when its collector has answered just now, or one has been started that did.
+// liveState reports a session as running only if its collector has just answered, or a newly started one has.
 func liveState(ctx context.Context, s *session.Session) (state string, rows int64) {
 	told, err := askSummary(ctx, s)
 	switch {
@@ -65,8 +65,8 @@ func liveState(ctx context.Context, s *session.Session) (state string, rows int6
 	return "not observed: " + err.Error(), -1
 }
 
-// describeEnd says how the session ended. One that was killed together with all that watched it is recovered by asking
-// it; the others have their end written down.
+// describeEnd describes how the session ended. If the job was killed together with its collector, no end is recorded:
+// connecting to the session then recovers it.
 func describeEnd(ctx context.Context, s *session.Session, sum *api.Listed) {
 	if s.Unfinished() {
 		if told, err := askSummary(ctx, s); err == nil {
@@ -100,7 +100,7 @@ func askSummary(ctx context.Context, s *session.Session) (api.Summary, error) {
 	return door.Summary(ctx)
 }
 
-// livePIDs are the processes that one can still ask: the command, and those with a ring.
+// livePIDs returns the live processes, with their ranks: the command, and those with a ring.
 func livePIDs(s *session.Session) (pids, ranks []int) {
 	for _, p := range s.Processes() {
 		if !p.Alive {
@@ -123,7 +123,8 @@ func commandFirst(pids []int, command int) []int {
 	return append([]int{command}, slices.DeleteFunc(slices.Clone(pids), func(p int) bool { return p == command })...)
 }
 
-// diskUse is what du(1) would say of the session's directories. A file that vanishes meanwhile counts nothing.
+// diskUse returns the bytes on disk of the session's directories, as du(1) counts them. Files that vanish meanwhile
+// count nothing.
 func diskUse(s *session.Session) int64 {
 	total := du(s.Dir)
 	if s.Runtime() != s.Dir {

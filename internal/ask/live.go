@@ -50,8 +50,8 @@ func wake(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// live is a client of a collector. One that is killed while it is asked is replaced, and the successor asked once more;
-// a query is asked again by who knows what was shown of it.
+// live is a client of a collector. If the collector is killed during a request, another one is started and the request
+// repeated once. Queries are not repeated here: only the caller knows how much of the answer was shown already.
 type live struct {
 	*api.Client
 	s *session.Session
@@ -92,15 +92,16 @@ func again[T any](ctx context.Context, l live, ask func() (T, error)) (v T, err 
 	return v, err
 }
 
-// A killed collector may take a tenth of a second to end with all its threads. Its socket takes clients until then, and
-// breaks what they ask.
+// A killed collector may take a tenth of a second until all its threads have ended. Until then its socket accepts
+// clients, and their requests break.
 const (
 	dying     = 300 * time.Millisecond
 	dyingPoll = 20 * time.Millisecond
 )
 
-// Retry asks again when the collector was killed meanwhile: once, and as often as it may be the one that is ending
-// which has answered again. If its successor dies of the question as well, it may be the question that kills.
+// Retry repeats a request whose collector was killed meanwhile. It repeats it once for a new collector, and in addition
+// while the answer may still come from the one that is ending. It stops there, because the request itself may be what
+// kills collectors.
 func Retry(ctx context.Context, ask func() error) error {
 	err := ask()
 	for end := time.Now().Add(dying); errors.Is(err, api.ErrBroken); {

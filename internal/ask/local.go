@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	lockTimeout  = 10 * time.Second      // who holds the lock for so long and writes nothing hangs
-	lockLook     = 50 * time.Millisecond // between two looks at what its holder has done
+	lockTimeout  = 10 * time.Second      // a holder of the lock that writes nothing for so long hangs
+	lockLook     = 50 * time.Millisecond // interval of the checks whether its holder makes progress
 	recoverLimit = 10 * time.Minute      // the full rings of some hundred processes after a crash
 )
 
@@ -27,10 +27,10 @@ type local struct {
 	*service.Service
 	owner *owner.Owner
 	lock  *session.Lock
-	stuck chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+	stuck chan struct{} // closed when a query can't be stopped: only the end of the process frees its resources
 }
 
-// Query comes back in time also when the database does not.
+// Query returns in time even if the database doesn't.
 func (l *local) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	done := make(chan error, 1)
 	go func() { done <- l.Service.Query(ctx, q, w) }()
@@ -80,8 +80,9 @@ func asItIs(ctx context.Context, s *session.Session, note string) (api.Session, 
 	return &local{svc, o, lock, stuck}, nil
 }
 
-// lockBusy waits for the lock as long as its holder gets on: a recovery may take minutes. One that writes nothing for
-// as long as patience hangs. No lock and no error: the lock is needless by now, though somebody has it.
+// lockBusy waits for the lock as long as its holder makes progress: a recovery may take minutes. A holder that writes
+// nothing for the time of patience hangs. If both lock and error are nil, the lock is no longer needed, though somebody
+// holds it.
 func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration,
 	needless func() bool) (*session.Lock, error) {
 	limit := time.Now().Add(recoverLimit)
@@ -107,15 +108,15 @@ func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience 
 
 func never() bool { return false }
 
-// recoverSession does what the collector could not do any more. Where the directory can't be written, the database is
-// read as it is, and so is that of a job in another container, whose processes can't be seen from here: it may be
-// alive.
+// recoverSession finishes a session whose collector died first. If the directory isn't writable, the database is read
+// as it is. So is that of a job in another container: its processes can't be seen from here, and may be alive.
 func recoverSession(ctx context.Context, s *session.Session) error {
 	if s.Elsewhere() {
 		return nil
 	}
 	defer session.PrivateFiles()()
-	// Who has finished it meanwhile may go on as a reader for as long as its own reader likes, a pager for instance.
+	// Another process may have finished the session meanwhile and still hold the lock as a reader, for as long as a
+	// pager shows its output.
 	lock, err := lockBusy(ctx, s, true, lockTimeout, func() bool { return !s.Unfinished() })
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// Target is the session, and perhaps the process of it, that an endpoint means.
+// Target is the session that an endpoint names, and perhaps one of its processes.
 type Target struct {
 	s    *session.Session
 	PID  int    // 0 if the endpoint named none
@@ -23,8 +23,8 @@ var (
 	ErrGone      = service.ErrGone      // there is no such process
 )
 
-// Find finds what an endpoint means: a PID, a name or id, a directory, rank=N, or "" for the only live session, else
-// the newest finished one.
+// Find resolves an endpoint: a PID, a name or id, a directory, rank=N, or "" for the only live session, else the newest
+// finished one.
 func Find(endpoint string) (Target, error) {
 	t, err := session.Resolve(endpoint)
 	return Target{t.Session, t.PID, t.Rank, t.Note}, err
@@ -46,7 +46,7 @@ func Live() ([]Target, error) {
 	return list, err
 }
 
-// About tells what the session is.
+// About describes the session.
 func (t Target) About() api.About { return service.AboutOf(t.s) }
 
 // Name of the session.
@@ -55,16 +55,16 @@ func (t Target) Name() string { return t.s.Meta.Name }
 // Dir is the session's directory.
 func (t Target) Dir() string { return t.s.Dir }
 
-// IsLive says whether the session goes on.
+// IsLive reports whether the session is still running.
 func (t Target) IsLive() bool { return t.s.Live() }
 
-// Open makes the door to the session; who answers from its database is found when that is first asked.
+// Open returns the session's interface; it connects to the database with the first request that needs it.
 func (t Target) Open() api.Session { return Open(t.s) }
 
-// Connect is Open, and finds who answers at once.
+// Connect is Open, but connects at once.
 func (t Target) Connect(ctx context.Context) (api.Session, error) { return Connect(ctx, t.s) }
 
-// Choice is the live process that the endpoint means, where a command line says nothing else.
+// Choice selects the live process that the endpoint names, unless other flags select one.
 func (t Target) Choice() api.Choice {
 	c := api.Choice{Hint: t.PID}
 	if t.Rank >= 0 {
@@ -73,7 +73,7 @@ func (t Target) Choice() api.Choice {
 	return c
 }
 
-// WhereOf lists the bytes of a process that belongs to no session. ErrGone: it is not there.
+// WhereOf lists the bytes of a process that belongs to no session. The error is ErrGone if there is no such process.
 func WhereOf(pid int) (api.Where, error) {
 	return service.WhereOf(pid)
 }

@@ -82,7 +82,7 @@ func (i *injection) run(ctx context.Context) (Result, error) {
 	case i.only == RemoteDebug && i.readFilters:
 		return i.result, filtered("only a thread that is held lets them be read")
 	case i.held != nil, i.only == RemoteDebug:
-		return i.knock(ctx)
+		return i.viaRemoteDebug(ctx)
 	}
 	if err := i.mapBlock(ctx); err != nil {
 		return i.result, err

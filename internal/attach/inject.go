@@ -64,7 +64,7 @@ func (i *injection) borrow(prepare func(moment) (ptrace.Chain, error)) error {
 		return errNotNow
 	}
 	stopped, err := ptrace.Hold(i.PID, func(h *ptrace.Held) error {
-		m, err := i.judge(h)
+		m, err := i.examine(h)
 		if err != nil {
 			return err
 		}

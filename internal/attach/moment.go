@@ -41,7 +41,7 @@ func (t *Target) glance(tid int) moment {
 	return inCall(nr, args)
 }
 
-// inCall judges a system call.
+// inCall examines a thread in a system call.
 func inCall(nr int64, args [6]uint64) moment {
 	w, ok := waits[nr]
 	if !ok {
@@ -66,8 +66,8 @@ func inCall(nr int64, args [6]uint64) moment {
 // stackNeed is room for a chain (at most ptrace.MaxChain) and for pthread_create, which needs some KiB.
 const stackNeed = ptrace.MaxChain + 48<<10
 
-// judge examines a stopped thread.
-func (t *Target) judge(h *ptrace.Held) (moment, error) {
+// examine tells whether code may run in a stopped thread, and what the thread is doing.
+func (t *Target) examine(h *ptrace.Held) (moment, error) {
 	if !h.Regs.LongMode() {
 		return moment{doing: "in 32-bit code"}, nil
 	}
@@ -134,8 +134,8 @@ func (t *Target) calledByPython(h *ptrace.Held) (bool, error) {
 	return false, nil
 }
 
-// computing judges code that runs. Outside the C library, and outside of what replaces its malloc, a thread may be
-// started: the code there could do so itself, since it holds none of the library's locks.
+// computing examines a thread that is not in a system call. Outside the C library and what replaces its malloc, our
+// code may start a thread: the code there could do so itself, since it holds none of the library's locks.
 func (t *Target) computing(pc uint64) moment {
 	at, ok := t.maps.At(pc)
 	m := moment{doing: "running Python", ready: true, open: true}

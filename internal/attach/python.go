@@ -13,6 +13,7 @@ import (
 // Version is a CPython version.
 type Version struct{ Major, Minor, Micro int } // Micro is -1 if unknown
 
+// String formats the version like 3.12.1, or 3.12 if Micro is unknown.
 func (v Version) String() string {
 	if v.Micro < 0 {
 		return fmt.Sprintf("%d.%d", v.Major, v.Minor)

@@ -155,8 +155,8 @@ func trace(t *testing.T, pid int) (release func()) {
 	return func() { close(let); <-gone }
 }
 
-// TestTracedDoor attaches to a traced process, through CPython's own remote debugging.
-func TestTracedDoor(t *testing.T) {
+// TestTracedRemoteDebug attaches to a traced process, through CPython's own remote debugging.
+func TestTracedRemoteDebug(t *testing.T) {
 	for _, py := range pythons(t) {
 		if py.Root == "" { // 3.14 and newer live in the chroot
 			continue

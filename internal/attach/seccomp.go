@@ -59,7 +59,7 @@ func (t *Target) admits(h *ptrace.Held) error {
 		return filtered(fmt.Sprintf("what they do can't be read (%v)", err))
 	}
 	for _, c := range systemCallsMade {
-		verdict, err := judgeCall(filters, c)
+		verdict, err := filterVerdict(filters, c)
 		if err != nil {
 			return filtered(err.Error())
 		}
@@ -89,9 +89,9 @@ func objection(verdict uint32, needed bool) string {
 	return "kills it"
 }
 
-// judgeCall returns the verdict of all filters together: the most severe counts (kernel/seccomp.c,
+// filterVerdict returns the verdict of all filters together: the most severe counts (kernel/seccomp.c,
 // seccomp_run_filters).
-func judgeCall(filters [][]unix.SockFilter, c made) (uint32, error) {
+func filterVerdict(filters [][]unix.SockFilter, c made) (uint32, error) {
 	data := callData(c)
 	worst := uint32(unix.SECCOMP_RET_ALLOW)
 	for _, f := range filters {

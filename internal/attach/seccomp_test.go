@@ -121,7 +121,7 @@ func TestWorstVerdict(t *testing.T) {
 		for _, better := range order[i:] {
 			for _, filters := range [][][]unix.SockFilter{{always(worse), always(better)},
 				{always(better), always(worse)}} {
-				if got, err := judgeCall(filters, made{}); got != worse || err != nil {
+				if got, err := filterVerdict(filters, made{}); got != worse || err != nil {
 					t.Errorf("%#x and %#x: %#x, %v", worse, better, got, err)
 				}
 			}

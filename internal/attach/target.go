@@ -159,7 +159,7 @@ func (t *Target) askThreads() (string, error) {
 	default:
 		return "a thread can be borrowed", nil
 	}
-	if t.findDoor() == nil {
+	if t.findDebugSupport() == nil {
 		return "", t.held
 	}
 	return fmt.Sprintf("%v; CPython's remote debugging is open", t.held), nil

@@ -1,5 +1,5 @@
-// Package cli is the command line: it puts the families of commands together. What they share is package app's, what
-// they do is done by the packages that they call.
+// Package cli is the command line: it puts the families of commands together. Package app has what they share. The
+// packages that they call do the work.
 package cli
 
 //go:generate go run ./gen -md ../../docs/commands.md -py ../agent/py/memgauge/_version.py
@@ -18,7 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/watch"
 )
 
-// families are all there are, in the order of --help's first words: what one does first comes first.
+// families are all families of commands, in the order of --help: what a user does first comes first.
 var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands,
 	alloc.Commands, export.Commands, doctor.Commands}
 

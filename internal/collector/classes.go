@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// Maps are read again when the job's private memory has grown so much, or a process or an agent has come, …
+	// Maps are read again when the job's private memory has grown by this factor, or a process or an agent is new, …
 	classesGrowth = 1.25
 	classesRest   = 10 * time.Second // … and not before; a young job's not before a quarter of its age
-	// A process with more resident memory is left to who asks while it lives: the kernel walks its page tables for it,
-	// some 10 ms a GiB.
+	// The maps of a process with more resident bytes are read only on request: the kernel walks its page tables for
+	// that, some 10 ms a GiB.
 	classesLimit = 8 << 30
 	// processes of a job whose maps are read at a time, the largest first: 8 ranks with 7 workers each
 	maxClassed = 64
 )
 
-// classes reads now and then what the maps of the job's processes are for, and asks their agents how malloc and Python
-// divide them. When the job has ended nobody can tell any more, so its picture near its peak must be there by then.
+// classes reads the maps of the job's processes now and then, and queries their agents how malloc and Python use the
+// heap. After the job's end neither can be read, so the classes near its peak must be stored before.
 type classes struct {
 	s    *session.Session
 	fs   proc.FS
@@ -40,11 +40,11 @@ type classed struct {
 	session.Pid
 	rank      int
 	anon, rss int64         // bytes
-	heap      *picture.Heap // as its agent told of it last, without being asked; nil if it never has
+	heap      *picture.Heap // the last reading that its agent wrote by itself; nil if there is none
 }
 
-// look reads the maps of all processes, since they share memory, if the job has grown enough since the last time, or a
-// process or its agent has come.
+// look reads the maps if the job has grown enough since the last time, or a process or its agent is new. It reads those
+// of all processes, since they share memory.
 func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) error {
 	if time.Since(c.at) < min(classesRest, age/4) {
 		return nil
@@ -65,13 +65,13 @@ func (c *classes) look(ctx context.Context, o *owner.Owner, age time.Duration) e
 	for _, p := range list {
 		agent, has := agents[p.Pid]
 		c.read[p.Pid] = has
-		asked = append(asked, agent) // an empty one is not asked
+		asked = append(asked, agent) // empty if it has no agent: then it is not queried
 	}
 	c.store(o, list, service.Heaps(ctx, asked))
 	return nil
 }
 
-// someoneCame tells whether there is a process that was not read last time, or was read without an agent that it has
+// someoneCame reports whether there is a process that was not read last time, or that had no agent then and has one
 // now.
 func (c *classes) someoneCame(list []classed, agents map[session.Pid]session.Process) bool {
 	return slices.ContainsFunc(list, func(p classed) bool {
@@ -100,7 +100,7 @@ func sampled(ctx context.Context, o *owner.Owner) (list []classed, total int64, 
 	return list, total, err
 }
 
-// store has a row stored for each process that still lives.
+// store adds a row for each process that still lives.
 func (c *classes) store(o *owner.Owner, list []classed, heaps map[int]*picture.Heap) {
 	var rows model.Samples
 	for _, p := range list {

@@ -1,7 +1,8 @@
 // Package collector is the background process of a session, from the lock that it takes to the end of the job.
-// It says when the session's owner drains, stores and cleans up, samples the job from outside, judges it, serves the
-// owner's answers on a socket, and gives way: in priority, in memory, and as a process that a question may cost. What
-// storing and finishing mean is package owner's, which clients have as well; it knows of no client.
+// It decides when the session's owner drains, stores and cleans up. It samples the job from outside, judges it, and
+// serves requests on a socket. It yields to the trainer: it has a low CPU priority, is the first to be killed when
+// memory is short, and is replaced if a query can't be stopped. How to store and finish a session is in package owner,
+// which clients use too. The package knows of no client.
 package collector
 
 import (
@@ -25,17 +26,17 @@ import (
 )
 
 const (
-	livenessEvery = time.Second            // after the job's end the collector may stay that long
+	livenessEvery = time.Second            // checks whether the job runs; the collector may outlive it by so much
 	maintainEvery = 30 * time.Second       // the database grows by some MB in that time at most
-	niceness      = 10                     // a query gives way to a trainer that wants the core
-	oomScore      = 500                    // under memory pressure the collector goes before the trainer does
-	finishGrace   = 200 * time.Millisecond // for answers that are under way when the job has ended
+	niceness      = 10                     // a trainer that wants the core has priority over a query
+	oomScore      = 500                    // when memory is short the kernel kills the collector before the trainer
+	finishGrace   = 200 * time.Millisecond // for requests that are being answered when the job has ended
 )
 
 // Collector is the process of one session.
 type Collector struct {
-	// OpenGPUs finds the GPUs to be sampled; this machine's unless it is replaced before Run. pids lists the job's
-	// processes.
+	// OpenGPUs returns the GPUs to be sampled. New sets it to this machine's; tests replace it before Run. pids lists
+	// the job's processes.
 	OpenGPUs func(log *slog.Logger, pids func() []int) sampler.GPUs
 
 	s   *session.Session
@@ -47,8 +48,8 @@ func New(s *session.Session, log *slog.Logger) *Collector {
 	return &Collector{s: s, log: log, OpenGPUs: localGPUs}
 }
 
-// Run serves the session until the job has ended or ctx is done. It returns session.ErrLocked when another collector is
-// there already.
+// Run serves the session until the job has ended or ctx is done. It returns session.ErrLocked if the session has
+// another collector.
 func (c *Collector) Run(ctx context.Context) error {
 	lock, err := c.s.TryLock(true)
 	if err != nil {
@@ -116,7 +117,7 @@ func notify(ch chan<- struct{}) {
 	}
 }
 
-// shutdown lets answers that are under way finish, for a moment.
+// shutdown stops the server, and gives requests that are being answered a moment to finish.
 func shutdown(server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), finishGrace)
 	defer cancel()
@@ -125,7 +126,7 @@ func shutdown(server *http.Server) {
 	}
 }
 
-// stepAside makes the process the first to give way: in CPU time and in memory.
+// stepAside lowers the process's CPU priority and makes it the first to be killed when memory is short.
 func stepAside(log *slog.Logger) {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, niceness); err != nil {
 		log.Warn("lower the priority", "error", err)
@@ -135,8 +136,8 @@ func stepAside(log *slog.Logger) {
 	}
 }
 
-// loop drains until the job has ended. A drain that fails is tried again: the rings keep what is not in the database.
-// Before the end stop lets the samplers have a last look.
+// loop drains until the job has ended. A failed drain is repeated: the rings keep what is not in the database. Before
+// it returns, it calls stop, in which the samplers take a last sample.
 func (c *Collector) loop(ctx context.Context, o *owner.Owner, ended <-chan struct{}, stop func()) error {
 	drain, alive, maintain := time.NewTicker(drainEvery), time.NewTicker(livenessEvery), time.NewTicker(maintainEvery)
 	defer drain.Stop()

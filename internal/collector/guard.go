@@ -13,29 +13,29 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// A question that goes on after it was called off costs the process: a collector is replaced in place, since the rings
-// keep what it has not stored (docs/decisions/0007).
+// A query that still runs after it was cancelled can be stopped only with the process. A collector then replaces itself
+// by exec; no record is lost, since the rings keep what it has not stored (docs/decisions/0007).
 
-// goRoom is mapped for Go before store.BoundMemory, in bytes: Go's runtime, unlike DuckDB, ends the process where it
-// gets nothing.
+// goRoom is the memory in bytes that is mapped for Go before store.BoundMemory: when an allocation fails, Go's runtime
+// ends the process, unlike DuckDB.
 const goRoom = 64 << 20
 
-// reserveForGo has the runtime map memory that it keeps and nobody touches: no page of it is resident.
+// reserveForGo makes the runtime map memory and keep it. The memory is never touched, so no page of it is resident.
 func reserveForGo() {
 	room := make([]byte, goRoom)
 	runtime.KeepAlive(room)
 	runtime.GC() // so that the next collection doesn't wait for a heap of that size
 }
 
-// saveTime bounds what is saved before a collector is replaced. The samplers' rows are stored every second while a
-// question runs, so it is about those of a second.
+// saveTime bounds the time for storing samples before the collector is replaced. While a query runs, samples are stored
+// every second, so those of about a second are left.
 const saveTime = 500 * time.Millisecond
 
-// replacer replaces this process by a fresh collector, once. The PID stays, so who watches over it sees nothing of it.
+// replacer replaces this process by a fresh collector, once. The PID stays the same, so its keeper sees no difference.
 type replacer struct {
 	once  sync.Once
 	c     *Collector
-	owner *owner.Owner // set before the first question can come
+	owner *owner.Owner // set before the first request can come
 }
 
 func (r *replacer) stuck(sql string) {
@@ -45,11 +45,11 @@ func (r *replacer) stuck(sql string) {
 		store.UnboundMemory()
 		err := unix.Exec("/proc/self/exe", os.Args, os.Environ()) // ends all threads, whatever they are doing
 		r.c.log.Error("start anew", "error", err)
-		os.Exit(1) // who watches over the collector starts another
+		os.Exit(1) // the keeper starts another collector
 	})
 }
 
-// save stores what was sampled, unless the engine is past that.
+// save stores pending samples, unless the database no longer responds.
 func (r *replacer) save() {
 	done := make(chan error, 1)
 	go func() { done <- r.owner.StoreSamples(context.Background(), 0) }() // ends with the process

@@ -23,8 +23,8 @@ const (
 	maxCensuses   = 24               // of one process: with a quarter more steps each, 24 are 200 times the first one's
 )
 
-// judge looks at the session now and then while it lives, keeps what it finds in memgauge.findings, and asks a process
-// whose memory may be growing what it holds: afterwards nobody can.
+// judge judges the live session now and then, and stores its findings in memgauge.findings. It has a process whose
+// memory may be growing take a census, which is impossible after the process's end.
 type judge struct {
 	o       *owner.Owner
 	log     *slog.Logger
@@ -34,7 +34,7 @@ type judge struct {
 	classes classes
 }
 
-// asked is what is known of a process's censuses.
+// asked is the state of a process's censuses.
 type asked struct {
 	count int
 	step  float64
@@ -46,8 +46,8 @@ func newJudge(s *session.Session, o *owner.Owner, log *slog.Logger) *judge {
 		classes: classes{s: s, fs: proc.New("/proc")}}
 }
 
-// run looks until ctx ends. What was looked at before the first step says nothing of the training, and must not delay
-// the first look at it: imports may take longer than the training that follows.
+// run judges until ctx ends. The time before the first step doesn't count in the pauses: imports may take longer than
+// the training that follows, and must not delay its first verdict.
 func (j *judge) run(ctx context.Context) {
 	ticker := time.NewTicker(firstLook)
 	defer ticker.Stop()
@@ -75,12 +75,12 @@ func (j *judge) run(ctx context.Context) {
 	}
 }
 
-// look gives what it cost, in CPU time: a look that had to wait for others took nothing from them. A census is paid for
-// by the agent's budget.
+// look judges once and returns the CPU time it used: time spent waiting costs nobody anything. A census is paid for by
+// the agent's budget.
 func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	begin, used := time.Now(), cpuTime()
 	done := func() time.Duration { return min(time.Since(begin), cpuTime()-used) }
-	// What was sampled lags behind by a sixth of the run at most: storing it costs as much as sampling.
+	// Samples may be missing for a sixth of the run's time at most: storing them costs as much as sampling.
 	if _, err := j.o.DrainOlder(ctx, min(time.Since(j.began)/6, owner.HoldMost)); err != nil {
 		return done(), err
 	}
@@ -94,7 +94,8 @@ func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	return cost, err
 }
 
-// cpuTime is what this process has used of all cores: more than a look's own, where others work at the same time.
+// cpuTime returns the CPU time of this process on all cores. So a look's cost includes what other goroutines use
+// meanwhile.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -103,8 +104,8 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ask takes a census of the processes that may be leaking and make no steps: those that do take some of themselves
-// (docs/census.md). What the agent's own budget doesn't allow is asked again later.
+// ask takes a census of processes that may be leaking and make no steps. Those that make steps take censuses by
+// themselves (docs/census.md). A census that the agent's budget doesn't allow is requested again later.
 func (j *judge) ask(ctx context.Context, in detect.Input) {
 	var pids []int
 	for _, p := range in.Processes {
@@ -121,7 +122,7 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 		a.count, a.step, a.at = a.count+1, now, time.Now()
 		pids = append(pids, p.PID)
 	}
-	for _, pid := range pids { // one by one: a process that can't be asked must not keep others from it
+	for _, pid := range pids { // one by one: a process that doesn't answer must not keep others from theirs
 		reply, err := j.service.Census(ctx, api.CensusRequest{PIDs: []int{pid}, Timeout: censusTimeout})
 		if err == nil && len(reply.Censuses) > 0 && reply.Censuses[0].Error != nil {
 			err = reply.Censuses[0].Error

@@ -21,7 +21,7 @@ const (
 	spillEvery    = 10 * time.Second // a job that is killed again and again must not fill the disk with windows
 )
 
-// sampling reads the job from outside while the collector lives. Its samples wait in the owner until it stores them.
+// sampling samples the job from outside while the collector runs. The owner keeps the samples until it stores them.
 type sampling struct {
 	s       *session.Session
 	log     *slog.Logger
@@ -46,7 +46,7 @@ func newSampling(s *session.Session, o *owner.Owner, log *slog.Logger) *sampling
 	return w
 }
 
-// localGPUs are those of this machine; nil where there are none.
+// localGPUs opens this machine's GPUs; nil if there are none.
 func localGPUs(log *slog.Logger, pids func() []int) sampler.GPUs {
 	found := discover.Open("/", pids)
 	if found.NVIDIA != nil {
@@ -58,14 +58,14 @@ func localGPUs(log *slog.Logger, pids func() []int) sampler.GPUs {
 	return found.Set
 }
 
-// run samples until ctx ends, and once more then: a job that was killed leaves its cgroup's counter behind.
+// run samples until ctx ends, and once more then: if the job was killed for memory, its cgroup's counter shows that.
 func (w *sampling) run(ctx context.Context) error {
 	defer w.sampler.Close()
 	w.remember(ctx)
 	w.sampler.SetGPUs(w.openGPUs(w.log, w.sampler.PIDs))
 	glance := time.NewTimer(sampler.GlanceEvery)
 	defer glance.Stop()
-	pause := min(densest, w.every) // jobs that end within a second have a picture too
+	pause := min(densest, w.every) // so that jobs of less than a second have samples too
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	w.sample(false)
@@ -91,8 +91,9 @@ func (w *sampling) run(ctx context.Context) error {
 	}
 }
 
-// pause is the time until the next sample. A training is young from its first step on: imports may have taken longer
-// than all of it. At the very beginning pauses double up to the interval, since a session may be as short.
+// pause returns the sampling interval that follows before: short while the training is young, then longer, up to the
+// configured one. A training's age counts from its first step, since imports may take longer than the training. At the
+// beginning of the session pauses double, since the whole session may be short.
 func (w *sampling) pause(before time.Duration) time.Duration {
 	age := time.Since(w.s.Meta.Started)
 	if training := w.o.Trainers().Age(); training > 0 {
@@ -101,7 +102,7 @@ func (w *sampling) pause(before time.Duration) time.Duration {
 	return min(sampleAfter(age, w.every), 2*before)
 }
 
-// remember takes the kill counters, and who has trained, as an earlier collector of this session left them.
+// remember restores the kill counters, and which processes have trained, from what an earlier collector has stored.
 func (w *sampling) remember(ctx context.Context) {
 	for sql, set := range map[string]func([]any){
 		"SELECT path, max(events_oom_kill) FROM cgroup.memory GROUP BY path HAVING max(events_oom_kill) IS NOT NULL": func(v []any) {
@@ -126,8 +127,8 @@ func integer(v any) int64 {
 	return n
 }
 
-// roots are the command and every process with a ring: one that an agent reached without descending from the command
-// counts.
+// roots returns the command and every process with a ring. An observed process belongs to the job even if it doesn't
+// descend from the command.
 func (w *sampling) roots() []int {
 	if now := time.Now(); now.Sub(w.looked) >= relookEvery || w.s.Meta.Process.PID == 0 {
 		w.looked = now
@@ -144,8 +145,8 @@ func (w *sampling) roots() []int {
 			w.procs[pid] = p
 		}
 		for _, p := range w.s.Processes() {
-			// A process that was asked what it holds has a large ring, with PyTorch or without; and its rings may be
-			// drained and gone.
+			// A large ring doesn't prove PyTorch, since a census opens one too; and a process's rings may be drained
+			// and removed. So PyTorch is remembered.
 			p.Torch = w.procs[p.PID].Torch && w.procs[p.PID].Start == p.Start ||
 				p.Torch && proc.New("/proc").Mapped(p.PID, "libtorch")
 			w.procs[p.PID] = p
@@ -195,7 +196,7 @@ func (w *sampling) tellCosts(at time.Time) {
 	w.o.Add(&model.Batch{Overheads: rows})
 }
 
-// killed records a kill, and the minute before it.
+// killed stores an event for a kill, and the samples of the minute before it.
 func (w *sampling) killed(k sampler.Kill) {
 	e := model.Event{Time: k.Time, Rank: -1, Name: "oom_kill", Text: k.String(), A: model.Null, B: k.Limit}
 	if len(k.Victims) > 0 {

@@ -9,6 +9,7 @@ type Listing struct {
 	at   int
 }
 
+// Columns, Next, Values and Err make a Listing the rows that render.Write reads.
 func (l *Listing) Columns() []model.Column { return l.Head }
 func (l *Listing) Next() bool              { l.at++; return l.at <= len(l.Rows) }
 func (l *Listing) Values() []any           { return l.Rows[l.at-1] }

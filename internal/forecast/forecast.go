@@ -79,19 +79,19 @@ const (
 // Run judges readings, in order of time, against a limit in bytes.
 func Run(readings []Reading, limit float64) Forecast {
 	points := Points(readings)
-	f := judge(points, readings, limit)
+	f := predict(points, readings, limit)
 	if f.Shape != Flat && f.Shape != Unclear || len(points) >= MaxPoints/2 {
 		return f
 	}
-	// A few stretches of many readings give the floor well, but hide a pause. So judge again with many stretches of few
-	// readings.
-	if fine := judge(inStretches(readings, MaxPoints), readings, limit); fine.Sure() {
+	// A few stretches of many readings give the floor well, but hide a pause. So predict again from many stretches of
+	// few readings.
+	if fine := predict(inStretches(readings, MaxPoints), readings, limit); fine.Sure() {
 		return fine
 	}
 	return f
 }
 
-func judge(points []Point, readings []Reading, limit float64) Forecast {
+func predict(points []Point, readings []Reading, limit float64) Forecast {
 	f := Forecast{Shape: Unclear}
 	if len(points) < MinPoints {
 		f.Reason = fmt.Sprintf("needs about %d more readings", MinPoints-len(points))

@@ -7,9 +7,9 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// parts takes the text before a census record apart; a part that is missing reads as "?" if the text was cut, else as
+// parts splits the text that belongs to a census record into n parts. A missing part is "?" if the text was cut, else
 // "".
-func (d *deriver) parts(seq uint64, slots, length uint16, n int) []string {
+func (d *rowBuilder) parts(seq uint64, slots, length uint16, n int) []string {
 	text := d.take(seq, uint32(slots), int(length))
 	list := strings.SplitN(text, "\t", n)
 	filler := ""
@@ -22,7 +22,7 @@ func (d *deriver) parts(seq uint64, slots, length uint16, n int) []string {
 	return list
 }
 
-func (d *deriver) tensors(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) tensors(s *[wire.SlotSize]byte) {
 	var t wire.Tensors
 	t.Decode(s)
 	p := d.parts(t.Seq, t.TextSlots, t.TextLen, 6)
@@ -41,7 +41,7 @@ func (d *deriver) tensors(s *[wire.SlotSize]byte) {
 	d.in.batch.Tensors = append(d.in.batch.Tensors, row)
 }
 
-func (d *deriver) objects(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) objects(s *[wire.SlotSize]byte) {
 	var o wire.Objects
 	o.Decode(s)
 	p := d.parts(o.Seq, o.TextSlots, o.TextLen, 5)
@@ -60,7 +60,7 @@ func (d *deriver) objects(s *[wire.SlotSize]byte) {
 	d.in.batch.Objects = append(d.in.batch.Objects, row)
 }
 
-// positive is a step's number; there is no step 0.
+// positive returns a step's number, or Null for 0: the first step is number 1.
 func positive(n uint32) int64 {
 	if n == 0 {
 		return model.Null

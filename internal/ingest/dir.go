@@ -19,8 +19,8 @@ const (
 	// removed.
 	maxRings = 4096
 
-	// mtimeGrain is the coarsest step in which file systems note a directory's change. A listing that is younger than
-	// that may have missed a file that came in the same step.
+	// mtimeGrain is the coarsest resolution of a directory's modification time on any file system. If a directory
+	// changed less than this before it was listed, a file made in the same interval may be missing from the list.
 	mtimeGrain = 2 * time.Second
 )
 
@@ -30,7 +30,7 @@ type listing struct {
 	stable bool // mtime was old enough when we looked
 }
 
-// fileName is what a ring's name says.
+// fileName is the parsed name of a ring's file.
 type fileName struct {
 	procKey
 	generation uint64
@@ -50,7 +50,7 @@ func compareRings(a, b *ring) int {
 func (in *Ingester) list(now time.Time) error {
 	st, err := os.Stat(in.dir)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // no process has come to make it
+		return nil // the first process of the session will make it
 	} else if err != nil {
 		return err
 	}
@@ -87,7 +87,8 @@ func (in *Ingester) newRing(file string) *ring {
 	return r
 }
 
-// removeDone removes the files whose end is stored. If we die before, the next Ingester finds the cursor that says so.
+// removeDone removes the rings that are stored to their end. If we die before, the next Ingester sees that from the
+// stored cursor and removes them.
 func (in *Ingester) removeDone() {
 	for _, r := range in.done {
 		r.close()
@@ -102,7 +103,7 @@ func (in *Ingester) removeDone() {
 	}
 }
 
-// forgetProcesses drops what is known of processes without rings, so that a job that forks for ever costs no memory.
+// forgetProcesses forgets processes without rings, so that a job that forks for ever doesn't fill our memory.
 func (in *Ingester) forgetProcesses() {
 	used := make(map[*process]bool, len(in.rings))
 	for _, r := range in.rings {

@@ -8,14 +8,14 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// textState gathers the pieces of an event's text.
+// textState joins the pieces of an event's text.
 type textState struct {
 	buf   []byte // at most wire.MaxText bytes
 	next  uint64 // number of the record that would go on with it
 	slots uint32 // pieces gathered
 }
 
-// add appends a piece if it follows the last one, else starts anew with it.
+// add appends a piece if it follows the last one; otherwise the text starts with it.
 func (t *textState) add(s *[wire.SlotSize]byte) {
 	var piece wire.Text
 	piece.Decode(s)
@@ -28,8 +28,8 @@ func (t *textState) add(s *[wire.SlotSize]byte) {
 	t.slots++
 }
 
-// take returns the text that belongs to record seq, which says in how many pieces and bytes, and forgets it. Of a text
-// whose beginning is lost the rest is told behind an ellipsis.
+// take returns the text that belongs to record seq, and forgets it. The record has the number of the text's pieces and
+// bytes. If the beginning of the text is lost, the rest follows an ellipsis.
 func (t *textState) take(seq uint64, slots uint32, length int) string {
 	text := ""
 	switch {
@@ -45,9 +45,9 @@ func (t *textState) take(seq uint64, slots uint32, length int) string {
 	return text
 }
 
-// take is textState's, without secrets: the agent hides them too, unless it is of an earlier version. A replay shows no
-// text.
-func (d *deriver) take(seq uint64, slots uint32, length int) string {
+// take is textState.take with secrets hidden. The agent hides them too, but agents of earlier versions did not. During
+// a replay there is no text.
+func (d *rowBuilder) take(seq uint64, slots uint32, length int) string {
 	text := d.text.take(seq, slots, length)
 	if d.mute {
 		return text
@@ -55,7 +55,7 @@ func (d *deriver) take(seq uint64, slots uint32, length int) string {
 	return secret.Text(text)
 }
 
-func (d *deriver) event(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) event(s *[wire.SlotSize]byte) {
 	var e wire.Event
 	e.Decode(s)
 	text := d.take(e.Seq, e.TextSlots, int(e.TextLen))

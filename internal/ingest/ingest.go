@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// A batch is to hold a row group of DuckDB (122,880 rows): with one row less it goes through the log, which costs
-	// 1.6 times as much. So the last chunk must fit (15 full ones do) and no small one may be cut off. Some 20 MiB and
-	// 70 ms, during which a query waits.
+	// A batch should hold a row group of DuckDB (122,880 rows): with one row less DuckDB writes it through the log,
+	// which costs 1.6 times as much. So the last chunk must fit (15 full ones do), and it must not be split. Such a
+	// batch takes some 20 MiB and 70 ms, during which queries wait.
 	maxBatch = 122_880 + slack + maxChunk/8 - 1
 	maxChunk = 1 << 13 // records copied at once: 512 KiB, little enough to stay in a core's cache
 	slack    = 16      // rows that are not records: a ring's drops
 
-	// aliveEvery is how often a process is asked whether it lives, which costs 40 times a look at its ring (16 µs). A
-	// client that drains a finished session asks at once, since it is the first time.
+	// aliveEvery is the interval of the checks whether a process still runs. A check costs 16 µs, 40 times as much as
+	// polling its ring. A client that drains a finished session checks at once, since it has not checked before.
 	aliveEvery = time.Second
 
-	gathered = 1 << 14 // rows that Gather lets wait: 2 MiB. A batch that has grown larger is not kept for the next one
+	gathered = 1 << 14 // rows that Gather may keep waiting: 2 MiB. The memory of a larger batch is not reused
 )
 
 // Sink stores batches.
@@ -44,13 +44,13 @@ type Options struct {
 	Now   func() time.Time // time.Now if nil
 }
 
-// Stats say what a drain did.
+// Stats count what a drain did.
 type Stats struct {
 	Rings       int    // known, without removed ones
 	Records     uint64 // read and whole
 	Rows        int    // appended, Drop rows included
-	Overwritten uint64 // records that the reader came too late for
-	Damaged     uint64 // slots without their record
+	Overwritten uint64 // records that were overwritten before they were read
+	Damaged     uint64 // slots that don't hold the record that belongs there
 	Unknown     uint64 // records of kinds that newer agents write
 	Refused     int    // rings that are not read: damaged, of a newer version, or of another user
 	Removed     int    // files of ended processes that were stored, or were empty
@@ -90,22 +90,21 @@ func New(dir string, sink Sink, opts Options) *Ingester {
 	return in
 }
 
-// Drain stores all that the rings' processes had published when it was called. With nothing new it costs a short read
-// for each ring. A ring that can't be read for the moment doesn't stop the others; its error comes back at the end.
+// Drain stores all records that were published when it was called. Without new records it costs a short read for each
+// ring. A ring that can't be read just now doesn't stop the others; its error is returned at the end.
 func (in *Ingester) Drain(ctx context.Context) (Stats, error) { return in.run(ctx, false, 0) }
 
-// Gather reads as Drain does, and lets steps and trace rows wait for up to hold before they are stored: a transaction
-// costs 100 times what reading them does. The rings keep them as long. What tells of processes, events and losses is
-// stored at once.
+// Gather reads like Drain, but may store steps and trace rows up to hold later, because a transaction costs 100 times
+// as much as reading them. The rings keep them until then. Rows about processes, events and losses are stored at once.
 func (in *Ingester) Gather(ctx context.Context, hold time.Duration) (Stats, error) {
 	return in.run(ctx, false, hold)
 }
 
-// Finish is Drain for a session that has just ended: it asks of every process at once whether it lives, where Drain may
-// rely on an answer of a second ago, so that the rings of ended processes are surely finished.
+// Finish is Drain for a session that has just ended. It checks each process anew, where Drain may rely on a check that
+// is a second old. So the rings of all ended processes are finished.
 func (in *Ingester) Finish(ctx context.Context) (Stats, error) { return in.run(ctx, true, 0) }
 
-// Refused names the files of rings that are not read, and won't be.
+// Refused returns the files of rings that were given up: they are not read any more.
 func (in *Ingester) Refused() (files []string) {
 	<-in.token
 	defer func() { in.token <- struct{}{} }()
@@ -152,7 +151,7 @@ func (in *Ingester) drain(ctx context.Context, ask bool, hold time.Duration) err
 		}
 		in.askAlive(r.proc, now, ask)
 		if err := in.drainRing(ctx, r); err != nil {
-			if !in.loaded { // the sink refused: nothing is known any more
+			if !in.loaded { // the sink failed, so the state was discarded
 				return err
 			}
 			errs = append(errs, err)
@@ -168,7 +167,7 @@ func (in *Ingester) drain(ctx context.Context, ask bool, hold time.Duration) err
 	return errors.Join(errs...)
 }
 
-// load asks the sink what it has, once.
+// load reads cursors and names from the sink, once.
 func (in *Ingester) load(ctx context.Context) (err error) {
 	if in.loaded {
 		return nil
@@ -186,8 +185,8 @@ func (in *Ingester) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// forget brings the Ingester back to where New left it. After an append that failed, what we hold is ahead of what is
-// stored; starting afresh is the one path that a crash takes too, and thus the one that is tested best.
+// forget resets the Ingester to its state after New. After a failed append our state is ahead of what is stored. The
+// same happens after a crash, so this path is well tested.
 func (in *Ingester) forget() {
 	for _, r := range in.rings {
 		r.close()
@@ -197,7 +196,7 @@ func (in *Ingester) forget() {
 	in.since = time.Time{}
 }
 
-// waits says whether what the batch holds may be stored later.
+// waits reports whether the batch may be stored later.
 func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 	b := &in.batch
 	if in.since.IsZero() {
@@ -208,8 +207,8 @@ func (in *Ingester) waits(now time.Time, hold time.Duration) bool {
 		len(b.Processes)+len(in.done) == 0
 }
 
-// flush appends what has been gathered. It is not cancelled half-way: a batch is small, and a query that ran into its
-// time limit must not cost the next one a fresh start.
+// flush appends the batch. ctx doesn't cancel it: a batch is small, and after a failed append all state would have to
+// be restored, only because a query had run into its time limit.
 func (in *Ingester) flush(ctx context.Context) error {
 	b := &in.batch
 	in.since = time.Time{}
@@ -228,7 +227,7 @@ func (in *Ingester) flush(ctx context.Context) error {
 	return nil
 }
 
-// setCursor says in the batch how far a ring has come.
+// setCursor puts a ring's position into the batch.
 func (in *Ingester) setCursor(c model.Cursor) {
 	for i := range in.batch.Cursors {
 		if in.batch.Cursors[i].RingID == c.RingID {

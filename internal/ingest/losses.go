@@ -20,7 +20,7 @@ const (
 	reasonForeign      = "not ours"
 )
 
-// losses are counted for a ring until they are put into a batch: at most one row of each kind for a chunk.
+// losses counts a ring's lost records until they are put into a batch: at most one row of each kind for a chunk.
 type losses struct {
 	overwritten, lastOverwritten uint64 // how many, and the number of the newest
 	damaged, damagedAt           uint64 // how many, and the number of the first
@@ -31,7 +31,7 @@ type losses struct {
 func (l *losses) add(r *ring, c *wire.Chunk) {
 	if c.Overwritten > 0 {
 		l.overwritten, l.lastOverwritten = l.overwritten+c.Overwritten, c.First-1
-		r.derive.gap()
+		r.rows.gap()
 	}
 	if c.Damaged > 0 {
 		if l.damaged == 0 {

@@ -5,8 +5,8 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// maxNames bounds the session's names in memory: 26 MB at 100 bytes each. Models have thousands; a program that makes
-// up names for ever gets "?" for the rest.
+// maxNames bounds the session's names in memory: 26 MB at 100 bytes each. Models have thousands. If a program makes new
+// names for ever, those beyond the bound are stored as "?".
 const maxNames = 1 << 18
 
 // names are the texts that rows share, numbered for the session.
@@ -45,7 +45,7 @@ func (in *Ingester) nameID(r *ring, n uint32) int32 {
 		return r.ids[n]
 	}
 	id := in.intern(r.Name(n))
-	if int(n) <= len(r.Names()) { // a number from beyond is damage and must not make us allocate
+	if int(n) <= len(r.Names()) { // a larger number means damage, and must not make us allocate
 		for len(r.ids) <= int(n) {
 			r.ids = append(r.ids, 0)
 		}

@@ -29,7 +29,7 @@ type procKey struct {
 type process struct {
 	key     procKey
 	newest  uint64        // highest generation among its rings
-	asked   time.Time     // when its life was asked about
+	asked   time.Time     // when we last checked whether it runs
 	gone    bool          // it will never write again
 	lived   int64         // µs since the epoch: the latest moment when it was known to live
 	row     model.Process // as last put into a batch
@@ -40,8 +40,8 @@ type process struct {
 
 func newProcess(key procKey) *process { return &process{key: key, lived: model.Null} }
 
-// askAlive asks whether a process lives. It must come before the ring's last look at head: what an ended process wrote
-// was written before.
+// askAlive checks whether a process still runs. The head of its ring must be read after that check: only then is the
+// head of an ended process final.
 func (in *Ingester) askAlive(p *process, now time.Time, ask bool) {
 	if p.gone || !ask && !p.asked.IsZero() && now.Sub(p.asked) < aliveEvery {
 		return
@@ -56,7 +56,7 @@ func (in *Ingester) askAlive(p *process, now time.Time, ask bool) {
 	}
 }
 
-// describe puts the process's row into the batch if the ring tells something new of it.
+// describe puts the process's row into the batch if the ring's header has changed it.
 func (in *Ingester) describe(r *ring) {
 	p := r.proc
 	if r.name.generation < p.rowFrom {
@@ -82,8 +82,8 @@ func (r *ring) processRow() model.Process {
 	}
 }
 
-// shown is a command line without secrets: an agent of an earlier version wrote it as it was. A ring's header changes
-// every second, the command line never.
+// shown returns the command line with secrets hidden, since agents of earlier versions did not hide them. The result is
+// kept, because a ring's header changes every second and the command line never.
 func (p *process) shown(argv string) string {
 	if argv != p.argv[0] {
 		p.argv = [2]string{argv, secret.Text(argv)}
@@ -91,7 +91,7 @@ func (p *process) shown(argv string) string {
 	return p.argv[1]
 }
 
-// end says how the process ended, once its last ring is finished.
+// end records how the process ended, once its last ring is finished.
 func (in *Ingester) end(r *ring) {
 	p := r.proc
 	if p.ended || r.name.generation < p.newest {
@@ -124,8 +124,9 @@ func (in *Ingester) putProcess(row model.Process) {
 	in.batch.Processes = append(in.batch.Processes, row)
 }
 
-// startTime is when the process started, in µs since the epoch. Start ticks count from boot and include sleep, which
-// CLOCK_MONOTONIC does not: on a machine that slept it comes out too late, but never later than the ring.
+// startTime returns the time at which the process started, in µs since the epoch. Start ticks count from boot and
+// include suspend; CLOCK_MONOTONIC does not. So on a machine that was suspended the result is too late, but it is never
+// later than the ring's creation.
 func startTime(h *wire.Header) int64 {
 	ns := h.WallTime(h.StartTicks * uint64(time.Second/ticksPerSecond))
 	return micros(min(ns, int64(h.ClockWall)))

@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// ring is one file of the directory and how far we are with it.
+// ring is one file of the directory and our position in it.
 type ring struct {
 	file    string
 	name    fileName
@@ -26,10 +26,10 @@ type ring struct {
 	lastTS     uint64 // of the newest record read, 0 if none
 	ids        []int32
 	noNames    bool // the names area is damaged: names read up to there stay, others are "?"
-	derive     deriver
+	rows       rowBuilder
 	lost       losses
 
-	refused  bool // damaged, of a newer version, of another user: never looked at again
+	refused  bool // damaged, of a newer version, of another user: not read any more
 	finished bool // its end is in a batch, or there is nothing to store
 }
 
@@ -48,7 +48,7 @@ func (r *ring) close() {
 	r.f, r.Ring = nil, nil
 }
 
-// drainRing reads what is new in one ring into the batch.
+// drainRing reads the new records of one ring into the batch.
 func (in *Ingester) drainRing(ctx context.Context, r *ring) error {
 	if r.refused || r.finished {
 		in.endRefused(r)
@@ -75,8 +75,8 @@ func (in *Ingester) readFailed(r *ring, err error) error {
 	return fmt.Errorf("read %s: %w", r.file, err)
 }
 
-// read brings a ring to its head. Whether it has ended must be known before the head is read: only then is that head
-// the last one.
+// read reads a ring up to its head. It checks first whether the process has ended: only then is the head that it reads
+// afterwards final.
 func (in *Ingester) read(ctx context.Context, r *ring) error {
 	if r.Ring == nil {
 		if err := in.open(r); err != nil || r.finished || r.Ring == nil {
@@ -105,8 +105,8 @@ func (in *Ingester) read(ctx context.Context, r *ring) error {
 	}
 }
 
-// over reports that the ring's process will write no more into it. One that closed its newest ring is about to end, and
-// is waited for: only its end tells that no other ring follows.
+// over reports whether the ring's process will write no more into it. A process that has closed its newest ring is
+// about to end. We wait for that end, since until then it may open another ring.
 func (r *ring) over() bool {
 	switch {
 	case r.proc.gone, r.State == wire.StateDetached:
@@ -117,7 +117,7 @@ func (r *ring) over() bool {
 	return false
 }
 
-// finish says in the batch that the ring is stored to its end.
+// finish records in the batch that the ring is stored to its end.
 func (in *Ingester) finish(r *ring) {
 	if r.NamesDropped > 0 {
 		in.drop(r, model.Drop{Reason: reasonNames, Records: int64(min(r.NamesDropped, 1<<62)),
@@ -134,18 +134,18 @@ func (in *Ingester) remove(r *ring) {
 	in.done = append(in.done, r)
 }
 
-// open opens the file and brings the state to where the last Ingester stopped. A ring that is still being made, or of
-// which nothing is left to do, stays closed.
+// open opens the file and restores the state in which the last Ingester stopped. A ring that is still being made, or
+// that is stored to its end, stays closed.
 func (in *Ingester) open(r *ring) error {
 	if in.cursors[fileKey(r.file)].Done {
-		r.refused = true // said so before
+		r.refused = true // an earlier Ingester reported it
 		return nil
 	}
 	if r.badName {
 		return errRefused{reasonDamagedRing, fmt.Errorf("the name is not PID.START.GENERATION%s", suffix)}
 	}
 	f, size, err := in.openFile(r)
-	if errors.Is(err, os.ErrNotExist) && r.proc.gone { // its memory went with its process before anybody had opened it
+	if errors.Is(err, os.ErrNotExist) && r.proc.gone { // a ring in memory, gone with its process before it was opened
 		in.report(r, r.file, errRefused{reasonDamagedRing, err})
 		in.remove(r)
 		return nil
@@ -162,7 +162,7 @@ func (in *Ingester) open(r *ring) error {
 	case errors.Is(err, wire.ErrCreating):
 		f.Close()
 		if r.proc.gone {
-			in.remove(r) // ended before it had anything to say
+			in.remove(r) // its process ended before it wrote a record
 		}
 		return nil
 	case errors.Is(err, wire.ErrVersion):
@@ -176,12 +176,12 @@ func (in *Ingester) open(r *ring) error {
 	return in.resume(r)
 }
 
-// resume goes on from the ring's cursor.
+// resume continues at the ring's stored cursor.
 func (in *Ingester) resume(r *ring) error {
-	r.derive.reset(in, r)
+	r.rows.reset(in, r)
 	c, ok := in.cursors[r.RingID]
 	if ok && c.Done {
-		in.remove(r) // stored, but the last one died before it removed the file
+		in.remove(r) // stored, but the last Ingester died before it removed the file
 		return nil
 	}
 	if c.Seq > r.Head {
@@ -195,7 +195,7 @@ func (in *Ingester) resume(r *ring) error {
 		if err != nil {
 			return err
 		}
-		r.derive.replay(&chunk)
+		r.rows.replay(&chunk)
 		r.next = chunk.Next()
 	}
 	r.next = c.Seq + 1 // a gap beyond it is counted by the next Read
@@ -203,7 +203,7 @@ func (in *Ingester) resume(r *ring) error {
 	return nil
 }
 
-// openFile opens without being led astray: not a link, not a pipe, nobody else's file.
+// openFile opens a ring's file. It refuses links, pipes and files of other users.
 func (in *Ingester) openFile(r *ring) (*os.File, int64, error) {
 	path := filepath.Join(in.dir, r.file)
 	f, err := wire.OpenRingFile(path)
@@ -249,7 +249,7 @@ func (in *Ingester) readRecords(ctx context.Context, r *ring) error {
 			return err
 		}
 		r.lost.add(r, &chunk)
-		r.derive.emit(&chunk)
+		r.rows.emit(&chunk)
 		r.next = chunk.Next()
 		in.stats.Records += uint64(chunk.Len()) - chunk.Damaged
 		in.putLosses(r)
@@ -258,7 +258,7 @@ func (in *Ingester) readRecords(ctx context.Context, r *ring) error {
 	return nil
 }
 
-// readNames reads new names. Damage there costs names, not records.
+// readNames reads new names. If the names area is damaged, names are lost but no records.
 func (in *Ingester) readNames(r *ring) {
 	if r.noNames {
 		return
@@ -269,15 +269,15 @@ func (in *Ingester) readNames(r *ring) {
 	}
 }
 
-// refuse gives a ring up. What was read of it stays; the cursor that goes by the file's name says that this was
-// reported.
+// refuse stops reading a ring. Its rows so far stay. A cursor with the key of the file's name records that the reason
+// was reported.
 func (in *Ingester) refuse(r *ring, why errRefused) {
 	r.refused = true
 	in.report(r, r.file, why)
 	r.close()
 }
 
-// report makes one row of a damage, once for all Ingesters that meet it: key names it.
+// report makes one row for a damage. key identifies it, so that later Ingesters don't report it again.
 func (in *Ingester) report(r *ring, key string, why errRefused) {
 	if in.cursors[fileKey(key)].Done {
 		return
@@ -288,7 +288,7 @@ func (in *Ingester) report(r *ring, key string, why errRefused) {
 	in.setCursor(c)
 }
 
-// endRefused notes the end of a process whose newest ring was given up after it had been read for a while.
+// endRefused records the end of a process whose newest ring was refused after some of it had been read.
 func (in *Ingester) endRefused(r *ring) {
 	p := r.proc
 	if !r.refused || !p.gone || p.ended || p.row.PID == 0 || r.name.generation < p.newest {
@@ -298,14 +298,15 @@ func (in *Ingester) endRefused(r *ring) {
 	in.putProcess(p.row)
 }
 
-// fileKey is a cursor's key for what has no ring id of its own. Ring ids are random: the two don't meet.
+// fileKey returns the key of a cursor for a file without a ring id. It can't collide with ring ids in practice: those
+// are random.
 func fileKey(file string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte("file " + file))
 	return h.Sum64()
 }
 
-// lastSeen is when the process is known to have lived by what it wrote, in µs since the epoch.
+// lastSeen returns the latest time at which the process wrote, in µs since the epoch.
 func (r *ring) lastSeen() int64 {
 	if r.lastTS == 0 {
 		return micros(int64(r.ClockWall))

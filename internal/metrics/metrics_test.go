@@ -124,7 +124,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		{Growth: detect.Growth{Verdict: detect.Leak, Rate: 4096}, Memory: detect.Worker, Rank: 0, Seconds: 100},
 		{Growth: detect.Growth{Verdict: detect.Leak, Rate: 4096}, Memory: detect.Worker, Rank: 0, Seconds: 50},
 		{Growth: detect.Growth{Verdict: detect.Healthy}, Memory: detect.Device, Rank: 1}}
-	r, err := Read(t.Context(), s, s.judge)
+	r, err := Read(t.Context(), s, s.leak)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-func (s *tables) judge(ctx context.Context, from api.Session) (detect.Report, error) {
+func (s *tables) leak(ctx context.Context, from api.Session) (detect.Report, error) {
 	return from.Leak(ctx, api.LeakRequest{})
 }
 

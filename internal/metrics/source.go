@@ -75,7 +75,7 @@ func (s *Source) read(ctx context.Context) (Reading, error) {
 		}
 		s.s = found
 	}
-	return Read(ctx, s.s, s.judge)
+	return Read(ctx, s.s, s.leak)
 }
 
 const (
@@ -85,8 +85,9 @@ const (
 	judgeShare = 50
 )
 
-// judge gives the last verdict again while it is new, for what it has cost; at the end there is one more.
-func (s *Source) judge(ctx context.Context, from api.Session) (detect.Report, error) {
+// leak returns the session's verdict, at the end of the job a new one. In a live job a verdict is reused for a while,
+// and longer the more CPU time it has cost.
+func (s *Source) leak(ctx context.Context, from api.Session) (detect.Report, error) {
 	end, err := from.End(ctx)
 	if err != nil {
 		return detect.Report{}, err

@@ -184,7 +184,7 @@ func (w *Watch) Tick(ctx context.Context) ([]Warning, error) {
 		if t.History.Len() == 0 {
 			continue
 		}
-		if warning, is := t.judge(w.o.OOM); is {
+		if warning, is := t.assess(w.o.OOM); is {
 			warnings = append(warnings, warning)
 			w.note(warning.Time, t.Device.Label()+": OOM risk "+warning.Risk.Level.String(), true)
 		}
@@ -232,7 +232,7 @@ func (w *Watch) Over(killed bool) {
 	for _, t := range w.Devices {
 		t.of.Over, t.of.Killed = true, killed
 		if t.History.Len() > 0 {
-			t.judge(w.o.OOM)
+			t.assess(w.o.OOM)
 		}
 	}
 }

@@ -175,7 +175,7 @@ func BenchmarkJudge(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		w.Devices[0].judge(window(30))
+		w.Devices[0].assess(window(30))
 	}
 }
 

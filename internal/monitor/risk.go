@@ -20,6 +20,7 @@ const (
 	Critical
 )
 
+// String returns the level's name: low, medium, high or critical.
 func (l Level) String() string { return [...]string{"low", "medium", "high", "critical"}[l] }
 
 // MarshalJSON writes the level's name.
@@ -68,8 +69,8 @@ type Warning struct {
 // again is the interval at which a lasting risk is reported again.
 const again = time.Minute
 
-// judge evaluates the history. The warning is new if the level has risen, or if it has lasted for a minute.
-func (t *Track) judge(o OOMOptions) (Warning, bool) {
+// assess evaluates the history. The warning is new if the level has risen, or if it has lasted for a minute.
+func (t *Track) assess(o OOMOptions) (Warning, bool) {
 	if o.Threshold <= 0 {
 		return Warning{}, false
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// AttachOptions are what a user may say about an attach.
+// AttachOptions are the user's options of an attach.
 type AttachOptions struct {
 	Settings
 	PID      int
@@ -24,13 +24,13 @@ type AttachOptions struct {
 	Force    bool   // enter also where a seccomp filter may kill the process
 }
 
-// Attached is what came of an attach.
+// Attached is the result of an attach.
 type Attached struct {
 	Session   Ref
 	Observed  bool // it was observed already: nothing was done, only the session's name is known
 	Processes []Entered
 	Failed    []error // of further Python processes, which are not observed
-	NoKeeper  error   // why no collector was started, nil if one was; the next command that asks tries again
+	NoKeeper  error   // why no collector was started, nil if one was; the next command that needs one tries again
 }
 
 // Entered is a process that the agent was brought into.
@@ -71,14 +71,14 @@ func Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 
 func observedIn(name string) Attached { return Attached{Session: Ref{Name: name}, Observed: true} }
 
-// attaching is one attach under way.
+// attaching is the state of an attach.
 type attaching struct {
 	settings agent.Options
 	entry    attach.Options
 	session  *session.Session
 	entered  []Entered
 	failures []error // of processes beside the first
-	observed string  // where an agent was found that belongs to a session which we don't see
+	observed string  // runtime directory of an agent whose session can't be seen from here
 }
 
 // begin makes the session.

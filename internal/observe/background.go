@@ -12,9 +12,9 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// Collect is the collector of the session in dir. It returns when the session is over, or at once where another process
-// has it. It sets the umask of this process, so that all files made from then on are the user's alone. log gets what
-// happens meanwhile, a line each.
+// Collect runs the collector of the session in dir. It returns when the session is over, or at once if the session has
+// another collector. It sets the umask of this process, so that only the user can access the files that it makes. log
+// gets a line for each event worth a record.
 func Collect(ctx context.Context, dir string, log io.Writer) error {
 	session.PrivateFiles()
 	s, err := session.Open(dir)
@@ -29,7 +29,7 @@ func Collect(ctx context.Context, dir string, log io.Writer) error {
 }
 
 // Keep starts a collector for the session in dir whenever it has none. It returns when the session is over or ctx ends,
-// or at once where another process does this already. Like Collect it sets the umask.
+// or at once if another process does this already. Like Collect it sets the umask.
 func Keep(ctx context.Context, dir string) error {
 	session.PrivateFiles()
 	s, err := session.Open(dir)
@@ -39,6 +39,6 @@ func Keep(ctx context.Context, dir string) error {
 	return keeper.Run(ctx, s, func(error) {})
 }
 
-// Log writes to f, a session's collector.log that is open for appending, and keeps it within 1 MiB: the newest lines
-// stay. What is no regular file has no bound.
+// Log writes to f, a session's collector.log that is open for appending. It keeps the newest lines, at most 1 MiB of
+// them. If f is not a regular file, it is not bounded.
 func Log(f *os.File) io.Writer { return keeper.NewLog(f) }

@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// DetachOptions are what a user may say about a detach.
+// DetachOptions are the user's options of a detach.
 type DetachOptions struct {
 	PID      int
 	Children bool   // out of the processes that descend from PID too
@@ -26,8 +26,8 @@ type DetachOptions struct {
 	Finished func(s Ref, steps int64) error
 }
 
-// Detach takes the agent out of a process, which goes on. It finishes a session in which no process is left, which may
-// take 20 s. A failure for one process does not stop it for the others.
+// Detach removes the agent from a process, which continues. It finishes a session without remaining processes, which
+// may take 20 s. If it fails for one process, it continues with the others.
 func Detach(ctx context.Context, o DetachOptions) error {
 	timeout, err := checkTimeout("detach", o.Timeout)
 	if err != nil {
@@ -71,7 +71,7 @@ func (o DetachOptions) leaveAll(ctx context.Context, pids []int, timeout time.Du
 	return errors.Join(errs...)
 }
 
-// leave has the agent take itself out of one process.
+// leave has the agent remove itself from one process.
 func leave(ctx context.Context, s *session.Session, pid int) error {
 	processes := s.Processes()
 	i := slices.IndexFunc(processes, func(p session.Process) bool { return p.PID == pid && p.Alive })
@@ -90,7 +90,7 @@ func leave(ctx context.Context, s *session.Session, pid int) error {
 	return err
 }
 
-// finish ends a session in which nobody is left. One that a run began ends with its command.
+// finish ends a session without remaining processes. The session of a run is left alone: it ends with its command.
 func (o DetachOptions) finish(ctx context.Context, s *session.Session) error {
 	if !s.Meta.Attached || s.Live() {
 		return nil

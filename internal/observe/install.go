@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/trust"
 )
 
-// installAgent unpacks the agent's files into the first place where nobody else can change them; the note says why that
-// is not where sessions are.
+// installAgent unpacks the agent's files into the first directory where no other user can change them. If that is not
+// the directory of the sessions, note says why.
 func installAgent() (dir, note string, err error) {
 	home, err := session.Home()
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package observe owns how a training comes under observation and how it leaves it: it starts a command with the agent
-// in its environment and waits for its end, brings the agent into a process that runs already, takes it out again, and
-// runs the collector in the background. It makes the session and guarantees that a collector is started for it, and
-// started again when it dies. Results are data; errors carry their remedies. It knows nothing of flags, of output, or
-// of this program's exit code; a session's rows are read through package ask.
+// Package observe owns the begin and end of an observation. It starts a command with the agent in its environment and
+// waits for its end; it brings the agent into a running process and removes it again; and it runs the collector in the
+// background. It makes the session and guarantees that a collector is started for it, and restarted if it dies. Results
+// are data; errors carry their remedies. It knows nothing of flags, of output, or of this program's exit code. It reads
+// a session's rows through package ask.
 package observe
 
 import (
@@ -19,7 +19,7 @@ import (
 type Ref struct {
 	Name     string
 	Dir      string
-	Endpoint string // what names it in a command: its name where the default home has it, else its directory
+	Endpoint string // names it on a command line: its name if it is in the default home, else its directory
 }
 
 func refTo(s *session.Session) Ref {
@@ -30,11 +30,11 @@ func refTo(s *session.Session) Ref {
 	return ref
 }
 
-// finishTimeout bounds what the end of a session waits for: the rings of a hundred processes drain in less.
+// finishTimeout bounds the wait for the end of a session: the rings of a hundred processes drain in less time.
 const finishTimeout = 20 * time.Second
 
-// finish asks the collector to drain the rings and to sum up, also when ctx has ended: the interrupt that ended the
-// command is no reason to lose its data.
+// finish has the collector drain the rings and summarize the session. It does so even if ctx has ended: the interrupt
+// that ended the command must not lose its data.
 func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// commandLine is the process's, for the session's name and for list.
+// commandLine returns the process's command line, for the session's name and for list.
 func commandLine(pid int) []string {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil || len(b) == 0 {
@@ -22,7 +22,8 @@ func commandLine(pid int) []string {
 	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
 }
 
-// agentFolder is where the process finds the agent's files, "" if it can't: then they travel with the source.
+// agentFolder returns the path under which the process finds the agent's files; "" if it can't: then the injected
+// source contains them.
 func agentFolder(pid int) string {
 	dir, _, err := installAgent()
 	if err != nil || !sees(pid, dir) {
@@ -31,7 +32,7 @@ func agentFolder(pid int) string {
 	return dir
 }
 
-// sees tells whether a process can use a directory of ours by its path, and goes by the same process numbers.
+// sees reports whether a process can use a directory of ours by its path, and is in our PID namespace.
 func sees(pid int, dir string) bool {
 	ours, err1 := os.Readlink("/proc/self/ns/pid")
 	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
@@ -46,7 +47,7 @@ func sees(pid int, dir string) bool {
 	return effectiveUID(pid) == os.Geteuid()
 }
 
-// effectiveUID is -1 where it can't be known.
+// effectiveUID returns the process's effective uid; -1 if it can't be read.
 func effectiveUID(pid int) int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -64,16 +65,16 @@ func effectiveUID(pid int) int {
 	return uid
 }
 
-// makeRing makes a file, so that the records outlive the process and us as all others do; for a process of another
-// user, who could fill our disk through it, memory of a size that is fixed, which a reference in the file's place leads
-// to.
+// makeRing makes a ring for the process. It is a file like any other ring, so that the records outlive the process and
+// us. A process of another user could fill our disk through a file, so it gets memory of a fixed size, and the file
+// holds a reference to it.
 func makeRing(rings string, p session.Pid) (ring *os.File, err error) {
 	path := filepath.Join(rings, fmt.Sprintf("%d.%d.1%s", p.PID, p.Start, wire.RingSuffix))
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Chmod(0o600); err != nil { // whatever the umask has taken away
+	if err := f.Chmod(0o600); err != nil { // regardless of the umask
 		return nil, errors.Join(err, f.Close())
 	}
 	if effectiveUID(p.PID) == os.Geteuid() {

@@ -23,7 +23,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// RunOptions are what a user may say about a run.
+// RunOptions are the user's options of a run.
 type RunOptions struct {
 	Settings
 	Command      []string      // the program, looked up in PATH, and its arguments; not empty
@@ -40,7 +40,7 @@ const (
 	maxInterval = time.Minute
 )
 
-// plan is RunOptions that were checked.
+// plan has the checked RunOptions.
 type plan struct {
 	agent   agent.Options
 	maxDisk units.Bytes
@@ -69,8 +69,8 @@ func (o RunOptions) check() (plan, error) {
 	return p, nil
 }
 
-// A run that records keeps a quarter of its disk for the snapshot: half of that for the one that there is, half for the
-// newer one while it is written.
+// A run that records keeps a quarter of its disk for snapshots: half of that for the last one, half for the next one
+// while it is written.
 const (
 	snapshotShare = 8
 	recordEntries = 100_000 // events: some 20 MB in a file
@@ -88,10 +88,11 @@ func (p *plan) recordMemory() error {
 
 // StartError says why a command could not be started.
 type StartError struct {
-	Missing bool // there is no such program; else it is none that we may run
+	Missing bool // there is no such program; else it can't be executed
 	err     error
 }
 
+// Error and Unwrap give the cause.
 func (e *StartError) Error() string { return e.err.Error() }
 func (e *StartError) Unwrap() error { return e.err }
 
@@ -113,11 +114,11 @@ type Run struct {
 	session *session.Session
 	cmd     *exec.Cmd
 	signals chan os.Signal
-	trouble error // of describing the process; it runs all the same
+	trouble error // of describing the process, which runs nevertheless
 }
 
-// Start makes a session and starts the command in it. Until Close, signals that mean something to the command don't end
-// this process: Wait passes them on.
+// Start makes a session and starts the command in it. Until Close, signals that are meant for the command don't end
+// this process: Wait forwards them.
 func Start(o RunOptions) (*Run, error) {
 	p, err := o.check()
 	if err != nil {
@@ -136,7 +137,7 @@ func Start(o RunOptions) (*Run, error) {
 		r.Close()
 		return nil, notStarted(o.Command[0], err)
 	}
-	start, _ := proc.New("/proc").StartTicks(cmd.Process.Pid) // gone already: the session is then over at once
+	start, _ := proc.New("/proc").StartTicks(cmd.Process.Pid) // 0 if it has ended already: then the session is over
 	r.trouble = s.SetProcess(session.Pid{PID: cmd.Process.Pid, Start: start})
 	return r, nil
 }
@@ -159,24 +160,24 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
 }
 
-// Close gives the signals back their meaning to this process.
+// Close restores this process's own handling of signals.
 func (r *Run) Close() { signal.Stop(r.signals) }
 
-// Ended is how a run ended.
+// Ended describes the end of a run.
 type Ended struct {
 	Session Ref
 	How     string      // in a few words, such as "exit 1", "killed by SIGTERM" or "OOM kill"
-	Code    int         // as a shell gives it: the command's own, or 128 and the number of the signal that ended it
+	Code    int         // like a shell's: the command's own, or 128 plus the number of the signal that ended it
 	Peak    units.Bytes // largest resident set of one process
-	Summary api.Summary // zero where nobody could sum up
+	Summary api.Summary // zero if the session could not be summarized
 
-	// Trouble is what went wrong with the observation, nil if nothing. The command has not noticed.
+	// Trouble is an error of the observation, or nil. It has not affected the command.
 	Trouble error
 }
 
-// Wait passes signals on and keeps a collector running until the command has ended, then has the session finished. That
-// takes up to 20 s, and 10 s more after a SIGKILL: the collector finds out whether the kernel sent it. When ctx ends,
-// the command goes on, and its data are stored all the same.
+// Wait forwards signals and keeps a collector running until the command has ended, then has the session finished. That
+// takes up to 20 s, and 10 s more after a SIGKILL, in which the collector finds out whether the kernel sent it. If ctx
+// ends, the command continues, and its data are stored nevertheless.
 func (r *Run) Wait(ctx context.Context) Ended {
 	k := keepCollector(r.session)
 	state := waitFor(r.cmd, r.signals)
@@ -236,10 +237,10 @@ func (c *keeping) stop() {
 	<-c.done
 }
 
-// How the kernel's part in a SIGKILL becomes known: the collector writes it down.
+// Waiting for the collector to record whether the kernel's OOM killer sent a SIGKILL.
 const (
 	recordWait = 10 * time.Second     // how long it may take
-	recordPoll = 5 * time.Millisecond // how often we look; the user's prompt waits for it
+	recordPoll = 5 * time.Millisecond // interval of the checks; the user's prompt waits for them
 )
 
 func whoKilled(s *session.Session, end session.End) session.End {

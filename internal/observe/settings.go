@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// Settings are what a user may say about an observation, however it begins.
+// Settings are the user's options of any observation, of run and of attach.
 type Settings struct {
 	Dir     string // of the session: empty or not there yet; "" puts it into the default home
 	Name    string // of the session; "" makes one from the command
@@ -18,19 +18,20 @@ type Settings struct {
 	MaxDisk string // bound of the session's database, 64 MiB or more
 	Version string // of this program, for the session's description
 
-	// Note is called before anything runs, with where things go when that is not where the user said.
+	// Note is called before anything runs, if files go elsewhere than the user has said.
 	Note func(string)
 }
 
-// OptionError is a mistake in what a user said. Its text names the command and the flag.
+// OptionError is a wrong option of the user. Its text names the command and the flag.
 type OptionError struct{ err error }
 
+// Error and Unwrap give the cause.
 func (e *OptionError) Error() string { return e.err.Error() }
 func (e *OptionError) Unwrap() error { return e.err }
 
 func wrongOption(format string, args ...any) error { return &OptionError{fmt.Errorf(format, args...)} }
 
-// minDisk is what DuckDB itself, its log included, can be held under.
+// minDisk is the smallest bound that DuckDB can stay within, including its log.
 const minDisk units.Bytes = 64 << 20
 
 // check reads the settings for a command of that name.
@@ -52,15 +53,15 @@ func (s Settings) check(command string) (agent.Options, units.Bytes, error) {
 	return agent.Options{Budget: float64(share), Trace: s.Trace}, size, nil
 }
 
-// noteHome notes where sessions go when that is not where the user said. A session with a directory of its own goes
-// there anyway.
+// noteHome calls Note if sessions go elsewhere than the user has said. It doesn't for a session with a directory of its
+// own.
 func (s Settings) noteHome() {
 	if note := session.HomeNote(); note != "" && s.Dir == "" {
 		s.Note(note)
 	}
 }
 
-// checkTimeout reads how long a command of that name may wait for a process.
+// checkTimeout parses --timeout of the named command: how long it may wait for a process.
 func checkTimeout(command, text string) (time.Duration, error) {
 	timeout, err := units.ParseDuration(text)
 	if err != nil || timeout <= 0 {

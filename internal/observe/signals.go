@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSignals are as many as can come while the loop that passes them on waits for a processor.
+// maxSignals bounds the signals that may arrive while the forwarding loop waits for a CPU.
 const maxSignals = 256
 
-// catchSignals keeps this process alive while the command decides what a signal means to it. A signal that was ignored
-// when we came (nohup) stays so, for the command too.
+// catchSignals keeps signals for the command from ending this process. A signal that was ignored at our start (nohup)
+// stays ignored, for the command too.
 func catchSignals() chan os.Signal {
 	ch := make(chan os.Signal, maxSignals)
 	for sig := syscall.Signal(1); sig <= lastSignal; sig++ {
@@ -26,10 +26,10 @@ func catchSignals() chan os.Signal {
 
 const lastSignal = 64 // SIGRTMAX
 
-// forwarded tells which signals mean something to the command when somebody sends them to us. Not: what can't be
-// caught; what is about us alone (our children, a write to a closed pipe, our faults, profiling); stops; what C
-// libraries send to their own threads, and SIGURG, which Go's runtime sends to its own many times a second
-// (runtime/signal_unix.go, sigPreempt).
+// forwarded reports whether a signal to this process is forwarded to the command. These are not: signals that can't be
+// caught; those about this process alone (our children, a write to a closed pipe, our faults, profiling); stops; those
+// that C libraries send to their own threads; and SIGURG, which Go's runtime sends to its own threads many times a
+// second (runtime/signal_unix.go, sigPreempt).
 func forwarded(sig syscall.Signal) bool {
 	switch sig {
 	case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGPIPE, syscall.SIGTSTP, syscall.SIGTTIN,
@@ -42,7 +42,7 @@ func forwarded(sig syscall.Signal) bool {
 	return true
 }
 
-// waitFor waits for the command and passes signals on that it has not got itself.
+// waitFor waits for the command and forwards signals that it has not received itself.
 func waitFor(cmd *exec.Cmd, signals <-chan os.Signal) *os.ProcessState {
 	done := make(chan struct{})
 	go func() {

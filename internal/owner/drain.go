@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	holdShare = 4                // what was read and sampled waits for a quarter of the training's age, …
+	holdShare = 4                // rows and samples wait for a quarter of the training's age before they are stored, …
 	holdLeast = 2 * time.Second  // … at least so long, …
 	HoldMost  = 30 * time.Second // … and at most; a transaction of all tables takes 10 to 50 ms
 
-	longQuestion = time.Second // a question that runs longer may cost this process, and what it holds in memory
+	longQuestion = time.Second // a query that runs longer may end this process, and with it the rows in memory
 )
 
 // Hold is how long rows may wait in memory at this age of the training. Before the first step (age 0) it is short.
 func Hold(age time.Duration) time.Duration { return min(max(age/holdShare, holdLeast), HoldMost) }
 
-// Drain brings what is in the rings, and what was sampled, into the database.
+// Drain stores the rings' records and all samples in the database.
 func (o *Owner) Drain(ctx context.Context) error {
 	_, err := o.DrainOlder(ctx, 0)
 	return err
 }
 
-// DrainOlder is Drain, but leaves in memory what was sampled within the last wait.
+// DrainOlder is Drain, but samples younger than wait stay in memory.
 func (o *Owner) DrainOlder(ctx context.Context, wait time.Duration) (ingest.Stats, error) {
 	stats, err := o.rings.Drain(ctx)
 	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
 }
 
-// Gather reads what the rings hold, and stores it and what was sampled once that has waited long enough.
+// Gather reads the rings. It stores rows and samples once the oldest has waited long enough.
 func (o *Owner) Gather(ctx context.Context) (ingest.Stats, error) {
 	wait := o.patience()
 	stats, err := o.rings.Gather(ctx, wait)
 	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
 }
 
-// StoreSamples stores what was sampled, if the oldest of it is older than wait. What could not be stored waits on.
+// StoreSamples stores the samples if the oldest is older than wait. After an error they stay pending.
 func (o *Owner) StoreSamples(ctx context.Context, wait time.Duration) error {
 	b := o.pending.take(time.Now(), wait)
 	if b == nil {
@@ -56,7 +56,8 @@ func (o *Owner) StoreSamples(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// patience is how long rows may wait in memory. While a question runs that may cost this process it is short.
+// patience returns how long rows may wait in memory. It is short while a long query runs, since that may end this
+// process.
 func (o *Owner) patience() time.Duration {
 	if o.db.Oldest() > longQuestion {
 		return 0

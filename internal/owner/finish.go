@@ -17,8 +17,8 @@ func (o *Owner) Maintain(ctx context.Context) error {
 	return err
 }
 
-// Finish drains what is left once the job has ended, says how it ended if memgauge run no longer could, and leaves a
-// compact database.
+// Finish completes the session after the job's end: it drains the rings, records how the job ended unless memgauge run
+// has, and compacts the database.
 func (o *Owner) Finish(ctx context.Context) error {
 	if _, err := o.rings.Finish(ctx); err != nil {
 		return fmt.Errorf("drain what is left: %w", err)
@@ -79,7 +79,7 @@ func (o *Owner) recordEnd(ctx context.Context) error {
 	return o.s.SetEnd(end)
 }
 
-// outOfMemory says whether the job met the end of its memory.
+// outOfMemory returns why the job is taken to have run out of memory; "" if it didn't.
 func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 	const sql = "SELECT name FROM memgauge.events WHERE name IN ('oom', 'oom_kill') GROUP BY name ORDER BY name"
 	err = store.Each(ctx, o.db, sql, func(v []any) {
@@ -91,8 +91,8 @@ func (o *Owner) outOfMemory(ctx context.Context) (why string, err error) {
 	return why, err
 }
 
-// fateOfAttached is how the last observed process ended, by what its ring says: detached (where the one who detached
-// could not write it down), ended (its Python came to its end) or vanished (killed, or left without a word).
+// fateOfAttached returns how the last observed process ended, from its ring: detached (if the detaching client could
+// not record it), ended (the interpreter exited) or vanished (it was killed, or left without closing its ring).
 func (o *Owner) fateOfAttached(ctx context.Context) string {
 	rows, err := o.db.Query(ctx, "SELECT ending FROM memgauge.processes ORDER BY ended DESC NULLS LAST LIMIT 1")
 	if err != nil {

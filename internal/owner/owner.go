@@ -1,7 +1,7 @@
 // Package owner holds the open database of a session together with its rings, in the one process that has the session's
-// lock: a collector, or a client that recovers a session or reads a finished one. It drains the rings, stores what is
-// sampled and judged, and finishes a session: an owner that finished leaves empty rings, a compact database and a
-// recorded end. When any of that is due is for the process to say; an owner starts nothing by itself.
+// lock: a collector, or a client that recovers a session or reads a finished one. It drains the rings, stores samples
+// and verdicts, and finishes a session, which leaves empty rings, a compact database and a recorded end. The process
+// decides when; an owner starts nothing by itself.
 package owner
 
 import (
@@ -19,8 +19,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Owner is the open database of a session together with its rings. The process has the session's lock: exclusively
-// where it drains the rings, shared where it only reads.
+// Owner is the open database of a session together with its rings. The process holds the session's lock: exclusively if
+// it drains the rings, shared if it only reads.
 type Owner struct {
 	s        *session.Session
 	db       *store.DB
@@ -29,7 +29,7 @@ type Owner struct {
 
 	pending  pending // of the samplers
 	trainers Trainers
-	ooms     chan int64 // times of events that tell of a failed allocation
+	ooms     chan int64 // times of events about a failed allocation
 
 	verdicts struct {
 		sync.Mutex
@@ -38,12 +38,12 @@ type Owner struct {
 	}
 }
 
-// Open opens the session's database and, unless readOnly, what is needed to drain its rings. Who calls it has the
-// session's lock. stuck is what store.Options say of it, and may be nil.
+// Open opens the session's database and, unless readOnly, its rings. The caller holds the session's lock. stuck is
+// store.Options.Stuck, and may be nil.
 func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(string)) (*Owner, error) {
 	opts := store.Options{Path: s.Database(), ReadOnly: readOnly, MaxDisk: s.Meta.MaxDisk, Stuck: stuck}
 	if !readOnly {
-		opts.Threads = 1 // beside a training: a second one waits for the first in a loop, for most of what we ask
+		opts.Threads = 1 // beside a training: in most of our queries a second thread only spins, waiting for the first
 	}
 	db, err := store.Open(ctx, opts)
 	if err != nil {
@@ -56,7 +56,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 	return o, nil
 }
 
-// Service answers questions about the session.
+// Service returns the session's interface on this database.
 func (o *Owner) Service() *service.Service {
 	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db, Tmp: os.TempDir()}
 	if !o.readOnly {
@@ -65,7 +65,7 @@ func (o *Owner) Service() *service.Service {
 	return svc
 }
 
-// backtrace asks every live process of the session for its stacks.
+// backtrace queries every live process of the session for its stacks.
 func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stacks.Patience)
 	defer cancel()
@@ -75,16 +75,16 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 	return rows, nil
 }
 
-// Query asks the database. It makes an owner a store.Querier.
+// Query runs a statement on the database. It makes an owner a store.Querier.
 func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
 	return o.db.Query(ctx, sql)
 }
 
-// Trainers are what the session's processes have said of themselves last.
+// Trainers returns the last readings that the session's processes have written.
 func (o *Owner) Trainers() *Trainers { return &o.trainers }
 
-// OOMs hears, in µs of the epoch, when a process says that an allocation failed; not of those that come before the last
-// was taken.
+// OOMs receives the time of each failed allocation that a process reports, in µs since the epoch. Reports that come
+// before the last one was received are left out.
 func (o *Owner) OOMs() <-chan int64 { return o.ooms }
 
 // Close closes the database and the rings.

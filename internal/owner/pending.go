@@ -7,19 +7,18 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// storeRows is how many samples wait at most: they are stored at once when there are so many. At 10 Hz and 100
-// processes it is 20 s, 6 MiB.
+// storeRows is the number of pending samples from which they are stored at once. At 10 Hz and 100 processes it is 20 s
+// and 6 MiB.
 const storeRows = 20_000
 
-// Add has samples, overheads and events stored with the next ones that are. It copies them; other rows of the batch are
-// not looked at.
+// Add copies a batch's samples, overheads and events to the pending ones. Other rows of the batch are ignored.
 func (o *Owner) Add(b *model.Batch) { o.pending.add(b) }
 
-// StoringCost is a row of memgauge.overhead: what storing samples has cost since it was asked last, over the same
-// stretch of time as another part's row.
+// StoringCost returns a row of memgauge.overhead: the CPU time of storing samples since the last call, for the same
+// interval as another part's row.
 func (o *Owner) StoringCost(like model.Overhead) model.Overhead { return o.pending.storing(like) }
 
-// pending holds what was sampled and is not stored yet.
+// pending holds samples that are not stored yet.
 type pending struct {
 	sync.Mutex
 	samples   model.Samples
@@ -28,7 +27,7 @@ type pending struct {
 	drops     []model.Drop
 	since     time.Time // of the oldest
 
-	took  time.Duration // CPU time of storing since it was told last
+	took  time.Duration // CPU time of storing since the last row about it
 	times int64
 }
 
@@ -57,7 +56,7 @@ func (p *pending) add(b *model.Batch) {
 	p.overheads, p.events = append(p.overheads, b.Overheads...), append(p.events, b.Events...)
 }
 
-// take empties it into a batch; nil when there is nothing, or nothing that has waited so long.
+// take moves all pending rows into a batch; it returns nil if none of them is older than wait.
 func (p *pending) take(now time.Time, wait time.Duration) *model.Batch {
 	p.Lock()
 	defer p.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// tap passes batches on to the database and keeps of them what the samplers show: each process's last reading of its
-// heap, and that an allocation failed.
+// tap passes batches on to the database. It remembers what the samplers need of them: the last heap reading of each
+// process, and failed allocations.
 type tap struct {
 	*store.DB
 	trainers *Trainers
@@ -29,7 +29,7 @@ func (t tap) Append(ctx context.Context, b *model.Batch) error {
 		if b.Events[i].Name == "oom" {
 			select {
 			case t.ooms <- b.Events[i].Time:
-			default: // one is being treated
+			default: // an earlier one was not received yet
 			}
 		}
 	}
@@ -38,19 +38,19 @@ func (t tap) Append(ctx context.Context, b *model.Batch) error {
 
 var _ ingest.Sink = tap{}
 
-// Trainers are what the session's processes have said of themselves last, by PID; the zero value knows of none. Its
+// Trainers has the last readings that the session's processes have written, by PID. The zero value is empty. Its
 // methods may be called from several goroutines.
 type Trainers struct {
 	mu    sync.Mutex
 	heaps map[int32][2]int64 // the last readings of mallinfo2, in bytes: in use, held
-	first time.Time          // when a step was first told of
+	first time.Time          // when the first step was noted
 	steps map[int32]bool     // processes that have made steps of training
 }
 
 // MaxTrainers bounds the processes of a job that train.
 const MaxTrainers = 4096
 
-// Note takes what steps say of their processes.
+// Note remembers the readings in steps.
 func (t *Trainers) Note(steps []model.Step) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,14 +77,14 @@ func (t *Trainers) noteLocked(s *model.Step) {
 	}
 }
 
-// Began is when the first step was told of; zero before that.
+// Began returns when the first step was noted; zero before that.
 func (t *Trainers) Began() time.Time {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.first
 }
 
-// Age is the time since the first step was told of; zero before that.
+// Age returns the time since the first step was noted; zero before that.
 func (t *Trainers) Age() time.Duration {
 	if first := t.Began(); !first.IsZero() {
 		return time.Since(first)
@@ -99,7 +99,7 @@ func (t *Trainers) Trains(pid int32) bool {
 	return t.steps[pid]
 }
 
-// Heap is what the process last read of its heap, in bytes; model.Null where it never did.
+// Heap returns the process's last reading of its heap in bytes; model.Null if there is none.
 func (t *Trainers) Heap(pid int32) (inUse, held int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Keep stores a judgement that differs from the one before, and tells of a leak once.
+// Keep stores a judgement that differs from the one before, and adds an event for a leak once.
 func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 	o.verdicts.Lock()
 	defer o.verdicts.Unlock()
@@ -40,7 +40,7 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 	return nil
 }
 
-// lastJudgement keeps the verdict on the whole session. A session that can't be judged ends all the same.
+// lastJudgement stores the verdict on the whole session. If judging fails, the session is finished without it.
 func (o *Owner) lastJudgement(ctx context.Context) error {
 	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true})
 	if err == nil {

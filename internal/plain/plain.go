@@ -76,6 +76,7 @@ type Writer struct {
 // NewWriter makes a Writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
+// Write implements io.Writer. An incomplete character at the end waits for the next Write.
 func (w *Writer) Write(p []byte) (int, error) {
 	data := p
 	if len(w.rest) > 0 {

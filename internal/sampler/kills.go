@@ -81,8 +81,8 @@ const (
 	dyingFor = 5 * time.Second
 )
 
-// SetKills sets the counters that an earlier sampler of the same job has seen last. So a kill since then, perhaps of
-// that sampler itself, is not missed. "" is the host.
+// SetKills sets a counter to the last value that an earlier sampler of the same job has read. So a kill since then,
+// perhaps of that sampler itself, is not missed. "" is the host.
 func (s *Sampler) SetKills(cgroupPath string, count int64) {
 	if s.kills.counts == nil {
 		s.kills.counts = map[string]int64{}

@@ -79,7 +79,7 @@ type Sampler struct {
 	costs   costs
 }
 
-// New makes a Sampler; it opens nothing before the first Sample.
+// New makes a Sampler. It opens no file before the first Sample.
 func New(o Options) *Sampler {
 	if o.Root == "" {
 		o.Root = "/"

@@ -82,6 +82,7 @@ func Args(args []string) []string {
 // are.
 type Writer struct{ W io.Writer }
 
+// Write implements io.Writer. p must be a whole line or message.
 func (w Writer) Write(p []byte) (int, error) {
 	if _, err := io.WriteString(w.W, Text(string(p))); err != nil {
 		return 0, err

@@ -14,7 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/stacks"
 )
 
-// Backtrace asks live processes for their stacks, and the kernel for what it knows of the same threads.
+// Backtrace returns the Python stacks of live processes, joined with the kernel's view of the same threads.
 func (j Job) Backtrace(ctx context.Context, q api.BacktraceRequest) (api.BacktraceReply, error) {
 	chosen, err := j.threads(q)
 	if err != nil {
@@ -23,7 +23,7 @@ func (j Job) Backtrace(ctx context.Context, q api.BacktraceRequest) (api.Backtra
 	asking, cancel := context.WithTimeout(ctx, orElse(q.Timeout, stacks.Patience))
 	defer cancel()
 	taken := stacks.All(asking, chosen, q.Locals)
-	if err := context.Cause(ctx); err != nil { // the caller's end, not that of our patience
+	if err := context.Cause(ctx); err != nil { // the caller's deadline, not ours
 		return api.BacktraceReply{}, fmt.Errorf("backtrace: %w", err)
 	}
 	r := api.BacktraceReply{}
@@ -37,7 +37,7 @@ func (j Job) Backtrace(ctx context.Context, q api.BacktraceRequest) (api.Backtra
 	return r, nil
 }
 
-// threads picks the processes as an eval does, or the one to which a thread belongs.
+// threads selects the processes like an eval, or the process to which the requested thread belongs.
 func (j Job) threads(q api.BacktraceRequest) ([]session.Process, error) {
 	if q.Thread == 0 {
 		return j.choose(q.Choice, true)

@@ -22,14 +22,15 @@ import (
 // blocksWait bounds the wait for one process's answer: it may sit in a long operation that holds Python's lock.
 const blocksWait = 10 * time.Second
 
-// blocksCode asks the agent; the first release's, which a training may still have, has that module elsewhere.
+// blocksCode queries the agent. Agents of the first release, which a training may still have, have that module under
+// another name.
 const blocksCode = `try:
     from memgauge._agent.gauges import heap
 except ImportError:
     from memgauge import heap
 print(heap.told())`
 
-// Blocks asks every live process for the blocks of a device.
+// Blocks returns the blocks of a device in every live process.
 func (j Job) Blocks(ctx context.Context, q api.BlocksRequest) (r api.BlocksReply, err error) {
 	for _, p := range j.S.Processes() {
 		if !p.Alive {
@@ -67,7 +68,7 @@ func (j Job) Blocks(ctx context.Context, q api.BlocksRequest) (r api.BlocksReply
 	return r, nil
 }
 
-// mappings are a process's, as the kernel has them now; none where it can't be asked.
+// mappings returns a process's current mappings; none if they can't be read.
 func mappings(pid int) []fragment.Mapping {
 	maps, err := proc.New("/proc").Maps(pid)
 	if err != nil {
@@ -81,7 +82,7 @@ func mappings(pid int) []fragment.Mapping {
 	return list
 }
 
-// allocatorSettings are the variables of a process's environment that advice on fragmentation is about.
+// allocatorSettings returns the environment variables of a process that configure its allocators.
 func allocatorSettings(pid int) map[string]string {
 	env, err := proc.New("/proc").Environ(pid)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 // censusTimeout bounds the wait: a census is spread over some seconds at most, in a busy trainer some more.
 const censusTimeout = 60 * time.Second
 
-// maxCensuses is how many processes are asked at once: a job has as many workers as it likes.
+// maxCensuses bounds the processes that take a census at the same time, since a job may have any number of workers.
 const maxCensuses = 16
 
-// Census asks processes for a census and waits until its rows are in the database. A process that fails to answer has
-// an Error in its entry; only when no process can be asked at all there is an error.
+// Census has processes take a census and waits until its rows are in the database. A process that fails to answer has
+// an Error in its entry. Census itself fails only if no process can be reached.
 func (s *Service) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
 	ctx, cancel := context.WithTimeout(ctx, orElse(q.Timeout, censusTimeout))
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *Service) Census(ctx context.Context, q api.CensusRequest) (api.CensusRe
 	return api.CensusReply{Censuses: list}, s.drain(context.WithoutCancel(ctx))
 }
 
-// living finds the live processes with these pids, all of them for none.
+// living returns the live processes with these pids, or all live processes if there are none.
 func (s *Service) living(pids []int) ([]session.Process, error) {
 	var live []session.Process
 	for _, p := range s.S.Processes() {

@@ -1,4 +1,4 @@
-// Package service answers what package api lets one ask of a session: Job from the session's directory and its live
-// processes, Service from its open database besides. Where that runs (in a collector, or in a client that has opened a
-// finished session) makes no difference to an answer. It starts no process, takes no lock and decides on no life cycle.
+// Package service implements api.Session: Job answers from the session's directory and its live processes, and Service
+// from its open database as well. The answers are the same in a collector and in a client that has opened a finished
+// session. The package starts no process, takes no lock and decides nothing about the session's life.
 package service

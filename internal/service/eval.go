@@ -50,9 +50,9 @@ func (j Job) Eval(ctx context.Context, q api.EvalRequest, out api.EvalOutput) (a
 	return api.EvalReply{Results: results}, nil
 }
 
-// printer passes on what one process prints to one stream.
+// printer forwards the output of one process to one stream.
 type printer struct {
-	mu      *sync.Mutex // of the whole eval: its output is told one piece at a time
+	mu      *sync.Mutex // of the whole eval: calls of the client's print function come one at a time
 	out     api.EvalOutput
 	process int
 	stderr  bool
@@ -67,7 +67,7 @@ func (p *printer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// dialFor gives the agent's first word as long as its code may take: both need Python's lock.
+// dialFor waits for the agent's Hello as long as for the code itself: both need the GIL.
 func dialFor(ctx context.Context, timeout time.Duration, socket string) (*agent.Client, error) {
 	if timeout > agent.HelloWait {
 		var cancel context.CancelFunc

@@ -9,22 +9,22 @@ import (
 )
 
 const (
-	// eventsEvery is how often a session is asked for new events while somebody follows them: a question takes some
-	// 10 ms, so that following costs at most 1 % of a core.
+	// eventsEvery is the interval of queries for new events while a client follows them. A query takes some 10 ms, so
+	// following costs at most 1 % of a core.
 	eventsEvery = time.Second
 	// eventsAtOnce bounds what is held of them.
 	eventsAtOnce = 1000
 )
 
-// Events gives what is in memgauge.events, and while the session lives what comes into it. Events of the same µs are
-// told apart by their place.
+// Events returns the rows of memgauge.events, and those that are added while the session lives. Events of the same µs
+// are distinguished by their position.
 func (s *Service) Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error {
 	told := cursor{since: q.Since.UnixMicro()}
 	if q.Since.IsZero() {
 		told.since = 0
 	}
 	for {
-		live := s.S != nil && s.S.Live() // asked first: what comes before the end is told
+		live := s.S != nil && s.S.Live() // before the query, so that no event before the end is missed
 		more, err := s.newEvents(ctx, &told, take)
 		if err != nil {
 			return fmt.Errorf("events: %w", err)
@@ -43,7 +43,7 @@ func (s *Service) Events(ctx context.Context, q api.EventsRequest, take func(api
 	}
 }
 
-// cursor is how far events were told: those up to since, and the first so many of since itself.
+// cursor is the position of the last event that was returned: all before since, and the first seen events at since.
 type cursor struct {
 	since int64 // µs since the epoch
 	seen  int

@@ -9,8 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// askPatience bounds the wait for an agent: its process may hold Python's lock in an extension, or walk a long free
-// list.
+// askPatience bounds the wait for an agent: an extension may hold the GIL, or malloc may walk a long free list.
 const askPatience = 3 * time.Second
 
 // reportCode evaluates to what gauges.memory.report() returns: the repr of a dict of numbers, which is JSON except for

@@ -9,13 +9,13 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// Job answers what can be told without the database: from the session's directory, the agents in its live processes,
-// and the kernel.
+// Job answers requests that need no database: from the session's directory, the agents in its live processes, and the
+// kernel.
 type Job struct {
 	S *session.Session
 }
 
-// AboutOf is what a session says of itself.
+// AboutOf describes a session from its session.json.
 func AboutOf(s *session.Session) api.About {
 	m := &s.Meta
 	about := api.About{Version: api.Version, ID: m.ID, Name: m.Name, Dir: s.Dir, Command: m.Command, Cwd: m.Cwd,
@@ -27,13 +27,13 @@ func AboutOf(s *session.Session) api.About {
 	return about
 }
 
-// About tells what the session is.
+// About describes the session.
 func (j Job) About(context.Context) (api.About, error) { return AboutOf(j.S), nil }
 
-// End tells how the session ended.
+// End returns how the session ended.
 func (j Job) End(context.Context) (api.End, error) { return EndOf(j.S) }
 
-// EndOf is how a session ended, as far as somebody has seen it.
+// EndOf returns how a session ended, as far as that is recorded.
 func EndOf(s *session.Session) (api.End, error) {
 	if s.Live() {
 		return api.End{Live: true}, nil
@@ -48,8 +48,8 @@ func EndOf(s *session.Session) (api.End, error) {
 // frameworks are parts of the names of libraries whose import alone takes seconds and some hundred MiB.
 var frameworks = []string{"/libtorch", "/libtensorflow", "/xla_extension", "/libjax", "/libpaddle", "/libmxnet"}
 
-// Processes lists the job's processes that have a ring. Where none of them lives (yet), the command itself is there
-// too, of which only the kernel can tell.
+// Processes lists the job's processes that have a ring. If none of them lives (yet), the command itself is added, about
+// which only the kernel has data.
 func (j Job) Processes(_ context.Context, q api.ProcessesRequest) ([]api.Process, error) {
 	processes := j.S.Processes()
 	if live := j.S.Askable(); len(live) == 1 && live[0].Socket == "" {
@@ -70,7 +70,7 @@ func processOf(p session.Process) api.Process {
 		Argv: p.Argv}
 }
 
-// choose picks the live processes that a question is for; kernel: also where no agent answers.
+// choose selects the live processes of a request. With kernel, processes whose agent doesn't answer are selected too.
 func (j Job) choose(c api.Choice, kernel bool) ([]session.Process, error) {
 	live := j.S.Askable()
 	list := make([]api.Process, len(live))

@@ -19,7 +19,7 @@ func (s *Service) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, e
 // Where lists the job's bytes by process and class.
 func (s *Service) Where(ctx context.Context) (api.Where, error) { return s.WhereFrom(ctx, s) }
 
-// Outcome is a summary with the verdict in a line, for the end of a run. A verdict that can't be given says why.
+// Outcome returns the summary with the verdict in one line, for the end of a run. If judging fails, the line says why.
 func (s *Service) Outcome(ctx context.Context) (api.Summary, error) {
 	sum, err := s.Summary(ctx)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
 )
 
-// OOM says when the memory of the host and of each device runs out, as far as the session's tables tell.
+// OOM predicts from the session's tables when the memory of the host and of each device runs out.
 func (s *Service) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
 	tables := recorded.New(s)
 	end, err := EndOf(s.S)

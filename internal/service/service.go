@@ -16,8 +16,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// Service answers questions about a session in the process that owns its database. It is an api.Session that has
-// nothing to close: who has opened the database closes it.
+// Service answers requests in the process that owns the session's database. It is an api.Session whose Close does
+// nothing: who has opened the database closes it.
 type Service struct {
 	Job
 	DB    *store.DB
@@ -25,7 +25,7 @@ type Service struct {
 	Tmp   string                      // directory for exports on their way out
 	Note  string                      // what the user must know about every answer
 
-	// Stacks takes the rows of python.backtrace, for a statement that names it; nil where nobody is left to be asked.
+	// Stacks returns the rows of python.backtrace, for a statement that mentions it; nil if no process lives.
 	Stacks func(context.Context) ([]model.Backtrace, error)
 }
 
@@ -59,7 +59,7 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 	return outcome(ctx, s.render(ctx, q, w))
 }
 
-// Why is an error in a few words where that is possible.
+// Why returns an error in a few words if that is possible.
 func Why(err error) string {
 	if store.IsFull(err) {
 		return "the disk is full"
@@ -74,7 +74,7 @@ func withTimeout(ctx context.Context, d time.Duration) (context.Context, context
 	return context.WithTimeoutCause(ctx, d, fmt.Errorf("query: %w of %s", api.ErrTimeout, d))
 }
 
-// outcome says why a query was cut short, where the context knows better than the database.
+// outcome replaces the error of an interrupted query by the context's reason for the interrupt.
 func outcome(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -94,7 +94,8 @@ func (s *Service) drain(ctx context.Context) error {
 	return s.Drain(ctx)
 }
 
-// refresh takes python.backtrace anew when the statement mentions it; a mention in a comment costs some milliseconds.
+// refresh fills python.backtrace anew if the statement mentions it. A mention in a comment only costs some
+// milliseconds.
 func (s *Service) refresh(ctx context.Context, sql string) error {
 	if s.Stacks == nil || !strings.Contains(strings.ToLower(sql), "backtrace") {
 		return nil
@@ -122,7 +123,7 @@ func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) e
 	return rows.Err()
 }
 
-// export lets DuckDB write the file where it may, and passes it on.
+// export has DuckDB write the file in its own temporary directory, and copies it to w.
 func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
 	dir, err := os.MkdirTemp(s.Tmp, ".export-")
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
 	return err
 }
 
-// Tables describes the tables; with all, those that are memgauge's own business too.
+// Tables describes the tables; with all, memgauge's internal ones too.
 func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return nil, err
@@ -150,7 +151,7 @@ func (s *Service) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return s.DB.Tables(ctx, all)
 }
 
-// Summary drains the rings and sums the session up. What can't be stored for the moment doesn't hinder it.
+// Summary drains the rings and summarizes the session. If draining fails, it summarizes what is stored.
 func (s *Service) Summary(ctx context.Context) (api.Summary, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return api.Summary{}, err

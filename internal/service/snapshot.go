@@ -64,7 +64,7 @@ func (j Job) Snapshot(ctx context.Context, q api.SnapshotRequest, w io.Writer) (
 	return r, err
 }
 
-// Record tells processes to record the history of their allocations, or to end that.
+// Record starts or stops the recording of allocations in processes.
 func (j Job) Record(ctx context.Context, q api.RecordRequest) (r api.RecordReply, err error) {
 	if err := q.Check(); err != nil {
 		return r, err
@@ -84,7 +84,7 @@ func (j Job) Record(ctx context.Context, q api.RecordRequest) (r api.RecordReply
 	return r, nil
 }
 
-// history has the agent call one of the functions of gauges.history, and returns what that gives as text.
+// history has the agent call a function of gauges.history, and returns its result as text.
 func history(ctx context.Context, p session.Process, call string, place wire.Place, timeout time.Duration) (string,
 	error) {
 	var said bytes.Buffer

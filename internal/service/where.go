@@ -13,8 +13,8 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// WhereFrom lists the job's bytes by process and class: of a live job as they are now, of a finished one as db recorded
-// them when it held most. GPUs are always db's.
+// WhereFrom lists the job's bytes by process and class: the current ones of a live job, and of a finished job those
+// that db has near its peak. The bytes of GPUs always come from db.
 func (j Job) WhereFrom(ctx context.Context, db api.Querier) (w api.Where, err error) {
 	if j.S.Live() {
 		w.Of = "session " + j.S.Meta.Name + ", now"
@@ -46,10 +46,10 @@ func (j Job) now(ctx context.Context, db api.Querier) (picture.Picture, error) {
 	return take(procs, training, roots, Heaps(ctx, procs))
 }
 
-// ErrGone says that a process is not there.
+// ErrGone means that there is no such process.
 var ErrGone = errors.New("no process")
 
-// WhereOf lists the bytes of a process that belongs to no session, and of those that descend from it.
+// WhereOf lists the bytes of a process that belongs to no session, and of its descendants.
 func WhereOf(pid int) (w api.Where, err error) {
 	if _, err := proc.New("/proc").Stat(pid); err != nil {
 		return w, fmt.Errorf("%w with pid %d", ErrGone, pid)

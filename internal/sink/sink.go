@@ -38,6 +38,7 @@ type Spool struct {
 	Tail *os.File // without a name, so that it goes with the process however that ends
 }
 
+// Write keeps the output: the first MemorySpool bytes in memory, all else in a temporary file.
 func (s *Spool) Write(p []byte) (int, error) {
 	if s.Tail == nil && len(s.head)+len(p) <= MemorySpool {
 		s.head = append(s.head, p...)
@@ -64,6 +65,7 @@ func (s *Spool) open() error {
 	return nil
 }
 
+// Commit copies the whole output to s.To, and discards it.
 func (s *Spool) Commit() error {
 	defer s.Discard()
 	_, err := s.To.Write(s.head)
@@ -78,6 +80,7 @@ func (s *Spool) Commit() error {
 	return nil
 }
 
+// Discard drops the output. It does nothing after Commit.
 func (s *Spool) Discard() {
 	if s.Tail != nil {
 		s.Tail.Close()

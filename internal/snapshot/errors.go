@@ -15,6 +15,7 @@ type FormatError struct {
 	What string
 }
 
+// Error names what is wrong and where.
 func (e *FormatError) Error() string { return fmt.Sprintf("%s at %s %d", e.What, e.Unit, e.At) }
 
 // Is makes errors.Is(err, ErrFormat) true.

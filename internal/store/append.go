@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// writer is what appending remembers between batches. It belongs to the holder of DB.writing.
+// writer keeps the state of appending between batches. Only the holder of DB.writing may use it.
 type writer struct {
 	loaded bool
 	names  map[int32]text            // what is in store.names, as DuckDB wants it
@@ -64,8 +64,9 @@ func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 	return db.about("append to", err)
 }
 
-// arrivedLocked says whether a batch is in the database although committing it failed: what failed may have been the
-// folding of the log that DuckDB does with some commits. The cursors tell, because they go in with the rows.
+// arrivedLocked reports whether a batch is in the database although its commit returned an error. DuckDB does a
+// checkpoint with some commits, and that alone may have failed. The stored cursors tell, since they are committed with
+// the rows.
 func (db *DB) arrivedLocked(b *model.Batch) bool {
 	stored, err := db.Cursors(context.Background()) // the batch's context may be what ended it
 	if err != nil {
@@ -84,7 +85,7 @@ func (db *DB) arrivedLocked(b *model.Batch) bool {
 	return true
 }
 
-// moves says whether the cursors differ from what is stored, so that they can tell whether a batch got in.
+// moves reports whether the cursors differ from the stored ones. Only then can they show whether a batch was stored.
 func (w *writer) moves(list []model.Cursor) bool {
 	return slices.ContainsFunc(list, func(cur model.Cursor) bool { return w.rings[cur.RingID] != cur })
 }
@@ -111,7 +112,7 @@ func (w *writer) load(c *conn) error {
 	return err
 }
 
-// forget takes back names of a batch that did not get in.
+// forget removes the names of a batch that was not stored.
 func (w *writer) forget(fresh []model.Name) {
 	for _, n := range fresh {
 		delete(w.names, n.ID)
@@ -183,7 +184,7 @@ func (w *writer) moveCursors(c *conn, list []model.Cursor) error {
 		strings.Join(update, ", ") + ") v(ring_id, file, seq, done) WHERE cursors.ring_id = v.ring_id")
 }
 
-// Cursors says for each ring how much of it is stored.
+// Cursors returns for each ring, by its id, how far its records are stored.
 func (db *DB) Cursors(ctx context.Context) (list map[uint64]model.Cursor, err error) {
 	err = db.read(ctx, func(c *conn) (err error) { list, err = cursors(c); return err })
 	return list, db.about("read cursors of", err)
@@ -198,7 +199,7 @@ func cursors(c *conn) (map[uint64]model.Cursor, error) {
 	return list, err
 }
 
-// Names are the interned texts, by number.
+// Names returns the interned texts with their numbers.
 func (db *DB) Names(ctx context.Context) (list []model.Name, err error) {
 	err = db.read(ctx, func(c *conn) (err error) { list, err = names(c); return err })
 	return list, db.about("read names of", err)
@@ -211,8 +212,8 @@ func names(c *conn) (list []model.Name, err error) {
 	return list, err
 }
 
-// arena keeps texts where C may look at them: Go's collector doesn't see pointers in DuckDB's vectors, so the blocks
-// are pinned until free.
+// arena holds the texts that DuckDB's vectors point to. Go's garbage collector doesn't see those pointers, so the
+// blocks are pinned until free is called.
 type arena struct {
 	pin   runtime.Pinner
 	block []byte // of the newest block, what is free
@@ -245,12 +246,12 @@ func (a *arena) free() {
 	*a = arena{}
 }
 
-// appendError is the appender's own message, which says more than the state.
+// appendError returns the appender's own message, which says more than its state does.
 func appendError(app duck.Appender, table string) error {
 	data := duck.AppenderErrorData(app)
 	defer duck.DestroyErrorData(&data)
 	return nativeError(duck.ErrorDataErrorType(data), duck.ErrorDataMessage(data), table)
 }
 
-// utf8Only is what DuckDB takes for a text.
+// utf8Only replaces invalid UTF-8, which DuckDB would refuse.
 func utf8Only(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -9,8 +9,8 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
-// sheet is a chunk of up to a vector's size of rows on its way into a table, column by column, by plain stores into
-// DuckDB's memory: no call into C for a value.
+// sheet fills one chunk of rows (at most DuckDB's vector size) column by column. It writes directly into DuckDB's
+// memory, so that no value needs a call into C.
 type sheet struct {
 	app   duck.Appender
 	table string
@@ -59,7 +59,7 @@ func (s *sheet) finish() error {
 	return nil
 }
 
-// close frees the sheet; after finish there is nothing left to be written.
+// close frees the sheet. Without finish, the caller rolls the transaction back.
 func (s *sheet) close() {
 	duck.DestroyDataChunk(&s.chunk)
 	duck.AppenderDestroy(&s.app)
@@ -126,7 +126,7 @@ func makeDeviceCodes() (codes [128]uint8) {
 	return codes
 }
 
-// device is a device's code; every negative number is the host, whose code is 0.
+// device returns a device's code in the enum. Every negative number is the host, whose code is 0.
 func device(d int8) uint8 {
 	if d < 0 {
 		return 0

@@ -13,7 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// Options say which database, and what it may take from a machine on which a training runs.
+// Options name the database, and limit what it may use of a machine on which a training runs.
 type Options struct {
 	Path        string
 	ReadOnly    bool
@@ -22,8 +22,8 @@ type Options struct {
 	MaxDisk     int64  // bytes of the file that Maintain keeps; 0: no limit
 	TempDir     string // where the engine's own directory, for spilling and exports, is made; "": beside the database
 
-	// Stuck is called where a question goes on for longer than Patience after it was called off: only the end of the
-	// process ends it then. It comes from another goroutine, at most once a question.
+	// Stuck is called when a cancelled query still runs after Patience: then only the end of the process ends it. The
+	// call comes from another goroutine, at most once a query.
 	Stuck func(sql string)
 
 	snapshot   bool  // it is a memory snapshot's, see MakeSnapshot
@@ -31,10 +31,10 @@ type Options struct {
 	logBytes   int64 // 0: what walBytes says
 }
 
-// Patience is how long a question may go on that was called off.
+// Patience is how long a query may still run after it was cancelled.
 const Patience = time.Second
 
-// MemoryLimit is what DuckDB may take for tables, sorts and joins unless Options say otherwise, in bytes.
+// MemoryLimit is DuckDB's memory limit in bytes unless Options set another: for tables, sorts and joins.
 const MemoryLimit = defaultMemory
 
 const (
@@ -70,7 +70,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// walBytes keeps the log small against the file's limit.
+// walBytes is the size of the log, in bytes, at which DuckDB does a checkpoint: small compared with MaxDisk.
 func (o Options) walBytes() int64 {
 	if o.logBytes > 0 {
 		return o.logBytes
@@ -81,7 +81,7 @@ func (o Options) walBytes() int64 {
 	return walLimit
 }
 
-// spillBytes keeps what a question spills within what the session may take.
+// spillBytes bounds the temporary files of queries, in bytes, so that the session stays within MaxDisk.
 func (o Options) spillBytes() int64 {
 	if o.MaxDisk > 0 {
 		return min(o.MemoryLimit*spillFactor, o.MaxDisk)
@@ -89,7 +89,8 @@ func (o Options) spillBytes() int64 {
 	return o.MemoryLimit * spillFactor
 }
 
-// settings are DuckDB's, by name. External access goes off later (engine.lockDown), once the database is open.
+// settings returns DuckDB's settings by name. External access is disabled later (engine.lockDown), since opening the
+// database needs it.
 func (o Options) settings() [][2]string {
 	mode := "READ_WRITE"
 	if o.ReadOnly {
@@ -123,7 +124,7 @@ type DB struct {
 	}
 }
 
-// reserved says whether a name is a schema's, now or in any database of DuckDB.
+// reserved reports whether a name is that of a schema of ours, or of one that every DuckDB database has.
 func reserved(name string) bool {
 	return slices.Contains(table.Schemas(), name) || slices.Contains([]string{"store", "main", "system", "temp"}, name)
 }
@@ -164,7 +165,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// Close ends running questions and closes the file; what was appended is safe already.
+// Close cancels running queries and closes the file. Batches that were appended are durable already.
 func (db *DB) Close() error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -190,7 +191,7 @@ func (db *DB) connect() (*conn, error) {
 	return db.state.e.connect()
 }
 
-// read runs a short question of ours; the engine stays while it runs.
+// read runs a short query of our own. The engine is not replaced while it runs.
 func (db *DB) read(ctx context.Context, work func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -209,7 +210,7 @@ func (db *DB) read(ctx context.Context, work func(*conn) error) error {
 	return work(c)
 }
 
-// Checkpoint folds the log into the file. It waits for no question: with one running, DuckDB does it later by itself.
+// Checkpoint moves the log's contents into the file. It doesn't wait for running queries: DuckDB then does it later.
 func (db *DB) Checkpoint(ctx context.Context) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
@@ -224,9 +225,9 @@ func (db *DB) checkpointLocked(ctx context.Context) error {
 	return db.withConn(ctx, func(c *conn) error { return c.exec("CHECKPOINT") })
 }
 
-// withConn runs one piece of work of the writer; a context that ends interrupts it. Where DuckDB has given up on its
-// instance (a disk that was full while it wrote its log), the file is opened anew for the next one: what had been
-// committed is in there.
+// withConn runs one piece of the writer's work, and interrupts it when ctx ends. If DuckDB has invalidated its instance
+// (say the disk was full while it wrote its log), the file is opened again for the next piece of work. All that was
+// committed is in that file.
 func (db *DB) withConn(ctx context.Context, work func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -68,7 +68,7 @@ func get(r reader, i int) any {
 	return r.value(i)
 }
 
-// unreadable stands for a value of a type that we don't know.
+// unreadable is the name of a type that we can't decode, in place of its value.
 type unreadable string
 
 // base is what every reader has: the vector's data and its validity bits.
@@ -119,10 +119,10 @@ type text struct {
 
 const inlineText = 12
 
-// inline is where a short text lies.
+// inline returns the bytes of a short text, which lie in the struct itself.
 func (t *text) inline() *[inlineText]byte { return (*[inlineText]byte)(unsafe.Pointer(&t.prefix)) }
 
-// far is where the pointer of a long text lies.
+// far returns the address of a long text's pointer.
 func (t *text) far() *unsafe.Pointer { return (*unsafe.Pointer)(unsafe.Pointer(&t.rest)) }
 
 func (t *text) bytes() []byte {
@@ -273,7 +273,7 @@ type interval struct {
 	micros       int64
 }
 
-// String is DuckDB's way: "1 year 2 months 3 days 04:05:06.5".
+// String formats like DuckDB: "1 year 2 months 3 days 04:05:06.5".
 func (v *interval) String() string {
 	var s string
 	part := func(n int32, unit string) {

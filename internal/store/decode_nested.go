@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// newOddReader is for scalars whose representation depends on the type's details.
+// newOddReader reads scalars whose representation depends on parameters of their type.
 func newOddReader(t duck.LogicalType) reader {
 	switch duck.GetTypeId(t) {
 	case duck.TypeDecimal:

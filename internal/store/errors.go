@@ -25,7 +25,8 @@ var (
 	errClosed  = errors.New("the database was closed")
 )
 
-// Error is what DuckDB or we have to say about a statement or a file. Remedies travel around it (package remedy).
+// Error is an error of DuckDB or of this package about a statement or a file. Package remedy wraps it with what the
+// user can do.
 type Error struct {
 	Msg   string
 	Kind  error // one of the Err… values, or nil
@@ -71,7 +72,8 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 	return &Error{Msg: kindPrefix().ReplaceAllString(msg, "")}
 }
 
-// tableHint suggests one of the tables that users ask. DuckDB would suggest its own catalog's too (pg_sequences).
+// tableHint suggests a table of the session for a mistyped name. DuckDB would also suggest tables of its own catalog
+// (pg_sequences).
 func tableHint(name string) string {
 	if near := nearestTable(name); near != "" {
 		return "did you mean " + near + "? `memgauge tables` lists them all"
@@ -79,8 +81,8 @@ func tableHint(name string) string {
 	return "`memgauge tables` lists the tables"
 }
 
-// nearestTable is the table whose name, with or without its schema, is at most a third away from what was written; ""
-// if none is.
+// nearestTable returns the table whose name, with or without its schema, has the smallest edit distance to what was
+// written; "" if all are more than a third of its length away.
 func nearestTable(name string) (nearest string) {
 	if len(name) > 100 { // no table's is half as long, and the search takes the product of the lengths
 		return ""
@@ -134,7 +136,7 @@ func qualified(name, sql string) string {
 	return name
 }
 
-// refused is the answer to a statement that is not run.
+// refused is the error of a statement that the gate does not let through.
 func refused(statement string) error {
 	return remedy.Add(&Error{Msg: strings.ToUpper(statement) +
 		" statements are not run: a session's tables are only read",
@@ -176,12 +178,12 @@ func isFatal(err error) bool {
 	return errors.As(err, &e) && e.fatal
 }
 
-// isBusy says that a question, or what is left of one, keeps DuckDB from folding its log into the file just now.
+// isBusy reports whether DuckDB refused a checkpoint because a query is open.
 func isBusy(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "Cannot CHECKPOINT: there are other write transactions active")
 }
 
-// about names the file and the operation.
+// about wraps err with the operation and the file.
 func (db *DB) about(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -189,7 +191,7 @@ func (db *DB) about(operation string, err error) error {
 	return fmt.Errorf("%s %s: %w", operation, db.o.Path, err)
 }
 
-// compiled is a pattern that is compiled when it is first needed: the start of every command would wait for it.
+// compiled compiles a pattern at its first use, so that the start of a command doesn't wait for it.
 func compiled(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

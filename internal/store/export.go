@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Export writes the answer to a question into a Parquet file, which appears whole or not at all.
+// Export writes the answer to a query into a Parquet file, which appears whole or not at all.
 func (db *DB) Export(ctx context.Context, sql, path string) error {
 	made, err := db.exportTemp(ctx, sql)
 	if err != nil {
@@ -88,16 +88,16 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 	return path, nil
 }
 
-// leastExport is the size that an export may have whatever the session's bound is, in bytes.
+// leastExport is the size, in bytes, that an export may always have, even in a session with a small limit.
 const leastExport = 1 << 30
 
 func (o Options) exportBytes() int64 { return max(o.MaxDisk, leastExport) }
 
-// exportLook is how often a file that is being made is looked at. Even a fast disk takes less than leastExport
-// meanwhile.
+// exportLook is the interval at which the size of a growing export is checked. Even a fast disk writes less than
+// leastExport in this time.
 const exportLook = 100 * time.Millisecond
 
-// boundFile calls the question off when the file has become larger than most. stop waits until nobody looks any more.
+// boundFile cancels the query when the file becomes larger than most bytes. stop ends the checks and waits for them.
 func (r *Rows) boundFile(path string, most int64) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -122,7 +122,7 @@ func (r *Rows) boundFile(path string, most int64) (stop func()) {
 	return func() { close(quit); <-done }
 }
 
-// copyFile is for a target on another file system; path appears with its last byte.
+// copyFile copies to another file system. The file at path appears only when it is complete.
 func copyFile(from, path string) error {
 	in, err := os.Open(from)
 	if err != nil {

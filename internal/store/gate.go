@@ -15,11 +15,11 @@ import (
 
 // The gate decides by the parsed statement whether a text may run. DuckDB's own parser makes a tree of it
 // (json_serialize_sql, which knows SELECT and what is made of it: WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE, SUMMARIZE,
-// PIVOT), and nothing else ever reaches the binder: binding alone can read files (COPY … FROM), and one function even
-// ends the process (enable_logging to a file). EXPLAIN is taken off the front, its statement gated like any other, and
-// put before it again, so that what runs is made of what was looked at. In the tree, table functions are allowed by
-// name: what a later DuckDB brings is shut out until somebody has looked at it. live_at is our own macro, of snapshots'
-// databases.
+// PIVOT). No other statement reaches the binder, because binding alone can read files (COPY … FROM), and one function
+// even ends the process (enable_logging to a file). The gate removes a leading EXPLAIN, checks the statement behind it
+// like any other, and puts EXPLAIN back: the text that runs is the text that was checked. Table functions in the tree
+// are allowed by name, so those of a later DuckDB are refused until somebody has reviewed them. live_at is our own
+// macro in the databases of snapshots.
 
 // tableFunctions may stand in FROM. They make rows out of their arguments, or describe the catalog.
 var tableFunctions = set(`range generate_series unnest repeat repeat_row json_each json_tree summary test_all_types
@@ -29,14 +29,14 @@ var tableFunctions = set(`range generate_series unnest repeat repeat_row json_ea
 	pragma_collations pragma_database_size pragma_metadata_info pragma_platform pragma_show pragma_storage_info
 	pragma_table_info pragma_user_agent pragma_version live_at`)
 
-// scalarFunctions may not stand anywhere: they write, look out of the database, or only hold a thread that nobody can
-// call back.
+// scalarFunctions are refused everywhere: they write, read what is outside of the database, or hold a thread that can't
+// be interrupted.
 var scalarFunctions = set("write_log getenv nextval sleep_ms pg_sleep json_execute_serialized_sql")
 
-// shutTables are views over functions that are shut.
+// shutTables are refused, since they are views over refused functions.
 var shutTables = set("duckdb_logs duckdb_secrets")
 
-// fileName matches names of tables that DuckDB would look for among files (replacement scans), if it were let.
+// fileName matches table names that DuckDB would take for files (replacement scans) if external access were on.
 var fileName = compiled(`[/\\.*?\[\]:]`)
 
 func set(words string) map[string]bool {
@@ -49,8 +49,7 @@ func set(words string) map[string]bool {
 
 const filesHint = "a query reads the session's tables only, no files and no network"
 
-// gates remembers verdicts: the tools ask the same questions again and again. A verdict depends on nothing but the
-// text.
+// gates caches decisions, since tools run the same queries again and again. A decision depends on the text alone.
 type gates struct {
 	sync.Mutex
 	known map[string]string // statement → what may run
@@ -80,7 +79,7 @@ func (g *gates) put(sql, text string) {
 	g.known[sql] = text
 }
 
-// pass gives the text that may run for a question, or says why none may.
+// pass returns the text to run for a query, or the reason why it is refused.
 func (g *gates) pass(c *conn, sql string) (string, error) {
 	if text, ok := g.get(sql); ok {
 		return text, nil
@@ -139,7 +138,8 @@ func gateSelect(c *conn, sql string) error {
 	return nil
 }
 
-// syntaxError has the parser say it once more, with the line and the place: it stops before it does anything else.
+// syntaxError prepares the statement once more for a message with line and column: DuckDB stops at the syntax error,
+// before it does anything else.
 func syntaxError(c *conn, sql string, failed parseFailure) error {
 	var list duck.ExtractedStatements
 	n := duck.ExtractStatements(c.c, sql, &list)
@@ -154,7 +154,8 @@ func several() error {
 	return remedy.Add(&Error{Msg: "several statements in one question", Kind: ErrRefused}, "ask them one by one")
 }
 
-// refusal names a statement that is no SELECT. The decision has been made: only the message goes by words.
+// refusal names the kind of a statement that is no SELECT. It uses the statement's words for the message only; the
+// decision was made from the tree.
 func refusal(sql string) error {
 	words := bareWords(sql)
 	first := ""
@@ -176,13 +177,13 @@ func refusal(sql string) error {
 	return refused(first)
 }
 
-// parseFailure is json_serialize_sql's word for a text of which it makes no tree.
+// parseFailure is the error that json_serialize_sql returns for a text that it can't parse.
 type parseFailure struct{ kind, message string }
 
 func (f parseFailure) Error() string { return f.message }
 
-// walk reads the tree as it comes, since that of a long list of constants takes a hundred times the statement's room,
-// and counts the statements in it.
+// walk reads the tree as a stream and counts its statements. It never holds the whole tree: for a long list of
+// constants that takes a hundred times the statement's size.
 func walk(tree string) (statements int, err error) {
 	w := walker{dec: json.NewDecoder(strings.NewReader(tree))}
 	if err := w.value("", ""); err != nil {
@@ -201,8 +202,8 @@ type walker struct {
 	kind, message string
 }
 
-// value reads one value, which has a key in an object that itself has a key (owner); elements of a list have the
-// list's.
+// value reads one value. key is its key in the object around it, and owner is that object's own key. The elements of a
+// list have the list's keys.
 func (w *walker) value(key, owner string) error {
 	t, err := w.dec.Token()
 	if err != nil {
@@ -247,7 +248,7 @@ func (w *walker) inside(open json.Delim, key string) error {
 	return err
 }
 
-// text judges names.
+// text checks names of functions and tables.
 func (w *walker) text(key, owner, text string) error {
 	name := strings.ToLower(text)
 	switch key {
@@ -276,8 +277,8 @@ var explainHead = compiled(`(?i)^EXPLAIN\b`)
 var explainWord = compiled(`(?i)^(ANALYZE|ANALYSE|VERBOSE)\b`)
 var explainOptions = compiled(`^\(([A-Za-z_ ,\t\n]*)\)`)
 
-// splitExplain takes EXPLAIN and the words that belong to it off the front. An EXPLAIN that it fails to see is refused
-// by the parser as a statement that is no SELECT.
+// splitExplain splits off a leading EXPLAIN with its options. If it misses one, the parser refuses the whole as a
+// statement that is no SELECT.
 func splitExplain(sql string) (explain, rest string) {
 	rest = leading().ReplaceAllString(sql, "")
 	if !explainHead().MatchString(rest) {
@@ -293,7 +294,7 @@ func splitExplain(sql string) (explain, rest string) {
 	}
 }
 
-// splitOptions takes options such as (ANALYZE, FORMAT json) off the front.
+// splitOptions splits off leading options such as (ANALYZE, FORMAT json).
 func splitOptions(rest string) (options, inner string, ok bool) {
 	options = explainOptions().FindString(rest)
 	return options, rest[len(options):], options != ""
@@ -301,10 +302,10 @@ func splitOptions(rest string) (options, inner string, ok bool) {
 
 var leading = compiled(`^(?:\s+|--[^\n]*(?:\n|$)|/\*(?s:.*?)\*/)+`)
 
-// token is one of: a comment, a quoted text or name, a word, a semicolon.
+// token matches a comment, a quoted text or name, a word, or a semicolon.
 var token = compiled(`--[^\n]*|/\*(?s:.*?)\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|[A-Za-z_][A-Za-z_0-9]*|;`)
 
-// bareWords are the statement's words and semicolons, in capitals, without comments and quoted texts.
+// bareWords returns the statement's words and semicolons in capitals, without comments and quoted texts.
 func bareWords(sql string) (words []string) {
 	for _, w := range token().FindAllString(sql, -1) {
 		if c := w[0]; c == ';' || c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' {
@@ -317,6 +318,6 @@ func bareWords(sql string) (words []string) {
 	return words
 }
 
-// writing are words that begin statements which are not run.
+// writing are the words that begin statements that would write.
 var writing = set(`INSERT UPDATE DELETE CREATE DROP ALTER COPY EXPORT IMPORT ATTACH DETACH INSTALL LOAD SET RESET CALL PRAGMA
 	VACUUM TRUNCATE MERGE CHECKPOINT FORCE USE PREPARE EXECUTE DEALLOCATE ANALYZE COMMENT GRANT BEGIN START COMMIT ROLLBACK ABORT`)

@@ -51,7 +51,7 @@ func (db *DB) Maintain(ctx context.Context) (Report, error) {
 	return rep, db.about("maintain", err)
 }
 
-// diskLocked is what the database takes: file and log.
+// diskLocked returns the database's size on disk in bytes: file and log.
 func (db *DB) diskLocked() (int64, error) {
 	st, err := os.Stat(db.o.Path)
 	if err != nil {
@@ -64,7 +64,7 @@ func (db *DB) diskLocked() (int64, error) {
 	return size, nil
 }
 
-// shrinkLocked gives up detail, slice by slice, until little enough is in use or nothing is left to give up.
+// shrinkLocked removes detail, slice by slice, until at most lowWater is in use or no detail is left to remove.
 func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	used, err := db.usedLocked(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	return nil
 }
 
-// drainLevelLocked gives up slices of one table at one level until it helped enough or no slice is left.
+// drainLevelLocked removes detail from slices of one table at one level until enough is free or no slice is left.
 func (db *DB) drainLevelLocked(ctx context.Context, level int, t *table.Table, rep *Report) error {
 	for range maxSlices {
 		if float64(rep.After) <= lowWater*float64(db.o.MaxDisk) {
@@ -128,7 +128,7 @@ func (rep *Report) count(level int, n int64) {
 	}
 }
 
-// usedLocked are the bytes in use after a checkpoint, which is what gives the room of removed rows back.
+// usedLocked returns the bytes in use after a checkpoint. Only a checkpoint frees the blocks of removed rows.
 func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 	err = db.withConn(ctx, func(c *conn) error {
 		if err := c.exec("CHECKPOINT"); err != nil {
@@ -144,8 +144,8 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 	return used, err
 }
 
-// giveUpLocked treats the oldest slice of a table that has not been treated at this level, in one transaction with its
-// count in memgauge.drops. It says how many rows went, and whether there was a slice.
+// giveUpLocked removes detail from a table's oldest slice that still has it at this level. The removal and its count in
+// memgauge.drops are one transaction. It returns the number of removed rows, and whether there was such a slice.
 func (db *DB) giveUpLocked(ctx context.Context, level int, t *table.Table) (gone int64, more bool, err error) {
 	err = db.withConn(ctx, func(c *conn) error {
 		from, to, ok, err := slice(c, level, t.Store)
@@ -169,7 +169,8 @@ func (db *DB) giveUpLocked(ctx context.Context, level int, t *table.Table) (gone
 	return gone, more, err
 }
 
-// slice is the stretch of time to be treated next: an eighth of the rows that were not, never the newest ones.
+// slice returns the interval of time to thin next: the oldest eighth of the rows that have all their detail, never the
+// newest ones.
 func slice(c *conn, level int, table string) (from, to int64, ok bool, err error) {
 	from = 0
 	err = c.all(fmt.Sprintf("SELECT epoch_us(done_until) FROM store.retention WHERE name = '%s' AND level = %d", table,
@@ -189,7 +190,7 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 	return from, to, to > from && to < v[1].(int64), nil
 }
 
-// giveUp removes rows with from <= ts < to and leaves word of it.
+// giveUp removes rows with from <= ts < to and counts them in memgauge.drops.
 func giveUp(c *conn, level int, t *table.Table, from, to int64) (int64, error) {
 	where := fmt.Sprintf("ts >= make_timestamp(%d) AND ts < make_timestamp(%d)", from, to)
 	before, err := count(c, t.Store, where)
@@ -228,7 +229,7 @@ func count(c *conn, table, where string) (int64, error) {
 	return v[0].(int64), nil
 }
 
-// removal is the statement that gives up detail.
+// removal returns the SQL statement that removes detail at a level.
 func removal(level int, t *table.Table, where string) string {
 	switch level {
 	case levelThin:
@@ -239,8 +240,8 @@ func removal(level int, t *table.Table, where string) string {
 	return "DELETE FROM store." + t.Store + " WHERE " + where
 }
 
-// thin keeps the rows that the table names. A group that is cut by the slice's end (a step, some seconds) keeps rows of
-// both parts: more than needed, never fewer.
+// thin keeps only the rows that the table's description selects in each group (a step, some seconds). If a slice ends
+// within a group, both parts keep their rows: that is more than needed, never fewer.
 func thin(t *table.Table, where string) string {
 	by := t.Thin.By
 	if t.Thin.Seconds > 0 {

@@ -15,8 +15,8 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// migration is one numbered step of the schema: what the tables' descriptions say is there since it, and a file of SQL
-// where there is one (rows that must move). It never changes after a release.
+// migration is one numbered change of the schema: the tables and columns whose description in package table has this
+// number as `since`, and an SQL file if rows must move. It never changes after a release.
 type migration struct {
 	number    int64
 	name, sql string
@@ -50,7 +50,7 @@ func migrations() ([]migration, error) {
 	return all, nil
 }
 
-// makeMigration puts together what is new since a number; file is "" where the descriptions say all of it.
+// makeMigration makes migration n of what the descriptions give for it and an SQL file; file is "" if there is none.
 func makeMigration(n int, file string) (m migration, err error) {
 	m = migration{number: int64(n), name: fmt.Sprintf("%04d_tables", n)}
 	m.sql, m.views = table.Migration(n)
@@ -69,8 +69,8 @@ func makeMigration(n int, file string) (m migration, err error) {
 	return m, nil
 }
 
-// migrate brings the schema up to date. On a database that is, it costs one small query. One that is opened for reading
-// only stays as it is.
+// migrate brings the schema up to date; if it is, that costs one small query. A database opened read-only is left as it
+// is.
 func migrate(e *engine, readOnly bool) error {
 	all, err := migrations()
 	if err != nil {
@@ -102,7 +102,7 @@ func migrate(e *engine, readOnly bool) error {
 	return nil
 }
 
-// recorded are the migrations that the database has seen; none when it is new.
+// recorded returns the migrations that were run on this database, none if it is new.
 func recorded(c *conn) (have []migration, err error) {
 	err = c.all("SELECT number, name, checksum FROM store.migrations ORDER BY number", func(v []any) {
 		have = append(have, migration{number: v[0].(int64), name: v[1].(string), checksum: v[2].(string)})
@@ -113,7 +113,7 @@ func recorded(c *conn) (have []migration, err error) {
 	return have, err
 }
 
-// requireEmpty refuses a DuckDB file that is somebody else's.
+// requireEmpty refuses a DuckDB file with tables that memgauge did not make.
 func requireEmpty(c *conn) error {
 	v, err := c.one("SELECT count(*) FROM duckdb_tables()")
 	if err == nil && v[0] != int64(0) {
@@ -139,7 +139,7 @@ func compare(have, all []migration) error {
 	return nil
 }
 
-// run makes the step and its record, both or neither.
+// run applies the migration and records it, in one transaction.
 func (m migration) run(c *conn) error {
 	record := fmt.Sprintf("INSERT INTO store.migrations VALUES (%d, %s, %s, now()::TIMESTAMP)", m.number, quote(m.name),
 		quote(m.checksum))

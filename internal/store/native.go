@@ -13,7 +13,7 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
-// engine is one open DuckDB instance. It is replaced as a whole when DuckDB has given up on it (see DB.revive).
+// engine is one open DuckDB instance. It is replaced as a whole when DuckDB has invalidated it (DB.reviveLocked).
 type engine struct {
 	db duck.Database
 	mu struct {
@@ -56,7 +56,7 @@ func (e *engine) open(o Options) error {
 	return nil
 }
 
-// lockDown makes every later connection unable to reach files or change settings.
+// lockDown keeps every later connection from opening files and from changing settings.
 func (e *engine) lockDown(o Options) error {
 	c, err := e.connect()
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *engine) connect() (*conn, error) {
 	return c, nil
 }
 
-// close ends what is still open and then the instance. It may be called twice.
+// close closes open results and then the instance. It may be called twice.
 func (e *engine) close() {
 	e.mu.Lock()
 	if e.mu.closed {
@@ -126,7 +126,7 @@ func (c *conn) leave() { c.inside.Store(0) }
 
 func (c *conn) close() { duck.Disconnect(&c.c) }
 
-// exec runs statements whose results don't matter.
+// exec runs statements and discards their results.
 func (c *conn) exec(sql string) error {
 	var res duck.Result
 	defer duck.DestroyResult(&res)
@@ -175,9 +175,9 @@ func (c *conn) one(sql string) (row []any, err error) {
 // interruptEvery is how often an interrupt is repeated: DuckDB forgets one that arrives between two statements.
 const interruptEvery = 5 * time.Millisecond
 
-// interruptOn keeps interrupting the connection from the moment ctx ends until stop is called. stop waits until the
-// last interrupt is over. stuck, unless nil, is called once where DuckDB has not come back within Patience after that
-// moment: it looks for interrupts between chunks of rows only, and one function on one row may take hours.
+// interruptOn keeps interrupting the connection from the end of ctx until stop is called. stop waits for the last
+// interrupt. stuck, unless nil, is called once if DuckDB's call has not returned within Patience after the end of ctx:
+// DuckDB checks for interrupts only between chunks of rows, and a single function on one row may take hours.
 func (c *conn) interruptOn(ctx context.Context, stuck func()) (stop func()) {
 	if ctx.Done() == nil {
 		return func() {}

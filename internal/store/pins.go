@@ -10,19 +10,19 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// An open question sees the database as it was when it began, and while it does, DuckDB can neither fold the log into
-// the file nor free what was removed. One whose reader has stopped reading would hold both for ever. So a question may
-// be as long as it likes while there is room, and is called off when it stands in the way of the bound.
+// An open query sees the database as it was when the query began. Meanwhile DuckDB can neither move its log into the
+// file nor free removed rows. A query whose reader has stopped reading would block both for ever. So a query may stay
+// open as long as there is room, and is cancelled when the database would exceed its limit.
 
 const (
 	logSlack = 2               // the log may be so many times as long as DuckDB keeps it by itself, …
 	minAge   = 5 * time.Second // … and then questions end that have had so much time
 )
 
-// ErrCalledOff is what a question meets that kept the database from staying within its bound.
+// ErrCalledOff is the error of a query that was cancelled because it kept the database from staying within its limit.
 var ErrCalledOff = errors.New("called off")
 
-// boundLogLocked calls old questions off once the log is too long. It costs a look at a file's size.
+// boundLogLocked cancels old queries if the log is too long. Otherwise it costs one stat of the log.
 func (db *DB) boundLogLocked() {
 	if log, err := os.Stat(db.o.Path + ".wal"); err != nil || log.Size() <= logSlack*db.o.walBytes() {
 		return
@@ -32,8 +32,8 @@ func (db *DB) boundLogLocked() {
 	}
 }
 
-// callOffLocked ends the questions that are old enough, and says how many. The writing lock is held, so the engine
-// stays.
+// callOffLocked cancels the queries older than minAge and returns their number. The caller holds the writing lock, so
+// the engine is not replaced meanwhile.
 func (db *DB) callOffLocked() (ended int) {
 	for _, r := range db.open() {
 		age := time.Since(r.began)
@@ -52,7 +52,7 @@ func (db *DB) callOffLocked() (ended int) {
 	return ended
 }
 
-// open lists the open questions.
+// open lists the open queries.
 func (db *DB) open() []*Rows {
 	db.state.RLock()
 	e := db.state.e
@@ -66,7 +66,7 @@ func (db *DB) open() []*Rows {
 	return list
 }
 
-// Oldest is how long the oldest open question has been open; 0 where there is none.
+// Oldest returns the age of the oldest open query; 0 if none is open.
 func (db *DB) Oldest() (age time.Duration) {
 	for _, r := range db.open() {
 		age = max(age, time.Since(r.began))

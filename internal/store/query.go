@@ -11,7 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// Rows is the answer to a question, read as DuckDB makes it: a large one is never in memory as a whole. Until Close it
+// Rows is the answer to a query, read as DuckDB makes it: a large one is never in memory as a whole. Until Close it
 // keeps a read transaction open. Its methods are for one goroutine; the database may be closed meanwhile.
 type Rows struct {
 	ctx     context.Context
@@ -37,8 +37,8 @@ type Rows struct {
 	}
 }
 
-// Query runs one reading statement. What a statement does its parsed form tells (see gate.go), not its text, and it
-// runs in a read-only transaction. When ctx ends, so does the statement, also between calls of Next.
+// Query runs one reading statement in a read-only transaction. The parsed statement, not its text, decides whether it
+// may run (see gate.go). When ctx ends, so does the statement, also between calls of Next.
 func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	r, err := db.begin(ctx, sql)
 	if err != nil {
@@ -55,12 +55,12 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	return r, nil
 }
 
-// Querier runs one reading statement: a DB, or what stands for one.
+// Querier runs one reading statement: a DB, or any other source of a session's rows.
 type Querier interface {
 	Query(ctx context.Context, sql string) (*Rows, error)
 }
 
-// Each runs one reading statement and hands over every row of its result.
+// Each runs one reading statement and calls row for every row of its result.
 func Each(ctx context.Context, from Querier, sql string, row func([]any)) error {
 	rows, err := from.Query(ctx, sql)
 	if err != nil {
@@ -73,7 +73,7 @@ func Each(ctx context.Context, from Querier, sql string, row func([]any)) error 
 	return rows.Err()
 }
 
-// begin gives the question a connection and registers it, so that closing the database ends it.
+// begin gives the query a connection and registers it, so that closing the database ends it.
 func (db *DB) begin(ctx context.Context, sql string) (*Rows, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -126,8 +126,8 @@ func (r *Rows) startLocked(sql string) error {
 	return nil
 }
 
-// prepareLocked lets the statement through the gate and prepares what comes out of it, in a read-only transaction. That
-// transaction and the type of what was prepared are the second and the third bolt on the same door.
+// prepareLocked has the gate check the statement and prepares the result, in a read-only transaction. The transaction
+// is a second check against writing, and the type of the prepared statement a third.
 func (r *Rows) prepareLocked(sql string) (stmt duck.PreparedStatement, text string, err error) {
 	if text, err = r.gates.pass(r.conn, sql); err != nil {
 		return stmt, "", err
@@ -200,7 +200,7 @@ func (r *Rows) fetchLocked() {
 	r.mu.done = true
 }
 
-// explain prefers the reason for an interrupt to the interrupt.
+// explain replaces the error of an interrupted query by the reason for the interrupt.
 func (r *Rows) explain(err error) error {
 	if cause := context.Cause(r.ctx); cause != nil {
 		return cause
@@ -208,18 +208,18 @@ func (r *Rows) explain(err error) error {
 	return err
 }
 
-// Values are the row's, in the types that package model names; intervals, UUIDs, times of day, bit strings and infinite
-// dates are texts. No value loses a digit. The slice is the caller's.
+// Values returns the row's values in the types that package model lists. Intervals, UUIDs, times of day, bit strings
+// and infinite dates are texts. No value loses a digit. The caller owns the slice.
 func (r *Rows) Values() []any { return r.mu.row }
 
-// Err is what ended the rows early, or nil.
+// Err returns the error that ended the rows early, or nil.
 func (r *Rows) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.err
 }
 
-// Close ends the question; it may be called twice.
+// Close ends the query; it may be called twice.
 func (r *Rows) Close() error {
 	r.stop()
 	r.mu.Lock()
@@ -228,7 +228,7 @@ func (r *Rows) Close() error {
 	return nil
 }
 
-// abort ends the question from another goroutine.
+// abort ends the query from another goroutine.
 func (r *Rows) abort(cause error) {
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -242,8 +242,8 @@ func (r *Rows) abort(cause error) {
 	_ = r.Close()
 }
 
-// yield ends the question for the sake of the others, and at once gives back what it holds unless DuckDB is at work for
-// it just now: then that ends soon, and the next call of yield, or whoever reads, does.
+// yield cancels the query so that the database can free what it holds. If no call of DuckDB is running for it, its
+// resources are released at once. Otherwise that call ends soon, and the next yield or the reader releases them.
 func (r *Rows) yield(cause error) {
 	r.cancel(cause)
 	if !r.mu.TryLock() {

@@ -16,10 +16,10 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// This file appends rows by the tables' descriptions: each field of a row goes into the column that names it.
+// This file appends rows by the descriptions of the tables: a column names the field of the row that fills it.
 
-// places asks where the columns of the stored tables lie, by table and name. A column that no field fills, or a field
-// without a column, is a mistake in a description, told before a row is lost by it.
+// places queries the positions of columns in the stored tables, by table and name. A column that no field fills, or a
+// field without a column, is a mistake in a description. It is reported here, before it costs a row.
 func places(c *conn) (map[string]map[string]int, error) {
 	all := map[string]map[string]int{}
 	err := c.all("SELECT table_name, column_name FROM duckdb_columns() WHERE schema_name = 'store' "+
@@ -80,7 +80,7 @@ func (w *writer) fill(c *conn, t *table.Table, list any) error {
 	return s.finish()
 }
 
-// fillColumns fills a chunk with the rows from the first on.
+// fillColumns fills a chunk with consecutive rows, beginning with first.
 func (w *writer) fillColumns(s *sheet, t *table.Table, first unsafe.Pointer, size uintptr) {
 	for i := range t.Columns {
 		if c := &t.Columns[i]; c.From != nil {
@@ -114,7 +114,7 @@ func (w *writer) fillColumn(s *sheet, c *table.Column, from cells) {
 	}
 }
 
-// cells are the same field of neighbouring rows.
+// cells are one field of consecutive rows.
 type cells struct {
 	first unsafe.Pointer
 	apart uintptr // bytes from one to the next
@@ -169,7 +169,7 @@ func (s *sheet) stage(stage model.Stage) uint8 {
 	return stageCode[stage]
 }
 
-// textsOrNull is texts; an empty one is NULL.
+// textsOrNull fills a text column like texts, with NULL for an empty text.
 func (s *sheet) textsOrNull(get func(i int) string) {
 	v := duck.DataChunkGetVector(s.chunk, duck.IdxT(s.col))
 	s.texts(get)
@@ -185,8 +185,8 @@ func (s *sheet) textsOrNull(get func(i int) string) {
 	}
 }
 
-// latest are the rows that count of those that replace others: the last of each key, in the order of their first
-// number (a pid, a device). keys are theirs, in SQL.
+// latest returns the last row of each key, for tables in which a row replaces the earlier one with its key. They are
+// sorted by the first number of the key (a pid, a device). keys lists the keys in SQL.
 func latest(t *table.Table, rows reflect.Value) (keys string, out reflect.Value) {
 	first, size := rows.UnsafePointer(), rows.Type().Elem().Size()
 	last := map[string]int{}
@@ -211,7 +211,7 @@ func latest(t *table.Table, rows reflect.Value) (keys string, out reflect.Value)
 	return strings.Join(list, ", "), out
 }
 
-// keyOf is a row's key in SQL.
+// keyOf returns a row's key in SQL.
 func keyOf(t *table.Table, row unsafe.Pointer) string {
 	var parts []string
 	for name := range strings.SplitSeq(t.Key, ", ") {

@@ -12,23 +12,24 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// SnapshotVersion is the number of what a snapshot's database holds. It changes with any of it, categories and sites
-// included; one of another number is made anew.
+// SnapshotVersion is the version of a snapshot's database. It changes with any of its contents, including how
+// categories and sites are found. A database of another version is made again.
 const SnapshotVersion = 2
 
 //go:embed snapshot.sql
 var snapshotSchema string
 
-// snapshotBlock is the block size of a snapshot's database, in bytes: DuckDB's own. It is written in one go and has few
-// columns, so that what speaks for the small blocks of sessions does not hold.
+// snapshotBlock is the block size of a snapshot's database in bytes, DuckDB's default. Sessions have smaller blocks
+// (see blockSize), but this database is written once and has few columns.
 const snapshotBlock = 256 << 10
 
-// snapshotMemory is what DuckDB may take while it makes a snapshot's database, in bytes. Rows go to the file by the
-// row group, so more of it would only keep written blocks, beside a history that takes hundreds of megabytes.
+// snapshotMemory is DuckDB's memory limit in bytes while it makes a snapshot's database. Each full row group is written
+// to the file, so more memory would only cache written blocks, while the history takes hundreds of MB.
 const snapshotMemory = 128 << 20
 
-// MakeSnapshot writes a memory history as a database, which appears at path whole or not at all; the engine's files lie
-// beside it until then. told hears what share of the rows is in, now and then, never twice at a time; it may be nil.
+// MakeSnapshot writes a memory history as a database. The file at path appears only when it is complete; until then the
+// engine's files lie beside it. told, unless nil, is called now and then with the share of rows that are written (0 to
+// 1), never from two goroutines at a time.
 func MakeSnapshot(ctx context.Context, path string, h *anatomy.History, told func(share float64)) error {
 	own, err := newScratch(filepath.Dir(path))
 	if err != nil {
@@ -52,8 +53,8 @@ func MakeSnapshot(ctx context.Context, path string, h *anatomy.History, told fun
 	return nil
 }
 
-// OpenSnapshot opens what MakeSnapshot has made, for reading. One of another version is refused with ErrEdited. stuck
-// is Options.Stuck.
+// OpenSnapshot opens a database of MakeSnapshot for reading. Another version is refused with ErrEdited. stuck is
+// Options.Stuck.
 func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -82,8 +83,8 @@ func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB
 	return db, nil
 }
 
-// AboutSnapshot is what else a snapshot's database knows, by name: "version", and "cut", why its file ended before its
-// time.
+// AboutSnapshot returns what a snapshot's database says of itself, by name: "version", and "cut", the reason why the
+// snapshot's file ended early.
 func (db *DB) AboutSnapshot(ctx context.Context) (map[string]string, error) {
 	about := map[string]string{}
 	err := db.read(ctx, func(c *conn) error {
@@ -136,7 +137,7 @@ func loadSnapshot(ctx context.Context, o Options, h *anatomy.History, told func(
 	return whyFull(withOne(ctx, e, func(c *conn) error { return c.exec("CHECKPOINT") }))
 }
 
-// inOne runs a piece of work in a transaction. After an error, closing the connection takes it back.
+// inOne runs a piece of work in a transaction. After an error the caller closes the connection, which rolls it back.
 func inOne(c *conn, work func() error) error {
 	if err := c.exec("BEGIN"); err != nil {
 		return err
@@ -147,7 +148,7 @@ func inOne(c *conn, work func() error) error {
 	return c.exec("COMMIT")
 }
 
-// whyFull says what can be done where the disk was too small.
+// whyFull adds a remedy if the disk is full.
 func whyFull(err error) error {
 	if err != nil && IsFull(err) {
 		return remedy.Add(err, "a snapshot's tables take about a tenth of its size")

@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// This file fills the tables of a memory snapshot, by plain stores from its columns into DuckDB's chunks.
+// This file fills the tables of a memory snapshot: it copies the history's columns directly into DuckDB's chunks.
 
 // snapshotLoad is a history on its way into a database.
 type snapshotLoad struct {
@@ -24,8 +24,8 @@ type snapshotLoad struct {
 	found   []block // room for a chunk of blocks
 }
 
-// coded are texts that a column names by number: an enum and, for each number that the file uses, the place in it. Of
-// many texts a column holds the texts themselves.
+// coded maps numbers of the file to the values of an enum. If there are too many different texts for an enum, the
+// column holds the texts themselves.
 type coded struct {
 	values []string // alphabetical, so that ORDER BY is
 	code   []uint32 // noCode is NULL
@@ -35,7 +35,7 @@ type coded struct {
 // with every use of the type: 400,000 took twice the memory and twice the time while the tables are made.
 const maxEnum = 16 << 10
 
-// asTexts says that the column holds texts.
+// asTexts reports whether the column holds texts instead of an enum.
 func (c *coded) asTexts() bool { return len(c.values) > maxEnum }
 
 // typ is the column's type.
@@ -54,7 +54,7 @@ func enumOfValues(values []string) string {
 	return "ENUM (" + strings.Join(quoted, ", ") + ")"
 }
 
-// coded fills a column with what get says by its place.
+// coded fills a column; get returns a row's number in c.
 func (s *sheet) coded(c *coded, get func(i int) uint32) {
 	if !c.asTexts() {
 		s.enum(get)
@@ -142,7 +142,7 @@ func newSnapshotLoad(h *anatomy.History) *snapshotLoad {
 	return l
 }
 
-// poolName is a private pool as PyTorch's viewer writes it; "" for the one that all programs use.
+// poolName formats a private pool's id like PyTorch's viewer; "" for the default pool.
 func poolName(id [2]int64) string {
 	if id == ([2]int64{}) {
 		return ""
@@ -150,14 +150,14 @@ func poolName(id [2]int64) string {
 	return fmt.Sprintf("%d:%d", id[0], id[1])
 }
 
-// split is the row up to which the first of two connections writes events. The rest of them and all other tables take
-// the second as long: six million events 2.7 s, three million blocks 0.8.
+// split is the number of events that the first of two connections writes. The other one writes the remaining events and
+// all other tables in about the same time: six million events take 2.7 s, three million blocks 0.8 s.
 func (l *snapshotLoad) split() int { return l.h.Len() / 3 * 2 }
 
-// toldRows is how many rows go in between two words about it: some ten words a second.
+// toldRows is the number of rows between two calls of told: some ten calls a second.
 const toldRows = 1 << 17
 
-// history fills events from a row to before another, and tells what share of them is in.
+// history fills events with the rows from ≤ row < to, and reports their written share to told.
 func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int, told func(share float64)) error {
 	s, err := newSheet(c, "main", "events")
 	if err != nil {
@@ -180,13 +180,13 @@ func (l *snapshotLoad) history(ctx context.Context, c *conn, from, to int, told 
 	return s.finish()
 }
 
-// moment follows a device's rows in order.
+// moment is the state of a device while its rows are read in order.
 type moment struct {
 	d               *anatomy.Device
 	started, levels int // how many iterations have begun, and the level that holds
 }
 
-// iteration is that of a row; -1 before the first.
+// iteration returns the number of the iteration to which a row belongs; -1 before the first.
 func (m *moment) iteration(row int) int32 {
 	for m.started < len(m.d.Iterations.Starts) && m.d.Iterations.Starts[m.started] <= row {
 		m.started++
@@ -194,7 +194,7 @@ func (m *moment) iteration(row int) int32 {
 	return int32(m.started) - 1
 }
 
-// reserved is what the device's allocator has after a row.
+// reserved returns the device's reserved bytes after a row.
 func (m *moment) reserved(row int) int64 {
 	for m.levels+1 < len(m.d.Reserved) && m.d.Reserved[m.levels+1].Row <= row {
 		m.levels++
@@ -229,7 +229,7 @@ func (l *snapshotLoad) events(s *sheet, at *moment, from int) {
 	}
 }
 
-// use fills the column category of events: that of the block, where a row makes or ends one.
+// use fills the column category of events: the category of the block that the event allocates or frees.
 func (l *snapshotLoad) use(s *sheet, from int) {
 	s.enum(func(i int) uint32 {
 		switch l.h.Action[from+i] {
@@ -295,10 +295,10 @@ func (l *snapshotLoad) lives(ctx context.Context, c *conn) error {
 	return s.finish()
 }
 
-// blockUnit is what PyTorch rounds a request up to, in bytes: see package anatomy.
+// blockUnit is the unit in bytes to which PyTorch rounds requests up: see package anatomy.
 const blockUnit = 512
 
-// sizes are those of the blocks at the end of a device, by address.
+// sizes returns the sizes in bytes of a device's blocks at the end of the history, by address.
 func (l *snapshotLoad) sizes(d *anatomy.Device) map[uint64]int64 {
 	sizes := map[uint64]int64{}
 	for _, g := range d.Segments {

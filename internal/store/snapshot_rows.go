@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// block is what a row of blocks says of itself, wherever the file says it.
+// block is the description of a block, from whichever part of the file has it.
 type block struct {
 	addr, stream uint64
 	bytes        int64
@@ -18,8 +18,8 @@ type block struct {
 	use          anatomy.Category
 }
 
-// block finds it: in the row of the alloc, in the segments at the end, or, where nobody says who made it, in the row of
-// the free.
+// block finds a block's description: in the event of its allocation, else in the segments at the end, else in the event
+// of its free.
 func (l *snapshotLoad) block(r anatomy.Life) block {
 	h := l.h
 	switch {
@@ -35,7 +35,7 @@ func (l *snapshotLoad) block(r anatomy.Life) block {
 	return block{h.Addr[i], h.Streams[h.Stream[i]], h.Size[i], 0, l.pools.code[h.Pool[i]], anatomy.UnknownUse}
 }
 
-// time is that of a row, if there is such a row and it has one.
+// time returns the time of a row in µs, if the row exists and has one.
 func (l *snapshotLoad) time(row int32) (us int64, ok bool) {
 	if row == anatomy.None {
 		return 0, false
@@ -133,8 +133,8 @@ func (l *snapshotLoad) frames(s *sheet, from int) {
 	each(s, func(i int) bool { return anatomy.Own(rows[i].File) })
 }
 
-// stackFrames fills the table behind frames. Its rows are counted over all stacks, and a chunk may begin in the middle
-// of one.
+// stackFrames fills the table behind the view frames. Its rows are numbered over all stacks, so a chunk may begin in
+// the middle of a stack.
 func (l *snapshotLoad) stackFrames(ctx context.Context, c *conn) error {
 	var stack []uint32 // of each row: how many frames a file has in all is bounded by what reading it may take
 	var depth []int32
@@ -164,7 +164,7 @@ func (l *snapshotLoad) settings(s *sheet, from int) {
 	s.texts(func(i int) string { return settingText(l.h.Settings[from+i].Value) })
 }
 
-// settingText is a setting's value: a text as it is, everything else as JSON.
+// settingText returns a setting's value: a text as it is, everything else as JSON.
 func settingText(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -188,8 +188,8 @@ type iteration struct {
 	floor, peak, after int64
 }
 
-// iterations fills the table of that name. What follows the last start is an iteration too, though perhaps not a whole
-// one.
+// iterations fills the table of that name. Events after the last start belong to an iteration too, though perhaps to an
+// incomplete one.
 func (l *snapshotLoad) iterations(ctx context.Context, c *conn) error {
 	var rows []iteration
 	for _, d := range l.h.Devices {

@@ -8,7 +8,7 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// Tables describes the tables that users ask; with all, the physical ones behind them too.
+// Tables describes the tables that users query; with all, the physical tables behind them too.
 func (db *DB) Tables(ctx context.Context, all bool) (list []model.Table, err error) {
 	err = db.read(ctx, func(c *conn) error {
 		if db.o.snapshot {
@@ -47,7 +47,7 @@ func columnsOf(c *conn, all bool) (list []model.Table, err error) {
 	return list, err
 }
 
-// describe gives the line of a table and what describes its columns; nil where a newer memgauge made it.
+// describe returns the one-line doc of a table and its description; nil if a newer memgauge made the table.
 func describe(schema, name string) (doc string, t *table.Table) {
 	if t = table.Find(schema + "." + name); t != nil {
 		doc = t.DocOf(schema == "store")
@@ -64,12 +64,12 @@ func shownType(typ string) string {
 	return typ
 }
 
-// countRows fills in the rows: DuckDB takes counts from its metadata.
+// countRows fills in the numbers of rows, which DuckDB has in its metadata.
 func countRows(c *conn, list []model.Table) error {
 	var parts []string
 	for i, t := range list {
 		if t.Name == "backtrace" {
-			list[i].Rows = -1 // what it holds is what the last one saw who asked
+			list[i].Rows = -1 // unknown: the table is filled anew for each query of it
 			continue
 		}
 		parts = append(parts, "SELECT "+itoa(int64(i))+"::BIGINT, count(*) FROM "+t.Schema+"."+t.Name)

@@ -9,18 +9,18 @@ import (
 	"syscall"
 )
 
-// engineDir begins the name of an engine's own directory: private, empty at first, the only one in which DuckDB may
-// write besides the database, and gone with it. Rings never lie in one.
+// engineDir is the prefix of an engine's own temporary directory. It is private, and the only place besides the
+// database where DuckDB may write. It is removed with the engine. Rings never lie in one.
 const engineDir = ".engine-"
 
-// scratch is such a directory; its flock tells that somebody uses it.
+// scratch is such a directory; its flock shows that it is in use.
 type scratch struct {
 	path string
 	f    *os.File
 }
 
-// newScratch makes one in parent, or where that can't be written (a session on a read-only file system) in the system's
-// directory for temporary files. What killed engines left beside it is removed.
+// newScratch makes one in parent, or in the system's temporary directory if parent is not writable (a session on a
+// read-only file system). It removes directories that killed engines have left in parent.
 func newScratch(parent string) (*scratch, error) {
 	sweep(parent)
 	dir, err := os.MkdirTemp(parent, engineDir) // 0700
@@ -53,7 +53,7 @@ func lockDir(dir string, how int) (*os.File, error) {
 	return f, nil
 }
 
-// sweep removes directories that nobody holds.
+// sweep removes directories whose lock nobody holds.
 func sweep(parent string) {
 	entries, _ := os.ReadDir(parent) // what can't be listed can't be swept
 	for _, e := range entries {

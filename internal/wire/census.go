@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Counted is how a census went: the payload of a Counted frame, lines "key TAB value".
+// Counted is the result of a census: the payload of a Counted frame, lines "key TAB value".
 type Counted struct {
 	Census   uint32        // its number in the process; rows and events carry it
 	Step     uint32        // the last step that had ended, 0 before the first
-	Visited  uint64        // objects looked at
+	Visited  uint64        // objects visited
 	Tensors  uint64        // among them
 	Rows     uint64        // written into the ring
-	CPU      time.Duration // what it took of the trainer's time, at most
-	Longest  time.Duration // the longest that the trainer was held at a time
+	CPU      time.Duration // upper bound of the trainer's time that it took
+	Longest  time.Duration // the longest pause of the trainer
 	Wall     time.Duration // from the request to the last row
-	Complete bool          // false: it came to the end of its allowance, Note says where
+	Complete bool          // false: its time budget ended before the walk did; Note says where
 	Note     string        // for the user
 }
 

@@ -22,7 +22,7 @@ const (
 	MaxFrame = 1 << 20
 )
 
-// FrameType says what a frame means.
+// FrameType is the kind of a frame.
 type FrameType uint16
 
 // The frames of a client, then those of an agent.
@@ -110,8 +110,8 @@ func WriteFrame(w io.Writer, t FrameType, payload []byte) error {
 	return nil
 }
 
-// ReadFrame reads a frame. It returns io.EOF where the stream ends between two frames, and ErrCorrupt for what no agent
-// sends. It takes no more memory than MaxFrame, whatever the length says.
+// ReadFrame reads a frame. It returns io.EOF if the stream ends between two frames, and ErrCorrupt for bytes that no
+// agent sends. It allocates at most MaxFrame bytes, whatever length the frame claims.
 func ReadFrame(r io.Reader) (Frame, error) {
 	var head [frameHead]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -138,7 +138,7 @@ func ReadFrame(r io.Reader) (Frame, error) {
 	return f, nil
 }
 
-// Hello is what an agent says first.
+// Hello is the first frame of an agent.
 type Hello struct {
 	Major, Minor uint16
 	PID          uint32 // as the agent's process sees itself
@@ -166,7 +166,8 @@ func ParseHello(p []byte) (Hello, error) {
 	return h, nil
 }
 
-// Place is where code runs: which thread stands still for it. As a request it is PlaceMain, PlaceStep or PlaceBeside.
+// Place says where code runs, that is, which thread is stopped for it. A request names PlaceMain, PlaceStep or
+// PlaceBeside.
 type Place uint8
 
 // The places of an EvalAt and of a Place frame.

@@ -11,9 +11,8 @@ import (
 
 const dumpChunk = 256 // slots read at once: 16 KiB, a small ring whole
 
-// Dump writes a ring as text: header, description, names, then the records that are there, oldest first. All of it
-// comes from the spec tables. A ring that is damaged is shown as far as it can be read, and the error says where it
-// ends.
+// Dump writes a ring as text: header, description, names, then its records, oldest first. The spec tables define the
+// output. Of a damaged ring it writes the readable part, and the error says where that ends.
 func Dump(w io.Writer, r io.ReaderAt, size int64) error {
 	out := bufio.NewWriter(w)
 	err := dump(out, r, size)

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// ErrCorrupt marks bytes that no writer of any version makes; the text around it says where they lie.
+// ErrCorrupt marks bytes that no writer of any version makes. The error that wraps it says where they lie.
 var ErrCorrupt = errors.New("corrupt")
 
-// ErrVersion marks a ring of a newer major version, which must not be guessed at.
+// ErrVersion marks a ring of a newer major version, whose contents we can't interpret.
 var ErrVersion = errors.New("unsupported version")
 
 // ErrCreating marks a ring that its process has not finished making: wait, or, if the process is gone, drop it.
@@ -144,7 +144,7 @@ func decodeLive(b []byte, from int) Live {
 // offset keeps what doesn't fit a file recognisable as too large, instead of negative.
 func offset(v uint64) int64 { return int64(min(v, 1<<62)) }
 
-// check holds the sizes against each other and against the file.
+// check compares the header's sizes with each other and with the size of the file.
 func (h *Header) check(size int64) error {
 	switch slotsEnd := h.SlotsOffset + int64(h.SlotCount)*SlotSize; {
 	case h.HeaderSize < HeaderSize || h.HeaderSize > maxHeaderSize:

@@ -2,10 +2,10 @@ package wire
 
 import "fmt"
 
-// maxNames ends a names area that was scribbled with zeros: each would be a name without text.
+// maxNames bounds the names of an area that was overwritten with zeros, each of which would be an empty name.
 const maxNames = 1 << 18 // a model has thousands of modules; the agent's area of 1 MiB holds 131,072 names of 4 bytes
 
-// UnknownName is what number 0 reads as: the name found no room.
+// UnknownName stands for number 0: the writer had no room for the name.
 const UnknownName = "?"
 
 // Names lists the ring's names; number n is at index n-1.

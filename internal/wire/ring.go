@@ -172,8 +172,8 @@ func (g *Ring) Read(buf []byte, from uint64) (Chunk, error) {
 	return c, g.verify(&c, h)
 }
 
-// oldest is the oldest record that is in the ring for certain when the head is h. One record that may still be whole,
-// in the slot that comes next, is included: verify looks at it closely.
+// oldest returns the number of the oldest record that the ring may still hold when the head is h. The writer may
+// already be overwriting it, so verify checks it once more.
 func (g *Ring) oldest(h uint64) uint64 {
 	if h < g.SlotCount {
 		return 1
@@ -217,8 +217,8 @@ func (g *Ring) verify(c *Chunk, h uint64) error {
 	return nil
 }
 
-// settled looks again at the slot that the writer fills next: it may have begun while we copied. A writer touches the
-// record's number first, so a second copy that is equal and whole proves that the first one was not torn.
+// settled checks the slot that the writer fills next: the writer may have begun while we copied it. A writer changes
+// the record's number first, so a second copy that is equal and whole proves that the first one was not torn.
 func (g *Ring) settled(s *[SlotSize]byte, n uint64) bool {
 	var again [SlotSize]byte
 	return Whole(s, n) && g.readAt(again[:], g.SlotOffset(n)) == nil && again == *s

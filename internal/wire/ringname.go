@@ -8,7 +8,7 @@ import (
 // RingSuffix ends the name of a ring's file, which is PID.START.GENERATION.ring.
 const RingSuffix = ".ring"
 
-// RingName is what the name of a ring's file says.
+// RingName is the parsed name of a ring's file.
 type RingName struct {
 	PID        int
 	Start      uint64 // of the process, in clock ticks since boot

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process of another user gets its ring from us, as a descriptor. With one of a file it could fill the disk that the
-// file is on, for as long as it lives and behind whatever name the file once had. So it gets a memory file that is
-// sealed: its size can't be changed by anybody (memfd_create(2), F_ADD_SEALS). The rings' directory has a reference in
-// its place, and who reads the ring finds the memory among what the process has mapped.
+// A process of another user gets its ring from us as a descriptor. With the descriptor of a regular file it could fill
+// that file's disk for as long as it lives, even after the file's name is removed. So it gets a sealed memory file,
+// whose size nobody can change (memfd_create(2), F_ADD_SEALS). The directory of rings holds a reference instead, and a
+// reader finds the memory file among the process's mappings.
 
 const (
 	sealedName  = "memgauge-ring"
@@ -27,8 +27,8 @@ const (
 	maxMaps      = 64 << 20 // bytes of /proc/PID/maps: 65,530 mappings with long paths are 18 MB
 )
 
-// SealedRing makes the memory of a ring, and the reference to it that belongs in the rings' directory. An error says
-// that the kernel has no such files, or that we could not find it again (which takes CAP_CHECKPOINT_RESTORE or
+// SealedRing makes a sealed memory file for a ring, and the reference to it for the directory of rings. It fails if the
+// kernel has no such files, or if we could not open it again by the reference (that needs CAP_CHECKPOINT_RESTORE or
 // CAP_SYS_ADMIN).
 func SealedRing() (ring *os.File, reference []byte, err error) {
 	fd, err := unix.MemfdCreate(sealedName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -53,7 +53,7 @@ func SealedRing() (ring *os.File, reference []byte, err error) {
 	return ring, fmt.Appendf(nil, "%s%d\n", sealedMagic, st.Ino), nil
 }
 
-// findable tries on ourselves what reading will do.
+// findable tries in this process what a reader will do later.
 func findable(fd int, inode uint64) error {
 	area, err := unix.Mmap(fd, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
@@ -67,8 +67,8 @@ func findable(fd int, inode uint64) error {
 	return f.Close()
 }
 
-// OpenRingFile opens a ring for reading, wherever its bytes lie: not a link, nor a pipe that would be waited for. An
-// error that is os.ErrNotExist also says that a ring in memory is gone together with its process.
+// OpenRingFile opens a ring for reading, a file or memory. It refuses links, and pipes, whose opening would block. The
+// error is os.ErrNotExist also if a ring in memory is gone with its process.
 func OpenRingFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -76,7 +76,7 @@ func OpenRingFile(path string) (*os.File, error) {
 	}
 	st, err := f.Stat()
 	if err != nil || !st.Mode().IsRegular() || st.Size() > maxReference {
-		return f, nil // whoever reads it will see
+		return f, nil // reading it will fail with the reason
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxReference))
 	digits, ok := strings.CutPrefix(string(text), sealedMagic)
@@ -89,7 +89,7 @@ func OpenRingFile(path string) (*os.File, error) {
 	return openMapped(name.PID, inode)
 }
 
-// openMapped finds a sealed ring among what a process has mapped.
+// openMapped finds a sealed ring among a process's mappings.
 func openMapped(pid int, inode uint64) (*os.File, error) {
 	maps, err := os.Open(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
@@ -112,7 +112,7 @@ func openMapped(pid int, inode uint64) (*os.File, error) {
 	return nil, fmt.Errorf("process %d has no ring %d in memory: %w", pid, inode, os.ErrNotExist)
 }
 
-// openSealed opens a mapping and makes sure that it is what it was: any process may map a memory file of that name.
+// openSealed opens a mapping and checks inode and seals, since any process may map a memory file of that name.
 func openSealed(path string, inode uint64) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // Stacks are a process's Python stacks.
 type Stacks struct {
 	Threads []Thread
-	Left    int // threads that found no room
+	Left    int // threads that were left out for lack of room
 	Agent   int // number of the agent's own thread, which is not among them; 0 unknown
 }
 

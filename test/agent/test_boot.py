@@ -178,7 +178,7 @@ print(state.current.errors, torch.__name__)
             from memgauge._agent import torchhook
             torchhook.remove()
             import memgauge._agent.life
-            torchhook.install(memgauge._agent.arrivals._torch)
+            torchhook.install(memgauge._agent.onimport._torch)
             print(sys.installed)
             """, path=(self.site,))
         self.assertEqual(got, "['torch']")

@@ -320,12 +320,12 @@ class Slow(SourceFileLoader):
         super().exec_module(module)
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        spec = PathFinder.find_spec(name, path) if name == "memgauge._agent.record.about" else None
+        spec = PathFinder.find_spec(name, path) if name == "memgauge._agent.record.header" else None
         if spec is not None:
             spec.loader = Slow(name, spec.origin)
         return spec
 sys.meta_path.insert(0, Finder())
-if "memgauge._agent.record.about" in sys.modules:    # we came too late, on a busy machine: once more
+if "memgauge._agent.record.header" in sys.modules:    # we came too late, on a busy machine: once more
     os.execv(sys.executable, [sys.executable, "-W", "ignore::DeprecationWarning", sys.argv[0]])
 while not asked: time.sleep(.001)
 thread.PATIENCE = 0.1                  # longer than that: the child forgets it

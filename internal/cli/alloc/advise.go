@@ -127,7 +127,7 @@ func adviceRow(t *replay.Trial, advice *replay.Advice, first bool) []any {
 // worthwhile is the share of the reserved memory that a setting must save before it is worth a change.
 const worthwhile = 0.01
 
-// verdict says what to set, in PyTorch's own allocator and with ours.
+// verdict recommends settings, for PyTorch's own allocator and for ours.
 func verdict(advice *replay.Advice) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Requested at the peak: %s. ", doc.Size(advice.Base.PeakRequested))
@@ -147,7 +147,7 @@ func verdict(advice *replay.Advice) string {
 	return b.String()
 }
 
-// bestOf is the trial that saves most, among PyTorch's own settings or ours; nil where none is worth it.
+// bestOf returns the trial that saves most, among PyTorch's own settings or ours; nil if none is worthwhile.
 func bestOf(advice *replay.Advice, torch bool) *replay.Trial {
 	for i := range advice.Trials {
 		t := &advice.Trials[i]

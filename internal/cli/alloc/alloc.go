@@ -11,7 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// allocCommand is what stands above the allocator's own tools.
+// allocCommand is the parent of the allocator's commands.
 func (a *commands) allocCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "alloc",
@@ -47,7 +47,7 @@ func readTrace(path string, device int) (*snapshot.Trace, error) {
 
 const recordHint = "call torch.cuda.memory._record_memory_history() before the steps, and torch.cuda.memory._dump_snapshot(FILE) after them"
 
-// onlyDevice is the device that has a history of allocations, if just one does.
+// onlyDevice returns the device that has a history of allocations, if exactly one has.
 func onlyDevice(with []int) (int, error) {
 	switch len(with) {
 	case 0:

@@ -57,7 +57,7 @@ func (a *commands) allocConvert(ctx context.Context, o allocConvertOptions, from
 	return out.Commit()
 }
 
-// converter is what writes the format of a file's ending.
+// converter returns the function that writes the format of a file's extension.
 func converter(ctx context.Context, to string, device int) (func(io.Writer, *snapshot.Snapshot) error, error) {
 	one := func(write func(io.Writer, *snapshot.Snapshot, int) error) func(io.Writer, *snapshot.Snapshot) error {
 		return func(w io.Writer, s *snapshot.Snapshot) (err error) {

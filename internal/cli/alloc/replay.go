@@ -34,7 +34,7 @@ type allocReplayOptions struct {
 	timeout  units.Duration
 }
 
-// maxRepeat is more than it takes for any policy to come to rest.
+// maxRepeat bounds --repeat. Every policy reaches its steady state with fewer repetitions.
 const maxRepeat = 1000
 
 func (a *commands) allocReplayCommand() *cobra.Command {
@@ -82,7 +82,7 @@ func (o *allocReplayOptions) check() error {
 	return checkPlotName(o.plot)
 }
 
-// settings are what to replay. PyTorch's rules have the settings of the recording, unless some are given.
+// settings returns the settings to replay. PyTorch's rules get those of the recording unless the user gives others.
 func (o *allocReplayOptions) settings(of []snapshot.Setting) ([]replay.Setting, error) {
 	all, err := replay.Settings(o.policies, o.confs)
 	if err != nil {
@@ -174,7 +174,7 @@ func writePlot(w sink.Sink, name string, c chart.Chart) error {
 	return w.Commit()
 }
 
-// recordedPeak is what the recorded allocator reserved, 0 where the trace doesn't say or can't be right.
+// recordedPeak returns the peak of reserved bytes in the recording; 0 if the trace lacks it or it can't be right.
 func recordedPeak(t *snapshot.Trace, requested int64) int64 {
 	if t.Recorded == nil || t.Recorded.Peak < requested {
 		return 0
@@ -182,7 +182,7 @@ func recordedPeak(t *snapshot.Trace, requested int64) int64 {
 	return t.Recorded.Peak
 }
 
-// showReplay prints the table and one sentence on what it comes to.
+// showReplay prints the table and a sentence with its conclusion.
 func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknown []string, width int) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("policy"), doc.Number("peak requested"),
 		doc.Number("peak reserved"),
@@ -218,7 +218,7 @@ func showReplay(w io.Writer, t *snapshot.Trace, results []*replay.Result, unknow
 	return err
 }
 
-// ofRecorded is the result of the settings that the history was recorded with; nil where they were not replayed.
+// ofRecorded returns the result of the settings with which the history was recorded; nil if they were not replayed.
 func ofRecorded(results []*replay.Result) *replay.Result {
 	for _, r := range results {
 		if r.Recorded {
@@ -228,8 +228,8 @@ func ofRecorded(results []*replay.Result) *replay.Result {
 	return nil
 }
 
-// beyond is how many bytes more the recorded settings reserve in the replay than they did when they were recorded; ok:
-// both are known.
+// beyond returns how many bytes more the recorded settings reserve in the replay than they did in the recording. ok is
+// true if both are known.
 func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 	if r == nil || r.OOM != nil || recordedPeak(t, r.PeakRequested) == 0 {
 		return 0, false
@@ -237,7 +237,7 @@ func beyond(t *snapshot.Trace, r *replay.Result) (bytes int64, ok bool) {
 	return r.FirstPeak() - t.Recorded.Peak, true
 }
 
-// fidelity says in a sentence how well the replay agrees with the recording, where it does not to the byte.
+// fidelity says in a sentence how far the replay differs from the recording; "" if they agree to the byte.
 func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
 	var b strings.Builder
 	if len(unknown) > 0 {
@@ -256,7 +256,7 @@ func fidelity(t *snapshot.Trace, r *replay.Result, unknown []string) string {
 	return b.String()
 }
 
-// driverCalls are those of each turn, or in all.
+// driverCalls formats the number of driver calls of each repetition, or the total.
 func driverCalls(r *replay.Result) string {
 	if len(r.Turns) < 2 {
 		return units.Count(r.DriverCalls)
@@ -268,8 +268,7 @@ func driverCalls(r *replay.Result) string {
 	return strings.Join(turns, " + ")
 }
 
-// saved says in a sentence what the best of the results would have saved, against what was recorded or the first of
-// them.
+// saved says in a sentence how much the best result saves, compared with the recording or with the first result.
 func saved(t *snapshot.Trace, results []*replay.Result) string {
 	base, name := recordedPeak(t, results[0].PeakRequested), "the recorded allocator"
 	if base == 0 {
@@ -295,7 +294,7 @@ func saved(t *snapshot.Trace, results []*replay.Result) string {
 		percent(float64(less)/float64(base)), name)
 }
 
-// replayChart draws what was reserved, event by event, over what was asked for.
+// replayChart draws reserved and requested bytes over the events.
 func replayChart(name string, t *snapshot.Trace, results []*replay.Result, capacity int64) chart.Chart {
 	requested := replay.Requested(t)
 	series := []chart.Series{{Name: "requested", X: requested.Event, Y: requested.Bytes, Area: true}}

@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// snapshotOf is the file that the command line names, or one that the session's trainer writes into the session, or,
-// where none is alive, the one that the session has kept.
+// snapshotOf returns the snapshot file that the command line names. Without one, the session's trainer writes a new
+// snapshot into the session; if no trainer lives, it is the session's last one.
 func (a *commands) snapshotOf(ctx context.Context, command string, timeout units.Duration, args []string) (string,
 	error) {
 	if len(args) == 1 {

@@ -1,4 +1,4 @@
-// Package app is what all commands share: streams, endpoint, exit codes, inputs, help. It knows no command.
+// Package app owns what all commands share: streams, endpoint, exit codes, inputs, help. It knows no command.
 package app
 
 import (
@@ -48,10 +48,10 @@ type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
-// Usage says that the command line is wrong: exit code 2.
+// Usage returns an error about a wrong command line, with exit code 2.
 func Usage(err error) error { return usageError{err} }
 
-// IsUsage says that an error is a mistake on the command line.
+// IsUsage reports whether an error is a mistake on the command line.
 func IsUsage(err error) bool {
 	var usage usageError
 	return errors.As(err, &usage)
@@ -81,7 +81,7 @@ func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.W
 	defer term.FlushEdges(a.Stdout, a.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second one ends what does not hear the first
+	context.AfterFunc(ctx, stop) // a second signal ends the process even if the first had no effect
 	root := a.RootCommand()
 	args, err := a.TakeEndpoint(root, args)
 	if err == nil {
@@ -91,6 +91,7 @@ func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.W
 	return a.Report(err)
 }
 
+// RootCommand returns the command memgauge with all families below it. Its flags are fields of a.
 func (a *App) RootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "memgauge",
@@ -120,18 +121,19 @@ func (a *App) RootCommand() *cobra.Command {
 	return root
 }
 
-// noSession marks a command that is about no session, or makes one of its own, in its Annotations.
+// noSession is the annotation of commands that need no session or make one of their own.
 const noSession = "no session"
 
+// TakesSession reports whether a command needs a session, and so accepts an ENDPOINT before it and --session.
 func TakesSession(c *cobra.Command) bool {
 	_, none := c.Annotations[noSession]
 	return !none
 }
 
-// AboutNoSession are the Annotations of such a command.
+// AboutNoSession returns the Annotations of such a command.
 func AboutNoSession() map[string]string { return map[string]string{noSession: ""} }
 
-// FinishCommand gives a command what all have: --session, and wrong arguments as usage errors.
+// FinishCommand adds what all commands have: the flag --session, and usage errors for wrong arguments.
 func (a *App) FinishCommand(c *cobra.Command) {
 	if TakesSession(c) && c.Flags().Lookup("session") == nil {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
@@ -152,10 +154,10 @@ func (a *App) FinishCommand(c *cobra.Command) {
 	}
 }
 
-// Called is a command's name as one types it, behind memgauge: snapshot query.
+// Called returns a command's name as it is typed behind memgauge: snapshot query.
 func Called(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
 
-// Alone refuses arguments; what one types after such a command is mostly the session that it shall ask.
+// Alone refuses arguments. Users who give one mostly mean the session, so the error explains where that goes.
 func Alone(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -176,8 +178,8 @@ func (a *App) TakeEndpoint(root *cobra.Command, args []string) ([]string, error)
 		"memgauge --help lists the commands; memgauge ENDPOINT COMMAND asks a certain session"))
 }
 
-// TextArguments keeps a statement that begins with an SQL comment ("-- growth") from being taken for a flag: no flag
-// has a blank after its dashes. What follows `run` is the user's command and stays as it is.
+// TextArguments marks a statement that begins with an SQL comment ("-- growth") as an argument, so that it isn't parsed
+// as a flag: no flag has a blank after its dashes. Arguments after `run` are the user's command and stay as they are.
 func TextArguments(args []string) []string {
 	out := slices.Clone(args)
 	for i, a := range out {
@@ -191,6 +193,7 @@ func TextArguments(args []string) []string {
 	return out
 }
 
+// IsCommand reports whether name is a command of root, an alias of one, or a command that cobra adds.
 func IsCommand(root *cobra.Command, name string) bool {
 	reserved := []string{"help", "completion", "__complete", "__completeNoDesc"} // cobra adds these when it runs
 	if slices.Contains(reserved, name) {
@@ -202,7 +205,7 @@ func IsCommand(root *cobra.Command, name string) bool {
 	})
 }
 
-// Report prints an error, its remedy, and gives the exit code.
+// Report prints an error with its remedy, and returns the exit code.
 func (a *App) Report(err error) int {
 	if err == nil {
 		return exitFine
@@ -242,7 +245,7 @@ func (a *App) Target(_ context.Context) (ask.Target, error) {
 	return t, err
 }
 
-// Connect finds the session and who answers for it.
+// Connect finds the session and connects to it.
 func (a *App) Connect(ctx context.Context) (api.Session, error) {
 	t, err := a.Target(ctx)
 	if err != nil {
@@ -251,10 +254,11 @@ func (a *App) Connect(ctx context.Context) (api.Session, error) {
 	return t.Connect(ctx)
 }
 
-// Text is standard output for prose, which is made safe wherever it goes: somebody may show the file.
+// Text is standard output for prose. Escape sequences are removed even if it is a file, since somebody may show that
+// on a terminal.
 func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
 
-// Again is an app for one more command line, with the same streams.
+// Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
 	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// printUsage takes the place of cobra's, which puts the examples in the middle: they are what one looks for, so they
+// printUsage replaces cobra's usage text, which has the examples in the middle. Users look for the examples, so they
 // come last, right above the prompt.
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder

@@ -9,8 +9,8 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 )
 
-// OpenInput opens a file that the user names, or standard input for "-". A pipe and a terminal may have nothing to say
-// for ever: waiting for them ends with ctx (api.ErrCanceled). size is a regular file's, in bytes, else 0.
+// OpenInput opens a file that the user names, or standard input for "-". A pipe or terminal may block for ever, so
+// waiting for one ends with ctx (api.ErrCanceled). size is a regular file's size in bytes, else 0.
 func (a *App) OpenInput(ctx context.Context, path string) (in io.ReadCloser, size int64, err error) {
 	if path == "-" {
 		return a.OpenStdin(ctx), 0, nil
@@ -29,6 +29,7 @@ func (a *App) OpenInput(ctx context.Context, path string) (in io.ReadCloser, siz
 	return f, info.Size(), nil
 }
 
+// OpenStdin returns standard input. Reading a pipe or a terminal ends with ctx. Closing it doesn't close the stream.
 func (a *App) OpenStdin(ctx context.Context) io.ReadCloser {
 	plain := io.NopCloser(a.Stdin)
 	if f, ok := a.Stdin.(*os.File); ok {
@@ -39,8 +40,8 @@ func (a *App) OpenStdin(ctx context.Context) io.ReadCloser {
 	return interruptible(ctx, func() (io.ReadCloser, error) { return plain, nil })
 }
 
-// interruptible reads what open opens, until ctx ends. Neither opening nor reading a pipe can be called off: the
-// goroutine that does it ends with the pipe, or with the process, which is what follows.
+// interruptible opens with open and reads until ctx ends. Opening or reading a pipe can't be cancelled: the goroutine
+// that does it ends with the pipe, or with the process, which is about to exit.
 func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -55,7 +56,7 @@ func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.R
 	return &pipe{r, stop}
 }
 
-// copyBytes is read from a pipe at a time: the kernel's hold 64 KiB, and up to 1 MiB.
+// copyBytes is the size of one read from a pipe: the kernel's pipes hold 64 KiB, at most 1 MiB.
 const copyBytes = 256 << 10
 
 type pipe struct {

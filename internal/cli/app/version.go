@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// version.txt is the one place where the version stands: of the program, of the Python package, of the files of a
-// release. It is written as Python's packages write theirs (0.2.0.dev0 before 0.2.0), which is what pip compares.
+// version.txt is the only place with the version of the program, of the Python package and of a release's files. It has
+// the form of Python packages (0.2.0.dev0 comes before 0.2.0), since pip compares it.
 //
 //go:embed version.txt
 var versionText string
 
-// build is set by the linker (scripts/version): the commit, where this is not the release itself: "+g9d2133d".
+// build is set by the linker (scripts/version): the commit ("+g9d2133d"), or "" in a release.
 var build string
 
-// Number is the version alone, and Version what this binary says of itself.
+// Number is the version alone; Version adds the commit of this build.
 var (
 	Number  = strings.TrimSpace(versionText)
 	Version = Number + build

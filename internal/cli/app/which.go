@@ -5,14 +5,14 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 )
 
-// Which are the flags that say which live processes a command is for.
+// Which has the flags that select the live processes of a command.
 type Which struct {
 	Rank int // -1: not said
 	Pid  int // 0: not said
 	All  bool
 }
 
-// Choice is the process that the flags say, else what the endpoint says.
+// Choice returns the selection of the flags; without flags, that of the endpoint.
 func (w Which) Choice(t ask.Target) api.Choice {
 	c := t.Choice()
 	if c.PID, c.All = w.Pid, w.All; w.Rank >= 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// backtraceOptions are what the user may say about a backtrace.
+// backtraceOptions are the flags of backtrace.
 type backtraceOptions struct {
 	all     bool
 	locals  bool
@@ -84,7 +84,7 @@ func threadArgument(args []string) (int, error) {
 	return int(tid), nil
 }
 
-// showBacktrace fails only where nothing at all can be said of any process.
+// showBacktrace fails only if there is nothing to show of any process.
 func (a *commands) showBacktrace(taken []api.Stacks, asJSON bool) error {
 	failed := 0
 	for _, p := range taken {
@@ -166,7 +166,7 @@ func writeFrames(w io.Writer, t *api.Thread) error {
 	return tab.Flush()
 }
 
-// writeNative lists the threads without Python one by one where that is all there is, else it counts them.
+// writeNative lists threads without Python frames one by one if there are no others; else it prints their number.
 func writeNative(w io.Writer, threads []api.Thread, each bool) error {
 	if len(threads) == 0 {
 		return nil

@@ -1,5 +1,5 @@
-// Package ask holds the commands that ask a session: SQL, lists, code, stacks, censuses, bytes, and the prompt for all
-// of it.
+// Package ask holds the commands that query a session: SQL, lists, code, stacks, censuses, bytes, and the prompt for
+// all of them.
 package ask
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 )
 
-// commands are those of the package, with what all commands share.
+// commands makes the package's commands.
 type commands struct{ *app.App }
 
-// Commands makes them.
+// Commands returns the commands of the package.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.queryCommand(), c.tablesCommand(), c.listCommand(), c.evalCommand(),

@@ -19,7 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// evalOptions are what the user may say about an eval.
+// evalOptions are the flags of eval.
 type evalOptions struct {
 	file    string
 	timeout string
@@ -129,7 +129,7 @@ func (o evalOptions) place() (api.Place, error) {
 	return "", app.Usage(fmt.Errorf("eval: --at %q: not one of main, step", o.at))
 }
 
-// readCode reads no more than may be sent: the file may be one that never ends.
+// readCode reads at most as much as may be sent, since the file may never end.
 func (a *commands) readCode(ctx context.Context, path string) ([]byte, error) {
 	f, _, err := a.OpenInput(ctx, path)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *commands) readCode(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, api.MaxCode+1))
 }
 
-// code is what to run.
+// code returns the code to run.
 func (a *commands) code(ctx context.Context, o evalOptions, args []string) (string, error) {
 	var text []byte
 	var err error
@@ -163,7 +163,7 @@ func (a *commands) code(ctx context.Context, o evalOptions, args []string) (stri
 	return string(text), nil
 }
 
-// showResult prints what comes after the output.
+// showResult prints a process's result after its output.
 func showResult(r *api.EvalResult, stdout, stderr io.Writer) {
 	if r.Value != "" {
 		fmt.Fprintln(stdout, r.Value)
@@ -182,7 +182,7 @@ func evalFailure(r *api.EvalResult, timeout time.Duration) error {
 	return err
 }
 
-// worst orders failures of several processes: an exception says more than a timeout.
+// worst returns the most important failure of several processes: an exception says more than a timeout.
 func worst(results []api.EvalResult, timeout time.Duration) error {
 	var chosen error
 	for i := range results {
@@ -228,7 +228,7 @@ func (a *commands) evalAll(ctx context.Context, s api.Session, q api.EvalRequest
 	return worst(r.Results, q.Timeout)
 }
 
-// prefixer writes whole lines, each with a head that says where it comes from.
+// prefixer writes whole lines, each with a prefix that names its process.
 type prefixer struct {
 	mu   *sync.Mutex // of all that write to the same terminal
 	w    io.Writer
@@ -269,7 +269,7 @@ func (p *prefixer) line(b []byte) error {
 
 func (p *prefixer) flush() {
 	if len(p.rest) > 0 {
-		_ = p.line(p.rest) // the last line; nobody is left to tell
+		_ = p.line(p.rest) // the last line; there is no caller for its error
 		p.rest = nil
 	}
 }
@@ -294,10 +294,10 @@ type evalJSON struct {
 	Waited    float64 `json:"waited"`    // s for the place
 }
 
-// maxJSONOutput bounds what is kept of a stream until the document is written.
+// maxJSONOutput bounds the bytes of a stream that are kept for the document.
 const maxJSONOutput = 64 << 20
 
-// captured is one stream of a process, as much of it as a document holds.
+// captured keeps the beginning of one stream of a process, at most maxJSONOutput bytes.
 type captured struct {
 	bytes.Buffer
 	truncated bool

@@ -37,21 +37,21 @@ func (a *commands) interactiveCommand() *cobra.Command {
 	}
 }
 
-// prompt is a conversation about a session.
+// prompt is the state of the interactive prompt.
 type prompt struct {
 	a      *commands
 	lines  lineReader
-	target *ask.Target // nil where there is none
-	tables []string    // for completion; asked when first needed
+	target *ask.Target // nil if there is no session
+	tables []string    // for completion; queried when first needed
 }
 
-// lineReader gives a line without its end; io.EOF after the last.
+// lineReader returns a line without its newline; io.EOF after the last.
 type lineReader interface {
 	line(prompt string) (string, error)
 }
 
 func (a *commands) interactive(ctx context.Context) error {
-	// Ctrl-C is for one answer, and must not end those that come after it.
+	// Ctrl-C ends the current command only, and must not affect later ones.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored, os.Interrupt)
 	defer signal.Stop(ignored)
@@ -100,7 +100,7 @@ func (p *prompt) greet() {
 		about)
 }
 
-// answer does what a line says; the prompt is over when it returns true.
+// answer runs a line. It returns true if the prompt is to end.
 func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 	line = strings.TrimSpace(line)
 	first, rest, _ := strings.Cut(line, " ")
@@ -132,7 +132,7 @@ func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 var sqlWords = []string{"select", "with", "from", "show", "describe", "explain", "summarize", "table", "values",
 	"pivot", "unpivot"}
 
-// more turns a line, and those that belong to it, into a command's words.
+// more makes a command's words of a line and its continuation lines.
 func (p *prompt) more(line string) ([]string, error) {
 	code, python := strings.CutPrefix(line, ">>>")
 	for strings.HasSuffix(line, `\`) {
@@ -157,7 +157,7 @@ func (p *prompt) more(line string) ([]string, error) {
 	return words(line)
 }
 
-// block reads on after a line that opens a Python block.
+// block reads the remaining lines of a Python block.
 func (p *prompt) block(code string) (string, error) {
 	if !strings.HasSuffix(strings.TrimSpace(code), ":") {
 		return code, nil
@@ -174,7 +174,7 @@ func (p *prompt) block(code string) (string, error) {
 	}
 }
 
-// run does what the command line would do with the words, about this session unless they name another.
+// run runs words like a command line, for this session unless they name another.
 func (p *prompt) run(ctx context.Context, args []string) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
@@ -205,7 +205,7 @@ func (p *prompt) use(endpoint string) {
 	p.target, p.tables = &t, nil
 }
 
-// complete is what Tab makes of a line with the cursor at its end: the rest of a command, or of a table's name.
+// complete completes a line with the cursor at its end: the name of a command or of a table.
 func (p *prompt) complete(ctx context.Context, line string) string {
 	start := strings.LastIndexAny(line, " (,") + 1
 	var known []string
@@ -244,7 +244,7 @@ func (p *prompt) tableNames(ctx context.Context) []string {
 	p.tables = []string{}
 	session, err := p.target.Connect(ctx)
 	if err != nil {
-		return nil // the next question says why
+		return nil // the next command reports the error
 	}
 	defer session.Close()
 	list, err := session.Tables(ctx, false)

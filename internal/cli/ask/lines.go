@@ -14,7 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/term"
 )
 
-// reader takes lines from a terminal, with editing and history, or from whatever else the input is.
+// reader reads lines from a terminal, with editing and history, or from any other input.
 func (p *prompt) reader(ctx context.Context) lineReader {
 	in, ok := p.a.Stdin.(*os.File)
 	out, shown := term.FileOf(p.a.Stdout)
@@ -41,13 +41,14 @@ type plainLines struct{ in *bufio.Reader }
 
 func (l plainLines) line(string) (string, error) {
 	text, err := l.in.ReadString('\n')
-	if errors.Is(err, io.EOF) && text != "" { // the last one has no end
+	if errors.Is(err, io.EOF) && text != "" { // a last line without newline
 		err = nil
 	}
 	return strings.TrimRight(text, "\r\n"), err
 }
 
-// terminal is raw while a line is edited, and as it was while a command runs, so that Ctrl-C reaches that.
+// terminal is in raw mode while a line is edited, and in its former mode while a command runs, so that Ctrl-C
+// interrupts the command.
 type terminal struct {
 	in, out *os.File
 	edit    *xterm.Terminal
@@ -67,7 +68,8 @@ func (t *terminal) line(prompt string) (string, error) {
 	return t.edit.ReadLine()
 }
 
-// keys reads what is typed until the context ends. Ctrl-C, which term takes for the end, clears the line instead.
+// keys reads the terminal until the context ends. Package term takes Ctrl-C for the end of input; here it clears the
+// line instead.
 type keys struct {
 	ctx context.Context
 	in  *os.File

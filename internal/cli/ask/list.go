@@ -82,7 +82,7 @@ func nothingToList(all bool) string {
 	return "memgauge: no live session; memgauge list -a shows finished ones"
 }
 
-// writeList puts one session on a line. On a terminal it says how long ago a session began, in a pipe the time itself.
+// writeList writes a line for each session. A terminal gets the time since a session began, a pipe the time itself.
 func writeList(w io.Writer, sessions []api.Listed, width int, now time.Time) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("id"), doc.Text("name"), doc.Text("pids"), doc.Text("ranks"),
 		doc.Text("command"),

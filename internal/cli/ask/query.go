@@ -22,6 +22,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
+// QueryOptions are the flags of query, here and in snapshot query.
 type QueryOptions struct {
 	format  string
 	Output  string
@@ -46,6 +47,7 @@ func (a *commands) queryCommand() *cobra.Command {
 	return c
 }
 
+// AddFlags adds the flags to a command.
 func (o *QueryOptions) AddFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.format, "format", "f", "",
@@ -66,7 +68,7 @@ func formatNames() []cobra.Completion {
 	return names
 }
 
-// query finds every mistake that it can before it bothers the session.
+// query checks all arguments before it connects to the session.
 func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error {
 	q, err := QueryRequest(ctx, a.App, o, sql)
 	if err != nil {
@@ -75,11 +77,12 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
-	// Nothing was shown of a query whose collector was killed, and the next connection starts another one.
+	// If the collector was killed, nothing of the answer was shown yet, and the next connection starts another
+	// collector.
 	return ask.Retry(ctx, func() error { return a.queryOnce(ctx, o.Output, q) })
 }
 
-// QueryRequest is what the options and the statement ask for, of whatever answers.
+// QueryRequest makes the request of the options and the statement.
 func QueryRequest(ctx context.Context, a *app.App, o QueryOptions, sql string) (api.QueryRequest, error) {
 	width := 0
 	if o.Output == "" {
@@ -110,9 +113,10 @@ func (a *commands) queryOnce(ctx context.Context, output string, q api.QueryRequ
 	return RunQuery(ctx, backend, q, out)
 }
 
-// colourless says that the terminal shall not be sent colours: https://no-color.org, and terminals that have none.
+// colourless reports whether to send no colours: NO_COLOR is set (https://no-color.org), or the terminal has none.
 func colourless() bool { return os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" }
 
+// RunQuery runs a query and commits its result to out. On an error nothing is printed or written.
 func RunQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sink.Sink) error {
 	if err := from.Query(ctx, q, out); err != nil {
 		return WhyCut(ctx, err)
@@ -123,6 +127,7 @@ func RunQuery(ctx context.Context, from api.Querier, q api.QueryRequest, out sin
 	return nil
 }
 
+// QuerySink returns the sink of a result: the file at path, or standard output for "".
 func QuerySink(a *app.App, path string) (sink.Sink, error) {
 	if path == "" {
 		return tellGrowth(a, &sink.Spool{To: a.Stdout}, ""), nil
@@ -134,7 +139,7 @@ func QuerySink(a *app.App, path string) (sink.Sink, error) {
 	return tellGrowth(a, out, path), nil
 }
 
-// formatFor settles the format: -f, else the file's ending, else table.
+// formatFor returns the format: -f, else the file's extension, else table.
 func (o QueryOptions) formatFor(terminal bool) (render.Format, error) {
 	format, err := render.ParseFormat(o.format)
 	if err != nil {
@@ -153,7 +158,7 @@ func (o QueryOptions) formatFor(terminal bool) (render.Format, error) {
 	return format, nil
 }
 
-// Limit puts an end to everything that the query does, connecting included.
+// Limit bounds the time of everything that the query does, including the connection.
 func (o QueryOptions) Limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if o.timeout <= 0 {
 		return context.WithCancel(ctx)
@@ -162,7 +167,8 @@ func (o QueryOptions) Limit(ctx context.Context) (context.Context, context.Cance
 		fmt.Errorf("query: %w of %s", api.ErrTimeout, o.timeout))
 }
 
-// WhyCut names the operation once, and prefers the reason for which we gave up to whatever broke because of it.
+// WhyCut wraps an error with the operation's name. If ctx has ended, its cause replaces the error that followed from
+// it.
 func WhyCut(ctx context.Context, err error) error {
 	switch why := context.Cause(ctx); {
 	case errors.Is(why, api.ErrTimeout):
@@ -176,10 +182,10 @@ func WhyCut(ctx context.Context, err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// maxStatement is more than a session takes (4 MiB), so that the session itself can say so.
+// maxStatement is more than a session accepts (4 MiB), so that a longer statement gets the session's own error.
 const maxStatement = 5 << 20
 
-// statement is the SQL itself, or standard input for "-".
+// statement returns the SQL: the argument itself, or standard input for "-".
 func statement(ctx context.Context, a *app.App, sql string) (string, error) {
 	if sql == "-" {
 		b, err := io.ReadAll(io.LimitReader(a.OpenStdin(ctx), maxStatement))

@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
+// TablesOptions are the flags of tables, here and in snapshot tables, and the names of the tables to describe.
 type TablesOptions struct {
 	all     bool
 	columns bool
@@ -24,7 +25,7 @@ type TablesOptions struct {
 	Names   []string
 }
 
-// cataloguer knows a session's tables.
+// cataloguer is any source that can list its tables.
 type cataloguer interface {
 	Tables(ctx context.Context, all bool) ([]model.Table, error)
 }
@@ -48,6 +49,7 @@ func (a *commands) tablesCommand() *cobra.Command {
 	return c
 }
 
+// AddFlags adds the flags to a command.
 func (o *TablesOptions) AddFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.BoolVarP(&o.all, "all", "a", false, "also memgauge's own bookkeeping")
@@ -69,6 +71,8 @@ func (a *commands) tables(ctx context.Context, o TablesOptions) error {
 	return out.Commit()
 }
 
+// RunTables writes the list of tables to w, or describes those of o.Names. width is the terminal's, in columns; 0 for a
+// pipe.
 func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int, w io.Writer) error {
 	tables, err := from.Tables(ctx, o.all)
 	if err == nil && len(o.Names) > 0 {
@@ -86,8 +90,7 @@ func RunTables(ctx context.Context, from cataloguer, o TablesOptions, width int,
 	return listTables(w, tables, width)
 }
 
-// pickTables finds tables by name, in the order in which they were asked for; what lies behind them only when nothing
-// else has that name.
+// pickTables finds tables by name, in the order of the names. It finds an internal table only if no other has the name.
 func pickTables(ctx context.Context, from cataloguer, tables []model.Table, names []string) ([]model.Table, error) {
 	var out []model.Table
 	for _, name := range names {
@@ -107,7 +110,7 @@ func pickTables(ctx context.Context, from cataloguer, tables []model.Table, name
 	return out, nil
 }
 
-// named finds tables by their name with or without the schema; SQL's names have no case.
+// named finds tables by name, with or without the schema. Case doesn't matter, as in SQL.
 func named(tables []model.Table, name string) (out []model.Table) {
 	for _, t := range tables {
 		bare, _, _ := strings.Cut(t.Name, "(") // a table function is shown with its argument
@@ -118,7 +121,7 @@ func named(tables []model.Table, name string) (out []model.Table) {
 	return out
 }
 
-// wholeTables is how to see what a narrow terminal left out of these listings.
+// wholeTables says how to see columns that a narrow terminal left out.
 func listTables(w io.Writer, tables []model.Table, width int) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("table"), doc.Number("rows"), doc.Number("columns"),
 		doc.Text("description")}}
@@ -137,7 +140,7 @@ func tableName(t model.Table) string {
 	return t.Schema + "." + t.Name
 }
 
-// countText leaves a count blank that nobody took.
+// countText formats a number of rows; it is blank if unknown.
 func countText(n int64) string {
 	if n < 0 {
 		return ""

@@ -96,8 +96,8 @@ func (a *commands) tensors(ctx context.Context, o tensorsOptions) error {
 	return nil
 }
 
-// takeCensus asks live processes and says which processes' last census is to be shown: none for all. Where one can't be
-// had now, the last one is shown, and why is told on stderr.
+// takeCensus takes a census of live processes. It returns the processes whose last census is to be shown, none for all.
+// If a census fails, the reason goes to stderr and the last one is shown.
 func (a *commands) takeCensus(ctx context.Context, s api.Session, o tensorsOptions, t ask.Target) ([]int, error) {
 	processes, err := s.Processes(ctx, api.ProcessesRequest{})
 	if err != nil {
@@ -175,11 +175,11 @@ type censusDocument struct {
 	Censuses      []census `json:"censuses"`
 }
 
-// cutOff is what the note of a census says that the process's end cut off (census.py).
+// cutOff is in the note of a census that was cut off by the end of its process (census.py).
 const cutOff = "the process ended"
 
-// lastCensuses reads the last census of each process, or of certain ones. One that the process's end cut off may have
-// seen next to nothing: it is shown only where there is no whole one.
+// lastCensuses reads the last census of each process, or of certain ones. A census that was cut off by the process's
+// end may cover little, so it is shown only if there is no complete one.
 func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
 	where := ""
 	if len(pids) > 0 {
@@ -221,7 +221,7 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 	return list, nil
 }
 
-// grows is the evidence that a person wants to see: the rest is in the tables.
+// grows selects the evidence for the text output: what grows. The tables have the rest.
 func (c *census) grows() (out []objectGroup) {
 	for _, o := range c.Objects {
 		switch {
@@ -308,7 +308,7 @@ func first[T any](rows []T, top int) []T {
 	return rows[:min(top, len(rows))]
 }
 
-// about marks what was counted in a sample.
+// about marks figures that are estimated from a sample.
 func about(n int64, estimated bool) string {
 	if estimated {
 		return "~" + units.Count(n)

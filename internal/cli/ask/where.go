@@ -59,7 +59,7 @@ func (a *commands) where(ctx context.Context, asJSON bool) error {
 	return writePicture(a.Text(), w.Of, w.Picture, term.TerminalWidth(a.Stdout))
 }
 
-// bytes lists those of a session, or of a process that belongs to none.
+// bytes lists the bytes of a session, or of a process that belongs to none.
 func (a *commands) bytes(ctx context.Context) (api.Where, error) {
 	t, err := a.Target(ctx)
 	if pid, perr := strconv.Atoi(a.Endpoint); err != nil && errors.Is(err, ask.ErrNone) && perr == nil &&

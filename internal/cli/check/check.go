@@ -65,7 +65,7 @@ func (a *commands) checkCommand() *cobra.Command {
 	return c
 }
 
-// result is what there is to print.
+// result has everything that the output formats print.
 type result struct {
 	files    int
 	findings []measured
@@ -73,7 +73,7 @@ type result struct {
 	mended   int
 }
 
-// measured is a finding and what a session knows of it.
+// measured is a finding with a session's measurements at its line.
 type measured struct {
 	check.Finding
 	Measured *evidence.Measured
@@ -198,7 +198,7 @@ func (o options) readFiles(r *result, texts map[string][]byte, files []string, c
 	}
 }
 
-// measure puts what a session has seen beside the findings, and those first that hold or grow most.
+// measure adds a session's measurements to the findings, and sorts those first that hold or grow most.
 func (a *commands) measure(ctx context.Context, r *result) error {
 	s, err := a.Connect(ctx)
 	if err != nil {
@@ -234,7 +234,7 @@ func (m measured) size() int64 {
 	return m.Measured.Bytes
 }
 
-// byFile are the findings of each file, in the order of the files' names.
+// byFile groups the findings by file, in the order of the files' names.
 func (r *result) byFile() (names []string, of map[string][]check.Finding) {
 	of = map[string][]check.Finding{}
 	for _, f := range r.findings {

@@ -7,10 +7,10 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 )
 
-// commands are those of the package, with what all commands share.
+// commands makes the package's commands.
 type commands struct{ *app.App }
 
-// Commands makes them.
+// Commands returns the commands of the package.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.checkCommand()}

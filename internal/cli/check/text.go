@@ -47,7 +47,7 @@ func writeText(out *bytes.Buffer, r *result) error {
 	return nil
 }
 
-// widest is how much of a line is quoted, in characters: a minified one helps nobody.
+// widest bounds the quoted part of a line, in characters, since lines may be minified code.
 const widest = 160
 
 // quote shows the line with a caret below the place.

@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
-// debugCommand is hidden: it shows formats to those who work on them.
+// debugCommand is hidden: it prints file formats for developers.
 func (a *commands) debugCommand() *cobra.Command {
 	debug := &cobra.Command{Use: "debug", Short: "Shows memgauge's own files as text", Hidden: true}
 	debug.AddCommand(&cobra.Command{
@@ -22,7 +22,7 @@ func (a *commands) debugCommand() *cobra.Command {
 	return debug
 }
 
-// debugRing prints what can be read before it reports damage: a damaged ring is what one looks at.
+// debugRing prints the readable part of a ring before it reports damage, since damaged rings are what it is for.
 func (a *commands) debugRing(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// doctorTarget tells what attach would do with a process.
+// doctorTarget prints whether and how attach would work for a process.
 func (a *commands) doctorTarget(arg string, o doctorOptions) error {
 	pid, err := strconv.Atoi(arg)
 	if err != nil || pid <= 0 {

@@ -9,11 +9,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lastAnswers is how long the answers to what was asked may take after the input has ended; a query may take 30 s.
+// lastAnswers bounds the time for open requests after the input has ended; a query may take 30 s.
 const lastAnswers = time.Minute
 
-// answering is a transport whose input ends for the server when all that was asked has been answered: the server drops
-// what is still open then, and `echo REQUEST | memgauge mcp` would print nothing.
+// answering is a transport that reports the end of its input only after all requests have been answered. The server
+// drops open requests at the end, so `echo REQUEST | memgauge mcp` would print nothing.
 type answering struct{ mcp.Transport }
 
 // Connect implements mcp.Transport.
@@ -59,7 +59,7 @@ func (c *answeringConnection) Write(ctx context.Context, m jsonrpc.Message) erro
 		c.open.Add(-1)
 		select {
 		case c.answered <- struct{}{}:
-		default: // the reader has not looked yet
+		default: // the reader has not received the last signal yet
 		}
 	}
 	return err

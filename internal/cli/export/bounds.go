@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// Bounds of what an assistant gets: it reads all of it, and pays for it.
+// Bounds of an answer to an assistant, which reads all of it and pays for each word.
 const (
 	maxAnswer = 48 << 10 // bytes; some 12,000 words
 	maxNotes  = 4 << 10  // bytes of errors and notes beside it
 	maxReport = 16 << 20 // bytes of a report before its lists are cut; the longest is 3 MB
 )
 
-// cut keeps the beginning of what is written.
+// cut is a writer that keeps the beginning of its input.
 type cut struct {
 	most int
 	kept []byte
@@ -27,7 +27,7 @@ func (c *cut) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is what was kept, up to the end of a line where more was written, and what to do about that.
+// text returns the kept text. If more was written, it ends with the last whole line and advice how to get the rest.
 func (c *cut) text(advice string) string {
 	if c.lost == 0 {
 		return string(c.kept)
@@ -43,7 +43,7 @@ func (c *cut) text(advice string) string {
 	return string(kept) + "\n" + cut + "]\n"
 }
 
-// errEnough ends a query whose further rows nobody will see.
+// errEnough ends a query whose further rows would be cut.
 var errEnough = errors.New("enough rows")
 
 // lines keeps whole lines, up to a number and a size.
@@ -75,7 +75,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text is the rows that are whole, and whether there are more.
+// text returns the whole rows, and whether there are more.
 func (l *lines) text() string {
 	end := bytes.LastIndexByte(l.kept, '\n') + 1
 	if !l.full {
@@ -85,7 +85,7 @@ func (l *lines) text() string {
 		l.kept[:end], l.seen, end)
 }
 
-// shorten leaves of each list the first most items, and says how many more there were.
+// shorten cuts each list after its first `most` items, and says how many more there were.
 func shorten(v any, most int) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -61,10 +61,10 @@ func (a *commands) exportCommand() *cobra.Command {
 	return c
 }
 
-// minInterval is as often as the kernel's figures are read.
+// minInterval is the shortest interval: the kernel's figures are not read more often.
 const minInterval = time.Second
 
-// check finds mistakes before the session is asked.
+// check checks the flags before the session is opened.
 func (o *exportOptions) check() (err error) {
 	switch {
 	case o.perfetto+o.pprof+o.tensorboard+o.parquet+o.prometheus+o.otlp == "":
@@ -103,7 +103,7 @@ func (a *commands) export(ctx context.Context, o exportOptions) error {
 	}
 	monitoring := o.prometheus != "" || o.otlp != ""
 	var served *monitor
-	if monitoring { // an address that can't be had is told before files are written
+	if monitoring { // so that an address in use is an error before files are written
 		if served, err = a.monitor(ctx, t, o); err != nil {
 			return fmt.Errorf("export: %w", err)
 		}
@@ -121,7 +121,7 @@ func (a *commands) export(ctx context.Context, o exportOptions) error {
 	return nil
 }
 
-// whyCut prefers the reason for which we gave up to whatever broke because of it.
+// whyCut replaces an error that follows from the end of ctx by the cause of that end.
 func whyCut(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return api.ErrCanceled
@@ -158,7 +158,7 @@ func (a *commands) files(ctx context.Context, t ask.Target, o exportOptions) err
 	return w.commit()
 }
 
-// writing is files on their way.
+// writing is a set of files that are being written.
 type writing struct {
 	*app.App
 	ctx   context.Context

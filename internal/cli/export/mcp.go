@@ -37,10 +37,10 @@ func (a *commands) mcpCommand() *cobra.Command {
 	return c
 }
 
-// mcp answers until its input ends, or Ctrl-C.
+// mcp serves requests until its input ends, or Ctrl-C.
 func (a *commands) mcp(ctx context.Context, eval bool) error {
 	if a.SessionDir != "" || a.Endpoint != "" {
-		if _, err := a.Target(ctx); err != nil { // it will be the same mistake in every answer
+		if _, err := a.Target(ctx); err != nil { // else every answer would have this error
 			return fmt.Errorf("mcp: %w", err)
 		}
 	}
@@ -53,7 +53,7 @@ func (a *commands) mcp(ctx context.Context, eval bool) error {
 	return nil
 }
 
-// stays is an output that is not ours to close.
+// stays is an output that must not be closed.
 type stays struct{ io.Writer }
 
 func (stays) Close() error { return nil }
@@ -104,13 +104,13 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 	return s
 }
 
-// tools answer one question at a time: those about a finished session would wait for its lock anyway.
+// tools handles one request at a time: requests for a finished session would wait for its lock anyway.
 type tools struct {
 	*app.App
 	turn chan struct{}
 }
 
-// command runs a command of the command line with streams of its own, and gives what it printed.
+// command runs a command line with its own streams, and returns what it printed.
 func (t *tools) command(ctx context.Context, session string, args ...string) (*mcp.CallToolResult, any, error) {
 	var out, errs cut
 	out.most, errs.most = maxAnswer, maxNotes
@@ -139,7 +139,7 @@ func (t *tools) run(ctx context.Context, session string, out, errs io.Writer, ar
 	return sub.Report(root.ExecuteContext(ctx)), nil
 }
 
-// about takes its turn, and makes an app for a question about a session.
+// about waits for its turn, and makes an App for a request about a session.
 func (t *tools) about(ctx context.Context, session string) (sub *app.App, done func(), err error) {
 	if session != "" && session != t.Endpoint && (t.SessionDir != "" || t.Endpoint != "") {
 		return nil, nil, errors.New("memgauge mcp was started for one session: leave out \"session\"")
@@ -161,12 +161,12 @@ func orElse(s, other string) string {
 	return s
 }
 
-// eof is an input that has nothing to say: the real one is the assistant's.
+// eof is an empty input, since the process's own input belongs to the assistant.
 type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// answer puts what was told besides, such as a note or an error with its hint, behind the text.
+// answer appends standard error to the text, such as a note or an error with its hint.
 func answer(text, notes string, failed bool) *mcp.CallToolResult {
 	r := &mcp.CallToolResult{IsError: failed}
 	for _, s := range []string{text, notes} {

@@ -16,7 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/metrics/prom"
 )
 
-// monitor serves a session's figures and sends them.
+// monitor serves a session's metrics and sends them.
 type monitor struct {
 	*app.App
 	o      exportOptions
@@ -24,7 +24,7 @@ type monitor struct {
 	server *prom.Server // nil: only sends
 }
 
-// monitor reads the session once, so that what is wrong with it is told at once, and takes the address.
+// monitor reads the session once, so that errors are reported at once, and binds the address.
 func (a *commands) monitor(ctx context.Context, t ask.Target, o exportOptions) (*monitor, error) {
 	m := &monitor{App: a.App, o: o, source: metrics.NewSource(func(ctx context.Context) (api.Session, error) {
 		return t.Connect(ctx)
@@ -46,14 +46,14 @@ func (a *commands) monitor(ctx context.Context, t ask.Target, o exportOptions) (
 func (m *monitor) close() {
 	m.source.Close()
 	if m.server != nil {
-		_ = m.server.Close() // it serves no more, or never did
+		_ = m.server.Close() // it has stopped serving, or never began
 	}
 }
 
-// errOver ends what goes on until the job ends.
+// errOver stops the parts that run until the job ends.
 var errOver = errors.New("the job has ended")
 
-// run goes on until Ctrl-C, which is how one ends it, or until a live job has ended and that was told.
+// run runs until Ctrl-C, or until a live job has ended and its last values were served or sent.
 func (m *monitor) run(ctx context.Context) error {
 	first, err := m.source.Read(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (m *monitor) announce(first metrics.Reading) {
 	}
 }
 
-// send tells each kind of failure once, until something has been sent again.
+// send reports each kind of failure once, until a later attempt succeeds.
 func (m *monitor) send(ctx context.Context) error {
 	last := ""
 	return otlp.Send(ctx, m.source, otlp.Options{URL: m.o.otlp, Interval: time.Duration(m.o.interval),

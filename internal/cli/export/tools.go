@@ -17,7 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// about is what most questions are about.
+// about has the input that most tools share.
 type about struct {
 	Session string `json:"session,omitempty" jsonschema:"name, id, PID or directory; default: the only live session"`
 }
@@ -59,8 +59,8 @@ type checkInput struct {
 	Paths []string `json:"paths,omitempty" jsonschema:"Python files, notebooks, folders; default: the working one"`
 }
 
-// check reads code. Below the working directory only: what an assistant read in a session could have told it to look
-// elsewhere.
+// check checks code, below the working directory only: text that an assistant has read in a session could have told it
+// to read other files.
 func (t *tools) check(ctx context.Context, _ *mcp.CallToolRequest, in checkInput) (*mcp.CallToolResult, any, error) {
 	if len(in.Paths) == 0 {
 		in.Paths = []string{"."}
@@ -77,7 +77,7 @@ func (t *tools) check(ctx context.Context, _ *mcp.CallToolRequest, in checkInput
 	return t.command(ctx, in.Session, append([]string{"check", "--"}, in.Paths...)...)
 }
 
-// which says which live process a question is for.
+// which selects the live process of a request.
 type which struct {
 	Rank *int `json:"rank,omitempty" jsonschema:"of the trainer of this rank"`
 	PID  int  `json:"pid,omitempty" jsonschema:"of this process"`
@@ -154,11 +154,11 @@ type queryInput struct {
 const (
 	usualRows = 100
 	mostRows  = 1000
-	// queryPatience is for a statement that nobody would have meant.
+	// queryPatience bounds a query: one that takes longer is probably a mistake.
 	queryPatience = 30 * time.Second
 )
 
-// query writes a row a line. What exceeds the bounds ends the query.
+// query writes each row as a line. The query ends when the answer exceeds its bounds.
 func (t *tools) query(ctx context.Context, _ *mcp.CallToolRequest, in queryInput) (*mcp.CallToolResult, any, error) {
 	limit := usualRows
 	if in.Limit > 0 {

@@ -70,7 +70,7 @@ func section(b *bytes.Buffer, command []string) {
 // help is what the program prints to a pipe.
 func help(command []string) string {
 	var out bytes.Buffer
-	os.Unsetenv("MEMGAUGE_TARGET") // it would stand there as a default
+	os.Unsetenv("MEMGAUGE_TARGET") // help would show it as a default
 	if code := cli.Main(append(command, "--help"), strings.NewReader(""), &out, io.Discard); code != 0 {
 		log.Fatalf("%v --help: exit %d", command, code)
 	}

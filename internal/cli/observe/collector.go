@@ -30,8 +30,8 @@ func (a *commands) collectorCommand() *cobra.Command {
 	return c
 }
 
-// collectorLog is standard error as a process in the background has it: collector.log, which is bounded and has no
-// secrets, also not from an error that the process ends with.
+// collectorLog takes the place of standard error in the background process. It writes to collector.log, which is
+// bounded. It hides secrets, including those in the error with which the process ends.
 func (a *commands) collectorLog() io.Writer {
 	w := a.Stderr
 	if f, ok := term.FileOf(w); ok {

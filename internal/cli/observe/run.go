@@ -50,7 +50,7 @@ func (a *commands) runCommand() *cobra.Command {
 	return c
 }
 
-// observeFlags are what run and attach have in common.
+// observeFlags adds the flags that run and attach share.
 func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
 	o.Version, o.Note = app.Version, func(note string) { fmt.Fprintln(a.Stderr, "memgauge: "+note) }
 	f.StringVar(&o.Dir, "session", "", "keep the session in `DIR`, which must be empty or not exist")
@@ -76,7 +76,7 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, quiet bool) er
 	return nil
 }
 
-// optionMistake gives what a user said wrongly the exit code of usage errors.
+// optionMistake gives an error about a wrong option the exit code of usage errors.
 func optionMistake(err error) error {
 	var wrong *observe.OptionError
 	if errors.As(err, &wrong) {
@@ -96,8 +96,7 @@ func exitOfStart(err error) error {
 	return app.Exit(exitNotRunnable, err)
 }
 
-// printEnd says on stderr, in at most three lines, what a user wants to know when a run has ended, and before them what
-// went wrong.
+// printEnd prints the end of a run on stderr: first what went wrong, then a summary in at most three lines.
 func (a *commands) printEnd(end observe.Ended) {
 	if end.Trouble != nil {
 		fmt.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)

@@ -126,11 +126,11 @@ func change(bytes int64) string {
 	return doc.SignedSize(bytes)
 }
 
-// maxSource is the largest file of Python that is looked at, in bytes. The largest that people write have half a
+// maxSource is the size in bytes of the largest Python file that is read. The largest that people write have half a
 // megabyte.
 const maxSource = 4 << 20
 
-// sourcesOf reads sources that lie here and have not changed since the history was recorded.
+// sourcesOf reads source files that exist on this machine and have not changed since the history was recorded.
 func sourcesOf(h *anatomy.History) anatomy.Source {
 	last, files := time.UnixMicro(h.LastMoment()), map[string][]string{}
 	return func(file string, line int) string {
@@ -146,8 +146,8 @@ func sourcesOf(h *anatomy.History) anatomy.Source {
 	}
 }
 
-// sourceLines are a file's lines; nil where it is not here, is newer, or can't be a source. A snapshot may name any
-// path: nothing but a regular file is opened.
+// sourceLines returns a file's lines; nil if it doesn't exist, is newer, or can't be a source file. A snapshot may name
+// any path, so only regular files are opened.
 func sourceLines(path string, before time.Time) []string {
 	info, err := os.Stat(path)
 	if err != nil || !filepath.IsAbs(path) || filepath.Ext(path) != ".py" || !info.Mode().IsRegular() ||

@@ -45,7 +45,7 @@ func (a *commands) snapshotExportCommand(shared *snapshotOptions) *cobra.Command
 	return c
 }
 
-// check finds mistakes before the file is read.
+// check checks the flags before the file is read.
 func (o exportOptions) check() error {
 	switch {
 	case o == (exportOptions{}):
@@ -62,8 +62,8 @@ func (a *commands) snapshotExport(ctx context.Context, s *snapshotOptions, o exp
 		return app.Usage(fmt.Errorf("snapshot export: %w", err))
 	}
 	files := o.perfetto != "" || o.protocol4 != ""
-	// What is made of the history is written when the tables have it read, so that a file is read once; the cache may
-	// have the tables already.
+	// Making the tables reads the history. The other files are written from the same history, so that the snapshot is
+	// read only once; if the cache has the tables already, it is read for them alone.
 	read := func(ctx context.Context) (*anatomy.History, error) {
 		h, _, err := a.readHistory(ctx, s, path)
 		if err != nil || !files {
@@ -125,7 +125,7 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 	return outs.Commit()
 }
 
-// exportFiles writes what is made of the history itself.
+// exportFiles writes the files that are made from the history and not from the tables.
 func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string, h *anatomy.History) error {
 	type file struct {
 		name  string

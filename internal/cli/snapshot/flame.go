@@ -47,7 +47,7 @@ func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command 
 	return c
 }
 
-// flameWriter is the way to write a file of that name.
+// flameWriter returns the function that writes the format of a file's extension.
 func flameWriter(name string) (write func(*flame.Graph, io.Writer) error, compares bool) {
 	lower := strings.ToLower(name)
 	for _, k := range []struct {
@@ -100,7 +100,7 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 	return out.Commit()
 }
 
-// addFlame reads a file and adds what was live to the graph.
+// addFlame reads a file and adds its live blocks to the graph.
 func (a *commands) addFlame(ctx context.Context, s *snapshotOptions, o flameOptions, g *flame.Graph, path string,
 	before bool) error {
 	if done, err := cachedFlame(ctx, o, g, path, before); done {

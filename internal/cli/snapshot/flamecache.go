@@ -13,10 +13,10 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshotdb"
 )
 
-// This file draws a moment from the tables that an earlier question has left in the cache: a large file need not be
-// read again.
+// This file draws the live blocks of a moment from the tables that an earlier command has left in the cache, so that a
+// large snapshot need not be read again.
 
-// cachedFlame adds what was live to a graph, if the cache has the file's tables; done is false where it has not.
+// cachedFlame adds the live blocks to a graph if the cache has the file's tables; else done is false.
 func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path string, before bool) (done bool, err error) {
 	t, ok := snapshotdb.Cached(ctx, path)
 	if !ok {
@@ -37,7 +37,7 @@ func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path strin
 	return true, addCached(ctx, t, g, seq, before)
 }
 
-// integers are the rows of a question whose columns are all integers; NULL is 0.
+// integers returns the rows of a query whose columns are all integers; NULL becomes 0.
 func integers(ctx context.Context, t *snapshotdb.Tables, sql string) (out [][]int64, err error) {
 	err = t.Rows(ctx, sql, func(v []any) {
 		row := make([]int64, len(v))
@@ -49,7 +49,7 @@ func integers(ctx context.Context, t *snapshotdb.Tables, sql string) (out [][]in
 	return out, err
 }
 
-// cachedDevice is History.Device of the tables.
+// cachedDevice is History.Device, read from the tables.
 func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64, error) {
 	rows, err := integers(ctx, t, "SELECT DISTINCT device::BIGINT AS device FROM events ORDER BY device")
 	if err != nil {
@@ -63,7 +63,7 @@ func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64,
 	return int64(number), err
 }
 
-// cachedMoment is History.Moment of the tables.
+// cachedMoment is History.Moment, read from the tables.
 func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text string) (int64, error) {
 	where := fmt.Sprintf(" FROM events WHERE device = %d", device)
 	bounds, err := integers(ctx, t, "SELECT min(seq)::BIGINT, max(seq)::BIGINT, epoch_us(arg_min(ts, seq)), "+
@@ -102,7 +102,7 @@ func one(rows [][]int64, err error) (int64, error) {
 	return rows[0][0], nil
 }
 
-// addCached adds what was live after an event, by its stacks.
+// addCached adds the blocks that were live after an event, by their stacks.
 func addCached(ctx context.Context, t *snapshotdb.Tables, g *flame.Graph, seq int64, before bool) error {
 	live, err := integers(ctx, t, fmt.Sprintf("SELECT stack_id::BIGINT, requested FROM live_at(%d)", seq))
 	if err != nil {

@@ -18,14 +18,14 @@ import (
 // shownSites is how many lines of a device are printed; --json has all.
 const shownSites = 12
 
-// isJAX says whether a file is such a profile. Standard input is none: it can be read once only.
+// isJAX reports whether a file is such a profile; standard input never is, since it can be read only once.
 func isJAX(path string) bool {
 	if path == "-" {
 		return false
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return false // who reads it says why
+		return false // reading the file later will report the error
 	}
 	defer f.Close()
 	info, err := f.Stat()

@@ -37,7 +37,7 @@ func (a *commands) snapshotQueryCommand(shared *snapshotOptions) *cobra.Command 
 	return c
 }
 
-// snapshotQuery finds every mistake that it can before it reads the file.
+// snapshotQuery checks all arguments before it reads the file.
 func (a *commands) snapshotQuery(ctx context.Context, s *snapshotOptions, o ask.QueryOptions, path, sql string) error {
 	if path == "-" && sql == "-" {
 		return app.Usage(
@@ -71,7 +71,7 @@ func (a *commands) snapshotQuery(ctx context.Context, s *snapshotOptions, o ask.
 	return fmt.Errorf("snapshot %w", err) // it begins "query: "
 }
 
-// openTables opens the tables of a snapshot's file, and tells what the user must know about them.
+// openTables opens the tables of a snapshot's file, and prints remarks about them.
 func (a *commands) openTables(ctx context.Context, s *snapshotOptions, path string) (*snapshotdb.Tables, error) {
 	return a.openTablesOf(ctx, path, func(ctx context.Context) (*anatomy.History, error) {
 		h, _, err := a.readHistory(ctx, s, path)
@@ -79,7 +79,7 @@ func (a *commands) openTables(ctx context.Context, s *snapshotOptions, path stri
 	})
 }
 
-// openTablesOf is openTables of a file that read reads, if need be.
+// openTablesOf is openTables; it calls read only if the cache doesn't have the tables.
 func (a *commands) openTablesOf(ctx context.Context, path string, read func(context.Context) (*anatomy.History,
 	error)) (
 	*snapshotdb.Tables, error) {

@@ -64,7 +64,7 @@ func (a *commands) snapshotCommand() *cobra.Command {
 	return saysCanceled(c)
 }
 
-// keptSnapshot is the file that the command line names, else the session's.
+// keptSnapshot returns the file that the command line names, else the session's last snapshot.
 func (a *commands) keptSnapshot(ctx context.Context, args []string) (string, error) {
 	if len(args) > 0 {
 		return args[0], nil
@@ -124,7 +124,7 @@ func (d *snapshotDoc) findings() bool {
 	return d.Verdict == "leak"
 }
 
-// readHistory reads a file, or standard input for "-", and shows on a terminal how far it is.
+// readHistory reads a file, or standard input for "-", and shows its progress on a terminal.
 func (a *commands) readHistory(ctx context.Context, o *snapshotOptions, path string) (*anatomy.History, int64, error) {
 	f, total, err := a.OpenInput(ctx, path)
 	if err != nil {
@@ -145,7 +145,8 @@ func (a *commands) readHistory(ctx context.Context, o *snapshotOptions, path str
 	return h, in.N, nil
 }
 
-// saysCanceled makes a command that Ctrl-C has ended say that it was, and not in the midst of what.
+// saysCanceled replaces the error of a command that Ctrl-C has ended by "cancelled", since the operation it interrupted
+// doesn't matter.
 func saysCanceled(c *cobra.Command) *cobra.Command {
 	run := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -158,7 +159,7 @@ func saysCanceled(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// openError leaves out the path, which stands before it.
+// openError leaves out the path, since the message has it already.
 func openError(err error) error {
 	if e, ok := err.(*os.PathError); ok {
 		return fmt.Errorf("%s: %w", e.Op, e.Err)

@@ -17,7 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// liveOptions say which trainer a command is for, and how long it may take.
+// liveOptions select a command's trainer and bound its time.
 type liveOptions struct {
 	app.Which
 	timeout units.Duration
@@ -85,7 +85,7 @@ func (a *commands) snapshotTake(ctx context.Context, o takeOptions) error {
 	return err
 }
 
-// takeSnapshot has it written into out, whose name is given, or where that is nil into the session.
+// takeSnapshot has the trainer write a snapshot to out, whose name is given, or into the session if out is nil.
 func takeSnapshot(ctx context.Context, s api.Session, q api.SnapshotRequest, out sink.Sink,
 	name string) (api.SnapshotReply,
 	error) {
@@ -99,7 +99,7 @@ func takeSnapshot(ctx context.Context, s api.Session, q api.SnapshotRequest, out
 	return r, err
 }
 
-// namedWriter says in an error of writing what was written.
+// namedWriter adds the file's name to errors of writing.
 type namedWriter struct {
 	io.Writer
 	name string

@@ -29,7 +29,7 @@ const (
 	maxBaseline     = 1 << 20 // a peak is 60 bytes, and a machine has some tens of devices
 )
 
-// baseline is what is kept of a session, for another one to be compared with.
+// baseline has the peaks of a session, with which another session can be compared.
 type baseline struct {
 	SchemaVersion int              `json:"schema_version"`
 	Saved         time.Time        `json:"saved"`
@@ -118,7 +118,8 @@ func fileOr(args []string, usual string) string {
 	return usual
 }
 
-// peaksSQL gives each memory's highest reading. The job's is that of one moment; what processes share counts for each.
+// peaksSQL returns each memory's highest reading. The job's is the highest sum at one moment; memory that processes
+// share counts in each of them.
 const peaksSQL = `SELECT memory, bytes FROM (
  SELECT 'host process' AS memory, greatest((SELECT max(greatest(rss, max_rss)) FROM python.steps),
   (SELECT max(rss) FROM process.memory))::BIGINT AS bytes
@@ -126,7 +127,7 @@ const peaksSQL = `SELECT memory, bytes FROM (
  UNION ALL SELECT device, max(max_allocated)::BIGINT FROM python.step_devices GROUP BY device)
  WHERE bytes > 0 ORDER BY memory`
 
-// measure makes the baseline that a session would be.
+// measure makes the baseline of a session.
 func (a *commands) measure(ctx context.Context) (baseline, error) {
 	session, err := a.Connect(ctx)
 	if err != nil {
@@ -240,7 +241,7 @@ func readBaseline(path string) (b baseline, err error) {
 	return b, nil
 }
 
-// compare sets the peaks of two sessions beside each other.
+// compare compares the peaks of two sessions.
 func compare(before, now baseline, tolerance float64) comparison {
 	c := comparison{SchemaVersion: 1, Passed: now.Verdict != detect.Leak, Verdict: now.Verdict, Line: now.Line,
 		Tolerance: tolerance, Session: now.Session, Baseline: before}

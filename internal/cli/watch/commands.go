@@ -1,4 +1,4 @@
-// Package watch holds the commands that look at memory for a while, judge it and report: profile, oom, fragment,
+// Package watch holds the commands that watch memory for a while, judge it and report: profile, oom, fragment,
 // monitor, leak, report.
 package watch
 
@@ -8,10 +8,10 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 )
 
-// commands are those of the package, with what all commands share.
+// commands makes the package's commands.
 type commands struct{ *app.App }
 
-// Commands makes them.
+// Commands returns the commands of the package.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.profileCommand(), c.oomCommand(), c.fragmentCommand(), c.monitorCommand(),

@@ -20,13 +20,14 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// feedOptions are those of the Python classes, which start this command: it watches, they ask (docs/formats/feed.md).
+// feedOptions are the flags of feed, which the Python classes start: it watches, and they send requests
+// (docs/formats/feed.md).
 type feedOptions struct {
 	pid      int
 	devices  []string
 	interval units.Duration
 	window   units.Duration
-	blocks   units.Duration // 0: never ask for blocks
+	blocks   units.Duration // 0: never request blocks
 	history  int
 	oom      monitor.OOMOptions
 }
@@ -56,13 +57,13 @@ func (a *commands) feedCommand() *cobra.Command {
 	return c
 }
 
-// feedRequest is a line from the other side.
+// feedRequest is a line from the Python side.
 type feedRequest struct {
-	Report string          `json:"report"` // profile, oom, fragment or monitor: a report is wanted
-	Blocks json.RawMessage `json:"blocks"` // what gauges.heap tells
+	Report string          `json:"report"` // profile, oom, fragment or monitor: requests that report
+	Blocks json.RawMessage `json:"blocks"` // the result of gauges.heap
 }
 
-// feedMessage is a line to the other side.
+// feedMessage is a line to the Python side.
 type feedMessage struct {
 	Type    string              `json:"type"` // ready, warning, blocks, report, error
 	Devices []string            `json:"devices,omitempty"`
@@ -81,7 +82,7 @@ type feeder struct {
 	out   *json.Encoder
 }
 
-// toldBlocks is a source whose blocks come from the other side.
+// toldBlocks is a source whose blocks come from the Python side.
 type toldBlocks struct {
 	monitor.Source
 	pid  int
@@ -126,7 +127,7 @@ func (a *commands) feed(ctx context.Context, o feedOptions) error {
 	return f.run(ctx, requests(ctx, a.Stdin))
 }
 
-// feedSource is the session of an observed process, with what was recorded of it before, else the machine.
+// feedSource returns the session of an observed process, including its earlier rows, else this machine.
 func (a *commands) feedSource(ctx context.Context, o feedOptions) (*follow.Source, error) {
 	if a.Endpoint != "" || a.SessionDir != "" {
 		return a.sessionSource(ctx, true)
@@ -136,8 +137,8 @@ func (a *commands) feedSource(ctx context.Context, o feedOptions) (*follow.Sourc
 
 const maxRequest = 8 << 20 // blocks of a heap and of some 100,000 segments
 
-// requests reads lines; the channel closes with the input. Its goroutine ends with the process at the latest: a read of
-// a pipe can't be called off.
+// requests reads lines; the channel closes with the input. A read of a pipe can't be cancelled, so its goroutine may
+// last until the process ends.
 func requests(ctx context.Context, r io.Reader) <-chan []byte {
 	lines := make(chan []byte)
 	go func() {
@@ -155,7 +156,7 @@ func requests(ctx context.Context, r io.Reader) <-chan []byte {
 	return lines
 }
 
-// run watches until the input ends; what the process that started us does not read ends it too.
+// run watches until its input closes, or until writing to the parent fails.
 func (f *feeder) run(ctx context.Context, lines <-chan []byte) error {
 	ticker := time.NewTicker(time.Duration(f.o.interval))
 	defer ticker.Stop()

@@ -5,7 +5,7 @@ import (
 	"github.com/memgauge/memgauge/internal/sampler"
 )
 
-// localGPUs are this machine's; nil where there are none.
+// localGPUs opens this machine's GPUs; nil if there are none.
 func localGPUs() sampler.GPUs {
 	if found := discover.Open("/", nil); found.Set != nil {
 		return found.Set

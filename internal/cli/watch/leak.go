@@ -32,7 +32,7 @@ type leakOptions struct {
 	durationSet bool
 }
 
-// checkFor is how long --check watches a live session, as the seed's does.
+// checkFor is how long --check watches a live session by default.
 const checkFor = 60 * time.Second
 
 func (a *commands) leakCommand() *cobra.Command {
@@ -83,7 +83,7 @@ func (o leakOptions) validate() error {
 	return nil
 }
 
-// patience is how long a live session is watched first.
+// patience returns how long a live session is watched before the verdict.
 func (o leakOptions) patience() time.Duration {
 	switch {
 	case o.durationSet || o.tracking:
@@ -111,7 +111,7 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if about.Live {
 		err = a.leakWatch(ctx, o, session, t.IsLive)
 		if err != nil && ctx.Err() != nil {
-			err = nil // Ctrl-C: say what is known by now
+			err = nil // Ctrl-C: judge what is known by now
 			ctx = context.WithoutCancel(ctx)
 		}
 		if err == nil && !t.IsLive() { // it ended meanwhile: its collector is gone or going
@@ -142,7 +142,7 @@ func (a *commands) leak(ctx context.Context, o leakOptions) error {
 		Tracking: o.tracking, Check: o.check})
 }
 
-// ended is when a session's job ended; zero while it goes on.
+// ended returns when a session's job ended; zero while it runs.
 func ended(ctx context.Context, s api.Session) time.Time {
 	end, err := s.End(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func ended(ctx context.Context, s api.Session) time.Time {
 	return end.Ended
 }
 
-// leakWatch sees more of a live session before it is judged.
+// leakWatch watches a live session before it is judged.
 func (a *commands) leakWatch(ctx context.Context, o leakOptions, session api.Session, live func() bool) error {
 	patience := o.patience()
 	if patience <= 0 && !o.watch {
@@ -185,14 +185,14 @@ func (a *commands) leakWatch(ctx context.Context, o leakOptions, session api.Ses
 	return nil
 }
 
-// leakCensus asks for what is held; where it can't be had the verdict says so.
+// leakCensus takes a census of what is held. If that fails, the verdict says so.
 func (a *commands) leakCensus(ctx context.Context, session api.Session) {
 	if _, err := session.Census(ctx, api.CensusRequest{}); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(a.Stderr, "memgauge: no census: %v\n", err)
 	}
 }
 
-// liveEvery is how often a pause looks whether the session is still there.
+// liveEvery is the interval at which a pause checks whether the session still runs.
 const liveEvery = 200 * time.Millisecond
 
 func pauseWhile(ctx context.Context, d time.Duration, live func() bool) error {
@@ -207,7 +207,7 @@ func pauseWhile(ctx context.Context, d time.Duration, live func() bool) error {
 	return nil
 }
 
-// ignoreSlow takes leaks back that are slower than the user cares for.
+// ignoreSlow withdraws the verdict of leaks that are slower than the user's threshold.
 func (o leakOptions) ignoreSlow(r *detect.Report) {
 	if o.threshold == 0 {
 		return

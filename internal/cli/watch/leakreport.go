@@ -15,7 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// leakContext is what the report says of the asking.
+// leakContext is the part of the report about the session and the command.
 type leakContext struct {
 	Session         string
 	Cwd             string // of the command
@@ -92,7 +92,7 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 	}
 }
 
-// ruleLines names the rule of `check` that the leak's line matches, and its fix.
+// ruleLines prints the rule of `check` that the leak's line matches, and its fix.
 func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
 	if !ok {
@@ -107,7 +107,7 @@ func ruleLines(b *strings.Builder, f detect.Finding, c leakContext) {
 	}
 }
 
-// leakRule is the rule in JSON; nil where the code says nothing.
+// leakRule returns that rule for the JSON; nil if the line matches none.
 func leakRule(f detect.Finding, c leakContext) *leakRuleJSON {
 	m, ok := evidence.Explain(f, c.Cwd, c.Command, c.Started)
 	if !ok {
@@ -116,7 +116,7 @@ func leakRule(f detect.Finding, c leakContext) *leakRuleJSON {
 	return &leakRuleJSON{m.Rule.ID, m.Rule.Name, m.Path, m.Line, m.Message, m.Hint, doc.Known(m.Diff)}
 }
 
-// limitLine says when the memory meets its limit, met it, or would have met it; "" where no limit is known.
+// limitLine says when the memory will meet its limit, met it, or would have met it; "" if no limit is known.
 func limitLine(f detect.Finding) string {
 	step := "about step " + units.Count(int64(math.Round(f.AtStep)))
 	when, at := ", "+step, " at "+step
@@ -144,7 +144,7 @@ func limitLine(f detect.Finding) string {
 	return fmt.Sprintf("%s in %s%s", f.Limit, left, when)
 }
 
-// between is an interval in brackets; "" where its ends read like the figure itself.
+// between formats an interval in brackets; "" if its rounded ends equal the figure itself.
 func between(figure, low, high string) string {
 	if low == figure && high == figure {
 		return ""
@@ -152,10 +152,10 @@ func between(figure, low, high string) string {
 	return fmt.Sprintf(" (%s to %s)", low, high)
 }
 
-// amount is a rate's end; below a byte it is 0.
+// amount formats an end of a rate's interval; below a byte it is 0.
 func amount(x float64) string { return units.Bytes(math.Round(x)).String() }
 
-// span is a time in words; what is beyond some centuries says no more than that.
+// span formats a time in words; beyond some centuries it gives no figure.
 func span(seconds float64) string {
 	const longest = 100 * 365 * 24 * 3600
 	return units.Duration(time.Duration(min(seconds, longest) * float64(time.Second)).Round(time.Second)).String()
@@ -254,7 +254,7 @@ type leakFinding struct {
 	Rule        *leakRuleJSON  `json:"rule"`
 }
 
-// leakRuleJSON is what package check says of the leak's line.
+// leakRuleJSON is the finding of package check at the leak's line.
 type leakRuleJSON struct {
 	ID      string  `json:"id"`
 	Name    string  `json:"name"`
@@ -305,7 +305,7 @@ func leakJSON(r detect.Report, c leakContext) ([]byte, error) {
 func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 	d.Findings = append(d.Findings, findingJSON(f))
 	d.Summary.Samples += int64(f.N)
-	name := strings.TrimPrefix(f.Device, "cuda:") // the seeds name devices by their numbers
+	name := strings.TrimPrefix(f.Device, "cuda:") // older tools name devices by their numbers
 	if name == "" {
 		name = "host"
 	}
@@ -367,7 +367,7 @@ func findingJSON(f detect.Finding) leakFinding {
 	return out
 }
 
-// positive is null for what isn't.
+// positive returns nil unless x is finite and above zero; JSON then has null.
 func positive(x float64) *float64 {
 	if !(x > 0) || math.IsInf(x, 0) {
 		return nil
@@ -383,7 +383,7 @@ func mb(bytes float64) *float64 {
 	return &x
 }
 
-// perStep is null where there are no steps.
+// perStep returns nil if the process makes no steps; JSON then has null.
 func perStep(f detect.Finding) *float64 {
 	if f.ByTime {
 		return nil
@@ -391,7 +391,7 @@ func perStep(f detect.Finding) *float64 {
 	return mb(f.Rate)
 }
 
-// figures rounds to so many significant ones: what is beyond is not known.
+// figures rounds to that many significant digits: further digits would not be accurate.
 func figures(x float64, n int) float64 {
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {
 		return x

@@ -8,7 +8,8 @@ import (
 	"github.com/memgauge/memgauge/internal/forecast"
 )
 
-// blocksEvery is how often monitor --all looks at blocks: fragmentation moves slowly, and asking stops an allocator.
+// blocksEvery is the interval at which monitor --all reads blocks. Fragmentation changes slowly, and each reading stops
+// an allocator.
 const blocksEvery = 30 * time.Second
 
 func (a *commands) monitorCommand() *cobra.Command {

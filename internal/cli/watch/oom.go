@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// forecastWindow is how much must have been seen before growth is extrapolated: a program's start grows like a leak.
+// forecastWindow is how long growth must be watched before it is extrapolated: a program's start grows like a leak.
 const forecastWindow = forecast.DefaultWindow * time.Second
 
 func (a *commands) oomCommand() *cobra.Command {

@@ -80,7 +80,7 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	return nil
 }
 
-// document asks the session for all that the page shows.
+// document queries the session for all that the page shows.
 func document(ctx context.Context, t ask.Target) (*page.Document, error) {
 	src, err := targetSource(ctx, t, false)
 	if err != nil {
@@ -109,7 +109,7 @@ func document(ctx context.Context, t ask.Target) (*page.Document, error) {
 	if err != nil {
 		return nil, err
 	}
-	// the processes of a session may end just now; the page does without then
+	// the session's processes may end just now; the page then lacks their part
 	if where, err := src.Session.Where(ctx); err == nil {
 		d.Where = &where.Picture
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// screen is the line at the bottom of a terminal that tells how far a watch is; without a terminal it is silent.
-// Warnings are printed in any case.
+// screen is the status line at the bottom of a terminal with the progress of a watch. Without a terminal it prints only
+// warnings.
 type screen struct {
 	line     *term.StatusLine
 	warnings io.Writer
@@ -43,7 +43,7 @@ func (s *screen) Show(w *monitor.Watch, spent time.Duration) {
 	}
 	s.shown = time.Now()
 	text := s.progress(spent) + "  " + status(w)
-	if utf8.RuneCountInString(text) > s.line.Room() { // the figures matter more than the progress
+	if utf8.RuneCountInString(text) > s.line.Room() { // in a narrow terminal drop the progress, not the figures
 		text = status(w)
 	}
 	s.line.Show("%s", text)

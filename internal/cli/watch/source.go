@@ -10,7 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor/machine"
 )
 
-// openSource takes the session that the command line names; else the only live one, and says so; else the machine.
+// openSource opens the session that the command line names, else the only live one (and prints that), else this
+// machine.
 func (a *commands) openSource(ctx context.Context, o *watchOptions) (*follow.Source, error) {
 	if a.Endpoint != "" || a.SessionDir != "" {
 		return a.sessionSource(ctx, o.timed)
@@ -44,8 +45,8 @@ func targetSource(ctx context.Context, t ask.Target, timed bool) (*follow.Source
 	return follow.Session(ctx, s, timed)
 }
 
-// onlyLive is the live session when there is just one; nil when the machine is to be looked at. With several live
-// sessions that is told, or refused where the machine can't answer: blocks are a process's.
+// onlyLive returns the live session if there is exactly one, or nil if the machine is to be watched. With several live
+// sessions it prints a note. That is an error for commands that need a process's blocks, which the machine can't give.
 func (a *commands) onlyLive(o *watchOptions) (*ask.Target, error) {
 	if o.wholeMachine {
 		return nil, nil
@@ -58,7 +59,7 @@ func (a *commands) onlyLive(o *watchOptions) (*ask.Target, error) {
 	case len(live) == 1:
 		return &live[0], nil
 	case len(live) > 1 && o.tool == "fragment":
-		_, err := a.Target(context.Background()) // it says which there are
+		_, err := a.Target(context.Background()) // its error lists them
 		return nil, err
 	case len(live) > 1:
 		fmt.Fprintf(a.Stderr, "memgauge: %d live sessions, so the whole machine; memgauge %s %s looks at one\n",
@@ -67,10 +68,10 @@ func (a *commands) onlyLive(o *watchOptions) (*ask.Target, error) {
 	return nil, nil
 }
 
-// endPatience is how long a job that was killed may take until the last of its session is written.
+// endPatience bounds the wait for the session of a killed job to be finished.
 const endPatience = 3 * time.Second
 
-// endsSoon says whether the session that is watched is over, or will be in a moment.
+// endsSoon reports whether the watched session is over, or will be in a moment.
 func endsSoon(ctx context.Context, s *follow.Source) bool {
 	if s.Session == nil {
 		return false

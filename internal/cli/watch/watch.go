@@ -24,7 +24,7 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// watchOptions are what profile, oom, fragment and monitor have in common.
+// watchOptions are the flags that profile, oom, fragment and monitor share.
 type watchOptions struct {
 	tool         string
 	devices      []string
@@ -37,8 +37,8 @@ type watchOptions struct {
 	wholeMachine bool // not the only live session
 	timed        bool // the user has said how long: then a session is watched, not only looked up
 	oom          monitor.OOMOptions
-	leak         bool          // ask for the verdict over a session's steps too
-	blocks       time.Duration // look at blocks so often; 0: never
+	leak         bool          // query the verdict over a session's steps too
+	blocks       time.Duration // interval of reading blocks; 0: never
 }
 
 const (
@@ -67,7 +67,7 @@ func (o *watchOptions) addPlot(f *pflag.FlagSet) {
 
 var deviceName = regexp.MustCompile(`^(?i:[0-9]+|host|cpu|(cuda|gpu):?[0-9]+)$`)
 
-// take sorts out what stands free on the command line: more devices after `--devices 0`, and the file after `--plot`.
+// take interprets positional arguments: more devices after `--devices 0`, and the file after `--plot`.
 func (o *watchOptions) take(c *cobra.Command, args []string) error {
 	for _, arg := range args {
 		switch {
@@ -109,7 +109,7 @@ func plotFormat(name string) string {
 	return ""
 }
 
-// outputs are the files of a watch: made before it begins, so that one that can't be written is known at once.
+// outputs opens the files of a watch before it begins, so that one that can't be written is reported at once.
 type outputs struct {
 	report, plot sink.Sink
 }
@@ -153,7 +153,7 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	defer src.Close()
-	src.Once = src.Once || o.tool == "fragment" && !src.FromTables() // nobody to ask, however long
+	src.Once = src.Once || o.tool == "fragment" && !src.FromTables() // no process has blocks, however long we wait
 	w, err := monitor.New(ctx, src, monitor.Options{Devices: o.devices, Interval: time.Duration(o.interval),
 		MaxHistory: o.history, OOM: o.oom, Job: src.Job()})
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 		w.Over(src.Killed())
 	}
 	src.AddEvents(w)
-	if err := o.judge(ctx, src, w); err != nil {
+	if err := o.addLeaks(ctx, src, w); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.tool, err)
 	}
 	report := w.Report(monitor.What{Tool: o.tool, Session: src.Name(), Interrupted: interrupted, Ended: src.End,
@@ -177,13 +177,13 @@ func (a *commands) watch(ctx context.Context, o watchOptions) (*monitor.Watch, e
 	return w, o.deliver(a, w, report, out)
 }
 
-// judge asks for the verdict over a session's steps, and adds what leaks to what was seen.
-func (o *watchOptions) judge(ctx context.Context, src *follow.Source, w *monitor.Watch) error {
+// addLeaks queries the verdict over a session's steps, and adds the leaks to the report.
+func (o *watchOptions) addLeaks(ctx context.Context, src *follow.Source, w *monitor.Watch) error {
 	if !o.leak || src.Session == nil {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx) // Ctrl-C was for the watching
-	if src.Ended() {                 // and so has its collector, or is about to
+	ctx = context.WithoutCancel(ctx) // Ctrl-C ends the watch only
+	if src.Ended() {                 // then its collector is gone or about to end
 		return nil
 	}
 	r, err := src.Session.Leak(ctx, api.LeakRequest{})
@@ -198,7 +198,7 @@ func (o *watchOptions) judge(ctx context.Context, src *follow.Source, w *monitor
 	return nil
 }
 
-// loop reads until the time is over, the job has ended, or Ctrl-C; a session that is only looked up is read once.
+// loop reads until the time is over, the job has ended, or Ctrl-C. Without a duration a session is read once.
 func (o *watchOptions) loop(ctx context.Context, src *follow.Source, w *monitor.Watch, s *screen) (interrupted bool,
 	err error) {
 	next := time.NewTimer(time.Duration(o.interval))
@@ -216,7 +216,7 @@ func (o *watchOptions) loop(ctx context.Context, src *follow.Source, w *monitor.
 			return false, err
 		}
 		for i := range warnings {
-			if src.End == "" { // what it would have warned of then stands in the report
+			if src.End == "" { // after the job's end there is nothing to warn of: the report has it
 				s.warn(&warnings[i])
 			}
 		}
@@ -225,14 +225,14 @@ func (o *watchOptions) loop(ctx context.Context, src *follow.Source, w *monitor.
 			if err := w.LookAtBlocks(ctx, looked); err != nil && ctx.Err() == nil {
 				return false, err
 			}
-			o.blocks = max(o.blocks, 20*time.Since(looked)) // asking holds the allocator up: 5 % of the time at most
+			o.blocks = max(o.blocks, 20*time.Since(looked)) // reading stops the allocator: for 5 % of the time at most
 		}
 		spent := time.Since(began)
 		if src.Once || src.Ended() || o.duration > 0 && spent+time.Duration(o.interval) > time.Duration(o.duration) {
 			return false, nil
 		}
 		s.Show(w, spent)
-		if due = due.Add(o.pace(w)); time.Since(due) > 0 { // what is late is left out
+		if due = due.Add(o.pace(w)); time.Since(due) > 0 { // late readings are skipped
 			due = time.Now()
 		}
 		next.Reset(time.Until(due))
@@ -244,7 +244,7 @@ func (o *watchOptions) loop(ctx context.Context, src *follow.Source, w *monitor.
 	}
 }
 
-// pace is the interval; while memory rushes to its limit the tools that warn of it read more often.
+// pace returns the interval. While memory grows fast towards its limit, the tools that warn of it read more often.
 func (o *watchOptions) pace(w *monitor.Watch) time.Duration {
 	interval := time.Duration(o.interval)
 	switch {
@@ -311,7 +311,7 @@ func missingBlocks(w *monitor.Watch) (why []string) {
 	return why
 }
 
-// tell prints what a person wants to know.
+// tell prints the report for people.
 func (o *watchOptions) tell(a *commands, w *monitor.Watch, r *monitor.Report) error {
 	var text strings.Builder
 	if len(r.Evidence) == 0 {
@@ -346,7 +346,7 @@ func (o *watchOptions) tell(a *commands, w *monitor.Watch, r *monitor.Report) er
 	return nil
 }
 
-// found makes high risk, or a leak, an exit code.
+// found returns the exit code for high risk or a leak.
 func found(w *monitor.Watch, err error) error {
 	if err == nil && (w.Worst() >= monitor.High || len(w.Leaks) > 0) {
 		return app.Exit(app.ExitFindings, nil)

@@ -397,6 +397,7 @@ class TorchDevice(_Methods):
         return stats
 
     def memory_summary(self):
+        """Returns PyTorch's table of statistics as text."""
         return self._cuda.memory_summary(self.index)
 
     def empty_cache(self):
@@ -406,10 +407,12 @@ class TorchDevice(_Methods):
         return before - self.memory_reserved()
 
     def reset_memory_stats(self):
+        """Resets peaks and sums of this device in PyTorch's allocator."""
         self._cuda.reset_peak_memory_stats(self.index)
         self._cuda.reset_accumulated_memory_stats(self.index)
 
     def set_memory_fraction(self, fraction):
+        """Caps what PyTorch may reserve at a share (0 to 1) of the device's memory."""
         self._cuda.set_per_process_memory_fraction(fraction, self.index)
 
     def set_memory_debug(self, enabled=True):
@@ -449,12 +452,14 @@ class TorchDevice(_Methods):
         return out if count < 0 else out[len(out) - min(count, len(out)):]
 
     def memory_snapshot(self, path, format="pickle"):
+        """Writes PyTorch's memory snapshot to a file. Only "pickle" is possible; else ValueError."""
         if format != "pickle":
             raise ValueError("PyTorch's allocator writes pickles only")
         self._cuda.memory._dump_snapshot(path)
 
     @property
     def lib(self):
+        """The loaded library (library()); OSError if it is not found."""
         return library()
 
     def allocate(self, size, stream=NO_STREAM):

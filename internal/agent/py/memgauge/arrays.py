@@ -45,9 +45,11 @@ class Tensor:
     T = property(lambda self: Tensor(self._storage, self.shape[::-1], self.strides[::-1]))
 
     def numel(self):
+        """The number of elements."""
         return _count(self.shape)
 
     def data_ptr(self):
+        """The address of the first element, on the tensor's device."""
         return self._storage.address
 
     def __len__(self):
@@ -77,9 +79,11 @@ class Tensor:
         return self._interface()
 
     def is_contiguous(self):
+        """Whether the elements lie in row-major order without gaps."""
         return self.strides == _row_major(self.shape)
 
     def tolist(self):
+        """The values as nested lists; a float for a tensor without dimensions."""
         address, keep = _on_host(self)
         flat = (ctypes.c_float * self.numel()).from_address(address) if self.numel() else ()
         return _nest(flat, self.shape, self.strides, 0)
@@ -89,6 +93,7 @@ class Tensor:
         return self.to("cpu")
 
     def to(self, device):
+        """This tensor if it is on that device, else a copy there. ValueError to or from a fake device."""
         target = allocator.device(device)
         if target == self.device:
             return self
@@ -174,14 +179,17 @@ def _filled(shape, device, fill):
 
 
 def full(*sizes, value, device="cuda"):
+    """A tensor of that shape, full(2, 3, value=0.5), with the value in every element."""
     return _filled(_shape(sizes), device, lambda lib, to, n: lib.memgauge_fill_f32(to, n, value))
 
 
 def zeros(*sizes, device="cuda"):
+    """A tensor of that shape, filled with 0."""
     return full(*sizes, value=0.0, device=device)
 
 
 def ones(*sizes, device="cuda"):
+    """A tensor of that shape, filled with 1."""
     return full(*sizes, value=1.0, device=device)
 
 

@@ -16,6 +16,7 @@ LEAK_WAIT = 60.0    # s: a verdict on a long session takes a while
 
 
 class RiskLevel(enum.Enum):
+    """The level of OOM risk in a prediction."""
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
@@ -158,9 +159,11 @@ class OOMDetector(_Tool):
                                        "--window", "%gs" % self.prediction_window]
 
     def add_warning_callback(self, callback):
+        """Adds callback(device_id, prediction), or callback(prediction) if it takes one argument."""
         self._callbacks.append((callback, _arity(callback, 2)))
 
     def remove_warning_callback(self, callback):
+        """Removes a callback; does nothing if it was not added."""
         self._callbacks = [c for c in self._callbacks if c[0] is not callback]
 
     def get_predictions(self):
@@ -211,6 +214,7 @@ class MemoryLeakDetector(_Tool):
         self.threshold, self.enable_tracking = threshold, enable_tracking
 
     def start_monitoring(self):
+        """Starts to watch. Raises FeedError in a process that is not observed."""
         if not observed():
             raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
                             "start it with `memgauge run`")
@@ -259,6 +263,7 @@ class MemoryDebugger(_Tool):
         return report
 
     def add_warning_callback(self, callback):
+        """As OOMDetector.add_warning_callback."""
         self._oom.add_warning_callback(callback)
 
     def _warning(self, message):
@@ -276,6 +281,7 @@ class DistributedMemoryMonitor(_Tool):
         self.role, self.master_host, self.port = role, master_host, port
 
     def start_monitoring(self):
+        """Starts to watch this node. A worker raises NotImplementedError."""
         if self.role == "worker":
             raise NotImplementedError("this version of memgauge watches one node only: a worker can't send to %s:%s yet"
                                       % (self.master_host, self.port))

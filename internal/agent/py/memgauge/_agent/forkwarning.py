@@ -1,10 +1,10 @@
 """Keeps CPython 3.13's warning about a fork of a multi-threaded process from naming our thread.
 
-3.12 counts the process's threads before the hooks in the parent run, and so do 3.14 and 3.15; 3.13.0 counts after them
-(Modules/posixmodule.c, os_fork_impl), when our thread is there again. And on each of them our thread may be too busy to
-end before the fork. Nothing of ours runs between the count and the
-warning, so a warnings filter stands by: it matches that one text, and only while there is no thread but the main one
-and ours. A program that has threads of its own is warned as ever.
+3.12, 3.14 and 3.15 count the process's threads before the hooks in the parent run; 3.13.0 counts after them
+(Modules/posixmodule.c, os_fork_impl), when our thread runs again. And in each version our thread may be too busy to end
+before the fork. No code of ours runs between the count and the warning. So a warnings filter is installed, which
+matches only that text, and only while there is no thread but the main one and ours. A program with threads of its own
+gets the warning as usual.
 """
 import os
 import sys

@@ -1,11 +1,11 @@
 """Frames of other threads, read while those threads go on.
 
-CPython 3.11 makes a frame object when one is asked for, and may collect garbage in the middle of that (Python/frame.c,
-_PyFrame_MakeAndSetFrameObject; since 3.12 a collection waits for the next bytecode). A finalizer in Python then gives
-the lock away, the other thread returns from that very function, and what is read next is memory that belongs to
-somebody else: a wrong object, or SIGSEGV. Reading f_locals is the same, and a collection in sys._current_frames() waits
-for a lock that its own thread holds (gh-106883, mended in 3.11.5). So there the collector rests for as long as one call
-of C takes. Whatever the agent reads of other threads' frames goes through this module.
+CPython 3.11 makes a frame object on request, and may collect garbage in the middle of that (Python/frame.c,
+_PyFrame_MakeAndSetFrameObject; since 3.12 a collection waits for the next bytecode). A finalizer in Python then
+releases the GIL, the other thread returns from that very function, and the next read hits freed memory: a wrong object,
+or SIGSEGV. The same holds for reading f_locals, and a collection in sys._current_frames() waits for a lock that its own
+thread holds (gh-106883, fixed in 3.11.5). So on 3.11 the collector is switched off for the time of one C call. All of
+the agent's reads of other threads' frames go through this module.
 """
 import sys
 from _functools import partial
@@ -13,7 +13,7 @@ from _operator import is_not
 from _thread import get_ident
 from itertools import accumulate, chain, islice, repeat, starmap, takewhile
 
-PIECE = 1000     # frames that are looked up in one go: 0.2 ms in which no other thread has Python's lock
+PIECE = 1000     # frames that are read without a pause: 0.2 ms in which no other thread gets the GIL
 
 _is_frame = partial(is_not, None)
 

@@ -1,11 +1,11 @@
-"""How soon our threads get Python's lock while a client waits for an answer.
+"""Shortens the wait of our threads for the GIL while a client waits for an answer.
 
-A thread that wants the lock asks its holder to let go after the switch interval, 5 ms, and begins that wait anew
-whenever the lock was given back meanwhile (Python/ceval_gil.c, take_gil). A main thread that gives it back for 2 µs
-every 100 µs, as one that calls os.stat does, is never asked, and holds it again before the waiter has woken up: an eval
-then took seconds to begin. So the interval is short from a client's connecting to the beginning of its code and after
-its answer, for LONGEST at a time, and the program's own otherwise. And our threads are woken when their wait is over:
-the kernel may be 50 µs late (timer slack, prctl(2)), by which time the lock had been given back again.
+A thread that waits for the GIL requests it from the holder after the switch interval, 5 ms. The wait begins anew
+whenever the GIL was released meanwhile (Python/ceval_gil.c, take_gil). A main thread that releases it for 2 µs every
+100 µs, for example by calling os.stat, never gets such a request, and holds the GIL again before the waiter has woken
+up: evals took seconds to begin. So the interval is short from a client's connection to the beginning of its code and
+after its answer, for LONGEST at a time; otherwise it is the program's own. And our threads must wake in time: by
+default the kernel may wake them 50 µs late (timer slack, prctl(2)), and by then the GIL is taken again.
 """
 import _thread
 import os
@@ -23,14 +23,14 @@ _slack = b""               # ns, as the kernel tells it: how late the program's 
 
 
 def punctual():
-    """For this thread, and those that it starts."""
+    """Has the kernel wake this thread, and threads that it starts, without delay."""
     global _slack
     before = _set_slack(b"1")
     _slack = _slack or before
 
 
 def lax():
-    """Before code of the user's runs on this thread: as the program's own."""
+    """Restores the program's timer slack, before code of the user runs on this thread."""
     if _slack:
         _set_slack(_slack)
 
@@ -81,7 +81,7 @@ def calm():
 
 
 def due():
-    """Calms down when it is time. Returns when to call again (monotonic s), None for never."""
+    """Restores the program's interval when it is time. Returns when to call again (monotonic s), None for never."""
     if _program is None:
         return None
     if monotonic() < _end:

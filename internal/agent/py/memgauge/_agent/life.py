@@ -16,9 +16,9 @@ import os
 import sys
 from time import monotonic
 
-from . import arrivals, persistent, ranks, state, thread, torchhook, unload
+from . import onimport, persistent, ranks, state, thread, torchhook, unload
 
-UNWANTED = 60.0      # s that an agent without a ring waits for one: who attached may have been killed
+UNWANTED = 60.0      # s that an agent without a ring waits for one: the attaching process may have been killed
 
 _box = None      # what the fork and exit hooks call; emptied by detach, since hooks can't be unregistered
 
@@ -39,7 +39,7 @@ def start(runtime=None):
                 pass    # `memgauge run` has checked it; somebody else's mistake keeps the default
     state.current = s = _process(runtime)
     _hook_in()
-    arrivals.notice()
+    onimport.notice()
     if getattr(sys, "argv", ())[1:2] == ["--multiprocessing-fork"]:
         from . import workers
         workers.spawned(state.at_exit)
@@ -53,7 +53,8 @@ def _process(runtime, parent=0):
 
 
 def _ours(directory):
-    """Another user's may be a trap (`sudo -E`), and he could not read our rings."""
+    """Whether a directory is this user's. Another user's may be a trap (`sudo -E`), and they could not read our
+    rings."""
     try:
         return os.stat(directory).st_uid == os.geteuid()
     except OSError:
@@ -61,8 +62,8 @@ def _ours(directory):
 
 
 def attach(request):
-    """Begins in a program that runs, on whatever thread. Returns what the one who attaches needs to know, as text
-    lines; raises when it could not begin, with everything as it was."""
+    """Starts the agent in a running program, on any thread. Returns text lines for the attaching process. If it raises,
+    everything is as before."""
     s = state.current
     if s is not None and s.ring is None and s.door is not None and request["runtime"] is None:
         s.door.identity = request["pid"], request["start"]     # who came before was killed before he gave a ring
@@ -85,7 +86,7 @@ def attach(request):
     if s.ring is not None:
         from . import workers
         workers.watch(state.at_exit)
-    arrivals.notice()
+    onimport.notice()
     thread.start(s)
     state.sigmask = thread.signals_of_main()
     return "attached\t%s" % (s.door.address() if s.door is not None else "")
@@ -146,7 +147,7 @@ def _hook(box, index):
 # What the control thread does
 
 def _serve(s, run):
-    """Blocks until the pipe says stop. Without a ring there is no control socket either."""
+    """Blocks until the pipe tells it to stop. Without a ring there is no control socket either."""
     try:
         from . import recording
     except OSError:     # no descriptor is free
@@ -175,7 +176,7 @@ def _open_control(s):
 
 
 class _Requests:
-    """What the control socket asks of the process."""
+    """The requests of the control socket to the process."""
 
     hello = staticmethod(state.agent_hash)
     event = staticmethod(state.event)
@@ -228,14 +229,14 @@ def _after_in_parent():
     run = s.thread
     if run is None:
         thread.start(s)
-    elif run.ident != _thread.get_ident():   # it was busy for too long: whoever sees the other's mark starts it
+    elif run.ident != _thread.get_ident():   # it missed its deadline: whichever side sees the mark first restarts it
         run.again[:] = 1,
         if run.ended(0):
             thread.start_again(s, run)
 
 
 def _after_in_child():
-    """Everything of the parent's is forgotten, without a word in its files, before anything of the user's runs."""
+    """Forgets all state of the parent, without writing to its files, before any code of the user runs."""
     old = state.current
     state.current = s = _process(old.runtime, old.pid)
     s.over = old.over
@@ -259,7 +260,7 @@ def _after_in_child():
 
 
 def _stay_out():
-    """In a child of a process that can't see our files: nothing was handed to it, so it isn't observed."""
+    """In a child of a process that can't see our files: it has no ring of its own, so it isn't observed."""
     torchhook.remove()
     _tell("observe.learners", "uninstall")
     _tell("observe.observer", "uninstall")
@@ -281,7 +282,7 @@ def _at_exit():
             s.ring.event("exit")
             s.ring.close()
         _close_control(s, lambda control: control.close())
-    except Exception:   # nobody is left to tell
+    except Exception:   # there is no place left to report it
         pass
     s.ring = s.control = None
 
@@ -306,7 +307,8 @@ def configure(key, text):
 # Detach
 
 def detach():
-    """Everything off. On the control thread it is a request: Control.run() answers it, closes the socket and ends."""
+    """Removes the agent. On the control thread it is a client's request: Control.run() answers, closes the socket,
+    ends."""
     s = state.current
     if s is None:
         return

@@ -1,4 +1,4 @@
-"""What is to be done on the program's main thread, between two of its own bytecodes."""
+"""Runs functions on the program's main thread, between two of its own bytecodes."""
 import sys
 
 from . import frames, persistent
@@ -15,9 +15,9 @@ def ident():
 
 
 def _make_pending():
-    """What the main thread shall do, and the C function that it is told to call for it, which must outlive its last
-    return. An exception in there is a signal handler's of the user's, which happened to run now: it is raised again
-    where the main thread goes on."""
+    """The list of functions to run, and the C function that the main thread calls for that, which must outlive its last
+    return. An exception in there comes from a signal handler of the user that happened to run: it is raised again where
+    the main thread continues."""
     import ctypes
     from collections import deque
     calls = deque()
@@ -48,8 +48,8 @@ _pending = None    # (calls, C function), once needed
 
 
 def retire():
-    """Before a detach: what the main thread has not come by to do is not done any more; what need not be done there is
-    done here."""
+    """Before a detach: drops functions that the main thread has not run yet. Those that need not run there are run
+    here."""
     while _pending is not None and _pending[0]:
         call = _pending[0].popleft()
         try:
@@ -66,7 +66,7 @@ def on_main_thread(function, wait):
     Returns "" or why it didn't happen; after a wait in vain it never will (with wait 0 it will, sooner or later)."""
     global _pending
     stop = stopped
-    if stop is not None:    # it stands still, and no pending call comes before it goes on
+    if stop is not None:    # it is stopped, and runs no pending call until it continues
         return "" if stop.call(function, wait) else "the main thread was busy for %g s" % wait
     try:
         import ctypes

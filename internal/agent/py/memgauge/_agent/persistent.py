@@ -1,9 +1,9 @@
-"""What must outlive a detach, because the interpreter or C code goes on holding it: hooks for forks and the exit, which
-can't be unregistered, and functions that C has an address of. It is made once in a process and found again by the next
-attach, also by a newer memgauge, so that a thousand attaches leave as much as one.
+"""Objects that must outlive a detach, because the interpreter or C code still refers to them: hooks for forks and the
+exit, which can't be unregistered, and functions whose address C has. They are made once in a process. The next attach,
+also by a newer memgauge, finds them again, so that a thousand attaches leave as much behind as one.
 
-It is kept as error handlers of codecs: the one registry of an interpreter that holds any function under a name of ours
-and that no program looks through. Names carry a version: what is under a name never changes its shape.
+They are registered as error handlers of codecs: the only registry of an interpreter that holds any function under a
+name of ours and that no program lists. Names carry a version: the interface of the object under a name never changes.
 """
 import _codecs
 

@@ -1,8 +1,8 @@
-"""Descriptors that we keep in somebody else's process, and the pipe that wakes the control thread.
+"""Our descriptors in the program's process, and the pipe that wakes the control thread.
 
-A program may close every number (daemons do) and open files of its own, which then have ours: nothing of ours may read,
-write or close those. So each is held at a high number, where a program that opens a file gets it last, and known by
-what fstat says of it, which is asked right before each use. One that is gone is given up.
+A program may close all descriptors (daemons do), and files that it opens later get our numbers. We must not read, write
+or close those. So our descriptors have high numbers, which the kernel gives to new files last, and fstat identifies
+them right before each use. A descriptor that is not ours any more is forgotten.
 """
 import os
 
@@ -33,7 +33,7 @@ def high(fd):
 
 
 def identity(fd):
-    """What tells whether a number is still that file. Raises OSError."""
+    """Identifies the file behind a descriptor. Raises OSError."""
     info = os.fstat(fd)
     return info.st_dev, info.st_ino
 

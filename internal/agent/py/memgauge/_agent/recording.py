@@ -31,12 +31,12 @@ def ring(large=False):
 
 
 def _open(s, large):
-    from .record import about
+    from .record import header
     from .record.ring import Ring
     old = s.ring
     # A large ring is never generation 0: that is how others tell a process with torch.
     new = Ring(s.runtime + "/rings", old.generation + 1 if old else int(large), bool(large),
-               about.lines(s, state.agent_hash()))
+               header.lines(s, state.agent_hash()))
     _begin(s, new, old)
 
 
@@ -55,10 +55,10 @@ def _begin(s, new, old):
 
 def adopt(fd):
     """A ring whose file was made by the one who attached, since we can't see his directory. Closes fd."""
-    from .record import about
+    from .record import header
     from .record.ring import Ring
     s = state.current
-    new = Ring(fd, 1, True, about.lines(s, state.agent_hash()), s.door.identity)
+    new = Ring(fd, 1, True, header.lines(s, state.agent_hash()), s.door.identity)
     _begin(s, new, None)
     if state.observer is not None:
         state.observer.settings_changed()   # it may have asked in vain before

@@ -33,11 +33,13 @@ class MemgaugeCallback:
 
     @contextmanager
     def epoch(self, number):
+        """A context for the epoch with that number: its begin and end become events."""
         with self._stretch("epoch", number):
             yield
 
     @contextmanager
     def evaluation(self):
+        """A context for an evaluation: its begin and end become events."""
         with self._stretch("evaluation", 0):
             yield
 

@@ -25,6 +25,7 @@ class Memory:
         self.host = Host()
 
     def read(self):
+        """{"private memory": bytes, "heap": bytes, "cuda:0": bytes}, without those that can't be read."""
         out = {}
         resident, private = self.host.memory()
         if private != NOT_TAKEN:
@@ -38,10 +39,12 @@ class Memory:
         return out
 
     def resident(self):
+        """Resident bytes; 0 if unknown."""
         resident, _ = self.host.memory()
         return 0 if resident == NOT_TAKEN else resident
 
     def close(self):
+        """Closes the files that readings keep open."""
         self.host.close()
 
 
@@ -54,6 +57,7 @@ class Peak:
         self._thread = None
 
     def start(self):
+        """Resets the peaks and begins to measure."""
         self.before = self.memory.resident()
         for device in _cuda_devices():
             cuda = sys.modules["torch"].cuda

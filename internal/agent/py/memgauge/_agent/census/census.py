@@ -1,24 +1,24 @@
 """A census: what holds the memory, taken by the control thread in slices. docs/census.md
 
-It costs nothing until it is asked for. One that has begun is a job of the control socket's loop: each tick() works for
-SLICE at most and says when the next one is due. A fork ends the thread between two ticks; the parent goes on
-afterwards, the child forgets it. The time comes from a purse that fills with a share of the budget, so that censuses
-together stay within it whoever asks how often.
+Without a request it costs nothing. A running census is a job of the control socket's loop: each tick() works for SLICE
+at most and returns when the next one is due. A fork ends the thread between two ticks; afterwards the parent continues
+the census, and the child forgets it. Its time is taken from a purse, into which a share of the budget flows. So all
+censuses together stay within the budget, however many are requested.
 """
 import _thread
 import sys
 from time import monotonic, monotonic_ns, thread_time_ns
 
 from .. import mainthread, state
-from . import beyond, evidence, introspect, libraries, roots, sites, tensors, unseen, walk
+from . import evidence, graphs_garbage, introspect, libraries, roots, sites, tensors, unseen, walk
 from .memory import SHARE, WINDOW, Memory
 
-SLICE = 1_500_000        # ns of our thread's CPU time, which is how long it can have held Python's lock
-PATIENT = 3_000_000      # … for an object that can't be looked at within a slice
+SLICE = 1_500_000        # ns of our thread's CPU time: the longest time for which it may hold the GIL
+PATIENT = 3_000_000      # … for an object that takes longer than a slice
 PAUSE = 0.006            # s between two slices: the trainer has four fifths of the time
-STUCK = 40               # slices for one object before it is given up
+STUCK = 40               # slices spent on one object before it is left out
 LIBRARY_VISITS = 150_000  # objects of libraries' globals
-WALKING = 0.5            # of the time that a process has left at its end is for looking on, the rest for telling
+WALKING = 0.5            # share of the time at a process's end that is for the walk; the rest is for writing rows
 
 _memory = Memory()
 
@@ -60,15 +60,15 @@ def _step():
 
 
 def last_look(limit):
-    """As the process ends, in its main thread: what the census that runs has seen is told, where none does one begins.
-    It takes `limit` ns at most, whatever the budget says: there are no steps any more that it could hold up."""
+    """At the process's end, in its main thread: writes what a running census has found, or else begins a census.
+    It takes `limit` ns at most, regardless of the budget: there are no more steps that it could delay."""
     job = _memory.running
     if job is None or job.outcome is not None:
         job = _memory.running = state.census = Census(_memory, False, limit)
     job.finish(limit)
 
 
-class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling):
+class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, evidence.Telling):
     """A job of Control: tick() until `outcome` is set ("done" or "interrupted")."""
 
     def __init__(self, memory, deep, allowance):
@@ -85,7 +85,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
         self.homes = {}          # a root's label -> the file that it belongs to
         self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
         self.torch = None
-        self.until = None        # ns, CLOCK_MONOTONIC: when the process, which ends, wants to be told what was seen
+        self.until = None        # ns, CLOCK_MONOTONIC: when an ending process needs the rows
         self.out = []            # rows, not yet written
         self.anon = _private()
         self._work = self._phases()
@@ -101,7 +101,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
         return self.spent > self.allowance * (1 - evidence.RESERVE)
 
     def affords(self, ns):
-        """Whether so much may be spent on what need not be."""
+        """Whether `ns` may be spent on an optional part."""
         return self.until is None and self.spent + ns < self.allowance * (1 - evidence.RESERVE)
 
     def tick(self):
@@ -135,7 +135,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
             self._end("interrupted")
 
     def finish(self, limit):
-        """Looks on for a while, then tells what was seen, all within `limit` ns."""
+        """Continues the walk for a while, then writes what was found, all within `limit` ns."""
         end = monotonic_ns() + limit
         self.until = end - int(limit * (1 - WALKING))
         self.allowance = self.spent + limit
@@ -205,7 +205,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
                     yield
 
     def _unit(self, work, *args):
-        """Runs a piece of work that may have to begin again when the slice's time is up."""
+        """Runs a piece of work, which begins again in the next slice if the slice's time is up before its end."""
         tries, before = 0, -1
         while not self.exhausted():
             del self.walk.unfinished[:]
@@ -228,7 +228,8 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
             yield
 
     def _walk(self):
-        """The program's own first: what the process ends in the middle of has seen most of what matters."""
+        """Walks the program's own objects first: if the process ends meanwhile, most of what matters has been
+        visited."""
         self._pass_by_loggers()
         frames = self.roots.frames()
         for root in frames:
@@ -253,7 +254,7 @@ class Census(beyond.Beyond, libraries.Libraries, unseen.Unseen, evidence.Telling
                               % self.walk.visited)
 
     def _queue(self, limit):
-        """Everything that waits; what can't be done is dropped."""
+        """Visits everything in the queue; objects that can't be visited are dropped."""
         queue = self.walk.queue
         while (queue or self.walk.late) and not self.exhausted() and self.walk.visited < limit:
             size = len(queue)

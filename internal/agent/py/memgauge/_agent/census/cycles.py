@@ -1,11 +1,11 @@
-"""Garbage that waits for the collector: objects that only each other hold; and objects that nothing in Python leads to.
+"""Garbage that waits for the collector: objects that only hold each other, and objects that Python can't reach.
 
-A walk from the roots can't see them, and asking the collector for all objects would hold the trainer for tens of
-milliseconds. So instances of the program's own classes are looked for in two ways: in the generations that are known to
-be small (gc.get_count() tells how large the youngest is before it is asked for), and among those that an earlier census
-has seen, which are alive though the walk comes to them no more. A few of each class are then examined: references from
-inside are counted against the reference count, as the collector itself does (Python/gc.c, subtract_refs), all in one
-go, since the program may change them.
+A walk from the roots can't reach them, and gc.get_objects() would pause the trainer for tens of milliseconds. So
+instances of the program's own classes are searched in two places. One are the generations that are known to be small
+(gc.get_count() tells the size of the youngest beforehand). The other are instances that an earlier census has reached:
+those that are alive, but not reached any more. A few instances of each class are then examined: the references from
+within the group are subtracted from the reference counts, as the collector does (Python/gc.c, subtract_refs). That is
+done without a pause, since the program may change the objects.
 """
 import gc
 import sys
@@ -17,8 +17,8 @@ from operator import itemgetter, not_
 from . import introspect
 from .introspect import ATOM, CLASS, DICT, FUNCTION, INSTANCE, LIST, MODULE, TENSOR, TUPLE, referents
 
-YOUNG = 30_000       # objects of a generation that is asked for them: 0.02 µs each, 0.1 where they are in no cache
-NEWEST = 4_000       # of them are looked at, 0.4 µs each: the last ones of a generation are the youngest
+YOUNG = 30_000       # objects of a generation that is listed: 0.02 µs each, 0.1 µs if they are in no cache
+NEWEST = 4_000       # of them are checked, 0.4 µs each: the last ones of a generation, which are the youngest
 CLASSES = 8          # are examined
 SAMPLES = 32         # instances of each
 TRIALS = 2           # of them are examined
@@ -37,7 +37,7 @@ def sizes():
 
 
 class Suspect:
-    """A class with instances that the walk did not come to."""
+    """A class with instances that the walk did not reach."""
 
     def __init__(self, cls, count=0):
         self.key, self.name, self.short = id(cls), introspect.type_name(cls), introspect.short_name(cls)
@@ -56,7 +56,7 @@ class Suspect:
 
 
 def young(kinds, reached, generation, everything=False):
-    """[Suspect] of a generation, where it is small. reached(id) says what the walk has come to."""
+    """[Suspect] of a generation, if that is small. reached(id) tells whether the walk has reached an object."""
     if not everything and not 0 < sizes()[generation] <= YOUNG:
         return []
     if everything:
@@ -102,7 +102,7 @@ def merge(suspects, more):
 
 
 def _suspects(objects, kinds, reached, scale):
-    """What is done for each object is done in C: a hundredth of a millisecond for 100 of them."""
+    """All work for each object is done in C: 10 µs for 100 objects."""
     ids = list(map(id, map(type, objects)))
     one, counts = dict(zip(ids, range(len(ids)))), Counter(ids)
     found = {}
@@ -185,7 +185,7 @@ def _try(sample, kinds, torch):
         _enter(members, position, index, counts, tensors, kinds)
         position += 1
     if position < len(members):
-        return None                  # too many to be judged
+        return None                  # too many objects to examine
     base, outside = 0, []
     for i, m in enumerate(members):
         if i == 0:

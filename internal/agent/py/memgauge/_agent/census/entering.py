@@ -10,7 +10,7 @@ from .introspect import (ARRAY, ATOM, BUILTIN, CACHE, CELL, CLASS, DEQUE, DICT, 
 from .libraryobjects import LibraryObjects
 from .places import BUFFER, OPTIMIZER
 
-CHECK = 16             # objects between two looks at the clock, which takes 0.3 µs, an object 2 µs
+CHECK = 16             # objects between two readings of the clock: a reading takes 0.3 µs, an object 2 µs
 KEYED = 32             # a dict up to so many items has places of its own for keys that are short texts
 MAX_KEY = 40           # characters
 ATTRIBUTES = 64        # an object with more is used as a container
@@ -21,12 +21,12 @@ _maxlen = deque.maxlen.__get__
 
 
 class Entering(LibraryObjects):
-    """The part of a Walk that goes on from an object to what it holds, and keeps the books about it."""
+    """The part of a Walk that visits what an object holds, and records its counts and bytes."""
 
     # ------------------------------------------------------------ containers
 
     def _items(self, items, place, weight, depth):
-        """Items that share a place. Returns the bytes of those that lead nowhere."""
+        """Visits items that share a place. Returns the bytes of those without references."""
         of, sized, done, held = self.kinds.of, self.kinds.sized, self.done, 0
         for v in items:
             cls = id(type(v))
@@ -45,8 +45,8 @@ class Entering(LibraryObjects):
         return held
 
     def _container(self, o, cls, n, own, place, weight, items):
-        """The books about a container. The last thing that is done about it: what comes before may have to begin
-        again."""
+        """Records a container. This must come last, because everything before it may begin again in the next slice, and
+        it must be recorded only once."""
         self.held[place] = self.held.get(place, 0) + own * weight
         if n < SMALL and not self.places.label[place].endswith("_hooks"):
             return
@@ -184,8 +184,8 @@ class Entering(LibraryObjects):
             self.held[place] = self.held.get(place, 0) + held * weight
 
     def _sample(self, o, cls):
-        """Some instances are remembered: one that later is alive and reached no more is garbage, or held by nobody in
-        Python."""
+        """Remembers some instances. One that a later census doesn't reach although it is alive is garbage, or is held
+        by C only."""
         samples = self.samples.get(id(cls))
         if samples is None and len(self.samples) < MAX_SAMPLED:
             samples = self.samples[id(cls)] = []
@@ -196,7 +196,7 @@ class Entering(LibraryObjects):
                 pass
 
     def _edge(self, o, cls, child, place, position):
-        """The place of what an instance leads to. Its name is looked for once for a place: since 3.11 instances keep
+        """The place of a value that an instance holds. Its name is searched once for a place: since 3.11 instances keep
         their values without a dict, in the order of the class's first instance."""
         key = (place << 40) ^ (id(cls) << 8) ^ position
         label = self.names.get(key)
@@ -273,7 +273,7 @@ class Entering(LibraryObjects):
             self.error_type[place] = introspect.type_name(cls)
 
     def _frame(self, o, cls, place, weight, depth):
-        """A frame that runs no more. One that runs is a root of its own."""
+        """A frame that has ended. A running frame is a root of its own."""
         if id(o) in self.done:
             return
         if any(frame is o for top in frames.innermost().values() for frame in frames.stack(top)):

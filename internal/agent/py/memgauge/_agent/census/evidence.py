@@ -1,4 +1,4 @@
-"""What a census tells: rows of python.tensors and python.objects, the largest and the fastest growing of each kind."""
+"""The rows of a census in python.tensors and python.objects: the largest and the fastest growing of each kind."""
 import gc
 import sys
 from time import monotonic_ns
@@ -8,14 +8,14 @@ from . import cycles, introspect, sites, tensors
 from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 
-RESERVE = 0.25           # of a census's allowance is for telling
+RESERVE = 0.25           # share of a census's time for writing rows
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
 LINKS = 16               # objects; shorter chains are not worth a row
 TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
-MAX_SITES = 60           # places whose line is looked for
-MAX_KNOWN_SITES = 512    # places whose line is remembered
-NOT_FOUND = 3            # censuses until a line that was not found is searched for again
+MAX_SITES = 60           # places whose source line is searched
+MAX_KNOWN_SITES = 512    # places whose source line is remembered
+NOT_FOUND = 3            # censuses until a line that was not found is searched again
 
 
 class Telling:
@@ -46,8 +46,8 @@ class Telling:
             ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, self._covered(ring), NOT_TAKEN)
 
     def _covered(self, ring):
-        """ns since the census before, or since the process started: what a census cost is a share of that, not of its
-        own time."""
+        """ns since the previous census, or since the process started. A census's cost is a share of that time, not of
+        its own duration."""
         at = monotonic_ns()
         since, self.memory.told = self.memory.told or ring.start * TICK, at
         return max(at - since, at - self.began)     # start ticks go on while a machine sleeps, this clock does not
@@ -74,7 +74,7 @@ class Telling:
             self.codes.gather(name, module)
 
     def _gather_frames(self):
-        """What runs and hangs at no name any more: a module's own code, nested functions."""
+        """Adds the code of running functions that no name refers to: a module's own code, nested functions."""
         self.running = set()
         for top in frames.innermost().values():
             for frame in frames.stack(top):
@@ -203,7 +203,7 @@ class Telling:
         return self._summed(total)
 
     def _summed(self, total):
-        """What lies at each place and below it."""
+        """The sums over each place and the places below it."""
         places = self.walk.places
         for place in range(len(places.parent) - 1, 0, -1):   # children have higher numbers
             size = total.get(place)
@@ -320,7 +320,7 @@ class Telling:
             yield
 
     def _closing(self, path):
-        """The line that closes a cycle: it stores into the last attribute of its path."""
+        """The line that closes a cycle, that is, stores into the last attribute of its path."""
         name = path.rpartition(".")[2].partition("[")[0]
         for code, _ in self.codes.codes:
             line = sites.attribute_stored(code, name) if name in code.co_names else 0
@@ -354,7 +354,8 @@ def _u32(number):
 
 
 def _text(parts):
-    """Parts of a record's text, without the separators of their own, and none so long that it crowds out the rest."""
+    """Joins the parts of a record's text. Separators within a part are removed, and long parts are cut, so that each
+    has room."""
     return "\t".join(_clip(part.replace("\t", " ").replace("\n", " ")) for part in parts)
 
 

@@ -1,9 +1,9 @@
-"""Looks at objects of the program without running any of its code.
+"""Inspects objects of the program without running any of its code.
 
-What is asked for here is answered by C functions of CPython's own, by way of the descriptors of the built-in types:
-type(o) reads ob_type (o.__class__ may lie), list.__len__ looks at the list behind a subclass that defines its own, and
-no attribute is ever looked up on an instance or on a class whose metaclass could answer. No hash or comparison of the
-program's is called either: everything is known by its id.
+Only CPython's own C functions are called, through the descriptors of the built-in types: type(o) reads ob_type
+(o.__class__ may lie), and list.__len__ reads the list behind a subclass that defines its own. No attribute is looked up
+on an instance, nor on a class whose metaclass could run code. No hash or comparison of the program's is called either:
+objects are identified by their id.
 """
 import functools
 import gc
@@ -48,7 +48,8 @@ PARTS_OF_ERRORS = [(name, BaseException.__dict__[name].__get__) for name in ("__
 
 
 class Kinds:
-    """What every class is, found out once. Kept for one census: a class that goes may leave its id to another."""
+    """The kind of every class, determined once. It is kept for one census only, since the id of a class that is gone
+    may be reused."""
 
     def __init__(self, tensor=None, parameter=None, module=None, optimizer=None, array=None):
         from collections import deque
@@ -93,7 +94,7 @@ class Kinds:
             self.dtype = array.__dict__["dtype"].__get__
 
     def kind(self, cls):
-        """The kind of a class, learned when it is met."""
+        """The kind of a class, determined when it is first met."""
         known = self.of.get(id(cls))
         if known is None:
             known = self.of[id(cls)] = self._learn(cls)
@@ -150,7 +151,7 @@ def _safely(size):
 
 
 def is_opaque(cls):
-    """Whether a class was made by a library's C, which may keep any memory behind its instances."""
+    """Whether a class was made by a library's C code, whose instances may hold memory that nobody can see."""
     if type(cls) is not type and _name(type(cls)).startswith(("pybind11_", "nb_")):
         return True
     name = _module(cls)
@@ -209,8 +210,8 @@ LARGE = 1024                        # items; up to here all of them are looked a
 
 
 def stride(n):
-    """Every so many-th item from the middle. A power of two: when the container grows, those looked at stay the
-    same."""
+    """The stride at which items of the middle are visited. It is a power of two, so that mostly the same items are
+    visited when the container grows."""
     step = 1
     while (n - HEAD - TAIL) // step > MIDDLE:
         step *= 2

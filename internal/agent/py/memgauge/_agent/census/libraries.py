@@ -1,4 +1,4 @@
-"""What programs hang into libraries: into tables that are known, and into globals that have grown.
+"""What programs store in libraries: in known tables, and in globals that have grown.
 
 There are 75,000 globals in a process with torch, in 2,000 modules. Which modules are the program's own, and which
 globals of the others are containers, is remembered from census to census for as long as a module has as many globals.
@@ -8,14 +8,14 @@ from collections import OrderedDict, defaultdict, deque
 
 from . import entering, introspect
 
-PLAIN_LOGGER = 9       # attributes of a logger as it is made
+PLAIN_LOGGER = 9       # attributes of a new logger
 LOGGERS = "logging.Logger.manager.loggerDict"
 
 _LENGTHS = {id(cls): cls.__len__ for cls in (dict, list, set, deque, defaultdict, OrderedDict)}
 
 
 class Libraries:
-    """The part of a Census that knows the modules."""
+    """The part of a Census for the globals of modules."""
 
     def _names(self):
         """The modules, the program's own first among them. Module globals are entered by their names: whoever passes
@@ -72,7 +72,7 @@ class Libraries:
             parts[key >> 6 & 63].add(key)
 
     def _tables(self):
-        """What programs hang into libraries most often: handlers and figures."""
+        """What programs store in libraries most often: handlers and figures."""
         start = self.walk.start
         logging = sys.modules.get("logging")
         if logging is not None:
@@ -114,7 +114,8 @@ class Libraries:
                         self.walk.start_below(o, LOGGERS, "[*]", "." + kind, "[*]")
 
     def _finalizers(self):
-        """After all else: what also hangs elsewhere hangs there. Libraries have finalizers of their own."""
+        """Comes last, so that an object that is also held elsewhere is reported there. Libraries have finalizers
+        too."""
         start = self.walk.start
         finalize = getattr(sys.modules.get("weakref"), "finalize", None)
         if type(finalize) is type:

@@ -1,4 +1,4 @@
-"""How a walk enters objects of libraries that keep more than they show: arrays, caches, bound functions,
+"""How a walk enters objects of libraries whose contents the collector doesn't know: arrays, caches, bound functions,
 chains."""
 import functools
 
@@ -19,7 +19,7 @@ class LibraryObjects:
     # ------------------------------------------------------------ arrays
 
     def array(self, o, cls, place, weight, depth):
-        """An array counts what it keeps alive: of a view that is all of its base, once."""
+        """Counts what an array keeps alive; for a view that is its whole base, once."""
         kinds, done = self.kinds, self.done
         done.add(id(o))
         owner = o

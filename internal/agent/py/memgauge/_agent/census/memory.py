@@ -1,10 +1,10 @@
-"""What a process remembers from one census to the next, and the time that it has left for them."""
+"""What a process remembers from one census to the next, and the time that it may spend on them."""
 from _weakref import ref as weak
 from time import monotonic_ns
 
 from .. import state
 
-SHARE = 0.5              # of the budget may go to censuses; the rest is for what observes all the time
+SHARE = 0.5              # share of the budget for censuses; the rest is for what observes all the time
 WINDOW = 60_000_000_000  # ns over which the budget is kept: a purse holds no more
 SAVED = 2_400_000_000    # ns whose share a purse holds at the process's start: 12 ms at 1 %
 FIRST_COST = 10_000_000  # ns that a first census is taken to cost: of the program's own, not of libraries
@@ -14,7 +14,7 @@ MAX_MARKS = 20_000       # tensors remembered from census to census, some 150 by
 
 
 class Purse:
-    """ns that censuses may take."""
+    """The CPU time in ns that censuses may take."""
 
     def __init__(self):
         self.level = self.at = None
@@ -31,7 +31,7 @@ class Purse:
         return self.level
 
     def wait(self, wanted, budget):
-        """s until it holds so much."""
+        """s until it holds that much."""
         return max(0, wanted - self.level) / (budget * SHARE) / 1e9
 
 

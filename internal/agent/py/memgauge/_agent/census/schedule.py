@@ -1,30 +1,29 @@
-"""When a training takes a census of itself, unasked: so that short runs have some, and old ones a few that can be
-compared.
+"""When a training takes a census by itself, so that short runs have some, and old ones a few to compare.
 
-Nobody who looks from outside knows of a growth as early as the process itself, and what a run of three seconds holds is
-gone when it has ended. So the control thread looks at the private memory now and then; a census comes when the training
-is some times older than at the one before, and its purse allows it: at once where memory has grown, else only where the
-purse holds plenty. The last one comes as the process ends, where what has grown is still there: then no step waits for
+The process itself notices growth earlier than any observer outside, and after a run of three seconds nothing is left to
+examine. So the control thread reads the private memory now and then. A census is due when the training is SPREAD times
+as old as at the previous one. If memory has grown, it begins as soon as the purse allows it; else only if the purse
+holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
 it. docs/census.md
 """
 from time import monotonic
 
 from .. import state
 
-FIRST = 0.6              # s after the first step: half a second of short steps, after warming up
-SPREAD = 1.4             # times as old is the training at the next one: 24 censuses in half an hour
+FIRST = 0.6              # s after the first step: the warm-up and half a second of short steps
+SPREAD = 1.4             # ratio of the training's ages at two censuses: 24 censuses in half an hour
 MOST = 24                # of a process; a collector may ask for more
-AGAIN = 0.25             # s until it is asked again whether memory has grown, or a tenth of the training's age
-MATERIAL = 512 << 10     # bytes: growth that is worth a look
-PLENTY = 3               # times what a census needs: where nothing grows
-LAST_LOOK = 40_000_000   # ns at the process's end; twice that is what anybody notices
-OLD = 0.15               # share of the training's time that a last look must tell of
+AGAIN = 0.25             # s until memory is read again; later a tenth of the training's age
+MATERIAL = 512 << 10     # bytes: growth that is worth a census
+PLENTY = 3               # times what a census needs must be in the purse if nothing grows
+LAST_LOOK = 40_000_000   # ns of the census at the process's end; nobody notices a delay of twice that
+OLD = 0.15               # share of the training's time that must have passed since the previous census
 
 _course = None
 
 
 class Course:
-    """Of a training, by the clock."""
+    """The schedule of one process's censuses."""
 
     def __init__(self, process, began):
         self.process = process             # a forked child begins anew
@@ -55,8 +54,8 @@ class Course:
         return self.due
 
     def over(self, now, anon):
-        """Whether the process's end is worth a census: much has happened since the one before, and what has grown is
-        still there."""
+        """Whether to take a census at the process's end: much time has passed since the previous one, and what has
+        grown is still there."""
         age = now - self.began
         new = self.looked is None or age - self.looked >= OLD * age
         return age >= FIRST / 2 and new and self.base is not None and anon - self.base >= MATERIAL

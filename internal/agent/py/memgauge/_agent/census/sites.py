@@ -1,8 +1,8 @@
 """Which line of the program makes a place grow.
 
-No allocation is traced: that would cost every run what few need. Instead the program's own bytecode is searched for the
-statements that put something where the memory hangs: `NAME.append(…)`, `NAME[…] = …`, `NAME += …`. Where tracemalloc is
-on already, it knows the line of the allocation and is asked first.
+No allocation is traced: that would slow every run for the few that leak. Instead the program's bytecode is searched for
+statements that add to the holder: `NAME.append(…)`, `NAME[…] = …`, `NAME += …`. If the program has tracemalloc on, that
+knows the line of the allocation and is used first.
 """
 import sys
 from types import CodeType
@@ -26,7 +26,7 @@ HOOKS = {
     "_optimizer_step_post_hooks": ("register_step_post_hook",),
     "_optimizer_step_pre_hooks": ("register_step_pre_hook",),
 }
-# Names that a program may use itself: what adds to a library's of that name, where nothing in the program does.
+# Names that a program may use for its own variables: these functions count only if no statement of the program adds.
 REGISTERS = {
     "_buffers": ("register_buffer",),
     "_parameters": ("register_parameter",),
@@ -200,7 +200,7 @@ def where(code, line):
 
 
 def native_calls(code, space):
-    """(line, text) of the calls of a native library (ctypes, cffi) in a code: what it allocates nobody else sees."""
+    """(line, text) of calls into a native library (ctypes, cffi): nothing else shows what such a library allocates."""
     libraries = {}
     for name in code.co_names:
         value = space.get(name)
@@ -227,7 +227,7 @@ def native_calls(code, space):
 
 
 def traced(o):
-    """The line that allocated an object, where tracemalloc was on; "" if it isn't known."""
+    """The line that allocated an object, if tracemalloc was on; else ""."""
     tracemalloc = sys.modules.get("tracemalloc")
     if tracemalloc is None or not tracemalloc.is_tracing():
         return ""

@@ -1,24 +1,23 @@
-"""What torch says about a tensor, asked in ways that run no code of the program's.
+"""Properties of tensors, read without running any code of the program.
 
-Every question goes to the getter of torch._C.TensorBase (torch/csrc/autograd/python_variable.cpp), with
-__torch_function__ switched off for our thread. A storage is known by the address of its StorageImpl (`_cdata`):
-data_ptr() would make a copy-on-write storage a real one. A gradient is never asked for: the engine writes it, and
-`p.grad = None` frees it, without holding Python's lock, and who reads it meanwhile has a tensor that is gone (one
-training of ten died of it). Saved tensors of a graph are not unpacked: that runs the program's hooks, and with
-activation checkpointing the whole forward pass. Whether a tensor has a graph is asked of is_leaf, which compares a
-pointer; only a few nodes are fetched, since an operation in place exchanges them without Python's lock. docs/agent.md,
-"Beside C++"
+Only the getters of torch._C.TensorBase are used (torch/csrc/autograd/python_variable.cpp), with __torch_function__
+switched off for our thread. A storage is identified by the address of its StorageImpl (`_cdata`), because data_ptr()
+would make a real storage of a copy-on-write one. Gradients are never read: the engine writes them, and `p.grad = None`
+frees them, without holding the GIL. Reading one meanwhile gives a freed tensor (one training of ten crashed that way).
+Saved tensors of a graph are not unpacked, because that runs the program's hooks, and with activation checkpointing the
+whole forward pass. is_leaf, which only compares a pointer, tells whether a tensor has a graph. Only a few nodes are
+fetched, since an in-place operation replaces them without the GIL. docs/agent.md, "Beside C++"
 """
 import sys
 
 from . import introspect
 
-MAX_NODES = 1000     # of a graph looked at in one go, about 2 ms; it must be let go of before we pause
+MAX_NODES = 1000     # of a graph visited without a pause, about 2 ms: nothing of it may be held during a pause
 MAX_CHAIN = 1000     # nodes followed towards the oldest one
 
 
 class Torch:
-    """torch of this process, if it is there already; ask `found`."""
+    """This process's torch, if it is imported already (`found`)."""
 
     def __init__(self):
         torch = sys.modules.get("torch")
@@ -85,7 +84,7 @@ class Torch:
         return node._sequence_nr()
 
     def nodes(self, node):
-        """How many a node leads to, itself included; bounded."""
+        """The number of nodes that are reachable from a node, including itself; bounded by MAX_NODES."""
         seen, waiting = {id(node): node}, [node]     # it keeps them, or their ids would be given again
         while waiting and len(seen) < MAX_NODES:
             for other, _ in self._next(waiting.pop()):

@@ -1,9 +1,9 @@
-"""What no walk from the roots comes to: suspended generators, iterators and objects on a frame's value stack, what only
-C holds. One look through the collector's objects finds them, where private memory grows and nothing that a census has
-named explains it.
+"""What a walk from the roots can't reach: suspended generators, iterators, objects on a frame's value stack, and what
+only C holds. A search through all of the collector's objects finds them. It is made if private memory grows and the
+objects that censuses have found don't explain it.
 
-That look can't be divided: the list of all objects is made and searched by C, in some 20 ms in a process with torch, in
-which the trainer waits if it wants Python's lock. So it is taken seldom, and never where there are too many objects.
+The search can't be divided into slices: C makes and searches the list of all objects, in some 20 ms in a process with
+torch, in which the trainer waits if it needs the GIL. So it is made seldom, and never if there are too many objects.
 """
 import gc
 import sys
@@ -16,7 +16,7 @@ from . import introspect, roots, walk
 MATERIAL = 2 << 20       # bytes of growth between two censuses that must be explained …
 EXPLAINED = 0.4          # … to so much
 MAX_LOOKS = 6            # of a process
-COST = 30_000_000        # ns that a look is taken to cost
+COST = 30_000_000        # ns: assumed cost of a search
 MAX_BLOCKS = 1_500_000   # of Python's allocator: the number of objects is below that
 LARGE = 64               # items of a container that is worth a row
 MOST = 512               # objects of a kind that are entered, the newest
@@ -30,7 +30,7 @@ _FRAMES = {id(GeneratorType): ("gi_frame", "gi_code"), id(CoroutineType): ("cr_f
 
 
 class Unseen:
-    """The part of a Census that looks at objects which nothing leads to."""
+    """The part of a Census for objects that no walk reaches."""
 
     def _unreached(self):
         self.named = self._named()
@@ -51,7 +51,7 @@ class Unseen:
         return sum(w.held.values()) + sum(w.groups.bytes)
 
     def _look(self):
-        """In one slice, but for what can wait as weak references."""
+        """Searches in one slice; objects that can be referenced weakly are visited in later ones."""
         own = {key for key, is_own in self.kinds._own.items() if is_own}
         suspended, rest, large = _search(own)
         started, limit, self.limit = self.slice_began, self.limit, IN_ONE_GO

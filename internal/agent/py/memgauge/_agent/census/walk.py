@@ -1,15 +1,15 @@
-"""Walks forward from the program's roots to everything that it holds, in slices, and keeps nothing alive.
+"""Walks from the program's roots to everything that it holds, in slices, and keeps nothing alive.
 
-Roots are the locals of running functions, the globals of modules, and what hangs in Python's own tables. What hangs at
-the same *place* is counted together; a place is a node of a tree whose edges are labels (an attribute's name, `[*]` for
-a container's items), so a holder's path is there from the beginning.
+Roots are the locals of running functions, the globals of modules, and Python's own tables. Objects that are held at the
+same *place* are counted together. A place is a node of a tree whose edges are labels (an attribute's name, `[*]` for a
+container's items), so the path of a holder is known from the beginning.
 
-What waits to be looked at waits as a weak reference. Containers of Python's own can't be referred to weakly, so they
-are looked at together with what they hang at. When the time of a slice is up in the middle of that, everything is let
-go of (Pause unwinds the stack) and the next slice begins with the same object again; containers that were finished are
-known by their ids and passed by. Between two slices nothing of the program's is held, only numbers and weak references.
+The queue holds weak references. Python's own containers can't be referenced weakly, so they are visited together with
+the object that holds them. If the slice's time is up meanwhile, all references are released (Pause unwinds the stack),
+and the next slice begins with the same object again; containers that were finished are skipped by their ids. Between
+two slices nothing of the program is held, only numbers and weak references.
 
-All of our own books are dicts from int to int: they add no objects to the program's garbage collector.
+All our own tables are dicts from int to int: they add no objects to the program's garbage collector.
 """
 from _weakref import ref as weak
 from collections import deque
@@ -22,8 +22,8 @@ from .places import PARAMETER, TENSOR_ROLE, Groups, Places
 
 MAX_DEPTH = 24         # of containers in containers; deeper ones are left out
 MAX_VISITED = 300_000  # their ids take some 25 MB
-MAX_GRAPHS = 512       # tensors with a graph that are remembered to be looked at
-MAX_SCALARS = 64       # places of scalars whose graph is looked at while walking, …
+MAX_GRAPHS = 512       # tensors whose graph is measured after the walk
+MAX_SCALARS = 64       # places of scalars whose graph is measured during the walk, …
 ALIKE = 4              # … and scalars of a place: a chain of nodes takes up to 0.1 ms
 
 
@@ -32,12 +32,13 @@ class Pause(Exception):
 
 
 class Walk(Entering):
-    """clock() is true when the slice's time is up; marks remembers tensors from one census to the next."""
+    """A walk in slices. clock() is true if the slice's time is up; marks remembers tensors from one census to the
+    next."""
 
     def __init__(self, torch, kinds, clock, marks):
         self.torch, self.kinds, self.clock, self.marks = torch, kinds, clock, marks
         self.places, self.groups = Places(), Groups()
-        self.done = introspect.Seen()      # ids of what was looked at
+        self.done = introspect.Seen()      # ids of visited objects
         self.queued = introspect.Seen()
         self.queue = deque()         # weak reference, place, weight, one after the other
         self.late = deque()          # optimizers: what they share with a model is the model's
@@ -46,8 +47,8 @@ class Walk(Entering):
         self.held = {}               # place -> bytes of what isn't tensors
         self.parts = {}              # place -> bytes of tensors that are parts of a model or an optimizer
         self.unseen = {}             # place -> objects of libraries, whose bytes can't be seen
-        self.cut = {}                # place -> 1 where something was not looked at
-        self.unfinished = []         # places that the last slice ended in the middle of
+        self.cut = {}                # place -> 1 if something there was not visited
+        self.unfinished = []         # places in which the last slice ended
         self.links = {}              # place -> objects of a chain
         self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
@@ -60,7 +61,7 @@ class Walk(Entering):
         self.samples = {}            # id of a class of the program's -> weak references to some instances
         self.visited = self.tensors = 0
         self.frames = []             # whose f_locals were read in this slice
-        self.left_out = 0            # what was too deep, or vanished
+        self.left_out = 0            # objects that were too deep, or vanished
         self.count = 0
         self._here = set()
 
@@ -93,14 +94,14 @@ class Walk(Entering):
         return True
 
     def drop(self):
-        """Gives up on all that waits. What it hangs at is not known whole."""
+        """Drops the queue. The places of its objects are marked as incomplete."""
         for waiting in (self.queue, self.late):
             for place in islice(waiting, 1, None, 3):
                 self.cut[place] = 1
             waiting.clear()
 
     def skip(self):
-        """Gives up on the object at the head of the queue."""
+        """Drops the object at the head of the queue."""
         if len(self.queue) > 1:
             self.cut[self.queue[1]] = 1
         for _ in range(min(3, len(self.queue))):
@@ -108,7 +109,7 @@ class Walk(Entering):
         self.left_out += 1
 
     def counted(self, n, label, kind):
-        """A container that is not entered, only counted: its bytes are not known."""
+        """Counts a container that is not entered: its bytes are unknown."""
         place = self.places.at(0, label)
         self.cut[place] = 1
         if n >= SMALL:
@@ -124,7 +125,7 @@ class Walk(Entering):
                 raise Pause
 
     def visit(self, o, place, weight, depth):
-        """Looks at an object now, or puts it into the queue."""
+        """Visits an object now, or puts it into the queue."""
         cls = type(o)
         kind = self.kinds.of.get(id(cls))
         if kind is None:
@@ -176,7 +177,7 @@ class Walk(Entering):
             self._here.discard(id(o))
 
     def expand(self, o, place, weight, depth=0):
-        """Everything that an object leads to, then the books about itself: they must be made once."""
+        """Visits everything that an object holds, then records the object itself, which must happen only once."""
         cls = type(o)
         kind = self.kinds.kind(cls)
         try:
@@ -222,8 +223,8 @@ class Walk(Entering):
         self.groups.add(place, role, shape, dtype, device, size, weight, fresh, first)
 
     def _graph_of(self, t, place, weight, shape):
-        """A tensor with a graph is looked at after the walk. A scalar at once: `total = total + loss` will have made
-        another one by then."""
+        """Remembers a tensor with a graph, which is measured after the walk. A scalar's graph is measured at once,
+        because `total = total + loss` will have replaced the scalar by then."""
         self.graph_count[place] = self.graph_count.get(place, 0) + weight
         if len(self.graphs) < 2 * MAX_GRAPHS:
             self.graphs.extend((weak(t), place))

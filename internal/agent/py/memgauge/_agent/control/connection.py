@@ -1,4 +1,5 @@
-"""A client of the control socket: frames come in, answers and the output of its code go out, without blocking."""
+"""A client of the control socket. Its frames are read, and replies and the output of its code sent, without
+blocking."""
 import _socket
 import _thread
 import struct
@@ -24,7 +25,7 @@ class Connection:
     def __init__(self, sock):
         self.sock, self.fd = sock, sock.fileno()
         self.open = True
-        self.heard = monotonic()    # when it last said something
+        self.heard = monotonic()    # when it last sent something
         self.job = None
         self.unsent = bytearray()
         self._received = bytearray()
@@ -67,7 +68,7 @@ class Connection:
             self._push()
 
     def flush(self):
-        """Sends what waits, the output of the eval included."""
+        """Sends what is pending, including the output of the eval."""
         with self._lock:
             while True:
                 if self.job is not None:
@@ -77,7 +78,7 @@ class Connection:
                     return
 
     def finish(self, job):
-        """The last frames of an eval, from its own thread: the client has them without waiting for another to wake."""
+        """Sends the last frames of an eval from its own thread, so that the client need not wait for another thread."""
         with self._lock:
             self._take_output(job.sink, None)
             if job.value:

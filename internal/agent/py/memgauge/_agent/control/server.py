@@ -14,8 +14,8 @@ MAJOR, MINOR = 1, 2
 EVAL, INTERRUPT, PING, DETACH, SETTINGS, BACKTRACE, CENSUS, EVAL_AT = range(1, 9)
 
 MAX_CONNECTIONS = 8       # a user's terminals, and a collector; each may run code in the trainer
-SPARE = 1                 # beyond these: where all of them run code, somebody must be able to ask why, or to detach
-SETTLED = 1.0             # s without a word after which a connection makes room for a newcomer
+SPARE = 1                 # beyond these: if all of them run code, a client must still be able to see why, or to detach
+SETTLED = 1.0             # s without a request after which a connection may be closed for a new one
 MAX_PATH = 100            # bytes; sockaddr_un takes 108 with the zero (unix(7))
 EVENT_TEXT = 2000         # characters of the code that memgauge.events keeps
 BEGIN_TEXT = 200          # of the note that code begins: enough to know which code killed the process
@@ -30,14 +30,14 @@ def earliest(a, b):
 
 
 class Control:
-    """Listens at path, or through a door, and answers with what hooks offers: hello() -> str, event(name, text, a, b),
+    """Listens at path, or through a door. hooks answers the requests: hello() -> str, event(name, text, a, b),
     detach(), settings(dict), tick(), gone(), ring(fd). event() is also called from the threads that run evals."""
 
     def __init__(self, path, hooks, door=None):
         self.path, self.hooks, self.door = path, hooks, door
         self.listener = None
         self.connections = {}    # fd -> Connection
-        self.jobs = []           # evals that run, or were given up and still do
+        self.jobs = []           # evals that run, including those that were given up and still run
         self.detached = False
         self.asker = None        # connection of the client that had the agent detached
         self.last = None         # its socket, which tells by its end that nothing of ours is left
@@ -111,7 +111,7 @@ class Control:
         self._wakes.close()
 
     def wake(self):
-        """Makes run() look round; from any thread."""
+        """Makes run() check its jobs; from any thread."""
         self._wakes.wake()
 
     # ------------------------------------------------------------ the loop
@@ -129,7 +129,7 @@ class Control:
         return dict(poll.poll(timeout))
 
     def _tick(self):
-        """Lets every job do what is due; returns when the next one is."""
+        """Runs every job that is due; returns when the next one is due."""
         due = earliest(earliest(self.hooks.tick(), gil.due()), _course())
         if state.census is not None and state.census not in self.jobs:     # nobody has asked for it
             self.jobs.append(state.census)
@@ -164,7 +164,8 @@ class Control:
         connection.send(HELLO, version, encode(self.hooks.hello()))
 
     def _room(self):
-        """Whether one more can be served. One that has long been silent, and runs nothing, goes for it."""
+        """Whether one more connection can be served. If necessary, one that is idle and has long been silent is
+        closed."""
         if len(self.connections) >= MAX_CONNECTIONS:
             idle = [c for c in self.connections.values() if c.idle() and c.heard < monotonic() - SETTLED]
             if idle:
@@ -276,7 +277,7 @@ class Control:
             self.jobs.append(job)
 
     def _finished(self, connection, job):
-        """The eval is recorded before its client hears of it, so that a query right after finds it."""
+        """Records the eval before its client gets the result, so that a query right after finds it."""
         gil.hurry()     # it often has another question
         try:
             if not job.own:
@@ -288,7 +289,7 @@ class Control:
 
 
 def _course():
-    """When a training may take a census that nobody has asked for."""
+    """Takes the training's own censuses when they are due."""
     if state.observer is None or state.observer.ring is None:
         return None
     from ..census import schedule
@@ -296,7 +297,7 @@ def _course():
 
 
 def _bind(sock, path):
-    """A path may be longer than a socket's name: the directory then goes in as a descriptor."""
+    """Binds the socket. If the path is longer than a socket's name may be, the directory is given as a descriptor."""
     try:
         os.unlink(path)   # of this very process: the name carries its pid and start
     except FileNotFoundError:

@@ -1,8 +1,7 @@
 """Every thread's Python stack with the line that it executes, as lines of text: docs/formats/control.md, "stacks".
 
-Runs on the control thread, and no code of the program runs in it: locals of types that we know are rendered here, of
-the others only the type is told. So no lock of the program's, no __repr__ that hangs, no tensor that must come from a
-GPU.
+It runs on the control thread, without code of the program: locals of known types are rendered here, of others only the
+type is shown. So it takes no lock of the program, calls no __repr__ that may hang, and copies no tensor from a GPU.
 """
 import _thread
 import os
@@ -16,13 +15,13 @@ MAX_LOCALS = 50       # of one frame
 MAX_REPR = 120        # characters of a value: a line on a terminal
 MAX_ITEMS = 5         # of a container
 MAX_NAME = 500        # characters of a function's, a file's or a thread's name
-NESTED = 2            # containers in containers that are looked into
+NESTED = 2            # levels of nested containers that are rendered
 
 _OPTIMIZED = 1        # code.co_flags: locals are not kept in a dict
 
 
 def report(with_locals=False):
-    """The answer as bytes. Threads that found no room are counted in the last line."""
+    """The reply as bytes, at most MAX_TEXT. The last line counts the threads that were left out."""
     mine = _thread.get_ident()
     lines, size = [_line("agent", _thread.get_native_id())], 0
     tops = frames.innermost()
@@ -80,7 +79,7 @@ def _thread_text(ident, known, frame, with_locals):
 
 
 def _locals(frame, code):
-    """Of a module's frame the globals are left out: that is the whole program."""
+    """The locals of a frame. A module's frame has none here: its locals are the globals, that is, the whole program."""
     if not code.co_flags & _OPTIMIZED:
         return []
     names = code.co_varnames + code.co_cellvars + code.co_freevars
@@ -131,7 +130,7 @@ def _container(value, kind, nested):
 
 
 def _object(value, kind):
-    """Without calling anything of the value's but torch's and numpy's own attributes."""
+    """A short text of a value. Of its attributes only torch's and numpy's own are read."""
     torch = sys.modules.get("torch")
     try:
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):

@@ -1,5 +1,5 @@
-"""Why a thread should not be stopped where it is, or must not: what its stack, and the stacks of others, tell of
-PyTorch."""
+"""Why a thread should not or must not be stopped where it is. Its stack, and those of other threads, show whether
+PyTorch is in the middle of an operation."""
 import sys
 from time import monotonic
 
@@ -13,7 +13,7 @@ _EVALS = state.PACKAGE + "_agent/evaluate/job.py"      # a thread with it on its
 HARMLESS = ("multiprocessing/", "distributed/elastic/", "distributed/launcher/", "distributed/run.py",
             "utils/_contextlib.py",
              "utils/data/", "autograd/grad_mode.py", "_inductor/compile_worker/", "_inductor/async_compile.py")
-# s that a thread is taken to be in PyTorch after it was last seen there: between two calls it is not
+# s for which a thread counts as being in PyTorch after it was last seen there, since it leaves between two calls
 REMEMBERED = 1.0
 _in_torch = {}       # thread's ident: when it was seen there (monotonic)
 # torch/autograd/graph.py since 2.1; before, the two functions of torch/autograd/__init__.py
@@ -95,7 +95,7 @@ def others():
 
 
 def _looked_at(top, home):
-    """(is in PyTorch, has code of the program's own on its stack)."""
+    """(whether the thread is in PyTorch, whether code of the program is on its stack)."""
     inside = users = False
     for frame in frames.stack(top):
         name = frame.f_code.co_filename

@@ -30,7 +30,7 @@ class Idle:
         self.clock = ~os.getpid() << 3 | 6
 
     def look(self, visit, asked):
-        """asked: whether it was asked to come by."""
+        """Checks once. asked: whether a pending call was requested, which it has not run yet."""
         try:
             return self._look(visit, asked)
         except OSError:      # the main thread has ended and left others behind, or there is no /proc
@@ -44,7 +44,7 @@ class Idle:
         cpu, now = clock_gettime_ns(self.clock), monotonic()
         if cpu != self.cpu:
             self.cpu, self.since, self.all = cpu, now, process_time_ns()
-            if asked:            # and yet it comes to no bytecode: whatever was the reason before, it is in C code
+            if asked:            # it runs no bytecode in spite of the request, so it is in C code
                 visit.reason = ""
             return False
         if now < self.since + STILL_CALL or not self._sleeps():
@@ -94,7 +94,7 @@ class Idle:
             return b""
 
     def _quiet(self, now):
-        """Whether nothing else goes on in the process."""
+        """Whether all other threads of the process are idle."""
         return process_time_ns() - self.all < QUIET * 1e9 * (now - self.since)
 
 

@@ -1,9 +1,9 @@
 """Runs code that a client sent, each on a daemon thread of its own, and says how it ended.
 
-The thread waits for its moment (moment.py), executes, renders and finishes; the control thread only keeps the time. An
-interruption is an exception of ours that PyThreadState_SetAsyncExc raises in the eval's thread, nowhere else. It is
-raised only while the thread is *armed*, that is, inside the user's code or their __repr__; `_disarm` makes sure that
-none is under way afterwards.
+The thread waits until it may begin (moment.py), executes the code, renders the result and finishes; the control thread
+only watches the deadline. An interruption is our own exception, which PyThreadState_SetAsyncExc raises in the eval's
+thread and nowhere else. It is raised only while the thread is *armed*, that is, inside the user's code or their
+__repr__; after `_disarm` no interruption is pending any more.
 """
 import _thread
 import sys
@@ -12,7 +12,7 @@ from itertools import filterfalse, repeat, starmap
 from time import monotonic, perf_counter_ns, sleep
 
 from .. import frames, gil, mainthread
-from . import likeness, moment, rendering, scope, streams
+from . import moment, rendering, scope, streams, threadsetup
 
 FINE, EXCEPTION, TIMEOUT, INTERRUPTED, GOES_ON = range(5)
 
@@ -62,14 +62,14 @@ class Job:
         self._thread = None
         self._claim = [True]       # whoever pops it finishes the job
         self._armed = self._firing = False
-        self._entered = False      # the thread has had its moment, and asks next whether it is still wanted
-        self._why = None           # the interruption that is wanted
+        self._entered = False      # the thread may begin, and checks next whether it was interrupted
+        self._why = None           # the interruption that was requested
         self._since = self._next = 0.0
 
     def start(self):
         import os
         self._pid = os.getpid()
-        self._thread = likeness.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
+        self._thread = threadsetup.threading_module().Thread(target=self._work, name="memgauge-eval", daemon=True)
         self._thread.start()
 
     @property
@@ -84,7 +84,8 @@ class Job:
             self._since = self._next = monotonic()
 
     def tick(self):
-        """Does what is due. Returns when to call again (monotonic s), None for never."""
+        """Interrupts the code or gives it up when that is due. Returns when to call again (monotonic s), None for
+        never."""
         now = monotonic()
         if self.outcome is not None and not self._thread.is_alive():
             return None
@@ -112,7 +113,7 @@ class Job:
             self.tick()
 
     def unwanted(self):
-        """Whether an interruption came; of use before the code begins."""
+        """Whether an interruption was requested; used before the code begins."""
         return self._why is not None
 
     def _fire(self):
@@ -160,7 +161,7 @@ class Job:
     def _work(self):
         outcome = EXCEPTION
         try:
-            likeness.user_signals()
+            threadsetup.user_signals()
             outcome = self._at_its_moment()
         except BaseException as error:   # an interruption just between two shields, or no memory left
             self.error = self.error or "memgauge: %r\n" % (error,)
@@ -182,7 +183,7 @@ class Job:
             os._exit(0)
 
     def _at_its_moment(self):
-        likeness.threading_module()
+        threadsetup.threading_module()
         error = None if self.own else _compile_error(self.source)
         # nothing has to be waited for; but text from an indented place has another try
         if isinstance(error, SyntaxError):
@@ -201,7 +202,7 @@ class Job:
         gil.calm()
         gil.lax()
         self.began = perf_counter_ns()
-        likeness.same_device(self.visit.stop)
+        threadsetup.same_device(self.visit.stop)
         streams.enter(self.sink)
         outcome = self._evaluate()
         if self.visit.place == moment.IDLE and not self.own:
@@ -210,7 +211,7 @@ class Job:
         return outcome
 
     def _never_began(self):
-        """Where the thread is that did not come by."""
+        """Says where the thread is that could not be stopped in time."""
         frame = frames.innermost_of(mainthread.ident())
         text = "".join(rendering.stack(frame, self.source))
         reason = self.visit.reason
@@ -282,8 +283,7 @@ class Job:
         return result, error
 
     def _disarm(self):
-        """No interruption reaches this thread after this returns, and the interpreter knows of none that is still to
-        come.
+        """After this returns, no interruption reaches this thread, and none is pending in the interpreter.
 
         One that was under way can't be taken back: up to CPython 3.12 PyThreadState_SetAsyncExc(…, NULL) leaves
         eval_breaker set for good, so that every jump of the program goes the slow way, and under sys.settrace never
@@ -331,8 +331,8 @@ _IMPORTLIB = frozenset(["<frozen importlib._bootstrap>", "<frozen importlib._boo
 
 
 def _raise_in(ident, kind):
-    """Has an exception raised in a thread, at its next jump, unless it is inside importlib. False where that can't be
-    done now."""
+    """Has an exception raised in a thread at its next jump, unless it is inside importlib. Returns False if that can't
+    be done now."""
     try:
         import ctypes
     except ImportError:   # a Python without it: code can't be interrupted, and is given up after the grace

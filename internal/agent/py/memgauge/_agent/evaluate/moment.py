@@ -1,14 +1,14 @@
-"""Where the code of an eval may begin: while the thread that trains is stopped at a place where nothing of PyTorch is
+"""Decides when the code of an eval may begin: while the training thread is stopped where no operation of PyTorch is
 half done.
 
-PyTorch's C++ works on tensors without Python's lock, and whoever changes them meanwhile from another thread (`p.grad =
-None` is enough) ends the program. So the main thread is stopped between two of its bytecodes, by a pending call of
-CPython's, or the thread that trains at the end of a step, by the observer's hook; and the code runs in its place, on a
-thread of its own. So what the code does to its thread (an interruption, gradient mode, a lock that it waits for) is
-never done to the trainer's, which can be let go at any time. docs/eval.md
+PyTorch's C++ works on tensors without the GIL. Another thread that changes them meanwhile (`p.grad = None` is enough)
+crashes the program. So either the main thread is stopped between two of its bytecodes, by a pending call of CPython, or
+the training thread at the end of a step, by the observer's hook. Meanwhile the code runs on its own thread. So what
+the code does to its thread (an interruption, gradient mode, waiting for a lock) doesn't affect the trainer's thread,
+which can be released at any time. docs/eval.md
 
-A main thread that waits for something outside of PyTorch comes by nowhere. Then the code begins beside it, and the main
-thread is stopped when its wait ends before the code does.
+A main thread that waits for something outside of PyTorch runs no bytecode, so it can't be stopped. Then the code begins
+beside it, and the main thread is stopped if its wait ends before the code does.
 """
 import _thread
 import os
@@ -21,16 +21,16 @@ from .idle import Idle
 from .stop import ASKED, IDLE, MAIN, STEP, Stop, ours, tell_error
 
 PATIENCE = 0.015    # s for a better place than the middle of a forward pass; C++ that runs longer is waited for anyway
-FIRST, LOOK = 0.001, 0.01   # s between two tries to stop the main thread, at first and later
+FIRST, LOOK = 0.001, 0.01   # s between two attempts to stop the main thread, at first and later
 DEEP = 60           # calls that must be left below the recursion limit for our pending call
 
 _waiting = []       # visits that have not begun
 _gates = []         # visits that began beside the main thread: it is stopped when it comes by
-_armed = False      # CPython was asked for a pending call that has not come yet
+_armed = False      # a pending call is registered with CPython and has not run yet
 
 
 class Visit:
-    """One job's wish to run its code, made by the job's thread."""
+    """One job's request to run its code, made by the job's thread."""
 
     def __init__(self, job, where):
         self.job, self.where = job, where
@@ -48,7 +48,7 @@ class Visit:
         self.pid = os.getpid()
 
     def enter(self):
-        """Waits for the moment; False when the job was interrupted before."""
+        """Waits until the code may begin; False if the job was interrupted before."""
         self.ident = _thread.get_ident()
         state.evals.add(self.ident)
         if self.where == ASKED:
@@ -78,22 +78,22 @@ class Visit:
                 return True
 
     def take(self):
-        """Whether it is this thread that decides; else the code is about to begin, or never will."""
+        """Claims the decision for this thread. False if the code is about to begin, or never will."""
         try:
             return self.claim.pop()
         except IndexError:
             return False
 
     def let_go(self):
-        """Has it begin; by the thread that stands still for it, which may have been interrupted just after it had done
-        so."""
+        """Lets the code begin. The stopped thread calls this, perhaps twice, since it may have been interrupted just
+        after the first call."""
         try:
             self.go.release()
         except RuntimeError:
             pass
 
     def give_back(self):
-        """Lets another decide after all, when the one who was about to begin it could not."""
+        """Returns the claim, if the thread that had it could not begin the code."""
         if self.place is None:
             self.claim[:] = [True]
 
@@ -106,7 +106,7 @@ class Visit:
         return False
 
     def _join(self):
-        """A thread that stands still for another eval serves this one as well."""
+        """Uses a thread that is already stopped for another eval."""
         stop = mainthread.stopped
         if stop is None or not stop.open or not self._fits(stop) or not self.take():
             return False
@@ -135,9 +135,9 @@ class Visit:
 # ---------------------------------------------------------------- the main thread, between two bytecodes
 
 def _make_stopper():
-    """An object that CPython asks for its truth, on the main thread: a C function with the signature of a pending call,
-    which passes exceptions on (Objects/object.c, PyObject_IsTrue). It lives as long as the process, the box can be
-    emptied."""
+    """An object whose truth value CPython evaluates on the main thread: a C function with the signature of a pending
+    call, which passes exceptions on (Objects/object.c, PyObject_IsTrue). It lives as long as the process, the box can
+    be emptied."""
     box = []
 
     def __bool__(self, box=box):
@@ -151,7 +151,7 @@ _stopper = None
 
 
 def _arm():
-    """Asks for a pending call, unless one is under way."""
+    """Registers a pending call, unless one is registered already."""
     global _stopper, _armed
     if _armed or _too_deep():
         return
@@ -176,7 +176,7 @@ def _too_deep():
 
 
 def _came_by():
-    """The pending call. Only what a signal handler of the program's raises leaves it."""
+    """The pending call. It raises only what a signal handler of the program has raised."""
     global _armed
     _armed = False
     if mainthread.stopped is None:
@@ -184,8 +184,8 @@ def _came_by():
 
 
 def _stand_still(place, admit, *arguments):
-    """Runs what `admit` puts into the list that it is given. Only what a signal handler of the program's raises leaves
-    it."""
+    """Stops this thread for the visits that `admit` puts into a list. It raises only what a signal handler of the
+    program has raised."""
     visits, stop = [], None
     try:
         admit(visits, *arguments)
@@ -230,7 +230,7 @@ def _take_into(visits, visit):
 
 
 def _task_on_this_thread():
-    """What PyTorch has half done on the thread that asks, as far as no frame tells it."""
+    """The operation of PyTorch that is half done on the calling thread, if no frame shows it."""
     torch = sys.modules.get("torch")
     raw = getattr(torch, "_C", None)
     try:
@@ -248,7 +248,8 @@ def _task_on_this_thread():
 # ---------------------------------------------------------------- the end of a step
 
 def _ask_step():
-    """To be repeated until it was heard: the trainer may be planning its next look just now."""
+    """Requests a stop at the end of the next step. The caller repeats it, since the trainer may be planning its next
+    check just now and miss it."""
     observer = state.observer
     if observer is not None:
         observer.visit = step_ended
@@ -256,7 +257,7 @@ def _ask_step():
 
 
 def step_ended():
-    """On the thread that trains, by the observer. Only what a signal handler of the program's raises leaves it."""
+    """Called by the observer on the training thread. It raises only what a signal handler of the program has raised."""
     if mainthread.stopped is None and _thread.get_ident() not in state.evals:    # the code of an eval makes a step
         _stand_still(STEP, _admit_all)
 
@@ -271,7 +272,7 @@ def _admit_all(visits):
 # ---------------------------------------------------------------- forks, detach
 
 def after_fork():
-    """In the child: whatever waits, waits in the parent."""
+    """In the child: forgets all visits, which belong to the parent."""
     global _armed
     mainthread.stopped, _armed = None, False
     del _waiting[:], _gates[:]

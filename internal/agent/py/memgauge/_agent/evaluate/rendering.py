@@ -59,7 +59,7 @@ def stack(frame, source):
 
 
 class _lines_of:
-    """Shows linecache the code while a traceback is made, and leaves nothing there."""
+    """Puts the code into linecache while a traceback is made, and removes it again."""
 
     def __init__(self, source):
         self.source = source
@@ -75,7 +75,7 @@ class _lines_of:
 
 
 def let_go(error):
-    """Empties the frames that the exception holds, and those of its causes: they refer to what the code had in hand."""
+    """Clears the frames of the exception and of its causes, whose locals keep the code's objects alive."""
     seen = set()
     waiting = [error]
     while waiting:

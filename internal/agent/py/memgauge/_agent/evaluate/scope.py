@@ -1,11 +1,10 @@
-"""Where the names in an eval come from and where what it assigns goes to.
+"""How the names in an eval are resolved, and where its assignments are stored.
 
 The code runs in the real `__main__`. A name that `__main__` lacks is looked up in the running functions of the user's
 code on the main thread, innermost first, then among the globals of their modules. Code that needs no such name is
-executed as it stands. Other code is compiled as the body of a function whose free variables are those names: so
-comprehensions, nested functions, lambdas and class bodies see them as Python's own scoping rules say, every other name
-that it assigns is a global of the real `__main__`, and functions that outlive the eval hold what they use and nothing
-else.
+executed unchanged. Other code is compiled as the body of a function whose free variables are those names. So
+comprehensions, nested functions, lambdas and class bodies see them by Python's own scoping rules. Every other name
+that the code assigns is a global of the real `__main__`. Functions that outlive the eval hold only what they use.
 
 Locals are read when the code starts and written, if it has changed them, when it ends.
 """
@@ -14,7 +13,7 @@ import sys
 from .. import frames, mainthread, state
 
 FILENAME = "<memgauge eval>"
-WRITE_WAIT = 1.0     # s for the main thread to come by and have a local changed; a step of training is mostly shorter
+WRITE_WAIT = 1.0     # s for the main thread to reach a bytecode, where a local can be changed; most steps are shorter
 
 _AST = 0x400         # ast.PyCF_ONLY_AST; `import ast` alone takes milliseconds
 _OPTIMIZED = 1       # code.co_flags: locals are not kept in a dict
@@ -161,7 +160,7 @@ class Program:
         return notes
 
     def close(self):
-        """Lets go of everything of the trainer. Functions that the code has left behind keep their own cells."""
+        """Releases all objects of the trainer. Functions that the code has left behind keep their own cells."""
         self.homes, self.cells, self.run, self.main = {}, {}, None, None
 
 

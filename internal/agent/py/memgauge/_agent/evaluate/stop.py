@@ -1,4 +1,4 @@
-"""A thread of the program that stands still while clients' code runs in its place."""
+"""A thread of the program that is stopped while clients' code runs."""
 import _thread
 import os
 import sys
@@ -13,13 +13,13 @@ LATE = 1.0
 
 
 class Stop:
-    """A thread that stands still for visits, on that thread."""
+    """A stop of the calling thread for some visits."""
 
     def __init__(self, place, visits):
         from collections import deque
         self.place, self.visits, self.openers = place, list(visits), list(visits)
         self.ident, self.pid = _thread.get_ident(), os.getpid()
-        self._untold = list(visits)  # that they begin now
+        self._untold = list(visits)  # they must still be told to begin
         self.open = [True]           # others may join
         self.calls = deque()         # what is to be called on this thread
         self.device = _device()
@@ -59,13 +59,13 @@ class Stop:
                 raised = None
 
     def abandon(self):
-        """The thread goes on, whatever run() has come to: no code goes on beside it that was to run in its place."""
+        """Lets the thread continue, however far run() has come. Code that needs the thread stopped is interrupted."""
         mainthread.stopped = None
         if os.getpid() == self.pid:
             self._end_all()
 
     def _begin(self):
-        """Tells those whom it was opened for. What was interrupted is done again, so each line may run twice."""
+        """Lets the visits begin. After an interruption it is called again, so each line may run twice."""
         while self._untold:
             visit = self._untold[-1]
             if visit.place != IDLE:
@@ -91,7 +91,7 @@ class Stop:
         while self.calls:
             try:
                 function, done = self.calls.popleft().pop()
-            except IndexError:       # who asked waits no longer
+            except IndexError:       # the caller has stopped waiting
                 continue
             try:
                 function()

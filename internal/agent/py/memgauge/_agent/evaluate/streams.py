@@ -1,9 +1,9 @@
 """Whose output is it? Stands in for sys.stdout, sys.stderr and sys.stdin while an eval runs.
 
-A stand-in looks at the thread: what the eval's own threads print goes to that eval, what any other thread prints goes
-to the stream that was there. It is put in at the first running eval and taken out after the last, unless somebody has
-replaced the stream meanwhile; then theirs stays. Only Python's own streams are told apart: what C code or a child
-process writes to descriptors 1 and 2 goes where the trainer's output goes.
+A stand-in decides by the thread: output of the eval's own threads goes to that eval, output of any other thread to the
+original stream. It is installed for the first running eval and removed after the last one, unless the program has
+replaced the stream meanwhile; then the program's stays. Only Python's own streams can be separated: output of C code or
+child processes to descriptors 1 and 2 goes where the trainer's output goes.
 """
 import _thread
 import sys
@@ -27,7 +27,7 @@ _started = [None]                # threading.Thread.start as it was, while ours 
 
 
 class Sink:
-    """Takes what one eval prints. `signal()` is called when something new waits in `queue`."""
+    """Receives the output of one eval. `signal()` is called when new output is in `queue`."""
 
     def __init__(self, signal):
         from collections import deque
@@ -98,7 +98,7 @@ class Stand:
 
 
 class StandIn(Stand):
-    """In place of sys.stdin: an eval finds its end at once, and never takes a line from the trainer."""
+    """In place of sys.stdin: an eval reads end of file at once, and never takes a line from the trainer."""
 
     def _read(self, name, empty, arguments):
         return empty if _mine() is not None else getattr(self._real, name)(*arguments)
@@ -160,7 +160,7 @@ def _mine():
 
 
 def _inherited():
-    """A thread that the code of an eval has started writes where the eval writes, as long as it runs."""
+    """Output of a thread that the eval's code has started goes to the eval, as long as the eval runs."""
     threading = sys.modules.get("threading")
     if threading is None:
         return None
@@ -178,7 +178,7 @@ def enter(sink):
 
 
 def leave(sink):
-    """The eval is over, or given up: sink takes nothing any more. Any thread may call this, and more than once."""
+    """The eval is over or given up: sink accepts no more output. Any thread may call this, more than once."""
     with _lock:
         sink.closed = True
         _running.discard(sink)

@@ -1,6 +1,7 @@
-"""What allocators say of their own blocks, on demand: glibc's malloc_info(3) and PyTorch's segments.
+"""The blocks of allocators, on request: glibc's malloc_info(3) and PyTorch's segments.
 
-Both stop the allocator while they look: 1 µs a free chunk in glibc, a few µs a block in PyTorch. Never on a step."""
+Reading them stops the allocator: 1 µs a free chunk in glibc, a few µs a block in PyTorch. It is never done in a
+step."""
 import json
 import os
 import sys
@@ -9,7 +10,7 @@ MAX_TEXT = 4 << 20    # bytes of malloc_info's XML: some 10 KiB an arena
 
 
 def malloc_info():
-    """The XML text, or None where the C library has none."""
+    """The XML text of malloc_info(3), at most MAX_TEXT bytes; None if the C library lacks the function."""
     import ctypes
     libc = ctypes.CDLL(None, use_errno=True)
     try:

@@ -11,12 +11,12 @@ import time
 
 from .. import state
 
-KEEP_EVERY = 60     # s; a program that looks for its batch size by failing is not held up each time
+KEEP_EVERY = 60     # s between two snapshots, so that a program that searches its batch size by failing is not slow
 _kept = -KEEP_EVERY
 
 
 def _cuda():
-    """torch, if the program uses it on CUDA; it is never imported, nor CUDA started, for us."""
+    """torch, if the program uses it on CUDA; else None. This imports nothing and doesn't initialise CUDA."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         built = getattr(torch, "version", None)
@@ -52,7 +52,7 @@ def recording(torch):
 
 
 def dump(path):
-    """Writes the snapshot; says whether it has a history: "yes", "no" or "unknown"."""
+    """Writes the snapshot to a path. Returns whether it has a history: "yes", "no" or "unknown"."""
     torch = _cuda()
     torch.cuda.memory._dump_snapshot(path)
     return {None: "unknown", True: "yes", False: "no"}[recording(torch)]
@@ -61,7 +61,7 @@ def dump(path):
 # From the start
 
 def install(torch):
-    """Has recording begin when the program starts CUDA, which it may never do. Raises nothing."""
+    """Arranges that recording begins when the program initialises CUDA, which it may never do. Raises nothing."""
     try:
         entries, stacks, most = os.environ["MEMGAUGE_RECORD"].split()
         entries, most = int(entries), int(most)
@@ -99,7 +99,7 @@ def _keep(device, most):
 
 
 def _directory():
-    """Where this process may leave files for the session; None where it sees no such place, or is not observed."""
+    """The directory where this process may write files for the session; None if it can't see it, or is not observed."""
     s = state.current
     return None if s is None or s.door is not None else s.runtime
 

@@ -1,4 +1,4 @@
-"""Readings of memory, each as cheap as it can be had and none taken oftener than its own last cost allows.
+"""Readings of memory, each by the cheapest way and not more often than the cost of its last reading allows.
 
 Costs on a 2-core machine, in µs: statm by pread 1.6, getrusage 1.0, mallinfo2 0.4 to 300,000 (it walks the free lists:
 glibc malloc/malloc.c, int_mallinfo), sys.getallocatedblocks 22 to 38, torch's own CUDA counters 0.2 when indexed raw.
@@ -12,21 +12,21 @@ from .. import persistent, state
 from ..record._spec import NOT_TAKEN
 from ..pipe import high, identity, same
 
-HEAP_SHARE = 0.2  # of the budget may go to readings of the heap, on average: no other gauge tells a leak so clearly; …
+HEAP_SHARE = 0.2  # average share of the budget for heap readings: no other gauge shows a leak so clearly; …
 MALLOC_PART, BLOCKS_PART = 0.85, 0.15  # … divided like this
 DENSITY = 48  # readings while a run grows e times as old: verdicts look at shares of the run so far, so that each needs
 # the same number of readings at any age, and a young or short run needs them sooner than its share comes in
 BOOST = 3  # … by so much at most: half of the budget, for half a minute where a reading takes 4 ms
 HEAP_LIMIT = 5_000_000  # ns: readings that take longer stall the trainer visibly; a census's slices keep to the same
 FAR = 10  # times the limit: one such reading is enough for …
-HEAP_REST = 60_000_000_000  # ns until such a heap is looked at again: it may have been emptied
+HEAP_REST = 60_000_000_000  # ns until such a heap is read again: it may have been emptied
 CENSUS_TAKES = 200_000_000  # ns, about: no reading meanwhile
 NEVER = 1 << 62
 
 
 class Gate:
-    """Lets readings through so that what they cost stays within the share. early: they may come sooner while the run is
-    young. None is put off for good: a run has readings until its end, whatever they cost."""
+    """Allows readings such that their cost stays within a share of the time. early: they may come sooner while the run
+    is young. Readings go on until the run's end, however much they cost."""
 
     def __init__(self, part, limit=None, early=False):
         self.part = part
@@ -39,14 +39,14 @@ class Gate:
         return at >= self.due
 
     def took(self, at, cost, budget, beside=0):
-        """beside: what is to be paid for as well, but says nothing of the heap."""
+        """Accounts for a reading. beside: further ns to be paid for that are not the cost of the reading itself."""
         far = bool(self.limit) and cost > FAR * self.limit
         slow = bool(self.limit) and cost > self.limit
         cost += beside
         share = max(budget * HEAP_SHARE * self.part, 1e-6)
         if self.began is None:
             self.began, self.usual = at, cost
-        self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # what the next one is taken to cost
+        self.usual = max(cost // 2, (3 * self.usual + cost) // 4)     # the assumed cost of the next one
         wait = self.usual / share
         if self.early and not slow:
             wait = min(wait, max(wait / BOOST, (at - self.began) / DENSITY))
@@ -73,7 +73,7 @@ class Host:
             os.close(fd)
 
     def memory(self):
-        """(resident, resident - shared) in bytes; NOT_TAKEN twice where there is no such file."""
+        """(resident, resident - shared) in bytes; NOT_TAKEN twice if /proc/self/statm can't be read."""
         try:
             if self.fd < 0:
                 self.fd = high(os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC))
@@ -178,7 +178,7 @@ class Cuda:
         return self._current() if self._current else 0
 
     def capturing(self):
-        """A graph is being captured on the current stream: hands off until it is done."""
+        """Whether a graph is being captured on the current stream: then no counter may be read."""
         return bool(self._capturing and self._capturing())
 
     def read(self, device):
@@ -199,7 +199,7 @@ class Cuda:
 
 
 def report():
-    """For `memgauge where`: what malloc and Python's allocator hold, in bytes; None for what they don't tell."""
+    """For `memgauge where`: the bytes that malloc and Python's allocator hold; None for unknown ones."""
     out = {"in_use": None, "held": None, "mapped": None, "arenas": _arenas()}
     mallinfo = _find_mallinfo()
     if mallinfo:

@@ -11,7 +11,7 @@ from .. import state
 
 MAX_CHAIN = 8    # errors raised while another was handled
 MAX_MESSAGE = 1500
-HOLE_EVERY = 60  # s: the program that looks for its batch size by failing is not held up each time
+HOLE_EVERY = 60  # s between two readings: a program that searches its batch size by failing is not delayed each time
 CHUNK = re.compile(r'<(?:size|unsorted) from="\d+" to="(\d+)"')
 UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _told = -HOLE_EVERY
@@ -69,7 +69,8 @@ def caught(device, count):
 
 
 def tell_hole(device):
-    """The traceback of an error still keeps what was in use: the holes are those that the request met."""
+    """Writes the event. The error's traceback still keeps the blocks in use, so the holes are those that the request
+    met."""
     global _told
     now = time.monotonic()
     if now - _told < HOLE_EVERY:
@@ -78,13 +79,13 @@ def tell_hole(device):
     try:
         hole = largest_hole(device)
     except Exception:
-        return    # memory may be so short that asking fails too
+        return    # memory may be so short that reading the segments fails too
     if hole is not None:
         state.event("oom_hole", "", hole, device)
 
 
 def largest_hole(device):
-    """Bytes; None where the allocator can't be asked."""
+    """Bytes; None if the allocator's segments can't be read."""
     from . import heap
     if device < 0:
         text = heap.malloc_info()

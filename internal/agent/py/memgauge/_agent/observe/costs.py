@@ -1,8 +1,8 @@
-"""What observing costs, by part, on its way into memgauge.overhead; and what it could not write."""
+"""Counts what observing costs, by part, for memgauge.overhead; and records that could not be written."""
 from .. import state
 from ..record._spec import NOT_TAKEN
 
-MAX_BUDGET_EVENTS = 20  # a governor that swings would fill the table of events
+MAX_BUDGET_EVENTS = 20  # a governor that oscillates would fill the table of events
 
 
 class Costs:
@@ -22,7 +22,7 @@ class Costs:
         entry[1] += times
 
     def tell(self, ring, step, at):
-        """Writes what was spent from the last time on to `at`, the end of `step`."""
+        """Writes what was spent since the last call until `at`, the end of `step`."""
         steps, covered = step - self.step, at - self.since
         for part, (ns, times) in self.spent.items():
             if times:

@@ -29,7 +29,8 @@ class Counter:
                 other(self)
 
         def record():
-            """A record without gauges. If the control thread is at it just now, the next step will do."""
+            """Writes a record without gauges. If the control thread is writing one just now, the next step's record
+            will do."""
             nonlocal recorded, last, record_at
             if acquire(False):
                 try:

@@ -4,15 +4,15 @@ A sampled step costs 3 to 5 times what the hooks' own clock adds up (measured: 4
 push the trainer's data out of the caches. So a sampled step is also compared with the plain steps before and after
 it, in CPU time of the training thread, which preemption and other threads don't touch; the larger figure counts.
 
-The budget is aimed at by half: the other half is for what can't be measured here and for what is done elsewhere. No
-randomness: the gaps are spread by a fixed sequence, so that sampling can't lock on to a period of the training.
-Pure arithmetic, no clock: the caller brings every figure. Times are ns.
+The governor aims at half of the budget: the other half is for costs that can't be measured here or arise elsewhere.
+Gaps vary by a fixed sequence, without randomness, so that sampling can't lock on to a period of the training.
+It is pure arithmetic without a clock: the caller passes every figure. Times are ns.
 """
 from collections import deque
 
 from ..gauges.memory import HEAP_SHARE
 
-AIM = 0.5  # share of the budget that is aimed at
+AIM = 0.5  # share of the budget that the governor aims at
 COLD_TICK = 1500  # what counting a step costs in a step whose working set fills the caches (0.05 µs in a hot loop)
 SHORT = 1_000_000  # steps shorter than this share a record
 RECORD_SHARE = 0.15  # of the aim, at most, goes to step records
@@ -23,14 +23,14 @@ MAX_STEPS = 60_000  # a record counts its steps in 16 bits
 MAX_STRETCH = 1_000_000_000  # ns of steps in one record: a query should see what happened a second ago
 SPARSE = 400  # a gap above it: sample fewer modules at a time, oftener
 DENSE = 8  # a gap below it: all modules fit in
-COMPARED = 5  # comparisons before the difference is believed, …
-FACTOR = 4  # … until then a sample is taken to cost so many times what its own clock says
-MOST = 10  # and never more than so many times, twice what was ever measured: on a crowded machine noise would say so
-EARLY = 6  # samples taken whatever they cost, to have something to go by
+COMPARED = 5  # comparisons before the difference is used, …
+FACTOR = 4  # … until then a sample is assumed to cost so many times what its own clock shows
+MOST = 10  # and never more than so many times, twice the highest measured: more is noise of a crowded machine
+EARLY = 6  # first samples, taken regardless of cost, to have measurements
 
 
 class Median:
-    """Of the last few values. It starts as the value that it is given, and is never asked while empty."""
+    """The median of the last few values. It must not be read before the first value."""
 
     def __init__(self, size=15):
         self.values = deque(maxlen=size)
@@ -46,7 +46,8 @@ class Median:
 
 
 class Typical:
-    """What a figure usually is, at the price of an addition: a moving average that no single outlier pulls far."""
+    """The typical value of a figure, at the cost of an addition: a moving average that limits the weight of an
+    outlier."""
 
     def __init__(self):
         self.value = 0
@@ -150,7 +151,8 @@ class Governor:
         return gap
 
     def _restride(self, stride):
-        """Fewer or more modules in a sample: what a sample cost until now says little about the next ones."""
+        """Changes the number of modules in a sample. The costs of earlier samples then say little about the next
+        ones."""
         scale = self.stride / stride
         self.stride = stride
         for median in (self.extra, self.own):

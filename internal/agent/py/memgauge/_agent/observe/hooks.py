@@ -1,19 +1,19 @@
-"""How torch is made to tell us things, and how it is made to forget us.
+"""Our hooks in torch: how they are installed and removed.
 
-A module's call is watched by exchanging the *code object* of torch.nn.Module.__call__ for a sampled step, 0.1 µs in all,
-instead of putting hooks on modules or another function on the class:
- - nothing is on the user's modules: they are copied, pickled, scripted and exported as ever, also in a sampled step;
- - an attribute set on Module would invalidate the method caches of every subclass, and CPython 3.13 gives a class only
-   1,000 versions (Objects/typeobject.c, MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever;
- - torch.compile looks at the identity of the function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks,
-   not at this code: no guard fails, nothing is compiled again, no graph is broken (test_observer_compile.py). But for
-   classes with a __call__ of their own, whose super().__call__() it guards by this code's identity: see Compiles.
-The new code finds us through names in torch.nn.modules.module, which go when we go. A thread that was just entering it at
-that moment finds them gone, and calls torch's own function, which is in its place again.
+A module's call is watched by exchanging the *code object* of torch.nn.Module.__call__ for a sampled step, 0.1 µs in
+all, instead of putting hooks on modules or another function on the class: - nothing is on the user's modules: they are
+copied, pickled, scripted and exported as ever, also in a sampled step; - an attribute set on Module would invalidate
+the method caches of every subclass, and CPython 3.13 gives a class only 1,000 versions (Objects/typeobject.c,
+MAX_VERSIONS_PER_CLASS), after which its attributes are slow for ever; - torch.compile looks at the identity of the
+function (torch/_dynamo/utils.py, unpatched_nn_module_call) and at hooks, not at this code: no guard fails, nothing is
+compiled again, no graph is broken (test_observer_compile.py). But for classes with a __call__ of their own, whose
+super().__call__() it guards by this code's identity: see Compiles. The new code finds us through names in
+torch.nn.modules.module, which go when we go. A thread that was just entering it at that moment finds them gone, and
+calls torch's own function, which is in its place again.
 
-An optimizer's end of a step is told by replacing Optimizer._optimizer_step_code, an empty method that the wrapper of
-every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads a local
-variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement names it so.
+The end of an optimizer's step is observed by replacing Optimizer._optimizer_step_code, an empty method that the wrapper
+of every step() calls last (torch/optim/optimizer.py, profile_hook_step; 1.13 to newest). The profiler reads the local
+variable `self` of its frames (torch/csrc/autograd/profiler_python.cpp), so the replacement has one of that name.
 """
 import importlib
 import types
@@ -67,7 +67,7 @@ _made = {}  # (source, what it stands for) -> code
 
 
 class Unsupported(Exception):
-    """This torch, or what was done to it, leaves us no way in; the text says why."""
+    """This version of torch, or a change that somebody made to it, can't be hooked; the text says why."""
 
 
 def copy_of(function):
@@ -99,7 +99,7 @@ class Dynamo:
             elif hasattr(frames, "skip_code"):
                 frames.skip_code(function.__code__)
         except (AttributeError, TypeError):
-            pass  # another version's names: the frames are then compiled, which is slow but right
+            pass  # this version has other names: the frames are then compiled, which is slow but correct
         return function
 
 
@@ -158,9 +158,10 @@ def own_call(module_class):
     return None
 
 
-class Door:
-    """Code is exchanged by one thread at a time, and by none after shut(): a detach comes from another thread than the
-    trainer's, which may be about to open a sample. The trainer only tries; the other one waits for microseconds."""
+class Gate:
+    """Lets one thread at a time exchange code, and none after shut(). A detach runs on another thread than the
+    trainer's, which may be about to open a sample. The trainer only tries the lock; the other thread waits for it, for
+    microseconds."""
 
     def __init__(self):
         self.lock = allocate_lock()
@@ -186,8 +187,8 @@ class Door:
 class ModuleCalls:
     """Lets `watched(module, args, kwargs)` see module calls; the original is `plain`."""
 
-    def __init__(self, torch, door):
-        self.door = door
+    def __init__(self, torch, gate):
+        self.gate = gate
         self.function = self._find(torch)
         self.original = self.function.__code__
         self.space = self.function.__globals__
@@ -228,16 +229,16 @@ class ModuleCalls:
 
     def watch(self, what):
         """`all` modules' calls, those of the `roots`, or none (None). False if somebody else has exchanged the code,
-        None if another thread is at the door or has shut it."""
-        if not self.door.enter():
+        None if another thread is at the gate or has shut it."""
+        if not self.gate.enter():
             return None
         try:
             return self._exchange(what)
         finally:
-            self.door.leave()
+            self.gate.leave()
 
     def _exchange(self, what):
-        """Whoever else exchanged the code keeps his."""
+        """Exchanges the code, unless somebody else has exchanged it: theirs stays."""
         if self.guarded and what is not None:
             return False
         wanted = self.original if what is None else self.codes[what]
@@ -250,7 +251,7 @@ class ModuleCalls:
         return True
 
     def remove(self):
-        """After the door was shut."""
+        """After the gate was shut."""
         self._exchange(None)
         for name in MODULE_NAMES:
             self.space.pop(name, None)
@@ -260,8 +261,8 @@ class StepStarts:
     """Tells, in sampled steps, that an optimizer's step() begins: each class has a wrapper of its own (`hooked`), whose
     code is exchanged in the same way. Only for optimizers that are not compiled: there the code is guarded."""
 
-    def __init__(self, before, door):
-        self.before, self.door = before, door
+    def __init__(self, before, gate):
+        self.before, self.gate = before, gate
         # what a wrapper wraps -> a copy of the wrapper. One for each optimizer class, kept until forget()
         self.copies = {}
         self.known = {}  # wrapper -> (its own code, ours)
@@ -271,7 +272,7 @@ class StepStarts:
         function = getattr(type(optimizer), "step", None)
         if not isinstance(function, types.FunctionType) or function.__code__.co_freevars != ("func",):
             return False
-        if not self.door.enter():       # a detach has begun, which takes what is learned away
+        if not self.gate.enter():       # a detach has begun, which takes what is learned away
             return False
         try:
             if function not in self.known:
@@ -282,7 +283,7 @@ class StepStarts:
                 self.active.append(function)
             return function.__code__ is ours
         finally:
-            self.door.leave()
+            self.gate.leave()
 
     def _learn(self, function):
         original, space = function.__code__, {}
@@ -309,7 +310,7 @@ class StepStarts:
                 function.__code__ = original
 
     def forget(self):
-        """After the door was shut: also the names in torch's modules."""
+        """After the gate was shut: also the names in torch's modules."""
         self.remove()
         for function in self.known:
             for name in ("_memgauge_before_step", "_memgauge_plain_step"):

@@ -1,10 +1,10 @@
-"""Processes that call models and train none: stretches of root forwards take the place of steps."""
+"""Processes that call models without training: groups of root forwards take the place of steps."""
 from time import monotonic_ns as now
 
 from .governor import Governor
 from .sampling import IDLE
 
-INFERENCE = 20  # root forwards without any optimizer step: a longer look than any warm-up or sanity check takes
+INFERENCE = 20  # root forwards without any optimizer step: more than any warm-up or sanity check has
 
 
 class Forwards:
@@ -36,7 +36,7 @@ class Forwards:
         at = now()
         self._record(at, flush=True)
         self.inference = False
-        # a forward's length says nothing of a step's
+        # the duration of a forward says nothing about that of a step
         self.governor = Governor(self.governor.budget, self.governor.trace)
         self.costs.governor = self.governor
         self.calls.forward_end = None

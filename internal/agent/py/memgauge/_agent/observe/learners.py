@@ -1,4 +1,4 @@
-"""Where libraries other than PyTorch end a step, each at its own honest place:
+"""Hooks at the end of a step in libraries other than PyTorch:
 
 - JAX calls a hook after each call of a compiled function that it finds in its cache (jaxlib, jax_jit.h: post_hook).
   A function of the program's counts that gets what it returned back at its next call: it carries the training's state
@@ -7,7 +7,7 @@
 - XGBoost and LightGBM call a function of their C library for every boosting round. Its name in the ctypes library is
   given another value, so that no frame of ours is in a traceback: an error is raised after it has returned.
 
-Each is put back as it was. Nothing of the program's is kept alive, and an error of ours ends the counting there.
+Each hook is removed without a trace. Nothing of the program is kept alive. An error of ours ends the counting there.
 """
 import sys
 from weakref import ref
@@ -43,7 +43,7 @@ def uninstall():
 # --- JAX --------------------------------------------------------------------------------------------------------------
 
 class _Function:
-    """A compiled function, as far as its calls tell."""
+    """A compiled function, known by its calls."""
 
     __slots__ = ("alive", "what", "source", "calls", "results", "ignored")
 
@@ -55,7 +55,7 @@ class _Function:
         self.calls, self.results, self.source = 0, (), 0
 
     def learn(self, args, kwargs, results):
-        """How many steps this call shows to have been made."""
+        """The number of steps that this call proves."""
         self.calls += 1
         if self.results and self._comes_back((args, kwargs)):
             self.source, self.results = loop.CARRYING, ()

@@ -1,9 +1,9 @@
 """Steps that no optimizer of PyTorch ends: beats. A beat is a call of memgauge.step(), a boosting round, a batch of
 Keras, or a call of a compiled function of JAX (learners.py).
 
-For the observer a beat is an event like that of an optimizer: where torch is there too, its observer gets the beats, so
-that an iteration with both is one step; where it isn't, an observer without torch is made. The most explicit source
-counts and silences the others. Where PyTorch's optimizers step already, no beat counts.
+The observer treats a beat like the step of an optimizer. If torch is imported too, its observer gets the beats, so that
+an iteration with both is one step; else an observer without torch is made. Only the most explicit source counts. If
+PyTorch's optimizers step already, no beat counts.
 """
 from _thread import allocate_lock
 
@@ -15,7 +15,7 @@ from .observer import Observer, install
 CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
 SILENT = 9               # above all sources: PyTorch's optimizers count
 PATIENCE = 1000          # beats of a lesser source in which one that counts was silent: its training has ended
-MAX_BEATS = 64           # functions or boosters told apart; more of them are a program that makes them in a loop
+MAX_BEATS = 64           # functions or boosters that are distinguished; a program with more makes them in a loop
 
 _beats = {}              # key -> Beat
 _source = 0              # that counts
@@ -24,13 +24,13 @@ _told = set()            # texts of events
 
 
 class Beat:
-    """What steps in an optimizer's place."""
+    """A source of beats, in the place of an optimizer."""
 
     __slots__ = ("__weakref__",)
 
 
 class _Absent:
-    """In the place of what an observer does to torch."""
+    """Does nothing, in place of an observer's hooks in torch."""
 
     def skip(self, *_, **__):
         pass
@@ -52,7 +52,7 @@ class Loop(Observer):
         self.errors = self.trains_on = 0
         self.removed = False
         self.host, self.cuda, self.names = Host(), _NoCuda(), Names()
-        self.dynamo = self.ends = self.door = self.starts = self.compiles = _Absent()
+        self.dynamo = self.ends = self.gate = self.starts = self.compiles = _Absent()
         self._start()
 
 
@@ -76,7 +76,8 @@ def beat(source, key, what, times=1):
 
 
 def _is_over():
-    """Another source beats. The program's own word holds for good: a loop may call memgauge.step() once in an epoch."""
+    """Whether the counting source has ended, now that another one beats. memgauge.step() never counts as ended: a loop
+    may call it once in an epoch."""
     global _source, _unheard
     _unheard += 1
     if _unheard < PATIENCE or _source >= PROGRAM:
@@ -109,7 +110,7 @@ def _first(source, key, what):
 
 
 def torch_is_there(torch):
-    """From now on torch's observer counts, from where the one without torch has got to."""
+    """Replaces the observer without torch by torch's, which continues its count."""
     before = state.observer
     if before is None or before.torch is not None:
         install(torch)

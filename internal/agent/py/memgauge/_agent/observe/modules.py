@@ -12,7 +12,7 @@ from weakref import ref
 from .. import frames
 from ..record._spec import FLAG_OPTIMIZER, FLAG_ROOT, NOT_TAKEN, POST_FORWARD, POST_STEP, PRE_FORWARD, PRE_STEP
 
-MAX_MODULES = 200_000  # entries; a sweep that builds models for ever is cleared out at this size
+MAX_MODULES = 200_000  # entries; at this size the table is cleared, since a sweep may build models for ever
 MAX_ROWS = 20_000  # in one sampled step: a third of the ring. A step that never ends (an evaluation) is not watched on
 MAX_IDLE = 1000  # calls, 0.4 ms of watching: a training has shown a root by then
 HOST = -1
@@ -50,7 +50,7 @@ class Names:
         return self.root(module)
 
     def root(self, module):
-        """Enters a whole tree; a root that turns up inside of another one is no root any more."""
+        """Enters a whole tree of modules. A root that is found inside of another one is no root any more."""
         entries, compiled = 0, ()
         devices = {"": _first_device(module)}
         for name, child in module.named_modules():
@@ -128,7 +128,7 @@ def _inside(frame, code):
 
 
 class Calls:
-    """Sees module calls of one thread, the one that trains. watched() is what the exchanged code calls."""
+    """Observes module calls of the training thread. The exchanged code calls watched()."""
 
     def __init__(self, plain, names, host, cuda, on_error):
         self.plain, self.names, self.host, self.cuda, self.on_error = plain, names, host, cuda, on_error
@@ -154,8 +154,8 @@ class Calls:
         self.sampling = False
 
     def begin_within(self, code):
-        """We come to a program that runs: threads may be inside of a model whose call we did not see, and what they
-        call there is nobody's root. `code` is that of the calls."""
+        """For an attach to a running program: threads may be inside of a model whose call we did not see, and modules
+        that they call there are no roots. `code` is the code object of such calls."""
         within = {ident for ident, frame in frames.innermost().items() if _inside(frame, code)}
         self.unseen = (within, code) if within else None
 
@@ -209,7 +209,7 @@ class Calls:
             return None
 
     def _idle(self):
-        """Nothing came of a call. Where nothing ever does (transforms in a data loader), stop looking."""
+        """A call belonged to no training. If none ever does (transforms in a data loader), watching ends."""
         if self.on_idle and not self.depth:
             self.idle += 1
             if self.idle >= MAX_IDLE:

@@ -1,9 +1,9 @@
-"""What the agent sees of torch: counts steps, opens a window for module rows now and then, keeps to its budget.
+"""The observer of torch: counts steps, samples modules now and then, and keeps to its budget.
 
-Life of a training thread, seen from here. Until two steps have ended all module calls are watched, without rows: the
-roots become known, and how often an optimizer steps in a step. Then only the end of optimizer steps is seen, until the
-governor opens a window: one plain step is clocked, one is sampled (calls watched, rows written), one plain step is
-clocked again. Without an optimizer, root forwards take the place of steps after INFERENCE of them.
+Phases of a training. Until two steps have ended, all module calls are watched, without rows. That finds the roots, and
+how often an optimizer steps in one step. Afterwards only the ends of optimizer steps are observed, until the governor
+opens a window: one plain step is timed, one is sampled (calls watched, rows written), and one more plain step is
+timed. Without an optimizer, root forwards take the place of steps after INFERENCE of them.
 
 Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it
 was.
@@ -20,7 +20,7 @@ from ..record._spec import POST_STEP, PRE_STEP
 from .costs import Costs
 from .counter import Counter
 from .governor import Governor
-from .hooks import Compiles, Door, Dynamo, ModuleCalls, StepEnds, StepStarts, Unsupported
+from .hooks import Compiles, Dynamo, Gate, ModuleCalls, StepEnds, StepStarts, Unsupported
 from .inference import Forwards
 from .modules import Calls, Names
 from .optimizers import Optimizers
@@ -29,9 +29,9 @@ from .steprecords import StepRecords
 from .steps import Steps
 
 SECOND = 1_000_000_000
-LOOK_UP = 64  # records between two looks at what records cost
-RETRY = 1000  # steps until a ring is asked for again
-MAX_ERRORS = 10  # of our own; then we take ourselves off
+LOOK_UP = 64  # records between two measurements of what records cost
+RETRY = 1000  # steps until opening a ring is tried again
+MAX_ERRORS = 10  # of our own; then all hooks are removed
 
 
 class Observer(Forwards, Sampling, StepRecords):
@@ -50,11 +50,11 @@ class Observer(Forwards, Sampling, StepRecords):
         self.host, self.cuda = Host(), Cuda(torch)
         self.dynamo = Dynamo(torch)
         self.ends = StepEnds(torch)
-        self.door = Door()
-        self.starts = StepStarts(self.before_step, self.door)
+        self.gate = Gate()
+        self.starts = StepStarts(self.before_step, self.gate)
         self.names = Names()
         try:
-            self.modules = ModuleCalls(torch, self.door)
+            self.modules = ModuleCalls(torch, self.gate)
         except Unsupported as why:
             self.modules = None
             state.event("error", "no module rows: %s" % why)
@@ -67,12 +67,12 @@ class Observer(Forwards, Sampling, StepRecords):
         self.steps = Steps()
         self.optimizers = Optimizers()
         self.changed = False  # settings
-        self.dead = False  # there is no ring to be had
+        self.dead = False  # no ring can be opened
         self.compiled = False  # optimizers run compiled: their classes are left alone
         self.inference = self.looking = False
         self.forwards = 0
         self.offset = 0  # what the counter stood at when steps were counted anew
-        self.tail = 0  # ns of ours that no record has told yet
+        self.tail = 0  # ns of our own cost that no record contains yet
         self.phase, self.next_sample, self.last_sample = IDLE, 2, 0
         self.cpu = self.cpu_before = self.cpu_sampled = None
         # ns, of the last look, and whether it took the gauges
@@ -124,7 +124,7 @@ class Observer(Forwards, Sampling, StepRecords):
     # --- optimizer events -----------------------------------------------------------------------------------------
 
     def _other(self, optimizer):
-        """An optimizer stepped, and it is not plain that this ends a step."""
+        """An optimizer stepped, and it must be found out whether that ends a step."""
         try:
             number = self._first_event(optimizer)
             if self.phase == SAMPLED and self.ring and self.modules:
@@ -232,7 +232,7 @@ class Observer(Forwards, Sampling, StepRecords):
         self.costs.add("step hook", cost - self.heap_cost)
 
     def _plan(self):
-        """When to look up next, and whether one optimizer's steps need no looking at until then."""
+        """Plans the next call of _due, and whether one optimizer's steps can simply be counted until then."""
         at, governor = self.step, self.governor
         if self.looking and at >= 2 and self.phase != SAMPLED:
             self._stop_looking()
@@ -252,7 +252,7 @@ class Observer(Forwards, Sampling, StepRecords):
     # --- telling --------------------------------------------------------------------------------------------------
 
     def _error(self):
-        """An exception of ours, on its way to the user. It ends here; the tenth one ends the observation."""
+        """Handles an exception of our own, so that it doesn't reach the user. The tenth one ends the observation."""
         self.errors += 1
         try:
             if self.errors <= MAX_ERRORS:
@@ -299,11 +299,11 @@ class Observer(Forwards, Sampling, StepRecords):
         self.next_sample = self.step + 2
 
     def remove(self):
-        """Off, and everything in torch as it was found."""
+        """Removes all hooks and restores torch."""
         if self.removed:
             return
         self.removed = True
-        self.door.shut()
+        self.gate.shut()
         self.flush()
         self.ends.remove()
         self.compiles.remove()
@@ -318,7 +318,7 @@ class Observer(Forwards, Sampling, StepRecords):
         if self.removed:
             return
         self.lock, self.holder = allocate_lock(), 0
-        self.door.lock = allocate_lock()
+        self.gate.lock = allocate_lock()
         self.host.close()
         self.ring = None
         if self.modules:

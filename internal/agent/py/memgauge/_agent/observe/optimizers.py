@@ -1,4 +1,4 @@
-"""The optimizers of a training, by number: the id of one that is gone may be given again, a number is not."""
+"""The optimizers of a training, by number. Unlike an id, a number is not reused after an optimizer is gone."""
 import itertools
 from weakref import ref
 
@@ -8,7 +8,7 @@ _NOBODY = type(None), 0  # called, it gives None, like the weak reference to an 
 
 
 class Optimizers:
-    """Keeps none alive."""
+    """The table of optimizers. It keeps none alive."""
 
     def __init__(self):
         self._known = {}  # id -> (weak reference, number)

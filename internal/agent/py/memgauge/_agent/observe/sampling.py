@@ -1,7 +1,7 @@
 """Samples: the steps whose modules are watched, and what watching them costs."""
 from .. import ranks, state
 
-IDLE, BEFORE, SAMPLED, AFTER = range(4)  # where the step that is going on stands towards a sample
+IDLE, BEFORE, SAMPLED, AFTER = range(4)  # position of the current step in a sample
 
 
 class Sampling:
@@ -9,8 +9,8 @@ class Sampling:
     one after it."""
 
     def _window(self, cpu):
-        """Where the step that begins now stands towards a sample. `cpu`: CPU time of this thread as the last one
-        ended."""
+        """Sets the position in a sample of the step that begins now. `cpu`: this thread's CPU time at the end of the
+        last step."""
         if self.governor.off or not self.modules:
             return
         if self.phase == BEFORE:

@@ -1,4 +1,4 @@
-"""What is written of a step: its record, the gauges that go with it, the heap."""
+"""Writes the records of a step: the step itself, its gauges, and the heap."""
 import gc
 from time import monotonic_ns as now
 from time import thread_time_ns as cpu_now
@@ -9,7 +9,7 @@ from .sampling import BEFORE, IDLE, SAMPLED
 
 
 class StepRecords:
-    """The part of an Observer that writes."""
+    """The part of an Observer that writes step records."""
 
     def _record_due(self, steps):
         if steps <= 0:
@@ -17,7 +17,7 @@ class StepRecords:
         return self.phase in (BEFORE, SAMPLED) or self.governor.all or steps >= self.governor.steps_per_record
 
     def _record(self, at, flush=False):
-        """The step record, and what precedes it. Gives what writing it cost."""
+        """Writes the step record and the records before it. Returns what that cost, in ns."""
         recorded, last = self.counter.recorded()
         steps, number = self.step - recorded, self.step
         if steps <= 0 or self.ring is None:

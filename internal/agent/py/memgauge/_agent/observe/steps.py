@@ -10,7 +10,7 @@ number is counted off instead. Nothing here keeps an optimizer alive: `key` is a
 """
 from collections import deque
 
-WINDOW = 64  # events looked back on: 10 iterations of a GAN with five critic steps
+WINDOW = 64  # number of past events that count: 10 iterations of a GAN with five critic steps
 LOST = 3  # events without the closer, beyond twice the usual, after which it counts as gone
 
 
@@ -66,7 +66,7 @@ class Steps:
         return self._end(watched) if self.burst_seen >= self.burst else 0
 
     def gone(self, key):
-        """An optimizer was collected: its training has ended, and says nothing of the next one."""
+        """An optimizer was freed: its training has ended, and what was learned doesn't hold for the next one."""
         if key not in self.counts:
             return
         events = [event for event in self.events if event != key]
@@ -82,7 +82,7 @@ class Steps:
         self.order.remove(key)
 
     def unwatched(self):
-        """Root forwards are not reported from here on: what was not seen must not be taken for absent."""
+        """From now on root forwards are not reported, so their absence means nothing."""
         self.watched_whole = False
 
     def _relearn(self, key):

@@ -136,8 +136,8 @@ class Ring:
         self.put(None, batch)
 
     def close(self, state=S.STATE_CLOSED):
-        """Sets the state (None leaves it: a forked child has no business there) and lets go of the memory. A thread
-        that is still writing gets a ValueError from struct or memoryview, and swallows it."""
+        """Sets the state and unmaps the memory. With None the state stays, as in a forked child, whose parent owns the
+        ring. A thread that is still writing gets a ValueError from struct or memoryview, and ignores it."""
         try:
             if state is not None:
                 self._words[S.OFF_STATE >> 3] = state

@@ -7,11 +7,11 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 )
 
-// kept sees to it that somebody stays with the collector: who started it may have been a client, and who stayed with it
-// may have been killed.
+// kept makes sure that the collector has a keeper, which restarts it if it dies. A collector that a client started has
+// none, and a keeper may be killed.
 type kept struct{ failed bool }
 
-// look says once why nobody can.
+// look starts a keeper if there is none. It returns an error only once.
 func (k *kept) look(s *session.Session) error {
 	lock, err := s.TryKeep()
 	if err == nil {

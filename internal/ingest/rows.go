@@ -10,18 +10,18 @@ import (
 const (
 	hostDevice = -1
 
-	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep; what is beyond
-	// comes from hooks that were cut off by exceptions, and the oldest of them are forgotten.
+	// maxOpen bounds the stages of a step that have begun and not ended. Modules nest some tens deep. More open stages
+	// come from calls that an exception has ended; the oldest of them are forgotten.
 	maxOpen = 1024
 )
 
-// deriver makes rows of one ring's records. Its state is that of the step that is going on, so that it can be had again
-// by reading what the ring holds of the past; nothing reaches over the end of a step.
-type deriver struct {
+// rowBuilder makes rows of one ring's records. It keeps state of the current step only, so a new process restores that
+// state by reading again what the ring still holds of this step.
+type rowBuilder struct {
 	in   *Ingester
 	r    *ring
 	wall int64 // ns since the epoch when CLOCK_MONOTONIC was 0
-	mute bool  // only the state counts: the rows were stored before
+	mute bool  // make no rows: they are stored already, only the state is restored
 
 	step    stepState
 	host    wire.Host // what was read at the end of the step that is going on
@@ -32,7 +32,7 @@ type deriver struct {
 	text    textState
 }
 
-// stepState is what the rows of a step have in common.
+// stepState is the state that the rows of a step share.
 type stepState struct {
 	number    uint32
 	begun     bool
@@ -52,21 +52,21 @@ type frame struct {
 	device     int8
 }
 
-func (d *deriver) reset(in *Ingester, r *ring) {
-	*d = deriver{in: in, r: r, wall: r.WallTime(0), devices: d.devices[:0]}
+func (d *rowBuilder) reset(in *Ingester, r *ring) {
+	*d = rowBuilder{in: in, r: r, wall: r.WallTime(0), devices: d.devices[:0]}
 }
 
-func (d *deriver) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
+func (d *rowBuilder) micros(ts uint64) int64 { return micros(d.wall + int64(ts)) }
 
-// replay brings the state to the end of a chunk whose rows are stored.
-func (d *deriver) replay(c *wire.Chunk) {
+// replay restores the state at the end of a chunk whose rows are stored.
+func (d *rowBuilder) replay(c *wire.Chunk) {
 	d.mute = true
 	d.emit(c)
 	d.mute = false
 }
 
 // emit makes rows of a chunk.
-func (d *deriver) emit(c *wire.Chunk) {
+func (d *rowBuilder) emit(c *wire.Chunk) {
 	for i := range c.Len() {
 		s := c.Slot(i)
 		switch wire.SlotKind(s) {
@@ -105,8 +105,8 @@ func (d *deriver) emit(c *wire.Chunk) {
 	}
 }
 
-// gap: records are missing, so what began before can't be matched with what ends after.
-func (d *deriver) gap() {
+// gap resets the state after missing records: ends that follow can't be matched with beginnings before the gap.
+func (d *rowBuilder) gap() {
 	d.step.clearOpen()
 	d.hasHost, d.hasHeap, d.devices = false, false, d.devices[:0]
 	d.text = textState{buf: d.text.buf[:0]}
@@ -124,7 +124,7 @@ func (s *stepState) begin(number uint32, ts uint64) {
 	*s = stepState{number: number, begun: true, first: ts, maxAlloc: model.Null, maxCached: model.Null, open: s.open}
 }
 
-func (d *deriver) trace(slot *[wire.SlotSize]byte) {
+func (d *rowBuilder) trace(slot *[wire.SlotSize]byte) {
 	var t wire.Trace
 	t.Decode(slot)
 	if int(t.Stage) >= len(wire.Stages) { // of a newer minor version
@@ -156,8 +156,8 @@ func (d *deriver) trace(slot *[wire.SlotSize]byte) {
 	}
 }
 
-// peak fills a host row's peaks: the kernel tells ru_maxrss only when it rises, so the highest that was seen in the
-// step stands in for it.
+// peak fills the peaks of a host row. The agent writes ru_maxrss only when it has risen, so otherwise the highest value
+// of the step is used.
 func (s *stepState) peak(row *model.Trace) {
 	s.maxAlloc = max(s.maxAlloc, row.Allocated, row.MaxAllocated) // Null is the smallest number
 	s.maxCached = max(s.maxCached, row.Cached, row.MaxCached)
@@ -167,9 +167,9 @@ func (s *stepState) peak(row *model.Trace) {
 // Stages come in pairs: even ones begin what the odd one after them ends.
 const preForward = 0
 
-// match keeps a stage that begins, and finds for one that ends the latest beginning of the same module. Others that lie
-// above stay: threads interleave (DataParallel), and backward stages don't nest. One whose end an exception skipped
-// stays until the end of the step and is found only by a call that lacks a beginning.
+// match stores a stage that begins. For a stage that ends, it finds the latest beginning of the same module. Later
+// beginnings of other modules stay open: threads interleave (DataParallel), and backward stages don't nest. If an
+// exception skipped a stage's end, its beginning stays until the end of the step.
 func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	open := &s.open[t.Stage>>1]
 	if t.Stage&1 == 0 {
@@ -195,16 +195,16 @@ func (s *stepState) match(t *wire.Trace, row *model.Trace) {
 	}
 }
 
-// addDevice keeps what a device's allocator held, until the step's own record comes. Readings of a step whose record
-// never came are forgotten; of two of the same device the later counts, so there are at most as many as devices.
-func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
+// addDevice keeps a device's reading until the step's own record comes. Readings of a step without such a record are
+// forgotten. The later of two readings of a device counts, so there are at most as many as devices.
+func (d *rowBuilder) addDevice(s *[wire.SlotSize]byte) {
 	var v wire.Device
 	v.Decode(s)
 	if len(d.devices) > 0 && d.devices[0].Step != v.Step {
 		d.devices = d.devices[:0]
 	}
 	if v.Device < 0 {
-		return // no device: a record that is damaged in a way that its check does not show
+		return // no device has this number: the record is damaged, though its check is right
 	}
 	for i := range d.devices {
 		if d.devices[i].Device == v.Device {
@@ -215,8 +215,9 @@ func (d *deriver) addDevice(s *[wire.SlotSize]byte) {
 	d.devices = append(d.devices, v)
 }
 
-// devicesOf are the devices that were read at the end of a step; fullest is the one that holds most, nil without any.
-func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
+// devicesOf returns the readings of devices at the end of a step. fullest is the device that holds most, nil if none
+// was read.
+func (d *rowBuilder) devicesOf(step uint32) (list []wire.Device, fullest *wire.Device) {
 	if len(d.devices) == 0 || d.devices[0].Step != step {
 		return nil, nil
 	}
@@ -228,9 +229,9 @@ func (d *deriver) devicesOf(step uint32) (list []wire.Device, fullest *wire.Devi
 	return d.devices, fullest
 }
 
-// endStepBefore12 takes a record apart that held both the end of a step and what was read of the host: rings were
-// written so up to version 1.1.
-func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
+// endStepBefore12 decodes the step record of rings up to version 1.1, which held both the end of a step and the host's
+// reading.
+func (d *rowBuilder) endStepBefore12(slot *[wire.SlotSize]byte) {
 	var t wire.Step
 	t.Decode(slot)
 	d.host, d.hasHost = notRead, true
@@ -239,7 +240,7 @@ func (d *deriver) endStepBefore12(slot *[wire.SlotSize]byte) {
 		Duration: t.Duration})
 }
 
-// notRead is what a step has whose host was not read: every value not taken.
+// notRead is the host's reading of a step without one: every value is "not taken".
 var notRead = func() (h wire.Host) {
 	var ones [wire.SlotSize]byte
 	for i := range ones {
@@ -249,9 +250,9 @@ var notRead = func() (h wire.Host) {
 	return h
 }()
 
-// endStep makes the rows of a step of its record, of those before it (host, heap, devices) and of what its trace rows
-// saw.
-func (d *deriver) endStep(t *wire.StepEnd) {
+// endStep makes a step's rows from its record, the records before it (host, heap, devices) and the peaks of its trace
+// rows.
+func (d *rowBuilder) endStep(t *wire.StepEnd) {
 	host := &notRead
 	if d.hasHost && d.host.Step == t.Step {
 		host = &d.host
@@ -281,8 +282,8 @@ func (d *deriver) endStep(t *wire.StepEnd) {
 	d.hasHost, d.hasHeap, d.devices, d.step.begun = false, false, d.devices[:0], false
 }
 
-// emitDevices makes a row of each device: what one holds must not hide another's, nor the host's.
-func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
+// emitDevices makes a row for each device, since the step's own row shows only the fullest device.
+func (d *rowBuilder) emitDevices(step *model.Step, devices []wire.Device) {
 	for i := range devices {
 		v := &devices[i]
 		d.in.batch.Devices = append(d.in.batch.Devices, model.StepDevice{
@@ -293,10 +294,10 @@ func (d *deriver) emitDevices(step *model.Step, devices []wire.Device) {
 	}
 }
 
-// fillMemory takes the device that holds most (python.step_devices has each of them), else the host: then anonymous
-// memory stands for what is allocated, resident memory for what is reserved, and the peaks are those that the step's
-// trace rows saw, or ru_maxrss where it rose.
-func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
+// fillMemory fills the step's memory from the device that holds most (python.step_devices has each of them). Without a
+// device it is the host's: anonymous memory as allocated, resident memory as reserved, and as peaks the highest values
+// of the step's trace rows, or ru_maxrss if it has risen.
+func (d *rowBuilder) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	if v != nil {
 		row.Device = v.Device
 		row.Allocated, row.MaxAllocated = gauge(v.Allocated), gauge(v.MaxAllocated)
@@ -311,7 +312,7 @@ func (d *deriver) fillMemory(row *model.Step, step uint32, v *wire.Device) {
 	}
 }
 
-func (d *deriver) overhead(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) overhead(s *[wire.SlotSize]byte) {
 	if d.mute {
 		return
 	}
@@ -324,7 +325,7 @@ func (d *deriver) overhead(s *[wire.SlotSize]byte) {
 	})
 }
 
-func (d *deriver) unknown(s *[wire.SlotSize]byte) {
+func (d *rowBuilder) unknown(s *[wire.SlotSize]byte) {
 	if d.mute {
 		return
 	}
@@ -335,7 +336,7 @@ func (d *deriver) unknown(s *[wire.SlotSize]byte) {
 	l.unknown++
 }
 
-// gauge is a 64-bit value of a record; not taken, or too large to be true, is Null.
+// gauge converts a 64-bit value of a record. A value that was not taken, or is impossibly large, becomes Null.
 func gauge(v uint64) int64 {
 	if v > math.MaxInt64 {
 		return model.Null

@@ -1,4 +1,4 @@
-"""What a ring's header says of its process."""
+"""The description of a process in its ring's header."""
 import os
 import sys
 
@@ -7,7 +7,7 @@ from . import redact
 
 
 def lines(s, agent):
-    """The process in words, the bounded values first: what does not fit into the header is left out."""
+    """[(key, value)] that describe the process. Short values come first, since lines that don't fit are left out."""
     told = [("python", sys.version.split()[0]), ("ppid", os.getppid()), ("agent", agent)]
     local = ranks.number("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
     if local >= 0:

@@ -7,9 +7,10 @@ import (
 	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
-// This file fills columns by the number of the row, for tables whose rows lie in columns before they come here.
+// This file fills tables from data that is already stored by column: a value is read by the number of its row.
 
-// fillTable appends rows 0 to n-1; columns fills every column of a chunk, in order, for s.n rows from a row on.
+// fillTable appends rows 0 to n-1. columns is called for each chunk: it fills all columns in order, with s.n rows
+// beginning at from.
 func fillTable(ctx context.Context, c *conn, schema, table string, n int, columns func(s *sheet, from int)) error {
 	if n == 0 {
 		return nil
@@ -25,7 +26,7 @@ func fillTable(ctx context.Context, c *conn, schema, table string, n int, column
 	return s.finish()
 }
 
-// ranges appends rows in chunks; fill is told the first of each, and s.n says how many there are.
+// ranges appends rows in chunks. fill gets the first row of a chunk; s.n is the number of its rows.
 func (s *sheet) ranges(ctx context.Context, from, to int, fill func(from int)) error {
 	for ; from < to; from += s.n {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +53,7 @@ func each[V any](s *sheet, get func(i int) V) {
 	}
 }
 
-// eachOr fills a column; what is not ok is NULL.
+// eachOr fills a column; a value without ok becomes NULL.
 func eachOr[V any](s *sheet, get func(i int) (v V, ok bool)) {
 	v, out := column[V](s)
 	var valid []uint64
@@ -69,13 +70,13 @@ func eachOr[V any](s *sheet, get func(i int) (v V, ok bool)) {
 	}
 }
 
-// validity is a vector's mask, with every row valid.
+// validity returns a vector's validity mask after it has set every row valid.
 func (s *sheet) validity(v duck.Vector) []uint64 {
 	duck.VectorEnsureValidityWritable(v)
 	return unsafe.Slice((*uint64)(duck.VectorGetValidity(v)), (s.n+63)/64)
 }
 
-// enum fills a column of places in an enum, as wide as the enum is large (see maxEnum); noCode is NULL.
+// enum fills a column with codes of an enum, whose width depends on the enum's size (see maxEnum). noCode is NULL.
 func (s *sheet) enum(get func(i int) uint32) {
 	if s.width[s.col] == 1 {
 		enumOf[uint8](s, get)
@@ -94,7 +95,7 @@ func enumOf[V uint8 | uint16](s *sheet, get func(i int) uint32) {
 	})
 }
 
-// texts fills a text column, at a call into C for each: for tables of few rows.
+// texts fills a text column with a call into C for each value. It is for tables of few rows.
 func (s *sheet) texts(get func(i int) string) {
 	v, _ := column[text](s)
 	for i := range s.n {

@@ -14,45 +14,46 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// door is the place where CPython 3.14 and newer looks for code to run (PEP 768): addresses in the target.
-type door struct {
+// debugSupport has the addresses in the target through which a debugger makes CPython 3.14 and newer run a script (PEP
+// 768; _PyRemoteDebuggerSupport in Include/cpython/pystate.h).
+type debugSupport struct {
 	breaker uint64 // of the main thread: bits that it checks between bytecodes
 	pending uint64 // int32: a script is waiting
-	path    uint64 // its name, doorPath bytes
+	path    uint64 // its name, debugPath bytes
 }
 
 const (
-	doorCookie = "xdebugpy"
-	doorPath   = 512  // _Py_MAX_SCRIPT_PATH_SIZE, Include/cpython/pystate.h
-	pleaseStop = 0x20 // _PY_EVAL_PLEASE_STOP_BIT, Include/internal/pycore_ceval.h
-	doorWords  = 256  // of _Py_DebugOffsets, which has 107 in 3.15
+	debugCookie = "xdebugpy"
+	debugPath   = 512  // _Py_MAX_SCRIPT_PATH_SIZE, Include/cpython/pystate.h
+	pleaseStop  = 0x20 // _PY_EVAL_PLEASE_STOP_BIT, Include/internal/pycore_ceval.h
+	debugWords  = 256  // of _Py_DebugOffsets, which has 107 in 3.15
 )
 
 // The table of offsets at the beginning of _PyRuntime (Include/internal/pycore_debug_offsets.h): places that 3.14 and
-// 3.15 share, counted in words. The last six describe the door. The table's length differs, so they are found by the
-// values that they must have.
+// 3.15 share, counted in words. The last six describe debugSupport. The table's length differs, so they are found by
+// the values that they must have.
 const (
 	wordFree        = 2
 	wordInterpreter = 5
 	wordMainThread  = 10
 )
 
-// findDoor returns nil where there is no door, where it is disabled (-X disable-remote-debug), or where it has an
-// unknown form.
-func (t *Target) findDoor() *door {
+// findDebugSupport returns nil if the target has none, if it is disabled (-X disable-remote-debug), or if its form is
+// unknown.
+func (t *Target) findDebugSupport() *debugSupport {
 	s, ok := t.python.Symbol("_PyRuntime")
 	if !ok || t.Python.Minor < 14 {
 		return nil
 	}
-	var raw [doorWords * 8]byte
-	if _, err := t.mem.ReadAt(raw[:], int64(s.Addr)); err != nil || string(raw[:8]) != doorCookie {
+	var raw [debugWords * 8]byte
+	if _, err := t.mem.ReadAt(raw[:], int64(s.Addr)); err != nil || string(raw[:8]) != debugCookie {
 		return nil
 	}
-	w := make([]uint64, doorWords)
+	w := make([]uint64, debugWords)
 	for i := range w {
 		w[i] = binary.LittleEndian.Uint64(raw[8*i:])
 	}
-	end := doorEnd(w)
+	end := debugSupportEnd(w)
 	if end == 0 || w[wordFree] != 0 {
 		return nil
 	}
@@ -62,14 +63,14 @@ func (t *Target) findDoor() *door {
 	if interpreter == 0 || thread == 0 || !t.isMain(thread, support) || uint32(t.pointer(interpreter+enabled)) != 1 {
 		return nil
 	}
-	return &door{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
+	return &debugSupport{thread + breaker, thread + support + w[end-2], thread + support + w[end-1]}
 }
 
-// doorEnd finds the word that contains the maximum length of a script's name. Before it come the offset of the name, 4
-// bytes after the flag, and that of the flag.
-func doorEnd(w []uint64) int {
+// debugSupportEnd finds the word that contains the maximum length of a script's name. Before it come the offset of the
+// name, 4 bytes after the flag, and that of the flag.
+func debugSupportEnd(w []uint64) int {
 	for i := 2*wordMainThread + 5; i < len(w); i++ {
-		if w[i] == doorPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {
+		if w[i] == debugPath && w[i-1] == 4 && w[i-2] == 0 && w[i-5] < 1<<10 && w[i-4] < 1<<12 && w[i-3] < 1<<20 {
 			return i
 		}
 	}
@@ -152,27 +153,27 @@ except Exception:
     pass
 `
 
-// errNoDoor means that this way isn't available; nothing has been done.
-var errNoDoor = errors.New("CPython's remote debugging can't be used")
+// errNoRemoteDebug means that this way isn't available; nothing has been done.
+var errNoRemoteDebug = errors.New("CPython's remote debugging can't be used")
 
-// knock shows the interpreter a script in a file that only the target's user can read. Like CPython's own
+// viaRemoteDebug gives the interpreter a script in a file that only the target's user can read. Like CPython's own
 // implementation (Python/remote_debugging.c, send_exec_to_proc_handle), it does not stop the target. It is used only
 // for targets whose threads can't be borrowed: a Ctrl-C that arrives while the interpreter reads the script is reported
 // as the script's error, and the program never sees it.
-func (i *injection) knock(ctx context.Context) (Result, error) {
+func (i *injection) viaRemoteDebug(ctx context.Context) (Result, error) {
 	i.result.Way, i.result.Doing = RemoteDebug, i.doing
-	d := i.findDoor()
+	d := i.findDebugSupport()
 	if d == nil {
-		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoDoor),
+		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoRemoteDebug),
 			"it needs 3.14, and is shut by -X disable-remote-debug and PYTHON_DISABLE_REMOTE_DEBUG")
 	}
 	f, err := newFolder(i.path("root"))
 	if err != nil {
-		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoDoor, err)
+		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoRemoteDebug, err)
 	}
 	defer f.remove()
-	if err := i.show(d, f); err != nil {
-		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoDoor, err)
+	if err := i.requestScript(d, f); err != nil {
+		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoRemoteDebug, err)
 	}
 	out, err := i.awaitScript(ctx, d, f)
 	if err == nil {
@@ -181,8 +182,8 @@ func (i *injection) knock(ctx context.Context) (Result, error) {
 	return i.result, err
 }
 
-// show writes the script, and then the words that make the interpreter read it.
-func (i *injection) show(d *door, f *folder) error {
+// requestScript writes the script, and then the words that make the interpreter read it.
+func (i *injection) requestScript(d *debugSupport, f *folder) error {
 	program, err := pythonString(i.source)
 	if err != nil {
 		return err
@@ -213,7 +214,7 @@ func (i *injection) show(d *door, f *folder) error {
 }
 
 // awaitScript waits for the script's end, and cancels it if it has not begun in time.
-func (i *injection) awaitScript(ctx context.Context, d *door, f *folder) ([]byte, error) {
+func (i *injection) awaitScript(ctx context.Context, d *debugSupport, f *folder) ([]byte, error) {
 	for look := minLook; ; look = min(look*5/4, maxLook) {
 		if text, err := f.read("out"); err == nil {
 			ns, out, _ := strings.Cut(text, " ")

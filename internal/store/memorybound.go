@@ -10,16 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A question may cost its own answer, never the machine or the records. DuckDB bounds what its tables and sorts take,
-// but not what one function makes (a list of 500 million numbers). So the kernel bounds the process: beyond memoryRoom
-// an allocation fails, which DuckDB turns into that question's error (docs/decisions/0007).
+// A query that needs too much memory may fail, but must not harm the machine or the records. DuckDB limits the memory
+// of tables and sorts, but not that of a single function's result (a list of 500 million numbers). So the kernel limits
+// the process: beyond memoryRoom an allocation fails, and DuckDB reports that as the query's error
+// (docs/decisions/0007).
 
-// memoryRoom is what the process may allocate beyond what it has once the database is open, in bytes: DuckDB's own
-// limit, and as much again for results, lists on their way, Go and the threads' stacks.
+// memoryRoom is how many bytes the process may allocate in addition to what it has when the database is open: DuckDB's
+// own limit, and as much again for results, intermediate lists, Go and the threads' stacks.
 const memoryRoom = 2 * MemoryLimit
 
-// BoundMemory sets the limit on private memory that can be written (RLIMIT_DATA, which counts mmap since Linux 4.7). It
-// can be raised again: what is started from here must not inherit it.
+// BoundMemory limits the process's private writable memory (RLIMIT_DATA, which counts mmap since Linux 4.7). Only the
+// soft limit is set, so that it can be lifted before a child process is started, which would inherit it.
 func BoundMemory() error {
 	held, err := dataBytes()
 	if err != nil {
@@ -36,7 +37,7 @@ func BoundMemory() error {
 	return nil
 }
 
-// UnboundMemory takes the limit off.
+// UnboundMemory lifts the limit.
 func UnboundMemory() {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_DATA, &limit) == nil {
@@ -45,7 +46,7 @@ func UnboundMemory() {
 	}
 }
 
-// dataBytes is what RLIMIT_DATA counts of this process now (VmData, proc(5)).
+// dataBytes returns the bytes of this process that RLIMIT_DATA counts (VmData, proc(5)).
 func dataBytes() (int64, error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -1,16 +1,16 @@
-"""What a census looks at besides the walk: graphs of autograd, and garbage."""
+"""What a census examines after the walk: graphs of autograd, and garbage."""
 import gc
 
 from . import cycles
 
 
-class Beyond:
-    """The part of a Census that looks at what the walk has met but not entered, or not reached."""
+class GraphsGarbage:
+    """The part of a Census for objects that the walk has met but not entered, or not reached."""
 
     # ------------------------------------------------------------ graphs and garbage
 
     def _graphs(self):
-        """For each place a few of the tensors that have a graph: the first, and the last ones."""
+        """Measures the graphs of a few tensors at each place: of the first, and of the last ones."""
         # place -> [nodes at most, longest chain]
         self.graph_rows = {place: [0, length] for place, length in self.walk.chains.items()}
         waiting, looked = self.walk.graphs, {}
@@ -34,8 +34,9 @@ class Beyond:
             row[column] = max(row[column], measure(node))
 
     def _cycles(self):
-        """Garbage: among the young objects, where they are few; among instances that were seen before and are alive,
-        and reached no more; with the collector off, also among those that this census saw at its beginning."""
+        """Searches for garbage: among young objects, if they are few; among instances that an earlier census has
+        reached and that are alive but not reached now; with the collector off, also among those that this census has
+        sampled."""
         self.suspects = []
         done, queued, samples = self.walk.done, self.walk.queued, self.walk.samples
 

@@ -1,4 +1,4 @@
-"""What is done when a library that trains has been imported. What it needs of ours is loaded only then."""
+"""Installs our hooks when a training library has been imported. Only then the modules for them are loaded."""
 import os
 
 from . import state, torchhook

@@ -15,8 +15,7 @@ import (
 // LineColumn is a member of JSON lines and the type that it has in Parquet.
 type LineColumn struct{ Name, Type string }
 
-// ParquetOfLines writes JSON lines as a Parquet file with the columns, in a database of its own that lasts as long as
-// this.
+// ParquetOfLines writes JSON lines as a Parquet file with the given columns. It uses a temporary database in memory.
 func ParquetOfLines(ctx context.Context, lines io.Reader, columns []LineColumn, w io.Writer) error {
 	dir, err := os.MkdirTemp("", "memgauge-parquet-")
 	if err != nil {

@@ -1,14 +1,14 @@
-"""What a thread that runs a client's code has in common with the main thread: signals, CUDA's device, its name."""
+"""Gives a thread that runs a client's code the settings of the main thread: signal mask, CUDA device, `threading`."""
 import _thread
 import sys
 
 from .. import frames, mainthread, state
 
-DEVICE_WAIT = 0.1  # s for the main thread to say its CUDA device; one that computes comes by in a few ms
+DEVICE_WAIT = 0.1  # s for the main thread to report its CUDA device; if it computes, that takes a few ms
 
 
 def user_signals():
-    """Our threads block signals; the code, and the processes that it starts, shall have the user's mask."""
+    """Sets the user's signal mask: our threads block all signals, but the code and its child processes must not."""
     if state.sigmask is not None:
         import _signal
         _signal.pthread_sigmask(_signal.SIG_SETMASK, state.sigmask)

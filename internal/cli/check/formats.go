@@ -48,7 +48,7 @@ func writeJSON(out *bytes.Buffer, r *result) error {
 	return doc.WriteJSON(out, d)
 }
 
-// note is a finding's text where there is one place for all of it.
+// note returns a finding's whole text, for formats with a single field for it.
 func (m measured) note() string {
 	text := m.Message + ". " + m.Hint
 	if m.Measured != nil {
@@ -60,7 +60,7 @@ func (m measured) note() string {
 	return text
 }
 
-// fileLine is the line where other tools look for a finding: notebooks have no lines of their own.
+// fileLine is the line that formats for other tools give. A finding in a notebook has none in the file.
 func (m measured) fileLine() int {
 	if m.Cell > 0 {
 		return 1

@@ -8,10 +8,10 @@ import (
 	"github.com/memgauge/memgauge/internal/term"
 )
 
-// answerStep is progressStep of answers, which are made at some ten MiB a second.
+// answerStep is the number of bytes between two updates of the progress. An answer grows by some ten MiB a second.
 const answerStep = 1 << 20
 
-// telling is a sink that tells how large an answer has grown, until it is shown or given up.
+// telling is a sink that shows on a terminal how much of an answer is there, until the answer is printed or discarded.
 type telling struct {
 	sink.Sink
 	term.CountedOut
