@@ -401,7 +401,8 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		}
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
-		if sizeOf(o) < grownGraph*sizeOf(before) || before.Evidence == "" && o.Count < moreItems && s.items < keptNodes {
+		ofStep := before.Evidence == "" && o.Count < moreItems && s.items < keptNodes
+		if ofStep || sizeOf(o) < grownGraph*sizeOf(before) {
 			s.items = 0 // the graph of the step that was going on
 		}
 	case "cycle":
