@@ -38,7 +38,7 @@ const Patience = time.Second
 const MemoryLimit = defaultMemory
 
 const (
-	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
+	defaultMemory = 512 << 20 // typical queries on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
 	maxThreads    = 4         // a question beside a training must not take the machine
 	spillFactor   = 4         // spilling may take so many times the memory limit; a bigger sort is refused
 	// blockSize, in bytes. Each column of a table that was appended to holds two blocks in memory and writes one of

@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// Report says what maintenance removed.
+// Report counts what maintenance removed.
 type Report struct {
 	Before, After          int64 // bytes of the database that are in use
 	Thinned, Merged, Freed int64 // rows of torch_trace, of steps, and of any table dropped for good
@@ -106,7 +106,7 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, t *table.Table, r
 	return nil
 }
 
-// loses says whether a table loses rows at a level.
+// loses reports whether a table loses rows at a level.
 func loses(t *table.Table, level int) bool {
 	switch level {
 	case levelThin:
