@@ -134,8 +134,8 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 		if err := c.exec("CHECKPOINT"); err != nil {
 			return err
 		}
-		v,
-			err := c.one("SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = current_database()")
+		v, err := c.one(`SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size()
+			WHERE database_name = current_database()`)
 		if err == nil {
 			used = v[0].(int64)
 		}
@@ -180,8 +180,8 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 		return
 	}
 	// The rows lie nearly in the order of time, so an eighth of them is an eighth of the row groups.
-	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s WHERE ts >= make_timestamp(%d)`,
-		1.0/slicePart, table, from)
+	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s
+		WHERE ts >= make_timestamp(%d)`, 1.0/slicePart, table, from)
 	v, err := c.one(sql)
 	if err != nil || v[0] == nil {
 		return from, to, false, err

@@ -21,7 +21,8 @@ def _cuda():
     if torch is None or not torch.cuda.is_initialized():
         built = getattr(torch, "version", None)
         if built is not None and built.cuda is None and getattr(built, "hip", None) is None:
-            raise RuntimeError("the process does not use CUDA: its PyTorch is built for the CPU, whose allocator keeps no history")
+            raise RuntimeError("the process does not use CUDA: its PyTorch is built for the CPU, whose allocator keeps "
+                               "no history")
         raise RuntimeError("the process does not use CUDA")
     return torch
 
