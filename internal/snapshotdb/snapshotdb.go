@@ -259,7 +259,7 @@ func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error 
 	return store.Each(ctx, t.db, sql, row)
 }
 
-// Export writes the answer to a question as a Parquet file.
+// Export writes the result of a query as a Parquet file.
 func (t *Tables) Export(ctx context.Context, sql string, w io.Writer) error {
 	return t.db.ExportTo(ctx, sql, w)
 }
