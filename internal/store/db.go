@@ -140,8 +140,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	o.Path = path
 	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reserved(strings.ToLower(stem)) {
 		return nil,
-			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema",
-				path, stem)
+			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a "+
+				"schema", path, stem)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ class Libraries:
             self.walk.counted(count(), "atexit._callbacks", "function")
 
     def _libraries(self):
-        """Of a library's globals only the containers' lengths are looked at; those that have grown since the census
+        """Of a library's globals only the lengths of containers are read; those that have grown since the census
         before are entered."""
         first = not self.memory.candidates
         if not self.affords(FIRST if first else AGAIN):

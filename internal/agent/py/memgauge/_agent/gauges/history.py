@@ -126,7 +126,7 @@ def keep(directory, most):
 
 
 def _remove_older(directory, name):
-    """Ranks may fail at the same moment: the newest stays, whoever removes last."""
+    """Removes older snapshots. Ranks may fail at the same moment: the newest snapshot stays."""
     def age(other):
         return os.stat(os.path.join(directory, other)).st_mtime_ns, other
 
