@@ -116,8 +116,7 @@ class Telling:
                 continue
             score, line = sites.growing(code, name, attribute, function, registered)
             if score:
-                score += (0.5 * (code.co_name == function) + 0.25 * (code.co_filename == home)
-                          + 0.125 * (id(code) in self.running))
+                score += 0.5 * (code.co_name == function) + 0.25 * (code.co_filename == home) + 0.125 * (id(code) in self.running)
                 if score > best:
                     best, site = score, sites.where(code, line)
             if self.over():
