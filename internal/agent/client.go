@@ -24,8 +24,8 @@ var ErrEnded = errors.New("the process ended while it ran the code")
 var errEndedInCensus = errors.New("the process ended meanwhile")
 
 const (
-	// HelloWait bounds the wait for an agent's first word, where the caller has set no limit: its thread needs the GIL,
-	// and an extension may hold that for seconds.
+	// HelloWait bounds the wait for an agent's Hello if the caller has set no limit: its thread needs the GIL, and an
+	// extension may hold that for seconds.
 	HelloWait = 10 * time.Second
 	// interruptWait is how long an interrupted eval may still answer: the agent gives code up after 1 s.
 	interruptWait = 3 * time.Second
@@ -41,8 +41,8 @@ type Client struct {
 	Hello wire.Hello
 }
 
-// Dial connects to the control socket at path, however long that is, or through the door that a session names in its
-// place. It refuses a socket that another user listens on.
+// Dial connects to the control socket at path, which may be longer than a socket's name, or through a door, whose
+// address a session has in place of a path. It refuses a socket on which another user listens.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	if strings.HasPrefix(path, doorPrefix) {
 		return dialDoor(ctx, path)
@@ -62,7 +62,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	return greet(ctx, conn, pid)
 }
 
-// greet makes a client of a connection, which it closes if the agent says nothing.
+// greet makes a client of a connection. It closes the connection if the agent sends no Hello.
 func greet(ctx context.Context, conn net.Conn, pid int) (*Client, error) {
 	c := &Client{conn: conn, pid: pid}
 	if err := c.handshake(ctx); err != nil {
@@ -138,8 +138,8 @@ func (c *Client) Eval(ctx context.Context, e wire.Eval, stdout, stderr io.Writer
 	}
 }
 
-// sendEval asks in a way that the agent knows. One before 1.2 runs all code beside the main thread and records it: our
-// own requests are harmless there, other code is refused unless that is what was asked for.
+// sendEval sends the request in a form that the agent knows. An agent before 1.2 runs all code beside the main thread
+// and records it. Our own requests are harmless there; other code is refused unless the user has requested that place.
 func (c *Client) sendEval(e wire.Eval) error {
 	if c.Hello.Minor >= 2 {
 		return wire.WriteFrame(c.conn, wire.FrameEvalAt, wire.AppendEvalAt(nil, e))
@@ -152,7 +152,7 @@ func (c *Client) sendEval(e wire.Eval) error {
 	return wire.WriteFrame(c.conn, wire.FrameEval, wire.AppendEval(nil, e))
 }
 
-// interrupt asks for the end of the code, and bounds the wait for it.
+// interrupt requests the end of the code, and bounds the wait for it.
 func (c *Client) interrupt() {
 	_ = c.conn.SetDeadline(time.Now().Add(interruptWait))
 	_ = wire.WriteFrame(c.conn, wire.FrameInterrupt, nil) // where it fails, reading fails too
@@ -262,18 +262,18 @@ func (c *Client) request(ctx context.Context, t wire.FrameType, payload []byte, 
 	return f, nil
 }
 
-// ask is a request of which only the success matters.
+// ask sends a request whose reply has no content.
 func (c *Client) ask(ctx context.Context, t wire.FrameType, payload []byte, want wire.FrameType) error {
 	_, err := c.request(ctx, t, payload, want)
 	return err
 }
 
-// Ping asks whether the agent answers.
+// Ping checks whether the agent answers.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.ask(ctx, wire.FramePing, []byte("memgauge"), wire.FramePong)
 }
 
-// Backtrace asks for the Python stack of every thread.
+// Backtrace returns the Python stack of every thread.
 func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error) {
 	flags := []byte{0}
 	if locals {
@@ -286,9 +286,9 @@ func (c *Client) Backtrace(ctx context.Context, locals bool) (wire.Stacks, error
 	return wire.ParseStacks(f.Payload)
 }
 
-// Detach has the agent take its hooks off, close its ring and its socket, and end. It returns when the connection has
-// ended, which is the last of it; or when ctx has, if only that is left: the agent's thread needs Python's lock a few
-// more times for it, which a program may keep from it for seconds, and nobody has to wait for them.
+// Detach has the agent remove its hooks, close its ring and its socket, and end. It returns when the connection has
+// ended, which happens last. If only that is left, it also returns at the end of ctx: the agent's thread needs the GIL
+// a few more times, and a program may hold the GIL for seconds, for which nobody needs to wait.
 func (c *Client) Detach(ctx context.Context) error {
 	if err := c.ask(ctx, wire.FrameDetach, nil, wire.FrameOK); err != nil {
 		return err
@@ -300,8 +300,8 @@ func (c *Client) Detach(ctx context.Context) error {
 	}
 }
 
-// Census has the agent look at what holds the memory. The rows are in its ring when this returns. Only one runs in a
-// process at a time; a second request is answered with the first one's result. When ctx ends the census goes on.
+// Census has the agent find what holds the memory. When it returns, the rows are in the agent's ring. Only one census
+// runs in a process at a time; a second request gets the first one's result. If ctx ends, the census continues.
 func (c *Client) Census(ctx context.Context, deep bool) (wire.Counted, error) {
 	payload := []byte("deep\t0\n")
 	if deep {

@@ -50,7 +50,7 @@ func OpenDoor(pid int, start uint64, fd int) (*Door, error) {
 	return &Door{far}, nil
 }
 
-// Close lets go of our copy.
+// Close closes our copy.
 func (d *Door) Close() error { return unix.Close(d.fd) }
 
 // HandRing gives the agent the file that is to be its ring, empty and open for reading and writing.
@@ -63,7 +63,7 @@ func (d *Door) HandRing(ctx context.Context, f *os.File) error {
 	return err
 }
 
-// Connect asks for a connection.
+// Connect requests a connection to the agent.
 func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
 	text, fds, err := d.ask(ctx, "new")
 	if err == nil && (text != "connection" || len(fds) != 1) {
@@ -78,8 +78,8 @@ func (d *Door) Connect(ctx context.Context) (net.Conn, error) {
 	return net.FileConn(f)
 }
 
-// ask sends one message and reads one. Another client of the same door may read our answer and we his, which is as
-// good.
+// ask sends one message and reads one. Another client of the same door may read our answer, and we theirs: the answers
+// are interchangeable.
 func (d *Door) ask(ctx context.Context, text string, send ...int) (string, []int, error) {
 	var rights []byte
 	if len(send) > 0 {
@@ -114,7 +114,7 @@ func receivedFDs(extra []byte) (fds []int) {
 	return fds
 }
 
-// waitReadable looks at ctx often: poll(2) can't be interrupted by it.
+// waitReadable checks ctx often, since that can't interrupt poll(2).
 func waitReadable(ctx context.Context, fd int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 20)

@@ -16,7 +16,7 @@ import (
 //go:embed inject.py
 var injected string
 
-// Request is what an agent is told that is brought into a process which runs already.
+// Request has the settings for an agent that is brought into a running process.
 type Request struct {
 	Options
 	Runtime string // the session's runtime directory, "" where the process can't see or write it
@@ -25,8 +25,8 @@ type Request struct {
 	Folder  string // where Install has unpacked the agent, "" where the process can't see or write it
 }
 
-// Source is the Python code that brings the agent into a process and starts it there. Without a folder it opens no
-// file: the modules are in it. What it leaves in its name `result` is for ParseReply.
+// Source returns the Python code that brings the agent into a process and starts it there. Without a folder the code
+// contains the modules and opens no file. ParseReply reads the value that it leaves in `result`.
 func Source(r Request) string {
 	folder, sources, kept := path.Join("<memgauge>", Hash(), libPrefix), "", ""
 	if texts := modules(); r.Folder == "" {
@@ -75,14 +75,14 @@ func literal(v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Reply is what the injected code says.
+// Reply is the result of the injected code.
 type Reply struct {
 	Observed bool   // an agent was there before, and nothing was done
 	Runtime  string // of that agent's session, "" if that can't be told
 	Door     int    // descriptor of the door in the process; -1 where the agent has the runtime directory
 }
 
-// ErrNoReply means that the injected code has not said what it should.
+// ErrNoReply means that the injected code has left no valid result.
 var ErrNoReply = errors.New("the agent has not reported in")
 
 // ParseReply reads what Source's code left in `result`.

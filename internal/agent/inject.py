@@ -1,12 +1,11 @@
-# What is run in a process that is to be observed from now on. The names FOLDER, SOURCES, KEPT and REQUEST stand before
-# it; what it leaves in `result` goes back to the one who attached. The agent's modules lie in FOLDER, or come along as
-# text.
+# The code that attach runs in a process to start the agent there. It is preceded by the names FOLDER, SOURCES, KEPT and
+# REQUEST. The attaching memgauge reads `result`. The agent's modules lie in FOLDER, or are sent along as text.
 import sys
 
 
 class Finder:
-    """Finds the agent's modules, for as long as the agent is there. `sources` has their text by path, None where it
-    lies in `folder`; `codes` has those that need not be compiled, `fresh` those that were."""
+    """Finds the agent's modules until the agent is detached. `sources` has their text by path, or None if the file lies
+    in `folder`. `codes` has compiled code from an earlier attach, `fresh` code that was compiled now."""
 
     def __init__(self, package, folder, sources, codes):
         self.memgauge, self.folder, self.sources, self.codes, self.fresh = package, folder, sources, codes, {}
@@ -50,9 +49,8 @@ class Finder:
 
 
 class Kept:
-    """What has been compiled for an attach once, for all interpreters that are like this one: compiling costs them 30
-    ms, and MB of memory that malloc keeps. A file in a directory that only its user can write; whoever can could write
-    the sources."""
+    """The agent's compiled code, kept in a file for all interpreters of this version. Compiling costs 30 ms, and MBs of
+    memory that malloc keeps. The file is no additional risk: who can write its directory could change the sources."""
 
     SEED = 0x6d656d6761756765
 

@@ -32,9 +32,9 @@ type Options struct {
 func names() []string { return slices.Sorted(maps.Keys(source())) }
 
 // Install unpacks the agent into home/agent/HASH and returns that directory. A directory of another version is never
-// touched, since a running job may use it; one of this version that is damaged, or in which others may have put
-// something, is replaced as a whole. Where others can replace what lies in home the error is trust.ErrOthers, and
-// nothing is made. Several installs at once are fine: each unpacks under a name of its own, and the first to rename
+// touched, since a running job may use it. A directory of this version is replaced as a whole if it is damaged, or if
+// other users could have changed it. If other users can replace files in home, the error is trust.ErrOthers, and
+// nothing is made. Several installs may run at once: each unpacks under a name of its own, and the first to rename
 // wins.
 func Install(home string) (dir string, err error) {
 	parent := filepath.Join(home, "agent")
@@ -69,8 +69,8 @@ func Install(home string) (dir string, err error) {
 	return dir, nil
 }
 
-// intact says whether every file of ours is there with its content, and nothing that a Python of ours has not put
-// there. Reading 400 KB costs 2 ms.
+// intact reports whether every file of ours is there with its content, and besides them only caches of Python. Reading
+// 400 KB costs 2 ms.
 func intact(dir string) bool {
 	for name, want := range source() {
 		got, err := os.ReadFile(filepath.Join(dir, name))
@@ -107,7 +107,7 @@ func expected(path string, isDir bool) bool {
 	return ours || caches().MatchString(path)
 }
 
-// unpack makes every file and directory with its mode whatever the umask is.
+// unpack makes every file and directory with its mode, regardless of the umask.
 func unpack(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
@@ -147,8 +147,8 @@ func makePrivate(dir string) error {
 	return makePrivate(dir)
 }
 
-// replace puts temp in the place of dir, and what was there in temp's. A Python that starts meanwhile finds the old
-// files or the new ones, which differ only where the old ones were damaged.
+// replace exchanges temp and dir. A Python that starts meanwhile finds the old files or the new ones, which differ only
+// in the damaged ones.
 func replace(temp, dir string) error {
 	err := os.Rename(temp, dir) // over nothing, or an empty directory
 	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTDIR) {
@@ -215,7 +215,7 @@ func isBoot(entry string) bool {
 	return filepath.Base(entry) == "boot" && err == nil
 }
 
-// compiled is a pattern that is compiled when it is first needed: the start of every command would wait for it.
+// compiled compiles a pattern at its first use, so that the start of a command doesn't wait for it.
 func compiled(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

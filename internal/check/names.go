@@ -2,7 +2,7 @@ package check
 
 import "strings"
 
-// imports says what a file's names stand for: "dist" for "torch.distributed".
+// imports maps a file's names to what they were imported from: "dist" to "torch.distributed".
 type imports map[string]string
 
 func findImports(root node) imports {

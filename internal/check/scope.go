@@ -230,7 +230,7 @@ var (
 		`iterations|episodes|max_iter|updates)`)
 )
 
-// loopKind says what a loop goes over.
+// loopKind returns what a loop iterates over.
 type loopKind int
 
 const (

@@ -31,7 +31,7 @@ type node struct {
 	i int32
 }
 
-// language is what is asked of the grammar for every node, in tables.
+// language has tables of the grammar's properties that every node needs.
 type language struct {
 	language *sitter.Language
 	named    []bool

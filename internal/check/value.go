@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// grade is what is known of a value.
+// grade is what is known about a value.
 type grade int
 
 const (
@@ -143,7 +143,7 @@ func (f *file) carried(n node) (names []string) {
 	return names
 }
 
-// grade says what an expression's value is.
+// grade returns what is known about an expression's value.
 func (f *file) grade(n node) grade {
 	n = n.bare()
 	if !n.ok() {

@@ -1,5 +1,5 @@
 // Package evidence joins what a session has measured with what package check found in the code: bytes beside a finding,
-// and the rule beside a leak. It asks a session through api only, and reads source files; it changes nothing.
+// and the rule beside a leak. It queries a session through api only, and reads source files; it changes nothing.
 package evidence
 
 import (
@@ -15,9 +15,9 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 )
 
-// Measured is what a session saw of the place of a finding.
+// Measured has a session's measurements at the place of a finding.
 type Measured struct {
-	Bytes   int64   `json:"bytes"`          // held at the last census; 0 where it saw none
+	Bytes   int64   `json:"bytes"`          // held at the last census; 0 if that found none
 	Count   int64   `json:"count"`          // tensors, or items of the container
 	PerStep float64 `json:"bytes_per_step"` // of the leak that holds them; 0: none
 	Since   int64   `json:"since_step"`
@@ -27,7 +27,7 @@ type Measured struct {
 	Leak    string  `json:"leak"` // the memory that grows, "" for none
 }
 
-// Session is what was measured, ready to be asked for places in the code.
+// Session has the measurements of a session, indexed by places in the code.
 type Session struct {
 	cwd   string
 	leaks []detect.Finding
@@ -42,7 +42,7 @@ type heldRow struct {
 	Count  int64   `json:"count"`
 }
 
-// maxHeld is how many places are asked for: the largest of all processes; a program has some dozens.
+// maxHeld bounds the places that are queried, the largest of all processes; a program has some dozens.
 const maxHeld = "2000"
 
 const heldSQL = `WITH newest AS (SELECT pid, max(census_id) AS census_id FROM python.tensors GROUP BY pid),
@@ -53,7 +53,7 @@ rows AS (SELECT t.pid, t.site, t.holder, coalesce(t.bytes, 0) AS bytes, t.count 
 SELECT site, holder, max(bytes)::BIGINT AS bytes, coalesce(max(n), 0)::BIGINT AS count FROM rows
 WHERE site IS NOT NULL OR holder IS NOT NULL GROUP BY site, holder ORDER BY bytes DESC LIMIT ` + maxHeld
 
-// Gather asks a session what it has measured.
+// Gather queries a session's measurements.
 func Gather(ctx context.Context, s api.Session) (*Session, error) {
 	about, err := s.About(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func Gather(ctx context.Context, s api.Session) (*Session, error) {
 	return out, nil
 }
 
-// For is what was measured at a finding; false where nothing was.
+// For returns the measurements at a finding; false if there are none.
 func (s *Session) For(f check.Finding) (m Measured, ok bool) {
 	for _, l := range s.leaks {
 		if matches(f, l.Site, l.Holder, s.cwd) {
@@ -134,7 +134,7 @@ func placed(site, holder string, command []string) string {
 	return ""
 }
 
-// splitSite takes "train.py:48" apart.
+// splitSite splits "train.py:48".
 func splitSite(site string) (file string, line int) {
 	i := strings.LastIndexByte(site, ':')
 	if i <= 0 {
@@ -147,8 +147,8 @@ func splitSite(site string) (file string, line int) {
 	return site[:i], line
 }
 
-// sameFile reports whether a path here is the file that the session's machine knew by another: the same path, or the
-// same below the directory in which the command ran.
+// sameFile reports whether a path on this machine is the same file as a path of the session's machine: the paths are
+// equal, or equal below the directory in which the command ran.
 func sameFile(here, there, cwd string) bool {
 	abs, err := filepath.Abs(here)
 	if err != nil {

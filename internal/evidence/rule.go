@@ -66,7 +66,7 @@ func short(file, cwd string) string {
 	return strings.TrimPrefix(file, strings.TrimSuffix(cwd, "/")+"/")
 }
 
-// String says what was measured, for people.
+// String describes the measurements for people.
 func (m Measured) String() string {
 	var parts []string
 	if m.Bytes > 0 {

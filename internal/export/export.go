@@ -1,7 +1,7 @@
 // Package export writes a session, live or finished, in the formats of other tools: a trace for Perfetto, a profile for
 // pprof, event files for TensorBoard, tables as Parquet. It reads api.Session row by row, so that a session of any
-// length needs the same memory, and thins what no viewer can draw. Where files go, and that they appear whole, is up to
-// who calls it.
+// length needs the same memory, and thins data that no viewer can draw. The caller decides where files go, and makes
+// them appear only when complete.
 package export
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 )
 
-// maxPoints is how many steps, and how many readings of processes, a trace or an event file shows: Perfetto takes a
-// second for each million of points, and TensorBoard draws a thousand. Of more, neighbours become one.
+// maxPoints bounds the steps, and the readings of processes, in a trace or an event file: Perfetto takes a second for
+// each million points, and TensorBoard draws a thousand. Beyond it, neighbours are merged.
 const maxPoints = 200_000
 
 // process is one of the job's.
@@ -28,7 +28,7 @@ type process struct {
 	Peak    int64 `json:"peak"`
 }
 
-// name tells processes apart in a viewer.
+// name is the process's name in a viewer.
 func (p process) name() string {
 	if p.Rank != nil && p.Role == "trainer" {
 		return fmt.Sprintf("rank %d", *p.Rank)
@@ -36,7 +36,7 @@ func (p process) name() string {
 	return fmt.Sprintf("%s %d", p.Role, p.PID)
 }
 
-// maxProcesses bounds those that are shown: a run with a new set of workers for each epoch has thousands.
+// maxProcesses bounds the processes that are shown: a run with new workers in each epoch has thousands.
 const maxProcesses = 256
 
 // processes lists the trainers, then the others from the largest; left is how many are not shown.
@@ -59,10 +59,10 @@ func processes(ctx context.Context, s api.Session) (list []process, left int, er
 	return list, left, err
 }
 
-// stride is how many rows become one where n are more than can be shown.
+// stride returns how many of n rows are merged into one, so that at most maxPoints are left.
 func stride(n int64) int64 { return max(1, (n+maxPoints-1)/maxPoints) }
 
-// count asks for one number; no row is 0.
+// count runs a query for one number; no row is 0.
 func count(ctx context.Context, s api.Session, sql string) (int64, error) {
 	type number struct{ N *int64 }
 	rows, err := api.Rows[number](ctx, s, sql)
@@ -72,7 +72,7 @@ func count(ctx context.Context, s api.Session, sql string) (int64, error) {
 	return *rows[0].N, nil
 }
 
-// finding is what was found of one memory, and when: µs since the epoch, 0 where nobody knows.
+// finding is the verdict on one memory with its times in µs since the epoch; 0 if unknown.
 type finding struct {
 	detect.Finding
 	from, to int64
@@ -115,7 +115,7 @@ func findings(ctx context.Context, s api.Session) ([]finding, error) {
 	return list, err
 }
 
-// title is a finding in a line.
+// title describes a finding in one line.
 func (f finding) title() string {
 	if f.Verdict != detect.Leak {
 		return string(f.Verdict) + ": " + f.Name()

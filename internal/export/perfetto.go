@@ -21,10 +21,10 @@ const (
 	verdictLine // and those that follow: what was found of each memory has a line of its own
 )
 
-// maxVerdicts is how many memories of a process are told of, those that leak first: it has a dozen kinds.
+// maxVerdicts bounds the memories of a process that are shown, leaks first: there are a dozen kinds.
 const maxVerdicts = 40
 
-// trace is a session on its way into a file. Times are µs after the session began.
+// trace is the state while a session is written to a file. Times are µs since the session began.
 type trace struct {
 	*traceevent.Writer
 	ctx    context.Context
@@ -33,8 +33,8 @@ type trace struct {
 	shown  map[int]bool
 }
 
-// Perfetto writes a trace: of each process its steps as slices, its memory as counters and what was found of it as
-// slices; of the session the memory of cgroup, host and GPUs. Events are marks. notes say what was thinned.
+// Perfetto writes a trace. Each process has its steps and findings as slices, and its memory as counters; the session
+// has the memory of cgroup, host and GPUs. Events are marks. notes say what was thinned.
 func Perfetto(ctx context.Context, s api.Session, w io.Writer) (notes []string, err error) {
 	about, err := s.About(ctx)
 	if err != nil {
@@ -178,7 +178,7 @@ type memoryRow struct {
 	Anon, File, Shmem, Swap *int64
 }
 
-// memory draws the processes as the kernel sees them: of each stretch the moment with most.
+// memory draws the kernel's figures for the processes: for each interval those of the moment with the highest RSS.
 func (t *trace) memory() (string, error) {
 	n, err := count(t.ctx, t.s, "SELECT count(*) AS n FROM process.memory")
 	if err != nil || n == 0 {
@@ -266,7 +266,7 @@ func (t *trace) events() (string, error) {
 	return "", err
 }
 
-// verdicts are slices over the steps that they speak of.
+// verdicts draws each finding as a slice over its steps.
 func (t *trace) verdicts() (string, error) {
 	list, err := findings(t.ctx, t.s)
 	if err != nil {

@@ -23,8 +23,8 @@ type holding struct {
 	Bytes  int64
 }
 
-// Objects may be what the tensors among them are, so they are told of processes only that have no tensors.
-// A census with a note is not whole: the one that a process began as it ended may have seen next to nothing.
+// Containers may hold the very tensors that are listed, so they are shown only for processes without tensors.
+// A census with a note is incomplete: one that began at a process's end may have found next to nothing.
 const holdingsSQL = `WITH last AS (SELECT pid, a AS census FROM memgauge.events WHERE name = 'census'
 		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY coalesce(text, '') <> '', ts DESC) = 1),
 	t AS (SELECT t.pid, t.rank, t.role AS what, t.holder, t.site, t.bytes FROM python.tensors t
@@ -58,7 +58,7 @@ func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err
 	return notes, g.WritePprof(w)
 }
 
-// census has the live processes looked through. What can't be had now is told; an earlier census may do.
+// census takes a census of the live processes. If it fails for one, that is noted, and an earlier census is used.
 func census(ctx context.Context, s api.Session) (notes []string, err error) {
 	list, err := s.Processes(ctx, api.ProcessesRequest{})
 	if err != nil {
@@ -66,7 +66,7 @@ func census(ctx context.Context, s api.Session) (notes []string, err error) {
 	}
 	chosen, err := api.Choose(list, api.Choice{All: true}, false)
 	if err != nil {
-		return nil, ctx.Err() // nobody lives
+		return nil, ctx.Err() // no process lives
 	}
 	var pids []int
 	for _, p := range chosen {

@@ -49,7 +49,7 @@ func TensorBoard(ctx context.Context, s api.Session, create Create) (notes []str
 	return notes, nil
 }
 
-// run is a process on its way into its file.
+// run is the state while a process is written to its file.
 type run struct {
 	*tensorboard.Writer
 	ctx     context.Context
@@ -99,7 +99,7 @@ func (r *run) steps() error {
 	})
 }
 
-// seconds writes what the kernel counts, with seconds since the session began for steps.
+// seconds writes the kernel's figures, with seconds since the session began instead of steps.
 func (r *run) seconds() error {
 	type row struct {
 		At                           int64 `json:"moment"`
@@ -122,7 +122,7 @@ type named struct {
 	value *float64
 }
 
-// scalars writes those that are known.
+// scalars writes the known values.
 func (r *run) scalars(at, step int64, all []named) {
 	values := make([]tensorboard.Scalar, 0, len(all))
 	for _, n := range all {
@@ -133,7 +133,7 @@ func (r *run) scalars(at, step int64, all []named) {
 	r.Scalars(time.UnixMicro(at), step, values)
 }
 
-// verdict writes what was found of the process, as a list in Markdown.
+// verdict writes the findings about the process as a list in Markdown.
 func (r *run) verdict(found []finding) {
 	var b strings.Builder
 	last := int64(0)

@@ -1,9 +1,7 @@
-// Package metrics says what a session is in figures that a monitoring system keeps: the list of all metrics with
-// their
-// units and labels, and their values at this moment, read from api.Session. The list is the same for every protocol;
-// packages prom and otlp carry it. Labels take few values however long a job lives: processes go by rank and role,
-// never
-// by pid, and what exceeds a bound is folded into one series that says so.
+// Package metrics owns the metrics of a session for monitoring systems: the list of all metrics with their units and
+// labels, and their present values, read from api.Session. The list is the same for every protocol; packages prom and
+// otlp transfer it. A label has few values however long a job lives: processes are named by rank and role, never by
+// pid, and values beyond a bound are added up in one series with the label "other".
 package metrics
 
 import "strings"
@@ -42,7 +40,7 @@ func (m *Metric) Prom() string {
 	return name
 }
 
-// OTel is the name for OpenTelemetry, which has the unit apart: memgauge.process.memory.
+// OTel is the name for OpenTelemetry, which keeps the unit in a field of its own: memgauge.process.memory.
 func (m *Metric) OTel() string {
 	name := "memgauge." + strings.ReplaceAll(m.Name, "_", ".")
 	if _, per, rate := strings.Cut(m.Unit, "_per_"); rate { // two rates are of one name
@@ -150,9 +148,9 @@ type Sample struct {
 	Value  float64
 }
 
-// Reading is all of a session at one moment.
+// Reading has all metrics of a session at one moment.
 type Reading struct {
 	Session string // its name, the label that all series have
 	Samples []Sample
-	Live    bool // the job goes on
+	Live    bool // the job still runs
 }

@@ -23,7 +23,7 @@ const (
 // Judge gives the verdict on a session.
 type Judge func(context.Context, api.Session) (detect.Report, error)
 
-// Read takes all figures of a session.
+// Read reads all metrics of a session.
 func Read(ctx context.Context, s api.Session, judge Judge) (Reading, error) {
 	began := time.Now()
 	r := reader{ctx: ctx, s: s, judge: judge, sums: map[string]int{}, ranks: map[string]bool{},
@@ -54,7 +54,7 @@ func Read(ctx context.Context, s api.Session, judge Judge) (Reading, error) {
 	return Reading{Session: about.Name, Samples: r.samples, Live: end.Live}, nil
 }
 
-// reader keeps the first error, so that the questions can follow each other without checks.
+// reader keeps the first error, so that queries can follow each other without checks.
 type reader struct {
 	ctx            context.Context
 	s              api.Session
@@ -66,7 +66,7 @@ type reader struct {
 	folded         int
 }
 
-// add takes a value; a second one of the same series is added to the first.
+// add adds a value; a second value of the same series is added to the first.
 func (r *reader) add(m *Metric, value float64, labels ...string) {
 	key := series(m, labels)
 	if at, there := r.sums[key]; there {
@@ -77,19 +77,19 @@ func (r *reader) add(m *Metric, value float64, labels ...string) {
 	r.samples = append(r.samples, Sample{m, labels, value})
 }
 
-// series tells one series from another.
+// series is the key of a series: its metric and labels.
 func series(m *Metric, labels []string) string {
 	return m.Prom() + "\x00" + strings.Join(labels, "\x00")
 }
 
-// known adds a value that the session may not know.
+// known adds a value unless it is NULL.
 func (r *reader) known(m *Metric, value *float64, labels ...string) {
 	if value != nil {
 		r.add(m, *value, labels...)
 	}
 }
 
-// least is add for times: of a series' values the smallest counts.
+// least is add for times: the smallest value of a series counts.
 func (r *reader) least(m *Metric, value float64, labels ...string) {
 	at, there := r.sums[series(m, labels)]
 	if !there {
@@ -131,7 +131,7 @@ func one(yes bool) float64 {
 	return 0
 }
 
-// rowsOf asks a question; after an error there are no more.
+// rowsOf runs a query; after an error it runs no more.
 func rowsOf[T any](r *reader, sql string) []T {
 	if r.err != nil {
 		return nil
@@ -141,7 +141,7 @@ func rowsOf[T any](r *reader, sql string) []T {
 	return list
 }
 
-// A process is read every second and thinned to a row in 10 s later: who has none for 15 s is gone.
+// A process is sampled every second, and its rows are thinned to one in 10 s later: without a row for 15 s it is gone.
 const processesSQL = `WITH m AS (SELECT * FROM process.memory
 		WHERE ts > (SELECT max(ts) FROM process.memory) - INTERVAL 15 SECOND
 		QUALIFY row_number() OVER (PARTITION BY pid, start_ticks ORDER BY ts DESC) = 1)
@@ -161,7 +161,7 @@ type processRow struct {
 	HeapFree   *float64 `json:"heap_free"`
 }
 
-// processes adds up those of one rank and role. Of a finished job the last ones are told.
+// processes adds up the processes of a rank and role. For a finished job it uses their last rows.
 func (r *reader) processes(live bool) {
 	newest := 0.0
 	for _, p := range rowsOf[processRow](r, processesSQL) {
@@ -183,7 +183,7 @@ func (r *reader) processes(live bool) {
 	}
 }
 
-// The trainer of a rank is the one that lives; where several made steps, the one that made most.
+// The trainer of a rank is the process that lives; if several made steps, the one that made most.
 const trainersSQL = `WITH last AS (SELECT pid, max(step) AS step FROM python.steps WHERE NOT inference GROUP BY pid),
 	trainer AS (SELECT l.pid, l.step FROM last l LEFT JOIN memgauge.processes p USING (pid)
 		QUALIFY row_number() OVER (PARTITION BY p.rank ORDER BY p.ended IS NOT NULL, l.step DESC, l.pid) = 1)`
@@ -238,7 +238,7 @@ func (r *reader) steps() {
 	}
 }
 
-// limits tells how near each memory is to its limit, and when it meets it.
+// limits adds how near each memory is to its limit, and when it will meet it.
 func (r *reader) limits() {
 	if r.err != nil {
 		return
@@ -273,7 +273,7 @@ func (r *reader) limit(device string, d *monitor.DeviceReport) {
 	}
 }
 
-// findings tells the newest judgement.
+// findings adds the newest verdicts.
 func (r *reader) findings() {
 	if r.err != nil {
 		return
@@ -311,7 +311,7 @@ func (r *reader) findings() {
 	}
 }
 
-// kernel tells what the kernel counts for the job's cgroup and for the host.
+// kernel adds the kernel's counts for the job's cgroup and for the host.
 func (r *reader) kernel() {
 	type cgroupRow struct {
 		Current, Anon, File, Shmem, Kernel *float64
@@ -364,7 +364,7 @@ func (r *reader) gpus() {
 	}
 }
 
-// self tells what observing costs. As on the page, shares are of the longest time that a part of a process covers.
+// self adds what observing costs. As on the page, shares are of the longest time that a part of a process covers.
 func (r *reader) self() {
 	type costRow struct{ Share *float64 }
 	for _, c := range rowsOf[costRow](r, `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered

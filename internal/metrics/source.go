@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// freshness is how old a reading may be that is given again: two scrapers at once cost the session one reading.
+	// freshness is how old a reading may be that is reused, so that two scrapers at once cost the session one reading.
 	freshness = time.Second
 	// readPatience bounds one reading, as Prometheus' own limit of a scrape does.
 	readPatience = 10 * time.Second
-	// endPoll is how often it is looked whether the job goes on: one look at a file and a lock.
+	// endPoll is the interval of checks whether the job still runs: each reads a file and tries a lock.
 	endPoll = 2 * time.Second
 )
 
-// Source reads a session again and again, through the death of its collector and the end of the job. The last values of
-// a job that has ended are kept, and nothing is asked any more.
+// Source reads a session repeatedly, also after its collector died and the job ended. It keeps the last values of a job
+// that has ended, and then sends no more requests.
 type Source struct {
 	connect func(context.Context) (api.Session, error)
 
 	mu    sync.Mutex
-	s     api.Session // nil: to be found
+	s     api.Session // nil: not connected
 	last  Reading
 	at    time.Time
 	final bool // last is all there will be
@@ -36,12 +36,12 @@ type Source struct {
 	cost    time.Duration // of the last judgement
 }
 
-// NewSource reads the session that connect finds, each time anew when nobody answers any more.
+// NewSource makes a source of the session that connect opens. It calls connect again when the session stops answering.
 func NewSource(connect func(context.Context) (api.Session, error)) *Source {
 	return &Source{connect: connect}
 }
 
-// Read gives the session's figures, at most a second old.
+// Read returns the session's metrics, at most a second old.
 func (s *Source) Read(ctx context.Context) (Reading, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readPatience, fmt.Errorf("read the session: %w of %s", api.ErrTimeout,
 		readPatience))
@@ -52,7 +52,7 @@ func (s *Source) Read(ctx context.Context) (Reading, error) {
 		return s.last, nil
 	}
 	reading, err := s.read(ctx)
-	if errors.Is(err, api.ErrBroken) { // the collector was killed, or ends with the job: somebody else answers now
+	if errors.Is(err, api.ErrBroken) { // the collector was killed, or ended with the job: connect finds another
 		s.drop()
 		reading, err = s.read(ctx)
 	}
@@ -79,9 +79,9 @@ func (s *Source) read(ctx context.Context) (Reading, error) {
 }
 
 const (
-	// judgeEvery is as often as a verdict on thousands of steps can change.
+	// judgeEvery is the shortest interval of verdicts: one on thousands of steps doesn't change faster.
 	judgeEvery = 10 * time.Second
-	// judgeShare bounds the processor time that judging a long session takes, as a part of one.
+	// judgeShare bounds the CPU time for verdicts on a long session to this part of a core.
 	judgeShare = 50
 )
 
@@ -105,19 +105,19 @@ func (s *Source) leak(ctx context.Context, from api.Session) (detect.Report, err
 
 func (s *Source) drop() {
 	if s.s != nil {
-		_ = s.s.Close() // it was only asked
+		_ = s.s.Close() // it was only read: nothing can be lost
 		s.s = nil
 	}
 }
 
-// Close lets go of the session.
+// Close closes the session.
 func (s *Source) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drop()
 }
 
-// Live asks whether the job goes on. Who can't tell says yes.
+// live reports whether the job still runs; true if that can't be found out.
 func (s *Source) live(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

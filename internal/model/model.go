@@ -124,7 +124,7 @@ type Process struct {
 	Agent      string // content hash
 }
 
-// Cursor says how much of a ring is in the database.
+// Cursor is how much of a ring is in the database.
 type Cursor struct {
 	RingID uint64
 	File   string

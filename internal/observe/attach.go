@@ -78,7 +78,7 @@ type attaching struct {
 	session  *session.Session
 	entered  []Entered
 	failures []error // of processes beside the first
-	observed string  // runtime directory of an agent whose session can't be seen from here
+	observed string  // runtime directory, without its path, of an agent whose session can't be seen from here
 }
 
 // begin makes the session.

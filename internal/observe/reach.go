@@ -32,7 +32,8 @@ func agentFolder(pid int) string {
 	return dir
 }
 
-// sees reports whether a process can use a directory of ours by its path, and is in our PID namespace.
+// sees reports whether a process can use a directory of ours by its path: it finds the same directory there, and has
+// our user and our PID namespace.
 func sees(pid int, dir string) bool {
 	ours, err1 := os.Readlink("/proc/self/ns/pid")
 	theirs, err2 := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))

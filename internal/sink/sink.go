@@ -1,5 +1,5 @@
-// Package sink owns where output goes: a command that fails has printed nothing, and a file is replaced whole or left
-// as it is.
+// Package sink owns the output of commands. It guarantees that a command that fails has printed nothing, and that a
+// file is either replaced as a whole or left as it is.
 package sink
 
 import (
@@ -28,10 +28,11 @@ type Sink interface {
 	Discard() // does nothing after commit
 }
 
-// MemorySpool is how much output waits in memory; 100,000 rows of a typical result. More goes to a file.
+// MemorySpool is how many bytes of output are kept in memory: 100,000 rows of a typical result. The rest goes to a
+// file.
 const MemorySpool = 8 << 20
 
-// Spool keeps output until it may go to w.
+// Spool keeps output until Commit writes it to To.
 type Spool struct {
 	To   io.Writer
 	head []byte
@@ -119,7 +120,7 @@ func (r *replacement) Discard() {
 	}
 }
 
-// device is something like /dev/stdout or a named pipe, which can't be replaced: it gets the output when all is well.
+// device is a file that can't be replaced, such as /dev/stdout or a named pipe: the output is written to it at Commit.
 type device struct {
 	Spool
 	file *os.File
@@ -138,7 +139,7 @@ func (d *device) Discard() {
 	d.file.Close()
 }
 
-// Create prepares a file to be written, or says now, before any work, why it can't be.
+// Create prepares a file to be written. If it can't be written, Create returns the error now, before any work.
 func Create(path string) (Sink, error) {
 	real, err := filepath.EvalSymlinks(path) // a link stays one; what it points to is replaced
 	if errors.Is(err, fs.ErrNotExist) {
@@ -201,7 +202,7 @@ func CreateFrom(path string, sources ...string) (Sink, error) {
 type Set struct {
 	all    []Sink
 	dirs   []string // that were made, those above first
-	stands bool     // all is shown
+	stands bool     // Commit has succeeded
 }
 
 // MakeDir makes a directory, and those above it that are not there.
@@ -220,10 +221,10 @@ func (s *Set) MakeDir(dir string) error {
 	return nil
 }
 
-// Add takes a file along.
+// Add adds a file to the set.
 func (s *Set) Add(out Sink) { s.all = append(s.all, out) }
 
-// Commit shows them.
+// Commit makes all files appear.
 func (s *Set) Commit() error {
 	for _, out := range s.all {
 		if err := out.Commit(); err != nil {
@@ -234,7 +235,7 @@ func (s *Set) Commit() error {
 	return nil
 }
 
-// Discard gives up the files that Commit has not shown, and the directories that were made for them.
+// Discard removes the files that Commit has not made appear, and the directories that were made for them.
 func (s *Set) Discard() {
 	for _, out := range s.all {
 		out.Discard()

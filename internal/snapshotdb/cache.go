@@ -19,7 +19,8 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// What the cache may hold. A database takes about a tenth of its snapshot, so it is those of some tens of gigabytes.
+// Bounds of the cache. A database takes about a tenth of its snapshot's size, so the cache has room for the databases
+// of some tens of gigabytes of snapshots.
 const (
 	maxBytes = 4 << 30
 	maxFiles = 64
@@ -30,8 +31,8 @@ const (
 	suffix = ".duckdb"
 )
 
-// How a file is told from all others: by its size, the time of its last change and samples of its bytes. Reading all of
-// it would take longer than the answer. A snapshot has a time in every event, so that no two have a sample in common.
+// A file is identified by its size, the time of its last change and samples of its bytes. Reading all of it would take
+// longer than the query. Every event of a snapshot has a time, so no two snapshots have a sample in common.
 const (
 	samples    = 64
 	sampleSize = 4 << 10 // bytes; some twenty events
@@ -62,11 +63,11 @@ func identify(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// lockPoll is how often a waiting command asks for the lock: flock(2) can't be waited for with a deadline.
+// lockPoll is the interval at which a waiting command tries the lock: flock(2) has no deadline.
 const lockPoll = 20 * time.Millisecond
 
-// lock makes the commands that want to make the same database do it one after the other, so that the second finds it
-// made. There are 16 files, so that none needs to be removed.
+// lock serializes commands that need the same database, so that the second one finds it made. There are 16 lock files
+// for all databases, so that none needs to be removed.
 func lock(ctx context.Context, dir, key string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock-"+key[:1]), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -90,13 +91,14 @@ func lock(ctx context.Context, dir, key string) (release func(), err error) {
 	}
 }
 
-// use marks a database as used now: trim removes those first that nobody has used for longest.
+// use marks a database as used now: trim removes the least recently used ones first.
 func use(path string) {
 	now := time.Now()
 	_ = os.Chtimes(path, now, now) // on a read-only file system there is nothing to trim either
 }
 
-// trim keeps the cache within its bounds. One that is open stays so for who has it open. keep is never removed.
+// trim keeps the cache within its bounds. A process that has a removed database open can still read it. keep is never
+// removed.
 func trim(dir, keep string, mostBytes int64, mostFiles int) error {
 	type entry struct {
 		path string

@@ -9,7 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/store"
 )
 
-// ErrNoTable is a question that names a table that there is not.
+// ErrNoTable means that a query names an unknown table.
 var ErrNoTable = store.ErrNoTable
 
 // WriteParquet writes the events of a snapshot as Parquet: DuckDB makes the file from JSON lines.

@@ -1,7 +1,7 @@
-// Package snapshotdb owns the tables of memory snapshots: a database made of a snapshot's file when it is first asked,
-// and kept in the cache for the next question. It guarantees that a database in the cache is whole and belongs to the
-// file's content, and that the cache stays within its bounds. What the tables mean is the business of packages anatomy
-// and store.
+// Package snapshotdb owns the tables of memory snapshots. The first query of a snapshot's file makes a database of it,
+// which the cache keeps for later queries. The package guarantees that a database in the cache is complete and belongs
+// to the file's content, and that the cache stays within its bounds. Packages anatomy and store define what the tables
+// contain.
 package snapshotdb
 
 import (
@@ -25,11 +25,11 @@ import (
 // Source is a snapshot's file.
 type Source struct {
 	Path string
-	// Read reads the file; it is not called where the cache has its tables. The history belongs to Open.
+	// Read reads the file; it is not called if the cache has its tables. Open owns the history.
 	Read func(context.Context) (*anatomy.History, error)
-	// Making hears what share of the tables is made; it may be nil.
+	// Making is called with the share of the tables that is made, 0 to 1; it may be nil.
 	Making func(share float64)
-	// Note hears what the user must know; it may be nil.
+	// Note is called with remarks for the user; it may be nil.
 	Note func(string)
 }
 
@@ -37,12 +37,13 @@ type Source struct {
 type Tables struct {
 	service service.Service
 	db      *store.DB
-	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+	stuck   chan struct{} // closed when a query can't be stopped: only the end of the process frees its resources
 	discard string        // a directory to remove at the end; ""
 	Cut     string        // why the file ended before its time; ""
 }
 
-// Open makes or finds the tables of a file. Where nothing can be kept they are made for this one time.
+// Open makes the tables of a file or finds them in the cache. If the cache can't be written, they are made for this one
+// use.
 func Open(ctx context.Context, src Source) (*Tables, error) {
 	src, done := readOnce(src)
 	defer done()
@@ -63,8 +64,8 @@ func Open(ctx context.Context, src Source) (*Tables, error) {
 	return openOnce(ctx, src)
 }
 
-// readOnce makes a source that is read once however often it is asked: what the cache has no room for is made
-// elsewhere. The history lives until done is called.
+// readOnce makes a source whose file is read only once, even if the tables must be made twice because the cache has no
+// room. The history lives until done is called.
 func readOnce(src Source) (once Source, done func()) {
 	var h *anatomy.History
 	read := src.Read
@@ -125,7 +126,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// cacheError says that it is the cache that does not work, not the file.
+// cacheError is an error of the cache, not of the file.
 type cacheError struct{ error }
 
 func (e *cacheError) Unwrap() error { return e.error }
@@ -154,13 +155,13 @@ func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
 		return nil, err
 	}
 	defer release()
-	if t, err := open(ctx, path); err == nil || ctx.Err() != nil { // somebody else has made it meanwhile
+	if t, err := open(ctx, path); err == nil || ctx.Err() != nil { // another command has made it meanwhile
 		return t, err
 	}
 	if err := build(ctx, src, path); err != nil {
 		return nil, err
 	}
-	// it was written to while it was read: the next must read it anew
+	// the file changed while it was read: the next command must read it again
 	if after, err := identify(f); err != nil || after != key {
 		defer os.Remove(path)
 	}
@@ -192,7 +193,7 @@ func build(ctx context.Context, src Source, path string) error {
 	return nil
 }
 
-// openOnce makes tables that nobody else sees.
+// openOnce makes tables outside of the cache, for this use only.
 func openOnce(ctx context.Context, src Source) (*Tables, error) {
 	dir, err := os.MkdirTemp("", "memgauge-snapshot-") // 0700
 	if err != nil {
@@ -229,7 +230,7 @@ func open(ctx context.Context, path string) (*Tables, error) {
 	return t, nil
 }
 
-// Query runs one reading statement and writes its result. It comes back in time also when the database does not.
+// Query runs one reading statement and writes its result. It returns in time even if the database doesn't.
 func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	if err := store.BoundMemory(); err != nil {
 		return err
@@ -253,17 +254,17 @@ func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 	return t.db.Tables(ctx, all)
 }
 
-// Rows runs a question of ours and hands each row over.
+// Rows runs a query of our own and calls row for each row.
 func (t *Tables) Rows(ctx context.Context, sql string, row func(v []any)) error {
 	return store.Each(ctx, t.db, sql, row)
 }
 
-// Export writes the answer to a question as a Parquet file.
+// Export writes the result of a query as a Parquet file.
 func (t *Tables) Export(ctx context.Context, sql string, w io.Writer) error {
 	return t.db.ExportTo(ctx, sql, w)
 }
 
-// Close ends the use of the tables.
+// Close closes the tables, and removes them if they are not in the cache.
 func (t *Tables) Close() error {
 	select {
 	case <-t.stuck:

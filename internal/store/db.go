@@ -38,8 +38,8 @@ const Patience = time.Second
 const MemoryLimit = defaultMemory
 
 const (
-	defaultMemory = 512 << 20 // the seeds' statements on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
-	maxThreads    = 4         // a question beside a training must not take the machine
+	defaultMemory = 512 << 20 // typical queries on 10 M rows need less than 100 MiB; the rest is DuckDB's cache
+	maxThreads    = 4         // a query beside a training must not take the machine
 	spillFactor   = 4         // spilling may take so many times the memory limit; a bigger sort is refused
 	// blockSize, in bytes. Each column of a table that was appended to holds two blocks in memory and writes one of
 	// them full of ones (storage/compression/validity_uncompressed.cpp): with the default of 256 KiB our 200 columns
@@ -118,7 +118,7 @@ type DB struct {
 	w       writer
 	gates   gates
 	state   struct {
-		sync.RWMutex // read-held while a question starts, write-held while the engine is replaced
+		sync.RWMutex // read-held while a query starts, write-held while the engine is replaced
 		e            *engine
 		closed       bool
 	}
@@ -140,7 +140,8 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	o.Path = path
 	if stem, _, _ := strings.Cut(filepath.Base(path), "."); reserved(strings.ToLower(stem)) {
 		return nil,
-			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a schema", path, stem)
+			fmt.Errorf("open %s: the file must have another name: DuckDB calls the catalog after it, and %s is a "+
+				"schema", path, stem)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err

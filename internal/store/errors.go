@@ -155,7 +155,7 @@ func openError(msg string) error {
 	return &Error{Msg: firstLine(kindPrefix().ReplaceAllString(strings.TrimSpace(msg), ""))}
 }
 
-// IsFull says that an operation failed for want of disk.
+// IsFull reports whether an operation failed because the disk is full.
 func IsFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
 		err != nil && (strings.Contains(err.Error(), noSpace) || strings.Contains(err.Error(), noQuota))
@@ -172,7 +172,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// isFatal says that DuckDB refuses to go on with this instance.
+// isFatal reports whether DuckDB refuses any further use of this instance.
 func isFatal(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.fatal

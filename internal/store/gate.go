@@ -93,7 +93,7 @@ func (g *gates) pass(c *conn, sql string) (string, error) {
 
 // gate parses on the connection and binds nothing of the statement.
 func gate(c *conn, sql string) (string, error) {
-	if strings.ContainsRune(sql, 0) { // a C string would end there, and the rest would not be looked at
+	if strings.ContainsRune(sql, 0) { // a C string would end there, and the rest would not be checked
 		return "", &Error{Msg: "the statement contains a NUL character"}
 	}
 	explain, rest := splitExplain(sql)

@@ -10,7 +10,7 @@ import (
 	"github.com/memgauge/memgauge/internal/table"
 )
 
-// Report says what maintenance removed.
+// Report counts what maintenance removed.
 type Report struct {
 	Before, After          int64 // bytes of the database that are in use
 	Thinned, Merged, Freed int64 // rows of torch_trace, of steps, and of any table dropped for good
@@ -74,7 +74,7 @@ func (db *DB) shrinkLocked(ctx context.Context, rep *Report) error {
 	if float64(used) < highWater*float64(db.o.MaxDisk) {
 		return nil // the file has room inside
 	}
-	db.callOffLocked() // what a question sees is not freed while it is open
+	db.callOffLocked() // rows that an open query sees can't be freed
 	for level := levelThin; level <= levelDrop; level++ {
 		for _, t := range table.All {
 			if !loses(t, level) {
@@ -106,7 +106,7 @@ func (db *DB) drainLevelLocked(ctx context.Context, level int, t *table.Table, r
 	return nil
 }
 
-// loses says whether a table loses rows at a level.
+// loses reports whether a table loses rows at a level.
 func loses(t *table.Table, level int) bool {
 	switch level {
 	case levelThin:
@@ -134,8 +134,8 @@ func (db *DB) usedLocked(ctx context.Context) (used int64, err error) {
 		if err := c.exec("CHECKPOINT"); err != nil {
 			return err
 		}
-		v,
-			err := c.one("SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size() WHERE database_name = current_database()")
+		v, err := c.one(`SELECT (used_blocks * block_size)::BIGINT FROM pragma_database_size()
+			WHERE database_name = current_database()`)
 		if err == nil {
 			used = v[0].(int64)
 		}
@@ -180,8 +180,8 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 		return
 	}
 	// The rows lie nearly in the order of time, so an eighth of them is an eighth of the row groups.
-	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s WHERE ts >= make_timestamp(%d)`,
-		1.0/slicePart, table, from)
+	sql := fmt.Sprintf(`SELECT epoch_us(approx_quantile(ts, %g)), epoch_us(max(ts)) FROM store.%s
+		WHERE ts >= make_timestamp(%d)`, 1.0/slicePart, table, from)
 	v, err := c.one(sql)
 	if err != nil || v[0] == nil {
 		return from, to, false, err

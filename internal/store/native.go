@@ -118,7 +118,7 @@ func (e *engine) remove(r *Rows) {
 // conn is one connection; DuckDB allows one statement at a time on it.
 type conn struct {
 	c      duck.Connection
-	inside atomic.Int64 // since when DuckDB works at a question on it, in ns since the epoch; 0 while it doesn't
+	inside atomic.Int64 // ns since the epoch at which a call of DuckDB for a query began; 0 if none runs
 }
 
 func (c *conn) enter() { c.inside.Store(time.Now().UnixNano()) }

@@ -15,8 +15,8 @@ import (
 // open as long as there is room, and is cancelled when the database would exceed its limit.
 
 const (
-	logSlack = 2               // the log may be so many times as long as DuckDB keeps it by itself, …
-	minAge   = 5 * time.Second // … and then questions end that have had so much time
+	logSlack = 2               // the log may grow to so many times the size at which DuckDB does a checkpoint, …
+	minAge   = 5 * time.Second // … and then queries of this age are cancelled
 )
 
 // ErrCalledOff is the error of a query that was cancelled because it kept the database from staying within its limit.

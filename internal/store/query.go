@@ -48,7 +48,7 @@ func (db *DB) Query(ctx context.Context, sql string) (*Rows, error) {
 	err = r.startLocked(sql)
 	r.mu.Unlock()
 	if err != nil {
-		err = r.explain(err) // before the end of the question becomes a reason itself
+		err = r.explain(err) // before Close, whose cancellation would become the reason
 		_ = r.Close()
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-// Package term owns the terminal: how wide it is, that nothing of others steers it, and the line at its bottom.
+// Package term owns the terminal: its width, protection from escape sequences in foreign text, and the line at its
+// bottom.
 package term
 
 import (
@@ -10,9 +11,9 @@ import (
 	"github.com/memgauge/memgauge/internal/plain"
 )
 
-// edge is the last writer on the way to a person: whatever a target, a file or a socket has put into a text, it can't
-// steer the terminal. Standard error is always one. Standard output is one where it is a terminal; into a file or a
-// pipe a result goes byte for byte, and only what is prose goes through text.
+// edge is the last writer before the terminal: no text from a target, a file or a socket can control the terminal
+// through it. Standard error is always an edge. Standard output is one if it is a terminal; results for a file or a
+// pipe are written byte for byte, and only prose goes through text.
 type edge struct {
 	*plain.Writer
 	to io.Writer
@@ -20,7 +21,7 @@ type edge struct {
 
 func NewEdge(w io.Writer) *edge { return &edge{plain.NewWriter(w), w} }
 
-// StdoutEdge leaves alone what is no terminal.
+// StdoutEdge returns an edge for a terminal, and any other writer as it is.
 func StdoutEdge(w io.Writer) io.Writer {
 	if TerminalWidth(w) == 0 {
 		return w
@@ -28,7 +29,7 @@ func StdoutEdge(w io.Writer) io.Writer {
 	return NewEdge(w)
 }
 
-// FileOf is the file behind a stream.
+// FileOf returns the file behind a stream.
 func FileOf(w io.Writer) (*os.File, bool) {
 	if e, ok := w.(*edge); ok {
 		w = e.to
@@ -37,7 +38,7 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return f, ok
 }
 
-// ProgramOutput is where the output of a user's own code goes: to a terminal made safe, elsewhere as it is.
+// ProgramOutput is the writer for the output of the user's own code: made safe for a terminal, elsewhere unchanged.
 func ProgramOutput(w io.Writer) io.Writer {
 	if e, ok := w.(*edge); ok && TerminalWidth(w) == 0 {
 		return e.to
@@ -45,18 +46,18 @@ func ProgramOutput(w io.Writer) io.Writer {
 	return w
 }
 
-// FlushEdges writes what waited to become a whole character.
+// FlushEdges writes the bytes of incomplete characters that edges still hold.
 func FlushEdges(streams ...io.Writer) {
 	for _, w := range streams {
 		if e, ok := w.(*edge); ok {
-			_ = e.Flush() // there is nobody left to tell
+			_ = e.Flush() // its error can't be printed anywhere
 		}
 	}
 }
 
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// TerminalWidth is 0 if w is no terminal. A terminal that doesn't know its size has 80 columns, as ever.
+// TerminalWidth returns the columns of a terminal, 0 if w is none. A terminal that doesn't know its size gets 80.
 func TerminalWidth(w io.Writer) int {
 	f, ok := FileOf(w)
 	if !ok || !IsTerminal(f) {

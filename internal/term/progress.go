@@ -8,14 +8,14 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// StatusLine is the line at the bottom of a terminal that tells how far a command is. Without a terminal it is silent.
+// StatusLine is the line at the bottom of a terminal with a command's progress. Without a terminal it writes nothing.
 type StatusLine struct {
 	to    io.Writer // standard error itself, since the line moves the cursor; nil if that is no terminal
 	width int       // columns
 	dirty bool
 }
 
-// NewStatusLine is at the bottom of the terminal that stderr is.
+// NewStatusLine makes the status line of the terminal behind stderr.
 func NewStatusLine(stderr io.Writer) *StatusLine {
 	width := TerminalWidth(stderr)
 	if width == 0 {
@@ -25,13 +25,13 @@ func NewStatusLine(stderr io.Writer) *StatusLine {
 	return &StatusLine{to: f, width: width}
 }
 
-// Shown says that there is a terminal to show it.
+// Shown reports whether there is a terminal for it.
 func (l *StatusLine) Shown() bool { return l.to != nil }
 
-// Room is how many columns a text may have.
+// Room returns how many columns a text may have.
 func (l *StatusLine) Room() int { return l.width - 1 }
 
-// Show draws the line anew, cut to the terminal's width.
+// Show replaces the line by text, cut to the terminal's width.
 func (l *StatusLine) Show(format string, args ...any) {
 	if l.to == nil {
 		return
@@ -41,7 +41,7 @@ func (l *StatusLine) Show(format string, args ...any) {
 	l.dirty = true
 }
 
-// Clear takes the line away.
+// Clear removes the line.
 func (l *StatusLine) Clear() {
 	if l.dirty {
 		fmt.Fprint(l.to, "\r\x1b[K")
@@ -49,10 +49,10 @@ func (l *StatusLine) Clear() {
 	}
 }
 
-// ProgressStep is how often the line changes, in bytes of a file: about ten times a second.
+// ProgressStep is the number of bytes of a file between two changes of the line: about ten changes a second.
 const ProgressStep = 64 << 20
 
-// Counted tells how much of a large file is read.
+// Counted shows how much of a large file has been read.
 type Counted struct {
 	io.Reader
 	N, shown, Total int64 // bytes; total 0: not known
@@ -74,7 +74,7 @@ func (c *Counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// CountedOut tells how much of a large output is written.
+// CountedOut shows how much of a large output has been written.
 type CountedOut struct {
 	io.Writer
 	n, shown int64 // bytes

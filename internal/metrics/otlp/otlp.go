@@ -25,10 +25,10 @@ type Options struct {
 	URL      string
 	Interval time.Duration
 	Version  string
-	Sent     func(error) // hears how each sending but the last went
+	Sent     func(error) // is called after each sending but the last, with its error or nil
 }
 
-// Check refuses what is no endpoint.
+// Check returns an error for a URL that can't be an endpoint.
 func Check(to string) (*url.URL, error) {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -50,7 +50,7 @@ func Send(ctx context.Context, source *metrics.Source, o Options) error {
 		return err
 	}
 	lasting := context.WithoutCancel(ctx) // the last sending comes when ctx has ended
-	// What could not be sent in time is told; the next interval sends newer figures.
+	// A failed sending is reported, not repeated: the next interval sends newer figures.
 	exporter, err := otlpmetrichttp.New(lasting, otlpmetrichttp.WithEndpointURL(to.String()),
 		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
 	if err != nil {
@@ -74,7 +74,7 @@ func Send(ctx context.Context, source *metrics.Source, o Options) error {
 	return errors.Join(err, provider.Shutdown(late), exporter.Shutdown(late))
 }
 
-// sender collects and exports when it is told to: who drives it hears of each failure.
+// sender collects and exports on demand, so that the caller gets each error.
 type sender struct {
 	source      *metrics.Source
 	reader      *sdk.ManualReader
@@ -120,8 +120,8 @@ func (s *sender) observe(ctx context.Context, to metric.Observer) error {
 	return nil
 }
 
-// run sends until ctx ends, and once more then. Only the last failure is its error: those before it were told, and what
-// they lacked was sent later.
+// run sends until ctx ends, and once more then. It returns only the error of the last sending: earlier errors were
+// reported through Sent, and newer figures were sent after them.
 func (s *sender) run(ctx context.Context, o Options) error {
 	tick := time.NewTicker(o.Interval)
 	defer tick.Stop()

@@ -1,6 +1,6 @@
 // Package prom serves a session's metrics to Prometheus, in OpenMetrics' format or the older text, by the official
-// client library. What listens on a loopback address answers only requests that name one: a page in a browser can't
-// read it under a name of its own.
+// client library. A server on a loopback address answers only requests whose Host is one, so that a web page can't read
+// the metrics under a name of its own (DNS rebinding).
 package prom
 
 import (
@@ -37,7 +37,7 @@ type Server struct {
 	loopback bool
 }
 
-// Listen takes the address, or says why it can't be had.
+// Listen binds the address. The error says why that fails.
 func Listen(ctx context.Context, addr string, source *metrics.Source) (*Server, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
@@ -51,13 +51,13 @@ func Listen(ctx context.Context, addr string, source *metrics.Source) (*Server, 
 	return &Server{source, l, at != nil && at.IP.IsLoopback()}, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Open says that other machines can reach it.
+// Open reports whether other machines can reach the server.
 func (s *Server) Open() bool { return !s.loopback }
 
-// Close lets go of the address, if Serve has not done so.
+// Close releases the address, if Serve has not done so.
 func (s *Server) Close() error { return s.listener.Close() }
 
 const (
@@ -106,7 +106,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// names says whether a request's Host is this machine's own.
+// names reports whether a request's Host is this machine's own.
 func names(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -115,7 +115,7 @@ func names(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// scrape reads the session; where that fails the scrape fails, so that Prometheus' own `up` says so.
+// scrape reads the session. If that fails, the scrape fails, so that Prometheus' own metric `up` shows it.
 func (s *Server) scrape(w http.ResponseWriter, q *http.Request) {
 	reading, err := s.source.Read(q.Context())
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *Server) scrape(w http.ResponseWriter, q *http.Request) {
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(w, q)
 }
 
-// collector gives a reading to the library.
+// collector passes a reading to the library.
 type collector metrics.Reading
 
 // Describe lists every metric there is.

@@ -1,6 +1,6 @@
-# In front of PYTHONPATH in an observed job, so every Python of the job runs this at its start: 2.7 and 3.0 too, hence
-# no syntax that they lack. It starts the agent where that can run, takes its own directory off sys.path, and imports
-# the sitecustomize that would have been imported without it.
+# Its directory is first in PYTHONPATH of an observed job, so every Python of the job runs this at its start. That may
+# be 2.7 or 3.0, so it uses no syntax that they lack. It starts the agent if the version is supported, removes its own
+# directory from sys.path, and imports the sitecustomize that would have been imported without it.
 import os
 import sys
 
@@ -14,7 +14,7 @@ def _start(base):
         from memgauge._agent import life
         life.start()
     except Exception:
-        pass                    # a guest says nothing in the host's start
+        pass                    # the agent prints nothing at the program's start
     finally:
         sys.path.remove(lib)
         sys.path.append(lib)    # at the end: `import memgauge` works, and we shadow nothing

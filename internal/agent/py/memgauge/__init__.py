@@ -94,8 +94,8 @@ def __dir__():
 
 
 def _observing(folder):
-    """Whether these are the files that `memgauge run` unpacks, AGENT/lib/memgauge beside AGENT/boot. Of a package that
-    pip installed, people want to see the files."""
+    """Whether these are the files that `memgauge run` unpacks, AGENT/lib/memgauge beside AGENT/boot. The files of a
+    package that pip installed are not hidden."""
     from posix import stat
     try:
         return stat(folder + "/../../boot/sitecustomize.py") is not None

@@ -1,5 +1,5 @@
-"""What a program says of itself: step(), where its loop has none that memgauge sees, and event(). In a process that is
-not observed both do nothing, so that they can stay in the program."""
+"""Calls for programs: step(), for loops whose steps memgauge doesn't see, and event(). In a process that is not
+observed both do nothing, so that they can stay in the program."""
 import sys
 from importlib import import_module
 
@@ -11,8 +11,8 @@ MAX_TEXT = 1000     # and of its text
 
 
 def step():
-    """One iteration of the program's own loop has ended: memgauge then judges its memory by steps. Where PyTorch's
-    optimizers step, these count, and this does nothing. Says whether it counted."""
+    """Marks the end of an iteration of the program's own loop, so that memgauge judges its memory by steps. If
+    PyTorch's optimizers step, their steps count instead, and this does nothing. Returns whether it counted."""
     state, name = _agent()
     if state is None:
         return False

@@ -24,7 +24,7 @@ class _OnlyOurs:
 def _strangers():
     """Whether there are threads that are not the main one nor ours. One of ours that has ended may still be in the
     kernel's list, and one that has just begun has not said its number."""
-    tasks = os.listdir("/proc/self/task")      # first: whoever begins meanwhile may say its number, and is known then
+    tasks = os.listdir("/proc/self/task")      # first: a thread of ours that begins meanwhile is then known
     numbers = [run.native for run in list(thread.recent)]
     unborn = numbers[-1:] == [0]
     return sum(int(task) not in numbers for task in tasks if int(task) != os.getpid()) > unborn

@@ -58,7 +58,7 @@ def serve(served):
 
 
 def hurry():
-    """Sets the short interval, or goes on with it. From any thread; the control thread asks due() afterwards."""
+    """Sets the short interval, or prolongs it. From any thread; the control thread calls due() afterwards."""
     global _program, _ours, _end
     with _lock:
         if not _served:

@@ -109,7 +109,7 @@ def empty(frame):
 
 def release(read):
     """CPython <= 3.12: reading frame.f_locals leaves a snapshot in the frame that keeps every local alive, the last
-    activations too, until it is read again or the function ends. Emptied on the main thread, when it comes by."""
+    activations too, until it is read again or the function ends. Emptied on the main thread, at its next bytecode."""
     if SNAPSHOTS and read:
         def let_go_of():
             for frame in read:

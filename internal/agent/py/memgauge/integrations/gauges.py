@@ -5,11 +5,11 @@ import threading
 
 from .._agent.gauges.memory import NOT_TAKEN, Host
 
-SAMPLE = 0.002      # s between two looks where the kernel does not keep the peak for us
+SAMPLE = 0.002      # s between two readings if the kernel's own peak can't be reset
 
 
 def collect():
-    """Garbage in cycles, and what malloc keeps though it is free, would count for the test that comes next."""
+    """Frees garbage in cycles, and memory that malloc keeps, since both would count for the next test."""
     gc.collect()
     try:
         import ctypes
@@ -19,7 +19,7 @@ def collect():
 
 
 class Memory:
-    """All that can be read of what this process holds, by name, in bytes."""
+    """Readings of this process's memory, by name, in bytes."""
 
     def __init__(self):
         self.host = Host()
@@ -107,7 +107,7 @@ def _kernels_peak():
 
 
 def _cuda_devices():
-    """Those that the program itself has begun to use."""
+    """The CUDA devices that the program itself uses."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return ()

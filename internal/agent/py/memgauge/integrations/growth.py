@@ -18,8 +18,8 @@ class Line:
 
 
 def beyond(xs, ys, limit):
-    """The line of what grows faster than the limit beyond doubt, and still does so in the younger half; else None. What
-    only fills a cache has stopped by then."""
+    """Returns the line if it surely grows faster than the limit, also in the younger half; else None. Growth that only
+    fills a cache has stopped by then. limit: in the unit of ys by that of xs."""
     if len(xs) < 8:
         return None
     line, late = Line(xs, ys), Line(xs[len(xs) // 2:], ys[len(ys) // 2:])

@@ -158,7 +158,7 @@ class _Measuring:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report):
-    """What failed for its memory alone is told from what failed by itself, as pytest-memray does it."""
+    """Reports tests that failed only for their memory as such, like pytest-memray."""
     if report.when == "call" and report.failed and any(title in (PEAK, LEAK) for title, _ in report.sections):
         return "failed", "M", "MEMORY PROBLEMS"
     return None
@@ -238,7 +238,7 @@ def _repeat(step, limit, memory):
     if worst is not None:
         try:
             _trace(step, worst)
-        except Exception as error:      # the test bears no more steps
+        except Exception as error:      # the test can't be repeated any further
             worst.trouble = "%s: %s" % (type(error).__name__, error)
     return worst
 

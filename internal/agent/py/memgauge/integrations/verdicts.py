@@ -1,8 +1,8 @@
-"""What the callbacks share: events in the session, and memgauge's verdict while the training goes on.
+"""What the callbacks share: events in the session, and memgauge's verdict during the training.
 
-The verdict is asked for by a memgauge process beside the training (`memgauge PID leak --json`), ever more rarely as the
-training gets older; nobody waits for it but at the end. A training that is not observed goes on as if we were not
-there; how to have it observed is said once."""
+A memgauge process beside the training queries the verdict (`memgauge PID leak --json`), more rarely as the training
+gets older. Only at its end the training waits for the verdict. If the training is not observed, the callbacks do
+nothing, except that they print once how to have it observed."""
 import json
 import logging
 import os
@@ -14,17 +14,17 @@ from .. import feed, marks
 
 log = logging.getLogger("memgauge")
 
-FIRST = 20.0        # s until the first verdict is asked for: a leak is hardly told sooner
-SPREAD = 1.5        # times as old is the training at the next one: 12 in half an hour
+FIRST = 20.0        # s until the first verdict is queried: a leak is hardly found sooner
+SPREAD = 1.5        # ratio of the training's ages at two verdicts: 12 in half an hour
 LAST = 30.0         # s that the end of a training waits for the last verdict
 MAX_ANSWER = 16 << 20
 NUMBERS = {"healthy": 0.0, "leak": 1.0}     # undecided is none of the two, and has no number
 
-_said = False       # how a training is observed
+_said = False       # whether say_once has printed
 
 
 def say_once():
-    """Says how to have this process observed, if it isn't; says whether it is."""
+    """Returns whether this process is observed. If it isn't, prints once how to have it observed."""
     global _said
     if feed.observed():
         return True
@@ -36,7 +36,7 @@ def say_once():
 
 
 class Verdicts:
-    """One training's verdicts. `active`: whether this process asks; one of the ranks is enough."""
+    """One training's verdicts. `active`: whether this process queries them; one of the ranks is enough."""
 
     def __init__(self, active=True):
         self.pid = os.getpid()
@@ -48,12 +48,13 @@ class Verdicts:
         self._child = self._answer = None
 
     def event(self, name, text, number=0, step=0):
-        """Into memgauge.events: of what (epoch, evaluation, checkpoint), begin or end, which one, at which step."""
+        """Writes to memgauge.events: what (epoch, evaluation, checkpoint), begin or end, its number, and the step."""
         if feed.observed():
             marks.event(name, text, number, step)
 
     def look(self):
-        """The metrics of a verdict that has come since the last look, else None. Costs a clock reading as a rule."""
+        """The metrics of a verdict that is new since the last call, else None. Mostly costs one reading of the
+        clock."""
         if not self.active or self.pid != os.getpid():
             return None
         if self._child is None:
@@ -68,7 +69,7 @@ class Verdicts:
         """The metrics of the verdict on the whole training; waits for it. None if there is none."""
         if not self.active or self.pid != os.getpid():
             return None
-        if self._child is not None:     # what it says is older
+        if self._child is not None:     # its verdict is older
             self._drop()
         self._ask()
         if self._child is None:

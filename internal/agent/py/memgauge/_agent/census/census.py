@@ -40,7 +40,8 @@ def request(deep, finished, unasked=False):
     wanted = _memory.wanted(budget)
     advance = 0 if unasked else budget * SHARE * WINDOW / 2
     if level + advance < wanted and not deep:
-        raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next one in %.0f s"
+        raise ValueError("the last census took %.0f ms of the training's time, and the budget of %g%% allows the next "
+                         "one in %.0f s"
                          % (_memory.last_cost / 1e6, budget * 100,
                             _memory.purse.wait(wanted - advance, budget) + 1))
     _memory.running = state.census = census = Census(_memory, deep, max(level + advance, wanted))

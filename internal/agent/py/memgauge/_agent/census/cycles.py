@@ -45,7 +45,7 @@ class Suspect:
         self.samples = []            # weak references
         self.looked = self.unreached = 0
         self.tried = self.garbage = self.members = 0
-        self.lost = False            # seen by an earlier census, alive and reached no more
+        self.lost = False            # reached by an earlier census, alive, and not reached now
         self.bytes = 0               # of tensors behind the garbage
         self.path = ""
 
@@ -172,7 +172,7 @@ def examine(suspect, kinds, torch):
 
 def _try(sample, kinds, torch):
     """(is garbage, bytes of tensors, path of the cycle, objects in it), or None when that can't be told."""
-    members, index, tensors = [object()], {}, {}     # the first is held by nobody else: it shows what we make up
+    members, index, tensors = [object()], {}, {}     # the first is only ours: its count shows our own references
     first = sample()
     if first is None:
         return None

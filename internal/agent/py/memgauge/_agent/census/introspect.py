@@ -80,7 +80,7 @@ class Kinds:
             if kind is not None:
                 of[id(kind)] = ATOM
                 sized[id(kind)] = _safely(kind.__dict__[method] if method in kind.__dict__ else getattr(kind, method))
-        self.opaque = set()          # ids of classes whose instances' bytes nobody here can see
+        self.opaque = set()          # ids of classes whose instances have unknown sizes
         ctypes = sys.modules.get("_ctypes")
         self._foreign = getattr(ctypes, "Array", None), getattr(ctypes, "sizeof", None)
         self._tensor = tensor
@@ -206,7 +206,7 @@ def slots(o, cls):
 
 
 HEAD, MIDDLE, TAIL = 64, 256, 192   # of a large container: the newest lie at the end
-LARGE = 1024                        # items; up to here all of them are looked at
+LARGE = 1024                        # items; in containers up to this size all items are visited
 
 
 def stride(n):

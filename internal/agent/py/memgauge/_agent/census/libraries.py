@@ -134,7 +134,7 @@ class Libraries:
             self.walk.counted(count(), "atexit._callbacks", "function")
 
     def _libraries(self):
-        """Of a library's globals only the containers' lengths are looked at; those that have grown since the census
+        """Of a library's globals only the lengths of containers are read; those that have grown since the census
         before are entered."""
         if not self.affords(self.memory.library_cost() + (0 if self.memory.unexplained else self.spent)):
             return           # it would take the next census's time, and what is the program's own comes first

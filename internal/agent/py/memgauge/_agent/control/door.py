@@ -75,7 +75,7 @@ class Door:
     def _send(self, text):
         try:
             self._near.send(text[:MAX_MESSAGE])
-        except OSError:     # nobody reads; the next who asks will find a full queue and fail
+        except OSError:     # no client reads; the next one will find a full queue and fail
             pass
 
     def mine(self):

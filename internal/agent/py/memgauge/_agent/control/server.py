@@ -94,7 +94,7 @@ class Control:
                     os.unlink(self.path)
             except OSError:
                 pass
-        for job in self.jobs:   # nobody keeps their time from now on
+        for job in self.jobs:   # nothing watches their deadlines from now on
             job.interrupt()
             job.tick()
         self.close_in_child()
@@ -131,7 +131,7 @@ class Control:
     def _tick(self):
         """Runs every job that is due; returns when the next one is due."""
         due = earliest(earliest(self.hooks.tick(), gil.due()), _course())
-        if state.census is not None and state.census not in self.jobs:     # nobody has asked for it
+        if state.census is not None and state.census not in self.jobs:     # begun by the schedule
             self.jobs.append(state.census)
         for job in list(self.jobs):
             when = job.tick()

@@ -75,7 +75,8 @@ class Idle:
                 reason = "another thread works, perhaps with PyTorch"
             hard = bool(reason)
             visit.wants_step = visit.wants_step or hard
-            if not hard and home != "\0" and call not in _WAITS and not scope.is_ours_or_python(name) and not self._quiet(now):
+            if (not hard and home != "\0" and call not in _WAITS and not scope.is_ours_or_python(name)
+                    and not self._quiet(now)):
                 reason, hard = "it waits in C code that may be PyTorch's", True
         visit.reason = reason
         return not hard

@@ -109,7 +109,8 @@ class Job:
         """tick(), by a thread that waits for this job, when nobody has called it for `late` seconds though it was
         due."""
         now = monotonic()
-        if self.deadline is not None and now > self.deadline + late or self._why is not None and now > self._since + GRACE + late:
+        if (self.deadline is not None and now > self.deadline + late
+                or self._why is not None and now > self._since + GRACE + late):
             self.tick()
 
     def unwanted(self):
@@ -136,8 +137,8 @@ class Job:
         frame = frames.innermost_of(self._thread.ident)
         self.error = "".join(rendering.stack(frame, self.source))
         frame = None
-        self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its thread,"
-                       " and what it prints from now on goes to the trainer's output\n")
+        self.error += ("memgauge: the code is blocked outside Python, or ignores interruptions; it goes on in its "
+                       "thread, and what it prints from now on goes to the trainer's output\n")
         self._finish(GOES_ON)
 
     def _take(self):
@@ -220,7 +221,8 @@ class Job:
         elif not reason:
             reason = "it is in C code that was called from the last line above" if text else "it has ended"
         frame = None
-        return "%smemgauge: the code did not begin: the main thread came to no place where it could be stopped for it: %s\n" % (text, reason)
+        return ("%smemgauge: the code did not begin: the main thread came to no place where it could be stopped for it:"
+                " %s\n" % (text, reason))
 
     def _evaluate(self):
         program, value, error = None, None, None

@@ -25,7 +25,7 @@ FIRST, LOOK = 0.001, 0.01   # s between two attempts to stop the main thread, at
 DEEP = 60           # calls that must be left below the recursion limit for our pending call
 
 _waiting = []       # visits that have not begun
-_gates = []         # visits that began beside the main thread: it is stopped when it comes by
+_gates = []         # visits that began beside the main thread: it is stopped at its next bytecode
 _armed = False      # a pending call is registered with CPython and has not run yet
 
 
@@ -98,7 +98,7 @@ class Visit:
             self.claim[:] = [True]
 
     def _begin_beside(self, idle):
-        _gates.append(self)          # first: the main thread may come by at any time
+        _gates.append(self)          # first: the main thread may run a bytecode at any time
         if self.take():
             self.place, self.text = IDLE, idle.text
             return True

@@ -80,10 +80,10 @@ class Stop:
                 visit.job.look()
 
     def _ended(self):
-        if os.getpid() != self.pid:  # a signal handler has forked: nobody is here to wait for
+        if os.getpid() != self.pid:  # a signal handler has forked: the visits are in the parent
             return True
         if self.open and all(v.over for v in self.openers):
-            del self.open[:]         # whoever joined is waited for, but those who ask now wait for the next stop
+            del self.open[:]         # visits that have joined are waited for; later ones get the next stop
         return not self.open and all(v.over for v in list(self.visits))
 
     def _turn(self):

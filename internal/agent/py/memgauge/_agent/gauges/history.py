@@ -21,7 +21,8 @@ def _cuda():
     if torch is None or not torch.cuda.is_initialized():
         built = getattr(torch, "version", None)
         if built is not None and built.cuda is None and getattr(built, "hip", None) is None:
-            raise RuntimeError("the process does not use CUDA: its PyTorch is built for the CPU, whose allocator keeps no history")
+            raise RuntimeError("the process does not use CUDA: its PyTorch is built for the CPU, whose allocator keeps "
+                               "no history")
         raise RuntimeError("the process does not use CUDA")
     return torch
 
@@ -125,7 +126,7 @@ def keep(directory, most):
 
 
 def _remove_older(directory, name):
-    """Ranks may fail at the same moment: the newest stays, whoever removes last."""
+    """Removes older snapshots. Ranks may fail at the same moment: the newest snapshot stays."""
     def age(other):
         return os.stat(os.path.join(directory, other)).st_mtime_ns, other
 

@@ -111,7 +111,7 @@ class Host:
         """Whether a reading is due. One of all private memory goes with it, at 1.6 µs: what malloc does not hold is the
         difference of the two."""
         if state.census is not None:
-            # it holds, for a moment, what the last step would have let go of: locals of frames, activations
+            # for a moment it holds objects that the last step would have freed: locals of frames, activations
             self.heap_gate.due = max(self.heap_gate.due, at + CENSUS_TAKES // 4)
             self.blocks_gate.due = max(self.blocks_gate.due, at + CENSUS_TAKES // 4)
             return False

@@ -17,7 +17,7 @@ from . import loop
 
 PLAIN = 20       # calls in which a function shows whether it carries state; as inference.py waits for an optimizer
 SOME = 32        # of a call's results are looked for at the next call: a state's arrays all come back together
-MANY = 4096      # arguments that are looked at for them
+MANY = 4096      # arguments that are searched for them
 FUNCTIONS = 256  # of JAX that are known by name; a program that makes more of them makes them in a loop
 
 _off = []        # what takes our hooks off

@@ -98,7 +98,7 @@ def _first(source, key, what):
     if observer is None:
         observer = state.observer = Loop()
     if source > _source or len(_beats) >= MAX_BEATS:
-        _beats.clear()      # whoever held them to be optimizers sees them gone
+        _beats.clear()      # the observer, which treats them as optimizers, then sees that they are gone
     _source = source
     token = _beats[key] = Beat()
     if not observer.optimizers.number(token):

@@ -46,7 +46,7 @@ class Observer(Forwards, Sampling, StepRecords):
         self.removed = False
         self.ring = None
         self.visit = None  # what moment.py has called, once, at the end of the step
-        self.trains_on = 0  # ident of the thread that made the last step that was looked at
+        self.trains_on = 0  # ident of the thread that made the last step at which _due ran
         self.host, self.cuda = Host(), Cuda(torch)
         self.dynamo = Dynamo(torch)
         self.ends = StepEnds(torch)
@@ -260,7 +260,7 @@ class Observer(Forwards, Sampling, StepRecords):
             if self.errors == MAX_ERRORS:
                 self.remove()
         except Exception:
-            pass  # nobody is left to tell
+            pass  # there is no place left to report it
 
     # --- from outside ---------------------------------------------------------------------------------------------
 

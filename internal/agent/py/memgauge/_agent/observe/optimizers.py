@@ -4,7 +4,7 @@ from weakref import ref
 
 MAX_OPTIMIZERS = 64
 
-_NOBODY = type(None), 0  # called, it gives None, like the weak reference to an optimizer that is no more
+_NOBODY = type(None), 0  # calling type(None) gives None, like the weak reference to a freed optimizer
 
 
 class Optimizers:
@@ -15,12 +15,12 @@ class Optimizers:
         self._numbers = itertools.count(1)
 
     def number(self, optimizer):
-        """0 for one that was not seen before."""
+        """Returns an optimizer's number; 0 if it was not seen before."""
         known, number = self._known.get(id(optimizer), _NOBODY)
         return number if known() is optimizer else 0
 
     def gone(self):
-        """The numbers of those that are no more; they are forgotten."""
+        """Returns the numbers of freed optimizers, and forgets them."""
         return [self._known.pop(key)[1] for key in [key for key, (known, _) in self._known.items() if known() is None]]
 
     def enter(self, optimizer):
@@ -32,7 +32,7 @@ class Optimizers:
         return number
 
     def key(self, number):
-        """The id of the one with this number, None for none."""
+        """Returns the id of the optimizer with this number; None if there is none."""
         for key, (known, other) in self._known.items() if number else ():
             if other == number and known() is not None:
                 return key

@@ -87,7 +87,7 @@ class Steps:
 
     def _relearn(self, key):
         """The closer went away (another training began), or its forwards can't be seen any more (they run in compiled
-        code). The steps that were missed since are those that one finds who starts afresh and looks at no forward."""
+        code). The steps that were missed since are found by starting again without regard to forwards."""
         missed = list(self.events)[1 - self.since:] + [key]
         seen = self.forwards > 0
         self._forget()

@@ -233,4 +233,5 @@ def is_random(value, least):
         if kind != 3 and same >= S.MAX_SAME:
             return False
         before = kind
-    return count >= least * 4 // 5 and counts[1] >= 2 and counts[2] >= 2 and counts[3] >= 1 and changes >= S.MIN_CHANGE * count
+    return (count >= least * 4 // 5 and counts[1] >= 2 and counts[2] >= 2 and counts[3] >= 1
+            and changes >= S.MIN_CHANGE * count)

@@ -84,7 +84,8 @@ class Slots:
 
 def trace_writer(core):
     pack, slots, words, mask = S.TRACE_STRUCT.pack_into, core.slots, core.words, core.mask
-    take, give, waiting, put, drain, errors = core.token.pop, core.token.append, core.waiting, core.put, core.drain, core.errors
+    take, give, waiting, put, drain, errors = (core.token.pop, core.token.append, core.waiting, core.put, core.drain,
+                                               core.errors)
     now, at = clock, HEAD
 
     def trace(stage, flags, device, name, step, allocated, max_allocated, cached, max_cached, ts=None):
@@ -112,7 +113,8 @@ def trace_writer(core):
 
 def step_writer(core):
     pack, slots, words, mask = S.STEP_END_STRUCT.pack_into, core.slots, core.words, core.mask
-    take, give, waiting, put, drain, errors = core.token.pop, core.token.append, core.waiting, core.put, core.drain, core.errors
+    take, give, waiting, put, drain, errors = (core.token.pop, core.token.append, core.waiting, core.put, core.drain,
+                                               core.errors)
     now, at, room = clock, HEAD, S.STEP_END_ROOM
     pack_host, host_room = S.HOST_STRUCT.pack_into, S.HOST_ROOM
 
