@@ -46,7 +46,8 @@ type Case struct {
 	Allocator Range // what PyTorch reserves
 	Device    Range // … with the context and workspaces: what nvidia-smi will show
 	Fits      Fit
-	Largest   int // the largest batch size that fits; 0: none, or not known
+	Largest   int  // the largest batch size that fits for certain; 0: not even 1
+	Scales    bool // other batch sizes are known
 }
 
 // Question is what Estimate is asked.
@@ -83,7 +84,7 @@ func Estimate(ctx context.Context, programs Programs, q Question) ([]Case, error
 			if err != nil {
 				return nil, err
 			}
-			c.Precision, c.Largest = p.Precision, largest
+			c.Precision, c.Largest, c.Scales = p.Precision, largest, p.slope != nil
 			out = append(out, c)
 		}
 	}
@@ -236,7 +237,7 @@ func pair(ctx context.Context, r Run, said func(string)) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	if first.Batch == 0 {
+	if first.Batch == 0 || r.Once {
 		return NewProgram(first, nil), nil
 	}
 	r.Factor = otherFactor(first.Batch)

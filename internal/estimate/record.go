@@ -26,6 +26,7 @@ type Run struct {
 	Steps      int
 	Factor     float64 // of the script's own batch size
 	Shapes     bool    // without arithmetic on large tensors
+	Once       bool    // at its own batch size only
 	Mixed      bool    // under autocast
 	Capability [2]int  // of the GPU that the script sees
 }

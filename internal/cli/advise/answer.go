@@ -79,7 +79,7 @@ func row(c *estimate.Case, asked bool) []any {
 		switch {
 		case c.Largest > 0:
 			largest = fmt.Sprint(c.Largest)
-		case c.Batch > 0:
+		case c.Scales:
 			largest = "none"
 		}
 		out = append(out, string(c.Fits), largest)
@@ -102,9 +102,9 @@ func (r *answer) head(b *bytes.Buffer) {
 	b.WriteString("\n")
 	switch {
 	case p.Batch == 0:
-		b.WriteString("The batch size was not found, so only the script's own is estimated: put {batch:N} where it stands " +
-			"among the arguments.\n")
-	case !p.Exact:
+		b.WriteString("The batch size was not found, or several numbers could be it, so only the script's own is estimated:\n" +
+			"put {batch:N} where it stands among the arguments.\n")
+	case !p.Exact && !r.options.once:
 		b.WriteString("At another batch size the script did something else, so only its own is estimated.\n")
 	}
 	if p.Steps == 0 {
@@ -182,8 +182,11 @@ func (r *answer) writeJSON(w io.Writer) error {
 
 func jsonOf(c *estimate.Case) caseJSON {
 	j := caseJSON{Precision: c.Precision, Batch: known(c.Batch), Device: c.Device, Allocator: c.Allocator,
-		Requested: c.Play.PeakRequested, Fits: doc.Known(string(c.Fits)), Largest: known(c.Largest), Filled: held(c),
+		Requested: c.Play.PeakRequested, Fits: doc.Known(string(c.Fits)), Largest: nil, Filled: held(c),
 		Lines: []holding{}}
+	if c.Scales && c.Fits != estimate.Unasked {
+		j.Largest = doc.KnownCount(int64(c.Largest)) // 0: not even 1 fits
+	}
 	for _, l := range c.Play.Lines {
 		j.Lines = append(j.Lines, holding{l.Site, l.Bytes})
 	}

@@ -28,6 +28,7 @@ type estimateOptions struct {
 	conf       string
 	steps      int
 	shapes     bool
+	once       bool
 	batches    []int
 	precisions []string
 	json       bool
@@ -62,6 +63,7 @@ func (a *commands) estimateCommand() *cobra.Command {
 	f.IntVar(&o.steps, "steps", 3, "optimizer steps to run")
 	f.BoolVar(&o.shapes, "shapes", false,
 		"leave out arithmetic on large tensors: faster, and for models larger than the host's memory")
+	f.BoolVar(&o.once, "once", false, "run the script at its own batch size only: no other is estimated then")
 	f.IntSliceVar(&o.batches, "batch", nil, "batch `SIZES` to estimate (default: the script's own)")
 	f.StringSliceVar(&o.precisions, "precision", []string{"as-is", "mixed", "bf16"},
 		"`PRECISIONS`: as-is, mixed (autocast to bfloat16), bf16 (model and optimizer)")
@@ -145,7 +147,7 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 		ctx, stop = context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("%w of %s", api.ErrTimeout, o.timeout))
 		defer stop()
 	}
-	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Capability: capability(q)}
+	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once, Capability: capability(q)}
 	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
 	if err != nil {
 		return fmt.Errorf("estimate: %w", err)

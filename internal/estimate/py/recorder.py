@@ -27,10 +27,6 @@ HOST = torch.device("cpu")
 SKIP_FROM = 4096  # elements; arithmetic on fewer is done even in runs for shapes alone, so that losses are numbers
 
 
-class Enough(BaseException):
-    """Ends the script after the last step that is wanted. Not an Exception, so that few programs catch it."""
-
-
 class Log:
     """The file of events, and the numbers of lines of the program."""
 
@@ -380,6 +376,7 @@ class Batch:
         self.factor = factor
         self.found = []
         self.names = False
+        self.said = False  # by the command line; else numbers that differ could each be the batch size
 
     def scaled(self, value, where):
         self.found.append((value, where))
@@ -466,7 +463,7 @@ class Batch:
         return type(value) is int and value > 0
 
     def tell(self):
-        if self.found:
+        if self.found and (self.said or len({value for value, _ in self.found}) == 1):
             value, where = self.found[0]
             self.log.write("batch", value, max(1, round(value * self.factor)), json.dumps(where))
 
@@ -524,10 +521,8 @@ class Steps:
         if n == max(self.counts.values()) and n > getattr(self, "told", 0):
             self.told = n
             self.on.log.write("step", n)
-        if n >= self.wanted and min(self.counts.values()) >= self.wanted:
-            raise Enough
-        if n >= self.wanted + 3:  # an optimizer that steps rarely, or a program that catches everything
-            finish(self.on.log)
+        if n >= self.wanted and min(self.counts.values()) >= self.wanted or n >= self.wanted + 3:
+            finish(self.on.log)  # no exception: programs catch those, and what they free then is no part of the training
 
     def classify(self, optimizer):
         for group in optimizer.param_groups:
@@ -652,6 +647,7 @@ def program(argv, batch):
         tree = batch.tree(f.read(), path)
     literal, batch.found = batch.found, []
     sys.argv = [path] + batch.arguments(rest)
+    batch.said = bool(batch.found)
     batch.found += literal  # what the command line says counts first
     batch.names = bool(batch.found)
     batch.tell()
@@ -677,8 +673,6 @@ def main():
     try:
         with Pretence(device), Operations(device, settings.get("shapes", False)), mixed:
             exec(code, names)
-    except Enough:
-        pass
     except SystemExit as e:
         if e.code not in (None, 0):
             raise
