@@ -13,5 +13,5 @@ type commands struct{ *app.App }
 // Commands makes them.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
-	return []*cobra.Command{c.estimateCommand()}
+	return []*cobra.Command{c.adviseCommand(), c.estimateCommand()}
 }
