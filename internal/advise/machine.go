@@ -18,8 +18,11 @@ func Machine(f doctor.Figures, s doctor.Suggestions) (out []Advice) {
 		room, where = f.GPUFreeBytes, "GPU"
 	}
 	v := ForMachine(f, s)
-	out = append(out, Advice{Setting: "batch_size", Change: fmt.Sprintf("batch_size=%d, accumulated %d times", v.BatchSize,
-		v.Accumulate), Memory: where, Known: Unknown, Sure: "low",
+	change := fmt.Sprintf("batch_size=%d", v.BatchSize)
+	if v.Accumulate > 1 {
+		change += fmt.Sprintf(", accumulated %d times", v.Accumulate)
+	}
+	out = append(out, Advice{Setting: "batch_size", Change: change, Memory: where, Known: Unknown, Sure: "low",
 		Costs: "none: the effective batch size stays", Evidence: fmt.Sprintf("%s free; what the model takes is not known: "+
 			"memgauge estimate says it", units.Bytes(room)), Set: batch(v.BatchSize, v.Accumulate)})
 	if f.GPUs > 0 && f.FreeBytes > pinnedRoom {
@@ -47,6 +50,10 @@ func workers(n int) Set {
 }
 
 func batch(size, accumulate int) Set {
+	if accumulate == 1 {
+		loader := fmt.Sprintf("DataLoader(…, batch_size=%d)", size)
+		return Set{loader, loader, fmt.Sprintf("TrainingArguments(per_device_train_batch_size=%d)", size)}
+	}
 	return Set{fmt.Sprintf("DataLoader(…, batch_size=%d); step the optimizer every %d batches, loss / %d", size, accumulate,
 		accumulate), fmt.Sprintf("DataLoader(…, batch_size=%d), Trainer(accumulate_grad_batches=%d)", size, accumulate),
 		fmt.Sprintf("TrainingArguments(per_device_train_batch_size=%d, gradient_accumulation_steps=%d)", size, accumulate)}

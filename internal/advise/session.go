@@ -25,6 +25,7 @@ type evidence struct {
 	workers []workerRow
 	blocks  []blockRow
 	cgroup  []limitRow
+	steps   []stepsRow
 	leaks   []detect.Finding
 }
 
@@ -49,13 +50,14 @@ type heapRow struct {
 	PID   int   `json:"pid"`
 	Free  int64 `json:"free"` // held and not in use: the least of the last quarter of the steps
 	InUse int64 `json:"in_use"`
-	Steps int64 `json:"steps"`
+	// of steps that the heap was read in
+	Readings int64 `json:"readings"`
 }
 
 const heapSQL = `WITH s AS (SELECT pid, step, heap_held, heap_in_use, count(*) OVER (PARTITION BY pid) AS n,
  row_number() OVER (PARTITION BY pid ORDER BY step DESC) AS r FROM python.steps
  WHERE heap_held IS NOT NULL AND ` + warmUp + `)
-SELECT pid, min(heap_held - heap_in_use)::BIGINT AS free, max(heap_in_use)::BIGINT AS in_use, max(n)::BIGINT AS steps
+SELECT pid, min(heap_held - heap_in_use)::BIGINT AS free, max(heap_in_use)::BIGINT AS in_use, max(n)::BIGINT AS readings
 FROM s WHERE r <= greatest(n // 4, 1) GROUP BY pid ORDER BY free DESC LIMIT 64`
 
 type workerRow struct {
@@ -110,6 +112,9 @@ func Session(ctx context.Context, s api.Session) (*Report, error) {
 	if e.cgroup, err = api.Rows[limitRow](ctx, s, limitSQL); err != nil {
 		return nil, err
 	}
+	if e.steps, err = api.Rows[stepsRow](ctx, s, stepsSQL); err != nil {
+		return nil, err
+	}
 	leak, err := s.Leak(ctx, api.LeakRequest{})
 	if err != nil {
 		return nil, err
@@ -122,19 +127,22 @@ func Session(ctx context.Context, s api.Session) (*Report, error) {
 	return e.judge(), nil
 }
 
+const stepsSQL = `SELECT coalesce(max(step), 0)::BIGINT AS steps FROM python.steps WHERE NOT inference`
+
+type stepsRow struct {
+	Steps int64 `json:"steps"`
+}
+
 // enough is how many steps the median of a floor, and the end of a warm-up, need.
 const enough = 20
 
 func (e *evidence) judge() *Report {
 	r := &Report{}
-	for _, h := range e.heaps {
-		r.Steps = max(r.Steps, h.Steps)
-	}
-	for _, d := range e.devices {
-		r.Steps = max(r.Steps, d.Steps)
+	for _, n := range e.steps {
+		r.Steps = max(r.Steps, n.Steps)
 	}
 	if r.Steps < enough {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d steps after warm-up are too few for advice on settings: it needs %d",
+		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are too few for advice on settings: it needs %d",
 			r.Steps, enough))
 	} else {
 		r.add(e.onBatch(), e.onCheckpointing(), e.onHeap(), e.onWorkers())
@@ -227,7 +235,7 @@ func (e *evidence) full(device string) bool {
 // onHeap judges free memory that malloc keeps: what was free at every reading of the last quarter of the run.
 func (e *evidence) onHeap() *Advice {
 	for _, h := range e.heaps {
-		if h.Steps < enough || h.Free < worthwhile || h.Free < h.InUse/4 {
+		if h.Readings < enough || h.Free < worthwhile || h.Free < h.InUse/4 {
 			continue
 		}
 		saves := h.Free
@@ -236,9 +244,16 @@ func (e *evidence) onHeap() *Advice {
 			Costs: "threads share arenas and pages are requested more often: measure a step before and after",
 			Evidence: fmt.Sprintf("pid %d: malloc held at least %s that were not in use, beside %s that were", h.PID,
 				units.Bytes(h.Free), units.Bytes(h.InUse)),
-			Set: environment("MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072"), rank: 0.3}
+			Set: trimmed(), rank: 0.3}
 	}
 	return nil
+}
+
+// trimmed: the variables keep later holes small. malloc_trim gives back those that are there, also below blocks in use.
+func trimmed() Set {
+	now := "; or, after an epoch, ctypes.CDLL(None).malloc_trim(0)"
+	s := environment("MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072")
+	return Set{s.Plain + now, s.Lightning + now + " in on_train_epoch_end", s.HuggingFace + now + " in on_epoch_end"}
 }
 
 // tight is the share of the host's limit above which workers are worth saving.

@@ -5,11 +5,11 @@ import "fmt"
 // YAML is safe_training.yaml: the keys of the guide's example, with values for this machine, each with its reason.
 func (v Values) YAML(why string) string {
 	return fmt.Sprintf(`# safe_training.yaml, written by memgauge advise: %s.
-# Nothing reads these values by itself: the training script does, or memgauge run --guard.
+# The keys are those of the leak guide; the training script reads them.
 training:
-  batch_size: %-14d # by the free memory; memgauge estimate says what the model takes
-  num_workers: %-13d # by cores, and by host memory
-  precision: %-15d # %s
+  batch_size: %-17d # by the free memory; memgauge estimate says what the model takes
+  num_workers: %-16d # by cores, and by host memory
+  precision: %-18d # %s
   gradient_clip_val: 0.5         # the guide's
   accumulate_grad_batches: %d     # keeps an effective batch of %d
   max_epochs: 50                 # the guide's

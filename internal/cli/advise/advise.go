@@ -159,7 +159,7 @@ func writeAdvice(w io.Writer, r *advised, output string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "advice for %s", r.About)
 	if r.Steps != nil {
-		fmt.Fprintf(&b, ", from %s after warm-up", doc.Plural(int(*r.Steps), "step"))
+		fmt.Fprintf(&b, ", from %s", doc.Plural(int(*r.Steps), "step"))
 	}
 	b.WriteString("\n")
 	if len(r.Advice) == 0 {
