@@ -51,7 +51,8 @@ const effective = 16
 
 // ForMachine are values for this machine: the guide's for a GPU of 4 GiB, scaled by what is free here.
 func ForMachine(f doctor.Figures, s doctor.Suggestions) Values {
-	v := Values{BatchSize: s.BatchSize, Workers: s.Workers, Precision: 32, EveryNEpoch: 2, Width: 512, Heads: 8, Layers: 4}
+	v := Values{BatchSize: s.BatchSize, Workers: s.Workers, Precision: 32, EveryNEpoch: 2, Width: 512,
+		Heads: 8, Layers: 4}
 	if f.GPUs > 0 {
 		v.Precision = 16
 	}

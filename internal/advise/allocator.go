@@ -23,7 +23,8 @@ func Allocator(ctx context.Context, path string) (*Advice, string, error) {
 		return with[0], nil
 	})
 	if errors.Is(err, snapshot.ErrNoHistory) {
-		return nil, "the session's memory snapshot has no history of allocations, so no allocator setting was tried", nil
+		return nil, "the session's memory snapshot has no history of allocations, so no allocator setting was " +
+			"tried", nil
 	}
 	if err != nil {
 		return nil, "", err

@@ -14,7 +14,8 @@ var remedies = map[string]func() (setting, change, costs string, set Set){
 			Set{plain, plain, "TrainingArguments(dataloader_persistent_workers=False)"}
 	},
 	"gc_cycles": func() (string, string, string, Set) {
-		return "gc", "gc.enable(), and gc.collect() every 100 steps", "a collection stops the trainer for tens to hundreds of ms",
+		return "gc", "gc.enable(), and gc.collect() every 100 steps",
+			"a collection stops the trainer for tens to hundreds of ms",
 			Set{"if step % 100 == 0: gc.collect()", "a callback's on_train_batch_end: gc.collect() every 100 batches",
 				"TrainerCallback.on_step_end: gc.collect() every 100 steps"}
 	},

@@ -23,7 +23,8 @@ func Machine(f doctor.Figures, s doctor.Suggestions) (out []Advice) {
 		change += fmt.Sprintf(", accumulated %d times", v.Accumulate)
 	}
 	out = append(out, Advice{Setting: "batch_size", Change: change, Memory: where, Known: Unknown, Sure: "low",
-		Costs: "none: the effective batch size stays", Evidence: fmt.Sprintf("%s free; what the model takes is not known: "+
+		Costs: "none: the effective batch size stays", Evidence: fmt.Sprintf("%s free; what the model takes is "+
+			"not known: "+
 			"memgauge estimate says it", units.Bytes(room)), Set: batch(v.BatchSize, v.Accumulate)})
 	if f.GPUs > 0 && f.FreeBytes > pinnedRoom {
 		out = append(out, Advice{Setting: "pin_memory", Change: "pin_memory=True", Memory: "host", Known: Unknown,
@@ -31,8 +32,9 @@ func Machine(f doctor.Figures, s doctor.Suggestions) (out []Advice) {
 			Evidence: fmt.Sprintf("a GPU, and %s of host memory free", units.Bytes(f.FreeBytes)), Set: pinned()})
 	}
 	if f.ShmFreeBytes > 0 && f.ShmFreeBytes < smallShm && s.Workers > 0 {
-		out = append(out, Advice{Setting: "num_workers", Change: "num_workers=0, or a larger /dev/shm", Memory: "/dev/shm",
-			Known: Unknown, Sure: "high", Costs: "num_workers=0 loads data in the trainer: slower",
+		out = append(out, Advice{Setting: "num_workers", Change: "num_workers=0, or a larger /dev/shm",
+			Memory: "/dev/shm",
+			Known:  Unknown, Sure: "high", Costs: "num_workers=0 loads data in the trainer: slower",
 			Evidence: fmt.Sprintf("/dev/shm has %s free; workers pass batches through it", units.Bytes(f.ShmFreeBytes)),
 			Set:      workers(0)})
 	}
@@ -54,9 +56,11 @@ func batch(size, accumulate int) Set {
 		loader := fmt.Sprintf("DataLoader(…, batch_size=%d)", size)
 		return Set{loader, loader, fmt.Sprintf("TrainingArguments(per_device_train_batch_size=%d)", size)}
 	}
-	return Set{fmt.Sprintf("DataLoader(…, batch_size=%d); step the optimizer every %d batches, loss / %d", size, accumulate,
+	return Set{fmt.Sprintf("DataLoader(…, batch_size=%d); step the optimizer every %d batches, loss / %d",
+		size, accumulate,
 		accumulate), fmt.Sprintf("DataLoader(…, batch_size=%d), Trainer(accumulate_grad_batches=%d)", size, accumulate),
-		fmt.Sprintf("TrainingArguments(per_device_train_batch_size=%d, gradient_accumulation_steps=%d)", size, accumulate)}
+		fmt.Sprintf("TrainingArguments(per_device_train_batch_size=%d, gradient_accumulation_steps=%d)", size,
+			accumulate)}
 }
 
 func pinned() Set {

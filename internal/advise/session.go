@@ -175,17 +175,20 @@ func (e *evidence) onBatch() *Advice {
 			continue
 		}
 		step, share := d.Peak-d.Floor, float64(d.Reserved)/float64(*d.Total)
-		figures := fmt.Sprintf("%s reserved of %s; between steps %s are in use, and a step adds up to %s", units.Bytes(d.Reserved),
+		figures := fmt.Sprintf("%s reserved of %s; between steps %s are in use, and a step adds up to %s",
+			units.Bytes(d.Reserved),
 			units.Bytes(*d.Total), units.Bytes(d.Floor), units.Bytes(step))
 		switch {
 		case share > full:
 			saves := step / 2
-			return &Advice{Setting: "batch_size", Change: "half the batch size, accumulated twice as often", Memory: d.Device,
-				Saves: &saves, Known: Bounded, Evidence: figures, Sure: "medium",
+			return &Advice{Setting: "batch_size", Change: "half the batch size, accumulated twice as often",
+				Memory: d.Device,
+				Saves:  &saves, Known: Bounded, Evidence: figures, Sure: "medium",
 				Costs: "up to twice the launches of kernels for a step; the effective batch size stays",
 				Set:   halved(), rank: share}
 		case share < spare:
-			return &Advice{Setting: "batch_size", Change: "a batch twice as large has room", Memory: d.Device, Known: Measured,
+			return &Advice{Setting: "batch_size", Change: "a batch twice as large has room", Memory: d.Device,
+				Known:    Measured,
 				Evidence: figures, Sure: "medium", Costs: "saves time where the GPU was not busy; takes up to " +
 					units.Bytes(step).String(), Set: doubled()}
 		}
@@ -213,9 +216,11 @@ func (e *evidence) onCheckpointing() *Advice {
 		if saves < worthwhile || !e.full(b.Device) {
 			continue
 		}
-		return &Advice{Setting: "activation checkpointing", Change: "checkpoint " + b.Family, Memory: b.Device, Saves: &saves,
+		return &Advice{Setting: "activation checkpointing", Change: "checkpoint " + b.Family, Memory: b.Device,
+			Saves: &saves,
 			Known: Bounded, Sure: "medium", Costs: "a second forward of these blocks: up to a third of a step more",
-			Evidence: fmt.Sprintf("forwards of the %d blocks %s leave %s for backward, the largest %s", b.Count, b.Family,
+			Evidence: fmt.Sprintf("forwards of the %d blocks %s leave %s for backward, the largest %s",
+				b.Count, b.Family,
 				units.Bytes(b.Keeps), units.Bytes(b.Most)),
 			Set: Set{"torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
 				"the same, in the module's forward", "TrainingArguments(gradient_checkpointing=True)"}, rank: 0.5}

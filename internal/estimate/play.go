@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/memgauge/memgauge/alloc"
@@ -45,7 +46,7 @@ func (p *Program) size(i int, v *Variant) int64 {
 	a := &p.Allocations[i]
 	bytes := a.Bytes
 	if v.Batch > 0 && p.slope != nil {
-		bytes = max(1, bytes+int64(p.slope[i]*float64(v.Batch-p.BatchRun)+0.5))
+		bytes = max(1, bytes+int64(math.Round(p.slope[i]*float64(v.Batch-p.BatchRun))))
 	}
 	if v.Halved && a.Wide {
 		bytes = (bytes + 1) / 2

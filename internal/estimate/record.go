@@ -2,7 +2,7 @@ package estimate
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,8 +16,10 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-//go:embed py/recorder.py
-var recorder []byte
+// recorder are the programs that run a script; recorder.py is the first.
+//
+//go:embed py/*.py
+var recorder embed.FS
 
 // Run is a run of a script under observation.
 type Run struct {
@@ -44,10 +46,10 @@ func Record(ctx context.Context, r Run) (*Recording, error) {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	program, out := filepath.Join(dir, "recorder.py"), filepath.Join(dir, "events")
-	if err := os.WriteFile(program, recorder, 0o600); err != nil {
+	if err := os.CopyFS(dir, recorder); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
+	program, out := filepath.Join(dir, "py", "recorder.py"), filepath.Join(dir, "events")
 	settings, err := json.Marshal(map[string]any{"steps": r.Steps, "factor": r.Factor, "shapes": r.Shapes,
 		"mixed": r.Mixed, "capability": r.Capability})
 	if err != nil {

@@ -98,7 +98,8 @@ func used(recorded, estimated int64) string {
 	if recorded == 0 {
 		return "not told | " + gib(estimated) + " |"
 	}
-	return fmt.Sprintf("%s | %s | %+.1f %%", gib(recorded), gib(estimated), 100*(float64(estimated)/float64(recorded)-1))
+	return fmt.Sprintf("%s | %s | %+.1f %%", gib(recorded), gib(estimated),
+		100*(float64(estimated)/float64(recorded)-1))
 }
 
 func gib(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }

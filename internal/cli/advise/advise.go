@@ -30,9 +30,12 @@ func (a *commands) adviseCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "advise",
 		Short: "Say which settings a training should have, with what each saves in this session",
-		Long: "With a session (named before the command, or --session DIR) each piece of advice comes from its data: what it saves, measured\n" +
-			"or simulated, how sure that is, what it costs in time, and how it is set in plain PyTorch, Lightning and Hugging Face. What the\n" +
-			"data don't support is not said; \"nothing to change\" is an answer. Without a session the advice is for this machine alone.\n" +
+		Long: "With a session (named before the command, or --session DIR) each piece of advice comes from its " +
+			"data: what it saves, measured\n" +
+			"or simulated, how sure that is, what it costs in time, and how it is set in plain PyTorch, " +
+			"Lightning and Hugging Face. What the\n" +
+			"data don't support is not said; \"nothing to change\" is an answer. Without a session the advice " +
+			"is for this machine alone.\n" +
 			"-o safe_training.yaml writes values for this machine under the keys of the leak guide (docs/advise.md).",
 		Example: "  memgauge advise\n" +
 			"  memgauge 27891 advise\n" +
@@ -98,7 +101,8 @@ func (a *commands) gather(ctx context.Context, o adviseOptions) (*advised, error
 		Safe: advise.ForMachine(found.Figures, found.Suggestions), Advice: []advise.Advice{}, Notes: []string{}}
 	if a.SessionDir == "" && a.Endpoint == "" {
 		r.Advice = append(r.Advice, advise.Machine(found.Figures, found.Suggestions)...)
-		r.Notes = append(r.Notes, "no session was named, so nothing is measured: memgauge run -- python train.py makes one")
+		r.Notes = append(r.Notes, "no session was named, so nothing is measured: memgauge run -- python "+
+			"train.py makes one")
 		return r, nil
 	}
 	s, err := a.Connect(ctx)
@@ -122,7 +126,8 @@ func (r *advised) ask(ctx context.Context, s api.Session) error {
 	r.About, r.Steps = "session "+about.Name, doc.KnownCount(report.Steps)
 	r.Advice, r.Notes = append(r.Advice, report.Advice...), append(r.Notes, report.Notes...)
 	if about.Snapshot == nil {
-		r.Notes = append(r.Notes, "the session keeps no memory snapshot, so no setting of PyTorch's allocator was tried "+
+		r.Notes = append(r.Notes, "the session keeps no memory snapshot, so no setting of PyTorch's allocator "+
+			"was tried "+
 			"(memgauge run --record-memory, or memgauge snapshot take)")
 		return nil
 	}

@@ -102,7 +102,8 @@ func (r *answer) head(b *bytes.Buffer) {
 	b.WriteString("\n")
 	switch {
 	case p.Batch == 0:
-		b.WriteString("The batch size was not found, or several numbers could be it, so only the script's own is estimated:\n" +
+		b.WriteString("The batch size was not found, or several numbers could be it, so only the script's own " +
+			"is estimated:\n" +
 			"put {batch:N} where it stands among the arguments.\n")
 	case !p.Exact && !r.options.once:
 		b.WriteString("At another batch size the script did something else, so only its own is estimated.\n")
@@ -115,14 +116,17 @@ func (r *answer) head(b *bytes.Buffer) {
 // fills says what holds the memory of the first case.
 func (r *answer) fills(b *bytes.Buffer) {
 	c := &r.cases[0]
-	fmt.Fprintf(b, "\nWhat fills it (%s; PyTorch reserves %s, of which %s are in use at the peak, in step %d):\n", c.Precision,
+	fmt.Fprintf(b, "\nWhat fills it (%s; PyTorch reserves %s, of which %s are in use at the peak, in step "+
+		"%d):\n", c.Precision,
 		doc.Size(c.Play.PeakReserved), doc.Size(c.Play.PeakRequested), c.Play.Step)
 	for _, h := range held(c) {
-		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(h.Bytes), 100*float64(h.Bytes)/float64(c.Play.PeakRequested), h.What)
+		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(h.Bytes),
+			100*float64(h.Bytes)/float64(c.Play.PeakRequested), h.What)
 	}
 	b.WriteString("by line:\n")
 	for _, l := range c.Play.Lines[:min(maxLines, len(c.Play.Lines))] {
-		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(l.Bytes), 100*float64(l.Bytes)/float64(c.Play.PeakRequested), l.Site)
+		fmt.Fprintf(b, "  %10s  %5.1f %%  %s\n", doc.Size(l.Bytes),
+			100*float64(l.Bytes)/float64(c.Play.PeakRequested), l.Site)
 	}
 	b.WriteString("Not seen on the host:\n")
 	for _, u := range r.unseen() {

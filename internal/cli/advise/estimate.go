@@ -43,11 +43,16 @@ func (a *commands) estimateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
 		Annotations: app.AboutNoSession(),
-		Short:       "Say how much GPU memory a training will take, and the largest batch size that fits, without a GPU",
-		Long: "Runs SCRIPT for a few steps on the host. It sees a GPU, \"cuda:0\", that isn't there; what it would allocate is written down,\n" +
-			"and played by the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch size is found in\n" +
-			"its arguments (--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among its arguments. What\n" +
-			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and is named. Exit code 3 means that\n" +
+		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
+			"without a GPU",
+		Long: "Runs SCRIPT for a few steps on the host. It sees a GPU, \"cuda:0\", that isn't there; what it " +
+			"would allocate is written down,\n" +
+			"and played by the rules of PyTorch's allocator at other batch sizes and precisions " +
+			"(docs/estimate.md). Its batch size is found in\n" +
+			"its arguments (--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where " +
+			"{batch:8} stands among its arguments. What\n" +
+			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
+			"is named. Exit code 3 means that\n" +
 			"it will not fit.",
 		Example: "  memgauge estimate train.py --batch-size 8\n" +
 			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
@@ -144,10 +149,12 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 	}
 	if o.timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("%w of %s", api.ErrTimeout, o.timeout))
+		ctx, stop = context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("%w of %s",
+			api.ErrTimeout, o.timeout))
 		defer stop()
 	}
-	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once, Capability: capability(q)}
+	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once,
+		Capability: capability(q)}
 	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
 	if err != nil {
 		return fmt.Errorf("estimate: %w", err)

@@ -2,17 +2,16 @@
 
     recorder.py OUT SETTINGS SCRIPT [ARGUMENT…]       recorder.py OUT SETTINGS -m MODULE [ARGUMENT…]
 
-There need not be a GPU. The script sees one, "cuda:0"; its tensors lie in the host's memory, and each storage that would
-lie on the GPU is written down when it is made and when it is freed. SETTINGS is JSON: {"steps": 3, "factor": 1.0 (of the
-batch size), "shapes": false (leave out arithmetic on large tensors), "mixed": false (autocast around everything)}.
+There need not be a GPU. The script sees one, "cuda:0"; its tensors lie in the host's memory, and each storage that
+would lie on the GPU is written down when it is made and when it is freed. SETTINGS is JSON: {"steps": 3, "factor": 1.0
+(of the batch size), "shapes": false (leave out arithmetic on large tensors), "mixed": false (autocast around
+everything)}.
 
 OUT is text, a line for each event; docs/formats/estimate.md describes it.
 """
-import ast
 import contextlib
 import json
 import os
-import re
 import sys
 import types
 import weakref
@@ -21,6 +20,9 @@ import torch
 import torch.autograd
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from memgauge_estimate_batch import Batch
+from memgauge_estimate_cuda import pretend, redirect
 
 GPU = torch.device("cuda", 0)
 HOST = torch.device("cpu")
@@ -279,9 +281,9 @@ class Pretence(TorchFunctionMode):
                         T.is_pinned: lambda *a, **k: False, T.record_stream: lambda *a, **k: None,
                         T.get_device: lambda t: 0 if device.has(t) else -1,
                         T.numpy: self.to_host(T.numpy), T.tolist: self.to_host(T.tolist),
-                        torch.nn.functional.dropout: self.dropout, torch.dropout: self.dropout,
-                        torch.nn.functional.scaled_dot_product_attention: self.attention,
-                        torch.nn.functional.linear: self.linear}
+                        torch.dropout: self.dropout, T.backward: self.backward}
+        self.plain = {name: getattr(torch.nn.functional, name) for name in
+                      ("dropout", "linear", "scaled_dot_product_attention")}
         self.getters = {T.device.__get__: lambda t: GPU, T.is_cuda.__get__: lambda t: True,
                         T.is_cpu.__get__: lambda t: False}
 
@@ -347,125 +349,34 @@ class Pretence(TorchFunctionMode):
         return call
 
     def dropout(self, input, p=0.5, training=True, inplace=False, **kwargs):
-        """As on a GPU: the mask has a byte for each element (aten/src/ATen/native/Dropout.cpp: is_fused_kernel_acceptable)."""
+        """As on a GPU: a mask has a byte for each element (aten/src/ATen/native/Dropout.cpp:
+        is_fused_kernel_acceptable)."""
         training = kwargs.get("train", training)
         if inplace or not training or not 0 < p < 1 or not self.on.has(input):
-            return torch.nn.functional.dropout(input, p, training, inplace)
+            return self.plain["dropout"](input, p, training, inplace)
         return torch.native_dropout(input, p, True)[0]
 
     def linear(self, input, weight, bias=None):
         """With the bias added in place, as without a dispatch mode: aten/src/ATen/native/Linear.cpp asks for one
         (isTensorSubclassLike) and then adds out of place."""
         if bias is None or input.dim() == 2 or (input.dim() == 3 and input.is_contiguous()) or not self.on.has(input):
-            return torch._C._nn.linear(input, weight, bias)
+            return self.plain["linear"](input, weight, bias)
         return torch.matmul(input, weight.t()).add_(bias)
 
     def attention(self, query, key, value, attn_mask=None, dropout_p=0.0, *args, **kwargs):
         """Without dropout, which the CPU's kernel can't do: on a GPU it costs no memory to speak of."""
-        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, *args, **kwargs)
+        return self.plain["scaled_dot_product_attention"](query, key, value, attn_mask, 0.0, *args, **kwargs)
 
+    def patch(self):
+        """Replaces functions in torch.nn.functional: a mode is off while another of its functions runs."""
+        for name, ours in (("dropout", self.dropout), ("linear", self.linear),
+                           ("scaled_dot_product_attention", self.attention)):
+            setattr(torch.nn.functional, name, ours)
 
-class Batch:
-    """Finds where the program says its batch size, and multiplies it."""
-    NAME = re.compile(r"^(per_device_)?(train_)?(micro_?|mini_?)?(batch|batch_?size|bs)$", re.I)
-    FLAG = re.compile(r"^(--(per[-_]device[-_])?(train[-_])?(micro[-_]?|mini[-_]?)?(batch[-_]?size|batch|bs)|-b)(=(\d+))?$")
-    PLACE = re.compile(r"\{batch:(\d+)\}")
-
-    def __init__(self, log, factor):
-        self.log = log
-        self.factor = factor
-        self.found = []
-        self.names = False
-        self.said = False  # by the command line; else numbers that differ could each be the batch size
-
-    def scaled(self, value, where):
-        self.found.append((value, where))
-        return max(1, round(value * self.factor))
-
-    def arguments(self, argv):
-        """argv with its batch size multiplied. A literal of the program that it overrides is found too, harmlessly."""
-        out, take = [], False
-        for word in argv:
-            if take and word.isdigit():
-                word = str(self.scaled(int(word), out[-1]))
-            flag = self.FLAG.match(word)
-            take = bool(flag) and flag.group(6) is None
-            if flag and flag.group(7):
-                word = "%s=%d" % (flag.group(1), self.scaled(int(flag.group(7)), flag.group(1)))
-            out.append(self.PLACE.sub(lambda m: str(self.scaled(int(m.group(1)), "{batch:N}")), word))
-        return out
-
-    def tree(self, source, name):
-        """The syntax tree of a script with its literal batch sizes multiplied."""
-        tree = ast.parse(source, name)
-        for node in ast.walk(tree):
-            for target, value in self.pairs(node):
-                self.literal(target, value, name)
-        return tree
-
-    def pairs(self, node):
-        """Names and the expressions that they get: assignments, keywords, dicts, defaults, argparse."""
-        if isinstance(node, ast.Assign):
-            for t in node.targets:
-                yield from self.unpack(t, node.value)
-        elif isinstance(node, ast.AnnAssign) and node.value is not None:
-            yield from self.unpack(node.target, node.value)
-        elif isinstance(node, ast.Dict):
-            for k, v in zip(node.keys, node.values):
-                if isinstance(k, ast.Constant) and isinstance(k.value, str):
-                    yield k.value, v
-        elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            named = node.args.args[len(node.args.args) - len(node.args.defaults):]
-            yield from ((a.arg, v) for a, v in zip(named, node.args.defaults))
-            yield from ((a.arg, v) for a, v in zip(node.args.kwonlyargs, node.args.kw_defaults) if v is not None)
-        elif isinstance(node, ast.Call):
-            flags = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-            names = [f.lstrip("-").replace("-", "_") for f in flags if f.startswith("-")]
-            for k in node.keywords:
-                if k.arg == "default" and names:
-                    yield next((n for n in names if self.NAME.match(n)), names[0]), k.value
-                elif k.arg:
-                    yield k.arg, k.value
-
-    def unpack(self, target, value):
-        if isinstance(value, ast.IfExp):
-            yield from self.unpack(target, value.body)
-            yield from self.unpack(target, value.orelse)
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            for t, v in zip(target.elts, value.elts):
-                yield from self.unpack(t, v)
-        elif isinstance(target, ast.Name):
-            yield target.id, value
-        elif isinstance(target, ast.Attribute):
-            yield target.attr, value
-
-    def literal(self, name, value, path):
-        if self.NAME.match(name) and isinstance(value, ast.Constant) and type(value.value) is int and value.value > 0:
-            value.value = self.scaled(value.value, "%s:%d %s" % (os.path.basename(path), value.lineno, name))
-
-    def loaders(self):
-        """Where the program's text has none, the batch sizes of DataLoaders are multiplied."""
-        loader, this = torch.utils.data.DataLoader, self
-        original = loader.__init__
-
-        def init(self, dataset, batch_size=1, *args, **kwargs):
-            if not this.names and this.usable(batch_size):
-                batch_size = this.scaled(batch_size, "DataLoader")
-            kwargs.update(num_workers=0, pin_memory=False)  # workers take nothing of the device
-            for name in ("persistent_workers", "prefetch_factor", "multiprocessing_context"):
-                kwargs.pop(name, None)
-            original(self, dataset, batch_size, *args[:3], **kwargs)
-            this.tell()
-        loader.__init__ = init
-
-    @staticmethod
-    def usable(value):
-        return type(value) is int and value > 0
-
-    def tell(self):
-        if self.found and (self.said or len({value for value, _ in self.found}) == 1):
-            value, where = self.found[0]
-            self.log.write("batch", value, max(1, round(value * self.factor)), json.dumps(where))
+    def backward(self, tensor, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """With this mode on, which checkpointed forwards within need."""
+        with self:
+            return torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 class Steps:
@@ -522,7 +433,7 @@ class Steps:
             self.told = n
             self.on.log.write("step", n)
         if n >= self.wanted and min(self.counts.values()) >= self.wanted or n >= self.wanted + 3:
-            finish(self.on.log)  # no exception: programs catch those, and what they free then is no part of the training
+            finish(self.on.log)  # no exception: programs catch those, and what they free then is no part of it
 
     def classify(self, optimizer):
         for group in optimizer.param_groups:
@@ -547,86 +458,6 @@ def finish(log):
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-class Nothing:
-    """Stands for streams, events and the like: does nothing, is a context."""
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *a, **k: 0
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        return False
-
-
-def pretend(device, capability):
-    """Gives torch.cuda answers without a driver."""
-    cuda, total = torch.cuda, 1 << 40
-    properties = types.SimpleNamespace(name="NVIDIA estimate", total_memory=total, major=capability[0],
-                                       minor=capability[1], multi_processor_count=80, warp_size=32, gcnArchName="")
-    fixed = {"is_available": True, "device_count": 1, "current_device": 0, "get_device_name": properties.name,
-             "get_device_properties": properties, "get_device_capability": tuple(capability),
-             "is_bf16_supported": True, "is_initialized": True, "mem_get_info": (total, total), "is_current_stream_capturing":
-             False, "memory_snapshot": [], "memory_summary": "", "utilization": 0, "_is_in_bad_fork": False}
-    for name, value in fixed.items():
-        setattr(cuda, name, lambda *a, value=value, **k: value)
-    for name in ("init", "_lazy_init", "synchronize", "set_device", "manual_seed", "manual_seed_all", "seed", "seed_all",
-                 "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-                 "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all",
-                 "set_stream", "cudart"):
-        setattr(cuda, name, lambda *a, **k: None)
-    for name in ("Stream", "Event", "device", "stream", "StreamContext", "device_of", "CUDAGraph"):
-        setattr(cuda, name, Nothing)
-    for name in ("current_stream", "default_stream"):
-        setattr(cuda, name, lambda *a, **k: Nothing())
-    cuda.get_rng_state = lambda *a, **k: torch.get_rng_state()
-    cuda.get_rng_state_all = lambda *a, **k: [torch.get_rng_state()]
-    cuda.empty_cache = lambda: device.log.write("empty")
-    cuda.memory_allocated = cuda.memory_reserved = cuda.memory_cached = lambda *a, **k: device.bytes
-    cuda.max_memory_allocated = cuda.max_memory_reserved = lambda *a, **k: device.peak
-    cuda.memory_stats = lambda *a, **k: collections_of(device)
-    cuda.memory._record_memory_history = cuda.memory._dump_snapshot = lambda *a, **k: None
-    for name in ("empty_cache", "memory_allocated", "memory_reserved", "memory_stats", "max_memory_allocated",
-                 "max_memory_reserved", "reset_peak_memory_stats", "mem_get_info"):
-        setattr(cuda.memory, name, getattr(cuda, name))
-
-
-def collections_of(device):
-    import collections
-    return collections.defaultdict(int, {"allocated_bytes.all.current": device.bytes,
-                                         "allocated_bytes.all.peak": device.peak,
-                                         "reserved_bytes.all.current": device.bytes,
-                                         "reserved_bytes.all.peak": device.peak})
-
-
-def redirect():
-    """Autocast, checkpointing, compilation and loading on the host instead of a GPU."""
-    kind = torch.amp.autocast_mode.autocast
-    original = kind.__init__
-
-    def init(self, device_type, dtype=None, enabled=True, cache_enabled=None):
-        if device_type == "cuda":
-            device_type, dtype = "cpu", dtype or torch.float16
-        original(self, device_type, dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
-    kind.__init__ = init
-    import torch.utils.checkpoint as checkpoint
-    checkpoint._infer_device_type = lambda *a: "cpu"
-    torch.compile = lambda model=None, **k: model if model is not None else (lambda m: m)
-    torch.nn.Module.compile = lambda self, *a, **k: None
-    optimizer = torch.optim.Optimizer
-    for name in ("_cuda_graph_capture_health_check", "_accelerator_graph_capture_health_check"):
-        if hasattr(optimizer, name):  # they ask the driver
-            setattr(optimizer, name, lambda self: None)
-    load = torch.load
-    torch.load = lambda f, map_location=None, *a, **k: load(f, HOST, *a, **k)
 
 
 def program(argv, batch):
@@ -665,13 +496,16 @@ def main():
     device = Device(log)
     pretend(device, settings.get("capability", [8, 0]))
     redirect()
+    sys.path.pop(0)  # of this file: the program's own directory takes its place
     batch = Batch(log, settings.get("factor", 1.0))
     batch.loaders()
     Steps(device, settings.get("steps", 3)).install()
     code, names = program(argv, batch)
     mixed = torch.autocast("cpu", dtype=torch.bfloat16) if settings.get("mixed") else contextlib.nullcontext()
     try:
-        with Pretence(device), Operations(device, settings.get("shapes", False)), mixed:
+        pretence = Pretence(device)
+        pretence.patch()
+        with pretence, Operations(device, settings.get("shapes", False)), mixed:
             exec(code, names)
     except SystemExit as e:
         if e.code not in (None, 0):

@@ -1,5 +1,5 @@
-"""BERT-large on sequences of 512, as in "Model training anatomy" and "Efficient training on a single GPU" of the Hugging
-Face documentation, whose figures are nvidia-smi's of a V100: PyTorch and transformers of 2022 (attention that is not
+"""BERT-large on sequences of 512, as in "Model training anatomy" and "Efficient training on a single GPU" of the
+Hugging Face documentation, whose figures are nvidia-smi's of a V100: PyTorch and transformers of 2022 (attention that is not
 fused, an optimizer that goes from parameter to parameter, gradients that are zeroed).
 
     bert.py BATCH PARTS [--checkpoint]      PARTS batches are accumulated to one step
