@@ -147,6 +147,7 @@ def tensors(tree):
 
 
 MATRIX = ("mm", "addmm", "bmm", "baddbmm", "linear", "matmul")
+SAME_STORAGE = ("detach", "alias", "lift_fresh", "set_", "_unsafe_view")  # done: they compute nothing
 # Their results' shapes depend on values, so they are computed even in runs for shapes alone.
 BY_VALUE = ("nonzero", "masked_select", "unique", "_unique2", "unique_dim", "unique_consecutive", "_local_scalar_dense",
             "repeat_interleave", "bincount", "equal", "is_nonzero", "item")
@@ -188,7 +189,7 @@ class Operations(TorchDispatchMode):
     def skipped(self, func, given, args, kwargs):
         """The result of an operation on large floating-point tensors by its shape alone."""
         name = func._overloadpacket.__name__
-        if name in BY_VALUE or func.is_view or name in ("detach", "alias", "lift_fresh", "set_"):
+        if name in BY_VALUE or func.is_view or name in SAME_STORAGE:
             return NotImplemented
         large = [t for t in given if t.numel() >= SKIP_FROM]
         changed = written(func, args, kwargs)
