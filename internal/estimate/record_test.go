@@ -76,7 +76,7 @@ func TestRecordsATraining(t *testing.T) {
 	}
 }
 
-// An H100 recorded this training (testdata/snapshots): what was in use to 0.1 %, what was reserved within 10 %.
+// An H100 recorded this training (testdata/snapshots): what was in use to 0.1 %, what was reserved within 5 %.
 func TestIsWhatAnH100Recorded(t *testing.T) {
 	r := Run{Python: env.Torch(t).Path, Steps: 12, Factor: 1, Shapes: true, Capability: [2]int{9, 0},
 		Argv: []string{filepath.Join(env.Checkout(), "test/estimate/programs/lengths.py")}}
@@ -89,7 +89,7 @@ func TestIsWhatAnH100Recorded(t *testing.T) {
 		expandable bool
 		reserved   int64
 		within     float64
-	}{{false, 4622123008, 0.1}, {true, 3613392896, 0.01}} {
+	}{{false, 4622123008, 0.05}, {true, 3613392896, 0.01}} {
 		v := Variant{Workspace: 32 * mib}
 		v.Options.ExpandableSegments = c.expandable
 		res, err := p.Play(t.Context(), v)

@@ -34,7 +34,8 @@ func TestEstimate(t *testing.T) {
 	if err := os.WriteFile(file, []byte(estimated), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := w.do("memgauge", "estimate", "--json", "--shapes", "--device-memory", "2GiB", "--precision", "as-is,bf16", "--",
+	r := w.do("memgauge", "estimate", "--json", "--shapes", "--device-memory", "2GiB", "--precision",
+		"as-is,bf16", "--",
 		python, "-u", file, "--batch-size", "64")
 	if r.code != 0 {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
@@ -71,7 +72,7 @@ func TestEstimateRefuses(t *testing.T) {
 	for _, args := range [][]string{{}, {"python3"}, {"train"}, {"--device-memory", "GTX 99", "train.py"},
 		{"--precision", "int4", "train.py"}, {"--steps", "0", "train.py"}, {"--batch", "0", "train.py"},
 		{"--conf", "nonsense", "train.py"}} {
-		r := w.do(append([]string{"memgauge", "estimate"}, args...)...)
+		r := w.do("memgauge", append([]string{"estimate"}, args...)...)
 		if r.code != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, "memgauge: estimate: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, r.code, r.stdout, r.stderr)
 		}

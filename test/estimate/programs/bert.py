@@ -1,6 +1,6 @@
 """BERT-large on sequences of 512, as in "Model training anatomy" and "Efficient training on a single GPU" of the
-Hugging Face documentation, whose figures are nvidia-smi's of a V100: PyTorch and transformers of 2022 (attention that is not
-fused, an optimizer that goes from parameter to parameter, gradients that are zeroed).
+Hugging Face documentation, whose figures are nvidia-smi's of a V100: PyTorch and transformers of 2022 (attention
+that is not fused, an optimizer that goes from parameter to parameter, gradients that are zeroed).
 
     bert.py BATCH PARTS [--checkpoint]      PARTS batches are accumulated to one step
 """
