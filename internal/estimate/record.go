@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -71,7 +72,9 @@ func run(ctx context.Context, python string, args []string) error {
 	last := &lastBytes{}
 	c := exec.CommandContext(ctx, python, args...)
 	c.Stdout, c.Stderr = last, last
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	runtime.LockOSThread() // Pdeathsig goes by the thread that started the process
+	defer runtime.UnlockOSThread()
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // also where we are killed
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
 	c.WaitDelay = stopping
 	c.Env = append(os.Environ(), "MEMGAUGE_DISABLE=1", "CUDA_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1",
