@@ -7,6 +7,7 @@ package cli
 import (
 	"io"
 
+	"github.com/memgauge/memgauge/internal/cli/advise"
 	"github.com/memgauge/memgauge/internal/cli/alloc"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/cli/ask"
@@ -20,7 +21,7 @@ import (
 
 // families are all families of commands, in the order of --help: what a user does first comes first.
 var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands,
-	alloc.Commands, export.Commands, doctor.Commands}
+	alloc.Commands, advise.Commands, export.Commands, doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -1,0 +1,203 @@
+package advise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/alloc"
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/estimate"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/term"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+type estimateOptions struct {
+	device     string
+	python     string
+	conf       string
+	steps      int
+	shapes     bool
+	once       bool
+	batches    []int
+	precisions []string
+	json       bool
+	timeout    units.Duration
+}
+
+// maxSteps bounds a run: the peak of a training that repeats itself is there after three.
+const maxSteps = 1000
+
+func (a *commands) estimateCommand() *cobra.Command {
+	var o estimateOptions
+	c := &cobra.Command{
+		Use:         "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
+		Annotations: app.AboutNoSession(),
+		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
+			"without a GPU",
+		Long: "Runs SCRIPT for a few steps on the host. It sees a GPU, \"cuda:0\", that isn't there; what it " +
+			"would allocate is written down,\n" +
+			"and played by the rules of PyTorch's allocator at other batch sizes and precisions " +
+			"(docs/estimate.md). Its batch size is found in\n" +
+			"its arguments (--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where " +
+			"{batch:8} stands among its arguments. What\n" +
+			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
+			"is named. Exit code 3 means that\n" +
+			"it will not fit.",
+		Example: "  memgauge estimate train.py --batch-size 8\n" +
+			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
+			"  memgauge estimate --device-memory 4GiB --batch 4,8,16 --precision as-is,mixed --shapes train.py",
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return a.estimate(cmd.Context(), o, args) },
+	}
+	f := c.Flags()
+	f.SetInterspersed(false) // what follows the script is its own
+	f.StringVar(&o.device, "device-memory", "", "the GPU to fit into: a `SIZE` or a name such as \"GTX 1650\"")
+	f.StringVar(&o.python, "python", "", "interpreter `PATH` (default: python3, or the one before SCRIPT)")
+	f.StringVar(&o.conf, "conf", "", "settings of PyTorch's allocator, as in PYTORCH_ALLOC_CONF")
+	f.IntVar(&o.steps, "steps", 3, "optimizer steps to run")
+	f.BoolVar(&o.shapes, "shapes", false,
+		"leave out arithmetic on large tensors: faster, and for models larger than the host's memory")
+	f.BoolVar(&o.once, "once", false, "run the script at its own batch size only: no other is estimated then")
+	f.IntSliceVar(&o.batches, "batch", nil, "batch `SIZES` to estimate (default: the script's own)")
+	f.StringSliceVar(&o.precisions, "precision", []string{"as-is", "mixed", "bf16"},
+		"`PRECISIONS`: as-is, mixed (autocast to bfloat16), bf16 (model and optimizer)")
+	f.BoolVar(&o.json, "json", false, "as JSON (docs/cli-json.md)")
+	f.Var(&o.timeout, "timeout", "how long all runs together may take (default: no limit)")
+	f.Lookup("timeout").DefValue = ""
+	return c
+}
+
+// precisionNames are the values of --precision.
+var precisionNames = map[string]string{"as-is": estimate.AsIs, "mixed": estimate.Mixed, "bf16": estimate.Half}
+
+// question checks the command line.
+func (o *estimateOptions) question() (q estimate.Question, precisions []string, err error) {
+	if o.steps < 1 || o.steps > maxSteps {
+		return q, nil, fmt.Errorf("--steps %d: from 1 to %d", o.steps, maxSteps)
+	}
+	for _, b := range o.batches {
+		if b < 1 || b > 1<<20 {
+			return q, nil, fmt.Errorf("--batch %d: from 1 to %d", b, 1<<20)
+		}
+	}
+	for _, p := range o.precisions {
+		name, ok := precisionNames[p]
+		if !ok {
+			return q, nil, remedy.Add(fmt.Errorf("unknown precision %q", p), "precisions are as-is, mixed, bf16")
+		}
+		if !slices.Contains(precisions, name) {
+			precisions = append(precisions, name)
+		}
+	}
+	if o.device != "" {
+		if q.Device, err = estimate.ParseDevice(o.device); err != nil {
+			return q, nil, err
+		}
+	}
+	q.Batches = o.batches
+	q.Options = alloc.Options{}
+	return q, precisions, q.Options.Set(o.conf)
+}
+
+// interpreter takes Python and its flags off a command line: python3 -u train.py.
+func interpreter(given string, args []string) (python string, script []string, err error) {
+	if len(args) == 0 {
+		return "", nil, remedy.Add(errors.New("no SCRIPT"), "memgauge estimate train.py --its-arguments")
+	}
+	python, script = given, args
+	if base := filepath.Base(args[0]); strings.HasPrefix(base, "python") && !strings.HasSuffix(base, ".py") {
+		python, script = args[0], args[1:]
+		for len(script) > 0 && strings.HasPrefix(script[0], "-") && script[0] != "-m" {
+			script = script[1:]
+		}
+	}
+	if len(script) == 0 || script[0] == "-m" && len(script) == 1 {
+		return "", nil, errors.New("no SCRIPT behind the interpreter")
+	}
+	if script[0] != "-m" && !strings.HasSuffix(script[0], ".py") {
+		return "", nil, remedy.Add(fmt.Errorf("%q is no Python script", script[0]),
+			"name a file that ends in .py, or -m MODULE; torchrun and the like: estimate the script that they start")
+	}
+	if python == "" {
+		python = "python3"
+	}
+	return python, script, nil
+}
+
+func (a *commands) estimate(ctx context.Context, o estimateOptions, args []string) error {
+	q, precisions, err := o.question()
+	if err != nil {
+		return app.Usage(fmt.Errorf("estimate: %w", err))
+	}
+	python, script, err := interpreter(o.python, args)
+	if err != nil {
+		return app.Usage(fmt.Errorf("estimate: %w", err))
+	}
+	if python, err = exec.LookPath(python); err != nil {
+		return remedy.Add(fmt.Errorf("estimate: %w", err), "name the training's interpreter before SCRIPT")
+	}
+	if o.timeout > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, time.Duration(o.timeout), fmt.Errorf("%w of %s",
+			api.ErrTimeout, o.timeout))
+		defer stop()
+	}
+	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once,
+		Capability: capability(q)}
+	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
+	if err != nil {
+		return fmt.Errorf("estimate: %w", err)
+	}
+	cases, err := estimate.Estimate(ctx, programs, q)
+	if err != nil {
+		return fmt.Errorf("estimate: %w", err)
+	}
+	return a.showEstimate(answer{o, q, script, programs, cases})
+}
+
+func capability(q estimate.Question) [2]int {
+	if q.Device.Total > 0 {
+		return q.Device.Capability
+	}
+	return [2]int{8, 0}
+}
+
+// progress tells a person who waits which run is made. Scripts see nothing of it.
+func (a *commands) progress() func(string) {
+	if term.TerminalWidth(a.Stderr) == 0 {
+		return func(string) {}
+	}
+	return func(what string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", what) }
+}
+
+func (a *commands) showEstimate(r answer) error {
+	out := &sink.Spool{To: a.Stdout}
+	defer out.Discard()
+	var err error
+	if r.options.json {
+		err = r.writeJSON(out)
+	} else {
+		err = r.writeText(out, term.TerminalWidth(a.Stdout))
+	}
+	if err == nil {
+		err = out.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("estimate: %w", err)
+	}
+	if r.fitsNot() {
+		return app.Exit(app.ExitFindings, nil)
+	}
+	return nil
+}
