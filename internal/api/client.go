@@ -38,6 +38,9 @@ func NewClientOn(dial func(context.Context) (net.Conn, error)) *Client {
 	}}}
 }
 
+// NewClientOver makes a client of whatever takes its requests to a Handler.
+func NewClientOver(way http.RoundTripper) *Client { return &Client{&http.Client{Transport: way}} }
+
 // Dial reports whether a collector listens at the socket.
 func Dial(ctx context.Context, path string) error {
 	c, err := sock.Dial(ctx, path)

@@ -36,8 +36,8 @@ var onlyImporter = map[string]string{
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
 	"internal/collector": "internal/observe",
-	"internal/ask":       "internal/observe internal/cli",   // the client: what answers needs none
-	"internal/owner":     "internal/collector internal/ask", // they alone take a session's lock
+	"internal/ask":       "internal/observe internal/cli internal/fleet/node", // the client: what answers needs none
+	"internal/owner":     "internal/collector internal/ask",                   // they alone take a session's lock
 	// they alone start processes of this binary
 	"internal/keeper":        "internal/collector internal/ask internal/observe",
 	"internal/ingest":        "internal/owner",

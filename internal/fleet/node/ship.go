@@ -1,0 +1,5 @@
+package node
+
+import "context"
+
+func (n *Node) ship(ctx context.Context) { <-ctx.Done() }
