@@ -159,6 +159,9 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
 }
 
+// Dir is the session's directory.
+func (r *Run) Dir() string { return r.session.Dir }
+
 // Close gives the signals back their meaning to this process.
 func (r *Run) Close() { signal.Stop(r.signals) }
 

@@ -22,9 +22,6 @@ func Commands(a *app.App) []*cobra.Command {
 // hubDir is where a hub keeps its files, in the home.
 const hubDir = "hub"
 
-// nodeDir is where a node keeps its key, in the home.
-const nodeDir = "fleet"
-
 // defaultPort is NATS's own.
 const defaultPort = "4222"
 

@@ -28,8 +28,7 @@ import (
 
 type hubOptions struct {
 	hub.Options
-	maxDisk string
-	allow   []string
+	allow []string
 }
 
 func (a *commands) hubCommand() *cobra.Command {
@@ -58,7 +57,6 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.StringVar(&o.KeyFile, "key", "", "`FILE` with its key")
 	f.StringSliceVar(&o.allow, "allow", nil, "also carry what changes trainings: eval")
 	f.BoolVar(&o.Insecure, "insecure", false, "neither TLS nor tokens; on this machine's loopback only")
-	f.StringVar(&o.maxDisk, "max-disk", "8GiB", "bound of what waits on the hub's disk")
 	c.MarkFlagsRequiredTogether("cert", "key")
 	c.AddCommand(a.statusCommand())
 	return c
@@ -79,11 +77,8 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 }
 
 func (o *hubOptions) check() error {
-	size, err := units.ParseBytes(o.maxDisk)
-	if err != nil || size < 64<<20 {
-		return fmt.Errorf("hub: --max-disk %q: not a size of at least 64 MiB", o.maxDisk)
-	}
-	o.MaxDisk = int64(size)
+	o.MaxDisk = waiting
+	var err error
 	if o.Grant, err = allowed("hub", o.allow); err != nil {
 		return err
 	}
@@ -94,6 +89,9 @@ func (o *hubOptions) check() error {
 	o.Dir = filepath.Join(home, hubDir)
 	return err
 }
+
+// waiting bounds what waits on the hub's disk, in bytes.
+const waiting = 8 << 30
 
 // allowed reads --allow.
 func allowed(command string, list []string) (eval bool, err error) {
@@ -130,8 +128,8 @@ func (a *commands) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "status",
 		Annotations: app.AboutNoSession(),
-		Short:       "Tell which nodes there are, how far each has come, what was refused",
-		Long:        "Asks the hub of this machine, or the one at --hub, for its nodes, their jobs and what they have shipped.",
+		Short:       "Tell which nodes there are, and what was refused",
+		Long:        "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, and for what it has refused.",
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,
@@ -197,27 +195,23 @@ func (q *question) writeStatus(s hub.Status) error {
 	if s.Keeps {
 		fmt.Fprintf(out, "waiting for the lake: %d frames, %s of %s\n", s.Waiting.Frames,
 			units.Bytes(s.Waiting.Bytes), units.Bytes(s.MaxDisk))
-	} else {
-		fmt.Fprintln(out, "rows stay on the nodes: this hub has no lake")
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Refused)) {
 		fmt.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
 	}
 	l := &doc.Listing{Head: []model.Column{doc.Text("node"), doc.Text("state"), doc.Text("seen"), doc.Text("jobs"),
-		doc.Number("sessions"), doc.Number("rows"), doc.Text("rate"), doc.Text("lag"), doc.Number("lost"),
-		doc.Text("why"), doc.Text("version")}}
+		doc.Number("sessions"), doc.Text("version")}}
 	for _, n := range s.Nodes {
 		state := "missing"
 		if n.Up {
 			state = "connected"
 		}
 		l.Rows = append(l.Rows, []any{n.Name, state, units.Age(n.Seen, now), strings.Join(n.Jobs, ", "),
-			int64(n.Sessions), int64(n.Shipped), fmt.Sprintf("%.1f/s", n.Rate), fmt.Sprintf("%.0f s", n.Behind),
-			int64(n.Lost), n.LostWhy, n.Version})
+			int64(n.Sessions), n.Version})
 	}
 	if len(l.Rows) == 0 {
 		return nil
 	}
 	return render.Write(out, l, render.Table, render.Options{Width: width, NoRows: true,
-		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"version", "why", "rate"}})
+		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"version", "sessions"}})
 }

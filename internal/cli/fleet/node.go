@@ -2,39 +2,18 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
-	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
-	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// NodeOptions say how a machine joins a hub, for all commands that do.
-type NodeOptions struct {
-	Join     string // address of the hub
-	Token    string // file
-	CA       string // file
-	Creds    string // file
-	Name     string
-	Job      string
-	Insecure bool
-	Allow    []string
-}
-
-type nodeOptions struct {
-	NodeOptions
-	noShip bool
-}
-
 func (a *commands) nodeCommand() *cobra.Command {
-	var o nodeOptions
+	var o node.Settings
 	c := &cobra.Command{
 		Use:         "node --join ADDRESS",
 		Annotations: app.AboutNoSession(),
@@ -59,54 +38,19 @@ func (a *commands) nodeCommand() *cobra.Command {
 	return c
 }
 
-func (a *commands) node(ctx context.Context, o nodeOptions) error {
-	n, err := o.Options()
+func (a *commands) node(ctx context.Context, o node.Settings) error {
+	home, err := ask.Home()
 	if err != nil {
 		return err
 	}
-	n.Log, n.NoShip = a.log(), o.noShip
+	o.Version = app.Version
+	n, err := o.Options(home, os.Getenv)
+	if err != nil {
+		return app.Usage(fmt.Errorf("node: %w", err))
+	}
+	n.Log = a.log()
 	if err := node.Run(ctx, n); err != nil {
 		return fmt.Errorf("node: %w", err)
 	}
 	return nil
-}
-
-// Options checks what the user said.
-func (o NodeOptions) Options() (n node.Options, err error) {
-	if o.Join == "" {
-		return n, app.Usage(remedy.Add(errors.New("node: no --join"), "memgauge hub prints the whole line"))
-	}
-	n.Grant, err = allowed("node", o.Allow)
-	if err != nil {
-		return n, app.Usage(err)
-	}
-	if n.Name = o.Name; n.Name == "" {
-		if n.Name, err = node.Name(); err != nil {
-			return n, err
-		}
-	}
-	home, err := ask.Home()
-	if err != nil {
-		return n, err
-	}
-	n.Job = node.JobFromEnv(os.Getenv)
-	if o.Job != "" {
-		n.Job.Name = o.Job
-	}
-	n.Version = app.Version
-	n.Dial = bus.DialOptions{URL: o.Join, CA: o.CA, Creds: o.Creds, Plain: o.Insecure,
-		Key: filepath.Join(home, nodeDir, node.Clean(n.Name)+".key")}
-	if o.Insecure || o.Creds != "" {
-		return n, nil
-	}
-	if o.Token == "" {
-		return n, app.Usage(remedy.Add(errors.New("node: no --token-file"),
-			"memgauge hub prints the name of the file on its machine: copy it here, chmod 600"))
-	}
-	n.Dial.Token, err = bus.ReadToken(o.Token)
-	if err == nil && n.Dial.Token.Role != bus.Join {
-		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", o.Token),
-			"take join.token of the hub")
-	}
-	return n, err
 }

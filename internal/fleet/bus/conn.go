@@ -173,7 +173,11 @@ func (c *Conn) Close() { c.nc.Close() }
 func (c *Conn) Up() bool { return c.nc.IsConnected() }
 
 // Flush waits until the hub has what was sent.
-func (c *Conn) Flush(ctx context.Context) error { return c.nc.FlushWithContext(ctx) }
+func (c *Conn) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	return c.nc.FlushWithContext(ctx)
+}
 
 // Inbox is a subject for the answers to one question.
 func (c *Conn) Inbox() string { return c.nc.NewInbox() }

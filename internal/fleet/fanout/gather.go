@@ -23,13 +23,7 @@ type Node struct {
 	Jobs      []string  `json:"jobs"`
 	Sessions  int       `json:"sessions"`
 
-	Shipped  uint64  `json:"shipped_rows"`
-	Behind   float64 `json:"behind_seconds"` // age of the oldest row that is not shipped yet
-	Rate     float64 `json:"rows_per_second"`
-	Lost     uint64  `json:"lost_rows"`
-	LostWhy  string  `json:"lost_why,omitempty"`
-	Received uint64  `json:"received_rows"` // by the hub
-	Kept     uint64  `json:"kept_rows"`     // by the lake
+	Kept uint64 `json:"kept_rows"` // rows of it that the hub has handed over
 }
 
 // Asker asks the nodes of a fleet.

@@ -12,6 +12,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // Open gives a session far away as what every session is.
@@ -52,9 +53,13 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t := &trip{way: w, ctx: r.Context()}
 	if err := t.begin(q); err != nil {
-		return nil, err
+		return nil, &api.WayError{Err: err}
 	}
-	return t.head()
+	resp, err := t.head()
+	if err != nil {
+		return nil, &api.WayError{Err: err}
+	}
+	return resp, nil
 }
 
 // trip is one request under way. It is the body of its response.
@@ -122,7 +127,8 @@ func (t *trip) silent() error {
 	if t.changes {
 		what = "both sides must allow it: memgauge hub --allow eval, and on that machine --allow eval"
 	}
-	return remedy.Add(fmt.Errorf("node %s did not answer within %s", t.way.s.Node, t.way.a.Patience), what)
+	return remedy.Add(fmt.Errorf("node %s did not answer within %s", t.way.s.Node,
+		units.Duration(t.way.a.Patience)), what)
 }
 
 // Read gives the answer's bytes.

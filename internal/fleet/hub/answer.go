@@ -16,8 +16,8 @@ import (
 // counts are what became of frames.
 type counts struct {
 	sync.Mutex
-	frames, rows, kept int64
-	bad                map[string]int64 // frames refused, by reason
+	frames, rows int64
+	bad          map[string]int64 // frames refused, by reason
 }
 
 // Reasons for which a frame is refused.
@@ -48,7 +48,7 @@ func (h *Hub) hello(m bus.Msg) {
 		return
 	}
 	h.roster.hello(bus.NodeOf(m.Subject), word, time.Now())
-	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil})
+	h.reply(m, struct{}{}) // it is known now
 }
 
 func (h *Hub) nodes(m bus.Msg) { h.reply(m, h.roster.list(time.Now())) }
@@ -115,7 +115,7 @@ func (h *Hub) take(ctx context.Context, m bus.Msg) error {
 	h.counts.frames++
 	h.counts.rows += int64(b.Count)
 	h.counts.Unlock()
-	h.roster.got(from, uint64(b.Count), uint64(b.Count))
+	h.roster.kept(from, uint64(b.Count))
 	return nil
 }
 

@@ -92,15 +92,7 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) {
 	if n.hellos == nil {
 		n.hellos = map[string]helloed{}
 	}
-	before, again := n.hellos[h.Instance]
 	n.Node.Seen, n.Node.Host, n.Node.Version, r.dirty = now.UTC(), h.Host, h.Version, true
-	if rows := h.Shipped.Rows; again && rows >= before.Shipped.Rows && now.After(before.at) {
-		n.Node.Rate = float64(rows-before.Shipped.Rows) / now.Sub(before.at).Seconds()
-		n.Node.Shipped += rows - before.Shipped.Rows
-	} else {
-		n.Node.Shipped += rows
-	}
-	n.Node.Behind, n.Node.Lost, n.Node.LostWhy = h.Shipped.Behind, h.Shipped.Lost, h.Shipped.Why
 	if h.Bye {
 		delete(n.hellos, h.Instance)
 		return
@@ -142,13 +134,12 @@ func (n *known) now(now time.Time) fanout.Node {
 	return out
 }
 
-// got counts rows that came from a node, and those that are kept.
-func (r *roster) got(name string, received, kept uint64) {
+// kept counts rows of a node that were handed over.
+func (r *roster) kept(name string, rows uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.nodes[name]; n != nil {
-		n.Node.Received += received
-		n.Node.Kept += kept
+		n.Node.Kept += rows
 		r.dirty = true
 	}
 }

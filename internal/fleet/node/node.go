@@ -1,7 +1,6 @@
-// Package node is a machine's part in a fleet: it answers the hub's questions for the sessions of this machine, and
-// ships what they have stored. The sessions stay the truth: it keeps nothing of its own but how far it has shipped, and
-// a hub that is away costs it nothing. It changes no session, and runs no code in a training unless its owner allowed
-// that.
+// Package node is a machine's part in a fleet: it answers the hub's questions for the sessions of this machine. The
+// sessions stay the truth: it keeps nothing of its own but its key, and a hub that is away costs it nothing. It changes
+// no session, and runs no code in a training unless its owner allowed that.
 package node
 
 import (
@@ -26,7 +25,6 @@ type Options struct {
 	Job     Job    // of sessions that don't say theirs
 	Session string // directory of the one session to answer for; "": all of this machine's user
 	Grant   bool   // whether questions that change something are answered
-	NoShip  bool   // answer questions, ship nothing
 	Log     *slog.Logger
 }
 
@@ -42,8 +40,7 @@ type Node struct {
 
 	mu      sync.Mutex
 	running map[string]*answer // by the question's id
-	shipped Shipped
-	keeps   bool // the hub wants rows
+	why     string             // the hub could not be reached, as it was told last
 }
 
 const (
@@ -59,20 +56,10 @@ type Hello struct {
 	Version  string   `json:"version"`
 	Jobs     []string `json:"jobs"`
 	Sessions int      `json:"sessions"`
-	Shipped  Shipped  `json:"shipped"`
 	Bye      bool     `json:"bye,omitempty"` // it ends
 }
 
-// Shipped is how far a node has come.
-type Shipped struct {
-	Rows   uint64  `json:"rows"`           // acknowledged, of this process
-	Behind float64 `json:"behind_seconds"` // age of the oldest row that is not shipped
-	Lost   uint64  `json:"lost_rows"`      // given up by a session before they could be shipped
-	Why    string  `json:"why,omitempty"`
-	Error  string  `json:"error,omitempty"`
-}
-
-// Run answers and ships until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it
+// Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it
 // had let us in before.
 func Run(ctx context.Context, o Options) error {
 	if err := frame.CheckName("node", o.Name); err != nil {
@@ -106,14 +93,24 @@ func Run(ctx context.Context, o Options) error {
 func (n *Node) state(up bool, err error) {
 	switch {
 	case up:
+		n.again("")
 		n.o.Log.Info("connected to the hub", "node", n.o.Name)
 		select {
 		case n.greet <- struct{}{}:
 		default:
 		}
-	case err != nil:
+	case err != nil && n.again(err.Error()):
 		n.o.Log.Warn("not connected to the hub", "why", err)
 	}
+}
+
+// again says whether this is another reason than the one before: attempts are made every second, for weeks perhaps.
+func (n *Node) again(why string) (other bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	other = n.why != why
+	n.why = why
+	return other
 }
 
 // hear subscribes to questions.
@@ -145,19 +142,14 @@ func (n *Node) hear(ctx context.Context) (stop func(), err error) {
 	return func() { stop(); s() }, nil
 }
 
-// live says hello now and then, and ships, until ctx ends.
+// live says hello now and then, until ctx ends.
 func (n *Node) live(ctx context.Context) error {
-	var work sync.WaitGroup
-	if !n.o.NoShip {
-		work.Go(func() { n.ship(ctx) })
-	}
 	tick := time.NewTicker(helloEvery)
 	defer tick.Stop()
 	for {
 		n.hello(ctx, false)
 		select {
 		case <-ctx.Done():
-			work.Wait()
 			n.hello(context.WithoutCancel(ctx), true)
 			return nil
 		case <-tick.C:
@@ -166,15 +158,13 @@ func (n *Node) live(ctx context.Context) error {
 	}
 }
 
-// hello tells the hub of us, and hears whether it wants rows.
+// hello tells the hub of us.
 func (n *Node) hello(ctx context.Context, bye bool) {
 	if !n.conn.Up() {
 		return
 	}
 	host, _ := os.Hostname()
-	n.mu.Lock()
-	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Shipped: n.shipped, Bye: bye}
-	n.mu.Unlock()
+	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
 	h.Jobs, h.Sessions = n.sessions.jobs()
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -182,22 +172,9 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloEvery)
 	defer cancel()
-	b, err := n.conn.Request(ctx, bus.Hello(n.o.Name), text)
-	if err != nil {
+	if _, err := n.conn.Request(ctx, bus.Hello(n.o.Name), text); err != nil {
 		n.o.Log.Debug("hello", "error", err)
-		return
 	}
-	var w Welcome
-	if json.Unmarshal(b, &w) == nil {
-		n.mu.Lock()
-		n.keeps = w.Keeps
-		n.mu.Unlock()
-	}
-}
-
-// Welcome is the hub's answer to Hello.
-type Welcome struct {
-	Keeps bool `json:"keeps"` // it wants rows
 }
 
 // Name is what a machine is called where nobody says: its host's name.
