@@ -213,7 +213,8 @@ func (q *question) dialOptions() (o bus.DialOptions, err error) {
 	}
 	o.Token, err = bus.ReadToken(file)
 	if errors.Is(err, os.ErrNotExist) {
-		return o, remedy.Add(err, "copy "+hub.AskToken(hubDir)+" from the hub's MEMGAUGE_HOME, and name it with --token-file")
+		return o, remedy.Add(err,
+			"copy "+hub.AskToken(hubDir)+" from the hub's MEMGAUGE_HOME, and name it with --token-file")
 	}
 	if err == nil && o.Token.Role != bus.Asks {
 		return o, remedy.Add(fmt.Errorf("the token in %s lets one be a node, not ask", file),

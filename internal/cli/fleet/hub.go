@@ -37,12 +37,12 @@ func (a *commands) hubCommand() *cobra.Command {
 		Use:         "hub",
 		Annotations: app.AboutNoSession(),
 		Short:       "Connect many machines: carry questions to them and their answers back",
-		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. Without --listen only this machine can\n" +
-			"connect. Connections are TLS 1.3 with a certificate that the hub makes, which the token names; whoever has the\n" +
-			"join token can be a node, whoever has the ask token can ask.\n\n" +
+		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. Without --listen only this\n" +
+			"machine can connect. Connections are TLS 1.3 with a certificate that the hub makes, which the token names;\n" +
+			"whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
 			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +
-			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all where hub and node\n" +
-			"allow it. Nodes that did not answer are named, and with --strict the exit code is then 1 (docs/fleet.md).",
+			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all where hub\n" +
+			"and node allow it. Nodes that did not answer are named, and with --strict the exit code is then 1 (docs/fleet.md).",
 		Example: "  memgauge hub --listen 0.0.0.0:4222\n" +
 			"  memgauge hub status\n" +
 			"  memgauge hub leak\n" +
@@ -51,7 +51,8 @@ func (a *commands) hubCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.hub(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.Listen, "listen", "127.0.0.1:"+defaultPort, "`ADDRESS` to listen at: host:port; 0.0.0.0 is every interface")
+	f.StringVar(&o.Listen, "listen", "127.0.0.1:"+defaultPort,
+		"`ADDRESS` to listen at: host:port; 0.0.0.0 is every interface")
 	f.StringVar(&o.Dir, "dir", "", "`DIR` for the hub's files (default hub in MEMGAUGE_HOME)")
 	f.StringVar(&o.CertFile, "cert", "", "`FILE` with a certificate of your own, in place of one that the hub makes")
 	f.StringVar(&o.KeyFile, "key", "", "`FILE` with its key")
@@ -129,7 +130,8 @@ func (a *commands) statusCommand() *cobra.Command {
 		Use:         "status",
 		Annotations: app.AboutNoSession(),
 		Short:       "Tell which nodes there are, and what was refused",
-		Long:        "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, and for what it has refused.",
+		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, and for what it has\n" +
+			"refused.",
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,

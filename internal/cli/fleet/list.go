@@ -37,7 +37,8 @@ func (q *question) list(list []fanout.Session, missing []fanout.Missing) error {
 		}
 	}
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(q.Stderr, "memgauge: no node has a live session; memgauge hub list -a shows finished ones")
+		_, err := fmt.Fprintln(q.Stderr,
+			"memgauge: no node has a live session; memgauge hub list -a shows finished ones")
 		return err
 	}
 	width := term.TerminalWidth(q.Stdout)

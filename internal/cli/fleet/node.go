@@ -18,21 +18,21 @@ func (a *commands) nodeCommand() *cobra.Command {
 		Use:         "node --join ADDRESS",
 		Annotations: app.AboutNoSession(),
 		Short:       "Make this machine a node of a hub: it answers questions for all its sessions",
-		Long: "Runs until Ctrl-C, beside any number of trainings, and answers the hub's questions for all sessions of this user. A hub\n" +
-			"that is away is waited for; nothing is lost meanwhile, since the sessions stay the truth. eval runs only where --allow eval is\n" +
-			"said here and on the hub.",
+		Long: "Runs until Ctrl-C, beside any number of trainings, and answers the hub's questions for all sessions of this\n" +
+			"user. A hub that is away is waited for; nothing is lost meanwhile, since the sessions stay the truth. eval runs\n" +
+			"only where --allow eval is said here and on the hub.",
 		Example: "  memgauge node --join nats://gpu-1:4222 --token-file join.token\n" +
 			"  memgauge node --join gpu-1:4222 --token-file join.token --name rack2-7 --allow eval",
 		Args: app.Alone,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.node(cmd.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.Join, "join", os.Getenv("MEMGAUGE_HUB"), "`ADDRESS` of the hub, or of a NATS cluster: nats://host:port,…")
+	f.StringVar(&o.Join, "join", os.Getenv("MEMGAUGE_HUB"), "`ADDRESS` of the hub: nats://host:port")
 	f.StringVar(&o.Token, "token-file", os.Getenv("MEMGAUGE_TOKEN_FILE"), "`FILE` with the hub's join token")
 	f.StringVar(&o.CA, "ca", "", "`FILE` with the authorities of the hub's own certificate (hub --cert)")
-	f.StringVar(&o.Creds, "creds", "", "`FILE` with credentials of a NATS cluster of yours")
 	f.StringVar(&o.Name, "name", "", "`NAME` of this node (default the host's)")
-	f.StringVar(&o.Job, "job", "", "`NAME` of the job of sessions that don't say theirs (default from Slurm, torchrun or Kubernetes)")
+	f.StringVar(&o.Job, "job", "",
+		"`NAME` of the job of sessions that don't say theirs (default from Slurm, torchrun or Kubernetes)")
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil, "also answer what changes trainings: eval")
 	return c

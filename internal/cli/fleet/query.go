@@ -46,7 +46,8 @@ func (q *question) queryAll(ctx context.Context, asker *fanout.Asker, list []fan
 		return err
 	}
 	if req.Format == string(render.Parquet) {
-		return app.Usage(remedy.Add(errors.New("query: parquet is written for one session"), "node=NAME says for which"))
+		return app.Usage(remedy.Add(errors.New("query: parquet is written for one session"),
+			"node=NAME says for which"))
 	}
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()

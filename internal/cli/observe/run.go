@@ -62,7 +62,8 @@ func hubFlags(f *pflag.FlagSet, o *node.Settings) {
 		"be a node of the hub at `ADDRESS` host:port while the command runs, for this session")
 	f.StringVar(&o.Token, "token-file", os.Getenv("MEMGAUGE_TOKEN_FILE"), "`FILE` with the hub's join token")
 	f.StringVar(&o.CA, "ca", "", "`FILE` with the authorities of the hub's certificate, where it is one of yours")
-	f.StringVar(&o.Job, "job", "", "`NAME` of the job (default from Slurm, torchrun or Kubernetes, else the session's name)")
+	f.StringVar(&o.Job, "job", "",
+		"`NAME` of the job (default from Slurm, torchrun or Kubernetes, else the session's name)")
 	f.StringVar(&o.Name, "node", "", "`NAME` of this node (default the host's)")
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil, "what the hub may do to this run: eval")

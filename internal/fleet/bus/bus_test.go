@@ -221,7 +221,8 @@ func TestGrant(t *testing.T) {
 			got = append(got, (<-came).Subject)
 		}
 		slices.Sort(got)
-		if want := map[bool]string{false: "mg.ask.n1", true: "mg.ask.n1 mg.grant.n1"}[grant]; want != strings.Join(got, " ") {
+		want := map[bool]string{false: "mg.ask.n1", true: "mg.ask.n1 mg.grant.n1"}[grant]
+		if want != strings.Join(got, " ") {
 			t.Errorf("allowed %v: %v", grant, got)
 		}
 	}

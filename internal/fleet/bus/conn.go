@@ -19,12 +19,11 @@ import (
 
 // DialOptions say who wants to reach which hub.
 type DialOptions struct {
-	URL     string // host:port, nats://host:port, or those of a cluster, separated by commas
+	URL     string // host:port or nats://host:port
 	Token   Token
 	Node    string // for a node: its name
 	Key     string // for a node: the file of its key, which is made if it is not there
 	CA      string // file with the authorities of the hub's certificate; "": the token's pin, or the machine's
-	Creds   string // file with the credentials of a NATS that the user runs, in place of the token
 	Plain   bool   // without TLS: a hub with --insecure on this machine
 	Patient bool   // goes on trying where the hub is away
 	State   func(up bool, err error)
@@ -59,18 +58,12 @@ func (o DialOptions) options() ([]nats.Option, error) {
 			nats.ConnectHandler(func(*nats.Conn) { o.State(true, nil) }),
 			nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, explain(err)) }))
 	}
-	if o.Creds != "" {
-		opts = append(opts, nats.UserCredentials(o.Creds))
-	}
 	if !o.Plain {
 		conf, err := pinned(o.Token.Pin, o.CA)
 		if err != nil {
 			return nil, err
 		}
-		opts = append(opts, nats.Secure(conf))
-		if o.Creds == "" {
-			opts = append(opts, nats.TLSHandshakeFirst())
-		}
+		opts = append(opts, nats.Secure(conf), nats.TLSHandshakeFirst())
 	}
 	if o.Node == "" {
 		return append(opts, nats.UserInfo(askUser, o.Token.Secret), nats.CustomInboxPrefix(inbox(askUser))), nil

@@ -101,7 +101,8 @@ func TestNodesAreRemembered(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	hello(t, n2, "n2", "c", true)
-	sessions, missing, err := fanout.NewAsker(dial(t, h, ""), 200*time.Millisecond).Sessions(t.Context(), fanout.Select{})
+	hasty := fanout.NewAsker(dial(t, h, ""), 200*time.Millisecond)
+	sessions, missing, err := hasty.Sessions(t.Context(), fanout.Select{})
 	if err != nil || len(sessions) != 0 || len(missing) != 2 {
 		t.Fatalf("%v, %+v, %v", sessions, missing, err)
 	}
@@ -182,7 +183,8 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%+v, want row %d", got, want)
 		}
 	}
-	if s := h.Status(t.Context()); s.Rows != 2 && s.Rows != 1 || s.Refused[whyForged] != 1 || s.Refused[whyCorrupt] != 2 {
+	s := h.Status(t.Context()) // the last row is counted once the keeper has returned
+	if s.Rows < 1 || s.Rows > 2 || s.Refused[whyForged] != 1 || s.Refused[whyCorrupt] != 2 {
 		t.Errorf("%+v", s)
 	}
 	if len(k.came) > 0 {

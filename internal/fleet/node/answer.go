@@ -47,7 +47,8 @@ func (a *answer) window(session string) chan struct{} {
 // take answers a question in the background. When too many are being answered it waits, and with it those behind it.
 func (n *Node) take(ctx context.Context, m bus.Msg) {
 	var q fanout.Question
-	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" || strings.ContainsAny(q.ID, ".*> ") {
+	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" ||
+		strings.ContainsAny(q.ID, ".*> ") {
 		n.o.Log.Warn("a question that is none", "bytes", len(m.Data))
 		return
 	}

@@ -12,10 +12,9 @@ import (
 
 // Settings are what a user may say about joining a hub.
 type Settings struct {
-	Join     string // address of the hub, or of a NATS cluster
+	Join     string // address of the hub
 	Token    string // file
 	CA       string // file
-	Creds    string // file
 	Name     string // "": the host's
 	Job      string // "": what a launcher says in the environment
 	Insecure bool
@@ -43,9 +42,9 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 		o.Job.Name = s.Job
 	}
 	o.Version = s.Version
-	o.Dial = bus.DialOptions{URL: s.Join, CA: s.CA, Creds: s.Creds, Plain: s.Insecure,
+	o.Dial = bus.DialOptions{URL: s.Join, CA: s.CA, Plain: s.Insecure,
 		Key: filepath.Join(home, "fleet", Clean(o.Name)+".key")}
-	if s.Insecure || s.Creds != "" {
+	if s.Insecure {
 		return o, nil
 	}
 	if s.Token == "" {
@@ -54,7 +53,8 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 	}
 	o.Dial.Token, err = bus.ReadToken(s.Token)
 	if err == nil && o.Dial.Token.Role != bus.Join {
-		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token), "take the hub's join.token")
+		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token),
+			"take the hub's join.token")
 	}
 	return o, err
 }
