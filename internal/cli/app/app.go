@@ -106,8 +106,8 @@ func (a *App) RootCommand() *cobra.Command {
 		Long: "memgauge observes a training job from inside with a small agent and keeps what it saw in a database that outlives it.\n\n" +
 			"  memgauge [ENDPOINT] COMMAND [flags] [arguments]\n\n" +
 			"ENDPOINT says which session: a PID of the job, a session's name or id, a session directory, or rank=N. Without one:\n" +
-			"MEMGAUGE_TARGET, else the only live session, else the newest finished one. hub, host:port or job=NAME ask many\n" +
-			"machines (memgauge hub --help).",
+			"MEMGAUGE_TARGET, else the only live session, else the newest finished one.\n" +
+			"hub, host:port and job=NAME ask many machines (memgauge hub --help).",
 		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -37,12 +37,13 @@ func (a *commands) hubCommand() *cobra.Command {
 		Use:         "hub",
 		Annotations: app.AboutNoSession(),
 		Short:       "Connect many machines: carry questions to them and their answers back",
-		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. Without --listen only this\n" +
-			"machine can connect. Connections are TLS 1.3 with a certificate that the hub makes, which the token names;\n" +
-			"whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
+		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. Without --listen only\n" +
+			"this machine can connect. Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
+			"token names; whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
 			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +
-			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all where hub\n" +
-			"and node allow it. Nodes that did not answer are named, and with --strict the exit code is then 1 (docs/fleet.md).",
+			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all\n" +
+			"where hub and node allow it. Nodes that did not answer are named, and with --strict the exit code is\n" +
+			"then 1 (docs/fleet.md).",
 		Example: "  memgauge hub --listen 0.0.0.0:4222\n" +
 			"  memgauge hub status\n" +
 			"  memgauge hub leak\n" +

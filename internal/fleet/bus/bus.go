@@ -1,7 +1,7 @@
 // Package bus carries the messages of a fleet: questions from people to nodes, their answers, and frames from nodes to
-// the hub, which acknowledges what is on its disk. Inside is NATS with JetStream, embedded in the hub;
-// this package alone imports it. Connections are TLS 1.3 to a certificate that the token pins, and each
-// side proves who it is: a node may only speak in its own name. What messages mean is not its business.
+// the hub, which acknowledges what is on its disk. Inside is NATS with JetStream, embedded in the hub; this package
+// alone imports it. Connections are TLS 1.3 to a certificate that the token pins, and each side proves who it is: a
+// node may only speak in its own name. What messages mean is not its business.
 package bus
 
 import (
