@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// machine is a world with a name: its own home, as another computer has it.
-func machine(t *testing.T, w *world, name, addr, token string) *background {
+// joined makes a world a node of the hub: its own home, as another computer has it.
+func joined(t *testing.T, w *world, name, addr, token string) *background {
 	t.Helper()
 	return w.start("memgauge", "node", "--join", "nats://"+addr, "--token-file", token, "--name", name,
 		"--job", "llama")
@@ -32,7 +32,7 @@ func TestFleetNamesTheNodeThatLeaks(t *testing.T) {
 		if name == "n2" {
 			kind = "leaky"
 		}
-		nodes[name] = machine(t, w, name, addr, token)
+		nodes[name] = joined(t, w, name, addr, token)
 		r := w.do("memgauge", "run", "--quiet", "--", python, script(t, "patterns.py"), "losses", kind)
 		if r.code != 0 {
 			t.Fatalf("exit %d\n%s", r.code, r.stderr)
