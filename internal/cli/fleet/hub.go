@@ -37,7 +37,8 @@ func (a *commands) hubCommand() *cobra.Command {
 		Use:         "hub",
 		Annotations: app.AboutNoSession(),
 		Short:       "Connect many machines: carry questions to them and their answers back",
-		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. Without --listen only\n" +
+		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. " +
+			"Without --listen only\n" +
 			"this machine can connect. Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
 			"token names; whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
 			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +

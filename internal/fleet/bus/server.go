@@ -229,10 +229,15 @@ func loopback(host string) bool {
 // tells passes the server's words on.
 type tells struct{ log *slog.Logger }
 
-func (t tells) Noticef(string, ...any)    {}
-func (t tells) Debugf(string, ...any)     {}
-func (t tells) Tracef(string, ...any)     {}
-func (t tells) Warnf(f string, v ...any)  { t.log.Warn("bus", "says", fmt.Sprintf(f, v...)) }
+func (t tells) Noticef(string, ...any) {}
+func (t tells) Debugf(string, ...any)  {}
+func (t tells) Tracef(string, ...any)  {}
+func (t tells) Warnf(f string, v ...any) {
+	// what we have chosen: frames of 8 MiB, and nothing before TLS
+	if !strings.HasPrefix(f, "Maximum payloads") && !strings.HasPrefix(f, "Clients that are not using") {
+		t.log.Warn("bus", "says", fmt.Sprintf(f, v...))
+	}
+}
 func (t tells) Fatalf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
 func (t tells) Errorf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
 
