@@ -38,6 +38,15 @@ func NewClientOn(dial func(context.Context) (net.Conn, error)) *Client {
 	}}}
 }
 
+// NewClientOver makes a client of whatever takes its requests to a Handler.
+func NewClientOver(way http.RoundTripper) *Client { return &Client{&http.Client{Transport: way}} }
+
+// WayError is what a way of NewClientOver returns for a failure that is not the collector's end.
+type WayError struct{ Err error }
+
+func (e *WayError) Error() string { return e.Err.Error() }
+func (e *WayError) Unwrap() error { return e.Err }
+
 // Dial reports whether a collector listens at the socket.
 func Dial(ctx context.Context, path string) error {
 	c, err := sock.Dial(ctx, path)
@@ -283,6 +292,10 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte) (*htt
 		return nil, fmt.Errorf("ask the collector: %w", err)
 	}
 	resp, err := c.http.Do(req)
+	var way *WayError
+	if errors.As(err, &way) && ctx.Err() == nil {
+		return nil, way.Err
+	}
 	if err != nil {
 		return nil, c.broken(ctx, "ask the collector", err)
 	}

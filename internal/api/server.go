@@ -29,6 +29,9 @@ var writePatience = 10 * time.Second
 // would send another.
 const localHost = "memgauge.local"
 
+// Host is localHost, for who hands a Handler requests that came another way.
+const Host = localHost
+
 // maxBody bounds a request: a statement and a little JSON around it, escaped at worst sixfold.
 const maxBody = 6*maxSQL + 1<<16
 

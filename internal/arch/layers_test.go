@@ -19,7 +19,9 @@ var onlyImporter = map[string]string{
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
-	"github.com/klauspost":         "internal/snapshot",
+	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
+	"github.com/apache/arrow-go":   "internal/fleet",
+	"github.com/nats-io":           "internal/fleet/bus", // what carries messages may be another one day
 	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
 	"github.com/BurntSushi/toml":   "internal/check",
@@ -36,8 +38,8 @@ var onlyImporter = map[string]string{
 var onlyUser = map[string]string{
 	// the server: its clients have package ask
 	"internal/collector": "internal/observe",
-	"internal/ask":       "internal/observe internal/cli",   // the client: what answers needs none
-	"internal/owner":     "internal/collector internal/ask", // they alone take a session's lock
+	"internal/ask":       "internal/observe internal/cli internal/fleet/node", // the client: what answers needs none
+	"internal/owner":     "internal/collector internal/ask",                   // they alone take a session's lock
 	// they alone start processes of this binary
 	"internal/keeper":        "internal/collector internal/ask internal/observe",
 	"internal/ingest":        "internal/owner",

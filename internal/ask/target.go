@@ -11,10 +11,25 @@ import (
 // Target is the session that an endpoint names, and perhaps one of its processes.
 type Target struct {
 	s    *session.Session
+	far  *far   // set, and s is not, where the session is on another machine
 	PID  int    // 0 if the endpoint named none
 	Rank int    // -1 if the endpoint named none
 	Note string // one line for the user when the choice was ours
 }
+
+// far is a session on another machine.
+type far struct {
+	about api.About
+	open  func() api.Session
+}
+
+// Far is a session on another machine: open makes a door to it. rank is that of the process it is about, -1 for none.
+func Far(about api.About, rank int, open func() api.Session) Target {
+	return Target{far: &far{about, open}, Rank: rank}
+}
+
+// Home is the directory in which sessions lie, and what else belongs to this user.
+func Home() (string, error) { return session.Home() }
 
 // Errors of finding a session that a caller tells apart.
 var (
@@ -27,7 +42,7 @@ var (
 // finished one.
 func Find(endpoint string) (Target, error) {
 	t, err := session.Resolve(endpoint)
-	return Target{t.Session, t.PID, t.Rank, t.Note}, err
+	return Target{s: t.Session, PID: t.PID, Rank: t.Rank, Note: t.Note}, err
 }
 
 // At opens the session in a directory.
@@ -46,23 +61,53 @@ func Live() ([]Target, error) {
 	return list, err
 }
 
+// All lists the sessions, newest first; those that can't be read are left out.
+func All() ([]Target, error) {
+	all, err := session.All()
+	list := make([]Target, 0, len(all))
+	for _, s := range all {
+		list = append(list, Target{s: s, Rank: -1})
+	}
+	return list, err
+}
+
 // About describes the session.
-func (t Target) About() api.About { return service.AboutOf(t.s) }
+func (t Target) About() api.About {
+	if t.far != nil {
+		return t.far.about
+	}
+	return service.AboutOf(t.s)
+}
 
 // Name of the session.
-func (t Target) Name() string { return t.s.Meta.Name }
+func (t Target) Name() string { return t.About().Name }
 
-// Dir is the session's directory.
-func (t Target) Dir() string { return t.s.Dir }
+// Dir is the session's directory, on its machine.
+func (t Target) Dir() string { return t.About().Dir }
 
 // IsLive reports whether the session is still running.
-func (t Target) IsLive() bool { return t.s.Live() }
+func (t Target) IsLive() bool {
+	if t.far != nil {
+		return t.far.about.Live
+	}
+	return t.s.Live()
+}
 
 // Open returns the session's interface; it connects to the database with the first request that needs it.
-func (t Target) Open() api.Session { return Open(t.s) }
+func (t Target) Open() api.Session {
+	if t.far != nil {
+		return t.far.open()
+	}
+	return Open(t.s)
+}
 
 // Connect is Open, but connects at once.
-func (t Target) Connect(ctx context.Context) (api.Session, error) { return Connect(ctx, t.s) }
+func (t Target) Connect(ctx context.Context) (api.Session, error) {
+	if t.far != nil {
+		return t.far.open(), nil
+	}
+	return Connect(ctx, t.s)
+}
 
 // Choice selects the live process that the endpoint names, unless other flags select one.
 func (t Target) Choice() api.Choice {

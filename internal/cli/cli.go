@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/check"
 	"github.com/memgauge/memgauge/internal/cli/doctor"
 	"github.com/memgauge/memgauge/internal/cli/export"
+	"github.com/memgauge/memgauge/internal/cli/fleet"
 	"github.com/memgauge/memgauge/internal/cli/observe"
 	"github.com/memgauge/memgauge/internal/cli/snapshot"
 	"github.com/memgauge/memgauge/internal/cli/watch"
@@ -21,9 +22,10 @@ import (
 
 // families are all families of commands, in the order of --help: what a user does first comes first.
 var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands,
-	alloc.Commands, advise.Commands, export.Commands, doctor.Commands}
+	alloc.Commands, advise.Commands, export.Commands, fleet.Commands,
+	doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return app.Main(families, args, stdin, stdout, stderr)
+	return app.Main(families, fleet.Endpoint, args, stdin, stdout, stderr)
 }

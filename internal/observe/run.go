@@ -160,6 +160,9 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
 }
 
+// Dir is the session's directory.
+func (r *Run) Dir() string { return r.session.Dir }
+
 // Close restores this process's own handling of signals.
 func (r *Run) Close() { signal.Stop(r.signals) }
 

@@ -38,7 +38,11 @@ type App struct {
 	Endpoint       string // from the command line or MEMGAUGE_TARGET; "" for the only live session
 	SessionDir     string // --session
 	Families       []Family
+	Far            *ask.Target // the session, where it is on another machine and was found already
 }
+
+// Elsewhere takes a command line whose ENDPOINT means many machines. It says whether it was one.
+type Elsewhere func(ctx context.Context, a *App, root *cobra.Command, args []string) (taken bool, err error)
 
 // Family makes the commands of one package.
 type Family func(*App) []*cobra.Command
@@ -76,14 +80,18 @@ func (e *exitError) Unwrap() error { return e.err }
 func Exit(code int, err error) error { return &exitError{code, err} }
 
 // Main runs the command line and returns the exit code.
-func Main(families []Family, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+func Main(families []Family, elsewhere Elsewhere, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	a := &App{Stdin: stdin, Stdout: term.StdoutEdge(stdout), Stderr: term.NewEdge(stderr), Families: families}
 	defer term.FlushEdges(a.Stdout, a.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process even if the first had no effect
 	root := a.RootCommand()
-	args, err := a.TakeEndpoint(root, args)
+	taken, err := elsewhere(ctx, a, root, args)
+	if taken {
+		return a.Report(err)
+	}
+	args, err = a.TakeEndpoint(root, args)
 	if err == nil {
 		root.SetArgs(args)
 		err = root.ExecuteContext(ctx)
@@ -99,7 +107,8 @@ func (a *App) RootCommand() *cobra.Command {
 		Long: "memgauge observes a training job from inside with a small agent and keeps what it saw in a database that outlives it.\n\n" +
 			"  memgauge [ENDPOINT] COMMAND [flags] [arguments]\n\n" +
 			"ENDPOINT says which session: a PID of the job, a session's name or id, a session directory, or rank=N. Without one:\n" +
-			"MEMGAUGE_TARGET, else the only live session, else the newest finished one.",
+			"MEMGAUGE_TARGET, else the only live session, else the newest finished one.\n" +
+			"hub, host:port and job=NAME ask many machines (memgauge hub --help).",
 		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -235,6 +244,9 @@ func (a *App) Report(err error) int {
 
 // Target finds the session that the command line means.
 func (a *App) Target(_ context.Context) (ask.Target, error) {
+	if a.Far != nil {
+		return *a.Far, nil
+	}
 	if a.SessionDir != "" {
 		return ask.At(a.SessionDir)
 	}

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/observe"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -24,6 +28,7 @@ const (
 func (a *commands) runCommand() *cobra.Command {
 	o := observe.RunOptions{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	var quiet bool
+	var hub node.Settings
 	c := &cobra.Command{
 		Use:         "run [flags] -- CMD…",
 		Annotations: app.AboutNoSession(),
@@ -36,7 +41,7 @@ func (a *commands) runCommand() *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Command = args
-			return a.run(cmd.Context(), o, quiet)
+			return a.run(cmd.Context(), o, hub, quiet)
 		},
 	}
 	f := c.Flags()
@@ -47,7 +52,21 @@ func (a *commands) runCommand() *cobra.Command {
 		"record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
 	f.DurationVar(&o.Interval, "interval", time.Second,
 		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
+	hubFlags(f, &hub)
 	return c
+}
+
+// hubFlags say which hub may ask this run (docs/fleet.md).
+func hubFlags(f *pflag.FlagSet, o *node.Settings) {
+	f.StringVar(&o.Join, "hub", os.Getenv("MEMGAUGE_HUB"),
+		"be a node of the hub at `ADDRESS` host:port while the command runs, for this session")
+	f.StringVar(&o.Token, "token-file", os.Getenv("MEMGAUGE_TOKEN_FILE"), "`FILE` with the hub's join token")
+	f.StringVar(&o.CA, "ca", "", "`FILE` with the authorities of the hub's certificate, where it is one of yours")
+	f.StringVar(&o.Job, "job", "",
+		"`NAME` of the job (default from Slurm, torchrun or Kubernetes, else the session's name)")
+	f.StringVar(&o.Name, "node", "", "`NAME` of this node (default the host's)")
+	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
+	f.StringSliceVar(&o.Allow, "allow", nil, "what the hub may do to this run: eval")
 }
 
 // observeFlags adds the flags that run and attach share.
@@ -60,13 +79,19 @@ func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
 	f.StringVar(&o.MaxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")
 }
 
-func (a *commands) run(ctx context.Context, o observe.RunOptions, quiet bool) error {
+func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Settings, quiet bool) error {
+	join, err := a.joins(hub)
+	if err != nil {
+		return err
+	}
 	r, err := observe.Start(o)
 	if err != nil {
 		return exitOfStart(optionMistake(err))
 	}
 	defer r.Close()
+	leave := a.attend(ctx, r.Dir(), join)
 	end := r.Wait(ctx)
+	leave()
 	if !quiet {
 		a.printEnd(end)
 	}
@@ -74,6 +99,47 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, quiet bool) er
 		return app.Exit(end.Code, nil)
 	}
 	return nil
+}
+
+// joins checks what was said about a hub; nil where nothing was.
+func (a *commands) joins(hub node.Settings) (*node.Options, error) {
+	if hub.Join == "" {
+		return nil, nil
+	}
+	home, err := ask.Home()
+	if err != nil {
+		return nil, err
+	}
+	hub.Version = app.Version
+	o, err := hub.Options(home, os.Getenv)
+	if err != nil {
+		return nil, app.Usage(fmt.Errorf("run: %w", err))
+	}
+	return &o, nil
+}
+
+// attend answers the hub for the session until leave. The command never notices: what goes wrong stands in node.log.
+func (a *commands) attend(ctx context.Context, dir string, o *node.Options) (leave func()) {
+	if o == nil {
+		return func() {}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "node.log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
+		return func() {}
+	}
+	o.Log = slog.New(slog.NewTextHandler(observe.Log(f), nil))
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer f.Close()
+		if err := node.Attend(ctx, dir, *o); err != nil {
+			o.Log.Error("the hub can't ask this run", "why", err)
+			fmt.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // optionMistake gives an error about a wrong option the exit code of usage errors.

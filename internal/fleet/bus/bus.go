@@ -1,0 +1,102 @@
+// Package bus carries the messages of a fleet: questions from people to nodes, their answers, and frames from nodes to
+// the hub, which acknowledges what is on its disk. Inside is NATS with JetStream, embedded in the hub; this package
+// alone imports it. Connections are TLS 1.3 to a certificate that the token pins, and each side proves who it is: a
+// node may only speak in its own name. What messages mean is not its business.
+package bus
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// MaxMessage bounds a message, in bytes: a frame of 8 MiB and what the bus puts around it.
+const MaxMessage = 8<<20 + 64<<10
+
+// Subjects. A node's name stands in them with '~' for '.', which no name has.
+const (
+	askPrefix    = "mg.ask."    // questions to nodes
+	answerPrefix = "mg.answer." // answers, by node and question: a node can't answer in another's name
+	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
+	helloPrefix  = "mg.hello."  // a node's word that it is there
+	hubPrefix    = "mg.hub."    // questions to the hub
+	shipPrefix   = "mg.ship."   // frames
+	everybody    = "all"
+)
+
+// GrantPrefix begins the subjects of questions that change something, for nodes that allow it.
+const GrantPrefix = "mg.grant."
+
+// Ask is the subject of questions to a node; "" means all of them.
+func Ask(node string) string { return askPrefix + token(node) }
+
+// Grant is the subject of questions to a node that change something.
+func Grant(node string) string { return GrantPrefix + token(node) }
+
+// Answer is the subject of a node's answers to a question.
+func Answer(node, id string) string { return answerPrefix + token(node) + "." + id }
+
+// Answers are those of all nodes to a question.
+func Answers(id string) string { return answerPrefix + "*." + id }
+
+// AnswerOf is the node whose answer it is, which the hub's server has checked.
+func AnswerOf(subject string) string {
+	node, _, _ := strings.Cut(strings.TrimPrefix(subject, answerPrefix), ".")
+	return strings.ReplaceAll(node, "~", ".")
+}
+
+// Flow is the subject of what a node hears about one of its answers.
+func Flow(node, id string) string { return flowPrefix + token(node) + "." + id }
+
+// Flows are all of them.
+func Flows(node string) string { return flowPrefix + token(node) + ".*" }
+
+// FlowOf is the question that a subject of Flows is about.
+func FlowOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
+
+// Hello is the subject of a node's word that it is there; "" means that of any.
+func Hello(node string) string {
+	if node == "" {
+		return helloPrefix + "*"
+	}
+	return helloPrefix + token(node)
+}
+
+// Hub is the subject of a question to the hub.
+func Hub(what string) string { return hubPrefix + what }
+
+// NodeOf is the node that a subject names, which the hub's server has checked.
+func NodeOf(subject string) string {
+	return strings.ReplaceAll(subject[strings.LastIndexByte(subject, '.')+1:], "~", ".")
+}
+
+func ship(node string) string { return shipPrefix + token(node) }
+
+func token(node string) string {
+	if node == "" {
+		return everybody
+	}
+	return strings.ReplaceAll(node, ".", "~")
+}
+
+// Msg is a message.
+type Msg struct {
+	Subject string
+	Reply   string // where an answer goes; "" for none
+	Data    []byte
+}
+
+var (
+	// ErrAway is a hub that can't be reached, or did not answer in time.
+	ErrAway = errors.New("the hub does not answer")
+	// ErrRefused is a hub that does not let us in.
+	ErrRefused = errors.New("the hub refused us")
+	// ErrNobody is a question that nobody hears.
+	ErrNobody = errors.New("nobody answers that")
+)
+
+const (
+	dialTime  = 5 * time.Second        // a connection with TLS across an ocean takes one
+	retryWait = 500 * time.Millisecond // between attempts to reach a hub that is away; 1,000 nodes are 2,000 a second
+	retrySkew = 500 * time.Millisecond // at most so much more, by chance, so that they don't come at once
+)

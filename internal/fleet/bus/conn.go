@@ -1,0 +1,223 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nkeys"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// DialOptions say who wants to reach which hub.
+type DialOptions struct {
+	URL     string // host:port or nats://host:port
+	Token   Token
+	Node    string // for a node: its name
+	Key     string // for a node: the file of its key, which is made if it is not there
+	CA      string // file with the authorities of the hub's certificate; "": the token's pin, or the machine's
+	Plain   bool   // without TLS: a hub with --insecure on this machine
+	Patient bool   // goes on trying where the hub is away
+	State   func(up bool, err error)
+}
+
+// Conn is a connection to the bus, which comes back by itself when it was lost.
+type Conn struct {
+	nc   *nats.Conn
+	js   jetstream.JetStream
+	node string
+}
+
+// Dial connects.
+func Dial(o DialOptions) (*Conn, error) {
+	opts, err := o.options()
+	if err != nil {
+		return nil, err
+	}
+	c, err := dial(o.URL, opts...)
+	if err != nil {
+		return nil, fmt.Errorf("reach the hub at %s: %w", o.URL, explain(err))
+	}
+	c.node = o.Node
+	return c, nil
+}
+
+func (o DialOptions) options() ([]nats.Option, error) {
+	opts := []nats.Option{nats.RetryOnFailedConnect(o.Patient), nats.Timeout(dialTime)}
+	if o.State != nil {
+		opts = append(opts, nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, err) }),
+			nats.ReconnectHandler(func(*nats.Conn) { o.State(true, nil) }),
+			nats.ConnectHandler(func(*nats.Conn) { o.State(true, nil) }),
+			nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, explain(err)) }))
+	}
+	if !o.Plain {
+		conf, err := pinned(o.Token.Pin, o.CA)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.Secure(conf), nats.TLSHandshakeFirst())
+	}
+	if o.Node == "" {
+		return append(opts, nats.UserInfo(askUser, o.Token.Secret), nats.CustomInboxPrefix(inbox(askUser))), nil
+	}
+	key, err := nodeKey(o.Key)
+	if err != nil {
+		return nil, err
+	}
+	public, err := key.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("the node's key: %w", err)
+	}
+	return append(opts, nats.Name(o.Node), nats.UserInfo(nodeUser+o.Node, o.Token.Secret),
+		nats.Nkey(public, key.Sign), nats.CustomInboxPrefix(inbox(nodeUser+token(o.Node)))), nil
+}
+
+// nodeKey reads or makes the key by which a hub knows a node again.
+func nodeKey(path string) (nkeys.KeyPair, error) {
+	if path == "" {
+		return nil, errNoKey
+	}
+	seed, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if seed, err = makeKey(path); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the node's key: %w", err)
+	}
+	key, err := nkeys.FromSeed(seed)
+	if err != nil {
+		return nil, fmt.Errorf("the node's key %s: %w", path, err)
+	}
+	return key, nil
+}
+
+func makeKey(path string) ([]byte, error) {
+	key, err := nkeys.CreateUser()
+	if err != nil {
+		return nil, fmt.Errorf("make the node's key: %w", err)
+	}
+	seed, err := key.Seed()
+	if err != nil {
+		return nil, fmt.Errorf("make the node's key: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("make the node's key: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, os.ErrExist) { // another process of this machine was first
+		return os.ReadFile(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make the node's key: %w", err)
+	}
+	_, err = f.Write(seed)
+	return seed, errors.Join(err, f.Close())
+}
+
+func dial(url string, opts ...nats.Option) (*Conn, error) {
+	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(retryWait),
+		nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, opts...)
+	nc, err := nats.Connect(url, opts...)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		nc.Close()
+		return nil, err
+	}
+	return &Conn{nc: nc, js: js}, nil
+}
+
+// explain says in our words why a connection failed.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errPin):
+		return remedy.Add(fmt.Errorf("%w: %w", ErrRefused, errPin),
+			"that is another hub, or it was set up anew: take its new token")
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired):
+		return remedy.Add(fmt.Errorf("%w: the token is not its, or the node's name belongs to another machine",
+			ErrRefused), "compare the token with the file that memgauge hub named; --name gives the node another name")
+	case errors.Is(err, nats.ErrSecureConnRequired), errors.Is(err, nats.ErrSecureConnWanted):
+		return fmt.Errorf("%w: one side wants TLS and the other has none", ErrRefused)
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout):
+		return remedy.Add(fmt.Errorf("%w: %w", ErrAway, err), "is memgauge hub running there, and the port open?")
+	}
+	return fmt.Errorf("%w: %w", ErrAway, err)
+}
+
+// Close ends the connection at once.
+func (c *Conn) Close() { c.nc.Close() }
+
+// Up says whether it is connected now.
+func (c *Conn) Up() bool { return c.nc.IsConnected() }
+
+// Flush waits until the hub has what was sent.
+func (c *Conn) Flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	return c.nc.FlushWithContext(ctx)
+}
+
+// Inbox is a subject for the answers to one question.
+func (c *Conn) Inbox() string { return c.nc.NewInbox() }
+
+// Send sends a message; it arrives or not. reply may be "".
+func (c *Conn) Send(subject, reply string, data []byte) error {
+	if err := c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: data}); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	return nil
+}
+
+// Hear calls take for every message, one after the other, until stop.
+func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
+	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) { take(Msg{m.Subject, m.Reply, m.Data}) })
+	if err != nil {
+		return nil, fmt.Errorf("hear %s: %w", subject, err)
+	}
+	_ = sub.SetPendingLimits(-1, maxPending) // a reader bounds by its window what can wait
+	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Request asks one who answers with one message.
+func (c *Conn) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	m, err := c.nc.RequestWithContext(ctx, subject, data)
+	switch {
+	case err == nil:
+		return m.Data, nil
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, ErrNobody
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%w: %w", ErrAway, context.Cause(ctx))
+	}
+	return nil, explain(err)
+}
+
+var nodeForm = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
+// nodeName: "all" is everybody's.
+func nodeName(s string) bool { return s != everybody && nodeForm.MatchString(s) }
+
+// wait spreads what many do at once.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d + rand.N(d/2+1)):
+		return true
+	}
+}

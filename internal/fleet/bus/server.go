@@ -1,0 +1,244 @@
+package bus
+
+import (
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// ServerOptions are a hub's.
+type ServerOptions struct {
+	Dir      string // 0700; streams, certificate and keys
+	Addr     string // host:port; port 0 takes any
+	Join     Token
+	Ask      Token
+	Cert     tls.Certificate // as Identity has given it
+	Insecure bool            // no TLS and no credentials: loopback only
+	Grant    bool            // whether questions that change something pass at all
+	MaxDisk  int64           // bytes of frames that wait for the lake
+	Log      *slog.Logger
+
+	// Known gives the key that a node's name belongs to, and remembers it with the first that claims it.
+	Known func(node, key string) (same bool)
+}
+
+// Server is the bus inside of a hub.
+type Server struct {
+	o        ServerOptions
+	ns       *server.Server
+	internal string // password of the hub's own connection
+
+	mu      sync.Mutex
+	refused map[string]int64 // by reason
+}
+
+const (
+	readyTime  = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
+	maxPending = 256 << 20        // bytes that wait for one reader: the answers of 1,000 nodes at once
+)
+
+// Identity gives the hub's certificate: the user's, or one of its own in dir; and the pin that tokens have of it.
+func Identity(dir, certFile, keyFile string) (c tls.Certificate, pin string, err error) {
+	if certFile != "" {
+		c, err = withLeaf(tls.LoadX509KeyPair(certFile, keyFile))
+		return c, "", err // it will be renewed, with another key perhaps: authorities vouch for it
+	}
+	if c, err = certificate(dir); err != nil {
+		return c, "", err
+	}
+	return c, pinOf(c.Leaf), nil
+}
+
+// StartServer starts the bus. Who calls it closes it.
+func StartServer(o ServerOptions) (*Server, error) {
+	host, portText, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("listen at %q: %w", o.Addr, err)
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil || port < 0 || port > 65535 {
+		return nil, fmt.Errorf("listen at %q: %q is no port", o.Addr, portText)
+	}
+	if o.Insecure && !loopback(host) {
+		return nil, remedy.Add(fmt.Errorf("listen at %s: not without credentials and TLS", o.Addr),
+			"leave --insecure away, or listen at 127.0.0.1")
+	}
+	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	opts := &server.Options{ServerName: "memgauge-hub", Host: host, Port: port, NoSigs: true, NoLog: true,
+		JetStream: true, StoreDir: filepath.Join(o.Dir, "bus"), JetStreamMaxStore: o.MaxDisk,
+		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
+		MaxConn: maxConnections, CustomClientAuthentication: s, AlwaysEnableNonce: true, DisableShortFirstPing: true}
+	if !o.Insecure {
+		opts.TLSConfig = &tls.Config{Certificates: []tls.Certificate{o.Cert}, MinVersion: tls.VersionTLS13}
+		opts.TLS, opts.TLSTimeout, opts.TLSHandshakeFirst = true, dialTime.Seconds(), true
+	}
+	if s.ns, err = server.NewServer(opts); err != nil {
+		return nil, fmt.Errorf("start the bus: %w", err)
+	}
+	s.ns.SetLoggerV2(tells{o.Log}, false, false, false)
+	s.ns.Start()
+	if !s.ns.ReadyForConnections(readyTime) {
+		s.Close()
+		return nil, remedy.Add(fmt.Errorf("listen at %s: it can't be had", o.Addr),
+			"another program may have the port: --listen takes another one")
+	}
+	return s, nil
+}
+
+// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
+const maxConnections = 8192
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.ns.Addr().String() }
+
+// Close ends the bus and waits for it.
+func (s *Server) Close() {
+	s.ns.Shutdown()
+	s.ns.WaitForShutdown()
+}
+
+// Connect is the hub's own connection, which needs no network.
+func (s *Server) Connect() (*Conn, error) {
+	return dial("", nats.InProcessServer(s.ns), nats.UserInfo(hubUser, s.internal), nats.Name("hub"))
+}
+
+// Refused counts whom the bus did not let in, by reason.
+func (s *Server) Refused() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]int64{}
+	for why, n := range s.refused {
+		out[why] = n
+	}
+	return out
+}
+
+const (
+	hubUser  = "hub"
+	askUser  = "ask"
+	nodeUser = "node:"
+)
+
+// Check decides on a client, as server.Authentication.
+func (s *Server) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
+	if user == nil {
+		s.mu.Lock()
+		s.refused[why]++
+		s.mu.Unlock()
+		s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()), "as", clip(o.Username))
+		return false
+	}
+	c.RegisterUser(user)
+	return true
+}
+
+func clip(s string) string { return s[:min(len(s), 140)] }
+
+// Reasons for which a connection is refused.
+const (
+	whyToken = "wrong token"
+	whyName  = "no name of a node"
+	whyKey   = "wrong signature"
+	whyOther = "the name belongs to another node"
+)
+
+// user is what a client may do; nil and the reason if it may not come in.
+func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
+	switch {
+	case name == hubUser && (Token{Secret: s.internal}).is(secret):
+		return &server.User{Username: hubUser}, ""
+	case name == askUser && (s.o.Insecure || s.o.Ask.is(secret)):
+		return &server.User{Username: askUser, Permissions: s.asking()}, ""
+	case !strings.HasPrefix(name, nodeUser) || !s.o.Insecure && !s.o.Join.is(secret):
+		return nil, whyToken
+	}
+	node := strings.TrimPrefix(name, nodeUser)
+	switch {
+	case !nodeName(node):
+		return nil, whyName
+	case !signed(key, sig, nonce):
+		return nil, whyKey
+	case !s.o.Known(node, key):
+		return nil, whyOther
+	}
+	return &server.User{Username: name, Permissions: answering(node)}, ""
+}
+
+func signed(key, sig string, nonce []byte) bool {
+	pub, err := nkeys.FromPublicKey(key)
+	if err != nil || len(nonce) == 0 {
+		return false
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(sig)
+	return err == nil && pub.Verify(nonce, raw) == nil
+}
+
+// asking is what people may do: ask nodes and the hub, and hear the answers.
+func (s *Server) asking() *server.Permissions {
+	allow := []string{askPrefix + ">", flowPrefix + ">", hubPrefix + ">"}
+	if s.o.Grant {
+		allow = append(allow, GrantPrefix+">")
+	}
+	return &server.Permissions{Publish: &server.SubjectPermission{Allow: allow},
+		Subscribe: &server.SubjectPermission{Allow: []string{inbox(askUser) + ".>", answerPrefix + "*.*"}}}
+}
+
+// answering is what a node may do: hear questions to it, answer them, and ship in its own name.
+func answering(node string) *server.Permissions {
+	return &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: []string{Hello(node), ship(node), Answer(node, "*")}},
+		Subscribe: &server.SubjectPermission{Allow: []string{Ask(""), Ask(node), Grant(""), Grant(node), Flows(node),
+			inbox(nodeUser+token(node)) + ".>"}}}
+}
+
+// inbox is the prefix of the subjects that answers to a user come on. Nodes hear nobody else's.
+func inbox(user string) string { return "_INBOX." + strings.ReplaceAll(user, ":", "-") }
+
+func randomText() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails: crypto/rand
+	return hex.EncodeToString(b)
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// tells passes the server's words on.
+type tells struct{ log *slog.Logger }
+
+func (t tells) Noticef(string, ...any) {}
+func (t tells) Debugf(string, ...any)  {}
+func (t tells) Tracef(string, ...any)  {}
+func (t tells) Warnf(f string, v ...any) {
+	// what we have chosen: frames of 8 MiB, and nothing before TLS
+	if !strings.HasPrefix(f, "Maximum payloads") && !strings.HasPrefix(f, "Clients that are not using") {
+		t.log.Warn("bus", "says", fmt.Sprintf(f, v...))
+	}
+}
+func (t tells) Fatalf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
+func (t tells) Errorf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
+
+var errNoKey = errors.New("a node needs a key")

@@ -1,0 +1,99 @@
+package bus
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Role is what a token lets its holder do.
+type Role string
+
+// The roles.
+const (
+	Join Role = "join" // be a node: answer questions and ship rows
+	Asks Role = "ask"  // ask all nodes
+)
+
+// Token lets its holder in, and tells which hub is the right one.
+type Token struct {
+	Role   Role
+	Secret string // 128 bits
+	Pin    string // SHA-256 of the certificate's public key; "" where the machine's authorities vouch for it
+}
+
+const tokenHead = "memgauge1"
+
+// NewToken makes one with a fresh secret.
+func NewToken(role Role, pin string) Token {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails: crypto/rand
+	return Token{role, hex.EncodeToString(b), pin}
+}
+
+// String is the token as it stands in a file.
+func (t Token) String() string {
+	return strings.Join([]string{tokenHead, string(t.Role), t.Secret, t.Pin}, ".")
+}
+
+// ParseToken reads a token.
+func ParseToken(text string) (Token, error) {
+	parts := strings.Split(strings.TrimSpace(text), ".")
+	if len(parts) != 4 || parts[0] != tokenHead || len(parts[2]) != 32 {
+		return Token{}, remedy.Add(errors.New("that is no token of a hub"),
+			"memgauge hub prints the file's name; its content begins "+tokenHead+".")
+	}
+	t := Token{Role(parts[1]), parts[2], parts[3]}
+	if t.Role != Join && t.Role != Asks {
+		return Token{}, fmt.Errorf("a token for %.20q", parts[1])
+	}
+	return t, nil
+}
+
+// maxToken is more than a token has.
+const maxToken = 1 << 10
+
+// ReadToken reads the token in a file, which nobody else may read.
+func ReadToken(path string) (Token, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Token{}, fmt.Errorf("read the token: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return Token{}, fmt.Errorf("read the token: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return Token{}, remedy.Add(fmt.Errorf("read the token %s: others can read it", path), "chmod 600 "+path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if err != nil {
+		return Token{}, fmt.Errorf("read the token: %w", err)
+	}
+	t, err := ParseToken(string(text))
+	if err != nil {
+		return t, fmt.Errorf("read the token %s: %w", path, err)
+	}
+	return t, nil
+}
+
+func (t Token) is(secret string) bool {
+	return t.Secret != "" && subtle.ConstantTimeCompare([]byte(t.Secret), []byte(secret)) == 1
+}
+
+// pinOf is what a token says of a certificate.
+func pinOf(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,184 @@
+package fanout
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+)
+
+// Node is what the hub knows of a node.
+type Node struct {
+	Name      string    `json:"node"`
+	Host      string    `json:"host"`
+	Version   string    `json:"version"`
+	Instances []string  `json:"instances"` // processes that answer for it now
+	Seen      time.Time `json:"seen"`
+	Up        bool      `json:"up"`
+	Jobs      []string  `json:"jobs"`
+	Sessions  int       `json:"sessions"`
+
+	Kept uint64 `json:"kept_rows"` // rows of it that the hub has handed over
+}
+
+// Asker asks the nodes of a fleet.
+type Asker struct {
+	conn *bus.Conn
+	// Patience is how long nodes have to begin their answer.
+	Patience time.Duration
+}
+
+// NewAsker makes one on a connection, which stays the caller's.
+func NewAsker(c *bus.Conn, patience time.Duration) *Asker { return &Asker{c, patience} }
+
+// Nodes lists those that the hub knows, by name.
+func (a *Asker) Nodes(ctx context.Context) (list []Node, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Patience)
+	defer cancel()
+	b, err := a.conn.Request(ctx, bus.Hub("nodes"), nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the hub for its nodes: %w", err)
+	}
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, fmt.Errorf("ask the hub for its nodes: %w", err)
+	}
+	return list, nil
+}
+
+// Request asks the hub itself.
+func (a *Asker) Request(ctx context.Context, what string, body []byte) ([]byte, error) {
+	return a.conn.Request(ctx, bus.Hub(what), body)
+}
+
+// Missing is a node that did not answer.
+type Missing struct {
+	Node string    `json:"node"`
+	Seen time.Time `json:"seen"`
+	Why  string    `json:"why"`
+}
+
+// Sessions lists those that a selection fits, sorted by job, node and start, and who did not answer.
+func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing []Missing, err error) {
+	nodes, err := a.Nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	missing, err = a.gather(ctx, Question{Select: s}, nodes, func(p Part) {
+		if p.Kind == Head && p.Session != nil {
+			p.Session.Node = p.Node // who speaks is for the bus to say
+			list = append(list, *p.Session)
+		}
+	})
+	slices.SortFunc(list, func(a, b Session) int {
+		if c := strings.Compare(a.Job, b.Job); c != 0 {
+			return c
+		}
+		if c := strings.Compare(a.Node, b.Node); c != 0 {
+			return c
+		}
+		return a.About.Started.Compare(b.About.Started)
+	})
+	return list, missing, err
+}
+
+// gather asks, and hands over parts until every node that is up has answered or the time is over.
+func (a *Asker) gather(ctx context.Context, q Question, nodes []Node, take func(Part)) ([]Missing, error) {
+	wanted := map[string]bool{} // instances that have not answered
+	for _, n := range nodes {
+		if n.Up && (q.Select.Node == "" || q.Select.Node == n.Name) {
+			for _, i := range n.Instances {
+				wanted[n.Name+"/"+i] = true
+			}
+		}
+	}
+	failed := map[string]string{}
+	ctx, cancel := context.WithTimeout(ctx, a.Patience)
+	defer cancel()
+	_, parts, stop, err := a.ask(q, len(nodes))
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	for len(wanted) > 0 {
+		select {
+		case p := <-parts:
+			take(p)
+			if p.Kind != Done {
+				continue
+			}
+			delete(wanted, p.Node+"/"+p.Instance)
+			if p.Error != nil {
+				failed[p.Node] = p.Error.Message
+			}
+		case <-ctx.Done():
+			return missingOf(nodes, q.Select, wanted, failed), nil
+		}
+	}
+	return missingOf(nodes, q.Select, nil, failed), nil
+}
+
+// ask sends a question and gives its id and the parts of its answers; stop ends that.
+func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func(), err error) {
+	q.ID, q.Time = rand.Text(), a.Patience
+	parts = make(chan Part, 4*room+Window)
+	over := make(chan struct{})
+	unhear, err := a.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
+		p, err := DecodePart(m.Data)
+		if err != nil {
+			return // the node will be missing
+		}
+		p.Node = bus.AnswerOf(m.Subject)
+		select {
+		case parts <- p:
+		case <-over:
+		}
+	})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	text, err := json.Marshal(q)
+	if err == nil {
+		err = a.conn.Send(subjectOf(q), "", text)
+	}
+	if err != nil {
+		unhear()
+		return "", nil, nil, fmt.Errorf("ask the nodes: %w", err)
+	}
+	return q.ID, parts, func() { close(over); unhear() }, nil
+}
+
+func subjectOf(q Question) string {
+	if Changes(q.Path) {
+		return bus.Grant(q.Select.Node)
+	}
+	return bus.Ask(q.Select.Node)
+}
+
+// Changes says whether a request does something to a training, which its node's owner must have allowed.
+func Changes(path string) bool {
+	path, _, _ = strings.Cut(path, "?")
+	return slices.Contains([]string{"/v1/eval", "/v1/interrupt", "/v1/record", "/v1/snapshot"}, path)
+}
+
+func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string]string) (list []Missing) {
+	for _, n := range nodes {
+		if s.Node != "" && s.Node != n.Name || s.Job != "" && !slices.Contains(n.Jobs, s.Job) {
+			continue
+		}
+		late := slices.ContainsFunc(n.Instances, func(i string) bool { return wanted[n.Name+"/"+i] })
+		switch why := failed[n.Name]; {
+		case !n.Up:
+			list = append(list, Missing{n.Name, n.Seen, "it is not connected"})
+		case late:
+			list = append(list, Missing{n.Name, n.Seen, "no answer in time"})
+		case why != "":
+			list = append(list, Missing{n.Name, n.Seen, why})
+		}
+	}
+	return list
+}

@@ -1,0 +1,122 @@
+// Package fanout asks many nodes at once: it owns the form of questions and of their answers on the bus, gathers what
+// comes before a deadline, and names who did not answer. A question is one of package api's, for every session that a
+// selection fits; a single session far away is an api.Session like any other. Who answers is package node's.
+package fanout
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+)
+
+// Select says which sessions a question is for; its zero value means all that are live.
+type Select struct {
+	Job      string `json:"job,omitempty"`
+	Node     string `json:"node,omitempty"`
+	Session  string `json:"session,omitempty"` // an id
+	Rank     *int   `json:"rank,omitempty"`    // those with a live process of this rank
+	Finished bool   `json:"finished,omitempty"`
+}
+
+// Question is what nodes are asked.
+type Question struct {
+	ID     string `json:"id"` // of this question alone; answers come under it
+	Select Select `json:"select"`
+	// The request to package api's Handler. Without a path the sessions themselves are the answer.
+	Method string        `json:"method,omitempty"`
+	Path   string        `json:"path,omitempty"`
+	Body   []byte        `json:"body,omitempty"`
+	Time   time.Duration `json:"time_ns"` // after which nobody waits for the answer
+}
+
+// Session is one that a node answers for.
+type Session struct {
+	Node    string    `json:"node"`
+	Job     string    `json:"job"`
+	Ranks   []int     `json:"ranks"` // of its live processes
+	PIDs    []int     `json:"pids"`
+	State   string    `json:"state"`
+	Rows    int64     `json:"rows"` // -1 where they were not counted
+	Disk    int64     `json:"disk_bytes"`
+	World   int       `json:"world,omitempty"`     // ranks of the whole job, 0 where nobody said
+	NodeNum int       `json:"node_rank,omitempty"` // of the node in the job
+	About   api.About `json:"about"`
+}
+
+// Kind of a part of an answer.
+type Kind string
+
+// The kinds. A node sends parts for each session, then Done.
+const (
+	Head Kind = "head" // a session begins to answer
+	Body Kind = "body" // bytes of its answer
+	Tail Kind = "tail" // it has answered
+	Done Kind = "done" // all sessions of this node have
+)
+
+// Part is a piece of an answer.
+type Part struct {
+	Kind     Kind        `json:"kind"`
+	Instance string      `json:"instance"` // of the process that answers: a machine may have several
+	ID       string      `json:"session,omitempty"`
+	Session  *Session    `json:"about,omitempty"`  // with Head
+	Status   int         `json:"status,omitempty"` // with Head: as in HTTP
+	Header   http.Header `json:"header,omitempty"` // with Head; with Tail the trailer
+	Count    int         `json:"count,omitempty"`  // with Done: sessions that the selection fits
+	Error    *api.Error  `json:"error,omitempty"`  // with Done
+
+	Node string `json:"-"` // as the bus has it
+	Data []byte `json:"-"` // with Body
+}
+
+// maxHead bounds what a part says of itself: a session's command line, mostly.
+const maxHead = 1 << 20
+
+// Encode makes a part's bytes: the length of its head, that, the data.
+func (p Part) Encode() ([]byte, error) {
+	head, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode an answer: %w", err)
+	}
+	if len(head) > maxHead {
+		return nil, fmt.Errorf("encode an answer: a head of %d bytes", len(head))
+	}
+	out := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(head)+len(p.Data)), uint32(len(head)))
+	return append(append(out, head...), p.Data...), nil
+}
+
+var errPart = errors.New("what came is no answer")
+
+// DecodePart reads a part.
+func DecodePart(b []byte) (p Part, err error) {
+	if len(b) < 4 {
+		return p, errPart
+	}
+	n := binary.LittleEndian.Uint32(b)
+	if n > maxHead || int(n) > len(b)-4 {
+		return p, fmt.Errorf("%w: a head of %d bytes in %d", errPart, n, len(b))
+	}
+	if err := json.Unmarshal(b[4:4+n], &p); err != nil {
+		return p, fmt.Errorf("%w: %w", errPart, err)
+	}
+	p.Data = b[4+n:]
+	return p, nil
+}
+
+// Bounds of answers.
+const (
+	Chunk  = 64 << 10 // bytes of a body at a time
+	Window = 16       // chunks of a session's answer that may be under way: 1 MiB
+)
+
+// Flow is what the asking side says while it reads.
+type Flow struct {
+	Session string `json:"session"`
+	Taken   int    `json:"taken"` // chunks that were read since the word before
+	Cancel  bool   `json:"cancel,omitempty"`
+}

@@ -1,0 +1,261 @@
+// Package hub is the one machine of a fleet that all others know: it carries questions and answers, remembers which
+// nodes there are, and hands what nodes ship to whoever keeps it. It trusts no node: names belong to the key that came
+// with them first, frames are checked whole and must speak of the node that sent them, and rows count once, by their
+// numbers. It asks no session and opens no database.
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Options are a hub's.
+type Options struct {
+	Dir      string // 0700, for this hub alone
+	Listen   string // host:port
+	CertFile string // the user's certificate and key; "": one of the hub's own
+	KeyFile  string
+	Insecure bool       // neither TLS nor tokens: loopback only
+	Grant    bool       // questions that change trainings pass
+	MaxDisk  int64      // bytes of frames that wait
+	Keep     frame.Sink // takes over what nodes ship; nil: nodes are told to keep it
+	Log      *slog.Logger
+}
+
+// Hub is a running one.
+type Hub struct {
+	o        Options
+	lock     *os.File
+	server   *bus.Server
+	conn     *bus.Conn
+	roster   *roster
+	began    time.Time
+	Identity Identity
+
+	counts counts
+}
+
+// Identity is how others reach the hub.
+type Identity struct {
+	Addr string    // where it listens
+	Join bus.Token // for nodes
+	Ask  bus.Token // for people
+}
+
+// Names of the hub's files.
+const (
+	joinFile = "join.token"
+	askFile  = "ask.token"
+	addrFile = "hub.json"
+	lockFile = "hub.lock"
+)
+
+// Files tells those who ask on this machine where the hub is and how to ask it.
+type Files struct {
+	Addr  string `json:"addr"`
+	PID   int    `json:"pid"`
+	Plain bool   `json:"plain"`
+	Cert  string `json:"cert,omitempty"` // the user's certificate, which may vouch for itself
+}
+
+// JoinToken is the file with the token for nodes.
+func JoinToken(dir string) string { return filepath.Join(dir, joinFile) }
+
+// AskToken is the file with the token for people.
+func AskToken(dir string) string { return filepath.Join(dir, askFile) }
+
+// Find tells of the hub in dir, alive or not.
+func Find(dir string) (f Files, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, addrFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return f, remedy.Add(errors.New("there is no hub on this machine"),
+			"memgauge hub starts one; host:port instead of hub asks one elsewhere")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	if err != nil {
+		return f, fmt.Errorf("find the hub: %w", err)
+	}
+	return f, nil
+}
+
+// Open starts a hub. Who calls it runs and closes it.
+func Open(o Options) (*Hub, error) {
+	h := &Hub{o: o, began: time.Now()}
+	if err := h.open(); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *Hub) open() (err error) {
+	if err := os.MkdirAll(h.o.Dir, 0o700); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if h.lock, err = alone(h.o.Dir); err != nil {
+		return err
+	}
+	cert, pin, err := h.identity()
+	if err != nil {
+		return err
+	}
+	if h.Identity.Join, err = keepToken(JoinToken(h.o.Dir), bus.Join, pin); err != nil {
+		return err
+	}
+	if h.Identity.Ask, err = keepToken(AskToken(h.o.Dir), bus.Asks, pin); err != nil {
+		return err
+	}
+	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json")); err != nil {
+		return err
+	}
+	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.o.Dir, Addr: h.o.Listen, Join: h.Identity.Join,
+		Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant, MaxDisk: h.o.MaxDisk, Log: h.o.Log,
+		Known: h.roster.known})
+	if err != nil {
+		return err
+	}
+	h.Identity.Addr = h.server.Addr()
+	if h.conn, err = h.server.Connect(); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return h.tell()
+}
+
+func (h *Hub) identity() (c tls.Certificate, pin string, err error) {
+	if h.o.Insecure {
+		return c, "", nil
+	}
+	return bus.Identity(h.o.Dir, h.o.CertFile, h.o.KeyFile)
+}
+
+// tell writes down where the hub is.
+func (h *Hub) tell() error {
+	text, err := json.Marshal(Files{Addr: h.Identity.Addr, PID: os.Getpid(), Plain: h.o.Insecure, Cert: h.o.CertFile})
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return replaceFile(filepath.Join(h.o.Dir, addrFile), append(text, '\n'))
+}
+
+// alone holds the directory: two hubs over the same stream would lose what either has.
+func alone(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, remedy.Add(fmt.Errorf("hub: another one has %s", dir),
+			"memgauge hub status asks it; --dir gives a second one a place of its own")
+	}
+	return f, nil
+}
+
+// keepToken reads the token in a file, or makes it. The pin is that of the certificate that the hub has now.
+func keepToken(path string, role bus.Role, pin string) (bus.Token, error) {
+	t, err := bus.ReadToken(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		t = bus.NewToken(role, pin)
+	case err != nil:
+		return t, err
+	case t.Pin == pin:
+		return t, nil
+	}
+	t.Pin = pin
+	return t, replaceFile(path, []byte(t.String()+"\n"))
+}
+
+// replaceFile writes a file that is there whole or as it was.
+func replaceFile(path string, text []byte) error {
+	temp := path + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
+}
+
+// Close ends the hub.
+func (h *Hub) Close() {
+	if h.conn != nil {
+		h.conn.Close()
+	}
+	if h.server != nil {
+		h.server.Close()
+	}
+	if h.lock != nil {
+		h.lock.Close()
+	}
+}
+
+// Run answers until ctx ends.
+func (h *Hub) Run(ctx context.Context) error {
+	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes,
+		bus.Hub("status"): func(m bus.Msg) { h.status(ctx, m) }}
+	for subject, take := range subjects {
+		stop, err := h.conn.Hear(subject, take)
+		if err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		defer stop()
+	}
+	var work sync.WaitGroup
+	defer work.Wait()
+	if h.o.Keep != nil {
+		if err := h.conn.OpenStream(ctx, h.o.MaxDisk, 1); err != nil {
+			return fmt.Errorf("hub: %w", err)
+		}
+		work.Go(func() {
+			if err := h.conn.Consume(ctx, h.take); err != nil && ctx.Err() == nil {
+				h.o.Log.Error("read what nodes ship", "error", err)
+			}
+		})
+	}
+	h.remember(ctx)
+	return nil
+}
+
+// remember writes the roster down now and then, until ctx ends.
+func (h *Hub) remember(ctx context.Context) {
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			h.save()
+			return
+		case <-tick.C:
+			h.save()
+		}
+	}
+}
+
+func (h *Hub) save() {
+	if err := h.roster.save(); err != nil {
+		h.o.Log.Error("write the roster", "error", err)
+	}
+}

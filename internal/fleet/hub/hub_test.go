@@ -1,0 +1,219 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/table"
+)
+
+// kept is a sink that remembers numbers of rows.
+type kept struct{ came chan frame.Header }
+
+func (k kept) Append(_ context.Context, b frame.Batch) error {
+	k.came <- b.Header
+	return nil
+}
+
+// running opens and runs a hub, and gives the way to end it.
+func running(t *testing.T, o Options) (h *Hub, stop func()) {
+	t.Helper()
+	o.Log, o.MaxDisk = slog.New(slog.NewTextHandler(io.Discard, nil)), 64<<20
+	if o.Listen == "" {
+		o.Listen = "127.0.0.1:0"
+	}
+	h, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- h.Run(ctx) }()
+	stop = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		h.Close()
+	}
+	return h, stop
+}
+
+func dial(t *testing.T, h *Hub, name string) *bus.Conn {
+	t.Helper()
+	o := bus.DialOptions{URL: h.Identity.Addr, Token: h.Identity.Ask}
+	if name != "" {
+		o.Token, o.Node, o.Key = h.Identity.Join, name, filepath.Join(h.o.Dir, "test-"+name+".key")
+	}
+	c, err := bus.Dial(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func hello(t *testing.T, c *bus.Conn, name, instance string, bye bool) {
+	t.Helper()
+	text, err := json.Marshal(node.Hello{Instance: instance, Jobs: []string{"llama"}, Sessions: 1, Bye: bye})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := c.Request(ctx, bus.Hello(name), text)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestNodesAreRemembered: a node that is gone is named, also by the next hub, which knows its key.
+func TestNodesAreRemembered(t *testing.T) {
+	dir := t.TempDir()
+	h, stop := running(t, Options{Dir: dir})
+	n1, n2 := dial(t, h, "n1"), dial(t, h, "n2")
+	hello(t, n1, "n1", "a", false)
+	hello(t, n1, "n1", "b", false)
+	hello(t, n2, "n2", "c", false)
+	asker := fanout.NewAsker(dial(t, h, ""), 5*time.Second)
+	list, err := asker.Nodes(t.Context())
+	if err != nil || len(list) != 2 || len(list[0].Instances) != 2 || list[0].Sessions != 2 || !list[1].Up {
+		t.Errorf("%+v, %v", list, err)
+	}
+	hello(t, n2, "n2", "c", true)
+	hasty := fanout.NewAsker(dial(t, h, ""), 200*time.Millisecond)
+	sessions, missing, err := hasty.Sessions(t.Context(), fanout.Select{})
+	if err != nil || len(sessions) != 0 || len(missing) != 2 {
+		t.Fatalf("%v, %+v, %v", sessions, missing, err)
+	}
+	if missing[0].Why != "no answer in time" || missing[1].Why != "it is not connected" {
+		t.Errorf("%+v", missing)
+	}
+	join, addr := h.Identity.Join, h.Identity.Addr
+	stop()
+
+	h, stop = running(t, Options{Dir: dir, Listen: addr})
+	defer stop()
+	if h.Identity.Join != join {
+		t.Error("the next hub has another token: nodes would have to join anew")
+	}
+	thief := bus.DialOptions{URL: h.Identity.Addr, Token: join, Node: "n2", Key: filepath.Join(dir, "thief.key")}
+	if c, err := bus.Dial(thief); !errors.Is(err, bus.ErrRefused) {
+		if err == nil {
+			c.Close()
+		}
+		t.Errorf("a node that claims another's name: %v", err)
+	}
+	if s := h.Status(t.Context()); len(s.Nodes) != 2 || s.Refused["the name belongs to another node"] == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestTwoHubs: a directory has one hub.
+func TestTwoHubs(t *testing.T) {
+	dir := t.TempDir()
+	_, stop := running(t, Options{Dir: dir})
+	defer stop()
+	if _, err := Open(Options{Dir: dir, Listen: "127.0.0.1:0", Log: slog.Default()}); err == nil ||
+		!strings.Contains(err.Error(), "another one has") {
+		t.Errorf("a second hub: %v", err)
+	}
+}
+
+func batch(t *testing.T, from string, first uint64) []byte {
+	t.Helper()
+	schema, err := frame.Schema(table.Find("memgauge.events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
+	defer b.Release()
+	for _, f := range b.Fields() {
+		f.AppendNull()
+	}
+	text, err := frame.Encode(frame.Batch{Header: frame.Header{Job: "j", Node: from, Rank: -1, Session: "s",
+		Table: "memgauge.events", First: first, Count: 1}, Record: b.NewRecordBatch()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestFrames: frames reach the keeper once; what is none, or speaks for another node, is counted and reaches nobody.
+func TestFrames(t *testing.T) {
+	k := kept{make(chan frame.Header, 16)}
+	h, stop := running(t, Options{Dir: t.TempDir(), Keep: k})
+	defer stop()
+	c := dial(t, h, "n1")
+	hello(t, c, "n1", "a", false)
+	for _, f := range []struct {
+		id   string
+		text []byte
+	}{{"1", batch(t, "n1", 1)}, {"1", batch(t, "n1", 1)}, {"2", batch(t, "n2", 1)}, {"3", []byte("MGF\x01 no frame")},
+		{"4", make([]byte, 8<<20)}, {"5", batch(t, "n1", 2)}} {
+		if err := ship(t, c, f.id, f.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Ship(t.Context(), "6", make([]byte, 9<<20)); err == nil {
+		t.Error("a frame of 9 MiB was taken")
+	}
+	for want := uint64(1); want <= 2; want++ {
+		if got := <-k.came; got.First != want || got.Node != "n1" {
+			t.Errorf("%+v, want row %d", got, want)
+		}
+	}
+	s := h.Status(t.Context()) // the last row is counted once the keeper has returned
+	if s.Rows < 1 || s.Rows > 2 || s.Refused[whyForged] != 1 || s.Refused[whyCorrupt] != 2 {
+		t.Errorf("%+v", s)
+	}
+	if len(k.came) > 0 {
+		t.Error("more frames came")
+	}
+}
+
+// ship waits for the hub to open its stream.
+func ship(t *testing.T, c *bus.Conn, id string, text []byte) error {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; {
+		err := c.Ship(t.Context(), id, text)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// TestFiles: nobody else reads what a hub keeps.
+func TestFiles(t *testing.T) {
+	dir := t.TempDir()
+	_, stop := running(t, Options{Dir: dir})
+	defer stop()
+	for _, name := range []string{joinFile, askFile, "key.pem", "cert.pem", "nodes.json", addrFile} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil && name != "nodes.json" {
+			t.Error(err)
+		} else if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", name, info.Mode())
+		}
+	}
+}

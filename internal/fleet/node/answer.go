@@ -1,0 +1,246 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
+)
+
+const (
+	maxQuestion  = bus.MaxMessage
+	readPatience = 30 * time.Second // for the asking side to read on
+	signOfLife   = 10 * time.Second // between empty parts while an answer is being made
+	answerTime   = time.Hour        // after which an answer is called off
+)
+
+// answer is a question that is being answered.
+type answer struct {
+	cancel context.CancelFunc
+	mu     sync.Mutex
+	free   map[string]chan struct{} // by session: chunks that may be sent
+}
+
+// window is the session's share.
+func (a *answer) window(session string) chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.free[session] == nil {
+		a.free[session] = make(chan struct{}, fanout.Window)
+		for range fanout.Window {
+			a.free[session] <- struct{}{}
+		}
+	}
+	return a.free[session]
+}
+
+// take answers a question in the background. When too many are being answered it waits, and with it those behind it.
+func (n *Node) take(ctx context.Context, m bus.Msg) {
+	var q fanout.Question
+	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" ||
+		strings.ContainsAny(q.ID, ".*> ") {
+		n.o.Log.Warn("a question that is none", "bytes", len(m.Data))
+		return
+	}
+	if fanout.Changes(q.Path) && !strings.HasPrefix(m.Subject, bus.GrantPrefix) {
+		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errChanges)})
+		return
+	}
+	select {
+	case n.room <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	a := &answer{cancel: cancel, free: map[string]chan struct{}{}}
+	n.mu.Lock()
+	n.running[q.ID] = a
+	n.mu.Unlock()
+	n.answers.Go(func() {
+		defer func() { <-n.room }()
+		defer cancel()
+		n.answer(ctx, q, a)
+		n.mu.Lock()
+		delete(n.running, q.ID)
+		n.mu.Unlock()
+	})
+}
+
+var errChanges = errors.New("that changes the training, and is not asked so")
+
+// flow hears how far the asking side has read.
+func (n *Node) flow(m bus.Msg) {
+	var f fanout.Flow
+	if json.Unmarshal(m.Data, &f) != nil {
+		return
+	}
+	n.mu.Lock()
+	a := n.running[bus.FlowOf(m.Subject)]
+	n.mu.Unlock()
+	switch {
+	case a == nil:
+	case f.Cancel:
+		a.cancel()
+	default:
+		for range min(f.Taken, fanout.Window) {
+			select {
+			case a.window(f.Session) <- struct{}{}:
+			default: // more than was sent
+			}
+		}
+	}
+}
+
+// answer asks each session that the question is for.
+func (n *Node) answer(ctx context.Context, q fanout.Question, a *answer) {
+	list, targets := n.sessions.selected(ctx, q.Select)
+	var all sync.WaitGroup
+	for i := range list {
+		n.reply(q, fanout.Part{Kind: fanout.Head, ID: list[i].About.ID, Session: &list[i]})
+		if q.Path == "" {
+			continue
+		}
+		all.Go(func() { n.answerOne(ctx, q, a, list[i], targets[i]) })
+	}
+	all.Wait()
+	n.reply(q, fanout.Part{Kind: fanout.Done, Count: len(list)})
+}
+
+// answerOne has the session's own handler answer.
+func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fanout.Session, t ask.Target) {
+	w := &writer{n: n, q: q, ctx: ctx, session: s.About.ID, free: a.window(s.About.ID), header: http.Header{}}
+	stop := w.live()
+	defer stop()
+	r, err := http.NewRequestWithContext(ctx, q.Method, "http://"+api.Host+q.Path, bytes.NewReader(q.Body))
+	if err != nil || r.URL.Path == "/v1/finish" {
+		http.Error(w, "no such question", http.StatusNotFound)
+	} else {
+		api.Handler(n.sessions.open(t), func() {}).ServeHTTP(w, r)
+	}
+	w.finish()
+	if !s.About.Live {
+		n.sessions.forget(t.Dir())
+	}
+}
+
+// reply sends a part; whoever asked may be gone.
+func (n *Node) reply(q fanout.Question, p fanout.Part) {
+	p.Instance = n.instance
+	b, err := p.Encode()
+	if err == nil {
+		err = n.conn.Send(bus.Answer(n.o.Name, q.ID), "", b)
+	}
+	if err != nil {
+		n.o.Log.Debug("answer", "error", err)
+	}
+}
+
+// writer is an http.ResponseWriter that sends an answer in parts, as fast as they are read.
+type writer struct {
+	n       *Node
+	q       fanout.Question
+	ctx     context.Context
+	session string
+	free    chan struct{}
+	header  http.Header
+	buf     []byte
+	begun   bool
+	failed  error
+
+	sending sync.Mutex // signs of life come from another goroutine
+}
+
+// Header is the answer's.
+func (w *writer) Header() http.Header { return w.header }
+
+// WriteHeader begins the answer.
+func (w *writer) WriteHeader(status int) {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	w.send(fanout.Part{Kind: fanout.Head, Status: status, Header: w.header.Clone()})
+}
+
+// Write sends what fills a chunk.
+func (w *writer) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	w.buf = append(w.buf, b...)
+	for len(w.buf) >= fanout.Chunk && w.failed == nil {
+		w.chunk(w.buf[:fanout.Chunk])
+		w.buf = w.buf[fanout.Chunk:]
+	}
+	return len(b), w.failed
+}
+
+// Flush sends what there is.
+func (w *writer) Flush() { _ = w.FlushError() }
+
+// FlushError is Flush, as http.ResponseController wants it.
+func (w *writer) FlushError() error {
+	if len(w.buf) > 0 && w.failed == nil {
+		w.chunk(w.buf)
+		w.buf = nil
+	}
+	return w.failed
+}
+
+// chunk waits until it may be sent.
+func (w *writer) chunk(b []byte) {
+	late := time.NewTimer(readPatience)
+	defer late.Stop()
+	select {
+	case <-w.free:
+		w.send(fanout.Part{Kind: fanout.Body, Data: b})
+	case <-late.C:
+		w.failed = errors.New("nobody reads the answer")
+	case <-w.ctx.Done():
+		w.failed = fmt.Errorf("answer: %w", context.Cause(w.ctx))
+	}
+}
+
+func (w *writer) send(p fanout.Part) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	p.ID = w.session
+	w.n.reply(w.q, p)
+}
+
+// live sends an empty part now and then, until stop.
+func (w *writer) live() (stop func()) {
+	tick := time.NewTicker(signOfLife)
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+				w.send(fanout.Part{Kind: fanout.Body})
+			}
+		}
+	}()
+	return func() { tick.Stop(); close(over); <-ended }
+}
+
+// finish sends the rest, and the headers that came behind the body.
+func (w *writer) finish() {
+	w.WriteHeader(http.StatusOK)
+	_ = w.FlushError()
+	trailer := http.Header{}
+	for _, name := range w.header.Values("Trailer") {
+		trailer[name] = w.header.Values(name)
+	}
+	w.send(fanout.Part{Kind: fanout.Tail, Header: trailer})
+}

@@ -1,0 +1,202 @@
+// Package node is a machine's part in a fleet: it answers the hub's questions for the sessions of this machine. The
+// sessions stay the truth: it keeps nothing of its own but its key, and a hub that is away costs it nothing. It changes
+// no session, and runs no code in a training unless its owner allowed that.
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+)
+
+// Options are a node's.
+type Options struct {
+	Name    string          // of the node in the fleet; see frame.CheckName
+	Dial    bus.DialOptions // how to reach the hub; Node, Patient and State are set here
+	Version string
+	Job     Job    // of sessions that don't say theirs
+	Session string // directory of the one session to answer for; "": all of this machine's user
+	Grant   bool   // whether questions that change something are answered
+	Log     *slog.Logger
+}
+
+// Node answers for this machine.
+type Node struct {
+	o        Options
+	instance string
+	conn     *bus.Conn
+	sessions sessions
+	answers  sync.WaitGroup
+	room     chan struct{} // answers at a time
+	greet    chan struct{} // say hello now: the hub is another, or there again
+
+	mu      sync.Mutex
+	running map[string]*answer // by the question's id
+	why     string             // the hub could not be reached, as it was told last
+}
+
+const (
+	helloEvery = 5 * time.Second // a node is missed after three of them
+	// maxAnswers bounds what is answered at a time: each may hold a connection of a session's database.
+	maxAnswers = 16
+)
+
+// Hello is a node's word that it is there.
+type Hello struct {
+	Instance string   `json:"instance"`
+	Host     string   `json:"host"`
+	Version  string   `json:"version"`
+	Jobs     []string `json:"jobs"`
+	Sessions int      `json:"sessions"`
+	Bye      bool     `json:"bye,omitempty"` // it ends
+}
+
+// Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it
+// had let us in before.
+func Run(ctx context.Context, o Options) error {
+	if err := frame.CheckName("node", o.Name); err != nil {
+		return err
+	}
+	n := &Node{o: o, instance: rand.Text(), running: map[string]*answer{}, room: make(chan struct{}, maxAnswers),
+		greet: make(chan struct{}, 1)}
+	n.sessions.n = n
+	d := o.Dial
+	d.Node, d.Patient = o.Name, true
+	d.State = n.state
+	var err error
+	if n.conn, err = bus.Dial(d); err != nil {
+		return err
+	}
+	defer n.conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer n.sessions.close()
+	defer n.answers.Wait()
+	defer cancel()
+	stop, err := n.hear(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	return n.live(ctx)
+}
+
+// state tells of a hub that comes and goes.
+func (n *Node) state(up bool, err error) {
+	switch {
+	case up:
+		n.again("")
+		n.o.Log.Info("connected to the hub", "node", n.o.Name)
+		select {
+		case n.greet <- struct{}{}:
+		default:
+		}
+	case err != nil && n.again(err.Error()):
+		n.o.Log.Warn("not connected to the hub", "why", err)
+	}
+}
+
+// again says whether this is another reason than the one before: attempts are made every second, for weeks perhaps.
+func (n *Node) again(why string) (other bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	other = n.why != why
+	n.why = why
+	return other
+}
+
+// hear subscribes to questions.
+func (n *Node) hear(ctx context.Context) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	take := func(m bus.Msg) { n.take(ctx, m) }
+	subjects := []string{bus.Ask(""), bus.Ask(n.o.Name)}
+	if n.o.Grant {
+		subjects = append(subjects, bus.Grant(""), bus.Grant(n.o.Name))
+	}
+	for _, subject := range subjects {
+		s, err := n.conn.Hear(subject, take)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, s)
+	}
+	s, err := n.conn.Hear(bus.Flows(n.o.Name), n.flow)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	return func() { stop(); s() }, nil
+}
+
+// live says hello now and then, until ctx ends.
+func (n *Node) live(ctx context.Context) error {
+	tick := time.NewTicker(helloEvery)
+	defer tick.Stop()
+	for {
+		n.hello(ctx, false)
+		select {
+		case <-ctx.Done():
+			n.hello(context.WithoutCancel(ctx), true)
+			return nil
+		case <-tick.C:
+		case <-n.greet:
+		}
+	}
+}
+
+// hello tells the hub of us.
+func (n *Node) hello(ctx context.Context, bye bool) {
+	if !n.conn.Up() {
+		return
+	}
+	host, _ := os.Hostname()
+	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
+	h.Jobs, h.Sessions = n.sessions.jobs()
+	text, err := json.Marshal(h)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, helloEvery)
+	defer cancel()
+	if _, err := n.conn.Request(ctx, bus.Hello(n.o.Name), text); err != nil {
+		n.o.Log.Debug("hello", "error", err)
+	}
+}
+
+// Name is what a machine is called where nobody says: its host's name.
+func Name() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of the node: %w", err)
+	}
+	return Clean(host), nil
+}
+
+// Clean makes a name of any text: what no name has becomes '-'.
+func Clean(text string) string {
+	b := []byte(text)
+	for i, c := range b {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_'
+		if !letter && (i == 0 || c != '-' && c != '.') {
+			b[i] = '-'
+			if i == 0 {
+				b[i] = '_'
+			}
+		}
+	}
+	return string(b[:min(len(b), 100)])
+}

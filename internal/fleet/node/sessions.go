@@ -1,0 +1,227 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
+)
+
+// Job is what a session is a part of.
+type Job struct {
+	Name string `json:"job,omitempty"`
+	Node int    `json:"node_rank,omitempty"`
+	// World is how many ranks the whole job has, 0 where nobody said.
+	World int `json:"world,omitempty"`
+}
+
+// jobFile keeps it in the session's directory.
+const jobFile = "job.json"
+
+// SetJob writes down what job a session belongs to.
+func SetJob(dir string, j Job) error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, jobFile), append(text, '\n'), 0o600)
+}
+
+// jobOf is the session's job: what was written down, what the node's options say, or the session's own name.
+func jobOf(dir, name string, otherwise Job) Job {
+	var j Job
+	text, err := os.ReadFile(filepath.Join(dir, jobFile))
+	if err != nil || json.Unmarshal(text, &j) != nil || j.Name == "" {
+		if j = otherwise; j.Name == "" {
+			j.Name = name
+		}
+	}
+	j.Name = Clean(j.Name)
+	return j
+}
+
+// JobFromEnv is the job that a launcher describes in the environment: MEMGAUGE_JOB, torchrun's, Slurm's, Kubernetes'.
+func JobFromEnv(get func(string) string) Job {
+	first := func(names ...string) string {
+		for _, name := range names {
+			if v := get(name); v != "" && v != "none" { // torchrun's id where nobody gave one
+				return v
+			}
+		}
+		return ""
+	}
+	number := func(names ...string) int {
+		n, err := strconv.Atoi(first(names...))
+		if err != nil || n < 0 {
+			return 0
+		}
+		return n
+	}
+	j := Job{Name: first("MEMGAUGE_JOB"), Node: number("GROUP_RANK", "SLURM_NODEID", "NODE_RANK",
+		"JOB_COMPLETION_INDEX"), World: number("WORLD_SIZE", "SLURM_NTASKS")}
+	if j.Name != "" {
+		return j
+	}
+	if id := first("SLURM_JOB_ID"); id != "" {
+		j.Name = id
+		if name := first("SLURM_JOB_NAME"); name != "" {
+			j.Name = name + "-" + id
+		}
+		return j
+	}
+	j.Name = first("TORCHELASTIC_RUN_ID", "JOB_NAME", "PET_RDZV_ID")
+	return j
+}
+
+// lookEvery is how old the list of sessions may be: looking reads a directory, and a file for each session.
+const lookEvery = time.Second
+
+// sessions are those that this node answers for.
+type sessions struct {
+	n *Node
+
+	mu     sync.Mutex
+	at     time.Time
+	list   []ask.Target
+	opened map[string]api.Session // by directory; each keeps a connection to its collector
+}
+
+// targets are the sessions; with finished those that are over too.
+func (s *sessions) targets(finished bool) []ask.Target {
+	if dir := s.n.o.Session; dir != "" {
+		t, err := ask.At(dir)
+		if err != nil {
+			return nil
+		}
+		return []ask.Target{t}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at) > lookEvery {
+		all, err := ask.All()
+		if err != nil {
+			s.n.o.Log.Warn("look for sessions", "error", err)
+		}
+		s.list, s.at = all, time.Now()
+	}
+	return slices.DeleteFunc(slices.Clone(s.list), func(t ask.Target) bool {
+		return !finished && !t.IsLive() || heldElsewhere(t.Dir())
+	})
+}
+
+// holdFile is locked by the process that answers for one session alone, as memgauge run does.
+const holdFile = "fleet.lock"
+
+// selected are the sessions that a selection fits, as answers show them.
+func (s *sessions) selected(ctx context.Context, want fanout.Select) (list []fanout.Session, targets []ask.Target) {
+	for _, t := range s.targets(want.Finished || want.Session != "") {
+		about := t.About()
+		job := jobOf(t.Dir(), about.Name, s.n.o.Job)
+		if want.Session != "" && want.Session != about.ID || want.Job != "" && want.Job != job.Name ||
+			want.Node != "" && want.Node != s.n.o.Name {
+			continue
+		}
+		one := fanout.Session{Node: s.n.o.Name, Job: job.Name, About: about, Rows: -1, World: job.World,
+			NodeNum: job.Node, State: "finished", Ranks: []int{}, PIDs: []int{}}
+		if about.Live {
+			one.State = "running"
+		}
+		s.fill(ctx, t, &one)
+		if want.Rank != nil && !slices.Contains(one.Ranks, *want.Rank) {
+			continue
+		}
+		list, targets = append(list, one), append(targets, t)
+	}
+	return list, targets
+}
+
+// fill adds who lives in a session.
+func (s *sessions) fill(ctx context.Context, t ask.Target, one *fanout.Session) {
+	procs, err := s.open(t).Processes(ctx, api.ProcessesRequest{})
+	if err != nil {
+		return
+	}
+	for _, p := range procs {
+		if !p.Alive {
+			continue
+		}
+		one.PIDs = append(one.PIDs, p.PID)
+		if p.Rank >= 0 && !slices.Contains(one.Ranks, p.Rank) {
+			one.Ranks = append(one.Ranks, p.Rank)
+		}
+	}
+	slices.Sort(one.PIDs)
+	slices.Sort(one.Ranks)
+}
+
+// open gives the door to a session, which stays open while the node lives.
+func (s *sessions) open(t ask.Target) api.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened == nil {
+		s.opened = map[string]api.Session{}
+	}
+	door := s.opened[t.Dir()]
+	if door == nil {
+		door = t.Open()
+		s.opened[t.Dir()] = door
+	}
+	return door
+}
+
+// forget closes doors of sessions that are over, so that others can write their databases.
+func (s *sessions) forget(dir string) {
+	s.mu.Lock()
+	door := s.opened[dir]
+	delete(s.opened, dir)
+	s.mu.Unlock()
+	if door != nil {
+		_ = door.Close()
+	}
+}
+
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for dir, door := range s.opened {
+		_ = door.Close()
+		delete(s.opened, dir)
+	}
+}
+
+// jobs are those of the live sessions, and how many sessions there are.
+func (s *sessions) jobs() (names []string, n int) {
+	names = []string{}
+	for _, t := range s.targets(false) {
+		n++
+		if name := jobOf(t.Dir(), t.Name(), s.n.o.Job).Name; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, n
+}
+
+// heldElsewhere says whether another process answers for this session alone.
+func heldElsewhere(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, holdFile))
+	if errors.Is(err, fs.ErrNotExist) || err != nil {
+		return false
+	}
+	defer f.Close()
+	return !tryLock(f)
+}
+
+// cut is a text for a log.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "?") }

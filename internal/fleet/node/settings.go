@@ -1,0 +1,74 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/remedy"
+)
+
+// Settings are what a user may say about joining a hub.
+type Settings struct {
+	Join     string // address of the hub
+	Token    string // file
+	CA       string // file
+	Name     string // "": the host's
+	Job      string // "": what a launcher says in the environment
+	Insecure bool
+	Allow    []string
+	Version  string // of this program
+}
+
+// Options checks the settings. home is the user's directory for memgauge's files.
+func (s Settings) Options(home string, env func(string) string) (o Options, err error) {
+	if s.Join == "" {
+		return o, remedy.Add(errors.New("no address of a hub"), "memgauge hub prints the whole line")
+	}
+	for _, what := range s.Allow {
+		if what != "eval" {
+			return o, fmt.Errorf("--allow %q: only eval can be allowed", what)
+		}
+		o.Grant = true
+	}
+	if o.Name = s.Name; o.Name == "" {
+		if o.Name, err = Name(); err != nil {
+			return o, err
+		}
+	}
+	if o.Job = JobFromEnv(env); s.Job != "" {
+		o.Job.Name = s.Job
+	}
+	o.Version = s.Version
+	o.Dial = bus.DialOptions{URL: s.Join, CA: s.CA, Plain: s.Insecure,
+		Key: filepath.Join(home, "fleet", Clean(o.Name)+".key")}
+	if s.Insecure {
+		return o, nil
+	}
+	if s.Token == "" {
+		return o, remedy.Add(errors.New("no --token-file"),
+			"memgauge hub prints the name of the file on its machine: copy it here, chmod 600")
+	}
+	o.Dial.Token, err = bus.ReadToken(s.Token)
+	if err == nil && o.Dial.Token.Role != bus.Join {
+		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token),
+			"take the hub's join.token")
+	}
+	return o, err
+}
+
+// Attend answers for one session until ctx ends, and keeps other nodes of this machine from answering for it too.
+func Attend(ctx context.Context, dir string, o Options) error {
+	if err := SetJob(dir, o.Job); err != nil {
+		return fmt.Errorf("write down the job: %w", err)
+	}
+	release, err := Hold(dir)
+	if err != nil {
+		return err
+	}
+	defer release()
+	o.Session = dir
+	return Run(ctx, o)
+}
