@@ -35,6 +35,8 @@ type Grid struct {
 	first int64       // first step of bucket 0
 	width int64       // steps
 	any   bool
+	put   Unit // the last one that a value came for, and its row: rows mostly come by unit
+	putAt int
 }
 
 // NewGrid makes an empty grid.
@@ -66,7 +68,11 @@ func (g *Grid) Add(u Unit, step int64, value float64) {
 func (g *Grid) Len() int { return len(g.units) }
 
 func (g *Grid) row(u Unit) (int, bool) {
+	if u == g.put && len(g.units) > 0 {
+		return g.putAt, true
+	}
 	if i, ok := g.index[u]; ok {
+		g.put, g.putAt = u, i
 		return i, true
 	}
 	if len(g.units) >= MaxUnits {
@@ -76,6 +82,7 @@ func (g *Grid) row(u Unit) (int, bool) {
 	g.units = append(g.units, u)
 	g.cells = append(g.cells, nil)
 	g.last = append(g.last, -1)
+	g.put, g.putAt = u, len(g.units)-1
 	return len(g.units) - 1, true
 }
 

@@ -122,7 +122,7 @@ func nodesOf(g *Grid) int {
 	return len(seen)
 }
 
-// comparable says why the units of a grid can't be compared, "" if they can.
+// incomparable says why the units of a grid can't be compared, "" if they can.
 func incomparable(g *Grid, what string, columns []int) string {
 	switch {
 	case g.Len() < leastUnits:
@@ -140,7 +140,7 @@ type departed struct {
 	z, low, high float64
 }
 
-// departures finds the change of every unit; known are the scores among them.
+// departures finds the change of every unit, and how far it lies above those of the others.
 func departures(g *Grid, columns []int, floor float64) []departed {
 	var out []departed
 	var excesses []float64
@@ -207,11 +207,12 @@ func lastOf(g *Grid) int64 {
 	return last[len(last)/2]
 }
 
-// fewOdd is how many units may pile up together without passing for a group of their own, such as a pipeline's stage.
+// fewOdd is how many units may be odd without becoming what is normal.
 const fewOdd = 3
 
-// pileUp finds units that hold more than all others from the beginning. Levels come in groups (stages of a pipeline,
-// experts), so what counts is the distance to the nearest group below: the next fewOdd units included.
+// pileUp finds units that hold more than their neighbours from the beginning. Levels come in groups (stages of a
+// pipeline, experts), and ranks of a group are numbered in a row, so a unit is compared with the ranks before it and
+// with those after it, and the nearer of the two counts: at the border of two groups one of them is its own.
 func (r *Report) pileUp(g *Grid, columns []int, floor, material float64) {
 	level := levels(g, columns[:max(1, len(columns)/4)])
 	order := make([]int, 0, len(level))
@@ -220,41 +221,43 @@ func (r *Report) pileUp(g *Grid, columns []int, floor, material float64) {
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareNaN(level[a], level[b]) })
-	n := len(order)
-	for k := 1; k <= min(fewOdd, n/4); k++ {
-		rest := order[:n-k]
-		gap := level[order[n-k]] - level[rest[len(rest)-1]]
-		s := topGroup(level, rest, floor)
-		z, low, high := s.z(s.center+gap+s.upper, 0)
-		if gap < 4*material || z < oddZ || low < oddZ/2 {
-			continue
+	slices.SortStableFunc(order, func(a, b int) int { return g.units[a].Rank - g.units[b].Rank })
+	above := make([]float64, len(order))
+	for k, i := range order {
+		before := middleOf(level, order[max(0, k-leastPeers):k])
+		after := middleOf(level, order[k+1:min(len(order), k+1+leastPeers)])
+		above[k] = nearer(level[i]-before, level[i]-after)
+	}
+	s := scoreOf(above, floor)
+	for k, i := range order {
+		z, low, high := s.z(above[k], 0)
+		if u := g.units[i]; above[k] >= 4*material && z >= oddZ && low >= oddZ/2 && !r.departs(u) {
+			r.Findings = append(r.Findings, Finding{Kind: PileUp, Rank: u.Rank, Node: u.Node, Since: g.first, Z: z,
+				ZLow: low, ZHigh: high, Excess: above[k], LastStep: g.last[i], PeerLastStep: lastOf(g)})
 		}
-		for _, i := range order[n-k:] {
-			u := g.units[i]
-			r.Findings = append(r.Findings, Finding{Kind: PileUp, Rank: u.Rank, Node: u.Node, Since: g.first, Z: z, ZLow: low,
-				ZHigh: high, Excess: level[i] - s.center, LastStep: g.last[i], PeerLastStep: lastOf(g)})
-		}
-		return
 	}
 }
 
-// groupScore is the score of a group with the distance of its highest member from its center.
-type groupScore struct {
-	score
-	upper float64
+// middleOf is the median level of some units; NaN for none.
+func middleOf(level []float64, of []int) float64 {
+	values := make([]float64, len(of))
+	for k, i := range of {
+		values[k] = level[i]
+	}
+	return middle(values)
 }
 
-// topGroup are the highest of the rest, up to a gap as wide as the group itself.
-func topGroup(level []float64, rest []int, floor float64) groupScore {
-	count := min(len(rest), max(leastPeers, min(mostPeers, len(rest)/4)))
-	var values []float64
-	for _, i := range rest[len(rest)-count:] {
-		values = append(values, level[i])
+// nearer is the smaller of two distances; where there is but one, that.
+func nearer(a, b float64) float64 {
+	if math.IsNaN(b) || math.Abs(a) <= math.Abs(b) {
+		return a
 	}
-	s := groupScore{score: scoreOf(values, floor)}
-	s.upper = values[len(values)-1] - s.center
-	return s
+	return b
+}
+
+// departs says that a unit was found to depart from its peers: what it holds more came then.
+func (r *Report) departs(u Unit) bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Rank == u.Rank && f.Node == u.Node })
 }
 
 // lateness finds ranks that fall behind: they end equal steps ever later, or end none any more.

@@ -27,19 +27,23 @@ type change struct {
 
 // deviations are each unit's distances from the median of its peers, by column; NaN where it has no value.
 func deviations(g *Grid, columns []int) [][]float64 {
-	peers := peersOf(g, columns)
 	out := make([][]float64, g.Len())
 	values := make([]float64, 0, mostPeers)
-	for i := range out {
-		out[i] = make([]float64, len(columns))
+	for _, group := range groupsOf(g, columns) {
+		for _, i := range group.units {
+			out[i] = make([]float64, len(columns))
+		}
 		for c, b := range columns {
 			values = values[:0]
-			for _, p := range peers[i] {
+			for _, p := range group.peers {
 				if v := g.at(p, b); !math.IsNaN(v) {
 					values = append(values, v)
 				}
 			}
-			out[i][c] = g.at(i, b) - middle(values)
+			m := middle(values)
+			for _, i := range group.units {
+				out[i][c] = g.at(i, b) - m
+			}
 		}
 	}
 	return out
@@ -55,8 +59,13 @@ func middle(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// peersOf finds for each unit those next to it in the order of levels at the beginning, itself left out.
-func peersOf(g *Grid, columns []int) [][]int {
+// group is some units with the peers of them all.
+type group struct{ units, peers []int }
+
+// groupsOf finds the peers of each unit: those next to it in the order of levels at the beginning. In a large fleet some
+// neighbours share their peers and are among them, which moves a median of mostPeers little and saves most of the work;
+// in a small one each has its own, without itself.
+func groupsOf(g *Grid, columns []int) (out []group) {
 	n := g.Len()
 	level := levels(g, columns[:max(1, len(columns)/8)])
 	order := make([]int, n)
@@ -65,14 +74,18 @@ func peersOf(g *Grid, columns []int) [][]int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return compareNaN(level[a], level[b]) })
 	count := min(n-1, max(leastPeers, min(mostPeers, n/4)))
-	out := make([][]int, n)
-	for place, i := range order {
-		from := min(max(0, place-count/2), n-1-count)
-		for _, p := range order[from : from+count+1] {
-			if p != i && len(out[i]) < count {
-				out[i] = append(out[i], p)
-			}
+	together := 1
+	if n > 2*mostPeers {
+		together = mostPeers / 6
+	}
+	for at := 0; at < n; at += together {
+		end := min(n, at+together)
+		from := min(max(0, (at+end)/2-count/2), n-1-count)
+		peers := slices.Clone(order[from : from+count+1])
+		if together == 1 {
+			peers = slices.DeleteFunc(peers, func(p int) bool { return p == order[at] })
 		}
+		out = append(out, group{order[at:end], peers})
 	}
 	return out
 }
