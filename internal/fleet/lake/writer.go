@@ -79,7 +79,9 @@ func New(ctx context.Context, o Options) (*Writer, error) {
 func (w *Writer) Close() error { return w.place.close() }
 
 // Append is AppendAll of one batch.
-func (w *Writer) Append(ctx context.Context, b frame.Batch) error { return w.AppendAll(ctx, []frame.Batch{b}) }
+func (w *Writer) Append(ctx context.Context, b frame.Batch) error {
+	return w.AppendAll(ctx, []frame.Batch{b})
+}
 
 // AppendAll takes batches over: when it returns nil every row is durable, and each is there once, also those that came
 // before. After an error some may be; the same batches are to be sent again.

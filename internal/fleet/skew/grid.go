@@ -142,9 +142,17 @@ func (g *Grid) widen() {
 // stepOf is the first step of a bucket.
 func (g *Grid) stepOf(bucket int) int64 { return g.first + int64(bucket)*g.width }
 
-// columns are the buckets that at least half of the units have a value in.
+// columns are the buckets that at least half of the units have a value in. The last one is left out unless it is full:
+// the lowest of few steps may be an evaluation's.
 func (g *Grid) columns() (list []int) {
+	last := int64(-1)
+	for _, l := range g.last {
+		last = max(last, l)
+	}
 	for b := range int(g.used()) {
+		if g.stepOf(b+1) > last+1 && g.width > 1 {
+			break
+		}
 		n := 0
 		for _, row := range g.cells {
 			if b < len(row) && !math.IsNaN(row[b]) {
@@ -164,4 +172,11 @@ func (g *Grid) at(unit, bucket int) float64 {
 		return row[bucket]
 	}
 	return math.NaN()
+}
+
+// Seen says that a unit has made a step, of which no value may be there.
+func (g *Grid) Seen(u Unit, step int64) {
+	if i, ok := g.index[u]; ok {
+		g.last[i] = max(g.last[i], step)
+	}
 }

@@ -64,8 +64,8 @@ type Report struct {
 const leastUnits = 4
 
 // oddZ is the distance from which a unit is odd. It stands far beyond the 3.3 that the largest of a thousand normal
-// values reaches: memory is not normal.
-const oddZ = 6
+// values reaches: memory is not normal, and ranks at the border of two pipeline stages have peers of both.
+const oddZ = 8
 
 // A difference must also matter: below a share of what units hold, and below some bytes, nobody acts on it.
 const (
