@@ -45,6 +45,9 @@ type Tables struct {
 	Bytes   int64 // of the files that were chosen
 }
 
+// ErrTooMuch is a question for which more would have to be fetched than MaxDownload.
+var ErrTooMuch = errors.New("too much to fetch for one machine")
+
 // MaxDownload bounds what a question fetches from S3 to answer on this machine, in bytes: about a fleet-day. Beyond
 // it Trino reads where the files lie.
 const MaxDownload = int64(20 * units.GiB)
@@ -76,7 +79,7 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	root := p.text()
 	if _, remote := p.(*bucket); remote {
 		if bytes > MaxDownload {
-			return nil, remedy.Add(fmt.Errorf("the question needs %s of the lake", units.Bytes(bytes)),
+			return nil, remedy.Add(fmt.Errorf("%w: %s of the lake", ErrTooMuch, units.Bytes(bytes)),
 				"narrow it with --since or --job, or let Trino answer: --engine trino")
 		}
 		if root, err = cacheOf(p); err != nil {
