@@ -30,22 +30,43 @@ const spillRoom = 256
 // MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. The file is not
 // synced.
 func MergeParquet(ctx context.Context, m Merge) error {
-	own, err := newScratch(m.TempDir)
-	if err != nil {
-		return fmt.Errorf("merge Parquet: %w", err)
-	}
-	defer own.remove()
-	o := Options{MemoryLimit: m.MemoryLimit, TempDir: own.path, spill: m.MemoryLimit * spillRoom}.withDefaults()
-	e := &engine{}
-	if err := e.open(o); err != nil {
-		return fmt.Errorf("merge Parquet: %w", err)
-	}
-	defer duck.Close(&e.db)
-	if err := withOne(ctx, e, func(c *conn) error { return c.exec(m.sql()) }); err != nil {
-		_ = os.Remove(m.To)
+	if err := copyTo(ctx, m.sql(), m.To, m.TempDir, m.MemoryLimit); err != nil {
 		return fmt.Errorf("merge Parquet: %w", err)
 	}
 	return nil
+}
+
+// WriteParquet writes the rows of a statement of ours, that of a benchmark, say.
+func WriteParquet(ctx context.Context, sql, to string, rowGroup int, tempDir string) error {
+	if err := copyTo(ctx, copySQL(sql, to, rowGroup), to, tempDir, defaultMemory); err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	return nil
+}
+
+func copySQL(sql, to string, rowGroup int) string {
+	return "COPY (" + sql + ") TO " + quote(to) + " (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE " +
+		itoa(int64(rowGroup)) + ")"
+}
+
+// copyTo runs a COPY in a database of its own.
+func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
+	own, err := newScratch(tempDir)
+	if err != nil {
+		return err
+	}
+	defer own.remove()
+	e := &engine{}
+	o := Options{MemoryLimit: memory, TempDir: own.path, spill: memory * spillRoom}
+	if err := e.open(o.withDefaults()); err != nil {
+		return err
+	}
+	defer duck.Close(&e.db)
+	err = withOne(ctx, e, func(c *conn) error { return c.exec(sql) })
+	if err != nil {
+		_ = os.Remove(to)
+	}
+	return err
 }
 
 func (m Merge) sql() string {
@@ -64,9 +85,8 @@ func (m Merge) sql() string {
 	if len(drop) > 0 {
 		columns = "COLUMNS(c -> " + strings.Join(drop, " AND ") + ")"
 	}
-	return "COPY (SELECT " + columns + " FROM (" + strings.Join(parts, " UNION ALL BY NAME ") + ") ORDER BY " +
-		strings.Join(m.Order, ", ") + ") TO " + quote(m.To) + " (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE " +
-		itoa(int64(m.RowGroup)) + ")"
+	return copySQL("SELECT "+columns+" FROM ("+strings.Join(parts, " UNION ALL BY NAME ")+") ORDER BY "+
+		strings.Join(m.Order, ", "), m.To, m.RowGroup)
 }
 
 // FileView is a view over Parquet files of one shape.
@@ -124,7 +144,8 @@ func makeViews(c *conn, views []FileView) error {
 	for _, v := range views {
 		full := v.Schema + "." + v.Name
 		sql := "CREATE SCHEMA IF NOT EXISTS " + v.Schema + "; CREATE VIEW " + full + " AS " + v.sql() +
-			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE VIEW global." + full + " AS FROM memory." + full
+			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE VIEW global." + full + " AS FROM memory." +
+			full
 		if named[v.Name] == 1 {
 			sql += "; CREATE VIEW global.main." + v.Name + " AS FROM memory." + full
 		}
@@ -154,7 +175,8 @@ func (v FileView) sql() string {
 	for i, f := range v.Files {
 		files[i] = quote(f)
 	}
-	return "SELECT " + strings.Join(names, ", ") + " FROM (" + none + " UNION ALL BY NAME SELECT * FROM read_parquet([" +
+	return "SELECT " + strings.Join(names, ", ") + " FROM (" + none +
+		" UNION ALL BY NAME SELECT * FROM read_parquet([" +
 		strings.Join(files, ", ") + "], union_by_name = true, hive_partitioning = true, hive_types = {" +
 		strings.Join(keys, ", ") + ", 'tier': VARCHAR}))"
 }

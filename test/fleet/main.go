@@ -1,4 +1,4 @@
-// The command fleet prints how well the judgement across ranks finds planted faults: simulations of a job of 1,000
+// Command fleet prints how well the judgement across ranks finds planted faults: simulations of a job of 1,000
 // ranks with realistic noise, in each of which up to three ranks (or nodes) have one of five faults, and as many in
 // which nothing is wrong.
 //
@@ -112,13 +112,13 @@ func report(tallies map[skew.Kind]*tally, ranks, steps int) bool {
 	for _, k := range simulate.Kinds {
 		t := tallies[k]
 		t.row(string(k))
-		all.simulations, all.planted, all.found = all.simulations+t.simulations, all.planted+t.planted, all.found+t.found
+		all.simulations, all.planted = all.simulations+t.simulations, all.planted+t.planted
+		all.found += t.found
 		all.named, all.said = all.named+t.named, all.said+t.said
 	}
 	all.row("all")
-	for _, share := range []float64{share(all.found, all.said), share(all.found, all.planted), share(all.named, all.planted)} {
-		good = good && share >= goal
-	}
+	good = good && share(all.found, all.said) >= goal && share(all.found, all.planted) >= goal &&
+		share(all.named, all.planted) >= goal
 	healthy := tallies[""]
 	fmt.Printf("\nhealthy: silent in %d of %d\n", healthy.silent, healthy.simulations)
 	return good && share(healthy.silent, healthy.simulations) >= goal

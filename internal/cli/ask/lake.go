@@ -31,8 +31,8 @@ type LakeOptions struct {
 // AddFlags adds those of a query.
 func (o *LakeOptions) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.engine, "engine", "auto", "of a lake: `ENGINE` duckdb (this machine), trino, or auto by size")
-	f.StringVar(&o.trino, "trino", os.Getenv("MEMGAUGE_TRINO"), "of a lake: `URL` of the Trino server (MEMGAUGE_TRINO, else "+
-		trino.DefaultServer+")")
+	f.StringVar(&o.trino, "trino", os.Getenv("MEMGAUGE_TRINO"),
+		"of a lake: `URL` of the Trino server (MEMGAUGE_TRINO, else "+trino.DefaultServer+")")
 	f.Lookup("trino").DefValue = ""
 	o.AddScope(f)
 }
@@ -98,30 +98,36 @@ func (a *commands) queryLake(ctx context.Context, o QueryOptions, where string, 
 		return fmt.Errorf("query: %w", err)
 	}
 	defer out.Discard()
-	var from api.Querier
-	switch o.Lake.engine {
-	case "duckdb", "auto":
-		t, err := lake.Open(ctx, choice)
-		if o.Lake.engine == "auto" && o.Lake.trino != "" && (errors.Is(err, lake.ErrTooMuch) || err == nil && t.Bytes > lake.MaxDownload) {
-			if err == nil {
-				t.Close()
-			}
-			from, err = o.Lake.trinoEngine(choice)
-		} else if err == nil {
-			defer t.Close()
-			from = t
-		}
-		if err != nil {
-			return WhyCut(ctx, err)
-		}
-	case "trino":
-		if from, err = o.Lake.trinoEngine(choice); err != nil {
-			return err
-		}
-	default:
-		return app.Usage(remedy.Add(fmt.Errorf("query: unknown engine %q", o.Lake.engine), "engines are auto, duckdb and trino"))
+	from, done, err := o.Lake.querier(ctx, choice)
+	if err != nil {
+		return WhyCut(ctx, err)
 	}
+	defer done()
 	return RunQuery(ctx, from, q, out)
+}
+
+// querier is the engine that answers; done lets go of it.
+func (o *LakeOptions) querier(ctx context.Context, c lake.Choice) (from api.Querier, done func(), err error) {
+	switch o.engine {
+	case "duckdb", "auto":
+		t, err := lake.Open(ctx, c)
+		if err == nil && (o.engine == "duckdb" || o.trino == "" || t.Bytes <= lake.MaxDownload) {
+			return t, func() { t.Close() }, nil
+		}
+		if o.engine == "duckdb" || o.trino == "" || err != nil && !errors.Is(err, lake.ErrTooMuch) {
+			return nil, nil, err
+		}
+		if err == nil {
+			t.Close()
+		}
+		from, err = o.trinoEngine(c)
+		return from, func() {}, err
+	case "trino":
+		from, err = o.trinoEngine(c)
+		return from, func() {}, err
+	}
+	return nil, nil, app.Usage(remedy.Add(fmt.Errorf("query: unknown engine %q", o.engine),
+		"engines are auto, duckdb and trino"))
 }
 
 // trinoQuerier lets a Trino server answer.
@@ -129,8 +135,9 @@ type trinoQuerier struct{ client *trino.Client }
 
 // trinoEngine refuses what only files on this machine can be narrowed by: the server's tables are whole.
 func (o *LakeOptions) trinoEngine(c lake.Choice) (api.Querier, error) {
-	if o.engine == "trino" && (c.Job != "" || !c.Since.IsZero()) {
-		return nil, app.Usage(remedy.Add(errors.New("query: Trino's tables are whole, --job and --since do not narrow them"),
+	if c.Job != "" || !c.Since.IsZero() {
+		return nil, app.Usage(remedy.Add(
+			errors.New("query: Trino's tables are whole, --job and --since do not narrow them"),
 			"say it in the statement: WHERE job = '…' AND date >= '2026-11-20'"))
 	}
 	server := o.trino

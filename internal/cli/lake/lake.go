@@ -25,9 +25,9 @@ func Commands(a *app.App) []*cobra.Command {
 	parent := &cobra.Command{
 		Use:   "lake",
 		Short: "Keep a fleet's lake: what it holds, merging, retention, Trino",
-		Long: "A lake is Parquet in a directory or at s3://BUCKET/PREFIX: the rows of many machines, by table, job, date and hour.\n" +
-			"It is asked as lake=WHERE: memgauge lake=/data/lake query \"…\". For S3 the environment has AWS_ACCESS_KEY_ID,\n" +
-			"AWS_SECRET_ACCESS_KEY and, where it is not Amazon's, AWS_ENDPOINT_URL.",
+		Long: "A lake is Parquet in a directory or at s3://BUCKET/PREFIX: the rows of many machines, by table, job,\n" +
+			"date and hour. It is asked as lake=WHERE: memgauge lake=/data/lake query \"…\". For S3 the environment\n" +
+			"has AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where it is not Amazon's, AWS_ENDPOINT_URL.",
 		Annotations: app.AboutNoSession(),
 	}
 	for _, sub := range []*cobra.Command{c.statusCommand(), c.mergeCommand(), c.trinoCommand()} {
@@ -88,9 +88,9 @@ func (a *commands) mergeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "merge WHERE",
 		Short: "Merge the hours that are over, and give up what is beyond the bounds",
-		Long: "Makes one sorted file of each hour that is over, which the lake's writer does by itself, and removes what such files\n" +
-			"have replaced. With --max-age or --max-size the oldest hours are given up. A directory that another process writes\n" +
-			"is refused.",
+		Long: "Makes one sorted file of each hour that is over, which the lake's writer does by itself, and removes\n" +
+			"what such files have replaced. With --max-age or --max-size the oldest hours are given up. A directory\n" +
+			"that another process writes is refused.",
 		Example: "  memgauge lake merge /data/lake\n  memgauge lake merge /data/lake --max-age 720h --max-size 500GiB",
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(c *cobra.Command, args []string) error { return a.merge(c, o, args[0]) },
@@ -120,8 +120,9 @@ func (a *commands) merge(c *cobra.Command, o keepOptions, where string) error {
 	if err = errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("lake merge: %w", err)
 	}
-	fmt.Fprintf(a.Text(), "merged %d files into %d hours, removed %d replaced files, gave up %d hours; the lake has %s in %d hours\n",
-		r.Files, r.Merged, r.Removed, r.GivenUp, units.Bytes(r.Bytes), r.Hours)
+	fmt.Fprintf(a.Text(), "merged %d files into %d hours, removed %d replaced files, gave up %d hours\n", r.Files,
+		r.Merged, r.Removed, r.GivenUp)
+	fmt.Fprintf(a.Text(), "the lake has %s in %d hours\n", units.Bytes(r.Bytes), r.Hours)
 	return nil
 }
 
@@ -131,8 +132,9 @@ func (a *commands) trinoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "trino WHERE",
 		Short: "Define a lake's tables in a Trino server, and keep their partitions in step",
-		Long: "Defines tables and views under the names that a session has, in the catalog lake (deploy/trino), and registers the hours that\n" +
-			"the lake has now. It is to be run again after new hours and merges: --every does so until it is interrupted.",
+		Long: "Defines tables and views under the names that a session has, in the catalog lake (deploy/trino), and\n" +
+			"registers the hours that the lake has now. It is to be run again after new hours and merges: --every does\n" +
+			"so until it is interrupted.",
 		Example: "  memgauge lake trino /data/lake --seen-as local:///\n" +
 			"  memgauge lake trino s3://training/lake --server http://trino:8080 --every 1m",
 		Args: cobra.ExactArgs(1),

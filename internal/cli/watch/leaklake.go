@@ -21,7 +21,8 @@ const shownSlopes = 8
 
 // leakLake compares the ranks of a job in a lake. Exit code 3 means that one is odd.
 func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) error {
-	if o.check || o.tracking || o.watch || o.durationSet || o.until > 0 || o.threshold > 0 || len(o.devices) > 0 || o.output != "" {
+	if o.check || o.tracking || o.watch || o.durationSet || o.until > 0 || o.threshold > 0 || len(o.devices) > 0 ||
+		o.output != "" {
 		return app.Usage(remedy.Add(errors.New("leak: a lake is judged as it is"), "--job and --json go with it"))
 	}
 	t, err := lake.Open(ctx, lake.Choice{Location: where, Job: o.job, SQL: "python.steps host.memory"})
@@ -84,7 +85,8 @@ func printSkew(w io.Writer, job string, r skew.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RANK\tNODE\tA STEP\tSINCE STEP\tBY NOW\tZ")
 	for _, s := range r.Slopes[:min(len(r.Slopes), shownSlopes)] {
-		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%.1f\n", s.Rank, s.Node, units.Bytes(s.Pace), s.Since, units.Bytes(s.Excess), s.Z)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%d\t%s\t%.1f\n", s.Rank, s.Node, units.Bytes(s.Pace), s.Since,
+			units.Bytes(s.Excess), s.Z)
 	}
 	return table.Flush()
 }

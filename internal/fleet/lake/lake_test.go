@@ -55,7 +55,8 @@ func batch(t testing.TB, node, number int) frame.Batch {
 			case "rank":
 				b.Field(k).(*array.Int32Builder).Append(h.Rank)
 			case "ts":
-				b.Field(k).(*array.TimestampBuilder).Append(arrow.Timestamp(began.Add(time.Duration(row) * rowEvery).UnixMicro()))
+				at := began.Add(time.Duration(row) * rowEvery)
+				b.Field(k).(*array.TimestampBuilder).Append(arrow.Timestamp(at.UnixMicro()))
 			case "step":
 				b.Field(k).(*array.Int64Builder).Append(int64(row))
 			case "allocated":
@@ -167,7 +168,8 @@ func rowsOnce(t *testing.T, location string) {
 		t.Errorf("%+v, %v: nothing new was to be merged, and what was replaced removed", r, err)
 	}
 	check("cleaned")
-	if got := csv(t, Choice{Location: location, Since: began.Add(130 * time.Minute)}, "SELECT min(hour) FROM global.steps"); got != "13" {
+	late := Choice{Location: location, Since: began.Add(130 * time.Minute)}
+	if got := csv(t, late, "SELECT min(hour) FROM global.steps"); got != "13" {
 		t.Errorf("since 13:00: the first hour is %s", got)
 	}
 	got := csv(t, Choice{Location: location, Job: "llama"},
@@ -185,8 +187,8 @@ func TestDoors(t *testing.T) {
 	if _, err := New(t.Context(), soon(dir)); err == nil || !strings.Contains(err.Error(), "another process writes") {
 		t.Errorf("a second writer: %v", err)
 	}
-	for _, sql := range []string{"FROM read_parquet('" + dir + "/**')", "FROM '/etc/passwd'", "COPY (SELECT 1) TO '/tmp/x'",
-		"FROM read_text('/etc/passwd')", "ATTACH '/tmp/x.duckdb'"} {
+	for _, sql := range []string{"FROM read_parquet('" + dir + "/**')", "FROM '/etc/passwd'",
+		"COPY (SELECT 1) TO '/tmp/x'", "FROM read_text('/etc/passwd')", "ATTACH '/tmp/x.duckdb'"} {
 		if got, err := query(t.Context(), Choice{Location: dir}, sql); err == nil {
 			t.Errorf("%s: %s", sql, got)
 		}
@@ -363,7 +365,8 @@ func runUntilKilled(t *testing.T, dir string, send [][2]int, acked map[[2]int]bo
 func checkRows(t *testing.T, dir, when string, acked map[[2]int]bool, sent int, whole bool) {
 	t.Helper()
 	got := csv(t, Choice{Location: dir}, fmt.Sprintf(
-		`SELECT rank || ':' || step // %d || ':' || count(*) || ':' || count(DISTINCT step) FROM python.steps GROUP BY rank, step // %d`,
+		`SELECT rank || ':' || step // %d || ':' || count(*) || ':' || count(DISTINCT step)
+			FROM python.steps GROUP BY rank, step // %d`,
 		batchRows, batchRows))
 	seen := map[[2]int]bool{}
 	for line := range strings.FieldsSeq(got) {

@@ -38,7 +38,9 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 	for h := range hours {
 		order = append(order, h)
 	}
-	slices.SortFunc(order, func(a, b hour) int { return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.dir(), b.dir())) })
+	slices.SortFunc(order, func(a, b hour) int {
+		return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.dir(), b.dir()))
+	})
 	if err := w.giveUp(ctx, order, hours, &r); err != nil {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
@@ -165,8 +167,8 @@ func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
 	}
 	next := c.generation + 1
 	made := filepath.Join(w.place.stage(), "merge.parquet")
-	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: made, Order: sortedBy(h.table), Drop: []string{rowColumn},
-		RowGroup: rowGroup, TempDir: w.place.stage(), MemoryLimit: w.o.Memory}); err != nil {
+	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: made, Order: sortedBy(h.table),
+		Drop: []string{rowColumn}, RowGroup: rowGroup, TempDir: w.place.stage(), MemoryLimit: w.o.Memory}); err != nil {
 		return err
 	}
 	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next)+mergedName, made); err != nil {

@@ -157,7 +157,9 @@ func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, 
 
 // describing says that a statement may be about tables that it does not name. Taking too many costs time alone.
 func describing(sql string) bool {
-	return strings.Contains(sql, "show") || strings.Contains(sql, "duckdb_") || strings.Contains(sql, "information_schema")
+	return slices.ContainsFunc([]string{"show", "duckdb_", "information_schema"}, func(word string) bool {
+		return strings.Contains(sql, word)
+	})
 }
 
 func noJob(job string, jobs map[string]bool) error {
@@ -263,7 +265,8 @@ const floorSteps = 256
 func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	in := skew.Input{Memory: skew.NewGrid(), Time: skew.NewGrid(), Host: skew.NewGrid()}
 	of := "job = '" + strings.ReplaceAll(job, "'", "''") + "'"
-	err := store.Each(ctx, t.db, `WITH own AS (SELECT greatest(1, (max(step) - min(step)) // `+fmt.Sprint(floorSteps)+`) AS width
+	err := store.Each(ctx, t.db, `WITH own AS (
+			SELECT greatest(1, (max(step) - min(step)) // `+fmt.Sprint(floorSteps)+`) AS width
 		FROM python.steps WHERE `+of+` AND rank IS NOT NULL AND NOT inference)
 		SELECT node, rank, min(step), max(step), min(allocated)::DOUBLE, epoch_us(min(ts)) / 1e6::DOUBLE
 		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference GROUP BY node, rank, step // width`,
@@ -275,9 +278,11 @@ func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 			in.Memory.Seen(u, v[3].(int64))
 		})
 	if err == nil { // of hosts, by what step their ranks had made
-		err = store.Each(ctx, t.db, `WITH host AS (SELECT node, epoch_us(ts) // 60000000 AS minute, min(total - available) AS used
-			FROM host.memory WHERE `+of+` GROUP BY 1, 2),
-			made AS (SELECT node, epoch_us(ts) // 60000000 AS minute, max(step) AS step FROM python.steps WHERE `+of+` GROUP BY 1, 2)
+		err = store.Each(ctx, t.db, `WITH host AS (
+				SELECT node, epoch_us(ts) // 60000000 AS minute, min(total - available) AS used
+				FROM host.memory WHERE `+of+` GROUP BY 1, 2),
+			made AS (SELECT node, epoch_us(ts) // 60000000 AS minute, max(step) AS step
+				FROM python.steps WHERE `+of+` GROUP BY 1, 2)
 			SELECT node, step, used::DOUBLE FROM host JOIN made USING (node, minute)`, func(v []any) {
 			in.Host.Add(skew.Unit{Node: v[0].(string), Rank: -1}, v[1].(int64), number(v[2]))
 		})
@@ -298,6 +303,8 @@ func number(v any) float64 {
 
 // Jobs are the jobs of a lake, by name.
 func (t *Tables) Jobs(ctx context.Context) (names []string, err error) {
-	err = store.Each(ctx, t.db, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []any) { names = append(names, v[0].(string)) })
+	err = store.Each(ctx, t.db, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []any) {
+		names = append(names, v[0].(string))
+	})
 	return names, err
 }

@@ -25,7 +25,8 @@ type hour struct {
 
 // dir is the partition's directory, with a slash behind.
 func (h hour) dir() string {
-	return fmt.Sprintf("%s/job=%s/date=%s/hour=%s/", h.table, h.job, h.begin.Format(time.DateOnly), h.begin.Format("15"))
+	return fmt.Sprintf("%s/job=%s/date=%s/hour=%s/", h.table, h.job, h.begin.Format(time.DateOnly),
+		h.begin.Format("15"))
 }
 
 // Kinds of a tier: r has files as they were flushed, c one that was merged.

@@ -35,7 +35,7 @@ type place interface {
 	list(ctx context.Context, prefix string) ([]entry, error)
 	put(ctx context.Context, name, from string) error // takes the local file away
 	open(ctx context.Context, name string) (readable, error)
-	local(ctx context.Context, e entry, cache string) (path string, err error) // a file of this machine with its content
+	local(ctx context.Context, e entry, cache string) (path string, err error) // a file here with its content
 	remove(ctx context.Context, names []string) error
 	stage() string // directory of this machine for files that are being made
 	text() string  // for messages
@@ -97,7 +97,8 @@ func (d *directory) empty(dir string) error {
 }
 
 func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
-	err = filepath.WalkDir(filepath.Join(d.root, filepath.FromSlash(prefix)), func(path string, e fs.DirEntry, err error) error {
+	top := filepath.Join(d.root, filepath.FromSlash(prefix))
+	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) { // given up meanwhile, or never there
 			return nil
 		}

@@ -76,7 +76,8 @@ func region() string {
 }
 
 func (b *bucket) list(ctx context.Context, prefix string) (list []entry, err error) {
-	for o := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+	below := minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}
+	for o := range b.client.ListObjects(ctx, b.name, below) {
 		if o.Err != nil {
 			return nil, o.Err
 		}

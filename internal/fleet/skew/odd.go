@@ -62,9 +62,9 @@ func middle(values []float64) float64 {
 // group is some units with the peers of them all.
 type group struct{ units, peers []int }
 
-// groupsOf finds the peers of each unit: those next to it in the order of levels at the beginning. In a large fleet some
-// neighbours share their peers and are among them, which moves a median of mostPeers little and saves most of the work;
-// in a small one each has its own, without itself.
+// groupsOf finds the peers of each unit: those next to it in the order of levels at the beginning. In a large fleet
+// some neighbours share their peers and are among them, which moves a median of mostPeers little and saves most of the
+// work; in a small one each has its own, without itself.
 func groupsOf(g *Grid, columns []int) (out []group) {
 	n := g.Len()
 	level := levels(g, columns[:max(1, len(columns)/8)])

@@ -53,18 +53,20 @@ func (f Finding) Text() string {
 		return fmt.Sprintf("%s grows by %s a step (%s to %s) beyond its peers since step %d, %s by now (%s). %s", who,
 			bytes(f.Pace), bytes(f.PaceLow), bytes(f.PaceHigh), f.Since, bytes(f.Excess), z, ask)
 	case Step:
-		return fmt.Sprintf("%s holds %s more than its peers since step %d (%s). %s", who, bytes(f.Excess), f.Since, z, ask)
+		return fmt.Sprintf("%s holds %s more than its peers since step %d (%s). %s", who, bytes(f.Excess), f.Since,
+			z, ask)
 	case PileUp:
-		return fmt.Sprintf("%s holds %s more than its peers from the beginning (%s): look for what every rank puts there "+
-			"(a checkpoint loaded without map_location, gathered metrics, contexts on device 0).", who, bytes(f.Excess), z)
+		return fmt.Sprintf("%s holds %s more than its peers from the beginning (%s): look for what every rank puts "+
+			"there (a checkpoint loaded without map_location, gathered metrics, contexts on device 0).", who,
+			bytes(f.Excess), z)
 	case HostLeak:
-		return fmt.Sprintf("The host memory of %s grows by %s a step (%s to %s) beyond that of other nodes since step %d, "+
-			"%s by now (%s). Ask it: memgauge node=%s where.", f.Node, bytes(f.Pace), bytes(f.PaceLow), bytes(f.PaceHigh),
-			f.Since, bytes(f.Excess), z, f.Node)
+		return fmt.Sprintf("The host memory of %s grows by %s a step (%s to %s) beyond that of other nodes since "+
+			"step %d, %s by now (%s). Ask it: memgauge node=%s where.", f.Node, bytes(f.Pace), bytes(f.PaceLow),
+			bytes(f.PaceHigh), f.Since, bytes(f.Excess), z, f.Node)
 	}
 	if f.Excess == 0 {
-		return fmt.Sprintf("%s made its last step, %d, while others are at %d (%s). Ask it: memgauge rank=%d backtrace.",
-			who, f.LastStep, f.PeerLastStep, z, f.Rank)
+		return fmt.Sprintf("%s made its last step, %d, while others are at %d (%s). "+
+			"Ask it: memgauge rank=%d backtrace.", who, f.LastStep, f.PeerLastStep, z, f.Rank)
 	}
 	return fmt.Sprintf("%s falls behind since step %d: it ends its steps %s later than its peers (%s). "+
 		"Ask it: memgauge rank=%d backtrace.", who, f.Since,

@@ -26,8 +26,8 @@ var types = map[string]string{"BIGINT": "bigint", "INTEGER": "integer", "DOUBLE"
 	"VARCHAR": "varchar", "TIMESTAMP": "timestamp(6)"}
 
 // Sync defines the tables that have files and views of all tables, and registers exactly the partitions that are
-// current. Of an hour that was merged the new files come before the old ones go when it is asked in between, neither:
-// the old go first, so that no row is ever there twice.
+// current. Of an hour that was merged the old files go before the new ones come: a question in between may miss it for
+// some milliseconds, and never sees a row twice.
 func (c *Client) Sync(ctx context.Context, s Sync) (done Done, err error) {
 	current, err := lake.Partitions(ctx, s.Lake)
 	if err != nil {
@@ -200,7 +200,8 @@ func call(procedure string, t *table.Table, key [4]string, location string) stri
 		values[i] = literal(v)
 	}
 	sql := fmt.Sprintf("CALL system.%s(schema_name => 'store', table_name => %s, partition_columns => ARRAY['%s'], "+
-		"partition_values => ARRAY[%s]", procedure, literal(t.Store), strings.Join(keys, "', '"), strings.Join(values, ", "))
+		"partition_values => ARRAY[%s]", procedure, literal(t.Store), strings.Join(keys, "', '"),
+		strings.Join(values, ", "))
 	if location != "" {
 		sql += ", location => " + literal(location)
 	}
