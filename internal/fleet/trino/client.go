@@ -69,6 +69,7 @@ func (c *Client) begin(ctx context.Context, sql string) (page, error) {
 	r.Header.Set("X-Trino-Catalog", c.catalog)
 	r.Header.Set("X-Trino-Schema", "python")
 	r.Header.Set("X-Trino-Time-Zone", "UTC")
+	r.Header.Set("X-Trino-Client-Capabilities", "PARAMETRIC_DATETIME") // without it, microseconds are cut off
 	return c.send(r)
 }
 
