@@ -130,7 +130,7 @@ func (g *Grid) widen() {
 		half := row[:0]
 		for b := 0; b < len(row); b += 2 {
 			v := row[b]
-			if b+1 < len(row) && !(v <= row[b+1]) {
+			if b+1 < len(row) && (math.IsNaN(v) || row[b+1] < v) {
 				v = row[b+1]
 			}
 			half = append(half, v)
