@@ -40,7 +40,7 @@ func (a *commands) queryCommand() *cobra.Command {
 		Example: "  memgauge query \"SELECT step, max(allocated) AS peak_mb FROM python.torch_trace GROUP BY step ORDER BY step\"\n" +
 			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
 			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"\n" +
-			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT rank, max(rss) FROM python.steps GROUP BY 1\"",
+			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, isLake := LakeOf(a.App)

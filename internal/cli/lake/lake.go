@@ -53,7 +53,10 @@ func (a *commands) statusCommand() *cobra.Command {
 			if asJSON {
 				out := json.NewEncoder(a.Stdout)
 				out.SetIndent("", "  ")
-				return out.Encode(list)
+				return out.Encode(struct {
+					Version int           `json:"schema_version"`
+					Jobs    []lake.Status `json:"jobs"`
+				}{1, list})
 			}
 			return a.printStatus(list)
 		},
@@ -133,8 +136,8 @@ func (a *commands) trinoCommand() *cobra.Command {
 		Use:   "trino WHERE",
 		Short: "Define a lake's tables in a Trino server, and keep their partitions in step",
 		Long: "Defines tables and views under the names that a session has, in the catalog lake (deploy/trino), and\n" +
-			"registers the hours that the lake has now. It is to be run again after new hours and merges: --every does\n" +
-			"so until it is interrupted.",
+			"registers the hours that the lake has now. It is to be run again after new hours and merges: --every\n" +
+			"does so until it is interrupted.",
 		Example: "  memgauge lake trino /data/lake --seen-as local:///\n" +
 			"  memgauge lake trino s3://training/lake --server http://trino:8080 --every 1m",
 		Args: cobra.ExactArgs(1),

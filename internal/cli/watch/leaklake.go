@@ -42,10 +42,11 @@ func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) er
 		out := json.NewEncoder(a.Stdout)
 		out.SetIndent("", "  ")
 		err = out.Encode(struct {
-			Job string `json:"job"`
+			Version int    `json:"schema_version"`
+			Job     string `json:"job"`
 			skew.Report
 			Text string `json:"text"`
-		}{job, r, r.Text()})
+		}{1, job, r, r.Text()})
 	} else {
 		err = printSkew(a.Text(), job, r)
 	}

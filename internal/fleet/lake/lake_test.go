@@ -168,6 +168,12 @@ func rowsOnce(t *testing.T, location string) {
 		t.Errorf("%+v, %v: nothing new was to be merged, and what was replaced removed", r, err)
 	}
 	check("cleaned")
+	askElsewhere(t, location)
+}
+
+// askElsewhere asks a part of the lake, under other names, and together with a table that has no rows.
+func askElsewhere(t *testing.T, location string) {
+	t.Helper()
 	late := Choice{Location: location, Since: began.Add(130 * time.Minute)}
 	if got := csv(t, late, "SELECT min(hour) FROM global.steps"); got != "13" {
 		t.Errorf("since 13:00: the first hour is %s", got)

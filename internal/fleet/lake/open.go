@@ -257,8 +257,9 @@ func (t *Tables) Close() error {
 	return errors.Join(t.db.Close(), os.RemoveAll(t.scratch), t.place.close())
 }
 
-// Floors are read by so many steps at once: grids keep no more columns than that anyway.
-const floorSteps = 256
+// leastFloors is how many stretches of steps floors are read of, at least: grids keep no more columns than that. A
+// stretch is a power of two, as a grid's columns are, so that none lies in two of them.
+const leastFloors = "64"
 
 // Compare judges the ranks of a job against each other. Steps that only inferred are left out. What a rank holds is
 // what the fullest of its devices does; hosts are compared where their memory was recorded.
@@ -266,10 +267,12 @@ func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	in := skew.Input{Memory: skew.NewGrid(), Time: skew.NewGrid(), Host: skew.NewGrid()}
 	of := "job = '" + strings.ReplaceAll(job, "'", "''") + "'"
 	err := store.Each(ctx, t.db, `WITH own AS (
-			SELECT greatest(1, (max(step) - min(step)) // `+fmt.Sprint(floorSteps)+`) AS width
+			SELECT min(step) AS first,
+				pow(2, floor(log2(greatest(1, (max(step) - min(step)) / `+leastFloors+`))))::BIGINT AS width
 		FROM python.steps WHERE `+of+` AND rank IS NOT NULL AND NOT inference)
 		SELECT node, rank, min(step), max(step), min(allocated)::DOUBLE, epoch_us(min(ts)) / 1e6::DOUBLE
-		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference GROUP BY node, rank, step // width`,
+		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference
+		GROUP BY node, rank, (step - first) // width`,
 		func(v []any) {
 			u := skew.Unit{Node: v[0].(string), Rank: int(v[1].(int64))}
 			in.Memory.Add(u, v[2].(int64), number(v[4]))

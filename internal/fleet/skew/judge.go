@@ -79,7 +79,7 @@ const (
 
 // Judge compares the units of each grid.
 func Judge(in Input) Report {
-	var r Report
+	r := Report{Findings: []Finding{}, Slopes: []Slope{}, Warnings: []string{}} // lists in JSON, never null
 	if in.Memory != nil {
 		r.Ranks, r.Nodes = in.Memory.Len(), nodesOf(in.Memory)
 		r.memory(in.Memory)

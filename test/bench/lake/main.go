@@ -32,7 +32,8 @@ type question struct {
 // Questions over the fleet; the same text for both engines.
 var questions = []question{
 	{"leak slope by rank", `SELECT rank, regr_slope(allocated, step) AS bytes_per_step FROM python.steps
-		WHERE job = 'llama' AND step >= 1500 GROUP BY rank ORDER BY 2 DESC LIMIT 5`, 150 * time.Millisecond, time.Second},
+		WHERE job = 'llama' AND step >= 1500 GROUP BY rank ORDER BY 2 DESC LIMIT 5`,
+		150 * time.Millisecond, time.Second},
 	{"odd rank", `WITH r AS (SELECT rank, avg(allocated) AS a FROM python.steps
 			WHERE job = 'llama' AND step >= 1900 GROUP BY rank),
 		z AS (SELECT avg(a) AS m, stddev_samp(a) AS s FROM r)
