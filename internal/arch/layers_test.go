@@ -19,7 +19,8 @@ var onlyImporter = map[string]string{
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
-	"github.com/klauspost":         "internal/snapshot",
+	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
+	"github.com/apache/arrow-go":   "internal/fleet",
 	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
 	"github.com/BurntSushi/toml":   "internal/check",

@@ -29,8 +29,8 @@ func TestLake(t *testing.T) {
 	if got != "n,last,nodes\n3600,11,3\n" {
 		t.Errorf("query: %q", got)
 	}
-	if got := w.mg(at, "query", "-f", "csv", "SELECT job, node, rank FROM global.steps WHERE step = 5 AND rank = 7"); got !=
-		"job,node,rank\nllama,node-1,7\n" {
+	one := "SELECT job, node, rank FROM global.steps WHERE step = 5 AND rank = 7"
+	if got := w.mg(at, "query", "-f", "csv", one); got != "job,node,rank\nllama,node-1,7\n" {
 		t.Errorf("query of global: %q", got)
 	}
 	if got := w.mg(at, "tables", "python.steps"); !strings.Contains(got, "name of the job") {

@@ -1,7 +1,7 @@
 // Package frame owns the unit that a node ships to the hub of a fleet: rows of one table of one session, numbered, as
-// bytes that a stranger may have sent. Decode believes none of them: every length is checked before memory is asked for,
-// the columns come from the header and not from Arrow's own schema message, and what does not fit is refused whole. It
-// knows nothing of who carries frames, and nothing of where rows end up but the interface Sink.
+// bytes that a stranger may have sent. Decode believes none of them: every length is checked before memory is asked
+// for, the columns come from the header and not from Arrow's own schema message, and what does not fit is refused
+// whole. It knows nothing of who carries frames, and nothing of where rows end up but the interface Sink.
 package frame
 
 import (
