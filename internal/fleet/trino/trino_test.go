@@ -13,7 +13,8 @@ func TestReads(t *testing.T) {
 		"SELECT 1": true, "-- growth\n/* x */ with a AS (SELECT 1) SELECT * FROM a": true, "(SELECT 1)": true,
 		"EXPLAIN SELECT 1": true, "EXPLAIN ANALYZE VERBOSE SELECT 1": true, "show tables": true, "VALUES 1": true,
 		"EXPLAIN ANALYZE DELETE FROM a": false, "INSERT INTO a SELECT 1": false, "": false, "CALL x()": false,
-		"-- SELECT\nDROP TABLE a": false, "SELECTED": false, "EXPLAIN ANALYZE /* */ EXPLAIN ANALYZE INSERT INTO a": false,
+		"-- SELECT\nDROP TABLE a": false, "SELECTED": false,
+		"EXPLAIN ANALYZE /* */ EXPLAIN ANALYZE INSERT INTO a": false,
 	} {
 		if reads(sql) != want {
 			t.Errorf("%q: want %v", sql, want)
