@@ -26,9 +26,11 @@ type Options struct {
 	// call comes from another goroutine, at most once a query.
 	Stuck func(sql string)
 
-	snapshot   bool  // it is a memory snapshot's, see MakeSnapshot
-	blockBytes int64 // 0: blockSize
-	logBytes   int64 // 0: what walBytes says
+	snapshot   bool   // it is a memory snapshot's, see MakeSnapshot
+	blockBytes int64  // 0: blockSize
+	logBytes   int64  // 0: what walBytes says
+	spill      int64  // bytes; 0: what spillBytes says
+	reads      string // a directory whose files may be read besides, see OpenFiles
 }
 
 // Patience is how long a query may still run after it was cancelled.
@@ -83,6 +85,9 @@ func (o Options) walBytes() int64 {
 
 // spillBytes bounds the temporary files of queries, in bytes, so that the session stays within MaxDisk.
 func (o Options) spillBytes() int64 {
+	if o.spill > 0 {
+		return o.spill
+	}
 	if o.MaxDisk > 0 {
 		return min(o.MemoryLimit*spillFactor, o.MaxDisk)
 	}

@@ -64,7 +64,10 @@ func (e *engine) lockDown(o Options) error {
 	}
 	defer c.close()
 	var allowed string
-	if o.TempDir != "" { // Export writes here and nowhere else
+	switch { // Export writes into the first, and nothing else does anywhere
+	case o.reads != "":
+		allowed = "SET allowed_directories = [" + quote(o.TempDir) + ", " + quote(o.reads) + "];"
+	case o.TempDir != "":
 		allowed = "SET allowed_directories = [" + quote(o.TempDir) + "];"
 	}
 	return c.exec(allowed +

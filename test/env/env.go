@@ -84,6 +84,18 @@ func Prometheus(t testing.TB, program string) string {
 	return filepath.Join(need(t, "prometheus", "MEMGAUGE_PROMETHEUS"), program)
 }
 
+// Versitygw is the path of an S3 service over a directory.
+func Versitygw(t testing.TB) string {
+	t.Helper()
+	return need(t, "versitygw", "MEMGAUGE_VERSITYGW")
+}
+
+// Trino is the directory of an unpacked Trino server.
+func Trino(t testing.TB) string {
+	t.Helper()
+	return need(t, "trino", "MEMGAUGE_TRINO_HOME")
+}
+
 // Torches are all Pythons with torch, at least one.
 func Torches(t testing.TB) []Python {
 	t.Helper()

@@ -27,6 +27,7 @@ type QueryOptions struct {
 	format  string
 	Output  string
 	timeout units.Duration
+	Lake    LakeOptions // of query alone
 }
 
 func (a *commands) queryCommand() *cobra.Command {
@@ -39,11 +40,19 @@ func (a *commands) queryCommand() *cobra.Command {
 			"fits the terminal; in a pipe or a file nothing is cut, rounded or wrapped. When the query fails, nothing is printed or written.",
 		Example: "  memgauge query \"SELECT step, max(allocated) AS peak_mb FROM python.torch_trace GROUP BY step ORDER BY step\"\n" +
 			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
-			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"",
+			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"\n" +
+			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.query(cmd.Context(), o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, isLake := LakeOf(a.App)
+			if flag := o.Lake.Given(cmd.Flags()); flag != "" && !isLake {
+				return noLake(flag, "query")
+			}
+			return a.query(cmd.Context(), o, args[0])
+		},
 	}
 	o.AddFlags(c)
+	o.Lake.AddFlags(c.Flags())
 	return c
 }
 
@@ -75,6 +84,9 @@ func (a *commands) query(ctx context.Context, o QueryOptions, sql string) error 
 		return err
 	}
 	q.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
+	if where, ok := LakeOf(a.App); ok {
+		return a.queryLake(ctx, o, where, q)
+	}
 	ctx, cancel := o.Limit(ctx)
 	defer cancel()
 	// If the collector was killed, nothing of the answer was shown yet, and the next connection starts another

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	cliask "github.com/memgauge/memgauge/internal/cli/ask"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/recorded"
@@ -29,6 +30,7 @@ type leakOptions struct {
 	duration    units.Duration
 	until       int64
 	output      string
+	job         string
 	durationSet bool
 }
 
@@ -66,6 +68,7 @@ func (a *commands) leakCommand() *cobra.Command {
 	f.Var(&o.duration, "duration", "how long to watch a live session before judging")
 	f.Int64Var(&o.until, "until", 0, "judge as of the end of `STEP`: what would have been said then")
 	f.StringVarP(&o.output, "output", "o", "", "write the report as JSON to `FILE` as well")
+	f.StringVar(&o.job, "job", "", "of a lake: compare the ranks of the job `NAME`")
 	return c
 }
 
@@ -97,6 +100,12 @@ func (o leakOptions) patience() time.Duration {
 func (a *commands) leak(ctx context.Context, o leakOptions) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if where, ok := cliask.LakeOf(a.App); ok {
+		return a.leakLake(ctx, o, where)
+	}
+	if o.job != "" {
+		return app.Usage(errors.New("leak: --job is about a lake: memgauge lake=/data/lake leak --job NAME"))
 	}
 	t, err := a.Target(ctx)
 	if err != nil {

@@ -1,0 +1,259 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// Report is what a maintenance did.
+type Report struct {
+	Merged  int   // hours
+	Files   int   // flushed files that went into them
+	Removed int   // files that had been replaced
+	GivenUp int   // hours beyond the bounds of age or size
+	Bytes   int64 // that the lake has now
+	Hours   int   // partitions that it has now
+}
+
+// Maintain merges hours that are over, removes what merges have replaced, and gives up hours beyond the bounds. It may
+// be cut short anywhere: the next one goes on.
+func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
+	files, err := w.place.list(ctx, "")
+	if err != nil {
+		return r, fmt.Errorf("maintain the lake: %w", err)
+	}
+	hours := sortOut(files)
+	order := make([]hour, 0, len(hours))
+	for h := range hours {
+		order = append(order, h)
+	}
+	slices.SortFunc(order, func(a, b hour) int {
+		return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.dir(), b.dir()))
+	})
+	if err := w.giveUp(ctx, order, hours, &r); err != nil {
+		return r, fmt.Errorf("maintain the lake: %w", err)
+	}
+	now := time.Now()
+	for _, h := range order {
+		c := hours[h]
+		if c == nil { // given up
+			continue
+		}
+		if len(c.old) > 0 && now.Sub(c.marked) >= w.o.Linger {
+			err = errors.Join(err, w.removeAll(ctx, c.old, &r))
+		}
+		if len(c.raw) > 0 && now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && quiet(c.raw, now, w.o.Grace) {
+			if e := w.merge(ctx, h, &r); e != nil {
+				err = errors.Join(err, fmt.Errorf("merge %s: %w", h.dir(), e))
+			}
+		}
+		r.Hours, r.Bytes = r.Hours+1, r.Bytes+c.bytes
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+	}
+	w.forget(now)
+	return r, err
+}
+
+// quiet says that no file has come for a while: a node that catches up makes one merge, not one for each flush.
+func quiet(raw []entry, now time.Time, grace time.Duration) bool {
+	for _, f := range raw {
+		if now.Sub(f.modified) < min(grace, 2*FlushEvery) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *Writer) removeAll(ctx context.Context, files []entry, r *Report) error {
+	var names []string
+	for _, f := range files {
+		names = append(names, f.name)
+	}
+	if err := w.place.remove(ctx, names); err != nil {
+		return fmt.Errorf("remove what was replaced: %w", err)
+	}
+	r.Removed += len(names)
+	return nil
+}
+
+// giveUp removes hours beyond the bounds, the oldest first; each that is gone is nil then. Data go before their marker:
+// without the marker, merged rows would not be there, and those that they replaced would.
+func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*content, r *Report) error {
+	var total int64
+	for _, c := range hours {
+		total += c.bytes
+	}
+	now := time.Now()
+	for _, h := range order {
+		c := hours[h]
+		tooOld := w.o.MaxAge > 0 && now.Sub(h.begin.Add(time.Hour)) > w.o.MaxAge
+		tooMuch := w.o.MaxBytes > 0 && total > w.o.MaxBytes && now.Sub(h.begin) > time.Hour
+		if !tooOld && !tooMuch {
+			continue
+		}
+		p, err := w.part(ctx, h)
+		if err != nil {
+			return err
+		}
+		names := []string{}
+		for _, f := range slices.Concat(c.old, c.current()) {
+			if parsed, _ := parse(f.name); parsed.kind != "" {
+				names = append(names, f.name)
+			}
+		}
+		if c.generation > 0 {
+			names = append(names, h.dir()+markerName(c.generation))
+		}
+		err = w.place.remove(ctx, names)
+		p.loaded = false
+		p.Unlock()
+		if err != nil {
+			return err
+		}
+		total -= c.bytes
+		hours[h] = nil
+		r.GivenUp++
+	}
+	return nil
+}
+
+// forget lets go of what is known of partitions that are long over; it is read again where rows still come.
+func (w *Writer) forget(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for h, p := range w.mu.parts {
+		if now.Sub(h.begin) > 3*time.Hour+w.o.Grace && p.TryLock() {
+			delete(w.mu.parts, h)
+			p.loaded = false // whoever waits for the lock with it in hand
+			p.Unlock()
+		}
+	}
+}
+
+// rowGroup is rows that a reader takes or leaves together; FLEET-size questions were fastest with a million.
+const rowGroup = 1_000_000
+
+// merge makes one file of an hour's, sorted, and then the marker that puts it in their place.
+func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
+	p, err := w.part(ctx, h)
+	if err != nil {
+		return err
+	}
+	defer p.Unlock()
+	files, err := w.place.list(ctx, h.dir())
+	if err != nil {
+		return err
+	}
+	c := sortOut(files)[h]
+	if c == nil || len(c.raw) == 0 {
+		return nil
+	}
+	sources, rows, err := w.sources(ctx, c)
+	if err != nil {
+		return err
+	}
+	next := c.generation + 1
+	made := filepath.Join(w.place.stage(), "merge.parquet")
+	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: made, Order: sortedBy(h.table),
+		Drop: []string{rowColumn}, RowGroup: rowGroup, TempDir: w.place.stage(), MemoryLimit: w.o.Memory}); err != nil {
+		return err
+	}
+	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next)+mergedName, made); err != nil {
+		return err
+	}
+	if err := w.mark(ctx, h, marker{next, rows}); err != nil {
+		return err
+	}
+	p.generation, p.rows = next, rows
+	r.Merged++
+	r.Files += len(c.raw)
+	return nil
+}
+
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row.
+func (w *Writer) sources(ctx context.Context, c *content) ([]store.MergeSource, ledger, error) {
+	m, err := readMarker(ctx, w.place, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	cache := filepath.Join(w.place.stage(), "in")
+	var out []store.MergeSource
+	for _, f := range c.current() {
+		path, err := w.place.local(ctx, f, cache)
+		if err != nil {
+			return nil, nil, err
+		}
+		source := store.MergeSource{Path: path}
+		if parsed, _ := parse(f.name); parsed.kind == rawTier {
+			rows, err := rowsOf(ctx, w.place, f.name)
+			if err != nil {
+				return nil, nil, err
+			}
+			fresh, all := m.Rows.fresh(rows)
+			if !all {
+				source.Where = where(fresh)
+			}
+			m.Rows.addAll(rows)
+		}
+		out = append(out, source)
+	}
+	return out, m.Rows, nil
+}
+
+// where is the condition that a row is one of a ledger's.
+func where(l ledger) string {
+	var parts []string
+	for stream, list := range l {
+		node, session, _ := strings.Cut(stream, "/") // neither has a slash (frame.CheckName)
+		for _, s := range list {
+			parts = append(parts, fmt.Sprintf("node = '%s' AND %s = '%s' AND %s BETWEEN %d AND %d", node, sessionColumn,
+				session, rowColumn, s[0], s[1]))
+		}
+	}
+	if len(parts) == 0 {
+		return "false"
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " OR ")
+}
+
+// sortedBy is how a table's merged rows lie: those of a rank together, in their order.
+func sortedBy(dir string) []string {
+	order := []string{"rank"}
+	if t := viewOf(dir); t != nil {
+		for _, name := range []string{"step", "ts", "started", "first_seen"} {
+			for _, c := range t.Columns {
+				if c.Name == name {
+					order = append(order, name)
+				}
+			}
+		}
+	}
+	return order
+}
+
+// mark puts a generation in place.
+func (w *Writer) mark(ctx context.Context, h hour, m marker) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	made := filepath.Join(w.place.stage(), "mark-"+strconv.Itoa(m.Generation)+".json")
+	if err := os.WriteFile(made, text, 0o600); err != nil {
+		return err
+	}
+	return w.place.put(ctx, h.dir()+markerName(m.Generation), made)
+}

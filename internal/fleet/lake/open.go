@@ -1,0 +1,313 @@
+package lake
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/fleet/skew"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/service"
+	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// Choice says which part of a lake is opened.
+type Choice struct {
+	Location string
+	Job      string    // only this job; "": all
+	Since    time.Time // only hours that end after it; zero: all
+	SQL      string    // only tables that this statement mentions; "": all
+	TempDir  string    // for spilling; "": the system's
+}
+
+// Tables is an open lake, as it was when it was opened.
+type Tables struct {
+	service service.Service
+	db      *store.DB
+	place   place
+	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
+	scratch string
+	Bytes   int64 // of the files that were chosen
+}
+
+// ErrTooMuch is a question for which more would have to be fetched than MaxDownload.
+var ErrTooMuch = errors.New("too much to fetch for one machine")
+
+// MaxDownload bounds what a question fetches from S3 to answer on this machine, in bytes: about a fleet-day. Beyond
+// it Trino reads where the files lie.
+const MaxDownload = int64(20 * units.GiB)
+
+// Open opens a part of a lake. Files of S3 are fetched into the cache of memgauge first, unless they are there.
+func Open(ctx context.Context, c Choice) (*Tables, error) {
+	p, err := openPlace(ctx, c.Location, false)
+	if err != nil {
+		return nil, err
+	}
+	for again := 0; ; again++ {
+		t, err := openOn(ctx, p, c)
+		if errors.Is(err, fs.ErrNotExist) && again < 3 { // a merge has replaced what was listed
+			continue
+		}
+		if err != nil {
+			_ = p.close()
+			return nil, fmt.Errorf("open the lake %s: %w", p.text(), err)
+		}
+		return t, nil
+	}
+}
+
+func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
+	files, bytes, err := choose(ctx, p, c)
+	if err != nil {
+		return nil, err
+	}
+	root := p.text()
+	if _, remote := p.(*bucket); remote {
+		if bytes > MaxDownload {
+			return nil, remedy.Add(fmt.Errorf("%w: %s of the lake", ErrTooMuch, units.Bytes(bytes)),
+				"narrow it with --since or --job, or let Trino answer: --engine trino")
+		}
+		if root, err = cacheOf(p); err != nil {
+			return nil, err
+		}
+	}
+	views, err := viewsOf(ctx, p, files, root)
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := os.MkdirTemp(c.TempDir, "memgauge-lake-") // 0700
+	if err != nil {
+		return nil, err
+	}
+	t := &Tables{place: p, stuck: make(chan struct{}), scratch: scratch, Bytes: bytes}
+	var once sync.Once
+	t.db, err = store.OpenFiles(ctx, root, views, store.Options{TempDir: scratch,
+		Stuck: func(string) { once.Do(func() { close(t.stuck) }) }})
+	if err != nil {
+		_ = os.RemoveAll(scratch)
+		return nil, err
+	}
+	t.service = service.Service{DB: t.db, Tmp: scratch}
+	return t, nil
+}
+
+// cacheOf is where files of S3 are kept on this machine: one directory for each lake.
+func cacheOf(p place) (string, error) {
+	dir, err := session.Cache()
+	if err != nil {
+		return "", err
+	}
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r == ':' {
+			return '_'
+		}
+		return r
+	}, strings.TrimPrefix(p.text(), "s3://"))
+	dir = filepath.Join(dir, "lake", name)
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// choose finds the files that a choice means, by their directory.
+func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, error) {
+	list, err := p.list(ctx, "")
+	if err != nil {
+		return nil, 0, err
+	}
+	sql := strings.ToLower(c.SQL)
+	out, bytes, jobs := map[string][]entry{}, int64(0), map[string]bool{}
+	for h, have := range sortOut(list) {
+		view := viewOf(h.table)
+		if view == nil { // of a newer memgauge
+			continue
+		}
+		jobs[h.job] = true
+		_, bare, _ := strings.Cut(view.View, ".")
+		if c.Job != "" && h.job != c.Job || !c.Since.IsZero() && !h.begin.Add(time.Hour).After(c.Since) ||
+			sql != "" && !strings.Contains(sql, bare) && !describing(sql) {
+			continue
+		}
+		for _, f := range have.current() {
+			out[h.table] = append(out[h.table], f)
+			bytes += f.size
+		}
+	}
+	if c.Job != "" && !jobs[c.Job] {
+		return nil, 0, noJob(c.Job, jobs)
+	}
+	for _, files := range out {
+		slices.SortFunc(files, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	}
+	return out, bytes, nil
+}
+
+// describing says that a statement may be about tables that it does not name. Taking too many costs time alone.
+func describing(sql string) bool {
+	return slices.ContainsFunc([]string{"show", "duckdb_", "information_schema"}, func(word string) bool {
+		return strings.Contains(sql, word)
+	})
+}
+
+func noJob(job string, jobs map[string]bool) error {
+	var names []string
+	for j := range jobs {
+		names = append(names, j)
+	}
+	slices.Sort(names)
+	err := fmt.Errorf("there is no job %q", job)
+	if len(names) == 0 {
+		return remedy.Add(err, "the lake is empty")
+	}
+	return remedy.Add(err, "jobs in it: "+strings.Join(names[:min(len(names), 20)], ", "))
+}
+
+// viewsOf makes a view for every table; those that have no files are there and empty.
+func viewsOf(ctx context.Context, p place, files map[string][]entry, root string) ([]store.FileView, error) {
+	var out []store.FileView
+	for _, t := range table.All {
+		schema, name, ok := strings.Cut(t.View, ".")
+		if !ok {
+			continue
+		}
+		v := store.FileView{Schema: schema, Name: name, Columns: columnsOf(t)}
+		for _, f := range files[t.Store] {
+			path, err := p.local(ctx, f, root)
+			if err == nil {
+				_, err = os.Stat(path)
+			}
+			if err != nil {
+				return nil, err
+			}
+			v.Files = append(v.Files, path)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// columnsOf are a view's columns over a lake: job, node and rank, the session's own, and what prunes partitions.
+func columnsOf(t *table.Table) []store.FileColumn {
+	out := []store.FileColumn{{Name: "job", Type: "VARCHAR", Key: true}, {Name: "node", Type: "VARCHAR"},
+		{Name: "rank", Type: "INTEGER"}}
+	for _, c := range t.Columns {
+		if c.Name != "" && c.Name != "rank" {
+			out = append(out, store.FileColumn{Name: c.Name, Type: c.Type})
+		}
+	}
+	return append(out, store.FileColumn{Name: "date", Type: "VARCHAR", Key: true},
+		store.FileColumn{Name: "hour", Type: "VARCHAR", Key: true})
+}
+
+// docs are the lines of the columns that a lake's tables have besides those of a session's.
+var docs = map[string]string{"job": "name of the job", "node": "name of the machine",
+	"rank": "rank in the distributed job; NULL while unknown, and of what has none",
+	"date": "day (UTC) of ts, as 2026-11-20; a condition on it spares reading other days",
+	"hour": "hour (UTC) of ts, from 00 to 23; likewise"}
+
+// Query runs one reading statement and writes its result. It comes back in time also when the database does not.
+func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
+	done := make(chan error, 1)
+	go func() { done <- t.service.Query(ctx, q, w) }()
+	select {
+	case err := <-done:
+		return err
+	case <-t.stuck:
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+}
+
+// Tables describes the tables.
+func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	list, err := t.db.Tables(ctx, all)
+	list = slices.DeleteFunc(list, func(x model.Table) bool { return x.Schema == "main" })
+	for i := range list {
+		for k := range list[i].Columns {
+			if c := &list[i].Columns[k]; docs[c.Name] != "" {
+				c.Doc = docs[c.Name]
+			}
+		}
+	}
+	return list, err
+}
+
+// Close ends the use of the tables.
+func (t *Tables) Close() error {
+	select {
+	case <-t.stuck:
+		return nil
+	default:
+	}
+	return errors.Join(t.db.Close(), os.RemoveAll(t.scratch), t.place.close())
+}
+
+// leastFloors is how many stretches of steps floors are read of, at least: grids keep no more columns than that. A
+// stretch is a power of two, as a grid's columns are, so that none lies in two of them.
+const leastFloors = "64"
+
+// Compare judges the ranks of a job against each other. Steps that only inferred are left out. What a rank holds is
+// what the fullest of its devices does; hosts are compared where their memory was recorded.
+func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
+	in := skew.Input{Memory: skew.NewGrid(), Time: skew.NewGrid(), Host: skew.NewGrid()}
+	of := "job = '" + strings.ReplaceAll(job, "'", "''") + "'"
+	err := store.Each(ctx, t.db, `WITH own AS (
+			SELECT min(step) AS first,
+				pow(2, floor(log2(greatest(1, (max(step) - min(step)) / `+leastFloors+`))))::BIGINT AS width
+		FROM python.steps WHERE `+of+` AND rank IS NOT NULL AND NOT inference)
+		SELECT node, rank, min(step), max(step), min(allocated)::DOUBLE, epoch_us(min(ts)) / 1e6::DOUBLE
+		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference
+		GROUP BY node, rank, (step - first) // width`,
+		func(v []any) {
+			u := skew.Unit{Node: v[0].(string), Rank: int(v[1].(int64))}
+			in.Memory.Add(u, v[2].(int64), number(v[4]))
+			in.Time.Add(u, v[2].(int64), number(v[5]))
+			in.Time.Seen(u, v[3].(int64))
+			in.Memory.Seen(u, v[3].(int64))
+		})
+	if err == nil { // of hosts, by what step their ranks had made
+		err = store.Each(ctx, t.db, `WITH host AS (
+				SELECT node, epoch_us(ts) // 60000000 AS minute, min(total - available) AS used
+				FROM host.memory WHERE `+of+` GROUP BY 1, 2),
+			made AS (SELECT node, epoch_us(ts) // 60000000 AS minute, max(step) AS step
+				FROM python.steps WHERE `+of+` GROUP BY 1, 2)
+			SELECT node, step, used::DOUBLE FROM host JOIN made USING (node, minute)`, func(v []any) {
+			in.Host.Add(skew.Unit{Node: v[0].(string), Rank: -1}, v[1].(int64), number(v[2]))
+		})
+	}
+	if err != nil {
+		return skew.Report{}, fmt.Errorf("compare the ranks: %w", err)
+	}
+	return skew.Judge(in), nil
+}
+
+func number(v any) float64 {
+	f, ok := v.(float64)
+	if !ok {
+		return math.NaN()
+	}
+	return f
+}
+
+// Jobs are the jobs of a lake, by name.
+func (t *Tables) Jobs(ctx context.Context) (names []string, err error) {
+	err = store.Each(ctx, t.db, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []any) {
+		names = append(names, v[0].(string))
+	})
+	return names, err
+}

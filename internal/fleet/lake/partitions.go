@@ -1,0 +1,109 @@
+package lake
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/internal/table"
+)
+
+// Partition is what another engine must know of an hour's current files: their directory below the lake, and the
+// values of its keys.
+type Partition struct {
+	Table           *table.Table
+	Dir             string // with slashes, none at either end
+	Job, Date, Hour string
+	Tier            string
+}
+
+// Partitions lists the directories whose files are there for readers, in order.
+func Partitions(ctx context.Context, location string) ([]Partition, error) {
+	p, err := openPlace(ctx, location, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	files, err := p.list(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the lake %s: %w", p.text(), err)
+	}
+	seen := map[string]Partition{}
+	for h, c := range sortOut(files) {
+		t := viewOf(h.table)
+		if t == nil {
+			continue
+		}
+		for _, f := range c.current() {
+			parsed, _ := parse(f.name)
+			dir := f.name[:strings.LastIndexByte(f.name, '/')]
+			seen[dir] = Partition{Table: t, Dir: dir, Job: h.job, Date: h.begin.Format(time.DateOnly),
+				Hour: h.begin.Format("15"), Tier: fmt.Sprintf("%s%d", parsed.kind, parsed.generation)}
+		}
+	}
+	list := make([]Partition, 0, len(seen))
+	for _, x := range seen {
+		list = append(list, x)
+	}
+	slices.SortFunc(list, func(a, b Partition) int { return strings.Compare(a.Dir, b.Dir) })
+	return list, nil
+}
+
+// Columns are a table's columns over a lake: those in the files, and the partition's keys that are shown.
+func Columns(t *table.Table) []store.FileColumn { return columnsOf(t) }
+
+// Status says what a lake holds, by job.
+type Status struct {
+	Job         string    `json:"job"`
+	Tables      int       `json:"tables"`
+	Hours       int       `json:"hours"` // partitions
+	Files       int       `json:"files"`
+	Unmerged    int       `json:"unmerged_files"`
+	Bytes       int64     `json:"bytes"`
+	First, Last time.Time `json:"-"` // hours
+	Begin       string    `json:"first_hour"`
+	End         string    `json:"last_hour"`
+}
+
+// StatusOf lists the jobs of a lake.
+func StatusOf(ctx context.Context, location string) ([]Status, error) {
+	p, err := openPlace(ctx, location, false)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	files, err := p.list(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("list the lake %s: %w", p.text(), err)
+	}
+	jobs, tables := map[string]*Status{}, map[[2]string]bool{}
+	for h, c := range sortOut(files) {
+		s := jobs[h.job]
+		if s == nil {
+			s = &Status{Job: h.job, First: h.begin, Last: h.begin}
+			jobs[h.job] = s
+		}
+		if key := [2]string{h.job, h.table}; !tables[key] {
+			tables[key] = true
+			s.Tables++
+		}
+		s.Hours, s.Files, s.Unmerged = s.Hours+1, s.Files+len(c.current()), s.Unmerged+len(c.raw)
+		s.Bytes += c.bytes
+		if h.begin.Before(s.First) {
+			s.First = h.begin
+		}
+		if h.begin.After(s.Last) {
+			s.Last = h.begin
+		}
+	}
+	list := []Status{}
+	for _, s := range jobs {
+		s.Begin, s.End = s.First.Format(time.RFC3339), s.Last.Format(time.RFC3339)
+		list = append(list, *s)
+	}
+	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Job, b.Job) })
+	return list, nil
+}

@@ -1,0 +1,182 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// MergeSource is a Parquet file and which of its rows to take, in SQL; "": all.
+type MergeSource struct{ Path, Where string }
+
+// Merge makes one Parquet file of several.
+type Merge struct {
+	From        []MergeSource
+	To          string
+	Order       []string // columns that the rows are sorted by
+	Drop        []string // columns that are left out, where a file has them
+	RowGroup    int
+	TempDir     string // for spilling
+	MemoryLimit int64  // bytes, beyond which the sort spills
+}
+
+// spillRoom is what a merge may spill, times its memory: an hour of a thousand nodes has some GB.
+const spillRoom = 256
+
+// MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. The file is not
+// synced.
+func MergeParquet(ctx context.Context, m Merge) error {
+	if err := copyTo(ctx, m.sql(), m.To, m.TempDir, m.MemoryLimit); err != nil {
+		return fmt.Errorf("merge Parquet: %w", err)
+	}
+	return nil
+}
+
+// WriteParquet writes the rows of a statement of ours, that of a benchmark, say.
+func WriteParquet(ctx context.Context, sql, to string, rowGroup int, tempDir string) error {
+	if err := copyTo(ctx, copySQL(sql, to, rowGroup), to, tempDir, defaultMemory); err != nil {
+		return fmt.Errorf("write Parquet: %w", err)
+	}
+	return nil
+}
+
+func copySQL(sql, to string, rowGroup int) string {
+	return "COPY (" + sql + ") TO " + quote(to) + " (FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE " +
+		itoa(int64(rowGroup)) + ")"
+}
+
+// copyTo runs a COPY in a database of its own.
+func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
+	own, err := newScratch(tempDir)
+	if err != nil {
+		return err
+	}
+	defer own.remove()
+	e := &engine{}
+	o := Options{MemoryLimit: memory, TempDir: own.path, spill: memory * spillRoom}
+	if err := e.open(o.withDefaults()); err != nil {
+		return err
+	}
+	defer duck.Close(&e.db)
+	err = withOne(ctx, e, func(c *conn) error { return c.exec(sql) })
+	if err != nil {
+		_ = os.Remove(to)
+	}
+	return err
+}
+
+func (m Merge) sql() string {
+	parts := make([]string, len(m.From))
+	for i, f := range m.From {
+		parts[i] = "SELECT * FROM read_parquet(" + quote(f.Path) + ", hive_partitioning = false)"
+		if f.Where != "" {
+			parts[i] += " WHERE " + f.Where
+		}
+	}
+	drop := make([]string, len(m.Drop))
+	for i, name := range m.Drop {
+		drop[i] = fmt.Sprintf("c <> %s", quote(name))
+	}
+	columns := "*"
+	if len(drop) > 0 {
+		columns = "COLUMNS(c -> " + strings.Join(drop, " AND ") + ")"
+	}
+	return copySQL("SELECT "+columns+" FROM ("+strings.Join(parts, " UNION ALL BY NAME ")+") ORDER BY "+
+		strings.Join(m.Order, ", "), m.To, m.RowGroup)
+}
+
+// FileView is a view over Parquet files of one shape.
+type FileView struct {
+	Schema, Name string
+	Files        []string
+	Columns      []FileColumn // of the view, in order
+}
+
+// FileColumn is a column of a FileView. Files that lack it have NULL there.
+type FileColumn struct {
+	Name, Type string
+	Key        bool // it stands in the files' paths (key=value), not in the files
+}
+
+// OpenFiles makes a database in memory that has nothing but views over files below dir. Questions can read no other
+// file. The catalog global has the same views, and those whose name no other schema has without a schema as well.
+func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*DB, error) {
+	own, err := newScratch(o.TempDir)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", dir, err)
+	}
+	o.TempDir, o.Path = own.path, ""
+	o = o.withDefaults()
+	e := &engine{}
+	e.mu.rows = map[*Rows]struct{}{}
+	err = e.open(o)
+	if err == nil {
+		err = withOne(ctx, e, func(c *conn) error { return makeViews(c, views) })
+		o.reads = dir
+		if err == nil {
+			err = e.lockDown(o)
+		}
+		if err != nil {
+			e.close()
+		}
+	}
+	if err != nil {
+		own.remove()
+		return nil, fmt.Errorf("open %s: %w", dir, err)
+	}
+	db := &DB{o: o, scratch: own}
+	db.state.e = e
+	return db, nil
+}
+
+func makeViews(c *conn, views []FileView) error {
+	named := map[string]int{}
+	for _, v := range views {
+		named[v.Name]++
+	}
+	if err := c.exec("ATTACH ':memory:' AS global"); err != nil {
+		return err
+	}
+	for _, v := range views {
+		full := v.Schema + "." + v.Name
+		sql := "CREATE SCHEMA IF NOT EXISTS " + v.Schema + "; CREATE VIEW " + full + " AS " + v.sql() +
+			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE VIEW global." + full + " AS FROM memory." +
+			full
+		if named[v.Name] == 1 {
+			sql += "; CREATE VIEW global.main." + v.Name + " AS FROM memory." + full
+		}
+		if err := c.exec(sql); err != nil {
+			return fmt.Errorf("view %s: %w", full, errors.Unwrap(err))
+		}
+	}
+	return nil
+}
+
+// sql is the SELECT of a view. A first part without rows gives every column its type, so that files may lack some, and
+// so that a view without files is there too.
+func (v FileView) sql() string {
+	var typed, names, keys []string
+	for _, c := range v.Columns {
+		typed = append(typed, "NULL::"+c.Type+" AS "+c.Name)
+		names = append(names, c.Name)
+		if c.Key {
+			keys = append(keys, quote(c.Name)+": "+c.Type)
+		}
+	}
+	none := "SELECT " + strings.Join(typed, ", ") + " WHERE false"
+	if len(v.Files) == 0 {
+		return none
+	}
+	files := make([]string, len(v.Files))
+	for i, f := range v.Files {
+		files[i] = quote(f)
+	}
+	return "SELECT " + strings.Join(names, ", ") + " FROM (" + none +
+		" UNION ALL BY NAME SELECT * FROM read_parquet([" +
+		strings.Join(files, ", ") + "], union_by_name = true, hive_partitioning = true, hive_types = {" +
+		strings.Join(keys, ", ") + ", 'tier': VARCHAR}))"
+}
