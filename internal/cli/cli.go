@@ -15,11 +15,12 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/export"
 	"github.com/memgauge/memgauge/internal/cli/observe"
 	"github.com/memgauge/memgauge/internal/cli/snapshot"
+	"github.com/memgauge/memgauge/internal/cli/top"
 	"github.com/memgauge/memgauge/internal/cli/watch"
 )
 
 // families are all there are, in the order of --help's first words: what one does first comes first.
-var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands,
+var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands, snapshot.Commands,
 	alloc.Commands, export.Commands, doctor.Commands}
 
 // Main runs the command line and returns the exit code.
