@@ -20,8 +20,8 @@ import (
 )
 
 // families are all there are, in the order of --help's first words: what one does first comes first.
-var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands, snapshot.Commands,
-	alloc.Commands, export.Commands, doctor.Commands}
+var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands,
+	snapshot.Commands, alloc.Commands, export.Commands, doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -101,7 +101,7 @@ func (p *plot) stack(layers [][]float64, colours []colour, hi float64) {
 
 // level draws a dashed line at a height, where nothing is.
 func (p *plot) level(v, hi float64, c colour) {
-	if hi <= 0 || v > hi {
+	if hi <= 0 || v > hi || p.high == 0 {
 		return
 	}
 	y := min(p.high*dotsDown-1, int(v/hi*float64(p.high*dotsDown)))

@@ -326,7 +326,8 @@ func (h *home) memoryOf(s api.Listed) int64 {
 	return sum
 }
 
-var sessionColumns = []column{{name: "session", wide: 16}, {name: "state", wide: 18}, {name: "memory", wide: 9, right: true},
+var sessionColumns = []column{{name: "session", wide: 16}, {name: "state", wide: 18},
+	{name: "memory", wide: 9, right: true},
 	{name: "ranks", wide: 5, right: true, from: 70}, {name: "disk", wide: 9, right: true, from: 100},
 	{name: "started", wide: 9, right: true, from: 60}, {name: "command"}}
 

@@ -42,9 +42,13 @@ func drawLimits(list []limit, wide, most int) []string {
 	for _, l := range list {
 		names = max(names, len(l.name))
 	}
+	tail := 0
+	for _, l := range list {
+		tail = max(tail, width(l.tail()))
+	}
 	var lines []string
 	for _, l := range list {
-		lines = append(lines, l.draw(names, wide))
+		lines = append(lines, l.draw(names, min(tail, wide/3), wide))
 	}
 	if left > 0 {
 		lines = append(lines, paint(faint, fmt.Sprintf(" %d more, less full", left)))
@@ -52,23 +56,23 @@ func drawLimits(list []limit, wide, most int) []string {
 	return lines
 }
 
-func (l limit) draw(names, wide int) string {
+// tail is what stands behind the figures.
+func (l limit) tail() string {
+	if l.seconds > 0 {
+		return paint(alarm, "full in "+l.when()) + " " + paint(faint, l.note)
+	}
+	return paint(faint, l.note)
+}
+
+func (l limit) draw(names, tail, wide int) string {
 	head := " " + fit(l.name, names) + " "
 	share := l.share()
 	if share < 0 {
 		return head + paint(faint, "no figures "+l.note)
 	}
 	figures := fmt.Sprintf(" %3.0f %% %9s of %-9s", 100*share, doc.Size(l.used), doc.Size(l.total))
-	tail := paint(faint, l.note)
-	if l.seconds > 0 {
-		tail = paint(alarm, "full in "+l.when()) + " " + tail
-	}
-	room := wide - width(head) - width(figures)
-	bars := min(60, room/2)
-	if width(tail) < room/2 {
-		bars = min(60, room-width(tail)-1)
-	}
-	return head + bar(share, max(bars, 4)) + figures + " " + tail
+	bars := min(60, wide-width(head)-width(figures)-tail-1)
+	return head + bar(share, max(bars, 4)) + figures + " " + l.tail()
 }
 
 // when is the time that is left, with its interval.

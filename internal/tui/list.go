@@ -38,10 +38,17 @@ type list struct {
 }
 
 func newList() *list {
+	return &list{input: newInput("/", 100)}
+}
+
+// newInput is a line of text with a cursor that does not blink: it would wake us for nothing.
+func newInput(prompt string, most int) textinput.Model {
 	in := textinput.New()
-	in.Prompt = "/"
-	in.CharLimit = 100
-	return &list{input: in}
+	in.Prompt, in.CharLimit = prompt, most
+	styles := in.Styles()
+	styles.Cursor.Blink = false
+	in.SetStyles(styles)
+	return in
 }
 
 func (l *list) filter() string { return strings.ToLower(l.input.Value()) }
@@ -203,5 +210,6 @@ func (l *list) click(line int) (hit, again bool) {
 	return true, again
 }
 
-var listKeys = []binding{{"↑ ↓ j k", "choose; PgUp and PgDn by pages", ""}, {"/", "filter: what contains the text", "filter"},
+var listKeys = []binding{{"↑ ↓ j k", "choose; PgUp and PgDn by pages", ""},
+	{"/", "filter: what contains the text", "filter"},
 	{"s", "another order; S turns it around", "sort"}}

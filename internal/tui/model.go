@@ -49,6 +49,7 @@ type model struct {
 	note       string
 	noteUntil  time.Time
 	noteBad    bool
+	after      func(d time.Duration, msg tea.Msg) tea.Cmd // sends a message later
 }
 
 // question waits for y.
@@ -69,7 +70,7 @@ type failure struct {
 	err  error
 }
 
-type tickMsg time.Time
+type tickMsg struct{}
 
 func newModel(ctx context.Context, o Options) *model {
 	if o.now == nil {
@@ -81,7 +82,7 @@ func newModel(ctx context.Context, o Options) *model {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	m := &model{ctx: ctx, o: o, wide: 80, high: 24}
+	m := &model{ctx: ctx, o: o, wide: 80, high: 24, after: later}
 	m.stack = []screen{newHome()}
 	if o.Session != nil {
 		m.stack = append(m.stack, newSession(o.Session, o.PID, o.Speed))
@@ -101,8 +102,10 @@ func (m *model) close() {
 // Init begins with the first questions.
 func (m *model) Init() tea.Cmd { return tea.Batch(m.top().start(m), m.nextTick()) }
 
-func (m *model) nextTick() tea.Cmd {
-	return tea.Tick(m.o.Interval, func(t time.Time) tea.Msg { return tickMsg(t) })
+func (m *model) nextTick() tea.Cmd { return m.after(m.o.Interval, tickMsg{}) }
+
+func later(d time.Duration, msg tea.Msg) tea.Cmd {
+	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
 }
 
 // ask runs a question beside the screen; its answer goes to the screen that asked.

@@ -45,10 +45,7 @@ type processScreen struct {
 }
 
 func newProcess(x *sessionScreen, pid int) *processScreen {
-	in := textinput.New()
-	in.Prompt = ">>> "
-	in.CharLimit = 10_000
-	return &processScreen{x: x, pid: pid, input: in}
+	return &processScreen{x: x, pid: pid, input: newInput(">>> ", 10_000)}
 }
 
 func (p *processScreen) name() string {
@@ -358,14 +355,15 @@ func (p *processScreen) draw(m *model, wide, high int) []string {
 	proc := x.rec.process(p.pid)
 	lines = append(lines, cut(" "+paint(faint, safe(proc.command)), wide))
 	part := max(6, high*2/5)
-	n := dotsAcross * (wide - 34 - axis)
+	legend := legendIn(wide)
+	n := dotsAcross * (wide - legend - axis)
 	one := []*process{proc}
 	lines = append(lines, rule("its memory, last "+ago(x.time.shown(x.rec)), wide))
 	if devices := x.deviceSeries(one, n); devices != nil && part >= 8 {
-		lines = append(lines, chartOf(x.classSeries(one, n), wide, part/2, 34, 0)...)
-		lines = append(lines, chartOf(devices, wide, part-part/2, 34, 0)...)
+		lines = append(lines, chartOf(x.classSeries(one, n), wide, part/2, legend, 0)...)
+		lines = append(lines, chartOf(devices, wide, part-part/2, legend, 0)...)
 	} else {
-		lines = append(lines, chartOf(x.classSeries(one, n), wide, part, 34, 0)...)
+		lines = append(lines, chartOf(x.classSeries(one, n), wide, part, legend, 0)...)
 	}
 	lines = append(lines, p.tabLine(wide))
 	return append(lines, pad(p.tabBody(wide, high-len(lines)), high-len(lines))...)
@@ -445,7 +443,7 @@ func (p *processScreen) evalBody(wide, high int) []string {
 	case p.typing():
 		lines = append(lines, p.input.View())
 	default:
-		lines = append(lines, paint(faint, " 3 or Enter: type Python that runs in this process, between two of its bytecodes"))
+		lines = append(lines, paint(faint, " 3 or Enter: type Python that runs in this process, between two bytecodes"))
 	}
 	return lines
 }

@@ -143,14 +143,16 @@ const (
 	// buckets of what is read first: more than the columns of dots of any terminal.
 	buckets = 2000
 	// overlap: rows of another process may be stored a little later than newer ones.
-	overlap = 3e6 // µs
+	overlap = 2e6 // µs
+	// fresh is the bucket of what is new: a screen that changes once a second shows no more.
+	fresh = 200_000 // µs
 	// slowEvery is how many reads pass between those of what changes slowly: the tree and the verdicts.
 	slowEvery = 5
 )
 
 // read asks for what is new; at first for everything, in buckets.
 func (r *reader) read(ctx context.Context) (b batch, err error) {
-	b.bucket = 1
+	b.bucket = fresh
 	if !r.begun {
 		var span []struct {
 			A int64 `json:"a"`

@@ -137,9 +137,7 @@ func (r *recording) process(pid int) *process {
 
 // take adds what was read. What is there already is skipped: readings overlap, so that none is missed.
 func (r *recording) take(b batch) {
-	if b.bucket > 1 {
-		r.bucket = b.bucket
-	}
+	r.bucket = max(r.bucket, b.bucket)
 	for _, row := range b.rows {
 		r.takeRow(row)
 		if r.first == 0 || row.T < r.first {

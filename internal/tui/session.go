@@ -125,7 +125,7 @@ func (x *sessionScreen) took(m *model, got any) tea.Cmd {
 		x.rec.take(got.b)
 		x.begin(m)
 		if x.time.playing {
-			return tea.Batch(x.askHolders(m), x.nextStep())
+			return tea.Batch(x.askHolders(m), x.nextStep(m))
 		}
 		return x.askHolders(m)
 	case batch:
@@ -143,7 +143,7 @@ func (x *sessionScreen) took(m *model, got any) tea.Cmd {
 	case playStep:
 		x.time.step(x.rec, m.o.now())
 		if x.time.playing {
-			return x.nextStep()
+			return x.nextStep(m)
 		}
 	case failure:
 		x.reading, x.asking = false, false
@@ -164,8 +164,8 @@ func (x *sessionScreen) begin(m *model) {
 // stepEvery of a replay: ten frames a second are smooth on a terminal.
 const stepEvery = 100 * time.Millisecond
 
-func (x *sessionScreen) nextStep() tea.Cmd {
-	return tea.Tick(stepEvery, func(time.Time) tea.Msg { return answer{x, playStep{}} })
+func (x *sessionScreen) nextStep(m *model) tea.Cmd {
+	return m.after(stepEvery, answer{x, playStep{}})
 }
 
 func (x *sessionScreen) key(m *model, k tea.KeyPressMsg) tea.Cmd {
@@ -236,7 +236,7 @@ func (x *sessionScreen) playOn(m *model) tea.Cmd {
 	was := x.time.playing
 	x.time.play(x.rec, m.o.now())
 	if x.time.playing && !was {
-		return x.nextStep()
+		return x.nextStep(m)
 	}
 	return nil
 }

@@ -205,8 +205,8 @@ func (x *sessionScreen) limits() []limit {
 	return list
 }
 
-// forecast adds when a limit will be met: what was judged at the moment, else the outlook of now. kind begins the limit's
-// name in a finding.
+// forecast adds when a limit will be met: what was judged at the moment, else the outlook of now. kind begins the name
+// of the limit in a finding.
 func (x *sessionScreen) forecast(l limit, kind, device string, at int64) limit {
 	if j := x.rec.verdictAt(at); j != nil {
 		gone := float64(at-j.at) / 1e6
@@ -292,10 +292,10 @@ func (x *sessionScreen) all() []*process {
 func (x *sessionScreen) memoryPart(m *model, wide, high int) []string {
 	heading := "memory of the job, last " + ago(x.time.shown(x.rec))
 	lines := []string{rule(heading, wide)}
-	const legend = 34
-	field := wide - legend - axis
-	devices := x.deviceSeries(x.all(), dotsAcross*field)
-	host := x.classSeries(x.all(), dotsAcross*field)
+	legend := legendIn(wide)
+	n := dotsAcross * (wide - legend - axis)
+	devices := x.deviceSeries(x.all(), n)
+	host := x.classSeries(x.all(), n)
 	rows := high - 1
 	if len(devices) > 0 && rows >= 6 {
 		lines = append(lines, chartOf(host, wide, rows-rows/2, legend, x.limitNear())...)
@@ -317,6 +317,14 @@ func (x *sessionScreen) limitNear() float64 {
 
 // axis is the room for the heights at the left of a plot.
 const axis = 10
+
+// legendIn is the room for the legend; there is none where the plot needs all.
+func legendIn(wide int) int {
+	if wide < 64 {
+		return 0
+	}
+	return 34
+}
 
 // chartOf draws series on top of each other, and at the right each for itself with its present value.
 func chartOf(list []series, wide, high, legend int, limitAt float64) []string {
@@ -343,7 +351,10 @@ func chartOf(list []series, wide, high, legend int, limitAt float64) []string {
 	}
 	p.stack(layers, colours, top)
 	p.level(limitAt, top, alarm)
-	side := legendOf(list, legend-1, high)
+	var side []string
+	if legend > 0 {
+		side = legendOf(list, legend-1, high)
+	}
 	lines := p.rows()
 	for i := range lines {
 		label := ""

@@ -1,11 +1,10 @@
 package tui
 
 import (
-	"slices"
 	"sort"
 )
 
-// maxPoints bounds each series in memory: more than the columns of any terminal, and after halving still more. A job of
+// maxPoints bounds each series in memory: more than the columns of any terminal, and after thinning still more. A job of
 // 100 processes then takes some 50 MiB.
 const maxPoints = 4096
 
@@ -26,23 +25,27 @@ func (s *track[T]) add(at int64, v T) {
 	}
 	s.at, s.v = append(s.at, at), append(s.v, v)
 	if len(s.at) >= maxPoints {
-		s.halve()
+		s.thin()
 	}
 }
 
-// halve merges each pair of the older three quarters: what is new is looked at most closely.
-func (s *track[T]) halve() {
+// thin merges the older three quarters into slices of equal time, so that a day's beginning is not coarser than its
+// middle; the newest quarter, which is looked at most closely, stays as it is.
+func (s *track[T]) thin() {
+	old := len(s.at) / 4 * 3
+	slice := max(1, (s.at[old-1]-s.at[0])/(maxPoints/4))
 	n := 0
-	old := len(s.at) / 4 * 3 &^ 1
-	for i := 0; i < old; i += 2 {
-		s.at[n], s.v[n] = s.at[i+1], s.keep(s.v[i], s.v[i+1])
+	for i := 1; i < old; i++ {
+		if (s.at[i]-s.at[0])/slice == (s.at[n]-s.at[0])/slice {
+			s.at[n], s.v[n] = s.at[i], s.keep(s.v[n], s.v[i])
+			continue
+		}
 		n++
-	}
-	for i := old; i < len(s.at); i++ {
 		s.at[n], s.v[n] = s.at[i], s.v[i]
-		n++
 	}
-	s.at, s.v = slices.Clip(s.at[:n]), slices.Clip(s.v[:n])
+	n++
+	s.at = append(s.at[:n], s.at[old:]...)
+	s.v = append(s.v[:n], s.v[old:]...)
 }
 
 // upTo is how many readings there are until a time.

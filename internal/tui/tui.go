@@ -1,6 +1,6 @@
-// Package tui shows sessions and this machine on a terminal: `memgauge top`, and what the prompt shows in full screen. It
-// owns the screens, their keys and their drawing, and reads a session through api.Session alone. What else it needs of
-// the world is an interface that its caller fills: Doors. Nothing that comes from elsewhere reaches the terminal before
+// Package tui shows sessions and this machine on a terminal: `memgauge top`, and what the prompt shows in full screen.
+// It owns the screens, their keys and their drawing, and reads a session through api.Session alone. What else it needs
+// of the world is an interface that its caller fills: Doors. Nothing that comes from elsewhere reaches the terminal before
 // package plain has made it safe. It is the only importer of bubbletea.
 package tui
 
@@ -48,9 +48,9 @@ type Options struct {
 	now     func() time.Time // nil: the clock
 }
 
-// framesPerSecond is how often the screen may change: a key is answered within 50 ms, and an idle terminal costs a
+// framesPerSecond is how often the screen may change: a key is answered within 100 ms, and an idle terminal costs a
 // timer that fires so often.
-const framesPerSecond = 20
+const framesPerSecond = 10
 
 // Run shows the screens until the user leaves or ctx ends. The terminal is as before when it returns, also after a
 // panic of ours, which comes back as an error.

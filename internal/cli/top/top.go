@@ -41,10 +41,11 @@ func topCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "A full screen of sessions, or of the machine, live",
-		Long: "Shows a session on the whole terminal, live or as it was: limits and when they will be met, memory by class, floors after each\n" +
-			"step, the verdict, processes, holders and events. Enter opens a process with its tensors, its stacks and a prompt for code; Esc\n" +
-			"leads back, up to the machine with its sessions and Python processes, where the command begins without an ENDPOINT. ? lists the\n" +
-			"keys. The arrow keys go back in time, and p replays. docs/top.md shows it.",
+		Long: "Shows a session on the whole terminal, live or as it was: limits and when they will be met,\n" +
+			"memory by class, floors after each step, the verdict, processes, holders and events. Enter opens a\n" +
+			"process with its tensors, its stacks and a prompt for code. Esc leads back, up to the machine with its\n" +
+			"sessions and Python processes, where the command begins without an ENDPOINT. ? lists the keys. The\n" +
+			"arrow keys go back in time, and p replays. docs/top.md shows it.",
 		Example: "  memgauge top\n" +
 			"  memgauge 27891 top\n" +
 			"  memgauge outputs top --replay 20",
