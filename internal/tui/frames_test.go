@@ -83,14 +83,15 @@ func TestLiveProcess(t *testing.T) {
 	s := load(t)
 	s.tape.End = api.End{Live: true}
 	s.tape.Answers["tree"] = []byte(strings.ReplaceAll(string(s.tape.Answers["tree"]), `"ended":true`, `"ended":false`))
-	s.stacks = api.BacktraceReply{Processes: []api.Stacks{{Threads: []api.Thread{{TID: 5, Name: "MainThread", Python: true,
-		Frames: []api.Frame{{Func: "step", File: "/home/user/project/train.py", Line: 12}}}}}}}
+	s.stacks = api.BacktraceReply{Processes: []api.Stacks{{Threads: []api.Thread{{TID: 5, Name: "MainThread",
+		Python: true, Frames: []api.Frame{{Func: "step", File: "/home/user/project/train.py", Line: 12}}}}}}}
 	s.eval = func(q api.EvalRequest, out api.EvalOutput) (api.EvalReply, error) {
 		if err := out.Print(0, false, []byte("printed\x1b]0;title\x07\n")); err != nil {
 			return api.EvalReply{}, err
 		}
 		if q.Code == "1/0" {
-			return api.EvalReply{Results: []api.EvalResult{{Outcome: api.Exception, Exception: "ZeroDivisionError\n"}}}, nil
+			return api.EvalReply{Results: []api.EvalResult{{Outcome: api.Exception,
+				Exception: "ZeroDivisionError\n"}}}, nil
 		}
 		return api.EvalReply{Results: []api.EvalResult{{Outcome: api.Fine, Value: "got " + q.Code}}}, nil
 	}
@@ -109,12 +110,14 @@ func TestLiveProcess(t *testing.T) {
 func machineView() inventory.View {
 	return inventory.View{Time: time.Unix(0, 0), Host: inventory.Host{Total: 64 * gib, Available: 48 * gib,
 		SwapTotal: 8 * gib, SwapUsed: 1 * gib},
-		Cgroups: []inventory.Cgroup{{Path: "/job/a", LimitPath: "/job", Current: 15 * gib, Limit: 16 * gib, Processes: 2}},
+		Cgroups: []inventory.Cgroup{{Path: "/job/a", LimitPath: "/job", Current: 15 * gib, Limit: 16 * gib,
+			Processes: 2}},
 		GPUs: []inventory.GPU{{ID: 0, Name: "NVIDIA A100-SXM4-80GB", Used: 70 * gib, Total: 80 * gib, Busy: 97,
 			Celsius: 61, MilliWatt: 1, State: "ok"}, {ID: 1, Name: "NVIDIA A100", Used: -1, Total: -1, Busy: -1,
 			Celsius: -1, State: "lost: no answer from the driver"}},
 		Processes: []inventory.Process{
-			{PID: 100, RSS: 9 * gib, GPU: 70 * gib, CPU: 1.02, Age: time.Hour, Argv: []string{"python", "train.py", "--lr=1"}},
+			{PID: 100, RSS: 9 * gib, GPU: 70 * gib, CPU: 1.02, Age: time.Hour,
+				Argv: []string{"python", "train.py", "--lr=1"}},
 			{PID: 200, RSS: gib, CPU: -1, Age: time.Minute, Argv: []string{"/usr/bin/python3", "-m", "http.server"}}}}
 }
 
@@ -173,8 +176,8 @@ func TestSizes(t *testing.T) {
 	p := drive(t, Options{Session: load(t)}, 80, 24)
 	p.keys("<enter>")
 	for _, d := range []*driver{drive(t, Options{Doors: h}, 80, 24), s, p} {
-		for wide := 1; wide < 260; wide += 7 {
-			for high := 1; high < 70; high += 3 {
+		for wide := 1; wide < 260; wide += 29 {
+			for high := 1; high < 70; high += 9 {
 				d.send(tea.WindowSizeMsg{Width: wide, Height: high})
 				lines := d.m.lines()
 				if len(lines) > high {

@@ -355,7 +355,7 @@ func (h *home) drawSessions(m *model, wide, high, line int) []string {
 				size(s.DiskBytes), units.Age(s.Started, m.o.now()), command}})
 	}
 	if len(items) == 0 {
-		text := " none; memgauge run -- python train.py starts one, a attaches to a process below, f shows finished ones"
+		text := " none; memgauge run -- python train.py starts one, a attaches to a process below, f: finished ones"
 		if h.finished {
 			text = " none yet; memgauge run -- python train.py starts one"
 		}

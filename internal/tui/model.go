@@ -82,7 +82,8 @@ func newModel(ctx context.Context, o Options) *model {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	m := &model{ctx: ctx, o: o, wide: 80, high: 24, after: later}
+	m := &model{ctx: ctx, o: o, wide: 80, high: 24}
+	m.after = m.later
 	m.stack = []screen{newHome()}
 	if o.Session != nil {
 		m.stack = append(m.stack, newSession(o.Session, o.PID, o.Speed))
@@ -104,8 +105,22 @@ func (m *model) Init() tea.Cmd { return tea.Batch(m.top().start(m), m.nextTick()
 
 func (m *model) nextTick() tea.Cmd { return m.after(m.o.Interval, tickMsg{}) }
 
-func later(d time.Duration, msg tea.Msg) tea.Cmd {
-	return tea.Tick(d, func(time.Time) tea.Msg { return msg })
+// later is tea.Tick that ends with the screen.
+func (m *model) later(d time.Duration, msg tea.Msg) tea.Cmd {
+	return func() tea.Msg {
+		if !m.jobs.enter() {
+			return nil
+		}
+		defer m.jobs.group.Done()
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return msg
+		case <-m.ctx.Done():
+			return nil
+		}
+	}
 }
 
 // ask runs a question beside the screen; its answer goes to the screen that asked.

@@ -63,8 +63,8 @@ func (p *processScreen) typing() bool { return p.tab == evalTab && p.input.Focus
 func (p *processScreen) keys() []binding {
 	keys := []binding{{"1 2 3", "tensors, stacks, a prompt for code", "view"}, {"tab", "the next of them", ""},
 		{"c", "take a census now", "census"}, {"↑ ↓", "scroll; PgUp and PgDn by pages", ""}}
-	keys = append(keys, []binding{{"space", "freeze, or play on", "freeze"}, {"← →", "back and forth in time", "time"},
-		{"+ -", "less or more of the time", "zoom"}, {"p", "replay", ""}}...)
+	keys = append(keys, []binding{{"space", "freeze, or play on", "freeze"},
+		{"← →", "back and forth in time", "time"}, {"+ -", "less or more of the time", "zoom"}, {"p", "replay", ""}}...)
 	if p.tab == evalTab {
 		keys = append(keys, binding{"enter", "run the code; Esc interrupts it, or leaves the prompt", "run"})
 	}

@@ -88,7 +88,8 @@ func (r *recorder) About(context.Context) (api.About, error) { return r.tape.Abo
 func (r *recorder) End(context.Context) (api.End, error)     { return r.tape.End, nil }
 
 // Paths of the machine that recorded it don't belong into a tape.
-var elsewhere = regexp.MustCompile(`/[a-z0-9_./-]*/bin/python|/[a-z0-9_./-]*/(lib/python|examples/)|/process_api/[0-9a-f]+`)
+var elsewhere = regexp.MustCompile(`/[a-z0-9_./-]*/bin/python|/[a-z0-9_./-]*/(lib/python|examples/)|` +
+	`/process_api/[0-9a-f]+`)
 
 func (r *recorder) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
 	b, err := exec.CommandContext(ctx, "memgauge", "query", "--session", r.dir, "-f", "ndjson", q.SQL).Output()

@@ -295,7 +295,8 @@ const holdersSQL = `WITH t AS (SELECT pid, max(census_id) AS id FROM python.tens
 	SELECT * FROM (SELECT x.pid, 'tensors' AS kind, coalesce(holder, '') AS holder, coalesce(site, '') AS site,
 		concat_ws(' ', arg_max(shape, bytes), arg_max(x.dtype, bytes), arg_max(x.device, bytes)) AS text,
 		sum(x.count)::BIGINT AS count, coalesce(sum(x.bytes), -1)::BIGINT AS bytes,
-		coalesce(sum(fresh), 0)::BIGINT AS fresh, coalesce(max(step), 0) AS step, coalesce(min(oldest_step), 0) AS oldest
+		coalesce(sum(fresh), 0)::BIGINT AS fresh, coalesce(max(step), 0) AS step,
+		coalesce(min(oldest_step), 0) AS oldest
 	FROM python.tensors x JOIN t ON x.pid = t.pid AND x.census_id = t.id GROUP BY ALL
 	UNION ALL SELECT x.pid, evidence, coalesce(holder, ''), coalesce(site, ''), coalesce(type, ''),
 		coalesce(length, x.count, 0), coalesce(x.bytes, -1), coalesce(delta, 0), coalesce(step, 0), 0

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -377,7 +378,7 @@ func chartOf(list []series, wide, high, legend int, limitAt float64) []string {
 func legendOf(list []series, wide, high int) []string {
 	order := slices.Clone(list)
 	slices.SortStableFunc(order, func(a, b series) int {
-		return int(math.Copysign(1, highest(b.values)-highest(a.values))) * boolInt(highest(a.values) != highest(b.values))
+		return cmp.Compare(highest(b.values), highest(a.values))
 	})
 	if sum := total(list); high > len(list) {
 		order = append([]series{sum}, order...)
@@ -400,13 +401,6 @@ func legendOf(list []series, wide, high int) []string {
 		}
 	}
 	return lines
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 func total(list []series) series {

@@ -4,8 +4,8 @@ import (
 	"sort"
 )
 
-// maxPoints bounds each series in memory: more than the columns of any terminal, and after thinning still more. A job of
-// 100 processes then takes some 50 MiB.
+// maxPoints bounds each series in memory: more than the columns of any terminal, and after thinning still more. A job
+// of 100 processes then takes some 50 MiB.
 const maxPoints = 4096
 
 // track is a series of readings in the order of time, thinned so that it stays within maxPoints. What two neighbours
@@ -33,10 +33,11 @@ func (s *track[T]) add(at int64, v T) {
 // middle; the newest quarter, which is looked at most closely, stays as it is.
 func (s *track[T]) thin() {
 	old := len(s.at) / 4 * 3
-	slice := max(1, (s.at[old-1]-s.at[0])/(maxPoints/4))
+	first := s.at[0]
+	slice := max(1, (s.at[old-1]-first)/(maxPoints/4))
 	n := 0
 	for i := 1; i < old; i++ {
-		if (s.at[i]-s.at[0])/slice == (s.at[n]-s.at[0])/slice {
+		if (s.at[i]-first)/slice == (s.at[n]-first)/slice {
 			s.at[n], s.v[n] = s.at[i], s.keep(s.v[n], s.v[i])
 			continue
 		}

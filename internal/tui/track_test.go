@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A track against a plain list: within its bound nothing is lost, whatever stretch and however many slices are asked for.
+// A track against a plain list: within its bound nothing is lost, whatever stretch and however many slices are asked.
 func TestTrackAgainstAList(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -71,8 +71,8 @@ func TestTrackIsBounded(t *testing.T) {
 	if top != 9 || tr.last() != 99_999 || tr.at[len(tr.at)-2] != 99_998 {
 		t.Errorf("highest %d, last %d, before it %d", top, tr.last(), tr.at[len(tr.at)-2])
 	}
-	if v, ok := tr.when(12_400, 200); !ok || v != 9 {
-		t.Errorf("at the peak: %d %v", v, ok)
+	if v, ok := tr.over(12_200, 12_600, 1, 0); !ok[0] || v[0] != 9 {
+		t.Errorf("at the peak: %v %v", v, ok)
 	}
 	if tr.first() > 200 {
 		t.Errorf("the first reading is at %d", tr.first())

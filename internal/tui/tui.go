@@ -1,7 +1,7 @@
 // Package tui shows sessions and this machine on a terminal: `memgauge top`, and what the prompt shows in full screen.
 // It owns the screens, their keys and their drawing, and reads a session through api.Session alone. What else it needs
-// of the world is an interface that its caller fills: Doors. Nothing that comes from elsewhere reaches the terminal before
-// package plain has made it safe. It is the only importer of bubbletea.
+// of the world is an interface that its caller fills: Doors. Nothing that comes from elsewhere reaches the terminal
+// before package plain has made it safe. It is the only importer of bubbletea.
 package tui
 
 import (
