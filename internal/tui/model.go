@@ -3,6 +3,7 @@ package tui
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -49,6 +50,7 @@ type model struct {
 	note       string
 	noteUntil  time.Time
 	noteBad    bool
+	crash      error
 	after      func(d time.Duration, msg tea.Msg) tea.Cmd // sends a message later
 }
 
@@ -125,18 +127,39 @@ func (m *model) later(d time.Duration, msg tea.Msg) tea.Cmd {
 
 // ask runs a question beside the screen; its answer goes to the screen that asked.
 func (m *model) ask(to screen, question func(ctx context.Context) any) tea.Cmd {
-	return func() tea.Msg {
+	return func() (msg tea.Msg) {
 		if !m.jobs.enter() {
 			return nil
 		}
 		defer m.jobs.group.Done()
+		defer func() {
+			if r := recover(); r != nil {
+				msg = crashMsg{crashed(r)}
+			}
+		}()
 		return answer{to, question(m.ctx)}
 	}
 }
 
+// crashMsg is a panic of ours in a question: the screen ends, so that the terminal is restored.
+type crashMsg struct{ err error }
+
+func crashed(why any) error { return fmt.Errorf("panic: %v\n%s", why, debug.Stack()) }
+
 // Update takes a key, a size, a tick or an answer.
-func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (m *model) Update(msg tea.Msg) (_ tea.Model, cmd tea.Cmd) {
+	defer func() {
+		if r := recover(); r != nil {
+			m.crash, cmd = crashed(r), tea.Quit
+		}
+	}()
+	if m.crash != nil { // of View, which can't end the program
+		return m, tea.Quit
+	}
 	switch msg := msg.(type) {
+	case crashMsg:
+		m.crash = msg.err
+		return m, tea.Quit
 	case tea.WindowSizeMsg:
 		m.wide, m.high = msg.Width, msg.Height
 	case tickMsg:
@@ -257,9 +280,14 @@ func (m *model) say(text string, bad bool) {
 }
 
 // View draws.
-func (m *model) View() tea.View {
-	v := tea.NewView(strings.Join(m.lines(), "\n"))
+func (m *model) View() (v tea.View) {
 	v.AltScreen = true
+	defer func() {
+		if r := recover(); r != nil && m.crash == nil {
+			m.crash = crashed(r)
+		}
+	}()
+	v.SetContent(strings.Join(m.lines(), "\n"))
 	v.WindowTitle = "memgauge top"
 	if m.o.Mouse {
 		v.MouseMode = tea.MouseModeCellMotion

@@ -5,8 +5,8 @@
 package tui
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -53,21 +53,20 @@ type Options struct {
 const framesPerSecond = 10
 
 // Run shows the screens until the user leaves or ctx ends. The terminal is as before when it returns, also after a
-// panic of ours, which comes back as an error.
+// panic of ours, which comes back as an error with its stack.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	m := newModel(ctx, o)
-	p := tea.NewProgram(m, tea.WithContext(ctx), tea.WithInput(o.In), tea.WithOutput(o.Out),
+	p := tea.NewProgram(m, tea.WithInput(o.In), tea.WithOutput(o.Out),
 		tea.WithEnvironment(o.Environ), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler())
+	stop := context.AfterFunc(ctx, p.Quit) // bubbletea's own way to end with ctx leaves its reader behind
 	_, err := p.Run()
+	stop()
 	cancel()
 	m.jobs.wait()
 	m.close()
-	switch {
-	case errors.Is(err, tea.ErrProgramKilled) && ctx.Err() != nil && !errors.Is(err, tea.ErrProgramPanic):
-		return nil // SIGTERM: that is what was wanted
-	case err != nil:
+	if err = cmp.Or(err, m.crash); err != nil {
 		return fmt.Errorf("show the screen: %w", err)
 	}
 	return nil
