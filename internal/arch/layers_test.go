@@ -16,7 +16,7 @@ var onlyImporter = map[string]string{
 	"github.com/spf13":             "internal/cli",
 	"golang.org/x/term":            "internal/term internal/cli/ask", // width and edge; a line that is edited
 	"github.com/prometheus/procfs": "internal/proc",
-	"charm.land":                   "internal/tui",
+	"charm.land":                   "internal/tui", // the screen; what it draws is made safe there
 	"github.com/charmbracelet":     "internal/tui",
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",

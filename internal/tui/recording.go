@@ -254,10 +254,16 @@ func (r *recording) lastJudgement() int64 {
 // stale is how old a reading may be and still count, in µs: old samples are thinned to one in 10 s.
 func (r *recording) stale() int64 { return max(15e6, 2*r.bucket) }
 
+// untilGone is how long an ended process is shown after it was last seen: to the next sample, so that the end of a
+// session shows what it held.
+const untilGone = 2e6 // µs
+
+func (p *process) gone(t int64) bool { return p.ended && t > p.lastSeen+untilGone }
+
 // alive lists the processes that had memory at a time.
 func (r *recording) alive(t int64) (list []*process) {
 	for _, p := range r.procs {
-		if p.ended && t > p.lastSeen {
+		if p.gone(t) {
 			continue
 		}
 		if _, ok := p.memory.when(t, r.stale()); ok {

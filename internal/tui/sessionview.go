@@ -267,14 +267,14 @@ func (x *sessionScreen) classSeries(procs []*process, n int) []series {
 	for _, p := range procs {
 		v, ok := p.memory.over(from, to, n, r.stale())
 		for k := range v {
-			if !ok[k] || p.ended && p.lastSeen < from+(to-from)*int64(k)/int64(n) {
+			if !ok[k] || p.gone(from+(to-from)*int64(k)/int64(n)) {
 				continue
 			}
 			for i, c := range classes {
 				out[i].values[k] += float64(c.of(v[k]))
 			}
 		}
-		if now, ok := p.memory.when(to, r.stale()); ok && !(p.ended && to > p.lastSeen) {
+		if now, ok := p.memory.when(to, r.stale()); ok && !p.gone(to) {
 			for i, c := range classes {
 				out[i].now += float64(c.of(now))
 			}
