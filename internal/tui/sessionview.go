@@ -14,7 +14,7 @@ import (
 )
 
 // wideFrom is the width from which the series stand beside the processes.
-const wideFrom = 120
+const wideFrom = 140
 
 // panels of a session's narrow screen; the wide one shows the first two at once.
 var panels = []string{"holders", "events", "findings"}

@@ -89,6 +89,10 @@ func run(ctx context.Context, a *app.App, o options) error {
 	if err != nil {
 		return err
 	}
+	if o.replay > 0 && a.Endpoint == "" && a.SessionDir == "" {
+		return app.Usage(remedy.Add(errors.New("top: --replay needs a session"),
+			"memgauge list -a names them: memgauge NAME top --replay 10"))
+	}
 	in, out, err := streams(a, o)
 	if err != nil {
 		return err
@@ -106,9 +110,6 @@ func run(ctx context.Context, a *app.App, o options) error {
 			return fmt.Errorf("top: %w", err)
 		}
 		t.PID = target.PID
-	} else if o.replay > 0 {
-		return app.Usage(remedy.Add(errors.New("top: --replay needs a session"),
-			"memgauge list -a names them: memgauge NAME top --replay 10"))
 	}
 	if o.once {
 		return once(ctx, a, t, o)
