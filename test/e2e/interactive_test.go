@@ -51,7 +51,7 @@ func TestInteractiveOnATerminal(t *testing.T) {
 		typed{"job> ", "\\chart SELECT range AS i, range * range AS square FROM range(50)\r"},
 		typed{"square", ""},
 		typed{"job> ", "SELECT range AS number FROM range(500)\r"},
-		typed{"of 500", "q"},
+		typed{"of 501", "q"},
 		typed{"(500 rows)", ""},
 		typed{"job> ", "\x04"})
 	if code != 0 {

@@ -176,10 +176,10 @@ func (p *talk) more(line string) ([]string, error) {
 		}
 		return []string{"eval", code}, err
 	case typed.IsSQL(line):
-		line, err := p.statement(line)
+		line, err := p.statement("", line)
 		return []string{"query", line}, err
 	case first == `\chart`:
-		line, err := p.statement(rest)
+		line, err := p.statement(`\chart `, rest)
 		return []string{`\chart`, line}, err
 	}
 	p.keep(line)
@@ -190,8 +190,9 @@ func (p *talk) more(line string) ([]string, error) {
 	return words(line)
 }
 
-// statement reads on until a statement is whole, or to an empty line. From a pipe each line is whole.
-func (p *talk) statement(sql string) (string, error) {
+// statement reads on until a statement is whole, or to an empty line. From a pipe each line is whole. What stood before
+// it on its line goes into the history with it.
+func (p *talk) statement(before, sql string) (string, error) {
 	if p.tty != nil {
 		for !typed.Whole(sql) {
 			next, err := p.lines.line("... ")
@@ -204,7 +205,7 @@ func (p *talk) statement(sql string) (string, error) {
 			sql += "\n" + next
 		}
 	}
-	p.keep(sql)
+	p.keep(before + sql)
 	return strings.TrimSuffix(strings.TrimSpace(sql), ";"), nil
 }
 
