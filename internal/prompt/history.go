@@ -70,8 +70,8 @@ func (h *History) rewrite() error {
 	return nil
 }
 
-// Keep adds what was typed. Lines of a statement become one, those of a Python block stay apart: neither can be recalled
-// otherwise on one line. What was typed just before is not kept twice.
+// Keep adds what was typed. Lines of a statement become one, those of a Python block stay apart: neither can otherwise
+// be recalled on one line. What was typed just before is not kept twice.
 func (h *History) Keep(typed string) error {
 	if !strings.HasPrefix(typed, ">>>") {
 		typed = joined(typed)

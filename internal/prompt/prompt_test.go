@@ -14,7 +14,8 @@ func TestHistoryLasts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typed := range []string{"leak", "leak", "", "SELECT 1, -- one\n  '--' AS x\nFROM y", ">>> for x in y:\n    print(x)",
+	for _, typed := range []string{"leak", "leak", "", "SELECT 1, -- one\n  '--' AS x\nFROM y",
+		">>> for x in y:\n    print(x)",
 		">>> login(password='hunter2hunter2')", strings.Repeat("x", maxEntry+1)} {
 		if err := h.Keep(typed); err != nil {
 			t.Fatal(err)

@@ -3,8 +3,8 @@ package prompt
 import "strings"
 
 // goOn are words after which a statement goes on.
-var goOn = " select from where and or not by on join left right inner outer full cross using as with union all except " +
-	"intersect having limit offset in like between case when then else distinct group order pivot values "
+var goOn = " select from where and or not by on join left right inner outer full cross using as with union all " +
+	"except intersect having limit offset in like between case when then else distinct group order pivot values "
 
 // Whole says that a statement needs no further line: quotes, comments and brackets are closed, and it does not end in a
 // word or a sign that something must follow. A semicolon ends it.

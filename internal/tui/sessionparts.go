@@ -210,7 +210,8 @@ func (x *sessionScreen) rss(p *process) int64 {
 
 var treeColumns = []column{{name: "process", wide: 15}, {name: "pid", wide: 8, right: true},
 	{name: "memory", wide: 9, right: true}, {name: "", wide: 8, from: 60},
-	{name: "GPU", wide: 9, right: true, from: 90}, {name: "CPU", wide: 5, right: true}, {name: "step", wide: 9, right: true}, {name: "command"}}
+	{name: "GPU", wide: 9, right: true, from: 90}, {name: "CPU", wide: 5, right: true},
+	{name: "step", wide: 9, right: true}, {name: "command"}}
 
 // tree shows the processes that were alive at the moment below their parents.
 func (x *sessionScreen) tree(wide, high, line int) []string {

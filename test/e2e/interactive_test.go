@@ -29,8 +29,8 @@ func TestInteractive(t *testing.T) {
 	}
 }
 
-// What a prompt knows: several lines of SQL, shortcuts, earlier lines of another prompt, the trainer's names, a chart, a
-// pager for what does not fit; Ctrl-C gives up a statement that is not whole.
+// What a prompt knows: several lines of SQL, shortcuts, earlier lines of another prompt, the trainer's names, a chart,
+// a pager for what does not fit; Ctrl-C gives up a statement that is not whole.
 func TestInteractiveOnATerminal(t *testing.T) {
 	w := newWorld(t)
 	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c",

@@ -71,8 +71,8 @@ func (s *screen) left(mark string) {
 	s.wait("echo-icanon-" + mark + "-end")
 }
 
-const holding = "import time\nkept = []\nprint('ready', flush=True)\nwhile True:\n    kept.append(bytearray(100000))\n" +
-	"    time.sleep(0.05)"
+const holding = "import time\nkept = []\nprint('ready', flush=True)\nwhile True:\n" +
+	"    kept.append(bytearray(100000))\n    time.sleep(0.05)"
 
 // A live session on a real terminal: the levels, code in the trainer, freezing; and the terminal after Ctrl-C, SIGTERM
 // and the end of the program that was watched.

@@ -25,14 +25,15 @@ func (a *commands) interactiveCommand() *cobra.Command {
 		Long: "Reads lines and answers each of them about one session:\n\n" +
 			"  SELECT …            SQL, as memgauge query takes it; goes on until it is whole, or to an empty line\n" +
 			"  leak, where, oom …  every command of memgauge, with its flags\n" +
-			"  >>> len(losses)     Python, run in the live trainer; a line that ends in : goes on to the next empty one\n" +
+			"  >>> len(losses)     Python, run in the live trainer; a line that ends in : goes on to an empty one\n" +
 			"  \\chart SELECT …     the columns over the first one, drawn\n" +
 			"  \\d, \\d TABLE, \\l   tables, columns, sessions; \\bt, \\w: backtrace, where\n" +
 			"  use ENDPOINT, \\c    another session from now on\n" +
 			"  help, exit, \\q\n\n" +
-			"A line that ends in \\ goes on. Tab completes commands, flags, tables, columns, and the trainer's names behind\n" +
-			">>>; the arrow keys recall earlier lines, Ctrl-R those that contain the text. An answer that does not fit opens\n" +
-			"in a pager. Ctrl-C ends the question, Ctrl-D the prompt. From a pipe or a file lines are read without a prompt.",
+			"A line that ends in \\ goes on. Tab completes commands, flags, tables, columns, and the trainer's names\n" +
+			"behind >>>; the arrow keys recall earlier lines, Ctrl-R those that contain the text. An answer that does\n" +
+			"not fit opens in a pager. Ctrl-C ends the question, Ctrl-D the prompt. From a pipe or a file lines are\n" +
+			"read without a prompt.",
 		Example: "  memgauge interactive\n" +
 			"  memgauge 27891 interactive\n" +
 			"  memgauge outputs interactive < questions.txt",

@@ -146,7 +146,7 @@ func chartOf(rows []json.RawMessage) (chart.Chart, error) {
 	}
 	if len(c.Panels[0].Series) == 0 {
 		return c, remedy.Add(errors.New(`\chart: no numbers to draw`),
-			`the first column is the axis, a number or a time; the others are drawn: \chart SELECT step, rss FROM python.steps`)
+			`the first column is the axis, a number or a time: \chart SELECT step, rss FROM python.steps`)
 	}
 	if !begin.IsZero() {
 		c.Across = "s since " + begin.UTC().Format("15:04:05") + " UTC"
