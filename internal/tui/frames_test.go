@@ -84,7 +84,7 @@ func TestLiveProcess(t *testing.T) {
 	s.tape.End = api.End{Live: true}
 	s.tape.Answers["tree"] = []byte(strings.ReplaceAll(string(s.tape.Answers["tree"]), `"ended":true`, `"ended":false`))
 	s.stacks = api.BacktraceReply{Processes: []api.Stacks{{Threads: []api.Thread{{TID: 5, Name: "MainThread",
-		Python: true, Frames: []api.Frame{{Func: "step", File: "/home/user/project/train.py", Line: 12}}}}}}}
+		Python: true, Frames: []api.Frame{{Func: "step", File: "/srv/project/train.py", Line: 12}}}}}}}
 	s.eval = func(q api.EvalRequest, out api.EvalOutput) (api.EvalReply, error) {
 		if err := out.Print(0, false, []byte("printed\x1b]0;title\x07\n")); err != nil {
 			return api.EvalReply{}, err

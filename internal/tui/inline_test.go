@@ -35,7 +35,7 @@ func TestInlineChart(t *testing.T) {
 
 func TestGraphicsOf(t *testing.T) {
 	for env, want := range map[string]Graphics{"TERM=xterm-kitty": Kitty, "TERM=foot": Sixel,
-		"TERM=xterm-256color": Braille,
+		"TERM=xterm-256color":  Braille,
 		"TERM_PROGRAM=WezTerm": Kitty, "TERM=xterm-kitty TMUX=/tmp/x": Braille} {
 		got := GraphicsOf(func(name string) string {
 			for pair := range strings.FieldsSeq(env) {

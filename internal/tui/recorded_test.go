@@ -132,7 +132,7 @@ func load(t testing.TB) *recorded {
 	if err := json.NewDecoder(z).Decode(&r.tape); err != nil {
 		t.Fatal(err)
 	}
-	r.tape.About.Cwd = "/home/user/project"
+	r.tape.About.Cwd = "/srv/project"
 	return r
 }
 
