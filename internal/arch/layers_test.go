@@ -16,6 +16,8 @@ var onlyImporter = map[string]string{
 	"github.com/spf13":             "internal/cli",
 	"golang.org/x/term":            "internal/term internal/cli/ask", // width and edge; a line that is edited
 	"github.com/prometheus/procfs": "internal/proc",
+	"charm.land":                   "internal/tui", // the screen; what it draws is made safe there
+	"github.com/charmbracelet":     "internal/tui",
 	"gonum.org/v1/plot":            "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
@@ -51,7 +53,7 @@ var onlyUser = map[string]string{
 }
 
 // presenters show a session and see nothing of it but api.Session.
-const presenters = "internal/cli internal/page"
+const presenters = "internal/cli internal/page internal/tui"
 
 // behindTheDoor is what stands behind api.Session.
 const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"

@@ -51,6 +51,9 @@ func At(dir string) (Target, error) {
 	return Target{s: s, Rank: -1}, err
 }
 
+// Home is the directory in which sessions lie, and what else lasts for their user. It may not exist yet.
+func Home() (string, error) { return session.Home() }
+
 // Live lists the live sessions, newest first.
 func Live() ([]Target, error) {
 	all, err := session.AllLive()

@@ -28,19 +28,30 @@ func (f FS) Ancestors(pid int) []int {
 	return chain
 }
 
-// Tree lists a process and all its descendants, parents before their children. A process whose parent has ended is a
-// child of another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
-func (f FS) Tree(pid int) ([]int, error) {
+// PIDs lists all processes.
+func (f FS) PIDs() ([]int, error) {
 	entries, err := os.ReadDir(f.root)
 	if err != nil {
 		return nil, err
 	}
-	children, found := map[int][]int{}, false
+	var pids []int
 	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue // /proc/self, /proc/meminfo …
+		if n, err := strconv.Atoi(e.Name()); err == nil { // not /proc/self, /proc/meminfo …
+			pids = append(pids, n)
 		}
+	}
+	return pids, nil
+}
+
+// Tree lists a process and all its descendants, parents before their children. A process whose parent has ended is a
+// child of another process (man 2 prctl, PR_SET_CHILD_SUBREAPER) and is not found.
+func (f FS) Tree(pid int) ([]int, error) {
+	pids, err := f.PIDs()
+	if err != nil {
+		return nil, err
+	}
+	children, found := map[int][]int{}, false
+	for _, n := range pids {
 		s, err := f.Stat(n)
 		if err != nil {
 			continue // ended since the directory was read
@@ -52,7 +63,7 @@ func (f FS) Tree(pid int) ([]int, error) {
 		return nil, fmt.Errorf("read the processes under %d: %w", pid, os.ErrNotExist)
 	}
 	tree := []int{pid}
-	for i := 0; i < len(tree) && i <= len(entries); i++ { // the bound: a circle, made by PIDs used again
+	for i := 0; i < len(tree) && i <= len(pids); i++ { // the bound: a circle, made by PIDs used again
 		slices.Sort(children[tree[i]])
 		tree = append(tree, children[tree[i]]...)
 	}

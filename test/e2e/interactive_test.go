@@ -29,6 +29,46 @@ func TestInteractive(t *testing.T) {
 	}
 }
 
+// What a prompt knows: several lines of SQL, shortcuts, earlier lines of another prompt, the trainer's names, a chart,
+// a pager for what does not fit; Ctrl-C gives up a statement that is not whole.
+func TestInteractiveOnATerminal(t *testing.T) {
+	w := newWorld(t)
+	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c",
+		"import time\nlosses_of_mine = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses_of_mine: time.sleep(0.01)")
+	until(t, "the program", func() bool { return strings.Contains(b.out.String(), "ready") })
+	until(t, "its ring", func() bool { return w.do("memgauge", "job", "eval", "1").code == 0 })
+	out, code := onTerminal(t, w, []string{"job", "interactive"},
+		typed{"job> ", "SELECT 40 +\r"},
+		typed{"... ", "2 AS n,\r"},
+		typed{"... ", "'x' AS y\r"},
+		typed{"(1 row)", ""},
+		typed{"job> ", "SELECT (\r"},
+		typed{"... ", "nonsense\x03"},
+		typed{"job> ", "\\d python.steps\r"},
+		typed{"heap_in_use", ""},
+		typed{"job> ", ">>> sum(losses_of_m\t)\r"},
+		typed{"6", ""},
+		typed{"job> ", "\\chart SELECT range AS i, range * range AS square FROM range(50)\r"},
+		typed{"square", ""},
+		typed{"job> ", "SELECT range AS number FROM range(500)\r"},
+		typed{"of 501", "q"},
+		typed{"(500 rows)", ""},
+		typed{"job> ", "\x04"})
+	if code != 0 {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	out, code = onTerminal(t, w, []string{"job", "interactive"},
+		typed{"job> ", "40 +\x12\r"}, // Ctrl-R
+		typed{"SELECT 40 + 2 AS n, 'x' AS y", ""},
+		typed{"(1 row)", ""},
+		typed{"job> ", ">>> losses_of_mine.clear()\r"},
+		typed{"job> ", "\\q\r"})
+	if code != 0 {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	until(t, "the program to end", func() bool { return ended(b) })
+}
+
 // Lines from a pipe: the trainer is alive, code runs in it, also in several lines.
 func TestInteractiveFromAPipe(t *testing.T) {
 	w := newWorld(t)

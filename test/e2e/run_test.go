@@ -146,6 +146,10 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	size := &unix.Winsize{Row: 24, Col: 80}
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, size); err != nil {
+		t.Fatal(err)
+	}
 	return master, slave
 }
 

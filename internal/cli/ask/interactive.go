@@ -15,6 +15,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	typed "github.com/memgauge/memgauge/internal/prompt"
 )
 
 func (a *commands) interactiveCommand() *cobra.Command {
@@ -22,13 +23,17 @@ func (a *commands) interactiveCommand() *cobra.Command {
 		Use:   "interactive",
 		Short: "A prompt for SQL, all commands, and code inside the trainer",
 		Long: "Reads lines and answers each of them about one session:\n\n" +
-			"  SELECT …            SQL, as memgauge query takes it\n" +
+			"  SELECT …            SQL, as memgauge query takes it; goes on until it is whole, or to an empty line\n" +
 			"  leak, where, oom …  every command of memgauge, with its flags\n" +
-			"  >>> len(losses)     Python, run in the live trainer; a line that ends in : goes on to the next empty one\n" +
-			"  use ENDPOINT        another session from now on\n" +
-			"  help, exit\n\n" +
-			"A line that ends in \\ goes on. Tab completes commands and tables. Ctrl-C ends what runs, Ctrl-D the prompt. From a pipe or a\n" +
-			"file lines are read without a prompt.",
+			"  >>> len(losses)     Python, run in the live trainer; a line that ends in : goes on to an empty one\n" +
+			"  \\chart SELECT …     the columns over the first one, drawn\n" +
+			"  \\d, \\d TABLE, \\l   tables, columns, sessions; \\bt, \\w: backtrace, where\n" +
+			"  use ENDPOINT, \\c    another session from now on\n" +
+			"  help, exit, \\q\n\n" +
+			"A line that ends in \\ goes on. Tab completes commands, flags, tables, columns, and the trainer's names\n" +
+			"behind >>>; the arrow keys recall earlier lines, Ctrl-R those that contain the text. An answer that does\n" +
+			"not fit opens in a pager. Ctrl-C ends the question, Ctrl-D the prompt. From a pipe or a file lines are\n" +
+			"read without a prompt.",
 		Example: "  memgauge interactive\n" +
 			"  memgauge 27891 interactive\n" +
 			"  memgauge outputs interactive < questions.txt",
@@ -37,12 +42,13 @@ func (a *commands) interactiveCommand() *cobra.Command {
 	}
 }
 
-// prompt is the state of the interactive prompt.
-type prompt struct {
+// talk is the state of the interactive prompt.
+type talk struct {
 	a      *commands
 	lines  lineReader
-	target *ask.Target // nil if there is no session
-	tables []string    // for completion; queried when first needed
+	tty    *terminal     // nil where lines come from a pipe
+	target *ask.Target   // nil where there is none
+	tables []typed.Table // for completion; asked when first needed
 }
 
 // lineReader returns a line without its newline; io.EOF after the last.
@@ -57,7 +63,7 @@ func (a *commands) interactive(ctx context.Context) error {
 	defer signal.Stop(ignored)
 	ctx, stop := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM)
 	defer stop()
-	p := &prompt{a: a}
+	p := &talk{a: a}
 	p.lines = p.reader(ctx)
 	if t, err := a.Target(ctx); err == nil {
 		p.target = &t
@@ -67,6 +73,9 @@ func (a *commands) interactive(ctx context.Context) error {
 	p.greet()
 	for ctx.Err() == nil {
 		line, err := p.lines.line(p.name() + "> ")
+		if errors.Is(err, errInterrupted) {
+			continue
+		}
 		if errors.Is(err, io.EOF) || ctx.Err() != nil {
 			return nil
 		}
@@ -80,14 +89,14 @@ func (a *commands) interactive(ctx context.Context) error {
 	return nil
 }
 
-func (p *prompt) name() string {
+func (p *talk) name() string {
 	if p.target == nil {
 		return "memgauge"
 	}
 	return p.target.Name()
 }
 
-func (p *prompt) greet() {
+func (p *talk) greet() {
 	if _, ok := p.lines.(*terminal); !ok {
 		return
 	}
@@ -101,8 +110,12 @@ func (p *prompt) greet() {
 }
 
 // answer runs a line. It returns true if the prompt is to end.
-func (p *prompt) answer(ctx context.Context, line string) (over bool) {
+func (p *talk) answer(ctx context.Context, line string) (over bool) {
 	line = strings.TrimSpace(line)
+	if long, ok := typed.Shortcut(line); ok {
+		p.keep(line)
+		line = long
+	}
 	first, rest, _ := strings.Cut(line, " ")
 	switch {
 	case line == "":
@@ -110,6 +123,7 @@ func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 	case slices.Contains([]string{"exit", "quit", `\q`}, line):
 		return true
 	case first == "use":
+		p.keep(line)
 		p.use(strings.TrimSpace(rest))
 		return false
 	case first == "interactive":
@@ -120,6 +134,9 @@ func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 		return false
 	}
 	words, err := p.more(line)
+	if errors.Is(err, errInterrupted) {
+		return false
+	}
 	if err != nil {
 		fmt.Fprintf(p.a.Stderr, "memgauge: %v\n", err)
 		return false
@@ -128,12 +145,19 @@ func (p *prompt) answer(ctx context.Context, line string) (over bool) {
 	return false
 }
 
-// sqlWords begin the statements that query takes.
-var sqlWords = []string{"select", "with", "from", "show", "describe", "explain", "summarize", "table", "values",
-	"pivot", "unpivot"}
+// keep adds what was typed to the history, without the semicolon that ended it on a terminal.
+func (p *talk) keep(line string) {
+	if p.tty == nil {
+		return
+	}
+	if err := p.tty.history.Keep(line); err != nil && !p.tty.complained {
+		p.tty.complained = true // once: the disk may be full for long
+		fmt.Fprintf(p.a.Stderr, "memgauge: %v\n", err)
+	}
+}
 
 // more makes a command's words of a line and its continuation lines.
-func (p *prompt) more(line string) ([]string, error) {
+func (p *talk) more(line string) ([]string, error) {
 	code, python := strings.CutPrefix(line, ">>>")
 	for strings.HasSuffix(line, `\`) {
 		next, err := p.lines.line("... ")
@@ -148,17 +172,46 @@ func (p *prompt) more(line string) ([]string, error) {
 	switch {
 	case python:
 		code, err := p.block(strings.TrimPrefix(code, " "))
+		if err == nil {
+			p.keep(">>> " + code)
+		}
 		return []string{"eval", code}, err
-	case slices.Contains(sqlWords, strings.ToLower(first)):
-		return []string{"query", strings.TrimSuffix(line, ";")}, nil
+	case typed.IsSQL(line):
+		line, err := p.statement("", line)
+		return []string{"query", line}, err
+	case first == `\chart`:
+		line, err := p.statement(`\chart `, rest)
+		return []string{`\chart`, line}, err
+	}
+	p.keep(line)
+	switch {
 	case (first == "eval" || first == "query") && rest != "" && !strings.ContainsAny(rest[:1], `-"'`):
 		return []string{first, rest}, nil // as it is, with its quotes
 	}
 	return words(line)
 }
 
+// statement reads on until a statement is whole, or to an empty line. From a pipe each line is whole. What stood before
+// it on its line goes into the history with it.
+func (p *talk) statement(before, sql string) (string, error) {
+	if p.tty != nil {
+		for !typed.Whole(sql) {
+			next, err := p.lines.line("... ")
+			if err != nil {
+				return "", err
+			}
+			if strings.TrimSpace(next) == "" {
+				break
+			}
+			sql += "\n" + next
+		}
+	}
+	p.keep(before + sql)
+	return strings.TrimSuffix(strings.TrimSpace(sql), ";"), nil
+}
+
 // block reads the remaining lines of a Python block.
-func (p *prompt) block(code string) (string, error) {
+func (p *talk) block(code string) (string, error) {
 	if !strings.HasSuffix(strings.TrimSpace(code), ":") {
 		return code, nil
 	}
@@ -175,10 +228,17 @@ func (p *prompt) block(code string) (string, error) {
 }
 
 // run runs words like a command line, for this session unless they name another.
-func (p *prompt) run(ctx context.Context, args []string) {
+func (p *talk) run(ctx context.Context, args []string) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
+	if args[0] == `\chart` {
+		p.a.Report(p.chart(ctx, args[1]))
+		return
+	}
 	sub := p.a.Again()
+	if p.tty != nil && args[0] == "query" && len(args) == 2 {
+		defer p.page(ctx, sub)()
+	}
 	root := sub.RootCommand()
 	c, _, err := root.Find(args[:1])
 	if p.target != nil && err == nil && c != root && app.TakesSession(c) && app.IsCommand(root, args[0]) {
@@ -193,7 +253,7 @@ func (p *prompt) run(ctx context.Context, args []string) {
 	sub.Report(root.ExecuteContext(ctx))
 }
 
-func (p *prompt) use(endpoint string) {
+func (p *talk) use(endpoint string) {
 	t, err := ask.Find(endpoint)
 	if err != nil {
 		p.a.Report(err)
@@ -203,58 +263,6 @@ func (p *prompt) use(endpoint string) {
 		fmt.Fprintf(p.a.Stderr, "memgauge: %s\n", t.Note)
 	}
 	p.target, p.tables = &t, nil
-}
-
-// complete completes a line with the cursor at its end: the name of a command or of a table.
-func (p *prompt) complete(ctx context.Context, line string) string {
-	start := strings.LastIndexAny(line, " (,") + 1
-	var known []string
-	if start == 0 {
-		for _, c := range p.a.RootCommand().Commands() {
-			if !c.Hidden {
-				known = append(known, c.Name())
-			}
-		}
-		known = append(known, "use", "help", "exit", "SELECT")
-	} else {
-		known = p.tableNames(ctx)
-	}
-	prefix := ""
-	for _, k := range known {
-		if !strings.HasPrefix(k, line[start:]) {
-			continue
-		}
-		if prefix == "" {
-			prefix = k + " "
-		}
-		for !strings.HasPrefix(k+" ", prefix) {
-			prefix = prefix[:len(prefix)-1]
-		}
-	}
-	if prefix == "" {
-		return line
-	}
-	return line[:start] + prefix
-}
-
-func (p *prompt) tableNames(ctx context.Context) []string {
-	if p.tables != nil || p.target == nil {
-		return p.tables
-	}
-	p.tables = []string{}
-	session, err := p.target.Connect(ctx)
-	if err != nil {
-		return nil // the next command reports the error
-	}
-	defer session.Close()
-	list, err := session.Tables(ctx, false)
-	if err != nil {
-		return nil
-	}
-	for _, t := range list {
-		p.tables = append(p.tables, t.Schema+"."+t.Name)
-	}
-	return p.tables
 }
 
 // words splits a line as a shell does: at blanks outside of quotes, without its variables, globs and escapes.

@@ -1,10 +1,12 @@
 package ask
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/cli/app"
+	typed "github.com/memgauge/memgauge/internal/prompt"
 )
 
 func TestWords(t *testing.T) {
@@ -30,20 +32,52 @@ func TestWords(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
-	p := &prompt{a: &commands{&app.App{Families: []app.Family{Commands}}}, tables: []string{"python.steps",
-		"python.objects", "process.tree"}}
+	p := &talk{a: &commands{&app.App{Families: []app.Family{Commands}}}, tables: []typed.Table{
+		{Name: "python.steps", Columns: []string{"step"}}, {Name: "python.objects", Columns: []string{"holder"}},
+		{Name: "process.tree", Columns: []string{"ppid"}}}}
 	for line, want := range map[string]string{
 		"whe":                     "where ",
 		"SEL":                     "SELECT ",
 		"t":                       "t", // tables, tensors
 		"ta":                      "tables ",
+		"list --js":               "list --json ",
 		"SELECT * FROM py":        "SELECT * FROM python.",
 		"SELECT * FROM python.st": "SELECT * FROM python.steps ",
 		"SELECT * FROM nothing":   "SELECT * FROM nothing",
-		"SELECT count(":           "SELECT count(p",
+		"SELECT count(hol":        "SELECT count(holder ",
+		">>> anything":            ">>> anything", // nobody to ask
 	} {
 		if got := p.complete(t.Context(), line); got != want {
 			t.Errorf("%q becomes %q, want %q", line, got, want)
 		}
+	}
+}
+
+func TestChartOf(t *testing.T) {
+	row := func(texts ...string) (list []json.RawMessage) {
+		for _, s := range texts {
+			list = append(list, json.RawMessage(s))
+		}
+		return list
+	}
+	c, err := chartOf(row(`{"step":3,"rss":10,"name":"x","heap":null}`, `{"step":4,"rss":12,"name":"y","heap":7}`))
+	if err != nil || c.Across != "step" || len(c.Panels[0].Series) != 2 || c.Panels[0].Series[1].Name != "heap" ||
+		c.Begin != 3 {
+		t.Errorf("%+v %v", c, err)
+	}
+	c, err = chartOf(row(`{"ts":"2026-01-02T03:04:05Z","n":1}`, `{"ts":"2026-01-02T03:04:07.5Z","n":2}`))
+	if err != nil || c.Across != "s since 03:04:05 UTC" || c.Panels[0].Series[0].X[1] != 2.5 {
+		t.Errorf("%+v %v", c, err)
+	}
+	for _, rows := range [][]json.RawMessage{nil, row(`{"a":"x","b":1}`), row(`{"a":1}`)} {
+		if _, err := chartOf(rows); err == nil {
+			t.Errorf("%s is drawn", rows)
+		}
+	}
+}
+
+func TestInColumns(t *testing.T) {
+	if got := inColumns([]string{"a", "bbb", "cc"}, 12); got != "a    bbb\ncc\n" {
+		t.Errorf("%q", got)
 	}
 }
