@@ -32,5 +32,8 @@ export function clock(us: number, seconds = true): string {
     ...(seconds ? { second: "2-digit" } : {}) });
 }
 
-export const moment = (text: string) =>
-  new Date(text).toLocaleString(lang(), { dateStyle: "short", timeStyle: "medium", hour12: false });
+// moment is the same in every language: 2026-01-31 12:00:00, in the browser's zone.
+export function moment(text: string): string {
+  const d = new Date(text);
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}

@@ -64,6 +64,7 @@ export function Panel(props: PanelProps) {
 function at(c: Columns, moment: number | null) {
   let i = c.t.length - 1;
   if (moment != null) while (i > 0 && c.t[i] > moment) i--;
+  while (i > 0 && c.hi[i] == null) i--; // not every step's memory is read
   if (i < 0) return null;
   const parts = c.order.filter((k) => k !== "step" && c.parts[k][i]).map((k) => [k, c.parts[k][i]] as [string, number]);
   return { whole: c.hi[i] ?? 0, limit: c.limit[i], parts };
@@ -93,7 +94,7 @@ function build(box: HTMLElement, keys: string[], now: { current: PanelProps }): 
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false }, sync: { key: "memgauge" } },
     scales: { x: { time: true, auto: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.06)] } },
     axes: [
-      { ...axis, values: (u, at) => labels(u, at, now.current) },
+      { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
       { ...axis, size: innerWidth < 600 ? 62 : 76, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
     ],
     series: [{}, { show: !lines, stroke: "transparent", points: { show: false }, width: 0 },
@@ -117,7 +118,7 @@ function build(box: HTMLElement, keys: string[], now: { current: PanelProps }): 
 }
 
 // sizes are round multiples of powers of two below max.
-function sizes(max: number): number[] {
+export function sizes(max: number): number[] {
   let step = 2 ** Math.ceil(Math.log2(Math.max(1, max) / 4));
   const unit = 1024 ** Math.floor(Math.log(step) / Math.log(1024));
   step = Math.max(step, unit);

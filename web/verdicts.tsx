@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import { type Finding, type Source, type Verdicts, get, of } from "./api";
 import * as f from "./format";
 import { t } from "./i18n";
+import { sizes } from "./panel";
 import { Verdict } from "./parts";
 import { dark, useLoad } from "./state";
 
@@ -72,17 +73,18 @@ function Evidence({ x }: { x: Finding }) {
 function draw(box: HTMLElement, x: Finding): uPlot {
   const leak = x.verdict === "leak", from = x.level - x.rate * (x.end - x.start);
   const line = (rate: number) => x.x.map((s) => s < x.start ? null : from + rate * (s - x.start));
-  const data = [x.x, x.y, ...(leak ? [line(x.rate), line(x.low), line(x.high)] : [])] as uPlot.AlignedData;
+  // the readings come last: they lie over the line
+  const data = [x.x, ...(leak ? [line(x.rate), line(x.low), line(x.high)] : []), x.y] as uPlot.AlignedData;
   const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
   const thin = { stroke: "#d55e00", width: 1, dash: [3, 3], points: { show: false } };
   return new uPlot({
     width: box.clientWidth, height: 190, legend: { show: false }, cursor: { drag: { x: false, y: false } },
     scales: { x: { time: false } },
     axes: [{ ...axis, label: t("step"), labelSize: 18, values: (_, at) => at.map((v) => f.count(v)) },
-      { ...axis, size: 76, values: (_, at) => at.map((v) => f.bytes(v)) }],
-    series: [{}, { stroke: "#0072b2", width: 1.5, points: { show: x.x.length < 120, size: 4 } },
-      ...(leak ? [{ stroke: "#d55e00", width: 2, points: { show: false } }, thin, thin] : [])],
-    bands: leak ? [{ series: [4, 3], fill: "#d55e0033" }] : [],
+      { ...axis, size: 76, values: (_, at) => at.map((v) => f.bytes(v)), splits: (_u, _i, lo, hi) => sizes(hi - lo).map((v) => Math.ceil(lo / (sizes(hi - lo)[1] || 1)) * (sizes(hi - lo)[1] || 1) + v).filter((v) => v <= hi) }],
+    series: [{}, ...(leak ? [{ stroke: "#d55e00", width: 3, points: { show: false } }, thin, thin] : []),
+      { stroke: "#0072b2", width: 1.5, points: { show: x.x.length < 120, size: 4 } }],
+    bands: leak ? [{ series: [3, 2], fill: "#d55e0033" }] : [],
   }, data, box);
 }
 

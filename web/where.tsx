@@ -31,7 +31,7 @@ function Map({ root }: { root: Node }) {
   // a class that holders divide counts by its parts, which add up to it
   const tree = hierarchy(root).sum((n) => n.children?.length ? 0 : Math.max(0, n.bytes)).sort((a, b) => b.value! - a.value!);
   const height = Math.round(Math.min(420, Math.max(220, width * 0.35)));
-  const laid = treemap<Node>().tile(treemapSquarify).size([width, height]).paddingTop((d) => d.depth < 3 && d.depth > 0 && !!d.children ? 19 : 0)
+  const laid = treemap<Node>().tile(treemapSquarify).size([width, height]).paddingTop((d) => d.depth < 4 && d.depth > 0 && !!d.children ? 19 : 0)
     .paddingInner(1).round(true)(tree);
   const rows = tree.descendants().filter((d) => d.depth > 0 && d.value! > 0);
   return <>

@@ -227,7 +227,7 @@ func tables(ctx context.Context, s api.Session, _ params) (any, error) { return 
 // functions are the names that the editor completes.
 func functions(ctx context.Context, s api.Session, _ params) (any, error) {
 	rows, err := api.Rows[struct{ Name string }](ctx, s,
-		`SELECT DISTINCT function_name AS name FROM duckdb_functions() WHERE regexp_matches(function_name, '^[a-z_0-9]+$')
+		`SELECT DISTINCT function_name AS name FROM duckdb_functions() WHERE regexp_matches(function_name, '^[a-z][a-z_0-9]*$')
 			ORDER BY 1 LIMIT 2000`)
 	names := []string{}
 	for _, r := range rows {

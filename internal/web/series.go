@@ -38,8 +38,8 @@ func trackOf(kind string, pid, dev int64, path string) (track, error) {
 			parts: []part{{"anonymous", "anon"}, {"shared", "shmem"}, {"file", "file"}, {"kernel", "kernel"}}}, nil
 	case "host":
 		return track{from: "host.memory WHERE true", whole: "total - available", limit: "total",
-			parts: []part{{"anonymous", "anon"}, {"shared", "shmem"}, {"file", "greatest(cached - shmem, 0)"},
-				{"kernel", "slab + kernel_stack + page_tables"}}}, nil
+			parts: []part{{"anonymous", "anon"}, {"shared", "shmem"},
+				{"kernel", "slab - slab_reclaimable + kernel_stack + page_tables"}}}, nil
 	case "process":
 		return track{from: fmt.Sprintf("process.memory WHERE pid = %d", pid), whole: "rss", parts: residentParts}, nil
 	case "device":

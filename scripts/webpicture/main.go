@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 )
 
@@ -49,23 +48,28 @@ func take(width, height int64, dark bool, lang, out string, args []string) error
 	if dark {
 		scheme = "dark"
 	}
-	window := max(height, 900)
-	var picture []byte
-	steps := []chromedp.Action{
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
-		emulation.SetDeviceMetricsOverride(width, window, 1, width < 600),
-		chromedp.Navigate(args[0]), chromedp.WaitVisible("main h1")}
-	if len(args) > 1 {
-		steps = append(steps, chromedp.Evaluate("location.hash = "+fmt.Sprintf("%q", args[1]), nil))
+	err := chromedp.Do(ctx, chromedp.EmulateViewport(width, max(height, 900)),
+		chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+			_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+			return err
+		}),
+		chromedp.Navigate(args[0]), chromedp.WaitVisible("main h1"))
+	if err == nil && len(args) > 1 {
+		_, err = chromedp.Run(ctx, chromedp.Evaluate[string](fmt.Sprintf("location.hash = %q", args[1])))
 	}
-	steps = append(steps, chromedp.Sleep(drawn), chromedp.ActionFunc(func(ctx context.Context) (err error) {
-		picture, err = page.CaptureScreenshot().WithCaptureBeyondViewport(height == 0).Do(ctx)
+	if err == nil {
+		err = chromedp.Do(ctx, chromedp.Sleep(drawn))
+	}
+	if err != nil {
 		return err
-	}))
-	if height == 0 {
-		steps[len(steps)-1] = chromedp.FullScreenshot(&picture, 100)
 	}
-	if err := chromedp.Run(ctx, steps...); err != nil {
+	shoot := chromedp.CaptureScreenshot()
+	if height == 0 {
+		shoot = chromedp.FullScreenshot(100)
+	}
+	picture, err := chromedp.Run(ctx, shoot)
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(out, picture, 0o644)
