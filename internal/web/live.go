@@ -55,15 +55,20 @@ func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
 	if err != nil {
 		return n, err
 	}
-	defer func() { s.doors.leave(d, err) }()
+	ended := false
+	defer func() {
+		if ended && err == nil {
+			s.doors.leave(d, api.ErrBroken) // what answers from now on is the finished session
+			return
+		}
+		s.doors.leave(d, err)
+	}()
 	end, err := d.End(ctx)
 	if err != nil {
 		return n, err
 	}
 	covered, err := spanOf(ctx, d)
-	if !end.Live {
-		d.stale = true // what answers from now on is the finished session
-	}
+	ended = !end.Live
 	return news{covered.To, covered.Step, end.Live}, err
 }
 
