@@ -95,7 +95,7 @@ function build(box: HTMLElement, keys: string[], now: { current: PanelProps }): 
     scales: { x: { time: true, auto: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.06)] } },
     axes: [
       { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
-      { ...axis, size: innerWidth < 600 ? 62 : 76, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
+      { ...axis, size: innerWidth < 600 ? 72 : 78, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
     ],
     series: [{}, { show: !lines, stroke: "transparent", points: { show: false }, width: 0 },
       { show: !lines, stroke: ink, width: 1, points: { show: false }, spanGaps: true },

@@ -4,7 +4,7 @@ import { type About, type Config, type News, type Verdicts, get, of } from "./ap
 import { Cost } from "./cost";
 import { Eval } from "./eval";
 import * as f from "./format";
-import { t } from "./i18n";
+import { lang, t } from "./i18n";
 import { Overview } from "./overview";
 import { Shown, Verdict } from "./parts";
 import { SQL } from "./sql";
@@ -97,5 +97,6 @@ export function sentence(a: About, v: Verdicts | undefined, news: News | undefin
   if (!live && a.summary.peak_rss) parts.push(t("sPeak", f.bytes(a.summary.peak_rss)));
   const step = news?.step || a.step;
   if (step) parts.push(t("sStep", f.count(step)));
-  return parts.join(", ") + (parts.length ? "." : "");
+  const [comma, stop] = lang() === "en" ? [", ", "."] : ["，", "。"];
+  return parts.join(comma) + (parts.length ? stop : "");
 }

@@ -48,7 +48,7 @@ var onlyUser = map[string]string{
 }
 
 // presenters show a session and see nothing of it but api.Session.
-const presenters = "internal/cli internal/page"
+const presenters = "internal/cli internal/page internal/web"
 
 // behindTheDoor is what stands behind api.Session.
 const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"
