@@ -18,7 +18,8 @@ export function Chart({ a }: { a: Answer }) {
   const across = time >= 0 ? time : numbers.length > 1 ? numbers[0] : -1;
   const above = numbers.filter((i) => i !== across).slice(0, maxSeries);
   useEffect(() => {
-    if (!above.length) return;
+    const el = box.current;
+    if (!above.length || !el) return;
     const value = (r: unknown[], i: number) => across < 0 ? i : time >= 0 ? Date.parse(String(r[time])) / 1000 : r[across] as number;
     const points = a.rows.map((r, i) => [value(r, i), r] as [number, unknown[]]).filter(([x]) => Number.isFinite(x)).sort((p, q) => p[0] - q[0]);
     const data = [points.map((p) => p[0]), ...above.map((c) => points.map((p) => p[1][c] as number | null))] as uPlot.AlignedData;
@@ -27,13 +28,13 @@ export function Chart({ a }: { a: Answer }) {
       plot?.destroy();
       const ink = dark.matches ? "#d5dae1" : "#30363d", faint = dark.matches ? "#333a44" : "#e3e6ea";
       const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
-      plot = new uPlot({ width: box.current!.clientWidth, height: 320, scales: { x: { time: time >= 0 } },
+      plot = new uPlot({ width: el.clientWidth, height: 320, scales: { x: { time: time >= 0 } },
         axes: [{ ...axis, ...(time >= 0 ? {} : { values: (_: uPlot, at: number[]) => at.map((v) => f.count(v)) }) }, { ...axis, size: 90, values: (_, at) => at.map((v) => Number(v.toPrecision(6)).toLocaleString()) }],
-        series: [{ label: across < 0 ? "#" : a.columns[across] }, ...above.map((c, i) => ({ label: a.columns[c], stroke: colors[i], width: 1.5, points: { show: points.length < 200 } }))] }, data, box.current!);
+        series: [{ label: across < 0 ? "#" : a.columns[across] }, ...above.map((c, i) => ({ label: a.columns[c], stroke: colors[i], width: 1.5, points: { show: points.length < 200 } }))] }, data, el);
     };
     make();
-    const fit = new ResizeObserver(() => plot!.setSize({ width: box.current!.clientWidth, height: 320 }));
-    fit.observe(box.current!);
+    const fit = new ResizeObserver(() => plot!.setSize({ width: el.clientWidth, height: 320 }));
+    fit.observe(el);
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot?.destroy(); };
   }, [a]);

@@ -57,15 +57,16 @@ export function Overview({ a, v, news, live, place }: {
     setFollowing(follow);
     change({ from: kept && !follow ? Math.round(kept.from) : null, to: kept && !follow ? Math.round(kept.to) : null });
   };
+  const showAll = () => { setFixed(null); setFollowing(live); change({ from: null, to: null }); };
   const mark = (moment: number | null) => { setPin(moment); change({ t: moment == null ? null : Math.round(moment) }); };
   const cursor = hover ?? pin;
   const late = useSettled(cursor, 150);
   return <>
     <section aria-labelledby="timeline">
       <div class="bar"><h2 id="timeline">{t("timeline")}</h2>
-        <Controls {...{ view, end, live, bySteps, future, setFuture, zoom, from: a.from }} all={() => { setFixed(null); setFollowing(live); change({ from: null, to: null }); }}
+        <Controls {...{ view, end, live, bySteps, future, setFuture, zoom, from: a.from }} all={showAll}
           setBySteps={(on) => { setBySteps(on); change({ by: on ? "step" : null }); }} hasSteps={!!clock?.t.length} hasFan={live && !!v && !!fanOf(v, end)} /></div>
-      <Keys view={view} zoom={zoom} end={end} cursor={cursor} setHover={setHover} mark={mark} all={() => { setFixed(null); setFollowing(live); }}>
+      <Keys view={view} zoom={zoom} end={end} cursor={cursor} setHover={setHover} mark={mark} all={showAll}>
         {shown.map((s) => <Track key={keyOf(s)} id={a.id} source={s} view={view} end={end} cursor={cursor} events={events.value ?? []}
           fan={fan && (s.kind === fan.kind) && (s.kind !== "device" || s.device === fan.device) ? fan : undefined}
           steps={bySteps && clock ? { t: clock.t, step: clock.parts.step } : null} onZoom={zoom} onHover={setHover} onPin={mark} />)}

@@ -34,15 +34,16 @@ export function Panel(props: PanelProps) {
   const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null), now = useLatest(props);
   const keys = props.data ? plotted(props.data, props.lines).keys.join() : "";
   useEffect(() => {
-    if (!box.current || !keys) return;
+    const el = box.current; // the observer may speak once more when it has gone
+    if (!el || !keys) return;
     const make = () => {
       plot.current?.destroy();
-      plot.current = build(box.current!, keys.split(","), now);
+      plot.current = build(el, keys.split(","), now);
       show(plot.current, now.current);
     };
     make();
-    const fit = new ResizeObserver(() => plot.current?.setSize({ width: box.current!.clientWidth, height: height() }));
-    fit.observe(box.current);
+    const fit = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: height() }));
+    fit.observe(el);
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot.current?.destroy(); plot.current = null; };
   }, [keys, props.lines]);

@@ -29,7 +29,7 @@ export function Verdict({ value }: { value: string | null | undefined }) {
 export function Table({ label, head, rows, numeric = [] }: {
   label: string; head: string[]; rows: ComponentChildren[][]; numeric?: number[];
 }) {
-  return <div class="scroll" tabIndex={0} role="region" aria-label={label}>
+  return <div class="scroll" tabIndex={0} role="group" aria-label={label}>
     <table>
       <thead><tr>{head.map((h, i) => <th scope="col" class={numeric.includes(i) ? "n" : ""}>{h}</th>)}</tr></thead>
       <tbody>{rows.map((r) => <tr>{r.map((c, i) => <td class={numeric.includes(i) ? "n" : ""}>{c}</td>)}</tr>)}</tbody>

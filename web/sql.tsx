@@ -145,7 +145,7 @@ function Rows({ a }: { a: Answer }) {
   const count = Math.ceil(seen / rowHeight) + 10, numeric = a.columns.map((_, i) => typeof a.rows[0][i] === "number");
   const widths = a.columns.map((c, i) => Math.min(60, Math.max(c.length, ...a.rows.slice(0, 50).map((r) => show(r[i]).length)) + 2));
   const columns = { gridTemplateColumns: widths.map((w) => `minmax(${w}ch, ${w}fr)`).join(" ") };
-  return <div class="rows" ref={box} tabIndex={0} role="region" aria-label={t("results")} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
+  return <div class="rows" ref={box} tabIndex={0} role="group" aria-label={t("results")} onScroll={(e) => setTop(e.currentTarget.scrollTop)}>
     <div role="table" aria-rowcount={a.rows.length + 1} aria-label={t("results")}>
       <div role="rowgroup" class="rowhead"><div role="row" class="row" style={columns}>{a.columns.map((c, i) => <div role="columnheader" class={numeric[i] ? "n" : ""}>{c}</div>)}</div></div>
       <div role="rowgroup" class="rowbody" style={{ height: `${height}px` }}>

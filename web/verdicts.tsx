@@ -58,11 +58,12 @@ const faint = () => dark.matches ? "#333a44" : "#e3e6ea";
 function Evidence({ x }: { x: Finding }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
+    const el = box.current!;
     let plot: uPlot | undefined;
-    const make = () => { plot?.destroy(); plot = draw(box.current!, x); };
+    const make = () => { plot?.destroy(); plot = draw(el, x); };
     make();
-    const fit = new ResizeObserver(() => plot!.setSize({ width: box.current!.clientWidth, height: 190 }));
-    fit.observe(box.current!);
+    const fit = new ResizeObserver(() => plot!.setSize({ width: el.clientWidth, height: 190 }));
+    fit.observe(el);
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot?.destroy(); };
   }, [x]);

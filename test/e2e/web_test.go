@@ -3,11 +3,12 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -329,10 +330,13 @@ func TestWebLive(t *testing.T) {
 	b.accessible("eval")
 	b.open("#/s/" + id + "/overview")
 	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
-	trainer := int(w.number("alive", "SELECT pid FROM memgauge.processes LIMIT 1"))
-	p, err := os.FindProcess(trainer)
-	if err != nil || p.Kill() != nil {
-		t.Fatal("the trainer can't be killed")
+	said := w.mg("alive", "query", "-f", "csv", "SELECT pid FROM memgauge.processes")
+	trainer, err := strconv.Atoi(strings.Fields(said)[1])
+	if err == nil {
+		err = syscall.Kill(trainer, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatalf("kill the trainer: %v", err)
 	}
 	b.shows(".state.over", "SIGKILL")
 	b.until("the end of live", "!document.querySelector('h1 .chip.live')")
