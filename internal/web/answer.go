@@ -166,8 +166,8 @@ type device struct {
 
 const (
 	// A page has no room for more than 200 processes: those that make steps come first, then the largest.
-	processesSQL = `SELECT t.pid, t.ppid, t.role, t.rank, coalesce(nullif(t.command, ''), t.comm) AS command, t.peak_rss,
-		t.ended, s.steps, p.python FROM process.tree t
+	processesSQL = `SELECT t.pid, t.ppid, t.role, t.rank, coalesce(nullif(t.command, ''), t.comm) AS command,
+		t.peak_rss, t.ended, s.steps, p.python FROM process.tree t
 		LEFT JOIN (SELECT pid, max(step) AS steps FROM python.steps GROUP BY pid) s ON s.pid = t.pid
 		LEFT JOIN (SELECT pid, any_value(python) AS python FROM memgauge.processes GROUP BY pid) p ON p.pid = t.pid
 		ORDER BY s.steps DESC NULLS LAST, t.peak_rss DESC NULLS LAST LIMIT 200`
@@ -227,7 +227,8 @@ func tables(ctx context.Context, s api.Session, _ params) (any, error) { return 
 // functions are the names that the editor completes.
 func functions(ctx context.Context, s api.Session, _ params) (any, error) {
 	rows, err := api.Rows[struct{ Name string }](ctx, s,
-		`SELECT DISTINCT function_name AS name FROM duckdb_functions() WHERE regexp_matches(function_name, '^[a-z][a-z_0-9]*$')
+		`SELECT DISTINCT function_name AS name FROM duckdb_functions()
+			WHERE regexp_matches(function_name, '^[a-z][a-z_0-9]*$')
 			ORDER BY 1 LIMIT 2000`)
 	names := []string{}
 	for _, r := range rows {
@@ -244,7 +245,8 @@ type event struct {
 	Text   string `json:"text"`
 }
 
-// eventsSQL reads the newest 1000: a page can't show more. It leaves out that an eval begins, which its end tells, and the looks of our own commands into the trainer.
+// eventsSQL reads the newest 1000: a page can't show more. It leaves out that an eval begins, which its end tells, and
+// the looks of our own commands into the trainer.
 const eventsSQL = `SELECT * FROM (SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events
 	WHERE name <> 'eval begin' AND NOT (name = 'eval' AND text LIKE '__import__("sys").modules%')
 	ORDER BY ts DESC LIMIT 1000) ORDER BY t`

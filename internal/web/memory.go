@@ -25,7 +25,8 @@ type censusRow struct {
 	Count  int64  `json:"count"`
 }
 
-// group is what a holder keeps of a kind. Before is what it kept at the census that is compared; nil: nothing was there.
+// group is what a holder keeps of a kind. Before is what it kept at the census that is compared; nil where there was
+// nothing.
 type group struct {
 	Holder *string `json:"holder"`
 	Site   *string `json:"site"`
@@ -58,7 +59,8 @@ const (
 	groupsSQL = `WITH g AS (SELECT census_id, holder, site, role, device, dtype, shape, sum("count")::BIGINT AS n,
 			coalesce(sum(bytes), 0)::BIGINT AS bytes, min(oldest_step) AS oldest FROM python.tensors
 			WHERE pid = %[1]d AND census_id IN (%[2]d, %[3]d) GROUP BY ALL)
-		SELECT coalesce(a.holder, b.holder) AS holder, coalesce(a.site, b.site) AS site, coalesce(a.role, b.role) AS role,
+		SELECT coalesce(a.holder, b.holder) AS holder, coalesce(a.site, b.site) AS site,
+			coalesce(a.role, b.role) AS role,
 			coalesce(a.device, b.device) AS device, coalesce(a.dtype, b.dtype) AS dtype,
 			coalesce(a.shape, b.shape) AS shape, coalesce(a.n, 0) AS "count", coalesce(a.bytes, 0) AS bytes,
 			a.oldest AS oldest_step, b.bytes AS before

@@ -1,5 +1,6 @@
 // Command licenses writes THIRD_PARTY_LICENSES: the licence texts of every module that is linked into memgauge, of the
-// npm packages in the page that it embeds, and of Go itself. With -check it only compares, and fails if the file is not current.
+// npm packages in the page that it embeds, and of Go itself. With -check it only compares, and fails if the file is not
+// current.
 package main
 
 import (

@@ -149,7 +149,8 @@ func (b *browser) accessible(what string) {
 	for _, scheme := range []string{"light", "dark"} {
 		b.scheme(scheme)
 		run[bool](b, "("+`() => { if (!window.axe) {`+axe+`} return true })()`)
-		found := run[[]string](b, `axe.run(document, { resultTypes: ["violations"] }).then((r) => r.violations.map((v) =>
+		found := run[[]string](b, `axe.run(document, { resultTypes: ["violations"] }).then((r) =>
+			r.violations.map((v) =>
 			v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " +
 			(n.any[0]?.message ?? "")).join("; ")))`)
 		for _, v := range found {
@@ -199,7 +200,7 @@ func TestWebFinished(t *testing.T) {
 	env.Chromium(t)
 	const name, markup = "a<img>&c", "<img src=x onerror=alert(1)>"
 	r := w.do("memgauge", "run", "--quiet", "--name", name, "--", env.Torch(t).Path,
-		script(t, "train.py"), "300", "1", "0.01", markup)
+		script(t, "train.py"), "260", "0.5", "0.01", markup)
 	if r.code != 0 {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
 	}
@@ -284,7 +285,7 @@ func TestWebSQL(t *testing.T) {
 	b.shows(".row .null", "NULL")
 	b.shows(".row", "<b>k</b>")
 	ask("SELECT range AS n, range * 2 AS m FROM range(1000000)")
-	b.until("a million rows", "document.querySelector('.rows [role=table]')?.getAttribute('aria-rowcount') === '1000001'")
+	b.until("a million rows", "document.querySelector('.rows [aria-rowcount]')?.ariaRowCount === '1000001'")
 	run[string](b, "document.querySelector('.rows').scrollTop = 1e9, ''")
 	b.shows(".row", "999999")
 	if n := run[int](b, "document.querySelectorAll('.row').length"); n > 200 {
@@ -353,9 +354,9 @@ func TestWebChineseOnAPhone(t *testing.T) {
 	}
 	url := w.served("web")
 	b := w.browse(url, "zh-CN")
-	if _, err := chromedp.Call(b.ctx, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
-		MatchedNetworkConditions: []*network.Conditions{{Latency: 200, DownloadThroughput: 125000,
-			UploadThroughput: 125000}}}); err != nil {
+	slow := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{
+		{Latency: 200, DownloadThroughput: 125000, UploadThroughput: 125000}}}
+	if _, err := chromedp.Call(b.ctx, network.EmulateNetworkConditionsByRule, slow); err != nil {
 		t.Logf("the line is not slowed down: %v", err)
 	}
 	b.do(chromedp.EmulateViewport(360, 740), chromedp.Navigate(url))

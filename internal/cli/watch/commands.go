@@ -15,5 +15,6 @@ type commands struct{ *app.App }
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.profileCommand(), c.oomCommand(), c.fragmentCommand(), c.monitorCommand(),
-		c.leakCommand(), c.baselineCommand(), c.reportCommand(), c.webCommand(), c.feedCommand(), c.distributedCommand()}
+		c.leakCommand(), c.baselineCommand(), c.reportCommand(), c.webCommand(), c.feedCommand(),
+		c.distributedCommand()}
 }

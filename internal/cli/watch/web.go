@@ -30,9 +30,10 @@ func (a *commands) webCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Look at sessions in a browser, live or finished",
-		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over time, where the bytes are, the\n" +
-			"verdicts with the source around them, tensors, stacks, SQL, and what observing cost. The address carries a random token; without\n" +
-			"it nobody gets anything. Nothing is loaded from elsewhere (docs/web.md).",
+		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over time,\n" +
+			"where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what observing\n" +
+			"cost. The address carries a random token; without it nobody gets anything. Nothing is loaded from\n" +
+			"elsewhere (docs/web.md).",
 		Example: "  memgauge web --open\n" +
 			"  memgauge 27891 web\n" +
 			"  memgauge web --addr 10.0.0.5:8443 --token-file token --tls-cert cert.pem --tls-key key.pem",
