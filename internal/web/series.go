@@ -57,8 +57,8 @@ func trackOf(kind string, pid, dev int64, path string) (track, error) {
 
 func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
-// interval is what a page shows of a track: from and to in µs since the epoch, divided into stretches of width µs. Those
-// begin at multiples of width, so that a page can ask for the end alone and join it to what it has.
+// interval is what a page shows of a track: from and to in µs since the epoch, divided into stretches of width µs.
+// Those begin at multiples of width, so that a page can ask for the end alone and join it to what it has.
 type interval struct{ from, to, width int64 }
 
 // maxIntervals bounds an answer: twice the pixels of the widest screen.

@@ -30,9 +30,9 @@ func (a *commands) webCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "web",
 		Short: "Look at sessions in a browser, live or finished",
-		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over time,\n" +
-			"where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what observing\n" +
-			"cost. The address carries a random token; without it nobody gets anything. Nothing is loaded from\n" +
+		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over\n" +
+			"time, where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what\n" +
+			"observing cost. The address carries a random token; without it nobody gets anything. Nothing is loaded from\n" +
 			"elsewhere (docs/web.md).",
 		Example: "  memgauge web --open\n" +
 			"  memgauge 27891 web\n" +
