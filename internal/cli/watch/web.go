@@ -32,8 +32,8 @@ func (a *commands) webCommand() *cobra.Command {
 		Short: "Look at sessions in a browser, live or finished",
 		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over\n" +
 			"time, where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what\n" +
-			"observing cost. The address carries a random token; without it nobody gets anything. Nothing is loaded from\n" +
-			"elsewhere (docs/web.md).",
+			"observing cost. The address carries a random token; without it nobody gets anything. Nothing is\n" +
+			"loaded from elsewhere (docs/web.md).",
 		Example: "  memgauge web --open\n" +
 			"  memgauge 27891 web\n" +
 			"  memgauge web --addr 10.0.0.5:8443 --token-file token --tls-cert cert.pem --tls-key key.pem",
