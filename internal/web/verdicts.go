@@ -110,7 +110,7 @@ func cardOf(f *detect.Finding) card {
 	return card{Verdict: f.Verdict, Class: f.Class, Memory: f.Name(), PID: f.PID, Rank: f.Rank, Rate: f.Rate,
 		Low: f.Low, High: f.High, Start: f.Start, End: f.End, Level: f.Level, Total: f.Total, Noise: f.Noise, P: f.P,
 		Readings: f.N, Floors: f.Floors, Unseen: f.Unseen, Reason: f.Reason, Site: f.Site, Holder: f.Holder,
-		Held: f.Held,
+		Held:     f.Held,
 		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit,
 		Seconds: f.Seconds, SecondsLow: f.SecondsLow, SecondsHigh: f.SecondsHigh, AtStep: f.AtStep, Over: f.Over,
 		Met: f.Met, ByTime: f.ByTime, X: []float64{}, Y: []float64{}}
