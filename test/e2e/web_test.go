@@ -230,7 +230,6 @@ func TestWebFinished(t *testing.T) {
 	}
 	b.open("#/s/" + id + "/verdicts")
 	b.shows(".card.leak", "all_losses")
-	b.shows(".line.hit", "all_losses.append")
 	b.until("the evidence", "!!document.querySelector('.evidence canvas')")
 	if run[bool](b, "!!document.querySelector('main img')") {
 		t.Error("a name has become markup")
