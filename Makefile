@@ -18,6 +18,7 @@ EXPORTS = -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml* -Wl$(,
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
+	@go run ./scripts/web || echo "the page of memgauge web is not made, for the reason above; everything else is"
 	@mkdir -p bin/link && $(if $(STDCXX),ln -sf $(STDCXX) bin/link/,true)
 	@go build -trimpath -ldflags '$(LDFLAGS) $(STATIC)' -o bin/memgauge ./cmd/memgauge
 	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc

@@ -53,7 +53,7 @@ var onlyUser = map[string]string{
 }
 
 // presenters show a session and see nothing of it but api.Session.
-const presenters = "internal/cli internal/page internal/tui"
+const presenters = "internal/cli internal/page internal/web internal/tui"
 
 // behindTheDoor is what stands behind api.Session.
 const behindTheDoor = "internal/session internal/store internal/agent internal/proc internal/owner internal/service"

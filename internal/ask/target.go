@@ -28,7 +28,7 @@ func Far(about api.About, rank int, open func() api.Session) Target {
 	return Target{far: &far{about, open}, Rank: rank}
 }
 
-// Home is the directory in which sessions lie, and what else belongs to this user.
+// Home is the directory in which sessions lie, and what else lasts for their user. It may not exist yet.
 func Home() (string, error) { return session.Home() }
 
 // Errors of finding a session that a caller tells apart.
@@ -50,9 +50,6 @@ func At(dir string) (Target, error) {
 	s, err := session.Open(dir)
 	return Target{s: s, Rank: -1}, err
 }
-
-// Home is the directory in which sessions lie, and what else lasts for their user. It may not exist yet.
-func Home() (string, error) { return session.Home() }
 
 // Live lists the live sessions, newest first.
 func Live() ([]Target, error) {

@@ -22,7 +22,9 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/watch"
 )
 
-	observe.Commands, ask.Commands, watch.Commands, check.Commands, snapshot.Commands, alloc.Commands, advise.Commands, export.Commands, fleet.Commands, lake.Commands, top.Commands, doctor.Commands}
+// families are all families of commands, in the order of --help: what a user does first comes first.
+var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands,
+	snapshot.Commands, alloc.Commands, advise.Commands, export.Commands, fleet.Commands, lake.Commands, doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

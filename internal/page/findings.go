@@ -16,7 +16,7 @@ const maxJudged = 4
 func (d *Document) drawFindings(g *gatherer, r detect.Report) {
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		sql := seriesOf(f)
+		sql := Readings(f)
 		if len(d.judged) == maxJudged || f.Verdict == detect.Healthy || f.ByTime || sql == "" {
 			continue
 		}
@@ -52,8 +52,8 @@ func trend(f *detect.Finding) chart.Series {
 	return s
 }
 
-// seriesOf is the statement that reads a memory over the steps; "" where none can.
-func seriesOf(f *detect.Finding) string {
+// Readings is the statement that reads a memory over the steps; "" where none can.
+func Readings(f *detect.Finding) string {
 	const (
 		atSteps = `SELECT max(step)::DOUBLE AS step, min(%[2]s)::DOUBLE AS bytes FROM python.steps
 			WHERE pid = %[1]d AND %[2]s IS NOT NULL GROUP BY ts ORDER BY 1`

@@ -32,7 +32,7 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	fill(&g, &d.Events,
 		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts "+
 			"LIMIT 300")
-	fill(&g, &d.Overhead, overheadSQL)
+	fill(&g, &d.Overhead, OverheadSQL)
 	fill(&g, &d.Drops,
 		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records "+
 			"DESC LIMIT 40")
@@ -46,9 +46,9 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 	return d, nil
 }
 
-// overheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
+// OverheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
 // census that covers only its own half second must not count as 15 %. A run of a few seconds is too short for a share.
-const overheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
+const OverheadSQL = `WITH p AS (SELECT pid, part, sum(ns) AS ns, sum(covered_ns) AS covered
 		FROM memgauge.overhead GROUP BY ALL),
 	run AS (SELECT pid, max(covered) AS covered FROM p GROUP BY pid)
 	SELECT part, sum(ns) / 1e9 AS seconds,

@@ -1,9 +1,11 @@
-// Command licenses writes THIRD_PARTY_LICENSES: the licence texts of every module that is linked into memgauge, and of
-// Go itself. With -check it only compares, and fails if the file is not current.
+// Command licenses writes THIRD_PARTY_LICENSES: the licence texts of every module that is linked into memgauge, of the
+// npm packages in the page that it embeds, and of Go itself. With -check it only compares, and fails if the file is not
+// current.
 package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,6 +18,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/memgauge/memgauge/scripts/web/npm"
 )
 
 const file = "THIRD_PARTY_LICENSES"
@@ -35,6 +39,11 @@ func run(check bool) error {
 	if err != nil {
 		return err
 	}
+	pages, err := bundled()
+	if err != nil {
+		return err
+	}
+	modules = append(modules, pages...)
 	text, err := render(modules)
 	if err != nil {
 		return err
@@ -89,6 +98,19 @@ func linked() ([]module, error) {
 	}
 	slices.SortFunc(modules, func(a, b module) int { return strings.Compare(a.Path, b.Path) })
 	return modules, nil
+}
+
+// bundled are the npm packages of the page that is embedded.
+func bundled() (modules []module, err error) {
+	list, err := npm.Locked(".")
+	if err != nil {
+		return nil, err
+	}
+	list = slices.DeleteFunc(list, func(p npm.Package) bool { return p.Name == npm.TestOnly })
+	for _, p := range list {
+		modules = append(modules, module{Path: "npm: " + p.Name, Version: p.Version, Dir: p.Dir()})
+	}
+	return modules, npm.Fetch(context.Background(), list)
 }
 
 // platform matches the modules that hold DuckDB compiled, one for each platform; the file must not depend on where it

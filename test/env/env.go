@@ -139,6 +139,22 @@ func Auditwheel(t testing.TB) string {
 	return need(t, "auditwheel", "MEMGAUGE_AUDITWHEEL")
 }
 
+// Chromium is the browser that pages are opened in.
+func Chromium(t testing.TB) string {
+	t.Helper()
+	return need(t, "chromium", "MEMGAUGE_CHROMIUM")
+}
+
+// Axe is the source of axe-core, which judges how accessible a page is.
+func Axe(t testing.TB) string {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join(need(t, "web", "MEMGAUGE_AXE"), "axe.min.js"))
+	if err != nil {
+		Missing(t, "web", err)
+	}
+	return string(source)
+}
+
 // Has tells whether a part is here; for a TestMain, which can't skip.
 func Has(part, key string) bool {
 	value, _ := lookup(part, key)

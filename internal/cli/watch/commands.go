@@ -1,5 +1,5 @@
 // Package watch holds the commands that watch memory for a while, judge it and report: profile, oom, fragment,
-// monitor, leak, report.
+// monitor, leak, report, web.
 package watch
 
 import (
@@ -15,5 +15,6 @@ type commands struct{ *app.App }
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.profileCommand(), c.oomCommand(), c.fragmentCommand(), c.monitorCommand(),
-		c.leakCommand(), c.baselineCommand(), c.reportCommand(), c.feedCommand(), c.distributedCommand()}
+		c.leakCommand(), c.baselineCommand(), c.reportCommand(), c.webCommand(), c.feedCommand(),
+		c.distributedCommand()}
 }

@@ -1,0 +1,165 @@
+package watch
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/web"
+)
+
+type webOptions struct {
+	addr, tokenFile, cert, key string
+	open, allowEval            bool
+}
+
+func (a *commands) webCommand() *cobra.Command {
+	var o webOptions
+	c := &cobra.Command{
+		Use:   "web",
+		Short: "Look at sessions in a browser, live or finished",
+		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over\n" +
+			"time, where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what\n" +
+			"observing cost. The address carries a random token; without it nobody gets anything. Nothing is\n" +
+			"loaded from elsewhere (docs/web.md).",
+		Example: "  memgauge web --open\n" +
+			"  memgauge 27891 web\n" +
+			"  memgauge web --addr 10.0.0.5:8443 --token-file token --tls-cert cert.pem --tls-key key.pem",
+		Args: app.Alone,
+		RunE: func(c *cobra.Command, _ []string) error { return a.web(c.Context(), o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.addr, "addr", "127.0.0.1:0", "listen on `HOST:PORT`; port 0 is any that is free")
+	f.BoolVar(&o.open, "open", false, "open the page in the browser")
+	f.BoolVar(&o.allowEval, "allow-eval", false, "let the page run code in the trainer")
+	f.StringVar(&o.tokenFile, "token-file", "", "take the token from `FILE`, of at least 16 characters")
+	f.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with this certificate (PEM `FILE`)")
+	f.StringVar(&o.key, "tls-key", "", "the certificate's key (PEM `FILE`)")
+	return c
+}
+
+// web serves until Ctrl-C, which is the way to end it: no failure.
+func (a *commands) web(ctx context.Context, o webOptions) error {
+	opts, err := o.served()
+	if err != nil {
+		return err
+	}
+	opts.Sessions, opts.Version = sessions{}, app.Version
+	if a.Endpoint != "" || a.SessionDir != "" {
+		t, err := a.Target(ctx)
+		if err != nil {
+			return err
+		}
+		about := t.About()
+		opts.First, opts.Sessions = about.ID, sessions{&t, about.ID}
+	}
+	opts.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.addr)
+	if err != nil {
+		return fmt.Errorf("web: %w", err)
+	}
+	defer opts.Listener.Close()
+	s, err := web.New(opts)
+	if err != nil {
+		return err
+	}
+	if !web.Bundled() {
+		fmt.Fprintln(a.Stderr, "memgauge: this program carries no page: make build makes it")
+	}
+	fmt.Fprintln(a.Stdout, s.URL())
+	fmt.Fprintln(a.Stderr, "memgauge: open this address in a browser; Ctrl-C ends it")
+	if o.open {
+		a.browse(s.URL())
+	}
+	return s.Run(ctx)
+}
+
+// minToken is the least length of a token that somebody makes: 16 characters of 64 are 96 bits.
+const minToken = 16
+
+// served reads what is needed to serve somebody beyond this machine, and refuses to do it without.
+func (o webOptions) served() (s web.Options, err error) {
+	s.Token, s.AllowEval = rand.Text(), o.allowEval
+	if o.tokenFile != "" {
+		text, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return s, fmt.Errorf("web: --token-file: %w", err)
+		}
+		if s.Token = strings.TrimSpace(string(text)); len(s.Token) < minToken {
+			return s, app.Usage(fmt.Errorf("web: the token in %s has fewer than %d characters", o.tokenFile, minToken))
+		}
+	}
+	if (o.cert == "") != (o.key == "") {
+		return s, app.Usage(errors.New("web: --tls-cert and --tls-key go together"))
+	}
+	if o.cert != "" {
+		pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+		if err != nil {
+			return s, fmt.Errorf("web: --tls-cert: %w", err)
+		}
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if !loopback(o.addr) && (o.tokenFile == "" || s.TLS == nil) {
+		return s, app.Usage(remedy.Add(fmt.Errorf("web: %s is reachable from other machines", o.addr),
+			"that needs --token-file, --tls-cert and --tls-key; ssh -L forwards a local port without them"))
+	}
+	return s, nil
+}
+
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// browse opens the address in the user's browser. xdg-open leaves the browser to the desktop, and ends.
+func (a *commands) browse(url string) {
+	for _, name := range []string{"xdg-open", "open", "wslview"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		if err := exec.Command(path, url).Run(); err != nil {
+			fmt.Fprintf(a.Stderr, "memgauge: %s: %v\n", name, err)
+		}
+		return
+	}
+	fmt.Fprintln(a.Stderr, "memgauge: there is no xdg-open to open a browser with")
+}
+
+// sessions finds them for the page. One may have been named by its directory, where no list has it.
+type sessions struct {
+	named *ask.Target
+	id    string
+}
+
+// List describes the sessions, live ones first.
+func (s sessions) List(ctx context.Context) ([]api.Listed, []error, error) {
+	return ask.List(ctx, true)
+}
+
+// Open makes the door to a session.
+func (s sessions) Open(_ context.Context, id string) (api.Session, error) {
+	if s.named != nil && id == s.id {
+		return s.named.Open(), nil
+	}
+	t, err := ask.Find(id)
+	if err != nil {
+		return nil, err
+	}
+	if t.About().ID != id { // a PID or a name, which may come to mean another session
+		return nil, ask.ErrNone
+	}
+	return t.Open(), nil
+}

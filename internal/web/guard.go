@@ -1,0 +1,105 @@
+package web
+
+import (
+	"crypto/rand"
+	"crypto/subtle"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"slices"
+)
+
+// maxBody bounds a request: a statement and a little around it.
+const maxBody = 5 << 20
+
+// policy is the page's Content-Security-Policy. Style sheets that the editor makes carry the nonce; nothing else is
+// inline, nothing comes from elsewhere, and nobody may frame the page.
+func policy(nonce string) string {
+	return "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-" + nonce + "'; img-src 'self' data:; " +
+		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
+
+// guard lets through only who has the token, by the name of this server and from its own page.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Content-Security-Policy", policy(rand.Text()))
+		h.Set("Cache-Control", "no-store")
+		switch {
+		case !s.known(r.Host): // a name that somebody else has pointed here (DNS rebinding)
+			refuse(w, http.StatusMisdirectedRequest, "wrong host: open the address that memgauge web has printed")
+		case s.foreign(r):
+			refuse(w, http.StatusForbidden, "another page asks: only memgauge's own may")
+		case s.enters(w, r):
+		case !s.has(r):
+			refuse(w, http.StatusUnauthorized,
+				"This page needs the address with the token that memgauge web has printed.")
+		default:
+			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func refuse(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text + "\n"))
+}
+
+// known says whether a request names this server: by its address, as localhost, or by a name of its certificate.
+func (s *Server) known(host string) bool {
+	if slices.Contains(s.hosts, host) {
+		return true
+	}
+	if s.TLS == nil || len(s.TLS.Certificates) == 0 {
+		return false
+	}
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = host
+	}
+	leaf, err := x509.ParseCertificate(s.TLS.Certificates[0].Certificate[0])
+	return err == nil && leaf.VerifyHostname(name) == nil
+}
+
+// foreign says whether a page from elsewhere sends the request. Browsers name the origin of all that a page asks of
+// others; of what changes something they name it always.
+func (s *Server) foreign(r *http.Request) bool {
+	scheme := "http://"
+	if s.TLS != nil {
+		scheme = "https://"
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		return origin != scheme+r.Host
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return site != "same-origin"
+	}
+	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" // a link to the page: the cookie stays at home then
+	return site != "" && site != "same-origin" && site != "none" && !navigates
+}
+
+// enters exchanges the token of the first address for a cookie, and leads to the address without it.
+func (s *Server) enters(w http.ResponseWriter, r *http.Request) bool {
+	token := r.URL.Query().Get("token")
+	if r.Method != http.MethodGet || r.URL.Path != "/" || token == "" || !same(token, s.Token) {
+		return false
+	}
+	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.secret, Path: "/", HttpOnly: true, Secure: s.TLS != nil,
+		SameSite: http.SameSiteStrictMode})
+	http.Redirect(w, r, "/", http.StatusSeeOther) // the browser keeps what stands behind #
+	return true
+}
+
+func (s *Server) has(r *http.Request) bool {
+	c, err := r.Cookie(s.cookie)
+	return err == nil && same(c.Value, s.secret)
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

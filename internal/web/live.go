@@ -1,0 +1,90 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+)
+
+const (
+	newsEvery = time.Second
+	// writePatience is for a browser to take some more of an answer.
+	writePatience = 30 * time.Second
+)
+
+// news is how far a session is.
+type news struct {
+	To   int64 `json:"to"` // µs since the epoch, of the last reading
+	Step int64 `json:"step"`
+	Live bool  `json:"live"`
+}
+
+// live sends a session's news each second, as server-sent events, until it has ended. The page asks for what it shows
+// by itself: news have the same size after a day.
+func (s *Server) live(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.watches <- struct{}{}:
+		defer func() { <-s.watches }()
+	default:
+		http.Error(w, fmt.Sprintf("%d pages are watching already", maxWatches), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	tick := time.NewTicker(newsEvery)
+	defer tick.Stop()
+	for {
+		n, err := s.newsOf(r.Context(), r.PathValue("id"))
+		if send(w, n, err) != nil || err == nil && !n.Live {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// newsOf asks whether the session lives before it asks how far it is: what came before the end is told.
+func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
+	d, err := s.doors.enter(ctx, id)
+	if err != nil {
+		return n, err
+	}
+	ended := false
+	defer func() {
+		if ended && err == nil {
+			s.doors.leave(d, api.ErrBroken) // what answers from now on is the finished session
+			return
+		}
+		s.doors.leave(d, err)
+	}()
+	end, err := d.End(ctx)
+	if err != nil {
+		return n, err
+	}
+	covered, err := spanOf(ctx, d)
+	ended = !end.Live
+	return news{covered.To, covered.Step, end.Live}, err
+}
+
+func send(w http.ResponseWriter, n news, failed error) error {
+	kind, v := "news", any(n)
+	if failed != nil {
+		kind, v = "trouble", api.Pack(failed)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetWriteDeadline(time.Now().Add(writePatience))
+	if _, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, text); err != nil {
+		return err
+	}
+	return c.Flush()
+}

@@ -1,0 +1,236 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/page"
+)
+
+// judged is the judgement of a session with what the page draws of it.
+type judged struct {
+	Verdict    detect.Verdict `json:"verdict"`
+	Confidence float64        `json:"confidence"`
+	Steps      float64        `json:"steps"`
+	Missing    string         `json:"missing"`
+	Warnings   []string       `json:"warnings"`
+	Findings   []card         `json:"findings"`
+	Risks      []risk         `json:"risks"`
+}
+
+// card is a finding. Rates are bytes a step, or a second with ByTime.
+type card struct {
+	Verdict     detect.Verdict `json:"verdict"`
+	Class       detect.Class   `json:"class"`
+	Memory      string         `json:"memory"`
+	PID         int            `json:"pid"`
+	Rank        int            `json:"rank"`
+	Rate        float64        `json:"rate"`
+	Low         float64        `json:"low"`
+	High        float64        `json:"high"`
+	Start       float64        `json:"start"`
+	End         float64        `json:"end"`
+	Level       float64        `json:"level"`
+	Total       float64        `json:"total"`
+	Noise       float64        `json:"noise"`
+	P           float64        `json:"p"`
+	Readings    int            `json:"readings"`
+	Floors      int            `json:"floors"`
+	Unseen      float64        `json:"unseen"`
+	Reason      string         `json:"reason"`
+	Site        string         `json:"site"`
+	Holder      string         `json:"holder"`
+	Held        string         `json:"held"`
+	Evidence    []string       `json:"evidence"`
+	Advice      []string       `json:"advice"`
+	Limit       string         `json:"limit"`
+	Seconds     float64        `json:"seconds"`
+	SecondsLow  float64        `json:"seconds_low"`
+	SecondsHigh float64        `json:"seconds_high"`
+	AtStep      float64        `json:"at_step"`
+	Over        bool           `json:"over"`
+	Met         bool           `json:"met"`
+	ByTime      bool           `json:"by_time"`
+	X           []float64      `json:"x"` // steps
+	Y           []float64      `json:"y"` // bytes
+}
+
+// risk is when a device's memory runs out, by its use alone.
+type risk struct {
+	Device  string          `json:"device"`
+	Kind    string          `json:"limit_kind"`
+	Level   monitor.Level   `json:"level"`
+	Used    int64           `json:"used"`
+	Total   int64           `json:"total"`
+	Seconds *monitor.Number `json:"seconds"`
+	Low     *monitor.Number `json:"seconds_low"`
+	High    *monitor.Number `json:"seconds_high"`
+}
+
+// maxDrawn findings are drawn, leaks first, each with at most maxPoints points.
+const (
+	maxDrawn  = 8
+	maxPoints = 800
+)
+
+func verdicts(ctx context.Context, s api.Session, _ params) (any, error) {
+	r, err := s.Leak(ctx, api.LeakRequest{})
+	if err != nil {
+		return nil, err
+	}
+	j := judged{Verdict: r.Verdict, Confidence: r.Confidence, Steps: r.Steps, Missing: r.Missing,
+		Warnings: append([]string{}, r.Warnings...), Findings: []card{}, Risks: []risk{}}
+	for i := range r.Findings {
+		c := cardOf(&r.Findings[i])
+		if i < maxDrawn && !c.ByTime {
+			if err := c.read(ctx, s, &r.Findings[i]); err != nil {
+				return nil, err
+			}
+		}
+		j.Findings = append(j.Findings, c)
+	}
+	if oom, err := s.OOM(ctx, api.OOMRequest{}); err == nil { // a session without readings has none
+		j.Risks = risksOf(oom)
+	}
+	return j, nil
+}
+
+func cardOf(f *detect.Finding) card {
+	return card{Verdict: f.Verdict, Class: f.Class, Memory: f.Name(), PID: f.PID, Rank: f.Rank, Rate: f.Rate,
+		Low: f.Low, High: f.High, Start: f.Start, End: f.End, Level: f.Level, Total: f.Total, Noise: f.Noise, P: f.P,
+		Readings: f.N, Floors: f.Floors, Unseen: f.Unseen, Reason: f.Reason, Site: f.Site, Holder: f.Holder,
+		Held:     f.Held,
+		Evidence: append([]string{}, f.Evidence...), Advice: append([]string{}, f.Advice...), Limit: f.Limit,
+		Seconds: f.Seconds, SecondsLow: f.SecondsLow, SecondsHigh: f.SecondsHigh, AtStep: f.AtStep, Over: f.Over,
+		Met: f.Met, ByTime: f.ByTime, X: []float64{}, Y: []float64{}}
+}
+
+// read fetches what the finding was judged by.
+func (c *card) read(ctx context.Context, s api.Session, f *detect.Finding) error {
+	sql := page.Readings(f)
+	if sql == "" {
+		return nil
+	}
+	rows, err := api.Rows[struct{ Step, Bytes float64 }](ctx, s, sql)
+	if err != nil {
+		return err
+	}
+	// the least of each group: what counts of a step is its floor
+	group := (len(rows) + maxPoints - 1) / maxPoints
+	for i, r := range rows {
+		if n := len(c.X); i%max(1, group) != 0 && n > 0 {
+			c.X[n-1], c.Y[n-1] = r.Step, math.Min(c.Y[n-1], r.Bytes)
+			continue
+		}
+		c.X, c.Y = append(c.X, r.Step), append(c.Y, r.Bytes)
+	}
+	return nil
+}
+
+func risksOf(r *monitor.Report) []risk {
+	list := []risk{}
+	for name, d := range r.Devices {
+		x := risk{Device: name, Kind: d.LimitKind, Used: d.CurrentMemory.Allocated, Total: d.CurrentMemory.Total}
+		if d.Risk != nil {
+			x.Level, x.Seconds, x.Low, x.High = d.Risk.Level, d.Risk.Seconds, d.Risk.SecondsLow, d.Risk.SecondsHigh
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// excerpt is the source around a line.
+type excerpt struct {
+	File  string   `json:"file"`
+	Line  int      `json:"line"`
+	First int      `json:"first"` // number of Lines[0]
+	Lines []string `json:"lines"`
+	Later bool     `json:"later"` // the file was changed after the session began
+}
+
+const (
+	around     = 6       // lines before and after
+	maxSource  = 4 << 20 // bytes of a file that are read: a larger one is not written by hand
+	longestRow = 400     // characters of a line that are sent
+)
+
+// siteSQL asks whether the session names a site. Only such a file is read: the page is no file server.
+const siteSQL = `SELECT count(*) AS n FROM (SELECT site FROM python.tensors WHERE site = %[1]s
+	UNION ALL SELECT site FROM python.objects WHERE site = %[1]s
+	UNION ALL SELECT site FROM memgauge.findings WHERE site = %[1]s) LIMIT 1`
+
+// source reads the lines around a site (FILE:LINE) that the session names.
+func source(ctx context.Context, s api.Session, q params) (any, error) {
+	site := q.text("site")
+	file, number, ok := cutLast(site, ":")
+	line, err := strconv.Atoi(number)
+	if !ok || err != nil || line < 1 {
+		return nil, fmt.Errorf("source: %q is not FILE:LINE", site)
+	}
+	known, err := first[struct{ N int }](ctx, s, fmt.Sprintf(siteSQL, quoted(site)))
+	if err != nil {
+		return nil, err
+	}
+	about, err := s.About(ctx)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	switch {
+	case known.N == 0:
+		return nil, errors.New("source: the session names no such line")
+	case filepath.Ext(file) != ".py":
+		return nil, errors.New("source: it is not a Python file")
+	case about.Host != host:
+		return nil, fmt.Errorf("source: it lies on %s", about.Host)
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(about.Cwd, file)
+	}
+	return excerptOf(file, line, about)
+}
+
+func cutLast(text, mark string) (before, after string, ok bool) {
+	i := strings.LastIndex(text, mark)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:i], text[i+len(mark):], true
+}
+
+func excerptOf(file string, line int, about api.About) (*excerpt, error) {
+	info, err := os.Stat(file) // before it is opened: opening a FIFO waits
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("source: %s is not a file", file)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	defer f.Close()
+	e := &excerpt{File: file, Line: line, First: max(1, line-around), Lines: []string{},
+		Later: info.ModTime().After(about.Started)}
+	lines := bufio.NewScanner(io.LimitReader(f, maxSource))
+	lines.Buffer(nil, maxSource)
+	for n := 1; n <= line+around && lines.Scan(); n++ {
+		if n >= e.First {
+			text := []rune(strings.ToValidUTF8(lines.Text(), "�"))
+			e.Lines = append(e.Lines, string(text[:min(len(text), longestRow)]))
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,152 @@
+// Package web serves sessions to a browser: a page, and the questions that it asks. It sees of a session only
+// api.Session, and finds sessions by Sessions. Nobody gets anything without the token that the first address carries;
+// the page can do no more than memgauge's own commands, and evaluates code only where the user has allowed it.
+package web
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/memgauge/memgauge/internal/api"
+)
+
+// Sessions finds sessions, live and finished ones.
+type Sessions interface {
+	// List describes them, and says why entries that look like one could not be read.
+	List(ctx context.Context) (list []api.Listed, left []error, err error)
+	// Open makes the door to the session with this id.
+	Open(ctx context.Context, id string) (api.Session, error)
+}
+
+// Options say what is served, and to whom.
+type Options struct {
+	Sessions  Sessions
+	First     string // id of the session that the page begins with; "" for the list
+	AllowEval bool
+	Token     string       // what the first address carries
+	TLS       *tls.Config  // nil: plain HTTP, on loopback
+	Listener  net.Listener // whoever made it closes it
+	Version   string
+}
+
+// Server serves one listener.
+type Server struct {
+	Options
+	files   map[string]file
+	cookie  string // its name: servers on other ports have others
+	secret  string // the cookie's value
+	origin  string // scheme and host that the page has
+	hosts   []string
+	doors   doors
+	watches chan struct{} // a place for each stream of news
+}
+
+// maxWatches bounds open streams: each costs some milliseconds a second. A browser opens at most six to a host.
+const maxWatches = 24
+
+// New makes a server.
+func New(o Options) (*Server, error) {
+	if o.Token == "" {
+		return nil, errors.New("web: there is no token")
+	}
+	files, err := bundled()
+	if err != nil {
+		return nil, fmt.Errorf("web: %w", err)
+	}
+	addr := o.Listener.Addr().(*net.TCPAddr)
+	s := &Server{Options: o, files: files, cookie: fmt.Sprintf("memgauge-%d", addr.Port), secret: rand.Text(),
+		watches: make(chan struct{}, maxWatches)}
+	s.doors.sessions = o.Sessions
+	scheme, port := "http", fmt.Sprint(addr.Port)
+	if o.TLS != nil {
+		scheme = "https"
+	}
+	s.hosts = []string{addr.String(), net.JoinHostPort("localhost", port)}
+	s.origin = scheme + "://" + addr.String()
+	return s, nil
+}
+
+// URL is the address for the browser, with the token.
+func (s *Server) URL() string {
+	url := s.origin + "/?token=" + s.Token
+	if s.First != "" {
+		url += "#/s/" + s.First
+	}
+	return url
+}
+
+const (
+	readPatience = 30 * time.Second
+	idlePatience = 2 * time.Minute
+	lastWords    = 2 * time.Second // for answers under way when the server ends
+)
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	quiet := log.New(discard{}, "", 0) // a browser that breaks a handshake is no news
+	srv := &http.Server{Handler: s.Handler(), MaxHeaderBytes: 1 << 16, ReadHeaderTimeout: readPatience,
+		IdleTimeout: idlePatience, ErrorLog: quiet, TLSConfig: s.TLS,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	defer s.doors.close()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+		defer cancel()
+		if srv.Shutdown(end) != nil {
+			_ = srv.Close()
+		}
+		return nil
+	})
+	g.Go(func() error {
+		err := s.serve(srv)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		return fmt.Errorf("web: %w", err)
+	})
+	g.Go(func() error { s.doors.tidy(ctx); return nil })
+	return g.Wait()
+}
+
+func (s *Server) serve(srv *http.Server) error {
+	if s.TLS != nil {
+		return srv.ServeTLS(s.Listener, "", "")
+	}
+	return srv.Serve(s.Listener)
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// Handler is what the server serves, behind the guard.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /{file}", s.file)
+	mux.HandleFunc("GET /api/config", s.config)
+	mux.HandleFunc("GET /api/sessions", s.list)
+	for path, answer := range map[string]question{
+		"GET /brief": brief, "GET /about": about, "GET /tables": tables, "GET /series": series, "GET /events": events,
+		"GET /where": where, "GET /verdicts": verdicts, "GET /source": source, "GET /tensors": tensors,
+		"POST /census": census, "GET /stacks": stacks, "GET /cost": cost, "GET /functions": functions,
+	} {
+		method, name, _ := strings.Cut(path, " ")
+		mux.HandleFunc(method+" /api/s/{id}"+name, s.asked(answer))
+	}
+	mux.HandleFunc("GET /api/s/{id}/live", s.live)
+	mux.HandleFunc("POST /api/s/{id}/query", s.query)
+	mux.HandleFunc("POST /api/s/{id}/eval", s.eval)
+	return s.guard(mux)
+}

@@ -1,0 +1,145 @@
+// Command web makes the page that memgauge web serves: it fetches the packages of web/packages.lock, bundles web/ with
+// esbuild, and writes the files, compressed, into internal/web/bundle, where they are embedded. With -fetch NAME it
+// only fetches that package, and prints where it lies.
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/memgauge/memgauge/scripts/web/npm"
+)
+
+const (
+	out = "internal/web/bundle"
+	// firstPage bounds what a browser must have before it shows something: usable on a line of 1 Mbit/s.
+	firstPage = 400 << 10
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("web: ")
+	fetch := flag.String("fetch", "", "only fetch this package, and print its directory")
+	flag.Parse()
+	if err := run(*fetch); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(fetch string) error {
+	list, err := npm.Locked(".")
+	if err != nil {
+		return err
+	}
+	if fetch != "" {
+		i := slices.IndexFunc(list, func(p npm.Package) bool { return p.Name == fetch })
+		if i < 0 {
+			return fmt.Errorf("%s does not list %s", npm.Lock, fetch)
+		}
+		fmt.Println(list[i].Dir())
+		return npm.Fetch(context.Background(), list[i:i+1])
+	}
+	list = slices.DeleteFunc(list, func(p npm.Package) bool { return p.Name == npm.TestOnly })
+	if err := npm.Fetch(context.Background(), list); err != nil {
+		return err
+	}
+	files, err := bundle()
+	if err != nil {
+		return err
+	}
+	return save(files)
+}
+
+// bundle has esbuild make the page's script, its style, and the parts that are loaded when they are needed.
+func bundle() ([]api.OutputFile, error) {
+	result := api.Build(api.BuildOptions{
+		EntryPoints: []string{"web/app.tsx", "web/style.css"}, Outdir: out, Bundle: true, Splitting: true,
+		Format: api.FormatESModule, Target: api.ES2022, MinifyWhitespace: true, MinifyIdentifiers: true,
+		MinifySyntax: true, LegalComments: api.LegalCommentsNone, NodePaths: []string{npm.Modules()},
+		JSX: api.JSXAutomatic, JSXImportSource: "preact", Charset: api.CharsetUTF8, ChunkNames: "part-[hash]",
+		Define: map[string]string{"process.env.NODE_ENV": `"production"`}, LogLevel: api.LogLevelWarning,
+	})
+	if len(result.Errors) > 0 {
+		return nil, errors.New("esbuild found errors, above")
+	}
+	return result.OutputFiles, nil
+}
+
+// save replaces what was made before. A file of the same content stays as it is, so that Go need not link again.
+func save(files []api.OutputFile) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	keep, first := map[string]bool{".gitignore": true}, 0
+	for _, f := range append(files, page()) {
+		name := filepath.Base(f.Path) + ".gz"
+		keep[name] = true
+		zipped, err := compress(f.Contents)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(name, "part-") {
+			first += len(zipped)
+		}
+		if have, err := os.ReadFile(filepath.Join(out, name)); err == nil && bytes.Equal(have, zipped) {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(out, name), zipped, 0o644); err != nil {
+			return err
+		}
+	}
+	if first > firstPage {
+		return fmt.Errorf("the first page has %d bytes, at most %d", first, firstPage)
+	}
+	return tidy(keep)
+}
+
+func tidy(keep map[string]bool) error {
+	have, err := os.ReadDir(out)
+	if err != nil {
+		return err
+	}
+	for _, f := range have {
+		if !keep[f.Name()] {
+			if err := os.Remove(filepath.Join(out, f.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func page() api.OutputFile {
+	text, err := os.ReadFile("web/index.html")
+	if err != nil {
+		log.Fatal(err)
+	}
+	return api.OutputFile{Path: "index.html", Contents: text}
+}
+
+// compress writes no time into the file: the same content makes the same bytes.
+func compress(text []byte) ([]byte, error) {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,397 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// browser is a tab of a real Chromium that looks at memgauge web. It notes what the page asks for and complains of.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+	mu  sync.Mutex
+	// asked are addresses; wrong are exceptions, errors on the console and what the policy has blocked
+	asked, wrong []string
+}
+
+// served starts memgauge web, and gives the address that it prints.
+func (w *world) served(args ...string) string {
+	w.t.Helper()
+	if !web.Bundled() {
+		env.Missing(w.t, "web", "the tests were built without the page: go run ./scripts/web makes it")
+	}
+	b := w.start("memgauge", args...)
+	until(w.t, "the address", func() bool { return strings.Contains(b.out.String(), "\n") || ended(b) })
+	url := strings.TrimSpace(b.out.String())
+	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+		w.t.Fatalf("%s\n%s", url, b.err)
+	}
+	return url
+}
+
+func (w *world) browse(url, lang string) *browser {
+	w.t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("accept-lang", lang),
+		chromedp.ExecPath(env.Chromium(w.t)), chromedp.UserDataDir(filepath.Join(w.home, "profile-"+lang)))
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	w.t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	w.t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 4*time.Minute)
+	w.t.Cleanup(cancel)
+	b := &browser{t: w.t, ctx: ctx}
+	if err := chromedp.Listen(ctx, func(event any) {
+		if e, ok := event.(*network.EventRequestWillBeSent); ok {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.asked = append(b.asked, e.Request.URL)
+		}
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { // ends with the tab
+		for m, err := range chromedp.Console(ctx) {
+			if err != nil {
+				return
+			}
+			if kind := string(m.Type); kind == "error" || kind == "exception" {
+				b.mu.Lock()
+				b.wrong = append(b.wrong, m.Text)
+				b.mu.Unlock()
+			}
+		}
+	}()
+	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(url))
+	return b
+}
+
+func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		b.t.Fatalf("%v\n%s", err, b.text("body"))
+	}
+}
+
+// run evaluates a script, and waits for its promise.
+func run[T any](b *browser, script string) T {
+	b.t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%s: %v", script, err)
+	}
+	return v
+}
+
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](
+		fmt.Sprintf("[...document.querySelectorAll(%q)].map((e) => e.innerText).join('\\n')", selector)))
+	return text
+}
+
+// until waits until a script says true.
+func (b *browser) until(what, script string) {
+	b.t.Helper()
+	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		if run[bool](b, script) {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("waited in vain for %s\n%s", what, b.text("main"))
+		}
+	}
+}
+
+func (b *browser) shows(selector, want string) {
+	b.t.Helper()
+	b.until(fmt.Sprintf("%q in %s", want, selector), fmt.Sprintf(
+		"[...document.querySelectorAll(%q)].some((e) => e.innerText.includes(%q))", selector, want))
+}
+
+func (b *browser) open(hash string) {
+	b.t.Helper()
+	run[string](b, fmt.Sprintf("location.hash = %q", hash))
+}
+
+func (b *browser) key(keys string) {
+	b.t.Helper()
+	b.do(chromedp.KeyEvent(keys))
+}
+
+// still waits until nothing is loading, and fails on what has failed.
+func (b *browser) still() {
+	b.t.Helper()
+	b.until("the page to be still", "!document.querySelector('.busy') && !!document.querySelector('main h1, main h2')")
+	if bad := b.text(".state.bad"); bad != "" {
+		b.t.Errorf("the page says %s", bad)
+	}
+}
+
+// accessible has axe-core judge the page, in both colour schemes.
+func (b *browser) accessible(what string) {
+	b.t.Helper()
+	axe := env.Axe(b.t)
+	for _, scheme := range []string{"light", "dark"} {
+		b.scheme(scheme)
+		run[bool](b, "("+`() => { if (!window.axe) {`+axe+`} return true })()`)
+		found := run[[]string](b, `axe.run(document, { resultTypes: ["violations"] }).then((r) =>
+			r.violations.map((v) =>
+			v.id + ": " + v.help + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " +
+			(n.any[0]?.message ?? "")).join("; ")))`)
+		for _, v := range found {
+			b.t.Errorf("%s, %s: axe: %s", what, scheme, v)
+		}
+	}
+	b.scheme("light")
+}
+
+func (b *browser) scheme(name string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// clean fails on what the page complained of, and on requests that would have left the machine.
+func (b *browser) clean(url string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, w := range b.wrong {
+		b.t.Errorf("the console says %s", w)
+	}
+	origin, _, _ := strings.Cut(url, "/?")
+	for _, a := range b.asked {
+		if !strings.HasPrefix(a, origin+"/") && !strings.HasPrefix(a, "data:") && !strings.HasPrefix(a, "blob:") {
+			b.t.Errorf("the page asked for %s", a)
+		}
+	}
+}
+
+// id is the id of the session that the page shows.
+func (b *browser) id() string {
+	b.t.Helper()
+	found := regexp.MustCompile(`#/s/([^/?]+)`).FindStringSubmatch(run[string](b, "location.hash"))
+	if found == nil {
+		b.t.Fatal("no session is open")
+	}
+	return found[1]
+}
+
+// Every view of a finished session, with a name that would be markup, by mouse and by keyboard.
+func TestWebFinished(t *testing.T) {
+	w := newWorld(t)
+	env.Chromium(t)
+	const name, markup = "a<img>&c", "<img src=x onerror=alert(1)>"
+	train := w.start("memgauge", "run", "--quiet", "--name", name, "--", env.Torch(t).Path,
+		script(t, "train.py"), "260", "0.5", "0.01", markup)
+	select { // a verdict needs some 200 steps, which take minutes where many share the machine
+	case <-train.done:
+	case <-time.After(2 * patience):
+		t.Fatalf("the training does not end\n%s", train.out)
+	}
+	url := w.served("web")
+	b := w.browse(url, "en-US")
+	b.shows(".sessions strong", name)
+	b.shows(".sessions .cmd", markup)
+	b.shows(".sessions .chip", "leak")
+	b.accessible("the list")
+	b.do(chromedp.Click(".sessions a"))
+	b.shows("h1", name)
+	b.shows(".sentence", "all_losses")
+	b.shows(".state.over", "exit 0")
+	id := b.id()
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	b.until("the treemap", "document.querySelectorAll('.cell').length > 3")
+	for _, view := range []string{"overview", "verdicts", "tensors", "stacks", "sql", "cost"} {
+		b.open("#/s/" + id + "/" + view)
+		b.until("the view", fmt.Sprintf("document.querySelector('.tabs [aria-current]')?.hash.endsWith(%q)", view))
+		b.still()
+		b.accessible(view)
+		if wide := run[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
+			t.Errorf("%s is %d pixels wider than the window", view, wide)
+		}
+	}
+	b.open("#/s/" + id + "/verdicts")
+	b.shows(".card.leak", "all_losses")
+	b.until("the evidence", "!!document.querySelector('.evidence canvas')")
+	if run[bool](b, "!!document.querySelector('main img')") {
+		t.Error("a name has become markup")
+	}
+	b.clean(url)
+}
+
+func TestWebKeyboardAndLinks(t *testing.T) {
+	w := newWorld(t)
+	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "100", "0",
+		"0.02"); r.code != 0 {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	url := w.served("web")
+	b := w.browse(url, "en-US")
+	b.shows("h1", "Sessions")
+	b.until("a session", "!!document.querySelector('.sessions a')")
+	run[string](b, "document.querySelector('.sessions a').focus(), ''")
+	b.key("\r")
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	run[string](b, "document.querySelector('.tracks').focus(), ''")
+	b.key("+")
+	b.until("a zoom in the address", "/from=\\d+&to=\\d+/.test(location.hash)")
+	link := run[string](b, "location.href")
+	b.key("0")
+	b.until("all of it", "!/from=/.test(location.hash)")
+	b.key("[[[")
+	b.key("\r")
+	b.until("the mark in the address", "/[?&]t=\\d+/.test(location.hash)")
+	b.shows("#where small", "at ")
+	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(link)) // a colleague opens it
+	b.until("the same view", "document.querySelectorAll('.plot canvas').length >= 2 && /from=/.test(location.hash)")
+	b.clean(url)
+}
+
+func TestWebSQL(t *testing.T) {
+	w := newWorld(t)
+	if r := w.do("memgauge", "run", "--quiet", "--name", "q", "--", "python3", "-c", "pass"); r.code != 0 {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	url := w.served("q", "web")
+	b := w.browse(url, "en-US")
+	b.shows("h1", "q")
+	ask := func(sql string) {
+		t.Helper()
+		b.open("#/")
+		b.shows("h1", "Sessions")
+		b.open("#/s/" + regexp.MustCompile(`#/s/([^/?]+)`).FindStringSubmatch(url)[1] + "/sql?q=" +
+			strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", "+", "%2B").Replace(sql))
+		b.until("the editor", "!!document.querySelector('.cm-content')")
+	}
+	ask("SELECT 9223372036854775807 AS n, NULL AS x, '<b>k</b>' AS s")
+	b.shows(".row", "9223372036854775807")
+	b.shows(".row .null", "NULL")
+	b.shows(".row", "<b>k</b>")
+	ask("SELECT range AS n, range * 2 AS m FROM range(1000000)")
+	b.until("a million rows", "document.querySelector('.rows [aria-rowcount]')?.ariaRowCount === '1000001'")
+	run[string](b, "document.querySelector('.rows').scrollTop = 1e9, ''")
+	b.shows(".row", "999999")
+	if n := run[int](b, "document.querySelectorAll('.row').length"); n > 200 {
+		t.Errorf("%d rows are in the page", n)
+	}
+	b.accessible("the answer")
+	ask("SELECT range AS n, range * 2 AS m FROM range(10)")
+	b.shows(".row", "18")
+	run[string](b, "[...document.querySelectorAll('button')].find((e) => e.innerText === 'Chart').click(), ''")
+	b.until("a chart", "!!document.querySelector('.chart canvas')")
+	b.clean(url)
+	ask("DROP TABLE memgauge.events")
+	b.shows(".state.bad", "DROP")
+}
+
+// A live session: steps come without a reload, a census and stacks are taken, code runs only where it is allowed, and
+// the page says when it ends.
+func TestWebLive(t *testing.T) {
+	w := newWorld(t)
+	train := w.start("memgauge", "run", "--quiet", "--name", "alive", "--", env.Torch(t).Path, script(t, "train.py"),
+		"100000", "0.1", "0.05")
+	until(t, "the training", func() bool { return strings.Contains(train.out.String(), "warm") })
+	url := w.served("alive", "web", "--allow-eval")
+	b := w.browse(url, "en-US")
+	b.shows(".chip.live", "live")
+	step := `Number(/step ([\d,]+)/.exec(document.querySelector(".sentence")?.innerText)?.[1].replace(/,/g, "") ?? 0)`
+	b.until("a step", step+" > 0")
+	before := run[int](b, step)
+	b.until("more steps", fmt.Sprintf("%s > %d", step, before+20))
+	id := b.id()
+	b.accessible("a live session")
+	b.open("#/s/" + id + "/tensors")
+	b.until("the button", "!!document.querySelector('.bar button')")
+	b.do(chromedp.Click("main .bar button"))
+	b.shows("main td", "all_losses")
+	b.still()
+	b.open("#/s/" + id + "/stacks")
+	b.shows(".thread", "train.py")
+	b.open("#/s/" + id + "/eval")
+	b.until("the code", "!!document.querySelector('textarea.code')")
+	b.do(chromedp.SendKeys("textarea.code", "print(len(all_losses) > 0, 6 * 7)"), chromedp.Click("button.primary"))
+	b.shows("pre", "True 42")
+	b.accessible("eval")
+	b.open("#/s/" + id + "/overview")
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	said := w.mg("alive", "query", "-f", "csv", "SELECT pid FROM memgauge.processes")
+	trainer, err := strconv.Atoi(strings.Fields(said)[1])
+	if err == nil {
+		err = syscall.Kill(trainer, syscall.SIGKILL)
+	}
+	if err != nil {
+		t.Fatalf("kill the trainer: %v", err)
+	}
+	b.shows(".state.over", "SIGKILL")
+	b.until("the end of live", "!document.querySelector('h1 .chip.live')")
+	b.still()
+	b.clean(url)
+}
+
+// In Chinese, on a phone, over a slow line.
+func TestWebChineseOnAPhone(t *testing.T) {
+	w := newWorld(t)
+	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "60", "0",
+		"0.02"); r.code != 0 {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	url := w.served("web")
+	b := w.browse(url, "zh-CN")
+	slow := network.EmulateNetworkConditionsByRuleParams{MatchedNetworkConditions: []*network.Conditions{
+		{Latency: 200, DownloadThroughput: 125000, UploadThroughput: 125000}}}
+	if _, err := chromedp.Call(b.ctx, network.EmulateNetworkConditionsByRule, slow); err != nil {
+		t.Logf("the line is not slowed down: %v", err)
+	}
+	b.do(chromedp.EmulateViewport(360, 740), chromedp.Navigate(url))
+	b.shows("h1", "会话")
+	if lang := run[string](b, "document.documentElement.lang"); lang != "zh-CN" {
+		t.Errorf("the page's language is %s", lang)
+	}
+	b.do(chromedp.Click(".sessions a"))
+	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
+	id := b.id()
+	for _, view := range []string{"overview", "verdicts", "tensors", "sql", "cost"} {
+		b.open("#/s/" + id + "/" + view)
+		b.still()
+		b.accessible(view + " in Chinese")
+		if wide := run[int](b, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
+			t.Errorf("%s is %d pixels wider than a phone", view, wide)
+		}
+	}
+	b.clean(url)
+}
+
+// Another address than loopback needs a token of the user's own and a certificate; and mistakes are told as such.
+func TestWebRefusesToBeReachable(t *testing.T) {
+	w := newWorld(t)
+	token := w.file("token", "short")
+	for name, args := range map[string][]string{
+		"every address": {"--addr", "0.0.0.0:0"}, "a name": {"--addr", "example.org:80"},
+		"a short token": {"--token-file", token}, "a certificate without key": {"--tls-cert", token},
+	} {
+		if r := w.do("memgauge", append([]string{"web"}, args...)...); r.code != 2 || r.stdout != "" {
+			t.Errorf("%s: exit %d\n%s%s", name, r.code, r.stdout, r.stderr)
+		}
+	}
+	if r := w.do("memgauge", "nobody", "web"); r.code != 1 {
+		t.Errorf("no such session: exit %d\n%s", r.code, r.stderr)
+	}
+}

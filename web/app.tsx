@@ -1,0 +1,38 @@
+// The page: its frame, and which view is shown.
+import { render } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { type Config, get } from "./api";
+import { lang, setLang, t } from "./i18n";
+import { List } from "./list";
+import { Busy, Failed } from "./parts";
+import { Session } from "./session";
+import { useLoad, usePlace } from "./state";
+
+function App() {
+  const place = usePlace();
+  const config = useLoad<Config>((s) => get("config", s), []);
+  const [, redraw] = useState(0);
+  useEffect(() => { document.title = place.id ? `${place.id} · memgauge` : "memgauge"; }, [place.id]);
+  return <>
+    <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>{t("skip")}</a>
+    <header class="top">
+      <a class="brand" href="#/">memgauge</a>
+      {place.id && <a class="back" href="#/">{t("all")}</a>}
+      <span class="grow" />
+      <select aria-label={t("language")} value={lang()}
+        onChange={(e) => { setLang(e.currentTarget.value); redraw((n) => n + 1); }}>
+        <option value="en" lang="en">English</option>
+        <option value="zh-CN" lang="zh-CN">简体中文</option>
+      </select>
+    </header>
+    <main id="main" tabIndex={-1} key={lang()}>
+      {config.error ? <Failed error={config.error} again={config.again} /> : !config.value ? <Busy /> :
+        place.id ? <Session key={place.id} place={place} config={config.value} /> : <List />}
+    </main>
+    <footer>memgauge {config.value?.version}</footer>
+  </>;
+}
+
+const root = document.getElementById("app")!;
+root.replaceChildren();
+render(<App />, root);

@@ -1,0 +1,39 @@
+// Figures as text. Sizes are powers of 1024, and say so.
+import { lang } from "./i18n";
+
+const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function bytes(n: number | null | undefined): string {
+  if (n == null) return "–";
+  let v = Math.abs(n), i = 0;
+  while (v >= 1023.95 && i < units.length - 1) { v /= 1024; i++; }
+  const digits = i === 0 || v >= 99.95 ? 0 : v >= 9.995 ? 1 : 2;
+  return `${n < 0 ? "−" : ""}${v.toFixed(digits)} ${units[i]}`;
+}
+
+export const signed = (n: number) => (n > 0 ? "+" : "") + bytes(n);
+
+export const count = (n: number | null | undefined) => n == null ? "–" : Math.round(n).toLocaleString(lang());
+
+export const percent = (f: number, digits = 0) => `${(100 * f).toFixed(digits)} %`;
+
+const two = (n: number) => String(n).padStart(2, "0");
+
+export function span(s: number): string {
+  if (!isFinite(s)) return "–";
+  if (s < 60) return `${s < 10 ? s.toFixed(1) : Math.round(s)} s`;
+  if (s < 3600) return `${Math.floor(s / 60)} min ${two(Math.round(s % 60) % 60)} s`;
+  if (s < 172800) return `${Math.floor(s / 3600)} h ${two(Math.floor(s / 60) % 60)} min`;
+  return `${(s / 86400).toFixed(1)} d`;
+}
+
+export function clock(us: number, seconds = true): string {
+  return new Date(us / 1000).toLocaleTimeString(lang(), { hour12: false, hour: "2-digit", minute: "2-digit",
+    ...(seconds ? { second: "2-digit" } : {}) });
+}
+
+// moment is the same in every language: 2026-01-31 12:00:00, in the browser's zone.
+export function moment(text: string): string {
+  const d = new Date(text);
+  return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}

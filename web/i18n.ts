@@ -1,0 +1,90 @@
+// Words of the page in English and 简体中文. What the session itself says (names, evidence, advice) stays as it is.
+const words: Record<string, [string, string]> = {
+  sessions: ["Sessions", "会话"], search: ["Search sessions", "搜索会话"], all: ["All sessions", "所有会话"],
+  language: ["Language", "语言"], skip: ["Skip to content", "跳到内容"],
+  name: ["name", "名称"], state: ["state", "状态"], verdict: ["verdict", "结论"], peak: ["peak / limit", "峰值 / 上限"],
+  ranks: ["ranks", "rank"], steps: ["steps", "步数"], disk: ["disk", "磁盘"], started: ["started", "开始时间"],
+  command: ["command", "命令"], running: ["running", "运行中"], leak: ["leak", "泄漏"], healthy: ["healthy", "健康"],
+  undecided: ["undecided", "未定"], loading: ["Loading…", "加载中…"], refresh: ["Refresh", "刷新"],
+  nosessions: ["There are no sessions yet.", "还没有会话。"],
+  nosessionshint: ["Start one: memgauge run -- python train.py", "启动一个：memgauge run -- python train.py"],
+  nomatch: ["No session matches the search.", "没有匹配的会话。"],
+  failed: ["That failed.", "失败了。"], gone: ["memgauge web does not answer. Is it still running?", "memgauge web 没有响应，它还在运行吗？"],
+  retry: ["Try again", "重试"], overview: ["Overview", "概览"], verdicts: ["Verdicts", "结论"],
+  tensors: ["Tensors", "张量"], stacks: ["Stacks", "调用栈"], sql: ["SQL", "SQL"], cost: ["Cost", "开销"],
+  eval: ["Eval", "执行代码"], live: ["live", "实时"], ended: ["The session has ended: {0}.", "会话已结束：{0}。"],
+  endedunseen: ["nobody saw how", "结束方式未知"], lostlive: ["The news have stopped; trying again.", "实时更新中断，正在重试。"],
+  sOK: ["Healthy so far", "目前健康"], sEndOK: ["No leak was found", "未发现泄漏"],
+  sUndecided: ["Undecided: {0}", "尚无结论：{0}"], sOf: ["{0} of {1}", "{1} 的 {0}"], sStep: ["step {0}", "第 {0} 步"],
+  sLeak: ["Leaks {0} a step since step {1}", "自第 {1} 步起每步泄漏 {0}"],
+  sLeakTime: ["Leaks {0} a second", "每秒泄漏 {0}"], sHeld: ["held by {0}", "由 {0} 持有"],
+  sDies: ["dies about {0}", "约 {0} 耗尽"], sDied: ["memory ran out", "内存已耗尽"], sPeak: ["peak {0}", "峰值 {0}"],
+  timeline: ["Memory over time", "内存随时间变化"],
+  keys: ["Keys: ← → move, + − zoom, 0 shows all, [ ] move the mark, Enter pins it",
+    "按键：← → 平移，+ − 缩放，0 显示全部，[ ] 移动标记，Enter 固定"],
+  bytime: ["by time", "按时间"], bystep: ["by step", "按步"], whole: ["All", "全部"], lastmin: ["1 min", "1 分钟"],
+  lastten: ["10 min", "10 分钟"], lasthour: ["1 h", "1 小时"], zoomin: ["Zoom in", "放大"], zoomout: ["Zoom out", "缩小"],
+  earlier: ["Earlier", "更早"], later: ["Later", "更晚"], copylink: ["Copy link", "复制链接"], copied: ["Copied", "已复制"],
+  panels: ["Panels", "面板"], job: ["job (cgroup)", "作业 (cgroup)"], host: ["host", "主机"], process: ["process", "进程"],
+  device: ["device", "设备"], floors: ["held after each step", "每步结束后持有"], limit: ["limit", "上限"],
+  forecast: ["forecast", "预测"], range: ["least to most", "最小到最大"], total: ["total", "总计"],
+  allocator: ["allocator of {0}", "{0} 的分配器"],
+  heap_in_use: ["heap in use", "堆（使用中）"], heap_free: ["heap free", "堆（空闲）"], anonymous: ["other anonymous", "其他匿名"],
+  shared: ["shared", "共享"], file: ["file", "文件"], kernel: ["kernel", "内核"], python_arenas: ["Python arenas", "Python arena"],
+  page_tables: ["page tables", "页表"], swap: ["swap", "交换"], allocated: ["allocated", "已分配"], cached: ["cached", "缓存"],
+  context: ["context", "上下文"], outside: ["outside the allocator", "分配器之外"], others: ["other processes", "其他进程"],
+  driver: ["driver", "驱动"], used: ["used", "已用"], holder: ["holder", "持有者"], rest: ["held by others", "其他持有者"], anon: ["private resident", "私有常驻"],
+  where: ["Where the bytes are", "内存在哪里"], whereat: ["at {0}", "{0} 时"], wherenow: ["now", "现在"],
+  wherepeak: ["when it held most", "占用最多时"], unpin: ["Back to the newest", "回到最新"], astable: ["As a table", "以表格显示"],
+  nothing: ["Nothing was recorded here.", "此处没有记录。"], events: ["Events", "事件"], time: ["time", "时间"], event: ["event", "事件"],
+  details: ["details", "详情"], noevents: ["Nothing has happened.", "没有事件。"],
+  heldby: ["held by", "持有者"], created: ["created", "创建于"], do: ["do", "建议"], evidence: ["evidence", "依据"],
+  reason: ["why", "原因"], runsinto: ["runs into", "将达到"], rate: ["rate", "速率"], interval: ["95 % interval", "95 % 区间"],
+  since: ["since step", "起始步"], readings: ["readings", "读数"], step: ["step", "步"], second: ["s", "秒"],
+  source: ["Source", "源码"], changed: ["The file was changed after the session began.", "该文件在会话开始后被修改过。"],
+  nosource: ["The source can't be shown: {0}", "无法显示源码：{0}"], noverdicts: ["Nothing has been judged yet.", "尚未有结论。"],
+  nofindings: ["No memory was judged: {0}", "没有可判断的内存：{0}"], trend: ["fitted line", "拟合线"],
+  censusnow: ["Take a census now", "立即普查"], takingcensus: ["The trainers are looking…", "正在普查…"],
+  nocensus: ["No census has been taken yet.", "还没有普查。"], census: ["census", "普查"], against: ["compared with", "对比"],
+  groupby: ["by", "分组"], site: ["site", "位置"], shape: ["shape", "形状"], age: ["age", "存在时间"], bytes: ["bytes", "字节"],
+  count: ["count", "数量"], growth: ["growth", "增长"], unknown: ["not known", "未知"], objects: ["What else grew", "其他增长"],
+  type: ["type", "类型"], grew: ["delta", "变化"], older: ["since step {0} or before", "第 {0} 步或更早"], fresh: ["new", "新"],
+  nolive: ["The session is over: there are no threads to look at.", "会话已结束，没有可查看的线程。"], thread: ["thread", "线程"],
+  idlethread: ["no Python frames", "没有 Python 栈帧"], more: ["{0} more", "另有 {0} 个"], observing: ["What observing cost", "观测开销"],
+  part: ["part", "部分"], seconds: ["seconds", "秒"], share: ["share", "占比"], lost: ["What was lost", "丢失的记录"],
+  nolost: ["No record was lost.", "没有记录丢失。"], records: ["records", "记录数"], table: ["table", "表"], ring: ["ring file or table", "环形文件或表"],
+  run: ["Run", "运行"], runhint: ["Ctrl+Enter runs", "Ctrl+Enter 运行"], stop: ["Stop", "停止"], examples: ["Examples", "示例"],
+  statement: ["SQL statement", "SQL 语句"], rows: ["{0} rows in {1}", "{0} 行，用时 {1}"], cutrows: ["the first {0} rows; download has all", "前 {0} 行；下载可得全部"],
+  norows: ["The answer has no rows.", "结果为空。"], chart: ["Chart", "图表"], asrows: ["Rows", "表格"], download: ["Download", "下载"],
+  nochart: ["A chart needs a column of numbers.", "图表需要数值列。"], tables: ["Tables", "表"],
+  evalwarn: ["Code runs in the live trainer and can change it. This was allowed with --allow-eval.", "代码会在训练进程中执行并可能改变它。此功能由 --allow-eval 允许。"],
+  code: ["Python code", "Python 代码"], output: ["Output", "输出"], frames: ["stack, innermost first", "调用栈，最内层在前"],
+  processes: ["Processes", "进程"], pid: ["pid", "pid"], role: ["role", "角色"], results: ["Results", "结果"], close: ["Close", "关闭"],
+};
+
+const langs = ["en", "zh-CN"] as const;
+type Lang = (typeof langs)[number];
+
+function initial(): Lang {
+  let kept: string | null = null;
+  try { kept = localStorage.getItem("memgauge-lang"); } catch { /* a browser that keeps nothing */ }
+  if (kept === "en" || kept === "zh-CN") return kept;
+  return navigator.language.toLowerCase().startsWith("zh") ? "zh-CN" : "en";
+}
+
+let current: Lang = initial();
+document.documentElement.lang = current;
+
+export const lang = (): Lang => current;
+
+export function setLang(l: string) {
+  current = l === "zh-CN" ? "zh-CN" : "en";
+  document.documentElement.lang = current;
+  try { localStorage.setItem("memgauge-lang", current); } catch { /* likewise */ }
+}
+
+export function t(key: string, ...args: (string | number)[]): string {
+  const found = words[key];
+  const text = found ? found[current === "zh-CN" ? 1 : 0] : key;
+  return text.replace(/\{(\d)\}/g, (_, i) => String(args[Number(i)] ?? ""));
+}

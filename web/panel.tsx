@@ -1,0 +1,227 @@
+// One memory over time: its classes stacked, the least and the most in each pixel, its limit, marks and the forecast.
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import type { Columns, Event } from "./api";
+import { colorOf } from "./colors";
+import * as f from "./format";
+import { t } from "./i18n";
+import { dark, useLatest } from "./state";
+import type { View } from "./tiles";
+
+export interface Fan { from: number; level: number; limit: number; low: number; mid: number; high: number } // µs, bytes
+
+export interface PanelProps {
+  title: string; data: Columns | null; view: View; events: Event[]; fan?: Fan; lines: boolean; cursor: number | null;
+  steps: { t: number[]; step: (number | null)[] } | null; // drawn by step where it is given
+  onZoom: (v: View) => void; onHover: (t: number | null) => void; onPin: (t: number) => void;
+}
+
+const height = () => innerHeight < 500 ? 120 : innerWidth < 600 ? 150 : 190;
+
+// plotted are the columns as uPlot wants them: x, the whole's range, the limit, then the stack from its top down, so
+// that each area covers those behind it.
+function plotted(c: Columns, lines: boolean): { keys: string[]; data: uPlot.AlignedData } {
+  const order = c.order.filter((k) => k !== "step" && c.parts[k].some((v) => v));
+  const x = c.t.map((v) => v / 1e6);
+  if (lines) return { keys: order, data: [x, c.lo, c.hi, c.limit, ...order.map((k) => c.parts[k])] as uPlot.AlignedData };
+  const sums: (number | null)[][] = [];
+  let below: (number | null)[] = c.t.map(() => 0);
+  for (const k of order) sums.push(below = below.map((b, i) => (b ?? 0) + (c.parts[k][i] ?? 0)));
+  return { keys: order.slice().reverse(), data: [x, c.lo, c.hi, c.limit, ...sums.reverse()] as uPlot.AlignedData };
+}
+
+export function Panel(props: PanelProps) {
+  const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null), now = useLatest(props);
+  const keys = props.data ? plotted(props.data, props.lines).keys.join() : "";
+  useEffect(() => {
+    const el = box.current; // the observer may speak once more when it has gone
+    if (!el || !keys) return;
+    const make = () => {
+      plot.current?.destroy();
+      plot.current = build(el, keys.split(","), now);
+      show(plot.current, now.current);
+    };
+    make();
+    const fit = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: height() }));
+    fit.observe(el);
+    dark.addEventListener("change", make);
+    return () => { fit.disconnect(); dark.removeEventListener("change", make); plot.current?.destroy(); plot.current = null; };
+  }, [keys, props.lines]);
+  useEffect(() => { if (plot.current) show(plot.current, props); },
+    [props.data, props.view.from, props.view.to, props.steps, props.fan, props.events, props.cursor]);
+  const c = props.data, last = c && at(c, props.cursor);
+  return <figure class="panel">
+    <figcaption>
+      <strong>{props.title}</strong>
+      {last && <span class="now">{f.bytes(last.whole)}{last.limit ? ` / ${f.bytes(last.limit)} (${f.percent(last.whole / last.limit)})` : ""}</span>}
+      {last && <ul class="legend">{last.parts.map(([k, v]) =>
+        <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" fill={colorOf(k)} /></svg>{t(k)} {f.bytes(v)}</li>)}</ul>}
+    </figcaption>
+    {keys ? <div ref={box} class="plot" role="img" aria-label={spoken(props)} /> : <p class="state">{c ? t("nothing") : t("loading")}</p>}
+  </figure>;
+}
+
+// at is the reading at a moment, else the last.
+function at(c: Columns, moment: number | null) {
+  let i = c.t.length - 1;
+  if (moment != null) while (i > 0 && c.t[i] > moment) i--;
+  while (i > 0 && c.hi[i] == null) i--; // not every step's memory is read
+  if (i < 0) return null;
+  const parts = c.order.filter((k) => k !== "step" && c.parts[k][i]).map((k) => [k, c.parts[k][i]] as [string, number]);
+  return { whole: c.hi[i] ?? 0, limit: c.limit[i], parts };
+}
+
+function spoken(p: PanelProps): string {
+  const c = p.data;
+  if (!c || !c.t.length) return p.title;
+  let lo = Infinity, hi = 0;
+  c.t.forEach((t, i) => {
+    if (t < p.view.from || t > p.view.to) return;
+    lo = Math.min(lo, c.lo[i] ?? Infinity);
+    hi = Math.max(hi, c.hi[i] ?? 0);
+  });
+  return `${p.title}: ${t("range")} ${f.bytes(isFinite(lo) ? lo : 0)} – ${f.bytes(hi)}`;
+}
+
+const ink = () => dark.matches ? "#d5dae1" : "#30363d";
+const faint = () => dark.matches ? "#333a44" : "#e3e6ea";
+
+function build(box: HTMLElement, keys: string[], now: { current: PanelProps }): uPlot {
+  const lines = now.current.lines, axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
+  const stack: uPlot.Series[] = keys.map((k) => ({ label: k, stroke: colorOf(k), width: lines ? 2 : 1,
+    fill: lines ? undefined : colorOf(k), points: { show: false }, spanGaps: true }));
+  return new uPlot({
+    width: box.clientWidth, height: height(), legend: { show: false },
+    cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false }, sync: { key: "memgauge" } },
+    scales: { x: { time: true, auto: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.06)] } },
+    axes: [
+      { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
+      { ...axis, size: innerWidth < 600 ? 72 : 78, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
+    ],
+    series: [{}, { show: !lines, stroke: "transparent", points: { show: false }, width: 0 },
+      { show: !lines, stroke: ink, width: 1, points: { show: false }, spanGaps: true },
+      { show: false, stroke: "#d55e00", dash: [6, 4], width: 1.5, points: { show: false }, spanGaps: true }, ...stack],
+    // the stack first, then what lies over it
+    hooks: {
+      draw: [(u) => marks(u, now.current)],
+      setSelect: [(u) => {
+        if (u.select.width < 4) return;
+        const from = u.posToVal(u.select.left, "x") * 1e6, to = u.posToVal(u.select.left + u.select.width, "x") * 1e6;
+        u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        now.current.onZoom({ from, to });
+      }],
+      setCursor: [(u) => {
+        if (u.cursor.event) now.current.onHover(u.cursor.left != null && u.cursor.left >= 0 ? u.posToVal(u.cursor.left, "x") * 1e6 : null);
+      }],
+      ready: [(u) => listen(u, now)],
+    },
+  }, [[]] as unknown as uPlot.AlignedData, box);
+}
+
+// sizes are round multiples of powers of two below max.
+export function sizes(max: number): number[] {
+  let step = 2 ** Math.ceil(Math.log2(Math.max(1, max) / 4));
+  const unit = 1024 ** Math.floor(Math.log(step) / Math.log(1024));
+  step = Math.max(step, unit);
+  const list: number[] = [];
+  for (let v = 0; v <= max; v += step) list.push(v);
+  return list;
+}
+
+function labels(u: uPlot, at: number[], p: PanelProps): string[] {
+  if (!p.steps) {
+    const fine = (u.scales.x.max! - u.scales.x.min!) < 600;
+    return at.map((v) => f.clock(v * 1e6, fine));
+  }
+  return at.map((v) => { const s = stepAt(p.steps!, v * 1e6); return s == null ? "" : f.count(s); });
+}
+
+export function stepAt(steps: { t: number[]; step: (number | null)[] }, moment: number): number | null {
+  const { t: ts, step } = steps;
+  if (!ts.length || moment < ts[0]) return null;
+  let lo = 0, hi = ts.length - 1;
+  while (lo < hi) { const mid = (lo + hi + 1) >> 1; ts[mid] <= moment ? lo = mid : hi = mid - 1; }
+  if (lo === ts.length - 1 || step[lo] == null || step[lo + 1] == null) return step[lo];
+  return step[lo]! + (step[lo + 1]! - step[lo]!) * (moment - ts[lo]) / (ts[lo + 1] - ts[lo]);
+}
+
+function show(u: uPlot, p: PanelProps) {
+  if (!p.data) return;
+  u.batch(() => {
+    u.setData(plotted(p.data!, p.lines).data, false);
+    u.setScale("x", { min: p.view.from / 1e6, max: p.view.to / 1e6 });
+  });
+  u.redraw(true, true);
+}
+
+// marks are drawn over the series: events, the limit, the moment that is pinned, and the forecast's fan.
+function marks(u: uPlot, p: PanelProps) {
+  const g = u.ctx, { left, top, width, height } = u.bbox, x = (us: number) => u.valToPos(us / 1e6, "x", true);
+  const y = (v: number) => u.valToPos(v, "y", true), ratio = devicePixelRatio;
+  g.save();
+  g.beginPath();
+  g.rect(left, top, width, height);
+  g.clip();
+  g.lineWidth = ratio;
+  for (const e of p.events) {
+    if (e.t < p.view.from || e.t > p.view.to) continue;
+    g.strokeStyle = /oom|kill|xid/i.test(e.name) ? "#d55e00" : dark.matches ? "#7d8590" : "#8c959f";
+    g.setLineDash(/oom|kill/i.test(e.name) ? [] : [2 * ratio, 4 * ratio]);
+    stroke(g, x(e.t), top, x(e.t), top + height);
+  }
+  const limit = p.data && p.data.limit.findLast((v) => v != null);
+  if (limit) {
+    g.strokeStyle = "#d55e00";
+    g.setLineDash([8 * ratio, 5 * ratio]);
+    g.lineWidth = 1.5 * ratio;
+    stroke(g, left, y(limit), left + width, y(limit));
+  }
+  if (p.fan) drawFan(g, p.fan, x, y);
+  if (p.cursor != null) {
+    g.strokeStyle = ink();
+    g.setLineDash([]);
+    g.lineWidth = 1.5 * ratio;
+    stroke(g, x(p.cursor), top, x(p.cursor), top + height);
+  }
+  g.restore();
+}
+
+function drawFan(g: CanvasRenderingContext2D, fan: Fan, x: (n: number) => number, y: (n: number) => number) {
+  g.fillStyle = "#d55e0033";
+  g.beginPath();
+  g.moveTo(x(fan.from), y(fan.level));
+  g.lineTo(x(fan.low), y(fan.limit));
+  g.lineTo(x(fan.high), y(fan.limit));
+  g.closePath();
+  g.fill();
+  g.strokeStyle = "#d55e00";
+  g.setLineDash([]);
+  g.lineWidth = 2 * devicePixelRatio;
+  stroke(g, x(fan.from), y(fan.level), x(fan.mid), y(fan.limit));
+}
+
+function stroke(g: CanvasRenderingContext2D, x0: number, y0: number, x1: number, y1: number) {
+  g.beginPath();
+  g.moveTo(x0, y0);
+  g.lineTo(x1, y1);
+  g.stroke();
+}
+
+// listen adds what uPlot has not: the wheel zooms where it points, or moves with shift or sideways; a click pins.
+function listen(u: uPlot, now: { current: PanelProps }) {
+  u.over.addEventListener("wheel", (e) => {
+    e.preventDefault();
+    const { view, onZoom } = now.current, length = view.to - view.from;
+    if (e.shiftKey || Math.abs(e.deltaX) > Math.abs(e.deltaY)) {
+      const by = length * (e.shiftKey ? e.deltaY || e.deltaX : e.deltaX) / u.over.clientWidth;
+      return onZoom({ from: view.from + by, to: view.to + by });
+    }
+    const at = u.posToVal(e.offsetX, "x") * 1e6, scale = Math.exp(Math.max(-200, Math.min(200, e.deltaY)) / 400);
+    onZoom({ from: at - (at - view.from) * scale, to: at + (view.to - at) * scale });
+  }, { passive: false });
+  let down = 0;
+  u.over.addEventListener("mousedown", (e) => { down = e.clientX; });
+  u.over.addEventListener("click", (e) => {
+    if (Math.abs(e.clientX - down) < 4) now.current.onPin(u.posToVal(e.offsetX, "x") * 1e6);
+  });
+}

@@ -1,0 +1,78 @@
+// What a panel has of a track: an interval more than is in view, at one width. Moving needs no question then, and news
+// are asked for from the last interval on. It holds a few screens' worth of points, whatever the session's length.
+import { type Columns, get, of } from "./api";
+
+export interface Source { kind: string; pid?: number; device?: number; path?: string; title: string }
+
+export interface View { from: number; to: number } // µs since the epoch
+
+const margin = 0.75; // of the view's length, to each side
+const finest = 1000; // µs
+
+// widthFor is the length of an interval: a power of two, so that it seldom changes while a live view grows.
+export function widthFor(view: View, pixels: number): number {
+  const exact = (view.to - view.from) / Math.max(100, pixels);
+  return Math.max(finest, 2 ** Math.ceil(Math.log2(Math.max(1, exact))));
+}
+
+export class Tile {
+  data: Columns | null = null;
+  private have: View = { from: 0, to: 0 };
+  private asked: AbortController | null = null;
+
+  constructor(private id: string, private source: Source) {}
+
+  private url(from: number, to: number, width: number): string {
+    const q = new URLSearchParams({ kind: this.source.kind, pid: String(this.source.pid ?? 0),
+      device: String(this.source.device ?? 0), path: this.source.path ?? "", from: String(Math.floor(from)),
+      to: String(Math.ceil(to)), width: String(width) });
+    return of(this.id, "series?" + q);
+  }
+
+  // load has what the view needs, and says whether anything new came. end is the last moment that there is.
+  async load(view: View, pixels: number, end: number): Promise<boolean> {
+    const width = widthFor(view, pixels), length = view.to - view.from;
+    if (this.data && this.data.width === width && this.have.from <= view.from) {
+      if (this.have.to >= Math.min(view.to, end)) return false;
+      return this.extend(Math.min(view.to + margin * length, end), view.from - margin * length);
+    }
+    const from = Math.max(0, view.from - margin * length), to = Math.min(view.to + margin * length, Math.max(end, view.from + 1));
+    const data = await this.get(this.url(from, to, width));
+    if (!data) return false;
+    this.data = data;
+    this.have = { from, to };
+    return true;
+  }
+
+  // extend asks from the last interval on, and lets go of what has left the view.
+  private async extend(to: number, keep: number): Promise<boolean> {
+    const old = this.data!, w = old.width;
+    const from = Math.floor((old.t.length ? old.t[old.t.length - 1] : this.have.from) / w) * w;
+    const more = await this.get(this.url(from, to, w));
+    if (!more || this.data !== old) return false;
+    let first = old.t.findIndex((t) => t >= keep), last = old.t.length;
+    if (first < 0) first = old.t.length;
+    while (last > first && old.t[last - 1] >= from) last--;
+    const join = <T,>(a: T[], b: T[]) => a.slice(first, last).concat(b);
+    const parts: Columns["parts"] = {};
+    for (const k of old.order) parts[k] = join(old.parts[k], more.parts[k]);
+    this.data = { width: w, order: old.order, t: join(old.t, more.t), lo: join(old.lo, more.lo), hi: join(old.hi, more.hi),
+      limit: join(old.limit, more.limit), parts };
+    this.have = { from: Math.max(this.have.from, keep), to };
+    return true;
+  }
+
+  // get gives up the question before: the view has moved on.
+  private async get(url: string): Promise<Columns | null> {
+    this.asked?.abort();
+    const mine = this.asked = new AbortController();
+    try {
+      return await get<Columns>(url, mine.signal);
+    } catch (e) {
+      if ((e as Error).name === "AbortError") return null;
+      throw e;
+    }
+  }
+
+  close() { this.asked?.abort(); }
+}
