@@ -19,6 +19,7 @@ EXPORTS = -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml* -Wl$(,
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
 	@mkdir -p bin/link && $(if $(STDCXX),ln -sf $(STDCXX) bin/link/,true)
+	@scripts/native "$$(go env CC)" "$$(go env GOARCH)"
 	@go build -trimpath -ldflags '$(LDFLAGS) $(STATIC)' -o bin/memgauge ./cmd/memgauge
 	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc
 	@cp cmd/memgauge_alloc/memgauge_alloc.h bin/ && rm bin/libmemgauge_alloc.h # cgo's own header is not for people

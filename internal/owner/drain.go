@@ -30,14 +30,14 @@ func (o *Owner) Drain(ctx context.Context) error {
 // DrainOlder is Drain, but leaves in memory what was sampled within the last wait.
 func (o *Owner) DrainOlder(ctx context.Context, wait time.Duration) (ingest.Stats, error) {
 	stats, err := o.rings.Drain(ctx)
-	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
+	return stats, errors.Join(err, o.StoreSamples(ctx, wait), o.lookNative(ctx, nativeAsked))
 }
 
 // Gather reads what the rings hold, and stores it and what was sampled once that has waited long enough.
 func (o *Owner) Gather(ctx context.Context) (ingest.Stats, error) {
 	wait := o.patience()
 	stats, err := o.rings.Gather(ctx, wait)
-	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
+	return stats, errors.Join(err, o.StoreSamples(ctx, wait), o.lookNative(ctx, o.natives.pause()))
 }
 
 // StoreSamples stores what was sampled, if the oldest of it is older than wait. What could not be stored waits on.
