@@ -55,6 +55,7 @@ struct saved {
 // table.c
 void mg_init(void);
 bool mg_on(void);
+int mg_pid(void);
 double mg_interval(void);
 void mg_record(void *p, size_t size, double interval, int kind);
 bool mg_forget(void *p, struct saved *was);

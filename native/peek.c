@@ -32,7 +32,7 @@ bool mg_peek_fresh(uint64_t at, void *to, size_t n) {
 		return false;
 	if (!forbidden) {
 		struct iovec here = {to, n}, there = {(void *)at, n};
-		long got = syscall(SYS_process_vm_readv, (long)getpid(), &here, 1L, &there, 1L, 0L);
+		long got = syscall(SYS_process_vm_readv, (long)mg_pid(), &here, 1L, &there, 1L, 0L);
 		if (got >= 0 || (errno != ENOSYS && errno != EPERM))
 			return got == (long)n;
 		forbidden = true;

@@ -76,6 +76,9 @@ static uint64_t grown[AREAS + 1]; // bytes of each area that the file has; the l
 static double base, interval, floor_interval;
 static struct stack *stack;
 
+// mg_pid is this process, without a call of the system.
+int mg_pid(void) { return owner; }
+
 bool mg_on(void) { return __atomic_load_n(&on, __ATOMIC_RELAXED); }
 
 double mg_interval(void) {
@@ -553,29 +556,41 @@ static uint32_t take_stack(void) {
 
 // ---- cost
 
-// Samples may take this share of the process's time; else the interval doubles, and it halves when they take little. The
-// estimates stay right, since a sample has the interval that it was drawn with; they get coarser.
-static const double most = 0.004, little = 0.001;
-static const double coarsest = 64 << 20;
+// Samples may take this share of the process's time in the long run, and so much at once; at the start more, since imports
+// allocate much from many new places. Beyond that the interval doubles; it halves again when the debt is paid. The estimates stay right, since a sample
+// has the interval that it was drawn with; they get coarser.
+static const double share = 0.004;
+static const double credit = 40e6;       // ns
+static const double paid = 4e6;          // ns
+static const double coarsest = 4e9;      // bytes
+static const uint64_t patience = 500000000; // ns between a change and one that makes samples denser
 
-static void pace(uint64_t begin, uint64_t end) {
-	static uint64_t window, cost;
-	static uint32_t samples;
-	head->cost_ns += end - begin;
-	cost += end - begin;
-	if (window == 0 || window > end)
-		window = begin;
-	if (++samples < 32 && end - window < 1000000000ull)
-		return;
-	double share = (double)cost / (double)(end - window), now = mg_interval();
-	if (share > most && now < coarsest)
-		set_interval(now * 2);
-	else if (share < little && now / 2 >= floor_interval)
-		set_interval(now / 2);
+// cpu_time is this thread's: what it waits for, the kernel gave to others.
+static uint64_t cpu_time(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void pace(uint64_t cost, uint64_t now) {
+	static uint64_t last, turned;
+	static double debt = -150e6; // ns; below 0 it is what the start may take
+	head->cost_ns += cost;
+	bool starting = debt < 0;
+	debt += (double)cost - (starting || now < last ? 0 : share * (double)(now - last));
+	if (debt < 0 && !starting)
+		debt = 0;
+	last = now;
+	double each = mg_interval();
+	if (debt > credit && each < coarsest) {
+		set_interval(each * 2);
+		debt = credit / 2;
+		turned = now;
+	} else if (debt < paid && now - turned > patience && each / 2 >= floor_interval) {
+		set_interval(each / 2);
+		turned = now;
+	}
 	head->interval = (uint64_t)mg_interval();
-	window = end;
-	cost = 0;
-	samples = 0;
 }
 
 // ---- what the hooks call
@@ -597,16 +612,15 @@ void mg_record(void *p, size_t size, double drawn, int kind) {
 		return;
 	bool counts = drawn >= floor_interval || survives(size, drawn); // the table may have been thinned since
 	if (usable() && !over() && counts) {
-		uint64_t begin = mg_now();
-		struct saved v = {size, begin, drawn > floor_interval ? drawn : floor_interval, take_stack(), (uint32_t)kind};
+		uint64_t begin = cpu_time();
+		struct saved v = {size, mg_now(), drawn > floor_interval ? drawn : floor_interval, take_stack(), (uint32_t)kind};
 		head->samples++;
 		if (v.stack)
 			insert(p, &v);
 		else
 			head->lost++;
-		uint64_t end = mg_now();
-		head->changed = end;
-		pace(begin, end);
+		head->changed = mg_now();
+		pace(cpu_time() - begin, head->changed);
 	}
 	leave(&signals);
 	errno = saved_errno;

@@ -351,7 +351,8 @@ static uint64_t find_fde(const struct module *m, uint64_t pc) {
 	while (high - low > 1) {
 		uint64_t mid = low + (high - low) / 2;
 		int32_t at;
-		if (!mg_peek(entries + 8 * mid, &at, 4))
+		// far jumps read 4 bytes; the last steps share a page
+		if (!(high - low > 1024 ? mg_peek_fresh(entries + 8 * mid, &at, 4) : mg_peek(entries + 8 * mid, &at, 4)))
 			return 0;
 		if (at <= want)
 			low = mid;
