@@ -235,10 +235,15 @@ func (r *Reader) name(f *File, s raw) (frames []Frame) {
 		frames = append(frames, e)
 	}
 	for _, c := range s.python {
-		frames = append(frames, f.frame(c))
+		if e := f.frame(c); e.Func != trampoline {
+			frames = append(frames, e)
+		}
 	}
 	return frames
 }
+
+// trampoline is what CPython 3.12 calls an entry from C into its loop: no function of anybody's.
+const trampoline = "<interpreter trampoline>"
 
 // interpreter names the functions that run Python code: what is above them Python's own frames tell.
 func interpreter(name string) bool {
