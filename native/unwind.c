@@ -167,11 +167,12 @@ static void one_line(const char *text) {
 	strcpy(building.path, l.path);
 }
 
-// Libraries are loaded while the program imports; a place that is in none of them is looked for again after this time, and
-// twice that when it was in vain (code made at run time): the maps of a large process take 2 ms.
-#define LOOK_AGAIN 200000000ull   // ns
+// Libraries are loaded while the program imports. A place that is in none of them is looked for again after so many times
+// what the look before took (0.1 ms in a small process, 2 ms in a large one), and each time later when it was in vain: code
+// that is made at run time is in no file.
+#define LOOK_SHARE 100
 #define LOOK_SELDOM 60000000000ull // ns, at most
-static uint64_t patience = LOOK_AGAIN;
+static uint64_t patience;
 
 static bool read_modules(void) {
 	static char buffer[8192];
@@ -203,8 +204,8 @@ static bool read_modules(void) {
 	}
 	finish_module();
 	syscall(SYS_close, fd);
-	if (module_count > before)
-		patience = LOOK_AGAIN;
+	if (module_count > before || patience == 0)
+		patience = LOOK_SHARE * (mg_now() - now);
 	else if (patience < LOOK_SELDOM)
 		patience *= 2;
 	return module_count > before;
@@ -482,8 +483,7 @@ static bool execute(struct machine *m, uint64_t from, uint64_t to) {
 	return !c.bad;
 }
 
-static bool make_rule(struct rule *r, uint64_t pc) {
-	const struct module *m = module_of(pc);
+static bool make_rule(struct rule *r, const struct module *m, uint64_t pc) {
 	uint64_t at = m ? find_fde(m, pc) : 0;
 	if (!at)
 		return false;
@@ -513,11 +513,12 @@ static const struct rule *rule_of(uint64_t pc) {
 	if (r->pc == pc)
 		return r;
 	memset(r, 0, sizeof *r);
-	if (!make_rule(r, pc)) {
+	const struct module *m = module_of(pc);
+	if (!make_rule(r, m, pc)) {
 		memset(r, 0, sizeof *r);
 		r->how = HOW_FRAME_POINTER; // code without a table: made at run time, or assembler
-		if (!module_of(pc))
-			return r; // it may be there the next time
+		if (!m)
+			return r; // it may be known the next time
 	}
 	r->pc = pc;
 	return r;
@@ -636,7 +637,7 @@ static bool step(struct registers *g, const struct rule *r) {
 void mg_unwind_reset(void) {
 	module_count = 0;
 	looked = 0;
-	patience = LOOK_AGAIN;
+	patience = 0;
 	memset(rules, 0, sizeof rules); // what they were made from must come into the new file too
 }
 

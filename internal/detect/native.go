@@ -23,20 +23,36 @@ const (
 	nativeReads = 4   // moments that a rate needs
 )
 
-// nativeLine names the line whose native memory grew as the finding's did, if native memory was sampled and one explains
-// half of it.
-func (p Process) nativeLine(f *Finding) bool {
+// fastestNative is the line whose native memory grew most since the finding's growth began, if native memory was sampled
+// and that is half of the growth; nil if not.
+func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
 	if f.Memory != Heap && f.Memory != Anon && f.Memory != Worker {
-		return false
+		return nil, 0
 	}
-	var best *NativeSeries
-	most := 0.0
 	for i := range p.Native {
-		if rate := p.Native[i].rate(f); rate > most {
-			best, most = &p.Native[i], rate
+		if r := p.Native[i].rate(f); r > rate {
+			best, rate = &p.Native[i], r
 		}
 	}
-	if best == nil || most < nativeHalf*f.Rate {
+	if rate < nativeHalf*f.Rate {
+		return nil, 0
+	}
+	return best, rate
+}
+
+// nativeSite gives a holder that Python knows the line that allocates what it holds: a census only sees who keeps it.
+func (p Process) nativeSite(f *Finding) {
+	if best, rate := p.fastestNative(f); best != nil && !strings.HasPrefix(f.Holder, nativePrefix) {
+		f.Site = best.Site
+		f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, called at %s, holds %s more each %s",
+			best.Called, best.Site, units.Bytes(math.Round(rate)), f.Unit()))
+	}
+}
+
+// nativeLine names the line whose native memory grew as the finding's did.
+func (p Process) nativeLine(f *Finding) bool {
+	best, most := p.fastestNative(f)
+	if best == nil {
 		return false
 	}
 	pace := fmt.Sprintf("+%s per %s", units.Bytes(math.Round(most)), f.Unit())

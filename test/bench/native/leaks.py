@@ -21,7 +21,7 @@ kept = []                   # what a program keeps by mistake: Python sees a sma
 
 def numpy_views():
     import numpy
-    return lambda: kept.append(numpy.zeros(SIZE, numpy.uint8)[:1])  # leak
+    return lambda: kept.append(numpy.ones(SIZE, numpy.uint8)[:1])  # leak
 
 
 def pillow_images():
@@ -37,15 +37,16 @@ def opencv_resize():
 
 
 def arrow_buffers():
-    import pyarrow
-    data = bytes(SIZE // 8)
-    return lambda: kept.append(pyarrow.array([1] * 64).take(pyarrow.array([0] * (len(data)))))  # leak
+    import pyarrow.compute
+    data = pyarrow.array([1] * (SIZE // 8))
+    twice = pyarrow.compute.multiply
+    return lambda: kept.append(twice(data, 2))  # leak
 
 
 def pandas_frames():
     import numpy
     import pandas
-    return lambda: kept.append(pandas.DataFrame(numpy.zeros((SIZE // 80, 10))).copy())  # leak
+    return lambda: kept.append(pandas.DataFrame(numpy.ones((SIZE // 80, 10))).copy(deep=True))  # leak
 
 
 def tokenizers_encodings():
