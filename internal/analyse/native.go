@@ -19,7 +19,8 @@ func (l *loader) native() error {
  QUALIFY row_number() OVER (PARTITION BY pid ORDER BY arg_max(bytes, ts) DESC, site, called) <= %d),
  moments AS (SELECT DISTINCT pid, ts FROM native.live)
  SELECT m.pid, l.site, l.called, epoch_us(m.ts)::DOUBLE, coalesce(h.bytes, 0)
- FROM moments m JOIN lines l USING (pid) LEFT JOIN held h ON h.pid = m.pid AND h.ts = m.ts AND h.site = l.site AND h.called = l.called
+ FROM moments m JOIN lines l USING (pid)
+ LEFT JOIN held h ON h.pid = m.pid AND h.ts = m.ts AND h.site = l.site AND h.called = l.called
  ORDER BY m.pid, l.site, l.called, m.ts`
 	type series struct {
 		pid          int32

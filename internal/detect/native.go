@@ -23,8 +23,8 @@ const (
 	nativeReads = 4   // moments that a rate needs
 )
 
-// fastestNative is the line whose native memory grew most since the finding's growth began, if native memory was sampled
-// and that is half of the growth; nil if not.
+// fastestNative is the line whose native memory grew most since the finding's growth began, if native memory was
+// sampled and that is half of the growth; nil if not.
 func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
 	if f.Memory != Heap && f.Memory != Anon && f.Memory != Worker {
 		return nil, 0
@@ -99,7 +99,8 @@ var releases = []struct{ module, advice string }{
 	{"tokenizers", "keep the ids of an Encoding and drop the Encoding itself"},
 }
 
-// freedBy is the advice for native memory: what frees it where that is known, and how to learn the line where that isn't.
+// freedBy is the advice for native memory: what frees it where that is known, and how to learn the line where that
+// isn't.
 func freedBy(f Finding) []string {
 	called, sampled := strings.CutPrefix(f.Holder, nativePrefix)
 	if !sampled {

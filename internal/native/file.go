@@ -220,7 +220,8 @@ func (f *File) module(pc uint64) (path string, addr uint64) {
 	d := f.modules.data
 	for at := 8; at+32 <= len(d); {
 		r := d[at:]
-		low, high, bias := binary.LittleEndian.Uint64(r), binary.LittleEndian.Uint64(r[8:]), binary.LittleEndian.Uint64(r[16:])
+		u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(r[at:]) }
+		low, high, bias := u64(0), u64(8), u64(16)
 		n := int(binary.LittleEndian.Uint32(r[24:]))
 		if n > len(r)-32 {
 			break

@@ -40,10 +40,12 @@ func Install(home string) (path string, err error) {
 	dir := filepath.Join(home, "native", hex.EncodeToString(sum[:8]))
 	path = filepath.Join(dir, libraryName)
 	if strings.ContainsAny(path, ": \t\n") {
-		return "", remedy.Add(fmt.Errorf("native memory: %s has a colon or a space, which end an entry of LD_PRELOAD", path),
+		return "", remedy.Add(
+			fmt.Errorf("native memory: %s has a colon or a space, which end an entry of LD_PRELOAD", path),
 			"set MEMGAUGE_HOME to a directory without")
 	}
-	if err := errors.Join(trust.Path(home, trust.Code), os.MkdirAll(dir, 0o700), trust.Path(dir, trust.Code)); err != nil {
+	err = errors.Join(trust.Path(home, trust.Code), os.MkdirAll(dir, 0o700), trust.Path(dir, trust.Code))
+	if err != nil {
 		return "", fmt.Errorf("native memory: %w", err)
 	}
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) && trust.Path(path, trust.Code) == nil {

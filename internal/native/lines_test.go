@@ -8,7 +8,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// program prints, as JSON, the line table of its functions, and for every instruction the line that Python itself gives.
+// program prints, as JSON, the line table of its functions, and for every instruction the line that Python itself
+// gives.
 const program = `
 import dis, json, sys, asyncio, json.decoder
 def table(c):
@@ -72,8 +73,8 @@ func TestLines(t *testing.T) {
 			for _, l := range c.Lines {
 				checked++
 				if got := lineAt(minor, table, c.First, l[0]); got != l[1] {
-					t.Fatalf("Python %s: line %d at byte %d of the function at line %d, not %d", version, got, l[0], c.First,
-						l[1])
+					t.Fatalf("Python %s: line %d at byte %d of the function at line %d, not %d", version, got, l[0],
+						c.First, l[1])
 				}
 			}
 		}

@@ -213,8 +213,8 @@ func (r *Reader) stackOf(f *File, at uint32) (id int64, fresh []model.NativeFram
 			if e.Native {
 				kind = "native"
 			}
-			fresh = append(fresh, model.NativeFrame{Stack: id, Depth: int32(depth), Kind: kind, Func: e.Func, File: e.File,
-				Line: int32(e.Line)})
+			fresh = append(fresh, model.NativeFrame{Stack: id, Depth: int32(depth), Kind: kind, Func: e.Func,
+				File: e.File, Line: int32(e.Line)})
 		}
 	}
 	f.stacks[at] = id

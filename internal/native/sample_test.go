@@ -155,7 +155,8 @@ func TestDamaged(t *testing.T) {
 	copy(whole, magic)
 	whole[8] = format
 	whole[72] = 200 // slots that the file does not have
-	for name, data := range map[string][]byte{"empty": nil, "short": whole[:100], "text": make([]byte, 9000), "slots": whole} {
+	for name, data := range map[string][]byte{"empty": nil, "short": whole[:100], "text": make([]byte, 9000),
+		"slots": whole} {
 		if err := os.WriteFile(filepath.Join(dir, name+Suffix), data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -60,7 +60,9 @@ func (s *symbols) find(module string, addr uint64) string {
 		list, _ = readSymbols(module) // one that is gone, or not to be read, has none
 		s.modules[module] = list
 	}
-	i, found := slices.BinarySearchFunc(list, addr, func(e symbol, addr uint64) int { return cmp.Compare(e.addr, addr) })
+	i, found := slices.BinarySearchFunc(list, addr, func(e symbol, addr uint64) int {
+		return cmp.Compare(e.addr, addr)
+	})
 	if !found {
 		i--
 	}
@@ -96,7 +98,10 @@ func readSymbols(path string) (list []symbol, err error) {
 		return nil, nil
 	}
 	for _, s := range e.Sections {
-		if (s.Type != elf.SHT_DYNSYM && s.Type != elf.SHT_SYMTAB) || s.Size > maxTable || int(s.Link) >= len(e.Sections) {
+		if s.Type != elf.SHT_DYNSYM && s.Type != elf.SHT_SYMTAB {
+			continue
+		}
+		if s.Size > maxTable || int(s.Link) >= len(e.Sections) {
 			continue
 		}
 		data, err := s.Data()
@@ -105,7 +110,9 @@ func readSymbols(path string) (list []symbol, err error) {
 		}
 		list = functions(list, data, int64(e.Sections[s.Link].Offset))
 	}
-	slices.SortFunc(list, func(a, b symbol) int { return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(b.size, a.size)) })
+	slices.SortFunc(list, func(a, b symbol) int {
+		return cmp.Or(cmp.Compare(a.addr, b.addr), cmp.Compare(b.size, a.size))
+	})
 	return slices.CompactFunc(list, func(a, b symbol) bool { return a.addr == b.addr }), nil
 }
 

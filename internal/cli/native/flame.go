@@ -22,9 +22,12 @@ func (a *commands) flameCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "flame -o OUTPUT",
 		Short: "A flame graph of native memory, by C and Python stack",
-		Long: "Draws the bytes that native code held at a moment by the stacks that allocated them: Python's frames, and above them those of\n" +
-			"C. Moments: peak (when a process held most), now (the newest reading; of a process that ended, its end), growth (what is\n" +
-			"held now and was not after a quarter of the recorded time). OUTPUT's name says how: .html (a page to zoom in, without a\n" +
+		Long: "Draws the bytes that native code held at a moment by the stacks that allocated them: " +
+			"Python's frames, and above them those of\n" +
+			"C. Moments: peak (when a process held most), now (the newest reading; of a process that " +
+			"ended, its end), growth (what is\n" +
+			"held now and was not after a quarter of the recorded time). OUTPUT's name says how: .html " +
+			"(a page to zoom in, without a\n" +
 			"server), .svg, .folded (for flamegraph.pl), .speedscope.json, .pb.gz (for go tool pprof).",
 		Example: "  memgauge native flame -o held.html\n" +
 			"  memgauge native flame --at growth -o leak.pb.gz && go tool pprof -top leak.pb.gz\n" +

@@ -60,7 +60,8 @@ func ask[Row any](ctx context.Context, s api.Session, sql string, rows *[]Row) e
 	}
 }
 
-// moment is SQL for the time of each process's reading at a moment: peak, now, start, or a time after the first reading.
+// moment is SQL for the time of each process's reading at a moment: peak, now, start, or a time after the first
+// reading.
 func moment(name string) (sql string, err error) {
 	switch name {
 	case "now":
@@ -68,7 +69,8 @@ func moment(name string) (sql string, err error) {
 	case "start":
 		return "SELECT pid, min(ts) AS ts FROM native.live GROUP BY pid", nil
 	case "peak":
-		return "SELECT pid, arg_max(ts, total) AS ts FROM (SELECT pid, ts, sum(bytes) AS total FROM native.live GROUP BY pid, ts) GROUP BY pid", nil
+		return `SELECT pid, arg_max(ts, total) AS ts
+ FROM (SELECT pid, ts, sum(bytes) AS total FROM native.live GROUP BY pid, ts) GROUP BY pid`, nil
 	case "settled":
 		return fmt.Sprintf(`SELECT pid, max(ts) AS ts FROM native.live JOIN (SELECT pid,
  min(ts) + (max(ts) - min(ts)) / %d AS until FROM native.live GROUP BY pid) USING (pid) WHERE ts <= until GROUP BY pid`,
@@ -100,7 +102,8 @@ func (s session) at(ctx context.Context, name string) (list []held, err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = ask(ctx, s, `SELECT stack, sum(bytes)::BIGINT AS bytes, sqrt(sum(((bytes_high - bytes_low) / 2.0) ** 2)) AS half,
+	err = ask(ctx, s, `SELECT stack, sum(bytes)::BIGINT AS bytes,
+ sqrt(sum(((bytes_high - bytes_low) / 2.0) ** 2)) AS half,
  sum("count")::BIGINT AS count, sum(samples)::BIGINT AS samples, coalesce(any_value(site), '') AS site,
  coalesce(any_value(called), '') AS called
  FROM native.live JOIN (`+when+`) USING (pid, ts) GROUP BY stack ORDER BY bytes DESC, stack`, &list)

@@ -30,9 +30,12 @@ func (a *commands) nativeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "native",
 		Short: "What native code holds, by line: numpy, OpenCV, an extension of one's own",
-		Long: "Lists the native memory (malloc, mmap) of a session that was started with run --native, by the line of the program whose call\n" +
-			"allocated it: what is held now, and what of it was gained since a quarter of the recorded time. Sizes are estimates from\n" +
-			"samples, with half the width of their 95 % interval. docs/native.md says how they come about, and what is not seen.",
+		Long: "Lists the native memory (malloc, mmap) of a session that was started with run " +
+			"--native, by the line of the program whose call\n" +
+			"allocated it: what is held now, and what of it was gained since a quarter of the recorded " +
+			"time. Sizes are estimates from\n" +
+			"samples, with half the width of their 95 % interval. docs/native.md says how they come " +
+			"about, and what is not seen.",
 		Example: "  memgauge run --native -- python train.py\n" +
 			"  memgauge native\n" +
 			"  memgauge native flame --at growth -o leak.html\n" +
@@ -53,8 +56,10 @@ func (a *commands) diffCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "diff",
 		Short: "What native code has gained between two moments, by line",
-		Long: "Compares what native code held at two moments of a session that was started with run --native, by the line of the program whose\n" +
-			"call allocated it, the largest change first. A moment is start (a process's first reading), now, peak, or a time after the\n" +
+		Long: "Compares what native code held at two moments of a session that was started with run " +
+			"--native, by the line of the program whose\n" +
+			"call allocated it, the largest change first. A moment is start (a process's first " +
+			"reading), now, peak, or a time after the\n" +
 			"first reading. A change within both intervals may be none.",
 		Example: "  memgauge native diff\n" +
 			"  memgauge native diff --from 2m --to 10m --top 5\n" +
@@ -205,8 +210,8 @@ func show(out, to io.Writer, lines []change) error {
 	l := &doc.Listing{Head: []model.Column{doc.Text("held"), doc.Text("±"), doc.Text("change"), doc.Number("blocks"),
 		doc.Number("samples"), doc.Text("site"), doc.Text("called")}}
 	for _, c := range lines {
-		l.Rows = append(l.Rows, []any{doc.Size(c.Bytes), doc.Size(c.HalfOf), doc.SignedSize(c.Grown), c.Count, c.Samples,
-			c.Site, c.Called})
+		l.Rows = append(l.Rows, []any{doc.Size(c.Bytes), doc.Size(c.HalfOf), doc.SignedSize(c.Grown), c.Count,
+			c.Samples, c.Site, c.Called})
 	}
 	return render.Write(out, l, render.Table, render.Options{Width: term.TerminalWidth(to), NoRows: true,
 		Spare: []string{"samples", "blocks"}, Whole: doc.WholeTables})

@@ -46,7 +46,8 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&o.Children, "children", false, "the Python processes that descend from PID too: ranks and workers")
 	f.BoolVar(&o.Force, "force", false,
 		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
-	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from a process's start (docs/native.md)")
+	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
+		"a process's start (docs/native.md)")
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }

@@ -128,8 +128,10 @@ def error(args, where):
     found = []
     for i in range(20):
         session = os.path.join(where, "error-%d" % i)
-        subprocess.run([MEMGAUGE, "run", "--quiet", "--native", "--session", session, "--", args.python, script], check=True)
-        out = subprocess.run([MEMGAUGE, "-t", session, "native", "--json", "--top", "0"], stdout=subprocess.PIPE, check=True).stdout
+        subprocess.run([MEMGAUGE, "run", "--quiet", "--native", "--session", session, "--", args.python, script],
+                       check=True)
+        out = subprocess.run([MEMGAUGE, "-t", session, "native", "--json", "--top", "0"], stdout=subprocess.PIPE,
+                             check=True).stdout
         found.append(sum(r["bytes"] for r in json.loads(out)["lines"] if r["site"].endswith("error.py:4")) / 100e6 - 1)
     print("| 100 MB in blocks of 4,000 bytes, 20 runs | |\n|---|---|")
     print("| error, root of the mean square | %.1f %% |\n| bias | %+.1f %% |\n| largest | %.1f %% |\n" % (
@@ -141,17 +143,19 @@ def leaks(args, where):
     lines = dict(x.split() for x in subprocess.run([args.python, program, "--list"], stdout=subprocess.PIPE, check=True,
                                                    universal_newlines=True).stdout.splitlines())
     running = {name: subprocess.Popen(
-        [MEMGAUGE, "run", "--quiet", "--native", "--session", os.path.join(where, name), "--", args.python, program, name,
-         str(args.seconds)]) for name in lines}
-    print("| leak of 1 MB/s for %g s | line of the program | named by leak | held by |\n|---|---|---|---|" % args.seconds)
+        [MEMGAUGE, "run", "--quiet", "--native", "--session", os.path.join(where, name), "--", args.python, program,
+         name, str(args.seconds)]) for name in lines}
+    print("| leak of 1 MB/s for %g s | line | named by leak | held by |\n|---|---|---|---|" % args.seconds)
     right = 0
     for name, process in running.items():
         process.wait()
-        out = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "leak", "--json"], stdout=subprocess.PIPE).stdout
+        out = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "leak", "--json"],
+                             stdout=subprocess.PIPE).stdout
         best = next((f for f in json.loads(out)["findings"] if f["verdict"] == "leak"), {})
         site = os.path.basename(best.get("site") or "")
         right += site == "leaks.py:" + lines[name]
-        print("| %s | leaks.py:%s | %s | %s |" % (name, lines[name], site or "-", best.get("holder") or "-"), flush=True)
+        print("| %s | leaks.py:%s | %s | %s |" % (name, lines[name], site or "-", best.get("holder") or "-"),
+              flush=True)
     print("\n%d of %d named by the right line" % (right, len(lines)))
 
 

@@ -86,7 +86,8 @@ def own_extension():
     source, built = os.path.join(where, "loser.c"), os.path.join(where, "loser.so")
     with open(source, "w") as f:
         f.write(EXTENSION)
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-I" + sysconfig.get_paths()["include"], "-o", built, source], check=True)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-I" + sysconfig.get_paths()["include"], "-o", built, source],
+                   check=True)
     spec = importlib.util.spec_from_file_location("loser", built)
     loser = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loser)
@@ -111,8 +112,8 @@ def lxml_trees():
     return lambda: kept.append(etree.parse(io.BytesIO(text)))  # leak
 
 
-PROGRAMS = [numpy_views, pillow_images, opencv_resize, arrow_buffers, pandas_frames, tokenizers_encodings, ctypes_malloc,
-            own_extension, sqlite_databases, lxml_trees]
+PROGRAMS = [numpy_views, pillow_images, opencv_resize, arrow_buffers, pandas_frames, tokenizers_encodings,
+            ctypes_malloc, own_extension, sqlite_databases, lxml_trees]
 
 
 def line_of(program):
