@@ -145,18 +145,23 @@ def leaks(args, where):
     running = {name: subprocess.Popen(
         [MEMGAUGE, "run", "--quiet", "--native", "--session", os.path.join(where, name), "--", args.python, program,
          name, str(args.seconds)]) for name in lines}
-    print("| leak of 1 MB/s for %g s | line | named by leak | held by |\n|---|---|---|---|" % args.seconds)
-    right = 0
+    print("| leak of 1 MB/s for %g s | line | first of native diff | named by leak | held by |\n|---|---|---|---|---|" %
+          args.seconds)
+    right = first = 0
     for name, process in running.items():
         process.wait()
         out = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "leak", "--json"],
                              stdout=subprocess.PIPE).stdout
+        diff = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "native", "diff", "--json", "--from", "10s"],
+                              stdout=subprocess.PIPE).stdout
+        grown = os.path.basename(json.loads(diff)["lines"][0]["site"]) if diff else ""
+        first += grown == "leaks.py:" + lines[name]
         best = next((f for f in json.loads(out)["findings"] if f["verdict"] == "leak"), {})
         site = os.path.basename(best.get("site") or "")
         right += site == "leaks.py:" + lines[name]
-        print("| %s | leaks.py:%s | %s | %s |" % (name, lines[name], site or "-", best.get("holder") or "-"),
-              flush=True)
-    print("\n%d of %d named by the right line" % (right, len(lines)))
+        print("| %s | leaks.py:%s | %s | %s | %s |" % (name, lines[name], grown or "-", site or "-",
+                                                       best.get("holder") or "-"), flush=True)
+    print("\nThe right line: %d of %d by native diff, %d by leak" % (first, len(lines), right))
 
 
 def main():
