@@ -122,7 +122,7 @@ func (r *Reader) lookAt(name string, now time.Time) (live []model.NativeLive, fr
 		return nil, nil, nil
 	}
 	r.seen[name] = f.changed
-	by := map[int64]*model.NativeLive{}
+	by := map[int64]*estimate{}
 	err = f.samples(func(s sample) {
 		id, fresh := r.stackOf(f, s.stack)
 		frames = append(frames, fresh...)
@@ -131,27 +131,38 @@ func (r *Reader) lookAt(name string, now time.Time) (live []model.NativeLive, fr
 	return r.rows(f, by, now), frames, err
 }
 
+// estimate is a row that is being summed up.
+type estimate struct {
+	model.NativeLive
+	weight, blocks, variance float64
+	least                    float64 // bytes of the samples themselves
+}
+
+func newEstimate(stack int64) *estimate {
+	return &estimate{NativeLive: model.NativeLive{Stack: stack, Rank: -1}}
+}
+
 // add counts a sample: a block of s bytes was sampled with probability p = 1 - exp(-s/interval), so it stands for 1/p
 // blocks. The variance of such a sum is that of independent draws (Horvitz and Thompson).
-func add(by map[int64]*model.NativeLive, id int64, s sample) {
+func add(by map[int64]*estimate, id int64, s sample) {
 	row := by[id]
 	if row == nil {
-		row = &model.NativeLive{Stack: id, Rank: -1}
+		row = newEstimate(id)
 		by[id] = row
 	}
 	size := float64(max(s.size, 1))
 	p := -math.Expm1(-size / s.interval)
 	row.Samples++
-	row.Weight += size / p
-	row.Blocks += 1 / p
-	row.Variance += (1 - p) / (p * p) * size * size
-	row.Least += size
+	row.weight += size / p
+	row.blocks += 1 / p
+	row.variance += (1 - p) / (p * p) * size * size
+	row.least += size
 }
 
 // rows are the largest, and one for the rest, which is always there: it says that this moment was looked at.
-func (r *Reader) rows(f *File, by map[int64]*model.NativeLive, now time.Time) []model.NativeLive {
-	rest := &model.NativeLive{Rank: -1}
-	var list []*model.NativeLive
+func (r *Reader) rows(f *File, by map[int64]*estimate, now time.Time) []model.NativeLive {
+	rest := newEstimate(0)
+	var list []*estimate
 	for _, row := range by {
 		if row.Stack != 0 {
 			list = append(list, row)
@@ -159,8 +170,8 @@ func (r *Reader) rows(f *File, by map[int64]*model.NativeLive, now time.Time) []
 			merge(rest, row)
 		}
 	}
-	slices.SortFunc(list, func(a, b *model.NativeLive) int {
-		return cmp.Or(cmp.Compare(b.Weight, a.Weight), cmp.Compare(a.Stack, b.Stack))
+	slices.SortFunc(list, func(a, b *estimate) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.Stack, b.Stack))
 	})
 	for len(list) > maxRows {
 		merge(rest, list[len(list)-1])
@@ -169,23 +180,23 @@ func (r *Reader) rows(f *File, by map[int64]*model.NativeLive, now time.Time) []
 	var rows []model.NativeLive
 	for _, row := range append(list, rest) {
 		row.Time, row.PID, row.Interval = now.UnixMicro(), int32(f.PID), f.Interval
-		row.Bytes, row.Count = int64(math.Round(row.Weight)), int64(math.Round(row.Blocks))
-		wide := two95 * math.Sqrt(row.Variance)
-		row.Low = int64(math.Round(max(row.Weight-wide, row.Least)))
-		row.High = int64(math.Round(row.Weight + wide))
+		row.Bytes, row.Count = int64(math.Round(row.weight)), int64(math.Round(row.blocks))
+		wide := two95 * math.Sqrt(row.variance)
+		row.Low = int64(math.Round(max(row.weight-wide, row.least)))
+		row.High = int64(math.Round(row.weight + wide))
 		s := r.stacks[row.Stack]
 		row.Site, row.Called = s.site, s.called
-		rows = append(rows, *row)
+		rows = append(rows, row.NativeLive)
 	}
 	return rows
 }
 
-func merge(to, from *model.NativeLive) {
+func merge(to, from *estimate) {
 	to.Samples += from.Samples
-	to.Weight += from.Weight
-	to.Blocks += from.Blocks
-	to.Variance += from.Variance
-	to.Least += from.Least
+	to.weight += from.weight
+	to.blocks += from.blocks
+	to.variance += from.variance
+	to.least += from.least
 }
 
 // stackOf gives the number of a stack, the same in every process and at every moment, and its frames when it is new.
