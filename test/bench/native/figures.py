@@ -132,7 +132,7 @@ def error(args, where):
                        check=True)
         out = subprocess.run([MEMGAUGE, "-t", session, "native", "--json", "--top", "0"], stdout=subprocess.PIPE,
                              check=True).stdout
-        found.append(sum(r["bytes"] for r in json.loads(out)["lines"] if r["site"].endswith("error.py:4")) / 100e6 - 1)
+        found.append(sum(r["bytes"] for r in json.loads(out)["lines"] if r["site"].endswith("error.py:5")) / 100e6 - 1)
     print("| 100 MB in blocks of 4,000 bytes, 20 runs | |\n|---|---|")
     print("| error, root of the mean square | %.1f %% |\n| bias | %+.1f %% |\n| largest | %.1f %% |\n" % (
         100 * statistics.fmean(e * e for e in found) ** .5, 100 * statistics.fmean(found), 100 * max(map(abs, found))))
