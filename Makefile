@@ -20,6 +20,7 @@ build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
 	@go run ./scripts/web || echo "the page of memgauge web is not made, for the reason above; everything else is"
 	@mkdir -p bin/link && $(if $(STDCXX),ln -sf $(STDCXX) bin/link/,true)
+	@scripts/native "$$(go env CC)" "$$(go env GOARCH)"
 	@go build -trimpath -ldflags '$(LDFLAGS) $(STATIC)' -o bin/memgauge ./cmd/memgauge
 	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc
 	@cp cmd/memgauge_alloc/memgauge_alloc.h bin/ && rm bin/libmemgauge_alloc.h # cgo's own header is not for people

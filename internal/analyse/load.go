@@ -32,7 +32,7 @@ func Load(ctx context.Context, from store.Querier, o Options) (detect.Input, err
 	l := &loader{ctx: ctx, from: from, o: o, processes: map[int32]*detect.Process{}, clocks: map[int32]*clock{},
 		seen: map[int32]float64{}, until: math.Inf(1)}
 	steps := []func() error{l.span, l.hostSeries, l.deviceSeries, l.identities, l.memory, l.ends, l.boosts, l.limits,
-		l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.unmapped}
+		l.deviceLimits, l.outside, l.tensors, l.objects, l.bounds, l.unmapped, l.native}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return detect.Input{}, fmt.Errorf("judge: %w", err)

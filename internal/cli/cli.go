@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/export"
 	"github.com/memgauge/memgauge/internal/cli/fleet"
 	"github.com/memgauge/memgauge/internal/cli/lake"
+	"github.com/memgauge/memgauge/internal/cli/native"
 	"github.com/memgauge/memgauge/internal/cli/observe"
 	"github.com/memgauge/memgauge/internal/cli/snapshot"
 	"github.com/memgauge/memgauge/internal/cli/top"
@@ -24,7 +25,8 @@ import (
 
 // families are all families of commands, in the order of --help: what a user does first comes first.
 var families = []app.Family{observe.Commands, ask.Commands, watch.Commands, top.Commands, check.Commands,
-	snapshot.Commands, alloc.Commands, advise.Commands, export.Commands, fleet.Commands, lake.Commands, doctor.Commands}
+	snapshot.Commands, native.Commands, alloc.Commands, advise.Commands, export.Commands, fleet.Commands, lake.Commands,
+	doctor.Commands}
 
 // Main runs the command line and returns the exit code.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -20,7 +20,11 @@ func advise(f Finding) []string {
 			"the allocator doesn't know of this memory"}
 	}
 	if f.Holder == "" && f.Site == "" {
-		return []string{"run memgauge tensors while it grows: it says what holds the memory"}
+		look := []string{"run memgauge tensors while it grows: it says what holds the memory"}
+		if f.Class == NativeHeap {
+			return append(freedBy(f), look...)
+		}
+		return look
 	}
 	switch f.Class {
 	case AutogradGraph:
@@ -31,7 +35,7 @@ func advise(f Finding) []string {
 		return []string{"call gc.collect() every some hundred steps, or gc.enable() it again",
 			"break the cycle: a weakref.ref to the parent needs no collector"}
 	case NativeHeap:
-		return []string{"look for a missing free() or release in what " + cmp.Or(f.Site, f.Holder) + " calls"}
+		return append(freedBy(f), "look for a missing free() or release in what "+cmp.Or(f.Site, f.Holder)+" calls")
 	case SharedMemory:
 		return []string{"drop what came over a queue or lies in shared memory from " + cmp.Or(f.Holder, f.Site) +
 			" once it is used; close() and unlink() SharedMemory blocks"}

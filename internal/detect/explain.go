@@ -35,6 +35,7 @@ func (p Process) explain(f *Finding, in Input) {
 	f.Evidence = append([]string{f.account()}, f.Evidence...)
 	if f.Verdict == Leak {
 		p.attribute(f, accounts)
+		p.nativeSite(f)
 		p.grownModel(f, accounts)
 		p.mayFill(f, accounts, in.Over)
 	}

@@ -72,6 +72,7 @@ type Process struct {
 	Objects         []model.ObjectGroup
 	Full            float64          // full garbage collections seen
 	Bounds          map[string]Bound // of containers, by holder
+	Native          []NativeSeries   // by line, where native memory was sampled
 }
 
 // OfHost is the host's memory in Process.Spent.

@@ -17,6 +17,9 @@ func (p Process) looked() bool { return len(p.Tensors)+len(p.Objects) > 0 }
 // census to census may hold it all the same, where its items' bytes can't be seen: images, tables, traced modules,
 // futures.
 func (p Process) unexplained(f *Finding, accounts []account) {
+	if p.nativeLine(f) {
+		return
+	}
 	if !p.looked() {
 		f.Evidence = append(f.Evidence, "no census was taken of this process")
 		return

@@ -19,6 +19,9 @@ type Batch struct {
 	Objects   []ObjectGroup
 	Findings  []Finding
 	Samples   Samples
+
+	NativeLive   []NativeLive
+	NativeStacks []NativeFrame
 }
 
 // Samples are rows that the samplers take from outside of the trainer: /proc, cgroups, NVML, sysfs. Sizes are bytes,

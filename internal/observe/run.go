@@ -29,6 +29,7 @@ type RunOptions struct {
 	Command      []string      // the program, looked up in PATH, and its arguments; not empty
 	Interval     time.Duration // of the samplers: 100 ms to 1 min
 	RecordMemory bool          // of CUDA, for the snapshot when an allocation fails
+	Native       string        // bytes between two samples of native memory, on average; "" for none
 
 	Stdin, Stdout, Stderr *os.File // the command's; nil is a closed one
 }
@@ -44,7 +45,8 @@ const (
 type plan struct {
 	agent   agent.Options
 	maxDisk units.Bytes
-	path    string // the command's program
+	path    string      // the command's program
+	native  units.Bytes // 0 for none
 }
 
 func (o RunOptions) check() (plan, error) {
@@ -60,6 +62,9 @@ func (o RunOptions) check() (plan, error) {
 	}
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		return p, wrongOption("run: --interval %s: not between 100ms and 1m", o.Interval)
+	}
+	if p.native, err = o.nativeInterval(); err != nil {
+		return p, err
 	}
 	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
 	p.path, err = exec.LookPath(o.Command[0])
@@ -152,12 +157,17 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	if note != "" {
 		o.Note(note)
 	}
+	library, err := installNative(p.native)
+	if err != nil {
+		return nil, nil, err
+	}
 	s, err := session.Create(session.Options{Dir: o.Dir, Name: o.Name, Command: o.Command, Version: o.Version,
 		MaxDisk: int64(p.maxDisk), Interval: o.Interval})
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), nil
+	env, err := withNative(agent.Env(os.Environ(), agentDir, s.Runtime(), p.agent), s, library, p.native)
+	return s, env, err
 }
 
 // Dir is the session's directory.

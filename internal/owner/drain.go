@@ -30,14 +30,14 @@ func (o *Owner) Drain(ctx context.Context) error {
 // DrainOlder is Drain, but samples younger than wait stay in memory.
 func (o *Owner) DrainOlder(ctx context.Context, wait time.Duration) (ingest.Stats, error) {
 	stats, err := o.rings.Drain(ctx)
-	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
+	return stats, errors.Join(err, o.StoreSamples(ctx, wait), o.lookNative(ctx, nativeAsked))
 }
 
 // Gather reads the rings. It stores rows and samples once the oldest has waited long enough.
 func (o *Owner) Gather(ctx context.Context) (ingest.Stats, error) {
 	wait := o.patience()
 	stats, err := o.rings.Gather(ctx, wait)
-	return stats, errors.Join(err, o.StoreSamples(ctx, wait))
+	return stats, errors.Join(err, o.StoreSamples(ctx, wait), o.lookNative(ctx, o.natives.pause()))
 }
 
 // StoreSamples stores the samples if the oldest is older than wait. After an error they stay pending.

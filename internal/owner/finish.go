@@ -26,6 +26,9 @@ func (o *Owner) Finish(ctx context.Context) error {
 	if err := o.StoreSamples(ctx, 0); err != nil {
 		return err
 	}
+	if err := o.lookNative(ctx, 0); err != nil {
+		return err
+	}
 	if err := o.lastJudgement(ctx); err != nil {
 		return err
 	}

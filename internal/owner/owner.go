@@ -30,6 +30,7 @@ type Owner struct {
 	pending  pending // of the samplers
 	trainers Trainers
 	ooms     chan int64 // times of events about a failed allocation
+	natives  natives    // samples of native memory
 
 	verdicts struct {
 		sync.Mutex
@@ -52,6 +53,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 	o := &Owner{s: s, db: db, readOnly: readOnly, ooms: make(chan int64, 1)}
 	if !readOnly {
 		o.rings = ingest.New(s.Rings(), tap{db, &o.trainers, o.ooms}, ingest.Options{Alive: s.Alive})
+		o.natives.open(s)
 	}
 	return o, nil
 }
@@ -91,7 +93,7 @@ func (o *Owner) OOMs() <-chan int64 { return o.ooms }
 func (o *Owner) Close() error {
 	var err error
 	if o.rings != nil {
-		err = errors.Join(o.StoreSamples(context.Background(), 0), o.rings.Close())
+		err = errors.Join(o.StoreSamples(context.Background(), 0), o.rings.Close(), o.natives.close())
 	}
 	return errors.Join(err, o.db.Close())
 }

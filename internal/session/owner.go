@@ -100,7 +100,7 @@ func linksAreOurs(path string) error {
 
 // made are the files of a session's directory, each of the kind that memgauge makes.
 var made = map[string]fs.FileMode{metaFile: 0, endFile: 0, lockFile: 0, keepFile: 0, dbFile: 0, dbFile + ".wal": 0,
-	logFile: 0, ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, socket: fs.ModeSocket}
+	logFile: 0, ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, nativeDir: fs.ModeDir, socket: fs.ModeSocket}
 
 var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.ModeSymlink: "a link",
 	fs.ModeNamedPipe: "a named pipe",

@@ -122,7 +122,9 @@ const (
 	metaVer  = 1
 	socket   = "api.sock"
 	ringsDir = "rings"
-	ctlDir   = "ctl"
+	// samples of native memory, where they were asked for
+	nativeDir = "native"
+	ctlDir    = "ctl"
 	// a command line has at most 128 KiB for each argument and 2 MiB in all; longer ones are cut when written
 	maxMeta   = 1 << 20
 	dirPerm   = 0o700
@@ -185,6 +187,12 @@ func (s *Session) Runtime() string {
 
 // Rings is the directory of the ring files.
 func (s *Session) Rings() string { return filepath.Join(s.Runtime(), ringsDir) }
+
+// Native is the directory of the samples of native memory; it is there only if they were asked for.
+func (s *Session) Native() string { return filepath.Join(s.Runtime(), nativeDir) }
+
+// MakeNative makes that directory.
+func (s *Session) MakeNative() error { return mkdir(s.Native()) }
 
 // Socket is the path of the collector's socket.
 func (s *Session) Socket() string { return filepath.Join(s.Runtime(), socket) }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -11,12 +12,13 @@ import (
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/observe"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
 func (a *commands) attachCommand() *cobra.Command {
 	var o observe.AttachOptions
-	var asJSON bool
+	var asJSON, native bool
 	c := &cobra.Command{
 		Use:         "attach PID",
 		Annotations: app.AboutNoSession(),
@@ -32,6 +34,9 @@ func (a *commands) attachCommand() *cobra.Command {
 			if o.PID, err = pidArgument("attach", args[0]); err != nil {
 				return err
 			}
+			if native {
+				return errNativeAttach
+			}
 			return a.attach(cmd.Context(), o, asJSON)
 		},
 	}
@@ -41,9 +46,18 @@ func (a *commands) attachCommand() *cobra.Command {
 	f.BoolVar(&o.Children, "children", false, "the Python processes that descend from PID too: ranks and workers")
 	f.BoolVar(&o.Force, "force", false,
 		"also a process whose seccomp filters are not known, or forbid what is needed: one may kill it")
+	f.BoolVar(&native, "native", false, "refused, with the reason: native memory is sampled from "+
+		"a process's start (docs/native.md)")
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/cli-json.md)")
 	return c
 }
+
+// errNativeAttach says why a process that runs can't be sampled. The calls of malloc of every library that is loaded
+// would have to be turned to ours while threads are in them, in tables that the linker has made read-only, and again
+// after each dlopen; a block that was given out before and is freed after would have no owner.
+var errNativeAttach = remedy.Add(errors.New("attach --native: a process binds malloc when it starts, and the calls of "+
+	"libraries that are loaded can't be turned safely while its threads run"),
+	"start the training with memgauge run --native -- …; attach without --native tells the size of native growth")
 
 func (a *commands) attach(ctx context.Context, o observe.AttachOptions, asJSON bool) error {
 	done, err := observe.Attach(ctx, o)

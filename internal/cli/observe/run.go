@@ -50,6 +50,10 @@ func (a *commands) runCommand() *cobra.Command {
 	f.BoolVar(&quiet, "quiet", false, "print nothing at the end")
 	f.BoolVar(&o.RecordMemory, "record-memory", false,
 		"record the history of CUDA memory (PyTorch 2.1 or newer), and keep the snapshot when an allocation fails")
+	f.StringVar(&o.Native, "native", "",
+		"sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
+			"`BYTES` on average (docs/native.md)")
+	f.Lookup("native").NoOptDefVal = "512KiB"
 	f.DurationVar(&o.Interval, "interval", time.Second,
 		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	hubFlags(f, &hub)

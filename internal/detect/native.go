@@ -1,0 +1,115 @@
+package detect
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// NativeSeries is what native code held over time on behalf of one line of the program, estimated from samples.
+type NativeSeries struct {
+	Site, Called string // file:line; function and module
+	Held         Series
+}
+
+// nativePrefix begins the holder of memory whose line samples named.
+const nativePrefix = "native code: "
+
+const (
+	nativeHalf  = 0.5 // share of the growth that a line must explain to be named
+	nativeReads = 4   // moments that a rate needs
+)
+
+// fastestNative is the line whose native memory grew most since the finding's growth began, if native memory was
+// sampled and that is half of the growth; nil if not.
+func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
+	if f.Memory != Heap && f.Memory != Anon && f.Memory != Worker {
+		return nil, 0
+	}
+	for i := range p.Native {
+		if r := p.Native[i].rate(f); r > rate {
+			best, rate = &p.Native[i], r
+		}
+	}
+	if rate < nativeHalf*f.Rate {
+		return nil, 0
+	}
+	return best, rate
+}
+
+// nativeSite gives a holder that Python knows the line that allocates what it holds: a census only sees who keeps it.
+func (p Process) nativeSite(f *Finding) {
+	if best, rate := p.fastestNative(f); best != nil && !strings.HasPrefix(f.Holder, nativePrefix) {
+		f.Site = best.Site
+		f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, called at %s, holds %s more each %s",
+			best.Called, best.Site, units.Bytes(math.Round(rate)), f.Unit()))
+	}
+}
+
+// nativeLine names the line whose native memory grew as the finding's did.
+func (p Process) nativeLine(f *Finding) bool {
+	best, most := p.fastestNative(f)
+	if best == nil {
+		return false
+	}
+	pace := fmt.Sprintf("+%s per %s", units.Bytes(math.Round(most)), f.Unit())
+	f.Class, f.Site, f.Holder, f.Held = NativeHeap, best.Site, nativePrefix+best.Called, pace
+	if f.Worker {
+		f.Class = WorkerGrowth
+	}
+	f.Evidence = append(f.Evidence, fmt.Sprintf("samples of native memory: %s, called at %s, holds %s more each %s",
+		best.Called, best.Site, units.Bytes(math.Round(most)), f.Unit()))
+	return true
+}
+
+// rate is the growth since the finding's began, in bytes a step: between the middles of the first and the last third.
+func (s NativeSeries) rate(f *Finding) float64 {
+	grown := s.Held.clean().from(f.Start)
+	n := len(grown.Steps)
+	if n < nativeReads {
+		return 0
+	}
+	third := max(n/3, 1)
+	rise := middle(grown.Bytes[n-third:]) - middle(grown.Bytes[:third])
+	if width := middle(grown.Steps[n-third:]) - middle(grown.Steps[:third]); width > 0 {
+		return rise / width
+	}
+	return 0
+}
+
+func middle(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// releases is what gives the memory of well-known modules back, by a part of the module's name.
+var releases = []struct{ module, advice string }{
+	{"_ctypes", "call free() on each block that malloc() gave, or the library's own release function"},
+	{"cv2", "release() captures and writers, and drop the arrays that cv2 returned: each holds its pixels"},
+	{"_imaging", "close images, or open them in a with block: Image.close() gives the pixels back"},
+	{"_sqlite3", "close cursors and connections"},
+	{"sqlite3", "close cursors and connections"},
+	{"etree", "drop elements of trees that are done: one element keeps its whole document"},
+	{"libarrow", "drop buffers and tables that are done; pyarrow.total_allocated_bytes() tells what they hold"},
+	{"multiarray", "drop or reuse arrays: a view keeps the whole array that it was taken from"},
+	{"pandas", "drop frames that are done: a slice keeps the frame that it was taken from"},
+	{"tokenizers", "keep the ids of an Encoding and drop the Encoding itself"},
+}
+
+// freedBy is the advice for native memory: what frees it where that is known, and how to learn the line where that
+// isn't.
+func freedBy(f Finding) []string {
+	called, sampled := strings.CutPrefix(f.Holder, nativePrefix)
+	if !sampled {
+		return []string{"start it with memgauge run --native -- …: samples of malloc name the line (docs/native.md)"}
+	}
+	for _, r := range releases {
+		if strings.Contains(called, r.module) {
+			return []string{r.advice}
+		}
+	}
+	return nil
+}

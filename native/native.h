@@ -1,0 +1,112 @@
+// What the parts of libmemgauge_native.so share. docs/native.md says what it does, docs/formats/native.md what it writes.
+//
+// hooks.c    the functions that it wraps, and the countdown that decides which blocks are sampled
+// table.c    the samples, in a mapped file and in an index of this process; forks
+// unwind.c   the C stack, by .eh_frame; which files are mapped where
+// python.c   the Python stack
+// peek.c     reads memory that may not be there
+#ifndef MEMGAUGE_NATIVE_H
+#define MEMGAUGE_NATIVE_H
+
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HOT __attribute__((hot))
+#define COLD __attribute__((cold, noinline))
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+// thread is what a thread needs to decide. It lies in the static TLS block, so no access allocates, and it goes with its
+// thread without a destructor.
+struct thread {
+	uint64_t left;   // bytes until the next sample
+	double interval; // bytes, that left was drawn with
+	uint64_t random; // state of the generator; 0 before the first draw
+	bool inside;     // this thread is in the table: what it allocates is nobody's leak
+};
+extern __thread struct thread mg_thread __attribute__((tls_model("initial-exec")));
+
+// The filter has a bit set for the address of every live sample, so that free knows others at once. 2^19 bits are 64 KiB:
+// of 1,000 live samples (0.5 GB at 512 KiB) one free in 500 looks further for nothing.
+enum { FILTER_BITS = 19 };
+extern uint64_t mg_filter[1 << (FILTER_BITS - 6)];
+
+static inline uint32_t mg_hash(const void *p) {
+	return (uint32_t)((((uintptr_t)p >> 4) * 0x9E3779B97F4A7C15ull) >> (64 - FILTER_BITS));
+}
+
+static inline bool mg_maybe(const void *p) {
+	uint32_t h = mg_hash(p);
+	return __atomic_load_n(&mg_filter[h >> 6], __ATOMIC_RELAXED) >> (h & 63) & 1;
+}
+
+// Kinds of samples.
+enum { KIND_HEAP, KIND_MAP };
+
+// saved is a sample that was taken out of the table and may come back.
+struct saved {
+	uint64_t size, time;
+	double interval;
+	uint32_t stack, kind;
+};
+
+// table.c
+void mg_init(void);
+bool mg_on(void);
+int mg_pid(void);
+double mg_interval(void);
+void mg_record(void *p, size_t size, double interval, int kind);
+bool mg_forget(void *p, struct saved *was);
+void mg_put_back(void *p, const struct saved *was);
+bool mg_allocate(uint64_t from, uint64_t to); // bytes of the file
+void mg_lock(void);
+void mg_unlock(void);
+uint64_t mg_now(void);
+
+// frames of a stack, innermost first
+enum { MAX_PYTHON = 96, MAX_C = 48 };
+struct stack {
+	uint32_t python, c;
+	struct {
+		uint64_t code;
+		uint32_t lasti, record;
+	} py[MAX_PYTHON];
+	uint64_t pc[MAX_C];
+};
+
+// peek.c: all under the table's lock
+void mg_peek_begin(void);
+void mg_peek_end(void);
+bool mg_peek(uint64_t at, void *to, size_t n);
+bool mg_peek_fresh(uint64_t at, void *to, size_t n); // not from a page that was read before in this sample
+
+// unwind.c
+void mg_unwind(struct stack *s);
+void mg_unwind_reset(void);
+
+// python.c
+void mg_python_init(void);
+bool mg_python_here(void);
+bool mg_python_ends(void);
+uint32_t mg_python_version(void);
+uint64_t mg_python_eval(void);
+void mg_python_frames(struct stack *s);
+
+// a code object as it was read
+struct code {
+	uint64_t object, filename, name, linetable;
+	uint32_t firstline;
+};
+bool mg_python_code(uint64_t object, struct code *c);
+// The bytes of a text or of a bytes object, cut at most; kind is 1, 2 or 4 bytes a character.
+uint32_t mg_python_text(uint64_t object, void *to, uint32_t most, uint8_t *kind);
+uint32_t mg_python_bytes(uint64_t object, void *to, uint32_t most);
+
+// areas of the file; each is a stream of records, 8 bytes aligned, whose first 8 bytes are none
+enum area { AREA_STACKS, AREA_CODES, AREA_MODULES, AREAS };
+void *mg_area_room(enum area a, uint32_t size, uint32_t *at); // NULL when it is full
+void mg_area_publish(enum area a, uint32_t size);
+
+#endif
