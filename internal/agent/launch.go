@@ -27,6 +27,9 @@ type Options struct {
 	Binary string  // of memgauge, for the Python classes that start it; "" if they shall search PATH
 	// how PyTorch's memory history is recorded from the start, as gauges/history.py reads it; "" for not at all
 	Record string
+	// Guard is a policy and Policy its settings for the script, as guard/policy.py and guarding.py read them; "" for
+	// none
+	Guard, Policy string
 }
 
 func names() []string { return slices.Sorted(maps.Keys(source())) }
@@ -179,14 +182,17 @@ func Env(base []string, dir, runtime string, opts Options) []string {
 	if opts.Binary != "" {
 		set["MEMGAUGE_BINARY"] = opts.Binary
 	}
-	if opts.Record != "" {
-		set["MEMGAUGE_RECORD"] = opts.Record
+	for key, value := range map[string]string{"MEMGAUGE_RECORD": opts.Record, "MEMGAUGE_GUARD": opts.Guard,
+		"MEMGAUGE_POLICY": opts.Policy} {
+		if value != "" {
+			set[key] = value
+		}
 	}
 	var env []string
 	for _, entry := range base {
 		key, value, _ := strings.Cut(entry, "=")
 		if _, ours := set[key]; !ours {
-			if key != "MEMGAUGE_RECORD" { // of a session around this one
+			if key != "MEMGAUGE_RECORD" && key != "MEMGAUGE_GUARD" && key != "MEMGAUGE_POLICY" { // of a session around this
 				env = append(env, entry)
 			}
 		} else if key == "PYTHONPATH" {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/guard"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -29,8 +30,14 @@ type RunOptions struct {
 	Command      []string      // the program, looked up in PATH, and its arguments; not empty
 	Interval     time.Duration // of the samplers: 100 ms to 1 min
 	RecordMemory bool          // of CUDA, for the snapshot when an allocation fails
+	Guard        GuardOptions
 
 	Stdin, Stdout, Stderr *os.File // the command's; nil is a closed one
+
+	// of a retry
+	policy              *guard.Policy
+	attempt             int
+	firstName, firstDir string // of the first try's session
 }
 
 // Bounds of the samplers' interval: a sample and the transaction that stores it take 16 ms of CPU time, and the report
@@ -45,6 +52,7 @@ type plan struct {
 	agent   agent.Options
 	maxDisk units.Bytes
 	path    string // the command's program
+	guard   *guard.Policy
 }
 
 func (o RunOptions) check() (plan, error) {
@@ -60,6 +68,14 @@ func (o RunOptions) check() (plan, error) {
 	}
 	if o.Interval < minInterval || o.Interval > maxInterval {
 		return p, wrongOption("run: --interval %s: not between 100ms and 1m", o.Interval)
+	}
+	if p.guard = o.policy; p.guard == nil {
+		if p.guard, err = o.loadGuard(); err != nil {
+			return p, err
+		}
+	}
+	if p.guard != nil {
+		p.agent.Guard, p.agent.Policy = p.guard.Agent(o.Guard.DryRun), p.guard.Script()
 	}
 	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
 	p.path, err = exec.LookPath(o.Command[0])
@@ -114,6 +130,7 @@ type Run struct {
 	cmd     *exec.Cmd
 	signals chan os.Signal
 	trouble error // of describing the process; it runs all the same
+	guard   *guard.Policy
 }
 
 // Start makes a session and starts the command in it. Until Close, signals that mean something to the command don't end
@@ -131,7 +148,7 @@ func Start(o RunOptions) (*Run, error) {
 	cmd.Args[0] = o.Command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
 	cmd.Env = env
-	r := &Run{session: s, cmd: cmd, signals: catchSignals()}
+	r := &Run{session: s, cmd: cmd, signals: catchSignals(), guard: p.guard}
 	if err := cmd.Start(); err != nil {
 		r.Close()
 		return nil, notStarted(o.Command[0], err)
@@ -169,6 +186,9 @@ type Ended struct {
 	Code    int         // as a shell gives it: the command's own, or 128 and the number of the signal that ended it
 	Peak    units.Bytes // largest resident set of one process
 	Summary api.Summary // zero where nobody could sum up
+	Guard   Guarded     // zero where there was none
+
+	Policy *guard.Policy // of this try; nil without a guard
 
 	// Trouble is what went wrong with the observation, nil if nothing. The command has not noticed.
 	Trouble error
@@ -178,7 +198,7 @@ type Ended struct {
 // takes up to 20 s, and 10 s more after a SIGKILL: the collector finds out whether the kernel sent it. When ctx ends,
 // the command goes on, and its data are stored all the same.
 func (r *Run) Wait(ctx context.Context) Ended {
-	k := keepCollector(r.session)
+	k, g := keepCollector(r.session), watchGuard(r.session, r.guard)
 	state := waitFor(r.cmd, r.signals)
 	k.stop()
 	end := endOf(state)
@@ -187,9 +207,11 @@ func (r *Run) Wait(ctx context.Context) Ended {
 	if end.Signal == "SIGKILL" {
 		end = whoKilled(r.session, end)
 	}
+	guarded, guardErr := g.guarded(ctx, end)
+	guarded.Trouble = g.end()
 	return Ended{Session: refTo(r.session), How: end.String(), Code: codeOf(state),
 		Peak: units.Bytes(max(end.Peak, sum.PeakRSS)), Summary: sum,
-		Trouble: errors.Join(r.trouble, endErr, k.err, sumErr)}
+		Guard: guarded, Policy: r.guard, Trouble: errors.Join(r.trouble, endErr, k.err, sumErr, guardErr)}
 }
 
 func endOf(state *os.ProcessState) session.End {

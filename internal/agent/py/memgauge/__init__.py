@@ -1,7 +1,7 @@
 """The Python package of memgauge. It needs only the standard library. See docs/agent-start.md.
 
 Programs import MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
-DistributedMemoryMonitor (tools.py); step and event (marks.py); device, profiler and small tensors (docs/allocator.md).
+DistributedMemoryMonitor (tools.py); step and event (marks.py); guard and policy (guarding.py); device, profiler and small tensors (docs/allocator.md).
 They are loaded when they are first used. memgauge.integrations has callbacks for frameworks, and a plugin for pytest.
 The package _agent runs in every observed process."""
 
@@ -12,6 +12,7 @@ _MODULES = {
     "arrays": ("empty", "zeros", "ones", "full", "rand", "matmul", "manual_seed", "from_buffer", "Tensor"),
     "profiler": ("profiler",),
     "marks": ("step", "event"),
+    "guarding": ("guard", "policy", "GuardStop"),
 }
 
 

@@ -1,0 +1,95 @@
+"""Whether a memory is about to meet its limit: told as late as it can be told safely, so that what is healthy has every
+chance to show it. A sawtooth comes down, a warm-up ends, an evaluation's peak goes: all before the last few steps.
+
+Levels are those at the ends of steps. What a step takes beyond them (its activations, an evaluation) is the amplitude,
+learned from the kernel's and the allocator's high-water marks."""
+from collections import deque
+
+LOOKS = 64            # levels remembered
+LEAST = 6             # of them before anything is told: a training's first steps set things up
+RESERVE = 0.02        # of the limit: what a checkpoint takes, and what the counters lag behind
+LEAST_RESERVE = 16 << 20
+NOISE = 2e-4          # of the limit: smaller rises count as none
+RECENT = 4            # looks whose pace counts
+HASTE = 1.25          # times that pace is reckoned with
+NEAR = 8              # of the largest recent rises: closer than that is near
+JUMPS = 2             # rises alike that make one expect the next
+RELEASE = 0.2         # of what has grown comes down: a level from which memory has come down by itself
+
+
+class Ahead:
+    """One memory's."""
+
+    def __init__(self):
+        self.looks = deque(maxlen=LOOKS)       # (step, bytes)
+        self.floor = self.top = None
+        self.safe = 0                          # the highest level from which it has come down by itself
+        self.amplitude = 0
+
+    def add(self, step, reading):
+        level = reading.used
+        if self.looks and self.top is not None and self.top - level > RELEASE * max(self.top - self.floor, 1):
+            if self.top - level > NOISE * (reading.limit or level or 1) * 10:
+                self.safe = max(self.safe, self.top)
+                self.top = level
+        self.amplitude = max(self.amplitude, reading.peak - max(level, self.looks[-1][1] if self.looks else level))
+        self.floor = level if self.floor is None else min(self.floor, level)
+        self.top = level if self.top is None else max(self.top, level)
+        self.looks.append((step, level))
+
+    def freed(self, level):
+        """An action of ours has changed the level within a step: what was before it is shifted by as much, so that the
+        program's own pace stays known."""
+        if not self.looks or level >= self.looks[-1][1]:
+            return
+        less = self.looks[-1][1] - level
+        for n, (step, before) in enumerate(self.looks):
+            self.looks[n] = step, before - less
+        self.top, self.floor = self.top - less, self.floor - less
+
+    def near(self, limit):
+        """Whether the next looks may be the last: then it is looked at every step."""
+        if not limit or len(self.looks) < 2:
+            return False
+        looks = list(self.looks)[-LEAST:]
+        most = max(after[1] - before[1] for before, after in zip(looks, looks[1:]))
+        return most > 0 and limit * (1 - RESERVE) - self.amplitude - looks[-1][1] < NEAR * most
+
+    def risk(self, limit, within):
+        """Why memory runs out within so many steps, in words; None if nothing says so."""
+        if len(self.looks) < LEAST or not limit:
+            return None
+        (step, level), before = self.looks[-1], self.looks[-2]
+        room = limit - max(RESERVE * limit, LEAST_RESERVE) - self.amplitude - level
+        within = max(within, 1.5 * (step - before[0]))        # the next look comes that much later
+        if level <= self.safe and room > 0:
+            return None
+        return self._growth(limit, room, within) or self._jump(limit, room, within)
+
+    def _growth(self, limit, room, within):
+        looks = list(self.looks)[-LEAST:]
+        rises = [after[1] - before[1] for before, after in zip(looks, looks[1:])]
+        if sum(rise > NOISE * limit for rise in rises) < len(rises) - 1 or rises[-1] <= 0 and rises[-2] <= 0:
+            return None
+        first, last = self.looks[-RECENT], self.looks[-1]
+        pace = (last[1] - first[1]) / max(1, last[0] - first[0])
+        if pace <= 0:
+            return None
+        left = max(0.0, room / (pace * HASTE))
+        if left > within:
+            return None
+        return "grows by %.1f MiB a step, %.0f steps of room are left" % (pace / 2**20, left)
+
+    def _jump(self, limit, room, within):
+        """Memory that grows by leaps: an evaluation that keeps what it made."""
+        looks = list(self.looks)
+        rises = [(after[0], after[1] - before[1]) for before, after in zip(looks, looks[1:])]
+        most = max(rise for _, rise in rises)
+        leaps = [at for at, rise in rises if rise > most / 2]
+        if most <= 10 * NOISE * limit or len(leaps) < JUMPS or most < room or min(r for _, r in rises) < -most / 2:
+            return None
+        gap = max(b - a for a, b in zip(leaps, leaps[1:]))
+        left = leaps[-1] + gap - looks[-1][0]
+        if left > max(within, gap / 2):
+            return None
+        return "leaps by %.0f MiB every %d steps, and %.0f MiB are left" % (most / 2**20, gap, max(0, room) / 2**20)
