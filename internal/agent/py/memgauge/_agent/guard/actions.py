@@ -78,6 +78,15 @@ class Actions:
             loader._iterator = None
         return "%d loaders start new workers at their next epoch" % len(found)
 
+    def do_figures(self, step):
+        """What pyplot holds until it is closed (matplotlib/_pylab_helpers.py, Gcf.figs)."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if pyplot is None:
+            raise Unfit("matplotlib.pyplot is not in use")
+        count = len(pyplot.get_fignums())
+        pyplot.close("all")
+        return "closed %d" % count
+
     def do_census(self, step):
         from ..census import census
         try:

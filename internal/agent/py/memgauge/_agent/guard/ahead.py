@@ -13,6 +13,7 @@ NOISE = 2e-4          # of the limit: smaller rises count as none
 RECENT = 4            # looks whose pace counts
 HASTE = 1.25          # times that pace is reckoned with
 NEAR = 8              # of the largest recent rises: closer than that is near
+PEAKS = 8             # risen high-water marks remembered
 JUMPS = 2             # rises alike that make one expect the next
 RELEASE = 0.2         # of what has grown comes down: a level from which memory has come down by itself
 
@@ -25,6 +26,9 @@ class Ahead:
         self.floor = self.top = None
         self.safe = 0                          # the highest level from which it has come down by itself
         self.amplitude = 0
+        self.peaks = deque(maxlen=PEAKS)       # (step, bytes) where the high-water mark rose
+        self.alarmed = None                    # the level of the last risk
+        self.danger = None                     # a level at which memory was about to run out, and we have lowered it
 
     def add(self, step, reading):
         level = reading.used
@@ -33,6 +37,8 @@ class Ahead:
                 self.safe = max(self.safe, self.top)
                 self.top = level
         self.amplitude = max(self.amplitude, reading.peak - max(level, self.looks[-1][1] if self.looks else level))
+        if reading.peak > level and (not self.peaks or reading.peak > self.peaks[-1][1]):
+            self.peaks.append((step, reading.peak))
         self.floor = level if self.floor is None else min(self.floor, level)
         self.top = level if self.top is None else max(self.top, level)
         self.looks.append((step, level))
@@ -46,6 +52,12 @@ class Ahead:
         for n, (step, before) in enumerate(self.looks):
             self.looks[n] = step, before - less
         self.top, self.floor = self.top - less, self.floor - less
+        if self.alarmed is not None:
+            # peaks below the high-water mark can't be seen: the next time the level alone must tell
+            before = self.alarmed if less > RELEASE * LEAST_RESERVE else None
+            self.danger, self.alarmed = before if self.danger is None else min(self.danger, before or self.danger), None
+            self.peaks.clear()
+            self.amplitude = 0
 
     def near(self, limit):
         """Whether the next looks may be the last: then it is looked at every step."""
@@ -64,7 +76,30 @@ class Ahead:
         within = max(within, 1.5 * (step - before[0]))        # the next look comes that much later
         if level <= self.safe and room > 0:
             return None
-        return self._growth(limit, room, within) or self._jump(limit, room, within)
+        why = self._again(level) or self._growth(limit, room, within) or self._jump(limit, room, within) \
+            or self._peak(limit, step, within)
+        if why:
+            self.alarmed = level
+        return why
+
+    def _again(self, level):
+        if self.danger is None or level < self.danger:
+            return None
+        return "is where it was when it was about to run out before"
+
+    def _peak(self, limit, step, within):
+        """What is taken within steps, or by an evaluation, grows from time to time."""
+        if len(self.peaks) <= JUMPS:
+            return None
+        (first, a), (second, b), (third, c) = list(self.peaks)[-3:]
+        gap = max(second - first, third - second)
+        if min(b - a, c - b) <= NOISE * limit or third + gap - step > max(within, gap) or step - third > 2 * gap:
+            return None
+        expected = c + (c - b) * min(1.0, (c - b) / (b - a))      # rises that shrink end
+        if expected <= limit - max(RESERVE * limit, LEAST_RESERVE):
+            return None
+        return "peaked at %.0f MiB, then %.0f and %.0f: the next, within %d steps, is too high" % (
+            a / 2**20, b / 2**20, c / 2**20, max(1, third + gap - step))
 
     def _growth(self, limit, room, within):
         looks = list(self.looks)[-LEAST:]
