@@ -13,6 +13,8 @@ NOISE = 2e-4          # of the limit: smaller rises count as none
 RECENT = 4            # looks whose pace counts
 HASTE = 1.25          # times that pace is reckoned with
 NEAR = 8              # of the largest recent rises: closer than that is near
+TREND = 8             # looks in each of the parts of a trend
+STEADY = 0.4          # of its rise is in each half
 PEAKS = 8             # risen high-water marks remembered
 JUMPS = 2             # rises alike that make one expect the next
 RELEASE = 0.2         # of what has grown comes down: a level from which memory has come down by itself
@@ -77,7 +79,7 @@ class Ahead:
         if level <= self.safe and room > 0:
             return None
         why = self._again(level) or self._growth(limit, room, within) or self._jump(limit, room, within) \
-            or self._peak(limit, step, within)
+            or self._trend(room, within) or self._peak(limit, step, within)
         if why:
             self.alarmed = level
         return why
@@ -115,6 +117,23 @@ class Ahead:
             return None
         return "grows by %.1f MiB a step, %.0f steps of room are left" % (pace / 2**20, left)
 
+    def _trend(self, room, within):
+        """Growth that noise hides from look to look: the middles of three parts rise, and the highest look is taken for
+        what the next ones may reach."""
+        count = len(self.looks) // 3
+        if count < TREND:
+            return None
+        looks = list(self.looks)[-3 * count:]
+        (a, first), (b, second), (c, third) = (_middle(looks[n * count:(n + 1) * count]) for n in range(3))
+        if min(second - first, third - second) < (third - first) * STEADY or c <= a or third <= first:
+            return None
+        pace = (third - first) / (c - a)
+        spread = max(level - first - pace * (step - a) for step, level in looks)
+        over = looks[-1][1] - first - pace * (looks[-1][0] - a)       # of the last look, above the line
+        if third - first < spread or room - (spread - over) > pace * HASTE * within:
+            return None
+        return "grows by %.1f MiB a step on average, %.0f MiB are left" % (pace / 2**20, max(0, room) / 2**20)
+
     def _jump(self, limit, room, within):
         """Memory that grows by leaps: an evaluation that keeps what it made."""
         looks = list(self.looks)
@@ -128,3 +147,8 @@ class Ahead:
         if left > max(within, gap / 2):
             return None
         return "leaps by %.0f MiB every %d steps, and %.0f MiB are left" % (most / 2**20, gap, max(0, room) / 2**20)
+
+
+def _middle(looks):
+    """Its middle step, and the median of its levels."""
+    return looks[len(looks) // 2][0], sorted(level for _, level in looks)[len(looks) // 2]

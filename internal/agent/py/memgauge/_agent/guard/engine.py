@@ -1,7 +1,7 @@
 """The guard of a process: looks at its memory at the ends of steps, and does what the policy says, on the thread that
 trains and never beside it. With nothing to do it reads a few files and changes nothing. docs/guard.md"""
 import os
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, thread_time
 
 from .. import state
 from . import actions
@@ -12,12 +12,13 @@ from .lists import Watched
 from .policy import from_environment
 
 SETTLED = 10          # steps until growth counts: those before set things up
-SHARE = 0.002         # of the training's time may go to looks,
+SHARE = 0.005         # of the training's time may go to looks,
 NEAR_SHARE = 0.05     # … and near a limit, where it is a matter of steps
+PURSE = 0.02          # s of looks that may be saved up: after an evaluation several steps are looked at
 HELPED = 0.01         # of what was used: an action that frees less did not help
 HELPED_LEAST = 1 << 20
 TRIES = 2             # in vain, then an action is left out
-PATIENCE = 2          # steps that `stop` waits for a list that is about to be cleared
+PATIENCE = 2          # looks that `stop` waits for a list that is about to be cleared
 RISEN = 0.05          # above what it acted on last: then a rule acts again
 URGENT = 1.0          # s until a forecast that actions did not avert is acted on again
 SEARCHES = 60.0       # s between two walks over all objects
@@ -35,7 +36,7 @@ class Guard(Saving):
         self.ahead = {}             # name of a memory -> Ahead
         self.base = {}              # and what it held when the training had settled
         self.failures = {}          # (rule, number of the action) -> tries in vain; None: left out
-        self.gap, self.next, self.looked = policy.every, 0, None
+        self.next, self.looked, self.purse, self.near = 0, monotonic(), PURSE, False
         self.steps_looked = 0
         self.events = 0
         self.hooks = state.guard_hooks or Hooks()
@@ -68,7 +69,9 @@ class Guard(Saving):
         now = monotonic()
         if now < self.next or self.observer.inference or state.current is None:
             return
-        began = perf_counter()
+        began = thread_time()
+        self.purse = min(PURSE, self.purse + (now - self.looked) * (NEAR_SHARE if self.near else SHARE))
+        self.looked = now
         try:
             readings = self.memories.read(now)
             self._note(step, readings)
@@ -76,9 +79,11 @@ class Guard(Saving):
             state.error("guard")
             self.next = now + 1
             return
-        cost = perf_counter() - began
-        near = any(name in self.ahead and self.ahead[name].near(r.limit) for name, r in readings.items())
-        self.next = now + (cost / NEAR_SHARE if near else max(self.policy.every, cost / SHARE))
+        cost = thread_time() - began
+        self.near = any(name in self.ahead and self.ahead[name].near(r.limit) for name, r in readings.items())
+        self.purse -= cost
+        broke = -self.purse / (NEAR_SHARE if self.near else SHARE)
+        self.next = now + max(0 if self.near else self.policy.every, broke)
         self.observer.costs.add("guard", int(cost * 1e9))
         if readings:
             self._judge(step, now, readings)
@@ -118,9 +123,10 @@ class Guard(Saving):
             rule.held = True
             name, why = found
             used = readings[name].used if name else 0
-            if held and self._rests(rule, now, used):
+            pending, rule.pending = rule.pending if held and rule.waited <= PATIENCE else (), ()
+            if held and not pending and self._rests(rule, now, used):
                 continue
-            self._act(rule, step, now, name, why)
+            self._act(rule, step, now, name, why, pending)
             readings = self.memories.read(monotonic())
             if not readings:
                 return
@@ -130,7 +136,7 @@ class Guard(Saving):
         if rule.kind == "steps" or rule.acted is None:
             return False
         if rule.kind == "oom_within":
-            return rule.waited == 0 and now - rule.acted < URGENT
+            return now - rule.acted < URGENT
         return now - rule.acted < rule.again and used <= rule.level * (1 + RISEN)
 
     def _of(self, rule, readings):
@@ -182,22 +188,26 @@ class Guard(Saving):
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
-    def _act(self, rule, step, now, name, why):
-        """A rule's actions in their order, until its condition holds no more."""
-        rule.acted, later = now, False
+    def _act(self, rule, step, now, name, why, pending):
+        """A rule's actions in their order, until its condition holds no more; of one that acted at the last look, those
+        that could not be done then, and what comes after them."""
+        rule.acted, later = now, []
+        rule.waited = rule.waited + 1 if pending else 0
         for number, action in enumerate(rule.do):
             tries = self.failures.get((rule.name, number), 0)
-            if tries is None:
+            if tries is None or pending and number < pending[0]:
                 continue
             if later and action[0] == "stop" and rule.waited < PATIENCE:
-                rule.waited, self.next = rule.waited + 1, 0     # a list is full whose end is not sure yet
-                break
+                break       # a list is full whose end is not sure yet
             outcome = self._one(rule.name, action, step, name, why)
             self._count(rule, number, action, outcome, tries, step)
-            later = later or outcome == "later"
+            if outcome == "later":
+                later.append(number)
             if outcome in ("helped", "vain") and not self._lasts(rule, name):
-                rule.held, rule.waited = False, 0
+                rule.held, later = False, []
                 break
+        if later:
+            rule.pending, self.next = later, 0
         reading = self.memories.read(monotonic()).get(name)
         rule.level = step if rule.kind == "steps" else reading.used if reading else 0
 

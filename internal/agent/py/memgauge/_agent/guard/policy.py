@@ -9,7 +9,7 @@ class Rule:
     """See internal/guard.Rule."""
 
     __slots__ = ("name", "kind", "memory", "bytes", "share", "steps", "within", "again", "do",
-                 "held", "acted", "level", "waited")
+                 "held", "acted", "level", "waited", "pending")
 
     def __init__(self, told):
         self.name, self.kind = told["name"], told["kind"]
@@ -20,7 +20,8 @@ class Rule:
         self.held = False          # its condition, at the last look
         self.acted = None          # when it acted last, s
         self.level = 0             # bytes, after that
-        self.waited = 0            # steps that its stop has waited
+        self.pending = ()          # numbers of the actions that could not be done yet
+        self.waited = 0            # looks that they have been waited for
 
 
 class Policy:
