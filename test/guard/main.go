@@ -69,6 +69,9 @@ func run(o options) error {
 			switch {
 			case one.stopped && one.saved:
 				stopped++
+				if kind.name == "healthy" {
+					fmt.Fprintf(os.Stderr, "%s %d was stopped\n", one.shape, i)
+				}
 			case one.killed:
 				killed++
 				fmt.Fprintf(os.Stderr, "%s %d was killed\n", one.shape, i)

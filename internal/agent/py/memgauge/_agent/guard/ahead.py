@@ -8,7 +8,7 @@ from collections import deque
 LOOKS = 64            # levels remembered
 LEAST = 6             # of them before anything is told: a training's first steps set things up
 RESERVE = 0.02        # of the limit: what a checkpoint takes, and what the counters lag behind
-LEAST_RESERVE = 16 << 20
+LEAST_RESERVE = 8 << 20
 NOISE = 2e-4          # of the limit: smaller rises count as none
 RECENT = 4            # looks whose pace counts
 HASTE = 1.25          # times that pace is reckoned with
