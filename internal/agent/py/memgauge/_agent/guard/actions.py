@@ -2,6 +2,7 @@
 
 An action returns what there is to say of it, or raises Unfit: then it is as if it were not in the policy."""
 import gc
+import logging
 import sys
 
 from .. import state
@@ -22,7 +23,7 @@ class NotYet(Exception):
 class Actions:
     def __init__(self, observer, watched):
         self.observer, self.watched = observer, watched
-        self._trim = False        # glibc's, once looked for
+        self._trim = _malloc_trim()      # now: near a limit there may be no room for imports
 
     def run(self, action, step):
         return getattr(self, "do_" + action[0])(step, *action[1:])
@@ -41,8 +42,6 @@ class Actions:
 
     def do_trim(self, step):
         """Gives the kernel back what malloc holds free; glibc's mallopt(3) tells why that is much."""
-        if self._trim is False:
-            self._trim = _malloc_trim()
         if self._trim is None:
             raise Unfit("the C library has no malloc_trim")
         self._trim(0)
@@ -121,7 +120,6 @@ def _malloc_trim():
 def warn(text):
     """For people: through the logger `memgauge`, where the program's own logging puts it."""
     try:
-        import logging
         logging.getLogger("memgauge").warning("%s", text)
     except Exception:
         state.error("guard: warn")
@@ -129,7 +127,6 @@ def warn(text):
 
 def log(text):
     try:
-        import logging
         logging.getLogger("memgauge").info("%s", text)
     except Exception:
         state.error("guard: log")

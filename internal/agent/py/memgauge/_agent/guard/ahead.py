@@ -8,7 +8,7 @@ from collections import deque
 LOOKS = 64            # levels remembered
 LEAST = 6             # of them before anything is told: a training's first steps set things up
 RESERVE = 0.02        # of the limit: what a checkpoint takes, and what the counters lag behind
-LEAST_RESERVE = 8 << 20
+LEAST_RESERVE = 16 << 20
 NOISE = 2e-4          # of the limit: smaller rises count as none
 RECENT = 4            # looks whose pace counts
 HASTE = 1.25          # times that pace is reckoned with
@@ -16,6 +16,8 @@ NEAR = 8              # of the largest recent rises: closer than that is near
 TREND = 8             # looks in each of the parts of a trend
 STEADY = 0.4          # of its rise is in each half
 PEAKS = 8             # risen high-water marks remembered
+LEAP = 0.01           # of the limit: a large rise between two looks
+RISES = 16            # of them are remembered
 JUMPS = 2             # rises alike that make one expect the next
 RELEASE = 0.2         # of what has grown comes down: a level from which memory has come down by itself
 
@@ -26,6 +28,7 @@ class Ahead:
     def __init__(self):
         self.looks = deque(maxlen=LOOKS)       # (step, bytes)
         self.floor = self.top = None
+        self.rises = deque(maxlen=RISES)       # (step, bytes): the large ones
         self.safe = 0                          # the highest level from which it has come down by itself
         self.amplitude = 0
         self.peaks = deque(maxlen=PEAKS)       # (step, bytes) where the high-water mark rose
@@ -43,7 +46,16 @@ class Ahead:
             self.peaks.append((step, reading.peak))
         self.floor = level if self.floor is None else min(self.floor, level)
         self.top = level if self.top is None else max(self.top, level)
+        self._rise(step, level, reading.limit or level)
         self.looks.append((step, level))
+
+    def _rise(self, step, level, limit):
+        """Remembers leaps for longer than looks; what comes down by itself was none."""
+        rise = level - self.looks[-1][1] if self.looks else 0
+        if rise > LEAP * limit:
+            self.rises.append((step, rise))
+        elif self.rises and -rise > max(r for _, r in self.rises) / 2:
+            self.rises.clear()
 
     def freed(self, level):
         """An action of ours has changed the level within a step: what was before it is shifted by as much, so that the
@@ -136,14 +148,12 @@ class Ahead:
 
     def _jump(self, limit, room, within):
         """Memory that grows by leaps: an evaluation that keeps what it made."""
-        looks = list(self.looks)
-        rises = [(after[0], after[1] - before[1]) for before, after in zip(looks, looks[1:])]
-        most = max(rise for _, rise in rises)
-        leaps = [at for at, rise in rises if rise > most / 2]
-        if most <= 10 * NOISE * limit or len(leaps) < JUMPS or most < room or min(r for _, r in rises) < -most / 2:
+        most = max((rise for _, rise in self.rises), default=0)
+        leaps = [at for at, rise in self.rises if rise > most / 2]
+        if len(leaps) < JUMPS or most < room:
             return None
         gap = max(b - a for a, b in zip(leaps, leaps[1:]))
-        left = leaps[-1] + gap - looks[-1][0]
+        left = leaps[-1] + gap - self.looks[-1][0]
         if left > max(within, gap / 2):
             return None
         return "leaps by %.0f MiB every %d steps, and %.0f MiB are left" % (most / 2**20, gap, max(0, room) / 2**20)
