@@ -171,3 +171,42 @@ def _read_policy(policy, dry_run):
     if done.returncode != 0:
         raise ValueError(done.stderr.decode("utf-8", "replace").strip())
     return json.loads(done.stdout.decode())
+
+
+class Callbacks:
+    """What a framework's callback needs of the guard: nothing is saved within an optimizer's step there, so requests
+    wait until the batch has ended."""
+
+    def __init__(self, name):
+        self._name, self._state = name, None
+
+    def begin(self, checkpoint=True):
+        state, _ = marks._agent()
+        if state is None or state.make_guard is None and state.guard is None:
+            return
+        if state.guard_hooks is None:
+            state.guard_hooks = Hooks()
+            if state.guard is not None:
+                state.guard.hooks = state.guard_hooks
+        if state.guard_hooks.checkpoint is None:        # the program's own comes first
+            state.guard_hooks.framework, state.guard_hooks.checkpoint = self._name, checkpoint
+            self._state = state
+
+    def wanted(self):
+        """The requests since the last call: checkpoint, stop."""
+        state = self._state
+        if state is None or state.guard_hooks is None:
+            return []
+        return [verb for verb, _ in state.guard_hooks.taken()]
+
+    def stopped(self, why):
+        """The training is about to end, its checkpoint is saved."""
+        if self._state is not None:
+            self._state.event("guard", "%s: stopped with a checkpoint: %s" % (self._name, why))
+
+    def end(self):
+        state, self._state = self._state, None
+        if state is not None:
+            state.guard_hooks = None
+            if state.guard is not None:
+                state.guard.hooks = Hooks()
