@@ -169,6 +169,9 @@ func replace(temp, dir string) error {
 	return os.Rename(temp, dir)
 }
 
+// optional are the variables that only some sessions have.
+var optional = []string{"MEMGAUGE_RECORD", "MEMGAUGE_GUARD", "MEMGAUGE_POLICY"}
+
 // Env is the environment base with what makes every Python of the job load the agent from dir, which Install returned,
 // and write into the session's runtime directory.
 func Env(base []string, dir, runtime string, opts Options) []string {
@@ -192,7 +195,7 @@ func Env(base []string, dir, runtime string, opts Options) []string {
 	for _, entry := range base {
 		key, value, _ := strings.Cut(entry, "=")
 		if _, ours := set[key]; !ours {
-			if key != "MEMGAUGE_RECORD" && key != "MEMGAUGE_GUARD" && key != "MEMGAUGE_POLICY" { // of a session around this
+			if !slices.Contains(optional, key) { // of a session around this one
 				env = append(env, entry)
 			}
 		} else if key == "PYTHONPATH" {

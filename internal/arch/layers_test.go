@@ -23,6 +23,7 @@ var onlyImporter = map[string]string{
 	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
 	"github.com/BurntSushi/toml":   "internal/check",
+	"go.yaml.in/yaml":              "internal/guard",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 

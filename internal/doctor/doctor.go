@@ -318,7 +318,8 @@ func (m Machine) gpus(f *Figures) []Check {
 		if g.Temperature != model.Null {
 			text += fmt.Sprintf(", %d °C", g.Temperature)
 			if g.Temperature >= hot {
-				checks[0].State, checks[0].Hint = Limited, "a GPU this hot slows down: see to its cooling, or lower its power limit"
+				checks[0].State, checks[0].Hint = Limited,
+					"a GPU this hot slows down: see to its cooling, or lower its power limit"
 			}
 		}
 		list = append(list, text)

@@ -37,8 +37,8 @@ var settings = []string{"training", "model", "data", "optimizer", "trainer"}
 var topKeys = append([]string{"version", "name", "every", "rules", "clear", "cap", "checkpoint", "on_oom", "webhook"},
 	settings...)
 
-var verbs = []string{"warn", "log", "census", "collect", "empty_cache", "trim", "workers", "figures", "clear", "cap", "call",
-	"checkpoint", "stop", "webhook"}
+var verbs = []string{"warn", "log", "census", "collect", "empty_cache", "trim", "workers", "figures", "clear", "cap",
+	"call", "checkpoint", "stop", "webhook"}
 
 // reader collects what is wrong with a file.
 type reader struct {

@@ -115,7 +115,8 @@ func (g *guarding) follow(ctx context.Context) {
 			}
 			if g.tells(e) {
 				host, _ := os.Hostname()
-				g.sender.Tell(webhook.Message{Session: g.s.Meta.Name, Host: host, PID: e.PID, Time: e.Time, Text: e.Text})
+				g.sender.Tell(webhook.Message{Session: g.s.Meta.Name, Host: host, PID: e.PID, Time: e.Time,
+					Text: e.Text})
 			}
 			return nil
 		})

@@ -82,7 +82,8 @@ func TestBackOff(t *testing.T) {
 		t.Errorf("given up: sent %d, lost %d", s.Sent, s.Lost)
 	}
 	a = listen(t, 404)
-	if s := send(t.Context(), a.URL, "json", "one"); s.Lost != 1 || s.Err.Error() != "webhook: the address answers 404 Not Found" {
+	if s := send(t.Context(), a.URL, "json", "one"); s.Lost != 1 ||
+		s.Err.Error() != "webhook: the address answers 404 Not Found" {
 		t.Errorf("refused: %v", s.Err)
 	}
 }

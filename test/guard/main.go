@@ -1,6 +1,6 @@
 // Command guard counts how many trainings that are bound to run out of memory a guard stops with a checkpoint before
-// the kernel kills them, and how many healthy ones it stops: go run ./test/guard prints the table of docs/guard.md. Each
-// runs in a memory cgroup of its own (v1, as root).
+// the kernel kills them, and how many healthy ones it stops: go run ./test/guard prints the table of docs/guard.md.
+// Each runs in a memory cgroup of its own (v1, as root).
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type options struct {
 	memgauge, python string
 	runs             int
 	guarded          bool
+	only             string
 }
 
 // outcome of one training.
@@ -41,6 +43,7 @@ func main() {
 	flag.StringVar(&o.memgauge, "memgauge", "bin/memgauge", "the binary")
 	flag.StringVar(&o.python, "python", "python3", "the interpreter")
 	flag.IntVar(&o.runs, "runs", 20, "trainings of each kind")
+	flag.StringVar(&o.only, "only", "", "bound or healthy")
 	flag.BoolVar(&o.guarded, "guard", true, "false shows that the bound ones do die")
 	flag.Parse()
 	if err := run(o); err != nil {
@@ -60,6 +63,9 @@ func run(o options) error {
 		name   string
 		shapes []string
 	}{{"bound to run out of memory", bound}, {"healthy", healthy}} {
+		if o.only != "" && !strings.HasPrefix(kind.name, o.only) {
+			continue
+		}
 		var stopped, killed, finished int
 		for i := range o.runs {
 			one, err := train(o, dir, kind.shapes[i%len(kind.shapes)], i)

@@ -14,5 +14,6 @@ type commands struct{ *app.App }
 // Commands makes them.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
-	return []*cobra.Command{c.runCommand(), c.attachCommand(), c.detachCommand(), c.guardCommand(), c.collectorCommand()}
+	return []*cobra.Command{c.runCommand(), c.guardCommand(), c.attachCommand(), c.detachCommand(),
+		c.collectorCommand()}
 }

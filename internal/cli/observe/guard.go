@@ -23,9 +23,9 @@ func (a *commands) guardCommand() *cobra.Command {
 		Use:         "guard [POLICY]",
 		Annotations: app.AboutNoSession(),
 		Short:       "Check a guard's policy and say what it does",
-		Long: "Reads a policy for `memgauge run --guard`: guide (built in, and the default), a YAML file, or - for standard input. Prints what\n" +
-			"is done when, or what is wrong with it by file, line and key. memgauge guard test shows on this machine that a leak is seen\n" +
-			"and acted on.",
+		Long: "Reads a policy for `memgauge run --guard`: guide (built in, and the default), a YAML file, or - for\n" +
+			"standard input. Prints what is done when, or what is wrong with it by file, line and key.\n" +
+			"memgauge guard test shows on this machine that a leak is seen and acted on.",
 		Example: "  memgauge guard\n" +
 			"  memgauge guard configs/safe_training.yaml\n" +
 			"  memgauge guard --schema > policy.schema.json\n" +

@@ -16,9 +16,9 @@ func (a *commands) guardTestCommand() *cobra.Command {
 		Use:         "test",
 		Annotations: app.AboutNoSession(),
 		Short:       "Leak on purpose, and show that it is seen and acted on",
-		Long: "Runs a small script that keeps 256 KiB at every step, once to see whether the leak is found with the list that holds it, and\n" +
-			"once under a guard that bounds that list. Takes some 20 s and 150 MiB; leaves nothing behind. Exit code 3: something did not\n" +
-			"work.",
+		Long: "Runs a small script that keeps 256 KiB at every step, once to see whether the leak is found with the\n" +
+			"list that holds it, and once under a guard that bounds that list. Takes some 20 s and 150 MiB; leaves\n" +
+			"nothing behind. Exit code 3: something did not work.",
 		Example: "  memgauge guard test\n" +
 			"  memgauge guard test --python .venv/bin/python",
 		Args: cobra.NoArgs,

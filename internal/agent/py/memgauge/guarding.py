@@ -111,8 +111,8 @@ class guard:
     def __enter__(self):
         state, loop = marks._agent()
         if state is None:
-            log.warning("memgauge does not observe this process, so its guard does nothing: start it with `memgauge run "
-                        "--guard guide -- python …`")
+            log.warning("memgauge does not observe this process, so its guard does nothing: start it with "
+                        "`memgauge run --guard guide -- python …`")
             return self
         self._state, self._before = state, state.guard_hooks
         state.guard_hooks = self._hooks

@@ -24,8 +24,8 @@ class MemoryLeakDetector(_Tool):
     the process, so it needs `memgauge run` (or attach). With a threshold (MiB a minute) a slower leak does not count.
 
     Growth since the start is checked beside that, every check_interval seconds while it monitors and with
-    manual_check() anywhere: above warning_threshold_mb and critical_threshold_mb (MB of 2^20 bytes) it warns, once each,
-    through the logger `memgauge` or by calling on_warning(check)."""
+    manual_check() anywhere: above warning_threshold_mb and critical_threshold_mb (MB of 2^20 bytes) it warns, once
+    each, through the logger `memgauge` or by calling on_warning(check)."""
 
     def __init__(self, threshold=0.0, check_interval=2.0, devices=None, enable_tracking=False,
                  warning_threshold_mb=500.0, critical_threshold_mb=2000.0, on_warning=None):
@@ -131,8 +131,8 @@ class MemoryLeakDetector(_Tool):
         last = self.manual_check()
         host = [check["memory_mb"]["host"] for check in self.checks]
         return {"checks": len(self.checks), "duration": last["time"], "start_mb": round(self._base["host"] / MIB, 2),
-                "current_mb": host[-1], "peak_mb": max(host), "growth_mb": round(host[-1] - self._base["host"] / MIB, 2),
-                "level": last["level"]}
+                "current_mb": host[-1], "peak_mb": max(host), "level": last["level"],
+                "growth_mb": round(host[-1] - self._base["host"] / MIB, 2)}
 
     def generate_report(self, output_file=None):
         """Returns the report as a dict. Into a file it goes as JSON, as text (.txt), or as a picture (.png, .svg,

@@ -154,7 +154,7 @@ class Ahead:
             return None
         gap = max(b - a for a, b in zip(leaps, leaps[1:]))
         left = leaps[-1] + gap - self.looks[-1][0]
-        if left > max(within, gap / 2):
+        if left > max(within, gap / 2) or left < -gap:        # far off, or it has not come
             return None
         return "leaps by %.0f MiB every %d steps, and %.0f MiB are left" % (most / 2**20, gap, max(0, room) / 2**20)
 

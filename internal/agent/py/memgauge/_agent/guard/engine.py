@@ -266,8 +266,9 @@ class Guard(Saving):
             outcome = "helped" if freed >= max(HELPED_LEAST, HELPED * before) else "vain"
             verdict = "helped" if outcome == "helped" else "no help"
             inside = " inside malloc" if freed > before - after else ""
-            what += ", %s %s%s (%s %s → %s), %s" % ("freed" if freed >= 0 else "rose by", size(abs(freed)), inside, name,
-                                                     size(before), size(after), verdict)
+            what += ", %s %s%s (%s %s → %s), %s" % (
+                "freed" if freed >= 0 else "rose by", size(abs(freed)), inside, name, size(before), size(after),
+                verdict)
         self._tell("%s, %.1f ms" % (what, took * 1e3), step, before, after)
         return outcome
 

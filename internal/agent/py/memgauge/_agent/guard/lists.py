@@ -11,8 +11,8 @@ MAX_FOUND = 1000      # objects that one name stands for
 
 
 class Watched:
-    """The lists of one name. Their owners are looked for once, and again only where none is left: that takes a walk over
-    all objects, 50 ms with torch loaded."""
+    """The lists of one name. Their owners are looked for once, and again only where none is left: that takes a walk
+    over all objects, 50 ms with torch loaded."""
 
     def __init__(self, name):
         self.name = name
