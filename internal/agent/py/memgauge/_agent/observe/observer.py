@@ -29,7 +29,7 @@ from .steps import Steps
 
 SECOND = 1_000_000_000
 LOOK_UP = 64  # records between two looks at what records cost
-RETRY = 1000  # steps until a ring is asked for again
+RETRY = 1000  # steps at most until a ring is asked for again
 MAX_ERRORS = 10  # of our own; then we take ourselves off
 
 
@@ -238,7 +238,7 @@ class Observer(Forwards, Sampling, StepRecords):
             self._stop_looking()
         each = governor.steps_per_record
         if self.dead:
-            due = at + RETRY
+            due = at + min(RETRY, max(1, at))  # it may only have been busy: sooner at first
         elif self.phase != IDLE or governor.all or self.inference or not self.counter.recorded()[1]:
             due = at + 1
         else:
