@@ -89,3 +89,17 @@ func TestGuideGuarded(t *testing.T) {
 	told := w.do("memgauge", "leak", "--session", filepath.Join(w.home, "bare"))
 	t.Logf("leak of the bare run: exit %d\n%s", told.code, told.stdout)
 }
+
+// With a guard that has nothing to do, losses are bit for bit those of a run without it.
+func TestGuardChangesNothing(t *testing.T) {
+	python := env.Torch(t).Path
+	w := newWorld(t)
+	plain := w.do("memgauge", "run", "--quiet", "--", python, script(t, "losses.py"))
+	guarded := w.do("memgauge", "run", "--quiet", "--guard", "guide", "--", python, script(t, "losses.py"))
+	if plain.code != 0 || guarded.code != 0 || strings.Count(plain.stdout, "\n") != 150 {
+		t.Fatalf("exits %d and %d\n%s%s", plain.code, guarded.code, plain.stderr, guarded.stderr)
+	}
+	if plain.stdout != guarded.stdout {
+		t.Error("the losses differ")
+	}
+}
