@@ -130,8 +130,8 @@ class Ahead:
         return "grows by %.1f MiB a step, %.0f steps of room are left" % (pace / 2**20, left)
 
     def _trend(self, room, within):
-        """Growth that noise hides from look to look: the middles of three parts rise, and the highest look is taken for
-        what the next ones may reach."""
+        """Growth that noise hides from look to look: the middles of three parts rise, and the highest of the last is taken
+        for what the next ones may reach."""
         count = len(self.looks) // 3
         if count < TREND:
             return None
@@ -139,10 +139,9 @@ class Ahead:
         (a, first), (b, second), (c, third) = (_middle(looks[n * count:(n + 1) * count]) for n in range(3))
         if min(second - first, third - second) < (third - first) * STEADY or c <= a or third <= first:
             return None
-        pace = (third - first) / (c - a)
-        spread = max(level - first - pace * (step - a) for step, level in looks)
-        over = looks[-1][1] - first - pace * (looks[-1][0] - a)       # of the last look, above the line
-        if third - first < spread or room - (spread - over) > pace * HASTE * within:
+        pace = (third - second) / max(1, c - b)
+        spread = max(level for _, level in looks[2 * count:]) - looks[-1][1]
+        if third - first < spread or room - spread > pace * HASTE * within:
             return None
         return "grows by %.1f MiB a step on average, %.0f MiB are left" % (pace / 2**20, max(0, room) / 2**20)
 
