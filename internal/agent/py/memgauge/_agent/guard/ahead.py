@@ -130,8 +130,8 @@ class Ahead:
         return "grows by %.1f MiB a step, %.0f steps of room are left" % (pace / 2**20, left)
 
     def _trend(self, room, within):
-        """Growth that noise hides from look to look: the middles of three parts rise, and the highest of the last is taken
-        for what the next ones may reach."""
+        """Growth that noise hides from look to look: the middles of three parts rise, and the highest of the last is
+        taken for what the next ones may reach."""
         count = len(self.looks) // 3
         if count < TREND:
             return None
