@@ -27,6 +27,9 @@ type Options struct {
 	Binary string  // of memgauge, for the Python classes that start it; "" if they shall search PATH
 	// how PyTorch's memory history is recorded from the start, as gauges/history.py reads it; "" for not at all
 	Record string
+	// Guard is a policy and Policy its settings for the script, as guard/policy.py and guarding.py read them; "" for
+	// none
+	Guard, Policy string
 }
 
 func names() []string { return slices.Sorted(maps.Keys(source())) }
@@ -166,6 +169,9 @@ func replace(temp, dir string) error {
 	return os.Rename(temp, dir)
 }
 
+// optional are the variables that only some sessions have.
+var optional = []string{"MEMGAUGE_RECORD", "MEMGAUGE_GUARD", "MEMGAUGE_POLICY"}
+
 // Env is the environment base with what makes every Python of the job load the agent from dir, which Install returned,
 // and write into the session's runtime directory.
 func Env(base []string, dir, runtime string, opts Options) []string {
@@ -179,14 +185,17 @@ func Env(base []string, dir, runtime string, opts Options) []string {
 	if opts.Binary != "" {
 		set["MEMGAUGE_BINARY"] = opts.Binary
 	}
-	if opts.Record != "" {
-		set["MEMGAUGE_RECORD"] = opts.Record
+	for key, value := range map[string]string{"MEMGAUGE_RECORD": opts.Record, "MEMGAUGE_GUARD": opts.Guard,
+		"MEMGAUGE_POLICY": opts.Policy} {
+		if value != "" {
+			set[key] = value
+		}
 	}
 	var env []string
 	for _, entry := range base {
 		key, value, _ := strings.Cut(entry, "=")
 		if _, ours := set[key]; !ours {
-			if key != "MEMGAUGE_RECORD" { // of a session around this one
+			if !slices.Contains(optional, key) { // of a session around this one
 				env = append(env, entry)
 			}
 		} else if key == "PYTHONPATH" {

@@ -28,6 +28,7 @@ var onlyImporter = map[string]string{
 	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
 	"github.com/BurntSushi/toml":   "internal/check",
 	"github.com/minio":             "internal/fleet/lake",
+	"go.yaml.in/yaml":              "internal/guard",
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 

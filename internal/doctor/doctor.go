@@ -92,7 +92,7 @@ func (m Machine) Examine(ctx context.Context) Report {
 	var r Report
 	fs := proc.New(filepath.Join(m.Root, "proc"))
 	r.Figures.CPUs = runtime.GOMAXPROCS(0) // Go considers affinity and quota: runtime.GOMAXPROCS, since 1.25
-	r.Checks = append(r.Checks, m.sessions(&r.Figures))
+	r.Checks = append(r.Checks, m.sessions(&r.Figures), disk("."))
 	r.Checks = append(r.Checks, m.python(ctx)...)
 	r.Checks = append(r.Checks, m.memory(fs, &r.Figures), m.cgroup(fs, &r.Figures), m.pressure(fs), m.shm(&r.Figures),
 		cpu(fs, &r.Figures))
@@ -135,6 +135,23 @@ func (m Machine) sessions(f *Figures) Check {
 	case err == nil && network:
 		c.State, c.Found, c.Hint = Limited, c.Found+", on "+kind, "rings and sockets go to "+os.TempDir()+
 			"; a local MEMGAUGE_HOME keeps everything in one place"
+	}
+	return c
+}
+
+// minRoom is what checkpoints and logs of a small training take.
+const minRoom = 10 << 30
+
+// disk is the one that a training started here would write to.
+func disk(dir string) Check {
+	c := Check{Name: "disk", State: Works}
+	total, used, err := proc.Space(dir)
+	if err != nil {
+		return Check{c.Name, Limited, err.Error(), "checkpoints of a training started here would go there"}
+	}
+	c.Found = fmt.Sprintf("%s free of %s in the working directory", units.Bytes(total-used), units.Bytes(total))
+	if total-used < minRoom {
+		c.State, c.Hint = Limited, "checkpoints and logs of a training started here go there: make room"
 	}
 	return c
 }
@@ -263,6 +280,9 @@ func (m Machine) ptrace() Check {
 	return c
 }
 
+// hot is the temperature in °C from which NVIDIA's drivers begin to slow GPUs down, 83 to 90 by model.
+const hot = 85
+
 func (m Machine) gpus(f *Figures) []Check {
 	found := discover.Open(m.Root, nil)
 	c := Check{Name: "NVIDIA GPUs", State: Works}
@@ -293,6 +313,13 @@ func (m Machine) gpus(f *Figures) []Check {
 			text += fmt.Sprintf(", %s free of %s", units.Bytes(g.Free), units.Bytes(g.Total))
 			if f.GPUFreeBytes == 0 || g.Free < f.GPUFreeBytes {
 				f.GPUFreeBytes = g.Free
+			}
+		}
+		if g.Temperature != model.Null {
+			text += fmt.Sprintf(", %d °C", g.Temperature)
+			if g.Temperature >= hot {
+				checks[0].State, checks[0].Hint = Limited,
+					"a GPU this hot slows down: see to its cooling, or lower its power limit"
 			}
 		}
 		list = append(list, text)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/agent"
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/guard"
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -30,8 +31,14 @@ type RunOptions struct {
 	Interval     time.Duration // of the samplers: 100 ms to 1 min
 	RecordMemory bool          // of CUDA, for the snapshot when an allocation fails
 	Native       string        // bytes between two samples of native memory, on average; "" for none
+	Guard        GuardOptions
 
 	Stdin, Stdout, Stderr *os.File // the command's; nil is a closed one
+
+	// of a retry
+	policy              *guard.Policy
+	attempt             int
+	firstName, firstDir string // of the first try's session
 }
 
 // Bounds of the samplers' interval: a sample and the transaction that stores it take 16 ms of CPU time, and the report
@@ -47,6 +54,7 @@ type plan struct {
 	maxDisk units.Bytes
 	path    string      // the command's program
 	native  units.Bytes // 0 for none
+	guard   *guard.Policy
 }
 
 func (o RunOptions) check() (plan, error) {
@@ -65,6 +73,14 @@ func (o RunOptions) check() (plan, error) {
 	}
 	if p.native, err = o.nativeInterval(); err != nil {
 		return p, err
+	}
+	if p.guard = o.policy; p.guard == nil {
+		if p.guard, err = o.loadGuard(); err != nil {
+			return p, err
+		}
+	}
+	if p.guard != nil {
+		p.agent.Guard, p.agent.Policy = p.guard.Agent(o.Guard.DryRun), p.guard.Script()
 	}
 	p.agent.Binary, _ = os.Executable() // without it the Python classes search PATH
 	p.path, err = exec.LookPath(o.Command[0])
@@ -120,6 +136,7 @@ type Run struct {
 	cmd     *exec.Cmd
 	signals chan os.Signal
 	trouble error // of describing the process, which runs nevertheless
+	guard   *guard.Policy
 }
 
 // Start makes a session and starts the command in it. Until Close, signals that are meant for the command don't end
@@ -137,7 +154,7 @@ func Start(o RunOptions) (*Run, error) {
 	cmd.Args[0] = o.Command[0]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Stdin, o.Stdout, o.Stderr
 	cmd.Env = env
-	r := &Run{session: s, cmd: cmd, signals: catchSignals()}
+	r := &Run{session: s, cmd: cmd, signals: catchSignals(), guard: p.guard}
 	if err := cmd.Start(); err != nil {
 		r.Close()
 		return nil, notStarted(o.Command[0], err)
@@ -183,6 +200,9 @@ type Ended struct {
 	Code    int         // like a shell's: the command's own, or 128 plus the number of the signal that ended it
 	Peak    units.Bytes // largest resident set of one process
 	Summary api.Summary // zero if the session could not be summarized
+	Guard   Guarded     // zero without a guard
+
+	Policy *guard.Policy // of this try; nil without a guard
 
 	// Trouble is an error of the observation, or nil. It has not affected the command.
 	Trouble error
@@ -192,7 +212,7 @@ type Ended struct {
 // takes up to 20 s, and 10 s more after a SIGKILL, in which the collector finds out whether the kernel sent it. If ctx
 // ends, the command continues, and its data are stored nevertheless.
 func (r *Run) Wait(ctx context.Context) Ended {
-	k := keepCollector(r.session)
+	k, g := keepCollector(r.session), watchGuard(r.session, r.guard)
 	state := waitFor(r.cmd, r.signals)
 	k.stop()
 	end := endOf(state)
@@ -201,9 +221,11 @@ func (r *Run) Wait(ctx context.Context) Ended {
 	if end.Signal == "SIGKILL" {
 		end = whoKilled(r.session, end)
 	}
+	guarded, guardErr := g.guarded(ctx, end)
+	guarded.Trouble = g.end()
 	return Ended{Session: refTo(r.session), How: end.String(), Code: codeOf(state),
 		Peak: units.Bytes(max(end.Peak, sum.PeakRSS)), Summary: sum,
-		Trouble: errors.Join(r.trouble, endErr, k.err, sumErr)}
+		Guard: guarded, Policy: r.guard, Trouble: errors.Join(r.trouble, endErr, k.err, sumErr, guardErr)}
 }
 
 func endOf(state *os.ProcessState) session.End {

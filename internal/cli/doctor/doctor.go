@@ -82,11 +82,14 @@ func writeDoctor(w io.Writer, r doctor.Report) error {
 	return err
 }
 
+// marks are what the eye goes by.
+var marks = map[string]string{doctor.Works: "✔", doctor.Limited: "!", doctor.Absent: "–", doctor.Broken: "✘"}
+
 func writeDoctorChecks(b *bytes.Buffer, checks []doctor.Check) {
 	for _, c := range checks {
-		fmt.Fprintf(b, "%-8s %-26s %s\n", c.State, c.Name, c.Found)
+		fmt.Fprintf(b, "%s %-8s %-26s %s\n", marks[c.State], c.State, c.Name, c.Found)
 		if c.Hint != "" {
-			fmt.Fprintf(b, "%-8s %-26s → %s\n", "", "", c.Hint)
+			fmt.Fprintf(b, "  %-8s %-26s → %s\n", "", "", c.Hint)
 		}
 	}
 }

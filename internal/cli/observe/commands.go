@@ -1,5 +1,5 @@
 // Package observe holds the commands that bring a training under observation and take it out again: run, attach,
-// detach, and the process in the background.
+// detach, guard, and the process in the background.
 package observe
 
 import (
@@ -14,5 +14,6 @@ type commands struct{ *app.App }
 // Commands returns the commands of the package.
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
-	return []*cobra.Command{c.runCommand(), c.attachCommand(), c.detachCommand(), c.collectorCommand()}
+	return []*cobra.Command{c.runCommand(), c.guardCommand(), c.attachCommand(), c.detachCommand(),
+		c.collectorCommand()}
 }

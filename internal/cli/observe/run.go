@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,8 @@ func (a *commands) runCommand() *cobra.Command {
 			"that lives long enough is observed, whatever started it, unless it is told to ignore PYTHONPATH (python -E, -I) or site (-S).",
 		Example: "  memgauge run -- python train.py --epochs 3\n" +
 			"  memgauge run --name resnet -- torchrun --nproc-per-node 2 train.py\n" +
+			"  memgauge run --guard guide -- python train.py\n" +
+			"  memgauge run --guard safe_training.yaml --on-oom retry --max-retries 3 -- python train.py\n" +
 			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -54,6 +57,12 @@ func (a *commands) runCommand() *cobra.Command {
 		"sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
 			"`BYTES` on average (docs/native.md)")
 	f.Lookup("native").NoOptDefVal = "512KiB"
+	f.StringVar(&o.Guard.Policy, "guard", "",
+		"act on memory by `POLICY`: guide, or a YAML file such as safe_training.yaml (docs/guard.md)")
+	f.BoolVar(&o.Guard.DryRun, "dry-run", false, "with --guard: tell what would be done, and do nothing")
+	f.StringVar(&o.Guard.OnOOM, "on-oom", "",
+		"with --guard, when memory has run out: retry with half the batch, or stop (default: what the policy says)")
+	f.IntVar(&o.Guard.MaxRetries, "max-retries", 0, "with --on-oom retry: at most so `MANY` (default 3)")
 	f.DurationVar(&o.Interval, "interval", time.Second,
 		"how often processes, cgroup, host and GPUs are sampled: 100ms to 1m")
 	hubFlags(f, &hub)
@@ -88,9 +97,31 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Setti
 	if err != nil {
 		return err
 	}
+	for {
+		end, err := a.runOnce(ctx, o, join, quiet)
+		if err != nil {
+			return err
+		}
+		next, said, again := o.Retry(end)
+		if said != "" && !quiet {
+			fmt.Fprintf(a.Stderr, "memgauge: guard: %s\n", said)
+		}
+		if again && ctx.Err() == nil {
+			o = next
+			continue
+		}
+		if end.Code != 0 {
+			return app.Exit(end.Code, nil)
+		}
+		return nil
+	}
+}
+
+func (a *commands) runOnce(ctx context.Context, o observe.RunOptions, join *node.Options, quiet bool) (observe.Ended,
+	error) {
 	r, err := observe.Start(o)
 	if err != nil {
-		return exitOfStart(optionMistake(err))
+		return observe.Ended{}, exitOfStart(optionMistake(err))
 	}
 	defer r.Close()
 	leave := a.attend(ctx, r.Dir(), join)
@@ -99,10 +130,7 @@ func (a *commands) run(ctx context.Context, o observe.RunOptions, hub node.Setti
 	if !quiet {
 		a.printEnd(end)
 	}
-	if end.Code != 0 {
-		return app.Exit(end.Code, nil)
-	}
-	return nil
+	return end, nil
 }
 
 // joins checks what was said about a hub; nil where nothing was.
@@ -171,6 +199,7 @@ func (a *commands) printEnd(end observe.Ended) {
 	if end.Trouble != nil {
 		fmt.Fprintf(a.Stderr, "memgauge: %v\n", end.Trouble)
 	}
+	a.printGuard(end)
 	sum := end.Summary
 	if sum.Verdict != "" {
 		fmt.Fprintf(a.Stderr, "memgauge: %s\n", sum.Verdict)
@@ -183,4 +212,25 @@ func (a *commands) printEnd(end observe.Ended) {
 		units.Count(sum.Steps), end.Peak, left)
 	fmt.Fprintf(a.Stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", end.Session.Name,
 		end.Session.Endpoint)
+}
+
+// printGuard says what the guard has done, where it has done anything.
+func (a *commands) printGuard(end observe.Ended) {
+	g := end.Guard
+	say := func(format string, args ...any) { fmt.Fprintf(a.Stderr, "memgauge: guard: "+format+"\n", args...) }
+	if g.Actions > 0 {
+		say("%d actions to free memory, %d helped", g.Actions, g.Helped)
+	}
+	for _, what := range g.LeftOut {
+		say("%s was left out after it did not help", what)
+	}
+	if g.Stopped != "" {
+		say("stopped with a checkpoint: %s", g.Stopped)
+	}
+	if len(g.Unread) > 0 {
+		say("nothing asked for %s (memgauge.policy())", strings.Join(g.Unread, ", "))
+	}
+	if g.Trouble != nil {
+		say("%v", g.Trouble)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/monitor/follow"
 	"github.com/memgauge/memgauge/internal/monitor/machine"
+	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -61,6 +62,7 @@ func (a *commands) feedCommand() *cobra.Command {
 type feedRequest struct {
 	Report string          `json:"report"` // profile, oom, fragment or monitor: requests that report
 	Blocks json.RawMessage `json:"blocks"` // the result of gauges.heap
+	Plot   string          `json:"plot"`   // with a report: draw it into this file, .png or .svg
 }
 
 // feedMessage is a line to the Python side.
@@ -220,7 +222,30 @@ func (f *feeder) answer(ctx context.Context, line []byte) error {
 	if err := f.tick(ctx); err != nil { // so that there is at least one reading, and the newest
 		return err
 	}
+	if err := f.plot(r.Plot); err != nil {
+		return f.out.Encode(feedMessage{Type: "error", Text: err.Error()})
+	}
 	return f.out.Encode(feedMessage{Type: "report",
 		Report: f.watch.Report(monitor.What{Tool: r.Report, Session: f.src.Name(), Now: time.Now(),
 			Snapshots: r.Report == "profile"})})
+}
+
+// plot draws what was read so far.
+func (f *feeder) plot(path string) error {
+	if path == "" {
+		return nil
+	}
+	o := watchOptions{tool: "profile", plot: path}
+	if plotFormat(path) == "" {
+		return fmt.Errorf("plot %s: no kind of picture has that ending", path)
+	}
+	to, err := sink.Create(path)
+	if err != nil {
+		return fmt.Errorf("plot: %w", err)
+	}
+	if err := o.draw(f.watch, to); err != nil {
+		to.Discard()
+		return fmt.Errorf("plot: %w", err)
+	}
+	return to.Commit()
 }

@@ -1,17 +1,20 @@
 """The Python package of memgauge. It needs only the standard library. See docs/agent-start.md.
 
-Programs import MemoryDebugger, MemoryProfiler, OOMDetector, MemoryLeakDetector, FragmentationAnalyzer and
-DistributedMemoryMonitor (tools.py); step and event (marks.py); device, profiler and small tensors (docs/allocator.md).
-They are loaded when they are first used. memgauge.integrations has callbacks for frameworks, and a plugin for pytest.
+Programs import MemoryDebugger, MemoryProfiler, OOMDetector, FragmentationAnalyzer and DistributedMemoryMonitor
+(tools.py); MemoryLeakDetector (leaks.py); step and event (marks.py); guard and policy (guarding.py); device, profiler
+and small tensors (docs/allocator.md). They are loaded when they are first used. memgauge.integrations has callbacks for
+frameworks, and a plugin for pytest.
 The package _agent runs in every observed process."""
 
 _MODULES = {
-    "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "MemoryLeakDetector", "FragmentationAnalyzer",
-              "DistributedMemoryMonitor", "OOMPrediction", "RiskLevel"),
+    "tools": ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "DistributedMemoryMonitor",
+              "OOMPrediction", "RiskLevel"),
+    "leaks": ("MemoryLeakDetector",),
     "allocator": ("device", "set_memory_debug", "install_allocator", "OutOfMemoryError"),
     "arrays": ("empty", "zeros", "ones", "full", "rand", "matmul", "manual_seed", "from_buffer", "Tensor"),
     "profiler": ("profiler",),
     "marks": ("step", "event"),
+    "guarding": ("guard", "policy", "GuardStop"),
 }
 
 

@@ -67,6 +67,7 @@ class Feed:
         self.pid, self.ready, self.devices = os.getpid(), threading.Event(), []
         self._answers, self._sending, self._asking = queue.Queue(), threading.Lock(), threading.Lock()
         self.callback_errors = []
+        self.plotting, self.refused = False, ""
         path = binary()
         command = ["memgauge"] + ([str(self.pid)] if observed() else [])
         environment = {k: v for k, v in os.environ.items() if k != "MEMGAUGE_TARGET"}
@@ -87,14 +88,17 @@ class Feed:
             self.close()
             raise FeedError(why)
 
-    def report(self, tool):
-        """Returns the report as a dict."""
+    def report(self, tool, plot=None):
+        """Returns the report as a dict. With the path of a picture the command also draws it there."""
         with self._asking:
-            self._send({"report": tool})
+            self.plotting, self.refused = bool(plot), ""
+            self._send({"report": tool, "plot": os.path.abspath(plot)} if plot else {"report": tool})
             try:
                 answer = self._answers.get(timeout=ANSWER)
             except queue.Empty:
                 raise FeedError("no report within %d s" % ANSWER)
+            if answer is None and self.refused:
+                raise FeedError(self.refused)
             if answer is None:
                 self._answers.put(None)
                 raise FeedError(self._why())
@@ -154,6 +158,10 @@ class Feed:
             self.ready.set()
         elif kind == "report":
             self._answers.put(message["report"])
+        elif kind == "error":
+            self.refused = message.get("text", "")
+            if self.plotting:       # no report follows
+                self._answers.put(None)
         elif kind == "blocks" and self.tell_blocks:
             try:
                 self.blocks()

@@ -7,12 +7,10 @@ import enum
 import inspect
 import json
 import os
-import subprocess
 from datetime import datetime
 
-from .feed import Feed, FeedError, binary, observed
+from .feed import Feed, FeedError, observed
 
-LEAK_WAIT = 60.0    # s: a verdict on a long session takes a while
 
 
 class RiskLevel(enum.Enum):
@@ -204,42 +202,6 @@ class FragmentationAnalyzer(_Tool):
     analyze = _Tool.get_status_report
 
 
-class MemoryLeakDetector(_Tool):
-    """Judges whether this process's memory leaks. The verdict is that of `memgauge leak` for the session that observes
-    the process, so it needs `memgauge run` (or attach). With a threshold (MiB a minute) a slower leak does not
-    count."""
-
-    def __init__(self, threshold=0.0, check_interval=2.0, devices=None, enable_tracking=False):
-        super().__init__(check_interval, devices)
-        self.threshold, self.enable_tracking = threshold, enable_tracking
-
-    def start_monitoring(self):
-        """Starts to watch. Raises FeedError in a process that is not observed."""
-        if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
-                            "start it with `memgauge run`")
-        super().start_monitoring()
-
-    def check_for_leaks(self):
-        """Returns the present report of `memgauge leak --json` as a dict."""
-        if not observed():
-            raise FeedError("a leak is judged by steps, which are seen only in an observed process: "
-                            "start it with `memgauge run`")
-        command = ["memgauge", str(os.getpid()), "leak", "--json", "--threshold", "%g" % self.threshold]
-        for device in self.devices or ():
-            command += ["--devices", str(device)]
-        if self.enable_tracking:
-            command += ["--enable-tracking", "--duration", "%gs" % self.interval]
-        done = subprocess.run(command, executable=binary(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=LEAK_WAIT)
-        if done.returncode not in (0, 3):   # 3: there is a leak
-            raise FeedError(done.stderr.decode("utf-8", "replace").strip())
-        return json.loads(done.stdout.decode())
-
-    def _final(self, feed):
-        return self.check_for_leaks()
-
-
 class MemoryDebugger(_Tool):
     """Combines the others: memory, OOM risk (warnings are printed, or passed to warning_callback) and fragmentation.
     In an observed process report["leak"] has the verdict on leaks."""
@@ -259,6 +221,7 @@ class MemoryDebugger(_Tool):
 
     def _final(self, feed):
         report = super()._final(feed)
+        from .leaks import MemoryLeakDetector
         report["leak"] = MemoryLeakDetector().check_for_leaks() if observed() else None
         return report
 

@@ -247,6 +247,7 @@ def _after_in_child():
         _close_control(old, lambda control: control.close_in_child())
         if old.pipe is not None:
             old.pipe.close()
+        state.guard = state.guard_hooks = None
         _tell("evaluate.job", "after_fork")
         _tell("census.census", "after_fork")
         _tell_observer("after_fork")
@@ -313,6 +314,7 @@ def detach():
     if s is None:
         return
     torchhook.remove()
+    state.guard = state.make_guard = state.guard_hooks = None
     try:
         _tell("workers", "forget")
         _tell("forkwarning", "leave")

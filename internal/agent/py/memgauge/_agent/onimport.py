@@ -9,6 +9,8 @@ LEARNERS = ("jax._src.api", "keras.src.callbacks", "xgboost.core", "lightgbm.bas
 def notice():
     torchhook.install(_torch)
     torchhook.notice_others(LEARNERS, _learner)
+    if "MEMGAUGE_GUARD" in os.environ:
+        state.make_guard = _guard
 
 
 def _torch(torch):
@@ -24,6 +26,14 @@ def _torch(torch):
     if "MEMGAUGE_RECORD" in os.environ:
         from .gauges import history
         history.install(torch)
+
+
+def _guard():
+    try:
+        from .guard import engine
+        engine.install()
+    except Exception:
+        state.error("guard")
 
 
 def _learner(module):

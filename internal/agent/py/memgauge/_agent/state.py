@@ -66,6 +66,9 @@ settings = Settings()
 current = None      # the Process; None: it is not observed
 observer = None     # of torch (observe/observer.py), once that is there
 census = None       # the one that runs (census/census.py)
+guard = None        # what acts by a policy at the ends of steps (guard/engine.py)
+guard_hooks = None  # what the program has told it, maybe before it is there (guard/hooks.py)
+make_guard = None   # called when the first step has ended, where there is a policy
 evals = set()       # idents of the threads that run clients' code, or wait to (evaluate/moment.py)
 sigmask = None      # the signals blocked where we started: what a thread that runs the user's code should have
 at_exit = None      # what is to be called as the process ends
@@ -76,6 +79,13 @@ def wake():
     control = current.control if current is not None else None
     if control is not None and control.listener is not None:
         control.wake()
+
+
+def training_begins():
+    """The first step has ended, and there is a ring: the control thread looks round, and the guard comes."""
+    wake()
+    if make_guard is not None:
+        make_guard()
 
 
 def came_later():

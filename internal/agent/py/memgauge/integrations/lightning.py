@@ -3,12 +3,15 @@
     trainer = Trainer(…, callbacks=[MemgaugeCallback()])
 
 Epochs, validations and checkpoints become events of the session; the verdict and the rate of a leak go to the Trainer's
-loggers."""
+loggers. Under `memgauge run --guard` the guard's checkpoints are the Trainer's, and a stop ends fit() after one."""
+import os
+
 try:
     from lightning.pytorch import Callback
 except ImportError:     # the older name of the package
     from pytorch_lightning import Callback
 
+from ..guarding import Callbacks
 from .verdicts import Verdicts
 
 
@@ -16,15 +19,29 @@ class MemgaugeCallback(Callback):
     """Needs no arguments. Does nothing in a process that memgauge doesn't observe, but to say so once."""
 
     def __init__(self):
-        self._verdicts = None
+        self._verdicts, self._guard = None, Callbacks("Lightning")
 
     def on_train_start(self, trainer, pl_module):
+        self._guard.begin()
         self._verdicts = Verdicts(trainer.is_global_zero)
         self._tell("training", "begin", trainer)
 
     def on_train_batch_end(self, trainer, pl_module, *_, **__):
         if self._verdicts is not None:
             self._log(trainer, self._verdicts.look())
+        wanted = self._guard.wanted()
+        if wanted:
+            self._save(trainer, "stop" in wanted)
+
+    def _save(self, trainer, stop):
+        """All ranks must come here together (Trainer.save_checkpoint), so only where there is one."""
+        path = os.path.join(trainer.default_root_dir, "memgauge-guard.ckpt")
+        if trainer.world_size > 1:
+            return
+        trainer.save_checkpoint(path)
+        if stop:
+            trainer.should_stop = True
+            self._guard.stopped("saved %s" % path)
 
     def on_train_epoch_start(self, trainer, pl_module):
         self._tell("epoch", "begin", trainer)
@@ -42,6 +59,7 @@ class MemgaugeCallback(Callback):
         self._tell("checkpoint", "begin", trainer)
 
     def on_train_end(self, trainer, pl_module):
+        self._guard.end()
         self._tell("training", "end", trainer)
         if self._verdicts is not None:
             self._log(trainer, self._verdicts.last())

@@ -3,11 +3,13 @@
     trainer = Trainer(…, callbacks=[MemgaugeCallback()])
 
 Epochs, evaluations and checkpoints become events of the session; the verdict and the rate of a leak are written with
-the Trainer's own logs, so they land in TensorBoard, wandb, MLflow."""
+the Trainer's own logs, so they land in TensorBoard, wandb, MLflow. Under `memgauge run --guard` the guard's checkpoints
+are the Trainer's, and a stop ends train() after one."""
 import sys
 
 from transformers import TrainerCallback
 
+from ..guarding import Callbacks
 from .verdicts import Verdicts
 
 FRAMES = 6      # between Trainer.train() and a callback are three
@@ -17,10 +19,12 @@ class MemgaugeCallback(TrainerCallback):
     """Needs no arguments. Does nothing in a process that memgauge doesn't observe, but to say so once."""
 
     def __init__(self):
-        self._verdicts, self._over = None, False
+        self._verdicts, self._over, self._guard = None, False, Callbacks("transformers")
 
     def on_train_begin(self, args, state, control, **kwargs):
         self._over = False
+        if args.world_size == 1:
+            self._guard.begin()
         self._verdicts = Verdicts(state.is_world_process_zero)
         self._come_first()
         self._verdicts.event("training", "begin", 0, state.global_step)
@@ -55,6 +59,12 @@ class MemgaugeCallback(TrainerCallback):
     def on_step_end(self, args, state, control, **kwargs):
         if self._verdicts is not None:
             self._verdicts.look()
+        wanted = self._guard.wanted()
+        if wanted:
+            control.should_save = True      # at the end of this very step, before it looks whether to stop
+        if "stop" in wanted:
+            control.should_training_stop = True
+            self._guard.stopped("saved in %s" % args.output_dir)
 
     def on_epoch_begin(self, args, state, control, **kwargs):
         self._tell("epoch", "begin", state)
@@ -69,6 +79,7 @@ class MemgaugeCallback(TrainerCallback):
         self._tell("checkpoint", "end", state)
 
     def on_train_end(self, args, state, control, **kwargs):
+        self._guard.end()
         self._tell("training", "end", state)
 
     def _tell(self, name, text, state):

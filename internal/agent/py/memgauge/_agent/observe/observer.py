@@ -6,8 +6,7 @@ opens a window: one plain step is timed, one is sampled (calls watched, rows wri
 timed. Without an optimizer, root forwards take the place of steps after INFERENCE of them.
 
 Nothing is opened before the first step (or the INFERENCE-th forward): a process that only imports torch stays as it
-was.
-"""
+was."""
 import sys
 import traceback
 from _thread import allocate_lock, get_ident
@@ -30,7 +29,7 @@ from .steps import Steps
 
 SECOND = 1_000_000_000
 LOOK_UP = 64  # records between two measurements of what records cost
-RETRY = 1000  # steps until opening a ring is tried again
+RETRY = 1000  # steps at most until opening a ring is tried again
 MAX_ERRORS = 10  # of our own; then all hooks are removed
 
 
@@ -191,6 +190,7 @@ class Observer(Forwards, Sampling, StepRecords):
         visit, self.visit, self.trains_on = self.visit, None, mine
         if visit is not None:
             visit()  # what a signal handler raises meanwhile is the program's
+        state.guard is None or state.guard.step_ended(self.step)  # may end the training, as its policy says
 
     def _open(self):
         if self.ring is None:
@@ -206,7 +206,7 @@ class Observer(Forwards, Sampling, StepRecords):
             # opens and imports: not what readings cost
             self.host.memory(), self.host.max_resident(), self.host.mallinfo()
             self.costs.since = now()
-            state.wake()    # the control thread: a training begins
+            state.training_begins()
         return True
 
     def _end(self, start, cpu):
@@ -238,7 +238,7 @@ class Observer(Forwards, Sampling, StepRecords):
             self._stop_looking()
         each = governor.steps_per_record
         if self.dead:
-            due = at + RETRY
+            due = at + min(RETRY, max(1, at))  # it may only have been busy: sooner at first
         elif self.phase != IDLE or governor.all or self.inference or not self.counter.recorded()[1]:
             due = at + 1
         else:
@@ -246,6 +246,7 @@ class Observer(Forwards, Sampling, StepRecords):
             due = min(max(gauges, self.counter.recorded()[0] + each), at + LOOK_UP * each)
             if not governor.off and self.modules:
                 due = min(due, self.next_sample - 2)
+        due = due if state.guard is None else min(due, state.guard.due(at))
         solo = None if self.watching or self.inference else self.optimizers.key(self.steps.solo)
         self.counter.plan(max(due, at + 1) + self.offset, solo, each)
 

@@ -1,0 +1,139 @@
+"""The lists, functions and loaders that a policy names, found in the program without running code of its own.
+
+`*.outputs` is the attribute of every module of torch that has it in its own __dict__; `pkg.module.name` is a global,
+also an attribute of one."""
+import gc
+import sys
+import weakref
+from collections import deque
+
+MAX_FOUND = 1000      # objects that one name stands for
+
+
+class Watched:
+    """The lists of one name. Their owners are looked for once, and again only where none is left: that takes a walk
+    over all objects, 50 ms with torch loaded."""
+
+    def __init__(self, name):
+        self.name = name
+        first, _, rest = name.partition(".")
+        self.everywhere, self.parts = first == "*", rest.split(".")
+        self.owners = []         # weak references
+        self.lengths = {}        # id of a container -> (its length, the step since which it has that)
+
+    def search(self):
+        if self.everywhere and not any(owner() is not None for owner in self.owners):
+            self.owners = [weakref.ref(m) for m in modules_of_torch() if _follow(m, self.parts) is not None]
+
+    def containers(self):
+        """[(label, container)]"""
+        if not self.everywhere:
+            container = _global(self.name)
+            return [] if container is None else [(self.name, container)]
+        found = []
+        for owner in self.owners:
+            owner = owner()
+            container = None if owner is None else _follow(owner, self.parts)
+            if container is not None:
+                found.append(("%s.%s" % (type(owner).__name__, ".".join(self.parts)), container))
+        return found
+
+    def look(self, step):
+        """Notes the lengths at the end of a step."""
+        known, self.lengths = self.lengths, {}
+        for _, container in self.containers():
+            before = known.get(id(container))
+            length = len(container)
+            self.lengths[id(container)] = before if before and before[0] == length else (length, step)
+
+    def filled(self, step):
+        """Those that hold something and did not grow in the last steps: who fills them, an evaluation, has ended, and
+        so has its hook, since the training goes on. Then those that still grow, or are new to us."""
+        ready, waiting = [], []
+        for label, container in self.containers():
+            known = self.lengths.get(id(container))
+            if not len(container):
+                continue
+            if known is not None and known[0] == len(container) and known[1] < step:
+                ready.append((label, container))
+            else:
+                waiting.append((label, container))
+        return ready, waiting
+
+
+def modules_of_torch():
+    torch = sys.modules.get("torch")
+    base = getattr(getattr(torch, "nn", None), "Module", None)
+    if base is None:
+        return []
+    return [o for o in gc.get_objects() if _is(o, base)][:MAX_FOUND]
+
+
+def loaders():
+    """DataLoaders whose workers persist and run."""
+    data = sys.modules.get("torch.utils.data")
+    base = getattr(data, "DataLoader", None)
+    if base is None:
+        return []
+    return [o for o in gc.get_objects() if _is(o, base)
+            and vars(o).get("persistent_workers") and vars(o).get("_iterator") is not None][:MAX_FOUND]
+
+
+def function(name):
+    """Of MODULE:FUNCTION. Raises LookupError with a text for the user."""
+    module, _, path = name.partition(":")
+    value = sys.modules.get(module)
+    if value is None:
+        raise LookupError("no module %s is loaded" % module)
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            raise LookupError("%s has no %s" % (module, path))
+    if not callable(value):
+        raise LookupError("%s is not a function" % name)
+    return value
+
+
+def _is(thing, base):
+    """Without asking the object: `__class__` may be a property of a proxy's."""
+    return base in getattr(type(thing), "__mro__", ())
+
+
+def _global(name):
+    """The longest beginning that is a module; then a global and attributes of it."""
+    parts = name.split(".")
+    for n in range(len(parts) - 1, 0, -1):
+        module = sys.modules.get(".".join(parts[:n]))
+        if module is not None:
+            return _follow(module, parts[n:])
+    return None
+
+
+def _follow(value, parts):
+    for part in parts:
+        try:
+            value = object.__getattribute__(value, "__dict__").get(part)
+        except (AttributeError, TypeError):
+            return None
+        if value is None:
+            return None
+    return value if isinstance(value, (list, dict, set, deque)) else None
+
+
+def cut(container, length):
+    """Keeps the newest entries; says how many went."""
+    gone = len(container) - length
+    if gone <= 0:
+        return 0
+    if isinstance(container, list):
+        del container[:gone]
+    elif isinstance(container, deque):
+        for _ in range(gone):
+            container.popleft()
+    elif isinstance(container, dict):
+        for key in list(container)[:gone]:
+            del container[key]
+    else:
+        return 0        # a set has no newest entries
+    return gone

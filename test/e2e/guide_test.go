@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// guideFiles copies the leaking Lightning module of the guide's story into a directory.
+func guideFiles(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.CopyFS(dir, os.DirFS("testdata/guide")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The guide's story, from end to end (docs/leak-guide.md): check finds the module's mistakes, --fix mends those that it
+// can; in 1 GiB the training dies, leak names the rule beside the line, and a guard keeps it alive to its end.
+func TestGuideCheck(t *testing.T) {
+	w := newWorld(t)
+	guideFiles(t, w.home)
+	r := w.do("memgauge", "check", "--format", "json", "system.py")
+	var found struct {
+		Findings []struct {
+			Code string `json:"code"`
+			Rule string `json:"rule"`
+			Line int    `json:"line"`
+		} `json:"findings"`
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &found); err != nil || r.code != 3 {
+		t.Fatalf("exit %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
+	}
+	for _, want := range []string{"MG102", "MG118", "MG203", "MG301", "MG302"} {
+		if !strings.Contains(r.stdout, `"`+want+`"`) {
+			t.Errorf("%s is not found:\n%s", want, r.stdout)
+		}
+	}
+	if r := w.do("memgauge", "check", "--fix", "system.py"); r.code != 3 {
+		t.Errorf("--fix: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	text, err := os.ReadFile(filepath.Join(w.home, "system.py"))
+	if err != nil || !strings.Contains(string(text), "self.validation_step_outputs.clear()") ||
+		!strings.Contains(string(text), "plt.close(") {
+		t.Errorf("--fix has left\n%s", text)
+	}
+}
+
+// longTraining: an epoch takes a second or two, importing Lightning ten.
+const longTraining = 8 * time.Minute
+
+// guideRun trains the module in a cgroup of 1 GiB.
+func (w *world) guideRun(name string, epochs string, flags ...string) result {
+	w.t.Helper()
+	python := env.Frameworks(w.t).Path
+	group := memoryCgroup(w.t, 1<<30)
+	args := append([]string{"run", "--session", filepath.Join(w.home, name)}, flags...)
+	args = append(append(args, "--"), inCgroup(group, python, "train.py", "system.py", w.home, epochs)...)
+	cmd := w.command("memgauge", args...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	timer := time.AfterFunc(longTraining, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	_ = cmd.Run()
+	return result{out.String(), errs.String(), exitCode(cmd.ProcessState)}
+}
+
+func TestGuideGuarded(t *testing.T) {
+	w := newWorld(t)
+	guideFiles(t, w.home)
+	if r := w.guideRun("bare", "14"); r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
+		t.Fatalf("without a guard: exit %d, it should have died\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	r := w.guideRun("guarded", "14", "--guard", "guide")
+	if r.code != 0 || !strings.Contains(r.stdout, "finished 14 epochs") {
+		t.Errorf("with one: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	events := w.mg("query", "--session", filepath.Join(w.home, "guarded"), "-f", "csv",
+		"SELECT text FROM memgauge.events WHERE name IN ('guard', 'error') ORDER BY ts")
+	for _, want := range []string{"clear System.validation_step_outputs", "loaders start new workers", ", helped, "} {
+		if !strings.Contains(events, want) {
+			t.Errorf("events lack %q:\n%s", want, events)
+		}
+	}
+	told := w.do("memgauge", "leak", "--session", filepath.Join(w.home, "bare"))
+	t.Logf("leak of the bare run: exit %d\n%s", told.code, told.stdout)
+}
+
+// With a guard that has nothing to do, losses are bit for bit those of a run without it.
+func TestGuardChangesNothing(t *testing.T) {
+	python := env.Torch(t).Path
+	w := newWorld(t)
+	plain := w.do("memgauge", "run", "--quiet", "--", python, script(t, "losses.py"))
+	guarded := w.do("memgauge", "run", "--quiet", "--guard", "guide", "--", python, script(t, "losses.py"))
+	if plain.code != 0 || guarded.code != 0 || strings.Count(plain.stdout, "\n") != 150 {
+		t.Fatalf("exits %d and %d\n%s%s", plain.code, guarded.code, plain.stderr, guarded.stderr)
+	}
+	if plain.stdout != guarded.stdout {
+		t.Error("the losses differ")
+	}
+}
