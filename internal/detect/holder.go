@@ -26,7 +26,7 @@ func (s suspect) holds(rate, over float64) bool {
 	case s.foreign || s.fleeting || s.shrank:
 		return false
 	case !math.IsNaN(s.bytes):
-		return s.bytes >= explains*rate
+		return s.bytes >= explains*rate && s.bytes*explains <= rate // maps of files are larger than what they take
 	}
 	return s.items > 0 && s.items*over >= moreItems
 }

@@ -53,7 +53,8 @@ const (
 
 // private judges what is private but not malloc's, and asks Python's allocator and the address space for a second
 // witness: of pages that malloc keeps free some may be touched again, which is growth of this memory and of nothing
-// else. It can't be more than malloc keeps.
+// else. It can't be more than malloc keeps. More than that, in an address space that does not grow, is memory that was
+// mapped before and is written to for the first time, such as numpy's zeros: it ends when all of it is in use.
 func (p Process) private() Growth {
 	g := Judge(p.Private)
 	blocksGrow := Judge(scaled(p.Blocks, blockSize))
@@ -68,6 +69,8 @@ func (p Process) private() Growth {
 	switch {
 	case blocks >= grown || space >= grown: // NaN: not read, and no witness
 	case math.IsNaN(blocks) && math.IsNaN(space):
+	case g.Total > p.keptFree(g.Start) && space < grown && p.usesMalloc():
+		g.because(Touches)
 	case g.Total > p.keptFree(g.Start):
 	default:
 		g.because(NoWitness)
@@ -117,6 +120,13 @@ func (p Process) keptFree(step float64) float64 {
 		return max(0, free)
 	}
 	return math.Inf(1)
+}
+
+// usesMalloc says that the C library's malloc holds something. Another allocator in its place may map its arenas long
+// before it hands them out.
+func (p Process) usesMalloc() bool {
+	heap := p.Heap.clean()
+	return len(heap.Bytes) > 0 && heap.Bytes[len(heap.Bytes)-1] > material
 }
 
 // blockSize is about what a block of Python's allocator takes: an int, a float, a short string, a small tuple.

@@ -19,7 +19,7 @@ func TestNoReadingIsNotNoGrowth(t *testing.T) {
 		late.Bytes[i] += 1e6 * max(0, float64(i-400))
 	}
 	flat := growing(1000, 0)
-	sparse := flat.part(300, 1000)
+	sparse, none := flat.part(300, 1000), Series{flat.Steps, make([]float64, len(flat.Steps))}
 	for name, c := range map[string]struct {
 		p    Process
 		want Verdict
@@ -30,6 +30,8 @@ func TestNoReadingIsNotNoGrowth(t *testing.T) {
 		"private, no witness read":  {Process{Heap: flat, Anon: late, Private: late}, Leak},
 		"private, witnesses flat":   {Process{Private: late, Blocks: flat, Space: flat}, Healthy},
 		"private, with the space":   {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: late}, Leak},
+		"private, the space flat":   {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: flat}, Undecided},
+		"another allocator":         {Process{Heap: none, Anon: late, Private: late, Blocks: flat, Space: flat}, Leak},
 		"private, few blocks known": {Process{Heap: flat, Anon: late, Private: late, Blocks: sparse}, Leak},
 	} {
 		c.p.PID, c.p.Rank, c.p.Pace = 7, -1, 0.1

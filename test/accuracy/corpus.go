@@ -129,8 +129,11 @@ func (c corpus) run(ctx context.Context, e entry) (r result, err error) {
 		}
 		limited, cancel := context.WithTimeout(ctx, c.limit)
 		defer cancel()
-		cmd := exec.CommandContext(limited, c.memgauge, "run", "--quiet", "--session", session, "--", c.python,
+		args, remove := alone(e.Name)
+		defer remove()
+		args = append(args, c.memgauge, "run", "--quiet", "--session", session, "--", c.python,
 			filepath.Join(c.dir, e.File))
+		cmd := exec.CommandContext(limited, args[0], args[1:]...)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // memgauge ends the program then
 		cmd.WaitDelay = 10 * time.Second
 		cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1")

@@ -108,7 +108,7 @@ func TestAdvise(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || r.code != 0 {
 		t.Fatalf("exit %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
 	}
-	if doc.Steps != 300 || len(doc.Advice) != 1 || doc.Advice[0].Setting != "malloc" ||
+	if doc.Steps != 3000 || len(doc.Advice) != 1 || doc.Advice[0].Setting != "malloc" ||
 		doc.Advice[0].Saves < 400<<20 || doc.Advice[0].Saves > 600<<20 {
 		t.Errorf("the heap keeps 460 MiB: %+v", doc)
 	}
@@ -127,7 +127,7 @@ for b in blocks[:-1]:
     libc.free(b)
 model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
 optimizer = torch.optim.Adam(model.parameters())
-for step in range(300):
+for step in range(3000):
     loss = model(torch.randn(256, 64)).square().mean()
     optimizer.zero_grad()
     loss.backward()

@@ -27,7 +27,7 @@ import (
 )
 
 // most is the size that a wheel may have, in bytes: what people wait for at each installation.
-const most = 40 << 20
+const most = 50 << 20
 
 // built is the wheel that all tests share.
 var built struct {

@@ -31,7 +31,7 @@ class Guard(Saving):
     def __init__(self, policy, observer):
         self.policy, self.observer = policy, observer
         self.memories = memory.Memories(observer)
-        self.lists, self.searched = {}, -SEARCHES
+        self.lists, self.searched, self.searching = {}, -SEARCHES, 0.0
         self.actions = actions.Actions(observer, self._watched)
         self.ahead = {}             # name of a memory -> Ahead
         self.base = {}              # and what it held when the training had settled
@@ -80,8 +80,9 @@ class Guard(Saving):
             self.next = now + 1
             return
         cost = thread_time() - began
+        looking, self.searching = cost - self.searching, 0.0
         self.near = any(name in self.ahead and self.ahead[name].near(r.limit) for name, r in readings.items())
-        self.purse -= cost
+        self.purse -= looking
         broke = -self.purse / (NEAR_SHARE if self.near else SHARE)
         self.next = now + max(0 if self.near else self.policy.every, broke)
         self.observer.costs.add("guard", int(cost * 1e9))
@@ -103,9 +104,10 @@ class Guard(Saving):
         """For the owners of lists; not before the first steps, when not all of them are made."""
         now = monotonic()
         if self.lists and self.steps_looked >= 3 and now - self.searched >= SEARCHES:
-            self.searched = now
+            self.searched, began = now, thread_time()
             for watched in self.lists.values():
                 watched.search()
+            self.searching = thread_time() - began   # SEARCHES bounds it: looks don't wait until it is paid for
 
     # --- judging ----------------------------------------------------------------------------------------------------
 
