@@ -46,7 +46,6 @@ type header struct {
 	changed                uint64
 	slotsOffset, slotsSize uint64
 	stacks, codes, modules area
-	areas                  [3]*area
 }
 
 func (h *header) decode(b []byte) error {

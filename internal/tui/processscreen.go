@@ -216,14 +216,15 @@ func (p *processScreen) census(m *model) tea.Cmd {
 		if err != nil {
 			return failure{"census", err}
 		}
-		for _, c := range r.Censuses {
-			if c.Error != nil {
-				return failure{"census", c.Error.Unpack()}
-			}
-			return censusAnswer{fmt.Sprintf("census %d: %s objects seen, the trainer was held for at most %s at a time",
-				c.ID, units.Count(c.Visited), units.Duration(c.Longest))}
+		if len(r.Censuses) == 0 {
+			return censusAnswer{"no process answered"}
 		}
-		return censusAnswer{"no process answered"}
+		c := r.Censuses[0] // one process was asked
+		if c.Error != nil {
+			return failure{"census", c.Error.Unpack()}
+		}
+		return censusAnswer{fmt.Sprintf("census %d: %s objects seen, the trainer was held for at most %s at a time",
+			c.ID, units.Count(c.Visited), units.Duration(c.Longest))}
 	})
 }
 

@@ -243,14 +243,6 @@ func (r *recording) verdictAt(t int64) *judgement {
 	return nil
 }
 
-// lastJudgement is the number of the newest one that was read.
-func (r *recording) lastJudgement() int64 {
-	if n := len(r.judged); n > 0 {
-		return r.judged[n-1].number
-	}
-	return 0
-}
-
 // stale is how old a reading may be and still count, in µs: old samples are thinned to one in 10 s.
 func (r *recording) stale() int64 { return max(15e6, 2*r.bucket) }
 

@@ -44,7 +44,7 @@ func TestFleetNamesTheNodeThatLeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub.wait(t)
-	hub = boss.start("memgauge", "hub", "--listen", addr)
+	boss.start("memgauge", "hub", "--listen", addr)
 	until(t, "all nodes at the next hub", func() bool {
 		r := boss.do("memgauge", "hub", "status", "--strict", "--json")
 		return r.code == 0 && strings.Count(r.stdout, `"up": true`) == len(names)

@@ -86,17 +86,20 @@ func leading(root *cobra.Command, args []string) (words, rest []string) {
 
 // isHubCommand tells `memgauge hub --listen …` and `memgauge hub status` from `memgauge hub leak`.
 func isHubCommand(root *cobra.Command, args []string) bool {
-	if args[0] != "hub" {
+	switch {
+	case args[0] != "hub":
 		return false
+	case len(args) == 1:
+		return true
 	}
-	for _, next := range args[1:] {
-		if far(next) || narrows(next) {
-			return false
-		}
-		return strings.HasPrefix(next, "-") && next != "--strict" && !strings.HasPrefix(next, "--deadline") ||
-			!strings.HasPrefix(next, "-") && !asksSessions(root, next)
+	next := args[1]
+	switch {
+	case far(next) || narrows(next):
+		return false
+	case strings.HasPrefix(next, "-"):
+		return next != "--strict" && !strings.HasPrefix(next, "--deadline")
 	}
-	return true
+	return !asksSessions(root, next)
 }
 
 // far is a word that means many machines.

@@ -311,7 +311,7 @@ func TestTokens(t *testing.T) {
 	if _, err := ReadToken(path); err == nil || !strings.Contains(remedy.Of(err), "chmod") {
 		t.Errorf("a token that all can read: %v", err)
 	}
-	if NewToken(Join, "") == NewToken(Join, "") {
+	if one, other := NewToken(Join, ""), NewToken(Join, ""); one == other {
 		t.Error("two tokens are the same")
 	}
 }

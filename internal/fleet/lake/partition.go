@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -197,6 +196,3 @@ func viewOf(dir string) *table.Table {
 	}
 	return nil
 }
-
-// baseOf is a file's own name.
-func baseOf(name string) string { return path.Base(name) }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -222,6 +221,3 @@ func heldElsewhere(dir string) bool {
 	defer f.Close()
 	return !tryLock(f)
 }
-
-// cut is a text for a log.
-func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), 200)], "?") }
