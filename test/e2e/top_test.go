@@ -52,7 +52,12 @@ func (s *screen) line(text string) { s.keys("-l", text); s.keys("Enter") }
 func (s *screen) wait(texts ...string) string {
 	s.t.Helper()
 	var got string
-	until(s.t, fmt.Sprintf("the screen to show %q; it has\n%s", texts, s.text()), func() bool {
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("the screen has\n%s", got)
+		}
+	}()
+	until(s.t, fmt.Sprintf("the screen to show %q", texts), func() bool {
 		got = s.text()
 		for _, want := range texts {
 			if !strings.Contains(got, want) {
@@ -67,6 +72,10 @@ func (s *screen) wait(texts ...string) string {
 // left waits for the shell, on a terminal that echoes and shows what was there before.
 func (s *screen) left(mark string) {
 	s.t.Helper()
+	// What is typed before a program has ended is the program's.
+	until(s.t, "the shell", func() bool {
+		return strings.TrimSpace(s.tmux("display-message", "-p", "-t", "s", "#{pane_current_command} #{alternate_on}")) == "sh 0"
+	})
 	s.line("stty -a | tr ' ' '\\n' | grep -x -e echo -e icanon | sort | tr '\\n' '-'; echo " + mark + "-end")
 	s.wait("echo-icanon-" + mark + "-end")
 }
