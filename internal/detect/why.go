@@ -78,7 +78,7 @@ var whys = [...]struct {
 	Guarded:        {Undecided, "%s may fill up: what adds to it tests its length first"},
 	Stages:         {Undecided, "optimizer state of parameters that began to train (%s): it is bounded by their size"},
 	Copies:         {Undecided, "it copies pages that it shared with its parent, and has all of them some day"},
-	Touches:        {Undecided, "it writes to memory that was mapped before the growth, which ends when all of it is in use"},
+	Touches:        {Undecided, "it writes to memory that was mapped before: that ends when all of it is in use"},
 	MayFill:        {Undecided, "it grows steadily, as a buffer does that fills by design"},
 	GrowingModel:   {Undecided, "the model itself grows by design: %s keeps the trees of every round"},
 	NoStepYet:      {Undecided, "it grows, but has made no step yet"},

@@ -24,13 +24,14 @@ func TestNoReadingIsNotNoGrowth(t *testing.T) {
 		p    Process
 		want Verdict
 	}{
-		"heap read until it began":  {Process{Heap: flat.part(3, 400), Anon: late}, Leak},
-		"heap read twice since":     {Process{Heap: flat.part(200, 800), Anon: late}, Leak},
-		"heap read throughout":      {Process{Heap: flat.part(20, 780), Anon: late}, Healthy},
-		"private, no witness read":  {Process{Heap: flat, Anon: late, Private: late}, Leak},
-		"private, witnesses flat":   {Process{Private: late, Blocks: flat, Space: flat}, Healthy},
-		"private, with the space":   {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: late}, Leak},
-		"private, the space flat":   {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: flat}, Undecided},
+		"heap read until it began": {Process{Heap: flat.part(3, 400), Anon: late}, Leak},
+		"heap read twice since":    {Process{Heap: flat.part(200, 800), Anon: late}, Leak},
+		"heap read throughout":     {Process{Heap: flat.part(20, 780), Anon: late}, Healthy},
+		"private, no witness read": {Process{Heap: flat, Anon: late, Private: late}, Leak},
+		"private, witnesses flat":  {Process{Private: late, Blocks: flat, Space: flat}, Healthy},
+		"private, with the space":  {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: late}, Leak},
+		"private, the space flat": {Process{Heap: flat, Anon: late, Private: late, Blocks: flat, Space: flat},
+			Undecided},
 		"another allocator":         {Process{Heap: none, Anon: late, Private: late, Blocks: flat, Space: flat}, Leak},
 		"private, few blocks known": {Process{Heap: flat, Anon: late, Private: late, Blocks: sparse}, Leak},
 	} {

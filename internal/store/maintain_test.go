@@ -170,7 +170,8 @@ func TestStepDevices(t *testing.T) {
 	db.Close()
 	alter(t, db.o.Path,
 		"DROP VIEW python.step_devices; DROP TABLE store.step_devices; DROP VIEW process.classes; DROP TABLE store.process_classes; "+
-			"DROP VIEW native.live; DROP TABLE store.native_live; DROP VIEW native.stacks; DROP TABLE store.native_stacks; "+
+			"DROP VIEW native.live; DROP TABLE store.native_live; "+
+			"DROP VIEW native.stacks; DROP TABLE store.native_stacks; "+
 			"DELETE FROM store.migrations WHERE number > 5") // what the first release left
 	db = open(t, Options{Path: db.o.Path})
 	if got := fmt.Sprint(ask(t, db,

@@ -74,7 +74,8 @@ func (s *screen) left(mark string) {
 	s.t.Helper()
 	// What is typed before a program has ended is the program's.
 	until(s.t, "the shell", func() bool {
-		return strings.TrimSpace(s.tmux("display-message", "-p", "-t", "s", "#{pane_current_command} #{alternate_on}")) == "sh 0"
+		now := s.tmux("display-message", "-p", "-t", "s", "#{pane_current_command} #{alternate_on}")
+		return strings.TrimSpace(now) == "sh 0"
 	})
 	s.line("stty -a | tr ' ' '\\n' | grep -x -e echo -e icanon | sort | tr '\\n' '-'; echo " + mark + "-end")
 	s.wait("echo-icanon-" + mark + "-end")
