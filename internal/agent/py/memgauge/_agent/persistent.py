@@ -7,6 +7,8 @@ name of ours and that no program lists. Names carry a version: the interface of 
 """
 import _codecs
 
+_made = {}     # by this attach; a dict, for setdefault() can't be interrupted
+
 
 def get(name, make):
     """The value of that name; make() makes it the first time. It must not refer to our modules."""
@@ -14,7 +16,9 @@ def get(name, make):
     try:
         return _codecs.lookup_error(name)()
     except LookupError:
-        value = make()
+        # Two threads may come here at once. Both must get the same object: C keeps the address of what it was given,
+        # and what the second one registers would take the first one's place.
+        value = _made.setdefault(name, make())
         _codecs.register_error(name, bare(lambda value=value: value))
         return value
 
