@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/tui"
 	"github.com/memgauge/memgauge/internal/units"
@@ -111,7 +112,7 @@ func chartOf(rows []json.RawMessage) (chart.Chart, error) {
 	var order []string
 	var begin time.Time
 	for _, row := range rows {
-		names, values, err := columnsOf(row)
+		names, values, err := doc.Members(json.NewDecoder(bytes.NewReader(row)))
 		if err != nil || len(names) == 0 {
 			return c, fmt.Errorf(`\chart: read the answer: %w`, err)
 		}
@@ -172,25 +173,4 @@ func number(v any) (float64, bool) {
 	}
 	f, err := n.Float64()
 	return f, err == nil
-}
-
-// columnsOf reads an object with the order of its members.
-func columnsOf(row json.RawMessage) (names []string, values []any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(row))
-	dec.UseNumber()
-	if _, err := dec.Token(); err != nil { // {
-		return nil, nil, err
-	}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, nil, err
-		}
-		var v any
-		if err := dec.Decode(&v); err != nil {
-			return nil, nil, err
-		}
-		names, values = append(names, fmt.Sprint(name)), append(values, v)
-	}
-	return names, values, nil
 }

@@ -122,9 +122,8 @@ type joined struct {
 
 func (j *joined) add(s fanout.Session, lines io.Reader) error {
 	for dec := json.NewDecoder(lines); ; {
-		dec.UseNumber()
 		row := []any{s.Job, s.Node}
-		names, values, err := object(dec)
+		names, values, err := doc.Members(dec)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -139,31 +138,10 @@ func (j *joined) add(s fanout.Session, lines io.Reader) error {
 			for len(row) < 2+len(j.names) {
 				row = append(row, nil)
 			}
-			row[2+j.at[name]] = values[i]
+			row[2+j.at[name]] = plainValue(values[i])
 		}
 		j.rows = append(j.rows, row)
 	}
-}
-
-// object reads a line's names and values in their order.
-func object(dec *json.Decoder) (names []string, values []any, err error) {
-	if _, err := dec.Token(); err != nil { // {
-		return nil, nil, err
-	}
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return nil, nil, err
-		}
-		var v any
-		if err := dec.Decode(&v); err != nil {
-			return nil, nil, err
-		}
-		name, _ := key.(string)
-		names, values = append(names, name), append(values, plainValue(v))
-	}
-	_, err = dec.Token() // }
-	return names, values, err
 }
 
 // plainValue gives numbers their exact type again; what is nested stays text.
