@@ -204,7 +204,11 @@ func (s suspect) weight(rate float64) float64 {
 	case s.uncollected:
 		return 0.6
 	case math.IsNaN(s.bytes):
-		return 0.2 + math.Min(s.length, 1000)/20_000 // many of them rather than few
+		w := 0.2 + math.Min(s.length, 1000)/20_000 // many of them rather than few
+		if s.late {
+			w /= 3
+		}
+		return w
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
 	if s.late {

@@ -168,7 +168,7 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 	case before > 0:
 		out.late, out.over = true, s.steps[out.to]-begun(s.steps[before])
 	default: // one census: all of it came since the growth began, unless that says that it began earlier
-		out.over = s.steps[out.to] - start
+		out.late, out.over = first != last, s.steps[out.to]-start
 		if out.over < s.steps[out.to]/4 {
 			out.over = s.steps[out.to]
 		}
