@@ -365,6 +365,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		if s.unseen && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}
+		s.late = s.late || span.once && math.IsNaN(s.bytes)
 		list = append(list, s)
 	}
 	return list

@@ -121,6 +121,7 @@ type sighting struct {
 	from, to int64
 	over     float64 // steps
 	late     bool    // seen at the last of several only
+	once     bool    // so is its root
 }
 
 // fleeting says whether what hangs at a function's variable was seen at one of several censuses only: it is of the
@@ -168,7 +169,7 @@ func (s sightings) of(path string, seen []size, first, last int64, start float64
 	case before > 0:
 		out.late, out.over = true, s.steps[out.to]-begun(s.steps[before])
 	default: // one census: all of it came since the growth began, unless that says that it began earlier
-		out.late, out.over = first != last, s.steps[out.to]-start
+		out.once, out.over = first != last, s.steps[out.to]-start
 		if out.over < s.steps[out.to]/4 {
 			out.over = s.steps[out.to]
 		}
