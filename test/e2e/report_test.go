@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -68,7 +69,7 @@ func TestReportPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	leaks := strings.NewReplacer("all_losses = []", fmt.Sprintf("held = {%q: []}", hostile),
-		"all_losses.append", fmt.Sprintf("held[%q].append", hostile)).Replace(string(text))
+		"all_losses.append", fmt.Sprintf("held[%q].append", hostile), "len(all_losses)", "step").Replace(string(text))
 	file := w.file("hostile.py", leaks+"\nimport os\nwhile not os.path.exists('stop'):\n    time.sleep(0.02)\n")
 	train := w.start("memgauge", "run", "--session", s, "--name", "a<b>&c", "--", env.Torch(t).Path, file, "260", "0.5",
 		"0.01", hostile)
@@ -155,7 +156,11 @@ func TestOwnQuestionsAreNoEvents(t *testing.T) {
 func TestReportWithSnapshot(t *testing.T) {
 	w := newWorld(t)
 	env.Chromium(t)
-	fakeTrainer(t, w, "--record-memory")()
+	train := w.start("memgauge", "run", "--quiet", "--record-memory", "--", env.Torch(t).Path,
+		script(t, "fakesnapshot.py"), filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle"))
+	until(t, "the trainer", func() bool { return strings.Contains(train.out.String(), "ready") })
+	_ = syscall.Kill(train.Process.Pid, syscall.SIGTERM)
+	train.wait(t)
 	dirs, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*"))
 	if len(dirs) != 1 {
 		t.Fatalf("sessions: %v", dirs)
@@ -167,7 +172,8 @@ func TestReportWithSnapshot(t *testing.T) {
 	b.do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown))
 	here := b.text(".flameat code")
 	b.key("\r")
-	b.until("the zoom", "document.querySelector('.frame.now').offsetWidth > document.querySelector('.flame').offsetWidth * 0.95")
+	b.until("the zoom",
+		"document.querySelector('.frame.now').offsetWidth > document.querySelector('.flame').offsetWidth * 0.95")
 	if now := b.text(".flameat code"); now != here || now == "all" {
 		t.Errorf("zoomed into %q, at %q", now, here)
 	}
