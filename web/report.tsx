@@ -6,7 +6,7 @@ import { hold } from "./held";
 import { lang, setLang, t } from "./i18n";
 import { Failed } from "./parts";
 import { Session } from "./session";
-import { usePlace } from "./state";
+import { here, link, usePlace } from "./state";
 
 function Report({ id, version }: { id: string; version: string }) {
   const place = { ...usePlace(), id };
@@ -37,6 +37,7 @@ async function show() {
     const data = await unpack();
     hold(data);
     const about = await get<About>(of("", "about"));
+    if (!here().id) history.replaceState(null, "", link(about.id)); // what the views keep in the address goes behind it
     root.replaceChildren();
     render(<Report id={about.id} version={data.version} />, root);
   } catch (e) {

@@ -230,6 +230,11 @@ func (w *world) tellsTheKill(session string) {
 	if list := w.mg("list", "-a"); !strings.Contains(list, "OOM kill") {
 		w.t.Errorf("the list: %s", list)
 	}
+	frame := w.mg("top", "--session", session, "--once", "--width", "100", "--height", "30")
+	if !strings.Contains(frame, "OOM kill") || !strings.Contains(frame, "memory of the job") ||
+		!strings.Contains(frame, "of 300 MiB") {
+		w.t.Errorf("top of a killed job:\n%s", frame)
+	}
 }
 
 // told is what the report says of how memory ran out.
