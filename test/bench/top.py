@@ -54,7 +54,7 @@ def main():
             for name, size, args in (("80x24, a live session", (80, 24), ["job", "top"]),
                                      ("200x50, a live session", (200, 50), ["job", "top"]),
                                      ("80x24, the machine", (80, 24), ["top"])):
-                cost = share(env, os.path.join(home, "tmux"), size, args, seconds)
+                cost = share(env, os.path.join(home, name.replace(" ", "-")), size, args, seconds)
                 print("%-24s %.2f %% of a core" % (name, 100 * cost), flush=True)
         finally:
             job.terminate()

@@ -15,13 +15,16 @@ import (
 // tell prints a line of the table.
 func tell(what, figure, wanted string) { fmt.Printf("| %s | %s | %s |\n", what, figure, wanted) }
 
-func measure(ctx context.Context, url string, hours int64) error {
+func measure(ctx context.Context, url string, hours int64, brief bool) error {
 	ctx, cancel := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
 		chromedp.Flag("enable-precise-memory-info", true))...)
 	defer cancel()
 	fmt.Println("| | measured | wanted |\n|---|---|---|")
-	for _, part := range []func(context.Context, string) error{fast, slow, phone,
-		func(ctx context.Context, url string) error { return leftOpen(ctx, url, hours) }} {
+	parts := []func(context.Context, string) error{fast, slow, phone}
+	if !brief {
+		parts = append(parts, func(ctx context.Context, url string) error { return leftOpen(ctx, url, hours) })
+	}
+	for _, part := range parts {
 		tab, end := chromedp.NewContext(ctx)
 		limited, stop := context.WithTimeout(tab, patience)
 		err := part(limited, url)

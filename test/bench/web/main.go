@@ -2,7 +2,7 @@
 // a day: how soon it is there, how fast it zooms, how smoothly it pans, what a slow line does to it, and whether it
 // grows while it is left open. It prints a table. Build the page first: make build.
 //
-//	go run ./test/bench/web [-rows 10000000] [-hours 24]
+//	go run ./test/bench/web [-rows 10000000] [-hours 24] [-brief]
 package main
 
 import (
@@ -33,13 +33,14 @@ func main() {
 	log.SetPrefix("bench/web: ")
 	rows := flag.Int64("rows", 10_000_000, "rows of process.memory")
 	hours := flag.Int64("hours", 24, "that the rows cover, and that the page is left open")
+	brief := flag.Bool("brief", false, "don't leave the page open: that takes minutes")
 	flag.Parse()
-	if err := run(*rows, *hours); err != nil {
+	if err := run(*rows, *hours, *brief); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(rows, hours int64) error {
+func run(rows, hours int64, brief bool) error {
 	if !web.Bundled() {
 		return errors.New("this was built without the page: make build makes it")
 	}
@@ -75,7 +76,7 @@ func run(rows, hours int64) error {
 	g.Go(func() error { return s.Run(ctx) })
 	g.Go(func() error {
 		defer stop()
-		return measure(ctx, s.URL(), hours)
+		return measure(ctx, s.URL(), hours, brief)
 	})
 	return g.Wait()
 }
