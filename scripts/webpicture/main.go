@@ -1,6 +1,7 @@
 // Command webpicture takes a picture of a page that memgauge web serves, with a headless Chromium.
 //
-//	go run ./scripts/webpicture [-width 1400] [-height 1000] [-dark] [-print] [-lang zh-CN] -o FILE.png URL [#/s/ID/VIEW]
+//	go run ./scripts/webpicture [-width 1400] [-height 1000] [-dark] [-print] [-lang zh-CN] -o FILE.png URL
+//		[#/s/ID/VIEW]
 package main
 
 import (

@@ -16,8 +16,9 @@ import (
 func tell(what, figure, wanted string) { fmt.Printf("| %s | %s | %s |\n", what, figure, wanted) }
 
 func measure(ctx context.Context, url string, hours int64, brief bool) error {
-	ctx, cancel := chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
-		chromedp.Flag("enable-precise-memory-info", true))...)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.Flag("enable-precise-memory-info", true))
+	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
 	defer cancel()
 	fmt.Println("| | measured | wanted |\n|---|---|---|")
 	parts := []func(context.Context, string) error{fast, slow, phone}
@@ -224,7 +225,10 @@ func leftOpen(ctx context.Context, url string, hours int64) error {
 func play(ctx context.Context, from, to int64) error {
 	for at := from; at < to; at += 600 {
 		_, err := js[bool](ctx, fmt.Sprintf(`(async () => {
-			for (let s = %d; s <= %d; s++) { say(%d + s * 1e6); if (s %% 60 === 0) await new Promise((r) => setTimeout(r)); }
+			for (let s = %d; s <= %d; s++) {
+				say(%d + s * 1e6);
+				if (s %% 60 === 0) await new Promise((r) => setTimeout(r));
+			}
 			await new Promise((r) => setTimeout(r, 120));
 			return true;
 		})()`, at+1, min(at+600, to), first))
