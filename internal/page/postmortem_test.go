@@ -77,8 +77,9 @@ func TestPostMortemOfAKill(t *testing.T) {
 		p.Largest[1].Grown != 594*mib {
 		t.Errorf("grew %+v, largest %+v: what was given back after the kill counts", p.Grew, p.Largest)
 	}
-	if len(d.Minute) != 2 || d.Minute[0].Name != "process 7" && d.Minute[0].Name != "/job" || len(d.Minute[0].T) < 500 {
-		t.Errorf("the minute: %d lines", len(d.Minute))
+	if len(d.Minute) != 2 || d.Minute[0].Name != "7" || d.Minute[1].Name != "/job" || len(d.Minute[0].T) < 500 ||
+		len(d.Minute[1].T) != len(d.Minute[1].Bytes) {
+		t.Errorf("the minute: %+v", d.Minute)
 	}
 	if !strings.Contains(d.Headlines[0].Text, "Memory ran out: cgroup /job reached its limit.") {
 		t.Errorf("headlines %+v", d.Headlines)
