@@ -84,7 +84,8 @@ func TestNoSecretReachesTheDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := string(html) + carried(t, html) + w.mg("list", "-a") + w.mg("list", "-a", "--json") + w.mg("report", "--session", s, "--json")
+	said := string(html) + carried(t, html)
+	said += w.mg("list", "-a") + w.mg("list", "-a", "--json") + w.mg("report", "--session", s, "--json")
 	for where, secret := range confidences {
 		if strings.Contains(said, secret) {
 			t.Errorf("reports show the secret of %s", where)
