@@ -1,4 +1,5 @@
 // What the server is asked, and the shapes of its answers. Bytes are bytes, times are µs since the epoch.
+import { answer, held } from "./held";
 
 export class Trouble extends Error {
   constructor(message: string, public hint = "", public status = 0) { super(message); }
@@ -27,6 +28,7 @@ export async function ask(path: string, init?: RequestInit): Promise<Response> {
 }
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
+  if (held) return answer<T>(path);
   return (await ask(path, { signal })).json();
 }
 
@@ -59,7 +61,7 @@ export interface About {
 }
 
 export interface Columns {
-  width: number; t: number[]; lo: (number | null)[]; hi: (number | null)[]; limit: (number | null)[];
+  width: number; from: number; t: number[]; lo: (number | null)[]; hi: (number | null)[]; limit: (number | null)[];
   parts: Record<string, (number | null)[]>; order: string[];
 }
 
@@ -125,3 +127,15 @@ export interface Cost {
 export interface Table { Schema: string; Name: string; Rows: number; Columns: { Name: string; Type: string; Doc: string }[]; Doc: string }
 
 export interface News { to: number; step: number; live: boolean }
+
+export interface Ran {
+  what: { ts: string; event: string; text: string; summary: string; device: string; limit_bytes: number | null;
+    requested_bytes: number | null; largest_hole_bytes: number | null; largest: Grower[] | null };
+  minute: { name: string; t: number[]; bytes: number[] }[] | null;
+}
+
+export interface Grower { scope: string; pid: number; name: string; bytes: number; grown_bytes: number }
+
+export interface Flame { file: string; device: number; live: number; root: FlameNode | null; error?: string }
+
+export interface FlameNode { n: string; b: number; k: number; c?: FlameNode[] }

@@ -59,6 +59,16 @@ const words: Record<string, [string, string]> = {
   nochart: ["A chart needs a column of numbers.", "图表需要数值列。"], tables: ["Tables", "表"],
   evalwarn: ["Code runs in the live trainer and can change it. This was allowed with --allow-eval.", "代码会在训练进程中执行并可能改变它。此功能由 --allow-eval 允许。"],
   code: ["Python code", "Python 代码"], output: ["Output", "输出"], frames: ["stack, innermost first", "调用栈，最内层在前"],
+  // reports
+  written: ["The session was running when this page was written, {0}.", "本页写于 {0}，当时会话仍在运行。"],
+  absent: ["This report does not carry that.", "本报告未包含此内容。"], flame: ["Flame graph", "火焰图"],
+  leftout: ["{0} more memories are not in this report.", "另有 {0} 项内存未包含在本报告中。"],
+  ran: ["How memory ran out", "内存如何耗尽"], minute: ["The minute around it", "前后一分钟"],
+  heldmost: ["who held most", "占用最多者"], grewby: ["grew in that minute by", "该分钟内增长"],
+  askedfor: ["asked for", "请求"], hole: ["largest hole", "最大空洞"], blocks: ["{0} blocks", "{0} 个块"],
+  livepeak: ["{0} live at the peak, device {1}", "峰值时存活 {0}，设备 {1}"],
+  flamekeys: ["Keys: arrows move, Enter zooms, Esc shows all. Outermost frames are on top.",
+    "按键：方向键移动，Enter 放大，Esc 显示全部。最外层帧在最上方。"],
   processes: ["Processes", "进程"], pid: ["pid", "pid"], role: ["role", "角色"], results: ["Results", "结果"], close: ["Close", "关闭"],
 };
 

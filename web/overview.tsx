@@ -2,9 +2,11 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type About, type Columns, type Event, type News, type Verdicts, get, of } from "./api";
 import * as f from "./format";
+import { held } from "./held";
 import { t } from "./i18n";
 import { type Fan, Panel, stepAt } from "./panel";
 import { Failed, Shown, Table } from "./parts";
+import { RanOut } from "./ranout";
 import { type Place, change, useLatest, useLoad } from "./state";
 import { type Source, Tile, type View } from "./tiles";
 import { WhereMap } from "./where";
@@ -26,7 +28,7 @@ function sources(a: About): Source[] {
     }
   }
   list.push({ kind: "host", title: t("host") });
-  return list;
+  return held ? list.filter((s) => held!.series[keyOf(s)]?.some((c) => c.t.length)) : list;
 }
 
 const keyOf = (s: Source) => [s.kind, s.pid ?? "", s.device ?? "", s.path ?? ""].join(":");
@@ -62,6 +64,7 @@ export function Overview({ a, v, news, live, place }: {
   const cursor = hover ?? pin;
   const late = useSettled(cursor, 150);
   return <>
+    {held?.answers.postmortem != null && <RanOut />}
     <section aria-labelledby="timeline">
       <div class="bar"><h2 id="timeline">{t("timeline")}</h2>
         <Controls {...{ view, end, live, bySteps, future, setFuture, zoom, from: a.from }} all={showAll}
@@ -78,7 +81,7 @@ export function Overview({ a, v, news, live, place }: {
           setChosen(next.map(keyOf));
           change({ show: next.map(keyOf).join(",") });
         }} /> {s.title}</label>;
-      })}</details>
+      })}{held && held.left_out > 0 && <p class="hint">{t("leftout", held.left_out)}</p>}</details>
     </section>
     <WhereMap id={a.id} moment={late} pinned={pin != null} live={live} round={live && late == null ? Math.floor(end / 5e6) : 0}
       step={late != null && clock ? stepAt({ t: clock.t, step: clock.parts.step }, late) : null} unpin={() => mark(null)} />
@@ -146,7 +149,7 @@ function Controls(p: {
     <button aria-label={t("zoomout")} onClick={() => scale(2)}>−</button>
     {p.hasSteps && <label><input type="checkbox" checked={p.bySteps} onChange={(e) => p.setBySteps(e.currentTarget.checked)} /> {t("bystep")}</label>}
     {p.hasFan && <label><input type="checkbox" checked={p.future} onChange={(e) => p.setFuture(e.currentTarget.checked)} /> {t("forecast")}</label>}
-    <button onClick={async () => { await copy(location.href); setCopied(true); setTimeout(() => setCopied(false), 2000); }}>{copied ? t("copied") : t("copylink")}</button>
+    {!held && <button onClick={async () => { await copy(location.href); setCopied(true); setTimeout(() => setCopied(false), 2000); }}>{copied ? t("copied") : t("copylink")}</button>}
   </div>;
 }
 

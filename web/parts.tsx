@@ -6,7 +6,7 @@ import type { Loaded } from "./state";
 
 export function Failed({ error, again }: { error: Trouble; again?: () => void }) {
   return <div class="state bad" role="alert">
-    <p><strong>{t("failed")}</strong> {error.message === "gone" ? t("gone") : error.message}</p>
+    <p><strong>{t("failed")}</strong> {["gone", "absent"].includes(error.message) ? t(error.message) : error.message}</p>
     {error.hint && <p class="hint">{error.hint}</p>}
     {again && <button onClick={again}>{t("retry")}</button>}
   </div>;

@@ -3,7 +3,9 @@ import { useEffect, useState } from "preact/hooks";
 import { type About, type Config, type News, type Verdicts, get, of } from "./api";
 import { Cost } from "./cost";
 import { Eval } from "./eval";
+import { FlameGraph } from "./flame";
 import * as f from "./format";
+import { held } from "./held";
 import { lang, t } from "./i18n";
 import { Overview } from "./overview";
 import { Shown, Verdict } from "./parts";
@@ -20,15 +22,16 @@ export function Session({ place, config }: { place: Place; config: Config }) {
   const { id } = place;
   const about = useLoad<About>((s) => get(of(id, "about"), s), [id]);
   const verdicts = useLoad<Verdicts>((s) => get(of(id, "verdicts"), s), [id]);
-  const { news, lost } = useNews(id, about.value?.end.live ?? false, () => { about.again(); verdicts.again(); });
+  const { news, lost } = useNews(id, !held && (about.value?.end.live ?? false), () => { about.again(); verdicts.again(); });
   const live = news ? news.live : about.value?.end.live ?? false;
   useEffect(() => {
-    if (!live) return;
+    if (!live || held) return;
     const timers = [setInterval(() => document.hidden || verdicts.again(), judgeEvery),
       setInterval(() => document.hidden || about.again(), describeEvery)];
     return () => timers.forEach(clearInterval);
   }, [live]);
   return <Shown of={about}>{(a) => {
+    if (held) return <Whole a={a} v={verdicts.value} live={live} place={place} />;
     const views = ["overview", "verdicts", "tensors", "stacks", "sql", "cost", ...(config.allow_eval && live ? ["eval"] : [])];
     const view = views.includes(place.view) ? place.view : "overview";
     return <>
@@ -46,6 +49,22 @@ export function Session({ place, config }: { place: Place; config: Config }) {
       {view === "eval" && <Eval id={id} processes={a.processes} />}
     </>;
   }}</Shown>;
+}
+
+// Whole is a report: a page to read from top to bottom, and to print. What a live trainer must be asked for is not in it.
+function Whole({ a, v, live, place }: { a: About; v?: Verdicts; live: boolean; place: Place }) {
+  const views = ["overview", "verdicts", "tensors", ...(held!.flame ? ["flame"] : []), "cost"];
+  useEffect(() => { if (views.includes(place.view) && place.view !== "overview") document.getElementById("v-" + place.view)?.scrollIntoView(); }, [place.view]);
+  return <>
+    <Head a={a} v={v} live={live} />
+    <p class="state over">{live ? t("written", f.moment(new Date(held!.written / 1000).toISOString())) : t("ended", a.end.known ? a.end.text : t("endedunseen"))}</p>
+    <nav class="tabs" aria-label={a.name}>{views.map((x) => <a href={link(a.id, x)}>{t(x)}</a>)}</nav>
+    <div id="v-overview"><Overview a={a} v={v} live={live} place={place} /></div>
+    <div id="v-verdicts">{v && <Cards v={v} id={a.id} />}</div>
+    <div id="v-tensors"><Tensors id={a.id} live={live} place={place} /></div>
+    {held!.flame && <div id="v-flame"><FlameGraph of={held!.flame} /></div>}
+    <div id="v-cost"><Cost id={a.id} /></div>
+  </>;
 }
 
 // useNews listens to the server. The browser connects again by itself when the line breaks.
@@ -73,7 +92,7 @@ function useNews(id: string, live: boolean, ended: () => void) {
 
 function Head({ a, v, news, live }: { a: About; v?: Verdicts; news?: News; live: boolean }) {
   return <div class="head">
-    <h1>{a.name} {live && <span class="chip live">● {t("live")}</span>}</h1>
+    <h1>{a.name} {live && !held && <span class="chip live">● {t("live")}</span>}</h1>
     <p class="sentence" role="status"><Verdict value={v?.verdict} /> {sentence(a, v, news, live)}</p>
     <p class="meta"><code>{(a.command ?? []).join(" ")}</code><span>{a.host}</span><span>{f.moment(a.started)}</span></p>
   </div>;

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { type Group, type Tensors as Answer, Trouble, get, of, post } from "./api";
 import * as f from "./format";
+import { held } from "./held";
 import { t } from "./i18n";
 import { Failed, Shown, Table } from "./parts";
 import { type Place, change, useLoad } from "./state";
@@ -41,7 +42,7 @@ export function Tensors({ id, live, place }: { id: string; live: boolean; place:
   };
   return <>
     <div class="bar"><h2>{t("tensors")}</h2>
-      {live && <button onClick={take} disabled={busy}>{busy ? t("takingcensus") : t("censusnow")}</button>}</div>
+      {live && !held && <button onClick={take} disabled={busy}>{busy ? t("takingcensus") : t("censusnow")}</button>}</div>
     {error && <Failed error={error} />}
     <Shown of={answer}>{(a) => a.censuses.length === 0 ? <p class="state">{t("nocensus")}</p> : <>
       <Choose a={a} asked={asked} pick={pick} way={way} setWay={(w) => { setWay(w); change({ by: w }); }} />

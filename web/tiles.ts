@@ -18,6 +18,7 @@ export function widthFor(view: View, pixels: number): number {
 export class Tile {
   data: Columns | null = null;
   private have: View = { from: 0, to: 0 };
+  private asks = 0; // the width that was asked for: a report may have none as fine
   private asked: AbortController | null = null;
 
   constructor(private id: string, private source: Source) {}
@@ -32,7 +33,7 @@ export class Tile {
   // load has what the view needs, and says whether anything new came. end is the last moment that there is.
   async load(view: View, pixels: number, end: number): Promise<boolean> {
     const width = widthFor(view, pixels), length = view.to - view.from;
-    if (this.data && this.data.width === width && this.have.from <= view.from) {
+    if (this.data && this.asks === width && this.have.from <= view.from) {
       if (this.have.to >= Math.min(view.to, end)) return false;
       return this.extend(Math.min(view.to + margin * length, end), view.from - margin * length);
     }
@@ -40,6 +41,7 @@ export class Tile {
     const data = await this.get(this.url(from, to, width));
     if (!data) return false;
     this.data = data;
+    this.asks = width;
     this.have = { from, to };
     return true;
   }
@@ -56,7 +58,7 @@ export class Tile {
     const join = <T,>(a: T[], b: T[]) => a.slice(first, last).concat(b);
     const parts: Columns["parts"] = {};
     for (const k of old.order) parts[k] = join(old.parts[k], more.parts[k]);
-    this.data = { width: w, order: old.order, t: join(old.t, more.t), lo: join(old.lo, more.lo), hi: join(old.hi, more.hi),
+    this.data = { width: w, from: old.from, order: old.order, t: join(old.t, more.t), lo: join(old.lo, more.lo), hi: join(old.hi, more.hi),
       limit: join(old.limit, more.limit), parts };
     this.have = { from: Math.max(this.have.from, keep), to };
     return true;

@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Node, type Where, get, of } from "./api";
 import { colorOf, inkOn } from "./colors";
 import * as f from "./format";
+import { held } from "./held";
 import { t } from "./i18n";
 import { Shown, Table } from "./parts";
 import { useLoad } from "./state";
@@ -14,7 +15,8 @@ export function WhereMap({ id, moment, pinned, live, round, step, unpin }: {
   id: string; moment: number | null; pinned: boolean; live: boolean; round: number; step: number | null; unpin: () => void;
 }) {
   const where = useLoad<Where>((s) => get(of(id, "where" + (moment ? `?t=${Math.round(moment)}` : "")), s), [id, moment, round]);
-  const when = moment ? t("whereat", f.clock(moment)) + (step ? `, ${t("sStep", f.count(step))}` : "") : live ? t("wherenow") : t("wherepeak");
+  const at = held && moment && where.value?.t || moment; // a report knows some moments only
+  const when = at ? t("whereat", f.clock(at)) + (step ? `, ${t("sStep", f.count(step))}` : "") : live ? t("wherenow") : t("wherepeak");
   return <section aria-labelledby="where">
     <div class="bar"><h2 id="where">{t("where")} <small>{when}</small></h2>{pinned && <button onClick={unpin}>{t("unpin")}</button>}</div>
     <Shown of={where}>{(w) => <Map root={w.root} />}</Shown>

@@ -3,54 +3,8 @@ package page
 import (
 	"fmt"
 
-	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/detect"
-	"github.com/memgauge/memgauge/internal/units"
 )
-
-// maxJudged findings are drawn, leaks first, as the report has them.
-const maxJudged = 4
-
-// drawFindings draws each memory that leaks or is undecided over the steps: its readings, and the fitted line with its
-// interval.
-func (d *Document) drawFindings(g *gatherer, r detect.Report) {
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		sql := Readings(f)
-		if len(d.judged) == maxJudged || f.Verdict == detect.Healthy || f.ByTime || sql == "" {
-			continue
-		}
-		var rows []struct {
-			Step  float64 `json:"step"`
-			Bytes float64 `json:"bytes"`
-		}
-		fill(g, &rows, sql)
-		if len(rows) < 2 {
-			continue
-		}
-		s := chart.Series{Name: f.Name()}
-		for _, row := range rows {
-			s.X, s.Y = append(s.X, row.Step), append(s.Y, row.Bytes)
-		}
-		p := chart.Panel{Title: fmt.Sprintf("%s: %s", f.Name(), f.Verdict), Series: []chart.Series{s}}
-		if f.Verdict == detect.Leak {
-			p.Series = append(p.Series, trend(f))
-		}
-		d.judged = append(d.judged, chart.Chart{Across: "step", Begin: s.X[0], Panels: []chart.Panel{p}})
-	}
-}
-
-// trend is the line from the step at which the growth begins, with the fan of the rates that fit as well.
-func trend(f *detect.Finding) chart.Series {
-	from := f.Level - f.Rate*(f.End-f.Start)
-	s := chart.Series{Name: fmt.Sprintf("%s a step (95 %%: %s to %s)", units.Bytes(f.Rate), units.Bytes(f.Low),
-		units.Bytes(f.High)), Thin: true}
-	for _, step := range []float64{f.Start, f.End} {
-		s.X, s.Y = append(s.X, step), append(s.Y, from+f.Rate*(step-f.Start))
-		s.Low, s.High = append(s.Low, from+f.Low*(step-f.Start)), append(s.High, from+f.High*(step-f.Start))
-	}
-	return s
-}
 
 // Readings is the statement that reads a memory over the steps; "" where none can.
 func Readings(f *detect.Finding) string {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
-	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/units"
@@ -30,21 +29,23 @@ func Gather(ctx context.Context, db api.Querier, parts Parts) (*Document, error)
 		"SELECT pid, role, rank, coalesce(nullif(command, ''), comm) AS command, peak_rss, ended FROM process.tree "+
 			"ORDER BY peak_rss DESC NULLS LAST LIMIT 40")
 	fill(&g, &d.Events,
-		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE name <> 'eval begin' ORDER BY ts "+
-			"LIMIT 300")
+		"SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events WHERE "+TheirEvents+" ORDER BY ts LIMIT 300")
 	fill(&g, &d.Overhead, OverheadSQL)
 	fill(&g, &d.Drops,
 		"SELECT source, reason, sum(records)::BIGINT AS records FROM memgauge.drops GROUP BY ALL ORDER BY records "+
 			"DESC LIMIT 40")
 	d.postMortem(&g, parts.Watch)
-	d.drawFindings(&g, parts.Leak)
-	d.draw(&g, parts.Watch)
 	if g.err != nil {
 		return nil, g.err
 	}
 	d.headlines(parts)
 	return d, nil
 }
+
+// TheirEvents selects the events of the user's job: not that an eval begins, which its end tells, and not the questions
+// of our own commands, which sessions of the first release have among them.
+const TheirEvents = `name <> 'eval begin' AND NOT (name = 'eval' AND starts_with(text, '__import__("') AND
+	(contains(text, '"memgauge') OR contains(text, '"sys").modules')))`
 
 // OverheadSQL computes shares of the longest time that any part of a process covers, which is mostly the whole run: a
 // census that covers only its own half second must not count as 15 %. A run of a few seconds is too short for a share.
@@ -152,40 +153,6 @@ func predicted(r *monitor.Risk) string {
 		monitor.Span(r.SecondsHigh))
 }
 
-// draw puts the devices, the largest processes and the steps below each other over the same time.
-func (d *Document) draw(g *gatherer, w *monitor.Watch) {
-	d.chart = w.Chart("")
-	d.chart.Title, d.chart.Note = "", ""
-	begin := w.Started
-	if begin.IsZero() {
-		begin = d.Session.Started
-	}
-	var memory []struct {
-		Micros int64 `json:"t"`
-		PID    int   `json:"pid"`
-		Bytes  int64 `json:"bytes"`
-	}
-	fill(g, &memory, `WITH largest AS (SELECT pid FROM process.memory GROUP BY pid ORDER BY max(rss) DESC LIMIT 6)
-		SELECT epoch_us(ts) AS t, pid, rss AS bytes FROM process.memory WHERE pid IN (SELECT pid FROM largest)
-		ORDER BY ts`)
-	panel := chart.Panel{Title: "resident memory of the largest processes"}
-	index := map[int]int{}
-	for _, m := range memory {
-		i, ok := index[m.PID]
-		if !ok {
-			i = len(panel.Series)
-			index[m.PID] = i
-			panel.Series = append(panel.Series, chart.Series{Name: d.nameOf(m.PID)})
-		}
-		panel.Series[i].X = append(panel.Series[i].X, since(m.Micros, begin))
-		panel.Series[i].Y = append(panel.Series[i].Y, float64(m.Bytes))
-	}
-	if len(memory) > 0 {
-		d.chart.Panels = append(d.chart.Panels, panel)
-	}
-	d.drawSteps(g, begin)
-}
-
 func (d *Document) nameOf(pid int) string {
 	for _, p := range d.Processes {
 		if p.PID == pid && p.Role != "" {
@@ -193,61 +160,4 @@ func (d *Document) nameOf(pid int) string {
 		}
 	}
 	return fmt.Sprint(pid)
-}
-
-// drawSteps draws what was held at the end of each step of the process that made the most steps: a leak is a rising
-// line.
-func (d *Document) drawSteps(g *gatherer, begin time.Time) {
-	var steps []struct {
-		Micros    int64  `json:"t"`
-		HeapInUse *int64 `json:"heap_in_use"`
-		Anon      *int64 `json:"anon"`
-	}
-	const most = `(SELECT pid FROM python.steps GROUP BY pid ORDER BY sum(steps) DESC LIMIT 1)`
-	fill(g, &steps, `SELECT epoch_us(ts) AS t, heap_in_use, anon FROM python.steps WHERE pid = `+most+` ORDER BY ts`)
-	heap, anon := chart.Series{Name: "heap in use"}, chart.Series{Name: "private resident"}
-	for _, s := range steps {
-		x := since(s.Micros, begin)
-		point(&heap, x, s.HeapInUse)
-		point(&anon, x, s.Anon)
-	}
-	series := append([]chart.Series{heap, anon}, allocatedOn(g, most, begin)...)
-	p := chart.Panel{Title: "held at the end of each step"}
-	for _, s := range series {
-		if len(s.X) > 0 {
-			p.Series = append(p.Series, s)
-		}
-	}
-	if len(p.Series) > 0 {
-		d.chart.Panels = append(d.chart.Panels, p)
-	}
-}
-
-// allocatedOn are the lines of the devices that a process's allocators reported.
-func allocatedOn(g *gatherer, pid string, begin time.Time) (list []chart.Series) {
-	var rows []struct {
-		Micros    int64  `json:"t"`
-		Device    string `json:"device"`
-		Allocated *int64 `json:"allocated"`
-	}
-	fill(g, &rows, `SELECT epoch_us(ts) AS t, device::VARCHAR AS device, allocated FROM python.step_devices
-		WHERE pid = `+pid+` ORDER BY device, ts`)
-	for _, r := range rows {
-		name := "allocated on " + r.Device
-		if n := len(list); n == 0 || list[n-1].Name != name {
-			list = append(list, chart.Series{Name: name})
-		}
-		point(&list[len(list)-1], since(r.Micros, begin), r.Allocated)
-	}
-	return list
-}
-
-func point(s *chart.Series, x float64, y *int64) {
-	if y != nil {
-		s.X, s.Y = append(s.X, x), append(s.Y, float64(*y))
-	}
-}
-
-func since(us int64, begin time.Time) float64 {
-	return max(0, time.UnixMicro(us).Sub(begin).Seconds())
 }

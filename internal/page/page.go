@@ -1,22 +1,13 @@
-// Package page makes one self-contained HTML page, and one JSON document, about a session: what ran and how it ended,
-// where the bytes are, the series with their limits and events, verdicts, processes, devices, what was lost and what
-// observing cost. The page needs no network and no script. The package queries the session's tables; it neither samples
-// nor judges.
+// Package page gathers one document about a session: what ran and how it ended, how memory ran out, where the bytes
+// are, verdicts, processes, devices, what was lost and what observing cost. Package web makes a page of it. The package
+// queries the session's tables; it neither samples nor judges.
 package page
 
 import (
-	_ "embed"
-	"fmt"
-	"html/template"
-	"io"
-	"strings"
-	"sync"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/picture"
-	"github.com/memgauge/memgauge/internal/units"
 )
 
 // SchemaVersion of the JSON document (docs/cli-json.md).
@@ -39,9 +30,8 @@ type Document struct {
 	Overhead      []Overhead                       `json:"overhead"`
 	Drops         []Drop                           `json:"drops"`
 
-	chart  chart.Chart
-	minute chart.Chart   // before the memory ran out; no panels if it didn't
-	judged []chart.Chart // one for each finding that is not healthy
+	// Minute is who held what around the moment at which memory ran out; empty if it didn't.
+	Minute []Line `json:"-"`
 }
 
 // Session is what ran.
@@ -114,6 +104,13 @@ type Grower struct {
 	Grown int64  `json:"grown_bytes"`
 }
 
+// Line is a memory over the time around the moment at which memory ran out.
+type Line struct {
+	Name  string  `json:"name"`
+	T     []int64 `json:"t"` // µs since the epoch
+	Bytes []int64 `json:"bytes"`
+}
+
 // Process is one of the job's.
 type Process struct {
 	PID     int    `json:"pid"`
@@ -144,99 +141,4 @@ type Drop struct {
 	Source  string `json:"source"`
 	Reason  string `json:"reason"`
 	Records int64  `json:"records"`
-}
-
-//go:embed page.html
-var source string
-
-var body = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("page").Funcs(template.FuncMap{
-		"bytes":   bytesOf,
-		"size":    func(n int64) string { return units.Bytes(n).String() },
-		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-		"micros":  func(us int64) string { return time.UnixMicro(us).UTC().Format("15:04:05.000") },
-		"percent": func(f *float64) string { return percent(f) },
-		"rate":    func(f float64) string { return fmt.Sprintf("%.3f", f) },
-		"join":    func(s []string) string { return strings.Join(s, " ") },
-		"span":    monitor.Span,
-		"bar":     bar,
-	}).Parse(source))
-})
-
-func bytesOf(n *int64) string {
-	if n == nil {
-		return "?"
-	}
-	return units.Bytes(*n).String()
-}
-
-func percent(f *float64) string {
-	if f == nil {
-		return "?"
-	}
-	return fmt.Sprintf("%.3f %%", 100**f)
-}
-
-// bar is the width of a class of memory, in percent, in the bar for all that is charged.
-func bar(part, whole *int64) template.CSS {
-	if part == nil || whole == nil || *whole <= 0 || *part <= 0 {
-		return "width:0"
-	}
-	return template.CSS(fmt.Sprintf("width:%.2f%%", min(100, 100*float64(*part)/float64(*whole))))
-}
-
-// Class is a row of the table of classes.
-type Class struct {
-	Name, About string
-	Bytes       *int64
-}
-
-// Classes lists the classes of the host's bytes.
-func (d *Document) Classes() []Class {
-	if d.Where == nil {
-		return nil
-	}
-	c := d.Where.Host.Classes
-	return []Class{
-		{"heap in use", "handed out by malloc: tensors on the CPU, buffers", c.HeapInUse},
-		{"heap free", "held by malloc, not handed out", c.HeapFree},
-		{"Python arenas", "Python's small objects", c.PythonArenas},
-		{"anonymous", "other anonymous maps", c.Anonymous},
-		{"stacks", "of threads", c.Stacks},
-		{"file", "mapped files and page cache", c.File},
-		{"shared", "/dev/shm, memfd, shared maps", c.Shared},
-		{"pinned", "locked, or pinned for devices", c.Pinned},
-		{"page tables", "", c.PageTables},
-		{"kernel", "thread stacks, slab, sockets", c.Kernel},
-		{"unexplained", "", d.Where.Host.Unexplained},
-	}
-}
-
-// Write writes the page.
-func (d *Document) Write(w io.Writer) error {
-	view := struct {
-		*Document
-		Chart, Minute template.HTML
-		Judged        []template.HTML
-	}{Document: d, Judged: make([]template.HTML, len(d.judged))}
-	var err error
-	for i, c := range d.judged {
-		if view.Judged[i], err = c.Inline(); err != nil {
-			return err
-		}
-	}
-	if len(d.chart.Panels) > 0 {
-		if view.Chart, err = d.chart.Inline(); err != nil {
-			return err
-		}
-	}
-	if len(d.minute.Panels) > 0 {
-		if view.Minute, err = d.minute.Inline(); err != nil {
-			return err
-		}
-	}
-	if err := body().Execute(w, view); err != nil {
-		return fmt.Errorf("write page: %w", err)
-	}
-	return nil
 }

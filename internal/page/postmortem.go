@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/chart"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -68,27 +67,24 @@ func (d *Document) postMortem(g *gatherer, w *monitor.Watch) {
 	}
 	sortBy(p.Grew, func(w Grower) int64 { return w.Grown })
 	sortBy(p.Largest, func(w Grower) int64 { return w.Bytes })
-	limit := p.tell(end, w)
-	if len(rows) > 0 {
-		d.minute = minute(series, end, limit)
-	}
+	p.tell(end, w)
+	d.Minute = minute(series)
 }
 
-// tell fills in what failed, and returns the limit that it met.
-func (p *PostMortem) tell(end endRow, w *monitor.Watch) chart.Level {
+// tell fills in what failed, and the limit that it met.
+func (p *PostMortem) tell(end endRow, w *monitor.Watch) {
 	if end.Name == "oom_kill" {
 		p.Summary, p.Limit = end.Text, end.B
-		return level("limit", p.Limit)
+		return
 	}
 	where := "on the host"
 	if end.B != nil && *end.B >= 0 {
 		p.Device = strconv.FormatInt(*end.B, 10)
 		where = "on GPU " + p.Device
 	}
-	kind := "limit"
 	for _, t := range w.Devices {
 		if last := t.History.Last; t.Device.ID == p.Device && last.Total > 0 {
-			p.Limit, kind = &last.Total, last.Kind+" limit"
+			p.Limit = &last.Total
 		}
 	}
 	what := "an allocation"
@@ -102,14 +98,6 @@ func (p *PostMortem) tell(end endRow, w *monitor.Watch) chart.Level {
 	}
 	first, _, _ := strings.Cut(end.Text, "\n")
 	p.Summary += ": " + first
-	return level(kind, p.Limit)
-}
-
-func level(name string, bytes *int64) chart.Level {
-	if bytes == nil {
-		return chart.Level{}
-	}
-	return chart.Level{Name: name, Value: float64(*bytes), Alarm: true}
 }
 
 // owner is one line of the window.
@@ -166,27 +154,18 @@ func (o *owner) grower(event int64) Grower {
 	return g
 }
 
-// minute draws the window around the moment at which memory ran out.
-func minute(series []*owner, end endRow, limit chart.Level) chart.Chart {
-	const most = 7
-	p := chart.Panel{Title: "the last minute, at full resolution"}
-	c := chart.Chart{Across: "seconds before and after it", Events: []chart.Event{{Text: end.Name, Bad: true}}}
-	for _, o := range series {
-		if len(p.Series) == most {
-			break
-		}
-		s := chart.Series{Name: o.name}
+// maxLines are as many as colours that can be told apart.
+const maxLines = 7
+
+func minute(series []*owner) (list []Line) {
+	for _, o := range series[:min(len(series), maxLines)] {
+		l := Line{Name: o.name}
 		for _, r := range o.rows {
-			s.X, s.Y = append(s.X, float64(r.Micros-end.Micros)/1e6), append(s.Y, float64(r.Bytes))
+			l.T, l.Bytes = append(l.T, r.Micros), append(l.Bytes, r.Bytes)
 		}
-		c.Begin = min(c.Begin, s.X[0])
-		p.Series = append(p.Series, s)
+		list = append(list, l)
 	}
-	if limit.Alarm {
-		p.Levels = []chart.Level{limit}
-	}
-	c.Panels = []chart.Panel{p}
-	return c
+	return list
 }
 
 // sortBy puts the largest first.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 type question func(ctx context.Context, s api.Session, q params) (any, error)
 
 // params are a question's, from its address.
-type params struct{ r *http.Request }
+type params url.Values
 
-func (p params) text(name string) string { return p.r.URL.Query().Get(name) }
+func (p params) text(name string) string { return url.Values(p).Get(name) }
 
 // number is 0 where there is none.
 func (p params) number(name string) int64 {
@@ -39,7 +40,7 @@ func (s *Server) asked(answer question) http.HandlerFunc {
 			reply(w, nil, err)
 			return
 		}
-		v, err := answer(ctx, d, params{r})
+		v, err := answer(ctx, d, params(r.URL.Query()))
 		s.doors.leave(d, err)
 		reply(w, v, err)
 	}
@@ -245,11 +246,9 @@ type event struct {
 	Text   string `json:"text"`
 }
 
-// eventsSQL reads the newest 1000: a page can't show more. It leaves out that an eval begins, which its end tells, and
-// the looks of our own commands into the trainer.
+// eventsSQL reads the newest 1000: a page can't show more.
 const eventsSQL = `SELECT * FROM (SELECT epoch_us(ts) AS t, pid, name, text FROM memgauge.events
-	WHERE name <> 'eval begin' AND NOT (name = 'eval' AND text LIKE '__import__("sys").modules%')
-	ORDER BY ts DESC LIMIT 1000) ORDER BY t`
+	WHERE ` + page.TheirEvents + ` ORDER BY ts DESC LIMIT 1000) ORDER BY t`
 
 func events(ctx context.Context, s api.Session, _ params) (any, error) {
 	return api.Rows[event](ctx, s, eventsSQL)

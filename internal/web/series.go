@@ -93,7 +93,8 @@ func (t track) sql(i interval) string {
 // columns are a track's values, column by column: a page draws them as they come.
 type columns struct {
 	Width int64                 `json:"width"`
-	T     []int64               `json:"t"` // µs since the epoch, of the last reading in each interval
+	From  int64                 `json:"from"` // µs since the epoch: what was asked for
+	T     []int64               `json:"t"`    // µs since the epoch, of the last reading in each interval
 	Lo    []*float64            `json:"lo"`
 	Hi    []*float64            `json:"hi"`
 	Limit []*float64            `json:"limit"`
@@ -124,7 +125,7 @@ func (t track) read(ctx context.Context, s api.Querier, i interval) (*columns, e
 		return nil, err
 	}
 	n := len(rows)
-	c := &columns{Width: i.width, T: make([]int64, n), Lo: make([]*float64, n), Hi: make([]*float64, n),
+	c := &columns{Width: i.width, From: i.from, T: make([]int64, n), Lo: make([]*float64, n), Hi: make([]*float64, n),
 		Limit: make([]*float64, n), Parts: map[string][]*float64{}}
 	for _, p := range t.parts {
 		c.Order = append(c.Order, p.name)

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/secret"
 )
 
 // judged is the judgement of a session with what the page draws of it.
@@ -228,7 +229,7 @@ func excerptOf(file string, line int, about api.About) (*excerpt, error) {
 	lines.Buffer(nil, maxSource)
 	for n := 1; n <= line+around && lines.Scan(); n++ {
 		if n >= e.First {
-			text := []rune(strings.ToValidUTF8(lines.Text(), "�"))
+			text := []rune(secret.Text(strings.ToValidUTF8(lines.Text(), "�"))) // a report goes to others
 			e.Lines = append(e.Lines, string(text[:min(len(text), longestRow)]))
 		}
 	}

@@ -197,7 +197,8 @@ func TestEvalIsOffByDefault(t *testing.T) {
 func TestSourceReadsOnlyWhatTheSessionNames(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"train.py", "other.py", "secret.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("one\n<b>two\nthree\n"), 0o600); err != nil {
+		text := "password = 'hunter2hunter2'\n<b>two\nthree\n"
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,7 +218,8 @@ func TestSourceReadsOnlyWhatTheSessionNames(t *testing.T) {
 		Lines       []string
 	}
 	if err := json.Unmarshal([]byte(text), &got); code != http.StatusOK || err != nil || got.First != 1 ||
-		got.Line != 2 || strings.Join(got.Lines, "|") != "one|<b>two|three" {
+		got.Line != 2 || !strings.HasSuffix(strings.Join(got.Lines, "|"), "|<b>two|three") ||
+		strings.Contains(text, "hunter2") {
 		t.Errorf("%d %s", code, text)
 	}
 	for _, site := range []string{"other.py:1", "secret.txt:1", "train.py", "train.py:0", "train.py:x", "'",

@@ -61,15 +61,26 @@ func run(fetch string) error {
 	return save(files)
 }
 
-// bundle has esbuild make the page's script, its style, and the parts that are loaded when they are needed.
+// bundle has esbuild make the page's script, its style, and the parts that are loaded when they are needed; and the
+// script of a report, which is one file.
 func bundle() ([]api.OutputFile, error) {
-	result := api.Build(api.BuildOptions{
-		EntryPoints: []string{"web/app.tsx", "web/style.css"}, Outdir: out, Bundle: true, Splitting: true,
-		Format: api.FormatESModule, Target: api.ES2022, MinifyWhitespace: true, MinifyIdentifiers: true,
-		MinifySyntax: true, LegalComments: api.LegalCommentsNone, NodePaths: []string{npm.Modules()},
-		JSX: api.JSXAutomatic, JSXImportSource: "preact", Charset: api.CharsetUTF8, ChunkNames: "part-[hash]",
-		Define: map[string]string{"process.env.NODE_ENV": `"production"`}, LogLevel: api.LogLevelWarning,
-	})
+	served, err := build(api.BuildOptions{EntryPoints: []string{"web/app.tsx", "web/style.css"}, Splitting: true,
+		Format: api.FormatESModule, ChunkNames: "part-[hash]"})
+	if err != nil {
+		return nil, err
+	}
+	// The editor asks a server: no report has it.
+	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx"}, Format: api.FormatIIFE,
+		External: []string{"./editor"}})
+	return append(served, alone...), err
+}
+
+func build(o api.BuildOptions) ([]api.OutputFile, error) {
+	o.Outdir, o.Bundle, o.Target, o.NodePaths = out, true, api.ES2022, []string{npm.Modules()}
+	o.MinifyWhitespace, o.MinifyIdentifiers, o.MinifySyntax, o.LegalComments = true, true, true, api.LegalCommentsNone
+	o.JSX, o.JSXImportSource, o.Charset = api.JSXAutomatic, "preact", api.CharsetUTF8
+	o.Define, o.LogLevel = map[string]string{"process.env.NODE_ENV": `"production"`}, api.LogLevelWarning
+	result := api.Build(o)
 	if len(result.Errors) > 0 {
 		return nil, errors.New("esbuild found errors, above")
 	}
@@ -89,7 +100,7 @@ func save(files []api.OutputFile) error {
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(name, "part-") {
+		if !strings.HasPrefix(name, "part-") && !strings.HasPrefix(name, "report.") {
 			first += len(zipped)
 		}
 		if have, err := os.ReadFile(filepath.Join(out, name)); err == nil && bytes.Equal(have, zipped) {

@@ -46,6 +46,10 @@ func TestInteractiveOnATerminal(t *testing.T) {
 		typed{"... ", "nonsense\x03"},
 		typed{"job> ", "\\d python.steps\r"},
 		typed{"heap_in_use", ""},
+		typed{"job> ", "leak --thr\t5\r"}, // a flag, and a column of a table that is named later
+		typed{"threshold 5", ""},
+		typed{"job> ", "SELECT count(heap_in_\t) AS many FROM python.steps\r"},
+		typed{"many", ""},
 		typed{"job> ", ">>> sum(losses_of_m\t)\r"},
 		typed{"6", ""},
 		typed{"job> ", "\\chart SELECT range AS i, range * range AS square FROM range(50)\r"},

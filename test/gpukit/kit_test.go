@@ -96,7 +96,20 @@ func built(t *testing.T) string {
 // in its table of symbols, its first call into a real library went to address 0.
 func TestRealAnswers(t *testing.T) {
 	home := "MEMGAUGE_HOME=" + t.TempDir()
-	out := command(t, []string{"LD_LIBRARY_PATH=" + library(t), home}, built(t), "doctor")
+	path, memgauge := "LD_LIBRARY_PATH="+library(t), built(t)
+	frame := command(t, []string{path, home}, memgauge, "top", "--once", "--width", "100", "--height", "24")
+	for _, line := range strings.Split(frame, "\n") {
+		if strings.Contains(line, "of 79.6 GiB") {
+			frame = ""
+			if !strings.Contains(line, "%") || !strings.Contains(line, "37 °C") {
+				t.Errorf("top's line of the GPU: %s", line)
+			}
+		}
+	}
+	if frame != "" {
+		t.Errorf("top has no bar for the GPU:\n%s", frame)
+	}
+	out := command(t, []string{path, home}, memgauge, "doctor")
 	for _, want := range []string{"driver 580.159.04, CUDA up to 13.0", "0 NVIDIA H100 80GB HBM3", "79.6 GiB"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,10 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/forecast"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/monitor/follow"
 	"github.com/memgauge/memgauge/internal/page"
 	"github.com/memgauge/memgauge/internal/sink"
+	"github.com/memgauge/memgauge/internal/web"
 )
 
 type reportOptions struct {
@@ -27,9 +30,11 @@ func (a *commands) reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Write one self-contained page about a session",
-		Long: "Writes one HTML page about a session, live or finished: what ran and how it ended, the verdicts, where the bytes are, the memory of\n" +
-			"devices and processes over time with limits and events, and what observing cost. The page needs no network. After an OOM kill or\n" +
-			"an allocator's out-of-memory error it begins with the minute before it.",
+		Long: "Writes one HTML page about a session, live or finished, with the views of memgauge web: memory\n" +
+			"over time to zoom into, where the bytes are at each moment, verdicts with the source around them,\n" +
+			"tensors, events, and what observing cost; of a session that keeps a memory snapshot, a flame graph.\n" +
+			"All of it is in the file, which asks no network and no server. After an OOM kill or an allocator's\n" +
+			"out-of-memory error it begins with the minute around it.",
 		Example: "  memgauge report\n" +
 			"  memgauge 27891 report -o run.html\n" +
 			"  memgauge report --json",
@@ -59,19 +64,10 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 		}
 	}
 	defer out.Discard()
-	d, err := document(ctx, t)
-	if err != nil {
+	if err := write(ctx, out, t, o.json); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	if o.json {
-		err = doc.WriteJSON(out, d)
-	} else {
-		err = d.Write(out)
-	}
-	if err == nil {
-		err = out.Commit()
-	}
-	if err != nil {
+	if err := out.Commit(); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	if file != "" {
@@ -80,13 +76,24 @@ func (a *commands) sessionReport(ctx context.Context, o reportOptions) error {
 	return nil
 }
 
-// document queries the session for all that the page shows.
-func document(ctx context.Context, t ask.Target) (*page.Document, error) {
+// write queries the session for what a report has, and writes it.
+func write(ctx context.Context, out io.Writer, t ask.Target, asJSON bool) error {
 	src, err := targetSource(ctx, t, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer src.Close()
+	d, err := document(ctx, src)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return doc.WriteJSON(out, d)
+	}
+	return web.WriteReport(ctx, out, src.Session, d)
+}
+
+func document(ctx context.Context, src *follow.Source) (*page.Document, error) {
 	w, err := monitor.New(ctx, src, monitor.Options{Job: src.Job(),
 		OOM: monitor.OOMOptions{Threshold: forecast.DefaultThreshold, Critical: forecast.DefaultCritical,
 			Window: forecastWindow}})

@@ -1,0 +1,128 @@
+package web
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/page"
+)
+
+// This file makes a page of one session that needs no server: the same views, with the answers inside.
+
+// held are the answers that a report carries, by the question that the page would ask a server.
+type held struct {
+	Version string                `json:"version"`
+	Written int64                 `json:"written"` // µs since the epoch
+	Answers map[string]any        `json:"answers"`
+	Series  map[string][]*columns `json:"series"`   // coarse first; by kind:pid:device:path
+	LeftOut int                   `json:"left_out"` // memories of the session that have no series here
+	Where   []any                 `json:"where"`    // at moments, in order of time
+	Flame   *drawnFlame           `json:"flame"`    // null where the session keeps no snapshot
+}
+
+// WriteReport writes the page: d is what the session is, s answers for the views.
+func WriteReport(ctx context.Context, w io.Writer, s api.Session, d *page.Document) error {
+	files, err := bundled()
+	if err != nil {
+		return err
+	}
+	script, err := plainOf(files, "report.js")
+	if err != nil {
+		return err
+	}
+	style, err := plainOf(files, "style.css")
+	if err != nil {
+		return err
+	}
+	h, err := hold(ctx, s, d)
+	if err != nil {
+		return err
+	}
+	data, err := packed(h)
+	if err != nil {
+		return err
+	}
+	return writePage(w, d, script, style, data)
+}
+
+func plainOf(files map[string]file, name string) ([]byte, error) {
+	f, ok := files[name]
+	if !ok {
+		return nil, errors.New("this memgauge carries no page: in the checkout, make build makes it")
+	}
+	return f.plain()
+}
+
+// packed is compressed and has letters and digits only: nothing that a session says can end the element it stands in.
+func packed(h *held) (string, error) {
+	var b bytes.Buffer
+	to64 := base64.NewEncoder(base64.StdEncoding, &b)
+	z, err := gzip.NewWriterLevel(to64, gzip.BestCompression)
+	if err != nil {
+		return "", err
+	}
+	for _, step := range []func() error{func() error { return json.NewEncoder(z).Encode(h) }, z.Close, to64.Close} {
+		if err := step(); err != nil {
+			return "", fmt.Errorf("write report: %w", err)
+		}
+	}
+	return b.String(), nil
+}
+
+// head is what the page shows where scripts don't run. Its texts are the session's; the template escapes them.
+var head = template.Must(template.New("head").Parse(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{{.Policy}}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{{.Session.Name}} · memgauge</title>
+</head>
+<body>
+<div id="app"><h1>{{.Session.Name}}</h1>
+<p><code>{{range .Session.Command}}{{.}} {{end}}</code></p>
+<p>{{.Session.State}}</p>
+{{range .Headlines}}<p>{{.Text}}</p>
+{{end}}<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>` +
+	`</noscript></div>
+`))
+
+func writePage(w io.Writer, d *page.Document, script, style []byte, data string) error {
+	for _, text := range [][]byte{script, style} {
+		if bytes.Contains(bytes.ToLower(text), []byte("</s")) {
+			return errors.New("write report: the page's own script or style would end its element")
+		}
+	}
+	err := head.Execute(w, struct {
+		*page.Document
+		Policy string
+	}{d, "default-src 'none'; script-src " + hashOf(script) + "; style-src " + hashOf(style) +
+		"; img-src data:; base-uri 'none'; form-action 'none'"})
+	if err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	for _, piece := range []string{`<style>`, string(style), "</style>\n", `<script type="text/plain" id="data">`, data,
+		"</script>\n<script>", string(script), "</script>\n</body>\n</html>\n"} {
+		if _, err := io.WriteString(w, piece); err != nil {
+			return fmt.Errorf("write report: %w", err)
+		}
+	}
+	return nil
+}
+
+// hashOf is how a policy allows one text and no other.
+func hashOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

@@ -1,0 +1,77 @@
+// A report carries its answers inside the page: what a server would be asked is looked up here.
+import { type Census, type Columns, type Flame, type Tensors, Trouble, type Where } from "./api";
+
+export interface Held {
+  version: string; written: number; answers: Record<string, unknown>; series: Record<string, Columns[]>;
+  left_out: number; where: Where[]; flame: Flame | null;
+}
+
+export let held: Held | null = null;
+
+export function hold(h: Held) { held = h; }
+
+// answer is to a path of the server's, without a request.
+export function answer<T>(path: string): T {
+  const [what, query] = path.replace(/^s\/[^/]*\//, "").split("?"), q = new URLSearchParams(query ?? "");
+  switch (what) {
+    case "config": return { version: held!.version, allow_eval: false, first: "" } as T;
+    case "series": return series(q) as T;
+    case "where": return where(Number(q.get("t")) || 0) as T;
+    case "tensors": return tensors(q) as T;
+    case "source": return found(`source:${q.get("site")}`) as T;
+  }
+  return found(what) as T;
+}
+
+function found(key: string): unknown {
+  const v = held!.answers[key] as { message?: string } | undefined;
+  if (v === undefined) throw new Trouble("absent");
+  if (v && typeof v.message === "string") throw new Trouble(v.message);
+  return v;
+}
+
+// where is the last that was told up to a moment.
+function where(moment: number): Where {
+  if (!moment) return found("where") as Where;
+  return held!.where.findLast((w) => w.t <= moment) ?? held!.where[0] ?? { t: moment, of: "", root: { bytes: 0 } };
+}
+
+// tensors are of the census that is asked for against the other; what is not said is chosen as the server does.
+function tensors(q: URLSearchParams): Tensors {
+  const all = found("tensors") as Tensors, list = all.censuses, number = (k: string) => Number(q.get(k)) || 0;
+  if (!list.length) return all;
+  const mine = list.filter((c: Census) => c.pid === (number("pid") || list[0].pid));
+  const id = number("census") || mine[0].census_id;
+  const before = number("before") || (mine.find((c) => c.census_id < id)?.census_id ?? 0);
+  return { ...found(`tensors:${mine[0].pid}:${id}:${before}`) as Tensors, censuses: list };
+}
+
+// series are at the width that is asked for, or the finest that there is.
+function series(q: URLSearchParams): Columns {
+  const key = [q.get("kind"), Number(q.get("pid")) || "", q.get("kind") === "device" ? q.get("device") : "", q.get("path")].join(":");
+  const levels = held!.series[key] ?? [], from = Number(q.get("from")), width = Number(q.get("width"));
+  const level = levels.findLast((c) => c.from <= from) ?? levels[0];
+  return level ? joined(level, Math.max(width, level.width)) : { width, from, order: [], t: [], lo: [], hi: [], limit: [], parts: {} };
+}
+
+// joined makes intervals of a multiple's length: the least and the most of all in one, else the last.
+function joined(c: Columns, width: number): Columns {
+  if (width === c.width) return c;
+  const out: Columns = { width, from: c.from, order: c.order, t: [], lo: [], hi: [], limit: [], parts: {} };
+  for (const k of c.order) out.parts[k] = [];
+  let group = NaN;
+  c.t.forEach((t, i) => {
+    if (Math.floor(t / width) !== group) {
+      group = Math.floor(t / width);
+      out.lo.push(null);
+      out.hi.push(null);
+    }
+    const n = out.lo.length - 1, lo = c.lo[i], hi = c.hi[i], a = out.lo[n], b = out.hi[n];
+    out.t[n] = t;
+    if (lo != null) out.lo[n] = a == null ? lo : Math.min(a, lo);
+    if (hi != null) out.hi[n] = b == null ? hi : Math.max(b, hi);
+    out.limit[n] = c.limit[i] ?? out.limit[n] ?? null;
+    for (const k of c.order) out.parts[k][n] = c.parts[k][i] ?? out.parts[k][n] ?? null;
+  });
+  return out;
+}
