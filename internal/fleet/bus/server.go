@@ -43,6 +43,7 @@ type Server struct {
 	o        ServerOptions
 	ns       *server.Server
 	internal string // password of the hub's own connection
+	js       *server.JetStreamConfig
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
@@ -94,6 +95,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if s.ns, err = server.NewServer(opts); err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
+	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
+		StoreDir: opts.StoreDir, SyncAlways: true}
 	s.ns.SetLoggerV2(tells{o.Log}, false, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
