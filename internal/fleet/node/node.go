@@ -154,7 +154,8 @@ func (n *Node) hear(ctx context.Context) (stop func(), err error) {
 		stop()
 		return nil, err
 	}
-	return func() { stop(); s() }, nil
+	stops = append(stops, s)
+	return stop, nil
 }
 
 // live says hello now and then, until ctx ends and the last rows have gone.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 	"time"
 
@@ -67,6 +68,9 @@ func (s *shipping) tell() (out fanout.Shipping) {
 
 // run ships until ctx ends, and then what is left, within bounds.
 func (s *shipping) run(ctx context.Context) {
+	if err := s.begin(); err != nil && !errors.Is(err, outbox.ErrBusy) {
+		s.n.o.Log.Warn("rows are not shipped", "why", err)
+	}
 	select {
 	case <-s.want:
 	case <-ctx.Done():
@@ -98,16 +102,32 @@ func (s *shipping) run(ctx context.Context) {
 	}
 }
 
+// begin makes the outbox of the session that this node answers for: if the hub is away until the run ends, the next
+// node of this machine ships it.
+func (s *shipping) begin() error {
+	if s.n.o.Session == "" {
+		return nil
+	}
+	t, err := ask.At(s.n.o.Session)
+	if err != nil {
+		return err
+	}
+	box, err := s.open(t)
+	if err != nil {
+		return err
+	}
+	return box.Close()
+}
+
+func (s *shipping) open(t ask.Target) (*outbox.Box, error) {
+	about := t.About()
+	return outbox.Open(t.Dir(), Clean(about.ID), jobOf(t.Dir(), about.Name, s.n.o.Job).Name, s.n.o.Name)
+}
+
 // round ships what every session has.
 func (s *shipping) round(ctx context.Context) (err error) {
 	list := s.n.sessions.targets(false)
-	own := s.n.o.Session
-	if own != "" { // also those of runs that ended while the hub was away
-		list = append(list, s.leftOver(own)...)
-	} else {
-		list = append(list, s.leftOver("")...)
-	}
-	for _, t := range list {
+	for _, t := range append(list, s.leftOver(s.n.o.Session)...) {
 		if e := s.ship(ctx, t); e != nil && !errors.Is(e, outbox.ErrBusy) {
 			err = errors.Join(err, fmt.Errorf("session %s: %w", t.Name(), e))
 		}
@@ -129,16 +149,21 @@ func (s *shipping) round(ctx context.Context) (err error) {
 	return err
 }
 
-// leftOver are finished sessions of this machine that have rows to ship: those of which some were shipped. What ended
-// before a node was there stays where it is.
+// leftOver are finished sessions of this machine that have rows to ship: those of which some were shipped or were about
+// to be, and for a node of the whole machine those that began since it became one. Older ones stay where they are.
 func (s *shipping) leftOver(but string) (out []ask.Target) {
 	all, err := ask.All()
 	if err != nil {
 		return nil
 	}
+	since := time.Now()
+	if info, err := os.Stat(s.n.o.Dial.Key); err == nil && but == "" {
+		since = info.ModTime() // the key was made when the machine became a node
+	}
 	for _, t := range all {
 		begun, done := outbox.Begun(t.Dir())
-		if t.Dir() != but && begun && !done && !t.IsLive() && !heldElsewhere(t.Dir()) {
+		if t.Dir() != but && !done && (begun || t.About().Started.After(since)) && !t.IsLive() &&
+			!heldElsewhere(t.Dir()) {
 			out = append(out, t)
 		}
 	}
@@ -151,7 +176,7 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) error {
 	if _, done := outbox.Begun(t.Dir()); done && !about.Live {
 		return nil
 	}
-	box, err := outbox.Open(t.Dir(), Clean(about.ID), jobOf(t.Dir(), about.Name, s.n.o.Job).Name, s.n.o.Name)
+	box, err := s.open(t)
 	if err != nil {
 		return err
 	}
