@@ -39,10 +39,16 @@ func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error
 	return nil
 }
 
-// Revive has JetStream work again after a full disk has stopped it.
+// Revive has JetStream work again after a full disk has stopped it. A stream that could not write once refuses every
+// frame until it is opened anew (server/filestore.go, werr).
 func (s *Server) Revive() error {
-	if s.ns.JetStreamEnabled() {
+	if !s.stuck.Swap(false) && s.ns.JetStreamEnabled() {
 		return nil
+	}
+	if s.ns.JetStreamEnabled() {
+		if err := s.ns.DisableJetStream(); err != nil {
+			return fmt.Errorf("stop the stream: %w", err)
+		}
 	}
 	if err := s.ns.EnableJetStream(s.js); err != nil {
 		return fmt.Errorf("start the stream again: %w", err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -38,7 +37,7 @@ func (k kept) Counts() (stored, again int64) { return 0, 0 }
 func running(t *testing.T, o Options) (h *Hub, stop func()) {
 	t.Helper()
 	o.Gather = bus.Gather{Every: 10 * time.Millisecond, Bytes: 1 << 20}
-	o.Log, o.MaxDisk = slog.New(slog.NewTextHandler(io.Discard, nil)), 64<<20
+	o.Log, o.MaxDisk = slog.New(slog.NewTextHandler(t.Output(), nil)), 64<<20
 	if o.Listen == "" {
 		o.Listen = "127.0.0.1:0"
 	}

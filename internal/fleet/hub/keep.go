@@ -43,7 +43,10 @@ func pause(ctx context.Context, d time.Duration) {
 func (h *Hub) watchRoom(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause(ctx, roomTime)
-		err := h.server.Revive()
+		free, err := h.free()
+		if err == nil && free > spare/4 { // it would be stuck again
+			err = h.server.Revive()
+		}
 		if err == nil && ctx.Err() == nil {
 			err = h.makeRoom(ctx)
 		}
@@ -59,9 +62,9 @@ func (h *Hub) watchRoom(ctx context.Context) {
 // makeRoom bounds the stream: by what the user said, and by what the disk has. Frames beyond it are refused, and stay
 // with their nodes.
 func (h *Hub) makeRoom(ctx context.Context) error {
-	var fs unix.Statfs_t
-	if err := unix.Statfs(h.o.Dir, &fs); err != nil {
-		return fmt.Errorf("look at the disk: %w", err)
+	free, err := h.free()
+	if err != nil {
+		return err
 	}
 	h.counts.Lock()
 	before := h.counts.room
@@ -74,7 +77,6 @@ func (h *Hub) makeRoom(ctx context.Context) error {
 		}
 		held = int64(w.Bytes)
 	}
-	free := int64(fs.Bavail) * fs.Bsize
 	room := max(1, min(h.o.MaxDisk, held+free-spare))
 	near := before > 0 && room > before-spare/4 && room < before+spare/4
 	if near && (room > held) == (before > held) {
@@ -87,6 +89,15 @@ func (h *Hub) makeRoom(ctx context.Context) error {
 	defer h.counts.Unlock()
 	h.counts.room = room
 	return nil
+}
+
+// free is what the hub's disk has, in bytes.
+func (h *Hub) free() (int64, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(h.o.Dir, &fs); err != nil {
+		return 0, fmt.Errorf("look at the disk: %w", err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
 // take hands frames to the keeper, until it has them. What is no frame, or speaks of another node than the one that
