@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -85,6 +86,7 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 		return app.Usage(err)
 	}
 	o.Log = a.log()
+	debug.SetMemoryLimit(softMemory)
 	w, err := o.openLake(ctx)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -148,8 +150,13 @@ func (o *hubOptions) check() error {
 	return err
 }
 
-// gatherBytes is what is kept at a time, packed: some 200,000 rows of steps, eight times as much in memory.
-const gatherBytes = 8 << 20
+const (
+	// gatherBytes is what is kept at a time, packed: some 60,000 rows of steps, of a thousand nodes those of half a
+	// minute. Unpacked they take ten to twenty times as much memory.
+	gatherBytes = 4 << 20
+	// softMemory is what Go's collector tries to stay within, in bytes: the machine is a node too, mostly.
+	softMemory = 200 << 20
+)
 
 // waiting bounds what waits on the hub's disk, in bytes.
 const waiting = 8 << 30
@@ -189,9 +196,9 @@ func (a *commands) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "status",
 		Annotations: app.AboutNoSession(),
-		Short:       "Tell which nodes there are, and what was refused",
-		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, and for what it has\n" +
-			"refused.",
+		Short:       "Tell which nodes there are, how far their rows are, and what was refused",
+		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, how far behind\n" +
+			"their rows are, what the lake has, what was lost and why, and for what it has refused.",
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,
@@ -279,8 +286,12 @@ func (q *question) writeStatus(s hub.Status) error {
 
 // writeKept tells of rows: what is in the lake, what is on its way, and what never will be.
 func (q *question) writeKept(out io.Writer, s hub.Status) {
-	fmt.Fprintf(out, "lake %s: %s in %d hours; %s rows since the start, %s came again and were left out\n", s.Lake,
-		units.Bytes(s.LakeBytes), s.LakeHours, units.Count(s.Stored), units.Count(s.Again))
+	size := ""
+	if s.LakeHours > 0 { // it is measured each minute
+		size = fmt.Sprintf("%s in %d hours; ", units.Bytes(s.LakeBytes), s.LakeHours)
+	}
+	fmt.Fprintf(out, "lake %s: %s%s rows since the start, %s came again and were left out\n", s.Lake, size,
+		units.Count(s.Stored), units.Count(s.Again))
 	fmt.Fprintf(out, "coming in: %.1f rows/s; waiting for the lake: %d frames, %s of %s\n", s.Rate, s.Waiting.Frames,
 		units.Bytes(s.Waiting.Bytes), units.Bytes(s.Room))
 	if s.Room < s.MaxDisk {

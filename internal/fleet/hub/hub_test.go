@@ -175,7 +175,8 @@ func TestFrames(t *testing.T) {
 	for _, f := range []struct {
 		id   string
 		text []byte
-	}{{"1", batch(t, "n1", "n1", 1)}, {"1", batch(t, "n1", "n1", 1)}, {"2", batch(t, "n2", "n2", 1)}, {"3", []byte("MGF\x01 no frame")},
+	}{{"1", batch(t, "n1", "n1", 1)}, {"1", batch(t, "n1", "n1", 1)}, {"2", batch(t, "n2", "n2", 1)},
+		{"3", []byte("MGF\x01 no frame")},
 		{"4", make([]byte, 8<<20)}, {"7", batch(t, "n1", "n2", 1)}, {"5", batch(t, "n1", "n1", 2)}} {
 		if err := ship(t, c, f.id, f.text); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,8 @@ func runChild(child string) error {
 		return err
 	}
 	h, err := Open(Options{Dir: dir, Listen: addr, MaxDisk: 1 << 30, Keep: w, Lake: "lake",
-		Gather: bus.Gather{Every: 50 * time.Millisecond, Bytes: 1 << 20}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		Gather: bus.Gather{Every: 50 * time.Millisecond, Bytes: 1 << 20},
+		Log:    slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}
@@ -151,8 +152,8 @@ func (s *session) store(db *store.DB) {
 	b := model.Batch{}
 	for range 1 + rand.N(200) {
 		s.step++
-		b.Steps = append(b.Steps, model.Step{Time: clock.Add(s.ahead + time.Duration(s.step)*time.Second).UnixMicro(), PID: 1,
-			Rank: int32(s.step) % s.ranks, Step: s.step, Steps: 1})
+		at := clock.Add(s.ahead + time.Duration(s.step)*time.Second)
+		b.Steps = append(b.Steps, model.Step{Time: at.UnixMicro(), PID: 1, Rank: int32(s.step) % s.ranks, Step: s.step, Steps: 1})
 	}
 	if err := db.Append(s.t.Context(), &b); err != nil {
 		s.t.Error(err)

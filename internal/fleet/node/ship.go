@@ -18,7 +18,7 @@ const (
 	// shipEvery is the time between looks for rows: each look has the session's collector store what it has in memory,
 	// which costs a transaction of some 20 ms.
 	shipEvery = 30 * time.Second
-	// retryLeast and retryMost bound the waits after a frame could not be sent: a hub that is away, or whose disk is full.
+	// retryLeast and retryMost bound the waits after a frame could not be sent: a hub is away, or its disk full.
 	retryLeast = time.Second
 	retryMost  = 30 * time.Second
 	// lastShip is for the last rows when the process ends; what is left waits in the session.

@@ -66,8 +66,8 @@ func (b *Box) look(ctx context.Context, db api.Querier) (r round, more bool, err
 	var parts []string
 	for _, t := range table.All {
 		if t.Ships() {
-			parts = append(parts, fmt.Sprintf("SELECT '%s' AS name, batch, count(*) AS n FROM store.%s WHERE batch > %d "+
-				"GROUP BY batch", t.View, t.Store, b.state.After))
+			parts = append(parts, fmt.Sprintf("SELECT '%s' AS name, batch, count(*) AS n FROM store.%s "+
+				"WHERE batch > %d GROUP BY batch", t.View, t.Store, b.state.After))
 		}
 	}
 	type line struct {

@@ -157,7 +157,11 @@ func (b *Box) keep(s State) error {
 	if err != nil {
 		return err
 	}
-	if err := replace(b.dir, stateFile, func(f *os.File) error { _, err := f.Write(append(text, '\n')); return err }); err != nil {
+	err = replace(b.dir, stateFile, func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	b.state = s

@@ -93,8 +93,8 @@ func run(program string, nodes, times int, length time.Duration) (err error) {
 	}
 	at := func(q float64) time.Duration { return s.acks[int(q*float64(len(s.acks)-1))] }
 	fmt.Printf("%d nodes, %.0f rows/s in %.1f frames/s of %d bytes for %s; %d failed\n", nodes,
-		float64(s.rows)/took.Seconds(), float64(len(s.acks))/took.Seconds(), s.bytes/len(s.acks), took.Round(time.Second),
-		s.failed)
+		float64(s.rows)/took.Seconds(), float64(len(s.acks))/took.Seconds(), s.bytes/len(s.acks),
+		took.Round(time.Second), s.failed)
 	fmt.Printf("acknowledged after: p50 %s, p99 %s, most %s\n", at(0.5), at(0.99), at(1))
 	fmt.Printf("hub: %.2f cores, RSS %d MiB before, %d MiB at most\n", (used.cpu-idle.cpu)/took.Seconds(),
 		idle.rss>>20, used.peak>>20)
