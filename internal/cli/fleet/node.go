@@ -21,7 +21,8 @@ func (a *commands) nodeCommand() *cobra.Command {
 		Long: "Runs until Ctrl-C, beside any number of trainings, and answers the hub's questions " +
 			"for all sessions of\n" +
 			"this user; their rows go to the hub's lake every half minute. A hub that is away is waited\n" +
-			"for; nothing is lost meanwhile, since the sessions stay the truth. eval runs only where --allow eval is said here and on the hub.",
+			"for; nothing is lost meanwhile, since the sessions stay the truth. eval runs only\n" +
+			"where --allow eval is said here and on the hub.",
 		Example: "  memgauge node --join nats://gpu-1:4222 --token-file join.token\n" +
 			"  memgauge node --join gpu-1:4222 --token-file join.token --name rack2-7 --allow eval",
 		Args: app.Alone,

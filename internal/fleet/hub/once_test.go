@@ -153,7 +153,8 @@ func (s *session) store(db *store.DB) {
 	for range 1 + rand.N(200) {
 		s.step++
 		at := clock.Add(s.ahead + time.Duration(s.step)*time.Second)
-		b.Steps = append(b.Steps, model.Step{Time: at.UnixMicro(), PID: 1, Rank: int32(s.step) % s.ranks, Step: s.step, Steps: 1})
+		b.Steps = append(b.Steps, model.Step{Time: at.UnixMicro(), PID: 1, Rank: int32(s.step) % s.ranks,
+			Step: s.step, Steps: 1})
 	}
 	if err := db.Append(s.t.Context(), &b); err != nil {
 		s.t.Error(err)
