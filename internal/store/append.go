@@ -21,6 +21,7 @@ type writer struct {
 	names  map[int32]text            // what is in store.names, as DuckDB wants it
 	rings  map[uint64]model.Cursor   // what is in store.cursors
 	places map[string]map[string]int // where the columns of each stored table lie, by name
+	batch  int64                     // number of the newest transaction
 	arena  arena
 }
 
@@ -43,6 +44,7 @@ func (db *DB) Append(ctx context.Context, b *model.Batch) error {
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
+		db.w.batch++
 		fresh, err := db.w.rows(c, b)
 		if err == nil {
 			committing = db.w.moves(b.Cursors)
@@ -107,9 +109,31 @@ func (w *writer) load(c *conn) error {
 	if w.rings, err = cursors(c); err != nil {
 		return err
 	}
-	w.places, err = places(c)
+	if w.places, err = places(c); err != nil {
+		return err
+	}
+	w.batch, err = numberBatches(c)
 	w.loaded = err == nil
 	return err
+}
+
+// perOpening is how many transactions are numbered before the database is opened again, at most: a thousand a second
+// for 49 days, and a session makes one every few seconds.
+const perOpening = 1 << 32
+
+// numberBatches returns the number after which those of this writer begin. They only rise, whatever retention removes:
+// who has read up to one of them finds what is newer by a higher number. Counting openings costs appending nothing.
+func numberBatches(c *conn) (int64, error) {
+	v, err := c.one("SELECT coalesce(max(opened), 0) + 1 FROM store.batches")
+	if err != nil {
+		return 0, err
+	}
+	opened := v[0].(int64)
+	err = c.exec(fmt.Sprintf("BEGIN; DELETE FROM store.batches; INSERT INTO store.batches VALUES (%d); COMMIT", opened))
+	if err != nil {
+		_ = c.exec("ROLLBACK")
+	}
+	return opened * perOpening, err
 }
 
 // forget removes the names of a batch that was not stored.

@@ -153,10 +153,14 @@ func (db *DB) giveUpLocked(ctx context.Context, level int, t *table.Table) (gone
 			return err
 		}
 		more = true
+		if err := db.w.load(c); err != nil {
+			return err
+		}
+		db.w.batch++
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
-		gone, err = giveUp(c, level, t, from, to)
+		gone, err = giveUp(c, level, t, from, to, db.w.batch)
 		if err == nil {
 			err = c.exec("COMMIT")
 		}
@@ -191,7 +195,7 @@ func slice(c *conn, level int, table string) (from, to int64, ok bool, err error
 }
 
 // giveUp removes rows with from <= ts < to and counts them in memgauge.drops.
-func giveUp(c *conn, level int, t *table.Table, from, to int64) (int64, error) {
+func giveUp(c *conn, level int, t *table.Table, from, to, batch int64) (int64, error) {
 	where := fmt.Sprintf("ts >= make_timestamp(%d) AND ts < make_timestamp(%d)", from, to)
 	before, err := count(c, t.Store, where)
 	if err != nil {
@@ -205,10 +209,11 @@ func giveUp(c *conn, level int, t *table.Table, from, to int64) (int64, error) {
 		return 0, err
 	}
 	return before - after, c.exec(fmt.Sprintf(`
-		INSERT INTO store.drops SELECT make_timestamp(%[1]d), NULL, '%[2]s', '%[3]s', %[4]d, '%[5]s' WHERE %[4]d > 0;
+		INSERT INTO store.drops (ts, source, reason, records, detail, batch)
+			SELECT make_timestamp(%[1]d), '%[2]s', '%[3]s', %[4]d, '%[5]s', %[9]d WHERE %[4]d > 0;
 		DELETE FROM store.retention WHERE name = '%[6]s' AND level = %[7]d;
 		INSERT INTO store.retention VALUES ('%[6]s', %[7]d, make_timestamp(%[8]d))`,
-		time.Now().UnixMicro(), t.View, reasons[level], before-after, detail(from, to), t.Store, level, to))
+		time.Now().UnixMicro(), t.View, reasons[level], before-after, detail(from, to), t.Store, level, to, batch))
 }
 
 var reasons = map[int]string{levelThin: "thinned", levelMerge: "merged", levelDrop: "disk limit"}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func describeMore(t *testing.T) {
 	steps, all := table.Find("python.steps"), table.All
 	columns := steps.Columns
 	t.Cleanup(func() { steps.Columns, table.All = columns, all })
-	c := columns[len(columns)-1] // agent_ns
+	c := columns[slices.IndexFunc(columns, func(c table.Column) bool { return c.Stored == "agent_ns" })]
 	c.Name, c.Stored, c.Doc, c.Since = "cost", "cost_ns", "s of cost", number
 	c.As, c.Type = "cost_ns / 1e9::DOUBLE", "DOUBLE"
 	steps.Columns = append(columns[:len(columns):len(columns)], c)

@@ -83,9 +83,13 @@ func (w *writer) fill(c *conn, t *table.Table, list any) error {
 // fillColumns fills a chunk with consecutive rows, beginning with first.
 func (w *writer) fillColumns(s *sheet, t *table.Table, first unsafe.Pointer, size uintptr) {
 	for i := range t.Columns {
-		if c := &t.Columns[i]; c.From != nil {
+		switch c := &t.Columns[i]; {
+		case c.From != nil:
 			s.col = w.places[t.Store][c.Stored]
 			w.fillColumn(s, c, cells{unsafe.Add(first, c.Offset(t)), size})
+		case c.Fill == table.Append:
+			s.col = w.places[t.Store][c.Stored]
+			each(s, func(int) int64 { return w.batch })
 		}
 	}
 	s.col = len(s.width)

@@ -36,6 +36,7 @@ const (
 	Device     // number of a CUDA device, negative for the host: an enum
 	Stage      // model.Stage: an enum
 	NameID     // number of a name: its text
+	Append     // number of the transaction that appended the row
 )
 
 // Offset is where the column's field lies in a row, in bytes.

@@ -49,7 +49,7 @@ func Migration(n int) (tables, views string) {
 			sql = append(sql, t.create())
 		}
 		for _, c := range t.Columns {
-			if c.Since != n {
+			if c.Since != n || c.Since <= t.Since {
 				continue
 			}
 			touched = true
@@ -69,7 +69,7 @@ func Migration(n int) (tables, views string) {
 func (t *Table) create() string {
 	var columns []string
 	for _, c := range t.Columns {
-		if c.Stored != "" && c.Since == 0 {
+		if c.Stored != "" && c.Since <= t.Since {
 			columns = append(columns, c.Stored+" "+c.StoredType)
 		}
 	}

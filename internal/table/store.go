@@ -38,6 +38,15 @@ var _ = describe(func(_ *struct{}) *Table {
 
 var _ = describe(func(_ *struct{}) *Table {
 	return &Table{
+		Store: "batches", Order: 265, Doc: "how rows that were appended are numbered", Kept: true, Since: 9,
+		Columns: []Column{
+			internal("opened", "BIGINT", "how often the database was opened for appending"),
+		},
+	}
+})
+
+var _ = describe(func(_ *struct{}) *Table {
+	return &Table{
 		Store: "migrations", Order: 270, Doc: "the schema's history", Kept: true,
 		Columns: []Column{
 			internal("number", "BIGINT", "number of the migration"),

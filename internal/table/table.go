@@ -63,7 +63,31 @@ func describe[Row any](about func(r *Row) *Table) *Table {
 }
 
 func init() {
+	for _, t := range described {
+		if t.Ships() {
+			t.Columns = append(t.Columns, batch(t))
+		}
+	}
 	All = slices.SortedFunc(slices.Values(described), func(a, b *Table) int { return a.Order - b.Order })
+}
+
+// Ships reports whether a fleet's nodes send the table's rows to their hub: all that users ask and that grows by
+// appending.
+func (t *Table) Ships() bool { return t.View != "" && t.Rows != nil }
+
+// BatchColumn is the stored column by which rows are found that came after others. Rows of one transaction share a
+// number; later transactions have higher ones, with gaps.
+const BatchColumn = "batch"
+
+// batch is NULL in rows that an earlier version stored. A row that retention makes of several counts as the oldest of
+// them: were it the newest, steps that were sent already would be sent again.
+func batch(t *Table) Column {
+	c := internal(BatchColumn, "BIGINT", "number of the transaction that appended the row; NULL before version 9")
+	c.Fill, c.Since = Append, 9
+	if t.Merge != "" {
+		c.Merge = "min"
+	}
+	return c
 }
 
 // Find is the table with the name, of the view or (store.NAME) of what is stored; nil if there is none.

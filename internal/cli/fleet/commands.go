@@ -19,8 +19,10 @@ func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{c.hubCommand(), c.nodeCommand()}
 }
 
-// hubDir is where a hub keeps its files, in the home.
-const hubDir = "hub"
+const (
+	hubDir  = "hub"  // where a hub keeps its files, in the home
+	lakeDir = "lake" // and in it the lake
+)
 
 // defaultPort is NATS's own.
 const defaultPort = "4222"

@@ -3,13 +3,17 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,8 +21,10 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/doc"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/render"
@@ -29,6 +35,9 @@ import (
 type hubOptions struct {
 	hub.Options
 	allow []string
+	lake  lake.Options
+	age   units.Duration
+	size  units.Bytes
 }
 
 func (a *commands) hubCommand() *cobra.Command {
@@ -39,7 +48,8 @@ func (a *commands) hubCommand() *cobra.Command {
 		Short:       "Connect many machines: carry questions to them and their answers back",
 		Long: "Runs until Ctrl-C, and prints the line that makes another machine a node of it. " +
 			"Without --listen only\n" +
-			"this machine can connect. Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
+			"this machine can connect. Nodes send it the rows of their sessions, which it keeps in a lake (memgauge\n" +
+			"lake --help). Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
 			"token names; whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
 			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +
 			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all\n" +
@@ -60,6 +70,12 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.StringVar(&o.KeyFile, "key", "", "`FILE` with its key")
 	f.StringSliceVar(&o.allow, "allow", nil, "also carry what changes trainings: eval")
 	f.BoolVar(&o.Insecure, "insecure", false, "neither TLS nor tokens; on this machine's loopback only")
+	f.StringVar(&o.lake.Location, "lake", "",
+		"keep what nodes send in `WHERE`: a directory, s3://BUCKET/PREFIX, or none (default lake in the hub's DIR)")
+	f.Var(&o.age, "max-age", "give up hours of the lake older than a `DURATION` such as 720h (default never)")
+	f.Lookup("max-age").DefValue = "0"
+	f.Var(&o.size, "max-size", "give up the lake's oldest hours beyond a `SIZE` such as 500GiB (default none)")
+	f.Lookup("max-size").DefValue = "0"
 	c.MarkFlagsRequiredTogether("cert", "key")
 	c.AddCommand(a.statusCommand())
 	return c
@@ -70,14 +86,43 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 		return app.Usage(err)
 	}
 	o.Log = a.log()
+	debug.SetMemoryLimit(softMemory)
+	w, err := o.openLake(ctx)
+	if err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	if w != nil {
+		defer w.Close()
+		o.Keep, o.Lake = w, o.lake.Location
+	}
 	h, err := hub.Open(o.Options)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	defer h.Close()
 	a.greet(h, o)
+	if w == nil {
+		return h.Run(ctx)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var tidy sync.WaitGroup
+	tidy.Go(func() { w.Tidy(ctx, h.Tidied) })
+	defer tidy.Wait()
+	defer cancel()
 	return h.Run(ctx)
 }
+
+// openLake opens what keeps the rows; nil for a hub that keeps none.
+func (o *hubOptions) openLake(ctx context.Context) (*lake.Writer, error) {
+	if o.lake.Location == noLake {
+		return nil, nil
+	}
+	o.lake.MaxAge, o.lake.MaxBytes = time.Duration(o.age), int64(o.size)
+	return lake.New(ctx, o.lake)
+}
+
+// noLake stands for a hub that keeps no rows.
+const noLake = "none"
 
 func (o *hubOptions) check() error {
 	o.MaxDisk = waiting
@@ -85,13 +130,33 @@ func (o *hubOptions) check() error {
 	if o.Grant, err = allowed("hub", o.allow); err != nil {
 		return err
 	}
-	if o.Dir != "" {
-		return nil
+	o.Gather = bus.Gather{Every: lake.FlushEvery, Bytes: gatherBytes}
+	if o.age < 0 {
+		return errors.New("hub: --max-age is below 0")
 	}
-	home, err := ask.Home()
-	o.Dir = filepath.Join(home, hubDir)
+	if o.Dir == "" {
+		home, err := ask.Home()
+		if err != nil {
+			return err
+		}
+		o.Dir = filepath.Join(home, hubDir)
+	}
+	switch {
+	case o.lake.Location == "":
+		o.lake.Location = filepath.Join(o.Dir, lakeDir)
+	case o.lake.Location != noLake && !strings.HasPrefix(o.lake.Location, "s3://"):
+		o.lake.Location, err = filepath.Abs(o.lake.Location) // others are told of it
+	}
 	return err
 }
+
+const (
+	// gatherBytes is what is kept at a time, packed: some 60,000 rows of steps, of a thousand nodes those of half a
+	// minute. Unpacked they take ten to twenty times as much memory.
+	gatherBytes = 4 << 20
+	// softMemory is what Go's collector tries to stay within, in bytes: the machine is a node too, mostly.
+	softMemory = 200 << 20
+)
 
 // waiting bounds what waits on the hub's disk, in bytes.
 const waiting = 8 << 30
@@ -131,9 +196,9 @@ func (a *commands) statusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "status",
 		Annotations: app.AboutNoSession(),
-		Short:       "Tell which nodes there are, and what was refused",
-		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, and for what it has\n" +
-			"refused.",
+		Short:       "Tell which nodes there are, how far their rows are, and what was refused",
+		Long: "Asks the hub of this machine, or the one at --hub, for its nodes and their jobs, how far behind\n" +
+			"their rows are, what the lake has, what was lost and why, and for what it has refused.",
 		Example: "  memgauge hub status\n" +
 			"  memgauge hub status --hub gpu-1:4222 --token-file ask.token --json",
 		Args: app.Alone,
@@ -197,25 +262,54 @@ func (q *question) writeStatus(s hub.Status) error {
 	fmt.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), up(s.Nodes),
 		len(s.Nodes))
 	if s.Keeps {
-		fmt.Fprintf(out, "waiting for the lake: %d frames, %s of %s\n", s.Waiting.Frames,
-			units.Bytes(s.Waiting.Bytes), units.Bytes(s.MaxDisk))
+		q.writeKept(out, s)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Refused)) {
 		fmt.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
 	}
 	l := &doc.Listing{Head: []model.Column{doc.Text("node"), doc.Text("state"), doc.Text("seen"), doc.Text("jobs"),
-		doc.Number("sessions"), doc.Text("version")}}
+		doc.Number("sessions"), doc.Number("rows kept"), doc.Text("behind"), doc.Text("version")}}
 	for _, n := range s.Nodes {
 		state := "missing"
 		if n.Up {
 			state = "connected"
 		}
 		l.Rows = append(l.Rows, []any{n.Name, state, units.Age(n.Seen, now), strings.Join(n.Jobs, ", "),
-			int64(n.Sessions), n.Version})
+			int64(n.Sessions), int64(n.Kept), behind(n), n.Version})
 	}
 	if len(l.Rows) == 0 {
 		return nil
 	}
 	return render.Write(out, l, render.Table, render.Options{Width: width, NoRows: true,
 		Whole: "nothing is left out with --json or in a pipe", Spare: []string{"version", "sessions"}})
+}
+
+// writeKept tells of rows: what is in the lake, what is on its way, and what never will be.
+func (q *question) writeKept(out io.Writer, s hub.Status) {
+	size := ""
+	if s.LakeHours > 0 { // it is measured each minute
+		size = fmt.Sprintf("%s in %d hours; ", units.Bytes(s.LakeBytes), s.LakeHours)
+	}
+	fmt.Fprintf(out, "lake %s: %s%s rows since the start, %s came again and were left out\n", s.Lake, size,
+		units.Count(s.Stored), units.Count(s.Again))
+	fmt.Fprintf(out, "coming in: %.1f rows/s; waiting for the lake: %d frames, %s of %s\n", s.Rate, s.Waiting.Frames,
+		units.Bytes(s.Waiting.Bytes), units.Bytes(s.Room))
+	if s.Room < s.MaxDisk {
+		fmt.Fprintf(out, "the hub's disk has room for %s of frames; what is beyond waits on the nodes\n",
+			units.Bytes(s.Room))
+	}
+	for _, text := range s.Trouble {
+		fmt.Fprintf(out, "rows wait: %s\n", text)
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.Lost)) {
+		fmt.Fprintf(out, "lost: %s rows at most, %s\n", units.Count(s.Lost[why]), why)
+	}
+}
+
+// behind tells since when a node has rows that the hub has not.
+func behind(n fanout.Node) string {
+	if n.Waits == 0 && n.Trouble == "" {
+		return ""
+	}
+	return (time.Duration(n.Behind) * time.Second).String()
 }

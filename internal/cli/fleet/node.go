@@ -17,11 +17,12 @@ func (a *commands) nodeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:         "node --join ADDRESS",
 		Annotations: app.AboutNoSession(),
-		Short:       "Make this machine a node of a hub: it answers questions for all its sessions",
+		Short:       "Make this machine a node of a hub: it answers for all its sessions, and sends their rows",
 		Long: "Runs until Ctrl-C, beside any number of trainings, and answers the hub's questions " +
 			"for all sessions of\n" +
-			"this user. A hub that is away is waited for; nothing is lost meanwhile, since the sessions stay the\n" +
-			"truth. eval runs only where --allow eval is said here and on the hub.",
+			"this user; their rows go to the hub's lake every half minute. A hub that is away is waited\n" +
+			"for; nothing is lost meanwhile, since the sessions stay the truth. eval runs only\n" +
+			"where --allow eval is said here and on the hub.",
 		Example: "  memgauge node --join nats://gpu-1:4222 --token-file join.token\n" +
 			"  memgauge node --join gpu-1:4222 --token-file join.token --name rack2-7 --allow eval",
 		Args: app.Alone,

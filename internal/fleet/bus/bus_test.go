@@ -257,19 +257,26 @@ func TestShipped(t *testing.T) {
 	seen, failed := map[string]int{}, false
 	done := make(chan error)
 	go func() {
-		done <- hub.Consume(ctx, func(_ context.Context, m Msg) error {
+		keep := func(_ context.Context, list []Msg) error {
 			if !failed {
 				failed = true
-				return errors.New("the disk is full")
+				return errFull
 			}
-			if seen[string(m.Data)]++; NodeOf(m.Subject) != "n.1" {
-				t.Errorf("from %q", NodeOf(m.Subject))
+			for _, m := range list {
+				if seen[string(m.Data)]++; NodeOf(m.Subject) != "n.1" {
+					t.Errorf("from %q", NodeOf(m.Subject))
+				}
 			}
 			if len(seen) == frames+1 {
 				cancel()
 			}
 			return nil
-		})
+		}
+		g := Gather{Every: 10 * time.Millisecond, Bytes: 1 << 20}
+		if err := hub.Consume(ctx, g, keep); !errors.Is(err, errFull) {
+			t.Errorf("a keeper that fails: %v", err)
+		}
+		done <- hub.Consume(ctx, g, keep)
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -280,6 +287,8 @@ func TestShipped(t *testing.T) {
 		}
 	}
 }
+
+var errFull = errors.New("the disk is full")
 
 // shipAgain waits for the connection to come back.
 func shipAgain(t *testing.T, c *Conn) {

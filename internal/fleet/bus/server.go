@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -43,6 +44,8 @@ type Server struct {
 	o        ServerOptions
 	ns       *server.Server
 	internal string // password of the hub's own connection
+	js       *server.JetStreamConfig
+	stuck    atomic.Bool // the stream could not write
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
@@ -94,7 +97,9 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if s.ns, err = server.NewServer(opts); err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
-	s.ns.SetLoggerV2(tells{o.Log}, false, false, false)
+	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
+		StoreDir: opts.StoreDir, SyncAlways: true}
+	s.ns.SetLoggerV2(tells{o.Log, &s.stuck}, false, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
 		s.Close()
@@ -227,7 +232,13 @@ func loopback(host string) bool {
 }
 
 // tells passes the server's words on.
-type tells struct{ log *slog.Logger }
+type tells struct {
+	log   *slog.Logger
+	stuck *atomic.Bool // set where it says that the stream can't write
+}
+
+// noWrite is what the server says of a frame that it could not store.
+const noWrite = "JetStream failed to store a msg"
 
 func (t tells) Noticef(string, ...any) {}
 func (t tells) Debugf(string, ...any)  {}
@@ -239,6 +250,12 @@ func (t tells) Warnf(f string, v ...any) {
 	}
 }
 func (t tells) Fatalf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
-func (t tells) Errorf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
+func (t tells) Errorf(f string, v ...any) {
+	text := fmt.Sprintf(f, v...)
+	if strings.HasPrefix(text, noWrite) && t.stuck.Swap(true) {
+		return // said already
+	}
+	t.log.Error("bus", "says", text)
+}
 
 var errNoKey = errors.New("a node needs a key")

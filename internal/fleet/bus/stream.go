@@ -22,7 +22,9 @@ const (
 	sameFor = 10 * time.Minute
 	// ackTime is for the lake to keep what it was given; it then gets the frames again.
 	ackTime = 5 * time.Minute
-	inHand  = 256 // frames that the lake has and has not kept: 256 of 9 kB mostly, 2 GiB at worst
+	inHand  = 16 << 10 // frames that the lake has and has not kept; their bytes are bounded by Gather
+	// fetchTime is how long one request for frames waits; it is what the end of a hub may wait for.
+	fetchTime = 500 * time.Millisecond
 )
 
 // OpenStream makes the stream of frames, or finds it. maxBytes bounds it; copies is how many servers keep each frame.
@@ -33,6 +35,23 @@ func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error
 		Duplicates: sameFor, MaxMsgSize: MaxMessage})
 	if err != nil {
 		return fmt.Errorf("open the stream: %w", err)
+	}
+	return nil
+}
+
+// Revive has JetStream work again after a full disk has stopped it. A stream that could not write once refuses every
+// frame until it is opened anew (server/filestore.go, werr).
+func (s *Server) Revive() error {
+	if !s.stuck.Swap(false) && s.ns.JetStreamEnabled() {
+		return nil
+	}
+	if s.ns.JetStreamEnabled() {
+		if err := s.ns.DisableJetStream(); err != nil {
+			return fmt.Errorf("stop the stream: %w", err)
+		}
+	}
+	if err := s.ns.EnableJetStream(s.js); err != nil {
+		return fmt.Errorf("start the stream again: %w", err)
 	}
 	return nil
 }
@@ -64,44 +83,68 @@ func (c *Conn) Ship(ctx context.Context, id string, data []byte) error {
 	return nil
 }
 
-// Consume hands over every frame until ctx ends: again and again until keep has returned nil for it. Then it is
-// forgotten here.
-func (c *Conn) Consume(ctx context.Context, keep func(ctx context.Context, m Msg) error) error {
+// Gather says how many frames are handed over at a time: those that came within Every, unless they are Bytes before.
+type Gather struct {
+	Every time.Duration
+	Bytes int
+}
+
+// Consume hands over frames until ctx ends: each again, by this process or the next, until keep has returned nil for
+// it. Then it is forgotten here. keep tries until it succeeds or its context ends.
+func (c *Conn) Consume(ctx context.Context, g Gather, keep func(ctx context.Context, list []Msg) error) error {
+	// A new consumer has everything that was not acknowledged at once; that of a killed hub would give it back after
+	// ackTime.
+	err := c.js.DeleteConsumer(ctx, streamName, consumerName)
+	if err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return fmt.Errorf("read the stream: %w", err)
+	}
 	cons, err := c.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{Durable: consumerName,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackTime, MaxAckPending: inHand})
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
 	for ctx.Err() == nil {
-		batch, err := cons.Fetch(inHand, jetstream.FetchMaxWait(time.Second))
+		list := gather(ctx, cons, g)
+		if len(list) == 0 {
+			continue
+		}
+		msgs := make([]Msg, len(list))
+		for i, m := range list {
+			msgs[i] = Msg{Subject: m.Subject(), Data: m.Data()}
+		}
+		if err := keep(ctx, msgs); err != nil {
+			return fmt.Errorf("keep frames: %w", err)
+		}
+		for _, m := range list {
+			_ = m.Ack() // one that is lost comes again, and is known by its numbers
+		}
+	}
+	return nil
+}
+
+// gather fetches frames until there are enough of them, or the first has waited long enough.
+func gather(ctx context.Context, cons jetstream.Consumer, g Gather) (list []jetstream.Msg) {
+	var due time.Time
+	for bytes := 0; bytes < g.Bytes && len(list) < inHand && ctx.Err() == nil; {
+		patience := fetchTime
+		if len(list) > 0 {
+			if patience = min(patience, time.Until(due)); patience <= 0 {
+				break
+			}
+		}
+		batch, err := cons.FetchBytes(max(g.Bytes, 2*MaxMessage), jetstream.FetchMaxWait(patience))
 		if err != nil {
 			if !wait(ctx, retryWait) {
 				break
 			}
 			continue
 		}
-		if err := keepAll(ctx, batch, keep); err != nil && !wait(ctx, retryWait) {
-			break
+		for m := range batch.Messages() {
+			if len(list) == 0 {
+				due = time.Now().Add(g.Every)
+			}
+			list, bytes = append(list, m), bytes+len(m.Data())
 		}
 	}
-	return nil
-}
-
-func keepAll(ctx context.Context, batch jetstream.MessageBatch, keep func(context.Context, Msg) error) error {
-	var failed error
-	for m := range batch.Messages() {
-		err := failed // what comes after a failure comes again, in order
-		if err == nil {
-			err = keep(ctx, Msg{Subject: m.Subject(), Data: m.Data()})
-		}
-		if err != nil {
-			failed = err
-			_ = m.NakWithDelay(retryWait)
-			continue
-		}
-		if err := m.DoubleAck(ctx); err != nil {
-			failed = errors.Join(failed, err) // it comes again, and is known by its numbers
-		}
-	}
-	return failed
+	return list
 }

@@ -24,6 +24,30 @@ type Node struct {
 	Sessions  int       `json:"sessions"`
 
 	Kept uint64 `json:"kept_rows"` // rows of it that the hub has handed over
+	Shipping
+}
+
+// Shipping is how far a node's rows have come, as the node tells.
+type Shipping struct {
+	Behind  float64 `json:"behind_seconds"` // since the hub had all rows of the session that is furthest behind
+	Waits   int     `json:"waits"`          // sessions whose rows wait
+	Trouble string  `json:"trouble,omitempty"`
+
+	Lost map[string]int64 `json:"lost,omitempty"` // rows that will never be sent, by reason
+}
+
+// Add puts another process's share to it.
+func (s *Shipping) Add(o Shipping) {
+	s.Behind, s.Waits = max(s.Behind, o.Behind), s.Waits+o.Waits
+	if s.Trouble == "" {
+		s.Trouble = o.Trouble
+	}
+	for why, n := range o.Lost {
+		if s.Lost == nil {
+			s.Lost = map[string]int64{}
+		}
+		s.Lost[why] += n
+	}
 }
 
 // Asker asks the nodes of a fleet.

@@ -3,13 +3,11 @@ package hub
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 )
 
@@ -17,25 +15,45 @@ import (
 type counts struct {
 	sync.Mutex
 	frames, rows int64
+	recent       recent
+	room         int64            // bytes that the stream may have now; 0 before it is there
 	bad          map[string]int64 // frames refused, by reason
+
+	lakeBytes int64
+	lakeHours int
+
+	keepError, streamError, tidyError string // why rows don't come further now
 }
 
 // Reasons for which a frame is refused.
 const (
 	whyCorrupt = "corrupt frame"
 	whyForged  = "frame in another node's name"
+	whyTable   = "frame of a table that is not known"
 )
 
 // Status is what `memgauge hub status` tells.
 type Status struct {
-	Addr    string        `json:"addr"`
-	Began   time.Time     `json:"started"`
-	Keeps   bool          `json:"keeps"`   // whether rows are taken over
-	Waiting bus.Waiting   `json:"waiting"` // frames that are not in the lake yet
-	MaxDisk int64         `json:"max_disk"`
-	Frames  int64         `json:"frames"` // since the start
-	Rows    int64         `json:"rows"`
+	Addr    string      `json:"addr"`
+	Began   time.Time   `json:"started"`
+	Keeps   bool        `json:"keeps"`   // whether rows are taken over
+	Waiting bus.Waiting `json:"waiting"` // frames that are not in the lake yet
+	MaxDisk int64       `json:"max_disk"`
+	Room    int64       `json:"room"`   // bytes of frames that may wait now: less than MaxDisk where the disk is full
+	Frames  int64       `json:"frames"` // taken over since the start
+	Rows    int64       `json:"rows"`   // in them
+	Stored  int64       `json:"stored"` // rows that are in the lake since the start
+	Again   int64       `json:"again"`  // rows that came again, and were left out
+	Lake    string      `json:"lake,omitempty"`
+
+	LakeBytes int64 `json:"lake_bytes"` // as of the last time that it was maintained
+	LakeHours int   `json:"lake_hours"`
+
+	Rate    float64       `json:"rows_per_second"`
+	Trouble []string      `json:"trouble"` // why rows don't come further now
 	Nodes   []fanout.Node `json:"nodes"`
+
+	Lost map[string]int64 `json:"lost"` // rows that nodes will never send, by reason
 
 	Refused map[string]int64 `json:"refused"` // connections and frames, by reason
 }
@@ -48,7 +66,7 @@ func (h *Hub) hello(m bus.Msg) {
 		return
 	}
 	h.roster.hello(bus.NodeOf(m.Subject), word, time.Now())
-	h.reply(m, struct{}{}) // it is known now
+	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil}) // it is known now
 }
 
 func (h *Hub) nodes(m bus.Msg) { h.reply(m, h.roster.list(time.Now())) }
@@ -61,16 +79,30 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 func (h *Hub) Status(ctx context.Context) Status {
 	s := Status{Addr: h.Identity.Addr, Began: h.began.UTC(), Keeps: h.o.Keep != nil, MaxDisk: h.o.MaxDisk,
 		Nodes: h.roster.list(time.Now()), Refused: h.server.Refused()}
+	s.Trouble, s.Lost = []string{}, map[string]int64{}
 	if s.Keeps {
 		w, err := h.conn.Waiting(ctx)
 		if err != nil {
 			h.o.Log.Warn("look at the stream", "error", err)
 		}
 		s.Waiting = w
+		s.Stored, s.Again = h.o.Keep.Counts()
+	}
+	for _, n := range s.Nodes {
+		for why, rows := range n.Lost {
+			s.Lost[why] += rows
+		}
 	}
 	h.counts.Lock()
 	defer h.counts.Unlock()
-	s.Frames, s.Rows = h.counts.frames, h.counts.rows
+	s.Frames, s.Rows, s.Room = h.counts.frames, h.counts.rows, h.counts.room
+	s.Lake, s.LakeBytes, s.LakeHours = h.o.Lake, h.counts.lakeBytes, h.counts.lakeHours
+	s.Rate = h.counts.recent.perSecond(time.Now(), h.began)
+	for _, text := range []string{h.counts.keepError, h.counts.streamError, h.counts.tidyError} {
+		if text != "" {
+			s.Trouble = append(s.Trouble, text)
+		}
+	}
 	for why, n := range h.counts.bad {
 		s.Refused[why] += n
 	}
@@ -88,35 +120,6 @@ func (h *Hub) reply(m bus.Msg, v any) {
 	if err != nil {
 		h.o.Log.Warn("answer", "error", err)
 	}
-}
-
-// take hands a frame to the keeper. What is no frame, or speaks of another node than the one that sent it, is counted
-// and dropped: it would come again for ever.
-func (h *Hub) take(ctx context.Context, m bus.Msg) error {
-	from := bus.NodeOf(m.Subject)
-	b, err := frame.Decode(m.Data)
-	switch {
-	case errors.Is(err, frame.ErrCorrupt):
-		h.refuse(from, whyCorrupt, err)
-		return nil
-	case err != nil:
-		return err
-	}
-	defer b.Record.Release()
-	if b.Node != from {
-		h.refuse(from, whyForged, errors.New(b.Node))
-		return nil
-	}
-	if err := h.o.Keep.Append(ctx, b); err != nil {
-		h.o.Log.Error("keep rows", "node", from, "table", b.Table, "error", err)
-		return err
-	}
-	h.counts.Lock()
-	h.counts.frames++
-	h.counts.rows += int64(b.Count)
-	h.counts.Unlock()
-	h.roster.kept(from, uint64(b.Count))
-	return nil
 }
 
 func (h *Hub) refuse(from, why string, err error) {

@@ -32,8 +32,19 @@ type Options struct {
 	Insecure bool       // neither TLS nor tokens: loopback only
 	Grant    bool       // questions that change trainings pass
 	MaxDisk  int64      // bytes of frames that wait
-	Keep     frame.Sink // takes over what nodes ship; nil: nodes are told to keep it
+	Keep     Keeper     // takes over what nodes ship; nil: nodes are told to keep it
+	Lake     string     // where Keep keeps it, for those who ask
+	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
+}
+
+// Keeper takes rows over, such as a lake.
+type Keeper interface {
+	// AppendAll returns when all rows would survive the death of the process; those that came before are left out.
+	// After an error the same batches come again.
+	AppendAll(ctx context.Context, batches []frame.Batch) error
+	// Counts are rows that were stored since the start, and those that were left out.
+	Counts() (stored, again int64)
 }
 
 // Hub is a running one.
@@ -226,14 +237,11 @@ func (h *Hub) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	if h.o.Keep != nil {
-		if err := h.conn.OpenStream(ctx, h.o.MaxDisk, 1); err != nil {
+		if err := h.makeRoom(ctx); err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
-		work.Go(func() {
-			if err := h.conn.Consume(ctx, h.take); err != nil && ctx.Err() == nil {
-				h.o.Log.Error("read what nodes ship", "error", err)
-			}
-		})
+		work.Go(func() { h.consume(ctx) })
+		work.Go(func() { h.watchRoom(ctx) })
 	}
 	h.remember(ctx)
 	return nil

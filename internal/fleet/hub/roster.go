@@ -116,6 +116,7 @@ func (r *roster) list(now time.Time) []fanout.Node {
 func (n *known) now(now time.Time) fanout.Node {
 	out := n.Node
 	out.Instances, out.Sessions = []string{}, 0
+	shipping := fanout.Shipping{}
 	jobs := []string{}
 	for id, h := range n.hellos {
 		if now.Sub(h.at) > missedAfter {
@@ -123,13 +124,15 @@ func (n *known) now(now time.Time) fanout.Node {
 		}
 		out.Instances = append(out.Instances, id)
 		out.Sessions += h.Sessions
+		shipping.Add(h.Shipping)
 		jobs = append(jobs, h.Jobs...)
 	}
 	out.Up = len(out.Instances) > 0
 	if out.Up { // of a node that is gone the jobs stay that it had
 		slices.Sort(jobs)
 		out.Jobs = slices.Compact(jobs)
-		n.Node.Jobs = out.Jobs
+		out.Shipping = shipping
+		n.Node.Jobs, n.Node.Shipping = out.Jobs, shipping
 	}
 	return out
 }

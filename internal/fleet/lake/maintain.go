@@ -67,6 +67,27 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 	return r, err
 }
 
+// tidyEvery is the time between maintenances. One lists the lake, and merges at most the hour that was over.
+const tidyEvery = time.Minute
+
+// Tidy maintains the lake until ctx ends, and tells each time what it has.
+func (w *Writer) Tidy(ctx context.Context, tell func(bytes int64, hours int, err error)) {
+	tick := time.NewTicker(tidyEvery)
+	defer tick.Stop()
+	for {
+		r, err := w.Maintain(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		tell(r.Bytes, r.Hours, err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // quiet says that no file has come for a while: a node that catches up makes one merge, not one for each flush.
 func quiet(raw []entry, now time.Time, grace time.Duration) bool {
 	for _, f := range raw {

@@ -41,6 +41,8 @@ type Writer struct {
 	o     Options
 	place place
 	files atomic.Int64 // made by this process
+	taken atomic.Int64 // rows stored by this process
+	again atomic.Int64 // rows left out because they had come before
 	mu    struct {
 		sync.Mutex
 		parts map[hour]*part
@@ -74,6 +76,9 @@ func New(ctx context.Context, o Options) (*Writer, error) {
 	w.mu.parts = map[hour]*part{}
 	return w, nil
 }
+
+// Counts are rows that this writer stored, and those that it left out because they had come before.
+func (w *Writer) Counts() (stored, again int64) { return w.taken.Load(), w.again.Load() }
 
 // Close lets go of the lake.
 func (w *Writer) Close() error { return w.place.close() }
@@ -232,8 +237,11 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 			}
 		}
 	}()
+	came, fresh := int64(0), int64(0)
 	for _, x := range pieces {
+		came += x.rows.NumRows()
 		for _, s := range taken[x.stream].minus(x.span()) {
+			fresh += int64(s[1] - s[0] + 1)
 			key := x.rows.Schema().Fingerprint()
 			bySchema[key] = append(bySchema[key], x.slice(s))
 			taken.add(x.stream, s)
@@ -246,6 +254,8 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 		}
 		p.rows.addAll(rows)
 	}
+	w.taken.Add(fresh)
+	w.again.Add(came - fresh)
 	return nil
 }
 

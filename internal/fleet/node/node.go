@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/bus"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
@@ -22,9 +23,10 @@ type Options struct {
 	Name    string          // of the node in the fleet; see frame.CheckName
 	Dial    bus.DialOptions // how to reach the hub; Node, Patient and State are set here
 	Version string
-	Job     Job    // of sessions that don't say theirs
-	Session string // directory of the one session to answer for; "": all of this machine's user
-	Grant   bool   // whether questions that change something are answered
+	Job     Job           // of sessions that don't say theirs
+	Session string        // directory of the one session to answer for; "": all of this machine's user
+	Grant   bool          // whether questions that change something are answered
+	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger
 }
 
@@ -41,6 +43,8 @@ type Node struct {
 	mu      sync.Mutex
 	running map[string]*answer // by the question's id
 	why     string             // the hub could not be reached, as it was told last
+
+	shipping shipping
 }
 
 const (
@@ -57,6 +61,13 @@ type Hello struct {
 	Jobs     []string `json:"jobs"`
 	Sessions int      `json:"sessions"`
 	Bye      bool     `json:"bye,omitempty"` // it ends
+
+	fanout.Shipping
+}
+
+// Welcome is the hub's answer to it.
+type Welcome struct {
+	Keeps bool `json:"keeps"` // whether rows are wanted
 }
 
 // Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it
@@ -86,7 +97,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer stop()
-	return n.live(ctx)
+	n.shipping.init(n)
+	var ships sync.WaitGroup
+	ships.Go(func() { n.shipping.run(ctx) })
+	defer ships.Wait()
+	return n.live(ctx, ships.Wait)
 }
 
 // state tells of a hub that comes and goes.
@@ -139,17 +154,19 @@ func (n *Node) hear(ctx context.Context) (stop func(), err error) {
 		stop()
 		return nil, err
 	}
-	return func() { stop(); s() }, nil
+	stops = append(stops, s)
+	return stop, nil
 }
 
-// live says hello now and then, until ctx ends.
-func (n *Node) live(ctx context.Context) error {
+// live says hello now and then, until ctx ends and the last rows have gone.
+func (n *Node) live(ctx context.Context, last func()) error {
 	tick := time.NewTicker(helloEvery)
 	defer tick.Stop()
 	for {
 		n.hello(ctx, false)
 		select {
 		case <-ctx.Done():
+			last()
 			n.hello(context.WithoutCancel(ctx), true)
 			return nil
 		case <-tick.C:
@@ -166,15 +183,23 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	host, _ := os.Hostname()
 	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
 	h.Jobs, h.Sessions = n.sessions.jobs()
+	h.Shipping = n.shipping.tell()
 	text, err := json.Marshal(h)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, helloEvery)
 	defer cancel()
-	if _, err := n.conn.Request(ctx, bus.Hello(n.o.Name), text); err != nil {
-		n.o.Log.Debug("hello", "error", err)
+	answer, err := n.conn.Request(ctx, bus.Hello(n.o.Name), text)
+	var w Welcome
+	if err == nil {
+		err = json.Unmarshal(answer, &w)
 	}
+	if err != nil {
+		n.o.Log.Debug("hello", "error", err)
+		return
+	}
+	n.shipping.wanted(w.Keeps)
 }
 
 // Name is what a machine is called where nobody says: its host's name.

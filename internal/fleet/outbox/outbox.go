@@ -1,0 +1,240 @@
+// Package outbox owns a session's rows on their way to the hub of a fleet. It finds those that were stored since it
+// looked last, makes numbered frames of them, and remembers in the session's directory what the hub has. Whatever
+// process dies when, a row travels under one number, so that whoever keeps rows can tell one that comes again: frames
+// are on the disk before the first is sent, and those same bytes are sent until the hub has them all. It knows neither
+// who carries frames nor where rows end up.
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+)
+
+// Files in a session's directory.
+const (
+	stateFile = "ship.json" // what the hub has
+	boxFile   = "ship.out"  // frames that are being sent, and what the state will be then
+	lockFile  = "ship.lock" // held by the process that ships the session's rows
+)
+
+// State is what a hub has of a session.
+type State struct {
+	Node  string            `json:"node"`  // in whose name rows are numbered
+	Job   string            `json:"job"`   // as of the first row
+	After int64             `json:"after"` // rows with a higher table.BatchColumn were not sent
+	Next  map[string]uint64 `json:"next"`  // by table: number of the next row, from 1
+	Rows  int64             `json:"rows"`  // that the hub has
+	At    time.Time         `json:"at"`    // when nothing more was to be sent
+	Done  bool              `json:"done"`  // the session is over, and all of it was sent
+
+	Lost map[string]int64 `json:"lost,omitempty"` // rows that were not sent and never will be, by reason
+}
+
+// Box is a session's outbox.
+type Box struct {
+	dir     string
+	session string
+	lock    *os.File
+	state   State
+	made    *made // frames that wait, with the state after them; nil: none
+}
+
+// ErrBusy is an outbox that another process holds.
+var ErrBusy = errors.New("another process ships this session's rows")
+
+// Begun reports whether rows of the session in dir were shipped, or were about to be.
+func Begun(dir string) (begun, done bool) {
+	s, err := readState(dir)
+	return err == nil && s.Next != nil, err == nil && s.Done
+}
+
+// Open takes the outbox of the session in dir. Job and node are those under which its first rows were numbered.
+func Open(dir, session, job, node string) (b *Box, err error) {
+	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the outbox: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, ErrBusy
+	}
+	b = &Box{dir: dir, session: session, lock: lock}
+	if b.state, err = readState(dir); err == nil && b.state.Next == nil {
+		b.state = State{Node: node, Job: job, Next: map[string]uint64{}, At: time.Now().UTC()}
+		err = b.keep(b.state)
+	}
+	if err == nil {
+		b.made, err = b.readBox()
+	}
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("open the outbox of %s: %w", session, err)
+	}
+	return b, nil
+}
+
+// Close lets go of it.
+func (b *Box) Close() error { return b.lock.Close() }
+
+// State tells what the hub has.
+func (b *Box) State() State {
+	s := b.state
+	s.Next, s.Lost = maps.Clone(s.Next), maps.Clone(s.Lost)
+	return s
+}
+
+// Waits reports whether frames wait to be sent.
+func (b *Box) Waits() bool { return b.made != nil }
+
+// Send sends the frames that wait, in their order. After an error all of them are sent again, under the same ids: ship
+// returns when the hub has a frame on its disk.
+func (b *Box) Send(ctx context.Context, ship func(ctx context.Context, id string, data []byte) error) error {
+	if b.made == nil {
+		return nil
+	}
+	f, err := os.Open(filepath.Join(b.dir, boxFile))
+	if err != nil {
+		return fmt.Errorf("send rows: %w", err)
+	}
+	defer f.Close()
+	for _, at := range b.made.frames {
+		data := make([]byte, at.size)
+		if _, err := f.ReadAt(data, at.offset); err != nil {
+			return fmt.Errorf("send rows: %w", err)
+		}
+		if err := ship(ctx, at.id, data); err != nil {
+			return fmt.Errorf("send rows: %w", err)
+		}
+	}
+	return b.sent(b.made.after)
+}
+
+// sent makes what was sent the state.
+func (b *Box) sent(after State) error {
+	if err := b.keep(after); err != nil {
+		return fmt.Errorf("send rows: %w", err)
+	}
+	b.made = nil
+	if err := os.Remove(filepath.Join(b.dir, boxFile)); err != nil {
+		return fmt.Errorf("send rows: %w", err) // it is known by its state as one that was sent
+	}
+	return nil
+}
+
+// Finish notes that nothing will come any more.
+func (b *Box) Finish() error {
+	s := b.State()
+	s.Done, s.At = true, time.Now().UTC()
+	return b.keep(s)
+}
+
+// caughtUp notes that nothing waits; the disk need not know.
+func (b *Box) caughtUp() { b.state.At = time.Now().UTC() }
+
+// Lose counts rows that will never be sent.
+func (b *Box) lose(s *State, why string, rows int64) {
+	if s.Lost == nil {
+		s.Lost = map[string]int64{}
+	}
+	s.Lost[why] += rows
+}
+
+// keep makes a state durable.
+func (b *Box) keep(s State) error {
+	text, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return err
+	}
+	err = replace(b.dir, stateFile, func(f *os.File) error {
+		_, err := f.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.state = s
+	return nil
+}
+
+// replace writes a file that is there whole, or as it was, whatever happens to the machine.
+func replace(dir, name string, write func(f *os.File) error) error {
+	path := filepath.Join(dir, name)
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		_ = os.Remove(path + ".new") // a full disk needs the room
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// maxState bounds ship.json, in bytes: some thirty tables take 2 kB.
+const maxState = 1 << 20
+
+func readState(dir string) (s State, err error) {
+	text, err := readBounded(filepath.Join(dir, stateFile), maxState)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &s)
+	}
+	if err == nil {
+		err = s.check()
+	}
+	if err != nil {
+		return State{}, fmt.Errorf("read %s: %w", stateFile, err)
+	}
+	return s, nil
+}
+
+// check refuses what this package has not written: numbers that begin anew would be taken for rows that come again.
+func (s State) check() error {
+	if s.Next == nil || s.After < 0 {
+		return errors.New("it is no state of an outbox")
+	}
+	h := frame.Header{Job: s.Job, Node: s.Node, Session: "s", Table: "a.b", First: 1, Count: 1}
+	return h.Check()
+}
+
+func readBounded(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Size() > most {
+		err = fmt.Errorf("%d bytes, at most %d", info.Size(), most)
+	}
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	_, err = out.ReadFrom(f)
+	return out.Bytes(), err
+}

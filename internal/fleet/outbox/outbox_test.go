@@ -1,0 +1,218 @@
+package outbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/service"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// hub takes frames as JetStream and the lake do: a row counts once, by its number.
+type hub struct {
+	t     *testing.T
+	rows  map[string]string // by table and number
+	fails int               // frames until one is lost: sent, or its acknowledgement
+}
+
+var errAway = errors.New("the hub is away")
+
+func (h *hub) ship(_ context.Context, _ string, data []byte) error {
+	h.fails--
+	if h.fails == 0 && rand.N(2) == 0 {
+		return errAway
+	}
+	b, err := frame.Decode(data)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer b.Record.Release()
+	if err := b.Honest(); err != nil {
+		h.t.Fatal(err)
+	}
+	for i := range b.Count {
+		key := fmt.Sprintf("%s %d", b.Table, b.First+uint64(i))
+		text := ""
+		for c := range int(b.Record.NumCols()) {
+			text += "|" + b.Record.Column(c).ValueStr(i)
+		}
+		if have, ok := h.rows[key]; ok && have != text {
+			h.t.Fatalf("%s came as\n%s\nand as\n%s", key, have, text)
+		}
+		h.rows[key] = text
+	}
+	if h.fails == 0 {
+		return errAway
+	}
+	return nil
+}
+
+func opened(t *testing.T, dir string) *store.DB {
+	t.Helper()
+	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(dir, "session.duckdb"), Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func box(t *testing.T, dir string) *Box {
+	t.Helper()
+	b, err := Open(dir, "s1", "llama", "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestOnce: rows are stored, gathered and sent at random, while the hub is away, the node dies, and the database is
+// opened anew. Whatever comes again has its number, and at the end every row has come.
+func TestOnce(t *testing.T) {
+	dir := t.TempDir()
+	db := opened(t, dir)
+	defer func() { db.Close() }()
+	b := box(t, dir)
+	defer func() { b.Close() }()
+	h := &hub{t: t, rows: map[string]string{}}
+	step, events := int64(0), int64(0)
+	texts := []string{"", "plain", "a\\rb", "line\r\nend", `q"uote, \ back`, "ünïcode"}
+	for range 120 {
+		switch rand.N(5) {
+		case 0, 1:
+			batch := model.Batch{}
+			for range 1 + rand.N(2*frameRows/10) {
+				step++
+				batch.Steps = append(batch.Steps, model.Step{Time: step, PID: 1, Rank: 3, Step: step, Steps: 1})
+			}
+			for range rand.N(3) {
+				events++
+				batch.Events = append(batch.Events, model.Event{Time: step, PID: 1, Rank: -1, Name: "e",
+					Text: texts[events%int64(len(texts))], A: events})
+			}
+			if err := db.Append(t.Context(), &batch); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			h.fails = rand.N(4)
+			if err := b.Send(t.Context(), h.ship); err != nil && !errors.Is(err, errAway) {
+				t.Fatal(err)
+			}
+		case 4: // the process dies
+			b.Close()
+			if rand.N(3) == 0 {
+				db.Close()
+				db = opened(t, dir)
+			}
+			b = box(t, dir)
+		}
+	}
+	h.fails = -1
+	for more := true; more || b.Waits(); {
+		if err := b.Send(t.Context(), h.ship); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if more, err = b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(h.rows) != int(step+events) || b.State().Rows != step+events {
+		t.Errorf("%d rows came, %+v; %d steps and %d events were stored", len(h.rows), b.State(), step, events)
+	}
+	if s := b.State(); len(s.Lost) > 0 || s.Next["python.steps"] != uint64(step)+1 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestValues: a row arrives as it was stored, with every kind of column and of NULL.
+func TestValues(t *testing.T) {
+	dir := t.TempDir()
+	db := opened(t, dir)
+	defer db.Close()
+	text := "a\\rb \\\\ \r\n\"x\",y"
+	err := db.Append(t.Context(), &model.Batch{
+		Events: []model.Event{{Time: 1234567, PID: 7, Rank: 2, Name: "n", Text: text, A: 1<<53 + 1, B: model.Null}},
+		Steps:  []model.Step{{Time: 1, PID: 7, Rank: -1, Step: 1, Steps: 1, Sampled: true, Allocated: 5}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := box(t, dir)
+	defer b.Close()
+	if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	err = b.Send(t.Context(), func(_ context.Context, id string, data []byte) error {
+		x, err := frame.Decode(data)
+		if err != nil {
+			return err
+		}
+		defer x.Record.Release()
+		seen++
+		if x.Table != "memgauge.events" {
+			return nil
+		}
+		at := func(name string) (i int) { return x.Record.Schema().FieldIndices(name)[0] }
+		if got := x.Record.Column(at("text")).(*array.String).Value(0); got != text {
+			t.Errorf("text %q, want %q", got, text)
+		}
+		if got := x.Record.Column(at("a")).(*array.Int64).Value(0); got != 1<<53+1 {
+			t.Errorf("a %d", got)
+		}
+		if !x.Record.Column(at("b")).IsNull(0) || x.Record.Column(at("rank")).(*array.Int32).Value(0) != 2 ||
+			x.Record.Column(at("ts")).(*array.Timestamp).Value(0) != 1234567 {
+			t.Error(x.Record)
+		}
+		if id != "n1/s1/memgauge.events/1" {
+			t.Errorf("id %s", id)
+		}
+		return nil
+	})
+	if err != nil || seen != 2 {
+		t.Errorf("%d frames, %v", seen, err)
+	}
+}
+
+// TestOneShips: a session's rows have one sender, and its state is not made anew where it can't be read.
+func TestOneShips(t *testing.T) {
+	dir := t.TempDir()
+	b := box(t, dir)
+	if _, err := Open(dir, "s1", "llama", "n1"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second sender: %v", err)
+	}
+	if begun, done := Begun(dir); !begun || done {
+		t.Errorf("begun %v, done %v", begun, done)
+	}
+	b.Close()
+	if err := os.WriteFile(filepath.Join(dir, stateFile), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, "s1", "llama", "n1"); err == nil {
+		t.Error("numbers began anew: rows would be taken for others")
+	}
+}
+
+func FuzzBox(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x00{}"))
+	f.Add([]byte("\xff\xff\xff\xff"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := readFrames(bytes.NewReader(b))
+		if (m == nil) == (err == nil) {
+			t.Errorf("%v, %v", m, err)
+		}
+	})
+}
