@@ -30,16 +30,16 @@ type Taken struct {
 	Notes     []string        `json:"not_known"`
 }
 
-// roleRow is what a census found of a role on a device, in the process that holds most of it.
+// roleRow is the most that a census found of a role on a device, in the process that holds most of it. Not every census
+// sees all: one may end early.
 type roleRow struct {
 	Device string `json:"device"`
 	Role   string `json:"role"`
 	Bytes  int64  `json:"bytes"`
 }
 
-const roleSQL = `WITH newest AS (SELECT pid, max(census_id) AS census_id FROM python.tensors GROUP BY pid),
-sums AS (SELECT t.pid, t.device, t.role, sum(coalesce(t.bytes, 0)) AS bytes FROM python.tensors t
- JOIN newest USING (pid, census_id) WHERE t.role IN ('parameter', 'buffer', 'optimizer') GROUP BY t.pid, t.device, t.role)
+const roleSQL = `WITH sums AS (SELECT device, role, sum(coalesce(bytes, 0)) AS bytes FROM python.tensors
+ WHERE role IN ('parameter', 'buffer', 'optimizer') GROUP BY pid, census_id, device, role)
 SELECT device, role, max(bytes)::BIGINT AS bytes FROM sums GROUP BY device, role`
 
 // Take says what a session's training takes, and whether that fits into a device; Total 0: into none.
