@@ -74,8 +74,9 @@ func TestAdviceFollowsFromFigures(t *testing.T) {
 		kinds: []kindRow{{"cuda:0", "float32", 20 << 30, 3}, {"cuda:0", "int64", 1 << 20, 2}},
 		leaks: []detect.Finding{{Class: "worker_growth"}, {Class: "worker_growth"}},
 	})
-	want := map[string]int64{"batch_size": 25 << 30, "precision": 25 << 30, "malloc": 400 << 20, "activation checkpointing": 11 << 30,
-		"num_workers": 600 << 20, "persistent_workers": -1}
+	want := map[string]int64{"batch_size": 25 << 30, "precision": 25 << 30, "malloc": 400 << 20,
+		"activation checkpointing": 11 << 30,
+		"num_workers":              600 << 20, "persistent_workers": -1}
 	for _, a := range r.Advice {
 		saves, ok := want[a.Setting]
 		if !ok {
@@ -104,12 +105,15 @@ func TestPrecisionAndWorkers(t *testing.T) {
 		want []string
 	}{
 		"no census": {evidence{devices: full}, []string{"batch_size"}},
-		"mixed already": {evidence{devices: full, kinds: []kindRow{{"cuda:0", "float32", 9, 3}, {"cuda:0", "bfloat16", 9, 1}}},
+		"mixed already": {evidence{devices: full, kinds: []kindRow{{"cuda:0", "float32", 9, 3},
+			{"cuda:0", "bfloat16", 9, 1}}},
 			[]string{"batch_size"}},
-		"another GPU":  {evidence{devices: full, kinds: []kindRow{{"cuda:1", "float32", 9, 3}}}, []string{"batch_size"}},
+		"another GPU": {evidence{devices: full, kinds: []kindRow{{"cuda:1", "float32", 9, 3}}},
+			[]string{"batch_size"}},
 		"started anew": {evidence{workers: []workerRow{{2, 300 << 20, 10}}}, []string{"persistent_workers"}},
 		"persist":      {evidence{workers: []workerRow{{2, 300 << 20, 2}}}, nil},
-		"no room":      {evidence{workers: []workerRow{{1, 300 << 20, 10}}, cgroup: []limitRow{{9 << 30, 10 << 30}}}, nil},
+		"no room": {evidence{workers: []workerRow{{1, 300 << 20, 10}},
+			cgroup: []limitRow{{9 << 30, 10 << 30}}}, nil},
 		"they grow": {evidence{workers: []workerRow{{2, 300 << 20, 10}},
 			leaks: []detect.Finding{{Class: "worker_growth"}}}, []string{"persistent_workers"}},
 	} {

@@ -67,8 +67,8 @@ type workerRow struct {
 	Started int64 `json:"started"` // in all
 }
 
-const workerSQL = `WITH t AS (SELECT pid, start_ticks, coalesce(started, first_seen) AS born, last_seen FROM process.tree
- WHERE role = 'worker'),
+const workerSQL = `WITH t AS (SELECT pid, start_ticks, coalesce(started, first_seen) AS born, last_seen
+ FROM process.tree WHERE role = 'worker'),
 beside AS (SELECT count(*) AS n FROM t a JOIN t b ON b.born <= a.born AND a.born <= b.last_seen
  GROUP BY a.pid, a.start_ticks),
 w AS (SELECT m.pid, max(coalesce(m.private_dirty, m.anon)) AS most FROM process.memory m
@@ -84,8 +84,8 @@ type kindRow struct {
 	Censuses int64  `json:"censuses"`
 }
 
-const kindSQL = `WITH sums AS (SELECT device, dtype, pid, census_id, sum(coalesce(bytes, 0)) AS bytes FROM python.tensors
- WHERE device LIKE 'cuda%' GROUP BY ALL)
+const kindSQL = `WITH sums AS (SELECT device, dtype, pid, census_id, sum(coalesce(bytes, 0)) AS bytes
+ FROM python.tensors WHERE device LIKE 'cuda%' GROUP BY ALL)
 SELECT device, dtype AS kind, max(bytes)::BIGINT AS bytes, count(*)::BIGINT AS censuses FROM sums GROUP BY ALL`
 
 type limitRow struct {
@@ -171,8 +171,8 @@ func (e *evidence) judge() *Report {
 	}
 	r.add(e.onLeaks()...)
 	if len(e.devices) > 0 {
-		r.Notes = append(r.Notes, "pin_memory: whether the GPU waits for copies is not recorded; it saves no memory, and "+
-			"costs the host's a batch or two for each worker")
+		r.Notes = append(r.Notes, "pin_memory: whether the GPU waits for copies is not recorded; it saves no memory, "+
+			"and costs the host's a batch or two for each worker")
 		if len(e.kinds) == 0 {
 			r.Notes = append(r.Notes, "precision: no census saw tensors on the GPU (memgauge tensors takes one)")
 		}
@@ -347,7 +347,8 @@ func (e *evidence) onPrecision() *Advice {
 		}
 		saves := (d.Peak - d.Floor) / 2
 		return &Advice{Setting: "precision", Change: "bfloat16 by autocast", Memory: d.Device, Saves: &saves,
-			Known: Bounded, Sure: "medium", Costs: "faster on GPUs with tensor cores; losses differ in their last digits",
+			Known: Bounded, Sure: "medium",
+			Costs: "faster on GPUs with tensor cores; losses differ in their last digits",
 			Evidence: fmt.Sprintf("%d censuses saw no tensor of 16 bits; a step adds up to %s", seen,
 				units.Bytes(d.Peak-d.Floor)),
 			Set: Set{`with torch.autocast("cuda", dtype=torch.bfloat16): forward and loss`,

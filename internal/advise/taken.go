@@ -26,7 +26,7 @@ type Taken struct {
 	Least     int64           `json:"least_bytes"`
 	Parts     []Part          `json:"filled_by"`
 	Fits      estimate.Fit    `json:"fits"`
-	Factor    *float64        `json:"batch_factor"` // the largest batch that fits for certain, as a multiple of this one
+	Factor    *float64        `json:"batch_factor"` // largest batch that fits for certain, over this one
 	Notes     []string        `json:"not_known"`
 }
 
@@ -82,7 +82,8 @@ func takes(devices []deviceRow, roles []roleRow, steps []stepsRow, into estimate
 		}
 	}
 	if gpu == nil && held["parameter"] == 0 {
-		return nil, remedy.Add(errors.New("the session recorded no GPU, and no census of it saw parameters of PyTorch's"),
+		return nil, remedy.Add(errors.New("the session recorded no GPU, and no census of it saw parameters of "+
+			"PyTorch's"),
 			"while it lives, memgauge tensors takes a census; or name the script instead: memgauge estimate train.py")
 	}
 	if gpu == nil {
@@ -112,8 +113,8 @@ func (t *Taken) ofGPU(d *deviceRow, held map[string]int64, into estimate.Device)
 	static := t.static(held)
 	if held["parameter"] > 0 {
 		t.part("gradients, and what else stays between steps", d.Floor-static)
-		t.Notes = append(t.Notes, fmt.Sprintf("gradients by themselves: no moment is safe to read them. They take at most "+
-			"as much as the parameters, %s", units.Bytes(held["parameter"])))
+		t.Notes = append(t.Notes, fmt.Sprintf("gradients by themselves: no moment is safe to read them. They take at "+
+			"most as much as the parameters, %s", units.Bytes(held["parameter"])))
 	} else {
 		t.part("what stays between steps", d.Floor)
 		t.Notes = append(t.Notes, "parameters and optimizer state by themselves: no census saw them")
@@ -123,7 +124,8 @@ func (t *Taken) ofGPU(d *deviceRow, held map[string]int64, into estimate.Device)
 	t.Device = &estimate.Range{Bytes: d.Reserved + (estimate.ContextLow+estimate.ContextHigh)/2,
 		Low: d.Peak + estimate.ContextLow, High: d.Reserved + estimate.ContextHigh}
 	t.Least = t.Device.Low
-	t.Notes = append(t.Notes, "other precisions: what each storage is for was not recorded; memgauge estimate SCRIPT does")
+	t.Notes = append(t.Notes, "other precisions: what each storage is for was not recorded; memgauge estimate SCRIPT "+
+		"does")
 	if into.Total == 0 {
 		return
 	}

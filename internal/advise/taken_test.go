@@ -19,7 +19,8 @@ func parts(t *Taken) map[string]int64 {
 
 // A session of 40 GiB at the peak, of which 16 stay between steps: parameters, gradients, and Adam's two.
 func TestTakesOfGPU(t *testing.T) {
-	device := []deviceRow{{Device: "cuda:0", Reserved: 44 * gib, Peak: 40 * gib, Floor: 16 * gib, Total: known(80 * gib)}}
+	device := []deviceRow{{Device: "cuda:0", Reserved: 44 * gib, Peak: 40 * gib, Floor: 16 * gib,
+		Total: known(80 * gib)}}
 	roles := []roleRow{{"cuda:0", "parameter", 4 * gib}, {"cuda:0", "optimizer", 8 * gib}, {"cpu", "buffer", gib}}
 	for _, c := range []struct {
 		total int64
@@ -75,7 +76,8 @@ func TestTakesRefuses(t *testing.T) {
 		want  string
 	}{{roles, nil, "0 training steps"}, {roles, []stepsRow{{2}}, "2 training steps"},
 		{nil, []stepsRow{{50}}, "no census"}, {[]roleRow{{"cuda:0", "parameter", gib}}, []stepsRow{{50}}, "no GPU"}} {
-		if got, err := takes(nil, c.roles, c.steps, estimate.Device{}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if got, err := takes(nil, c.roles, c.steps, estimate.Device{}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v, %v, want %q", got, err, c.want)
 		}
 	}

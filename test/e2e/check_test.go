@@ -134,7 +134,8 @@ func TestLeakShowsTheFix(t *testing.T) {
 		t.Errorf("%v: the JSON has no diff:\n%s", err, out)
 	}
 	w.mg("check", "--fix", file)
-	if fixed, err := os.ReadFile(file); err != nil || !strings.Contains(string(fixed), "append(validation_loss.detach())") {
+	if fixed, err := os.ReadFile(file); err != nil ||
+		!strings.Contains(string(fixed), "append(validation_loss.detach())") {
 		t.Errorf("%v\n%s", err, fixed)
 	}
 }

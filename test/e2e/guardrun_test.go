@@ -144,7 +144,8 @@ func TestGuardStops(t *testing.T) {
 	}
 }
 
-// Ctrl-C during a checkpoint ends the training as it would without a guard, and kill -9 leaves what was told until then.
+// Ctrl-C during a checkpoint ends the training as it would without a guard, and kill -9 leaves what was told until
+// then.
 func TestGuardInterruptedWhileSaving(t *testing.T) {
 	for name, signal := range map[string]syscall.Signal{"ctrl-c": syscall.SIGINT, "kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {

@@ -64,11 +64,11 @@ func (w *world) guideRun(name string, epochs string, flags ...string) result {
 func TestGuideGuarded(t *testing.T) {
 	w := newWorld(t)
 	guideFiles(t, w.home)
-	if r := w.guideRun("bare", "20"); r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
+	if r := w.guideRun("bare", "14"); r.code != 137 || !strings.Contains(r.stderr, "OOM kill") {
 		t.Fatalf("without a guard: exit %d, it should have died\n%s%s", r.code, r.stdout, r.stderr)
 	}
-	r := w.guideRun("guarded", "20", "--guard", "guide")
-	if r.code != 0 || !strings.Contains(r.stdout, "finished 20 epochs") {
+	r := w.guideRun("guarded", "14", "--guard", "guide")
+	if r.code != 0 || !strings.Contains(r.stdout, "finished 14 epochs") {
 		t.Errorf("with one: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 	events := w.mg("query", "--session", filepath.Join(w.home, "guarded"), "-f", "csv",

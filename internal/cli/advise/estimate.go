@@ -53,7 +53,8 @@ func (a *commands) estimateCommand() *cobra.Command {
 			"{batch:8} stands among its arguments. What\n" +
 			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
 			"is named. Exit code 3 means that\n" +
-			"it will not fit. Without SCRIPT, for a session (named before the command, or --session DIR), the answer comes\n" +
+			"it will not fit. Without SCRIPT, for a session (named before the command, or --session DIR), the " +
+			"answer comes\n" +
 			"from what it has recorded: nothing is run, and what a session can't know is said.",
 		Example: "  memgauge estimate train.py --batch-size 8\n" +
 			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
