@@ -55,7 +55,8 @@ func TestNothingToChange(t *testing.T) {
 		devices: []deviceRow{{Device: "cuda:0", Reserved: 60 << 30, Peak: 55 << 30, Floor: 20 << 30,
 			Total: known(80 << 30)}},
 		heaps:   []heapRow{{PID: 1, Free: 20 << 20, InUse: 500 << 20, Readings: 300}},
-		workers: []workerRow{{4, 300 << 20}}, cgroup: []limitRow{{8 << 30, 64 << 30}},
+		workers: []workerRow{{4, 300 << 20, 8}}, cgroup: []limitRow{{8 << 30, 64 << 30}},
+		kinds: []kindRow{{"cuda:0", "float32", 20 << 30, 3}},
 		leaks: []detect.Finding{{Class: "retained_tensors"}},
 	})
 	if len(r.Advice) != 0 {
@@ -69,11 +70,13 @@ func TestAdviceFollowsFromFigures(t *testing.T) {
 			Total: known(80 << 30)}},
 		heaps:   []heapRow{{PID: 1, Free: 400 << 20, InUse: 500 << 20, Readings: 300}},
 		blocks:  []blockRow{{Family: "layers.*", Count: 12, Keeps: 12 << 30, Most: 1 << 30, Device: "cuda:0"}},
-		workers: []workerRow{{4, 300 << 20}}, cgroup: []limitRow{{60 << 30, 64 << 30}},
+		workers: []workerRow{{4, 300 << 20, 8}}, cgroup: []limitRow{{60 << 30, 64 << 30}},
+		kinds: []kindRow{{"cuda:0", "float32", 20 << 30, 3}, {"cuda:0", "int64", 1 << 20, 2}},
 		leaks: []detect.Finding{{Class: "worker_growth"}, {Class: "worker_growth"}},
 	})
-	want := map[string]int64{"batch_size": 25 << 30, "malloc": 400 << 20, "activation checkpointing": 11 << 30,
-		"num_workers": 600 << 20, "persistent_workers": -1}
+	want := map[string]int64{"batch_size": 25 << 30, "precision": 25 << 30, "malloc": 400 << 20,
+		"activation checkpointing": 11 << 30,
+		"num_workers":              600 << 20, "persistent_workers": -1}
 	for _, a := range r.Advice {
 		saves, ok := want[a.Setting]
 		if !ok {
@@ -90,6 +93,52 @@ func TestAdviceFollowsFromFigures(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("nothing is said of %v", want)
+	}
+}
+
+// A GPU that is full, with what 16 bits can't save any more; workers that each epoch starts anew, where they grow and
+// where they don't.
+func TestPrecisionAndWorkers(t *testing.T) {
+	full := []deviceRow{{Device: "cuda:0", Reserved: 78 << 30, Peak: 70 << 30, Floor: 20 << 30, Total: known(80 << 30)}}
+	for name, c := range map[string]struct {
+		e    evidence
+		want []string
+	}{
+		"no census": {evidence{devices: full}, []string{"batch_size"}},
+		"mixed already": {evidence{devices: full, kinds: []kindRow{{"cuda:0", "float32", 9, 3},
+			{"cuda:0", "bfloat16", 9, 1}}},
+			[]string{"batch_size"}},
+		"another GPU": {evidence{devices: full, kinds: []kindRow{{"cuda:1", "float32", 9, 3}}},
+			[]string{"batch_size"}},
+		"started anew": {evidence{workers: []workerRow{{2, 300 << 20, 10}}}, []string{"persistent_workers"}},
+		"persist":      {evidence{workers: []workerRow{{2, 300 << 20, 2}}}, nil},
+		"no room": {evidence{workers: []workerRow{{1, 300 << 20, 10}},
+			cgroup: []limitRow{{9 << 30, 10 << 30}}}, nil},
+		"they grow": {evidence{workers: []workerRow{{2, 300 << 20, 10}},
+			leaks: []detect.Finding{{Class: "worker_growth"}}}, []string{"persistent_workers"}},
+	} {
+		var got []string
+		for _, a := range ofSteps(c.e).Advice {
+			got = append(got, a.Setting)
+			if name == "they grow" && a.Change != "persistent_workers=False" {
+				t.Errorf("%s: %s", name, a.Change)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: advice on %v, want %v", name, got, c.want)
+		}
+	}
+}
+
+// A history recorded on an H100: the saving that is simulated is what a second recording, with the setting, did save.
+func TestAllocatorFromAnH100(t *testing.T) {
+	const expandable, segments = 3_613_392_896, 4_622_123_008 // reserved at the peak, as internal/replay knows them
+	a, note, err := Allocator(t.Context(), filepath.Join(env.Checkout(), "testdata/snapshots/h100-segments.pickle.gz"))
+	if err != nil || a == nil || a.Saves == nil {
+		t.Fatalf("%v, %q, %v", a, note, err)
+	}
+	if off := float64(*a.Saves) / (segments - expandable); a.Known != Simulated || off < 0.95 || off > 1.05 {
+		t.Errorf("%s saves %d, %.2f of what it did save", a.Change, *a.Saves, off)
 	}
 }
 

@@ -24,6 +24,7 @@ type evidence struct {
 	heaps   []heapRow
 	workers []workerRow
 	blocks  []blockRow
+	kinds   []kindRow
 	cgroup  []limitRow
 	steps   []stepsRow
 	leaks   []detect.Finding
@@ -61,13 +62,31 @@ SELECT pid, min(heap_held - heap_in_use)::BIGINT AS free, max(heap_in_use)::BIGI
 FROM s WHERE r <= greatest(n // 4, 1) GROUP BY pid ORDER BY free DESC LIMIT 64`
 
 type workerRow struct {
-	Workers int64 `json:"workers"`
-	Each    int64 `json:"each"` // private bytes of one, the median of their highest
+	Workers int64 `json:"workers"` // at once
+	Each    int64 `json:"each"`    // private bytes of one, the median of their highest
+	Started int64 `json:"started"` // in all
 }
 
-const workerSQL = `WITH w AS (SELECT m.pid, max(coalesce(m.private_dirty, m.anon)) AS most FROM process.memory m
- JOIN (SELECT DISTINCT pid FROM process.tree WHERE role = 'worker') t USING (pid) GROUP BY m.pid)
-SELECT count(*)::BIGINT AS workers, coalesce(quantile_disc(most, 0.5), 0)::BIGINT AS each FROM w`
+const workerSQL = `WITH t AS (SELECT pid, start_ticks, coalesce(started, first_seen) AS born, last_seen
+ FROM process.tree WHERE role = 'worker'),
+beside AS (SELECT count(*) AS n FROM t a JOIN t b ON b.born <= a.born AND a.born <= b.last_seen
+ GROUP BY a.pid, a.start_ticks),
+w AS (SELECT m.pid, max(coalesce(m.private_dirty, m.anon)) AS most FROM process.memory m
+ JOIN (SELECT DISTINCT pid FROM t) USING (pid) GROUP BY m.pid)
+SELECT (SELECT coalesce(max(n), 0) FROM beside)::BIGINT AS workers, (SELECT count(*) FROM t)::BIGINT AS started,
+ (SELECT coalesce(quantile_disc(most, 0.5), 0) FROM w)::BIGINT AS each`
+
+// kindRow are the bytes of a type of tensors on a device, the most that a census saw.
+type kindRow struct {
+	Device   string `json:"device"`
+	Kind     string `json:"kind"` // torch's dtype
+	Bytes    int64  `json:"bytes"`
+	Censuses int64  `json:"censuses"`
+}
+
+const kindSQL = `WITH sums AS (SELECT device, dtype, pid, census_id, sum(coalesce(bytes, 0)) AS bytes
+ FROM python.tensors WHERE device LIKE 'cuda%' GROUP BY ALL)
+SELECT device, dtype AS kind, max(bytes)::BIGINT AS bytes, count(*)::BIGINT AS censuses FROM sums GROUP BY ALL`
 
 type limitRow struct {
 	Current int64 `json:"current"`
@@ -109,6 +128,9 @@ func Session(ctx context.Context, s api.Session) (*Report, error) {
 	if e.blocks, err = api.Rows[blockRow](ctx, s, blockSQL); err != nil {
 		return nil, err
 	}
+	if e.kinds, err = api.Rows[kindRow](ctx, s, kindSQL); err != nil {
+		return nil, err
+	}
 	if e.cgroup, err = api.Rows[limitRow](ctx, s, limitSQL); err != nil {
 		return nil, err
 	}
@@ -145,10 +167,16 @@ func (e *evidence) judge() *Report {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d steps are too few for advice on settings: it needs %d",
 			r.Steps, enough))
 	} else {
-		r.add(e.onBatch(), e.onCheckpointing(), e.onHeap(), e.onWorkers())
+		r.add(e.onBatch(), e.onPrecision(), e.onCheckpointing(), e.onHeap(), e.onWorkers(), e.onRestarts())
 	}
 	r.add(e.onLeaks()...)
-	if len(e.devices) == 0 {
+	if len(e.devices) > 0 {
+		r.Notes = append(r.Notes, "pin_memory: whether the GPU waits for copies is not recorded; it saves no memory, "+
+			"and costs the host's a batch or two for each worker")
+		if len(e.kinds) == 0 {
+			r.Notes = append(r.Notes, "precision: no census saw tensors on the GPU (memgauge tensors takes one)")
+		}
+	} else {
 		r.Notes = append(r.Notes, "no GPU was used: batch size, precision and checkpointing are judged on GPUs only; "+
 			"memgauge estimate says what the script would take of one")
 	}
@@ -280,4 +308,51 @@ func (e *evidence) onWorkers() *Advice {
 		Evidence: fmt.Sprintf("%d workers were seen, each with %s of its own; %s charged of %s", w.Workers,
 			units.Bytes(w.Each), units.Bytes(c.Current), units.Bytes(c.Limit)), Set: workers(n),
 		rank: float64(c.Current) / float64(c.Limit)}
+}
+
+// restarted is how many times as many workers must have been started as run at once: those of three epochs.
+const restarted = 3
+
+// onRestarts judges workers that each epoch starts anew, where they don't grow and there is room to keep them.
+func (e *evidence) onRestarts() *Advice {
+	if len(e.workers) == 0 || e.workers[0].Workers == 0 || e.workers[0].Started < restarted*e.workers[0].Workers {
+		return nil
+	}
+	if len(e.cgroup) > 0 && float64(e.cgroup[0].Current) > tight*float64(e.cgroup[0].Limit) ||
+		slices.ContainsFunc(e.leaks, func(f detect.Finding) bool { return string(f.Class) == "worker_growth" }) {
+		return nil
+	}
+	w := e.workers[0]
+	plain := "DataLoader(…, persistent_workers=True)"
+	return &Advice{Setting: "persistent_workers", Change: "persistent_workers=True", Memory: "host", Known: Measured,
+		Sure: "medium", Costs: fmt.Sprintf("saves the starts; takes %s between epochs", units.Bytes(w.Workers*w.Each)),
+		Evidence: fmt.Sprintf("%d workers were started, %d at a time: each epoch starts them anew; none of them grew",
+			w.Started, w.Workers),
+		Set: Set{plain, plain, "TrainingArguments(dataloader_persistent_workers=True)"}}
+}
+
+// onPrecision judges a full GPU whose tensors all have 32 bits. Autocast halves what its operations leave, not weights
+// or the optimizer's state.
+func (e *evidence) onPrecision() *Advice {
+	for _, d := range e.devices {
+		whole, half, seen := false, false, int64(0)
+		for _, k := range e.kinds {
+			if k.Device == d.Device {
+				whole, half = whole || k.Kind == "float32", half || k.Kind == "bfloat16" || k.Kind == "float16"
+				seen = max(seen, k.Censuses)
+			}
+		}
+		if !whole || half || !e.full(d.Device) || d.Peak <= d.Floor {
+			continue
+		}
+		saves := (d.Peak - d.Floor) / 2
+		return &Advice{Setting: "precision", Change: "bfloat16 by autocast", Memory: d.Device, Saves: &saves,
+			Known: Bounded, Sure: "medium",
+			Costs: "faster on GPUs with tensor cores; losses differ in their last digits",
+			Evidence: fmt.Sprintf("%d censuses saw no tensor of 16 bits; a step adds up to %s", seen,
+				units.Bytes(d.Peak-d.Floor)),
+			Set: Set{`with torch.autocast("cuda", dtype=torch.bfloat16): forward and loss`,
+				`Trainer(precision="bf16-mixed")`, "TrainingArguments(bf16=True)"}, rank: 0.7}
+	}
+	return nil
 }

@@ -106,3 +106,44 @@ func (f *file) readsEnd(h holder, g growth) bool {
 	}
 	return reads > 0
 }
+
+// neverRead finds lists that get a tensor with each step and that nothing reads (MG122).
+func neverRead(f *file, r *reporter) {
+	for _, g := range f.growths() {
+		fn := f.function(g.at)
+		h, ok := f.holderOf(g.into)
+		if !ok || h.attr || h.scope != fn || isNumber(f, g.value) || f.grade(g.value).graph() ||
+			!f.tensorish(g.value) {
+			continue // what carries a graph is MG103's
+		}
+		loop := f.holderLoop(h, g.at)
+		if !loop.ok() || !f.growsFreely(h, g, loop) || f.isRead(h) ||
+			h.scope == f.module && f.fromModel(fn, g.value) && f.epochs(h, g.at) { // MG105's
+			continue
+		}
+		r.report(g.at, fmt.Sprintf("%s gets a tensor with each step, and nothing reads it", quote(h.name)),
+			"leave it out, or keep what will be read: a number (.item()), the newest", held(h.name))
+	}
+}
+
+// isRead reports whether anything but its own growth names a container, or may do so by its name as text.
+func (f *file) isRead(h holder) bool {
+	for _, name := range []string{"locals", "globals", "vars", "exec"} {
+		for _, c := range f.byName[name] {
+			if !c.receiver().ok() {
+				return true
+			}
+		}
+	}
+	grows := map[int32]bool{}
+	for _, g := range f.growths() {
+		grows[g.into.bare().i] = true
+	}
+	for _, u := range f.uses(h, node{}) {
+		p := u.parent()
+		if !grows[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {
+			return true
+		}
+	}
+	return false
+}

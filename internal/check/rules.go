@@ -59,6 +59,7 @@ var Rules = sync.OnceValue(func() []Rule {
 		{"MG119", "big-result-kept-past-epoch", Note, resultPastEpoch},
 		{"MG120", "activations-kept-each-forward", Error, activationsKept},
 		{"MG121", "only-the-end-is-read", Warning, onlyTheEnd},
+		{"MG122", "kept-and-never-read", Error, neverRead},
 		// data
 		{"MG201", "python-objects-in-dataset", Note, objectsInDataset},
 		{"MG202", "dataset-state-grows", Warning, datasetGrows},

@@ -68,6 +68,7 @@ type suspect struct {
 	late        bool // only the last census saw it: how fast it grows isn't known
 	uncollected bool // garbage in cycles while the collector is off
 
+	bunch    bool // several that only C reaches, without a name of their own: censuses see more of them or fewer
 	foreign  bool // a running function of Python's library or PyTorch holds it
 	fleeting bool // a variable of the step that was going on: only the last of several censuses saw it
 	shrank   bool // it was smaller at a later census
@@ -396,6 +397,7 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 	switch o.Evidence {
 	case "container":
 		s.container, s.kind = true, name
+		s.bunch = o.Count > 1 && strings.HasPrefix(o.Holder, "<")
 		if strings.Contains(o.Detail, "functools._lru_list_elem") {
 			s.kind = "cache"
 		}

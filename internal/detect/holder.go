@@ -28,7 +28,7 @@ func (s suspect) holds(rate, over float64) bool {
 	case !math.IsNaN(s.bytes):
 		return s.bytes >= explains*rate && s.bytes*explains <= rate // maps of files are larger than what they take
 	}
-	return s.items > 0 && s.items*over >= moreItems
+	return !s.bunch && s.items > 0 && s.items*over >= moreItems
 }
 
 // IsForeign says that a site lies in Python's library or in PyTorch: a function of theirs that holds something while it

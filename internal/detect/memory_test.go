@@ -214,6 +214,11 @@ func TestHolders(t *testing.T) {
 		"too little": {func(c, s int64) []model.ObjectGroup {
 			return objects{row("__main__.log", "a.py:3", s, s*60_000)}
 		}, ""},
+		"many lists of libraries, more of them seen each time": {func(c, s int64) []model.ObjectGroup {
+			all := row("<list>", "", 12_000+s*40, model.Null)
+			all.Count = 33 + c
+			return objects{all}
+		}, ""},
 		"the program's": {func(c, s int64) []model.ObjectGroup {
 			return objects{row("Adam.step().grads", adam, s, s*900_000), row("__main__.kept", "a.py:3", s, s*500_000)}
 		}, "__main__.kept"},

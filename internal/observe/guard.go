@@ -221,7 +221,8 @@ func (o RunOptions) Retry(end Ended) (next RunOptions, said string, ok bool) {
 	if p == nil || !p.OnOOM.Retry || !end.Guard.OOM && end.Guard.Stopped == "" {
 		return o, "", false
 	}
-	if !slices.Contains(end.Guard.Read, batchKey) {
+	o.asked = o.asked || slices.Contains(end.Guard.Read, batchKey) // a try may die before it could ask
+	if !o.asked {
 		return o, "not started again: the script never asked memgauge.policy() for " + batchKey +
 			", so it would run out of memory again", false
 	}

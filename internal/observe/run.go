@@ -38,6 +38,7 @@ type RunOptions struct {
 	// of a retry
 	policy              *guard.Policy
 	attempt             int
+	asked               bool   // the script asks for the batch's size
 	firstName, firstDir string // of the first try's session
 }
 

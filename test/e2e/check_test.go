@@ -106,3 +106,54 @@ func leakNamesRule(t *testing.T, w *world, s, file string) {
 		t.Errorf("%v: the JSON names no rule for %s:\n%s", err, file, out)
 	}
 }
+
+// Where the line of a leak matches a rule that has a safe fix, leak shows it as a diff, in the text and in the JSON.
+func TestLeakShowsTheFix(t *testing.T) {
+	python := env.Torch(t).Path
+	w := newWorld(t)
+	file, s := filepath.Join(w.home, "train.py"), filepath.Join(w.home, "s")
+	if err := os.WriteFile(file, []byte(lossesKept), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.do("memgauge", "run", "--quiet", "--session", s, "--", python, "train.py"); r.code != 0 {
+		t.Fatalf("exit %d\n%s", r.code, r.stderr)
+	}
+	text := w.do("memgauge", "leak", "--session", s)
+	for _, want := range []string{"rule      MG103 graph-kept-in-container at train.py:15: ",
+		"            -    losses.append(validation_loss)\n            +    losses.append(validation_loss.detach())\n"} {
+		if text.code != 3 || !strings.Contains(text.stdout, want) {
+			t.Errorf("exit %d, it lacks %q\n%s", text.code, want, text.stdout)
+		}
+	}
+	var doc struct {
+		Findings []struct{ Rule *struct{ ID, Diff string } }
+	}
+	out := w.do("memgauge", "leak", "--session", s, "--json").stdout
+	if err := json.Unmarshal([]byte(out), &doc); err != nil || len(doc.Findings) == 0 || doc.Findings[0].Rule == nil ||
+		!strings.Contains(doc.Findings[0].Rule.Diff, "+    losses.append(validation_loss.detach())\n") {
+		t.Errorf("%v: the JSON has no diff:\n%s", err, out)
+	}
+	w.mg("check", "--fix", file)
+	if fixed, err := os.ReadFile(file); err != nil ||
+		!strings.Contains(string(fixed), "append(validation_loss.detach())") {
+		t.Errorf("%v\n%s", err, fixed)
+	}
+}
+
+// lossesKept keeps the graph of every step.
+const lossesKept = `import torch
+from torch import nn
+
+torch.set_num_threads(1)
+model = nn.Sequential(nn.Linear(32, 512), nn.Sigmoid(), nn.Linear(512, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+held_out = torch.randn(64, 32)
+losses = []
+for step in range(1200):
+    loss = model(torch.randn(128, 32)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    validation_loss = model(held_out).square().mean()
+    losses.append(validation_loss)
+`

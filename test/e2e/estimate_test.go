@@ -71,7 +71,8 @@ func TestEstimateRefuses(t *testing.T) {
 	w := newWorld(t)
 	for _, args := range [][]string{{}, {"python3"}, {"train"}, {"--device-memory", "GTX 99", "train.py"},
 		{"--precision", "int4", "train.py"}, {"--steps", "0", "train.py"}, {"--batch", "0", "train.py"},
-		{"--conf", "nonsense", "train.py"}} {
+		{"--conf", "nonsense", "train.py"}, {"--session", "s", "train.py"}, {"--session", "s", "--batch", "4"},
+		{"--session", "s", "--device-memory", "much"}} {
 		r := w.do("memgauge", append([]string{"estimate"}, args...)...)
 		if r.code != 2 || r.stdout != "" || !strings.HasPrefix(r.stderr, "memgauge: estimate: ") {
 			t.Errorf("%q: exit %d, %q, %q", args, r.code, r.stdout, r.stderr)
@@ -111,6 +112,43 @@ func TestAdvise(t *testing.T) {
 	if doc.Steps != 3000 || len(doc.Advice) != 1 || doc.Advice[0].Setting != "malloc" ||
 		doc.Advice[0].Saves < 400<<20 || doc.Advice[0].Saves > 600<<20 {
 		t.Errorf("the heap keeps 460 MiB: %+v", doc)
+	}
+	w.estimateOf(s)
+}
+
+// A session on the host says what is there whatever the device is, and what it can't know; one without a training is
+// refused.
+func (w *world) estimateOf(s string) {
+	w.t.Helper()
+	var doc struct {
+		On     string `json:"trained_on"`
+		Steps  int
+		Fits   *string
+		Device *struct{}
+		Parts  []struct {
+			What  string
+			Bytes int64
+		} `json:"filled_by"`
+		Unknown []string `json:"not_known"`
+	}
+	out := w.mg("estimate", "--session", s, "--device-memory", "GTX 1650", "--json")
+	if err := json.Unmarshal([]byte(out), &doc); err != nil {
+		w.t.Fatalf("%v\n%s", err, out)
+	}
+	if doc.On != "cpu" || doc.Steps != 3000 || doc.Fits != nil || doc.Device != nil || len(doc.Unknown) != 2 ||
+		len(doc.Parts) != 3 || doc.Parts[0].What != "parameters" || doc.Parts[0].Bytes != 4*(64*64+64+64+1) ||
+		doc.Parts[1].What != "optimizer state" || doc.Parts[1].Bytes < 2*doc.Parts[0].Bytes {
+		w.t.Errorf("of a session on the host:\n%s", out)
+	}
+	if r := w.do("memgauge", "estimate", "--session", s, "--device-memory", "200MiB"); r.code != 3 ||
+		!strings.Contains(r.stdout, "it does not fit") {
+		w.t.Errorf("less than CUDA's context: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+	none := filepath.Join(w.home, "none")
+	w.mg("run", "--quiet", "--session", none, "--", "true")
+	if r := w.do("memgauge", "estimate", "--session", none); r.code != 1 || r.stdout != "" ||
+		!strings.Contains(r.stderr, "the session has 0 training steps") {
+		w.t.Errorf("no training: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const mib = 1 << 20
@@ -25,7 +27,7 @@ var (
 
 type options struct {
 	memgauge, python string
-	runs             int
+	runs, at         int
 	guarded          bool
 	only             string
 }
@@ -43,6 +45,7 @@ func main() {
 	flag.StringVar(&o.memgauge, "memgauge", "bin/memgauge", "the binary")
 	flag.StringVar(&o.python, "python", "python3", "the interpreter")
 	flag.IntVar(&o.runs, "runs", 20, "trainings of each kind")
+	flag.IntVar(&o.at, "at-once", 2, "trainings at a time")
 	flag.StringVar(&o.only, "only", "", "bound or healthy")
 	flag.BoolVar(&o.guarded, "guard", true, "false shows that the bound ones do die")
 	flag.Parse()
@@ -59,38 +62,56 @@ func run(o options) error {
 	}
 	defer os.RemoveAll(dir)
 	fmt.Println("| trainings | runs | stopped with a checkpoint | killed | finished |\n|---|---|---|---|---|")
-	for _, kind := range []struct {
-		name   string
-		shapes []string
-	}{{"bound to run out of memory", bound}, {"healthy", healthy}} {
+	for _, kind := range []kind{{"bound to run out of memory", bound}, {"healthy", healthy}} {
 		if o.only != "" && !strings.HasPrefix(kind.name, o.only) {
 			continue
 		}
-		var stopped, killed, finished int
-		for i := range o.runs {
-			one, err := train(o, dir, kind.shapes[i%len(kind.shapes)], i)
-			if err != nil {
-				return err
-			}
-			switch {
-			case one.stopped && one.saved:
-				stopped++
-				if kind.name == "healthy" {
-					fmt.Fprintf(os.Stderr, "%s %d was stopped\n", one.shape, i)
-				}
-			case one.killed:
-				killed++
-				fmt.Fprintf(os.Stderr, "%s %d was killed\n", one.shape, i)
-			case one.code == 0:
-				finished++
-			default:
-				fmt.Fprintf(os.Stderr, "%s %d: exit %d\n", one.shape, i, one.code)
-			}
+		if err := kind.row(o, dir); err != nil {
+			return err
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d |\n", kind.name, o.runs, stopped, killed, finished)
 	}
 	return nil
 }
+
+// kind of trainings: a row of the table.
+type kind struct {
+	name   string
+	shapes []string
+}
+
+// row runs the trainings of a kind, and prints how they ended. What ended otherwise than it should is named.
+func (k kind) row(o options, dir string) error {
+	outcomes := make([]outcome, o.runs)
+	var g errgroup.Group
+	g.SetLimit(max(1, o.at))
+	for i := range outcomes {
+		g.Go(func() (err error) {
+			outcomes[i], err = train(o, dir, k.shapes[i%len(k.shapes)], i)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	var stopped, killed, finished int
+	for i, one := range outcomes {
+		switch {
+		case one.stopped && one.saved:
+			stopped++
+		case one.killed:
+			killed++
+		case one.code == 0:
+			finished++
+		}
+		if one.finished() != (k.name == "healthy") || one.killed || one.stopped && !one.saved {
+			fmt.Fprintf(os.Stderr, "%s %d: exit %d, checkpoint %t\n", one.shape, i, one.code, one.saved)
+		}
+	}
+	fmt.Printf("| %s | %d | %d | %d | %d |\n", k.name, o.runs, stopped, killed, finished)
+	return nil
+}
+
+func (o outcome) finished() bool { return o.code == 0 }
 
 // train runs one in a cgroup of 420 to 820 MiB, of which the interpreter takes 15.
 func train(o options, dir, shape string, seed int) (outcome, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/internal/api"
@@ -41,8 +42,7 @@ const maxSteps = 1000
 func (a *commands) estimateCommand() *cobra.Command {
 	var o estimateOptions
 	c := &cobra.Command{
-		Use:         "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
-		Annotations: app.AboutNoSession(),
+		Use: "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
 		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
 			"without a GPU",
 		Long: "Runs SCRIPT for a few steps on the host. It sees a GPU, \"cuda:0\", that isn't there; what it " +
@@ -53,12 +53,23 @@ func (a *commands) estimateCommand() *cobra.Command {
 			"{batch:8} stands among its arguments. What\n" +
 			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
 			"is named. Exit code 3 means that\n" +
-			"it will not fit.",
+			"it will not fit. Without SCRIPT, for a session (named before the command, or --session DIR), the " +
+			"answer comes\n" +
+			"from what it has recorded: nothing is run, and what a session can't know is said.",
 		Example: "  memgauge estimate train.py --batch-size 8\n" +
 			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
-			"  memgauge estimate --device-memory 4GiB --batch 4,8,16 --precision as-is,mixed --shapes train.py",
+			"  memgauge estimate --device-memory 4GiB --batch 4,8,16 --precision as-is,mixed --shapes train.py\n" +
+			"  memgauge estimate --session runs/7 --device-memory 24GiB",
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.estimate(cmd.Context(), o, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.SessionDir != "" && len(args) > 0 {
+				return app.Usage(errors.New("estimate: either a SCRIPT or --session, not both"))
+			}
+			if len(args) == 0 && (a.SessionDir != "" || a.Endpoint != "") {
+				return a.estimateSession(cmd.Context(), o, changed(cmd.Flags(), ofScript))
+			}
+			return a.estimate(cmd.Context(), o, args)
+		},
 	}
 	f := c.Flags()
 	f.SetInterspersed(false) // what follows the script is its own
@@ -76,6 +87,16 @@ func (a *commands) estimateCommand() *cobra.Command {
 	f.Var(&o.timeout, "timeout", "how long all runs together may take (default: no limit)")
 	f.Lookup("timeout").DefValue = ""
 	return c
+}
+
+// changed lists those of some flags that were given.
+func changed(f *pflag.FlagSet, names []string) (given []string) {
+	for _, name := range names {
+		if f.Changed(name) {
+			given = append(given, name)
+		}
+	}
+	return given
 }
 
 // precisionNames are the values of --precision.
@@ -113,7 +134,8 @@ func (o *estimateOptions) question() (q estimate.Question, precisions []string, 
 // interpreter takes Python and its flags off a command line: python3 -u train.py.
 func interpreter(given string, args []string) (python string, script []string, err error) {
 	if len(args) == 0 {
-		return "", nil, remedy.Add(errors.New("no SCRIPT"), "memgauge estimate train.py --its-arguments")
+		return "", nil, remedy.Add(errors.New("no SCRIPT"), "memgauge estimate train.py --its-arguments, or "+
+			"--session DIR for what a session took")
 	}
 	python, script = given, args
 	if base := filepath.Base(args[0]); strings.HasPrefix(base, "python") && !strings.HasSuffix(base, ".py") {

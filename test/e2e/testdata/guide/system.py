@@ -33,7 +33,7 @@ class System(pl.LightningModule):
         self.test_step_outputs = []
 
     def training_step(self, batch, batch_idx):
-        time.sleep(0.01)
+        time.sleep(0.005)
         return (self.model(batch) - batch).square().mean()
 
     def validation_step(self, batch, batch_idx):
@@ -60,8 +60,8 @@ class System(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=1e-3)
 
 
-def loader(batches, num_workers):
-    return DataLoader(Frames(64 * batches), batch_size=64, num_workers=num_workers,
+def loader(batches, size, num_workers):
+    return DataLoader(Frames(size * batches), batch_size=size, num_workers=num_workers,
                       persistent_workers=True if num_workers > 0 else False)
 
 
@@ -72,8 +72,8 @@ def main():
                          enable_progress_bar=False, enable_model_summary=False, num_sanity_val_steps=0,
                          default_root_dir=sys.argv[1])
     system = System()
-    trainer.fit(system, loader(10, 1), loader(40, 1))
-    trainer.test(system, loader(5, 0), verbose=False)
+    trainer.fit(system, loader(40, 16, 1), loader(24, 64, 1))
+    trainer.test(system, loader(5, 64, 0), verbose=False)
     print("finished %d epochs" % trainer.current_epoch)
 
 

@@ -22,7 +22,8 @@ class MemgaugeCallback(Callback):
         self._verdicts, self._guard = None, Callbacks("Lightning")
 
     def on_train_start(self, trainer, pl_module):
-        self._guard.begin()
+        if trainer.world_size == 1:     # all ranks would have to save together (Trainer.save_checkpoint)
+            self._guard.begin()
         self._verdicts = Verdicts(trainer.is_global_zero)
         self._tell("training", "begin", trainer)
 
@@ -34,10 +35,7 @@ class MemgaugeCallback(Callback):
             self._save(trainer, "stop" in wanted)
 
     def _save(self, trainer, stop):
-        """All ranks must come here together (Trainer.save_checkpoint), so only where there is one."""
         path = os.path.join(trainer.default_root_dir, "memgauge-guard.ckpt")
-        if trainer.world_size > 1:
-            return
         trainer.save_checkpoint(path)
         if stop:
             trainer.should_stop = True
