@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -74,16 +75,14 @@ func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing
 			list = append(list, *p.Session)
 		}
 	})
-	slices.SortFunc(list, func(a, b Session) int {
-		if c := strings.Compare(a.Job, b.Job); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Node, b.Node); c != 0 {
-			return c
-		}
-		return a.About.Started.Compare(b.About.Started)
-	})
+	slices.SortFunc(list, compare)
 	return list, missing, err
+}
+
+// compare orders sessions by job, node and start.
+func compare(a, b Session) int {
+	return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Node, b.Node),
+		a.About.Started.Compare(b.About.Started))
 }
 
 // gather asks, and hands over parts until every node that is up has answered or the time is over.

@@ -19,14 +19,17 @@ const (
 // Input is what is compared; each may be nil.
 type Input struct {
 	Memory *Grid // bytes at step ends, by rank
-	Time   *Grid // seconds since the epoch at which steps ended, by rank; each node's own clock
-	Host   *Grid // bytes that a node uses, by node (Unit.Rank < 0), at steps of its ranks
+	// Process is what each rank's process holds on the host, where Memory is a device's.
+	Process *Grid
+	Time    *Grid // seconds since the epoch at which steps ended, by rank; each node's own clock
+	Host    *Grid // bytes that a node uses, by node (Unit.Rank < 0), at steps of its ranks
 }
 
 // Finding is one odd unit. Excess and Pace are bytes and bytes a step; of a lagging rank seconds, and seconds a step.
 type Finding struct {
 	Kind         Kind    `json:"kind"`
-	Rank         int     `json:"rank"` // -1: of the node
+	Rank         int     `json:"rank"`             // -1: of the node
+	Memory       string  `json:"memory,omitempty"` // "host": the rank's process there, while its Memory is a device's
 	Node         string  `json:"node"`
 	Since        int64   `json:"since_step"` // first step of the bucket in which it departs from its peers
 	Z            float64 `json:"z"`          // robust, over units at equal steps
@@ -83,6 +86,9 @@ func Judge(in Input) Report {
 	if in.Memory != nil {
 		r.Ranks, r.Nodes = in.Memory.Len(), nodesOf(in.Memory)
 		r.memory(in.Memory)
+	}
+	if in.Process != nil && in.Process.Len() > 0 {
+		r.process(in.Process)
 	}
 	if in.Time != nil {
 		r.Ranks, r.Nodes = max(r.Ranks, in.Time.Len()), max(r.Nodes, nodesOf(in.Time))
@@ -185,6 +191,19 @@ func (r *Report) memory(g *Grid) {
 	}
 	slices.SortStableFunc(r.Slopes, func(a, b Slope) int { return compareNaN(b.Pace, a.Pace) })
 	r.pileUp(g, columns, floor, material)
+}
+
+// process judges the memory of ranks' processes on the host. The slopes stay those of Memory.
+func (r *Report) process(g *Grid) {
+	var host Report
+	host.memory(g)
+	for _, f := range host.Findings {
+		f.Memory = "host"
+		r.Findings = append(r.Findings, f)
+	}
+	for _, why := range host.Warnings {
+		r.Warnings = append(r.Warnings, "processes on the host: "+why)
+	}
 }
 
 // finding turns a change in columns into one in steps.

@@ -47,6 +47,9 @@ func (r Report) sentences(b *strings.Builder) {
 func (f Finding) Text() string {
 	z := fmt.Sprintf("z %.0f, %.0f to %.0f", f.Z, f.ZLow, f.ZHigh)
 	who := fmt.Sprintf("Rank %d on %s", f.Rank, f.Node)
+	if f.Memory != "" {
+		who = fmt.Sprintf("The %s memory of rank %d on %s", f.Memory, f.Rank, f.Node)
+	}
 	ask := fmt.Sprintf("Ask it: memgauge rank=%d leak.", f.Rank)
 	switch f.Kind {
 	case Leak:
