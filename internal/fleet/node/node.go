@@ -26,6 +26,8 @@ type Options struct {
 	Session string // directory of the one session to answer for; "": all of this machine's user
 	Grant   bool   // whether questions that change something are answered
 	Log     *slog.Logger
+	// Machine gives what is seen of this machine, as JSON; nil where nobody watches it.
+	Machine func() []byte
 }
 
 // Node answers for this machine.
@@ -139,7 +141,8 @@ func (n *Node) hear(ctx context.Context) (stop func(), err error) {
 		stop()
 		return nil, err
 	}
-	return func() { stop(); s() }, nil
+	stops = append(stops, s)
+	return stop, nil
 }
 
 // live says hello now and then, until ctx ends.

@@ -237,11 +237,19 @@ func scoreOf(values []float64, floor float64) score {
 	return s
 }
 
-// z is a value's distance in spreads with its 95 % interval: err is the value's own standard error; to it come those of
-// the center and of the spread, which n units give.
+// z is a value's distance in spreads with its 95 % interval: err is the value's own standard error, to which that of
+// the center comes. The error of the spread is a factor: of six units it may be 2.5 times too small or too large.
 func (s score) z(value, err float64) (z, low, high float64) {
 	z = (value - s.center) / s.spread
 	n := float64(max(1, s.n))
-	e := math.Sqrt(err*err/(s.spread*s.spread) + math.Pi/2/n + z*z*madFreedom/n)
-	return z, z - 1.96*e, z + 1.96*e
+	e := 1.96 * math.Sqrt(err*err/(s.spread*s.spread)+math.Pi/2/n)
+	factor := math.Exp(1.96 * math.Sqrt(madFreedom/n))
+	low, high = z-e, z+e
+	if low > 0 {
+		low /= factor
+	}
+	if high > 0 {
+		high *= factor
+	}
+	return z, low, high
 }
