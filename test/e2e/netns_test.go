@@ -14,7 +14,7 @@ type machines struct {
 	names, addrs []string
 }
 
-// newMachines makes n of them. Where the kernel or the user's rights don't allow that, the test is left out.
+// newMachines makes n of them; the first has the address 192.168.1.100, and its name is m0. Where the kernel or the user's rights don't allow that, the test is left out.
 func newMachines(t *testing.T, n int) machines {
 	t.Helper()
 	env.Root(t)
@@ -29,7 +29,7 @@ func newMachines(t *testing.T, n int) machines {
 		name := fmt.Sprintf("mg%d-%d", os.Getpid(), i)
 		ip("netns", "add", name)
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
-		m.names, m.addrs = append(m.names, name), append(m.addrs, fmt.Sprintf("10.77.0.%d", i+1))
+		m.names, m.addrs = append(m.names, name), append(m.addrs, fmt.Sprintf("192.168.1.%d", 100+i))
 		ip("-n", name, "link", "set", "lo", "up")
 	}
 	ip("-n", m.names[0], "link", "add", "eth0", "type", "bridge") // the first machine is the switch as well
@@ -45,7 +45,9 @@ func newMachines(t *testing.T, n int) machines {
 	return m
 }
 
-// in is a command line that runs on one of them.
+// in is a command line that runs on one of them, under a host's name of its own.
 func (m machines) in(i int, args ...string) (name string, rest []string) {
-	return "ip", append([]string{"netns", "exec", m.names[i]}, args...)
+	const named = `echo "$0" > /proc/sys/kernel/hostname && exec "$@"`
+	return "ip", append([]string{"netns", "exec", m.names[i], "unshare", "--uts", "sh", "-c", named,
+		fmt.Sprintf("m%d", i)}, args...)
 }

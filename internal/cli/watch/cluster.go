@@ -38,7 +38,8 @@ type clusterInfo struct {
 	Watched   int      `json:"watched_nodes"` // that have told their memory
 	Devices   int      `json:"total_devices"`
 	Names     []string `json:"nodes"`
-	Missing   []string `json:"missing_nodes"` // that have gone, with the last that was heard of them in node_details
+	Missing   []string `json:"missing_nodes"`         // that have gone, with the last that was heard of them in node_details
+	Asked     int      `json:"questions_from_master"` // that this machine has answered; 0: the master never had it
 }
 
 // clusterNode is one machine as it told last. Devices and summary are null where it told nothing.

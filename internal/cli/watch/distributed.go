@@ -172,7 +172,7 @@ func (c *cluster) join(ctx context.Context) error {
 		return c.loop(ctx)
 	})
 	err = g.Wait()
-	if err == nil && c.o.role == "worker" && c.asked() == 0 {
+	if err == nil && c.o.role == "worker" && !c.o.feed && c.asked() == 0 {
 		return remedy.Add(fmt.Errorf("the master at %s has not asked this machine once", address),
 			"is memgauge distributed --role master running there, and the port open? A report of this machine alone: "+
 				"memgauge monitor")
@@ -344,7 +344,7 @@ func (c *cluster) serve(ctx context.Context) error {
 			message := struct {
 				Type   string          `json:"type"`
 				Report clusterDocument `json:"report"`
-			}{"report", c.doc.document()}
+			}{"report", c.document()}
 			if err := out.Encode(message); err != nil {
 				return err
 			}
@@ -352,12 +352,18 @@ func (c *cluster) serve(ctx context.Context) error {
 	}
 }
 
+func (c *cluster) document() clusterDocument {
+	d := c.doc.document()
+	d.Info.Asked = c.asked()
+	return d
+}
+
 // deliver writes the report.
 func (c *cluster) deliver(to sink.Sink) error {
 	if c.o.feed {
 		return nil
 	}
-	d := c.doc.document()
+	d := c.document()
 	if to != nil {
 		err := doc.WriteJSON(to, d)
 		if err == nil {
