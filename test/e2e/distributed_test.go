@@ -51,7 +51,7 @@ func TestSeedsCluster(t *testing.T) {
 	}
 	master := on(boss, 0, append(append([]string{"memgauge"}, masters[0]...), "--json", "--interval", "0.2")...)
 	until(t, "the master to listen", func() bool { return strings.Contains(master.err.String(), "[MASTER]") })
-	if r := stranger.do("memgauge", workers[0]...); r.code != 2 || !strings.Contains(r.stderr, "join.token") {
+	if r := stranger.do("memgauge", workers[0]...); r.code != 1 || !strings.Contains(r.stderr, "--token-file") {
 		t.Errorf("a worker without a token: exit %d, %s", r.code, r.stderr)
 	}
 	copyToken(t, boss, far, nil)
@@ -71,8 +71,12 @@ func TestSeedsCluster(t *testing.T) {
 	until(t, "both workers at the master", func() bool {
 		return strings.Contains(master.err.String(), "[CLUSTER] 3 nodes: m0, m1, m2")
 	})
-	if code := thief.wait(t); code == 0 || strings.Contains(master.err.String(), "m3") {
-		t.Errorf("a worker with another token: exit %d\n%s%s", code, thief.err, master.err)
+	until(t, "the worker with another token to be refused", func() bool {
+		return strings.Contains(thief.err.String(), "refused")
+	})
+	_ = thief.Process.Signal(syscall.SIGINT)
+	if code := thief.wait(t); code != 1 || thief.out.String() != "" || strings.Contains(master.err.String(), "m3") {
+		t.Errorf("a worker with another token: exit %d, %q\n%s%s", code, thief.out, thief.err, master.err)
 	}
 	input.Close()
 	if code := class.wait(t); code != 1 { // input() met the end: nobody stopped it

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -35,7 +38,7 @@ func (q *question) comparesRanks() bool {
 // leak judges the jobs of a selection: every session by itself, and their ranks against each other.
 func (q *question) leak(ctx context.Context, asker *fanout.Asker) error {
 	list, missing, err := q.leakLive(ctx, asker)
-	if err == nil && len(list) == 0 { // as on one machine: what is over can be asked where nothing lives
+	if err == nil && len(list) == 0 && !slices.ContainsFunc(missing, fanout.Missing.Late) { // as on one machine: what is over can be asked where nothing lives
 		list, missing, err = q.leakOver(ctx, asker)
 	}
 	if err != nil {
@@ -77,18 +80,24 @@ func (q *question) leakLive(ctx context.Context, asker *fanout.Asker) (list []*j
 		ranks[a.Session.Node+"/"+a.Session.About.ID] = a
 	}
 	fanout.Sort(reports)
-	for _, a := range reports {
-		one := &judged{Session: a.Session, err: a.Err}
-		if one.err == nil {
-			one.err = json.Unmarshal(a.Data, &one.report)
-		}
-		of := ranks[a.Session.Node+"/"+a.Session.About.ID]
-		if one.held = of.Data; one.err == nil {
-			one.err = of.Err
-		}
-		list = append(list, one)
+	list = make([]*judged, len(reports))
+	var decode errgroup.Group
+	decode.SetLimit(runtime.NumCPU())
+	for i, a := range reports {
+		decode.Go(func() error {
+			one := &judged{Session: a.Session, err: a.Err}
+			if one.err == nil {
+				one.err = json.Unmarshal(a.Data, &one.report)
+			}
+			of := ranks[a.Session.Node+"/"+a.Session.About.ID]
+			if one.held = of.Data; one.err == nil {
+				one.err = of.Err
+			}
+			list[i] = one
+			return nil
+		})
 	}
-	return list, missing, nil
+	return list, missing, decode.Wait()
 }
 
 // leakOver asks the newest finished session of each node and job.

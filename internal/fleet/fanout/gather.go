@@ -63,6 +63,11 @@ type Missing struct {
 	Why  string    `json:"why"`
 }
 
+const whyLate = "no answer in time"
+
+// Late says that the node is connected, and what it has is not known.
+func (m Missing) Late() bool { return m.Why == whyLate }
+
 // Sessions lists those that a selection fits, sorted by job, node and start, and who did not answer.
 func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing []Missing, err error) {
 	nodes, err := a.Nodes(ctx)
@@ -174,7 +179,7 @@ func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string
 		case !n.Up:
 			list = append(list, Missing{n.Name, n.Seen, "it is not connected"})
 		case late:
-			list = append(list, Missing{n.Name, n.Seen, "no answer in time"})
+			list = append(list, Missing{n.Name, n.Seen, whyLate})
 		case why != "":
 			list = append(list, Missing{n.Name, n.Seen, why})
 		}
