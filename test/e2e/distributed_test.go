@@ -37,7 +37,7 @@ print(json.dumps(monitor.generate_report()), flush=True)
 `
 
 // TestSeedsCluster: the document's own words start a master and a worker on machines of their own, each with its own
-// name. The master's report has both, with figures that they have told; a third machine with another token is not in it.
+// name. The master's report has both, with figures that they have told; a machine with another token is not in it.
 func TestSeedsCluster(t *testing.T) {
 	masters, workers := seedLines(t, "distributed --role master"), seedLines(t, "distributed --role worker")
 	if len(masters) < 2 || len(workers) < 2 {

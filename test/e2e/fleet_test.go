@@ -77,18 +77,12 @@ func TestFleetNamesTheRankThatLeaks(t *testing.T) {
 	})
 	namesTheRank(t, onHub)
 
-	r := onHub("hub", "query", "SELECT * FROM read_text('/etc/passwd')")
-	if r.code != 1 || r.stdout != "" {
-		t.Errorf("a query that reads files: exit %d, %q", r.code, r.stdout)
-	}
-	if r = onHub("hub", "node=n1", "eval", "1"); r.code != 1 {
-		t.Errorf("eval that nobody allowed: exit %d, %q", r.code, r.stdout)
-	}
+	refusesTheRest(t, onHub)
 	if err := daemons["n3"].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	daemons["n3"].wait(t)
-	r = onHub("hub", "--strict", "list", "-a")
+	r := onHub("hub", "--strict", "list", "-a")
 	if r.code != 1 || !strings.Contains(r.stderr, "node n3 is missing") || !strings.Contains(r.stdout, "n1") {
 		t.Errorf("a node that was killed: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
@@ -97,6 +91,18 @@ func TestFleetNamesTheRankThatLeaks(t *testing.T) {
 		if code := r.wait(t); code != 0 {
 			t.Errorf("a training ended with %d\n%s", code, r.err)
 		}
+	}
+}
+
+// refusesTheRest asks what nobody may.
+func refusesTheRest(t *testing.T, onHub func(...string) result) {
+	t.Helper()
+	r := onHub("hub", "query", "SELECT * FROM read_text('/etc/passwd')")
+	if r.code != 1 || r.stdout != "" {
+		t.Errorf("a query that reads files: exit %d, %q", r.code, r.stdout)
+	}
+	if r = onHub("hub", "node=n1", "eval", "1"); r.code != 1 {
+		t.Errorf("eval that nobody allowed: exit %d, %q", r.code, r.stdout)
 	}
 }
 

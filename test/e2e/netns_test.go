@@ -14,7 +14,8 @@ type machines struct {
 	names, addrs []string
 }
 
-// newMachines makes n of them; the first has the address 192.168.1.100, and its name is m0. Where the kernel or the user's rights don't allow that, the test is left out.
+// newMachines makes n of them; the first has the address 192.168.1.100, and its name is m0. Where the kernel or the
+// user's rights don't allow that, the test is left out.
 func newMachines(t *testing.T, n int) machines {
 	t.Helper()
 	env.Root(t)

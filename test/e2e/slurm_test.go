@@ -38,8 +38,8 @@ func TestSlurmProlog(t *testing.T) {
 	run := func(name string, vars ...string) {
 		t.Helper()
 		cmd := exec.Command("sh", filepath.Join("../../deploy/slurm", name))
-		cmd.Env = append([]string{"PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin", "MEMGAUGE_SLURM_RUN=" + dir + "/run",
-			"MEMGAUGE_SLURM_DEFAULTS=/nonexistent"}, vars...)
+		cmd.Env = append([]string{"PATH=" + dir + ":/usr/sbin:/usr/bin:/sbin:/bin",
+			"MEMGAUGE_SLURM_RUN=" + dir + "/run", "MEMGAUGE_SLURM_DEFAULTS=/nonexistent"}, vars...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}

@@ -38,7 +38,8 @@ func (q *question) comparesRanks() bool {
 // leak judges the jobs of a selection: every session by itself, and their ranks against each other.
 func (q *question) leak(ctx context.Context, asker *fanout.Asker) error {
 	list, missing, err := q.leakLive(ctx, asker)
-	if err == nil && len(list) == 0 && !slices.ContainsFunc(missing, fanout.Missing.Late) { // as on one machine: what is over can be asked where nothing lives
+	if err == nil && len(list) == 0 && !slices.ContainsFunc(missing, fanout.Missing.Late) {
+		// as on one machine: what is over can be asked where nothing lives
 		list, missing, err = q.leakOver(ctx, asker)
 	}
 	if err != nil {
@@ -239,7 +240,8 @@ func ownVerdict(u skew.Unit, s *judged) rankVerdict {
 	}
 	if f := v.leak; f != nil {
 		name, since := f.Name(), int64(f.Start)
-		v.Memory, v.Holder, v.Site, v.Advice = &name, doc.Known(f.Holder), doc.Known(f.Site), append(v.Advice, f.Advice...)
+		v.Memory, v.Holder, v.Site = &name, doc.Known(f.Holder), doc.Known(f.Site)
+		v.Advice = append(v.Advice, f.Advice...)
 		if !f.ByTime {
 			v.Since, v.Pace = &since, &f.Rate
 		}

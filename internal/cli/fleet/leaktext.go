@@ -26,7 +26,8 @@ func (j *job) paragraph() string {
 	said := map[skew.Unit]bool{}
 	for i, f := range j.Skew.Findings {
 		if i == shownLeaks {
-			fmt.Fprintf(&b, " And %d more differ from their peers (--json lists them).", len(j.Skew.Findings)-shownLeaks)
+			fmt.Fprintf(&b, " And %d more differ from their peers (--json lists them).",
+				len(j.Skew.Findings)-shownLeaks)
 			break
 		}
 		b.WriteString(" " + f.Text())
@@ -108,7 +109,8 @@ func (j *job) unranked(b *strings.Builder) {
 		}
 		told++
 		f := &s.report.Findings[at]
-		fmt.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start, cause(f))
+		fmt.Fprintf(b, " On %s %s leaks %s since %s %.0f. %s", s.Node, f.Name(), f.PerStep(), f.Unit(), f.Start,
+			cause(f))
 	}
 }
 

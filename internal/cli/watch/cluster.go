@@ -38,7 +38,7 @@ type clusterInfo struct {
 	Watched   int      `json:"watched_nodes"` // that have told their memory
 	Devices   int      `json:"total_devices"`
 	Names     []string `json:"nodes"`
-	Missing   []string `json:"missing_nodes"`         // that have gone, with the last that was heard of them in node_details
+	Missing   []string `json:"missing_nodes"`         // that have gone
 	Asked     int      `json:"questions_from_master"` // that this machine has answered; 0: the master never had it
 }
 
@@ -119,8 +119,8 @@ type clusterEvent struct {
 	Text      string `json:"text"`
 }
 
-// clusterBook collects what nodes tell. Nothing in it is made up: a node is there because the hub knows it, and a figure
-// because that node has told it.
+// clusterBook collects what nodes tell. Nothing in it is made up: a node is there because the hub knows it, and a
+// figure because that node has told it.
 type clusterBook struct {
 	mu    sync.Mutex
 	role  string
@@ -300,7 +300,7 @@ func (d *clusterDocument) balance() {
 	m.Utilization, m.Average, m.Imbalance = &all, &average, &imbalance
 	if imbalance >= uneven {
 		d.Recommendations = append(d.Recommendations, fmt.Sprintf(
-			"%s holds %.0f%% of its memory and %s %.0f%%: compare what they run (memgauge hub leak, memgauge hub where)",
+			"%s holds %.0f%% of its memory and %s %.0f%%: compare what they run (memgauge hub leak, hub where)",
 			fullest, high, emptiest, low))
 	}
 	for _, name := range d.Info.Missing {

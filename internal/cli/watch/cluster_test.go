@@ -27,7 +27,8 @@ func TestClusterHasWhatNodesTold(t *testing.T) {
 	}
 	now := time.Now()
 	nodes := []fanout.Node{{Name: "boss", Up: true, Seen: now}, {Name: "w1", Up: true, Seen: now},
-		{Name: "silent", Up: true, Seen: now}, {Name: "broken", Up: true, Seen: now}, {Name: "liar", Up: true, Seen: now},
+		{Name: "silent", Up: true, Seen: now}, {Name: "broken", Up: true, Seen: now},
+		{Name: "liar", Up: true, Seen: now},
 		{Name: "yesterday", Seen: now.Add(-24 * time.Hour)}}
 	line := b.take(nodes, []fanout.Answer{answer("w1", half, nil), answer("broken", "", errors.New("it failed")),
 		answer("liar", "\x80\x04pickle", nil)})

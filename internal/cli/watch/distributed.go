@@ -45,9 +45,10 @@ func (a *commands) distributedCommand() *cobra.Command {
 		Use:         "distributed --role master|worker",
 		Annotations: app.AboutNoSession(),
 		Short:       "Watch the memory of several machines: one master, and workers that report to it",
-		Long: "The master listens on --port as a hub does (docs/fleet.md), watches its own machine, and asks each worker for what\n" +
-			"it sees. Its report has every machine that has joined, and names those that have gone. A worker needs the\n" +
-			"token that the master has made: hub/join.token in its MEMGAUGE_HOME, found by itself where they share a home.\n" +
+		Long: "The master listens on --port as a hub does (docs/fleet.md), watches its own machine, and " +
+			"asks each\nworker for what it sees. Its report has every machine that has joined, and names those that " +
+			"have gone.\nA worker needs the token that the master has made: hub/join.token in its MEMGAUGE_HOME, " +
+			"found by itself\nwhere they share a home.\n" +
 			"Exit code 3 means that a machine is about to run out of memory.",
 		Example: "  memgauge distributed --role master --port 29500 --duration 600 --output cluster.json\n" +
 			"  memgauge distributed --role worker --master-host 192.168.1.100 --port 29500 --token-file join.token",

@@ -25,7 +25,8 @@ const ranksSQL = `WITH step AS (SELECT * FROM python.steps WHERE rank IS NOT NUL
 	own AS (SELECT step.* FROM step JOIN newest USING (rank, pid)),
 	wide AS (SELECT pow(2, ceil(log2(greatest(1, (max(step) - min(step) + 1) / 64))))::BIGINT AS width FROM own),
 	host AS (SELECT own.step, min(h.total - h.available) AS used FROM host.memory h
-		ASOF JOIN (SELECT ts, step FROM own WHERE rank = (SELECT min(rank) FROM newest)) own ON h.ts >= own.ts GROUP BY 1),
+		ASOF JOIN (SELECT ts, step FROM own WHERE rank = (SELECT min(rank) FROM newest)) own ON h.ts >= own.ts
+		GROUP BY 1),
 	cells AS (
 		SELECT rank, step // width AS cell, min(step) AS first, max(step) AS last, min(allocated) AS held,
 			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms FROM own, wide GROUP BY 1, 2

@@ -16,8 +16,8 @@ func answerOf(rank int, perStep float64) string {
 		held = append(held, fmt.Sprint(1_000_000+int(perStep*float64(10*s))))
 		ms = append(ms, fmt.Sprint(500*s))
 	}
-	return fmt.Sprintf(`{"rank":%d,"last":639,"steps":%q,"held":%q,"process":null,"began":1700000000000,"ms":%q}`+"\n", rank,
-		strings.Join(steps, " "), strings.Join(held, " "), strings.Join(ms, " "))
+	const form = `{"rank":%d,"last":639,"steps":%q,"held":%q,"process":null,"began":1700000000000,"ms":%q}` + "\n"
+	return fmt.Sprintf(form, rank, strings.Join(steps, " "), strings.Join(held, " "), strings.Join(ms, " "))
 }
 
 // What three nodes tell of their ranks is enough to name the one that grows.

@@ -118,8 +118,8 @@ func ask(fault simulate.Fault, questions int) error {
 	at := func(q float64) time.Duration {
 		return took[min(len(took)-1, int(q*float64(len(took))))].Round(time.Millisecond)
 	}
-	fmt.Printf("memgauge hub leak: p50 %s, p90 %s, p99 %s, least %s, of %d questions; goal p99 ≤ %s\n", at(0.5), at(0.9),
-		at(0.99), took[0].Round(time.Millisecond), questions, goal)
+	fmt.Printf("memgauge hub leak: p50 %s, p90 %s, p99 %s, least %s, of %d questions; goal p99 ≤ %s\n", at(0.5),
+		at(0.9), at(0.99), took[0].Round(time.Millisecond), questions, goal)
 	fmt.Printf("processor time of a question, hub, nodes and command together: %s\n", cpu.Round(time.Millisecond))
 	return nil
 }
@@ -163,7 +163,7 @@ func simulated(nodes, ranks, steps int) (list []*pretended, fault simulate.Fault
 		n.session = fanout.Session{Node: n.name, Job: "llama", Rows: -1, State: "running", About: api.About{Version: 1,
 			ID: fmt.Sprintf("%016d", i), Name: "bold-heron", Dir: "/var/lib/memgauge/sessions/bold-heron",
 			Command: []string{"torchrun", "--nproc-per-node", "8", "train.py", "--config", "llama-70b.yaml"},
-			Cwd:     "/home/user/train", Host: n.name, Started: time.Now(), Live: true}}
+			Cwd:     "/srv/train", Host: n.name, Started: time.Now(), Live: true}}
 		r := detect.Report{Verdict: detect.Healthy, Steps: float64(steps * 32)}
 		var text bytes.Buffer
 		for k := range ranks {
@@ -203,7 +203,7 @@ func own(u skew.Unit, leaks bool) (list []detect.Finding) {
 		f.Verdict, f.N, f.End, f.Level, f.Reason = detect.Healthy, 200, 2047, 3e10, "no trend"
 		if leaks && memory != "" {
 			f.Verdict, f.Rate, f.Low, f.High, f.Start, f.Total = detect.Leak, 8e6, 7.9e6, 8.1e6, 400, 1.3e10
-			f.Holder, f.Site = "__main__.all_losses", "/home/user/train/train.py:48"
+			f.Holder, f.Site = "__main__.all_losses", "/srv/train/train.py:48"
 			f.Advice = []string{"store loss.item() instead of loss"}
 		}
 		list = append(list, f)

@@ -14,8 +14,8 @@ import (
 type Fleet struct {
 	Ranks, PerNode, Steps int
 	Faults                []Fault
-	// Hard adds noise of a family that no threshold was chosen by: heavy tails, baselines that drift, ranks that are slow
-	// for a while, page cache that comes and goes in gigabytes.
+	// Hard adds noise of a family that no threshold was chosen by: heavy tails, baselines that drift, ranks that are
+	// slow for a while, page cache that comes and goes in gigabytes.
 	Hard bool
 	seed uint64
 }
