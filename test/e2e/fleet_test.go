@@ -78,19 +78,25 @@ func TestFleetNamesTheRankThatLeaks(t *testing.T) {
 	namesTheRank(t, onHub)
 
 	refusesTheRest(t, onHub)
-	if err := daemons["n3"].Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	daemons["n3"].wait(t)
-	r := onHub("hub", "--strict", "list", "-a")
-	if r.code != 1 || !strings.Contains(r.stderr, "node n3 is missing") || !strings.Contains(r.stdout, "n1") {
-		t.Errorf("a node that was killed: exit %d\n%s%s", r.code, r.stdout, r.stderr)
-	}
+	missesTheNode(t, daemons["n3"], onHub)
 	boss.file("over", "")
 	for _, r := range runs {
 		if code := r.wait(t); code != 0 {
 			t.Errorf("a training ended with %d\n%s", code, r.err)
 		}
+	}
+}
+
+// missesTheNode kills n3, which must then be named.
+func missesTheNode(t *testing.T, n3 *background, onHub func(...string) result) {
+	t.Helper()
+	if err := n3.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	n3.wait(t)
+	r := onHub("hub", "--strict", "list", "-a")
+	if r.code != 1 || !strings.Contains(r.stderr, "node n3 is missing") || !strings.Contains(r.stdout, "n1") {
+		t.Errorf("a node that was killed: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 
