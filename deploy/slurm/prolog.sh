@@ -4,9 +4,10 @@
 # PrologFlags=Contain are set; deploy/slurm/epilog.sh ends it elsewhere.
 #
 # MEMGAUGE_HUB, the hub's address, and MEMGAUGE_TOKEN_FILE come from /etc/default/memgauge.
-[ -r /etc/default/memgauge ] && . /etc/default/memgauge
+defaults=${MEMGAUGE_SLURM_DEFAULTS:-/etc/default/memgauge}
+[ -r "$defaults" ] && . "$defaults"
 [ -n "${MEMGAUGE_HUB:-}" ] && [ -n "${SLURM_JOB_UID:-}" ] || exit 0 # a prolog that fails would drain the machine
-run=/run/memgauge-slurm
+run=${MEMGAUGE_SLURM_RUN:-/run/memgauge-slurm}
 mkdir -p "$run" && chmod 700 "$run" || exit 0
 setsid setpriv --reuid "$SLURM_JOB_UID" --regid "$(id -g "$SLURM_JOB_UID")" --init-groups \
   env HOME="$(getent passwd "$SLURM_JOB_UID" | cut -d: -f6)" \

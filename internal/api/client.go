@@ -81,7 +81,12 @@ func (c *Client) Query(ctx context.Context, q QueryRequest, w io.Writer) error {
 		}
 		return c.broken(ctx, "query", err)
 	}
-	if t := resp.Trailer.Get(errorTrailer); t != "" {
+	return Broken(resp.Trailer)
+}
+
+// Broken is the error of an answer that had already begun, which its trailer carries; nil if it is whole.
+func Broken(trailer http.Header) error {
+	if t := trailer.Get(errorTrailer); t != "" {
 		return decodeError([]byte(t))
 	}
 	return nil

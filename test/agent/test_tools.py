@@ -105,11 +105,12 @@ class Classes(Case):
         with memgauge.FragmentationAnalyzer() as analyzer:
             self.assertEqual(analyzer.analyze()["told"], ["malloc_info", "segments"])
 
-    def test_one_node(self):
-        with memgauge.DistributedMemoryMonitor() as monitor:
-            self.assertEqual(list(monitor.get_status_report()["nodes"]), [os.uname().nodename])
-        with self.assertRaisesRegex(NotImplementedError, "one node only"):
-            memgauge.DistributedMemoryMonitor(role="worker", master_host="10.0.0.1").start_monitoring()
+    def test_several_machines(self):
+        with memgauge.DistributedMemoryMonitor(role="worker", master_host="10.0.0.1", port=29501, devices=["host"],
+                                               token_file="join.token", node_name="n1") as monitor:
+            self.assertEqual(monitor.get_status_report()["args"], [
+                "distributed", "--pid", str(os.getpid()), "--interval", "3s", "--devices", "host", "--feed", "--role",
+                "worker", "--master-host", "10.0.0.1", "--port", "29501", "--token-file", "join.token", "--name", "n1"])
         with self.assertRaisesRegex(ValueError, "role"):
             memgauge.DistributedMemoryMonitor(role="boss")
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,96 +11,157 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// joined makes a world a node of the hub: its own home, as another computer has it.
-func joined(t *testing.T, w *world, name, addr, token string) *background {
-	t.Helper()
-	return w.start("memgauge", "node", "--join", "nats://"+addr, "--token-file", token, "--name", name,
-		"--job", "llama")
-}
+const (
+	fleetSteps = 500
+	leakyRank  = 3 // the second of the node n2
+)
 
-// TestFleetNamesTheNodeThatLeaks: of three machines one has a leak. One question to the hub names it with what holds
-// the memory, also after the hub was killed; a machine that is gone is named.
-func TestFleetNamesTheNodeThatLeaks(t *testing.T) {
+// TestFleetNamesTheRankThatLeaks: a training of three machines with two ranks each, in namespaces with addresses of
+// their own, one rank of which leaks. One question to the hub names that rank, its node and its line, also after the
+// hub was killed; a machine that is gone is named.
+func TestFleetNamesTheRankThatLeaks(t *testing.T) {
 	python := env.Torch(t).Path
-	boss, addr := newWorld(t), "127.0.0.1:"+freePort(t)
-	hub := boss.start("memgauge", "hub", "--listen", addr)
+	m := newMachines(t, 4) // the hub's and three nodes
+	boss, addr := newWorld(t), m.addrs[0]+":4222"
+	onHub := func(args ...string) result {
+		name, rest := m.in(0, append([]string{"memgauge"}, args...)...)
+		return boss.do(name, rest...)
+	}
+	startHub := func() *background {
+		name, rest := m.in(0, "memgauge", "hub", "--listen", addr)
+		return boss.start(name, rest...)
+	}
+	hub := startHub()
 	token := filepath.Join(boss.home, "state", "hub", "join.token")
 	until(t, "the hub's token", func() bool { return exists(token) })
-	names, nodes := []string{"n1", "n2", "n3"}, map[string]*background{}
-	for _, name := range names {
+
+	over := filepath.Join(boss.home, "over")
+	daemons, runs := map[string]*background{}, []*background{}
+	for i, node := range []string{"n1", "n2", "n3"} {
 		w := newWorld(t)
-		kind := "fixed"
-		if name == "n2" {
-			kind = "leaky"
+		w.env = append(w.env, "GLOO_SOCKET_IFNAME=eth0")
+		run := []string{"memgauge", "run", "--quiet"}
+		if node == "n2" { // without a daemon: the run itself answers
+			run = append(run, "--hub", addr, "--token-file", token, "--node", node, "--job", "llama")
+		} else {
+			name, rest := m.in(i+1, "memgauge", "node", "--join", "nats://"+addr, "--token-file", token, "--name", node,
+				"--job", "llama")
+			daemons[node] = w.start(name, rest...)
 		}
-		nodes[name] = joined(t, w, name, addr, token)
-		r := w.do("memgauge", "run", "--quiet", "--", python, script(t, "patterns.py"), "losses", kind)
-		if r.code != 0 {
-			t.Fatalf("exit %d\n%s", r.code, r.stderr)
-		}
+		run = append(run, "--", python, "-m", "torch.distributed.run", "--nnodes", "3", "--nproc-per-node", "2",
+			"--node-rank", fmt.Sprint(i), "--master-addr", m.addrs[1], "--master-port", "29400", script(t, "ranks.py"),
+			fmt.Sprint(fleetSteps), fmt.Sprint(leakyRank), over)
+		name, rest := m.in(i+1, run...)
+		runs = append(runs, w.start(name, rest...))
 	}
-	leakyNode(t, boss)
+	for _, r := range runs {
+		until(t, "two ranks to make their steps", func() bool {
+			select {
+			case <-r.done:
+				t.Fatalf("the training ended\n%s%s", r.out, r.err)
+			default:
+			}
+			return strings.Count(r.out.String(), fmt.Sprintf("made %d", fleetSteps)) == 2
+		})
+	}
+	namesTheRank(t, onHub)
 
 	if err := hub.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	hub.wait(t)
-	boss.start("memgauge", "hub", "--listen", addr)
+	startHub()
 	until(t, "all nodes at the next hub", func() bool {
-		r := boss.do("memgauge", "hub", "status", "--strict", "--json")
-		return r.code == 0 && strings.Count(r.stdout, `"up": true`) == len(names)
+		r := onHub("hub", "status", "--strict", "--json")
+		return r.code == 0 && strings.Count(r.stdout, `"up": true`) == len(runs)
 	})
-	leakyNode(t, boss)
+	namesTheRank(t, onHub)
 
-	r := boss.do("memgauge", "hub", "query", "SELECT * FROM read_text('/etc/passwd')")
-	if r.code != 1 || r.stdout != "" {
-		t.Errorf("a query that reads files: exit %d, %q", r.code, r.stdout)
+	refusesTheRest(t, onHub)
+	missesTheNode(t, daemons["n3"], onHub)
+	boss.file("over", "")
+	for _, r := range runs {
+		if code := r.wait(t); code != 0 {
+			t.Errorf("a training ended with %d\n%s", code, r.err)
+		}
 	}
-	if r = boss.do("memgauge", "hub", "node=n1", "eval", "1"); r.code != 1 {
-		t.Errorf("eval that nobody allowed: exit %d, %q", r.code, r.stdout)
-	}
-	if err := nodes["n3"].Process.Kill(); err != nil {
+}
+
+// missesTheNode kills n3, which must then be named.
+func missesTheNode(t *testing.T, n3 *background, onHub func(...string) result) {
+	t.Helper()
+	if err := n3.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	nodes["n3"].wait(t)
-	r = boss.do("memgauge", "hub", "--strict", "list", "-a")
+	n3.wait(t)
+	r := onHub("hub", "--strict", "list", "-a")
 	if r.code != 1 || !strings.Contains(r.stderr, "node n3 is missing") || !strings.Contains(r.stdout, "n1") {
 		t.Errorf("a node that was killed: exit %d\n%s%s", r.code, r.stdout, r.stderr)
 	}
 }
 
-// leakyNode wants one verdict of a leak, and that it is n2's.
-func leakyNode(t *testing.T, boss *world) {
+// refusesTheRest asks what nobody may.
+func refusesTheRest(t *testing.T, onHub func(...string) result) {
 	t.Helper()
-	r := boss.do("memgauge", "hub", "job=llama", "leak", "--json")
+	r := onHub("hub", "query", "SELECT * FROM read_text('/etc/passwd')")
+	if r.code != 1 || r.stdout != "" {
+		t.Errorf("a query that reads files: exit %d, %q", r.code, r.stdout)
+	}
+	if r = onHub("hub", "node=n1", "eval", "1"); r.code != 1 {
+		t.Errorf("eval that nobody allowed: exit %d, %q", r.code, r.stdout)
+	}
+}
+
+// namesTheRank wants one rank to leak, by its own verdict and among its peers, with its node and its line.
+func namesTheRank(t *testing.T, onHub func(...string) result) {
+	t.Helper()
 	var doc struct {
-		Sessions []struct {
-			Node   string
-			Answer struct {
-				Verdict  string
-				Findings []struct{ Verdict, Holder, Site string }
+		Jobs []struct {
+			Verdict, Text string
+			FirstNode     string `json:"first_node"`
+			Skew          json.RawMessage
+			Ranks         []struct {
+				Rank         int
+				Node         string
+				Verdict      string
+				Odd          []string
+				Holder, Site *string
 			}
 		}
-		Missing []any
+		Sessions []struct{ Node string }
+		Missing  []any
 	}
-	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil || r.code != 3 {
-		t.Fatalf("exit %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
+	var r result
+	until(t, "a verdict on every rank", func() bool { // the newest steps are drained within a second or two
+		r = onHub("job=llama", "leak", "--json")
+		return r.code == 3
+	})
+	if err := json.Unmarshal([]byte(r.stdout), &doc); err != nil {
+		t.Fatalf("%v\n%s%s", err, r.stdout, r.stderr)
 	}
-	if len(doc.Sessions) != 3 || len(doc.Missing) != 0 {
-		t.Errorf("%d sessions answered, missing %v", len(doc.Sessions), doc.Missing)
+	if len(doc.Jobs) != 1 || len(doc.Sessions) != 3 || len(doc.Missing) != 0 || len(doc.Jobs[0].Ranks) != 6 {
+		t.Fatalf("%d jobs, %d sessions, missing %v\n%s", len(doc.Jobs), len(doc.Sessions), doc.Missing, r.stdout)
 	}
-	for _, s := range doc.Sessions {
-		if (s.Answer.Verdict == "leak") != (s.Node == "n2") {
-			t.Errorf("node %s: %s", s.Node, s.Answer.Verdict)
+	job := doc.Jobs[0]
+	for _, v := range job.Ranks {
+		if leaks := v.Rank == leakyRank; (v.Verdict == "leak") != leaks || slices.Contains(v.Odd, "leak") != leaks ||
+			len(v.Odd) > 1 {
+			t.Errorf("rank %d on %s: %s, odd %v\n%s", v.Rank, v.Node, v.Verdict, v.Odd, job.Skew)
 		}
-		if s.Node != "n2" {
-			continue
-		}
-		if !slices.ContainsFunc(s.Answer.Findings, func(f struct{ Verdict, Holder, Site string }) bool {
-			return f.Verdict == "leak" && strings.Contains(f.Holder, "all_losses") &&
-				strings.Contains(f.Site, "patterns.py:")
-		}) {
-			t.Errorf("what holds it is not named: %+v", s.Answer.Findings)
+	}
+	odd := job.Ranks[leakyRank]
+	if odd.Rank != leakyRank || odd.Node != "n2" || odd.Holder == nil || odd.Site == nil ||
+		!strings.Contains(*odd.Holder, "all_losses") || !strings.Contains(*odd.Site, "ranks.py:") {
+		t.Errorf("what holds it is not named: %+v", odd)
+	}
+	if job.FirstNode != "n2" {
+		t.Errorf("it began on %q", job.FirstNode)
+	}
+	text := onHub("hub", "leak")
+	for _, want := range []string{fmt.Sprintf("ank %d on n2", leakyRank), "all_losses", "ranks.py:"} {
+		if text.code != 3 || !strings.Contains(text.stdout, want) {
+			t.Errorf("exit %d, no %q\n%s%s", text.code, want, text.stdout, text.stderr)
 		}
 	}
+	t.Log(job.Text)
 }

@@ -190,7 +190,13 @@ type background struct {
 
 func (w *world) start(name string, args ...string) *background {
 	w.t.Helper()
-	b := &background{Cmd: w.command(name, args...), out: &buffer{}, err: &buffer{}, done: make(chan struct{})}
+	return w.begin(w.command(name, args...))
+}
+
+// begin is start for a command that was made already.
+func (w *world) begin(cmd *exec.Cmd) *background {
+	w.t.Helper()
+	b := &background{Cmd: cmd, out: &buffer{}, err: &buffer{}, done: make(chan struct{})}
 	b.Stdout, b.Stderr = b.out, b.err
 	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the test's end finds the trainer too
 	if err := b.Start(); err != nil {

@@ -2,7 +2,9 @@
 // ranks with realistic noise, in each of which up to three ranks (or nodes) have one of five faults, and as many in
 // which nothing is wrong.
 //
-//	go run ./test/fleet [-runs 200] [-ranks 1000] [-steps 2000]
+//	go run ./test/fleet [-runs 200] [-ranks 1000] [-steps 2000] [-hard] [-seed 0]
+//
+// With -hard the noise is of a family that no threshold was chosen by (simulate.Fleet), and seeds should be others too.
 package main
 
 import (
@@ -21,9 +23,11 @@ func main() {
 	runs := flag.Int("runs", 200, "simulations with faults, and as many without")
 	ranks := flag.Int("ranks", 1000, "ranks of the job")
 	steps := flag.Int("steps", 2000, "steps of the job")
+	seed := flag.Uint64("seed", 0, "of the first simulation; thresholds were chosen by those from 0 to 400")
+	hard := flag.Bool("hard", false, "heavy tails, drifting baselines, stragglers")
 	show := flag.Bool("v", false, "print what was missed and what was wrong")
 	flag.Parse()
-	if !table(*runs, *ranks, *steps, *show) {
+	if !table(shape{*runs, *ranks, *steps, *seed, *hard}, *show) {
 		os.Exit(1)
 	}
 }
@@ -36,7 +40,14 @@ type tally struct {
 // goal is what each share shall reach.
 const goal = 0.98
 
-func table(runs, ranks, steps int, show bool) bool {
+// shape is what is simulated.
+type shape struct {
+	runs, ranks, steps int
+	seed               uint64
+	hard               bool
+}
+
+func table(o shape, show bool) bool {
 	tallies := map[skew.Kind]*tally{"": {}}
 	for _, k := range simulate.Kinds {
 		tallies[k] = &tally{}
@@ -48,10 +59,11 @@ func table(runs, ranks, steps int, show bool) bool {
 		wait.Go(func() {
 			for i := range next {
 				kind := skew.Kind("")
-				if i < runs {
+				if i < o.runs {
 					kind = simulate.Kinds[i%len(simulate.Kinds)]
 				}
-				f := simulate.New(uint64(i), kind, ranks, steps)
+				f := simulate.New(o.seed+uint64(i), kind, o.ranks, o.steps)
+				f.Hard = o.hard
 				r := judge(f)
 				lock.Lock()
 				tallies[kind].count(f, r, show)
@@ -59,12 +71,12 @@ func table(runs, ranks, steps int, show bool) bool {
 			}
 		})
 	}
-	for i := range 2 * runs {
+	for i := range 2 * o.runs {
 		next <- i
 	}
 	close(next)
 	wait.Wait()
-	return report(tallies, ranks, steps)
+	return report(tallies, o.ranks, o.steps)
 }
 
 func judge(f simulate.Fleet) skew.Report {

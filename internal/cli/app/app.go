@@ -67,6 +67,12 @@ type exitError struct {
 	err  error
 }
 
+// IsExit reports whether an error is an exit code of its own and no failure.
+func IsExit(err error) bool {
+	var exit *exitError
+	return errors.As(err, &exit)
+}
+
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit %d", e.code)

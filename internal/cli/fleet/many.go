@@ -48,6 +48,9 @@ func (q *question) run(ctx context.Context) error {
 	}
 	defer conn.Close()
 	asker := fanout.NewAsker(conn, q.wait)
+	if q.comparesRanks() && q.sel.Rank == nil && q.sel.Node == "" {
+		return q.leak(ctx, asker)
+	}
 	q.sel.Finished = command == "list" && (slices.Contains(q.args, "-a") || slices.Contains(q.args, "--all"))
 	list, missing, err := asker.Sessions(ctx, q.sel)
 	if err == nil && len(list) == 0 && command != "list" && !q.sel.Finished {

@@ -1,5 +1,5 @@
 // Package watch holds the commands that watch memory for a while, judge it and report: profile, oom, fragment,
-// monitor, leak, report, web.
+// monitor, leak, report, web, distributed.
 package watch
 
 import (

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -86,6 +87,11 @@ type Missing struct {
 	Why  string    `json:"why"`
 }
 
+const whyLate = "no answer in time"
+
+// Late says that the node is connected, and what it has is not known.
+func (m Missing) Late() bool { return m.Why == whyLate }
+
 // Sessions lists those that a selection fits, sorted by job, node and start, and who did not answer.
 func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing []Missing, err error) {
 	nodes, err := a.Nodes(ctx)
@@ -98,16 +104,14 @@ func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing
 			list = append(list, *p.Session)
 		}
 	})
-	slices.SortFunc(list, func(a, b Session) int {
-		if c := strings.Compare(a.Job, b.Job); c != 0 {
-			return c
-		}
-		if c := strings.Compare(a.Node, b.Node); c != 0 {
-			return c
-		}
-		return a.About.Started.Compare(b.About.Started)
-	})
+	slices.SortFunc(list, compare)
 	return list, missing, err
+}
+
+// compare orders sessions by job, node and start.
+func compare(a, b Session) int {
+	return cmp.Or(strings.Compare(a.Job, b.Job), strings.Compare(a.Node, b.Node),
+		a.About.Started.Compare(b.About.Started))
 }
 
 // gather asks, and hands over parts until every node that is up has answered or the time is over.
@@ -199,7 +203,7 @@ func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string
 		case !n.Up:
 			list = append(list, Missing{n.Name, n.Seen, "it is not connected"})
 		case late:
-			list = append(list, Missing{n.Name, n.Seen, "no answer in time"})
+			list = append(list, Missing{n.Name, n.Seen, whyLate})
 		case why != "":
 			list = append(list, Missing{n.Name, n.Seen, why})
 		}

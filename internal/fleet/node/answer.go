@@ -103,6 +103,10 @@ func (n *Node) flow(m bus.Msg) {
 
 // answer asks each session that the question is for.
 func (n *Node) answer(ctx context.Context, q fanout.Question, a *answer) {
+	if q.Path == fanout.MachinePath {
+		n.answerMachine(ctx, q, a)
+		return
+	}
 	list, targets := n.sessions.selected(ctx, q.Select)
 	var all sync.WaitGroup
 	for i := range list {
@@ -131,6 +135,20 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	if !s.About.Live {
 		n.sessions.forget(t.Dir())
 	}
+}
+
+// answerMachine tells what is watched of the machine itself; nothing where nobody watches it.
+func (n *Node) answerMachine(ctx context.Context, q fanout.Question, a *answer) {
+	count := 0
+	if n.o.Machine != nil {
+		count = 1
+		s := fanout.MachineOf(n.o.Name)
+		n.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
+		w := &writer{n: n, q: q, ctx: ctx, session: s.About.ID, free: a.window(s.About.ID), header: http.Header{}}
+		_, _ = w.Write(n.o.Machine())
+		w.finish()
+	}
+	n.reply(q, fanout.Part{Kind: fanout.Done, Count: count})
 }
 
 // reply sends a part; whoever asked may be gone.

@@ -28,6 +28,8 @@ type Options struct {
 	Grant   bool          // whether questions that change something are answered
 	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger
+	// Machine gives what is seen of this machine, as JSON; nil where nobody watches it.
+	Machine func() []byte
 }
 
 // Node answers for this machine.

@@ -67,8 +67,11 @@ func JobFromEnv(get func(string) string) Job {
 		}
 		return n
 	}
-	j := Job{Name: first("MEMGAUGE_JOB"), Node: number("GROUP_RANK", "SLURM_NODEID", "NODE_RANK",
+	j := Job{Name: first("MEMGAUGE_JOB"), Node: number("GROUP_RANK", "PET_NODE_RANK", "SLURM_NODEID", "NODE_RANK",
 		"JOB_COMPLETION_INDEX"), World: number("WORLD_SIZE", "SLURM_NTASKS")}
+	if all := number("PET_NNODES") * number("PET_NPROC_PER_NODE"); all > 0 && first("GROUP_RANK") == "" {
+		j.World = all // torchrun is not there yet: an operator's WORLD_SIZE counts its pods
+	}
 	if j.Name != "" {
 		return j
 	}
@@ -79,7 +82,7 @@ func JobFromEnv(get func(string) string) Job {
 		}
 		return j
 	}
-	j.Name = first("TORCHELASTIC_RUN_ID", "JOB_NAME", "PET_RDZV_ID")
+	j.Name = first("TORCHELASTIC_RUN_ID", "PET_RDZV_ID", "JOB_NAME")
 	return j
 }
 

@@ -3,6 +3,7 @@ package skew
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // Kind is what is odd about a unit.
@@ -19,14 +20,17 @@ const (
 // Input is what is compared; each may be nil.
 type Input struct {
 	Memory *Grid // bytes at step ends, by rank
-	Time   *Grid // seconds since the epoch at which steps ended, by rank; each node's own clock
-	Host   *Grid // bytes that a node uses, by node (Unit.Rank < 0), at steps of its ranks
+	// Process is what each rank's process holds on the host, where Memory is a device's.
+	Process *Grid
+	Time    *Grid // seconds since the epoch at which steps ended, by rank; each node's own clock
+	Host    *Grid // bytes that a node uses, by node (Unit.Rank < 0), at steps of its ranks
 }
 
 // Finding is one odd unit. Excess and Pace are bytes and bytes a step; of a lagging rank seconds, and seconds a step.
 type Finding struct {
 	Kind         Kind    `json:"kind"`
-	Rank         int     `json:"rank"` // -1: of the node
+	Rank         int     `json:"rank"`             // -1: of the node
+	Memory       string  `json:"memory,omitempty"` // "host": the rank's process there, while its Memory is a device's
 	Node         string  `json:"node"`
 	Since        int64   `json:"since_step"` // first step of the bucket in which it departs from its peers
 	Z            float64 `json:"z"`          // robust, over units at equal steps
@@ -77,20 +81,34 @@ const (
 	equalLate  = 0.1 // seconds: the grain of clocks and schedulers
 )
 
-// Judge compares the units of each grid.
+// Judge compares the units of each grid, all grids at once: they have nothing in common.
 func Judge(in Input) Report {
 	r := Report{Findings: []Finding{}, Slopes: []Slope{}, Warnings: []string{}} // lists in JSON, never null
-	if in.Memory != nil {
-		r.Ranks, r.Nodes = in.Memory.Len(), nodesOf(in.Memory)
-		r.memory(in.Memory)
+	parts := make([]Report, 4)
+	var all sync.WaitGroup
+	judge := func(part int, g *Grid, how func(*Report, *Grid)) {
+		if g != nil {
+			all.Go(func() { how(&parts[part], g) })
+		}
 	}
-	if in.Time != nil {
-		r.Ranks, r.Nodes = max(r.Ranks, in.Time.Len()), max(r.Nodes, nodesOf(in.Time))
-		r.lateness(in.Time)
+	judge(0, in.Memory, (*Report).memory)
+	if in.Process != nil && in.Process.Len() > 0 {
+		judge(1, in.Process, (*Report).process)
+	}
+	judge(2, in.Time, (*Report).lateness)
+	judge(3, in.Host, (*Report).hosts)
+	all.Wait()
+	for _, p := range parts {
+		r.Findings, r.Slopes = append(r.Findings, p.Findings...), append(r.Slopes, p.Slopes...)
+		r.Warnings = append(r.Warnings, p.Warnings...)
+	}
+	for _, g := range []*Grid{in.Memory, in.Time} {
+		if g != nil {
+			r.Ranks, r.Nodes = max(r.Ranks, g.Len()), max(r.Nodes, nodesOf(g))
+		}
 	}
 	if in.Host != nil {
 		r.Nodes = max(r.Nodes, in.Host.Len())
-		r.hosts(in.Host)
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		switch {
@@ -171,8 +189,9 @@ func (r *Report) memory(g *Grid) {
 	level := math.Abs(middle(levels(g, columns)))
 	material := max(leastBytes, leastShare*level)
 	floor := max(equalBytes, equalShare*level)
+	last := lastOf(g)
 	for _, d := range departures(g, columns, floor) {
-		f := d.finding(g, columns, Leak)
+		f := d.finding(g, columns, last, Leak)
 		r.Slopes = append(r.Slopes, Slope{Rank: f.Rank, Node: f.Node, Excess: f.Excess, Pace: f.Pace,
 			Since: f.Since, Z: f.Z})
 		if !d.odd(material) {
@@ -187,11 +206,24 @@ func (r *Report) memory(g *Grid) {
 	r.pileUp(g, columns, floor, material)
 }
 
+// process judges the memory of ranks' processes on the host. The slopes stay those of Memory.
+func (r *Report) process(g *Grid) {
+	var host Report
+	host.memory(g)
+	for _, f := range host.Findings {
+		f.Memory = "host"
+		r.Findings = append(r.Findings, f)
+	}
+	for _, why := range host.Warnings {
+		r.Warnings = append(r.Warnings, "processes on the host: "+why)
+	}
+}
+
 // finding turns a change in columns into one in steps.
-func (d departed) finding(g *Grid, columns []int, kind Kind) Finding {
+func (d departed) finding(g *Grid, columns []int, last int64, kind Kind) Finding {
 	u := g.units[d.unit]
 	f := Finding{Kind: kind, Rank: u.Rank, Node: u.Node, Since: g.stepOf(columns[d.change.at]), Z: d.z, ZLow: d.low,
-		ZHigh: d.high, Excess: d.change.excess, LastStep: g.last[d.unit], PeerLastStep: lastOf(g)}
+		ZHigh: d.high, Excess: d.change.excess, LastStep: g.last[d.unit], PeerLastStep: last}
 	if d.change.line {
 		steps := float64(g.stepOf(columns[len(columns)-1]) - f.Since)
 		f.Pace = f.Excess / steps
@@ -271,7 +303,7 @@ func (r *Report) lateness(g *Grid) {
 	for _, d := range departures(g, columns, equalLate) {
 		if d.odd(leastLate) {
 			found[d.unit] = true
-			r.Findings = append(r.Findings, d.finding(g, columns, Lagging))
+			r.Findings = append(r.Findings, d.finding(g, columns, lastOf(g), Lagging))
 		}
 	}
 	r.stopped(g, found)
@@ -306,7 +338,7 @@ func (r *Report) hosts(g *Grid) {
 	level := math.Abs(middle(levels(g, columns)))
 	for _, d := range departures(g, columns, max(equalBytes, equalShare*level)) {
 		if d.change.line && d.odd(max(leastBytes, leastShare*level)) {
-			r.Findings = append(r.Findings, d.finding(g, columns, HostLeak))
+			r.Findings = append(r.Findings, d.finding(g, columns, lastOf(g), HostLeak))
 		}
 	}
 }

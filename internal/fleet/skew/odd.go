@@ -131,13 +131,8 @@ func depart(ys []float64) (change, bool) {
 	if len(xs) < least {
 		return change{}, false
 	}
-	line, lineLeft := bestOf(xs, vs, 0, len(xs)-3, func(x, from float64) float64 { return max(0, x-from) })
-	step, stepLeft := bestOf(xs, vs, 2, len(xs)-2, func(x, from float64) float64 {
-		if x >= from {
-			return 1
-		}
-		return 0
-	})
+	line, lineLeft := bestLine(xs, vs, 0, len(xs)-3)
+	step, stepLeft := bestStep(xs, vs, 2, len(xs)-2)
 	end := xs[len(xs)-1]
 	if stepLeft < 0.8*lineLeft { // a line that is interrupted by noise must not pass for a step
 		return change{at: int(step.from), excess: step.height, err: step.err}, true
@@ -150,32 +145,64 @@ func depart(ys []float64) (change, bool) {
 // shape is a fitted change: how much of it, from where.
 type shape struct{ from, height, err float64 }
 
-// bestOf fits y = a + height·f(x, from) for each place from and returns the one that leaves least.
-func bestOf(xs, ys []float64, low, high int, f func(x, from float64) float64) (best shape, left float64) {
-	left = math.Inf(1)
-	n := float64(len(xs))
-	sumY, sumYY := 0.0, 0.0
+// sums are those of a fit over some of the points.
+type sums struct{ n, x, xx, y, xy float64 }
+
+// bestLine fits y = a + height·max(0, x-from) for each place from, by sums over the points behind it, and returns the
+// one that leaves least.
+func bestLine(xs, ys []float64, low, high int) (best shape, left float64) {
+	f := newFit(ys)
+	var s sums
+	for k := len(xs) - 1; k >= low; k-- {
+		x, y := xs[k], ys[k]
+		s = sums{s.n + 1, s.x + x, s.xx + x*x, s.y + y, s.xy + x*y}
+		if k <= high {
+			f.try(x, s.x-s.n*x, s.xx-2*x*s.x+s.n*x*x, s.xy-x*s.y)
+		}
+	}
+	return f.best, f.left
+}
+
+// bestStep fits y = a + height where x >= from, else a.
+func bestStep(xs, ys []float64, low, high int) (best shape, left float64) {
+	f := newFit(ys)
+	n, y := 0.0, 0.0
+	for k := len(xs) - 1; k >= low; k-- {
+		n, y = n+1, y+ys[k]
+		if k <= high {
+			f.try(xs[k], n, n, y)
+		}
+	}
+	return f.best, f.left
+}
+
+// fit keeps the best of several shapes; of equally good ones the earliest, which comes last.
+type fit struct {
+	n, sumY, varY float64
+	best          shape
+	left          float64
+}
+
+func newFit(ys []float64) fit {
+	f := fit{n: float64(len(ys)), left: math.Inf(1)}
+	sumYY := 0.0
 	for _, y := range ys {
-		sumY, sumYY = sumY+y, sumYY+y*y
+		f.sumY, sumYY = f.sumY+y, sumYY+y*y
 	}
-	varY := sumYY - sumY*sumY/n
-	for k := low; k <= high; k++ {
-		sumF, sumFF, sumFY := 0.0, 0.0, 0.0
-		for i, x := range xs {
-			v := f(x, xs[k])
-			sumF, sumFF, sumFY = sumF+v, sumFF+v*v, sumFY+v*ys[i]
-		}
-		varF, cov := sumFF-sumF*sumF/n, sumFY-sumF*sumY/n
-		if varF <= 0 {
-			continue
-		}
-		rest := max(0, varY-cov*cov/varF)
-		if rest < left {
-			left = rest
-			best = shape{from: xs[k], height: cov / varF, err: math.Sqrt(rest / max(1, n-3) / varF)}
-		}
+	f.varY = sumYY - f.sumY*f.sumY/f.n
+	return f
+}
+
+// try takes a shape by the sums of its values, of their squares, and of their products with y.
+func (f *fit) try(from, sumF, sumFF, sumFY float64) {
+	varF, cov := sumFF-sumF*sumF/f.n, sumFY-sumF*f.sumY/f.n
+	if varF <= 0 {
+		return
 	}
-	return best, left
+	if rest := max(0, f.varY-cov*cov/varF); rest <= f.left {
+		f.left = rest
+		f.best = shape{from: from, height: cov / varF, err: math.Sqrt(rest / max(1, f.n-3) / varF)}
+	}
 }
 
 // score is how far each value lies above the others, in their own spread. The spread is the larger of two that few
@@ -210,11 +237,19 @@ func scoreOf(values []float64, floor float64) score {
 	return s
 }
 
-// z is a value's distance in spreads with its 95 % interval: err is the value's own standard error; to it come those of
-// the center and of the spread, which n units give.
+// z is a value's distance in spreads with its 95 % interval: err is the value's own standard error, to which that of
+// the center comes. The error of the spread is a factor: of six units it may be 2.5 times too small or too large.
 func (s score) z(value, err float64) (z, low, high float64) {
 	z = (value - s.center) / s.spread
 	n := float64(max(1, s.n))
-	e := math.Sqrt(err*err/(s.spread*s.spread) + math.Pi/2/n + z*z*madFreedom/n)
-	return z, z - 1.96*e, z + 1.96*e
+	e := 1.96 * math.Sqrt(err*err/(s.spread*s.spread)+math.Pi/2/n)
+	factor := math.Exp(1.96 * math.Sqrt(madFreedom/n))
+	low, high = z-e, z+e
+	if low > 0 {
+		low /= factor
+	}
+	if high > 0 {
+		high *= factor
+	}
+	return z, low, high
 }

@@ -47,7 +47,10 @@ func (r Report) sentences(b *strings.Builder) {
 func (f Finding) Text() string {
 	z := fmt.Sprintf("z %.0f, %.0f to %.0f", f.Z, f.ZLow, f.ZHigh)
 	who := fmt.Sprintf("Rank %d on %s", f.Rank, f.Node)
-	ask := fmt.Sprintf("Ask it: memgauge rank=%d leak.", f.Rank)
+	if f.Memory != "" {
+		who = fmt.Sprintf("The %s memory of rank %d on %s", f.Memory, f.Rank, f.Node)
+	}
+	ask := fmt.Sprintf("Ask it: memgauge hub rank=%d leak.", f.Rank)
 	switch f.Kind {
 	case Leak:
 		return fmt.Sprintf("%s grows by %s a step (%s to %s) beyond its peers since step %d, %s by now (%s). %s", who,
@@ -61,15 +64,15 @@ func (f Finding) Text() string {
 			bytes(f.Excess), z)
 	case HostLeak:
 		return fmt.Sprintf("The host memory of %s grows by %s a step (%s to %s) beyond that of other nodes since "+
-			"step %d, %s by now (%s). Ask it: memgauge node=%s where.", f.Node, bytes(f.Pace), bytes(f.PaceLow),
+			"step %d, %s by now (%s). Ask it: memgauge hub node=%s where.", f.Node, bytes(f.Pace), bytes(f.PaceLow),
 			bytes(f.PaceHigh), f.Since, bytes(f.Excess), z, f.Node)
 	}
 	if f.Excess == 0 {
 		return fmt.Sprintf("%s made its last step, %d, while others are at %d (%s). "+
-			"Ask it: memgauge rank=%d backtrace.", who, f.LastStep, f.PeerLastStep, z, f.Rank)
+			"Ask it: memgauge hub rank=%d backtrace.", who, f.LastStep, f.PeerLastStep, z, f.Rank)
 	}
 	return fmt.Sprintf("%s falls behind since step %d: it ends its steps %s later than its peers (%s). "+
-		"Ask it: memgauge rank=%d backtrace.", who, f.Since,
+		"Ask it: memgauge hub rank=%d backtrace.", who, f.Since,
 		units.Duration(time.Duration(f.Excess*float64(time.Second))), z, f.Rank)
 }
 

@@ -62,19 +62,19 @@ def observed():
 class Feed:
     """One running command."""
 
-    def __init__(self, arguments, on_warning=None, tell_blocks=False):
+    def __init__(self, arguments, on_warning=None, tell_blocks=False, command="feed"):
         self.on_warning, self.tell_blocks = on_warning, tell_blocks
         self.pid, self.ready, self.devices = os.getpid(), threading.Event(), []
         self._answers, self._sending, self._asking = queue.Queue(), threading.Lock(), threading.Lock()
         self.callback_errors = []
         self.plotting, self.refused = False, ""
         path = binary()
-        command = ["memgauge"] + ([str(self.pid)] if observed() else [])
+        words = ["memgauge"] + ([str(self.pid)] if command == "feed" and observed() else [])
         environment = {k: v for k, v in os.environ.items() if k != "MEMGAUGE_TARGET"}
         self._errors = _scratch()
         try:
             self._child = subprocess.Popen(
-                command + ["feed", "--pid", str(self.pid)] + arguments, executable=path, env=environment,
+                words + [command, "--pid", str(self.pid)] + arguments, executable=path, env=environment,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors,
                 start_new_session=True)   # Ctrl-C is for the trainer, whose report is still needed then
         except OSError as error:

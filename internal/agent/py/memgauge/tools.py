@@ -48,6 +48,7 @@ class _Tool:
     """The methods that the classes share: start_monitoring, stop_monitoring, generate_report, get_status_report."""
 
     _report = "monitor"
+    _command = "feed"
     _tell_blocks = False
 
     def __init__(self, interval, devices):
@@ -65,7 +66,7 @@ class _Tool:
     def start_monitoring(self):
         """Starts to watch, from outside this process. Does nothing if it watches already."""
         if self._feed is None:
-            self._feed = Feed(self._arguments(), self._warning, self._tell_blocks)
+            self._feed = Feed(self._arguments(), self._warning, self._tell_blocks, self._command)
 
     def stop_monitoring(self):
         """Stops watching. Reports then cover what was seen until now."""
@@ -234,26 +235,32 @@ class MemoryDebugger(_Tool):
 
 
 class DistributedMemoryMonitor(_Tool):
-    """Watches this node, as the master does its own. Watching other nodes is not built yet: role="worker" raises
-    NotImplementedError."""
+    """Watches the memory of several machines, as `memgauge distributed` does. The master listens on port, watches its
+    own machine and asks the workers; its report has cluster_info, node_details, memory_analysis, oom_events and
+    recommendations. A worker answers the master; its own report has its machine alone.
 
-    def __init__(self, role="master", master_host="localhost", port=29500, sampling_interval=3.0, devices=None):
+    A worker proves itself with the master's token: token_file, else MEMGAUGE_TOKEN_FILE, else hub/join.token in
+    MEMGAUGE_HOME. node_name is the machine's name in reports, by default the host's."""
+
+    _report = "distributed"
+    _command = "distributed"
+
+    def __init__(self, role="master", master_host="localhost", port=29500, sampling_interval=3.0, devices=None,
+                 token_file=None, node_name=None):
         super().__init__(sampling_interval, devices)
         if role not in ("master", "worker"):
             raise ValueError("role %r: master or worker" % (role,))
-        self.role, self.master_host, self.port = role, master_host, port
+        self.role, self.master_host, self.port = role, master_host, int(port)
+        self.token_file, self.node_name = token_file, node_name
 
-    def start_monitoring(self):
-        """Starts to watch this node. A worker raises NotImplementedError."""
-        if self.role == "worker":
-            raise NotImplementedError("this version of memgauge watches one node only: a worker can't send to %s:%s yet"
-                                      % (self.master_host, self.port))
-        super().start_monitoring()
-
-    def _final(self, feed):
-        report = feed.report("monitor")
-        report["nodes"] = {os.uname().nodename: {"devices": report["devices"], "summary": report["summary"]}}
-        return report
+    def _arguments(self):
+        arguments = super()._arguments() + ["--feed", "--role", self.role, "--master-host", self.master_host,
+                                            "--port", str(self.port)]
+        if self.token_file is not None:
+            arguments += ["--token-file", os.fspath(self.token_file)]
+        if self.node_name is not None:
+            arguments += ["--name", self.node_name]
+        return arguments
 
 
 def _arity(callback, default):

@@ -14,7 +14,10 @@ import (
 type Fleet struct {
 	Ranks, PerNode, Steps int
 	Faults                []Fault
-	seed                  uint64
+	// Hard adds noise of a family that no threshold was chosen by: heavy tails, baselines that drift, ranks that are
+	// slow for a while, page cache that comes and goes in gigabytes.
+	Hard bool
+	seed uint64
 }
 
 // Fault is what is wrong with a rank, or with a node (Rank < 0).
@@ -149,9 +152,10 @@ func (f Fleet) memory(r *rand.Rand, u skew.Unit, c shared, add func(skew.Unit, i
 	step, steps := f.fault(skew.Step, u)
 	pile, piles := f.fault(skew.PileUp, u)
 	x := sd * r.NormFloat64()
+	hard := f.hardMemory(r)
 	for s := range f.Steps {
 		x = rho*x + sd*math.Sqrt(1-rho*rho)*r.NormFloat64()
-		v := level + c.warm[stage]*c.offset[s] + x + 10*mb*r.ExpFloat64() +
+		v := level + hard(s) + c.warm[stage]*c.offset[s] + x + 10*mb*r.ExpFloat64() +
 			tooth*float64((s+phase)%period)/float64(period)
 		for _, at := range segments {
 			if s >= at {
@@ -185,8 +189,9 @@ func (f Fleet) times(r *rand.Rand, add func(skew.Unit, int64, float64)) {
 			clock, drift = 600*(2*r.Float64()-1), 1+10e-6*r.NormFloat64()
 		}
 		lag, lags := f.fault(skew.Lagging, u)
+		slow := f.hardTime(r)
 		for s := range f.Steps {
-			t := pace*float64(s) + 0.02*r.ExpFloat64()
+			t := pace*float64(s) + 0.02*r.ExpFloat64() + slow(s)
 			if r.IntN(500) == 0 {
 				t += 2 * r.Float64() // a batch that came late
 			}
@@ -204,9 +209,10 @@ func (f Fleet) host(r *rand.Rand, u skew.Unit, add func(skew.Unit, int64, float6
 	rho, sd := 0.95, mb*(50+100*r.Float64())
 	x := sd * r.NormFloat64()
 	leak, leaks := f.fault(skew.HostLeak, u)
+	cache := f.hardHost(r)
 	for s := range f.Steps {
 		x = rho*x + sd*math.Sqrt(1-rho*rho)*r.NormFloat64()
-		v := level + x + gb*(1-math.Exp(-float64(s)/100)) + 100*mb*r.ExpFloat64()
+		v := level + x + gb*(1-math.Exp(-float64(s)/100)) + 100*mb*r.ExpFloat64() + cache(s)
 		if leaks && s > leak.At {
 			v += leak.Size * float64(s-leak.At)
 		}

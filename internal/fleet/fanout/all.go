@@ -1,0 +1,185 @@
+package fanout
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
+)
+
+// Answer is the whole answer of one session to a question that went to many in one message.
+type Answer struct {
+	Session Session
+	Data    []byte
+	Err     error // it could not be answered
+}
+
+// Request is a question to every session of a selection: one of package api's, whose answer is a document.
+type Request struct {
+	Method, Path string
+	Body         any
+}
+
+// maxWhole bounds the whole answer of one session: leak's report of 4,096 processes is 4 MiB.
+const maxWhole = 8 << 20
+
+var errWhole = errors.New("its answer is larger than 8 MiB")
+
+// All asks every session that a selection fits with one message, and waits for their whole answers. Nodes have Patience
+// to say that they are there; one that works at its answer may take longer, as long as it gives signs of life.
+func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, missing []Missing, err error) {
+	body, err := json.Marshal(r.Body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask the nodes: %w", err)
+	}
+	nodes, err := a.Nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	q := Question{Select: s, Method: r.Method, Path: r.Path, Body: body}
+	id, parts, stop, err := a.ask(q, len(nodes))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer stop()
+	g := &gathering{a: a, id: id, wanted: map[string]bool{}, failed: map[string]string{}, open: map[string]*Answer{}}
+	for _, n := range nodes {
+		if n.Up && (s.Node == "" || s.Node == n.Name) {
+			for _, i := range n.Instances {
+				g.wanted[n.Name+"/"+i] = false
+			}
+		}
+	}
+	silent := g.run(ctx, parts)
+	return g.list, missingOf(nodes, s, silent, g.failed), nil
+}
+
+// gathering is the state of a question to many.
+type gathering struct {
+	a      *Asker
+	id     string
+	wanted map[string]bool    // instances that have not ended their answer, and whether they have begun it
+	failed map[string]string  // nodes that refused
+	open   map[string]*Answer // by node, instance and session: answers that are coming in
+	list   []Answer
+}
+
+// run takes parts until every instance has ended its answer or fell silent, and names those that did.
+func (g *gathering) run(ctx context.Context, parts <-chan Part) (late map[string]bool) {
+	late = map[string]bool{}
+	first := time.NewTimer(g.a.Patience)
+	defer first.Stop()
+	quiet := time.NewTimer(g.a.Patience + silence)
+	defer quiet.Stop()
+	for len(g.wanted) > 0 {
+		select {
+		case p := <-parts:
+			g.take(p)
+			quiet.Reset(silence)
+		case <-first.C:
+			for who, began := range g.wanted {
+				if !began {
+					late[who] = true
+					delete(g.wanted, who)
+				}
+			}
+		case <-quiet.C:
+			return g.giveUp(late)
+		case <-ctx.Done():
+			return g.giveUp(late)
+		}
+	}
+	return late
+}
+
+func (g *gathering) giveUp(late map[string]bool) map[string]bool {
+	for who := range g.wanted {
+		late[who] = true
+	}
+	for _, one := range g.open {
+		g.say(one, Flow{Cancel: true})
+	}
+	return late
+}
+
+func (g *gathering) take(p Part) {
+	who := p.Node + "/" + p.Instance
+	if _, asked := g.wanted[who]; !asked {
+		return // it is late, or nobody knows it
+	}
+	g.wanted[who] = true
+	key := who + "/" + p.ID
+	one := g.open[key]
+	switch {
+	case p.Kind == Done:
+		delete(g.wanted, who)
+		if p.Error != nil {
+			g.failed[p.Node] = p.Error.Message
+		}
+	case p.Kind == Head && p.Session != nil:
+		p.Session.Node = p.Node // who speaks is for the bus to say
+		g.open[key] = &Answer{Session: *p.Session}
+	case one == nil:
+	case p.Kind == Head:
+		if p.Status != http.StatusOK {
+			one.Err = errStatus
+		}
+	case p.Kind == Body:
+		g.body(one, p.Data)
+	case p.Kind == Tail:
+		delete(g.open, key)
+		if one.Err == nil {
+			one.Err = api.Broken(p.Header)
+		}
+		g.list = append(g.list, finished(*one))
+	}
+}
+
+// errStatus marks an answer whose bytes are an error.
+var errStatus = errors.New("it failed")
+
+func (g *gathering) body(one *Answer, data []byte) {
+	if len(data) == 0 || errors.Is(one.Err, errWhole) {
+		return
+	}
+	if len(one.Data)+len(data) > maxWhole {
+		one.Data, one.Err = nil, errWhole
+		g.say(one, Flow{Cancel: true})
+		return
+	}
+	if before := len(one.Data) / (Window / 2 * Chunk); (len(one.Data)+len(data))/(Window/2*Chunk) > before {
+		g.say(one, Flow{Taken: Window / 2})
+	}
+	one.Data = append(one.Data, data...)
+}
+
+func (g *gathering) say(one *Answer, f Flow) {
+	f.Session = one.Session.About.ID
+	if text, err := json.Marshal(f); err == nil {
+		_ = g.a.conn.Send(bus.Flow(one.Session.Node, g.id), "", text) // without it the node gives up in its time
+	}
+}
+
+// finished turns the bytes of an error into one.
+func finished(one Answer) Answer {
+	if !errors.Is(one.Err, errStatus) {
+		return one
+	}
+	var e api.Error
+	if json.Unmarshal(one.Data, &e) == nil && e.Message != "" {
+		one.Err = e.Unpack()
+	}
+	one.Data = nil
+	return one
+}
+
+// Sort orders answers by job, node and start.
+func Sort(list []Answer) {
+	slices.SortFunc(list, func(a, b Answer) int { return compare(a.Session, b.Session) })
+}
