@@ -50,7 +50,10 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 	if b = s.guards(name); b.Kind != detect.BoundUnknown {
 		return b
 	}
-	return s.cut(name)
+	if b = s.cut(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	return s.slices(name)
 }
 
 // guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
@@ -141,6 +144,27 @@ func (s source) cut(name string) (b detect.Bound) {
 	return b
 }
 
+// sliced are the statements that cut a container to so many items whatever its length is: NAME stands for it.
+var sliced = []string{
+	`\bdel\s+[\w.]*\bNAME\[\s*([\w.]+)\s*:\s*\]`,
+	`\bdel\s+[\w.]*\bNAME\[\s*:\s*-([\w.]+)\s*\]`,
+	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*-([\w.]+)\s*:\s*\]`,
+	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*:\s*([\w.]+)\s*\]`,
+}
+
+// slices looks for such a statement.
+func (s source) slices(name string) (b detect.Bound) {
+	for _, form := range sliced {
+		cuts := regexp.MustCompile(strings.ReplaceAll(form, "NAME", regexp.QuoteMeta(name)))
+		for _, text := range s {
+			if m := cuts.FindStringSubmatch(text); m != nil {
+				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[1])}
+			}
+		}
+	}
+	return b
+}
+
 // test says whether a line tests the length of a container, and against what.
 func (s source) test(i int, name string) (items float64, op string, ok bool) {
 	m := testLine.FindStringSubmatch(s[i])
@@ -222,7 +246,7 @@ func (l *loader) bounds() error {
 		}
 		p.Bounds = map[string]detect.Bound{}
 		for _, o := range p.Objects {
-			if o.Evidence != "container" {
+			if o.Evidence != "container" && o.Evidence != detect.Count {
 				continue
 			}
 			holder := detect.HolderOf(o.Holder)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -33,9 +34,15 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 			if f.Class == Unknown {
 				f.Class = RetainedObjects
 			}
+			if a.kind == frozen {
+				f.Class, f.kind = GCCycles, frozen
+			}
 			f.Evidence = append(f.Evidence, "what its items take can't be seen; it gains as many from census to census")
 			return
 		}
+	}
+	if p.makers(f) {
+		return
 	}
 	text := "the censuses found nothing that explains it"
 	var names []string
@@ -50,6 +57,29 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 		f.Class = NativeHeap
 		p.nativeCalls(f)
 	}
+}
+
+// makes is the kind of call that a census names where the program makes such memory: no container need hold it, but a
+// file in /dev/shm does, or a map that something in C refers to.
+var makes = map[Kind]string{Shared: "shared", Mapped: "map", Private: "map"}
+
+// makers names where the program makes shared memory, or maps files: whoever keeps it, that is where it comes from.
+func (p Process) makers(f *Finding) bool {
+	var found []model.ObjectGroup
+	for _, o := range p.Objects {
+		if o.Evidence == "native" && o.Type == makes[f.Memory] && !slices.ContainsFunc(found,
+			func(other model.ObjectGroup) bool { return other.Site == o.Site }) {
+			found = append(found, o)
+		}
+	}
+	for i, o := range found {
+		if i == 0 {
+			f.Site, f.Holder, f.Held, f.kind = o.Site, o.Holder, "calls "+o.Detail, o.Type
+		}
+		f.Evidence = append(f.Evidence, fmt.Sprintf("such memory is made in %s, %s: %s; no container holds it", o.Holder,
+			o.Site, o.Detail))
+	}
+	return len(found) > 0
 }
 
 const (
