@@ -66,7 +66,8 @@ func (p Process) testify(f *Finding, accounts []account) {
 
 // testifies says whether the account is about the finding's memory, of the program's own, and has no known end.
 func (a account) testifies(f *Finding) bool {
-	return len(a.steps) >= leastCensuses && !a.ends() && a.device == (f.Device != "") && !IsForeign(a.site) &&
+	trained := a.tensors && (a.kind == "parameter" || a.kind == "optimizer") // a network's size is somebody's plan
+	return len(a.steps) >= leastCensuses && !trained && !a.ends() && a.device == (f.Device != "") && !IsForeign(a.site) &&
 		(f.Memory == Heap || f.Memory == Anon || f.Memory == Worker || f.Memory == Device)
 }
 

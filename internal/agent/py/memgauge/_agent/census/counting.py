@@ -60,34 +60,39 @@ def choose(walk, ranked):
 
 def count(memory, step):
     """Writes a row for each container that is still there."""
-    began, found = thread_time_ns(), []
-    torch = tensors.Torch()
-    kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer,
-                             getattr(sys.modules.get("numpy"), "ndarray", None))
-    read = []
-    try:
-        variables = _variables({f.root for f in memory.followed}, read)
-        for followed in memory.followed:
-            if thread_time_ns() - began > LIMIT:
-                break
-            row = _look(followed, variables, kinds, torch)
-            if row is not None:
-                found.append(row)
-        variables.clear()
-        if memory.freezes and sys.getallocatedblocks() <= MAX_FROZEN:
-            found.append((("count", FROZEN, "gc.freeze()", memory.freezes, PASSED_BY), 0, gc.get_freeze_count(),
-                          NOT_TAKEN))
-    finally:
-        mainthread.release(read)
+    began = thread_time_ns()
+    found = look(memory, began + LIMIT)
     ring = recording.ring(large=True)
-    if ring is not None:
-        for text, estimated, length, size in found:
-            rows.put_objects(ring, text, (estimated, memory.number, step, 1, 0, length, size))
+    for text, flags, length, size in found if ring is not None else ():
+        rows.put_objects(ring, text, (flags, memory.number, step, 1, 0, length, size))
     took = thread_time_ns() - began
     memory.purse.look(state.settings.budget)
     memory.purse.level -= took
     if ring is not None:
         ring.overhead(0, 0, ring.name("census"), 0, took, 1, memory.covered(ring, took), NOT_TAKEN)
+
+
+def look(memory, until):
+    """[(texts, flags, items, bytes)] of the containers that are there, as far as this thread's time `until` allows."""
+    torch = tensors.Torch()
+    kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer,
+                             getattr(sys.modules.get("numpy"), "ndarray", None))
+    found, read = [], []
+    try:
+        variables = _variables({f.root for f in memory.followed}, read)
+        for followed in memory.followed:
+            if thread_time_ns() > until:
+                break
+            row = _look(followed, variables, kinds, torch)
+            if row is not None:
+                found.append(row)
+        variables.clear()
+    finally:
+        mainthread.release(read)
+    if memory.freezes and sys.getallocatedblocks() <= MAX_FROZEN:
+        text = "count", FROZEN, "gc.freeze()", memory.freezes, PASSED_BY
+        found.append((text, 0, gc.get_freeze_count(), NOT_TAKEN))
+    return found
 
 
 def _variables(wanted, read):
@@ -124,7 +129,7 @@ def _variables(wanted, read):
 
 
 def _look(followed, variables, kinds, torch):
-    """A row for a container: (texts, whether its bytes are estimated, items, bytes); None where it is not there."""
+    """A row for a container; None where it is not there."""
     o = variables.get(followed.root)
     for label in followed.labels:
         o = _below(o, label)

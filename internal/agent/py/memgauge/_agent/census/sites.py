@@ -216,6 +216,8 @@ def memory_calls(code):
         return []
     found = []
     for line, operation, value, _, _ in _instructions(code):
+        if operation == "KW_NAMES" and type(value) is not tuple:     # 3.11 doesn't tell which
+            value = tuple(name for names in options for name in names)
         if not operation.startswith(("STORE", "IMPORT")):
             for word in words.intersection(w for w in (value if type(value) is tuple else (value,)) if type(w) is str):
                 found.append((line, word, "shared" if word in SHARES else "map" if word in MAPS else "freeze"))
