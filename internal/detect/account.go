@@ -47,6 +47,9 @@ const (
 // atMost is how a census tells that a container has a bound: a deque's maxlen, a cache's maxsize.
 var atMost = regexp.MustCompile(`; (\d+) at most`)
 
+// mapsOfFiles is how a census tells that a container's items are such maps.
+const mapsOfFiles = "of numpy.memmap"
+
 // Count is the evidence of a row that tells how many items a container had between two censuses.
 const Count = "count"
 
@@ -85,7 +88,11 @@ func (p Process) accounts() []account {
 		}
 		a := at(objectKey(o))
 		a.holder, a.site, a.kind, a.container = HolderOf(o.Holder), cmp.Or(o.Site, a.site), o.Type, true
-		a.add(float64(o.Step), sizeOf(o), unknownAs(o.Bytes), math.NaN(), counted)
+		size := unknownAs(o.Bytes)
+		if strings.HasPrefix(o.Detail, mapsOfFiles) { // as large as the files, however little of them is in memory
+			size = math.NaN()
+		}
+		a.add(float64(o.Step), sizeOf(o), size, math.NaN(), counted)
 		if counted && a.of != "" { // a census says more
 			continue
 		}

@@ -211,6 +211,9 @@ func (s suspect) weight(rate float64) float64 {
 		return w
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
+	if strings.HasPrefix(s.holder, nameless) { // a name says more, and its list may be among these
+		w /= 8
+	}
 	if s.late {
 		w /= 3
 	}
