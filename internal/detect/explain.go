@@ -409,9 +409,6 @@ func (p Process) counted(f *Finding, list []suspect) []suspect {
 		if inner, _, _ := strings.Cut(a.of, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
 			s.class = RetainedTensors
 		}
-		if a.kind == frozen {
-			s.class, s.kind = GCCycles, frozen
-		}
 		if strings.Contains(a.of, "can't be seen") && s.bytes < explains*f.Rate {
 			s.bytes = math.NaN()
 		}
@@ -419,9 +416,6 @@ func (p Process) counted(f *Finding, list []suspect) []suspect {
 	}
 	return list
 }
-
-// frozen is the type by which a census tells how many objects gc.freeze() has taken from the collector.
-const frozen = "gc.freeze"
 
 // loggers is the table of all loggers: libraries have hundreds before the first step.
 const loggers = "logging.Logger.manager.loggerDict"
@@ -453,11 +447,6 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		s.container, s.kind = true, name
 		if strings.Contains(o.Detail, "functools._lru_list_elem") {
 			s.kind = "cache"
-		}
-		if o.Type == frozen {
-			s.class, s.kind = GCCycles, frozen
-			s.what = fmt.Sprintf("%s objects, %+.3g per %s", units.Count(int64(s.length)), s.items, unit)
-			break
 		}
 		s.unseen = strings.Contains(o.Detail, "can't be seen")
 		s.class, s.what = RetainedObjects, fmt.Sprintf("%s, %s items, %+.3g per %s", name, units.Count(int64(s.length)),

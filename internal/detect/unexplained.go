@@ -34,14 +34,11 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 			if f.Class == Unknown {
 				f.Class = RetainedObjects
 			}
-			if a.kind == frozen {
-				f.Class, f.kind = GCCycles, frozen
-			}
 			f.Evidence = append(f.Evidence, "what its items take can't be seen; it gains as many from census to census")
 			return
 		}
 	}
-	if p.makers(f) {
+	if p.makers(f) || p.frozenGarbage(f) {
 		return
 	}
 	text := "the censuses found nothing that explains it"
@@ -80,6 +77,25 @@ func (p Process) makers(f *Finding) bool {
 			o.Site, o.Detail))
 	}
 	return len(found) > 0
+}
+
+// frozen is the kind of call that a census names where the program calls gc.freeze().
+const frozen = "freeze"
+
+// frozenGarbage names gc.freeze() where censuses saw garbage in cycles and nothing else explains the growth: what is
+// frozen before the collector has come is garbage for good, and no census finds it any more.
+func (p Process) frozenGarbage(f *Finding) bool {
+	i := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool { return o.Evidence == "native" && o.Type == frozen })
+	k := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool { return o.Evidence == "cycle" })
+	if i < 0 || k < 0 || f.Device != "" {
+		return false
+	}
+	call, garbage := p.Objects[i], p.Objects[k]
+	f.Class, f.Site, f.Holder, f.kind = GCCycles, call.Site, garbage.Holder, frozen
+	f.Held = "garbage in cycles, which gc.freeze() keeps from the collector"
+	f.Evidence = append(f.Evidence, fmt.Sprintf("censuses saw objects of %s hold each other, and %s calls gc.freeze(): "+
+		"garbage that it freezes is never collected", garbage.Type, call.Holder))
+	return true
 }
 
 const (

@@ -94,19 +94,10 @@ class Counts(unittest.TestCase):
         tables = {"t%d" % i: [0.5] * (10 + i) for i in range(200)}
         take(self.memory)
         self.assertLessEqual(len(self.memory.followed), counting.LONG + counting.FEW)
-        self.memory.freezes = ""
         began = time.thread_time_ns()
         self.assertTrue(self.count())
         self.assertEqual(counting.look(self.memory, began), [])      # no time is left
         del tables
-
-    def test_frozen(self):
-        self.memory.freezes = "file.py:3"
-        gc.freeze()
-        try:
-            self.assertGreater(self.count()["gc.freeze()"][0], 0)
-        finally:
-            gc.unfreeze()
 
 
 def publish(shared_memory, name):

@@ -6,7 +6,6 @@ keys to the same place. So some dozen containers are followed for the whole run:
 step, fills up, or is emptied, is seen at twenty moments instead of two. Rows have the evidence "count" and the number of
 the census before.
 """
-import gc
 import sys
 from collections import deque
 from time import thread_time_ns
@@ -21,8 +20,6 @@ LABELS = 8               # of a path at most
 LIMIT = 1_000_000        # ns of a count
 LEAST = 8                # items; shorter containers are not worth a row, as in a census
 KEYED = 32               # items of a dict whose keys have places of their own
-FROZEN, PASSED_BY = "gc.freeze", "of objects that the collector passes by for good"
-MAX_FROZEN = 1_000_000   # blocks of Python's allocator up to which frozen objects are counted: some ns each
 _LENGTH = {LIST: list.__len__, DICT: dict.__len__, DEQUE: deque.__len__}
 _SIZE = {LIST: list.__sizeof__, DICT: dict.__sizeof__, DEQUE: deque.__sizeof__}
 
@@ -89,9 +86,6 @@ def look(memory, until):
         variables.clear()
     finally:
         mainthread.release(read)
-    if memory.freezes and sys.getallocatedblocks() <= MAX_FROZEN:
-        text = "count", FROZEN, "gc.freeze()", memory.freezes, PASSED_BY
-        found.append((text, 0, gc.get_freeze_count(), NOT_TAKEN))
     return found
 
 

@@ -229,12 +229,6 @@ class Telling(sourcelines.SourceLines):
             yield from self._native_calls(self.memory.native)
         for function, site, text, kind in self.memory.native:
             self._object("native", kind, 1, None, 0, None, None, function, site, text)
-        calls = [site for _, site, _, kind in self.memory.native if kind == "freeze"]
-        self.memory.freezes = calls[0] if calls else ""
-        if calls and sys.getallocatedblocks() <= counting.MAX_FROZEN:
-            n = gc.get_freeze_count()
-            was, self.memory.others["frozen"] = self.memory.others.get("frozen", 0), n
-            self._object("container", counting.FROZEN, 1, was, n, n, None, "gc.freeze()", calls[0], counting.PASSED_BY)
 
     def _native_calls(self, found):
         for code, module in list(self.codes.codes):

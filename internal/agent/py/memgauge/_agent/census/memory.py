@@ -80,7 +80,6 @@ class Memory:
         self.unexplained = False # memory grew between the last two censuses, and what they named did not
         self.sites = {}          # hash of a holder's path -> (line that makes it grow or "", census that looked)
         self.native = []         # calls of native libraries and the like: function, line, what is called, its kind
-        self.freezes = ""        # the line where the program calls gc.freeze()
         self.followed = []       # containers that are counted until the next census
         self.last_cost = FIRST_COST
         self.running = None
