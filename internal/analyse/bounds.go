@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,7 +54,10 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 	if b = s.cut(name); b.Kind != detect.BoundUnknown {
 		return b
 	}
-	return s.slices(name)
+	if b = s.slices(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	return s.wraps(name)
 }
 
 // guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
@@ -161,6 +165,29 @@ func (s source) slices(name string) (b detect.Bound) {
 				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[1])}
 			}
 		}
+	}
+	return b
+}
+
+// wraps looks at the lines that store into the container: if the key of each is one that some line takes modulo, as the
+// index of a ring is, there is a bound.
+func (s source) wraps(name string) (b detect.Bound) {
+	stores := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\[([^\]]*)\]\s*=[^=]`)
+	for _, text := range s {
+		m := stores.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		if !plainName.MatchString(m[1]) || numeral.MatchString(m[1]) {
+			return detect.Bound{}
+		}
+		key := regexp.QuoteMeta(m[1][strings.LastIndexByte(m[1], '.')+1:])
+		wrapped := regexp.MustCompile(`\b` + key + `\s*=.*%\s*([\w.]+)\s*(?:#.*)?$`)
+		i := slices.IndexFunc(s, wrapped.MatchString)
+		if i < 0 {
+			return detect.Bound{}
+		}
+		b = detect.Bound{Kind: detect.Bounded, Items: s.value(wrapped.FindStringSubmatch(s[i])[1])}
 	}
 	return b
 }

@@ -21,7 +21,7 @@ type account struct {
 	steps              []float64
 	items, bytes       []float64 // bytes NaN: unknown
 	fresh              []float64 // tensors that were not there at the census before; NaN unknown
-	counted            []bool    // only its items were counted, between two censuses: its bytes go by those of the newest
+	counted            []bool    // only its items were counted, between two censuses
 	bound              float64   // items at most; 0: none is known
 	guarded            bool      // what adds to it tests its length
 	free               bool      // what adds to it does so whatever its length

@@ -73,8 +73,8 @@ func (p Process) makers(f *Finding) bool {
 		if i == 0 {
 			f.Site, f.Holder, f.Held, f.kind = o.Site, o.Holder, "calls "+o.Detail, o.Type
 		}
-		f.Evidence = append(f.Evidence, fmt.Sprintf("such memory is made in %s, %s: %s; no container holds it", o.Holder,
-			o.Site, o.Detail))
+		f.Evidence = append(f.Evidence, fmt.Sprintf("such memory is made in %s, %s: %s; no container holds it",
+			o.Holder, o.Site, o.Detail))
 	}
 	return len(found) > 0
 }
@@ -85,7 +85,9 @@ const frozen = "freeze"
 // frozenGarbage names gc.freeze() where censuses saw garbage in cycles and nothing else explains the growth: what is
 // frozen before the collector has come is garbage for good, and no census finds it any more.
 func (p Process) frozenGarbage(f *Finding) bool {
-	i := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool { return o.Evidence == "native" && o.Type == frozen })
+	i := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool {
+		return o.Evidence == "native" && o.Type == frozen
+	})
 	k := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool { return o.Evidence == "cycle" })
 	if i < 0 || k < 0 || f.Device != "" {
 		return false
@@ -93,8 +95,8 @@ func (p Process) frozenGarbage(f *Finding) bool {
 	call, garbage := p.Objects[i], p.Objects[k]
 	f.Class, f.Site, f.Holder, f.kind = GCCycles, call.Site, garbage.Holder, frozen
 	f.Held = "garbage in cycles, which gc.freeze() keeps from the collector"
-	f.Evidence = append(f.Evidence, fmt.Sprintf("censuses saw objects of %s hold each other, and %s calls gc.freeze(): "+
-		"garbage that it freezes is never collected", garbage.Type, call.Holder))
+	f.Evidence = append(f.Evidence, fmt.Sprintf("censuses saw objects of %s hold each other, and %s calls "+
+		"gc.freeze(): garbage that it freezes is never collected", garbage.Type, call.Holder))
 	return true
 }
 

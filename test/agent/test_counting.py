@@ -44,7 +44,8 @@ class Counts(unittest.TestCase):
     def count(self):
         """{holder: (items, bytes)}, from another thread, as the control thread does it."""
         found = []
-        thread = threading.Thread(target=lambda: found.extend(counting.look(self.memory, time.thread_time_ns() + 10**10)))
+        limit = time.thread_time_ns() + 10**10
+        thread = threading.Thread(target=lambda: found.extend(counting.look(self.memory, limit)))
         thread.start()
         thread.join()
         return {text[2]: (length, size) for text, _, length, size in found}

@@ -209,7 +209,8 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 				where+" AND evidence <> 'count' ORDER BY delta NULLS LAST, bytes DESC NULLS LAST"); err != nil {
 			return nil, err
 		}
-		steps, err := api.Rows[struct{ Step *int64 }](ctx, from, "SELECT max(step) AS step FROM python.objects"+where+" AND evidence <> 'count'")
+		steps, err := api.Rows[struct{ Step *int64 }](ctx, from,
+			"SELECT max(step) AS step FROM python.objects"+where+" AND evidence <> 'count'")
 		if err != nil {
 			return nil, err
 		}

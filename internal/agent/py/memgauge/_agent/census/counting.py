@@ -3,8 +3,8 @@
 A census costs milliseconds, so a run of ten seconds has one or two. What one container's length is can be asked again
 for microseconds: its path is known, and leads from a running function's variable or a module's global by attributes and
 keys to the same place. So some dozen containers are followed for the whole run: whether one gains as many items each
-step, fills up, or is emptied, is seen at twenty moments instead of two. Rows have the evidence "count" and the number of
-the census before.
+step, fills up, or is emptied, is seen at twenty moments instead of two. Rows have the evidence "count" and the number
+of the census before.
 """
 import sys
 from collections import deque

@@ -11,11 +11,15 @@ RUNS = 64      # without an optimizer's step or a module's forward: more than gr
 _engine = None
 
 
+class _Hand:
+    """Takes the place of an optimizer."""
+
+
 class _Engine:
     """In the place of the engine."""
 
     def __init__(self, owner):
-        self._real, self._owner, self._runs, self._beats = owner._execution_engine, owner, 0, False
+        self._real, self._owner, self._runs, self._hand = owner._execution_engine, owner, 0, None
 
     @property
     def run_backward(self):
@@ -32,15 +36,16 @@ class _Engine:
     def _begins(self):
         """A run begins: the step before has ended."""
         observer = state.observer
-        if observer is None or observer.inference or observer.steps.events and not self._beats:
+        if observer is None or observer.inference or len(observer.optimizers.alive()) > (self._hand is not None):
             stop()
             return
         self._runs += 1
         if self._runs > RUNS:
-            from . import loop      # which imports the observer
-            self._beats = True
-            if not loop.beat(loop.RUNS, id(self), "runs of autograd, since no optimizer steps"):
-                stop()
+            if self._hand is None or not observer.optimizers.number(self._hand):     # a forked child begins anew
+                self._hand = _Hand()
+                observer.optimizers.enter(self._hand)
+                state.event("steps", "runs of autograd, since no optimizer steps")
+            observer.counter.hook(self._hand)
 
 
 def install(torch):

@@ -1,5 +1,5 @@
 """Steps that no optimizer of PyTorch ends: beats. A beat is a call of memgauge.step(), a boosting round, a batch of
-Keras, a call of a compiled function of JAX (learners.py), or a run of autograd's engine (byhand.py).
+Keras, or a call of a compiled function of JAX (learners.py).
 
 The observer treats a beat like the step of an optimizer. If torch is imported too, its observer gets the beats, so that
 an iteration with both is one step; else an observer without torch is made. Only the most explicit source counts. If
@@ -12,7 +12,7 @@ from ..gauges.memory import Host
 from .modules import Names
 from .observer import Observer, install
 
-RUNS, CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 7)    # sources, the more explicit one is the higher
+CALLS, CARRYING, BATCHES, ROUNDS, PROGRAM = range(1, 6)    # sources, the more explicit one is the higher
 SILENT = 9               # above all sources: PyTorch's optimizers count
 PATIENCE = 1000          # beats of a lesser source in which one that counts was silent: its training has ended
 MAX_BEATS = 64           # functions or boosters that are distinguished; a program with more makes them in a loop

@@ -16,7 +16,6 @@ from time import thread_time_ns as cpu_now
 from .. import recording, state
 from ..gauges.memory import Cuda, Host
 from ..record._spec import POST_STEP, PRE_STEP
-from . import byhand
 from .costs import Costs
 from .counter import Counter
 from .governor import Governor
@@ -59,7 +58,6 @@ class Observer(Forwards, Sampling, StepRecords):
             self.modules = None
             state.event("error", "no module rows: %s" % why)
         self.compiles = Compiles(torch, self._guarded)
-        byhand.install(torch)
         self._start()
 
     def _start(self):
@@ -145,7 +143,6 @@ class Observer(Forwards, Sampling, StepRecords):
             for gone in self.optimizers.gone():
                 self.steps.gone(gone)
             number = self.optimizers.enter(optimizer)
-            byhand.stop()
             # frames: this, _other, the hook, the wrapper of step() or what torch.compile made of it
             self.compiled = self.compiled or self.starts.compiled(optimizer, sys._getframe(3))
         if self.modules and not self.calls.owner:
@@ -308,7 +305,6 @@ class Observer(Forwards, Sampling, StepRecords):
             return
         self.removed = True
         self.gate.shut()
-        byhand.stop()
         self.flush()
         self.ends.remove()
         self.compiles.remove()
