@@ -25,6 +25,7 @@ type account struct {
 	bound              float64   // items at most; 0: none is known
 	guarded            bool      // what adds to it tests its length
 	free               bool      // what adds to it does so whatever its length
+	trained            bool      // parameters, or what an optimizer keeps of them: a network's size is somebody's plan
 	state              bool      // of an optimizer, for parameters that are as many as ever: it is bounded by these
 }
 
@@ -66,7 +67,7 @@ func (p Process) accounts() []account {
 		}
 		return by[key]
 	}
-	more := p.trainsMore()
+	more, states := p.trainsMore(), p.states()
 	for _, t := range p.Tensors {
 		if t.Step == model.Null {
 			continue
@@ -76,6 +77,7 @@ func (p Process) accounts() []account {
 		a := at("t\x00" + strconv.FormatBool(device) + t.Role + holder)
 		a.holder, a.site, a.kind, a.device, a.tensors = holder, cmp.Or(t.Site, a.site), t.Role, device, true
 		a.state = t.Role == "optimizer" && !more
+		a.trained = t.Role == "optimizer" || t.Role == "parameter"
 		a.add(float64(t.Step), float64(t.Count), float64(t.Bytes), unknownAs(t.Fresh), false)
 	}
 	for _, o := range p.Objects {
@@ -104,6 +106,7 @@ func (p Process) accounts() []account {
 	list := make([]account, 0, len(by))
 	for _, a := range by {
 		a.estimate()
+		a.trained = a.trained || states[a.holder]
 		if b := p.Bounds[a.holder]; a.container && a.bound == 0 {
 			a.bound, a.guarded, a.free = b.Items, a.guarded || b.Kind == Bounded && b.Items == 0, b.Kind == Unbounded
 		}

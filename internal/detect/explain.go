@@ -395,7 +395,7 @@ func (p Process) states() map[string]bool {
 // also where no census saw them.
 func (p Process) counted(f *Finding, list []suspect) []suspect {
 	for _, a := range p.accounts() {
-		if !slices.Contains(a.counted, true) || a.tensors {
+		if !slices.Contains(a.counted, true) || a.tensors || a.trained && !p.trainsMore() {
 			continue
 		}
 		if a = a.during(f); len(a.steps) < leastCensuses {

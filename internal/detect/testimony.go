@@ -69,9 +69,8 @@ const nameless = "<"
 
 // testifies says whether the account is about the finding's memory, of the program's own, and has no known end.
 func (a account) testifies(f *Finding) bool {
-	trained := a.tensors && (a.kind == "parameter" || a.kind == "optimizer") // a network's size is somebody's plan
 	named := !IsForeign(a.site) && !strings.HasPrefix(a.holder, nameless)
-	return len(a.steps) >= leastCensuses && !trained && named && !a.ends() && a.device == (f.Device != "") &&
+	return len(a.steps) >= leastCensuses && !a.trained && named && !a.ends() && a.device == (f.Device != "") &&
 		(f.Memory == Heap || f.Memory == Anon || f.Memory == Worker || f.Memory == Device)
 }
 
