@@ -55,6 +55,7 @@ export interface About {
   memgauge: string; from: number; to: number; step: number; processes: Process[];
   end: { live: boolean; known: boolean; text: string; ended: string; oom?: string };
   summary: { rows: number; steps: number; peak_rss: number; lost: number };
+  snapshot?: { path: string; taken: string };
   devices: { device_id: number; name: string; total_bytes: number }[]; cgroups: string[] | null;
 }
 

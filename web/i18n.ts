@@ -60,6 +60,28 @@ const words: Record<string, [string, string]> = {
   evalwarn: ["Code runs in the live trainer and can change it. This was allowed with --allow-eval.", "代码会在训练进程中执行并可能改变它。此功能由 --allow-eval 允许。"],
   code: ["Python code", "Python 代码"], output: ["Output", "输出"], frames: ["stack, innermost first", "调用栈，最内层在前"],
   processes: ["Processes", "进程"], pid: ["pid", "pid"], role: ["role", "角色"], results: ["Results", "结果"], close: ["Close", "关闭"],
+  // memory snapshots and jobs
+  xShot: ["Memory snapshot", "内存快照"], xShots: ["Memory snapshots", "内存快照"], xPick: ["Open a snapshot", "打开快照"], xOrDrop: ["or drop a file anywhere on this page", "或将文件拖到此页面任意位置"],
+  xDropHere: ["Drop the snapshot here", "在此放下快照文件"], xSending: ["Reading {0}", "正在读取 {0}"], xTooLarge: ["The file has {0}; a page takes at most {1}.", "文件大小为 {0}；页面最多接受 {1}。"],
+  xTooLargeHint: ["memgauge web --snapshot FILE reads it from the disk", "memgauge web --snapshot FILE 直接从磁盘读取"], xReading: ["{0} of {1} are read", "已读取 {0}，共 {1}"],
+  xTimeline: ["Timeline", "时间线"], xFlame: ["Flame graph", "火焰图"], xSegments: ["Segments", "内存段"], xDiff: ["Compare", "对比"], xDevice: ["device {0}", "设备 {0}"],
+  xSentence: ["At most {0} were live, at event {1}; {2} were reserved at most, and {3} are live at the end.", "最多有 {0} 存活（事件 {1}）；最多预留 {2}，结束时 {3} 存活。"],
+  xNoHistory: ["The file has no history: {0} are live at its end.", "文件没有历史记录：结束时 {0} 存活。"], xNoHistoryHint: ["No history was recorded: torch.cuda.memory._record_memory_history() records one. The flame graph and the segments show what is live.", "没有记录历史：torch.cuda.memory._record_memory_history() 可记录。火焰图和内存段显示存活的内存。"],
+  xCounts: ["{0} events, {1} allocations", "{0} 个事件，{1} 次分配"], xCut: ["The file ends before its time, what stands before is shown: {0}", "文件不完整，仅显示已有部分：{0}"], xEmpty: ["The file has no device with events or segments.", "文件中没有任何设备的事件或内存段。"],
+  xBeforeUnknown: ["What was live before the history is not in the file: levels are the least that they can have been.", "历史之前的存活内存不在文件中：显示的是最低可能值。"],
+  xBoxes: ["{0} allocations over {1} events, stacked; at most {2} live", "{1} 个事件中的 {0} 次分配，堆叠显示；最多 {2} 存活"], xBoxesTitle: ["Allocations over time", "随时间的分配"], xAcross: ["by event, the oldest at the bottom", "按事件排列，最早的在底部"],
+  xPlain: ["This browser has no WebGL2: the boxes are drawn without it, and more slowly.", "此浏览器没有 WebGL2：绘制会较慢。"], xTaller: ["Taller", "放大高度"], xFlatter: ["Flatter", "缩小高度"], xPeak: ["Peak", "峰值"], xEnd: ["End", "结束"],
+  xColors: ["colour", "颜色"], xByUse: ["by use", "按用途"], xByLine: ["by line of code", "按代码行"], xRest: ["small or short-lived", "较小或短暂"], xPoint: ["Point at a box; click it for its stack.", "指向方块查看；点击显示调用栈。"],
+  xKeys: ["Keys: ← → ↑ ↓ move, + − zoom, * / height, 0 shows all, [ ] move the moment, { } by one event, p to the peak, Esc lets go. Wheel zooms, with Shift the height.", "按键：← → ↑ ↓ 移动，+ − 缩放，* / 高度，0 显示全部，[ ] 移动时刻，{ } 逐个事件，p 到峰值，Esc 取消。滚轮缩放，Shift 缩放高度。"],
+  xChoose: ["Click into the picture, or press p, for what was live at that moment.", "点击图形或按 p 查看该时刻的存活内存。"], xEvent: ["event {0}", "事件 {0}"], xEventLabel: ["event", "事件"], xMoment: ["after event {0}", "事件 {0} 之后"],
+  xMade: ["allocated", "分配于"], xFreed: ["freed", "释放于"], xOlder: ["before the history", "历史之前"], xStays: ["not in the history", "历史中未释放"], xAddress: ["address", "地址"], xNoStack: ["The file has no stack of it.", "文件中没有它的调用栈。"],
+  xFlameHere: ["Flame graph of this moment", "此时刻的火焰图"], xLive: ["{0} live in {2} blocks, {1} reserved.", "{2} 个块共 {0} 存活，预留 {1}。"], xLargest: ["The largest blocks", "最大的块"], xUse: ["for", "用途"], xStack: ["stack", "调用栈"],
+  xFind: ["Find a function or file", "查找函数或文件"], xWhole: ["Zoom out", "全部"], xBlocks: ["{0} allocations", "{0} 次分配"], xBlocksHead: ["blocks", "块数"], xBefore: ["before: {0}", "之前：{0}"],
+  xAgainstEnd: ["Compared with the other's end: orange has grown, blue has shrunk.", "与另一文件的结束时刻对比：橙色增长，蓝色减少。"], xAgainstPeak: ["Compared with the other's peak: orange has grown, blue has shrunk.", "与另一文件的峰值对比：橙色增长，蓝色减少。"],
+  xAtEnd: ["at the end of the history, the largest first", "历史结束时，最大的在前"], xNoSegments: ["The file has no segments of this device.", "文件中没有该设备的内存段。"], xSegmentText: ["{0} reserved, of it {1} free in {2} holes; the largest has {3}.", "预留 {0}，其中 {1} 空闲，分布在 {2} 个空洞中；最大的为 {3}。"],
+  "seg used": ["in use", "使用中"], "seg pending": ["freed, waits for a stream", "已释放，等待流"], "seg free": ["free", "空闲"], xHoles: ["holes", "空洞"], xLargestHole: ["largest hole", "最大空洞"],
+  xPickOther: ["Choose another snapshot to compare with: drop it onto the page, or start memgauge web with --snapshot twice.", "选择另一个快照进行对比：拖到页面上，或用两次 --snapshot 启动 memgauge web。"], xSame: ["Nothing differs.", "没有差异。"],
+  "use unknown": ["unknown", "未知"], "use parameters": ["parameters", "参数"], "use gradients": ["gradients", "梯度"], "use optimizer state": ["optimizer state", "优化器状态"], "use activations": ["activations", "激活"], "use temporaries": ["temporaries", "临时"],
 };
 
 const langs = ["en", "zh-CN"] as const;
