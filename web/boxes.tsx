@@ -19,7 +19,7 @@ interface Props {
   onSight: (s: Sight) => void; onChoose: (c: Chosen) => void; onHover: (d: Drawn | null, event: number) => void;
 }
 
-export const whole = (d: Device): Sight => ({ from: 0, to: Math.max(1, d.events), low: 0, high: Math.max(d.peak_bytes, 1) * 1.05 });
+export const whole = (d: Device): Sight => ({ from: 0, to: Math.max(1, d.events), low: 0, high: Math.max(d.peak_bytes, Math.min(d.peak_reserved, 1.6 * d.peak_bytes), 1) * 1.04 });
 
 // within keeps a view inside of what there is.
 export function within(s: Sight, d: Device): Sight {

@@ -70,6 +70,7 @@ const words: Record<string, [string, string]> = {
   xCounts: ["{0} events, {1} allocations", "{0} 个事件，{1} 次分配"], xCut: ["The file ends before its time, what stands before is shown: {0}", "文件不完整，仅显示已有部分：{0}"], xEmpty: ["The file has no device with events or segments.", "文件中没有任何设备的事件或内存段。"],
   xBeforeUnknown: ["What was live before the history is not in the file: levels are the least that they can have been.", "历史之前的存活内存不在文件中：显示的是最低可能值。"],
   xBoxes: ["{0} allocations over {1} events, stacked; at most {2} live", "{1} 个事件中的 {0} 次分配，堆叠显示；最多 {2} 存活"], xBoxesTitle: ["Allocations over time", "随时间的分配"], xAcross: ["by event, the oldest at the bottom", "按事件排列，最早的在底部"],
+  xLevel: ["live", "存活"], xReserved: ["reserved", "预留"], xPointSegment: ["Point at a piece for what it is.", "指向一段查看内容。"],
   xPlain: ["This browser has no WebGL2: the boxes are drawn without it, and more slowly.", "此浏览器没有 WebGL2：绘制会较慢。"], xTaller: ["Taller", "放大高度"], xFlatter: ["Flatter", "缩小高度"], xPeak: ["Peak", "峰值"], xEnd: ["End", "结束"],
   xColors: ["colour", "颜色"], xByUse: ["by use", "按用途"], xByLine: ["by line of code", "按代码行"], xRest: ["small or short-lived", "较小或短暂"], xPoint: ["Point at a box; click it for its stack.", "指向方块查看；点击显示调用栈。"],
   xKeys: ["Keys: ← → ↑ ↓ move, + − zoom, * / height, 0 shows all, [ ] move the moment, { } by one event, p to the peak, Esc lets go. Wheel zooms, with Shift the height.", "按键：← → ↑ ↓ 移动，+ − 缩放，* / 高度，0 显示全部，[ ] 移动时刻，{ } 逐个事件，p 到峰值，Esc 取消。滚轮缩放，Shift 缩放高度。"],

@@ -9,7 +9,7 @@ import { t } from "./i18n";
 import { Busy, Failed, Shown, Table } from "./parts";
 import { type Block, type Device, type Diff, type Moment, type Segments, type Shot, at, rest, shot } from "./snapapi";
 import { Flame } from "./snapflame";
-import { useLoad } from "./state";
+import { dark, useLoad } from "./state";
 import type { Source, Trouble } from "./api";
 
 const askEvery = 250; // ms, while a file is read
@@ -120,6 +120,8 @@ function Timeline({ s, d }: { s: Shot; d: Device }) {
     </div>
     {!bySite && <ul class="legend">{uses.map(([name, color]) => <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" fill={color} /></svg>{t("use " + name)}</li>)}
       <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" class="resting" /></svg>{t("xRest")}</li></ul>}
+    <ul class="legend"><li><svg width="22" height="10" aria-hidden="true"><path d="M0 5h22" stroke="currentColor" /></svg>{t("xLevel")}</li>
+      <li><svg width="22" height="10" aria-hidden="true"><path d="M0 5h22" stroke="#d55e00" stroke-width="2" stroke-dasharray="5 3" /></svg>{t("xReserved")}</li></ul>
     <BoxView shotKey={s.key} device={d} sight={sight} bySite={bySite} renderer={spot().params.get("renderer")} chosen={chosen} onSight={look}
       onChoose={(c) => set((o) => ({ ...o, chosen: c }))} onHover={(x, event) => setHover((o) => o.x?.id === x?.id && o.event === event ? o : { x, event })} />
     <Pointed s={s} d={d} hover={hover} />
@@ -238,14 +240,46 @@ function SegmentMap({ s, d }: { s: Shot; d: Device }) {
   return <section aria-labelledby="segments"><h2 id="segments">{t("xSegments")} <small>{t("xAtEnd")}</small></h2><Shown of={map}>{(m) => m.segments.length === 0 ? <p class="state">{t("xNoSegments")}</p> : <>
     <p>{t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))}</p>
     <ul class="legend">{["used", "pending", "free"].map((k) => <li><svg width="10" height="10" aria-hidden="true"><rect width="10" height="10" class={"run-" + k} /></svg>{t("seg " + k)}</li>)}</ul>
-    <div class="segments" role="img" aria-label={t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))}>{m.segments.map((g) =>
-      <svg class="segment" viewBox={`0 0 ${g.bytes} 1`} preserveAspectRatio="none" style={{ width: `${Math.max(3, 100 * g.bytes / m.segments[0].bytes)}%` }}>
-        <title>{`${g.address}: ${f.bytes(g.bytes)}, ${g.kind}`}</title>
-        {g.runs.map((r) => <rect class={"run-" + r.state} x={r.at} width={r.bytes} height={1}><title>{`${f.bytes(r.bytes)} ${t("seg " + r.state)} ${r.site ?? ""}`}</title></rect>)}</svg>)}</div>
+    <SegmentRows m={m} />
     {m.left > 0 && <p class="hint">{t("more", f.count(m.left))}</p>}
     <details><summary>{t("astable")}</summary><Table label={t("xSegments")} head={[t("xAddress"), t("bytes"), t("used"), t("xHoles"), t("xLargestHole"), t("type")]} numeric={[1, 2, 3, 4]} rows={m.segments.map((g) =>
       [<code>{g.address}</code>, f.bytes(g.bytes), f.bytes(g.used), f.count(g.holes), f.bytes(g.largest_hole), `${g.kind}${g.expandable ? ", expandable" : ""}`])} /></details>
   </>}</Shown></section>;
+}
+
+const segmentRow = 16; // px
+const segmentInk = (state: string) => state === "used" ? "#0072b2" : state === "pending" ? "#e69f00" : dark.matches ? "#3a424e" : "#d7dbe0";
+
+// SegmentRows draws a row a segment, as long as the largest is wide.
+function SegmentRows({ m }: { m: Segments }) {
+  const canvas = useRef<HTMLCanvasElement>(null), [told, tell] = useState("");
+  useEffect(() => {
+    const c = canvas.current!, draw = () => {
+      const w = c.clientWidth, ratio = Math.min(2, devicePixelRatio), g = c.getContext("2d")!;
+      c.width = w * ratio;
+      c.height = m.segments.length * segmentRow * ratio;
+      g.scale(ratio, ratio);
+      m.segments.forEach((s, i) => s.runs.forEach((r) => {
+        const scale = w / m.segments[0].bytes, wide = r.bytes * scale;
+        g.fillStyle = segmentInk(r.state);
+        g.fillRect(r.at * scale, i * segmentRow, Math.max(wide - (wide > 4 ? 1 : 0), 0.5), segmentRow - 3);
+      }));
+    };
+    const fit = new ResizeObserver(draw);
+    fit.observe(c);
+    dark.addEventListener("change", draw);
+    return () => { fit.disconnect(); dark.removeEventListener("change", draw); };
+  }, [m]);
+  const point = (e: PointerEvent) => {
+    const r = canvas.current!.getBoundingClientRect(), s = m.segments[Math.floor((e.clientY - r.top) / segmentRow)];
+    const at = (e.clientX - r.left) / r.width * m.segments[0].bytes, run = s?.runs.find((x) => x.at <= at && at < x.at + x.bytes);
+    tell(s ? `${s.address}: ${f.bytes(s.bytes)}${run ? `; ${f.bytes(run.bytes)} ${t("seg " + run.state)} ${run.site ?? ""}` : ""}` : "");
+  };
+  return <>
+    <p class="pointed">{told || <span class="hint">{t("xPointSegment")}</span>}</p>
+    <div class="segments"><canvas ref={canvas} style={{ height: `${m.segments.length * segmentRow}px` }} role="img" onPointerMove={point}
+      aria-label={t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))} /></div>
+  </>;
 }
 
 function DiffView({ s }: { s: Shot }) {
