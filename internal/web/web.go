@@ -38,6 +38,7 @@ type Options struct {
 	Listener  net.Listener // whoever made it closes it
 	Version   string
 	Snapshots []string // files of memory snapshots that the page shows; the first at once, without First
+	Job       *Job     // whose ranks are set beside each other; nil for none
 }
 
 // Server serves one listener.
@@ -52,6 +53,7 @@ type Server struct {
 	watches chan struct{} // a place for each stream of news
 
 	snapshots snapshots
+	ranks     ranks
 }
 
 // maxWatches bounds open streams: each costs some milliseconds a second. A browser opens at most six to a host.
@@ -157,6 +159,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/s/{id}/live", s.live)
 	mux.HandleFunc("POST /api/s/{id}/query", s.query)
 	mux.HandleFunc("POST /api/s/{id}/eval", s.eval)
+	mux.HandleFunc("GET /api/ranks", s.heatMap)
 	s.handleSnapshots(mux)
 	return s.guard(mux)
 }

@@ -39,6 +39,7 @@ func (a *commands) webCommand() *cobra.Command {
 		Example: "  memgauge web --open\n" +
 			"  memgauge web --snapshot before.pickle --snapshot after.pickle\n" +
 			"  memgauge 27891 web\n" +
+			"  memgauge hub job=llama web\n" +
 			"  memgauge web --addr 10.0.0.5:8443 --token-file token --tls-cert cert.pem --tls-key key.pem",
 		Args: app.Alone,
 		RunE: func(c *cobra.Command, _ []string) error { return a.web(c.Context(), o) },
@@ -69,7 +70,10 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		}
 	}
 	opts.Snapshots = o.snapshots
-	if a.Endpoint != "" || a.SessionDir != "" {
+	switch {
+	case a.Job != nil:
+		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}
+	case a.Endpoint != "" || a.SessionDir != "" || a.Far != nil:
 		t, err := a.Target(ctx)
 		if err != nil {
 			return err
