@@ -36,7 +36,7 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 
 export const of = (id: string, what: string) => `s/${encodeURIComponent(id)}/${what}`;
 
-export interface Config { version: string; allow_eval: boolean; first: string }
+export interface Config { version: string; allow_eval: boolean; first: string; job: string }
 
 export interface Listed {
   id: string; name: string; command: string[] | null; started: string; ended: string | null; state: string;

@@ -50,6 +50,8 @@ void main() {
   gl_Position = vec4(mix(x0, x1, corner.x) * 2.0 - 1.0, mix(y0, y1, corner.y) * 2.0 - 1.0, 0.0, 1.0);
   extent = vec2((x1 - x0) * up.z, (y1 - y0) * up.w);
   place = corner * extent;
+  if (columns.x == 0u) { place.x += 4.0; extent.x += 4.0; } // a box goes on in the next tile: no border there
+  if (columns.y == 512u) extent.x += 4.0;
   uint hue = look.z | look.w << 8;
   color = look.x == 255u ? resting : bySite ? site(hue) : palette[min(look.x, 5u)];
   lit = id == picked && look.x != 255u ? 1 : 0;

@@ -44,7 +44,7 @@ function Open({ take }: { take: (f: File | undefined) => void }) {
   const [place, setPlace] = useState(location.hash);
   useEffect(() => { const go = () => setPlace(location.hash); addEventListener("hashchange", go); return () => removeEventListener("hashchange", go); }, []);
   const list = useLoad<Shot[]>((s) => get("f", s), [place]);
-  if (!/^(#\/?)?$/.test(place)) return null;
+  if (!/^(#\/?(all)?)?$/.test(place)) return null;
   return <section aria-labelledby="shots"><h2 id="shots">{t("xShots")}</h2>
     <p class="controls"><label class="pick">{t("xPick")} <input type="file" onChange={(e) => { take(e.currentTarget.files?.[0]); e.currentTarget.value = ""; }} /></label> <span class="hint">{t("xOrDrop")}</span></p>
     {list.value && list.value.length > 0 && <ul class="sessions shots">{list.value.map((x) => <li><a href={`#/f/${encodeURIComponent(x.key)}`}><strong>{x.name}</strong> <small>{x.state === "failed" ? t("failed") : x.read ? f.bytes(x.read) : ""}</small></a></li>)}</ul>}

@@ -82,6 +82,10 @@ const words: Record<string, [string, string]> = {
   xAtEnd: ["at the end of the history, the largest first", "历史结束时，最大的在前"], xNoSegments: ["The file has no segments of this device.", "文件中没有该设备的内存段。"], xSegmentText: ["{0} reserved, of it {1} free in {2} holes; the largest has {3}.", "预留 {0}，其中 {1} 空闲，分布在 {2} 个空洞中；最大的为 {3}。"],
   "seg used": ["in use", "使用中"], "seg pending": ["freed, waits for a stream", "已释放，等待流"], "seg free": ["free", "空闲"], xHoles: ["holes", "空洞"], xLargestHole: ["largest hole", "最大空洞"],
   xPickOther: ["Choose another snapshot to compare with: drop it onto the page, or start memgauge web with --snapshot twice.", "选择另一个快照进行对比：拖到页面上，或用两次 --snapshot 启动 memgauge web。"], xSame: ["Nothing differs.", "没有差异。"],
+  rJob: ["Job {0}", "作业 {0}"], rSessions: ["All sessions", "所有会话"], rCount: ["{0} ranks, beside each other at equal steps", "{0} 个 rank，按相同步数对比"], rOpen: ["Open rank {0}", "打开 rank {0}"], rNone: ["No rank is odd.", "没有异常的 rank。"],
+  rMissing: ["{0} did not answer", "{0} 个没有响应"], rShow: ["memory", "内存"], rDeviation: ["distance from the median", "与中位数的差"], rNothing: ["No rank has made a step yet.", "还没有任何 rank 完成一步。"], rPointed: ["Rank {0} on {1}, from step {2}:", "{1} 上的 rank {0}，自第 {2} 步："],
+  rFor: ["(the farthest of {0} ranks)", "（{0} 个 rank 中偏差最大的）"], rKeys: ["Point at a rank; click or Enter opens its session, the arrow keys move.", "指向 rank 查看；点击或 Enter 打开会话，方向键移动。"], rHeat: ["Memory of {0} ranks over {1} steps", "{0} 个 rank 在 {1} 步中的内存"],
+  rAxis: ["Down: ranks. Across: steps, {0} a column; the lowest of each.", "纵向：rank。横向：步数，每列 {0} 步，取最低值。"], rank: ["rank", "rank"], rNode: ["node", "节点"], rAtEnd: ["at the end", "最后"],
   "use unknown": ["unknown", "未知"], "use parameters": ["parameters", "参数"], "use gradients": ["gradients", "梯度"], "use optimizer state": ["optimizer state", "优化器状态"], "use activations": ["activations", "激活"], "use temporaries": ["temporaries", "临时"],
 };
 

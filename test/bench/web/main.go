@@ -85,6 +85,7 @@ func run(memgauge, chromium, file, renderer string) error {
 	}
 	fmt.Printf("| %.0f MB, %s, load %s | |\n|---|---|\n", float64(info.Size())/1e6, painter, load())
 	fmt.Printf("| from starting memgauge web until the boxes are drawn | %.1f s |\n", usable.Seconds())
+	fmt.Printf("| of it processor time of memgauge web | %.1f s |\n", processor(server).Seconds())
 	for _, zoom := range []int{0, 2, 5, 9} {
 		text, err := pan(tab, zoom)
 		if err != nil {
@@ -179,11 +180,28 @@ func pan(tab context.Context, zoom int) (string, error) {
 		at("pointerup", middle);
 		return [frames / (performance.now() - begin) * 1000, worst];
 	})()`, zoom, panSeconds*1000)
+	pid := chromedp.FromContext(tab).Browser.Process().Pid
+	before := sum(pid, func(pid int) float64 { return processor(pid).Seconds() })
 	v, err := chromedp.Run(tab, chromedp.Evaluate[[]float64](script, chromedp.EvalAwaitPromise))
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("| panning, zoomed in %d times | %.0f frames/s, the longest %.0f ms |", 1<<zoom, v[0], v[1]), nil
+	used := sum(pid, func(pid int) float64 { return processor(pid).Seconds() }) - before
+	return fmt.Sprintf("| panning, zoomed in %d times | %.0f frames/s, the longest %.0f ms; %.0f ms of processor time "+
+		"a frame |", 1<<zoom, v[0], v[1], used*1000/(v[0]*panSeconds)), nil
+}
+
+// processor is what a process has used.
+func processor(pid int) time.Duration {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	words := strings.Fields(rest)
+	if len(words) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(words[11], 10, 64)
+	system, _ := strconv.ParseInt(words[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 }
 
 // memory is what the browser's processes take together, in MB: each its share of pages that others have too.
@@ -192,17 +210,18 @@ func memory(tab context.Context) (float64, error) {
 	if b == nil || b.Process() == nil {
 		return 0, errors.New("there is no browser")
 	}
-	return tree(b.Process().Pid), nil
+	return sum(b.Process().Pid, proportional), nil
 }
 
-func tree(pid int) float64 {
-	total := proportional(pid)
+// sum adds up a figure of a process and its descendants.
+func sum(pid int, of func(pid int) float64) float64 {
+	total := of(pid)
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range tasks {
 		text, _ := os.ReadFile(path)
 		for _, word := range strings.Fields(string(text)) {
 			if child, err := strconv.Atoi(word); err == nil {
-				total += tree(child)
+				total += sum(child, of)
 			}
 		}
 	}
