@@ -277,7 +277,7 @@ function SegmentRows({ m }: { m: Segments }) {
   };
   return <>
     <p class="pointed">{told || <span class="hint">{t("xPointSegment")}</span>}</p>
-    <div class="segments"><canvas ref={canvas} style={{ height: `${m.segments.length * segmentRow}px` }} role="img" onPointerMove={point}
+    <div class="segments" tabIndex={0} role="group" aria-label={t("xSegments")}><canvas ref={canvas} style={{ height: `${m.segments.length * segmentRow}px` }} role="img" onPointerMove={point}
       aria-label={t("xSegmentText", f.bytes(m.bytes), f.bytes(m.free_bytes), f.count(m.holes), f.bytes(m.largest_hole))} /></div>
   </>;
 }
