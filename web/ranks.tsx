@@ -98,7 +98,7 @@ function Map({ h, deviation, height, first, zoom }: { h: Heat; deviation: boolea
       {h.rows.map((r, i) => r.odd && <svg class="oddmark" key={r.rank} width="12" height="12" aria-hidden="true" style={{ top: `calc(${100 * (i + 0.5) / h.rows.length}% - 6px)` }}><path d="M12 0L0 6l12 6z" fill="#d55e00" /></svg>)}
     </div>
     <p class="hint">{t("rAxis", f.count(h.width))} <svg class="heatkey" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">{Array.from({ length: 20 }, (_, i) => <rect x={i * 5} width={5.2} height={10} fill={css(shade(i / 19, deviation))} />)}</svg> {(deviation ? f.signed : f.bytes)(h.low)} – {(deviation ? f.signed : f.bytes)(h.high)}</p>
-    <details><summary>{t("astable")}</summary><Table label={t("rHeat", h.ranks, f.count(h.columns * h.width))} head={[t("rank"), t("rNode"), t("rAtEnd"), ""]} numeric={[0, 2]} rows={h.rows.slice(0, 1000).map((r, i) => {
+    <details><summary>{t("astable")}</summary><Table label={t("rHeat", h.ranks, f.count(h.columns * h.width))} head={[t("rank"), t("rNode"), t("rAtEnd"), t("sessions")]} numeric={[0, 2]} rows={h.rows.slice(0, 1000).map((r, i) => {
       let c = h.columns - 1;
       while (c > 0 && !value(i, c)) c--;
       const x = value(i, c);

@@ -169,9 +169,9 @@ function BlockCard({ s, d, id }: { s: Shot; d: Device; id: number }) {
 }
 
 function FrameSource({ s, frame }: { s: Shot; frame: number }) {
-  const source = useLoad<Source>((signal) => get(at(s.key, `source?frame=${frame}`), signal), [s.key, frame]), v = source.value;
-  if (source.error) return <p class="hint">{t("nosource", source.error.message)}</p>;
-  if (!v?.lines.length) return null;
+  const source = useLoad<Source & { why?: string }>((signal) => get(at(s.key, `source?frame=${frame}`), signal), [s.key, frame]), v = source.value;
+  if (source.error || v?.why) return <p class="hint">{t("nosource", source.error?.message ?? v!.why!)}</p>;
+  if (!v?.lines?.length) return null;
   return <figure class="source"><figcaption>{t("source")} <code>{v.file}</code>{v.later && <em> {t("changed")}</em>}</figcaption>
     <pre tabIndex={0} aria-label={`${t("source")} ${v.file}`}>{v.lines.map((line, i) =>
       <span class={v.first + i === v.line ? "line hit" : "line"}><i aria-hidden="true">{v.first + i}</i>{line + "\n"}</span>)}</pre></figure>;
@@ -184,7 +184,7 @@ function MomentCard({ s, d, event, pick }: { s: Shot; d: Device; event: number; 
     <a href={link(s.key, "flame", q)}>{t("xFlameHere")}</a></div>
     <Shown of={m}>{(v) => <>
       <p>{t("xLive", f.bytes(v.live), f.bytes(v.reserved), f.count(v.count))} {v.uses.map((u) => `${t("use " + u.name)} ${f.bytes(u.bytes)}`).join(", ")}</p>
-      <Table label={t("xLargest")} head={[t("bytes"), t("xUse"), t("site"), t("xMade"), ""]} numeric={[0]} rows={v.blocks.map((b) =>
+      <Table label={t("xLargest")} head={[t("bytes"), t("xUse"), t("site"), t("xMade"), t("xStack")]} numeric={[0]} rows={v.blocks.map((b) =>
         [f.bytes(b.bytes), t("use " + b.use), <code class="text">{b.site}</code>, b.made ? since(d, b.began) : t("xOlder"),
           <button class="link" onClick={() => pick(b.id)} aria-label={`${t("frames")}: ${b.site}, ${f.bytes(b.bytes)}`}>{t("xStack")}</button>])} />
     </>}</Shown></section>;

@@ -81,7 +81,8 @@ func TestBoxesAreWhatIsLive(t *testing.T) {
 					at += x.Bytes
 				}
 				if at < highest(tile.Columns[c], level) {
-					t.Fatalf("level %d, column %d: boxes end at %d below %d", level, c, at, highest(tile.Columns[c], level))
+					t.Fatalf("level %d, column %d: boxes end at %d below %d", level, c, at,
+						highest(tile.Columns[c], level))
 				}
 			}
 		}

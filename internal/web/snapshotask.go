@@ -18,7 +18,8 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
-// shown is a snapshot in the page's words. Events are counted from each device's first, moments are µs since the epoch.
+// shown is a snapshot in the page's words. Events are counted from each device's first, moments are µs since the
+// epoch.
 type shown struct {
 	Key     string       `json:"key"`
 	Name    string       `json:"name"`
@@ -204,7 +205,8 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := make([]byte, 0, 24+20*len(t.Columns)+20*len(t.Boxes))
-	for _, n := range []int{tileMagic, t.Level, t.Index, len(t.Columns), len(t.Boxes), int(math.Log2(float64(t.Least)))} {
+	for _, n := range []int{tileMagic, t.Level, t.Index, len(t.Columns), len(t.Boxes),
+		int(math.Log2(float64(t.Least)))} {
 		out = binary.LittleEndian.AppendUint32(out, uint32(n))
 	}
 	for _, c := range t.Columns {
@@ -439,6 +441,12 @@ func (s *Server) compared(w http.ResponseWriter, r *http.Request) {
 	reply(w, list, err)
 }
 
+// shotSource are the lines around a frame, or why they can't be shown: mostly the file was recorded elsewhere.
+type shotSource struct {
+	excerpt
+	Why string `json:"why,omitempty"`
+}
+
 // sourceOfFrame reads the lines around a frame: only of Python files that the snapshot names.
 func (s *Server) sourceOfFrame(w http.ResponseWriter, r *http.Request) {
 	x, release, err := s.snapshots.use(r.PathValue("key"))
@@ -454,9 +462,13 @@ func (s *Server) sourceOfFrame(w http.ResponseWriter, r *http.Request) {
 	}
 	f := x.history.Frame(uint32(n))
 	if filepath.Ext(f.File) != ".py" || !filepath.IsAbs(f.File) || f.Line < 1 {
-		reply(w, nil, errors.New("source: it is not a Python file with its path"))
+		reply(w, shotSource{Why: "it is not a Python file with its path"}, nil)
 		return
 	}
 	v, err := excerptOf(f.File, f.Line, api.About{Started: time.UnixMicro(x.history.LastMoment())})
-	reply(w, v, err)
+	if err != nil {
+		reply(w, shotSource{Why: err.Error()}, nil)
+		return
+	}
+	reply(w, shotSource{excerpt: *v}, nil)
 }

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxUpload bounds what is dropped onto the page, in bytes: three times the largest snapshot that we have met. It is
-	// read as it comes and never lies on the disk.
+	// maxUpload bounds what is dropped onto the page, in bytes: three times the largest snapshot that we have met. It
+	// is read as it comes and never lies on the disk.
 	maxUpload = 16 << 30
 	// snapshotMemory bounds what reading one may take, as memgauge snapshot's --memory does.
 	snapshotMemory = 4 << 30

@@ -19,13 +19,14 @@ const markup = "<img src=x onerror=alert(1)>"
 
 // hostile writes a snapshot whose names, files and annotations are markup.
 func (w *world) hostile() string {
-	frames := []snapshot.Frame{{File: markup + ".py", Line: 7, Name: markup}, {File: "/a/b.py", Line: 1, Name: "<b>main"}}
+	frames := []snapshot.Frame{{File: markup + ".py", Line: 7, Name: markup},
+		{File: "/a/b.py", Line: 1, Name: "<b>main"}}
 	s := &snapshot.Snapshot{Traces: [][]snapshot.Event{{}}, Segments: []snapshot.Segment{{Address: 1 << 21,
 		Size: 2 << 20, Kind: markup, Blocks: []snapshot.Block{{Address: 1 << 21, Size: 1 << 20, Requested: 1 << 20,
 			State: snapshot.Allocated, Frames: frames}, {Address: 3 << 20, Size: 1 << 20, State: snapshot.Inactive}}}}}
 	for i := range 100 {
-		e := snapshot.Event{Action: snapshot.Alloc, Addr: uint64(1<<30 + i<<20), Size: 1 << 20, Time: int64(1e15) + int64(i),
-			Frames: frames}
+		e := snapshot.Event{Action: snapshot.Alloc, Addr: uint64(1<<30 + i<<20), Size: 1 << 20,
+			Time: int64(1e15) + int64(i), Frames: frames}
 		s.Traces[0] = append(s.Traces[0], e)
 	}
 	path := filepath.Join(w.home, "<b>hostile.pickle")
@@ -43,7 +44,8 @@ func (w *world) hostile() string {
 // drop lets go of a file over the page.
 func (b *browser) drop(name string, content []byte) {
 	b.t.Helper()
-	run[bool](b, fmt.Sprintf(`(() => { const d = new DataTransfer(), b = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
+	run[bool](b, fmt.Sprintf(`(() => { const d = new DataTransfer();
+		const b = Uint8Array.from(atob(%q), (c) => c.charCodeAt(0));
 		d.items.add(new File([b], %q));
 		window.dispatchEvent(new DragEvent("drop", { dataTransfer: d, bubbles: true, cancelable: true }));
 		return true })()`, base64.StdEncoding.EncodeToString(content), name))
@@ -77,7 +79,8 @@ func TestWebSnapshot(t *testing.T) {
 		for (const kind of ["pointermove", "pointerdown", "pointerup"]) c.dispatchEvent(new PointerEvent(kind,
 			{ clientX: r.left + r.width / 2, clientY: r.bottom - 40, pointerId: 1 })); return true })()`)
 	b.shows(".pointed", "parameters")
-	for view, want := range map[string]string{"flame": "history.py", "segments": "holes", "diff?against=2": "device 0"} {
+	for view, want := range map[string]string{"flame": "history.py", "segments": "holes",
+		"diff?against=2": "device 0"} {
 		b.open("#/f/1/" + view)
 		b.shows("main", want)
 		b.still()
@@ -169,8 +172,8 @@ func TestWebRanks(t *testing.T) {
 		w := newWorld(t)
 		joined(t, w, name, addr, token)
 		w.env = append(w.env, fmt.Sprint("RANK=", i), "WORLD_SIZE=2")
-		train := w.start("memgauge", "run", "--quiet", "--name", name+"<b>", "--", python, script(t, "train.py"), "100000",
-			fmt.Sprint(0.1*float64(i)), "0.05")
+		train := w.start("memgauge", "run", "--quiet", "--name", name+"<b>", "--", python, script(t, "train.py"),
+			"100000", fmt.Sprint(0.1*float64(i)), "0.05")
 		until(t, "the training", func() bool { return strings.Contains(train.out.String(), "warm") })
 	}
 	until(t, "both nodes", func() bool {
@@ -186,8 +189,8 @@ func TestWebRanks(t *testing.T) {
 	b.wide("the ranks")
 	run[string](b, "document.querySelector('.heat canvas').focus(), ''")
 	run[bool](b, `(() => { const c = document.querySelector(".heat canvas"), r = c.getBoundingClientRect();
-		c.dispatchEvent(new PointerEvent("pointermove", { clientX: r.right - 5, clientY: r.bottom - 5, bubbles: true }));
-		return true })()`)
+		c.dispatchEvent(new PointerEvent("pointermove",
+			{ clientX: r.right - 5, clientY: r.bottom - 5, bubbles: true })); return true })()`)
 	b.shows(".pointed", "Rank 1 on n2")
 	run[bool](b, `(() => { const c = document.querySelector(".heat canvas"), r = c.getBoundingClientRect();
 		c.dispatchEvent(new MouseEvent("click", { clientX: r.right - 5, clientY: r.bottom - 5, bubbles: true }));

@@ -33,9 +33,9 @@ func (a *commands) webCommand() *cobra.Command {
 		Short: "Look at sessions in a browser, live or finished",
 		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over\n" +
 			"time, where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what\n" +
-			"observing cost; and memory snapshots of PyTorch (--snapshot, or dropped onto the page) as stacked boxes,\n" +
-			"flame graphs, segments, and compared. The address carries a random token; without it nobody gets anything. Nothing is\n" +
-			"loaded from elsewhere (docs/web.md).",
+			"observing cost; and PyTorch's memory snapshots (--snapshot, or dropped onto the page) as stacked\n" +
+			"boxes, flame graphs, segments, and compared. The address carries a random token; without it nobody\n" +
+			"gets anything. Nothing is loaded from elsewhere (docs/web.md).",
 		Example: "  memgauge web --open\n" +
 			"  memgauge web --snapshot before.pickle --snapshot after.pickle\n" +
 			"  memgauge 27891 web\n" +

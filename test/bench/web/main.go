@@ -97,8 +97,8 @@ func run(memgauge, chromium, file, renderer string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("| the browser's processes, beyond those of an empty tab | %.0f MB (%.0f less %.0f) |\n", full-empty, full,
-		empty)
+	fmt.Printf("| the browser's processes, beyond those of an empty tab | %.0f MB (%.0f less %.0f) |\n", full-empty,
+		full, empty)
 	fmt.Printf("| memgauge web | %.0f MB |\n", proportional(server))
 	return nil
 }
