@@ -64,8 +64,8 @@ type BoxTile struct {
 const (
 	// TileColumns are the columns of a tile.
 	TileColumns = 512
-	// maxTileBoxes bounds a tile: more boxes than that have less than 10 pixels each.
-	maxTileBoxes = 16384
+	// maxTileBoxes bounds a tile: a software renderer takes 2 µs for each, and draws some tiles at once.
+	maxTileBoxes = 8192
 	// maxTileBlocks bounds the blocks that a tile looks at.
 	maxTileBlocks = 4 * maxTileBoxes
 	maxLevel      = 31 // rows are numbered in 32 bits

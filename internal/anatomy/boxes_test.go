@@ -128,7 +128,7 @@ func checkColumn(t *testing.T, b *Boxes, tile BoxTile, c int) {
 func TestTilesAreBounded(t *testing.T) {
 	h, d := madeUp(t, 9, 60_000)
 	b := h.Boxes(d)
-	for _, q := range [][3]int{{0, 0, 0}, {0, 300, 1}, {9, 0, 1}, {17, 0, -5}, {31, 0, 1}} {
+	for _, q := range [][3]int{{0, 0, 0}, {0, 100, 1}, {9, 0, 1}, {17, 0, -5}, {31, 0, 1}} {
 		tile, ok := b.Tile(q[0], q[1], int64(q[2]))
 		if !ok || len(tile.Boxes) > maxTileBoxes || len(tile.Columns) > TileColumns {
 			t.Errorf("%v: %v, %d boxes, %d columns", q, ok, len(tile.Boxes), len(tile.Columns))
