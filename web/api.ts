@@ -38,7 +38,7 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 
 export const of = (id: string, what: string) => `s/${encodeURIComponent(id)}/${what}`;
 
-export interface Config { version: string; allow_eval: boolean; first: string }
+export interface Config { version: string; allow_eval: boolean; first: string; job: string }
 
 export interface Listed {
   id: string; name: string; command: string[] | null; started: string; ended: string | null; state: string;
@@ -57,6 +57,7 @@ export interface About {
   memgauge: string; from: number; to: number; step: number; processes: Process[];
   end: { live: boolean; known: boolean; text: string; ended: string; oom?: string };
   summary: { rows: number; steps: number; peak_rss: number; lost: number };
+  snapshot?: { path: string; taken: string };
   devices: { device_id: number; name: string; total_bytes: number }[]; cgroups: string[] | null;
 }
 

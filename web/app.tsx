@@ -6,18 +6,21 @@ import { lang, setLang, t } from "./i18n";
 import { List } from "./list";
 import { Busy, Failed } from "./parts";
 import { Session } from "./session";
+import { Drop } from "./drop";
+import { Later } from "./later";
 import { useLoad, usePlace } from "./state";
 
 function App() {
   const place = usePlace();
   const config = useLoad<Config>((s) => get("config", s), []);
   const [, redraw] = useState(0);
+  const shot = /^#\/f\/([^/?]+)/.exec(location.hash)?.[1];
   useEffect(() => { document.title = place.id ? `${place.id} · memgauge` : "memgauge"; }, [place.id]);
   return <>
     <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); document.getElementById("main")?.focus(); }}>{t("skip")}</a>
     <header class="top">
       <a class="brand" href="#/">memgauge</a>
-      {place.id && <a class="back" href="#/">{t("all")}</a>}
+      {(place.id || shot || location.hash === "#/all") && <a class="back" href="#/">{config.value?.job ? t("rJob", config.value.job) : t("all")}</a>}
       <span class="grow" />
       <select aria-label={t("language")} value={lang()}
         onChange={(e) => { setLang(e.currentTarget.value); redraw((n) => n + 1); }}>
@@ -27,7 +30,9 @@ function App() {
     </header>
     <main id="main" tabIndex={-1} key={lang()}>
       {config.error ? <Failed error={config.error} again={config.again} /> : !config.value ? <Busy /> :
-        place.id ? <Session key={place.id} place={place} config={config.value} /> : <List />}
+        shot ? <Later key={shot} what={() => import("./snapshot").then((m) => m.Snapshot)} /> : place.id ? <Session key={place.id} place={place} config={config.value} />
+          : config.value.job && location.hash !== "#/all" ? <Later key="ranks" what={() => import("./ranks").then((m) => m.Ranks)} /> : <List />}
+      {config.value && <Drop />}
     </main>
     <footer>memgauge {config.value?.version}</footer>
   </>;

@@ -94,7 +94,7 @@ function Head({ a, v, news, live }: { a: About; v?: Verdicts; news?: News; live:
   return <div class="head">
     <h1>{a.name} {live && !held && <span class="chip live">● {t("live")}</span>}</h1>
     <p class="sentence" role="status"><Verdict value={v?.verdict} /> {sentence(a, v, news, live)}</p>
-    <p class="meta"><code>{(a.command ?? []).join(" ")}</code><span>{a.host}</span><span>{f.moment(a.started)}</span></p>
+    <p class="meta"><code>{(a.command ?? []).join(" ")}</code><span>{a.host}</span><span>{f.moment(a.started)}</span>{a.snapshot && <a href={`#/f/${encodeURIComponent("s-" + a.id)}`}>{t("xShot")}</a>}</p>
   </div>;
 }
 

@@ -64,7 +64,11 @@ func reply(w http.ResponseWriter, v any, err error) {
 
 // config tells the page what it may offer.
 func (s *Server) config(w http.ResponseWriter, _ *http.Request) {
-	reply(w, map[string]any{"version": s.Version, "allow_eval": s.AllowEval, "first": s.First}, nil)
+	job := ""
+	if s.Job != nil {
+		job = s.Job.Name
+	}
+	reply(w, map[string]any{"version": s.Version, "allow_eval": s.AllowEval, "first": s.First, "job": job}, nil)
 }
 
 // listed is a session in the list of the page.

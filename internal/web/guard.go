@@ -39,7 +39,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusUnauthorized,
 				"This page needs the address with the token that memgauge web has printed.")
 		default:
-			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+			limit := int64(maxBody)
+			if r.URL.Path == uploadPath {
+				limit = maxUpload
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
 			next.ServeHTTP(w, r)
 		}
 	})

@@ -37,6 +37,8 @@ type Options struct {
 	TLS       *tls.Config  // nil: plain HTTP, on loopback
 	Listener  net.Listener // whoever made it closes it
 	Version   string
+	Snapshots []string // files of memory snapshots that the page shows; the first at once, without First
+	Job       *Job     // whose ranks are set beside each other; nil for none
 }
 
 // Server serves one listener.
@@ -49,6 +51,9 @@ type Server struct {
 	hosts   []string
 	doors   doors
 	watches chan struct{} // a place for each stream of news
+
+	snapshots snapshots
+	ranks     ranks
 }
 
 // maxWatches bounds open streams: each costs some milliseconds a second. A browser opens at most six to a host.
@@ -67,6 +72,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{Options: o, files: files, cookie: fmt.Sprintf("memgauge-%d", addr.Port), secret: rand.Text(),
 		watches: make(chan struct{}, maxWatches)}
 	s.doors.sessions = o.Sessions
+	s.snapshots.init(o.Snapshots)
 	scheme, port := "http", fmt.Sprint(addr.Port)
 	if o.TLS != nil {
 		scheme = "https"
@@ -79,8 +85,11 @@ func New(o Options) (*Server, error) {
 // URL is the address for the browser, with the token.
 func (s *Server) URL() string {
 	url := s.origin + "/?token=" + s.Token
-	if s.First != "" {
+	switch {
+	case s.First != "":
 		url += "#/s/" + s.First
+	case len(s.Snapshots) > 0:
+		url += "#/f/1"
 	}
 	return url
 }
@@ -98,6 +107,8 @@ func (s *Server) Run(ctx context.Context) error {
 		IdleTimeout: idlePatience, ErrorLog: quiet, TLSConfig: s.TLS,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	defer s.doors.close()
+	defer s.snapshots.close()
+	s.snapshots.begin()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		<-ctx.Done()
@@ -148,5 +159,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /api/s/{id}/live", s.live)
 	mux.HandleFunc("POST /api/s/{id}/query", s.query)
 	mux.HandleFunc("POST /api/s/{id}/eval", s.eval)
+	mux.HandleFunc("GET /api/ranks", s.heatMap)
+	s.handleSnapshots(mux)
 	return s.guard(mux)
 }

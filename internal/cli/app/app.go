@@ -19,6 +19,7 @@ import (
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/term"
+	"github.com/memgauge/memgauge/internal/web"
 )
 
 // Exit codes, as docs and scripts know them.
@@ -39,6 +40,14 @@ type App struct {
 	SessionDir     string // --session
 	Families       []Family
 	Far            *ask.Target // the session, where it is on another machine and was found already
+	Job            *Job        // many sessions on other machines, for a command that shows them together
+}
+
+// Job is many sessions on other machines.
+type Job struct {
+	Name     string
+	Sessions web.Sessions
+	Members  func(ctx context.Context) (list []web.Member, missing []string, err error)
 }
 
 // Elsewhere takes a command line whose ENDPOINT means many machines. It says whether it was one.

@@ -29,7 +29,7 @@ const (
 )
 
 // many are the commands that make sense for many sessions at once.
-var many = []string{"query", "tables", "leak", "where", "list", "backtrace", "tensors", "oom", "report", "eval"}
+var many = []string{"query", "tables", "leak", "where", "list", "backtrace", "tensors", "oom", "report", "eval", "web"}
 
 // run asks every session that the endpoint means.
 func (q *question) run(ctx context.Context) error {
@@ -87,6 +87,8 @@ func (q *question) answer(ctx context.Context, asker *fanout.Asker, list []fanou
 		return remedy.Add(fmt.Errorf("%s: no node has such a session", command), "memgauge hub list -a shows all")
 	case len(list) == 1 && (q.sel.Node != "" || q.sel.Rank != nil):
 		return q.one(ctx, asker, list[0])
+	case command == "web":
+		return q.web(ctx, asker, list)
 	case command == "query":
 		return q.query(ctx, asker, list)
 	case !slices.Contains(many, command), command == "report" && !slices.Contains(q.args, "--json"),

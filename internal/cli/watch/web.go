@@ -23,6 +23,7 @@ import (
 type webOptions struct {
 	addr, tokenFile, cert, key string
 	open, allowEval            bool
+	snapshots                  []string
 }
 
 func (a *commands) webCommand() *cobra.Command {
@@ -32,10 +33,13 @@ func (a *commands) webCommand() *cobra.Command {
 		Short: "Look at sessions in a browser, live or finished",
 		Long: "Serves a page on this machine and prints its address: the sessions, and of each its memory over\n" +
 			"time, where the bytes are, the verdicts with the source around them, tensors, stacks, SQL, and what\n" +
-			"observing cost. The address carries a random token; without it nobody gets anything. Nothing is\n" +
-			"loaded from elsewhere (docs/web.md).",
+			"observing cost; and PyTorch's memory snapshots (--snapshot, or dropped onto the page) as stacked\n" +
+			"boxes, flame graphs, segments, and compared. The address carries a random token; without it nobody\n" +
+			"gets anything. Nothing is loaded from elsewhere (docs/web.md).",
 		Example: "  memgauge web --open\n" +
+			"  memgauge web --snapshot before.pickle --snapshot after.pickle\n" +
 			"  memgauge 27891 web\n" +
+			"  memgauge hub job=llama web\n" +
 			"  memgauge web --addr 10.0.0.5:8443 --token-file token --tls-cert cert.pem --tls-key key.pem",
 		Args: app.Alone,
 		RunE: func(c *cobra.Command, _ []string) error { return a.web(c.Context(), o) },
@@ -44,6 +48,7 @@ func (a *commands) webCommand() *cobra.Command {
 	f.StringVar(&o.addr, "addr", "127.0.0.1:0", "listen on `HOST:PORT`; port 0 is any that is free")
 	f.BoolVar(&o.open, "open", false, "open the page in the browser")
 	f.BoolVar(&o.allowEval, "allow-eval", false, "let the page run code in the trainer")
+	f.StringArrayVar(&o.snapshots, "snapshot", nil, "show the memory snapshot in `FILE`; may be given again")
 	f.StringVar(&o.tokenFile, "token-file", "", "take the token from `FILE`, of at least 16 characters")
 	f.StringVar(&o.cert, "tls-cert", "", "serve HTTPS with this certificate (PEM `FILE`)")
 	f.StringVar(&o.key, "tls-key", "", "the certificate's key (PEM `FILE`)")
@@ -57,7 +62,18 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		return err
 	}
 	opts.Sessions, opts.Version = sessions{}, app.Version
-	if a.Endpoint != "" || a.SessionDir != "" {
+	for _, path := range o.snapshots { // a wrong name is told here, not in the page
+		if info, err := os.Stat(path); err != nil {
+			return fmt.Errorf("web: --snapshot: %w", err)
+		} else if !info.Mode().IsRegular() {
+			return app.Usage(fmt.Errorf("web: --snapshot: %s is not a file", path))
+		}
+	}
+	opts.Snapshots = o.snapshots
+	switch {
+	case a.Job != nil:
+		opts.Sessions, opts.Job = a.Job.Sessions, &web.Job{Name: a.Job.Name, Members: a.Job.Members}
+	case a.Endpoint != "" || a.SessionDir != "" || a.Far != nil:
 		t, err := a.Target(ctx)
 		if err != nil {
 			return err

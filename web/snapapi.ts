@@ -1,0 +1,87 @@
+// What is asked of memory snapshots. Events are counted from a device's first; bytes are bytes, times µs since the epoch.
+import { ask, get, Trouble } from "./api";
+
+export interface Device {
+  device: number; name?: string; first: number; events: number; allocs: number; from: number; to: number; peak: number;
+  peak_bytes: number; peak_reserved: number; end_bytes: number; before_bytes: number; before_known: boolean;
+  segments: number; ooms: number[];
+}
+
+export interface Shot {
+  key: string; name: string; origin: string; state: "waiting" | "reading" | "ready" | "failed"; read: number;
+  total: number; failure?: { message: string; hint?: string }; format?: string; cut?: string; devices: Device[];
+}
+
+export interface StackFrame { name: string; file: string; line: number; own: boolean; frame: number }
+
+export interface Block {
+  id: number; bytes: number; from: number; to: number; made: boolean; freed: boolean; began: number; ended: number;
+  addr?: string; use: string; site: string; frames?: StackFrame[];
+}
+
+export interface Moment {
+  event: number; t: number; action: string; live: number; reserved: number; count: number; blocks: Block[];
+  uses: { name: string; bytes: number; blocks: number }[];
+}
+
+export interface Burned {
+  name: string; file?: string; line?: number; bytes: number; before?: number; blocks: number; children?: Burned[];
+}
+
+export interface Run { at: number; bytes: number; state: string; blocks: number; site?: string }
+
+export interface Segment {
+  address: string; bytes: number; used: number; kind: string; stream: number; expandable: boolean; holes: number;
+  largest_hole: number; runs: Run[];
+}
+
+export interface Segments {
+  segments: Segment[]; left: number; bytes: number; free_bytes: number; holes: number; largest_hole: number;
+}
+
+export interface Delta { name: string; name_a?: string; bytes: [number, number]; blocks: [number, number]; changed_bytes: number }
+
+export interface Deltas { requested_bytes: [number, number]; sites: Delta[] | null; sites_not_listed: number; categories: Delta[] | null }
+
+export interface Diff { device_a: number; device_b: number; peak: Deltas; end: Deltas }
+
+export const at = (key: string, what = "") => `f/${encodeURIComponent(key)}${what && "/" + what}`;
+
+export const shot = (key: string, again = false, s?: AbortSignal) => get<Shot>(at(key) + (again ? "?again=1" : ""), s);
+
+// Tile is a stretch of the picture as the server sends it: columns of five numbers, boxes of 20 bytes.
+export interface Tile {
+  level: number; index: number; least: number; columns: Float32Array; count: number; bytes: ArrayBuffer;
+  boxes: DataView; id: string;
+}
+
+export const tileColumns = 512, boxBytes = 20, rest = 0xffffffff;
+const magic = 0x31544d47, head = 24;
+
+export async function tile(key: string, device: number, level: number, index: number, least: number, s: AbortSignal): Promise<Tile> {
+  const r = await ask(at(key, `tile?device=${device}&level=${level}&index=${index}&least=${least}`), { signal: s });
+  const all = await r.arrayBuffer(), v = new DataView(all), n = (i: number) => v.getUint32(4 * i, true);
+  if (all.byteLength < head || n(0) !== magic) throw new Trouble("gone");
+  const columns = n(3), count = n(4), from = head + 20 * columns;
+  const bytes = all.slice(from, from + boxBytes * count);
+  return { level, index, least: n(5), columns: new Float32Array(all, head, 5 * columns), count, bytes,
+    boxes: new DataView(bytes), id: `${level}/${index}/${least}` };
+}
+
+// upload sends a file as it is, and tells how far. XMLHttpRequest can say that; fetch can't.
+export function upload(file: File, told: (share: number) => void, signal: AbortSignal): Promise<string> {
+  return new Promise((done, fail) => {
+    const x = new XMLHttpRequest();
+    x.open("POST", "/api/f?name=" + encodeURIComponent(file.name));
+    x.upload.onprogress = (e) => told(e.loaded / Math.max(1, e.total));
+    x.onload = () => {
+      try {
+        const v = JSON.parse(x.responseText);
+        x.status === 200 ? done(v.key) : fail(new Trouble(v.message, v.hint, x.status));
+      } catch { fail(new Trouble(x.responseText || x.statusText)); }
+    };
+    x.onerror = () => fail(new Trouble("gone"));
+    signal.addEventListener("abort", () => { x.abort(); fail(new DOMException("", "AbortError")); });
+    x.send(file);
+  });
+}
