@@ -15,7 +15,7 @@ import (
 
 const (
 	flameBudget = 1 << 30 // bytes that reading a snapshot may keep
-	maxFlame    = 8000    // nodes of a drawing
+	maxNodes    = 8000    // nodes of a drawing
 	// A node below this share of the whole is narrower than a pixel of most screens.
 	smallest = 1.0 / 2500
 )
@@ -75,7 +75,7 @@ func (out *drawnFlame) read(ctx context.Context, path string) error {
 	}
 	g := flame.New("")
 	h.Flame(g, most, most.PeakRow(), false)
-	left := maxFlame
+	left := maxNodes
 	out.Device, out.Live, out.Root = most.Number, g.Root.Value, pruned(g.Root, int64(float64(g.Root.Value)*smallest),
 		&left)
 	return nil

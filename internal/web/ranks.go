@@ -212,7 +212,7 @@ func (s *Server) heatMap(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, err)
 		return
 	}
-	q := params{r}
+	q := params(r.URL.Query())
 	h := s.ranks.draw(q.text("of") == "rss", q.text("by") == "deviation", int(q.number("from")), int(q.number("to")),
 		int(q.number("rows")))
 	h.Job = s.Job.Name

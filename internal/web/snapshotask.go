@@ -174,7 +174,7 @@ func (s *Server) of(key string, q params) (pictured, func(), error) {
 
 func (s *Server) picture(answer func(p pictured) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, release, err := s.of(r.PathValue("key"), params{r})
+		p, release, err := s.of(r.PathValue("key"), params(r.URL.Query()))
 		if err != nil {
 			reply(w, nil, err)
 			return
@@ -192,7 +192,7 @@ const tileMagic = 0x31544d47 // "GMT1"
 // index, columns, boxes, the size below which blocks are in the rest as a power of two), five numbers of 4 bytes a
 // column, then 20 bytes a box.
 func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
-	q := params{r}
+	q := params(r.URL.Query())
 	p, release, err := s.of(r.PathValue("key"), q)
 	if err != nil {
 		reply(w, nil, err)
@@ -428,7 +428,7 @@ func (s *Server) compared(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	a, releaseA, err := s.snapshots.use(params{r}.text("against"))
+	a, releaseA, err := s.snapshots.use(params(r.URL.Query()).text("against"))
 	if err != nil {
 		reply(w, nil, err)
 		return
@@ -455,7 +455,7 @@ func (s *Server) sourceOfFrame(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	n := params{r}.number("frame")
+	n := params(r.URL.Query()).number("frame")
 	if n < 0 || n >= int64(x.history.Frames()) {
 		reply(w, nil, errors.New("source: the snapshot has no such frame"))
 		return

@@ -170,7 +170,7 @@ func TestWebRanks(t *testing.T) {
 	until(t, "the hub's token", func() bool { return exists(token) })
 	for i, name := range []string{"n1", "n2"} {
 		w := newWorld(t)
-		joined(t, w, name, addr, token)
+		w.start("memgauge", "node", "--join", "nats://"+addr, "--token-file", token, "--name", name, "--job", "llama")
 		w.env = append(w.env, fmt.Sprint("RANK=", i), "WORLD_SIZE=2")
 		train := w.start("memgauge", "run", "--quiet", "--name", name+"<b>", "--", python, script(t, "train.py"),
 			"100000", fmt.Sprint(0.1*float64(i)), "0.05")

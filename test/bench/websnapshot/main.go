@@ -1,5 +1,5 @@
-// Command websnapshot measures memgauge web with a large memory snapshot in a headless Chromium: how long until the page can be
-// used, frames a second while it is panned, and what the browser's processes take.
+// Command websnapshot measures memgauge web with a large memory snapshot in a headless Chromium: how long until the
+// page can be used, frames a second while it is panned, and what the browser's processes take.
 //
 //	python3 test/bench/snapshots.py --megabytes 1300 /tmp/big.pickle
 //	go run ./test/bench/websnapshot -file /tmp/big.pickle
