@@ -432,6 +432,18 @@ const leastNodes = 16
 // has two. The graph of one step has as many whenever it is looked at, few a step after hundreds.
 const keptNodes = 0.5
 
+// keptGraph says whether a graph is one that steps have added to, and not that of the step that was going on. Where one
+// census alone saw it, several tensors that each have one are of several steps.
+func keptGraph(o, before model.ObjectGroup, nodes, over float64) bool {
+	if before.Evidence == "" && o.Count >= moreItems {
+		return true
+	}
+	if before.Evidence == "" && nodes*over < keptNodes*max(over, MinSteps/2) {
+		return false
+	}
+	return sizeOf(o) >= grownGraph*sizeOf(before) && sizeOf(o) >= sizeOf(before)+leastNodes
+}
+
 // parameter is what a census calls those of torch.
 const parameter = "torch.nn.parameter.Parameter"
 
@@ -458,8 +470,7 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		}
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
-		ofStep := before.Evidence == "" && o.Count < moreItems && s.items*over < keptNodes*max(over, MinSteps/2)
-		if ofStep || sizeOf(o) < grownGraph*sizeOf(before) || sizeOf(o) < sizeOf(before)+leastNodes {
+		if !keptGraph(o, before, s.items, over) {
 			s.items = 0 // the graph of the step that was going on
 		}
 	case "cycle":

@@ -97,7 +97,7 @@ class Samples(Dataset):
 
 def workers():
     loader = DataLoader(Samples(), batch_size=8, num_workers=1, persistent_workers=True)
-    for _ in range(STEPS * 8 // 400):
+    for _ in range(2 * STEPS * 8 // 400):  # a worker has a census where there was time for one
         for x in loader:
             train(x)
 
