@@ -130,18 +130,6 @@ func TestPrecisionAndWorkers(t *testing.T) {
 	}
 }
 
-// A history recorded on an H100: the saving that is simulated is what a second recording, with the setting, did save.
-func TestAllocatorFromAnH100(t *testing.T) {
-	const expandable, segments = 3_613_392_896, 4_622_123_008 // reserved at the peak, as internal/replay knows them
-	a, note, err := Allocator(t.Context(), filepath.Join(env.Checkout(), "testdata/snapshots/h100-segments.pickle.gz"))
-	if err != nil || a == nil || a.Saves == nil {
-		t.Fatalf("%v, %q, %v", a, note, err)
-	}
-	if off := float64(*a.Saves) / (segments - expandable); a.Known != Simulated || off < 0.95 || off > 1.05 {
-		t.Errorf("%s saves %d, %.2f of what it did save", a.Change, *a.Saves, off)
-	}
-}
-
 func TestTooFewStepsForAdvice(t *testing.T) {
 	e := evidence{steps: []stepsRow{{5}}, heaps: []heapRow{{PID: 1, Free: 4 << 30, InUse: 1, Readings: 5}}}
 	if r := e.judge(); len(r.Advice) != 0 || len(r.Notes) == 0 {

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/advise"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -59,5 +60,19 @@ func TestAdviseOnALiveSession(t *testing.T) {
 	if r.code != 1 || !strings.Contains(r.stderr, "has no snapshot of its allocator") ||
 		!strings.Contains(r.stderr, "_record_memory_history") {
 		t.Errorf("finished session without a snapshot: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+// A history recorded on an H100: the saving that is simulated is what a second recording, with the setting, did save.
+// It is tested here since the race detector's build of package alloc checks everything after each operation.
+func TestAdviseOfAnH100(t *testing.T) {
+	const expandable, segments = 3_613_392_896, 4_622_123_008 // reserved at the peak, as internal/replay knows them
+	file := filepath.Join(env.Checkout(), "testdata/snapshots/h100-segments.pickle.gz")
+	a, note, err := advise.Allocator(t.Context(), file)
+	if err != nil || a == nil || a.Saves == nil {
+		t.Fatalf("%v, %q, %v", a, note, err)
+	}
+	if off := float64(*a.Saves) / (segments - expandable); a.Known != advise.Simulated || off < 0.95 || off > 1.05 {
+		t.Errorf("%s saves %d, %.2f of what it did save", a.Change, *a.Saves, off)
 	}
 }
