@@ -381,7 +381,7 @@ func (l *loader) tensors() error {
 
 func (l *loader) objects() error {
 	return l.all(`SELECT pid, census_id, step, evidence, type, count, delta, length, bytes, holder, site, detail, epoch_us(ts)::DOUBLE FROM python.objects
- WHERE coalesce(step, 0)`+l.upTo()+` ORDER BY census_id`, func(v []any) {
+ WHERE coalesce(step, 0)`+l.upTo()+` ORDER BY census_id, ts`, func(v []any) {
 		p := l.process(integer[int32](v[0]))
 		p.Objects = append(p.Objects, model.ObjectGroup{PID: int32(p.PID), Census: integer[int64](v[1]),
 			Step: l.censusStep(v[2], v[12]), Evidence: word(v[3]), Type: word(v[4]), Count: integer[int64](v[5]),

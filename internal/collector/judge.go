@@ -130,5 +130,9 @@ func (j *judge) ask(ctx context.Context, in detect.Input) {
 		if err != nil && ctx.Err() == nil {
 			j.log.Info("census", "pid", pid, "why not", err)
 		}
+		// One that the budget did not allow yet, or that was on its way, is asked for at the next look.
+		if err != nil && time.Since(j.asked[pid].at) < censusTimeout/2 {
+			j.asked[pid].step, j.asked[pid].count = 0, j.asked[pid].count-1
+		}
 	}
 }

@@ -190,7 +190,11 @@ func unknownAs(n int64) float64 {
 // add takes one row; rows of the same census add up.
 func (a *account) add(step, items, bytes, fresh float64, counted bool) {
 	if n := len(a.steps); n > 0 && a.steps[n-1] == step {
-		if counted { // a census of the same step has seen it
+		switch {
+		case counted: // a census of the same step has seen it, or a count
+			return
+		case a.counted[n-1]: // a census knows better
+			a.items[n-1], a.bytes[n-1], a.fresh[n-1], a.counted[n-1] = items, bytes, fresh, false
 			return
 		}
 		a.items[n-1] += items
