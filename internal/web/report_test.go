@@ -15,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/web"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // stored is a session whose rows are in a database; what else it has is made up.
@@ -38,9 +39,7 @@ func (stored) OOM(context.Context, api.OOMRequest) (*monitor.Report, error) {
 
 // A session of 100,000 steps, with the noise of real readings, makes a page of at most 2 MB.
 func TestReportIsSmall(t *testing.T) {
-	if !web.Bundled() {
-		t.Skip("the tests were built without the page: go run ./scripts/web makes it")
-	}
+	env.Page(t, web.Bundled())
 	db, err := store.Open(t.Context(), store.Options{Path: filepath.Join(t.TempDir(), "s.duckdb")})
 	if err != nil {
 		t.Fatal(err)

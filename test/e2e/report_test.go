@@ -23,9 +23,7 @@ const hostile = `</script><img src=x onerror=alert(1)>`
 // report writes the page about a session, and gives its address.
 func (w *world) report(session, file string) string {
 	w.t.Helper()
-	if !web.Bundled() {
-		env.Missing(w.t, "web", "the tests were built without the page: go run ./scripts/web makes it")
-	}
+	env.Page(w.t, web.Bundled())
 	w.mg("report", "--session", session, "-o", file)
 	return "file://" + filepath.Join(w.home, file)
 }

@@ -32,9 +32,7 @@ type browser struct {
 // served starts memgauge web, and gives the address that it prints.
 func (w *world) served(args ...string) string {
 	w.t.Helper()
-	if !web.Bundled() {
-		env.Missing(w.t, "web", "the tests were built without the page: go run ./scripts/web makes it")
-	}
+	env.Page(w.t, web.Bundled())
 	b := w.start("memgauge", args...)
 	until(w.t, "the address", func() bool { return strings.Contains(b.out.String(), "\n") || ended(b) })
 	url := strings.TrimSpace(b.out.String())

@@ -145,6 +145,14 @@ func Chromium(t testing.TB) string {
 	return need(t, "chromium", "MEMGAUGE_CHROMIUM")
 }
 
+// Page skips the test, or fails it where MEMGAUGE_REQUIRE has web, if the page of memgauge web was not built in.
+func Page(t testing.TB, bundled bool) {
+	t.Helper()
+	if !bundled {
+		Missing(t, "web", "the tests were built without the page: go run ./scripts/web makes it")
+	}
+}
+
 // Axe is the source of axe-core, which judges how accessible a page is.
 func Axe(t testing.TB) string {
 	t.Helper()
