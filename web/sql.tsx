@@ -1,5 +1,5 @@
 // SQL over the session: an editor that completes, the answer as rows or as a chart, downloads.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Table as Schema, Trouble, ask, get, of } from "./api";
 import { Chart } from "./chart";
 import * as f from "./format";
@@ -139,7 +139,8 @@ const rowHeight = 26, tallest = 8_000_000; // px; Firefox draws nothing beyond s
 function Rows({ a }: { a: Answer }) {
   const box = useRef<HTMLDivElement>(null), [top, setTop] = useState(0), [seen, setSeen] = useState(400);
   const whole = a.rows.length * rowHeight, height = Math.min(whole, tallest);
-  useEffect(() => { box.current!.scrollTop = 0; setTop(0); setSeen(box.current!.clientHeight); }, [a]);
+  // Before the rows are drawn: later it would take back what the reader has scrolled.
+  useLayoutEffect(() => { box.current!.scrollTop = 0; setTop(0); setSeen(box.current!.clientHeight); }, [a]);
   const share = height > seen ? top / (height - seen) : 0;
   const offset = share * Math.max(0, whole - seen), first = Math.max(0, Math.floor(offset / rowHeight) - 5);
   const count = Math.ceil(seen / rowHeight) + 10, numeric = a.columns.map((_, i) => typeof a.rows[0][i] === "number");

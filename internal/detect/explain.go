@@ -141,8 +141,9 @@ func (p Process) suspects(f *Finding) []suspect {
 		objects[i].hold(tensors)
 	}
 	list := append(tensors, objects...)
+	graphs := append(p.earlierGraphs(), objects...)
 	for i := range list {
-		list[i].graphs(objects)
+		list[i].graphs(graphs)
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
 		return s.site != "" && !IsForeign(s.site) &&
@@ -188,6 +189,26 @@ func (s *suspect) graphs(objects []suspect) {
 			s.site = cmp.Or(s.site, o.site)
 		}
 	}
+}
+
+// earlierGraphs are those of many tensors that the last census had no time to measure: it has none at all, but one
+// before has.
+func (p Process) earlierGraphs() (list []suspect) {
+	last := int64(0)
+	for _, o := range p.Objects {
+		last = max(last, o.Census)
+	}
+	for _, o := range p.Objects {
+		switch {
+		case o.Evidence != "graph":
+		case o.Census == last:
+			return nil
+		case o.Count >= moreItems:
+			list = append(list, suspect{holder: HolderOf(o.Holder), site: o.Site, class: AutogradGraph,
+				items: float64(o.Count)})
+		}
+	}
+	return list
 }
 
 func orNone(x float64) float64 {
@@ -410,7 +431,8 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
 		ofStep := before.Evidence == "" && o.Count < moreItems && s.items < keptNodes
-		if ofStep || sizeOf(o) < grownGraph*sizeOf(before) {
+		more := o.Count >= moreItems && float64(o.Count) >= grownGraph*float64(before.Count)
+		if ofStep || !more && sizeOf(o) < grownGraph*sizeOf(before) {
 			s.items = 0 // the graph of the step that was going on
 		}
 	case "cycle":

@@ -232,6 +232,32 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestGraphsThatTheLastCensusMissed: it had no time to measure any, one before had.
+func TestGraphsThatTheLastCensusMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		graphs int64
+		at     int
+		class  Class
+	}{
+		"of all items, earlier": {90, 1, AutogradGraph},
+		"of one, earlier":       {1, 1, RetainedTensors},
+		"none":                  {0, 1, RetainedTensors},
+	} {
+		f := first(t, leaky(func(census, s int64) []model.ObjectGroup {
+			all := []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.features", Count: 1,
+				Length: s, Bytes: s * 1_000_000, Site: "a.py:3", Detail: "of torch.Tensor"}}
+			if int(census) == c.at && c.graphs > 0 {
+				all = append(all, model.ObjectGroup{Evidence: "graph", Type: "torch.Tensor", Count: c.graphs,
+					Length: 4 * c.graphs, Bytes: model.Null, Holder: "__main__.features[*]"})
+			}
+			return all
+		}))
+		if f.Holder != "__main__.features" || f.Class != c.class {
+			t.Errorf("%s: %s, held by %q, want %s", name, f.Class, f.Holder, c.class)
+		}
+	}
+}
+
 // TestTooSlowToMatter: growth of a page a step and less, or whose limit is beyond any run, is no leak; the same at a
 // pace that fills the memory is one.
 func TestTooSlowToMatter(t *testing.T) {

@@ -83,6 +83,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         self.limit = SLICE
         self.notes = []
         self.rows = 0
+        self.graph_rows = {}     # place -> [nodes of a graph at most, longest chain]
+        self.graphs_looked = {}  # place -> how many graphs were measured
         self.homes = {}          # a root's label -> the file that it belongs to
         self.libraries = {}      # label of a root that a library has -> file:line of its running function, or its file
         self.torch = None
@@ -239,6 +241,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         for name in self.own_names:
             yield from self._unit(self._module, name)
         yield from self._queue(walk.MAX_VISITED)
+        yield from self._graphs()
         for root in frames:
             if not root[3]:
                 yield from self._unit(self._frame, root)

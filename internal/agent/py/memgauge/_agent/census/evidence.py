@@ -178,12 +178,17 @@ class Telling(sourcelines.SourceLines):
                 continue
             count = w.graph_count.get(place, 1)
             ranked.append((count * chain, place, nodes, chain, count))
+        for place, count in w.graph_count.items():   # no time was left to measure them
+            if place not in self.graph_rows and place not in self.unknown and count > 1:
+                ranked.append((count, place, 0, 0, count))
         for length, place, nodes, chain, count in sorted(ranked, reverse=True)[:MAX_GRAPH_ROWS]:
             path = w.places.path(place)
             now[hash(path)] = length
             yield from self._site(place)
             most = nodes >= tensors.MAX_NODES
             detail = "the longest chain %s%d" % ("more than " if chain >= tensors.MAX_CHAIN else "", chain)
+            if not chain:
+                detail = "not measured, a node or more each"
             if nodes:
                 detail = "%s%d nodes behind one of them, %s" % ("more than " if most else "", nodes, detail)
             was = before.get(hash(path), 0 if "[*]" in path else None)   # a variable's graph comes and goes

@@ -10,10 +10,12 @@ class GraphsGarbage:
     # ------------------------------------------------------------ graphs and garbage
 
     def _graphs(self):
-        """Measures the graphs of a few tensors at each place: of the first, and of the last ones."""
-        # place -> [nodes at most, longest chain]
-        self.graph_rows = {place: [0, length] for place, length in self.walk.chains.items()}
-        waiting, looked = self.walk.graphs, {}
+        """Measures the graphs of the first tensors at each place that wait for it. The program's own are measured
+        before the objects of libraries are walked, which may take all the time that is left."""
+        for place, length in self.walk.chains.items():
+            row = self.graph_rows.setdefault(place, [0, 0])
+            row[1] = max(row[1], length)
+        waiting, looked = self.walk.graphs, self.graphs_looked
         while waiting and not self.exhausted():
             place = waiting[1]
             if looked.get(place, 0) < 3:
