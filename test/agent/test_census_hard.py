@@ -254,8 +254,8 @@ class Course(unittest.TestCase):
         self.addCleanup(setattr, census, "request", self.request)
         self.addCleanup(setattr, census, "_memory", census.Memory())
 
-    def run_for(self, seconds, grows):
-        course = schedule.Course(state.current, 0)
+    def run_for(self, seconds, grows, worker=False):
+        course = schedule.Course(state.current, 0, worker)
         self.now = 0.0
         while self.now < seconds:
             course.tick(self.now, int(grows * self.now))
@@ -271,6 +271,15 @@ class Course(unittest.TestCase):
         self.assertFalse(course.over(self.began[-1] + 0.1, 100 << 20))
         self.assertTrue(course.over(2 * self.began[-1], 100 << 20))
         self.assertFalse(course.over(2 * self.began[-1], 0))     # all of it was given back
+
+    def test_a_worker(self):
+        census._memory.purse.look = lambda budget: 20e6
+        course = self.run_for(20, 2 << 20, True)
+        self.assertTrue(2 <= self.began[0] < 2.3, self.began)
+        self.assertFalse(course.over(100, 100 << 20))      # the training may wait for its end
+        self.began.clear()
+        self.run_for(20, 0, True)
+        self.assertEqual(self.began, [])
 
     def test_an_empty_purse(self):
         census._memory.purse.look = lambda budget: 1e6

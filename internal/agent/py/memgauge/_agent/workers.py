@@ -22,12 +22,17 @@ class _Fork:
         watch(self.at_exit)
 
 
+def is_one():
+    """Whether this process is a worker, by now."""
+    parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
+    return parent is not None and parent() is not None
+
+
 def watch(at_exit):
     """Calls at_exit() as this process ends, if it is a worker. It must bear being called twice."""
     global _finalizer
     util = sys.modules.get("multiprocessing.util")
-    parent = getattr(sys.modules.get("multiprocessing.process"), "parent_process", None)
-    if hasattr(util, "Finalize") and parent is not None and parent() is not None:
+    if hasattr(util, "Finalize") and is_one():
         if _finalizer is None or not _finalizer.still_active():
             _finalizer = util.Finalize(None, at_exit, exitpriority=-1000)
 

@@ -313,4 +313,4 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
 def _private():
     """Bytes of private memory, where an observer of torch reads it; else 0."""
     observer = state.observer
-    return max(0, observer.host.memory()[1]) if observer is not None and observer.ring is not None else 0
+    return max(0, observer.host.memory()[1]) if observer is not None else 0

@@ -5,12 +5,16 @@ examine. So the control thread reads the private memory now and then. A census i
 as old as at the previous one. If memory has grown, it begins as soon as the purse allows it; else only if the purse
 holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
 it. docs/census.md
+
+A worker of multiprocessing makes no steps. Its age counts from its start, and it has no census at its end: where each
+epoch has workers of its own, the training waits for that.
 """
 from time import monotonic
 
-from .. import state
+from .. import state, workers
 
 FIRST = 0.6              # s after the first step: the warm-up and half a second of short steps
+FIRST_OF_WORKER = 2.0    # s after a worker's start: some have a whole epoch's life before them, and some no more
 SPREAD = 1.4             # ratio of the training's ages at two censuses: 24 censuses in half an hour
 MOST = 24                # of a process; a collector may ask for more
 AGAIN = 0.25             # s until memory is read again; later a tenth of the training's age
@@ -25,9 +29,11 @@ _course = None
 class Course:
     """The schedule of one process's censuses."""
 
-    def __init__(self, process, began):
+    def __init__(self, process, began, worker=False):
         self.process = process             # a forked child begins anew
-        self.began, self.due, self.next = began, began + FIRST, FIRST
+        self.worker = worker               # it makes no steps
+        self.next = FIRST_OF_WORKER if worker else FIRST
+        self.began, self.due = began, began + self.next
         self.taken = 0
         self.base = self.looked = None     # private memory, and age, at the census before
 
@@ -58,16 +64,17 @@ class Course:
         grown is still there."""
         age = now - self.began
         new = self.looked is None or age - self.looked >= OLD * age
-        return age >= FIRST / 2 and new and self.base is not None and anon - self.base >= MATERIAL
+        return not self.worker and age >= FIRST / 2 and new and self.base is not None and anon - self.base >= MATERIAL
 
 
 def tick():
     global _course
     observer = state.observer
-    if observer is None or observer.ring is None or observer.step <= 0:
+    steps = observer is not None and observer.ring is not None and observer.step > 0
+    if not steps and (observer is None or not workers.is_one()):
         return None                        # the first step wakes us
-    if _course is None or _course.process is not state.current:
-        _course = Course(state.current, monotonic())
+    if _course is None or _course.process is not state.current or _course.worker == steps:
+        _course = Course(state.current, monotonic(), not steps)
     return _course.tick(monotonic(), observer.host.memory()[1])
 
 
