@@ -26,6 +26,8 @@ const (
 	// materialItems is the growth, in bytes, that counts where a census saw what makes it: it takes no noise for
 	// growth, but what is less than this is a log of numbers, or a page or two of them.
 	materialItems = 128 << 10
+	// accident is the chance from which on a gain is no testimony, however clear it is that the memory rises.
+	accident = 0.1
 	// contradicts is by how often more than would have been seen a container must say it grows for the bytes to
 	// contradict it: its size is known to about a half, since storages are shared.
 	contradicts = 2
@@ -88,6 +90,9 @@ func (p Process) ripe() float64 {
 // grows is the finding's growth as the account tells it; ok where both together are beyond chance.
 func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (g Growth, ok bool) {
 	chance, from := a.constant()
+	if chance >= accident { // of memory that rises it says nothing
+		return g, false
+	}
 	part := a.since(a.steps[from])
 	items, rate := part.pace(part.items), part.pace(part.bytes)
 	if math.IsNaN(rate) && a.conceals(f) && bytes < rising { // the memory rises, and tells what they take
