@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,7 +51,13 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 	if b = s.guards(name); b.Kind != detect.BoundUnknown {
 		return b
 	}
-	return s.cut(name)
+	if b = s.cut(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	if b = s.slices(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
+	return s.wraps(name)
 }
 
 // guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
@@ -141,6 +148,50 @@ func (s source) cut(name string) (b detect.Bound) {
 	return b
 }
 
+// sliced are the statements that cut a container to so many items whatever its length is: NAME stands for it.
+var sliced = []string{
+	`\bdel\s+[\w.]*\bNAME\[\s*([\w.]+)\s*:\s*\]`,
+	`\bdel\s+[\w.]*\bNAME\[\s*:\s*-([\w.]+)\s*\]`,
+	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*-([\w.]+)\s*:\s*\]`,
+	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*:\s*([\w.]+)\s*\]`,
+}
+
+// slices looks for such a statement.
+func (s source) slices(name string) (b detect.Bound) {
+	for _, form := range sliced {
+		cuts := regexp.MustCompile(strings.ReplaceAll(form, "NAME", regexp.QuoteMeta(name)))
+		for _, text := range s {
+			if m := cuts.FindStringSubmatch(text); m != nil {
+				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[1])}
+			}
+		}
+	}
+	return b
+}
+
+// wraps looks at the lines that store into the container: if the key of each is one that some line takes modulo, as the
+// index of a ring is, there is a bound.
+func (s source) wraps(name string) (b detect.Bound) {
+	stores := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\[([^\]]*)\]\s*=[^=]`)
+	for _, text := range s {
+		m := stores.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		if !plainName.MatchString(m[1]) || numeral.MatchString(m[1]) {
+			return detect.Bound{}
+		}
+		key := regexp.QuoteMeta(m[1][strings.LastIndexByte(m[1], '.')+1:])
+		wrapped := regexp.MustCompile(`\b` + key + `\s*=.*%\s*([\w.]+)\s*(?:#.*)?$`)
+		i := slices.IndexFunc(s, wrapped.MatchString)
+		if i < 0 {
+			return detect.Bound{}
+		}
+		b = detect.Bound{Kind: detect.Bounded, Items: s.value(wrapped.FindStringSubmatch(s[i])[1])}
+	}
+	return b
+}
+
 // test says whether a line tests the length of a container, and against what.
 func (s source) test(i int, name string) (items float64, op string, ok bool) {
 	m := testLine.FindStringSubmatch(s[i])
@@ -222,7 +273,7 @@ func (l *loader) bounds() error {
 		}
 		p.Bounds = map[string]detect.Bound{}
 		for _, o := range p.Objects {
-			if o.Evidence != "container" {
+			if o.Evidence != "container" && o.Evidence != detect.Count {
 				continue
 			}
 			holder := detect.HolderOf(o.Holder)

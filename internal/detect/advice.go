@@ -32,6 +32,10 @@ func advise(f Finding) []string {
 			"store loss.item() or tensor.detach() instead of the tensor: it keeps the whole graph of its step alive",
 			"where the graph is meant to be kept, clear " + f.Holder + " after each step"}
 	case GCCycles:
+		if f.kind == frozen {
+			return []string{"call gc.freeze() once, before the loop: garbage that it freezes is never collected; " +
+				"gc.unfreeze() and gc.collect() give it back"}
+		}
 		return []string{"call gc.collect() every some hundred steps, or gc.enable() it again",
 			"break the cycle: a weakref.ref to the parent needs no collector"}
 	case NativeHeap:

@@ -11,6 +11,8 @@ const (
 	oddsNamed   = 0.5 // a census names it
 	oddsUnnamed = 1.0 // censuses found nothing that explains it
 	oddsUnseen  = 1.2 // no census was taken
+	// Growth in few stairs is one of stages that somebody planned, more often than one that comes a little each step.
+	inStages = 2
 	// A process that has loaded PyTorch and made no step yet may read its data: that is likelier than training by hand,
 	// and takes longer than buffers do, half of the time a minute.
 	readsData    = 3
@@ -55,6 +57,9 @@ func (p Process) mayFill(f *Finding, accounts []account, over bool) {
 		return
 	}
 	odds, age, least := f.odds(p.looked(), accounts), f.End-f.Start, doubted
+	if f.Stairs && f.Why == Steady {
+		odds *= inStages
+	}
 	if over {
 		least = doubtedOver
 	}

@@ -105,7 +105,7 @@ func (p Process) nativeCalls(f *Finding) {
 		last = max(last, o.Census)
 	}
 	for _, o := range p.Objects {
-		if o.Evidence != "native" || o.Census != last {
+		if o.Evidence != "native" || o.Type != "call" || o.Census != last {
 			continue
 		}
 		if f.Site == "" {
@@ -133,7 +133,7 @@ func classOf(k Kind) Class {
 
 // suspects lists what grew, the likeliest first.
 func (p Process) suspects(f *Finding) []suspect {
-	tensors, objects := p.tensorSuspects(f), p.objectSuspects(f)
+	tensors, objects := p.tensorSuspects(f), p.counted(f, p.objectSuspects(f))
 	if f.Memory == Outside { // the memory of tensors is the allocator's
 		tensors = nil
 	}
@@ -233,6 +233,9 @@ func (s suspect) weight(rate float64) float64 {
 		return w
 	}
 	w := math.Min(s.bytes/rate, rate/s.bytes)
+	if strings.HasPrefix(s.holder, nameless) { // a name says more, and its list may be among these
+		w /= 8
+	}
 	if s.late {
 		w /= 3
 	}
@@ -261,7 +264,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	byCensus, steps, more := map[int64]map[string]seen{}, map[int64]float64{}, p.trainsMore()
 	for _, t := range p.Tensors {
 		if (f.Device != "") != strings.HasPrefix(t.Device, "cuda") || t.Step == model.Null ||
-			t.Role == "optimizer" && !more {
+			(t.Role == "optimizer" || t.Role == "parameter") && !more { // they are as old as the training
 			continue
 		}
 		m := byCensus[t.Census]
@@ -284,7 +287,9 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		seenAt.add(t.Holder, t.Census)
 	}
 	for _, o := range p.Objects {
-		seenAt.add(o.Holder, o.Census)
+		if o.Evidence != Count {
+			seenAt.add(o.Holder, o.Census)
+		}
 	}
 	var list []suspect
 	for holder := range sizes {
@@ -346,7 +351,7 @@ func span(steps map[int64]float64, start float64) (first, last int64, ok bool) {
 func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	steps := map[int64]float64{}
 	for _, o := range p.Objects {
-		if o.Step != model.Null {
+		if o.Step != model.Null && o.Evidence != Count {
 			steps[o.Census] = float64(o.Step)
 		}
 	}
@@ -354,8 +359,12 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	if !ok {
 		return nil
 	}
+	more, states := p.trainsMore(), p.states()
 	rows, sizes, seenAt := map[string]map[int64]model.ObjectGroup{}, history{}, sightings{steps: steps}
 	for _, o := range p.Objects {
+		if o.Evidence == Count {
+			continue
+		}
 		key := objectKey(o)
 		sizes.add(key, o.Census, sizeOf(o))
 		seenAt.add(o.Holder, o.Census)
@@ -378,7 +387,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 			before = rows[key][span.from]
 		}
 		s, ok := suspectOf(o, before, span.over, f.Unit())
-		if !ok {
+		if !ok || s.container && !more && states[s.holder] {
 			continue
 		}
 		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
@@ -393,6 +402,43 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 	return list
 }
 
+// states are the containers that hold optimizers' state: they are as long as there are parameters.
+func (p Process) states() map[string]bool {
+	out := map[string]bool{}
+	for _, t := range p.Tensors {
+		if t.Role == "optimizer" {
+			out[HolderOf(t.Holder)+".state"] = true
+		}
+	}
+	return out
+}
+
+// counted takes the growth of containers that were counted between the censuses from these counts: at many moments, and
+// also where no census saw them.
+func (p Process) counted(f *Finding, list []suspect) []suspect {
+	for _, a := range p.accounts() {
+		if !slices.Contains(a.counted, true) || a.tensors || a.trained && !p.trainsMore() {
+			continue
+		}
+		if a = a.during(f); len(a.steps) < leastCensuses {
+			continue
+		}
+		s := suspect{holder: a.holder, site: a.site, kind: a.name(), class: RetainedObjects, container: true,
+			bytes: a.pace(a.bytes), items: a.pace(a.items), length: a.items[len(a.items)-1], foreign: IsForeign(a.site)}
+		_, last := a.emptied()
+		s.shrank = last >= 0
+		s.what = fmt.Sprintf("%s, %s items, %+.3g per %s", s.kind, units.Count(int64(s.length)), s.items, f.Unit())
+		if inner, _, _ := strings.Cut(a.of, ";"); inner == "of torch.Tensor" || inner == "of "+parameter {
+			s.class = RetainedTensors
+		}
+		if strings.Contains(a.of, "can't be seen") && s.bytes < explains*f.Rate {
+			s.bytes = math.NaN()
+		}
+		list = append(slices.DeleteFunc(list, func(o suspect) bool { return o.container && o.holder == s.holder }), s)
+	}
+	return list
+}
+
 // loggers is the table of all loggers: libraries have hundreds before the first step.
 const loggers = "logging.Logger.manager.loggerDict"
 
@@ -400,9 +446,24 @@ const loggers = "logging.Logger.manager.loggerDict"
 // the census, one that is kept grows with the steps, by a quarter at least from one census to the next.
 const grownGraph = 1.2
 
+// leastNodes is what a graph must have gained: another branch of the same step has some nodes too.
+const leastNodes = 16
+
 // keptNodes a step, at the least, is what a graph that is kept has where one census alone saw it: a sum over all steps
 // has two. The graph of one step has as many whenever it is looked at, few a step after hundreds.
 const keptNodes = 0.5
+
+// keptGraph says whether a graph is one that steps have added to, and not that of the step that was going on. Ever
+// more tensors that each have one are of several steps.
+func keptGraph(o, before model.ObjectGroup, nodes, over float64) bool {
+	if o.Count >= moreItems && float64(o.Count) >= grownGraph*float64(before.Count) {
+		return true
+	}
+	if before.Evidence == "" && nodes*over < keptNodes*max(over, MinSteps/2) {
+		return false
+	}
+	return sizeOf(o) >= grownGraph*sizeOf(before) && sizeOf(o) >= sizeOf(before)+leastNodes
+}
 
 // parameter is what a census calls those of torch.
 const parameter = "torch.nn.parameter.Parameter"
@@ -430,9 +491,7 @@ func suspectOf(o, before model.ObjectGroup, over float64, unit string) (suspect,
 		}
 	case "graph":
 		s.class, s.what = AutogradGraph, fmt.Sprintf("autograd graph of %s nodes", units.Count(int64(s.length)))
-		ofStep := before.Evidence == "" && o.Count < moreItems && s.items < keptNodes
-		more := o.Count >= moreItems && float64(o.Count) >= grownGraph*float64(before.Count)
-		if ofStep || !more && sizeOf(o) < grownGraph*sizeOf(before) {
+		if !keptGraph(o, before, s.items, over) {
 			s.items = 0 // the graph of the step that was going on
 		}
 	case "cycle":

@@ -68,6 +68,7 @@ type Growth struct {
 	Needs   float64 // steps more that would decide; 0 where steps don't
 	Unseen  float64 // bytes a step that would not have been seen (of a healthy one)
 	Since   float64 // step of the first reading
+	Stairs  bool    // it came in few large steps, with rest between
 }
 
 // Judge judges one series. It has no memory: asked again later it may know better.
@@ -346,8 +347,39 @@ func leaking(g Growth, s Series, w window) Growth {
 	}
 	g.fill(w)
 	g.because(Steady)
-	g.Start = start
+	g.Start, g.Stairs = start, s.from(start).floors(blocks).stairs()
 	return g
+}
+
+// fewStairs make most of a growth that comes in stages: a network that is deepened, resolutions, shards.
+const (
+	fewStairs  = 10
+	ofTheRise  = 0.8
+	inBetween  = 0.2 // of the rise may be lost between the stairs
+	leastRests = 3   // floors without a stair for each with one
+)
+
+// stairs says whether the series rises in few large steps and rests in between.
+func (s Series) stairs() bool {
+	var up []float64
+	down := 0.0
+	for i := 1; i < len(s.Bytes); i++ {
+		if d := s.Bytes[i] - s.Bytes[i-1]; d > 0 {
+			up = append(up, d)
+		} else {
+			down -= d
+		}
+	}
+	if len(s.Bytes) < minFloors || down > inBetween*s.total() {
+		return false
+	}
+	slices.Sort(up)
+	sum, count := 0.0, 0
+	for i := len(up) - 1; i >= 0 && sum < ofTheRise*s.total(); i-- {
+		sum += up[i]
+		count++
+	}
+	return count <= fewStairs && (leastRests+1)*count <= len(s.Bytes)
 }
 
 // fill takes the figures of a window.

@@ -26,6 +26,8 @@ const (
 	// materialItems is the growth, in bytes, that counts where a census saw what makes it: it takes no noise for
 	// growth, but what is less than this is a log of numbers, or a page or two of them.
 	materialItems = 128 << 10
+	// accident is the chance from which on a gain is no testimony, however clear it is that the memory rises.
+	accident = 0.1
 	// contradicts is by how often more than would have been seen a container must say it grows for the bytes to
 	// contradict it: its size is known to about a half, since storages are shared.
 	contradicts = 2
@@ -64,9 +66,13 @@ func (p Process) testify(f *Finding, accounts []account) {
 	}
 }
 
+// nameless is what the path of something begins with that no name of the program leads to: of all such lists together.
+const nameless = "<"
+
 // testifies says whether the account is about the finding's memory, of the program's own, and has no known end.
 func (a account) testifies(f *Finding) bool {
-	return len(a.steps) >= leastCensuses && !a.ends() && a.device == (f.Device != "") && !IsForeign(a.site) &&
+	named := !IsForeign(a.site) && !strings.HasPrefix(a.holder, nameless)
+	return len(a.steps) >= leastCensuses && !a.trained && named && !a.ends() && a.device == (f.Device != "") &&
 		(f.Memory == Heap || f.Memory == Anon || f.Memory == Worker || f.Memory == Device)
 }
 
@@ -84,8 +90,14 @@ func (p Process) ripe() float64 {
 // grows is the finding's growth as the account tells it; ok where both together are beyond chance.
 func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (g Growth, ok bool) {
 	chance, from := a.constant()
+	if chance >= accident { // of memory that rises it says nothing
+		return g, false
+	}
 	part := a.since(a.steps[from])
 	items, rate := part.pace(part.items), part.pace(part.bytes)
+	if math.IsNaN(rate) && a.conceals(f) && bytes < rising { // the memory rises, and tells what they take
+		rate, shows = p.recent(f), math.Inf(1)
+	}
 	if !(items > 0) || !(rate > 0) || rate > contradicts*shows {
 		return g, false
 	}
@@ -138,6 +150,17 @@ func (p Process) chance(f *Finding) float64 {
 	return min(1, least*float64(len(list)))
 }
 
+// recent is how fast the memories grow together over the younger two thirds.
+func (p Process) recent(f *Finding) float64 {
+	list := p.memories(f)
+	s := list[min(1, len(list)-1)].clean() // of the host all that is private
+	if len(s.Steps) < fewFloors {
+		return 0
+	}
+	part := s.from(s.Steps[0] + s.width()/3).floors(blocks / 2)
+	return stats.TheilSen(part.Steps, part.Bytes)
+}
+
 // shows is the rate above which growth would have been seen in all of these memories; +Inf where some were not read
 // enough to tell.
 func (p Process) shows(f *Finding) (rate float64) {
@@ -159,8 +182,9 @@ func seenFrom(unseen float64) float64 {
 // byBytes is the account of a container that has as many items as ever, by what hangs below these: a table of lists of
 // which each grows. What is replaced each step, or fills places that were made beforehand, is none.
 func (a account) byBytes(all []account) (account, bool) {
+	a = a.censuses()
 	n := len(a.items)
-	if !a.container || a.items[0] != a.items[n-1] || !(a.bytes[n-1] > a.bytes[0]) || a.slots(all) {
+	if !a.container || n < leastCensuses || a.items[0] != a.items[n-1] || !(a.bytes[n-1] > a.bytes[0]) || a.slots(all) {
 		return a, false
 	}
 	for _, b := range all {
@@ -220,7 +244,7 @@ func (a account) during(f *Finding) account {
 			seen = max(seen, f.End)
 		}
 		a.steps, a.items = []float64{start, seen}, []float64{0, a.items[0]}
-		a.bytes, a.fresh = []float64{0, a.bytes[0]}, []float64{0, a.fresh[0]}
+		a.bytes, a.fresh, a.counted = []float64{0, a.bytes[0]}, []float64{0, a.fresh[0]}, []bool{false, false}
 		return a
 	}
 	i, _ := slices.BinarySearch(a.steps, f.Start)

@@ -130,6 +130,11 @@ func TestACensusTestifies(t *testing.T) {
 			n := 500 + 300*math.Sin(x)
 			return n, n * 4000
 		}, 9), Healthy},
+		"one that is cleared, beside fragments": {stairs(toothed(steps, 0)).seen("__main__.outputs", "of bytes",
+			func(x float64) (float64, float64) {
+				n := []float64{11, 2, 6, 12, 16, 2, 17, 15, 27, 23}[slices.Index(censusSteps(10), x)]
+				return n, n * 130_000
+			}, 10), Healthy},
 		"two censuses": {toothed(steps, 4000).seen("__main__.kept", "of bytes", gains(4000), 2), Healthy},
 	} {
 		r := runOf(c.p)
@@ -141,6 +146,15 @@ func TestACensusTestifies(t *testing.T) {
 			t.Errorf("%s: %v, held by %q", name, f.Growth, f.Holder)
 		}
 	}
+}
+
+// stairs has the private memory, not the heap, rise by some pages at times: the growth of fragments.
+func stairs(p Process) Process {
+	p.Anon = Series{Steps: p.Heap.Steps, Bytes: slices.Clone(p.Heap.Bytes)}
+	for i := range p.Anon.Bytes {
+		p.Anon.Bytes[i] = 1.1e9 + 300e3*math.Floor(float64(i)/130)
+	}
+	return p
 }
 
 // climbing is a training whose heap grows by 1 MB a step.

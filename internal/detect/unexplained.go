@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -37,6 +38,9 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 			return
 		}
 	}
+	if p.makers(f) || p.frozenGarbage(f) {
+		return
+	}
 	text := "the censuses found nothing that explains it"
 	var names []string
 	for _, a := range growing[:min(len(growing), mostNamed)] {
@@ -50,6 +54,50 @@ func (p Process) unexplained(f *Finding, accounts []account) {
 		f.Class = NativeHeap
 		p.nativeCalls(f)
 	}
+}
+
+// makes is the kind of call that a census names where the program makes such memory: no container need hold it, but a
+// file in /dev/shm does, or a map that something in C refers to.
+var makes = map[Kind]string{Shared: "shared", Mapped: "map", Private: "map"}
+
+// makers names where the program makes shared memory, or maps files: whoever keeps it, that is where it comes from.
+func (p Process) makers(f *Finding) bool {
+	var found []model.ObjectGroup
+	for _, o := range p.Objects {
+		if o.Evidence == "native" && o.Type == makes[f.Memory] && !slices.ContainsFunc(found,
+			func(other model.ObjectGroup) bool { return other.Site == o.Site }) {
+			found = append(found, o)
+		}
+	}
+	for i, o := range found {
+		if i == 0 {
+			f.Site, f.Holder, f.Held, f.kind = o.Site, o.Holder, "calls "+o.Detail, o.Type
+		}
+		f.Evidence = append(f.Evidence, fmt.Sprintf("such memory is made in %s, %s: %s; no container holds it",
+			o.Holder, o.Site, o.Detail))
+	}
+	return len(found) > 0
+}
+
+// frozen is the kind of call that a census names where the program calls gc.freeze().
+const frozen = "freeze"
+
+// frozenGarbage names gc.freeze() where censuses saw garbage in cycles and nothing else explains the growth: what is
+// frozen before the collector has come is garbage for good, and no census finds it any more.
+func (p Process) frozenGarbage(f *Finding) bool {
+	i := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool {
+		return o.Evidence == "native" && o.Type == frozen
+	})
+	k := slices.IndexFunc(p.Objects, func(o model.ObjectGroup) bool { return o.Evidence == "cycle" })
+	if i < 0 || k < 0 || f.Device != "" {
+		return false
+	}
+	call, garbage := p.Objects[i], p.Objects[k]
+	f.Class, f.Site, f.Holder, f.kind = GCCycles, call.Site, garbage.Holder, frozen
+	f.Held = "garbage in cycles, which gc.freeze() keeps from the collector"
+	f.Evidence = append(f.Evidence, fmt.Sprintf("censuses saw objects of %s hold each other, and %s calls "+
+		"gc.freeze(): garbage that it freezes is never collected", garbage.Type, call.Holder))
+	return true
 }
 
 const (

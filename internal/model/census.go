@@ -25,7 +25,7 @@ type ObjectGroup struct {
 	PID, Rank int32 // rank -1 unknown
 	Census    int64
 	Step      int64  // the last that had ended; Null before the first
-	Evidence  string // type, container, graph, cycle, traceback, hooks, extension, native (docs/census.md)
+	Evidence  string // type, container, graph, cycle, traceback, hooks, extension, native, count (docs/census.md)
 	Type      string // module.Class
 	Count     int64
 	Delta     int64 // length, or where there is none count, less that of the census before; Null where there was none

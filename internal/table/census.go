@@ -14,7 +14,7 @@ var _ = describe(func(r *model.ObjectGroup) *Table {
 			number("census_id", &r.Census, "number of the census in its process, from 1"),
 			gauge("step", &r.Step, "number of the last step that had ended; NULL before the first"),
 			text("evidence", &r.Evidence,
-				"type, container, graph, cycle, traceback, hooks, extension, native (docs/census.md)"),
+				"type, container, graph, cycle, traceback, hooks, extension, native, count (docs/census.md)"),
 			text("type", &r.Type, "module and name of the class"),
 			number("count", &r.Count, "how often"),
 			gauge("delta", &r.Delta,

@@ -69,7 +69,8 @@ const (
 			AND a.device = b.device AND a.dtype = b.dtype AND a.shape = b.shape
 		ORDER BY greatest(coalesce(a.bytes, 0), coalesce(b.bytes, 0)) DESC LIMIT 500`
 	objectsSQL = `SELECT evidence, type, "count", delta, length, bytes, holder, site, detail FROM python.objects
-		WHERE pid = %d AND census_id = %d ORDER BY delta DESC NULLS LAST, length DESC NULLS LAST LIMIT 100`
+		WHERE pid = %d AND census_id = %d AND evidence <> 'count'
+		ORDER BY delta DESC NULLS LAST, length DESC NULLS LAST LIMIT 100`
 )
 
 // tensors are the groups of one census, compared with an older one: by default the newest with the one before.

@@ -23,7 +23,7 @@ class Taken:
         self.job = job
         self.objects, self.tensors = [], []
         for put, text, fields in job.out:
-            if put.__name__ == "_put_objects":
+            if put.__name__ == "put_objects":
                 names = ("flags", "census", "step", "count", "delta", "length", "bytes")
                 row = dict(zip(names, fields), **dict(zip(("evidence", "type", "holder", "site", "detail"), text)))
                 row["delta"] = row["delta"] if row["flags"] & 2 else None

@@ -25,7 +25,7 @@ _memory = Memory()
 
 def after_fork():
     global _memory
-    _memory, state.census = Memory(), None
+    _memory, state.census, state.followed = Memory(), None, False
 
 
 def request(deep, finished, unasked=False):

@@ -16,6 +16,7 @@ MAX_KEY = 40           # characters
 ATTRIBUTES = 64        # an object with more is used as a container
 MAX_SAMPLED, SAMPLES = 64, 16   # classes and instances of each
 SMALL = 8              # items; smaller containers are not worth a row
+MAX_MET = 512          # places of containers that are remembered
 
 _maxlen = deque.maxlen.__get__
 
@@ -56,9 +57,16 @@ class Entering(LibraryObjects):
         if items:
             self.inner[place] = introspect.type_name(type(items[-1]))
 
+    def _met(self, place, n):
+        """Remembers where a container is: one with few items may have many later, and of a large one the census may not
+        come to the end."""
+        if len(self.met) < MAX_MET:
+            self.met[place] = n
+
     def _list(self, o, cls, place, weight, depth):
         self._attributes_of(o, cls, list, place, weight, depth)
         n = list.__len__(o)
+        self._met(place, n)
         if n:
             items, scale = introspect.items_of_list(o, list, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
@@ -76,6 +84,7 @@ class Entering(LibraryObjects):
         base = frozenset if any(b is frozenset for b in introspect.mro(cls)) else set
         self._attributes_of(o, cls, base, place, weight, depth)
         n = base.__len__(o)
+        self._met(place, n)
         if n:
             items, scale = introspect.items_of_set(o, base, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
@@ -84,6 +93,7 @@ class Entering(LibraryObjects):
     def _deque(self, o, cls, place, weight, depth):
         self._attributes_of(o, cls, deque, place, weight, depth)
         n = deque.__len__(o)
+        self._met(place, n)
         if n:
             items, scale = introspect.items_of_deque(o, n)
             held = self._items(items, self.places.at(place, "[*]"), weight * scale, depth + 1)
@@ -94,6 +104,8 @@ class Entering(LibraryObjects):
 
     def _dict(self, o, cls, place, weight, depth, attributes=False):
         n = dict.__len__(o)
+        if not attributes:
+            self._met(place, n)
         if not n:
             return
         keys, values, scale = introspect.items_of_dict(o, n)

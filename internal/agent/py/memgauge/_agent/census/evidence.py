@@ -3,8 +3,8 @@ import gc
 import sys
 from time import monotonic_ns
 
-from .. import recording
-from . import cycles, introspect, sites, sourcelines, tensors
+from .. import recording, state
+from . import counting, cycles, introspect, rows, sites, sourcelines, tensors
 from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 
@@ -12,7 +12,6 @@ RESERVE = 0.25           # share of a census's time for writing rows
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
 LINKS = 16               # objects; shorter chains are not worth a row
-TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
 
 
 class Telling(sourcelines.SourceLines):
@@ -40,14 +39,8 @@ class Telling(sourcelines.SourceLines):
                 self.rows += 1
             ring.event("census", "; ".join(self.notes), self.number, self.spent // 1000, int(self.visited),
                        self.longest)
-            ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1, self._covered(ring), NOT_TAKEN)
-
-    def _covered(self, ring):
-        """ns since the previous census, or since the process started. A census's cost is a share of that time, not of
-        its own duration."""
-        at = monotonic_ns()
-        since, self.memory.told = self.memory.told or ring.start * TICK, at
-        return max(at - since, at - self.began)     # start ticks go on while a machine sleeps, this clock does not
+            ring.overhead(0, 0, ring.name("census"), 0, self.spent, 1,
+                          self.memory.covered(ring, monotonic_ns() - self.began), NOT_TAKEN)
 
     def _tensor_rows(self):
         groups = self.walk.groups
@@ -67,9 +60,9 @@ class Telling(sourcelines.SourceLines):
                     self.walk.places.path(groups.place[i]))
             known = self.compared and role == TENSOR_ROLE
             flags = FLAG_COMPARED * known | FLAG_ESTIMATED * groups.estimated[i]
-            self.out.append((_put_tensors, text, (flags, self.number, self.step, _u32(groups.count[i]),
-                                                  _u32(groups.oldest[i]),
-                                                  _u32(groups.fresh[i]), int(groups.bytes[i]))))
+            self.out.append((rows.put_tensors, text, (flags, self.number, self.step, rows.u32(groups.count[i]),
+                                                  rows.u32(groups.oldest[i]),
+                                                  rows.u32(groups.fresh[i]), int(groups.bytes[i]))))
 
     def _within_cut(self):
         """Places of which, or of what they hang at, something was not looked at: their numbers are unknown, not small,
@@ -86,10 +79,10 @@ class Telling(sourcelines.SourceLines):
         compared = self.compared and before is not None
         delta = max(-2**31, min(2**31 - 1, int(round(number - before)))) if compared else 0
         flags = FLAG_COMPARED * compared | FLAG_ESTIMATED * estimated
-        fields = (flags, self.number, self.step, _u32(count), delta,
+        fields = (flags, self.number, self.step, rows.u32(count), delta,
                   NOT_TAKEN if length is None else int(round(length)),
                   NOT_TAKEN if size is None else int(size))
-        self.out.append((_put_objects, (evidence, kind, holder, site, detail), fields))
+        self.out.append((rows.put_objects, (evidence, kind, holder, site, detail), fields))
 
     def _roots(self):
         """Hashes of the roots under which something was found."""
@@ -141,14 +134,18 @@ class Telling(sourcelines.SourceLines):
         grown = sorted(ranked, key=lambda r: -r[0])[:MAX_CONTAINERS // 2]
         big = sorted(ranked, key=lambda r: -r[1])[:MAX_CONTAINERS // 4]
         long = sorted(ranked, key=lambda r: -w.length[r[2]])[:MAX_CONTAINERS // 4]
+        told = []
         for delta, size, place, path, was in sorted(set(grown + big + long), key=lambda r: (-r[0], -r[1])):
             yield from self._site(place)
+            told.append((w.length[place], place, path, self.found))
             hooks = path.endswith("_hooks") and path.rpartition(".")[2] in sites.HOOKS
             count = w.containers[place]
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
                          w.length[place],
                          None if place in cut else size, path, self.found,
                          self._about(place, unseen.get(place, 0)), count != int(count))
+        self.memory.followed = counting.choose(w, told)
+        state.followed = True
 
     def _about(self, place, unseen):
         bound = self.walk.bound.get(place)
@@ -235,38 +232,17 @@ class Telling(sourcelines.SourceLines):
         if self.codes is not None:       # else no line was searched for: those of the census before still hold
             self.memory.native = []
             yield from self._native_calls(self.memory.native)
-        for function, site, text in self.memory.native:
-            self._object("native", "call", 1, None, 0, None, None, function, site, text)
+        for function, site, text, kind in self.memory.native:
+            self._object("native", kind, 1, None, 0, None, None, function, site, text)
 
     def _native_calls(self, found):
         for code, module in list(self.codes.codes):
             space = sys.modules.get(module)
             if space is None or len(found) >= MAX_NATIVE:
                 continue
-            for line, text in sites.native_calls(code, introspect.module_dict(space))[:1]:
-                found.append(("%s.%s" % (module, introspect.code_name(code)), sites.where(code, line), text))
+            calls = [(line, text, "call") for line, text in sites.native_calls(code, introspect.module_dict(space))[:1]]
+            for line, text, kind in calls + sites.memory_calls(code)[:2]:
+                found.append(("%s.%s" % (module, introspect.code_name(code)), sites.where(code, line), text, kind))
             del space
             if self.over():
                 yield
-
-
-def _u32(number):
-    return max(0, min(int(round(number)), 0xFFFFFFFF))
-
-
-def _text(parts):
-    """Joins the parts of a record's text. Separators within a part are removed, and long parts are cut, so that each
-    has room."""
-    return "\t".join(_clip(part.replace("\t", " ").replace("\n", " ")) for part in parts)
-
-
-def _clip(text, most=600):
-    return text if len(text) <= most else text[:most // 2 - 1] + "…" + text[-most // 2:]
-
-
-def _put_tensors(ring, text, fields):
-    ring.tensors(_text(text), *fields)
-
-
-def _put_objects(ring, text, fields):
-    ring.objects(_text(text), *fields)

@@ -10,6 +10,7 @@ SAVED = 2_400_000_000    # ns whose share a purse holds at the process's start: 
 FIRST_COST = 10_000_000  # ns that a first census is taken to cost: of the program's own, not of libraries
 LIBRARIES = 25_000_000   # ns that looking through all of their globals takes, the first time; …
 LIBRARIES_AGAIN = 6_000_000  # … and later
+TICK = 10_000_000        # ns of a clock tick in /proc (USER_HZ is 100 wherever PyTorch runs)
 MAX_MARKS = 20_000       # tensors remembered from census to census, some 150 bytes each
 
 
@@ -78,10 +79,18 @@ class Memory:
         self.looks = 0           # through all of the collector's objects
         self.unexplained = False # memory grew between the last two censuses, and what they named did not
         self.sites = {}          # hash of a holder's path -> (line that makes it grow or "", census that looked)
-        self.native = []         # calls of native libraries: function, line, what is called
+        self.native = []         # calls of native libraries and the like: function, line, what is called, its kind
+        self.followed = []       # containers that are counted until the next census
         self.last_cost = FIRST_COST
         self.running = None
         self.told = 0            # ns, CLOCK_MONOTONIC: when the cost of one was last told
+
+    def covered(self, ring, took):
+        """ns since a cost was last told, or since the process started, for one of `took` ns. A census's cost is a share
+        of that time, not of its own duration."""
+        at = monotonic_ns()
+        since, self.told = self.told or ring.start * TICK, at
+        return max(at - since, took)     # start ticks go on while a machine sleeps, this clock does not
 
     def library_cost(self):
         """ns that looking through libraries' globals takes."""

@@ -4,7 +4,7 @@ The process itself notices growth earlier than any observer outside, and after a
 examine. So the control thread reads the private memory now and then. A census is due when the training is SPREAD times
 as old as at the previous one. If memory has grown, it begins as soon as the purse allows it; else only if the purse
 holds PLENTY. The last census is taken at the process's end, if what has grown is still there: then no step waits for
-it. docs/census.md
+it. Between two of them the containers that the last one found are counted. docs/census.md
 
 A worker of multiprocessing makes no steps. Its age counts from its start, and it has no census at its end: where each
 epoch has workers of its own, the training waits for that.
@@ -23,7 +23,7 @@ PLENTY = 3               # times what a census needs must be in the purse if not
 LAST_LOOK = 40_000_000   # ns of the census at the process's end; nobody notices a delay of twice that
 OLD = 0.15               # share of the training's time that must have passed since the previous census
 
-_course = None
+_course = _counts = None
 
 
 class Course:
@@ -43,12 +43,13 @@ class Course:
             self.base = anon
         if now < self.due:
             return self.due
-        if state.census is not None or self.taken >= MOST:
-            return now + 1 if self.taken < MOST else None
-        from . import census     # not before: its modules take some milliseconds
-        wanted, level = census.memory_of().purse_for(state.settings.budget)
+        if state.census is not None:
+            return now + 1
+        from . import census, counting     # not before: their modules take some milliseconds
+        memory = census.memory_of()
+        wanted, level = memory.purse_for(state.settings.budget)
         age = now - self.began
-        if age >= self.next and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
+        if self.taken < MOST and age >= self.next and level >= wanted * (1 if anon - self.base >= MATERIAL else PLENTY):
             try:
                 census.request(False, _nobody, True)
             except ValueError:
@@ -56,6 +57,8 @@ class Course:
             self.taken += 1
             self.base, self.looked = anon, age
             self.next = SPREAD * age
+        elif memory.followed and level > -wanted:
+            counting.count(memory, state.observer.step)
         self.due = now + max(AGAIN, age / 10)
         return self.due
 
@@ -67,12 +70,35 @@ class Course:
         return not self.worker and age >= FIRST / 2 and new and self.base is not None and anon - self.base >= MATERIAL
 
 
+class Counts:
+    """When a process without steps, a worker, counts what a census that was requested has found."""
+
+    def __init__(self, process, began):
+        self.process, self.began, self.due = process, began, 0
+
+    def tick(self, now):
+        from . import census, counting
+        memory = census.memory_of()
+        if not memory.followed:
+            return None                    # a census wakes us
+        if now < self.due:
+            return self.due
+        if state.census is None and memory.purse.look(state.settings.budget) > -memory.last_cost:
+            counting.count(memory, 0)
+        self.due = now + max(AGAIN, (now - self.began) / 10)
+        return self.due
+
+
 def tick():
-    global _course
+    global _course, _counts
     observer = state.observer
     steps = observer is not None and observer.ring is not None and observer.step > 0
     if not steps and (observer is None or not workers.is_one()):
-        return None                        # the first step wakes us
+        if not state.followed:
+            return None                    # the first step wakes us
+        if _counts is None or _counts.process is not state.current:
+            _counts = Counts(state.current, monotonic())
+        return _counts.tick(monotonic())
     if _course is None or _course.process is not state.current or _course.worker == steps:
         _course = Course(state.current, monotonic(), not steps)
     return _course.tick(monotonic(), observer.host.memory()[1])

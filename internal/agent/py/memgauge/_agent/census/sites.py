@@ -199,6 +199,31 @@ def where(code, line):
     return "%s:%d" % (code.co_filename, line)
 
 
+FREEZES = frozenset(("freeze",))
+SHARES = frozenset(("SharedMemory", "ShareableList", "memfd_create", "shm_open", "share_memory_", "share_memory"))
+MAPS = frozenset(("memmap", "mmap", "open_memmap", "mmap_mode"))
+_MAKES = SHARES | MAPS | FREEZES
+
+
+def memory_calls(code):
+    """(line, text, kind) of calls that make memory which no container need hold: shared memory, maps of files; and of
+    gc.freeze()."""
+    options = [c for c in code.co_consts if type(c) is tuple and c and type(c[-1]) is str]     # names of arguments
+    words = set(_MAKES) if "gc" in code.co_names else _MAKES - FREEZES
+    if any("name" in c for c in options) and not any("create" in c for c in options):
+        words -= {"SharedMemory"}        # it opens what is there
+    if words.isdisjoint(code.co_names) and not any("mmap_mode" in c for c in options):
+        return []
+    found = []
+    for line, operation, value, _, _ in _instructions(code):
+        if operation == "KW_NAMES" and type(value) is not tuple:     # 3.11 doesn't tell which
+            value = tuple(name for names in options for name in names)
+        if not operation.startswith(("STORE", "IMPORT")):
+            for word in words.intersection(w for w in (value if type(value) is tuple else (value,)) if type(w) is str):
+                found.append((line, word, "shared" if word in SHARES else "map" if word in MAPS else "freeze"))
+    return found
+
+
 def native_calls(code, space):
     """(line, text) of calls into a native library (ctypes, cffi): nothing else shows what such a library allocates."""
     libraries = {}

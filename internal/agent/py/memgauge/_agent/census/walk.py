@@ -53,6 +53,7 @@ class Walk(Entering):
         self.chains = {}             # place -> length of the longest chain of nodes behind a scalar
         self.length, self.containers, self.container_type, self.inner = {}, {}, {}, {}
         self.bound = {}              # place -> items that its deques hold at most
+        self.met = {}                # place -> items, of the containers that were met first
         self.names = {}              # (place, position among referents) -> label
         self.errors = {}             # place -> [exceptions, frames]
         self.error_type = {}

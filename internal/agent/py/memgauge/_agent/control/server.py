@@ -290,7 +290,7 @@ class Control:
 
 def _course():
     """Takes the training's own censuses when they are due."""
-    if state.observer is None or state.observer.ring is None and not workers.is_one():
+    if not state.followed and (state.observer is None or state.observer.ring is None and not workers.is_one()):
         return None
     from ..census import schedule
     return schedule.tick()

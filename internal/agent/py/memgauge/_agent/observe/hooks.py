@@ -20,6 +20,7 @@ import types
 from _thread import allocate_lock
 
 from ..torchhook import notice
+from . import byhand
 
 MODULE_NAMES = ("_memgauge_compiling", "_memgauge_plain", "_memgauge_watched", "_memgauge_roots")
 
@@ -328,6 +329,7 @@ class StepEnds:
         if self.original is None:
             raise Unsupported("torch.optim.Optimizer has no _optimizer_step_code")
         self.ours = None
+        byhand.install(torch)
 
     def put(self, function):
         if self.owner.__dict__.get("_optimizer_step_code") in (self.original, self.ours):
@@ -335,6 +337,7 @@ class StepEnds:
             self.owner._optimizer_step_code = function
 
     def remove(self):
+        byhand.stop()
         if self.ours is not None and self.owner.__dict__.get("_optimizer_step_code") is self.ours:
             self.owner._optimizer_step_code = self.original
         self.ours = None
