@@ -192,7 +192,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         self.walk = walk.Walk(torch, self.kinds, self.over, self.memory.marks)
         self.roots = roots.Roots(_thread.get_ident())
         yield
-        yield from self._names()
+        self._pass_by_globals()
+        yield
         yield from self._walk()
         spent = self.spent
         yield from self._unreached()
@@ -231,15 +232,21 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
             yield
 
     def _walk(self):
-        """Walks the program's own objects first: if the process ends meanwhile, most of what matters has been
-        visited."""
+        """Walks the program's own objects first: if the process ends meanwhile, or the budget allows no more, most of
+        what matters has been visited. What runs and __main__ are known at once, other modules are not."""
         self._pass_by_loggers()
         frames = self.roots.frames()
         for root in frames:
             if root[3]:
                 yield from self._unit(self._frame, root)
+        yield from self._unit(self._module, libraries.MAIN)
+        yield from self._queue(walk.MAX_VISITED)
+        yield from self._graphs()
+        if not self.exhausted():
+            yield from self._names()
         for name in self.own_names:
-            yield from self._unit(self._module, name)
+            if name != libraries.MAIN:
+                yield from self._unit(self._module, name)
         yield from self._queue(walk.MAX_VISITED)
         yield from self._graphs()
         for root in frames:

@@ -277,12 +277,16 @@ def modules(names):
     out = []
     for name in names:
         module = sys.modules.get(name)
-        if type(name) is not str or type(module) is not _Module and not isinstance_of(module, _Module):
+        if type(name) is not str or not is_module(module):
             continue
         if name.startswith("memgauge") and name.partition(".")[0] == "memgauge":
             continue
         out.append((name, name in ("__main__", "__mp_main__") or is_user_file(module_dict(module).get("__file__"))))
     return out
+
+
+def is_module(o):
+    return type(o) is _Module or isinstance_of(o, _Module)
 
 
 def isinstance_of(o, base):

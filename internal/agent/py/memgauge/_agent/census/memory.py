@@ -71,7 +71,7 @@ class Memory:
         self.lengths, self.types, self.graphs, self.library, self.others = {}, {}, {}, {}, {}
         self.roots = set()
         self.samples = {}        # id of a class of the program's -> weak references to some instances
-        self.modules = {}        # name -> (id, whether it is the program's own, id of its dict)
+        self.modules = {}        # name -> (id, whether it is the program's own)
         self.listed = None       # how many modules there were, the newest's name, names of the own and of the others
         self.candidates = {}     # a library's name -> (number of its globals, names of those that are containers)
         self.anon = self.named = 0   # bytes: private memory at the last census, and what that has named of it
