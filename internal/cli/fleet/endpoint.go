@@ -33,6 +33,7 @@ type question struct {
 	ca     string // file
 	sel    fanout.Select
 	strict bool
+	live   bool // ask the sessions, also for what the hub's lake has
 	wait   time.Duration
 
 	args []string // the command and its own
@@ -97,7 +98,7 @@ func isHubCommand(root *cobra.Command, args []string) bool {
 	case far(next) || narrows(next):
 		return false
 	case strings.HasPrefix(next, "-"):
-		return next != "--strict" && !strings.HasPrefix(next, "--deadline")
+		return next != "--strict" && next != "--live" && !strings.HasPrefix(next, "--deadline")
 	}
 	return !asksSessions(root, next)
 }
@@ -153,6 +154,9 @@ func (q *question) flags(args []string) (rest []string, err error) {
 		switch name {
 		case "--strict":
 			q.strict = true
+			continue
+		case "--live":
+			q.live = true
 			continue
 		case "--deadline", "--token-file", "--ca":
 			if !joined {

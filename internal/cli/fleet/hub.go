@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,10 +50,11 @@ func (a *commands) hubCommand() *cobra.Command {
 			"this machine can connect. Nodes send it the rows of their sessions, which it keeps in a lake (memgauge\n" +
 			"lake --help). Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
 			"token names; whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
-			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +
+			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--live] [--deadline 2s]\n\n" +
 			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all\n" +
-			"where hub and node allow it. Nodes that did not answer are named, and with --strict the exit code is\n" +
-			"then 1 (docs/fleet.md).",
+			"where hub and node allow it. query and tables are about the rows in the lake; --live asks each session\n" +
+			"instead. Nodes that did not answer are named, and with --strict the exit code is then 1\n" +
+			"(docs/fleet.md).",
 		Example: "  memgauge hub --listen 0.0.0.0:4222\n" +
 			"  memgauge hub status\n" +
 			"  memgauge hub leak\n" +
@@ -93,7 +93,7 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	if w != nil {
 		defer w.Close()
-		o.Keep, o.Lake = w, o.lake.Location
+		o.Keep, o.Lake, o.Rows = w, o.lake.Location, lakeRows(o.lake.Location)
 	}
 	h, err := hub.Open(o.Options)
 	if err != nil {
@@ -223,14 +223,8 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, q.wait)
-	defer cancel()
-	b, err := fanout.NewAsker(conn, q.wait).Request(ctx, "status", nil)
+	s, err := q.hubStatus(ctx, fanout.NewAsker(conn, q.wait))
 	if err != nil {
-		return fmt.Errorf("hub status: %w", err)
-	}
-	var s hub.Status
-	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("hub status: %w", err)
 	}
 	if asJSON {

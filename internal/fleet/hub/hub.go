@@ -20,6 +20,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -34,6 +35,7 @@ type Options struct {
 	MaxDisk  int64      // bytes of frames that wait
 	Keep     Keeper     // takes over what nodes ship; nil: nodes are told to keep it
 	Lake     string     // where Keep keeps it, for those who ask
+	Rows     node.Rows  // answers for what Keep has kept; nil: nobody does
 	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
 }
@@ -242,6 +244,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
+	}
+	if h.o.Rows != nil {
+		work.Go(func() {
+			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows); err != nil {
+				h.o.Log.Error("answer for the lake", "error", err)
+			}
+		})
 	}
 	h.remember(ctx)
 	return nil

@@ -179,7 +179,7 @@ func (h *Hub) kept(batches []frame.Batch, err error) {
 	h.counts.Unlock()
 	for _, b := range batches {
 		if err == nil {
-			h.roster.kept(b.Node, uint64(b.Count))
+			h.roster.kept(b.Node, uint64(b.Count), time.Now())
 		}
 	}
 }
