@@ -79,7 +79,10 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 // Status tells how the hub is.
 func (h *Hub) Status(ctx context.Context) Status {
 	s := Status{Addr: h.Identity.Addr, Began: h.began.UTC(), Keeps: h.o.Keep != nil, MaxDisk: h.o.MaxDisk,
-		Nodes: h.roster.list(time.Now()), Refused: h.server.Refused()}
+		Nodes: h.roster.list(time.Now()), Refused: map[string]int64{}}
+	if h.server != nil {
+		s.Refused = h.server.Refused()
+	}
 	s.Trouble, s.Lost = []string{}, map[string]int64{}
 	if s.Keeps {
 		w, err := h.conn.Waiting(ctx)
