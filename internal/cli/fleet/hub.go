@@ -147,12 +147,13 @@ func (o *hubOptions) checkNATS(f *pflag.FlagSet) error {
 	switch {
 	case x.Replicas < 1 || x.Replicas > 5:
 		return fmt.Errorf("hub: --replicas %d is not within 1 to 5", x.Replicas)
-	case o.Insecure && x.Creds != "":
-		return remedy.Add(errors.New("hub: --insecure would send credentials without TLS"), "leave --insecure away")
-	case !o.Insecure && x.Creds == "":
+	case o.Insecure:
+		return remedy.Add(errors.New("hub: --insecure and --nats: your servers want TLS and credentials"),
+			"leave --insecure away")
+	case x.Creds == "":
 		return remedy.Add(errors.New("hub: --nats without credentials"), "--token-file hub.creds has them")
 	}
-	if err := bus.CheckURLs(x.URLs, o.Insecure); err != nil {
+	if err := bus.CheckURLs(x.URLs); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
 	return nil
@@ -228,7 +229,7 @@ func allowed(command string, list []string) (eval bool, err error) {
 // greet prints the one line to paste elsewhere, on standard output.
 func (a *commands) greet(h *hub.Hub, o hubOptions) {
 	if urls := o.External.URLs; urls != "" {
-		a.greetExternal(urls, o.Insecure)
+		a.greetExternal(urls)
 		return
 	}
 	host, port, _ := net.SplitHostPort(h.Identity.Addr)
@@ -248,11 +249,7 @@ func (a *commands) greet(h *hub.Hub, o hubOptions) {
 }
 
 // greetExternal is greet where a NATS of the user's decides who comes in.
-func (a *commands) greetExternal(urls string, insecure bool) {
-	if insecure {
-		fmt.Fprintf(a.Stdout, "memgauge node --join %s --insecure\n", urls)
-		return
-	}
+func (a *commands) greetExternal(urls string) {
 	fmt.Fprintf(a.Stdout, "memgauge node --join %s --token-file node.creds\n", urls)
 	fmt.Fprintln(a.Stderr, "memgauge: node.creds stands for credentials of that node (docs/fleet.md)")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// CheckURLs checks the addresses of a NATS of the user's, with commas between them. Without TLS they must be loopback.
-func CheckURLs(list string, plain bool) error {
+// CheckURLs checks the addresses of a NATS of the user's, with commas between them.
+func CheckURLs(list string) error {
 	for one := range strings.SplitSeq(list, ",") {
 		u, err := url.Parse(one)
 		switch {
@@ -20,8 +20,6 @@ func CheckURLs(list string, plain bool) error {
 		case u.User != nil:
 			return remedy.Add(errors.New("credentials in an address can be read by everybody on this machine"),
 				"put them into a file: --token-file hub.creds")
-		case plain && !loopback(u.Hostname()):
-			return remedy.Add(fmt.Errorf("reach %s: not without TLS", u.Host), "leave --insecure away")
 		}
 	}
 	return nil

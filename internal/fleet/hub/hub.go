@@ -177,7 +177,7 @@ func (h *Hub) openServer() error {
 // openExternal connects to the user's NATS, which decides who comes in.
 func (h *Hub) openExternal() (err error) {
 	x := h.o.External
-	o := bus.DialOptions{URL: x.URLs, CA: x.CA, Plain: h.o.Insecure}
+	o := bus.DialOptions{URL: x.URLs, CA: x.CA}
 	if x.Creds != "" {
 		if o.Token, err = bus.ReadToken(x.Creds); err == nil && o.Token.Creds == "" {
 			err = remedy.Add(fmt.Errorf("%s has no credentials for NATS", x.Creds), "it is the .creds file of a user")
