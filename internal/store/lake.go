@@ -94,6 +94,7 @@ type FileView struct {
 	Schema, Name string
 	Files        []string
 	Columns      []FileColumn // of the view, in order
+	Where        string       // which rows of the files, in SQL; "": all
 }
 
 // FileColumn is a column of a FileView. Files that lack it have NULL there.
@@ -175,8 +176,12 @@ func (v FileView) sql() string {
 	for i, f := range v.Files {
 		files[i] = quote(f)
 	}
-	return "SELECT " + strings.Join(names, ", ") + " FROM (" + none +
+	sql := "SELECT " + strings.Join(names, ", ") + " FROM (" + none +
 		" UNION ALL BY NAME SELECT * FROM read_parquet([" +
 		strings.Join(files, ", ") + "], union_by_name = true, hive_partitioning = true, hive_types = {" +
 		strings.Join(keys, ", ") + ", 'tier': VARCHAR}))"
+	if v.Where != "" {
+		sql += " WHERE " + v.Where
+	}
+	return sql
 }

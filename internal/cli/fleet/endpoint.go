@@ -33,6 +33,7 @@ type question struct {
 	ca     string // file
 	sel    fanout.Select
 	strict bool
+	live   bool // ask the sessions, also for what the hub's lake has
 	wait   time.Duration
 
 	args []string // the command and its own
@@ -97,7 +98,7 @@ func isHubCommand(root *cobra.Command, args []string) bool {
 	case far(next) || narrows(next):
 		return false
 	case strings.HasPrefix(next, "-"):
-		return next != "--strict" && !strings.HasPrefix(next, "--deadline")
+		return next != "--strict" && next != "--live" && !strings.HasPrefix(next, "--deadline")
 	}
 	return !asksSessions(root, next)
 }
@@ -154,6 +155,9 @@ func (q *question) flags(args []string) (rest []string, err error) {
 		case "--strict":
 			q.strict = true
 			continue
+		case "--live":
+			q.live = true
+			continue
 		case "--deadline", "--token-file", "--ca":
 			if !joined {
 				if i++; i == len(args) {
@@ -203,14 +207,15 @@ func (q *question) dialOptions() (o bus.DialOptions, err error) {
 		o.URL = os.Getenv("MEMGAUGE_HUB")
 	}
 	o.CA = q.ca
-	file := firstOf(q.token, os.Getenv("MEMGAUGE_TOKEN_FILE"), hub.AskToken(dir))
+	file := firstOf(q.token, os.Getenv("MEMGAUGE_TOKEN_FILE"))
 	if o.URL == "" {
 		f, err := hub.Find(dir)
 		if err != nil {
 			return o, err
 		}
-		o.URL, o.Plain, o.CA = f.Addr, f.Plain, firstOf(o.CA, f.Cert)
+		o.URL, o.Plain, o.CA, file = f.Addr, f.Plain, firstOf(o.CA, f.Cert), firstOf(file, f.Creds)
 	}
+	file = firstOf(file, hub.AskToken(dir))
 	if o.Plain {
 		return o, nil
 	}
@@ -219,7 +224,7 @@ func (q *question) dialOptions() (o bus.DialOptions, err error) {
 		return o, remedy.Add(err,
 			"copy "+hub.AskToken(hubDir)+" from the hub's MEMGAUGE_HOME, and name it with --token-file")
 	}
-	if err == nil && o.Token.Role != bus.Asks {
+	if err == nil && !o.Token.Lets(bus.Asks) {
 		return o, remedy.Add(fmt.Errorf("the token in %s lets one be a node, not ask", file),
 			"on the hub, hub/ask.token in MEMGAUGE_HOME is the one for that")
 	}

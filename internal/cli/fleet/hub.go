@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -40,6 +40,9 @@ type hubOptions struct {
 	size  units.Bytes
 }
 
+// defaultReplicas are the servers of a NATS of the user's that keep each frame: one of three may be lost.
+const defaultReplicas = 3
+
 func (a *commands) hubCommand() *cobra.Command {
 	var o hubOptions
 	c := &cobra.Command{
@@ -51,16 +54,22 @@ func (a *commands) hubCommand() *cobra.Command {
 			"this machine can connect. Nodes send it the rows of their sessions, which it keeps in a lake (memgauge\n" +
 			"lake --help). Connections are TLS 1.3 with a certificate that the hub makes, which the\n" +
 			"token names; whoever has the join token can be a node, whoever has the ask token can ask.\n\n" +
-			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--deadline 2s]\n\n" +
+			"  memgauge hub [job=NAME] [node=NAME] [rank=N] COMMAND [--strict] [--live] [--deadline 2s]\n\n" +
 			"asks all machines: query, tables, leak, where, list, backtrace, tensors, oom, report, and eval --all\n" +
-			"where hub and node allow it. Nodes that did not answer are named, and with --strict the exit code is\n" +
-			"then 1 (docs/fleet.md).",
+			"where hub and node allow it. query and tables are about the rows in the lake; --live asks each session\n" +
+			"instead. Nodes that did not answer are named, and with --strict the exit code is then 1\n" +
+			"(docs/fleet.md).",
 		Example: "  memgauge hub --listen 0.0.0.0:4222\n" +
 			"  memgauge hub status\n" +
 			"  memgauge hub leak\n" +
 			"  memgauge hub job=llama rank=7 query \"SELECT max(step) FROM python.steps\"",
 		Args: app.Alone,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.hub(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.checkNATS(cmd.Flags()); err != nil {
+				return app.Usage(err)
+			}
+			return a.hub(cmd.Context(), o)
+		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:"+defaultPort,
@@ -76,6 +85,11 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.Lookup("max-age").DefValue = "0"
 	f.Var(&o.size, "max-size", "give up the lake's oldest hours beyond a `SIZE` such as 500GiB (default none)")
 	f.Lookup("max-size").DefValue = "0"
+	f.StringVar(&o.External.URLs, "nats", "",
+		"let NATS servers of yours at `ADDRESS` carry, such as nats://a:4222,nats://b:4222")
+	f.StringVar(&o.External.Creds, "token-file", "", "`FILE` with credentials for it (.creds)")
+	f.StringVar(&o.External.CA, "ca", "", "`FILE` with the authorities of its certificates (default the machine's)")
+	f.IntVar(&o.External.Replicas, "replicas", defaultReplicas, "how many of its servers keep each frame, 1 to 5")
 	c.MarkFlagsRequiredTogether("cert", "key")
 	c.AddCommand(a.statusCommand())
 	return c
@@ -93,7 +107,7 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	if w != nil {
 		defer w.Close()
-		o.Keep, o.Lake = w, o.lake.Location
+		o.Keep, o.Lake, o.Rows = w, o.lake.Location, lakeRows(o.lake.Location)
 	}
 	h, err := hub.Open(o.Options)
 	if err != nil {
@@ -110,6 +124,39 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	defer tidy.Wait()
 	defer cancel()
 	return h.Run(ctx)
+}
+
+// checkNATS refuses what makes no sense beside a NATS of the user's, or without one.
+func (o *hubOptions) checkNATS(f *pflag.FlagSet) error {
+	x := o.External
+	if x.URLs == "" {
+		for _, name := range []string{"token-file", "ca", "replicas"} {
+			if f.Changed(name) {
+				return remedy.Add(fmt.Errorf("hub: --%s is about a NATS of yours", name), "--nats says where it is")
+			}
+		}
+		return nil
+	}
+	for name, instead := range map[string]string{"listen": "its servers listen",
+		"cert":  "its servers have certificates",
+		"allow": "its permissions say who may send to " + bus.GrantPrefix + ">"} {
+		if f.Changed(name) {
+			return remedy.Add(fmt.Errorf("hub: --%s and --nats: the hub has no server then", name), instead)
+		}
+	}
+	switch {
+	case x.Replicas < 1 || x.Replicas > 5:
+		return fmt.Errorf("hub: --replicas %d is not within 1 to 5", x.Replicas)
+	case o.Insecure:
+		return remedy.Add(errors.New("hub: --insecure and --nats: your servers want TLS and credentials"),
+			"leave --insecure away")
+	case x.Creds == "":
+		return remedy.Add(errors.New("hub: --nats without credentials"), "--token-file hub.creds has them")
+	}
+	if err := bus.CheckURLs(x.URLs); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
 }
 
 // openLake opens what keeps the rows; nil for a hub that keeps none.
@@ -140,6 +187,13 @@ func (o *hubOptions) check() error {
 			return err
 		}
 		o.Dir = filepath.Join(home, hubDir)
+	}
+	for _, path := range []*string{&o.External.Creds, &o.External.CA} { // others are told of them
+		if *path != "" {
+			if *path, err = filepath.Abs(*path); err != nil {
+				return err
+			}
+		}
 	}
 	switch {
 	case o.lake.Location == "":
@@ -174,6 +228,10 @@ func allowed(command string, list []string) (eval bool, err error) {
 
 // greet prints the one line to paste elsewhere, on standard output.
 func (a *commands) greet(h *hub.Hub, o hubOptions) {
+	if urls := o.External.URLs; urls != "" {
+		a.greetExternal(urls)
+		return
+	}
 	host, port, _ := net.SplitHostPort(h.Identity.Addr)
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		if name, err := os.Hostname(); err == nil {
@@ -188,6 +246,12 @@ func (a *commands) greet(h *hub.Hub, o hubOptions) {
 	fmt.Fprintf(a.Stdout, "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
 	fmt.Fprintf(a.Stderr, "memgauge: copy that file to the other machine; %s lets people ask from elsewhere\n",
 		hub.AskToken(o.Dir))
+}
+
+// greetExternal is greet where a NATS of the user's decides who comes in.
+func (a *commands) greetExternal(urls string) {
+	fmt.Fprintf(a.Stdout, "memgauge node --join %s --token-file node.creds\n", urls)
+	fmt.Fprintln(a.Stderr, "memgauge: node.creds stands for credentials of that node (docs/fleet.md)")
 }
 
 func (a *commands) statusCommand() *cobra.Command {
@@ -223,14 +287,8 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, q.wait)
-	defer cancel()
-	b, err := fanout.NewAsker(conn, q.wait).Request(ctx, "status", nil)
+	s, err := q.hubStatus(ctx, fanout.NewAsker(conn, q.wait))
 	if err != nil {
-		return fmt.Errorf("hub status: %w", err)
-	}
-	var s hub.Status
-	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("hub status: %w", err)
 	}
 	if asJSON {

@@ -51,6 +51,9 @@ func (q *question) run(ctx context.Context) error {
 	if q.comparesRanks() && q.sel.Rank == nil && q.sel.Node == "" {
 		return q.leak(ctx, asker)
 	}
+	if taken, err := q.fromLake(ctx, asker); taken || err != nil {
+		return err
+	}
 	q.sel.Finished = command == "list" && (slices.Contains(q.args, "-a") || slices.Contains(q.args, "--all"))
 	list, missing, err := asker.Sessions(ctx, q.sel)
 	if err == nil && len(list) == 0 && command != "list" && !q.sel.Finished {

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	askcli "github.com/memgauge/memgauge/internal/cli/ask"
@@ -30,13 +28,9 @@ var errLarge = errors.New("an answer of more than 64 MiB")
 
 // query runs a statement in every session and puts job and node before each row.
 func (q *question) query(ctx context.Context, asker *fanout.Asker, list []fanout.Session) error {
-	var o askcli.QueryOptions
-	c := &cobra.Command{Use: "query SQL", Args: cobra.ExactArgs(1), SilenceErrors: true, SilenceUsage: true,
-		RunE: func(_ *cobra.Command, args []string) error { return q.queryAll(ctx, asker, list, o, args[0]) }}
-	o.AddFlags(c)
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.Usage(err) })
-	c.SetArgs(q.args[1:])
-	return c.ExecuteContext(ctx)
+	return q.parseQuery(ctx, func(o askcli.QueryOptions, sql string) error {
+		return q.queryAll(ctx, asker, list, o, sql)
+	})
 }
 
 func (q *question) queryAll(ctx context.Context, asker *fanout.Asker, list []fanout.Session, o askcli.QueryOptions,

@@ -27,6 +27,8 @@ type DialOptions struct {
 	Plain   bool   // without TLS: a hub with --insecure on this machine
 	Patient bool   // goes on trying where the hub is away
 	State   func(up bool, err error)
+
+	hub bool // see DialExternal
 }
 
 // Conn is a connection to the bus, which comes back by itself when it was lost.
@@ -58,6 +60,9 @@ func (o DialOptions) options() ([]nats.Option, error) {
 			nats.ConnectHandler(func(*nats.Conn) { o.State(true, nil) }),
 			nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { o.State(false, explain(err)) }))
 	}
+	if o.Token.Creds != "" {
+		return o.withCreds(opts)
+	}
 	if !o.Plain {
 		conf, err := pinned(o.Token.Pin, o.CA)
 		if err != nil {
@@ -78,6 +83,20 @@ func (o DialOptions) options() ([]nats.Option, error) {
 	}
 	return append(opts, nats.Name(o.Node), nats.UserInfo(nodeUser+o.Node, o.Token.Secret),
 		nats.Nkey(public, key.Sign), nats.CustomInboxPrefix(inbox(nodeUser+token(o.Node)))), nil
+}
+
+// withCreds is for a NATS of the user's: credentials say who it is, and TLS comes after NATS's first words.
+func (o DialOptions) withCreds(opts []nats.Option) ([]nats.Option, error) {
+	who := askUser
+	switch {
+	case o.hub:
+		who = hubUser
+	case o.Node != "":
+		who = nodeUser + token(o.Node)
+	}
+	opts = append(opts, nats.Name(who), nats.UserCredentials(o.Token.Creds), nats.CustomInboxPrefix(inbox(who)))
+	conf, err := pinned("", o.CA)
+	return append(opts, nats.Secure(conf)), err
 }
 
 // nodeKey reads or makes the key by which a hub knows a node again.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Frames wait in one stream until they are kept elsewhere. When it is full, new ones are refused: nodes keep them, and
@@ -34,7 +36,12 @@ func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: maxBytes,
 		Duplicates: sameFor, MaxMsgSize: MaxMessage})
 	if err != nil {
-		return fmt.Errorf("open the stream: %w", err)
+		err = fmt.Errorf("open the stream: %w", err)
+		if copies > 1 {
+			err = remedy.Add(err,
+				fmt.Sprintf("%d copies need as many servers with JetStream: --replicas 1 keeps one", copies))
+		}
+		return err
 	}
 	return nil
 }

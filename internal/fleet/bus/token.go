@@ -30,7 +30,15 @@ type Token struct {
 	Role   Role
 	Secret string // 128 bits
 	Pin    string // SHA-256 of the certificate's public key; "" where the machine's authorities vouch for it
+
+	Creds string // file with credentials for a NATS of the user's, in place of all the above
 }
+
+// credsHead begins a file of credentials as NATS's own tools write it.
+const credsHead = "-----BEGIN NATS USER JWT-----"
+
+// Lets says whether its holder may have a role. Of credentials a NATS of the user's decides.
+func (t Token) Lets(role Role) bool { return t.Creds != "" || t.Role == role }
 
 const tokenHead = "memgauge1"
 
@@ -38,7 +46,7 @@ const tokenHead = "memgauge1"
 func NewToken(role Role, pin string) Token {
 	b := make([]byte, 16)
 	_, _ = rand.Read(b) // never fails: crypto/rand
-	return Token{role, hex.EncodeToString(b), pin}
+	return Token{Role: role, Secret: hex.EncodeToString(b), Pin: pin}
 }
 
 // String is the token as it stands in a file.
@@ -53,17 +61,17 @@ func ParseToken(text string) (Token, error) {
 		return Token{}, remedy.Add(errors.New("that is no token of a hub"),
 			"memgauge hub prints the file's name; its content begins "+tokenHead+".")
 	}
-	t := Token{Role(parts[1]), parts[2], parts[3]}
+	t := Token{Role: Role(parts[1]), Secret: parts[2], Pin: parts[3]}
 	if t.Role != Join && t.Role != Asks {
 		return Token{}, fmt.Errorf("a token for %.20q", parts[1])
 	}
 	return t, nil
 }
 
-// maxToken is more than a token has.
-const maxToken = 1 << 10
+// maxToken is more than a token has, and more than credentials do.
+const maxToken = 64 << 10
 
-// ReadToken reads the token in a file, which nobody else may read.
+// ReadToken reads the token in a file, which nobody else may read; or takes that for credentials of NATS.
 func ReadToken(path string) (Token, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -80,6 +88,9 @@ func ReadToken(path string) (Token, error) {
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
 	if err != nil {
 		return Token{}, fmt.Errorf("read the token: %w", err)
+	}
+	if strings.Contains(string(text), credsHead) {
+		return Token{Creds: path}, nil
 	}
 	t, err := ParseToken(string(text))
 	if err != nil {

@@ -24,7 +24,8 @@ type Node struct {
 	Jobs      []string  `json:"jobs"`
 	Sessions  int       `json:"sessions"`
 
-	Kept uint64 `json:"kept_rows"` // rows of it that the hub has handed over
+	Kept   uint64    `json:"kept_rows"` // rows of it that the hub has handed over
+	KeptAt time.Time `json:"kept_at,omitzero"`
 	Shipping
 }
 

@@ -27,6 +27,7 @@ type Select struct {
 type Question struct {
 	ID     string `json:"id"` // of this question alone; answers come under it
 	Select Select `json:"select"`
+	Of     Select `json:"of,omitzero"` // to LakeNode: the rows that it is about
 	// The request to package api's Handler. Without a path the sessions themselves are the answer.
 	Method string        `json:"method,omitempty"`
 	Path   string        `json:"path,omitempty"`

@@ -17,7 +17,22 @@ import (
 
 // Open gives a session far away as what every session is.
 func (a *Asker) Open(s Session) api.Session {
-	return remote{api.NewClientOver(&way{a, s}), s}
+	return remote{api.NewClientOver(&way{a: a, s: s}), s}
+}
+
+// LakeNode answers for the rows that a hub keeps. No node has such a name.
+const LakeNode = ".lake"
+
+// LakeSession is the one that LakeNode answers for.
+func LakeSession() Session {
+	return Session{Node: LakeNode, Ranks: []int{}, PIDs: []int{}, State: "kept",
+		About: api.About{ID: "lake", Name: "the hub's lake", Live: true}}
+}
+
+// Lake gives the rows that the hub keeps, and of those what a selection leaves: queries and tables alone are answered.
+func (a *Asker) Lake(of Select) api.Session {
+	s := LakeSession()
+	return remote{api.NewClientOver(&way{a: a, s: s, of: of}), s}
 }
 
 // remote is a client of a session far away. What never changes is known already.
@@ -30,8 +45,9 @@ func (r remote) About(context.Context) (api.About, error) { return r.s.About, ni
 
 // way carries requests to one session, as an http.RoundTripper.
 type way struct {
-	a *Asker
-	s Session
+	a  *Asker
+	s  Session
+	of Select // of LakeNode's rows
 }
 
 // maxRequest is what a message has room for beside a question's other words: base64 makes a third more of it.
@@ -39,8 +55,8 @@ const maxRequest = bus.MaxMessage / 4 * 3 / 10 * 9
 
 // RoundTrip sends the request and returns with the head of the answer.
 func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
-	q := Question{Select: Select{Node: w.s.Node, Session: w.s.About.ID, Finished: true}, Method: r.Method,
-		Path: r.URL.RequestURI()}
+	q := Question{Select: Select{Node: w.s.Node, Session: w.s.About.ID, Finished: true}, Of: w.of,
+		Method: r.Method, Path: r.URL.RequestURI()}
 	if r.Body != nil {
 		defer r.Body.Close()
 		var err error

@@ -45,6 +45,7 @@ type Status struct {
 	Stored  int64       `json:"stored"` // rows that are in the lake since the start
 	Again   int64       `json:"again"`  // rows that came again, and were left out
 	Lake    string      `json:"lake,omitempty"`
+	Answers bool        `json:"answers"` // whether the lake can be asked through the hub
 
 	LakeBytes int64 `json:"lake_bytes"` // as of the last time that it was maintained
 	LakeHours int   `json:"lake_hours"`
@@ -78,7 +79,10 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 // Status tells how the hub is.
 func (h *Hub) Status(ctx context.Context) Status {
 	s := Status{Addr: h.Identity.Addr, Began: h.began.UTC(), Keeps: h.o.Keep != nil, MaxDisk: h.o.MaxDisk,
-		Nodes: h.roster.list(time.Now()), Refused: h.server.Refused()}
+		Nodes: h.roster.list(time.Now()), Refused: map[string]int64{}}
+	if h.server != nil {
+		s.Refused = h.server.Refused()
+	}
 	s.Trouble, s.Lost = []string{}, map[string]int64{}
 	if s.Keeps {
 		w, err := h.conn.Waiting(ctx)
@@ -96,6 +100,7 @@ func (h *Hub) Status(ctx context.Context) Status {
 	h.counts.Lock()
 	defer h.counts.Unlock()
 	s.Frames, s.Rows, s.Room = h.counts.frames, h.counts.rows, h.counts.room
+	s.Answers = h.o.Rows != nil
 	s.Lake, s.LakeBytes, s.LakeHours = h.o.Lake, h.counts.lakeBytes, h.counts.lakeHours
 	s.Rate = h.counts.recent.perSecond(time.Now(), h.began)
 	for _, text := range []string{h.counts.keepError, h.counts.streamError, h.counts.tidyError} {

@@ -5,6 +5,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -34,8 +36,19 @@ type Options struct {
 	MaxDisk  int64      // bytes of frames that wait
 	Keep     Keeper     // takes over what nodes ship; nil: nodes are told to keep it
 	Lake     string     // where Keep keeps it, for those who ask
+	Rows     node.Rows  // answers for what Keep has kept; nil: nobody does
 	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
+
+	External External // a NATS of the user's, in place of the one inside
+}
+
+// External is a NATS of the user's.
+type External struct {
+	URLs     string // with commas; "": there is none
+	Creds    string // file
+	CA       string // file
+	Replicas int    // servers that keep each frame
 }
 
 // Keeper takes rows over, such as a lake.
@@ -80,7 +93,8 @@ type Files struct {
 	Addr  string `json:"addr"`
 	PID   int    `json:"pid"`
 	Plain bool   `json:"plain"`
-	Cert  string `json:"cert,omitempty"` // the user's certificate, which may vouch for itself
+	Cert  string `json:"cert,omitempty"`  // the user's certificate, which may vouch for itself
+	Creds string `json:"creds,omitempty"` // the file of credentials for a NATS of the user's
 }
 
 // JoinToken is the file with the token for nodes.
@@ -122,6 +136,21 @@ func (h *Hub) open() (err error) {
 	if h.lock, err = alone(h.o.Dir); err != nil {
 		return err
 	}
+	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json")); err != nil {
+		return err
+	}
+	if h.o.External.URLs != "" {
+		if err := h.openExternal(); err != nil {
+			return err
+		}
+	} else if err := h.openServer(); err != nil {
+		return err
+	}
+	return h.tell()
+}
+
+// openServer starts the bus inside of the hub.
+func (h *Hub) openServer() error {
 	cert, pin, err := h.identity()
 	if err != nil {
 		return err
@@ -130,9 +159,6 @@ func (h *Hub) open() (err error) {
 		return err
 	}
 	if h.Identity.Ask, err = keepToken(AskToken(h.o.Dir), bus.Asks, pin); err != nil {
-		return err
-	}
-	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json")); err != nil {
 		return err
 	}
 	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.o.Dir, Addr: h.o.Listen, Join: h.Identity.Join,
@@ -145,7 +171,24 @@ func (h *Hub) open() (err error) {
 	if h.conn, err = h.server.Connect(); err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return h.tell()
+	return nil
+}
+
+// openExternal connects to the user's NATS, which decides who comes in.
+func (h *Hub) openExternal() (err error) {
+	x := h.o.External
+	o := bus.DialOptions{URL: x.URLs, CA: x.CA}
+	if x.Creds != "" {
+		if o.Token, err = bus.ReadToken(x.Creds); err == nil && o.Token.Creds == "" {
+			err = remedy.Add(fmt.Errorf("%s has no credentials for NATS", x.Creds), "it is the .creds file of a user")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	h.Identity.Addr = x.URLs
+	h.conn, err = bus.DialExternal(context.Background(), o)
+	return err
 }
 
 func (h *Hub) identity() (c tls.Certificate, pin string, err error) {
@@ -157,7 +200,8 @@ func (h *Hub) identity() (c tls.Certificate, pin string, err error) {
 
 // tell writes down where the hub is.
 func (h *Hub) tell() error {
-	text, err := json.Marshal(Files{Addr: h.Identity.Addr, PID: os.Getpid(), Plain: h.o.Insecure, Cert: h.o.CertFile})
+	text, err := json.Marshal(Files{Addr: h.Identity.Addr, PID: os.Getpid(), Plain: h.o.Insecure,
+		Cert: cmp.Or(h.o.CertFile, h.o.External.CA), Creds: h.o.External.Creds})
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
@@ -242,6 +286,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		work.Go(func() { h.consume(ctx) })
 		work.Go(func() { h.watchRoom(ctx) })
+	}
+	if h.o.Rows != nil {
+		work.Go(func() {
+			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows); err != nil {
+				h.o.Log.Error("answer for the lake", "error", err)
+			}
+		})
 	}
 	h.remember(ctx)
 	return nil

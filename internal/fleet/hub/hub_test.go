@@ -114,6 +114,8 @@ func TestNodesAreRemembered(t *testing.T) {
 		t.Errorf("%+v", missing)
 	}
 	join, addr := h.Identity.Join, h.Identity.Addr
+	when := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
+	h.roster.kept("n1", 3, when)
 	stop()
 
 	h, stop = running(t, Options{Dir: dir, Listen: addr})
@@ -128,7 +130,8 @@ func TestNodesAreRemembered(t *testing.T) {
 		}
 		t.Errorf("a node that claims another's name: %v", err)
 	}
-	if s := h.Status(t.Context()); len(s.Nodes) != 2 || s.Refused["the name belongs to another node"] == 0 {
+	if s := h.Status(t.Context()); len(s.Nodes) != 2 || s.Nodes[0].Kept != 3 || !s.Nodes[0].KeptAt.Equal(when) ||
+		s.Refused["the name belongs to another node"] == 0 {
 		t.Errorf("%+v", s)
 	}
 }

@@ -44,7 +44,7 @@ func (h *Hub) watchRoom(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause(ctx, roomTime)
 		free, err := h.free()
-		if err == nil && free > spare/4 { // it would be stuck again
+		if err == nil && h.server != nil && free > spare/4 { // it would be stuck again
 			err = h.server.Revive()
 		}
 		if err == nil && ctx.Err() == nil {
@@ -78,11 +78,14 @@ func (h *Hub) makeRoom(ctx context.Context) error {
 		held = int64(w.Bytes)
 	}
 	room := max(1, min(h.o.MaxDisk, held+free-spare))
+	if h.server == nil { // the disks are not this machine's
+		room = h.o.MaxDisk
+	}
 	near := before > 0 && room > before-spare/4 && room < before+spare/4
 	if near && (room > held) == (before > held) {
 		return nil // a change that matters to nobody
 	}
-	if err := h.conn.OpenStream(ctx, room, 1); err != nil {
+	if err := h.conn.OpenStream(ctx, room, max(1, h.o.External.Replicas)); err != nil {
 		return err
 	}
 	h.counts.Lock()
@@ -179,7 +182,7 @@ func (h *Hub) kept(batches []frame.Batch, err error) {
 	h.counts.Unlock()
 	for _, b := range batches {
 		if err == nil {
-			h.roster.kept(b.Node, uint64(b.Count))
+			h.roster.kept(b.Node, uint64(b.Count), time.Now())
 		}
 	}
 }

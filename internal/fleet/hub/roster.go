@@ -138,11 +138,12 @@ func (n *known) now(now time.Time) fanout.Node {
 }
 
 // kept counts rows of a node that were handed over.
-func (r *roster) kept(name string, rows uint64) {
+func (r *roster) kept(name string, rows uint64, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if n := r.nodes[name]; n != nil {
 		n.Node.Kept += rows
+		n.Node.KeptAt = now.UTC()
 		r.dirty = true
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ import (
 type Choice struct {
 	Location string
 	Job      string    // only this job; "": all
+	Node     string    // only rows of this node; "": all
+	Rank     *int      // only rows of this rank, in tables that have one; nil: all
 	Since    time.Time // only hours that end after it; zero: all
 	SQL      string    // only tables that this statement mentions; "": all
 	TempDir  string    // for spilling; "": the system's
@@ -86,7 +89,7 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 			return nil, err
 		}
 	}
-	views, err := viewsOf(ctx, p, files, root)
+	views, err := viewsOf(ctx, p, files, root, c)
 	if err != nil {
 		return nil, err
 	}
@@ -176,14 +179,15 @@ func noJob(job string, jobs map[string]bool) error {
 }
 
 // viewsOf makes a view for every table; those that have no files are there and empty.
-func viewsOf(ctx context.Context, p place, files map[string][]entry, root string) ([]store.FileView, error) {
+func viewsOf(ctx context.Context, p place, files map[string][]entry, root string, c Choice) ([]store.FileView,
+	error) {
 	var out []store.FileView
 	for _, t := range table.All {
 		schema, name, ok := strings.Cut(t.View, ".")
 		if !ok {
 			continue
 		}
-		v := store.FileView{Schema: schema, Name: name, Columns: columnsOf(t)}
+		v := store.FileView{Schema: schema, Name: name, Columns: columnsOf(t), Where: c.where(t)}
 		for _, f := range files[t.Store] {
 			path, err := p.local(ctx, f, root)
 			if err == nil {
@@ -197,6 +201,18 @@ func viewsOf(ctx context.Context, p place, files map[string][]entry, root string
 		out = append(out, v)
 	}
 	return out, nil
+}
+
+// where says in SQL which rows of a table are chosen.
+func (c Choice) where(t *table.Table) string {
+	var all []string
+	if c.Node != "" {
+		all = append(all, "node = '"+strings.ReplaceAll(c.Node, "'", "''")+"'")
+	}
+	if c.Rank != nil && slices.ContainsFunc(t.Columns, func(x table.Column) bool { return x.Name == "rank" }) {
+		all = append(all, "rank = "+strconv.Itoa(*c.Rank))
+	}
+	return strings.Join(all, " AND ")
 }
 
 // columnsOf are a view's columns over a lake: job, node and rank, the session's own, and what prunes partitions.

@@ -3,9 +3,11 @@ package node
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -44,12 +46,54 @@ func (a *answer) window(session string) chan struct{} {
 	return a.free[session]
 }
 
+// desk takes questions in one name, and sends their answers.
+type desk struct {
+	conn     *bus.Conn
+	name     string
+	instance string
+	log      *slog.Logger
+	work     func(ctx context.Context, q fanout.Question, a *answer)
+
+	answers sync.WaitGroup
+	room    chan struct{} // answers at a time
+	lock    sync.Mutex
+	running map[string]*answer // by the question's id
+}
+
+func newDesk(name string, log *slog.Logger) desk {
+	return desk{name: name, log: log, instance: rand.Text(), running: map[string]*answer{},
+		room: make(chan struct{}, maxAnswers)}
+}
+
+// hear subscribes to questions on subjects, and to how far the asking sides have read.
+func (n *desk) hear(ctx context.Context, subjects ...string) (stop func(), err error) {
+	var stops []func()
+	stop = func() {
+		for _, s := range stops {
+			s()
+		}
+	}
+	hears := map[string]func(bus.Msg){bus.Flows(n.name): n.flow}
+	for _, subject := range subjects {
+		hears[subject] = func(m bus.Msg) { n.take(ctx, m) }
+	}
+	for subject, take := range hears {
+		s, err := n.conn.Hear(subject, take)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		stops = append(stops, s)
+	}
+	return stop, nil
+}
+
 // take answers a question in the background. When too many are being answered it waits, and with it those behind it.
-func (n *Node) take(ctx context.Context, m bus.Msg) {
+func (n *desk) take(ctx context.Context, m bus.Msg) {
 	var q fanout.Question
 	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" ||
 		strings.ContainsAny(q.ID, ".*> ") {
-		n.o.Log.Warn("a question that is none", "bytes", len(m.Data))
+		n.log.Warn("a question that is none", "bytes", len(m.Data))
 		return
 	}
 	if fanout.Changes(q.Path) && !strings.HasPrefix(m.Subject, bus.GrantPrefix) {
@@ -63,30 +107,30 @@ func (n *Node) take(ctx context.Context, m bus.Msg) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	a := &answer{cancel: cancel, free: map[string]chan struct{}{}}
-	n.mu.Lock()
+	n.lock.Lock()
 	n.running[q.ID] = a
-	n.mu.Unlock()
+	n.lock.Unlock()
 	n.answers.Go(func() {
 		defer func() { <-n.room }()
 		defer cancel()
-		n.answer(ctx, q, a)
-		n.mu.Lock()
+		n.work(ctx, q, a)
+		n.lock.Lock()
 		delete(n.running, q.ID)
-		n.mu.Unlock()
+		n.lock.Unlock()
 	})
 }
 
 var errChanges = errors.New("that changes the training, and is not asked so")
 
 // flow hears how far the asking side has read.
-func (n *Node) flow(m bus.Msg) {
+func (n *desk) flow(m bus.Msg) {
 	var f fanout.Flow
 	if json.Unmarshal(m.Data, &f) != nil {
 		return
 	}
-	n.mu.Lock()
+	n.lock.Lock()
 	a := n.running[bus.FlowOf(m.Subject)]
-	n.mu.Unlock()
+	n.lock.Unlock()
 	switch {
 	case a == nil:
 	case f.Cancel:
@@ -122,10 +166,10 @@ func (n *Node) answer(ctx context.Context, q fanout.Question, a *answer) {
 
 // answerOne has the session's own handler answer.
 func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fanout.Session, t ask.Target) {
-	w := &writer{n: n, q: q, ctx: ctx, session: s.About.ID, free: a.window(s.About.ID), header: http.Header{}}
+	w := n.writer(ctx, q, a, s.About.ID)
 	stop := w.live()
 	defer stop()
-	r, err := http.NewRequestWithContext(ctx, q.Method, "http://"+api.Host+q.Path, bytes.NewReader(q.Body))
+	r, err := requestOf(ctx, q)
 	if err != nil || r.URL.Path == "/v1/finish" {
 		http.Error(w, "no such question", http.StatusNotFound)
 	} else {
@@ -137,6 +181,11 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	}
 }
 
+// requestOf is the request that a question carries.
+func requestOf(ctx context.Context, q fanout.Question) (*http.Request, error) {
+	return http.NewRequestWithContext(ctx, q.Method, "http://"+api.Host+q.Path, bytes.NewReader(q.Body))
+}
+
 // answerMachine tells what is watched of the machine itself; nothing where nobody watches it.
 func (n *Node) answerMachine(ctx context.Context, q fanout.Question, a *answer) {
 	count := 0
@@ -144,7 +193,7 @@ func (n *Node) answerMachine(ctx context.Context, q fanout.Question, a *answer) 
 		count = 1
 		s := fanout.MachineOf(n.o.Name)
 		n.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
-		w := &writer{n: n, q: q, ctx: ctx, session: s.About.ID, free: a.window(s.About.ID), header: http.Header{}}
+		w := n.writer(ctx, q, a, s.About.ID)
 		_, _ = w.Write(n.o.Machine())
 		w.finish()
 	}
@@ -152,20 +201,20 @@ func (n *Node) answerMachine(ctx context.Context, q fanout.Question, a *answer) 
 }
 
 // reply sends a part; whoever asked may be gone.
-func (n *Node) reply(q fanout.Question, p fanout.Part) {
+func (n *desk) reply(q fanout.Question, p fanout.Part) {
 	p.Instance = n.instance
 	b, err := p.Encode()
 	if err == nil {
-		err = n.conn.Send(bus.Answer(n.o.Name, q.ID), "", b)
+		err = n.conn.Send(bus.Answer(n.name, q.ID), "", b)
 	}
 	if err != nil {
-		n.o.Log.Debug("answer", "error", err)
+		n.log.Debug("answer", "error", err)
 	}
 }
 
 // writer is an http.ResponseWriter that sends an answer in parts, as fast as they are read.
 type writer struct {
-	n       *Node
+	n       *desk
 	q       fanout.Question
 	ctx     context.Context
 	session string
@@ -176,6 +225,11 @@ type writer struct {
 	failed  error
 
 	sending sync.Mutex // signs of life come from another goroutine
+}
+
+// writer begins the answer of a session.
+func (n *desk) writer(ctx context.Context, q fanout.Question, a *answer, session string) *writer {
+	return &writer{n: n, q: q, ctx: ctx, session: session, free: a.window(session), header: http.Header{}}
 }
 
 // Header is the answer's.

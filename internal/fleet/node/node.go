@@ -5,7 +5,6 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -34,17 +33,13 @@ type Options struct {
 
 // Node answers for this machine.
 type Node struct {
+	desk
 	o        Options
-	instance string
-	conn     *bus.Conn
 	sessions sessions
-	answers  sync.WaitGroup
-	room     chan struct{} // answers at a time
 	greet    chan struct{} // say hello now: the hub is another, or there again
 
-	mu      sync.Mutex
-	running map[string]*answer // by the question's id
-	why     string             // the hub could not be reached, as it was told last
+	mu  sync.Mutex
+	why string // the hub could not be reached, as it was told last
 
 	shipping shipping
 }
@@ -78,8 +73,8 @@ func Run(ctx context.Context, o Options) error {
 	if err := frame.CheckName("node", o.Name); err != nil {
 		return err
 	}
-	n := &Node{o: o, instance: rand.Text(), running: map[string]*answer{}, room: make(chan struct{}, maxAnswers),
-		greet: make(chan struct{}, 1)}
+	n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1)}
+	n.work = n.answer
 	n.sessions.n = n
 	d := o.Dial
 	d.Node, d.Patient = o.Name, true
@@ -94,7 +89,7 @@ func Run(ctx context.Context, o Options) error {
 	defer n.sessions.close()
 	defer n.answers.Wait()
 	defer cancel()
-	stop, err := n.hear(ctx)
+	stop, err := n.hear(ctx, n.subjects()...)
 	if err != nil {
 		return err
 	}
@@ -130,34 +125,13 @@ func (n *Node) again(why string) (other bool) {
 	return other
 }
 
-// hear subscribes to questions.
-func (n *Node) hear(ctx context.Context) (stop func(), err error) {
-	var stops []func()
-	stop = func() {
-		for _, s := range stops {
-			s()
-		}
-	}
-	take := func(m bus.Msg) { n.take(ctx, m) }
-	subjects := []string{bus.Ask(""), bus.Ask(n.o.Name)}
+// subjects are those of the questions that this node answers.
+func (n *Node) subjects() []string {
+	list := []string{bus.Ask(""), bus.Ask(n.o.Name)}
 	if n.o.Grant {
-		subjects = append(subjects, bus.Grant(""), bus.Grant(n.o.Name))
+		list = append(list, bus.Grant(""), bus.Grant(n.o.Name))
 	}
-	for _, subject := range subjects {
-		s, err := n.conn.Hear(subject, take)
-		if err != nil {
-			stop()
-			return nil, err
-		}
-		stops = append(stops, s)
-	}
-	s, err := n.conn.Hear(bus.Flows(n.o.Name), n.flow)
-	if err != nil {
-		stop()
-		return nil, err
-	}
-	stops = append(stops, s)
-	return stop, nil
+	return list
 }
 
 // live says hello now and then, until ctx ends and the last rows have gone.

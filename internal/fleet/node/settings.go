@@ -52,7 +52,7 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 			"memgauge hub prints the name of the file on its machine: copy it here, chmod 600")
 	}
 	o.Dial.Token, err = bus.ReadToken(s.Token)
-	if err == nil && o.Dial.Token.Role != bus.Join {
+	if err == nil && !o.Dial.Token.Lets(bus.Join) {
 		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token),
 			"take the hub's join.token")
 	}

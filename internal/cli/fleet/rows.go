@@ -1,0 +1,198 @@
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cli/app"
+	askcli "github.com/memgauge/memgauge/internal/cli/ask"
+	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/fleet/hub"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
+	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/units"
+)
+
+// lakeSlots bounds how many questions a hub's lake answers at a time: each may take 512 MiB of the hub's memory.
+const lakeSlots = 2
+
+// lakeRows answers for the lake of a hub.
+func lakeRows(location string) node.Rows {
+	slots := make(chan struct{}, lakeSlots)
+	return func(ctx context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		defer func() { <-slots }()
+		lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank}).ServeHTTP(w, r)
+	}
+}
+
+// fromLake lets the hub's lake answer, if it has what is asked for; taken says that it has. Otherwise each session is
+// asked.
+func (q *question) fromLake(ctx context.Context, asker *fanout.Asker) (taken bool, err error) {
+	command := q.args[0]
+	if q.live || command != "query" && command != "tables" {
+		return false, nil
+	}
+	s, err := q.hubStatus(ctx, asker)
+	if err != nil || !s.Answers {
+		return false, err
+	}
+	if command == "tables" {
+		err = q.lakeTables(ctx, asker)
+	} else if taken, err = q.lakeQuery(ctx, asker); !taken {
+		return false, err
+	}
+	absent := q.tellLake(s)
+	return true, q.strictly(absent, err)
+}
+
+// hubStatus asks the hub how it is.
+func (q *question) hubStatus(ctx context.Context, asker *fanout.Asker) (s hub.Status, err error) {
+	ctx, cancel := context.WithTimeout(ctx, q.wait)
+	defer cancel()
+	b, err := asker.Request(ctx, "status", nil)
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("ask the hub: %w", err)
+	}
+	return s, nil
+}
+
+// lakeTables has the command list the lake's tables.
+func (q *question) lakeTables(ctx context.Context, asker *fanout.Asker) error {
+	sub := q.Again()
+	t := ask.Far(fanout.LakeSession().About, -1, func() api.Session { return asker.Lake(q.sel) })
+	sub.Far = &t
+	root := sub.RootCommand()
+	root.SetArgs(q.args)
+	return root.ExecuteContext(ctx)
+}
+
+// lakeQuery runs the statement over the lake if that has its tables.
+func (q *question) lakeQuery(ctx context.Context, asker *fanout.Asker) (taken bool, err error) {
+	err = q.parseQuery(ctx, func(o askcli.QueryOptions, sql string) error {
+		req, err := askcli.QueryRequest(ctx, q.App, o, sql)
+		if err != nil {
+			return err
+		}
+		if sql == "-" { // for whoever reads it next
+			again := q.Again()
+			again.Stdin = strings.NewReader(req.SQL)
+			q.App = again
+		}
+		if !inLake(req.SQL) {
+			return nil
+		}
+		taken = true
+		req.Note = func(text string) { fmt.Fprintf(q.Stderr, "memgauge: %s\n", text) }
+		ctx, cancel := o.Limit(ctx)
+		defer cancel()
+		out, err := askcli.QuerySink(q.App, o.Output)
+		if err != nil {
+			return fmt.Errorf("query: %w", err)
+		}
+		defer out.Discard()
+		return askcli.RunQuery(ctx, asker.Lake(q.sel), req, out)
+	})
+	return taken, err
+}
+
+// parseQuery reads the flags of a query.
+func (q *question) parseQuery(ctx context.Context, run func(o askcli.QueryOptions, sql string) error) error {
+	var o askcli.QueryOptions
+	c := &cobra.Command{Use: "query SQL", Args: cobra.ExactArgs(1), SilenceErrors: true, SilenceUsage: true,
+		RunE: func(_ *cobra.Command, args []string) error { return run(o, args[0]) }}
+	o.AddFlags(c)
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.Usage(err) })
+	c.SetArgs(q.args[1:])
+	return c.ExecuteContext(ctx)
+}
+
+var (
+	word   = regexp.MustCompile(`[a-z_][a-z0-9_]*`)
+	quoted = regexp.MustCompile(`'[^']*'|--[^\n]*`)
+)
+
+// inLake says whether a statement is about tables that nodes ship, and about no others. Words decide: a column that is
+// called like a table of live sessions sends the question to the sessions, which have all tables.
+func inLake(sql string) bool {
+	words := word.FindAllString(quoted.ReplaceAllString(strings.ToLower(sql), " "), -1)
+	shipped := false
+	for _, t := range table.All {
+		_, bare, named := strings.Cut(t.View, ".")
+		if !named || !slices.Contains(words, bare) {
+			continue
+		}
+		if !t.Ships() {
+			return false
+		}
+		shipped = true
+	}
+	return shipped
+}
+
+// usualLag is how old rows in the lake may be where nothing is wrong: nodes ship every 30 s, the hub flushes every 60.
+const usualLag = 30*time.Second + lake.FlushEvery
+
+// tellLake says how new the answer is, and which nodes have something that is not in it.
+func (q *question) tellLake(s hub.Status) (absent []fanout.Missing) {
+	now, newest := time.Now(), time.Time{}
+	var last fanout.Node // the connected one whose rows came longest ago
+	for _, n := range s.Nodes {
+		if q.sel.Node != "" && q.sel.Node != n.Name || q.sel.Job != "" && !slices.Contains(n.Jobs, q.sel.Job) {
+			continue
+		}
+		if n.KeptAt.After(newest) {
+			newest = n.KeptAt
+		}
+		if n.Up && n.Sessions > 0 && n.Kept > 0 && (last.Name == "" || n.KeptAt.Before(last.KeptAt)) {
+			last = n
+		}
+		if why := lacks(n); why != "" {
+			absent = append(absent, fanout.Missing{Node: n.Name, Seen: n.Seen, Why: why})
+		}
+	}
+	text := "from the hub's lake"
+	if !newest.IsZero() {
+		text += ", where rows came last " + units.Age(newest, now)
+	}
+	if last.Name != "" && now.Sub(last.KeptAt) > usualLag {
+		text += ", of node " + last.Name + " " + units.Age(last.KeptAt, now)
+	}
+	fmt.Fprintf(q.Stderr, "memgauge: %s; --live asks the sessions themselves\n", text)
+	for _, trouble := range s.Trouble {
+		fmt.Fprintf(q.Stderr, "memgauge: rows wait: %s\n", trouble)
+	}
+	q.tell(absent)
+	return absent
+}
+
+// lacks says why the lake's answer is without some of a node's rows.
+func lacks(n fanout.Node) string {
+	switch {
+	case !n.Up:
+		return "it is not connected, the answer has what it sent before"
+	case n.Kept == 0 && n.Sessions > 0:
+		return "it is connected, and the lake has no row of it yet"
+	case n.Waits > 0 && n.Behind > usualLag.Seconds():
+		return "its rows have waited there for " + units.Duration(time.Duration(n.Behind)*time.Second).String()
+	}
+	return ""
+}
