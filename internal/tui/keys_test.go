@@ -208,7 +208,8 @@ func TestProcessKeys(t *testing.T) {
 	alive := func(t *testing.T) *driver {
 		s := load(t)
 		s.tape.End = api.End{Live: true}
-		s.tape.Answers["tree"] = bytes.ReplaceAll(s.tape.Answers["tree"], []byte(`"ended":true`), []byte(`"ended":false`))
+		s.tape.Answers["tree"] = bytes.ReplaceAll(s.tape.Answers["tree"], []byte(`"ended":true`),
+			[]byte(`"ended":false`))
 		s.eval = func(q api.EvalRequest, _ api.EvalOutput) (api.EvalReply, error) {
 			return api.EvalReply{Results: []api.EvalResult{{Outcome: api.Fine, Value: "got " + q.Code}}}, nil
 		}
@@ -296,8 +297,8 @@ func (r *recorded) twoProcesses() {
 		var both bytes.Buffer
 		for line := range bytes.Lines(r.tape.Answers[kind]) {
 			both.Write(line)
-			if other := bytes.Replace(line, []byte(field+first), []byte(field+":4242,"), 1); !bytes.Equal(line, other) &&
-				(kind == "tree" || bytes.Contains(line, []byte(`"k":"m"`))) {
+			other := bytes.Replace(line, []byte(field+first), []byte(field+":4242,"), 1)
+			if !bytes.Equal(line, other) && (kind == "tree" || bytes.Contains(line, []byte(`"k":"m"`))) {
 				both.Write(bytes.Replace(other, []byte(`"f":`), []byte(`"f":1`), 1)) // and more of it
 			}
 		}
