@@ -34,17 +34,24 @@ export function colorOf(use: number, hue: number, bySite: boolean, dark: boolean
   return use === 255 ? restInk(dark) : bySite ? ofSite(hue) : useColors[use] ?? useColors[0];
 }
 
+const perRow = 256; // boxes in a row of a tile's texture
+
 const vertex = `#version 300 es
-layout(location=0) in uvec2 columns; layout(location=1) in vec2 size; layout(location=2) in uint id; layout(location=3) in uvec4 look;
-uniform vec4 across; uniform vec4 up; uniform vec3 palette[6]; uniform vec3 resting; uniform bool bySite; uniform uint picked;
+uniform highp usampler2D boxes; uniform vec4 across; uniform vec4 up; uniform vec3 palette[6]; uniform vec3 resting; uniform bool bySite; uniform uint picked;
 flat out vec3 color; flat out vec2 extent; out vec2 place; flat out int lit;
 vec3 site(uint hue) {
   float h = float(hue % 24u) / 4.0, l = hue / 24u % 3u == 0u ? 0.46 : hue / 24u % 3u == 1u ? 0.58 : 0.7;
   vec3 k = mod(vec3(0.0, 8.0, 4.0) + h * 2.0, 12.0);
   return l - 0.504 * min(l, 1.0 - l) * max(vec3(-1.0), min(min(k - 3.0, 9.0 - k), vec3(1.0)));
 }
+const int corners[6] = int[6](0, 1, 2, 2, 1, 3); // of two triangles
 void main() {
-  vec2 corner = vec2(gl_VertexID & 1, gl_VertexID >> 1);
+  int n = gl_VertexID / 6, c = corners[gl_VertexID - 6 * n];
+  ivec2 at = ivec2(5 * (n & 255), n >> 8); // five numbers a box, 256 boxes a row
+  uint span = texelFetch(boxes, at, 0).x, id = texelFetch(boxes, at + ivec2(3, 0), 0).x, look = texelFetch(boxes, at + ivec2(4, 0), 0).x;
+  vec2 size = uintBitsToFloat(uvec2(texelFetch(boxes, at + ivec2(1, 0), 0).x, texelFetch(boxes, at + ivec2(2, 0), 0).x));
+  uvec2 columns = uvec2(span & 0xffffu, span >> 16);
+  vec2 corner = vec2(c & 1, c >> 1);
   float x0 = clamp(float(columns.x) * across.x + across.y, across.z, across.w), x1 = clamp(float(columns.y) * across.x + across.y, across.z, across.w);
   float y0 = (size.x - up.x) * up.y, y1 = (size.x + size.y - up.x) * up.y;
   gl_Position = vec4(mix(x0, x1, corner.x) * 2.0 - 1.0, mix(y0, y1, corner.y) * 2.0 - 1.0, 0.0, 1.0);
@@ -52,10 +59,10 @@ void main() {
   place = corner * extent;
   if (columns.x == 0u) { place.x += 4.0; extent.x += 4.0; } // a box goes on in the next tile: no border there
   if (columns.y == 512u) extent.x += 4.0;
-  uint hue = look.z | look.w << 8;
-  color = look.x == 255u ? resting : bySite ? site(hue) : palette[min(look.x, 5u)];
-  lit = id == picked && look.x != 255u ? 1 : 0;
-  if (look.x == 255u) extent = vec2(0.0);
+  uint use = look & 255u;
+  color = use == 255u ? resting : bySite ? site(look >> 16) : palette[min(use, 5u)];
+  lit = id == picked && use != 255u ? 1 : 0;
+  if (use == 255u) extent = vec2(0.0);
 }`;
 
 const fragment = `#version 300 es
@@ -83,25 +90,21 @@ function gl(canvas: HTMLCanvasElement): Painter | null {
   const g = canvas.getContext("webgl2", { antialias: false, alpha: true, premultipliedAlpha: true, preserveDrawingBuffer: false });
   const p = g && program(g);
   if (!g || !p) return null;
-  const made = new Map<Tile, { array: WebGLVertexArrayObject; buffer: WebGLBuffer }>();
+  // A tile lies in a texture and is drawn in one go. As instances its boxes would each be a draw of their own to a
+  // software renderer.
+  const made = new Map<Tile, WebGLTexture>(), none = g.createVertexArray()!;
   const at = (name: string) => g.getUniformLocation(p, name);
   const where = { across: at("across"), up: at("up"), palette: at("palette"), resting: at("resting"), bySite: at("bySite"), picked: at("picked") };
   const load = (t: Tile) => {
-    const array = g.createVertexArray()!, buffer = g.createBuffer()!;
-    g.bindVertexArray(array);
-    g.bindBuffer(g.ARRAY_BUFFER, buffer);
-    g.bufferData(g.ARRAY_BUFFER, t.bytes, g.STATIC_DRAW);
-    const attribute = (n: number, size: number, kind: number, offset: number) => {
-      g.enableVertexAttribArray(n);
-      kind === g.FLOAT ? g.vertexAttribPointer(n, size, kind, false, boxBytes, offset) : g.vertexAttribIPointer(n, size, kind, boxBytes, offset);
-      g.vertexAttribDivisor(n, 1);
-    };
-    attribute(0, 2, g.UNSIGNED_SHORT, 0);
-    attribute(1, 2, g.FLOAT, 4);
-    attribute(2, 1, g.UNSIGNED_INT, 12);
-    attribute(3, 4, g.UNSIGNED_BYTE, 16);
-    made.set(t, { array, buffer });
-    return made.get(t)!;
+    const texture = g.createTexture()!, high = Math.max(1, Math.ceil(t.count / perRow)), wide = perRow * boxBytes / 4;
+    const words = new Uint32Array(wide * high);
+    words.set(new Uint32Array(t.bytes));
+    g.bindTexture(g.TEXTURE_2D, texture);
+    g.texParameteri(g.TEXTURE_2D, g.TEXTURE_MIN_FILTER, g.NEAREST);
+    g.texParameteri(g.TEXTURE_2D, g.TEXTURE_MAG_FILTER, g.NEAREST);
+    g.texImage2D(g.TEXTURE_2D, 0, g.R32UI, wide, high, 0, g.RED_INTEGER, g.UNSIGNED_INT, words);
+    made.set(t, texture);
+    return texture;
   };
   return {
     kind: "webgl2",
@@ -111,6 +114,7 @@ function gl(canvas: HTMLCanvasElement): Painter | null {
       g.clearColor(0, 0, 0, 0);
       g.clear(g.COLOR_BUFFER_BIT);
       g.useProgram(p);
+      g.bindVertexArray(none);
       g.uniform3fv(where.palette, useColors.flatMap((c) => c.map((v) => v / 255)));
       g.uniform3fv(where.resting, restInk(dark).map((v) => v / 255));
       g.uniform1i(where.bySite, bySite ? 1 : 0);
@@ -119,18 +123,17 @@ function gl(canvas: HTMLCanvasElement): Painter | null {
       for (const { tile, from, to } of tiles) {
         const first = tile.index * tileColumns * wide(tile);
         g.uniform4f(where.across, wide(tile) / length, (first - sight.from) / length, (from - sight.from) / length, (to - sight.from) / length);
-        g.bindVertexArray((made.get(tile) ?? load(tile)).array);
-        g.drawArraysInstanced(g.TRIANGLE_STRIP, 0, 4, tile.count);
+        g.bindTexture(g.TEXTURE_2D, made.get(tile) ?? load(tile));
+        g.drawArrays(g.TRIANGLES, 0, 6 * tile.count);
       }
     },
     forget(t) {
-      const m = made.get(t);
-      if (!m) return;
-      g.deleteVertexArray(m.array);
-      g.deleteBuffer(m.buffer);
+      const texture = made.get(t);
+      if (!texture) return;
+      g.deleteTexture(texture);
       made.delete(t);
     },
-    close() { for (const t of [...made.keys()]) this.forget(t); g.deleteProgram(p); },
+    close() { for (const t of [...made.keys()]) this.forget(t); g.deleteVertexArray(none); g.deleteProgram(p); },
   };
 }
 

@@ -10,6 +10,7 @@ import { dark, useLatest } from "./state";
 
 const maxTiles = 96; // kept: each at most 350 kB
 const left = 74, bottom = 24; // px, for the axes
+const dash = 10; // px, a dash and its gap
 const none = rest - 1;
 
 export interface Chosen { event: number; block: number | null }
@@ -172,24 +173,41 @@ function lines(c: HTMLCanvasElement, ratio: number, w: number, h: number, p: Pro
   g.beginPath();
   g.rect(left, 0, w, h);
   g.clip();
-  for (const [offset, color] of [[1, ink], [3, "#d55e00"]] as const) {
-    g.strokeStyle = color;
-    g.lineWidth = offset === 1 ? 1 : 1.5;
-    g.setLineDash(offset === 1 ? [] : [6, 4]);
-    g.beginPath();
-    for (const { tile, from, to } of tiles) {
-      const wide = 2 ** tile.level, first = tile.index * tileColumns * wide;
-      for (let i = Math.max(0, Math.floor((from - first) / wide)); i < tile.columns.length / 5 && first + i * wide < to; i++) {
-        const v = y(tile.columns[5 * i + offset]);
-        g.lineTo(x(first + i * wide), v);
-        g.lineTo(x(first + (i + 1) * wide), v);
-      }
-    }
-    g.stroke();
-  }
+  stairs(g, tiles, 1, left + w, x, y, ink, 1, false);
+  stairs(g, tiles, 3, left + w, x, y, "#d55e00", 1.5, true);
   for (const e of p.device.ooms) rule(g, "#d55e00", x(e), 0, x(e), h, 2);
   if (p.chosen.event >= 0) rule(g, ink, x(p.chosen.event + 0.5), 0, x(p.chosen.event + 0.5), h, 1.5);
   g.restore();
+}
+
+// stairs draws a number of the columns as bars along the axes: a stroked path of a thousand steep steps, dashed too, takes
+// a software renderer longer than all boxes.
+function stairs(g: CanvasRenderingContext2D, tiles: { tile: Tile; from: number; to: number }[], number: number, end: number,
+  x: (e: number) => number, y: (v: number) => number, color: string, width: number, dashed: boolean) {
+  let from = left, to = left, level = NaN;
+  g.fillStyle = color;
+  const flush = () => {
+    const a = Math.max(left, from), b = Math.min(end, to);
+    if (!dashed) return a < b && g.fillRect(a, level - width / 2, b - a, width);
+    for (let d = a - (a - left) % dash; d < b; d += dash) {
+      const d0 = Math.max(a, d), d1 = Math.min(b, d + 0.6 * dash);
+      if (d0 < d1) g.fillRect(d0, level - width / 2, d1 - d0, width);
+    }
+  };
+  for (const { tile, from: first, to: last } of tiles) {
+    const wide = 2 ** tile.level, begin = tile.index * tileColumns * wide;
+    for (let i = Math.max(0, Math.floor((first - begin) / wide)); i < tile.columns.length / 5 && begin + i * wide < last; i++) {
+      const v = y(tile.columns[5 * i + number]), x0 = x(begin + i * wide);
+      if (v !== level) {
+        flush();
+        if (!isNaN(level)) g.fillRect(x0 - width / 2, Math.min(v, level) - width / 2, width, Math.abs(v - level) + width);
+        from = x0;
+        level = v;
+      }
+      to = x(begin + (i + 1) * wide);
+    }
+  }
+  flush();
 }
 
 function rule(g: CanvasRenderingContext2D, color: string, x0: number, y0: number, x1: number, y1: number, width = 1) {

@@ -57,9 +57,9 @@ export function Overview({ a, v, news, live, place }: {
     const { view: kept, follow } = bounded(next, a.from, end, live);
     setFixed(kept);
     setFollowing(follow);
-    change({ from: kept && !follow ? Math.round(kept.from) : null, to: kept && !follow ? Math.round(kept.to) : null });
   };
-  const showAll = () => { setFixed(null); setFollowing(live); change({ from: null, to: null }); };
+  const showAll = () => { setFixed(null); setFollowing(live); };
+  useAddress(fixed, following);
   const mark = (moment: number | null) => { setPin(moment); change({ t: moment == null ? null : Math.round(moment) }); };
   const cursor = hover ?? pin;
   const late = useSettled(cursor, 150);
@@ -85,7 +85,7 @@ export function Overview({ a, v, news, live, place }: {
     </section>
     <WhereMap id={a.id} moment={late} pinned={pin != null} live={live} round={live && late == null ? Math.floor(end / 5e6) : 0}
       step={late != null && clock ? stepAt({ t: clock.t, step: clock.parts.step }, late) : null} unpin={() => mark(null)} />
-    <section aria-labelledby="events"><h2 id="events">{t("events")}</h2>
+    {useMemo(() => <><section aria-labelledby="events"><h2 id="events">{t("events")}</h2>
       <Shown of={events}>{(list) => list.length === 0 ? <p class="state">{t("noevents")}</p> :
         <Table label={t("events")} head={[t("time"), t("event"), "pid", t("details")]} rows={list.slice(-200).reverse().map((e) =>
           [<button class="link" onClick={() => mark(e.t)}>{f.clock(e.t)}</button>, e.name, e.pid ?? "", <span class="text">{e.text}</span>])} />}</Shown>
@@ -93,8 +93,19 @@ export function Overview({ a, v, news, live, place }: {
     <section aria-labelledby="procs"><h2 id="procs">{t("processes")}</h2>
       <Table label={t("processes")} head={["pid", t("role"), "rank", t("peak").split(" ")[0], t("steps"), t("command")]} numeric={[0, 3, 4]}
         rows={a.processes.map((p) => [p.pid, p.role, p.rank ?? "", f.bytes(p.peak_rss), f.count(p.steps), <code class="text">{p.command}</code>])} />
-    </section>
+    </section></>, [a, events.value, events.error])}
   </>;
+}
+
+// useAddress writes the view into the address, not at each frame: browsers allow some hundred changes in half a minute.
+function useAddress(fixed: View | null, following: boolean) {
+  const first = useRef(true);
+  useEffect(() => {
+    if (first.current) { first.current = false; return; }
+    const kept = following ? null : fixed;
+    const timer = setTimeout(() => change({ from: kept && Math.round(kept.from), to: kept && Math.round(kept.to) }), 200);
+    return () => clearTimeout(timer);
+  }, [fixed?.from, fixed?.to, following]);
 }
 
 // viewOf is what the timeline shows: all with room for the forecast, a fixed stretch, or one that goes along.

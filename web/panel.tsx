@@ -1,5 +1,5 @@
 // One memory over time: its classes stacked, the least and the most in each pixel, its limit, marks and the forecast.
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { Columns, Event } from "./api";
 import { colorOf } from "./colors";
@@ -32,14 +32,15 @@ function plotted(c: Columns, lines: boolean): { keys: string[]; data: uPlot.Alig
 
 export function Panel(props: PanelProps) {
   const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null), now = useLatest(props);
-  const keys = props.data ? plotted(props.data, props.lines).keys.join() : "";
+  const shape = useMemo(() => props.data && plotted(props.data, props.lines), [props.data, props.lines]), drawn = useLatest(shape);
+  const keys = shape ? shape.keys.join() : "";
   useEffect(() => {
     const el = box.current; // the observer may speak once more when it has gone
     if (!el || !keys) return;
     const make = () => {
       plot.current?.destroy();
       plot.current = build(el, keys.split(","), now);
-      show(plot.current, now.current);
+      show(plot.current, drawn.current?.data, now.current.view);
     };
     make();
     const fit = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: height() }));
@@ -47,8 +48,8 @@ export function Panel(props: PanelProps) {
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot.current?.destroy(); plot.current = null; };
   }, [keys, props.lines]);
-  useEffect(() => { if (plot.current) show(plot.current, props); },
-    [props.data, props.view.from, props.view.to, props.steps, props.fan, props.events, props.cursor]);
+  useEffect(() => { if (plot.current) show(plot.current, shape?.data, props.view); }, [shape, props.view.from, props.view.to, props.steps]);
+  useEffect(() => { plot.current?.redraw(false); }, [props.fan, props.events, props.cursor]); // what lies over it alone
   const c = props.data, last = c && at(c, props.cursor);
   return <figure class="panel">
     <figcaption>
@@ -145,13 +146,14 @@ export function stepAt(steps: { t: number[]; step: (number | null)[] }, moment: 
   return step[lo]! + (step[lo + 1]! - step[lo]!) * (moment - ts[lo]) / (ts[lo + 1] - ts[lo]);
 }
 
-function show(u: uPlot, p: PanelProps) {
-  if (!p.data) return;
+// show draws once: data that are there already are not given again, and setting x draws all that hangs on it.
+function show(u: uPlot, data: uPlot.AlignedData | undefined, view: View) {
+  if (!data) return;
   u.batch(() => {
-    u.setData(plotted(p.data!, p.lines).data, false);
-    u.setScale("x", { min: p.view.from / 1e6, max: p.view.to / 1e6 });
+    if (u.data !== data) u.setData(data, false);
+    u.setScale("x", { min: view.from / 1e6, max: view.to / 1e6 });
+    u.redraw(false, true);
   });
-  u.redraw(true, true);
 }
 
 // marks are drawn over the series: events, the limit, the moment that is pinned, and the forecast's fan.

@@ -20,6 +20,7 @@ export class Tile {
   private have: View = { from: 0, to: 0 };
   private asks = 0; // the width that was asked for: a report may have none as fine
   private asked: AbortController | null = null;
+  private coming: (View & { width: number }) | null = null; // what was asked for and is on its way
 
   constructor(private id: string, private source: Source) {}
 
@@ -32,13 +33,14 @@ export class Tile {
 
   // load has what the view needs, and says whether anything new came. end is the last moment that there is.
   async load(view: View, pixels: number, end: number): Promise<boolean> {
-    const width = widthFor(view, pixels), length = view.to - view.from;
+    const width = widthFor(view, pixels), length = view.to - view.from, c = this.coming;
+    if (c && c.width === width && c.from <= view.from && c.to >= Math.min(view.to, end)) return false; // one question at a time
     if (this.data && this.asks === width && this.have.from <= view.from) {
       if (this.have.to >= Math.min(view.to, end)) return false;
       return this.extend(Math.min(view.to + margin * length, end), view.from - margin * length);
     }
     const from = Math.max(0, view.from - margin * length), to = Math.min(view.to + margin * length, Math.max(end, view.from + 1));
-    const data = await this.get(this.url(from, to, width));
+    const data = await this.get(from, to, width);
     if (!data) return false;
     this.data = data;
     this.asks = width;
@@ -50,7 +52,7 @@ export class Tile {
   private async extend(to: number, keep: number): Promise<boolean> {
     const old = this.data!, w = old.width;
     const from = Math.floor((old.t.length ? old.t[old.t.length - 1] : this.have.from) / w) * w;
-    const more = await this.get(this.url(from, to, w));
+    const more = await this.get(from, to, w, this.have.from);
     if (!more || this.data !== old) return false;
     let first = old.t.findIndex((t) => t >= keep), last = old.t.length;
     if (first < 0) first = old.t.length;
@@ -64,15 +66,18 @@ export class Tile {
     return true;
   }
 
-  // get gives up the question before: the view has moved on.
-  private async get(url: string): Promise<Columns | null> {
+  // get gives up the question before, whose answer would not do. since: from where on there are data once it has come.
+  private async get(from: number, to: number, width: number, since = from): Promise<Columns | null> {
     this.asked?.abort();
     const mine = this.asked = new AbortController();
+    this.coming = { from: since, to, width };
     try {
-      return await get<Columns>(url, mine.signal);
+      return await get<Columns>(this.url(from, to, width), mine.signal);
     } catch (e) {
       if ((e as Error).name === "AbortError") return null;
       throw e;
+    } finally {
+      if (this.asked === mine) this.coming = null;
     }
   }
 

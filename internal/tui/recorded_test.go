@@ -173,11 +173,16 @@ type house struct {
 	view     inventory.View
 	sessions map[string]api.Session
 	attached []int
+	finished bool // finished sessions were asked for
 	err      error
 }
 
-func (h *house) Sessions(context.Context, bool) ([]api.Listed, error) { return h.list, h.err }
-func (h *house) Machine(context.Context) (inventory.View, error)      { return h.view, h.err }
+func (h *house) Machine(context.Context) (inventory.View, error) { return h.view, h.err }
+func (h *house) Sessions(_ context.Context, all bool) ([]api.Listed, error) {
+	h.finished = all
+	return h.list, h.err
+}
+
 func (h *house) Open(_ context.Context, dir string) (api.Session, error) {
 	return h.sessions[dir], h.err
 }

@@ -30,6 +30,8 @@ type door struct {
 	users int
 	last  time.Time
 	stale bool // the session has ended since: who comes next opens it anew
+
+	overviews overviews
 }
 
 // enter opens a session, or shares the opening of others; leave is called when the question is answered.

@@ -111,19 +111,30 @@ func series(ctx context.Context, s api.Session, q params) (any, error) {
 	if err := i.check(); err != nil {
 		return nil, err
 	}
+	if d, ok := s.(*door); ok {
+		rows, err := d.overviews.of(t).read(ctx, s, t, i)
+		return t.columns(rows, i), err
+	}
 	return t.read(ctx, s, i)
 }
 
+// reading is a track in one interval, at its last moment.
+type reading struct {
+	T             int64
+	Lo, Hi, Limit *float64
+	Parts         []*float64
+}
+
+func (t track) rows(ctx context.Context, s api.Querier, i interval) ([]reading, error) {
+	return api.Rows[reading](ctx, s, t.sql(i))
+}
+
 func (t track) read(ctx context.Context, s api.Querier, i interval) (*columns, error) {
-	type row struct {
-		T             int64
-		Lo, Hi, Limit *float64
-		Parts         []*float64
-	}
-	rows, err := api.Rows[row](ctx, s, t.sql(i))
-	if err != nil {
-		return nil, err
-	}
+	rows, err := t.rows(ctx, s, i)
+	return t.columns(rows, i), err
+}
+
+func (t track) columns(rows []reading, i interval) *columns {
 	n := len(rows)
 	c := &columns{Width: i.width, From: i.from, T: make([]int64, n), Lo: make([]*float64, n), Hi: make([]*float64, n),
 		Limit: make([]*float64, n), Parts: map[string][]*float64{}}
@@ -139,5 +150,5 @@ func (t track) read(ctx context.Context, s api.Querier, i interval) (*columns, e
 			}
 		}
 	}
-	return c, nil
+	return c
 }

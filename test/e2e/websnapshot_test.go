@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,8 +99,12 @@ func TestWebSnapshot(t *testing.T) {
 	if run[bool](b, "!!document.querySelector('main img, main b > b')") {
 		t.Error("a name has become markup")
 	}
+	b.open("#/f/1/time")
+	b.until("the boxes again", "document.querySelector('.boxes')?.dataset.painter === 'webgl2' && "+boxesDrawn)
+	one := b.picture(".under")
 	b.open("#/f/1/time?renderer=2d")
 	b.until("the boxes without WebGL2", "document.querySelector('.boxes')?.dataset.painter === '2d' && "+boxesDrawn)
+	alike(t, one, b.picture(".under"))
 	b.clean(url)
 
 	whole, err := os.ReadFile(filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle"))
@@ -115,6 +123,51 @@ func TestWebSnapshot(t *testing.T) {
 	b.accessible("a file that is none")
 	b.open("#/f/u77")
 	b.shows(".state.bad", "no such snapshot")
+}
+
+// picture is what stands on the screen where an element is, once it stays the same.
+func (b *browser) picture(selector string) image.Image {
+	b.t.Helper()
+	var raw []byte
+	until(b.t, "a picture that stays", func() bool {
+		next, err := chromedp.Run(b.ctx, chromedp.Screenshot(selector))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		same := bytes.Equal(raw, next)
+		raw = next
+		return same
+	})
+	p, err := png.Decode(bytes.NewReader(raw))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return p
+}
+
+// alike fails where two drawings of the same boxes are not. Borders differ: without WebGL2 they are gaps.
+func alike(t *testing.T, a, b image.Image) {
+	t.Helper()
+	if a.Bounds() != b.Bounds() {
+		t.Fatalf("pictures of %v and %v", a.Bounds(), b.Bounds())
+	}
+	other, colors := 0, map[color.Color]int{}
+	for y := range a.Bounds().Dy() {
+		for x := range a.Bounds().Dx() {
+			p, q := a.At(x, y), b.At(x, y)
+			colors[p]++
+			r0, g0, b0, _ := p.RGBA()
+			r1, g1, b1, _ := q.RGBA()
+			if max(max(r0, r1)-min(r0, r1), max(g0, g1)-min(g0, g1), max(b0, b1)-min(b0, b1)) > 0x3000 {
+				other++
+			}
+		}
+	}
+	all := a.Bounds().Dx() * a.Bounds().Dy()
+	t.Logf("%d of %d pixels differ; %d colours", other, all, len(colors))
+	if other > all/6 || len(colors) < 4 {
+		t.Errorf("drawn in %d colours, and %d of %d pixels are other without WebGL2", len(colors), other, all)
+	}
 }
 
 // wide fails on a view that is wider than the window.
