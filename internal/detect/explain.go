@@ -64,6 +64,7 @@ type suspect struct {
 	length             float64 // items
 
 	container   bool
+	few         bool // tensors, fewer than pile up
 	unseen      bool // some of it belongs to libraries, whose bytes a census can't see
 	late        bool // only the last census saw it: how fast it grows isn't known
 	uncollected bool // garbage in cycles while the collector is off
@@ -239,7 +240,7 @@ func (s suspect) weight(rate float64) float64 {
 	if s.late {
 		w /= 3
 	}
-	if s.items < 0.01 { // one thing that is large, not many that pile up
+	if s.items < 0.01 || s.few { // one thing that is large, not many that pile up
 		w /= 4
 	}
 	if s.container {
@@ -304,7 +305,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		}
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role, late: span.late,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
-		s.foreign, s.shrank = IsForeign(now.site), sizes.shrank(holder, first)
+		s.foreign, s.shrank, s.few = IsForeign(now.site), sizes.shrank(holder, first), now.count < moreItems
 		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
@@ -417,10 +418,13 @@ func (p Process) states() map[string]bool {
 // also where no census saw them.
 func (p Process) counted(f *Finding, list []suspect) []suspect {
 	for _, a := range p.accounts() {
-		if !slices.Contains(a.counted, true) || a.tensors || a.trained && !p.trainsMore() {
+		if !slices.Contains(a.counted, true) || a.tensors {
 			continue
 		}
 		if a = a.during(f); len(a.steps) < leastCensuses {
+			continue
+		}
+		if chance, _ := a.constant(); a.trained && chance > concealed && !p.trainsMore() {
 			continue
 		}
 		s := suspect{holder: a.holder, site: a.site, kind: a.name(), class: RetainedObjects, container: true,

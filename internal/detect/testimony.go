@@ -98,7 +98,7 @@ func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (
 	if math.IsNaN(rate) && a.conceals(f) && bytes < rising { // the memory rises, and tells what they take
 		rate, shows = p.recent(f), math.Inf(1)
 	}
-	if !(items > 0) || !(rate > 0) || rate > contradicts*shows {
+	if !(items > 0) || !(rate > 0) || rate > contradicts*shows || a.slowed(from) {
 		return g, false
 	}
 	start := part.steps[0]
@@ -115,6 +115,18 @@ func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (
 	g.because(Testified, a.holder)
 	g.Rate, g.Low, g.High, g.Start, g.Total, g.Needs = rate, rate/contradicts, rate*contradicts, start, grown, 0
 	return g, true
+}
+
+// slowed says whether a container gained faster than since the moment `from` over as long a time before it: any piece of
+// a curve looks straight.
+func (a account) slowed(from int) bool {
+	part := a.since(a.steps[from])
+	before := a
+	n := from + 1
+	before.steps, before.items = a.steps[:n], a.items[:n]
+	i, _ := slices.BinarySearch(before.steps, a.steps[from]-(part.steps[len(part.steps)-1]-part.steps[0]))
+	before.steps, before.items = before.steps[i:], before.items[i:]
+	return len(before.steps) >= leastCensuses && before.pace(before.items)*slackens > part.pace(part.items)
 }
 
 // memories are the series that what the finding is about may show in: what Python keeps is in its own arenas as well as
