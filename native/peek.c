@@ -61,7 +61,9 @@ void mg_peek_each(const uint64_t *at, unsigned count, unsigned char *to, size_t 
 		there[i] = (struct iovec){(void *)at[i], size};
 	for (unsigned i = 0; i < count; i++) {
 		struct iovec here = {to + i * size, (count - i) * size};
-		long got = forbidden ? -1 : syscall(SYS_process_vm_readv, (long)mg_pid(), &here, 1L, there + i, (long)(count - i), 0L);
+		long left = (long)(count - i), got = -1;
+		if (!forbidden)
+			got = syscall(SYS_process_vm_readv, (long)mg_pid(), &here, 1L, there + i, left, 0L);
 		i += got > 0 ? (unsigned)((size_t)got / size) : 0; // it ends before the first that is not there
 		if (i < count && !mg_peek_fresh(at[i], to + i * size, size))
 			memset(to + i * size, 0, size);
