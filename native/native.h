@@ -64,6 +64,7 @@ bool mg_allocate(uint64_t from, uint64_t to); // bytes of the file
 void mg_lock(void);
 void mg_unlock(void);
 uint64_t mg_now(void);
+uint64_t mg_cpu_time(void);
 
 // frames of a stack, innermost first
 enum { MAX_PYTHON = 96, MAX_C = 48 };
@@ -81,6 +82,7 @@ void mg_peek_begin(void);
 void mg_peek_end(void);
 bool mg_peek(uint64_t at, void *to, size_t n);
 bool mg_peek_fresh(uint64_t at, void *to, size_t n); // not from a page that was read before in this sample
+void mg_peek_each(const uint64_t *at, unsigned count, unsigned char *to, size_t size); // of at most MAX_PYTHON
 
 // unwind.c
 void mg_unwind(struct stack *s);
@@ -99,7 +101,7 @@ struct code {
 	uint64_t object, filename, name, linetable;
 	uint32_t firstline;
 };
-bool mg_python_code(uint64_t object, struct code *c);
+struct code mg_python_code(const struct stack *s, uint32_t frame); // of the stack that was read last
 // The bytes of a text or of a bytes object, cut at most; kind is 1, 2 or 4 bytes a character.
 uint32_t mg_python_text(uint64_t object, void *to, uint32_t most, uint8_t *kind);
 uint32_t mg_python_bytes(uint64_t object, void *to, uint32_t most);

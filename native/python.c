@@ -128,16 +128,36 @@ static bool place(uint64_t frame, uint64_t code, uint32_t *lasti) {
 	return instr != 0;
 }
 
+// The first bytes of the code objects of the stack that was read last: the fields that we need, of every version.
+enum { CODE_BYTES = 160 };
+static unsigned char codes[MAX_PYTHON][CODE_BYTES];
+
+// read_codes reads them with one call, and leaves out what is no code object: entries into the interpreter have frames of
+// their own, with another object or none.
+static void read_codes(struct stack *s) {
+	static uint64_t places[MAX_PYTHON];
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < s->python; i++)
+		places[i] = s->py[i].code;
+	mg_peek_each(places, s->python, codes[0], CODE_BYTES);
+	for (uint32_t i = 0; i < s->python; i++) {
+		if (memcmp(codes[i] + 8, &code_type, 8))
+			continue;
+		s->py[n] = s->py[i];
+		memmove(codes[n++], codes[i], CODE_BYTES);
+	}
+	s->python = n;
+}
+
 void mg_python_frames(struct stack *s) {
 	s->python = 0;
 	if (!minor)
 		return;
 	uint64_t frame = innermost();
-	// Entries into the interpreter have frames of their own, without code: there are no more of them than of others.
 	for (int i = 0; frame && i < 2 * MAX_PYTHON && s->python < MAX_PYTHON; i++) {
 		uint64_t code = word(frame + at.frame_code) & ~(uint64_t)7; // 3.14 tags references
 		uint32_t lasti;
-		if (code && word(code + 8) == code_type && place(frame, code, &lasti)) {
+		if (code && place(frame, code, &lasti)) {
 			s->py[s->python].code = code;
 			s->py[s->python++].lasti = lasti;
 		}
@@ -146,18 +166,17 @@ void mg_python_frames(struct stack *s) {
 			break;
 		frame = back;
 	}
+	read_codes(s);
 }
 
-bool mg_python_code(uint64_t object, struct code *c) {
-	unsigned char raw[160]; // the fields that we need, of every version
-	if (!mg_peek_fresh(object, raw, sizeof raw))
-		return false;
-	c->object = object;
-	memcpy(&c->filename, raw + at.code_filename, 8);
-	memcpy(&c->name, raw + at.code_name, 8);
-	memcpy(&c->linetable, raw + at.code_linetable, 8);
-	memcpy(&c->firstline, raw + at.code_firstline, 4);
-	return true;
+struct code mg_python_code(const struct stack *s, uint32_t frame) {
+	const unsigned char *raw = codes[frame];
+	struct code c = {.object = s->py[frame].code};
+	memcpy(&c.filename, raw + at.code_filename, 8);
+	memcpy(&c.name, raw + at.code_name, 8);
+	memcpy(&c.linetable, raw + at.code_linetable, 8);
+	memcpy(&c.firstline, raw + at.code_firstline, 4);
+	return c;
 }
 
 uint32_t mg_python_text(uint64_t object, void *to, uint32_t most, uint8_t *kind) {

@@ -488,17 +488,14 @@ static uint32_t store_code(const struct code *c) {
 }
 
 // Addresses of code objects that are gone come again: what lies there is compared by what it points to.
-static uint32_t code_place(uint64_t object) {
-	struct code c;
+static uint32_t code_place(const struct code *c) {
 	uint32_t at;
-	if (!mg_python_code(object, &c))
-		return 0;
-	uint64_t hash = mix(mix(mix(mix(mix(1, object), c.filename), c.name), c.linetable), c.firstline);
+	uint64_t hash = mix(mix(mix(mix(mix(1, c->object), c->filename), c->name), c->linetable), c->firstline);
 	if (find(ix->code_hash, ix->codes, CODE_INDEX, hash, &at))
 		return ix->codes[at];
 	if (ix->code_count >= CODE_INDEX / 4 * 3)
 		return 0;
-	uint32_t place = store_code(&c);
+	uint32_t place = store_code(c);
 	if (place) {
 		ix->codes[at] = place;
 		ix->code_hash[at] = hash;
@@ -529,8 +526,10 @@ static uint32_t take_stack(void) {
 	stack->python = stack->c = 0;
 	mg_peek_begin();
 	mg_python_frames(stack);
-	for (uint32_t i = 0; i < stack->python; i++)
-		stack->py[i].record = code_place(stack->py[i].code);
+	for (uint32_t i = 0; i < stack->python; i++) {
+		struct code c = mg_python_code(stack, i);
+		stack->py[i].record = code_place(&c);
+	}
 	mg_peek_begin(); // the C stack below has changed since a page of it was read
 	mg_unwind(stack);
 	mg_peek_end();
@@ -557,16 +556,17 @@ static uint32_t take_stack(void) {
 // ---- cost
 
 // Samples may take this share of the process's time in the long run, and so much at once; at the start more, since imports
-// allocate much from many new places. Beyond that the interval doubles; it halves again when the debt is paid. The estimates stay right, since a sample
-// has the interval that it was drawn with; they get coarser.
+// allocate much from many new places. Beyond that the interval doubles; it halves again when the debt is paid. The
+// estimates stay right, since a sample has the interval that it was drawn with; they get coarser.
 static const double share = 0.004;
-static const double credit = 40e6;       // ns
-static const double paid = 4e6;          // ns
+#define START 60e6                       // ns
+static const double credit = 10e6;       // ns
+static const double paid = 2e6;          // ns
 static const double coarsest = 4e9;      // bytes
 static const uint64_t patience = 500000000; // ns between a change and one that makes samples denser
 
-// cpu_time is this thread's: what it waits for, the kernel gave to others.
-static uint64_t cpu_time(void) {
+// mg_cpu_time is this thread's: what it waits for, the kernel gave to others.
+uint64_t mg_cpu_time(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
@@ -574,7 +574,7 @@ static uint64_t cpu_time(void) {
 
 static void pace(uint64_t cost, uint64_t now) {
 	static uint64_t last, turned;
-	static double debt = -150e6; // ns; below 0 it is what the start may take
+	static double debt = -START; // below 0 it is what is left of the start's
 	head->cost_ns += cost;
 	bool starting = debt < 0;
 	debt += (double)cost - (starting || now < last ? 0 : share * (double)(now - last));
@@ -612,7 +612,7 @@ void mg_record(void *p, size_t size, double drawn, int kind) {
 		return;
 	bool counts = drawn >= floor_interval || survives(size, drawn); // the table may have been thinned since
 	if (usable() && !over() && counts) {
-		uint64_t begin = cpu_time();
+		uint64_t begin = mg_cpu_time();
 		struct saved v = {size, mg_now(), drawn > floor_interval ? drawn : floor_interval, take_stack(), (uint32_t)kind};
 		head->samples++;
 		if (v.stack)
@@ -620,7 +620,7 @@ void mg_record(void *p, size_t size, double drawn, int kind) {
 		else
 			head->lost++;
 		head->changed = mg_now();
-		pace(cpu_time() - begin, head->changed);
+		pace(mg_cpu_time() - begin, head->changed);
 	}
 	leave(&signals);
 	errno = saved_errno;

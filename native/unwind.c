@@ -45,7 +45,7 @@ static struct module {
 	uint64_t low, high, bias, table; // table: .eh_frame_hdr in memory
 } modules[MODULES];
 static uint32_t module_count;
-static uint64_t looked; // when the maps were read
+static uint64_t next_look; // ns: no sooner are the maps read again
 
 // ---- modules
 
@@ -168,18 +168,12 @@ static void one_line(const char *text) {
 }
 
 // Libraries are loaded while the program imports. A place that is in none of them is looked for again after so many times
-// what the look before took (0.1 ms in a small process, 2 ms in a large one), and each time later when it was in vain: code
-// that is made at run time is in no file.
+// what the look before took (0.1 ms in a small process, 2 ms in a large one).
 #define LOOK_SHARE 100
-#define LOOK_SELDOM 60000000000ull // ns, at most
-static uint64_t patience;
 
 static bool read_modules(void) {
 	static char buffer[8192];
-	uint64_t now = mg_now();
-	if (looked && now - looked < patience)
-		return false;
-	looked = now;
+	uint64_t begin = mg_cpu_time();
 	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return false;
@@ -204,11 +198,30 @@ static bool read_modules(void) {
 	}
 	finish_module();
 	syscall(SYS_close, fd);
-	if (module_count > before || patience == 0)
-		patience = LOOK_SHARE * (mg_now() - now);
-	else if (patience < LOOK_SELDOM)
-		patience *= 2;
+	next_look = mg_now() + LOOK_SHARE * (mg_cpu_time() - begin);
 	return module_count > before;
+}
+
+// Code that is made at run time is in no file: each place that was looked for in vain waits twice as long every time. Other
+// places don't wait for it: a library that was loaded meanwhile is found at the next look.
+#define LOOK_OFTEN 50000000ull     // ns, at first
+#define LOOK_SELDOM 60000000000ull // ns, at most
+enum { MISSED = 256, MISSED_BITS = 16 }; // 16 MiB of such code
+static struct missed {
+	uint64_t place, next, pause;
+} missed[MISSED];
+
+static bool look_for(uint64_t pc) {
+	uint64_t now = mg_now(), place = pc >> MISSED_BITS;
+	struct missed *m = &missed[place % MISSED];
+	if (m->place != place)
+		*m = (struct missed){.place = place, .pause = LOOK_OFTEN};
+	if (now < next_look || now < m->next)
+		return false;
+	m->next = now + m->pause;
+	if (m->pause < LOOK_SELDOM)
+		m->pause *= 2;
+	return read_modules();
 }
 
 // The newest counts where two have had the same place.
@@ -217,7 +230,7 @@ static const struct module *module_of(uint64_t pc) {
 		for (uint32_t i = module_count; i-- > 0;)
 			if (pc >= modules[i].low && pc < modules[i].high)
 				return &modules[i];
-		if (!read_modules())
+		if (!look_for(pc))
 			break;
 	}
 	return NULL;
@@ -636,8 +649,8 @@ static bool step(struct registers *g, const struct rule *r) {
 
 void mg_unwind_reset(void) {
 	module_count = 0;
-	looked = 0;
-	patience = 0;
+	next_look = 0;
+	memset(missed, 0, sizeof missed);
 	memset(rules, 0, sizeof rules); // what they were made from must come into the new file too
 }
 

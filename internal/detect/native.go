@@ -23,15 +23,22 @@ const (
 	nativeReads = 4   // moments that a rate needs
 )
 
-// fastestNative is the line whose native memory grew most since the finding's growth began, if native memory was
-// sampled and that is half of the growth; nil if not.
+// fastestNative is the line whose native memory grew most since the finding's growth began, with the function that it
+// grew in most, if native memory was sampled and that is half of the growth; nil if not. A line's functions count
+// together: what it calls may come to malloc by several ways.
 func (p Process) fastestNative(f *Finding) (best *NativeSeries, rate float64) {
 	if f.Memory != Heap && f.Memory != Anon && f.Memory != Worker {
 		return nil, 0
 	}
-	for i := range p.Native {
-		if r := p.Native[i].rate(f); r > rate {
-			best, rate = &p.Native[i], r
+	sums, called := map[string]float64{}, map[string]float64{}
+	for _, s := range p.Native {
+		r := s.rate(f)
+		sums[s.Site] += r
+		called[s.Site] = max(called[s.Site], r)
+	}
+	for i, s := range p.Native {
+		if sums[s.Site] > rate && s.rate(f) == called[s.Site] {
+			best, rate = &p.Native[i], sums[s.Site]
 		}
 	}
 	if rate < nativeHalf*f.Rate {

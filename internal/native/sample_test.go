@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -128,22 +129,25 @@ func throughCtypes(stacks []model.NativeFrame) bool {
 }
 
 // TestStress: threads, forks, signal handlers and small stacks, with a sample every 16 KiB; no deadlock and no crash.
+// Once with each Python, or MEMGAUGE_NATIVE_STRESS times.
 func TestStress(t *testing.T) {
+	runs := 1
+	if v := os.Getenv("MEMGAUGE_NATIVE_STRESS"); v != "" {
+		var err error
+		if runs, err = strconv.Atoi(v); err != nil || runs < 1 {
+			t.Fatalf("MEMGAUGE_NATIVE_STRESS=%s is no number of runs", v)
+		}
+	}
 	for _, python := range pythons(t) {
 		t.Run(python.Name(), func(t *testing.T) {
-			dir, environ := sampling(t, MinInterval)
-			c := python.Command(t, "-W", "ignore", filepath.Join(env.Checkout(), "test", "native", "stress.py"), "1")
-			c.Env = environ
-			c.WaitDelay = time.Second
-			out, err := c.CombinedOutput()
-			if err != nil || !strings.HasSuffix(string(out), "ok\n") {
-				t.Fatalf("%v: %s", err, out)
+			for range runs {
+				dir, environ := sampling(t, MinInterval)
+				stress(t, python, environ)
+				if held(t, dir, "") == 0 {
+					t.Error("no samples")
+				}
 			}
-			r := NewReader(dir)
-			defer r.Close()
-			if live, _, err := r.Look(time.Now()); err != nil || len(live) == 0 {
-				t.Errorf("%d rows, %v", len(live), err)
-			}
+			t.Logf("%d runs", runs)
 		})
 	}
 }

@@ -163,6 +163,20 @@ func Axe(t testing.TB) string {
 	return string(source)
 }
 
+// Allocators are the paths of jemalloc, mimalloc and tcmalloc.
+func Allocators(t testing.TB) (paths []string) {
+	t.Helper()
+	dir := need(t, "allocators", "MEMGAUGE_ALLOCATORS")
+	for _, name := range []string{"libjemalloc.so.2", "libmimalloc.so.2", "libtcmalloc_minimal.so.4"} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err != nil {
+			Missing(t, "allocators", err)
+		}
+		paths = append(paths, path)
+	}
+	return paths
+}
+
 // Has tells whether a part is here; for a TestMain, which can't skip.
 func Has(part, key string) bool {
 	value, _ := lookup(part, key)
