@@ -117,8 +117,8 @@ func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (
 	return g, true
 }
 
-// slowed says whether a container gained faster than since the moment `from` over as long a time before it: any piece of
-// a curve looks straight.
+// slowed says whether a container gained faster before the moment `from`, over as long a time, than since: any piece
+// of a curve looks straight.
 func (a account) slowed(from int) bool {
 	part := a.since(a.steps[from])
 	before := a
