@@ -132,6 +132,11 @@ func namesTheRank(t *testing.T, onHub func(...string) result) {
 		Missing  []any
 	}
 	var r result
+	defer func() {
+		if t.Failed() {
+			t.Logf("the last answer: exit %d\n%s%s", r.code, r.stdout, r.stderr)
+		}
+	}()
 	until(t, "a verdict on every rank", func() bool { // the newest steps are drained within a second or two
 		r = onHub("job=llama", "leak", "--json")
 		return r.code == 3

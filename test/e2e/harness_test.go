@@ -198,6 +198,7 @@ func (w *world) begin(cmd *exec.Cmd) *background {
 	w.t.Helper()
 	b := &background{Cmd: cmd, out: &buffer{}, err: &buffer{}, done: make(chan struct{})}
 	b.Stdout, b.Stderr = b.out, b.err
+	b.WaitDelay = 10 * time.Second                      // a launcher that was killed leaves ranks that hold its output
 	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the test's end finds the trainer too
 	if err := b.Start(); err != nil {
 		w.t.Fatal(err)

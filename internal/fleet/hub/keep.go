@@ -77,15 +77,15 @@ func (h *Hub) makeRoom(ctx context.Context) error {
 		}
 		held = int64(w.Bytes)
 	}
-	room := max(1, min(h.o.MaxDisk, held+free-spare))
+	room, copies := max(1, min(h.o.MaxDisk, held+free-spare)), 1
 	if h.server == nil { // the disks are not this machine's
-		room = h.o.MaxDisk
+		room, copies = h.o.MaxDisk, h.o.External.Replicas
 	}
 	near := before > 0 && room > before-spare/4 && room < before+spare/4
 	if near && (room > held) == (before > held) {
 		return nil // a change that matters to nobody
 	}
-	if err := h.conn.OpenStream(ctx, room, max(1, h.o.External.Replicas)); err != nil {
+	if err := h.conn.OpenStream(ctx, room, copies); err != nil {
 		return err
 	}
 	h.counts.Lock()
