@@ -12,7 +12,8 @@ import (
 
 // What differs between two runs of the same command: numbers, ids, and the padding that follows from them; and the
 // interval of a rate, which is left out where both ends read the same.
-var changing = regexp.MustCompile(`\([0-9][^()]* to [0-9][^()]*\)|[0-9a-f]{6,}|[0-9]+([.,:T-][0-9]+)*Z?|[ \t]+|-{2,}|MiB|GiB|[mµ]s`)
+var changing = regexp.MustCompile(`\([0-9][^()]* to [0-9][^()]*\)|` +
+	`[0-9a-f]{6,}|[0-9]+([.,:T-][0-9]+)*Z?|[ \t]+|-{2,}|MiB|GiB|[mµ]s`)
 
 func masked(s string) string { return changing.ReplaceAllString(s, "") }
 
