@@ -79,7 +79,7 @@ type suspect struct {
 // and comes nearest to the rate.
 func (p Process) attribute(f *Finding, accounts []account) {
 	f.Class = classOf(f.Memory)
-	list := p.suspects(f)
+	list := p.suspects(f, accounts)
 	if len(list) == 0 {
 		p.unexplained(f, accounts)
 		return
@@ -133,8 +133,8 @@ func classOf(k Kind) Class {
 }
 
 // suspects lists what grew, the likeliest first.
-func (p Process) suspects(f *Finding) []suspect {
-	tensors, objects := p.tensorSuspects(f), p.counted(f, p.objectSuspects(f))
+func (p Process) suspects(f *Finding, accounts []account) []suspect {
+	tensors, objects := p.tensorSuspects(f), p.counted(f, p.objectSuspects(f), accounts)
 	if f.Memory == Outside { // the memory of tensors is the allocator's
 		tensors = nil
 	}
@@ -416,15 +416,16 @@ func (p Process) states() map[string]bool {
 
 // counted takes the growth of containers that were counted between the censuses from these counts: at many moments, and
 // also where no census saw them.
-func (p Process) counted(f *Finding, list []suspect) []suspect {
-	for _, a := range p.accounts() {
+func (p Process) counted(f *Finding, list []suspect, accounts []account) []suspect {
+	more := p.trainsMore()
+	for _, a := range accounts {
 		if !slices.Contains(a.counted, true) || a.tensors {
 			continue
 		}
 		if a = a.during(f); len(a.steps) < leastCensuses {
 			continue
 		}
-		if chance, _ := a.constant(); a.trained && chance > concealed && !p.trainsMore() {
+		if chance, _ := a.constant(); a.trained && chance > concealed && !more {
 			continue
 		}
 		s := suspect{holder: a.holder, site: a.site, kind: a.name(), class: RetainedObjects, container: true,

@@ -206,7 +206,7 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 		}
 		if c.Objects, err = api.Rows[objectGroup](ctx, from,
 			"SELECT evidence, type, count, delta, length, bytes, holder, site, detail, estimated FROM python.objects"+
-				where+" AND evidence <> 'count' ORDER BY delta NULLS LAST, bytes DESC NULLS LAST"); err != nil {
+				where+" AND evidence <> 'count' ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
 			return nil, err
 		}
 		steps, err := api.Rows[struct{ Step *int64 }](ctx, from,

@@ -71,7 +71,7 @@ class Course:
 
 
 class Counts:
-    """When a process without steps, a worker, counts what a census that was requested has found."""
+    """When a process that takes no censuses by itself counts what one that was requested has found."""
 
     def __init__(self, process, began):
         self.process, self.began, self.due = process, began, 0
