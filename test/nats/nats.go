@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // User is what one may publish and subscribe.
@@ -29,23 +31,12 @@ type Server struct {
 // Creds is the file of a user's credentials.
 func (s Server) Creds(user string) string { return filepath.Join(s.dir, user+".creds") }
 
-// must gives a value, or fails the test.
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // Start starts one that takes messages of maxPayload bytes; it ends with the test.
 func Start(t *testing.T, users map[string]User, maxPayload int32) Server {
 	t.Helper()
 	s := Server{dir: t.TempDir()}
 	s.CA = filepath.Join(s.dir, "ca.pem")
-	key, text := must[nkeys.KeyPair](t), must[string](t)
+	key, text := env.Must[nkeys.KeyPair](t), env.Must[string](t)
 	operator, account, system := key(nkeys.CreateOperator()), key(nkeys.CreateAccount()), key(nkeys.CreateAccount())
 	own, its := text(account.PublicKey()), text(system.PublicKey())
 	claims := jwt.NewAccountClaims(own)
@@ -80,12 +71,12 @@ func Start(t *testing.T, users map[string]User, maxPayload int32) Server {
 
 func credentials(t *testing.T, u User, account nkeys.KeyPair) []byte {
 	t.Helper()
-	user := must[nkeys.KeyPair](t)(nkeys.CreateUser())
-	text := must[string](t)
+	user := env.Must[nkeys.KeyPair](t)(nkeys.CreateUser())
+	text := env.Must[string](t)
 	claims := jwt.NewUserClaims(text(user.PublicKey()))
 	claims.Pub.Allow.Add(u.Publish...)
 	claims.Sub.Allow.Add(u.Subscribe...)
-	bytes := must[[]byte](t)
+	bytes := env.Must[[]byte](t)
 	return bytes(jwt.FormatUserConfig(text(claims.Encode(account)), bytes(user.Seed())))
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // house is a server with all it needs, which can be stopped and started again at the same port.
@@ -86,21 +87,11 @@ func (h *house) dialed(t *testing.T, o DialOptions) (*Conn, error) {
 	return c, err
 }
 
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // TestWhoComesIn: only those with the token, over TLS, to the hub that the token names, under a name of their own.
 func TestWhoComesIn(t *testing.T) {
 	h := open(t, nil)
-	must[*Conn](t)(h.node(t, "n1", "n1", nil))
-	must[*Conn](t)(h.node(t, "n1", "n1", nil)) // its second process
+	env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
+	env.Must[*Conn](t)(h.node(t, "n1", "n1", nil)) // its second process
 	for name, c := range map[string]struct {
 		node, key string
 		change    func(*DialOptions)
@@ -158,12 +149,12 @@ func TestNobodyListensToTheWorldOpenly(t *testing.T) {
 // TestOwnNameOnly: a node can neither ship nor answer nor say hello for another, nor hear what others are told.
 func TestOwnNameOnly(t *testing.T) {
 	h := open(t, nil)
-	hub := must[*Conn](t)(h.Connect())
+	hub := env.Must[*Conn](t)(h.Connect())
 	defer hub.Close()
 	var heard sync.Map
-	stop := must[func()](t)(hub.Hear("mg.>", func(m Msg) { heard.Store(m.Subject, true) }))
+	stop := env.Must[func()](t)(hub.Hear("mg.>", func(m Msg) { heard.Store(m.Subject, true) }))
 	defer stop()
-	c := must[*Conn](t)(h.node(t, "n1", "n1", nil))
+	c := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 	wrong := make(chan error, 16)
 	c.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { wrong <- err })
 	forbidden := []string{Hello("n2"), ship("n2"), Answer("n2", "x"), Ask("n2"), Hub("nodes"), Flow("n2", "x")}
@@ -205,15 +196,15 @@ func TestOwnNameOnly(t *testing.T) {
 func TestGrant(t *testing.T) {
 	for _, grant := range []bool{false, true} {
 		h := open(t, func(o *ServerOptions) { o.Grant = grant })
-		n := must[*Conn](t)(h.node(t, "n1", "n1", nil))
+		n := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
 		came := make(chan Msg, 2)
 		for _, subject := range []string{Grant("n1"), Ask("n1")} {
-			defer must[func()](t)(n.Hear(subject, func(m Msg) { came <- m }))()
+			defer env.Must[func()](t)(n.Hear(subject, func(m Msg) { came <- m }))()
 		}
 		if err := n.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		asker := must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
+		asker := env.Must[*Conn](t)(h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask}))
 		_ = asker.Send(Grant("n1"), "", nil)
 		_ = asker.Send(Ask("n1"), "", nil)
 		got := []string{(<-came).Subject}
@@ -231,11 +222,11 @@ func TestGrant(t *testing.T) {
 // TestShipped: what was acknowledged survives the server, and the same frame counts once.
 func TestShipped(t *testing.T) {
 	h := open(t, nil)
-	hub := must[*Conn](t)(h.Connect())
+	hub := env.Must[*Conn](t)(h.Connect())
 	if err := hub.OpenStream(t.Context(), 64<<20, 1); err != nil {
 		t.Fatal(err)
 	}
-	c := must[*Conn](t)(h.node(t, "n.1", "n1", func(o *DialOptions) { o.Patient = true }))
+	c := env.Must[*Conn](t)(h.node(t, "n.1", "n1", func(o *DialOptions) { o.Patient = true }))
 	const frames = 50
 	for i := range frames {
 		for range 2 { // as after an acknowledgement that was lost
@@ -248,7 +239,7 @@ func TestShipped(t *testing.T) {
 			hub.Close()
 			h.Close()
 			h.start(t)
-			hub = must[*Conn](t)(h.Connect())
+			hub = env.Must[*Conn](t)(h.Connect())
 			shipAgain(t, c)
 		}
 	}
