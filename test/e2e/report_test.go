@@ -39,9 +39,10 @@ func (b *browser) whole(url string) {
 	}
 	for _, wide := range []int64{360, 1280} {
 		b.do(chromedp.EmulateViewport(wide, 900))
-		if over := run[int](b, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
-			b.t.Errorf("the page is %d pixels wider than a window of %d", over, wide)
-		}
+		b.until(fmt.Sprintf("a page no wider than a window of %d", wide),
+			"document.documentElement.scrollWidth <= innerWidth")
+		b.until("curves that fit their panels", "[...document.querySelectorAll('.uplot')].every("+
+			"(e) => e.offsetWidth <= e.parentElement.clientWidth)")
 		b.accessible(url)
 	}
 	b.mu.Lock()

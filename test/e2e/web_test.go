@@ -54,10 +54,15 @@ func (w *world) browse(url, lang string) *browser {
 	w.t.Cleanup(cancel)
 	b := &browser{t: w.t, ctx: ctx}
 	if err := chromedp.Listen(ctx, func(event any) {
-		if e, ok := event.(*network.EventRequestWillBeSent); ok {
-			b.mu.Lock()
-			defer b.mu.Unlock()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *network.EventRequestWillBeSent:
 			b.asked = append(b.asked, e.Request.URL)
+		case *network.EventResponseReceived:
+			if e.Response.Status >= 400 {
+				b.wrong = append(b.wrong, fmt.Sprintf("%d from %s", e.Response.Status, e.Response.URL))
+			}
 		}
 	}); err != nil {
 		w.t.Fatal(err)
