@@ -25,6 +25,7 @@ var (
 	lengthOf     = regexp.MustCompile(`\blen\(\s*([\w.\[\]'"]+)\s*\)\s*(<=|<|>=|>|==|!=)\s*([\w.]+)`)
 	leaves       = regexp.MustCompile(`^\s*(?:return|continue|break|raise)\b`)
 	endOfOperand = regexp.MustCompile(`\s(?:and|or|if|else)\b|:|#`)
+	addLine      = regexp.MustCompile(`\b(\w+)\.(?:append|appendleft|add|insert|extend)\(`)
 	plainName    = regexp.MustCompile(`^[\w.]+$`)
 	numeral      = regexp.MustCompile(`^[\d_]+$`)
 )
@@ -57,14 +58,81 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 	if b = s.slices(name); b.Kind != detect.BoundUnknown {
 		return b
 	}
+	if b = s.called(name); b.Kind != detect.BoundUnknown {
+		return b
+	}
 	return s.wraps(name)
+}
+
+// called looks at the functions that add to the container: if each is called only under tests of the length of
+// something that it adds to as well, there is a bound, of which the number of items is known where it is this length.
+func (s source) called(name string) (b detect.Bound) {
+	adds := addsTo(name)
+	for i, text := range s {
+		if !adds.MatchString(text) {
+			continue
+		}
+		from, to := s.function(i)
+		if from < 0 || !s.callsGuarded(from, to) {
+			return detect.Bound{}
+		}
+		b = detect.Bound{Kind: detect.Bounded}
+	}
+	return b
+}
+
+// callsGuarded says whether all calls of a function, given by its lines, are guarded by what it adds to.
+func (s source) callsGuarded(from, to int) bool {
+	call := regexp.MustCompile(`\b` + defLine.FindStringSubmatch(s[from])[1] + `\(`)
+	guarded := false
+	for i, text := range s {
+		if i == from || !call.MatchString(text) {
+			continue
+		}
+		guarded = slices.ContainsFunc(s[from:to], func(text string) bool {
+			m := addLine.FindStringSubmatch(text)
+			return m != nil && s.guard(m[1], i+1).Kind == detect.Bounded
+		})
+		if !guarded {
+			return false
+		}
+	}
+	return guarded
+}
+
+// function gives the lines of the innermost function around a line: from its def to behind its end; -1 for none.
+func (s source) function(line int) (from, to int) {
+	within := indent(s[line])
+	for from = line - 1; from >= 0; from-- {
+		if strings.TrimSpace(s[from]) == "" || indent(s[from]) >= within {
+			continue
+		}
+		if within = indent(s[from]); defLine.MatchString(s[from]) {
+			break
+		}
+	}
+	if from < 0 {
+		return -1, 0
+	}
+	for to = from + 1; to < len(s) && (strings.TrimSpace(s[to]) == "" || indent(s[to]) > within); to++ {
+	}
+	return from, to
+}
+
+// addsTo matches the lines that add to what goes by a name. An optimizer has a method of its own for its groups.
+func addsTo(name string) *regexp.Regexp {
+	x := `\b` + regexp.QuoteMeta(name)
+	forms := x + `\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` + x + `\s*\+=`
+	if name == "param_groups" {
+		forms += `|\.add_param_group\(`
+	}
+	return regexp.MustCompile(forms)
 }
 
 // guards looks at all lines that add to what goes by the name: if each stands under a test of its length, there is a
 // bound. The line that a census names may be the one that replaces when it is full.
 func (s source) guards(name string) (b detect.Bound) {
-	x := `\b` + regexp.QuoteMeta(name)
-	adds := regexp.MustCompile(x + `\.(?:append|appendleft|add|insert|extend|setdefault|update)\(|` + x + `\s*\+=`)
+	adds := addsTo(name)
 	for i, text := range s {
 		if !adds.MatchString(text) {
 			continue
@@ -150,19 +218,20 @@ func (s source) cut(name string) (b detect.Bound) {
 
 // sliced are the statements that cut a container to so many items whatever its length is: NAME stands for it.
 var sliced = []string{
-	`\bdel\s+[\w.]*\bNAME\[\s*([\w.]+)\s*:\s*\]`,
-	`\bdel\s+[\w.]*\bNAME\[\s*:\s*-([\w.]+)\s*\]`,
-	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*-([\w.]+)\s*:\s*\]`,
-	`\bNAME(?:\[:\])?\s*=\s*[\w.]*\bNAME\[\s*:\s*([\w.]+)\s*\]`,
+	`()\bdel\s+()[\w.]*\bNAME\[\s*([\w.]+)\s*:\s*\]`,
+	`()\bdel\s+()[\w.]*\bNAME\[\s*:\s*-([\w.]+)\s*\]`,
+	`([\w.]*)\bNAME(?:\[:\])?\s*=\s*([\w.]*)\bNAME\[\s*-([\w.]+)\s*:\s*\]`,
+	`([\w.]*)\bNAME(?:\[:\])?\s*=\s*([\w.]*)\bNAME\[\s*:\s*([\w.]+)\s*\]`,
 }
 
-// slices looks for such a statement.
+// slices looks for such a statement. Of a slice it must be given to the container that it is of: rows = self.rows[-9:]
+// cuts nothing.
 func (s source) slices(name string) (b detect.Bound) {
 	for _, form := range sliced {
 		cuts := regexp.MustCompile(strings.ReplaceAll(form, "NAME", regexp.QuoteMeta(name)))
 		for _, text := range s {
-			if m := cuts.FindStringSubmatch(text); m != nil {
-				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[1])}
+			if m := cuts.FindStringSubmatch(text); m != nil && m[1] == m[2] {
+				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[3])}
 			}
 		}
 	}

@@ -109,6 +109,9 @@ func (p Process) accounts() []account {
 		a.trained = a.trained || states[a.holder]
 		if b := p.Bounds[a.holder]; a.container && a.bound == 0 {
 			a.bound, a.guarded, a.free = b.Items, a.guarded || b.Kind == Bounded && b.Items == 0, b.Kind == Unbounded
+			if a.bound > 0 && slices.Max(a.items) > exceeds*a.bound { // the lines are not about this container
+				a.bound = 0
+			}
 		}
 		if a.container && a.bound == 0 && a.stopped() {
 			a.bound = a.items[len(a.items)-1]
@@ -259,6 +262,9 @@ const (
 	rests = 0.1
 	// mostMoments of an account are compared: of twenty counts the neighbours tell the same.
 	mostMoments = 12
+	// exceeds is by how much a container may be longer than the bound that its program's lines give: it may be cut now
+	// and then only.
+	exceeds = 2
 	// slackens is the share of its mean gain below which a container's last gain has fallen off.
 	slackens = 0.9
 )

@@ -11,6 +11,9 @@ const (
 	oddsNamed   = 0.5 // a census names it
 	oddsUnnamed = 1.0 // censuses found nothing that explains it
 	oddsUnseen  = 1.2 // no census was taken
+	oddsGuarded = 3.0 // the program's lines test a length before they add to it
+	// firstCensus comes within so many seconds of steps, and says more than any odds.
+	firstCensus = 2
 	// Growth in few stairs is one of stages that somebody planned, more often than one that comes a little each step.
 	inStages = 2
 	// A process that has loaded PyTorch and made no step yet may read its data: that is likelier than training by hand,
@@ -27,8 +30,12 @@ const (
 // odds that the growth is filling, before any step of it was seen.
 func (f Finding) odds(looked bool, accounts []account) float64 {
 	for _, a := range accounts {
-		if f.Holder != "" && a.holder == f.Holder && a.free {
+		switch {
+		case f.Holder == "" || a.holder != f.Holder:
+		case a.free:
 			return oddsFree
+		case a.guarded:
+			return oddsGuarded
 		}
 	}
 	switch {
@@ -63,10 +70,12 @@ func (p Process) mayFill(f *Finding, accounts []account, over bool) {
 	if over {
 		least = doubtedOver
 	}
-	if f.Doubt = p.after(odds, age); f.Doubt <= least {
+	more := 1.0
+	if soon := firstCensus - age*p.Pace; soon > 0 && p.Pace > 0 && !p.looked() && !over {
+		more = soon / p.Pace
+	} else if f.Doubt = p.after(odds, age); f.Doubt <= least {
 		return
 	}
-	more := 1.0
 	for p.after(odds, age+more) > least {
 		more *= 1.1
 	}

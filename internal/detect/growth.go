@@ -102,7 +102,7 @@ func judgeFrom(raw Series, least float64) Growth {
 			}
 			continue
 		}
-		if bent != nil && !w.beyond(bent) {
+		if bent != nil && !w.beyond(bent) && !w.straight() {
 			continue
 		}
 		return leaking(g, s, w)
@@ -270,6 +270,16 @@ func (w window) bends() bool { return w.curve.Evidence > clearly || w.curve.Pace
 // more is how much faster than a curve foretells a window must grow to go beyond it: what a curve that was fitted to
 // noise is wrong by.
 const more = 1.1
+
+// A window that leaves out the first fifth at most and is a line beyond doubt ("very strong" on the same scale) says
+// that the longer one is bent by its beginning alone, such as a table that gets its keys in the first epoch. Of a
+// logarithm, a root or an exponential so long a piece is bent as well.
+const (
+	mostLeftOut = 0.2
+	beyondDoubt = 10
+)
+
+func (w window) straight() bool { return w.share <= mostLeftOut && w.curve.Evidence < -beyondDoubt }
 
 // beyond says that a short window grows faster than the curve over a longer one foretells. A short piece of any curve
 // looks straight; only what the curve does not explain is growth of its own.

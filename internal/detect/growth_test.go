@@ -1,8 +1,11 @@
 package detect
 
 import (
+	"encoding/csv"
 	"math"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/detect/simulate"
@@ -40,6 +43,29 @@ func TestFamilies(t *testing.T) {
 				t.Errorf("wrong about %.0f %% of %d runs", 100*wrong, familyRuns)
 			}
 		})
+	}
+}
+
+// TestBentByItsBeginning: a table of lists got its keys in the first epoch, and its lists grow ever after. So many
+// blocks Python's allocator had in a run of test/accuracy's h079.
+func TestBentByItsBeginning(t *testing.T) {
+	f, err := os.Open("testdata/losses-by-sample.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s Series
+	for _, row := range rows[1:] {
+		step, _ := strconv.ParseFloat(row[0], 64)
+		n, _ := strconv.ParseFloat(row[1], 64)
+		s.Steps, s.Bytes = append(s.Steps, step), append(s.Bytes, n*blockSize)
+	}
+	if g := Judge(s); g.Verdict != Leak || g.Rate < 150*blockSize || g.Rate > 190*blockSize {
+		t.Error(g)
 	}
 }
 

@@ -28,6 +28,9 @@ const (
 	materialItems = 128 << 10
 	// accident is the chance from which on a gain is no testimony, however clear it is that the memory rises.
 	accident = 0.1
+	// farther is how much farther from a curve than from the line sizes must lie for the line to be true. A size is
+	// uncertain by an item, and by a step's.
+	farther = 2
 	// contradicts is by how often more than would have been seen a container must say it grows for the bytes to
 	// contradict it: its size is known to about a half, since storages are shared.
 	contradicts = 2
@@ -98,7 +101,7 @@ func (p Process) grows(f *Finding, a account, bytes, shows float64, tried int) (
 	if math.IsNaN(rate) && a.conceals(f) && bytes < rising { // the memory rises, and tells what they take
 		rate, shows = p.recent(f), math.Inf(1)
 	}
-	if !(items > 0) || !(rate > 0) || rate > contradicts*shows || a.slowed(from) {
+	if !(items > 0) || !(rate > 0) || rate > contradicts*shows || a.slowed(from) || part.mayBend(items) {
 		return g, false
 	}
 	start := part.steps[0]
@@ -127,6 +130,23 @@ func (a account) slowed(from int) bool {
 	i, _ := slices.BinarySearch(before.steps, a.steps[from]-(part.steps[len(part.steps)-1]-part.steps[0]))
 	before.steps, before.items = before.steps[i:], before.items[i:]
 	return len(before.steps) >= leastCensuses && before.pace(before.items)*slackens > part.pace(part.items)
+}
+
+// mayBend says of a container that has more items than it can have gained at its pace since the first step that a curve
+// through nothing at that step (a power of the steps, as of a vocabulary) fits about as well as the line does: it then
+// gained faster before anybody looked. A list that was long when the training began lies on the line alone.
+func (a account) mayBend(pace float64) bool {
+	n := len(a.steps)
+	if a.steps[0] < 1 || a.items[0] < 1 || a.items[0] <= pace*a.steps[0]/slackens {
+		return false
+	}
+	slope := math.Log(a.items[n-1]/a.items[0]) / math.Log(a.steps[n-1]/a.steps[0])
+	line, curve := 0.0, 0.0
+	for i := range a.steps {
+		line = max(line, math.Abs(a.items[i]-a.items[0]-pace*(a.steps[i]-a.steps[0])))
+		curve = max(curve, math.Abs(a.items[i]-a.items[0]*math.Pow(a.steps[i]/a.steps[0], slope)))
+	}
+	return curve < farther*(line+1+pace)
 }
 
 // memories are the series that what the finding is about may show in: what Python keeps is in its own arenas as well as
@@ -233,7 +253,7 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 			if ending += rate; rate > most {
 				most, largest = rate, a
 			}
-		case a.pace(a.items) > 0 && !IsForeign(a.site) && !local(a.holder):
+		case a.pace(a.items) > 0 && !IsForeign(a.site) && (!local(a.holder) || a.gathers()):
 			endless += rate
 		}
 	}
@@ -243,6 +263,13 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	case ending > halfOf*f.Rate && endless < explains*f.Rate:
 		largest.fills(f, limit)
 	}
+}
+
+// gathers says that the account gains as many items from census to census: a variable of the step that is going on has
+// as many as it happens to have.
+func (a account) gathers() bool {
+	chance, _ := a.constant()
+	return chance < concealed
 }
 
 // during is the account since the growth began, with one census before where there are too few.

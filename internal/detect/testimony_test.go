@@ -110,6 +110,34 @@ func runOf(p Process) Report {
 	return Run(Input{Steps: p.Steps(), Processes: []Process{p}, Host: room})
 }
 
+// TestMayBend: a cache of masks by length and a vocabulary, as censuses counted them while they filled, and lists that
+// gain a constant number, empty or long when the training began.
+func TestMayBend(t *testing.T) {
+	line := func(from, pace float64) (a account) {
+		for _, x := range censusSteps(6) {
+			a.steps, a.items = append(a.steps, x), append(a.items, math.Round(from+pace*x))
+		}
+		return a
+	}
+	for name, c := range map[string]struct {
+		a    account
+		want bool
+	}{
+		"masks": {account{steps: []float64{91, 123, 155, 202}, items: []float64{62, 70, 81, 92}}, true},
+		"words": {account{steps: []float64{142, 178, 227, 267, 327, 360, 411},
+			items: []float64{188, 208, 231, 246, 269, 280, 299}}, true},
+		"from nothing":    {line(0, 0.5), false},
+		"long before":     {line(5000, 4), false},
+		"some before":     {line(300, 1), false},
+		"since step 50":   {line(-25, 0.5), false},
+		"a few by chance": {line(2, 0.5), false},
+	} {
+		if got := c.a.mayBend(c.a.pace(c.a.items)); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // TestACensusTestifies: a container that gains as many items from census to census makes a leak of what the bytes can't
 // show; one with a bound, one that wanders and one of numbers don't.
 func TestACensusTestifies(t *testing.T) {
@@ -135,6 +163,8 @@ func TestACensusTestifies(t *testing.T) {
 				n := []float64{11, 2, 6, 12, 16, 2, 17, 15, 27, 23}[slices.Index(censusSteps(10), x)]
 				return n, n * 130_000
 			}, 10), Healthy},
+		"a list that was long before": {toothed(steps, 4000).seen("__main__.kept", "of bytes",
+			func(x float64) (float64, float64) { return 5000 + 4*x, 5000*1000 + 4000*x }, 9), Leak},
 		"two censuses": {toothed(steps, 4000).seen("__main__.kept", "of bytes", gains(4000), 2), Healthy},
 	} {
 		r := runOf(c.p)

@@ -58,10 +58,10 @@ const (
 func (p Process) private() Growth {
 	g := Judge(p.Private)
 	blocksGrow := Judge(scaled(p.Blocks, blockSize))
-	if g.Why == TooFewReadings && blocksGrow.Verdict == Leak {
-		return p.arenas(g, blocksGrow)
-	}
 	if g.Verdict != Leak {
+		if blocksGrow.Verdict == Leak {
+			return p.arenas(g, blocksGrow)
+		}
 		return g
 	}
 	grown := quarter * g.Total

@@ -1,6 +1,9 @@
 package detect
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // part keeps every nth reading of a series, until a step.
 func (s Series) part(n int, until float64) (out Series) {
@@ -48,6 +51,21 @@ func TestNoReadingIsNotNoGrowth(t *testing.T) {
 			for _, f := range r.Findings {
 				t.Errorf("%s: %s, want %s: %s %v", name, r.Verdict, c.want, f.Memory, f.Growth)
 			}
+		}
+	}
+}
+
+// TestPythonsBlocksTestify: where private memory grows by arenas, now and then, and Python's blocks are a line, what
+// they are in leaks; where it stays, it does not.
+func TestPythonsBlocksTestify(t *testing.T) {
+	flat, blocks, arenas := growing(1000, 0), growing(1000, 160), growing(1000, 0)
+	for i := range arenas.Bytes { // the later, the longer an arena lasts
+		arenas.Bytes[i] += float64(material) * math.Floor(8*math.Sqrt(float64(i)/1000))
+	}
+	for want, private := range map[Verdict]Series{Leak: arenas, Healthy: flat} {
+		p := Process{PID: 7, Rank: -1, Pace: 0.1, Heap: flat, Anon: private, Private: private, Blocks: blocks}
+		if r := Run(Input{Steps: 1000, Processes: []Process{p}, Host: room, Over: true}); r.Verdict != want {
+			t.Errorf("%s, want %s: %v", r.Verdict, want, r.Findings)
 		}
 	}
 }
