@@ -211,6 +211,21 @@ func TestWaitsForTheFirstCensus(t *testing.T) {
 	}
 }
 
+// TestATensorSeenOnce: a large tensor of the step that was going on at the only census that saw the function is not
+// named before what has grown by count.
+func TestATensorSeenOnce(t *testing.T) {
+	p := leaky(func(census, step int64) []model.ObjectGroup {
+		return []model.ObjectGroup{{Evidence: "container", Type: "function", Holder: "atexit._callbacks", Count: 1,
+			Length: 10 + step/10, Bytes: model.Null, Detail: "of ?", Site: "a.py:3"}}
+	})
+	seen := p.Objects[0]
+	p.Tensors = []model.TensorGroup{{Census: seen.Census, Step: seen.Step, Holder: "main().logits", Site: "a.py:9",
+		Count: 1, Bytes: seen.Step * 1_000_000, Device: "cpu"}}
+	if f := first(t, p); f.Holder != "atexit._callbacks" {
+		t.Errorf("held by %s, %s", f.Holder, f.Held)
+	}
+}
+
 // TestHolders: a holder is the program's own, goes on growing, and explains the rate; what a library's running function
 // has at the moment of a census, a variable of the step that goes on, and what is emptied between censuses are none.
 func TestHolders(t *testing.T) {

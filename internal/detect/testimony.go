@@ -241,8 +241,8 @@ func (p Process) against(f *Finding, accounts []account, limit Limit) {
 	most, replaced := 0.0, 0.0
 	for _, a := range accounts {
 		a = a.during(f)
-		if a.device != (f.Device != "") && a.tensors || len(a.steps) < 2 {
-			continue
+		if a.tensors && (a.device != (f.Device != "") || f.Memory == Private) || len(a.steps) < 2 {
+			continue // tensors are malloc's, or the device's
 		}
 		rate := a.pace(a.bytes)
 		switch {
