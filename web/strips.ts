@@ -91,10 +91,12 @@ export class Strips {
     const g = el.getContext("2d")!, ratio = devicePixelRatio;
     const first = Math.max(0, reach(t, this.moment(n) - 1) - 1), last = Math.min(t.length - 1, reach(t, this.moment(n + 1)) + 1);
     const x = (i: number) => (t[i] - this.origin) * this.scale - n * wide, y = (v: number) => height - v * height / most;
-    // through is a line over the readings; those that were not taken are passed over.
+    // through is a line over the readings; those that were not taken are passed over, also at the strip's edges.
     const through = (list: (number | null)[]) => {
-      let begun = false;
-      for (let i = first; i <= last; i++) {
+      let begun = false, from = first, to = last;
+      while (from > 0 && list[from] == null) from--;
+      while (to < t.length - 1 && list[to] == null) to++;
+      for (let i = from; i <= to; i++) {
         const v = list[i];
         if (v == null) continue;
         begun ? g.lineTo(x(i), y(v)) : g.moveTo(x(i), y(v));
