@@ -24,10 +24,6 @@ export interface Moment {
   uses: { name: string; bytes: number; blocks: number }[];
 }
 
-export interface Burned {
-  name: string; file?: string; line?: number; bytes: number; before?: number; blocks: number; children?: Burned[];
-}
-
 export interface Run { at: number; bytes: number; state: string; blocks: number; site?: string }
 
 export interface Segment {

@@ -95,7 +95,7 @@ func TestWebSnapshot(t *testing.T) {
 	b.shows("h1", "<b>hostile.pickle")
 	b.shows("main td", markup)
 	b.open("#/f/2/flame")
-	b.shows(".fire", "<b>main")
+	b.shows(".frame", "<b>main")
 	if run[bool](b, "!!document.querySelector('main img, main b > b')") {
 		t.Error("a name has become markup")
 	}
