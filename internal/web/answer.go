@@ -206,9 +206,9 @@ func about(ctx context.Context, s api.Session, _ params) (any, error) {
 	var err error
 	d.About, err = s.About(ctx)
 	keep(err)
-	d.End, err = s.End(ctx)
-	keep(err)
 	d.Summary, err = s.Summary(ctx)
+	keep(err)
+	d.End, err = s.End(ctx) // behind the summary: opening what has just ended has its end recorded
 	keep(err)
 	covered, err := spanOf(ctx, s)
 	keep(err)

@@ -321,6 +321,7 @@ func TestWebLive(t *testing.T) {
 	b.until("more steps", fmt.Sprintf("%s > %d", step, before+20))
 	id := b.id()
 	b.accessible("a live session")
+	b.views(id, "verdicts", "sql", "cost")
 	b.open("#/s/" + id + "/tensors")
 	b.until("the button", "!!document.querySelector('.bar button')")
 	b.do(chromedp.Click("main .bar button"))
