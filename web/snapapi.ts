@@ -45,7 +45,8 @@ export const at = (key: string, what = "") => `f/${encodeURIComponent(key)}${wha
 
 export const shot = (key: string, again = false, s?: AbortSignal) => get<Shot>(at(key) + (again ? "?again=1" : ""), s);
 
-// Tile is a stretch of the picture as the server sends it: columns of five numbers, boxes of 20 bytes.
+// Tile is a stretch of the picture as the server sends it: columns of five numbers (live and reserved, each the least and
+// the most, and µs since the first event), boxes of 20 bytes.
 export interface Tile {
   level: number; index: number; least: number; columns: Float32Array; count: number; bytes: ArrayBuffer;
   boxes: DataView; id: string;

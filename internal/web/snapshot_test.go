@@ -60,9 +60,11 @@ func TestTiles(t *testing.T) {
 	}
 	const huge = "9223372036854775807"
 	for _, q := range []string{"tile?device=0&level=-1&index=0", "tile?device=0&level=63&index=0",
-		"tile?device=0&level=0&index=-1", "tile?device=0&level=0&index=" + huge, "tile?device=0&level=" + huge + "&index=1",
+		"tile?device=0&level=0&index=-1", "tile?device=0&level=0&index=" + huge,
+		"tile?device=0&level=" + huge + "&index=1",
 		"tile?device=0&level=30&index=99999999", "tile?level=0&index=0", "tile?device=9&level=0&index=0",
-		"tile?device=%00&level=0&index=0", "block?device=0&id=-1", "block?device=0&id=4294967295", "block?device=0&id=" + huge,
+		"tile?device=%00&level=0&index=0", "block?device=0&id=-1", "block?device=0&id=4294967295",
+		"block?device=0&id=" + huge,
 		"moment?device=0&event=-2", "moment?device=0&event=" + huge, "flame?device=0&event=" + huge,
 		"flame?device=0&event=0&against=77", "flame?device=0&event=0&against=../../etc/passwd", "segments?device=",
 		"source?frame=-1", "source?frame=" + huge, "diff?against=", "diff?against=u1"} {

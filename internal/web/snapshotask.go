@@ -190,7 +190,7 @@ const tileMagic = 0x31544d47 // "GMT1"
 
 // tile sends boxes as bytes that a browser draws as they are. Little endian: six numbers of 4 bytes (magic, level,
 // index, columns, boxes, the size below which blocks are in the rest as a power of two), five numbers of 4 bytes a
-// column, then 20 bytes a box.
+// column (levels, and the µs from the first event on to the column's), then 20 bytes a box.
 func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 	q := params(r.URL.Query())
 	p, release, err := s.of(r.PathValue("key"), q)
@@ -209,8 +209,9 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		int(math.Log2(float64(t.Least)))} {
 		out = binary.LittleEndian.AppendUint32(out, uint32(n))
 	}
-	for _, c := range t.Columns {
-		for _, n := range []int64{c.Min, c.Max, c.ReservedMin, c.ReservedMax, int64(c.Events)} {
+	for i, c := range t.Columns {
+		began := p.history.Time[p.d.From+(t.Index*anatomy.TileColumns+i)<<t.Level] - p.history.Time[p.d.From]
+		for _, n := range []int64{c.Min, c.Max, c.ReservedMin, c.ReservedMax, began} {
 			out = appendFloat(out, n)
 		}
 	}

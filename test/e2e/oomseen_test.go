@@ -13,7 +13,8 @@ func (b *browser) views(id string, list ...string) {
 	b.t.Helper()
 	for _, view := range list {
 		b.open("#/s/" + id + "/" + view)
-		b.until("the view "+view, fmt.Sprintf("document.querySelector('.tabs [aria-current]')?.hash.endsWith(%q)", view))
+		b.until("the view "+view, fmt.Sprintf(
+			"document.querySelector('.tabs [aria-current]')?.hash.endsWith(%q)", view))
 		b.still()
 		b.wide(view)
 	}

@@ -57,7 +57,8 @@ func (p part) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 			if rank == p.odd {
 				bytes += at * 50e6
 			}
-			if err := out.Encode(map[string]int{"rank": rank, "w": 4, "at": at, "allocated": bytes, "rss": bytes}); err != nil {
+			err := out.Encode(map[string]int{"rank": rank, "w": 4, "at": at, "allocated": bytes, "rss": bytes})
+			if err != nil {
 				return err
 			}
 		}
@@ -98,7 +99,8 @@ func TestWebOddRankAmongThousands(t *testing.T) {
 		if (list.length !== 1) return false;
 		const m = list[0].getBoundingClientRect(), c = document.querySelector(".heat canvas").getBoundingClientRect();
 		return m.top + m.height / 2 > c.top && m.bottom - m.height / 2 < c.bottom && m.left >= c.right - 6 })()`)
-	b.until("the mark at its rank's height", `(() => { const m = document.querySelector(".oddmark").getBoundingClientRect();
+	b.until("the mark at its rank's height", `(() => {
+		const m = document.querySelector(".oddmark").getBoundingClientRect();
 		const c = document.querySelector(".heat canvas").getBoundingClientRect();
 		return Math.abs((m.top + m.height / 2 - c.top) / c.height - 4321 / 8000) < 0.01 })()`)
 	b.accessible("8,000 ranks")

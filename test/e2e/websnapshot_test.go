@@ -56,6 +56,17 @@ func (b *browser) drop(name string, content []byte) {
 		return true })()`, base64.StdEncoding.EncodeToString(content), name))
 }
 
+// dropLarge lets go of a file that is larger than any page takes: it is refused before it is read.
+func (b *browser) dropLarge() {
+	b.t.Helper()
+	run[bool](b, `(() => { const e = new Event("drop", { cancelable: true });
+		e.dataTransfer = { types: ["Files"], files: [{ name: "large.pickle", size: 17 * 2 ** 30 }] };
+		return !window.dispatchEvent(e) })()`)
+	b.shows(".state.bad", "at most 16.0 GiB")
+	b.shows(".state.bad", "memgauge web --snapshot FILE")
+	b.accessible("a file that is too large")
+}
+
 const boxesDrawn = "document.querySelector('.boxes')?.dataset.drawn > 0"
 
 // A history that a GPU has recorded, by keyboard and by mouse, with and without WebGL2; its flame graph, segments and
@@ -123,12 +134,7 @@ func TestWebSnapshot(t *testing.T) {
 	b.drop("notes.txt", []byte(strings.Repeat("no snapshot\n", 1000)))
 	b.shows(".state.bad", "no PyTorch memory snapshot")
 	b.accessible("a file that is none")
-	run[bool](b, `(() => { const e = new Event("drop", { cancelable: true });
-		e.dataTransfer = { types: ["Files"], files: [{ name: "large.pickle", size: 17 * 2 ** 30 }] };
-		return !window.dispatchEvent(e) })()`)
-	b.shows(".state.bad", "at most 16.0 GiB")
-	b.shows(".state.bad", "memgauge web --snapshot FILE")
-	b.accessible("a file that is too large")
+	b.dropLarge()
 	b.open("#/f/u77")
 	b.shows(".state.bad", "no such snapshot")
 }

@@ -139,8 +139,8 @@ func moves(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		tell(way.what, fmt.Sprintf("%.0f frames/s, 95 %% of them within %.0f ms (standing still: %.0f)", rate[0], rate[1],
-			rate[2]), "60 frames/s")
+		tell(way.what, fmt.Sprintf("%.0f frames/s, 95 %% of them within %.0f ms (standing still: %.0f)", rate[0],
+			rate[1], rate[2]), "60 frames/s")
 	}
 	return nil
 }
