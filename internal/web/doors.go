@@ -89,15 +89,19 @@ const (
 func (d *doors) through(ctx context.Context, id string, again func() bool, ask func(*door) error) error {
 	tick := time.NewTicker(endingPoll)
 	defer tick.Stop()
-	for end := time.Now().Add(ending); ; {
+	var end time.Time // counted from the first failure: the question itself may take longer
+	for {
 		x, err := d.enter(ctx, id)
 		if err != nil {
 			return err
 		}
 		err = ask(x)
 		d.leave(x, err)
-		if !errors.Is(err, api.ErrBroken) || !again() || time.Now().After(end) {
+		if !errors.Is(err, api.ErrBroken) || !again() || !end.IsZero() && time.Now().After(end) {
 			return err
+		}
+		if end.IsZero() {
+			end = time.Now().Add(ending)
 		}
 		select {
 		case <-ctx.Done():
