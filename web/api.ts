@@ -137,6 +137,9 @@ export interface Ran {
 
 export interface Grower { scope: string; pid: number; name: string; bytes: number; grown_bytes: number }
 
-export interface Flame { file: string; device: number; live: number; root: FlameNode | null; error?: string }
+export interface Flame { file: string; device: number; live: number; root: Burned | null; error?: string }
 
-export interface FlameNode { n: string; b: number; k: number; c?: FlameNode[] }
+// Burned is a frame of a flame graph; before is what it held in what it is compared with.
+export interface Burned {
+  name: string; file?: string; line?: number; bytes: number; before?: number; blocks: number; children?: Burned[];
+}

@@ -162,9 +162,10 @@ function lines(c: HTMLCanvasElement, ratio: number, w: number, h: number, p: Pro
     rule(g, faint, left, y(v), left + w, y(v));
   }
   g.textBaseline = "top";
-  const ticks = round((s.to - s.from) / Math.max(2, w / 110));
+  const timed = p.device.from > 0 && p.device.to > p.device.from, ticks = round((s.to - s.from) / Math.max(2, w / (timed ? 150 : 110)));
   for (let e = Math.ceil(s.from / ticks) * ticks; e <= s.to; e += ticks) {
-    const text = f.count(e + p.device.first), half = g.measureText(text).width / 2;
+    const since = timed ? sinceFirst(tiles, e) : null;
+    const text = f.count(e + p.device.first) + (since == null ? "" : ` · ${since < 2e6 ? (since / 1000).toFixed(1) + " ms" : since < 6e7 ? (since / 1e6).toFixed(2) + " s" : f.span(since / 1e6)}`), half = g.measureText(text).width / 2;
     g.textAlign = "center";
     g.fillText(text, Math.min(left + w - half, Math.max(left + half, x(e))), h + 6);
     rule(g, faint, x(e), h, x(e), h + 4);
@@ -178,6 +179,14 @@ function lines(c: HTMLCanvasElement, ratio: number, w: number, h: number, p: Pro
   for (const e of p.device.ooms) rule(g, "#d55e00", x(e), 0, x(e), h, 2);
   if (p.chosen.event >= 0) rule(g, ink, x(p.chosen.event + 0.5), 0, x(p.chosen.event + 0.5), h, 1.5);
   g.restore();
+}
+
+// sinceFirst is how long after the first event another one was, in µs, as far as that is known here.
+function sinceFirst(tiles: { tile: Tile; from: number; to: number }[], event: number): number | null {
+  const at = tiles.find((x) => event >= x.from && event < x.to);
+  if (!at) return null;
+  const column = (event >> at.tile.level) - at.tile.index * tileColumns;
+  return at.tile.columns[5 * column + 4] ?? null;
 }
 
 // stairs draws a number of the columns as bars along the axes: a stroked path of a thousand steep steps, dashed too, takes

@@ -27,9 +27,17 @@ export function span(s: number): string {
   return `${(s / 86400).toFixed(1)} d`;
 }
 
+// A formatter takes longer to make than hundreds of moments to write.
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
 export function clock(us: number, seconds = true): string {
-  return new Date(us / 1000).toLocaleTimeString(lang(), { hour12: false, hour: "2-digit", minute: "2-digit",
-    ...(seconds ? { second: "2-digit" } : {}) });
+  const key = lang() + seconds;
+  let c = clocks.get(key);
+  if (!c) {
+    c = new Intl.DateTimeFormat(lang(), { hour12: false, hour: "2-digit", minute: "2-digit", ...(seconds ? { second: "2-digit" } : {}) });
+    clocks.set(key, c);
+  }
+  return c.format(us / 1000);
 }
 
 // moment is the same in every language: 2026-01-31 12:00:00, in the browser's zone.

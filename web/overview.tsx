@@ -62,7 +62,8 @@ export function Overview({ a, v, news, live, place }: {
   useAddress(fixed, following);
   const mark = (moment: number | null) => { setPin(moment); change({ t: moment == null ? null : Math.round(moment) }); };
   const cursor = hover ?? pin;
-  const late = useSettled(cursor, 150);
+  const late = useSettled(cursor, 150), round = live && late == null ? Math.floor(end / 5e6) : 0;
+  const step = late != null && clock ? stepAt({ t: clock.t, step: clock.parts.step }, late) : null;
   return <>
     {held?.answers.postmortem != null && <RanOut />}
     <section aria-labelledby="timeline">
@@ -83,8 +84,8 @@ export function Overview({ a, v, news, live, place }: {
         }} /> {s.title}</label>;
       })}{held && held.left_out > 0 && <p class="hint">{t("leftout", held.left_out)}</p>}</details>
     </section>
-    <WhereMap id={a.id} moment={late} pinned={pin != null} live={live} round={live && late == null ? Math.floor(end / 5e6) : 0}
-      step={late != null && clock ? stepAt({ t: clock.t, step: clock.parts.step }, late) : null} unpin={() => mark(null)} />
+    {useMemo(() => <WhereMap id={a.id} moment={late} pinned={pin != null} live={live} round={round} step={step} unpin={() => mark(null)} />,
+      [a.id, late, pin != null, live, round, step])}
     {useMemo(() => <><section aria-labelledby="events"><h2 id="events">{t("events")}</h2>
       <Shown of={events}>{(list) => list.length === 0 ? <p class="state">{t("noevents")}</p> :
         <Table label={t("events")} head={[t("time"), t("event"), "pid", t("details")]} rows={list.slice(-200).reverse().map((e) =>
@@ -197,11 +198,17 @@ function useTile(id: string, source: Source | null, view: View, end: number) {
   const [, redraw] = useState(0), [error, setError] = useState<Error | null>(null);
   const tile = useMemo(() => source && new Tile(id, source), [id, source && keyOf(source)]);
   useEffect(() => () => tile?.close(), [tile]);
-  const first = useRef(true);
+  const first = useRef(true), latest = useLatest({ view, end });
   useEffect(() => {
     if (!tile) return;
-    const go = () => tile.load(view, innerWidth, end).then((news) => { setError(null); if (news) redraw((n) => n + 1); }, setError);
+    const go = (): Promise<void> => tile.load(latest.current.view, innerWidth, latest.current.end).then((news) => {
+      setError(null);
+      if (!news) return;
+      redraw((n) => n + 1);
+      if (tile.short(latest.current.view, innerWidth, latest.current.end)) void go(); // it has moved on meanwhile
+    }, setError);
     if (first.current) { first.current = false; void go(); return; }
+    if (tile.short(view, innerWidth, end)) { void go(); return; } // a view that moves on must not wait until it rests
     const timer = setTimeout(go, settle);
     return () => clearTimeout(timer);
   }, [tile, view.from, view.to, end]);

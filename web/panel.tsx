@@ -1,11 +1,12 @@
 // One memory over time: its classes stacked, the least and the most in each pixel, its limit, marks and the forecast.
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import type { Columns, Event } from "./api";
 import { colorOf } from "./colors";
 import * as f from "./format";
 import { t } from "./i18n";
 import { dark, useLatest } from "./state";
+import { type Layers, Strips, highest, layersOf } from "./strips";
 import type { View } from "./tiles";
 
 export interface Fan { from: number; level: number; limit: number; low: number; mid: number; high: number } // µs, bytes
@@ -18,29 +19,17 @@ export interface PanelProps {
 
 const height = () => innerHeight < 500 ? 120 : innerWidth < 600 ? 150 : 190;
 
-// plotted are the columns as uPlot wants them: x, the whole's range, the limit, then the stack from its top down, so
-// that each area covers those behind it.
-function plotted(c: Columns, lines: boolean): { keys: string[]; data: uPlot.AlignedData } {
-  const order = c.order.filter((k) => k !== "step" && c.parts[k].some((v) => v));
-  const x = c.t.map((v) => v / 1e6);
-  if (lines) return { keys: order, data: [x, c.lo, c.hi, c.limit, ...order.map((k) => c.parts[k])] as uPlot.AlignedData };
-  const sums: (number | null)[][] = [];
-  let below: (number | null)[] = c.t.map(() => 0);
-  for (const k of order) sums.push(below = below.map((b, i) => (b ?? 0) + (c.parts[k][i] ?? 0)));
-  return { keys: order.slice().reverse(), data: [x, c.lo, c.hi, c.limit, ...sums.reverse()] as uPlot.AlignedData };
-}
-
 export function Panel(props: PanelProps) {
   const box = useRef<HTMLDivElement>(null), plot = useRef<uPlot | null>(null), now = useLatest(props);
-  const shape = useMemo(() => props.data && plotted(props.data, props.lines), [props.data, props.lines]), drawn = useLatest(shape);
-  const keys = shape ? shape.keys.join() : "";
+  const shape = useMemo(() => props.data && layersOf(props.data, props.lines), [props.data, props.lines]), drawn = useLatest(shape);
+  const keys = shape ? shape.keys.join() : "", moved = useRef(0);
   useEffect(() => {
     const el = box.current; // the observer may speak once more when it has gone
     if (!el || !keys) return;
     const make = () => {
       plot.current?.destroy();
-      plot.current = build(el, keys.split(","), now);
-      show(plot.current, drawn.current?.data, now.current.view);
+      plot.current = build(el, drawn, now);
+      show(plot.current, drawn.current, now.current.view, false);
     };
     make();
     const fit = new ResizeObserver(() => plot.current?.setSize({ width: el.clientWidth, height: height() }));
@@ -48,7 +37,16 @@ export function Panel(props: PanelProps) {
     dark.addEventListener("change", make);
     return () => { fit.disconnect(); dark.removeEventListener("change", make); plot.current?.destroy(); plot.current = null; };
   }, [keys, props.lines]);
-  useEffect(() => { if (plot.current) show(plot.current, shape?.data, props.view); }, [shape, props.view.from, props.view.to, props.steps]);
+  // while the view moves, the bytes keep their scale as long as they fit
+  useLayoutEffect(() => {
+    const moving = performance.now() - moved.current < rest;
+    if (plot.current) show(plot.current, shape, props.view, moving);
+  }, [shape, props.view.from, props.view.to, props.steps]);
+  useEffect(() => {
+    moved.current = performance.now();
+    const timer = setTimeout(() => plot.current && show(plot.current, drawn.current, now.current.view, false), rest);
+    return () => clearTimeout(timer);
+  }, [props.view.from, props.view.to]);
   useEffect(() => { plot.current?.redraw(false); }, [props.fan, props.events, props.cursor]); // what lies over it alone
   const c = props.data, last = c && at(c, props.cursor);
   return <figure class="panel">
@@ -87,24 +85,25 @@ function spoken(p: PanelProps): string {
 const ink = () => dark.matches ? "#d5dae1" : "#30363d";
 const faint = () => dark.matches ? "#333a44" : "#e3e6ea";
 
-function build(box: HTMLElement, keys: string[], now: { current: PanelProps }): uPlot {
-  const lines = now.current.lines, axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } };
-  const stack: uPlot.Series[] = keys.map((k) => ({ label: k, stroke: colorOf(k), width: lines ? 2 : 1,
-    fill: lines ? undefined : colorOf(k), points: { show: false }, spanGaps: true }));
+// build makes the plot: uPlot has the axes, the cursor and the brush, strips have the memory.
+function build(box: HTMLElement, drawn: { current: Layers | null }, now: { current: PanelProps }): uPlot {
+  const axis = { stroke: ink, grid: { stroke: faint, width: 1 }, ticks: { stroke: faint } }, strips = new Strips();
   return new uPlot({
     width: box.clientWidth, height: height(), legend: { show: false },
     cursor: { y: false, drag: { x: true, y: false, setScale: false }, points: { show: false }, sync: { key: "memgauge" } },
-    scales: { x: { time: true, auto: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.06)] } },
+    scales: { x: { time: true, auto: false }, y: { auto: false, range: (_, lo, hi) => [lo ?? 0, hi ?? 1] } },
     axes: [
       { ...axis, size: 30, space: 86, values: (u, at) => labels(u, at, now.current) },
       { ...axis, size: innerWidth < 600 ? 72 : 78, values: (_, at) => at.map((v) => v == null ? "" : f.bytes(v)), splits: (_u, _i, _lo, max) => sizes(max) },
     ],
-    series: [{}, { show: !lines, stroke: "transparent", points: { show: false }, width: 0 },
-      { show: !lines, stroke: ink, width: 1, points: { show: false }, spanGaps: true },
-      { show: false, stroke: "#d55e00", dash: [6, 4], width: 1.5, points: { show: false }, spanGaps: true }, ...stack],
-    // the stack first, then what lies over it
+    series: [{}],
     hooks: {
-      draw: [(u) => marks(u, now.current)],
+      // the memory first, then what lies over it
+      draw: [(u) => {
+        const { min, max } = u.scales.x, top = u.scales.y.max;
+        if (drawn.current && min != null && max != null && top) strips.draw(u.ctx, drawn.current, min * 1e6, max * 1e6, u.bbox, top, ink());
+        marks(u, now.current);
+      }],
       setSelect: [(u) => {
         if (u.select.width < 4) return;
         const from = u.posToVal(u.select.left, "x") * 1e6, to = u.posToVal(u.select.left + u.select.width, "x") * 1e6;
@@ -146,11 +145,19 @@ export function stepAt(steps: { t: number[]; step: (number | null)[] }, moment: 
   return step[lo]! + (step[lo + 1]! - step[lo]!) * (moment - ts[lo]) / (ts[lo + 1] - ts[lo]);
 }
 
+const rest = 120; // ms without a move
+const headroom = 1.06;
+
 // show draws once: data that are there already are not given again, and setting x draws all that hangs on it.
-function show(u: uPlot, data: uPlot.AlignedData | undefined, view: View) {
-  if (!data) return;
+function show(u: uPlot, l: Layers | null, view: View, moving: boolean) {
+  if (!l) return;
+  const most = highest(l, view.from, view.to), had = u.scales.y.max ?? 0;
+  let top = Math.max(1, most * headroom);
+  if (moving && had >= most && had < 2 * top) top = had;
+  else if (moving) top = Math.max(1, highest(l, -Infinity, Infinity) * headroom); // what comes next will fit too
   u.batch(() => {
-    if (u.data !== data) u.setData(data, false);
+    if (u.data[0] !== l.x) u.setData([l.x], false);
+    if (top !== had) u.setScale("y", { min: 0, max: top });
     u.setScale("x", { min: view.from / 1e6, max: view.to / 1e6 });
     u.redraw(false, true);
   });

@@ -24,10 +24,6 @@ export interface Moment {
   uses: { name: string; bytes: number; blocks: number }[];
 }
 
-export interface Burned {
-  name: string; file?: string; line?: number; bytes: number; before?: number; blocks: number; children?: Burned[];
-}
-
 export interface Run { at: number; bytes: number; state: string; blocks: number; site?: string }
 
 export interface Segment {
@@ -49,7 +45,8 @@ export const at = (key: string, what = "") => `f/${encodeURIComponent(key)}${wha
 
 export const shot = (key: string, again = false, s?: AbortSignal) => get<Shot>(at(key) + (again ? "?again=1" : ""), s);
 
-// Tile is a stretch of the picture as the server sends it: columns of five numbers, boxes of 20 bytes.
+// Tile is a stretch of the picture as the server sends it: columns of five numbers (live and reserved, each the least and
+// the most, and µs since the first event), boxes of 20 bytes.
 export interface Tile {
   level: number; index: number; least: number; columns: Float32Array; count: number; bytes: ArrayBuffer;
   boxes: DataView; id: string;

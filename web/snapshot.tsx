@@ -4,13 +4,13 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { get } from "./api";
 import { type Drawn, type Sight, uses } from "./boxdraw";
 import { BoxView, type Chosen, heightened, whole, within, zoomed } from "./boxes";
+import { Graph } from "./flame";
 import * as f from "./format";
 import { t } from "./i18n";
 import { Busy, Failed, Shown, Table } from "./parts";
 import { type Block, type Device, type Diff, type Moment, type Segments, type Shot, at, rest, shot } from "./snapapi";
-import { Flame } from "./snapflame";
 import { dark, useLoad } from "./state";
-import type { Source, Trouble } from "./api";
+import type { Burned, Source, Trouble } from "./api";
 
 const askEvery = 250; // ms, while a file is read
 const views = ["xTimeline", "xFlame", "xSegments", "xDiff"] as const;
@@ -233,6 +233,12 @@ function FlameView({ s, d }: { s: Shot; d: Device }) {
     {against && other?.state !== "ready" ? other?.state === "failed" ? <p class="state bad">{other.failure?.message}</p> : <Busy />
       : <Flame shotKey={s.key} device={d.device} event={event} against={against} atEnd={event === last} />}
   </section>;
+}
+
+function Flame({ shotKey, device, event, against, atEnd }: { shotKey: string; device: number; event: number; against: string; atEnd: boolean }) {
+  const q = `flame?device=${device}&event=${event}` + (against && `&against=${encodeURIComponent(against)}&at=${atEnd ? "end" : "peak"}`);
+  const graph = useLoad<Burned>((s) => get(at(shotKey, q), s), [shotKey, q]);
+  return <Shown of={graph}>{(g) => g.bytes || g.before ? <Graph key={q} root={g} compare={!!against} /> : <p class="state">{t("nothing")}</p>}</Shown>;
 }
 
 function SegmentMap({ s, d }: { s: Shot; d: Device }) {

@@ -7,6 +7,7 @@ export interface Source { kind: string; pid?: number; device?: number; path?: st
 export interface View { from: number; to: number } // µs since the epoch
 
 const margin = 0.75; // of the view's length, to each side
+const ahead = 0.4; // of the view's length: with less than that to come, a view that moves asks for more
 const finest = 1000; // µs
 
 // widthFor is the length of an interval: a power of two, so that it seldom changes while a live view grows.
@@ -31,13 +32,22 @@ export class Tile {
     return of(this.id, "series?" + q);
   }
 
+  // short says that a view of the same width has moved, or is about to move, beyond the data, and nothing is on its way.
+  short(view: View, pixels: number, end: number): boolean {
+    if (!this.data || this.asks !== widthFor(view, pixels) || this.coming) return false;
+    const more = ahead * (view.to - view.from);
+    return this.have.to < Math.min(view.to + more, end) || this.have.from > Math.max(0, view.from - more);
+  }
+
   // load has what the view needs, and says whether anything new came. end is the last moment that there is.
   async load(view: View, pixels: number, end: number): Promise<boolean> {
     const width = widthFor(view, pixels), length = view.to - view.from, c = this.coming;
     if (c && c.width === width && c.from <= view.from && c.to >= Math.min(view.to, end)) return false; // one question at a time
-    if (this.data && this.asks === width && this.have.from <= view.from) {
-      if (this.have.to >= Math.min(view.to, end)) return false;
-      return this.extend(Math.min(view.to + margin * length, end), view.from - margin * length);
+    if (this.data && this.asks === width) {
+      if (!this.short(view, pixels, end)) return false;
+      if (this.have.from <= Math.max(0, view.from - ahead * length)) {
+        return this.extend(Math.min(view.to + margin * length, end), view.from - margin * length);
+      }
     }
     const from = Math.max(0, view.from - margin * length), to = Math.min(view.to + margin * length, Math.max(end, view.from + 1));
     const data = await this.get(from, to, width);

@@ -156,10 +156,10 @@ func (b *Boxes) Live(event int, f func(id uint32, bytes int64)) {
 // Tile draws columns 2^level events wide, from the TileColumns*index-th on, with blocks of at least so many bytes. One
 // that would have too many boxes leaves out more, and says so.
 func (b *Boxes) Tile(level, index int, least int64) (BoxTile, bool) {
-	first := index * TileColumns
-	if level < 0 || level > maxLevel || index < 0 || index > b.Len() || first<<level >= max(1, b.Len()) {
+	if level < 0 || level > maxLevel || index < 0 || index > (max(1, b.Len())-1)>>level/TileColumns {
 		return BoxTile{}, false
 	}
+	first := index * TileColumns
 	last := (b.Len() + 1<<level - 1) >> level
 	t := BoxTile{Level: level, Index: index, Least: max(1, least)}
 	t.Columns = make([]Pixel, min(TileColumns, last-first))

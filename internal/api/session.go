@@ -91,6 +91,7 @@ type End struct {
 	Ended time.Time `json:"ended"`
 	OOM   string    `json:"oom,omitempty"` // "an OOM kill" or "an out-of-memory error" that ended it
 	Peak  int64     `json:"peak_rss"`      // bytes, of the largest process
+	Final bool      `json:"final"`         // its collector has recorded it: nothing above changes any more
 }
 
 // KilledForMemory reports whether the kernel's OOM killer ended the job.

@@ -42,7 +42,8 @@ func EndOf(s *session.Session) (api.End, error) {
 	if err != nil || !known {
 		return api.End{}, err
 	}
-	return api.End{Known: true, Text: end.String(), Ended: end.Ended, OOM: end.OOM, Peak: end.Peak}, nil
+	return api.End{Known: true, Text: end.String(), Ended: end.Ended, OOM: end.OOM, Peak: end.Peak,
+		Final: end.Recorded}, nil
 }
 
 // frameworks are parts of the names of libraries whose import alone takes seconds and some hundred MiB.

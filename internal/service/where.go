@@ -16,17 +16,20 @@ import (
 // WhereFrom lists the job's bytes by process and class: the current ones of a live job, and of a finished job those
 // that db has near its peak. The bytes of GPUs always come from db.
 func (j Job) WhereFrom(ctx context.Context, db api.Querier) (w api.Where, err error) {
-	if j.S.Live() {
+	live := j.S.Live()
+	if live {
 		w.Of = "session " + j.S.Meta.Name + ", now"
 		w.Picture, err = j.now(ctx, db)
-	} else {
+		live = !errors.Is(err, errNoneLeft) // they have just ended, and nobody has noted it yet
+	}
+	if !live {
 		w.Of = "session " + j.S.Meta.Name + ", when it held most"
 		w.Picture, err = picture.Recorded(ctx, api.Into(db))
 	}
 	if err != nil {
 		return w, err
 	}
-	w.Devices, err = picture.Devices(ctx, api.Into(db), !j.S.Live())
+	w.Devices, err = picture.Devices(ctx, api.Into(db), !live)
 	return w, err
 }
 
@@ -45,6 +48,8 @@ func (j Job) now(ctx context.Context, db api.Querier) (picture.Picture, error) {
 	}
 	return take(procs, training, roots, Heaps(ctx, procs))
 }
+
+var errNoneLeft = errors.New("none of its processes is there any more")
 
 // ErrGone means that there is no such process.
 var ErrGone = errors.New("no process")
@@ -82,7 +87,7 @@ func take(procs []session.Process, training map[int]bool, roots []int, heaps map
 		}
 	}
 	if len(members) == 0 {
-		return picture.Picture{}, remedy.Add(errors.New("none of its processes is there any more"),
+		return picture.Picture{}, remedy.Add(errNoneLeft,
 			"memgauge list -a shows how the session ended")
 	}
 	var cgroup *proc.Cgroup

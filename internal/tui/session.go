@@ -30,6 +30,8 @@ type sessionScreen struct {
 	holdersAt int64 // µs: the moment they were asked for
 	foreseen  map[string]limit
 	ticks     int
+	after     int  // reads since the session has ended
+	settled   bool // nothing comes any more
 }
 
 func newSession(s api.Session, pid int, speed float64) *sessionScreen {
@@ -99,8 +101,11 @@ func (x *sessionScreen) tick(m *model) tea.Cmd {
 	if x.rec == nil {
 		return x.start(m)
 	}
-	if !x.rec.end.Live {
+	if x.settled {
 		return x.askHolders(m)
+	}
+	if !x.rec.end.Live {
+		x.read.ticks = 0 // the tree and the verdict too
 	}
 	x.reading = true
 	x.ticks++
@@ -123,6 +128,7 @@ func (x *sessionScreen) took(m *model, got any) tea.Cmd {
 		x.reading = false
 		x.rec = newRecording(got.about)
 		x.rec.take(got.b)
+		x.settled = !got.b.end.Live
 		x.begin(m)
 		if x.time.playing {
 			return tea.Batch(x.askHolders(m), x.nextStep(m))
@@ -130,6 +136,7 @@ func (x *sessionScreen) took(m *model, got any) tea.Cmd {
 		return x.askHolders(m)
 	case batch:
 		x.reading = false
+		x.settle(got.end)
 		x.rec.take(got)
 		return x.askHolders(m)
 	case holdersAnswer:
@@ -149,6 +156,18 @@ func (x *sessionScreen) took(m *model, got any) tea.Cmd {
 		x.reading, x.asking = false, false
 	}
 	return nil
+}
+
+// settleReads are made at most of a session that has ended, until its collector has recorded all of it.
+const settleReads = 30
+
+// settle ends the reading of a session that is over: once its end was final before what has just been read.
+func (x *sessionScreen) settle(end api.End) {
+	if end.Live {
+		return
+	}
+	x.after++
+	x.settled = x.rec.end.Final || x.after > settleReads
 }
 
 // begin points at the process that was named, and starts a replay that was wanted.

@@ -35,13 +35,11 @@ func (s *Server) asked(answer question) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), answerPatience)
 		defer cancel()
-		d, err := s.doors.enter(ctx, r.PathValue("id"))
-		if err != nil {
-			reply(w, nil, err)
-			return
-		}
-		v, err := answer(ctx, d, params(r.URL.Query()))
-		s.doors.leave(d, err)
+		var v any
+		err := s.doors.through(ctx, r.PathValue("id"), always, func(d *door) (err error) {
+			v, err = answer(ctx, d, params(r.URL.Query()))
+			return err
+		})
 		reply(w, v, err)
 	}
 }
@@ -208,9 +206,9 @@ func about(ctx context.Context, s api.Session, _ params) (any, error) {
 	var err error
 	d.About, err = s.About(ctx)
 	keep(err)
-	d.End, err = s.End(ctx)
-	keep(err)
 	d.Summary, err = s.Summary(ctx)
+	keep(err)
+	d.End, err = s.End(ctx) // behind the summary: opening what has just ended has its end recorded
 	keep(err)
 	covered, err := spanOf(ctx, s)
 	keep(err)

@@ -30,14 +30,11 @@ func (s *Server) query(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, errors.New("query: the format is none of ndjson, csv, parquet"))
 		return
 	}
-	d, err := s.doors.enter(r.Context(), r.PathValue("id"))
-	if err != nil {
-		reply(w, nil, err)
-		return
-	}
 	out := &begun{w: w, kind: kind}
-	err = d.Query(r.Context(), api.QueryRequest{SQL: q.SQL, Format: q.Format, Timeout: queryLimit}, out)
-	s.doors.leave(d, err)
+	unseen := func() bool { return !out.some }
+	err := s.doors.through(r.Context(), r.PathValue("id"), unseen, func(d *door) error {
+		return d.Query(r.Context(), api.QueryRequest{SQL: q.SQL, Format: q.Format, Timeout: queryLimit}, out)
+	})
 	switch {
 	case err != nil && out.some:
 		panic(http.ErrAbortHandler)

@@ -68,6 +68,51 @@ func (d *doors) leave(x *door, err error) {
 	d.drop(time.Now())
 }
 
+// renew has a session opened anew by who comes next.
+func (d *doors) renew(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x := d.open[id]; x != nil {
+		x.stale = true
+	}
+	d.drop(time.Now())
+}
+
+const (
+	// ending is how long a collector's end may take: its socket refuses, and the session is not finished yet.
+	ending     = 3 * time.Second
+	endingPoll = 50 * time.Millisecond
+)
+
+// through asks a session. A question whose collector ends meanwhile is asked anew of who answers next: another
+// collector, or the finished session. again says whether it may be.
+func (d *doors) through(ctx context.Context, id string, again func() bool, ask func(*door) error) error {
+	tick := time.NewTicker(endingPoll)
+	defer tick.Stop()
+	var end time.Time // counted from the first failure: the question itself may take longer
+	for {
+		x, err := d.enter(ctx, id)
+		if err != nil {
+			return err
+		}
+		err = ask(x)
+		d.leave(x, err)
+		if !errors.Is(err, api.ErrBroken) || !again() || !end.IsZero() && time.Now().After(end) {
+			return err
+		}
+		if end.IsZero() {
+			end = time.Now().Add(ending)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+func always() bool { return true }
+
 // drop closes what nobody has asked for a while, what is stale, and the oldest beyond maxDoors.
 func (d *doors) drop(now time.Time) {
 	var oldest *door

@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"slices"
 
@@ -13,27 +12,54 @@ import (
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
+// burned is a frame of a flame graph, as the page draws it.
+type burned struct {
+	Name     string    `json:"name"`
+	File     string    `json:"file,omitempty"`
+	Line     int       `json:"line,omitempty"`
+	Bytes    int64     `json:"bytes"`
+	Before   int64     `json:"before,omitempty"` // of what it is compared with
+	Blocks   int       `json:"blocks"`
+	Children []*burned `json:"children,omitempty"`
+}
+
 const (
-	flameBudget = 1 << 30 // bytes that reading a snapshot may keep
-	maxNodes    = 8000    // nodes of a drawing
-	// A node below this share of the whole is narrower than a pixel of most screens.
-	smallest = 1.0 / 2500
+	// leastFlame is the share of the whole below which a frame is left out: less than a pixel of most screens.
+	leastFlame = 5e-4
+	// Frames that are sent, and that a report carries, at most.
+	mostServed = 20000
+	mostHeld   = 8000
 )
+
+// burnedOf is a graph without what could not be seen, the larger first.
+func burnedOf(g *flame.Graph, most int) *burned {
+	return burn(g.Root, int64(leastFlame*float64(max(g.Root.Value, g.Root.Before))), &most)
+}
+
+func burn(n *flame.Node, least int64, left *int) *burned {
+	*left--
+	v := &burned{Name: n.Name, File: n.File, Line: n.Line, Bytes: n.Value, Before: n.Before, Blocks: n.Blocks}
+	slices.SortStableFunc(n.Children, func(a, b *flame.Node) int {
+		return cmp.Compare(max(b.Value, b.Before), max(a.Value, a.Before))
+	})
+	for _, c := range n.Children {
+		if max(c.Value, c.Before) < least || *left <= 0 {
+			break
+		}
+		v.Children = append(v.Children, burn(c, least, left))
+	}
+	return v
+}
+
+const flameBudget = 1 << 30 // bytes that reading a snapshot for a report may keep
 
 // drawnFlame is what was live at the peak of the snapshot that a session keeps, by the stacks that allocated it.
 type drawnFlame struct {
-	File   string     `json:"file"`
-	Device int        `json:"device"`
-	Live   int64      `json:"live"` // bytes
-	Root   *flameNode `json:"root"`
-	Error  string     `json:"error,omitempty"` // why it can't be drawn
-}
-
-type flameNode struct {
-	Name     string       `json:"n"` // function, file:line
-	Bytes    int64        `json:"b"`
-	Blocks   int          `json:"k"`
-	Children []*flameNode `json:"c,omitempty"`
+	File   string  `json:"file"`
+	Device int     `json:"device"`
+	Live   int64   `json:"live"` // bytes
+	Root   *burned `json:"root"`
+	Error  string  `json:"error,omitempty"` // why it can't be drawn
 }
 
 // flameOf reads the snapshot that a session keeps, of the device that had most. One that can't be read says why.
@@ -75,26 +101,6 @@ func (out *drawnFlame) read(ctx context.Context, path string) error {
 	}
 	g := flame.New("")
 	h.Flame(g, most, most.PeakRow(), false)
-	left := maxNodes
-	out.Device, out.Live, out.Root = most.Number, g.Root.Value, pruned(g.Root, int64(float64(g.Root.Value)*smallest),
-		&left)
+	out.Device, out.Live, out.Root = most.Number, g.Root.Value, burnedOf(g, mostHeld)
 	return nil
-}
-
-// pruned leaves out what could not be seen.
-func pruned(n *flame.Node, below int64, left *int) *flameNode {
-	*left--
-	out := &flameNode{Name: n.Name, Bytes: n.Value, Blocks: n.Blocks}
-	if n.File != "" {
-		out.Name = fmt.Sprintf("%s %s:%d", n.Name, n.File, n.Line)
-	}
-	larger := slices.SortedFunc(slices.Values(n.Children), func(a, b *flame.Node) int {
-		return cmp.Compare(b.Value, a.Value)
-	})
-	for _, c := range larger {
-		if c.Value > below && *left > 0 {
-			out.Children = append(out.Children, pruned(c, below, left))
-		}
-	}
-	return out
 }

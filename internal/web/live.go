@@ -51,25 +51,19 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 
 // newsOf asks whether the session lives before it asks how far it is: what came before the end is told.
 func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
-	d, err := s.doors.enter(ctx, id)
-	if err != nil {
-		return n, err
-	}
-	ended := false
-	defer func() {
-		if ended && err == nil {
-			s.doors.leave(d, api.ErrBroken) // what answers from now on is the finished session
-			return
+	err = s.doors.through(ctx, id, always, func(d *door) error {
+		end, err := d.End(ctx)
+		if err != nil {
+			return err
 		}
-		s.doors.leave(d, err)
-	}()
-	end, err := d.End(ctx)
-	if err != nil {
-		return n, err
+		covered, err := spanOf(ctx, d)
+		n = news{covered.To, covered.Step, end.Live}
+		return err
+	})
+	if err == nil && !n.Live {
+		s.doors.renew(id) // what answers from now on is the finished session
 	}
-	covered, err := spanOf(ctx, d)
-	ended = !end.Live
-	return news{covered.To, covered.Step, end.Live}, err
+	return n, err
 }
 
 func send(w http.ResponseWriter, n news, failed error) error {

@@ -61,7 +61,7 @@ func (s *Server) handleSnapshots(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+uploadPath+"/{key}/diff", s.compared)
 	mux.HandleFunc("GET "+uploadPath+"/{key}/source", s.sourceOfFrame)
 	for name, answer := range map[string]func(pictured) (any, error){"block": blockOf, "moment": momentOf,
-		"flame": s.flameOf, "segments": segmentsOf} {
+		"flame": s.flameAt, "segments": segmentsOf} {
 		mux.HandleFunc("GET "+uploadPath+"/{key}/"+name, s.picture(answer))
 	}
 }
@@ -190,7 +190,7 @@ const tileMagic = 0x31544d47 // "GMT1"
 
 // tile sends boxes as bytes that a browser draws as they are. Little endian: six numbers of 4 bytes (magic, level,
 // index, columns, boxes, the size below which blocks are in the rest as a power of two), five numbers of 4 bytes a
-// column, then 20 bytes a box.
+// column (levels, and the µs from the first event on to the column's), then 20 bytes a box.
 func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 	q := params(r.URL.Query())
 	p, release, err := s.of(r.PathValue("key"), q)
@@ -209,8 +209,9 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		int(math.Log2(float64(t.Least)))} {
 		out = binary.LittleEndian.AppendUint32(out, uint32(n))
 	}
-	for _, c := range t.Columns {
-		for _, n := range []int64{c.Min, c.Max, c.ReservedMin, c.ReservedMax, int64(c.Events)} {
+	for i, c := range t.Columns {
+		began := p.history.Time[p.d.From+(t.Index*anatomy.TileColumns+i)<<t.Level] - p.history.Time[p.d.From]
+		for _, n := range []int64{c.Min, c.Max, c.ReservedMin, c.ReservedMax, began} {
 			out = appendFloat(out, n)
 		}
 	}
@@ -358,27 +359,9 @@ func momentOf(p pictured) (any, error) {
 	return m, nil
 }
 
-// burned is a frame of a flame graph.
-type burned struct {
-	Name     string    `json:"name"`
-	File     string    `json:"file,omitempty"`
-	Line     int       `json:"line,omitempty"`
-	Bytes    int64     `json:"bytes"`
-	Before   int64     `json:"before,omitempty"`
-	Blocks   int       `json:"blocks"`
-	Children []*burned `json:"children,omitempty"`
-}
-
-const (
-	// leastFlame is the share of the whole below which a frame is left out: less than a pixel.
-	leastFlame = 5e-4
-	// maxFlame bounds the frames that are sent.
-	maxFlame = 20000
-)
-
-// flameOf is what was live behind an event by the stacks that allocated it; beside another snapshot's peak or end if
+// flameAt is what was live behind an event by the stacks that allocated it; beside another snapshot's peak or end if
 // one is named.
-func (s *Server) flameOf(p pictured) (any, error) {
+func (s *Server) flameAt(p pictured) (any, error) {
 	event, err := p.event()
 	if err != nil {
 		return nil, err
@@ -401,23 +384,7 @@ func (s *Server) flameOf(p pictured) (any, error) {
 		}
 		x.history.Flame(g, d, row, true)
 	}
-	left := maxFlame
-	return burn(g.Root, int64(leastFlame*float64(max(g.Root.Value, g.Root.Before))), &left), nil
-}
-
-func burn(n *flame.Node, least int64, left *int) *burned {
-	*left--
-	v := &burned{Name: n.Name, File: n.File, Line: n.Line, Bytes: n.Value, Before: n.Before, Blocks: n.Blocks}
-	slices.SortStableFunc(n.Children, func(a, b *flame.Node) int {
-		return cmp.Compare(max(b.Value, b.Before), max(a.Value, a.Before))
-	})
-	for _, c := range n.Children {
-		if max(c.Value, c.Before) < least || *left <= 0 {
-			break
-		}
-		v.Children = append(v.Children, burn(c, least, left))
-	}
-	return v
+	return burnedOf(g, mostServed), nil
 }
 
 // compared are two snapshots beside each other.

@@ -101,7 +101,7 @@ func (s *snapshots) load(x *shot) {
 			defer f.Close()
 			err = s.take(s.ctx, x, f)
 		}
-		s.done(x, err)
+		_ = s.done(x, err) // who asks for it is told
 	})
 }
 
@@ -156,13 +156,14 @@ func (c *progress) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (s *snapshots) done(x *shot, err error) {
+func (s *snapshots) done(x *shot, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.busy = false
 	if err != nil {
 		x.err = explained(err)
 	}
+	return x.err
 }
 
 // explained adds what the user can do about a file that can't be read.
@@ -251,6 +252,11 @@ func (s *snapshots) use(key string) (x *shot, release func(), err error) {
 
 // upload reads what is dropped onto the page, as it comes.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength > maxUpload {
+		w.Header().Set("Connection", "close") // else the server would wait for some of it first
+		reply(w, nil, explained(&http.MaxBytesError{Limit: maxUpload}))
+		return
+	}
 	m := &s.snapshots
 	x := &shot{name: shortName(r.URL.Query().Get("name")), origin: "upload", busy: true}
 	x.total.Store(r.ContentLength)
@@ -261,11 +267,11 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	m.forget()
 	m.mu.Unlock()
 	err := m.take(r.Context(), x, r.Body)
-	m.done(x, err)
+	told := m.done(x, err)
 	if err != nil {
 		_, _ = io.Copy(io.Discard, r.Body) // a browser hears the answer only when it has sent all
 	}
-	reply(w, map[string]string{"key": x.key}, x.err)
+	reply(w, map[string]string{"key": x.key}, told)
 }
 
 // forget leaves out the oldest uploads. s.mu is held.

@@ -57,11 +57,17 @@ func (s *scripted) Open(_ context.Context, id string) (api.Session, error) {
 // serve starts a server, and gives its origin with a client that has no cookie yet.
 func serve(t *testing.T, s *scripted, allowEval bool) (string, *http.Client) {
 	t.Helper()
+	return serveWith(t, web.Options{Sessions: s, AllowEval: allowEval})
+}
+
+func serveWith(t *testing.T, o web.Options) (string, *http.Client) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := web.New(web.Options{Sessions: s, Token: token, Listener: l, AllowEval: allowEval})
+	o.Token, o.Listener = token, l
+	srv, err := web.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,5 +295,38 @@ func TestBadIntervals(t *testing.T) {
 		if code, text, _ := (call{path: "/api/s/1/series?" + q}).do(t, client, origin); code == http.StatusOK {
 			t.Errorf("%s: %s", q, text)
 		}
+	}
+}
+
+// broken is a session whose collector ends under some questions, as it does when a trainer is killed.
+func broken(times int) (s *scripted, asked *int) {
+	s, asked = session(), new(int)
+	s.query = func(_ api.QueryRequest, w io.Writer) error {
+		if *asked++; *asked <= times {
+			return fmt.Errorf("ask: %w", api.ErrBroken)
+		}
+		_, err := io.WriteString(w, "{}\n")
+		return err
+	}
+	return s, asked
+}
+
+// A question under which the collector ends is asked anew, and is no failure.
+func TestQuestionsOutliveTheCollector(t *testing.T) {
+	for _, c := range []call{{path: "/api/s/1/brief"}, {path: "/api/s/1/events"},
+		{method: "POST", path: "/api/s/1/query", body: `{"SQL":"SELECT 1","Format":"ndjson"}`}} {
+		s, asked := broken(2)
+		origin, client := serve(t, s, false)
+		enter(t, client, origin)
+		c.header = map[string]string{"Origin": origin}
+		if code, text, _ := c.do(t, client, origin); code != http.StatusOK || *asked != 3 {
+			t.Errorf("%s: %d after %d questions: %s", c.path, code, *asked, text)
+		}
+	}
+	s, asked := broken(1 << 30)
+	origin, client := serve(t, s, false)
+	enter(t, client, origin)
+	if code, _, _ := (call{path: "/api/s/1/brief"}).do(t, client, origin); code == http.StatusOK || *asked < 2 {
+		t.Errorf("a collector that never answers: %d after %d questions", code, *asked)
 	}
 }

@@ -99,6 +99,10 @@ func TestTop(t *testing.T) {
 	s.wait("❚❚")
 	s.keys("Space")
 	s.wait("● live")
+	for _, panel := range []string{"events", "findings", "who holds it"} {
+		s.keys("Tab")
+		s.wait(panel)
+	}
 	s.keys("Enter")
 	s.wait("1 tensors", "main")
 	s.keys("3")
@@ -152,7 +156,7 @@ func TestTopOfAFinishedSession(t *testing.T) {
 	s.wait("▶ 0.5×")
 	s.keys("End")
 	s.wait("■ end", "exit 0")
-	s.keys("q")
+	s.levels()
 	s.left("one")
 	for args, want := range map[string]string{"top --replay 5": "needs a session", "job top --interval 1ms": "below",
 		"job top --replay -1": "not between", "job top": "no terminal", "job top extra": "unexpected argument"} {

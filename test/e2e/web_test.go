@@ -263,9 +263,53 @@ func TestWebKeyboardAndLinks(t *testing.T) {
 	b.key("\r")
 	b.until("the mark in the address", "/[?&]t=\\d+/.test(location.hash)")
 	b.shows("#where small", "at ")
+	b.byMouse()
 	b.do(chromedp.Navigate("about:blank"), chromedp.Navigate(link)) // a colleague opens it
 	b.until("the same view", "document.querySelectorAll('.plot canvas').length >= 2 && /from=/.test(location.hash)")
 	b.clean(url)
+}
+
+// byMouse goes along a timeline: what is pointed at is told, a drag and the wheel zoom, the wheel moves with Shift, and
+// a click pins the moment.
+func (b *browser) byMouse() {
+	b.t.Helper()
+	mouse := func(script string) {
+		b.t.Helper()
+		run[bool](b, `(() => { const over = document.querySelector(".tracks .u-over"), r = over.getBoundingClientRect();
+			const at = (kind, share, more) => over.dispatchEvent(new (kind === "wheel" ? WheelEvent : MouseEvent)(kind,
+				{ clientX: r.left + share * r.width, clientY: r.top + 20, bubbles: true, cancelable: true, ...more }));
+			`+script+`; return true })()`)
+	}
+	span := func() (from, to float64) {
+		b.t.Helper()
+		text := run[string](b, `(/from=(\d+)&to=(\d+)/.exec(location.hash) ?? [0, 0, 0]).slice(1).join(" ")`)
+		_, err := fmt.Sscanf(text, "%g %g", &from, &to)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		return from, to
+	}
+	moment := b.text("#where small")
+	mouse(`at("mousemove", 0.2)`)
+	b.until("the moment under the pointer", fmt.Sprintf("document.querySelector('#where small').innerText !== %q",
+		moment))
+	mouse(`at("mousedown", 0.3); at("mousemove", 0.7, { buttons: 1, movementX: 9 }); at("mouseup", 0.7)`)
+	b.until("the brush's zoom", "/from=\\d+&to=\\d+/.test(location.hash)")
+	from, to := span()
+	mouse(`at("wheel", 0.5, { deltaY: -100 })`)
+	b.until("the wheel's zoom", fmt.Sprintf("!location.hash.includes('from=%.0f')", from))
+	if a, z := span(); z-a >= to-from {
+		b.t.Errorf("the wheel zoomed from %g to %g", to-from, z-a)
+	}
+	from, to = span()
+	mouse(`at("wheel", 0.5, { deltaY: -100, shiftKey: true })`)
+	b.until("the wheel's move", fmt.Sprintf("!location.hash.includes('from=%.0f')", from))
+	if a, z := span(); z-a < 0.999*(to-from) || z-a > 1.001*(to-from) || a >= from {
+		b.t.Errorf("the wheel moved %g to %g, now %g to %g", from, to, a, z)
+	}
+	before := run[string](b, "/[?&]t=(\\d+)/.exec(location.hash)?.[1] ?? ''")
+	mouse(`at("mousedown", 0.5); at("mouseup", 0.5); at("click", 0.5)`)
+	b.until("the pinned moment", fmt.Sprintf("(/[?&]t=(\\d+)/.exec(location.hash)?.[1] ?? '') !== %q", before))
 }
 
 func TestWebSQL(t *testing.T) {
@@ -321,6 +365,7 @@ func TestWebLive(t *testing.T) {
 	b.until("more steps", fmt.Sprintf("%s > %d", step, before+20))
 	id := b.id()
 	b.accessible("a live session")
+	b.views(id, "verdicts", "sql", "cost")
 	b.open("#/s/" + id + "/tensors")
 	b.until("the button", "!!document.querySelector('.bar button')")
 	b.do(chromedp.Click("main .bar button"))

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/test/env"
@@ -55,6 +56,17 @@ func (b *browser) drop(name string, content []byte) {
 		return true })()`, base64.StdEncoding.EncodeToString(content), name))
 }
 
+// dropLarge lets go of a file that is larger than any page takes: it is refused before it is read.
+func (b *browser) dropLarge() {
+	b.t.Helper()
+	run[bool](b, `(() => { const e = new Event("drop", { cancelable: true });
+		e.dataTransfer = { types: ["Files"], files: [{ name: "large.pickle", size: 17 * 2 ** 30 }] };
+		return !window.dispatchEvent(e) })()`)
+	b.shows(".state.bad", "at most 16.0 GiB")
+	b.shows(".state.bad", "memgauge web --snapshot FILE")
+	b.accessible("a file that is too large")
+}
+
 const boxesDrawn = "document.querySelector('.boxes')?.dataset.drawn > 0"
 
 // A history that a GPU has recorded, by keyboard and by mouse, with and without WebGL2; its flame graph, segments and
@@ -84,18 +96,19 @@ func TestWebSnapshot(t *testing.T) {
 			{ clientX: r.left + r.width / 2, clientY: r.bottom - 40, pointerId: 1 })); return true })()`)
 	b.shows(".pointed", "parameters")
 	for view, want := range map[string]string{"flame": "history.py", "segments": "holes",
-		"diff?against=2": "device 0"} {
+		"diff?against=2": "device 0", "flame?against=2": "before:"} {
 		b.open("#/f/1/" + view)
 		b.shows("main", want)
 		b.still()
 		b.accessible(view)
 		b.wide(view)
 	}
+	b.flames()
 	b.open("#/f/2/time?e=99")
 	b.shows("h1", "<b>hostile.pickle")
 	b.shows("main td", markup)
 	b.open("#/f/2/flame")
-	b.shows(".fire", "<b>main")
+	b.shows(".frame", "<b>main")
 	if run[bool](b, "!!document.querySelector('main img, main b > b')") {
 		t.Error("a name has become markup")
 	}
@@ -121,8 +134,25 @@ func TestWebSnapshot(t *testing.T) {
 	b.drop("notes.txt", []byte(strings.Repeat("no snapshot\n", 1000)))
 	b.shows(".state.bad", "no PyTorch memory snapshot")
 	b.accessible("a file that is none")
+	b.dropLarge()
 	b.open("#/f/u77")
 	b.shows(".state.bad", "no such snapshot")
+}
+
+// flames searches a flame graph, and goes through it by keyboard.
+func (b *browser) flames() {
+	b.t.Helper()
+	b.open("#/f/1/flame")
+	b.until("frames", "document.querySelectorAll('.frame').length > 10")
+	b.do(chromedp.SendKeys("input[type=search]", "HISTORY.py"))
+	b.shows("[role=status]", "frames match")
+	b.until("frames that are found", `document.querySelectorAll(".frame.found").length > 0`)
+	run[string](b, "document.querySelector('.flame').focus(), ''")
+	b.do(chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
+	b.until("the zoom",
+		"document.querySelector('.frame.now').offsetWidth > document.querySelector('.flame').offsetWidth * 0.95")
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.shows(".flameat code", "all")
 }
 
 // picture is what stands on the screen where an element is, once it stays the same.

@@ -127,33 +127,43 @@ func moves(ctx context.Context) error {
 	}
 	tell("a zoom, until the finer data of all panels are there: median, worst of 5", fmt.Sprintf("%.0f ms, %.0f ms",
 		times[len(times)/2], times[len(times)-1]), "≤ 200 ms")
-	rate, err := js[[]float64](ctx, `(async () => {
-		const tracks = document.querySelector(".tracks"), gaps = [], begin = performance.now();
-		let last = begin;
-		const plain = await new Promise((done) => { let n = 0; const from = performance.now(); const go = () =>
-			performance.now() - from > 2000 ? done(n / 2) : (n++, requestAnimationFrame(go)); go(); });
-		const from = performance.now();
-		let frames = 0, key = "ArrowRight";
-		last = from;
-		while (performance.now() - from < 6000) {
-			await new Promise(requestAnimationFrame);
-			const now = performance.now();
-			gaps.push(now - last);
-			last = now;
-			frames++;
-			if (frames % 40 === 0) key = key === "ArrowRight" ? "ArrowLeft" : "ArrowRight";
-			tracks.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+	for _, way := range []struct{ what, move string }{
+		{"panning by key, 15 % of the view each frame", `tracks.dispatchEvent(new KeyboardEvent("keydown",
+			{ key: right ? "ArrowRight" : "ArrowLeft", bubbles: true }))`},
+		{"panning by wheel, 2 % of the view each frame", `tracks.querySelector(".u-over").dispatchEvent(new WheelEvent(
+			"wheel", { deltaX: right ? 25 : -25, bubbles: true, cancelable: true }))`},
+	} {
+		rate, err := profiled(ctx, way.what, func() ([]float64, error) {
+			return js[[]float64](ctx, fmt.Sprintf(pan, way.move))
+		})
+		if err != nil {
+			return err
 		}
-		gaps.sort((a, b) => a - b);
-		return [frames / 6, gaps[Math.floor(gaps.length * 0.95)], plain];
-	})()`)
-	if err != nil {
-		return err
+		tell(way.what, fmt.Sprintf("%.0f frames/s, 95 %% of them within %.0f ms (standing still: %.0f)", rate[0],
+			rate[1], rate[2]), "60 frames/s")
 	}
-	tell("panning, a move each frame", fmt.Sprintf("%.0f frames/s, 95 %% of them within %.0f ms (standing still: %.0f)",
-		rate[0], rate[1], rate[2]), "60 frames/s")
 	return nil
 }
+
+// pan moves the view at each frame for six seconds, 40 moves to the right and 40 back.
+const pan = `(async () => {
+	const tracks = document.querySelector(".tracks"), gaps = [], frame = () => new Promise(requestAnimationFrame);
+	const begun = performance.now();
+	let still = 0;
+	for (; performance.now() - begun < 2000; still++) await frame();
+	let right = true, frames = 0, last = performance.now();
+	const from = last;
+	while (performance.now() - from < 6000) {
+		await frame();
+		const now = performance.now();
+		gaps.push(now - last);
+		last = now;
+		if (++frames %% 40 === 0) right = !right;
+		%s;
+	}
+	gaps.sort((a, b) => a - b);
+	return [frames / 6, gaps[Math.floor(gaps.length * 0.95)], still / 2];
+})()`
 
 // slow is the line of a hotel: 200 ms, 1 Mbit/s, and nothing in the cache.
 func slow(ctx context.Context, url string) error {

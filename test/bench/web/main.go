@@ -2,7 +2,7 @@
 // a day: how soon it is there, how fast it zooms, how smoothly it pans, what a slow line does to it, and whether it
 // grows while it is left open. It prints a table. Build the page first: make build.
 //
-//	go run ./test/bench/web [-rows 10000000] [-hours 24] [-brief]
+//	go run ./test/bench/web [-rows 10000000] [-hours 24] [-brief] [-profile]
 package main
 
 import (
@@ -34,6 +34,7 @@ func main() {
 	rows := flag.Int64("rows", 10_000_000, "rows of process.memory")
 	hours := flag.Int64("hours", 24, "that the rows cover, and that the page is left open")
 	brief := flag.Bool("brief", false, "don't leave the page open: that takes minutes")
+	flag.BoolVar(&wantProfile, "profile", false, "say where the page's time went while it panned")
 	flag.Parse()
 	if err := run(*rows, *hours, *brief); err != nil {
 		log.Fatal(err)
