@@ -99,7 +99,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
 		StoreDir: opts.StoreDir, SyncAlways: true}
-	s.ns.SetLoggerV2(tells{o.Log, &s.stuck}, false, false, false)
+	s.ns.SetLoggerV2(tells{o.Log, &s.stuck, s.refuse}, false, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
 		s.Close()
@@ -148,9 +148,7 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
 	if user == nil {
-		s.mu.Lock()
-		s.refused[why]++
-		s.mu.Unlock()
+		s.refuse(why)
 		s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()), "as", clip(o.Username))
 		return false
 	}
@@ -160,13 +158,26 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 
 func clip(s string) string { return s[:min(len(s), 140)] }
 
-// Reasons for which a connection is refused.
+func (s *Server) refuse(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[why]++
+}
+
+// Reasons for which a connection or a message is refused.
 const (
-	whyToken = "wrong token"
-	whyName  = "no name of a node"
-	whyKey   = "wrong signature"
-	whyOther = "the name belongs to another node"
+	whyToken   = "wrong token"
+	whyName    = "no name of a node"
+	whyKey     = "wrong signature"
+	whyOther   = "the name belongs to another node"
+	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
+	whyLarge   = "message too large"
+	whySubject = "message that it may not send or hear"
 )
+
+// refusals are reasons by what the server says of them, behind the address and the number of a connection.
+var refusals = map[string]string{"TLS handshake error": whyTLS, server.ErrMaxPayload.Error(): whyLarge,
+	"Publish Violation": whySubject, "Subscription Violation": whySubject}
 
 // user is what a client may do; nil and the reason if it may not come in.
 func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
@@ -233,8 +244,9 @@ func loopback(host string) bool {
 
 // tells passes the server's words on.
 type tells struct {
-	log   *slog.Logger
-	stuck *atomic.Bool // set where it says that the stream can't write
+	log    *slog.Logger
+	stuck  *atomic.Bool // set where it says that the stream can't write
+	refuse func(why string)
 }
 
 // noWrite is what the server says of a frame that it could not store.
@@ -254,6 +266,11 @@ func (t tells) Errorf(f string, v ...any) {
 	text := fmt.Sprintf(f, v...)
 	if strings.HasPrefix(text, noWrite) && t.stuck.Swap(true) {
 		return // said already
+	}
+	for words, why := range refusals {
+		if strings.Contains(text, " - "+words) {
+			t.refuse(why)
+		}
 	}
 	t.log.Error("bus", "says", text)
 }

@@ -289,7 +289,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	if h.o.Rows != nil {
 		work.Go(func() {
-			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows); err != nil {
+			refused := func() { h.count(whyQuestion) }
+			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows, refused); err != nil {
 				h.o.Log.Error("answer for the lake", "error", err)
 			}
 		})
