@@ -189,6 +189,15 @@ func (c *Conn) Close() { c.nc.Close() }
 // Up says whether it is connected now.
 func (c *Conn) Up() bool { return c.nc.IsConnected() }
 
+// Why says what kept it from being connected last; nil where it is. State is not told of every attempt: nats.go is
+// silent about a reconnection that TLS or the server's first words end (nats.go, doReconnect).
+func (c *Conn) Why() error {
+	if c.Up() {
+		return nil
+	}
+	return explain(c.nc.LastError())
+}
+
 // Flush waits until the hub has what was sent.
 func (c *Conn) Flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)

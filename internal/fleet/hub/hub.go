@@ -281,7 +281,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	if h.o.Keep != nil {
-		if err := h.makeRoom(ctx); err != nil {
+		if err := h.makeRoom(ctx); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
 		work.Go(func() { h.consume(ctx) })

@@ -180,6 +180,7 @@ func (n *Node) live(ctx context.Context, last func()) {
 // hello tells the hub of us.
 func (n *Node) hello(ctx context.Context, bye bool) {
 	if !n.conn.Up() {
+		n.state(false, n.conn.Why())
 		return
 	}
 	host, _ := os.Hostname()

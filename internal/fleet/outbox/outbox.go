@@ -37,7 +37,7 @@ type State struct {
 	After int64             `json:"after"` // rows with a higher table.BatchColumn were not sent
 	Next  map[string]uint64 `json:"next"`  // by table: number of the next row, from 1
 	Rows  int64             `json:"rows"`  // that the hub has
-	At    time.Time         `json:"at"`    // when nothing more was to be sent
+	At    time.Time         `json:"at"`    // what was stored before was sent
 	Done  bool              `json:"done"`  // the session is over, and all of it was sent
 
 	Lost map[string]int64 `json:"lost,omitempty"` // rows that were not sent and never will be, by reason
@@ -156,9 +156,6 @@ func (b *Box) Finish() error {
 	s.Done, s.At = true, time.Now().UTC()
 	return b.keep(s)
 }
-
-// caughtUp notes that nothing waits; the disk need not know.
-func (b *Box) caughtUp() { b.state.At = time.Now().UTC() }
 
 // Lose counts rows that will never be sent.
 func (b *Box) lose(s *State, why string, rows int64) {
