@@ -99,7 +99,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
 		StoreDir: opts.StoreDir, SyncAlways: true}
-	s.ns.SetLoggerV2(tells{o.Log, &s.stuck, s.refuse}, false, false, false)
+	s.ns.SetLoggerV2(tells{o.Log, &s.stuck, s.refuse}, true, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
 		s.Close()
@@ -171,13 +171,18 @@ const (
 	whyKey     = "wrong signature"
 	whyOther   = "the name belongs to another node"
 	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
-	whyLarge   = "message too large"
+	whyLarge   = "message too large, or of no size"
 	whySubject = "message that it may not send or hear"
+	whySilent  = "message before a token"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
-var refusals = map[string]string{"TLS handshake error": whyTLS, server.ErrMaxPayload.Error(): whyLarge,
-	"Publish Violation": whySubject, "Subscription Violation": whySubject}
+var refusals = map[string]string{noHandshake: whyTLS, server.ErrMaxPayload.Error(): whyLarge,
+	"processPub Bad or Missing": whyLarge, "processHeaderPub Bad or Missing": whyLarge,
+	server.ErrMaxControlLine.Error(): whyLarge, "Publish Violation": whySubject, "Subscription Violation": whySubject}
+
+// noHandshake is said as an error, or, of whoever speaks anything but TLS, among what is for debugging.
+const noHandshake = "TLS handshake error"
 
 // user is what a client may do; nil and the reason if it may not come in.
 func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
@@ -253,8 +258,12 @@ type tells struct {
 const noWrite = "JetStream failed to store a msg"
 
 func (t tells) Noticef(string, ...any) {}
-func (t tells) Debugf(string, ...any)  {}
 func (t tells) Tracef(string, ...any)  {}
+func (t tells) Debugf(f string, v ...any) {
+	if strings.Contains(f, noHandshake) {
+		t.Errorf(f, v...)
+	}
+}
 func (t tells) Warnf(f string, v ...any) {
 	// what we have chosen: frames of 8 MiB, and nothing before TLS
 	if !strings.HasPrefix(f, "Maximum payloads") && !strings.HasPrefix(f, "Clients that are not using") {
@@ -266,6 +275,9 @@ func (t tells) Errorf(f string, v ...any) {
 	text := fmt.Sprintf(f, v...)
 	if strings.HasPrefix(text, noWrite) && t.stuck.Swap(true) {
 		return // said already
+	}
+	if strings.HasSuffix(text, " - authentication error") { // of one that Check was asked about it says the name too
+		t.refuse(whySilent)
 	}
 	for words, why := range refusals {
 		if strings.Contains(text, " - "+words) {
