@@ -76,17 +76,23 @@ func TestFleetCutOff(t *testing.T) {
 	}
 	hub.wait(t)
 	_, made, _ := strings.Cut(strings.TrimSpace(run.out.String()), "made ")
+	w.hasSteps(made, "lake="+filepath.Join(boss.home, "state", "hub", "lake"), "steady")
+	t.Logf("%s steps, %d kills, a cut of %s", made, kills, cut)
+}
+
+// hasSteps wants as many steps as were made in each place, each once.
+func (w *world) hasSteps(made string, places ...string) {
+	w.t.Helper()
 	n, err := strconv.ParseInt(made, 10, 64)
 	if err != nil {
-		t.Fatal(run.out)
+		w.t.Fatal(err)
 	}
 	want := fmt.Sprintf("n,steps,sum\n%d,%d,%d\n", n, n, n*(n+1)/2)
-	for _, where := range []string{"lake=" + filepath.Join(boss.home, "state", "hub", "lake"), "steady"} {
-		r := w.do("memgauge", where, "query", "-f", "csv",
-			"SELECT count(*) AS n, count(DISTINCT step) AS steps, sum(step) AS sum FROM python.steps WHERE NOT inference")
+	for _, where := range places {
+		r := w.do("memgauge", where, "query", "-f", "csv", "SELECT count(*) AS n, count(DISTINCT step) AS steps, "+
+			"sum(step) AS sum FROM python.steps WHERE NOT inference")
 		if r.code != 0 || r.stdout != want {
-			t.Errorf("%s: %+v, want %q", where, r, want)
+			w.t.Errorf("%s: %+v, want %q", where, r, want)
 		}
 	}
-	t.Logf("%s steps, %d kills, a cut of %s", made, kills, cut)
 }

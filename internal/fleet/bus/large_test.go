@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -54,7 +53,8 @@ func (h *house) joins(t *testing.T, r *raw) string {
 	public := env.Must[string](t)(key.PublicKey())
 	sig := env.Must[[]byte](t)(key.Sign([]byte(r.info.Nonce)))
 	text := env.Must[[]byte](t)(json.Marshal(map[string]any{"user": nodeUser + "n1", "pass": h.o.Join.Secret,
-		"nkey": public, "sig": base64.RawURLEncoding.EncodeToString(sig), "verbose": false, "headers": true, "protocol": 1}))
+		"nkey": public, "sig": base64.RawURLEncoding.EncodeToString(sig), "verbose": false, "headers": true,
+		"protocol": 1}))
 	return fmt.Sprintf("CONNECT %s\r\n", text)
 }
 
@@ -63,7 +63,7 @@ const huge = 2 << 30 // bytes of a frame that nobody may send
 // TestHugeFrames: a frame of 2 GiB, a header that claims more, and a stream without an end, before a token was said or
 // after: the connection is closed, no memory is taken for it, and it is counted; others go on.
 func TestHugeFrames(t *testing.T) {
-	h := open(t, func(o *ServerOptions) { o.Log = slog.New(slog.NewTextHandler(t.Output(), nil)) })
+	h := open(t, nil)
 	good := env.Must[*Conn](t)(h.node(t, "n2", "n2", nil))
 	junk := bytes.Repeat([]byte("x"), 1<<20)
 	for name, c := range map[string]struct {
