@@ -78,7 +78,8 @@ def main():
             for home in homes:
                 home.mkdir()
                 start(home, "run", "--quiet", "--", o.python, "-c", TRAINING)
-            node = start(homes[0], "node", "--join", "127.0.0.1:14335", "--token-file", str(token), "--name", "n1").pid
+            node = start(homes[0], "node", "--join", "127.0.0.1:14335", "--token-file", str(token),
+                         "--name", "n1").pid
             time.sleep(SETTLE)
             pids = [node, *map(collector, homes)]
             before = [cpu(pid) for pid in pids]
