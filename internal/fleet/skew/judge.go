@@ -339,6 +339,7 @@ func (r *Report) hosts(g *Grid) {
 		r.Warnings = append(r.Warnings, why)
 		return
 	}
+	g = g.stays() // page cache and workers come and go, what leaks does not
 	level := math.Abs(middle(levels(g, columns)))
 	for _, d := range departures(g, columns, max(equalBytes, equalShare*level)) {
 		if d.change.line && d.odd(max(leastBytes, leastShare*level)) {
