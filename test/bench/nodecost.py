@@ -86,8 +86,8 @@ def main():
             time.sleep(o.seconds)
             used = [(cpu(pid) - b) / o.seconds * 100 for pid, b in zip(pids, before)]
             m = memory(node)
-            print(f"node: {used[0]:.2f} % of a core; RSS {m['VmHWM']:.0f} MiB at most, of it {m['RssAnon']:.0f} MiB its "
-                  "own (the rest is the program's file, shared with the collector)")
+            print(f"node: {used[0]:.2f} % of a core; RSS {m['VmHWM']:.0f} MiB at most, of it {m['RssAnon']:.0f} MiB "
+                  "its own (the rest is the program's file, shared with the collector)")
             print(f"collector: {used[1]:.2f} % of a core beside the node, {used[2]:.2f} % without one")
             print(f"shipping: {used[0] + used[1] - used[2]:.2f} % of a core; load {os.getloadavg()[0]:.1f}")
         finally:

@@ -244,8 +244,8 @@ const fewOdd = 3
 
 // pileUp finds units that hold more than their neighbours from the beginning. Levels come in groups (stages of a
 // pipeline, experts), and ranks of a group are numbered in a row, so a unit is compared with the ranks before it and
-// with those after it, few and more, and the nearest counts: at the border of two groups one side is its own, and in the
-// middle of a small group only the nearest ranks are. Who has two neighbours of its level has not piled up alone.
+// with those after it, few and more, and the nearest counts: at the border of two groups one side is its own, and in
+// the middle of a small group only the nearest ranks are. Who has two neighbours of its level has not piled up alone.
 func (r *Report) pileUp(g *Grid, columns []int, floor, material float64) {
 	level := levels(g, columns[:max(1, len(columns)/4)])
 	order := make([]int, 0, len(level))
