@@ -76,6 +76,7 @@ func (h *house) start() {
 			h.t.Error(err)
 		}
 	})
+	until(h.t, "the stream", func() bool { return h.Status(h.t.Context()).Room > 0 })
 	h.stop = func() {
 		cancel()
 		run.Wait()
