@@ -56,7 +56,8 @@ type Error struct {
 func (e *Error) Error() string { return e.Message }
 
 // kinds are the errors that a caller distinguishes, on both sides of the socket.
-var kinds = map[string]error{"timeout": ErrTimeout, "canceled": ErrCanceled, "unknown": ErrUnknown}
+var kinds = map[string]error{"timeout": ErrTimeout, "canceled": ErrCanceled, "unknown": ErrUnknown,
+	"refused": ErrRefused}
 
 // Is makes errors.Is work for the kinds.
 func (e *Error) Is(target error) bool {
@@ -70,6 +71,8 @@ var (
 	ErrCanceled = errors.New("canceled")
 	// ErrBroken is a connection that ended before the answer did: the collector was killed. Another one can answer.
 	ErrBroken = errors.New("the collector ended")
+	// ErrRefused is a statement that would change something, or read what is no table of the session.
+	ErrRefused = errors.New("not a reading statement")
 	// ErrException means that the code raised an exception.
 	ErrException = errors.New("the code raised an exception")
 	// ErrUnknown is the reply of an older version to a request that it does not know.

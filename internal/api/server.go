@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -218,7 +219,11 @@ func reply(w http.ResponseWriter, v any, err error) {
 	patient(w)
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
-		w.WriteHeader(http.StatusUnprocessableEntity)
+		status := http.StatusUnprocessableEntity
+		if errors.Is(err, ErrRefused) {
+			status = http.StatusForbidden // whoever passes answers on counts them
+		}
+		w.WriteHeader(status)
 		v = Pack(err)
 	}
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone

@@ -84,8 +84,17 @@ func outcome(ctx context.Context, err error) error {
 	} else if cause != nil {
 		return fmt.Errorf("query: %w", api.ErrCanceled)
 	}
+	if errors.Is(err, store.ErrRefused) {
+		return refused{err}
+	}
 	return err
 }
+
+// refused is the store's refusal as package api knows it.
+type refused struct{ error }
+
+func (r refused) Unwrap() error   { return r.error }
+func (r refused) Is(t error) bool { return t == api.ErrRefused }
 
 func (s *Service) drain(ctx context.Context) error {
 	if s.Drain == nil {

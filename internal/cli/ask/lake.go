@@ -85,6 +85,26 @@ func (o *LakeOptions) Choice(where, sql string, now time.Time) (lake.Choice, err
 		"such as 2h, 2026-11-20, or 2026-11-20T15:00:00Z (UTC)"))
 }
 
+// Far is the part of a hub's lake that the options mean, and the Trino server if that is to answer; nil: the hub does.
+func (o *LakeOptions) Far(sql string, now time.Time) (c lake.Choice, server api.Querier, err error) {
+	if c, err = o.Choice("", sql, now); err != nil {
+		return c, nil, err
+	}
+	switch o.engine {
+	case "auto", "duckdb":
+		return c, nil, nil
+	case "trino":
+		server, err = o.trinoEngine(c)
+		return c, server, err
+	}
+	return c, nil, o.unknown()
+}
+
+func (o *LakeOptions) unknown() error {
+	return app.Usage(remedy.Add(fmt.Errorf("query: unknown engine %q", o.engine),
+		"engines are auto, duckdb and trino"))
+}
+
 // queryLake asks a lake.
 func (a *commands) queryLake(ctx context.Context, o QueryOptions, where string, q api.QueryRequest) error {
 	choice, err := o.Lake.Choice(where, q.SQL, time.Now())
@@ -126,8 +146,7 @@ func (o *LakeOptions) querier(ctx context.Context, c lake.Choice) (from api.Quer
 		from, err = o.trinoEngine(c)
 		return from, func() {}, err
 	}
-	return nil, nil, app.Usage(remedy.Add(fmt.Errorf("query: unknown engine %q", o.engine),
-		"engines are auto, duckdb and trino"))
+	return nil, nil, o.unknown()
 }
 
 // trinoQuerier lets a Trino server answer.

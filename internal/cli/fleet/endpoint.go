@@ -36,6 +36,9 @@ type question struct {
 	live   bool // ask the sessions, also for what the hub's lake has
 	wait   time.Duration
 
+	lakeFlag string // of a query: one that is about the lake alone; "": none
+	byTrino  bool   // a Trino server answers it, which knows nothing of nodes
+
 	args []string // the command and its own
 }
 

@@ -35,6 +35,11 @@ func (q *question) query(ctx context.Context, asker *fanout.Asker, list []fanout
 
 func (q *question) queryAll(ctx context.Context, asker *fanout.Asker, list []fanout.Session, o askcli.QueryOptions,
 	sql string) error {
+	if q.lakeFlag != "" {
+		return app.Usage(remedy.Add(
+			fmt.Errorf("query: --%s is about the hub's lake, and this asks the sessions", q.lakeFlag),
+			"leave --live away, and name tables that the lake has: memgauge hub tables"))
+	}
 	req, err := askcli.QueryRequest(ctx, q.App, o, sql)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/hub"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/table"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -37,7 +39,8 @@ func lakeRows(location string) node.Rows {
 			return
 		}
 		defer func() { <-slots }()
-		lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank}).ServeHTTP(w, r)
+		lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank,
+			Since: of.Since}).ServeHTTP(w, r)
 	}
 }
 
@@ -54,8 +57,8 @@ func (q *question) fromLake(ctx context.Context, asker *fanout.Asker) (taken boo
 	}
 	if command == "tables" {
 		err = q.lakeTables(ctx, asker)
-	} else if taken, err = q.lakeQuery(ctx, asker); !taken {
-		return false, err
+	} else if taken, err = q.lakeQuery(ctx, asker); !taken || q.byTrino {
+		return taken, err
 	}
 	absent := q.tellLake(s)
 	return true, q.strictly(absent, err)
@@ -101,6 +104,10 @@ func (q *question) lakeQuery(ctx context.Context, asker *fanout.Asker) (taken bo
 			return nil
 		}
 		taken = true
+		from, err := q.engine(asker, o, req.SQL)
+		if err != nil {
+			return err
+		}
 		req.Note = func(text string) { fmt.Fprintf(q.Stderr, "memgauge: %s\n", text) }
 		ctx, cancel := o.Limit(ctx)
 		defer cancel()
@@ -109,17 +116,43 @@ func (q *question) lakeQuery(ctx context.Context, asker *fanout.Asker) (taken bo
 			return fmt.Errorf("query: %w", err)
 		}
 		defer out.Discard()
-		return askcli.RunQuery(ctx, asker.Lake(q.sel), req, out)
+		return askcli.RunQuery(ctx, from, req, out)
 	})
 	return taken, err
+}
+
+// engine is who answers about the lake: the hub, for the part that is meant, or a Trino server over all of it.
+func (q *question) engine(asker *fanout.Asker, o askcli.QueryOptions, sql string) (api.Querier, error) {
+	c, server, err := o.Lake.Far(sql, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	if server != nil {
+		if q.sel != (fanout.Select{}) {
+			return nil, app.Usage(remedy.Add(
+				errors.New("query: Trino's tables are whole, job=, node= and rank= do not narrow them"),
+				"say it in the statement: WHERE job = '…' AND rank = 7"))
+		}
+		q.byTrino = true
+		return server, nil
+	}
+	if c.Job != "" && q.sel.Job != "" && c.Job != q.sel.Job {
+		return nil, app.Usage(fmt.Errorf("query: job=%s and --job %s", q.sel.Job, c.Job))
+	}
+	q.sel.Job, q.sel.Since = firstOf(q.sel.Job, c.Job), c.Since
+	return asker.Lake(q.sel), nil
 }
 
 // parseQuery reads the flags of a query.
 func (q *question) parseQuery(ctx context.Context, run func(o askcli.QueryOptions, sql string) error) error {
 	var o askcli.QueryOptions
 	c := &cobra.Command{Use: "query SQL", Args: cobra.ExactArgs(1), SilenceErrors: true, SilenceUsage: true,
-		RunE: func(_ *cobra.Command, args []string) error { return run(o, args[0]) }}
+		RunE: func(c *cobra.Command, args []string) error {
+			q.lakeFlag = o.Lake.Given(c.Flags())
+			return run(o, args[0])
+		}}
 	o.AddFlags(c)
+	o.Lake.AddFlags(c.Flags())
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return app.Usage(err) })
 	c.SetArgs(q.args[1:])
 	return c.ExecuteContext(ctx)

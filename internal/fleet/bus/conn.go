@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -161,9 +162,13 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 
 // explain says in our words why a connection failed.
 func explain(err error) error {
+	var plain tls.RecordHeaderError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &plain):
+		return remedy.Add(fmt.Errorf("%w: it has no TLS", ErrRefused),
+			"is that the hub's port? One with --insecure wants --insecure here too")
 	case errors.Is(err, errPin):
 		return remedy.Add(fmt.Errorf("%w: %w", ErrRefused, errPin),
 			"that is another hub, or it was set up anew: take its new token")
@@ -183,6 +188,15 @@ func (c *Conn) Close() { c.nc.Close() }
 
 // Up says whether it is connected now.
 func (c *Conn) Up() bool { return c.nc.IsConnected() }
+
+// Why says what kept it from being connected last; nil where it is. State is not told of every attempt: nats.go is
+// silent about a reconnection that TLS or the server's first words end (nats.go, doReconnect).
+func (c *Conn) Why() error {
+	if c.Up() {
+		return nil
+	}
+	return explain(c.nc.LastError())
+}
 
 // Flush waits until the hub has what was sent.
 func (c *Conn) Flush(ctx context.Context) error {

@@ -99,7 +99,7 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
 		StoreDir: opts.StoreDir, SyncAlways: true}
-	s.ns.SetLoggerV2(tells{o.Log, &s.stuck}, false, false, false)
+	s.ns.SetLoggerV2(tells{o.Log, &s.stuck, s.refuse}, true, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
 		s.Close()
@@ -148,9 +148,7 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
 	if user == nil {
-		s.mu.Lock()
-		s.refused[why]++
-		s.mu.Unlock()
+		s.refuse(why)
 		s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()), "as", clip(o.Username))
 		return false
 	}
@@ -160,13 +158,31 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 
 func clip(s string) string { return s[:min(len(s), 140)] }
 
-// Reasons for which a connection is refused.
+func (s *Server) refuse(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[why]++
+}
+
+// Reasons for which a connection or a message is refused.
 const (
-	whyToken = "wrong token"
-	whyName  = "no name of a node"
-	whyKey   = "wrong signature"
-	whyOther = "the name belongs to another node"
+	whyToken   = "wrong token"
+	whyName    = "no name of a node"
+	whyKey     = "wrong signature"
+	whyOther   = "the name belongs to another node"
+	whyTLS     = "no TLS 1.3, or another hub's certificate wanted"
+	whyLarge   = "message too large, or of no size"
+	whySubject = "message that it may not send or hear"
+	whySilent  = "message before a token"
 )
+
+// refusals are reasons by what the server says of them, behind the address and the number of a connection.
+var refusals = map[string]string{noHandshake: whyTLS, server.ErrMaxPayload.Error(): whyLarge,
+	"processPub Bad or Missing": whyLarge, "processHeaderPub Bad or Missing": whyLarge,
+	server.ErrMaxControlLine.Error(): whyLarge, "Publish Violation": whySubject, "Subscription Violation": whySubject}
+
+// noHandshake is said as an error, or, of whoever speaks anything but TLS, among what is for debugging.
+const noHandshake = "TLS handshake error"
 
 // user is what a client may do; nil and the reason if it may not come in.
 func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User, string) {
@@ -233,16 +249,21 @@ func loopback(host string) bool {
 
 // tells passes the server's words on.
 type tells struct {
-	log   *slog.Logger
-	stuck *atomic.Bool // set where it says that the stream can't write
+	log    *slog.Logger
+	stuck  *atomic.Bool // set where it says that the stream can't write
+	refuse func(why string)
 }
 
 // noWrite is what the server says of a frame that it could not store.
 const noWrite = "JetStream failed to store a msg"
 
 func (t tells) Noticef(string, ...any) {}
-func (t tells) Debugf(string, ...any)  {}
 func (t tells) Tracef(string, ...any)  {}
+func (t tells) Debugf(f string, v ...any) {
+	if strings.Contains(f, noHandshake) {
+		t.Errorf(f, v...)
+	}
+}
 func (t tells) Warnf(f string, v ...any) {
 	// what we have chosen: frames of 8 MiB, and nothing before TLS
 	if !strings.HasPrefix(f, "Maximum payloads") && !strings.HasPrefix(f, "Clients that are not using") {
@@ -254,6 +275,14 @@ func (t tells) Errorf(f string, v ...any) {
 	text := fmt.Sprintf(f, v...)
 	if strings.HasPrefix(text, noWrite) && t.stuck.Swap(true) {
 		return // said already
+	}
+	if strings.HasSuffix(text, " - authentication error") { // of one that Check was asked about it says the name too
+		t.refuse(whySilent)
+	}
+	for words, why := range refusals {
+		if strings.Contains(text, " - "+words) {
+			t.refuse(why)
+		}
 	}
 	t.log.Error("bus", "says", text)
 }

@@ -24,7 +24,9 @@ const (
 	sameFor = 10 * time.Minute
 	// ackTime is for the lake to keep what it was given; it then gets the frames again.
 	ackTime = 5 * time.Minute
-	inHand  = 16 << 10 // frames that the lake has and has not kept; their bytes are bounded by Gather
+	// lookTime is between looks, while nothing comes, for frames that were lost on their way here.
+	lookTime = 5 * time.Second
+	inHand   = 16 << 10 // frames that the lake has and has not kept; their bytes are bounded by Gather
 	// fetchTime is how long one request for frames waits; it is what the end of a hub may wait for.
 	fetchTime = 500 * time.Millisecond
 )
@@ -110,27 +112,45 @@ func (c *Conn) Consume(ctx context.Context, g Gather, keep func(ctx context.Cont
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
-	for ctx.Err() == nil {
-		list := gather(ctx, cons, g)
-		if len(list) == 0 {
-			continue
+	for looked := time.Now(); ctx.Err() == nil; {
+		list, lost := gather(ctx, cons, g)
+		if len(list) == 0 && lost == nil {
+			if time.Since(looked) < lookTime {
+				continue
+			}
+			looked, lost = time.Now(), onItsWay(ctx, cons)
 		}
 		msgs := make([]Msg, len(list))
 		for i, m := range list {
 			msgs[i] = Msg{Subject: m.Subject(), Data: m.Data()}
 		}
-		if err := keep(ctx, msgs); err != nil {
-			return fmt.Errorf("keep frames: %w", err)
+		if len(msgs) > 0 {
+			if err := keep(ctx, msgs); err != nil {
+				return fmt.Errorf("keep frames: %w", err)
+			}
 		}
 		for _, m := range list {
 			_ = m.Ack() // one that is lost comes again, and is known by its numbers
+		}
+		if lost != nil && ctx.Err() == nil {
+			return fmt.Errorf("read the stream: %w", lost)
 		}
 	}
 	return nil
 }
 
-// gather fetches frames until there are enough of them, or the first has waited long enough.
-func gather(ctx context.Context, cons jetstream.Consumer, g Gather) (list []jetstream.Msg) {
+// onItsWay is an error where frames were sent to us that did not come: a server was lost meanwhile. They would come
+// again after ackTime; to a new consumer they do at once.
+func onItsWay(ctx context.Context, cons jetstream.Consumer) error {
+	info, err := cons.Info(ctx)
+	if err == nil && info.NumAckPending > 0 {
+		err = fmt.Errorf("%d frames were lost on their way, and come again", info.NumAckPending)
+	}
+	return err
+}
+
+// gather fetches frames until there are enough of them, the first has waited long enough, or fetching fails.
+func gather(ctx context.Context, cons jetstream.Consumer, g Gather) (list []jetstream.Msg, err error) {
 	var due time.Time
 	for bytes := 0; bytes < g.Bytes && len(list) < inHand && ctx.Err() == nil; {
 		patience := fetchTime
@@ -141,10 +161,7 @@ func gather(ctx context.Context, cons jetstream.Consumer, g Gather) (list []jets
 		}
 		batch, err := cons.FetchBytes(max(g.Bytes, 2*MaxMessage), jetstream.FetchMaxWait(patience))
 		if err != nil {
-			if !wait(ctx, retryWait) {
-				break
-			}
-			continue
+			return list, err
 		}
 		for m := range batch.Messages() {
 			if len(list) == 0 {
@@ -152,6 +169,9 @@ func gather(ctx context.Context, cons jetstream.Consumer, g Gather) (list []jets
 			}
 			list, bytes = append(list, m), bytes+len(m.Data())
 		}
+		if err := batch.Error(); err != nil {
+			return list, err
+		}
 	}
-	return list
+	return list, nil
 }

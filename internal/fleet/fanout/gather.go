@@ -23,6 +23,7 @@ type Node struct {
 	Up        bool      `json:"up"`
 	Jobs      []string  `json:"jobs"`
 	Sessions  int       `json:"sessions"`
+	Refused   int64     `json:"refused"` // questions, by those processes
 
 	Kept   uint64    `json:"kept_rows"` // rows of it that the hub has handed over
 	KeptAt time.Time `json:"kept_at,omitzero"`

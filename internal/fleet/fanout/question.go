@@ -21,6 +21,8 @@ type Select struct {
 	Session  string `json:"session,omitempty"` // an id
 	Rank     *int   `json:"rank,omitempty"`    // those with a live process of this rank
 	Finished bool   `json:"finished,omitempty"`
+
+	Since time.Time `json:"since,omitzero"` // of the rows that a hub keeps: those from then on
 }
 
 // Question is what nodes are asked.

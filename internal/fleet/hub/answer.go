@@ -30,6 +30,8 @@ const (
 	whyCorrupt = "corrupt frame"
 	whyForged  = "frame in another node's name"
 	whyTable   = "frame of a table that is not known"
+	// whyQuestion is one that would change something, or read files; by the hub's lake or a node.
+	whyQuestion = "question that may not be asked"
 )
 
 // Status is what `memgauge hub status` tells.
@@ -93,6 +95,9 @@ func (h *Hub) Status(ctx context.Context) Status {
 		s.Stored, s.Again = h.o.Keep.Counts()
 	}
 	for _, n := range s.Nodes {
+		if n.Refused > 0 {
+			s.Refused[whyQuestion] += n.Refused
+		}
 		for why, rows := range n.Lost {
 			s.Lost[why] += rows
 		}
@@ -129,6 +134,11 @@ func (h *Hub) reply(m bus.Msg, v any) {
 
 func (h *Hub) refuse(from, why string, err error) {
 	h.o.Log.Warn("refused a frame", "node", from, "why", why, "error", err)
+	h.count(why)
+}
+
+// count counts what was refused.
+func (h *Hub) count(why string) {
 	h.counts.Lock()
 	defer h.counts.Unlock()
 	if h.counts.bad == nil {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,57 @@ func TestExternalNATS(t *testing.T) {
 	if _, err := Open(over(t, small, 1)); err == nil {
 		t.Error("a certificate that nobody vouches for")
 	}
+}
+
+// TestExternalLosesAServer: of three servers that keep each frame, the one that leads is lost and comes back, again and
+// again. Every frame that was acknowledged reaches the keeper, and one that was not is sent again under its id.
+func TestExternalLosesAServer(t *testing.T) {
+	o := nats.StartCluster(t, may, bus.MaxMessage, 3)
+	k := kept{make(chan frame.Header, 4096)}
+	one := over(t, o.Server, 3)
+	one.Keep = k
+	_, stop := running(t, one)
+	defer stop()
+	token, err := bus.ReadToken(o.Creds("n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n1, err := bus.Dial(bus.DialOptions{URL: o.URL, CA: o.CA, Token: token, Node: "n1", Patient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n1.Close()
+	const frames = 90
+	tries, lost := 0, -1
+	for i := range uint64(frames) {
+		switch i % 30 {
+		case 10:
+			if lost = o.StreamLeader("MEMGAUGE"); lost < 0 {
+				t.Fatal("no server leads the stream")
+			}
+			o.Lose(lost)
+		case 25:
+			o.Start(t, lost)
+		}
+		text := batch(t, "n1", "n1", i+1)
+		until(t, "a frame to be taken", func() bool {
+			tries++
+			return n1.Ship(t.Context(), strconv.FormatUint(i, 10), text) == nil
+		})
+	}
+	came := map[uint64]int{}
+	until(t, "all frames at the keeper", func() bool {
+		for {
+			select {
+			case h := <-k.came:
+				came[h.First]++
+				continue
+			default:
+			}
+			return len(came) == frames
+		}
+	})
+	t.Logf("%d frames in %d attempts", frames, tries)
 }
 
 // TestExternalAddresses refuses what would tell secrets or reach nothing.

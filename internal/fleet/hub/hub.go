@@ -281,7 +281,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	if h.o.Keep != nil {
-		if err := h.makeRoom(ctx); err != nil {
+		if err := h.makeRoom(ctx); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
 			return fmt.Errorf("hub: %w", err)
 		}
 		work.Go(func() { h.consume(ctx) })
@@ -289,7 +291,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	if h.o.Rows != nil {
 		work.Go(func() {
-			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows); err != nil {
+			refused := func() { h.count(whyQuestion) }
+			if err := node.ServeRows(ctx, h.conn, h.o.Log, h.o.Rows, refused); err != nil {
 				h.o.Log.Error("answer for the lake", "error", err)
 			}
 		})

@@ -115,7 +115,7 @@ func (r *roster) list(now time.Time) []fanout.Node {
 // now sums its processes up.
 func (n *known) now(now time.Time) fanout.Node {
 	out := n.Node
-	out.Instances, out.Sessions = []string{}, 0
+	out.Instances, out.Sessions, out.Refused = []string{}, 0, 0
 	shipping := fanout.Shipping{}
 	jobs := []string{}
 	for id, h := range n.hellos {
@@ -123,7 +123,7 @@ func (n *known) now(now time.Time) fanout.Node {
 			continue
 		}
 		out.Instances = append(out.Instances, id)
-		out.Sessions += h.Sessions
+		out.Sessions, out.Refused = out.Sessions+h.Sessions, out.Refused+h.Refused
 		shipping.Add(h.Shipping)
 		jobs = append(jobs, h.Jobs...)
 	}

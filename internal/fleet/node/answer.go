@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -53,6 +54,9 @@ type desk struct {
 	instance string
 	log      *slog.Logger
 	work     func(ctx context.Context, q fanout.Question, a *answer)
+
+	refused   atomic.Int64 // questions that would change something, or read what is no table
+	onRefusal func()       // nil: nobody else counts them
 
 	answers sync.WaitGroup
 	room    chan struct{} // answers at a time
@@ -97,6 +101,7 @@ func (n *desk) take(ctx context.Context, m bus.Msg) {
 		return
 	}
 	if fanout.Changes(q.Path) && !strings.HasPrefix(m.Subject, bus.GrantPrefix) {
+		n.refuse(q.Path)
 		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errChanges)})
 		return
 	}
@@ -118,6 +123,14 @@ func (n *desk) take(ctx context.Context, m bus.Msg) {
 		delete(n.running, q.ID)
 		n.lock.Unlock()
 	})
+}
+
+// refuse counts a question that was refused, and says so.
+func (n *desk) refuse(path string) {
+	if n.refused.Add(1); n.onRefusal != nil {
+		n.onRefusal()
+	}
+	n.log.Warn("refused a question", "of", path)
 }
 
 var errChanges = errors.New("that changes the training, and is not asked so")
@@ -241,6 +254,9 @@ func (w *writer) WriteHeader(status int) {
 		return
 	}
 	w.begun = true
+	if status == http.StatusForbidden {
+		w.n.refuse(w.q.Path)
+	}
 	w.send(fanout.Part{Kind: fanout.Head, Status: status, Header: w.header.Clone()})
 }
 

@@ -6,6 +6,7 @@ package node
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Options are a node's.
@@ -38,8 +40,10 @@ type Node struct {
 	sessions sessions
 	greet    chan struct{} // say hello now: the hub is another, or there again
 
-	mu  sync.Mutex
-	why string // the hub could not be reached, as it was told last
+	mu    sync.Mutex
+	why   string // the hub could not be reached, as it was told last
+	known bool   // a hub has let us in
+	leave context.CancelCauseFunc
 
 	shipping shipping
 }
@@ -57,7 +61,8 @@ type Hello struct {
 	Version  string   `json:"version"`
 	Jobs     []string `json:"jobs"`
 	Sessions int      `json:"sessions"`
-	Bye      bool     `json:"bye,omitempty"` // it ends
+	Bye      bool     `json:"bye,omitempty"`     // it ends
+	Refused  int64    `json:"refused,omitempty"` // questions, since it began
 
 	fanout.Shipping
 }
@@ -67,8 +72,8 @@ type Welcome struct {
 	Keeps bool `json:"keeps"` // whether rows are wanted
 }
 
-// Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it
-// had let us in before.
+// Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it had let this
+// process in before.
 func Run(ctx context.Context, o Options) error {
 	if err := frame.CheckName("node", o.Name); err != nil {
 		return err
@@ -76,6 +81,8 @@ func Run(ctx context.Context, o Options) error {
 	n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1)}
 	n.work = n.answer
 	n.sessions.n = n
+	ctx, n.leave = context.WithCancelCause(ctx)
+	defer n.leave(nil)
 	d := o.Dial
 	d.Node, d.Patient = o.Name, true
 	d.State = n.state
@@ -84,11 +91,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer n.conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	defer n.sessions.close()
 	defer n.answers.Wait()
-	defer cancel()
+	defer n.leave(nil)
 	stop, err := n.hear(ctx, n.subjects()...)
 	if err != nil {
 		return err
@@ -98,22 +103,43 @@ func Run(ctx context.Context, o Options) error {
 	var ships sync.WaitGroup
 	ships.Go(func() { n.shipping.run(ctx) })
 	defer ships.Wait()
-	return n.live(ctx, ships.Wait)
+	n.live(ctx, ships.Wait)
+	if err := context.Cause(ctx); errors.Is(err, bus.ErrRefused) {
+		return err
+	}
+	return nil
 }
 
-// state tells of a hub that comes and goes.
+// state tells of a hub that comes and goes. One that refuses us from the beginning is a mistake of whoever started us;
+// one that refuses us later may be set up anew, and is tried on.
 func (n *Node) state(up bool, err error) {
 	switch {
 	case up:
+		n.mu.Lock()
+		n.known = true
+		n.mu.Unlock()
 		n.again("")
 		n.o.Log.Info("connected to the hub", "node", n.o.Name)
 		select {
 		case n.greet <- struct{}{}:
 		default:
 		}
+	case errors.Is(err, bus.ErrRefused) && n.stranger():
+		n.leave(fmt.Errorf("reach the hub at %s: %w", n.o.Dial.URL, err))
 	case err != nil && n.again(err.Error()):
-		n.o.Log.Warn("not connected to the hub", "why", err)
+		args := []any{"why", err}
+		if hint := remedy.Of(err); hint != "" {
+			args = append(args, "hint", hint)
+		}
+		n.o.Log.Warn("not connected to the hub, trying on", args...)
 	}
+}
+
+// stranger says that no hub has let us in yet.
+func (n *Node) stranger() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.known
 }
 
 // again says whether this is another reason than the one before: attempts are made every second, for weeks perhaps.
@@ -135,7 +161,7 @@ func (n *Node) subjects() []string {
 }
 
 // live says hello now and then, until ctx ends and the last rows have gone.
-func (n *Node) live(ctx context.Context, last func()) error {
+func (n *Node) live(ctx context.Context, last func()) {
 	tick := time.NewTicker(helloEvery)
 	defer tick.Stop()
 	for {
@@ -144,7 +170,7 @@ func (n *Node) live(ctx context.Context, last func()) error {
 		case <-ctx.Done():
 			last()
 			n.hello(context.WithoutCancel(ctx), true)
-			return nil
+			return
 		case <-tick.C:
 		case <-n.greet:
 		}
@@ -154,12 +180,13 @@ func (n *Node) live(ctx context.Context, last func()) error {
 // hello tells the hub of us.
 func (n *Node) hello(ctx context.Context, bye bool) {
 	if !n.conn.Up() {
+		n.state(false, n.conn.Why())
 		return
 	}
 	host, _ := os.Hostname()
 	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
 	h.Jobs, h.Sessions = n.sessions.jobs()
-	h.Shipping = n.shipping.tell()
+	h.Shipping, h.Refused = n.shipping.tell(), n.refused.Load()
 	text, err := json.Marshal(h)
 	if err != nil {
 		return

@@ -12,10 +12,11 @@ import (
 // Rows answers for what a hub keeps: requests of package api, about the rows that the selection leaves.
 type Rows func(ctx context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request)
 
-// ServeRows answers questions to the rows that a hub keeps, until ctx ends.
-func ServeRows(ctx context.Context, conn *bus.Conn, log *slog.Logger, rows Rows) error {
+// ServeRows answers questions to the rows that a hub keeps, until ctx ends. refused is called for each that may not be
+// asked.
+func ServeRows(ctx context.Context, conn *bus.Conn, log *slog.Logger, rows Rows, refused func()) error {
 	d := newDesk(fanout.LakeNode, log)
-	d.conn = conn
+	d.conn, d.onRefusal = conn, refused
 	d.work = func(ctx context.Context, q fanout.Question, a *answer) {
 		s := fanout.LakeSession()
 		d.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})

@@ -34,12 +34,14 @@ func (b *Box) Gather(ctx context.Context, db api.Querier) (more bool, err error)
 	if b.made != nil {
 		return true, nil
 	}
+	began := time.Now().UTC() // what is stored from now on may be missed
 	r, more, err := b.look(ctx, db)
 	if err != nil {
 		return false, fmt.Errorf("gather rows: %w", err)
 	}
+	r.began = began
 	if len(r.tables) == 0 {
-		b.caughtUp()
+		b.state.At = began // the disk need not know
 		return false, nil
 	}
 	p := &pack{}
@@ -56,7 +58,8 @@ func (b *Box) Gather(ctx context.Context, db api.Querier) (more bool, err error)
 
 // round is what the next frames are made of.
 type round struct {
-	upTo   int64 // the newest transaction
+	began  time.Time // when it was looked for
+	upTo   int64     // the newest transaction
 	rows   int64
 	tables []*table.Table // that have rows
 }
@@ -129,7 +132,7 @@ func (b *Box) pack(ctx context.Context, db api.Querier, r round, p *pack, more b
 	}
 	after.After = r.upTo
 	if !more {
-		after.At = time.Now().UTC()
+		after.At = r.began
 	}
 	return p.finish(after)
 }

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Files in a session's directory.
@@ -36,7 +37,7 @@ type State struct {
 	After int64             `json:"after"` // rows with a higher table.BatchColumn were not sent
 	Next  map[string]uint64 `json:"next"`  // by table: number of the next row, from 1
 	Rows  int64             `json:"rows"`  // that the hub has
-	At    time.Time         `json:"at"`    // when nothing more was to be sent
+	At    time.Time         `json:"at"`    // what was stored before was sent
 	Done  bool              `json:"done"`  // the session is over, and all of it was sent
 
 	Lost map[string]int64 `json:"lost,omitempty"` // rows that were not sent and never will be, by reason
@@ -60,7 +61,8 @@ func Begun(dir string) (begun, done bool) {
 	return err == nil && s.Next != nil, err == nil && s.Done
 }
 
-// Open takes the outbox of the session in dir. Job and node are those under which its first rows were numbered.
+// Open takes the outbox of the session in dir. The job stays that of its first rows; the node may get another name once
+// nothing waits.
 func Open(dir, session, job, node string) (b *Box, err error) {
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -78,11 +80,26 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 	if err == nil {
 		b.made, err = b.readBox()
 	}
+	if err == nil && b.state.Node != node {
+		err = b.rename(node)
+	}
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("open the outbox of %s: %w", session, err)
 	}
 	return b, nil
+}
+
+// rename goes on in another name. Frames that wait bear the old one, in which the hub may have some of them: sent in
+// another, rows would count twice.
+func (b *Box) rename(node string) error {
+	if b.made != nil {
+		return remedy.Add(fmt.Errorf("rows were about to be sent as node %s, not as %s", b.state.Node, node),
+			"memgauge node --name "+b.state.Node+" sends them")
+	}
+	s := b.State()
+	s.Node = node
+	return b.keep(s)
 }
 
 // Close lets go of it.
@@ -139,9 +156,6 @@ func (b *Box) Finish() error {
 	s.Done, s.At = true, time.Now().UTC()
 	return b.keep(s)
 }
-
-// caughtUp notes that nothing waits; the disk need not know.
-func (b *Box) caughtUp() { b.state.At = time.Now().UTC() }
 
 // Lose counts rows that will never be sent.
 func (b *Box) lose(s *State, why string, rows int64) {

@@ -174,6 +174,24 @@ func (g *Grid) at(unit, bucket int) float64 {
 	return math.NaN()
 }
 
+// stays is the grid of what each unit never falls below again.
+func (g *Grid) stays() *Grid {
+	out := *g
+	out.cells = make([][]float64, len(g.cells))
+	for i, row := range g.cells {
+		row = slices.Clone(row)
+		least := math.Inf(1)
+		for b := len(row) - 1; b >= 0; b-- {
+			if !math.IsNaN(row[b]) {
+				least = min(least, row[b])
+				row[b] = least
+			}
+		}
+		out.cells[i] = row
+	}
+	return &out
+}
+
 // Seen says that a unit has made a step, of which no value may be there.
 func (g *Grid) Seen(u Unit, step int64) {
 	if i, ok := g.index[u]; ok {

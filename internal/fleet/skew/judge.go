@@ -244,7 +244,8 @@ const fewOdd = 3
 
 // pileUp finds units that hold more than their neighbours from the beginning. Levels come in groups (stages of a
 // pipeline, experts), and ranks of a group are numbered in a row, so a unit is compared with the ranks before it and
-// with those after it, and the nearer of the two counts: at the border of two groups one of them is its own.
+// with those after it, few and more, and the nearest counts: at the border of two groups one side is its own, and in
+// the middle of a small group only the nearest ranks are. Who has two neighbours of its level has not piled up alone.
 func (r *Report) pileUp(g *Grid, columns []int, floor, material float64) {
 	level := levels(g, columns[:max(1, len(columns)/4)])
 	order := make([]int, 0, len(level))
@@ -256,9 +257,12 @@ func (r *Report) pileUp(g *Grid, columns []int, floor, material float64) {
 	slices.SortStableFunc(order, func(a, b int) int { return g.units[a].Rank - g.units[b].Rank })
 	above := make([]float64, len(order))
 	for k, i := range order {
-		before := middleOf(level, order[max(0, k-leastPeers):k])
-		after := middleOf(level, order[k+1:min(len(order), k+1+leastPeers)])
-		above[k] = nearer(level[i]-before, level[i]-after)
+		above[k] = math.NaN()
+		for _, n := range []int{fewOdd, leastPeers} { // a median of three is moved by none of them alone
+			before := middleOf(level, order[max(0, k-n):k])
+			after := middleOf(level, order[k+1:min(len(order), k+1+n)])
+			above[k] = nearer(nearer(level[i]-before, level[i]-after), above[k])
+		}
 	}
 	s := scoreOf(above, floor)
 	for k, i := range order {
@@ -281,7 +285,7 @@ func middleOf(level []float64, of []int) float64 {
 
 // nearer is the smaller of two distances; where there is but one, that.
 func nearer(a, b float64) float64 {
-	if math.IsNaN(b) || math.Abs(a) <= math.Abs(b) {
+	if math.IsNaN(b) || !math.IsNaN(a) && math.Abs(a) <= math.Abs(b) {
 		return a
 	}
 	return b
@@ -335,6 +339,7 @@ func (r *Report) hosts(g *Grid) {
 		r.Warnings = append(r.Warnings, why)
 		return
 	}
+	g = g.stays() // page cache and workers come and go, what leaks does not
 	level := math.Abs(middle(levels(g, columns)))
 	for _, d := range departures(g, columns, max(equalBytes, equalShare*level)) {
 		if d.change.line && d.odd(max(leastBytes, leastShare*level)) {

@@ -42,7 +42,8 @@ func New(seed uint64, kind skew.Kind, ranks, steps int) Fleet {
 	f := Fleet{Ranks: ranks, PerNode: 8, Steps: steps, seed: seed}
 	r := rand.New(rand.NewPCG(seed, 1))
 	taken := map[int]bool{}
-	for range f.planted(kind, r) {
+	nodes := (ranks + f.PerNode - 1) / f.PerNode
+	for range min(f.planted(kind, r), nodes) { // each has a node of its own
 		rank := r.IntN(ranks)
 		for taken[rank/f.PerNode] {
 			rank = r.IntN(ranks)
