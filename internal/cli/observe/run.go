@@ -56,7 +56,7 @@ func (a *commands) runCommand() *cobra.Command {
 	f.StringVar(&o.Native, "native", "",
 		"sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
 			"`BYTES` on average (docs/native.md)")
-	f.Lookup("native").NoOptDefVal = "512KiB"
+	f.Lookup("native").NoOptDefVal = "128KiB"
 	f.StringVar(&o.Guard.Policy, "guard", "",
 		"act on memory by `POLICY`: guide, or a YAML file such as safe_training.yaml (docs/guard.md)")
 	f.BoolVar(&o.Guard.DryRun, "dry-run", false, "with --guard: tell what would be done, and do nothing")

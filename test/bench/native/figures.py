@@ -82,7 +82,7 @@ def library():
 
 
 def environ(where):
-    return dict(os.environ, LD_PRELOAD=library(), MEMGAUGE_NATIVE=str(512 << 10), MEMGAUGE_NATIVE_DIR=where)
+    return dict(os.environ, LD_PRELOAD=library(), MEMGAUGE_NATIVE=str(128 << 10), MEMGAUGE_NATIVE_DIR=where)
 
 
 def storm(args, where):
