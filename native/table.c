@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -172,10 +173,18 @@ static char *put_number(char *to, uint64_t v) {
 	return to;
 }
 
+// allowed: what goes beyond the limit of a file's size ends the process by SIGXFSZ.
+static bool allowed(uint64_t size) {
+	struct {
+		uint64_t soft, hard;
+	} limit;
+	return syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &limit) == 0 && size <= limit.soft;
+}
+
 // mg_allocate has the disk's blocks there before anything is written through the map: a full disk must not kill the
 // trainer. The file is opened for it each time, since a descriptor of ours could be closed by the program.
 bool mg_allocate(uint64_t from, uint64_t to) {
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
+	int fd = allowed(to) ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0) : -1;
 	if (fd < 0)
 		return false;
 	long failed = syscall(SYS_fallocate, fd, 0, from, to - from);
@@ -233,16 +242,19 @@ static uint64_t wall(void) {
 }
 
 static bool map_file(uint64_t size) {
-	int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int fd = allowed(size) ? (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
 	if (fd < 0)
 		return false;
 	bool ok = syscall(SYS_ftruncate, fd, size) == 0;
 	void *p = ok ? (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 	syscall(SYS_close, fd);
-	if (p == MAP_FAILED)
-		return false;
 	file = p;
-	return mg_allocate(0, PAGE);
+	if (p != MAP_FAILED && mg_allocate(0, PAGE))
+		return true;
+	if (p != MAP_FAILED)
+		syscall(SYS_munmap, p, size);
+	syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+	return false;
 }
 
 static void *own_memory(size_t size) {
