@@ -23,11 +23,14 @@ func (o RunOptions) nativeInterval() (units.Bytes, error) {
 
 // installNative unpacks the library beside the sessions, if it is wanted: a session that can't have what was asked for
 // is not begun.
-func installNative(interval units.Bytes) (path string, err error) {
+func installNative(command string, interval units.Bytes) (path string, err error) {
 	if interval == 0 {
 		return "", nil
 	}
 	home, err := session.Home()
+	if err == nil {
+		err = native.Refuse(command)
+	}
 	if err == nil {
 		path, err = native.Install(home)
 	}
