@@ -33,7 +33,8 @@ export function FlameGraph({ of }: { of: Flame }) {
     {of.error || !of.root ? <p class="state bad"><code>{of.file}</code>: {of.error}</p> : <Graph root={of.root} />}</section>;
 }
 
-function Graph({ root }: { root: FlameNode }) {
+// count names what a node's number counts.
+export function Graph({ root, count = "blocks" }: { root: FlameNode; count?: string }) {
   const box = useRef<HTMLDivElement>(null), [width, setWidth] = useState(0);
   const [path, setPath] = useState([root]), [at, setAt] = useState([root]);
   useEffect(() => {
@@ -56,7 +57,7 @@ function Graph({ root }: { root: FlameNode }) {
     if (next) setAt(next);
   };
   return <>
-    <p class="flameat" aria-live="polite"><code>{now.n}</code> {f.bytes(now.b)} ({f.percent(now.b / root.b, 1)}), {t("blocks", f.count(now.k))}</p>
+    <p class="flameat" aria-live="polite"><code>{now.n}</code> {f.bytes(now.b)} ({f.percent(now.b / root.b, 1)}), {t(count, f.count(now.k))}</p>
     <div ref={box} class="flame" tabIndex={0} role="application" aria-label={t("flame")} aria-describedby="flamekeys" onKeyDown={press}
       style={{ height: `${row * (1 + Math.max(0, ...list.map((p) => p.depth)))}px` }}>
       {list.map((p) => <div class={p.node === now ? "frame now" : "frame"} title={`${p.node.n}: ${f.bytes(p.node.b)}`}

@@ -43,7 +43,9 @@ func (a *commands) runCommand() *cobra.Command {
 			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Command = args
+			if o.Command = args; o.Native == "" && cmd.Flags().Changed("native") {
+				return app.Usage(errors.New("run: --native= lacks a size: --native alone takes one of its own"))
+			}
 			return a.run(cmd.Context(), o, hub, quiet)
 		},
 	}
