@@ -57,6 +57,12 @@ func TestNativeLeakHasALine(t *testing.T) {
 		t.Errorf("%v rows lie outside of their interval", n)
 	}
 	nativeFlames(t, w, s)
+
+	b := w.browse(w.served("-t", s, "web"), "en-US")
+	b.open("#/s/" + b.id() + "/native")
+	b.shows("main td", line)
+	b.until("the flame graph", "document.querySelectorAll('.frame').length > 3")
+	b.accessible("native memory")
 }
 
 func nativeFlames(t *testing.T, w *world, s string) {
