@@ -49,7 +49,7 @@ func TestRefuse(t *testing.T) {
 		{here, "/lib64/ld-linux-x86-64.so.2", ""},
 		{other, "", ""},
 	} {
-		err := Refuse(program64(t, c.machine, c.linker))
+		err := Refuse(program64(t, c.machine, c.linker), "/usr/lib/libjemalloc.so.2")
 		if c.want == "" && err != nil {
 			t.Errorf("%s: %v", c.linker, err)
 		}
@@ -62,8 +62,11 @@ func TestRefuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{script, filepath.Join(t.TempDir(), "nothing")} {
-		if err := Refuse(path); err != nil {
+		if err := Refuse(path, ""); err != nil {
 			t.Error(err)
 		}
+	}
+	if err := Refuse(script, "/lib/a.so /usr/lib/libasan.so.8"); err == nil || !strings.Contains(err.Error(), "libasan.so.8") {
+		t.Errorf("a sanitizer: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/memgauge/memgauge/internal/native"
 	"github.com/memgauge/memgauge/internal/session"
@@ -29,7 +30,7 @@ func installNative(command string, interval units.Bytes) (path string, err error
 	}
 	home, err := session.Home()
 	if err == nil {
-		err = native.Refuse(command)
+		err = native.Refuse(command, os.Getenv("LD_PRELOAD"))
 	}
 	if err == nil {
 		path, err = native.Install(home)
