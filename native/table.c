@@ -572,7 +572,7 @@ static uint32_t take_stack(void) {
 // much as a step more was spent; it halves when the debt is paid. The estimates stay right, since a sample has the interval
 // that it was drawn with; they get coarser.
 static const double share = 0.004;
-#define START 30e6                       // ns
+#define START 60e6                       // ns
 #define CREDIT 6e6                       // ns
 static const double step = 2e6;          // ns
 static const double paid = 2e6;          // ns

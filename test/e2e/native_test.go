@@ -32,7 +32,7 @@ func TestNativeLeakHasALine(t *testing.T) {
 	env.Program(t, "cc") // it was built with the library then
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
-	const line = "leaknative.py:13"
+	const line = "leaknative.py:14"
 	w.mg("run", "--quiet", "--native", "--session", s, "--", "python3", script(t, "leaknative.py"), "25")
 
 	var verdict struct {
@@ -92,7 +92,7 @@ func nativeFlames(t *testing.T, w *world, s string) {
 	}
 	found := false
 	for _, f := range d.Stacks[0].Frames {
-		found = found || f.Func == "leak" && f.Lineno != nil && *f.Lineno == 13
+		found = found || f.Func == "leak" && f.Lineno != nil && *f.Lineno == 14
 	}
 	if first := d.Stacks[0].Frames[0]; !found || first.Lineno != nil {
 		t.Errorf("of C first, and through leak: %+v", d.Stacks[0])

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -173,20 +174,26 @@ def leaks(args, where):
                                                    universal_newlines=True).stdout.splitlines())
 
     def run(name):
-        subprocess.run([MEMGAUGE, "run", "--quiet", "--native", "--session", os.path.join(where, name), "--",
-                        args.python, program, name, str(args.seconds)])
+        """What leak and native diff say of the program while it lives, so long after its imports."""
+        session = os.path.join(where, name)
+        p = subprocess.Popen([MEMGAUGE, "run", "--quiet", "--native", "--session", session, "--", args.python, program,
+                              name, str(2 * args.seconds)], stdout=subprocess.PIPE)
+        p.stdout.readline()
+        time.sleep(args.seconds)
+        said = [subprocess.run([MEMGAUGE, "-t", session] + words + ["--json"], stdout=subprocess.PIPE).stdout
+                for words in (["leak"], ["native", "diff", "--from", "10s"])]
+        p.terminate()
+        p.wait()
+        return said
 
-    # No more at once than there are cores: imports that take a quarter of the minute leave no leak to be judged.
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(run, lines))
+    # Few at once: imports that take a quarter of the minute leave no leak to be judged.
+    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+        answers = dict(zip(lines, pool.map(run, lines)))
     print("| leak of 1 MB/s for %g s | line | first of native diff | named by leak | held by |\n|---|---|---|---|---|" %
           args.seconds)
     right = first = 0
     for name in lines:
-        out = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "leak", "--json"],
-                             stdout=subprocess.PIPE).stdout
-        diff = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "native", "diff", "--json", "--from", "10s"],
-                              stdout=subprocess.PIPE).stdout
+        out, diff = answers[name]
         grown = os.path.basename(json.loads(diff)["lines"][0]["site"]) if diff else ""
         first += grown == "leaks.py:" + lines[name]
         best = next((f for f in json.loads(out)["findings"] if f["verdict"] == "leak"), {})
@@ -202,6 +209,7 @@ def main():
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--only", default="storm,steps,error,leaks")
     p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--at-once", type=int, default=os.cpu_count(), help="leaking programs that run at the same time")
     args = p.parse_args()
     where = tempfile.mkdtemp(prefix="memgauge-native-")
     try:
