@@ -29,8 +29,8 @@ func limited(t *testing.T, dir, shell string, before ...string) {
 	}
 }
 
-// TestLimits: where no table can be made the program runs without one, to its end and in silence. What is written beyond
-// the limit of a file's size would end it by SIGXFSZ.
+// TestLimits: where no table can be made the program runs without one, to its end and in silence. What is written
+// beyond the limit of a file's size would end it by SIGXFSZ.
 func TestLimits(t *testing.T) {
 	for _, shell := range []string{"ulimit -f 0", "ulimit -f 100"} {
 		t.Run(shell, func(t *testing.T) {
@@ -49,7 +49,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestFull: a file system that is full or read-only, or becomes full while samples are taken, costs samples and no more.
+// TestFull: a file system that is full or read-only, or becomes full while samples are taken, costs samples and no
+// more.
 func TestFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		env.Missing(t, "root", "only root mounts file systems")

@@ -11,15 +11,16 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// Refuse says why a command can't be started with the library: one that is linked with another C library than glibc would
-// not start at all, and one for another machine would print the linker's complaint. What is linked statically starts
-// without it, and so do scripts; the Pythons that they start have it. A sanitizer that is preloaded ends a program where it
-// does not stand first, and has malloc for itself where it does.
+// Refuse says why a command can't be started with the library: one that is linked with another C library than glibc
+// would not start at all, and one for another machine would print the linker's complaint. What is linked statically
+// starts without it, and so do scripts; the Pythons that they start have it. A sanitizer that is preloaded ends a
+// program where it does not stand first, and has malloc for itself where it does.
 func Refuse(command, preloaded string) error {
 	for _, entry := range entries(preloaded) {
 		for _, name := range []string{"libasan.", "libtsan.", "liblsan.", "libclang_rt."} {
 			if strings.HasPrefix(filepath.Base(entry), name) {
-				return remedy.Add(fmt.Errorf("native memory: LD_PRELOAD has %s, a sanitizer with a malloc of its own", entry),
+				return remedy.Add(
+					fmt.Errorf("native memory: LD_PRELOAD has %s, a sanitizer with a malloc of its own", entry),
 					"take it out of LD_PRELOAD, or run without --native")
 			}
 		}

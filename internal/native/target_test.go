@@ -16,7 +16,8 @@ import (
 // program64 is an ELF file that asks for a dynamic linker, or for none.
 func program64(t *testing.T, machine elf.Machine, linker string) string {
 	t.Helper()
-	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Phoff: 64, Ehsize: 64, Phentsize: 56}
+	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(machine), Version: 1, Phoff: 64, Ehsize: 64,
+		Phentsize: 56}
 	copy(head.Ident[:], elf.ELFMAG+"\x02\x01\x01")
 	text := linker + "\x00"
 	prog := elf.Prog64{Type: uint32(elf.PT_INTERP), Off: 120, Filesz: uint64(len(text))}
@@ -36,8 +37,8 @@ func program64(t *testing.T, machine elf.Machine, linker string) string {
 	return path
 }
 
-// TestRefuse: a Python that is linked with musl, or for another machine, is refused in words, before it starts. What has
-// no dynamic linker (uv, a shell script) is not: it starts Pythons that have one.
+// TestRefuse: a Python that is linked with musl, or for another machine, is refused in words, before it starts. What
+// has no dynamic linker (uv, a shell script) is not: it starts Pythons that have one.
 func TestRefuse(t *testing.T) {
 	here, other := machine[runtime.GOARCH], elf.EM_RISCV
 	for _, c := range []struct {
@@ -66,7 +67,8 @@ func TestRefuse(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := Refuse(script, "/lib/a.so /usr/lib/libasan.so.8"); err == nil || !strings.Contains(err.Error(), "libasan.so.8") {
+	err := Refuse(script, "/lib/a.so /usr/lib/libasan.so.8")
+	if err == nil || !strings.Contains(err.Error(), "libasan.so.8") {
 		t.Errorf("a sanitizer: %v", err)
 	}
 }

@@ -34,7 +34,8 @@ func (a *commands) flameCommand() *cobra.Command {
 			"ended, its end), growth (what is\n" +
 			"held now and was not after a quarter of the recorded time). OUTPUT's name says how: .html " +
 			"(a page to zoom in, without a\n" +
-			"server), .svg, .folded (for flamegraph.pl), .speedscope.json, .pb.gz (for go tool pprof). With --json the stacks are printed.",
+			"server), .svg, .folded (for flamegraph.pl), .speedscope.json, .pb.gz (for go tool pprof). " +
+			"With --json the stacks are printed.",
 		Example: "  memgauge native flame -o held.html\n" +
 			"  memgauge native flame --at growth -o leak.pb.gz && go tool pprof -top leak.pb.gz\n" +
 			"  memgauge -t resnet native flame --at peak -o peak.speedscope.json",
