@@ -69,7 +69,8 @@ function matching(root: Burned, text: string): { all: Set<Burned>; bytes: number
   return { all, bytes };
 }
 
-export function Graph({ root, compare }: { root: Burned; compare: boolean }) {
+// count names what a frame's number counts.
+export function Graph({ root, compare, count = "xBlocks" }: { root: Burned; compare: boolean; count?: string }) {
   const box = useRef<HTMLDivElement>(null), [width, setWidth] = useState(0), [find, setFind] = useState("");
   const [path, setPath] = useState([root]), [at, setAt] = useState([root]);
   useEffect(() => {
@@ -81,7 +82,7 @@ export function Graph({ root, compare }: { root: Burned; compare: boolean }) {
   const cells = useMemo(() => laid(path, width, known), [path, width, known]);
   const found = useMemo(() => matching(root, find), [root, find]);
   const now = at[at.length - 1], show = (way: Burned[]) => { setPath(way); setAt(way); };
-  const told = (n: Burned) => `${f.bytes(n.bytes)}, ${f.percent(n.bytes / Math.max(1, root.bytes), 1)}, ${t("xBlocks", f.count(n.blocks))}` +
+  const told = (n: Burned) => `${f.bytes(n.bytes)}, ${f.percent(n.bytes / Math.max(1, root.bytes), 1)}, ${t(count, f.count(n.blocks))}` +
     (compare ? `, ${t("xBefore", f.bytes(n.before ?? 0))}` : "");
   const deepest = cells.reduce((d, c) => Math.max(d, c.depth), 0);
   return <>

@@ -66,6 +66,8 @@ const words: Record<string, [string, string]> = {
   ran: ["How memory ran out", "内存如何耗尽"], minute: ["The minute around it", "前后一分钟"],
   heldmost: ["who held most", "占用最多者"], grewby: ["grew in that minute by", "该分钟内增长"],
   askedfor: ["asked for", "请求"], hole: ["largest hole", "最大空洞"],
+  native: ["Native", "原生内存"], called: ["called", "所调用的函数"], nstacks: ["{0} stacks", "{0} 个调用栈"],
+  nonative: ["Native memory was not sampled: start the training with memgauge run --native.", "未对原生内存采样：用 memgauge run --native 启动训练。"],
   livepeak: ["{0} live at the peak, device {1}", "峰值时存活 {0}，设备 {1}"],
   flamekeys: ["Keys: arrows move, Enter zooms, Esc shows all. Outermost frames are on top.",
     "按键：方向键移动，Enter 放大，Esc 显示全部。最外层帧在最上方。"],

@@ -7,6 +7,7 @@ import { FlameGraph } from "./flame";
 import * as f from "./format";
 import { held } from "./held";
 import { lang, t } from "./i18n";
+import { Native } from "./native";
 import { Overview } from "./overview";
 import { Shown, Verdict } from "./parts";
 import { SQL } from "./sql";
@@ -32,7 +33,7 @@ export function Session({ place, config }: { place: Place; config: Config }) {
   }, [live]);
   return <Shown of={about}>{(a) => {
     if (held) return <Whole a={a} v={verdicts.value} live={live} place={place} />;
-    const views = ["overview", "verdicts", "tensors", "stacks", "sql", "cost", ...(config.allow_eval && live ? ["eval"] : [])];
+    const views = ["overview", "verdicts", "tensors", "native", "stacks", "sql", "cost", ...(config.allow_eval && live ? ["eval"] : [])];
     const view = views.includes(place.view) ? place.view : "overview";
     return <>
       <Head a={a} v={verdicts.value} news={news} live={live} />
@@ -43,6 +44,7 @@ export function Session({ place, config }: { place: Place; config: Config }) {
       {view === "overview" && <Overview a={a} v={verdicts.value} news={news} live={live} place={place} />}
       {view === "verdicts" && <Shown of={verdicts}>{(v) => <Cards v={v} id={id} />}</Shown>}
       {view === "tensors" && <Tensors id={id} live={live} place={place} />}
+      {view === "native" && <Native id={id} />}
       {view === "stacks" && <Stacks id={id} live={live} />}
       {view === "sql" && <SQL id={id} place={place} />}
       {view === "cost" && <Cost id={id} />}

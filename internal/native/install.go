@@ -108,10 +108,15 @@ func Env(env []string, library, dir string, interval units.Bytes) []string {
 	return out
 }
 
+// entries are those of LD_PRELOAD.
+func entries(preload string) []string {
+	return strings.FieldsFunc(preload, func(r rune) bool { return strings.ContainsRune(": \t\n", r) })
+}
+
 // join puts the library in front of what is preloaded, in place of one of a session around this one.
 func join(library, others string) string {
 	list := []string{library}
-	for _, entry := range strings.FieldsFunc(others, func(r rune) bool { return strings.ContainsRune(": \t\n", r) }) {
+	for _, entry := range entries(others) {
 		if filepath.Base(entry) != libraryName {
 			list = append(list, entry)
 		}

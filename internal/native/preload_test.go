@@ -144,6 +144,25 @@ func TestThreads(t *testing.T) {
 	}
 }
 
+// TestHandlers: signals in C that come at any place, also into a sample, and that map memory; and one for a stack that
+// has overflowed, on a small stack of its own.
+func TestHandlers(t *testing.T) {
+	program := compile(t, "handlers.c", "-rdynamic")
+	for _, way := range []string{"timer", "overflow"} {
+		t.Run(way, func(t *testing.T) {
+			dir, environ := sampling(t, MinInterval)
+			c := exec.CommandContext(t.Context(), program, way)
+			c.Env = environ
+			if out, err := c.CombinedOutput(); err != nil || string(out) != "ok\n" {
+				t.Fatalf("%v: %s", err, out)
+			}
+			if held(t, dir, "") == 0 {
+				t.Error("no samples")
+			}
+		})
+	}
+}
+
 func total(live []model.NativeLive) (sum int64) {
 	for _, row := range live {
 		sum += row.Bytes

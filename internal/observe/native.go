@@ -2,6 +2,7 @@ package observe
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/memgauge/memgauge/internal/native"
 	"github.com/memgauge/memgauge/internal/session"
@@ -23,11 +24,14 @@ func (o RunOptions) nativeInterval() (units.Bytes, error) {
 
 // installNative unpacks the library beside the sessions, if it is wanted: a session that can't have what was asked for
 // is not begun.
-func installNative(interval units.Bytes) (path string, err error) {
+func installNative(command string, interval units.Bytes) (path string, err error) {
 	if interval == 0 {
 		return "", nil
 	}
 	home, err := session.Home()
+	if err == nil {
+		err = native.Refuse(command, os.Getenv("LD_PRELOAD"))
+	}
 	if err == nil {
 		path, err = native.Install(home)
 	}

@@ -175,7 +175,7 @@ func (o RunOptions) prepare(p plan) (*session.Session, []string, error) {
 	if note != "" {
 		o.Note(note)
 	}
-	library, err := installNative(p.native)
+	library, err := installNative(p.path, p.native)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -152,6 +152,7 @@ func (s *Server) Handler() http.Handler {
 		"GET /brief": brief, "GET /about": about, "GET /tables": tables, "GET /series": series, "GET /events": events,
 		"GET /where": where, "GET /verdicts": verdicts, "GET /source": source, "GET /tensors": tensors,
 		"POST /census": census, "GET /stacks": stacks, "GET /cost": cost, "GET /functions": functions,
+		"GET /native": native,
 	} {
 		method, name, _ := strings.Cut(path, " ")
 		mux.HandleFunc(method+" /api/s/{id}"+name, s.asked(answer))

@@ -222,7 +222,7 @@ func TestWebFinished(t *testing.T) {
 	id := b.id()
 	b.until("the series", "document.querySelectorAll('.plot canvas').length >= 2")
 	b.until("the treemap", "document.querySelectorAll('.cell').length > 3")
-	for _, view := range []string{"overview", "verdicts", "tensors", "stacks", "sql", "cost"} {
+	for _, view := range []string{"overview", "verdicts", "tensors", "native", "stacks", "sql", "cost"} {
 		b.open("#/s/" + id + "/" + view)
 		b.until("the view", fmt.Sprintf("document.querySelector('.tabs [aria-current]')?.hash.endsWith(%q)", view))
 		b.still()

@@ -43,7 +43,9 @@ func (a *commands) runCommand() *cobra.Command {
 			"  memgauge run --quiet --budget 0.5% -- ./train.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Command = args
+			if o.Command = args; o.Native == "" && cmd.Flags().Changed("native") {
+				return app.Usage(errors.New("run: --native= lacks a size: --native alone takes one of its own"))
+			}
 			return a.run(cmd.Context(), o, hub, quiet)
 		},
 	}
@@ -56,7 +58,7 @@ func (a *commands) runCommand() *cobra.Command {
 	f.StringVar(&o.Native, "native", "",
 		"sample native memory (malloc, mmap) with its C and Python stacks, one block in so many "+
 			"`BYTES` on average (docs/native.md)")
-	f.Lookup("native").NoOptDefVal = "512KiB"
+	f.Lookup("native").NoOptDefVal = "128KiB"
 	f.StringVar(&o.Guard.Policy, "guard", "",
 		"act on memory by `POLICY`: guide, or a YAML file such as safe_training.yaml (docs/guard.md)")
 	f.BoolVar(&o.Guard.DryRun, "dry-run", false, "with --guard: tell what would be done, and do nothing")

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
@@ -58,12 +59,12 @@ def step():
     while time.thread_time() < end:
         hashlib.sha256(block[:20_000])
 times = []
-for i in range(1400):
+for i in range(1000):
     begin = time.thread_time()
     step()
     times.append(time.thread_time() - begin)
-late = times[700:]      # until then samples may take what they are given for the start, once: 60 ms and 10 ms
-print(statistics.median(late), statistics.fmean(late), sum(times[:700]))
+late = times[500:]      # until then samples may take what they are given for the start, once
+print(statistics.fmean(late), sum(times[:500]))
 """
 
 ERROR = """
@@ -82,7 +83,7 @@ def library():
 
 
 def environ(where):
-    return dict(os.environ, LD_PRELOAD=library(), MEMGAUGE_NATIVE=str(512 << 10), MEMGAUGE_NATIVE_DIR=where)
+    return dict(os.environ, LD_PRELOAD=library(), MEMGAUGE_NATIVE=str(128 << 10), MEMGAUGE_NATIVE_DIR=where)
 
 
 def storm(args, where):
@@ -100,29 +101,54 @@ def storm(args, where):
           (min(bare), min(ours), len(bare), more))
 
 
+def pair(python, script, command, env, turn):
+    """The two run at the same time, each on a core of its own: what else the machine does meets both. Cores change."""
+    cores = sorted(os.sched_getaffinity(0))
+    both = []
+    for i, (argv, environment) in enumerate((([python, script], dict(os.environ)), (command, env))):
+        core = cores[(i + turn) % len(cores)]
+        both.append(subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment,
+                                     universal_newlines=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})))
+    out = [p.communicate()[0] for p in both]
+    if any(p.returncode for p in both):
+        sys.exit("failed: %s" % " ".join(command))
+    return [[float(x) * 1e3 for x in text.split()[-2:]] for text in out]
+
+
+def ways_of(args, where, script):
+    """What is compared with bare: the command, its environment, and how many pairs are run."""
+    plain = [args.python, script]
+    bare = dict(os.environ, MEMGAUGE_HOME=os.path.join(where, "home"))
+    run = [MEMGAUGE, "run", "--quiet"]
+    ways = {"bare, once more": (plain, bare, 12),
+            "preloaded, no samples": (plain, dict(bare, LD_PRELOAD=library()), 12),
+            "sampled": (plain, environ(where), 12),
+            "memgauge run": (run + ["--"] + plain, bare, 6),
+            "memgauge run --native": (run + ["--native", "--"] + plain, bare, 6)}
+    if subprocess.run([args.python, "-c", "import memray"], stderr=subprocess.DEVNULL).returncode == 0:
+        record = [args.python, "-m", "memray", "run", "-q", "-f", "-o", os.path.join(where, "a.bin"), script]
+        ways["memray"] = (record, bare, 4)
+        ways["memray --native"] = (record[:4] + ["--native"] + record[4:], bare, 4)
+    else:
+        print("memray: not in %s" % args.python, file=sys.stderr)
+    return ways
+
+
 def steps(args, where):
     script = os.path.join(where, "steps.py")
     with open(script, "w") as f:
         f.write(STEPS)
-    ways = {"bare": [args.python, script], "sampled": [args.python, script]}
-    if subprocess.run([args.python, "-c", "import memray"], stderr=subprocess.DEVNULL).returncode == 0:
-        ways["memray"] = [args.python, "-m", "memray", "run", "-q", "-f", "-o", os.path.join(where, "a.bin"), script]
-        ways["memray --native"] = ways["memray"][:4] + ["--native"] + ways["memray"][4:]
-    else:
-        print("memray: not in %s" % args.python, file=sys.stderr)
-    took = {name: [] for name in ways}
-    for _ in range(3):
-        for name, command in ways.items():
-            env = environ(where) if name == "sampled" else dict(os.environ)
-            out = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=env, universal_newlines=True).stdout
-            took[name].append([float(x) * 1e3 for x in out.split()[:3]])
-    print("| steps of 5 ms | CPU ms a step, median | mean | of bare (mean, median of 3 pairs) |\n|---|---|---|---|")
-    for name, rows in took.items():
-        share = statistics.median(r[1] / b[1] for r, b in zip(rows, took["bare"]))
-        print("| %s | %.3f | %.3f | %.3f |" % (name, statistics.median(r[0] for r in rows),
-                                             statistics.median(r[1] for r in rows), share))
-    once = statistics.median(r[2] - b[2] for r, b in zip(took["sampled"], took["bare"]))
-    print("\nThe first 700 steps took %.0f ms more with samples.\n" % once)
+    print("| steps of 5 ms, behind the first 500 | CPU ms a step, bare | with | more, median of pairs | middle half |")
+    print("|---|---|---|---|---|")
+    for name, (command, env, count) in ways_of(args, where, script).items():
+        pairs = [pair(args.python, script, command, env, turn) for turn in range(count)]
+        bare, ours = (statistics.median(p[i][0] for p in pairs) for i in (0, 1))
+        low, middle, high = statistics.quantiles([100 * (p[1][0] / p[0][0] - 1) for p in pairs], n=4)
+        print("| %s, %d pairs | %.3f | %.3f | %+.1f %% | %+.1f to %+.1f %% |" % (
+            name, count, bare, ours, middle, low, high), flush=True)
+        if name == "sampled":
+            once = statistics.median(p[1][1] - p[0][1] for p in pairs)
+    print("\nThe first 500 steps took %.0f ms more with samples.\n" % once)
 
 
 def error(args, where):
@@ -148,20 +174,26 @@ def leaks(args, where):
                                                    universal_newlines=True).stdout.splitlines())
 
     def run(name):
-        subprocess.run([MEMGAUGE, "run", "--quiet", "--native", "--session", os.path.join(where, name), "--",
-                        args.python, program, name, str(args.seconds)])
+        """What leak and native diff say of the program while it lives, so long after its imports."""
+        session = os.path.join(where, name)
+        p = subprocess.Popen([MEMGAUGE, "run", "--quiet", "--native", "--session", session, "--", args.python, program,
+                              name, str(2 * args.seconds)], stdout=subprocess.PIPE)
+        p.stdout.readline()
+        time.sleep(args.seconds)
+        said = [subprocess.run([MEMGAUGE, "-t", session] + words + ["--json"], stdout=subprocess.PIPE).stdout
+                for words in (["leak"], ["native", "diff", "--from", "10s"])]
+        p.terminate()
+        p.wait()
+        return said
 
-    # No more at once than there are cores: imports that take a quarter of the minute leave no leak to be judged.
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(run, lines))
+    # Few at once: imports that take a quarter of the minute leave no leak to be judged.
+    with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:
+        answers = dict(zip(lines, pool.map(run, lines)))
     print("| leak of 1 MB/s for %g s | line | first of native diff | named by leak | held by |\n|---|---|---|---|---|" %
           args.seconds)
     right = first = 0
     for name in lines:
-        out = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "leak", "--json"],
-                             stdout=subprocess.PIPE).stdout
-        diff = subprocess.run([MEMGAUGE, "-t", os.path.join(where, name), "native", "diff", "--json", "--from", "10s"],
-                              stdout=subprocess.PIPE).stdout
+        out, diff = answers[name]
         grown = os.path.basename(json.loads(diff)["lines"][0]["site"]) if diff else ""
         first += grown == "leaks.py:" + lines[name]
         best = next((f for f in json.loads(out)["findings"] if f["verdict"] == "leak"), {})
@@ -177,6 +209,7 @@ def main():
     p.add_argument("--python", default=sys.executable)
     p.add_argument("--only", default="storm,steps,error,leaks")
     p.add_argument("--seconds", type=float, default=60)
+    p.add_argument("--at-once", type=int, default=os.cpu_count(), help="leaking programs that run at the same time")
     args = p.parse_args()
     where = tempfile.mkdtemp(prefix="memgauge-native-")
     try:

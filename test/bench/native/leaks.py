@@ -129,6 +129,7 @@ def main():
             print(p.__name__, line_of(p))
         return
     leak = {p.__name__: p for p in PROGRAMS}[sys.argv[1]]()
+    print("leaking", flush=True)
     end = time.monotonic() + float(sys.argv[2])
     while time.monotonic() < end:
         leak()
