@@ -266,12 +266,15 @@ func (l *loader) sampling() (gap float64, err error) {
 	return gap, err
 }
 
-// memory reads what was sampled from outside, on the steps of the training or, where there are none, by time.
+// memory reads what was sampled from outside, on the steps of the training or, where there are none, by time. After its
+// "exit" a process is torn down: what Python gives back then says nothing about what it kept.
 func (l *loader) memory() error {
 	type series struct{ us, anon, shared, file, space, dirty []float64 }
 	by := map[int32]*series{}
 	sql := `SELECT pid, epoch_us(ts)::DOUBLE, anon::DOUBLE, shmem::DOUBLE, file::DOUBLE, vm_size::DOUBLE,
- private_dirty::DOUBLE FROM process.memory ORDER BY pid, ts`
+ private_dirty::DOUBLE FROM process.memory
+ LEFT JOIN (SELECT pid, max(ts) AS left_at FROM memgauge.events WHERE name = 'exit' GROUP BY pid) USING (pid)
+ WHERE left_at IS NULL OR ts <= left_at ORDER BY pid, ts`
 	err := l.all(sql, func(v []any) {
 		pid := integer[int32](v[0])
 		if l.from0 == 0 || number(v[1]) < l.from0 {

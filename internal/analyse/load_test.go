@@ -294,6 +294,16 @@ func TestProgramsWithoutSteps(t *testing.T) {
 	if r.Verdict != detect.Undecided || r.Needs < 10 || r.Needs > 14 || !strings.Contains(r.Line(), "more seconds") {
 		t.Errorf("eight seconds: %s", r.Line())
 	}
+	// the last readings fall into the interpreter's tearing down
+	ends := service(60, rate)
+	for i := range ends.Samples.Memory[len(ends.Samples.Memory)-3:] {
+		ends.Samples.Memory[len(ends.Samples.Memory)-3+i].Anon = 80 * mib
+	}
+	r = judged(t, Options{}, ends, tree("main", true, begin+60e6),
+		&model.Batch{Events: []model.Event{{Time: begin + 57_500_000, PID: 7, Rank: -1, Name: "exit"}}})
+	if r.Verdict != detect.Leak {
+		t.Errorf("torn down: %s", r.Line())
+	}
 	// PyTorch is loaded and no step made: what fills up may be the data.
 	r = judged(t, Options{}, service(60, rate), tree("trainer", false, begin+60e6))
 	if r.Verdict != detect.Undecided || !strings.Contains(r.Line(), "no step yet") {
