@@ -14,7 +14,7 @@ EXPORTS = -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml* -Wl$(,
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test test-trino check demo bench accuracy wheel release generate licenses gpu-kit fuzz clean help
+.PHONY: build test test-trino check demo bench bench-look accuracy wheel release generate licenses gpu-kit fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -43,6 +43,12 @@ demo: build ## train a small PyTorch model that leaks on purpose, and ask about 
 bench: build ## the speed table with this machine's figures
 	@python=$$(scripts/testenv --only torch) && probing=$$(scripts/testenv --only probing || true) && \
 	go run ./test/bench -memgauge bin/memgauge -python "$$python" -probing "$$probing"
+
+bench-look: build ## what looking costs: the page, a large snapshot in it, top (needs Chromium, tmux and 1.3 GB in /tmp)
+	go run ./test/bench/web
+	@file=$$(mktemp) && trap 'rm -f "$$file"' EXIT && python3 test/bench/snapshots.py --megabytes 1300 "$$file" && \
+	go run ./test/bench/websnapshot -file "$$file"
+	python3 test/bench/top.py
 
 accuracy: build ## how well leaks are told: 1000 simulated runs of each family, and the labelled corpus
 	@python=$$(scripts/testenv --only torch) && go run ./test/accuracy -sim 1000 -memgauge bin/memgauge -python "$$python"
