@@ -65,7 +65,7 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 }
 
 // called looks at the functions that add to the container: if each is called only under tests of the length of
-// something that it adds to as well, there is a bound, of which the number of items is known where it is this length.
+// something that it adds to as well, there is a bound, of an unknown number of items.
 func (s source) called(name string) (b detect.Bound) {
 	adds := addsTo(name)
 	for i, text := range s {

@@ -83,7 +83,7 @@ func TestMonitoringOfASession(t *testing.T) {
 	config := w.file("prometheus.yml", fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"+
 		"rule_files: [%q]\nscrape_configs: [{job_name: memgauge, static_configs: [{targets: [%q]}]}]\n",
 		filepath.Join(deploy, "prometheus", "memgauge.rules.yml"), strings.TrimPrefix(address, "http://")))
-	listen := "127.0.0.1:" + freePort(t)
+	listen := "127.0.0.1:" + env.FreePort(t)
 	server := w.start(prometheus, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(w.home, "tsdb"),
 		"--web.listen-address="+listen, "--log.level=warn")
 	p := asked{t, "http://" + listen}

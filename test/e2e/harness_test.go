@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -184,7 +182,7 @@ func (w *world) number(session, sql string) float64 {
 // background is a command that goes on while the test does something else.
 type background struct {
 	*exec.Cmd
-	out, err *buffer
+	out, err *env.Buffer
 	done     chan struct{}
 }
 
@@ -196,7 +194,7 @@ func (w *world) start(name string, args ...string) *background {
 // begin is start for a command that was made already.
 func (w *world) begin(cmd *exec.Cmd) *background {
 	w.t.Helper()
-	b := &background{Cmd: cmd, out: &buffer{}, err: &buffer{}, done: make(chan struct{})}
+	b := &background{Cmd: cmd, out: &env.Buffer{}, err: &env.Buffer{}, done: make(chan struct{})}
 	b.Stdout, b.Stderr = b.out, b.err
 	b.WaitDelay = 10 * time.Second                      // a launcher that was killed leaves ranks that hold its output
 	b.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the test's end finds the trainer too
@@ -226,24 +224,6 @@ func (b *background) wait(t *testing.T) int {
 	}
 }
 
-// buffer is a bytes.Buffer for two goroutines.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // until waits for a condition; polling is the only way to watch another program's progress.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
@@ -265,18 +245,6 @@ func (w *world) file(name, text string) string {
 		w.t.Fatal(err)
 	}
 	return path
-}
-
-// freePort is a port on loopback that was free a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func exists(path string) bool {

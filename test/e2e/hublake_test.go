@@ -7,13 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // TestHubAnswersFromItsLake: a statement over tables that nodes ship is answered by the hub's lake, over all ranks at
 // once; one over live tables, and with --live any, by each session. What is not in the lake is told.
 func TestHubAnswersFromItsLake(t *testing.T) {
 	w := newWorld(t)
-	dir, addr := filepath.Join(w.home, "lake"), net.JoinHostPort("127.0.0.1", freePort(t))
+	dir, addr := filepath.Join(w.home, "lake"), net.JoinHostPort("127.0.0.1", env.FreePort(t))
 	makeLake(t, dir)
 	w.start("memgauge", "hub", "--listen", addr, "--lake", dir)
 	until(t, "the hub", func() bool { return w.do("memgauge", "hub", "status").code == 0 })

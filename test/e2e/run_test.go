@@ -98,7 +98,7 @@ func onTerminal(t *testing.T, w *world, args []string, script ...typed) (string,
 		t.Fatal(err)
 	}
 	slave.Close()
-	out := &buffer{}
+	out := &env.Buffer{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -196,7 +196,7 @@ func TestTorchrun(t *testing.T) {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
 			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2",
-				"--master_addr", "127.0.0.1", "--master_port", freePort(t)}
+				"--master_addr", "127.0.0.1", "--master_port", env.FreePort(t)}
 			if python != env.Torch(t).Path {
 				// torch 1.13 on Python 3.11: iterating a Flag leaves zero out, which was its launcher's default for
 				// both.

@@ -247,7 +247,7 @@ func TestWebSnapshotThatIsNone(t *testing.T) {
 func TestWebRanks(t *testing.T) {
 	python := env.Torch(t).Path
 	env.Chromium(t)
-	boss, addr := newWorld(t), "127.0.0.1:"+freePort(t)
+	boss, addr := newWorld(t), "127.0.0.1:"+env.FreePort(t)
 	boss.start("memgauge", "hub", "--listen", addr)
 	token := filepath.Join(boss.home, "state", "hub", "join.token")
 	until(t, "the hub's token", func() bool { return exists(token) })

@@ -64,13 +64,13 @@ func StartCluster(t *testing.T, users map[string]User, maxPayload int32, n int) 
 	c := &Cluster{Server: s, running: make([]*server.Server, n)}
 	var routes []*url.URL
 	for range n {
-		routes = append(routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", freePort(t))})
+		routes = append(routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", env.FreePort(t))})
 	}
 	var urls []string
 	for i := range n {
 		o := *common
 		o.ServerName, o.StoreDir, o.Routes = fmt.Sprint("s", i), filepath.Join(s.dir, fmt.Sprint("s", i)), routes
-		o.Port, _ = strconv.Atoi(freePort(t))
+		o.Port, _ = strconv.Atoi(env.FreePort(t))
 		o.Cluster.Name, o.Cluster.Host = "c", "127.0.0.1"
 		o.Cluster.Port, _ = strconv.Atoi(routes[i].Port())
 		c.options, urls = append(c.options, &o), append(urls, fmt.Sprint("nats://127.0.0.1:", o.Port))
@@ -117,17 +117,6 @@ func (c *Cluster) StreamLeader(stream string) int {
 	return slices.IndexFunc(c.running, func(ns *server.Server) bool {
 		return ns != nil && ns.JetStreamIsStreamLeader(c.account, stream)
 	})
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 // prepare makes the users, and what all servers have in common.

@@ -26,6 +26,7 @@ import (
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/sock"
 	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // house is a hub with a lake, which can end and begin again.
@@ -113,25 +114,7 @@ type machine struct {
 	home     string
 	settings node.Settings
 	cmd      *exec.Cmd
-	said     lines
-}
-
-// lines are what a child has said.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	said     env.Buffer
 }
 
 func newMachine(t *testing.T, h *house, name string) *machine {

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // all is what the lake has when it has every row of the trainings once.
@@ -145,7 +146,7 @@ func TestBacklog(t *testing.T) {
 }
 
 // run runs a node in this process until it ends by itself, or the test.
-func run(t *testing.T, s node.Settings, log *lines) <-chan error {
+func run(t *testing.T, s node.Settings, log *env.Buffer) <-chan error {
 	t.Helper()
 	o, err := s.Options(t.TempDir(), func(string) string { return "" })
 	if err != nil {
@@ -179,7 +180,7 @@ func TestRefused(t *testing.T) {
 	t.Setenv("MEMGAUGE_HOME", t.TempDir())
 	h := newHouse(t)
 	h.start()
-	first := &lines{}
+	first := &env.Buffer{}
 	run(t, node.Settings{Join: h.addr, Token: h.token(), Name: "taken"}, first)
 	until(t, "the first node", func() bool { return len(h.Status(t.Context()).Nodes) == 1 })
 	for name, c := range map[string]struct {
@@ -191,7 +192,7 @@ func TestRefused(t *testing.T) {
 		"another hub":    {func(x *bus.Token) { x.Pin = "AAAA" }, "n2", "take its new token"},
 		"another's name": {func(*bus.Token) {}, "taken", "--name gives"},
 	} {
-		said := &lines{}
+		said := &env.Buffer{}
 		done := run(t, node.Settings{Join: h.addr, Token: forge(t, h.token(), c.change), Name: c.node}, said)
 		select {
 		case err := <-done:
@@ -214,7 +215,7 @@ func TestRefusedLater(t *testing.T) {
 	t.Setenv("MEMGAUGE_HOME", t.TempDir())
 	h := newHouse(t)
 	h.start()
-	said := &lines{}
+	said := &env.Buffer{}
 	done := run(t, node.Settings{Join: h.addr, Token: h.token(), Name: "n1"}, said)
 	up := func() bool {
 		s := h.Status(t.Context())
