@@ -119,6 +119,13 @@ func (c *Cluster) StreamLeader(stream string) int {
 	})
 }
 
+// Current says whether all servers have all of a stream.
+func (c *Cluster) Current(stream string) bool {
+	return !slices.ContainsFunc(c.running, func(ns *server.Server) bool {
+		return ns == nil || !ns.JetStreamIsStreamCurrent(c.account, stream)
+	})
+}
+
 // prepare makes the users, and what all servers have in common.
 func prepare(t *testing.T, users map[string]User, maxPayload int32) (Server, *server.Options) {
 	t.Helper()
