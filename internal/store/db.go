@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,11 +27,12 @@ type Options struct {
 	// call comes from another goroutine, at most once a query.
 	Stuck func(sql string)
 
-	snapshot   bool   // it is a memory snapshot's, see MakeSnapshot
-	blockBytes int64  // 0: blockSize
-	logBytes   int64  // 0: what walBytes says
-	spill      int64  // bytes; 0: what spillBytes says
-	reads      string // a directory whose files may be read besides, see OpenFiles
+	snapshot   bool     // it is a memory snapshot's, see MakeSnapshot
+	blockBytes int64    // 0: blockSize
+	logBytes   int64    // 0: what walBytes says
+	spill      int64    // bytes; 0: what spillBytes says
+	outside    bool     // files besides the database are used until engine.lockDown
+	reads      []string // files that may be read after that, see OpenFiles
 }
 
 // Patience is how long a query may still run after it was cancelled.
@@ -94,8 +96,9 @@ func (o Options) spillBytes() int64 {
 	return o.MemoryLimit * spillFactor
 }
 
-// settings returns DuckDB's settings by name. External access is disabled later (engine.lockDown), since opening the
-// database needs it.
+// settings returns DuckDB's settings by name. Without external access DuckDB may use the database, its log, and the
+// temporary directory (main/database.cpp, Configure). It is off while a file is opened already: to replay a log can
+// evaluate expressions that are in it.
 func (o Options) settings() [][2]string {
 	mode := "READ_WRITE"
 	if o.ReadOnly {
@@ -112,6 +115,7 @@ func (o Options) settings() [][2]string {
 		{"autoinstall_known_extensions", "false"},
 		{"autoload_known_extensions", "false"},
 		{"allow_community_extensions", "false"},
+		{"enable_external_access", strconv.FormatBool(o.outside)},
 	}
 }
 
@@ -161,7 +165,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		own.remove()
 		return nil, err
 	}
-	if err := migrate(e, o.ReadOnly); err != nil {
+	if err := migrate(e, o); err != nil {
 		e.close()
 		own.remove()
 		return nil, fmt.Errorf("open %s: %w", o.Path, err)

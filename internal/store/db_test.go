@@ -233,18 +233,8 @@ func TestMakeRecording(t *testing.T) {
 // alter runs a statement on a closed database behind the store's back.
 func alter(t *testing.T, path, sql string) {
 	t.Helper()
-	o := Options{Path: path}.withDefaults()
-	e, err := openEngine(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.close()
-	c, err := e.connect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.close()
-	if err := c.exec(sql); err != nil {
+	o := Options{Path: path, TempDir: t.TempDir(), outside: true}.withDefaults()
+	if err := onFile(o, func(c *conn) error { return c.exec(sql) }); err != nil {
 		t.Fatal(err)
 	}
 }

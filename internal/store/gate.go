@@ -15,26 +15,10 @@ import (
 
 // The gate decides by the parsed statement whether a text may run. DuckDB's own parser makes a tree of it
 // (json_serialize_sql, which knows SELECT and what is made of it: WITH, FROM, VALUES, TABLE, SHOW, DESCRIBE, SUMMARIZE,
-// PIVOT). No other statement reaches the binder, because binding alone can read files (COPY … FROM), and one function
-// even ends the process (enable_logging to a file). The gate removes a leading EXPLAIN, checks the statement behind it
-// like any other, and puts EXPLAIN back: the text that runs is the text that was checked. Table functions in the tree
-// are allowed by name, so those of a later DuckDB are refused until somebody has reviewed them. live_at is our own
-// macro in the databases of snapshots.
-
-// tableFunctions may stand in FROM. They make rows out of their arguments, or describe the catalog.
-var tableFunctions = set(`range generate_series unnest repeat repeat_row json_each json_tree summary test_all_types
-	duckdb_columns duckdb_constraints duckdb_databases duckdb_dependencies duckdb_extensions duckdb_functions duckdb_indexes
-	duckdb_keywords duckdb_memory duckdb_optimizers duckdb_schemas duckdb_sequences duckdb_settings duckdb_table_sample
-	duckdb_tables duckdb_temporary_files duckdb_types duckdb_variables duckdb_views icu_calendar_names pg_timezone_names
-	pragma_collations pragma_database_size pragma_metadata_info pragma_platform pragma_show pragma_storage_info
-	pragma_table_info pragma_user_agent pragma_version live_at`)
-
-// scalarFunctions are refused everywhere: they write, read what is outside of the database, or hold a thread that can't
-// be interrupted.
-var scalarFunctions = set("write_log getenv nextval sleep_ms pg_sleep json_execute_serialized_sql")
-
-// shutTables are refused, since they are views over refused functions.
-var shutTables = set("duckdb_logs duckdb_secrets")
+// PIVOT). No other statement reaches the binder, because binding alone can read files (COPY … FROM) or make directories
+// (EXPORT). The gate removes a leading EXPLAIN, checks the statement behind it like any other, and puts EXPLAIN back:
+// the text that runs is the text that was checked. Every function in the tree, operators included, must be allowed by
+// name (functions.txt). What a name may hide in a database from elsewhere is catalog.go's.
 
 // fileName matches table names that DuckDB would take for files (replacement scans) if external access were on.
 var fileName = compiled(`[/\\.*?\[\]:]`)
@@ -104,8 +88,8 @@ func gate(c *conn, sql string) (string, error) {
 	if err == nil {
 		return explain + " " + rest, nil
 	}
-	if options, inner, ok := splitOptions(rest); ok && gateSelect(c, inner) == nil {
-		return explain + " " + options + " " + inner, nil
+	if options, inner, ok := splitOptions(rest); ok {
+		return explain + " " + options + " " + inner, gateSelect(c, inner)
 	}
 	return "", err
 }
@@ -250,22 +234,24 @@ func (w *walker) inside(open json.Delim, key string) error {
 
 // text checks names of functions and tables.
 func (w *walker) text(key, owner, text string) error {
-	name := strings.ToLower(text)
+	name := lowerASCII(text)
 	switch key {
 	case "error_type":
 		w.kind = text
 	case "error_message":
 		w.message = text
 	case "function_name":
-		if owner == "function" && !tableFunctions[name] || scalarFunctions[name] {
-			return remedy.Add(&Error{Msg: "the function " + name + " is not available", Kind: ErrRefused}, filesHint)
+		at := inExpression
+		if owner == "function" {
+			at = inFrom
 		}
+		return functions().check(at, text)
 	case "table_name":
 		if fileName().MatchString(name) {
 			return remedy.Add(&Error{Msg: fmt.Sprintf("%q is not read: it looks like a file", text), Kind: ErrRefused},
 				filesHint)
 		}
-		if shutTables[strings.Trim(name, `"`)] {
+		if view, ok := functions()[asView][strings.Trim(name, `"`)]; ok && !view.allowed {
 			return remedy.Add(&Error{Msg: name + " is not available", Kind: ErrRefused},
 				"`memgauge tables` lists the tables")
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
 )
 
 // victim is a session's directory as a collector has it, with a ring that a trainer would have mapped.
@@ -74,6 +76,16 @@ const catalogState = `SELECT (SELECT count(*) FROM store.trace), (SELECT sum(ste
 // hostile are statements that write, read files, change settings or do harm to the process. $RING, $DIR and $TMP are a
 // mapped ring, the session's directory and the engine's.
 var hostile = []string{
+	"SELECT json_serialize_plan('EXPORT DATABASE ''$TMP/x''')",
+	"SELECT json_serialize_plan('COPY (SELECT 1) TO ''$TMP/x''')",
+	"SELECT (SELECT json_serialize_plan('EXPORT DATABASE ''$TMP/x''', optimize := true))",
+	"EXPLAIN SELECT json_serialize_plan('EXPORT DATABASE ''$TMP/x''')",
+	"FROM json_each(json_serialize_plan('EXPORT DATABASE ''$TMP/x'''))", "SELECT json_deserialize_sql('{}')",
+	"FROM sql_auto_complete('FROM ''$DIR/')", "FROM histogram('$DIR/a.csv', a)",
+	"FROM histogram_values('$DIR/a.csv', a)",
+	"FROM check_peg_parser('SELECT 1')", "FROM enable_peg_parser()", "FROM duckdb_extensions()",
+	"FROM duckdb_external_file_cache()", "FROM pg_prepared_statements", "SELECT setseed(0.5)", "SELECT pg_sleep(9)",
+	"SELECT nextval('x')", "SELECT a_function_of_a_later_duckdb(1)", "FROM a_function_of_a_later_duckdb(1)",
 	"COPY (SELECT 1) TO '$RING'", "EXPLAIN ANALYZE COPY (SELECT 1) TO '$RING'",
 	"EXPLAIN/**/ANALYZE/**/COPY (SELECT 1) TO '$RING'",
 	"explain analyze copy (select 1) to '$RING' (format csv)", "EXPLAIN (ANALYZE) COPY (SELECT 1) TO '$RING'",
@@ -228,17 +240,56 @@ func FuzzGate(f *testing.F) {
 	for _, s := range []string{"SELECT 1", "FROM python.steps", "SELECT 1;;", "SELECT [1, {'a': 2}]", "select $$a$$",
 		"(((", "'", "\"", "/*", "SELECT 1 -- \n;", "\x00", "é",
 		"EXPLAIN (FORMAT json) SELECT 1", "PIVOT (SELECT 1 AS a) ON a", "SHOW ALL TABLES",
-		"SELECT * FROM a.b, LATERAL (SELECT unnest([1]))"} {
+		"SELECT * FROM a.b, LATERAL (SELECT unnest([1]))", "SELECT list_transform([1], lambda x: x + 1)",
+		"SELECT 'a'.upper() ->> 'b'", "SELECT (1).exp().ln()",
+		"SELECT list_aggregate([1], 'sum'), TRY(1 // 0), x COLLATE de FROM (VALUES ('a')) t(x)",
+		"SELECT sum(step) OVER (ORDER BY ts) FROM python.steps QUALIFY step > 1"} {
 		f.Add(s)
 	}
-	before := v.state(f)
+	before, files := v.state(f), watched(f, v.dir)
+	oracle, err := v.db.connect() // past the gate
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(oracle.close)
 	f.Fuzz(func(t *testing.T, sql string) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		// so that what is found can be kept: the directory has another name each time
-		_, err := tryAsk(ctx, v.db, v.fill(sql))
+		sql = v.fill(sql)
+		_, err := tryAsk(ctx, v.db, sql)
+		if after := watched(t, v.dir); after != files {
+			t.Fatalf("%q changed files (%v): %s before, %s after", sql, err, files, after)
+		}
 		if after := v.state(t); after != before {
 			t.Fatalf("%q changed the session (%v): %s before, %s after", sql, err, before, after)
 		}
+		passesAsReading(t, oracle, sql)
 	})
+}
+
+// passesAsReading fails when the gate lets a statement through that DuckDB takes for more than a reading one, or whose
+// plan has a refused function.
+func passesAsReading(t *testing.T, c *conn, sql string) {
+	text, err := gate(c, sql)
+	if err != nil {
+		return
+	}
+	var stmt duck.PreparedStatement
+	defer duck.DestroyPrepare(&stmt)
+	if duck.Prepare(c.c, text, &stmt) == duck.StateError {
+		return
+	}
+	switch kind := duck.PreparedStatementType(stmt); kind {
+	case duck.StatementTypeSelect:
+	case duck.StatementTypeExplain:
+		return // the plan is that of what stands behind it, which the gate has read by itself
+	default:
+		t.Fatalf("%q passes as a statement of type %d", sql, kind)
+	}
+	if names, err := plannedFunctions(c, text); err == nil {
+		if err := planned(names); err != nil {
+			t.Fatalf("%q: %v", sql, err)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -57,7 +56,7 @@ func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
 	}
 	defer own.remove()
 	e := &engine{}
-	o := Options{MemoryLimit: memory, TempDir: own.path, spill: memory * spillRoom}
+	o := Options{MemoryLimit: memory, TempDir: own.path, spill: memory * spillRoom, outside: true}
 	if err := e.open(o.withDefaults()); err != nil {
 		return err
 	}
@@ -103,21 +102,23 @@ type FileColumn struct {
 	Key        bool // it stands in the files' paths (key=value), not in the files
 }
 
-// OpenFiles makes a database in memory that has nothing but views over files below dir. Questions can read no other
-// file. The catalog global has the same views, and those whose name no other schema has without a schema as well.
+// OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Questions can read no
+// other file. The catalog global has the same views, and those whose name no other schema has without a schema as well.
 func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*DB, error) {
 	own, err := newScratch(o.TempDir)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
-	o.TempDir, o.Path = own.path, ""
+	o.TempDir, o.Path, o.outside = own.path, "", true
+	for _, v := range views {
+		o.reads = append(o.reads, v.Files...)
+	}
 	o = o.withDefaults()
 	e := &engine{}
 	e.mu.rows = map[*Rows]struct{}{}
 	err = e.open(o)
 	if err == nil {
 		err = withOne(ctx, e, func(c *conn) error { return makeViews(c, views) })
-		o.reads = dir
 		if err == nil {
 			err = e.lockDown(o)
 		}
@@ -151,7 +152,7 @@ func makeViews(c *conn, views []FileView) error {
 			sql += "; CREATE VIEW global.main." + v.Name + " AS FROM memory." + full
 		}
 		if err := c.exec(sql); err != nil {
-			return fmt.Errorf("view %s: %w", full, errors.Unwrap(err))
+			return fmt.Errorf("view %s: %w", full, err)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -167,29 +167,33 @@ func TestStepDevices(t *testing.T) {
 	if fmt.Sprint(before) != fmt.Sprint(after) {
 		t.Errorf("merged %v, before %v", after, before)
 	}
-	add(t, db, &model.Batch{Steps: []model.Step{{Time: 5, PID: 9, Step: 1, Steps: 1, Device: 2, Allocated: 7}}})
-	db.Close()
-	alter(t, db.o.Path,
-		"DROP VIEW python.step_devices; DROP TABLE store.step_devices; DROP VIEW process.classes; DROP TABLE store.process_classes; "+
-			"DROP VIEW native.live; DROP TABLE store.native_live; "+
-			"DROP VIEW native.stacks; DROP TABLE store.native_stacks; "+
-			withoutBatches()+"DELETE FROM store.migrations WHERE number > 5") // what the first release left
-	db = open(t, Options{Path: db.o.Path})
+	db = open(t, Options{Path: firstRelease(t, "INSERT INTO store.steps (ts, pid, step, steps, sampled, inference, device, "+
+		"allocated) VALUES (TIMESTAMP '2026-01-01', 9, 1, 1, false, false, 'cuda:2', 7)")})
 	if got := fmt.Sprint(ask(t, db,
 		"SELECT pid, step, device, allocated FROM python.step_devices")); got != "[[9 1 cuda:2 7]]" {
 		t.Errorf("of the first release's session: %s", got)
 	}
 }
 
-// withoutBatches takes away what migration 9 adds to tables that the first release had.
-func withoutBatches() string {
-	sql := "DROP TABLE store.batches; "
-	for _, t := range table.All {
-		if t.Ships() && t.Since == 0 && !slices.Contains([]string{"step_devices", "process_classes"}, t.Store) {
-			sql += "ALTER TABLE store." + t.Store + " DROP COLUMN batch; "
-		}
+// firstRelease makes a session's database as the first release left it, with some rows.
+func firstRelease(t *testing.T, rows string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "session.duckdb")
+	all, err := migrations()
+	if err == nil {
+		err = onFile(Options{Path: path, TempDir: t.TempDir()}.withDefaults(), func(c *conn) error {
+			for _, m := range all[:5] {
+				if err := m.run(c); err != nil {
+					return err
+				}
+			}
+			return c.exec(rows)
+		})
 	}
-	return sql
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestMaintainCostsNothingFarFromTheLimit(t *testing.T) {

@@ -56,22 +56,25 @@ func (e *engine) open(o Options) error {
 	return nil
 }
 
-// lockDown keeps every later connection from opening files and from changing settings.
+// lockDown keeps every later connection from opening files and from changing settings. DuckDB may go on to use the
+// database and its log, to read the files of o.reads, and to write in o.TempDir, where Export writes. It can't be told
+// to read a path only: the gate lets through nothing that writes a file.
 func (e *engine) lockDown(o Options) error {
 	c, err := e.connect()
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	var allowed string
-	switch { // Export writes into the first, and nothing else does anywhere
-	case o.reads != "":
-		allowed = "SET allowed_directories = [" + quote(o.TempDir) + ", " + quote(o.reads) + "];"
-	case o.TempDir != "":
-		allowed = "SET allowed_directories = [" + quote(o.TempDir) + "];"
+	var shut string
+	if o.outside {
+		paths := make([]string, len(o.reads))
+		for i, path := range o.reads {
+			paths[i] = quote(path)
+		}
+		shut = "SET allowed_directories = [" + quote(o.TempDir) + "]; SET allowed_paths = [" +
+			strings.Join(paths, ", ") + "]; SET enable_external_access = false;"
 	}
-	return c.exec(allowed +
-		"SET enable_external_access = false; SET GLOBAL TimeZone = 'UTC'; SET lock_configuration = true")
+	return c.exec(shut + "SET GLOBAL TimeZone = 'UTC'; SET lock_configuration = true")
 }
 
 func (e *engine) connect() (*conn, error) {

@@ -41,8 +41,7 @@ func ParquetOfLines(ctx context.Context, lines io.Reader, columns []LineColumn, 
 }
 
 func copyLines(ctx context.Context, in, made string, columns []LineColumn, dir string) error {
-	o := Options{Path: filepath.Join(dir, "none")}.withDefaults() // its temporary files go beside the path
-	o.Path = ""
+	o := Options{outside: true, TempDir: dir}.withDefaults()
 	e := &engine{}
 	if err := e.open(o); err != nil {
 		return err

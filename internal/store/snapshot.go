@@ -72,7 +72,11 @@ func OpenSnapshot(ctx context.Context, path string, stuck func(sql string)) (*DB
 	}
 	db := &DB{o: o, scratch: own}
 	db.state.e = e
-	about, err := db.AboutSnapshot(ctx)
+	about := map[string]string{}
+	err = db.read(ctx, reviewSnapshot)
+	if err == nil {
+		about, err = db.AboutSnapshot(ctx)
+	}
 	if err == nil && about["version"] != itoa(SnapshotVersion) {
 		err = &Error{Msg: "its version is " + about["version"], Kind: ErrEdited}
 	}

@@ -281,8 +281,7 @@ func TestSnapshotParquet(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &engine{}
-	o := Options{Path: filepath.Join(t.TempDir(), "none")}.withDefaults() // its temporary files go beside the path
-	o.Path = ""
+	o := Options{outside: true, TempDir: t.TempDir()}.withDefaults()
 	if err := e.open(o); err != nil {
 		t.Fatal(err)
 	}
