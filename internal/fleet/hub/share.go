@@ -10,10 +10,10 @@ import (
 // a node that catches up does so more slowly, and others don't notice.
 var (
 	byteShare = rate{burst: 256 << 20, each: 2 << 20} // unpacked: a small frame may hold 64 MiB of zeros
-	fileShare = rate{burst: 1024, each: 2}            // files of the lake, as frames are flushed
+	fileShare = rate{burst: 256, each: 2}             // files of the lake, as frames are flushed: 10 ms and an fsync each
 	// hourShare is of partitions (table, job, hour) that the node has had no row in within this hour. A day that it
-	// was away has 24 times 13, a month takes nine hours.
-	hourShare = rate{burst: 1024, each: 0.3}
+	// was away takes two minutes, a month five hours.
+	hourShare = rate{burst: 256, each: 0.5}
 )
 
 // Bounds of the time after which a frame comes again.

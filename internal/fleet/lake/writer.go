@@ -282,13 +282,21 @@ func writeParquet(path string, pieces []piece, rows ledger) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, x := range pieces {
-		r := fileRows(schema, x)
-		err := out.WriteBuffered(r)
-		r.Release()
+	for len(pieces) > 0 {
+		n, rows := 0, int64(0)
+		for n < len(pieces) && rows < togetherRows {
+			rows += pieces[n].rows.NumRows()
+			n++
+		}
+		r, err := fileRows(schema, pieces[:n], rows)
+		if err == nil {
+			err = out.WriteBuffered(r)
+			r.Release()
+		}
 		if err != nil {
 			return errors.Join(err, out.Close())
 		}
+		pieces = pieces[n:]
 	}
 	if err := out.AppendKeyValueMetadata(rowsKey, string(text)); err != nil {
 		return errors.Join(err, out.Close())
@@ -313,23 +321,41 @@ func fileSchema(s *arrow.Schema) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-func fileRows(schema *arrow.Schema, x piece) arrow.RecordBatch {
-	var columns []arrow.Array
-	for i := range int(x.rows.NumCols()) {
-		if x.rows.ColumnName(i) != "job" {
-			columns = append(columns, x.rows.Column(i))
+// togetherRows are written at a time: a piece may be one row, whose sixty columns take a millisecond by themselves.
+const togetherRows = 16 << 10
+
+// fileRows are the rows of pieces, with the columns that tell whose they are.
+func fileRows(schema *arrow.Schema, pieces []piece, rows int64) (arrow.RecordBatch, error) {
+	columns := make([]arrow.Array, 0, schema.NumFields())
+	defer func() {
+		for _, c := range columns {
+			c.Release()
 		}
+	}()
+	for i := range int(pieces[0].rows.NumCols()) {
+		if pieces[0].rows.ColumnName(i) == "job" {
+			continue
+		}
+		parts := make([]arrow.Array, len(pieces))
+		for k, x := range pieces {
+			parts[k] = x.rows.Column(i)
+		}
+		c, err := array.Concatenate(parts, memory.DefaultAllocator)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, c)
 	}
-	n := int(x.rows.NumRows())
 	session := array.NewStringBuilder(memory.DefaultAllocator)
 	defer session.Release()
 	number := array.NewInt64Builder(memory.DefaultAllocator)
 	defer number.Release()
-	for i := range n {
-		session.Append(x.session)
-		number.Append(int64(x.first) + int64(i)) // the frame's bound leaves 2^62
+	for _, x := range pieces {
+		for i := range x.rows.NumRows() {
+			session.Append(x.session)
+			number.Append(int64(x.first) + i) // the frame's bound leaves 2^62
+		}
 	}
-	last := []arrow.Array{session.NewArray(), number.NewArray()}
-	defer func() { last[0].Release(); last[1].Release() }()
-	return array.NewRecordBatch(schema, append(columns, last...), int64(n))
+	columns = append(columns, session.NewArray(), number.NewArray())
+	return array.NewRecordBatch(schema, columns, rows), nil
 }
