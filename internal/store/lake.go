@@ -112,7 +112,8 @@ type FileColumn struct {
 
 // OpenFiles makes a database in memory that has nothing but views over files below dir. Columns have the types that the
 // views say: files that would change one, or that can't be opened, are left out, and Odd of their view names them.
-// Questions can read no other file. The catalog global has the same views, and those whose name no other schema has without a schema as well.
+// Questions can read no other file. The catalog global has the same views, and those whose name no other schema has
+// without a schema as well.
 func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*DB, error) {
 	own, err := newScratch(o.TempDir)
 	if err != nil {
@@ -153,8 +154,8 @@ func makeViews(c *conn, views []FileView) error {
 	for _, v := range views {
 		full := v.Schema + "." + v.Name
 		sql := "CREATE SCHEMA IF NOT EXISTS " + v.Schema + "; CREATE OR REPLACE VIEW " + full + " AS " + v.sql() +
-			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE OR REPLACE VIEW global." + full + " AS FROM memory." +
-			full
+			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE OR REPLACE VIEW global." + full +
+			" AS FROM memory." + full
 		if named[v.Name] == 1 {
 			sql += "; CREATE OR REPLACE VIEW global.main." + v.Name + " AS FROM memory." + full
 		}

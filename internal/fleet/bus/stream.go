@@ -25,8 +25,8 @@ const (
 	// dropped, with an acknowledgement. Frames have none; the numbers of their rows tell which have come before. Nodes
 	// of before still send some.
 	sameFor = 100 * time.Millisecond
-	// perNode bounds the frames of one node that wait, so that one can't take the room of all: a node with 8 ranks sends
-	// some 26 a minute, and of those the hub takes all within one. Those beyond are refused, and stay with their node.
+	// perNode bounds the frames of one node that wait, so that one can't take the room of all: a node with 8 ranks
+	// sends some 26 a minute, which the hub takes within one. Those beyond are refused, and stay with their node.
 	perNode = 256
 	// ackTime is for the lake to keep what it was given; it then gets the frames again.
 	ackTime = 5 * time.Minute

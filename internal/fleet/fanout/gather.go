@@ -63,8 +63,8 @@ type Asker struct {
 // NewAsker makes one on a connection, which stays the caller's.
 func NewAsker(c *bus.Conn, patience time.Duration) *Asker { return &Asker{c, patience} }
 
-// NodesPage is how many bytes a hub's list of nodes has before the rest has to be asked for: some 10,000 nodes. What one
-// node more can add leaves it a message.
+// NodesPage is how many bytes a hub's list of nodes has before the rest has to be asked for: some 10,000 nodes. What
+// one node more can add leaves it a message.
 const NodesPage = 4 << 20
 
 // After asks for the nodes behind one, in order of their names.

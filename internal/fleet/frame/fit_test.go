@@ -32,8 +32,9 @@ func made(t testing.TB, columns ...field) (Batch, error) {
 	}
 	record := b.NewRecordBatch()
 	defer record.Release()
-	raw, err := Encode(Batch{Header: Header{Job: "j", Node: "n", Rank: -1, Session: "s", Table: "python.steps", First: 1,
-		Count: rows, Schema: table.Latest() + 1}, Record: record})
+	h := Header{Job: "j", Node: "n", Rank: -1, Session: "s", Table: "python.steps", First: 1, Count: rows,
+		Schema: table.Latest() + 1}
+	raw, err := Encode(Batch{Header: h, Record: record})
 	if err != nil {
 		return Batch{}, err
 	}

@@ -168,8 +168,8 @@ func TestRepliesAreBounded(t *testing.T) {
 	}
 	h := &Hub{roster: r, o: Options{Log: quiet()}}
 	s := h.Status(t.Context())
-	if text, err := json.Marshal(s); err != nil || len(text) > bus.MaxMessage-1<<20 || s.Total != 1000 || s.Up != 1000 ||
-		len(s.Lost) > maxReasons {
+	text, err := json.Marshal(s)
+	if err != nil || len(text) > bus.MaxMessage-1<<20 || s.Total != 1000 || s.Up != 1000 || len(s.Lost) > maxReasons {
 		t.Errorf("a status of %d bytes, %d nodes, %d reasons: %v", len(text), s.Total, len(s.Lost), err)
 	}
 }
@@ -189,6 +189,7 @@ func TestAskerReadsAllPages(t *testing.T) {
 
 // TestDamagedRoster: the hub is there whatever its file holds; what can be read of it counts, and it is kept.
 func TestDamagedRoster(t *testing.T) {
+	host := `"host":"` + strings.Repeat("x", 4<<20) + `","jobs"`
 	good := fmt.Sprintf(`"n1":{"key":"K","node":{"node":"n1","seen":%q,"jobs":["j"]}}`,
 		time.Now().UTC().Format(time.RFC3339))
 	for name, f := range map[string]struct {
@@ -204,7 +205,7 @@ func TestDamagedRoster(t *testing.T) {
 		"null":      {"{" + good + `,"n2":null,"n3":[],"n4":7}`, 1, 3, false},
 		"names":     {"{" + good + `,"../x":{"key":"K"},"":{"key":"K"}}`, 1, 2, false},
 		"long key":  {"{" + good + `,"n2":{"key":"` + strings.Repeat("k", 200) + `"}}`, 1, 1, false},
-		"long host": {strings.Replace("{"+good+"}", `"jobs"`, `"host":"`+strings.Repeat("x", 4<<20)+`","jobs"`, 1), 1, 0, false},
+		"long host": {strings.Replace("{"+good+"}", `"jobs"`, host, 1), 1, 0, false},
 		"too large": {"{" + good + strings.Repeat(" ", maxRoster) + "}", 1, 0, true},
 	} {
 		path := filepath.Join(t.TempDir(), "nodes.json")
@@ -424,8 +425,8 @@ func TestManyColumns(t *testing.T) {
 		}
 		fields := schema.Fields()
 		fields[len(fields)-1].Name = name
-		text, err := frame.Encode(frame.Batch{Header: b.Header, Record: array.NewRecordBatch(arrow.NewSchema(fields, nil),
-			append(b.Record.Columns(), b.Record.Column(0)), 1)})
+		record := array.NewRecordBatch(arrow.NewSchema(fields, nil), append(b.Record.Columns(), b.Record.Column(0)), 1)
+		text, err := frame.Encode(frame.Batch{Header: b.Header, Record: record})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -440,8 +441,8 @@ func TestManyColumns(t *testing.T) {
 	})
 }
 
-// FuzzHello: whatever bytes nodes say of themselves, what the hub tells of them is a message, and the roster can be read
-// again.
+// FuzzHello: whatever bytes nodes say of themselves, what the hub tells of them is a message, and the roster can be
+// read again.
 func FuzzHello(f *testing.F) {
 	f.Add([]byte(`{"instance":"a","host":"h","jobs":["j"],"lost":{"x":1},"behind_seconds":3}`))
 	f.Add([]byte(`{"instance":"a","sessions":9223372036854775807,"lost":{"x":9223372036854775807}}`))
@@ -465,7 +466,8 @@ func FuzzHello(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := &roster{nodes: map[string]*known{}}
-		if err := again.read(bytes.NewReader(stored)); err != nil || len(again.nodes) != len(r.nodes) || again.left > 0 {
+		err = again.read(bytes.NewReader(stored))
+		if err != nil || len(again.nodes) != len(r.nodes) || again.left > 0 {
 			t.Fatalf("%s: %v, %d left out", stored, err, again.left)
 		}
 	})

@@ -4,13 +4,13 @@ import (
 	"time"
 )
 
-// What one node may ask of the hub in a time. A node with 8 ranks sends some 13 frames in 30 s, each of another table: a
-// megabyte unpacked, and as many files a minute of the lake; one with a job for each rank eight times those. Frames
-// beyond its share stay in the stream, up to what bus lets wait of one node, and come again when there is room for them:
-// a node that catches up does so more slowly, and others don't notice.
+// What one node may ask of the hub in a time. A node with 8 ranks sends some 13 frames in 30 s, each of another table:
+// a megabyte unpacked, and as many files a minute of the lake; one with a job for each rank eight times those. Frames
+// beyond its share stay in the stream, up to what bus lets wait of one node, and come again when there is room for
+// them: a node that catches up does so more slowly, and others don't notice.
 var (
 	byteShare = rate{burst: 256 << 20, each: 2 << 20} // unpacked: a small frame may hold 64 MiB of zeros
-	fileShare = rate{burst: 256, each: 2}             // files of the lake, as frames are flushed: 10 ms and an fsync each
+	fileShare = rate{burst: 256, each: 2}             // files of the lake: some 10 ms and an fsync each
 	// hourShare is of partitions (table, job, hour) that the node has had no row in within this hour. A day that it
 	// was away takes two minutes, a month five hours.
 	hourShare = rate{burst: 256, each: 0.5}

@@ -234,7 +234,7 @@ func TestManyHours(t *testing.T) {
 	}
 	for name, at := range map[string]func(row int) time.Time{
 		"past":      func(row int) time.Time { return now.Add(-time.Duration(row) * time.Hour) },
-		"alternate": func(row int) time.Time { return now.Add(-time.Duration(row%2)*48*time.Hour + time.Duration(row)) },
+		"alternate": func(row int) time.Time { return now.Add(-time.Duration(row%2) * 48 * time.Hour) },
 		"ahead":     func(row int) time.Time { return now.Add(time.Duration(row+25) * time.Hour) },
 		"before":    func(row int) time.Time { return time.Unix(int64(row)*3600, 0) },
 	} {
@@ -244,12 +244,13 @@ func TestManyHours(t *testing.T) {
 		}
 		b.Record.Release()
 	}
-	appended(t, w, spread(func(row int) time.Time { return now.Add(time.Duration(row+25) * time.Hour).Truncate(time.Second) }))
+	ahead := func(row int) time.Time { return now.Add(time.Duration(row+25) * time.Hour).Truncate(time.Second) }
+	appended(t, w, spread(ahead))
 	if got := rows(); got != "4000,4000" {
 		t.Errorf("%s", got)
 	}
 	// the same come when their time has come nearer
-	b := spread(func(row int) time.Time { return now.Add(time.Duration(row+25) * time.Hour).Truncate(time.Second) })
+	b := spread(ahead)
 	b.Arrived = now.Add(30 * time.Hour)
 	part := frame.Batch{Header: stranger(1, 20), Record: b.Record.NewSlice(0, 20), Arrived: b.Arrived}
 	appended(t, w, part)

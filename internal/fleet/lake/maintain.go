@@ -29,7 +29,13 @@ type Report struct {
 // Maintain merges hours that are over, removes what merges have replaced, and gives up hours beyond the bounds. It may
 // be cut short anywhere: the next one goes on.
 func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
-	files, err := w.place.list(ctx, "")
+	if b, remote := w.place.(*bucket); remote {
+		err = b.renew(ctx)
+	}
+	var files []entry
+	if err == nil {
+		files, err = w.place.list(ctx, "")
+	}
 	if err != nil {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
@@ -57,7 +63,8 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 			}
 			err = errors.Join(err, e)
 		}
-		if len(c.raw) > 0 && viewOf(h.table) != nil && now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && quiet(c.raw, now, w.o.Grace) {
+		over := now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && viewOf(h.table) != nil // or of a newer memgauge
+		if len(c.raw) > 0 && over && quiet(c.raw, now, w.o.Grace) {
 			if e := w.merge(ctx, h, &r); e != nil {
 				err = errors.Join(err, fmt.Errorf("merge %s: %w", h.dir(), e))
 			}

@@ -91,7 +91,8 @@ func parse(name string) (p parsed, ok bool) {
 		}
 	}
 	p.generation, err = strconv.Atoi(number)
-	return p, err == nil && strconv.Itoa(p.generation) == number && p.generation >= 0 && slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
+	return p, err == nil && strconv.Itoa(p.generation) == number && p.generation >= 0 &&
+		slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
 }
 
 // content is what a partition has: files that are there for readers, and others.

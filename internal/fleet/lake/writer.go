@@ -264,7 +264,8 @@ const (
 	rowColumn     = "_row"
 )
 
-// writeParquet makes a file of pieces, all of their table's schema. The job is in the partition's name, so the column goes.
+// writeParquet makes a file of pieces, all of their table's schema. The job is in the partition's name, so the column
+// goes.
 func writeParquet(path string, pieces []piece, rows ledger) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
