@@ -21,8 +21,8 @@ var (
 // Fit makes a frame's rows have exactly the columns of their table as this program knows it, in its order and of its
 // types: what is stored is never of a sender's making. A column that the table lacks is left out, and left says how
 // many were (a newer memgauge has more). One that the frame lacks is NULL (an older one has fewer). One of another
-// type, or whose name differs from the table's by its case alone, is ErrCorrupt: SQL takes both names for one. Every row
-// is of the header's job and node. The result replaces b, whose Record it releases, also after an error.
+// type, or whose name differs from the table's by its case alone, is ErrCorrupt: SQL takes both names for one. Every
+// row is of the header's job and node. The result replaces b, whose Record it releases, also after an error.
 func (b Batch) Fit() (fitted Batch, left int, err error) {
 	defer b.Record.Release()
 	t := table.Find(b.Table)
