@@ -2,7 +2,6 @@ package frame
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -100,7 +99,7 @@ func FuzzFit(f *testing.F) {
 	f.Add("_row", "ts", byte(0), byte(5))
 	f.Fuzz(func(t *testing.T, a, b string, typeA, typeB byte) {
 		_, err := fits(t, field{a, int(typeA) % len(types)}, field{b, int(typeB) % len(types)})
-		if err != nil && !errors.Is(err, ErrCorrupt) && fmt.Sprint(err) == "" {
+		if err != nil && !errors.Is(err, ErrCorrupt) && len(a)+len(b) < 1000 { // longer names make no frame
 			t.Fatal(err)
 		}
 	})
