@@ -16,8 +16,8 @@ type MergeSource struct{ Path, Where string }
 type Merge struct {
 	From        []MergeSource
 	To          string
-	Order       []string // columns that the rows are sorted by
-	Drop        []string // columns that are left out, where a file has them
+	Columns     []FileColumn // that it has, whatever the files have besides
+	Order       []string     // columns that the rows are sorted by
 	RowGroup    int
 	TempDir     string // for spilling
 	MemoryLimit int64  // bytes, beyond which the sort spills
@@ -26,8 +26,8 @@ type Merge struct {
 // spillRoom is what a merge may spill, times its memory: an hour of a thousand nodes has some GB.
 const spillRoom = 256
 
-// MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. The file is not
-// synced.
+// MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. After an error
+// CheckParquet tells which of the files it is about. The file is not synced.
 func MergeParquet(ctx context.Context, m Merge) error {
 	if err := copyTo(ctx, m.sql(), m.To, m.TempDir, m.MemoryLimit); err != nil {
 		return fmt.Errorf("merge Parquet: %w", err)
@@ -69,23 +69,29 @@ func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
 }
 
 func (m Merge) sql() string {
-	parts := make([]string, len(m.From))
-	for i, f := range m.From {
-		parts[i] = "SELECT * FROM read_parquet(" + quote(f.Path) + ", hive_partitioning = false)"
+	var typed []string
+	for _, c := range m.Columns {
+		typed = append(typed, c.Name+"::"+c.Type+" AS "+c.Name)
+	}
+	parts := []string{none(m.Columns)}
+	for _, f := range m.From {
+		part := "SELECT * FROM read_parquet(" + quote(f.Path) + ", hive_partitioning = false)"
 		if f.Where != "" {
-			parts[i] += " WHERE " + f.Where
+			part += " WHERE " + f.Where
 		}
+		parts = append(parts, part)
 	}
-	drop := make([]string, len(m.Drop))
-	for i, name := range m.Drop {
-		drop[i] = fmt.Sprintf("c <> %s", quote(name))
+	return copySQL("SELECT "+strings.Join(typed, ", ")+" FROM ("+strings.Join(parts, " UNION ALL BY NAME ")+
+		") ORDER BY "+strings.Join(m.Order, ", "), m.To, m.RowGroup)
+}
+
+// none selects no row of the columns.
+func none(columns []FileColumn) string {
+	typed := make([]string, len(columns))
+	for i, c := range columns {
+		typed[i] = "NULL::" + c.Type + " AS " + c.Name
 	}
-	columns := "*"
-	if len(drop) > 0 {
-		columns = "COLUMNS(c -> " + strings.Join(drop, " AND ") + ")"
-	}
-	return copySQL("SELECT "+columns+" FROM ("+strings.Join(parts, " UNION ALL BY NAME ")+") ORDER BY "+
-		strings.Join(m.Order, ", "), m.To, m.RowGroup)
+	return "SELECT " + strings.Join(typed, ", ") + " WHERE false"
 }
 
 // FileView is a view over Parquet files of one shape.
@@ -94,6 +100,8 @@ type FileView struct {
 	Files        []string
 	Columns      []FileColumn // of the view, in order
 	Where        string       // which rows of the files, in SQL; "": all
+
+	Odd []BadFile // set by OpenFiles: files that were left out
 }
 
 // FileColumn is a column of a FileView. Files that lack it have NULL there.
@@ -102,23 +110,25 @@ type FileColumn struct {
 	Key        bool // it stands in the files' paths (key=value), not in the files
 }
 
-// OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Questions can read no
-// other file. The catalog global has the same views, and those whose name no other schema has without a schema as well.
+// OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Columns have the types that
+// the views say: files that would change one, or that can't be opened, are left out, and Odd of their view names them.
+// Questions can read no other file. The catalog global has the same views, and those whose name no other schema has
+// without a schema as well.
 func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*DB, error) {
 	own, err := newScratch(o.TempDir)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
 	o.TempDir, o.Path, o.outside = own.path, "", true
-	for _, v := range views {
-		o.reads = append(o.reads, v.Files...)
-	}
 	o = o.withDefaults()
 	e := &engine{}
 	e.mu.rows = map[*Rows]struct{}{}
 	err = e.open(o)
 	if err == nil {
-		err = withOne(ctx, e, func(c *conn) error { return makeViews(c, views) })
+		err = withOne(ctx, e, func(c *conn) error { return makeSound(c, views) })
+		for _, v := range views {
+			o.reads = append(o.reads, v.Files...)
+		}
 		if err == nil {
 			err = e.lockDown(o)
 		}
@@ -140,16 +150,16 @@ func makeViews(c *conn, views []FileView) error {
 	for _, v := range views {
 		named[v.Name]++
 	}
-	if err := c.exec("ATTACH ':memory:' AS global"); err != nil {
+	if err := c.exec("ATTACH IF NOT EXISTS ':memory:' AS global"); err != nil {
 		return err
 	}
 	for _, v := range views {
 		full := v.Schema + "." + v.Name
-		sql := "CREATE SCHEMA IF NOT EXISTS " + v.Schema + "; CREATE VIEW " + full + " AS " + v.sql() +
-			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE VIEW global." + full + " AS FROM memory." +
-			full
+		sql := "CREATE SCHEMA IF NOT EXISTS " + v.Schema + "; CREATE OR REPLACE VIEW " + full + " AS " + v.sql() +
+			"; CREATE SCHEMA IF NOT EXISTS global." + v.Schema + "; CREATE OR REPLACE VIEW global." + full +
+			" AS FROM memory." + full
 		if named[v.Name] == 1 {
-			sql += "; CREATE VIEW global.main." + v.Name + " AS FROM memory." + full
+			sql += "; CREATE OR REPLACE VIEW global.main." + v.Name + " AS FROM memory." + full
 		}
 		if err := c.exec(sql); err != nil {
 			return fmt.Errorf("view %s: %w", full, err)
@@ -161,23 +171,21 @@ func makeViews(c *conn, views []FileView) error {
 // sql is the SELECT of a view. A first part without rows gives every column its type, so that files may lack some, and
 // so that a view without files is there too.
 func (v FileView) sql() string {
-	var typed, names, keys []string
+	var names, keys []string
 	for _, c := range v.Columns {
-		typed = append(typed, "NULL::"+c.Type+" AS "+c.Name)
 		names = append(names, c.Name)
 		if c.Key {
 			keys = append(keys, quote(c.Name)+": "+c.Type)
 		}
 	}
-	none := "SELECT " + strings.Join(typed, ", ") + " WHERE false"
 	if len(v.Files) == 0 {
-		return none
+		return none(v.Columns)
 	}
 	files := make([]string, len(v.Files))
 	for i, f := range v.Files {
 		files[i] = quote(f)
 	}
-	sql := "SELECT " + strings.Join(names, ", ") + " FROM (" + none +
+	sql := "SELECT " + strings.Join(names, ", ") + " FROM (" + none(v.Columns) +
 		" UNION ALL BY NAME SELECT * FROM read_parquet([" +
 		strings.Join(files, ", ") + "], union_by_name = true, hive_partitioning = true, hive_types = {" +
 		strings.Join(keys, ", ") + ", 'tier': VARCHAR}))"

@@ -299,31 +299,30 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 	} else {
 		err = q.writeStatus(s)
 	}
-	if down := len(s.Nodes) - up(s.Nodes); err == nil && q.strict && down > 0 {
-		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, len(s.Nodes)), ""))
+	if down := s.Total - s.Up; err == nil && q.strict && down > 0 {
+		return app.Exit(app.ExitFailed, remedy.Add(fmt.Errorf("%d of %d nodes are missing", down, s.Total), ""))
 	}
 	return err
-}
-
-func up(list []fanout.Node) (n int) {
-	for _, node := range list {
-		if node.Up {
-			n++
-		}
-	}
-	return n
 }
 
 func (q *question) writeStatus(s hub.Status) error {
 	now, width := time.Now(), term.TerminalWidth(q.Stdout)
 	out := q.Text()
-	fmt.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), up(s.Nodes),
-		len(s.Nodes))
+	fmt.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up, s.Total)
 	if s.Keeps {
 		q.writeKept(out, s)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.Refused)) {
 		fmt.Fprintf(out, "refused: %s, %s times\n", why, units.Count(s.Refused[why]))
+	}
+	for _, name := range s.Aside {
+		fmt.Fprintf(out, "set aside in the lake: %s\n", name)
+	}
+	if s.AsideMore > 0 {
+		fmt.Fprintf(out, "set aside in the lake before: %d files\n", s.AsideMore)
+	}
+	if s.Left > 0 {
+		fmt.Fprintf(out, "left out: %d entries of the hub's nodes.json that were none\n", s.Left)
 	}
 	l := &doc.Listing{Head: []model.Column{doc.Text("node"), doc.Text("state"), doc.Text("seen"), doc.Text("jobs"),
 		doc.Number("sessions"), doc.Number("rows kept"), doc.Text("behind"), doc.Text("version")}}

@@ -75,7 +75,18 @@ func (q *question) hubStatus(ctx context.Context, asker *fanout.Asker) (s hub.St
 	if err != nil {
 		return s, fmt.Errorf("ask the hub: %w", err)
 	}
-	return s, nil
+	if s.Total == 0 { // a hub of before tells of all its nodes
+		s.Total = len(s.Nodes)
+		for _, n := range s.Nodes {
+			if n.Up {
+				s.Up++
+			}
+		}
+	}
+	if s.Total > len(s.Nodes) {
+		s.Nodes, err = asker.Nodes(ctx)
+	}
+	return s, err
 }
 
 // lakeTables has the command list the lake's tables.

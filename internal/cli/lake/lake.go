@@ -120,6 +120,13 @@ func (a *commands) merge(c *cobra.Command, o keepOptions, where string) error {
 		return fmt.Errorf("lake merge: %w", err)
 	}
 	r, err := w.Maintain(c.Context())
+	aside, more := w.Aside()
+	for _, name := range aside {
+		fmt.Fprintf(a.Stderr, "memgauge: set aside in the lake: %s\n", name)
+	}
+	if more > 0 {
+		fmt.Fprintf(a.Stderr, "memgauge: and %d others before\n", more)
+	}
 	if err = errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("lake merge: %w", err)
 	}

@@ -84,6 +84,9 @@ type Msg struct {
 	Subject string
 	Reply   string // where an answer goes; "" for none
 	Data    []byte
+
+	Time  time.Time     // of a frame: when the bus stored it
+	Later time.Duration // set by who takes frames: this one is to come again after so long
 }
 
 var (

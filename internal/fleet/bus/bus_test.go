@@ -219,7 +219,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestShipped: what was acknowledged survives the server, and the same frame counts once.
+// TestShipped: what was acknowledged survives the server, however often it is sent.
 func TestShipped(t *testing.T) {
 	h := open(t, nil)
 	hub := env.Must[*Conn](t)(h.Connect())
@@ -230,8 +230,7 @@ func TestShipped(t *testing.T) {
 	const frames = 50
 	for i := range frames {
 		for range 2 { // as after an acknowledgement that was lost
-			ship := func() error { return c.Ship(t.Context(), fmt.Sprint(i), fmt.Append(nil, i)) }
-			if err := ship(); err != nil {
+			if err := c.Ship(t.Context(), fmt.Append(nil, i)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -273,7 +272,7 @@ func TestShipped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, n := range seen {
-		if n != 1 {
+		if n < 2 && text != "back" || n > 2 {
 			t.Errorf("%s came %d times", text, n)
 		}
 	}
@@ -285,7 +284,7 @@ var errFull = errors.New("the disk is full")
 func shipAgain(t *testing.T, c *Conn) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
-		if err := c.Ship(t.Context(), "back", []byte("back")); err == nil {
+		if err := c.Ship(t.Context(), []byte("back")); err == nil {
 			return
 		} else if time.Now().After(end) {
 			t.Fatal(err)

@@ -216,7 +216,9 @@ func (c *Conn) Send(subject, reply string, data []byte) error {
 
 // Hear calls take for every message, one after the other, until stop.
 func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
-	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) { take(Msg{m.Subject, m.Reply, m.Data}) })
+	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
+		take(Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data})
+	})
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}

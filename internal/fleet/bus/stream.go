@@ -18,15 +18,23 @@ const (
 	consumerName = "lake"
 
 	// shipTime is for a frame to reach the hub's disk. A leader that is lost takes up to 10 s; the frame is then sent
-	// again with the same id.
+	// again.
 	shipTime = 2 * time.Second
-	// sameFor is how long the stream remembers ids; later the numbers of rows tell.
-	sameFor = 10 * time.Minute
+	// sameFor is how long the stream takes a message's id for one that came before: as briefly as it can be told. Ids
+	// are the senders' words, and the stream compares those of all nodes: whoever sends another's first has its frames
+	// dropped, with an acknowledgement. Frames have none; the numbers of their rows tell which have come before. Nodes
+	// of before still send some.
+	sameFor = 100 * time.Millisecond
+	// perNode bounds the frames of one node that wait, so that one can't take the room of all: a node with 8 ranks
+	// sends some 26 a minute, which the hub takes within one. Those beyond are refused, and stay with their node.
+	perNode = 256
 	// ackTime is for the lake to keep what it was given; it then gets the frames again.
 	ackTime = 5 * time.Minute
 	// lookTime is between looks, while nothing comes, for frames that were lost on their way here.
 	lookTime = 5 * time.Second
 	inHand   = 16 << 10 // frames that the lake has and has not kept; their bytes are bounded by Gather
+	// maxDelayed bounds frames that are under way or that shall come again later: those of 4,096 nodes at perNode.
+	maxDelayed = 1 << 20
 	// fetchTime is how long one request for frames waits; it is what the end of a hub may wait for.
 	fetchTime = 500 * time.Millisecond
 )
@@ -36,7 +44,7 @@ func (c *Conn) OpenStream(ctx context.Context, maxBytes int64, copies int) error
 	_, err := c.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: streamName,
 		Subjects: []string{shipPrefix + "*"}, Storage: jetstream.FileStorage, Replicas: copies,
 		Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew, MaxBytes: maxBytes,
-		Duplicates: sameFor, MaxMsgSize: MaxMessage})
+		MaxMsgsPerSubject: perNode, DiscardNewPerSubject: true, Duplicates: sameFor, MaxMsgSize: MaxMessage})
 	if err != nil {
 		err = fmt.Errorf("open the stream: %w", err)
 		if copies > 1 {
@@ -81,11 +89,14 @@ func (c *Conn) Waiting(ctx context.Context) (Waiting, error) {
 	return Waiting{state.Msgs, state.Bytes}, nil
 }
 
-// Ship sends a frame and returns when the hub has it on its disk. id is the same whenever the same frame is sent.
-func (c *Conn) Ship(ctx context.Context, id string, data []byte) error {
+// Ship sends a frame and returns when the hub has it on its disk.
+func (c *Conn) Ship(ctx context.Context, data []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, shipTime)
 	defer cancel()
-	_, err := c.js.Publish(ctx, ship(c.node), data, jetstream.WithMsgID(id), jetstream.WithRetryAttempts(0))
+	ack, err := c.js.Publish(ctx, ship(c.node), data, jetstream.WithRetryAttempts(0))
+	if err == nil && ack.Duplicate { // it has no id, so nothing can have come before under it
+		err = errors.New("the bus took it for another")
+	}
 	if err != nil {
 		return fmt.Errorf("ship a frame: %w", err)
 	}
@@ -99,7 +110,7 @@ type Gather struct {
 }
 
 // Consume hands over frames until ctx ends: each again, by this process or the next, until keep has returned nil for
-// it. Then it is forgotten here. keep tries until it succeeds or its context ends.
+// it. Then it is forgotten here, unless keep has set its Later. keep tries until it succeeds or its context ends.
 func (c *Conn) Consume(ctx context.Context, g Gather, keep func(ctx context.Context, list []Msg) error) error {
 	// A new consumer has everything that was not acknowledged at once; that of a killed hub would give it back after
 	// ackTime.
@@ -108,7 +119,7 @@ func (c *Conn) Consume(ctx context.Context, g Gather, keep func(ctx context.Cont
 		return fmt.Errorf("read the stream: %w", err)
 	}
 	cons, err := c.js.CreateOrUpdateConsumer(ctx, streamName, jetstream.ConsumerConfig{Durable: consumerName,
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackTime, MaxAckPending: inHand})
+		AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackTime, MaxAckPending: maxDelayed})
 	if err != nil {
 		return fmt.Errorf("read the stream: %w", err)
 	}
@@ -123,14 +134,21 @@ func (c *Conn) Consume(ctx context.Context, g Gather, keep func(ctx context.Cont
 		msgs := make([]Msg, len(list))
 		for i, m := range list {
 			msgs[i] = Msg{Subject: m.Subject(), Data: m.Data()}
+			if meta, err := m.Metadata(); err == nil {
+				msgs[i].Time = meta.Timestamp
+			}
 		}
 		if len(msgs) > 0 {
 			if err := keep(ctx, msgs); err != nil {
 				return fmt.Errorf("keep frames: %w", err)
 			}
 		}
-		for _, m := range list {
-			_ = m.Ack() // one that is lost comes again, and is known by its numbers
+		for i, m := range list { // a word that is lost has it come again, and it is known by its numbers
+			if later := msgs[i].Later; later > 0 {
+				_ = m.NakWithDelay(later)
+			} else {
+				_ = m.Ack()
+			}
 		}
 		if lost != nil && ctx.Err() == nil {
 			return fmt.Errorf("read the stream: %w", lost)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -56,10 +57,11 @@ func schemaOf(columns []field) (*arrow.Schema, error) {
 	seen := map[string]bool{}
 	fields := make([]arrow.Field, 0, len(columns))
 	for i, c := range columns {
-		if c.Type < 0 || c.Type >= len(types) || seen[c.Name] || CheckName("column", c.Name) != nil {
+		lower := strings.ToLower(c.Name) // SQL takes step and STEP for one
+		if c.Type < 0 || c.Type >= len(types) || seen[lower] || CheckName("column", c.Name) != nil {
 			return nil, fmt.Errorf("%w: column %.140q of type %d", ErrCorrupt, c.Name, c.Type)
 		}
-		seen[c.Name] = true
+		seen[lower] = true
 		fields = append(fields, arrow.Field{Name: c.Name, Type: types[c.Type], Nullable: true})
 		if i < len(front) && (c.Name != front[i].Name || !arrow.TypeEqual(types[c.Type], front[i].Type)) {
 			return nil, fmt.Errorf("%w: column %d is %.140q, not %s", ErrCorrupt, i, c.Name, front[i].Name)

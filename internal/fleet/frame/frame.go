@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/klauspost/compress/zstd"
@@ -48,6 +49,8 @@ func (h Header) Last() uint64 { return h.First + uint64(h.Count) - 1 }
 type Batch struct {
 	Header
 	Record arrow.RecordBatch // columns job, node, rank, then the table's own (see Schema)
+	// Arrived is when whoever keeps the rows got them, the same however often they come to it; zero: now.
+	Arrived time.Time
 }
 
 // Sink takes batches over. Append returns when the rows would survive the death of the process; then the sender forgets
@@ -146,13 +149,22 @@ func Decode(b []byte) (batch Batch, err error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	return Batch{h.Header, record}, nil
+	return Batch{Header: h.Header, Record: record}, nil
 }
 
 // Peek reads a frame's header alone.
 func Peek(b []byte) (Header, error) {
 	h, _, _, err := split(b)
 	return h.Header, err
+}
+
+// Unpacked is how many bytes a frame's rows take unpacked, as its first bytes say: Decode refuses those that take more
+// or fewer. It is 0 for what is no frame.
+func Unpacked(b []byte) int {
+	if len(b) < prefix {
+		return 0
+	}
+	return int(min(binary.LittleEndian.Uint32(b[12:]), maxRaw))
 }
 
 // split checks the lengths and the header.

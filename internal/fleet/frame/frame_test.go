@@ -56,7 +56,7 @@ func batchOf(t testing.TB, of *table.Table, rows int) Batch {
 	}
 	h := Header{Job: "llama", Node: "gpu-1.example", Rank: -1, Session: "a1b2", Table: of.View, First: 7, Count: rows,
 		Schema: table.Latest()}
-	return Batch{h, b.NewRecordBatch()}
+	return Batch{Header: h, Record: b.NewRecordBatch()}
 }
 
 // TestEveryTable: what is encoded comes back the same, of every table that there is.

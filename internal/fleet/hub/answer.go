@@ -8,7 +8,6 @@ import (
 
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
-	"github.com/memgauge/memgauge/internal/fleet/node"
 )
 
 // counts are what became of frames.
@@ -25,11 +24,17 @@ type counts struct {
 	keepError, streamError, tidyError string // why rows don't come further now
 }
 
+// maxTrouble bounds each of the words of why rows don't come further, in bytes.
+const maxTrouble = 1 << 10
+
 // Reasons for which a frame is refused.
 const (
 	whyCorrupt = "corrupt frame"
 	whyForged  = "frame in another node's name"
 	whyTable   = "frame of a table that is not known"
+	whyHello   = "hello out of bounds"
+	whyShare   = "frame beyond its node's share, to come later"
+	whyColumn  = "frame with columns that are not known, which were left out"
 	// whyQuestion is one that would change something, or read files; by the hub's lake or a node.
 	whyQuestion = "question that may not be asked"
 )
@@ -55,24 +60,25 @@ type Status struct {
 	Rate    float64       `json:"rows_per_second"`
 	Trouble []string      `json:"trouble"` // why rows don't come further now
 	Nodes   []fanout.Node `json:"nodes"`
+	Total   int           `json:"nodes_known"` // of which Nodes has the first, within a message
+	Up      int           `json:"nodes_connected"`
+
+	Aside     []string `json:"set_aside"`      // files in the lake that were damaged or none of its own; the newest
+	AsideMore int      `json:"set_aside_more"` // those before
+	Left      int      `json:"roster_entries_left_out"`
 
 	Lost map[string]int64 `json:"lost"` // rows that nodes will never send, by reason
 
 	Refused map[string]int64 `json:"refused"` // connections and frames, by reason
 }
 
-// hello notes a node, and tells it whether rows are wanted. A hello that is none is ignored: what the bus lets a node
-// say is about itself alone.
-func (h *Hub) hello(m bus.Msg) {
-	var word node.Hello
-	if json.Unmarshal(m.Data, &word) != nil || word.Instance == "" || len(word.Instance) > 64 {
-		return
-	}
-	h.roster.hello(bus.NodeOf(m.Subject), word, time.Now())
-	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil}) // it is known now
+// nodes answers with the nodes behind the one that is named, within a message.
+func (h *Hub) nodes(m bus.Msg) {
+	var q fanout.After
+	_ = json.Unmarshal(m.Data, &q) // who asks for nothing gets the first
+	list, _ := page(h.roster.list(time.Now()), q.After)
+	h.reply(m, list)
 }
-
-func (h *Hub) nodes(m bus.Msg) { h.reply(m, h.roster.list(time.Now())) }
 
 func (h *Hub) status(ctx context.Context, m bus.Msg) {
 	h.reply(m, h.Status(ctx))
@@ -81,7 +87,10 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 // Status tells how the hub is.
 func (h *Hub) Status(ctx context.Context) Status {
 	s := Status{Addr: h.Identity.Addr, Began: h.began.UTC(), Keeps: h.o.Keep != nil, MaxDisk: h.o.MaxDisk,
-		Nodes: h.roster.list(time.Now()), Refused: map[string]int64{}}
+		Refused: map[string]int64{}, Left: h.roster.left, Aside: []string{}}
+	list := h.roster.list(time.Now())
+	s.Total = len(list)
+	s.Nodes, _ = page(list, "")
 	if h.server != nil {
 		s.Refused = h.server.Refused()
 	}
@@ -93,8 +102,16 @@ func (h *Hub) Status(ctx context.Context) Status {
 		}
 		s.Waiting = w
 		s.Stored, s.Again = h.o.Keep.Counts()
+		for why, n := range h.o.Keep.Refused() {
+			s.Refused[why] += n
+		}
+		names, more := h.o.Keep.Aside()
+		s.Aside, s.AsideMore = append(s.Aside, names...), more
 	}
-	for _, n := range s.Nodes {
+	for _, n := range list {
+		if n.Up {
+			s.Up++
+		}
 		if n.Refused > 0 {
 			s.Refused[whyQuestion] += n.Refused
 		}
@@ -102,6 +119,7 @@ func (h *Hub) Status(ctx context.Context) Status {
 			s.Lost[why] += rows
 		}
 	}
+	s.Lost = few(s.Lost, maxReasons)
 	h.counts.Lock()
 	defer h.counts.Unlock()
 	s.Frames, s.Rows, s.Room = h.counts.frames, h.counts.rows, h.counts.room
@@ -110,7 +128,7 @@ func (h *Hub) Status(ctx context.Context) Status {
 	s.Rate = h.counts.recent.perSecond(time.Now(), h.began)
 	for _, text := range []string{h.counts.keepError, h.counts.streamError, h.counts.tidyError} {
 		if text != "" {
-			s.Trouble = append(s.Trouble, text)
+			s.Trouble = append(s.Trouble, cut(text, maxTrouble))
 		}
 	}
 	for why, n := range h.counts.bad {
@@ -132,17 +150,20 @@ func (h *Hub) reply(m bus.Msg, v any) {
 	}
 }
 
-func (h *Hub) refuse(from, why string, err error) {
-	h.o.Log.Warn("refused a frame", "node", from, "why", why, "error", err)
-	h.count(why)
+func (h *Hub) refuse(what, from, why string, err error) {
+	// a node that goes on with it is told of with ever fewer lines: the count has all
+	if n := h.count(why); n&(n-1) == 0 || n%1024 == 0 {
+		h.o.Log.Warn("refused "+what, "node", from, "why", why, "error", err, "so far", n)
+	}
 }
 
 // count counts what was refused.
-func (h *Hub) count(why string) {
+func (h *Hub) count(why string) int64 {
 	h.counts.Lock()
 	defer h.counts.Unlock()
 	if h.counts.bad == nil {
 		h.counts.bad = map[string]int64{}
 	}
 	h.counts.bad[why]++
+	return h.counts.bad[why]
 }

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"log/slog"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,12 +59,12 @@ func TestExternalNATS(t *testing.T) {
 	}
 	n1 := dial("n1", "n1")
 	hello(t, n1, "n1", "a", false)
-	for id, text := range map[string][]byte{"1": batch(t, "n1", "n1", 1), "2": batch(t, "n2", "n2", 1)} {
-		if err := ship(t, n1, id, text); err != nil {
+	for _, text := range [][]byte{batch(t, "n1", "n1", 1), batch(t, "n2", "n2", 1)} {
+		if err := ship(t, n1, text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := dial("n1", "n2").Ship(t.Context(), "3", batch(t, "n2", "n2", 1)); err == nil {
+	if err := dial("n1", "n2").Ship(t.Context(), batch(t, "n2", "n2", 1)); err == nil {
 		t.Error("a node shipped in another's name")
 	}
 	if got := <-k.came; got.Node != "n1" {
@@ -95,7 +94,7 @@ func TestExternalNATS(t *testing.T) {
 }
 
 // TestExternalLosesAServer: of three servers that keep each frame, the one that leads is lost and comes back, again and
-// again. Every frame that was acknowledged reaches the keeper, and one that was not is sent again under its id.
+// again. Every frame that was acknowledged reaches the keeper, and one that was not is sent again.
 func TestExternalLosesAServer(t *testing.T) {
 	o := nats.StartCluster(t, may, bus.MaxMessage, 3)
 	k := kept{make(chan frame.Header, 4096)}
@@ -127,7 +126,7 @@ func TestExternalLosesAServer(t *testing.T) {
 		text := batch(t, "n1", "n1", i+1)
 		until(t, "a frame to be taken", func() bool {
 			tries++
-			return n1.Ship(t.Context(), strconv.FormatUint(i, 10), text) == nil
+			return n1.Ship(t.Context(), text) == nil
 		})
 	}
 	came := map[uint64]int{}

@@ -58,6 +58,12 @@ type Keeper interface {
 	AppendAll(ctx context.Context, batches []frame.Batch) error
 	// Counts are rows that were stored since the start, and those that were left out.
 	Counts() (stored, again int64)
+	// Parts names what a batch has rows in: each costs a file.
+	Parts(b frame.Batch) []string
+	// Refused are rows that were not kept and never will be, by reason.
+	Refused() map[string]int64
+	// Aside names what was set aside of what is kept, the newest of it, and how much there was before.
+	Aside() (names []string, more int)
 }
 
 // Hub is a running one.
@@ -71,6 +77,7 @@ type Hub struct {
 	Identity Identity
 
 	counts counts
+	shares shares // for take alone
 }
 
 // Identity is how others reach the hub.
@@ -121,7 +128,7 @@ func Find(dir string) (f Files, err error) {
 
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
-	h := &Hub{o: o, began: time.Now()}
+	h := &Hub{o: o, began: time.Now(), shares: shares{}}
 	if err := h.open(); err != nil {
 		h.Close()
 		return nil, err
@@ -136,7 +143,7 @@ func (h *Hub) open() (err error) {
 	if h.lock, err = alone(h.o.Dir); err != nil {
 		return err
 	}
-	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json")); err != nil {
+	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json"), h.o.Log); err != nil {
 		return err
 	}
 	if h.o.External.URLs != "" {

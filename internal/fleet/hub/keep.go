@@ -103,23 +103,69 @@ func (h *Hub) free() (int64, error) {
 	return int64(fs.Bavail) * fs.Bsize, nil
 }
 
+// handBytes bounds what is handed to the keeper at once, in bytes of rows unpacked: 4 MiB of frames as nodes make them
+// have some 80, and may have 64 times those.
+const handBytes = 128 << 20
+
 // take hands frames to the keeper, until it has them. What is no frame, or speaks of another node than the one that
-// sent it, is counted and dropped: it would come again for ever.
+// sent it, is counted and dropped: it would come again for ever. What is beyond a node's share comes later.
 func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 	var batches []frame.Batch
-	defer func() {
-		for _, b := range batches {
-			b.Record.Release()
+	defer func() { release(batches) }()
+	flushed, bytes := map[string]map[string]bool{}, 0
+	for i := range list {
+		m := &list[i]
+		b, ok := h.admit(m, flushed)
+		if !ok {
+			continue
 		}
-	}()
-	for _, m := range list {
-		if b, ok := h.unpack(m); ok {
-			batches = append(batches, b)
+		batches, bytes = append(batches, b), bytes+frame.Unpacked(m.Data)
+		if bytes < handBytes {
+			continue
 		}
+		if err := h.hand(ctx, batches); err != nil {
+			return err
+		}
+		release(batches)
+		batches, bytes = nil, 0
 	}
 	if len(batches) == 0 {
 		return nil
 	}
+	return h.hand(ctx, batches)
+}
+
+func release(batches []frame.Batch) {
+	for _, b := range batches {
+		b.Record.Release()
+	}
+}
+
+// admit unpacks a frame that its node may send now.
+func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Batch, ok bool) {
+	from, now := bus.NodeOf(m.Subject), time.Now()
+	share := h.shares.of(from, now)
+	m.Later = share.bytes.take(byteShare, float64(len(m.Data)+frame.Unpacked(m.Data)), now)
+	if m.Later == 0 {
+		if b, ok = h.unpack(*m); !ok {
+			return b, false
+		}
+		if flushed[from] == nil {
+			flushed[from] = map[string]bool{}
+		}
+		m.Later = share.parts(h.o.Keep.Parts(b), flushed[from], now)
+		if ok = m.Later == 0; !ok {
+			b.Record.Release()
+		}
+	}
+	if !ok {
+		h.refuse("a frame for now", from, whyShare, fmt.Errorf("it comes again in %s", m.Later.Round(time.Second)))
+	}
+	return b, ok
+}
+
+// hand has the keeper take batches, however often it fails.
+func (h *Hub) hand(ctx context.Context, batches []frame.Batch) error {
 	for {
 		// what is in hand when the hub ends is kept all the same
 		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
@@ -140,30 +186,38 @@ func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 	}
 }
 
-// unpack checks a frame whole.
+// unpack checks a frame whole, and gives its rows their table's columns.
 func (h *Hub) unpack(m bus.Msg) (b frame.Batch, ok bool) {
 	from := bus.NodeOf(m.Subject)
 	b, err := frame.Decode(m.Data)
 	if err != nil {
-		h.refuse(from, whyCorrupt, err)
+		h.refuse("a frame", from, whyCorrupt, err)
 		return b, false
 	}
-	why := ""
-	switch err = b.Honest(); {
-	case b.Node != from:
-		why, err = whyForged, errors.New(b.Node)
-	case errors.Is(err, frame.ErrForged):
-		why = whyForged
-	case errors.Is(err, frame.ErrTable):
-		why = whyTable
-	case err != nil:
-		why = whyCorrupt
-	}
-	if why != "" {
+	if b.Node != from {
 		b.Record.Release()
-		h.refuse(from, why, err)
+		h.refuse("a frame", from, whyForged, errors.New(b.Node))
+		return b, false
 	}
-	return b, why == ""
+	schema := b.Schema
+	b, left, err := b.Fit()
+	if err != nil {
+		why := whyCorrupt
+		switch {
+		case errors.Is(err, frame.ErrForged):
+			why = whyForged
+		case errors.Is(err, frame.ErrTable):
+			why = whyTable
+		}
+		h.refuse("a frame", from, why, err)
+		return b, false
+	}
+	if left > 0 {
+		h.refuse("columns of a frame", from, whyColumn, fmt.Errorf("%d of %s; the node's schema is %d", left, b.Table,
+			schema))
+	}
+	b.Arrived = m.Time
+	return b, true
 }
 
 // kept counts what the keeper has taken, or why it has not.

@@ -199,11 +199,8 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 		return false, err
 	}
 	defer box.Close()
-	send := func(ctx context.Context, id string, data []byte) error {
-		if rand.N(10) == 0 {
-			id += "-" + strconv.Itoa(rand.Int()) // it comes after an hour: JetStream knows ids for ten minutes
-		}
-		err := s.conn.Ship(ctx, id, data)
+	send := func(ctx context.Context, data []byte) error {
+		err := s.conn.Ship(ctx, data)
 		if err == nil {
 			s.shipped.Add(1)
 			if rand.N(20) == 0 {
@@ -222,7 +219,7 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 }
 
 // TestRowsReachTheLakeOnce: nodes store and ship while the hub, and the lake's writer in it, is killed again and again,
-// the connection is cut, for so long that JetStream forgets what came before, and nodes die with what they know. Clocks
+// the connection is cut, and nodes die with what they know. Clocks
 // are 20 minutes apart, and one job's second session has another number of ranks. Every row is in the lake once.
 // MEMGAUGE_FLEET_KILLS=20 is for longer.
 func TestRowsReachTheLakeOnce(t *testing.T) {
@@ -331,7 +328,7 @@ func TestFullDisk(t *testing.T) {
 	defer stop()
 	c := dial(t, h, "n1")
 	hello(t, c, "n1", "a", false)
-	if err := ship(t, c, "1", batch(t, "n1", "n1", 1)); err != nil {
+	if err := ship(t, c, batch(t, "n1", "n1", 1)); err != nil {
 		t.Fatal(err)
 	}
 	ballast := filepath.Join(dir, "ballast")
@@ -339,14 +336,14 @@ func TestFullDisk(t *testing.T) {
 	n := 1
 	until(t, "a refusal", func() bool {
 		n++
-		return c.Ship(t.Context(), strconv.Itoa(n), batch(t, "n1", "n1", uint64(n))) != nil
+		return c.Ship(t.Context(), batch(t, "n1", "n1", uint64(n))) != nil
 	})
 	text, _ := json.Marshal(h.Status(t.Context()))
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "room again", func() bool {
-		return c.Ship(t.Context(), strconv.Itoa(n), batch(t, "n1", "n1", uint64(n))) == nil
+		return c.Ship(t.Context(), batch(t, "n1", "n1", uint64(n))) == nil
 	})
 	until(t, "all rows at the keeper", func() bool { return h.Status(t.Context()).Rows >= int64(n) })
 	if rows := h.Status(t.Context()).Rows; rows != int64(n) {

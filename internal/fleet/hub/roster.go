@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 )
 
@@ -18,6 +22,7 @@ const (
 	missedAfter = 16 * time.Second    // three hellos and a little
 	forgetAfter = 14 * 24 * time.Hour // a node that is gone for so long gives its name back
 	saveEvery   = 10 * time.Second    // what is lost with the hub is told by the next hello
+	namesPerKey = 8                   // a node makes a key for each of its names; copies of its home share one
 	maxNodes    = 20_000              // beyond what one bus carries; whoever has the token could name more
 )
 
@@ -27,6 +32,7 @@ type roster struct {
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
+	left  int // entries of the file that were none
 }
 
 // known is a node.
@@ -42,62 +48,158 @@ type helloed struct {
 	node.Hello
 }
 
-func openRoster(path string) (*roster, error) {
+// maxRoster bounds the roster's file, in bytes: maxNodes with all that is kept of each.
+const maxRoster = 160 << 20
+
+// badRoster is behind the name of a roster that could not be read.
+const badRoster = ".bad"
+
+// openRoster reads the roster. A hub is there whatever it holds: entries that are none are left out and counted; a file
+// that is damaged or too large is kept under another name, and what can be read of it counts.
+func openRoster(path string, log *slog.Logger) (*roster, error) {
 	r := &roster{path: path, nodes: map[string]*known{}}
-	text, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &r.nodes)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("read the roster %s: %w", path, err)
+		return nil, fmt.Errorf("read the roster: %w", err)
 	}
-	for name, n := range r.nodes {
-		if n == nil {
-			delete(r.nodes, name)
+	defer f.Close()
+	damage := r.read(f)
+	if damage != nil {
+		if err := os.Rename(path, path+badRoster); err != nil {
+			return nil, fmt.Errorf("set the roster aside: %w", err)
 		}
+		log.Warn("the roster is damaged: names of nodes that are not in it are free", "file", path, "kept as",
+			path+badRoster, "why", damage, "nodes", len(r.nodes))
+		r.dirty = true
 	}
+	if r.left > 0 {
+		log.Warn("entries of the roster were left out", "file", path, "entries", r.left)
+	}
+	r.forgetLocked(time.Now())
 	return r, nil
+}
+
+// read takes entries one after the other, until the file ends or is none.
+func (r *roster) read(from io.Reader) error {
+	in := json.NewDecoder(io.LimitReader(from, maxRoster))
+	if begin, err := in.Token(); err != nil || begin != json.Delim('{') {
+		return fmt.Errorf("it does not begin as one: %v", err)
+	}
+	for in.More() {
+		name, err := in.Token()
+		if err != nil {
+			return err
+		}
+		var text json.RawMessage
+		if err := in.Decode(&text); err != nil {
+			return err
+		}
+		n := &known{}
+		if text[0] != '{' || json.Unmarshal(text, n) != nil || !n.sane(fmt.Sprint(name)) || len(r.nodes) >= maxNodes {
+			r.left++
+			continue
+		}
+		r.nodes[fmt.Sprint(name)] = n
+	}
+	_, err := in.Token()
+	return err
 }
 
 // known gives a name to the first key that claims it.
 func (r *roster) known(name, key string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := time.Now()
 	n := r.nodes[name]
-	if n != nil && n.Key != key && time.Since(n.Node.Seen) < forgetAfter {
+	if n != nil && n.Key != key && now.Sub(n.Node.Seen) < forgetAfter {
 		return false
 	}
 	if n != nil && n.Key == key {
 		return true
 	}
-	if len(r.nodes) >= maxNodes {
+	if n == nil && !r.roomLocked(key, now) {
 		return false
 	}
-	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: time.Now().UTC(), Jobs: []string{}}}
+	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}}}
 	return r.saveLocked() == nil
 }
 
+// roomLocked reports whether a key may have another name. Where there are too many names, the one goes that has been
+// silent for longest among those of which no row was ever kept: a flood of names can't lock others out.
+func (r *roster) roomLocked(key string, now time.Time) bool {
+	if key != "" {
+		names := 0
+		for _, n := range r.nodes {
+			if n.Key == key {
+				names++
+			}
+		}
+		if names >= namesPerKey {
+			return false
+		}
+	}
+	if len(r.nodes) < maxNodes {
+		return true
+	}
+	r.forgetLocked(now)
+	if len(r.nodes) < maxNodes {
+		return true
+	}
+	oldest := ""
+	for name, n := range r.nodes {
+		if n.Node.Kept == 0 && now.Sub(n.Node.Seen) > missedAfter &&
+			(oldest == "" || n.Node.Seen.Before(r.nodes[oldest].Node.Seen)) {
+			oldest = name
+		}
+	}
+	delete(r.nodes, oldest)
+	return oldest != ""
+}
+
+// forgetLocked forgets nodes that have been gone for long.
+func (r *roster) forgetLocked(now time.Time) {
+	for name, n := range r.nodes {
+		if now.Sub(n.Node.Seen) >= forgetAfter {
+			delete(r.nodes, name)
+			r.dirty = true
+		}
+	}
+}
+
+// errFull is a roster that takes no more.
+var errFull = errors.New("there are too many")
+
 // hello notes that a node is there.
-func (r *roster) hello(name string, h node.Hello, now time.Time) {
+func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := r.nodes[name]
 	if n == nil { // a NATS of the user's checks names itself
+		if frame.CheckName("node", name) != nil || !r.roomLocked("", now) {
+			return fmt.Errorf("%w nodes", errFull)
+		}
 		n = &known{Node: fanout.Node{Name: name}}
 		r.nodes[name] = n
 	}
 	if n.hellos == nil {
 		n.hellos = map[string]helloed{}
 	}
+	if _, here := n.hellos[h.Instance]; !here && !h.Bye && len(n.hellos) >= maxInstances {
+		maps.DeleteFunc(n.hellos, func(_ string, one helloed) bool { return now.Sub(one.at) > missedAfter })
+		if len(n.hellos) >= maxInstances {
+			return fmt.Errorf("%w processes of one node", errFull)
+		}
+	}
 	n.Node.Seen, n.Node.Host, n.Node.Version, r.dirty = now.UTC(), h.Host, h.Version, true
 	if h.Bye {
 		delete(n.hellos, h.Instance)
-		return
+		return nil
 	}
 	n.hellos[h.Instance] = helloed{now, h}
+	return nil
 }
 
 // list is the nodes by name, as they are now.
@@ -131,8 +233,10 @@ func (n *known) now(now time.Time) fanout.Node {
 	if out.Up { // of a node that is gone the jobs stay that it had
 		slices.Sort(jobs)
 		out.Jobs = slices.Compact(jobs)
+		out.Jobs = out.Jobs[:min(len(out.Jobs), maxJobs)]
+		shipping.Lost = few(shipping.Lost, maxReasons)
 		out.Shipping = shipping
-		n.Node.Jobs, n.Node.Shipping = out.Jobs, shipping
+		n.Node.Jobs, n.Node.Shipping = fewer(out.Jobs, keptJobs), shipping
 	}
 	return out
 }
@@ -151,6 +255,7 @@ func (r *roster) kept(name string, rows uint64, now time.Time) {
 func (r *roster) save() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forgetLocked(time.Now())
 	if !r.dirty {
 		return nil
 	}
@@ -164,4 +269,20 @@ func (r *roster) saveLocked() error {
 	}
 	r.dirty = false
 	return replaceFile(r.path, text)
+}
+
+// few keeps reasons within a number; the others are counted as one.
+func few(m map[string]int64, most int) map[string]int64 {
+	if len(m) <= most {
+		return m
+	}
+	out := map[string]int64{}
+	for i, why := range slices.Sorted(maps.Keys(m)) {
+		as := why
+		if i >= most-1 {
+			as = "other reasons"
+		}
+		out[as] += m[why]
+	}
+	return out
 }

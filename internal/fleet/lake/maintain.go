@@ -29,7 +29,13 @@ type Report struct {
 // Maintain merges hours that are over, removes what merges have replaced, and gives up hours beyond the bounds. It may
 // be cut short anywhere: the next one goes on.
 func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
-	files, err := w.place.list(ctx, "")
+	if b, remote := w.place.(*bucket); remote {
+		err = b.renew(ctx)
+	}
+	var files []entry
+	if err == nil {
+		files, err = w.place.list(ctx, "")
+	}
 	if err != nil {
 		return r, fmt.Errorf("maintain the lake: %w", err)
 	}
@@ -51,9 +57,14 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 			continue
 		}
 		if len(c.old) > 0 && now.Sub(c.marked) >= w.o.Linger {
-			err = errors.Join(err, w.removeAll(ctx, c.old, &r))
+			_, e := readMarker(ctx, w.place, c) // one that is none of ours replaces nothing
+			if e == nil {
+				e = w.removeAll(ctx, c.old, &r)
+			}
+			err = errors.Join(err, e)
 		}
-		if len(c.raw) > 0 && now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && quiet(c.raw, now, w.o.Grace) {
+		over := now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && viewOf(h.table) != nil // or of a newer memgauge
+		if len(c.raw) > 0 && over && quiet(c.raw, now, w.o.Grace) {
 			if e := w.merge(ctx, h, &r); e != nil {
 				err = errors.Join(err, fmt.Errorf("merge %s: %w", h.dir(), e))
 			}
@@ -120,7 +131,7 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 	now := time.Now()
 	for _, h := range order {
 		c := hours[h]
-		tooOld := w.o.MaxAge > 0 && now.Sub(h.begin.Add(time.Hour)) > w.o.MaxAge
+		tooOld := w.o.MaxAge > 0 && now.Sub(c.since(h)) > w.o.MaxAge
 		tooMuch := w.o.MaxBytes > 0 && total > w.o.MaxBytes && now.Sub(h.begin) > time.Hour
 		if !tooOld && !tooMuch {
 			continue
@@ -151,85 +162,153 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 	return nil
 }
 
+// since is when an hour was over; that of strays when the last of them came.
+func (c *content) since(h hour) time.Time {
+	at := h.begin.Add(time.Hour)
+	if h.begin.Equal(strays) {
+		for _, f := range c.current() {
+			if f.modified.After(at) {
+				at = f.modified
+			}
+		}
+	}
+	return at
+}
+
 // forget lets go of what is known of partitions that are long over; it is read again where rows still come.
 func (w *Writer) forget(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for h, p := range w.mu.parts {
-		if now.Sub(h.begin) > 3*time.Hour+w.o.Grace && p.TryLock() {
+		if now.Sub(h.begin) <= 3*time.Hour+w.o.Grace || !p.TryLock() {
+			continue
+		}
+		// that of strays is looked at whenever rows come
+		if !h.begin.Equal(strays) || now.Sub(p.used) > time.Hour {
 			delete(w.mu.parts, h)
 			p.loaded = false // whoever waits for the lock with it in hand
-			p.Unlock()
 		}
+		p.Unlock()
 	}
 }
 
 // rowGroup is rows that a reader takes or leaves together; FLEET-size questions were fastest with a million.
 const rowGroup = 1_000_000
 
-// merge makes one file of an hour's, sorted, and then the marker that puts it in their place.
+// merge makes one file of an hour's, sorted, and then the marker that puts it in their place. Files that keep it from
+// that are set aside.
 func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
 	p, err := w.part(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer p.Unlock()
+	for {
+		again, err := w.mergeOnce(ctx, h, p, r)
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// mergeOnce merges, or sets files aside that can't be: then it is to be called again.
+func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (again bool, err error) {
 	files, err := w.place.list(ctx, h.dir())
 	if err != nil {
-		return err
+		return false, err
 	}
 	c := sortOut(files)[h]
 	if c == nil || len(c.raw) == 0 {
-		return nil
+		return false, nil
 	}
-	sources, rows, err := w.sources(ctx, c)
+	from, rows, err := w.sources(ctx, c)
+	if err != nil || len(from) == 0 {
+		return false, err
+	}
+	next := marker{c.generation + 1, rows}
+	text, err := json.Marshal(next)
+	if err == nil && len(text) > maxMarker {
+		err = fmt.Errorf("its rows' numbers take %d bytes, at most %d", len(text), maxMarker)
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	next := c.generation + 1
 	made := filepath.Join(w.place.stage(), "merge.parquet")
-	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: made, Order: sortedBy(h.table),
-		Drop: []string{rowColumn}, RowGroup: rowGroup, TempDir: w.place.stage(), MemoryLimit: w.o.Memory}); err != nil {
-		return err
+	m := store.Merge{To: made, Columns: fileColumns(h.table), Order: sortedBy(h.table), RowGroup: rowGroup,
+		TempDir: w.place.stage(), MemoryLimit: w.o.Memory}
+	for _, f := range from {
+		m.From = append(m.From, f.MergeSource)
 	}
-	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next)+mergedName, made); err != nil {
-		return err
+	if err := store.MergeParquet(ctx, m); err != nil {
+		if ctx.Err() != nil {
+			return false, err
+		}
+		bad, e := w.sift(ctx, from, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+		if bad == 0 || e != nil {
+			return false, errors.Join(err, e)
+		}
+		return true, nil
 	}
-	if err := w.mark(ctx, h, marker{next, rows}); err != nil {
-		return err
+	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next.Generation)+mergedName, made); err != nil {
+		return false, err
 	}
-	p.generation, p.rows = next, rows
+	if err := w.mark(ctx, h, next.Generation, text); err != nil {
+		return false, err
+	}
+	p.generation, p.rows = next.Generation, rows
 	r.Merged++
 	r.Files += len(c.raw)
-	return nil
+	return false, nil
+}
+
+// fileColumns are those of a merged file.
+func fileColumns(dir string) (out []store.FileColumn) {
+	if t := viewOf(dir); t != nil {
+		for _, c := range columnsOf(t) {
+			if !c.Key {
+				out = append(out, c)
+			}
+		}
+	}
+	return append(out, store.FileColumn{Name: sessionColumn, Type: "VARCHAR"})
+}
+
+// source is a file of a merge.
+type source struct {
+	entry
+	store.MergeSource
 }
 
 // sources are the files of a merge with what is to be taken of each: all, unless two hold the same row.
-func (w *Writer) sources(ctx context.Context, c *content) ([]store.MergeSource, ledger, error) {
+func (w *Writer) sources(ctx context.Context, c *content) ([]source, ledger, error) {
 	m, err := readMarker(ctx, w.place, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	cache := filepath.Join(w.place.stage(), "in")
-	var out []store.MergeSource
+	var out []source
 	for _, f := range c.current() {
-		path, err := w.place.local(ctx, f, cache)
+		path, err := w.place.local(ctx, f, w.cache())
 		if err != nil {
 			return nil, nil, err
 		}
-		source := store.MergeSource{Path: path}
+		one := source{f, store.MergeSource{Path: path}}
 		if parsed, _ := parse(f.name); parsed.kind == rawTier {
-			rows, err := rowsOf(ctx, w.place, f.name)
+			rows, err := rowsOf(ctx, w.place, f, w.cache())
+			if errors.Is(err, errBad) {
+				if err = w.setAside(ctx, f, err); err == nil {
+					continue
+				}
+			}
 			if err != nil {
 				return nil, nil, err
 			}
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
-				source.Where = where(fresh)
+				one.Where = where(fresh)
 			}
 			m.Rows.addAll(rows)
 		}
-		out = append(out, source)
+		out = append(out, one)
 	}
 	return out, m.Rows, nil
 }
@@ -267,14 +346,10 @@ func sortedBy(dir string) []string {
 }
 
 // mark puts a generation in place.
-func (w *Writer) mark(ctx context.Context, h hour, m marker) error {
-	text, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	made := filepath.Join(w.place.stage(), "mark-"+strconv.Itoa(m.Generation)+".json")
+func (w *Writer) mark(ctx context.Context, h hour, generation int, text []byte) error {
+	made := filepath.Join(w.place.stage(), "mark-"+strconv.Itoa(generation)+".json")
 	if err := os.WriteFile(made, text, 0o600); err != nil {
 		return err
 	}
-	return w.place.put(ctx, h.dir()+markerName(m.Generation), made)
+	return w.place.put(ctx, h.dir()+markerName(generation), made)
 }

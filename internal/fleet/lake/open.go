@@ -45,7 +45,8 @@ type Tables struct {
 	place   place
 	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
 	scratch string
-	Bytes   int64 // of the files that were chosen
+	Bytes   int64           // of the files that were chosen
+	Odd     []store.BadFile // of them those that are left out: damaged, or with columns that are not their table's
 }
 
 // ErrTooMuch is a question for which more would have to be fetched than MaxDownload.
@@ -104,6 +105,9 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	if err != nil {
 		_ = os.RemoveAll(scratch)
 		return nil, err
+	}
+	for _, v := range views {
+		t.Odd = append(t.Odd, v.Odd...)
 	}
 	t.service = service.Service{DB: t.db, Tmp: scratch}
 	return t, nil

@@ -3,8 +3,11 @@ package lake
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/parquet/file"
 
+	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/table"
 )
 
@@ -48,6 +52,9 @@ type parsed struct {
 	kind       string // rawTier, mergedTier, or "" for a marker
 }
 
+// tableForm is the form of a table's directory.
+var tableForm = regexp.MustCompile(`^[a-z][a-z_]*$`)
+
 // parse reads a name; false for files that are none of ours.
 func parse(name string) (p parsed, ok bool) {
 	parts := strings.Split(name, "/")
@@ -62,6 +69,11 @@ func parse(name string) (p parsed, ok bool) {
 		return p, false
 	}
 	p.hour = hour{parts[0], job, begin}
+	last := parts[len(parts)-1]
+	if !tableForm.MatchString(parts[0]) || frame.CheckName("job", job) != nil || frame.CheckName("file", last) != nil ||
+		!strings.HasPrefix(name, p.hour.dir()) {
+		return p, false // a listing of S3 is a stranger's word: names become paths on this machine
+	}
 	number := ""
 	if len(parts) == 5 {
 		number, ok = strings.CutPrefix(parts[4], markerHead)
@@ -74,9 +86,13 @@ func parse(name string) (p parsed, ok bool) {
 			return p, false
 		}
 		p.kind, number = rest[:1], rest[1:]
+		if p.kind == mergedTier && last != mergedName { // a merge makes one
+			return p, false
+		}
 	}
 	p.generation, err = strconv.Atoi(number)
-	return p, err == nil && p.generation >= 0 && slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
+	return p, err == nil && strconv.Itoa(p.generation) == number && p.generation >= 0 &&
+		slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
 }
 
 // content is what a partition has: files that are there for readers, and others.
@@ -132,8 +148,12 @@ type marker struct {
 	Rows       ledger `json:"rows"` // of the merged tier, by NODE/SESSION
 }
 
-// maxMarker bounds a marker, in bytes: 1,000 nodes with some spans each take 100 kB.
+// maxMarker bounds a marker, in bytes: 1,000 nodes with some spans each take 100 kB. An hour whose marker would be
+// larger is not merged.
 const maxMarker = 64 << 20
+
+// errBad marks a file that can be had and is none of ours, or is damaged.
+var errBad = errors.New("it is damaged, or none of the lake's")
 
 // readMarker reads a partition's newest marker; without one it is generation 0 with nothing.
 func readMarker(ctx context.Context, p place, c *content) (marker, error) {
@@ -146,8 +166,12 @@ func readMarker(ctx context.Context, p place, c *content) (marker, error) {
 		return m, fmt.Errorf("read %s: %w", c.marker.name, err)
 	}
 	defer f.Close()
-	if err := json.NewDecoder(io.LimitReader(f, maxMarker)).Decode(&m); err != nil {
+	text, err := io.ReadAll(io.LimitReader(f, maxMarker+1))
+	if err != nil {
 		return m, fmt.Errorf("read %s: %w", c.marker.name, err)
+	}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return marker{Rows: ledger{}}, fmt.Errorf("read %s: %w: %w", c.marker.name, errBad, err)
 	}
 	if m.Rows == nil {
 		m.Rows = ledger{}
@@ -158,27 +182,56 @@ func readMarker(ctx context.Context, p place, c *content) (marker, error) {
 // rowsKey is the member of a Parquet file's footer with the ledger of its rows.
 const rowsKey = "memgauge.rows"
 
-// rowsOf reads the ledger of a flushed file from its footer.
-func rowsOf(ctx context.Context, p place, name string) (ledger, error) {
-	f, err := p.open(ctx, name)
+// rowsOf reads the ledger of a flushed file from its footer. Whatever the file holds, the error is errBad where it is
+// the file's own. It is read from this machine: of S3, nobody could tell such errors from the network's.
+func rowsOf(ctx context.Context, p place, e entry, cache string) (ledger, error) {
+	path, err := p.local(ctx, e, cache)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", e.name, err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", e.name, err)
 	}
 	defer f.Close()
-	r, err := file.NewParquetReader(f)
+	l, err := footer(f)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	defer r.Close()
-	text := r.MetaData().KeyValueMetadata().FindValue(rowsKey)
-	if text == nil {
-		return nil, fmt.Errorf("read %s: it does not say which rows it holds", name)
-	}
-	l := ledger{}
-	if err := json.Unmarshal([]byte(*text), &l); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w: %w", e.name, errBad, err)
 	}
 	return l, nil
+}
+
+func footer(f *os.File) (l ledger, err error) {
+	defer func() {
+		if p := recover(); p != nil { // arrow-go panics at footers that contradict themselves
+			err = fmt.Errorf("%v", p)
+		}
+	}()
+	r, err := file.NewParquetReader(f)
+	if err != nil {
+		return nil, err
+	}
+	text := r.MetaData().KeyValueMetadata().FindValue(rowsKey)
+	if text == nil {
+		return nil, errors.New("it does not say which rows it holds")
+	}
+	if err := json.Unmarshal([]byte(*text), &l); err != nil {
+		return nil, err
+	}
+	for stream, list := range l {
+		for _, s := range list {
+			if s[0] < 1 || s[0] > s[1] || s[1] > 1<<63 || !streamForm(stream) {
+				return nil, fmt.Errorf("rows %v of %.100q", s, stream)
+			}
+		}
+	}
+	return l, nil
+}
+
+// streamForm: the names of a stream stand in SQL.
+func streamForm(stream string) bool {
+	node, session, ok := strings.Cut(stream, "/")
+	return ok && frame.CheckName("node", node) == nil && frame.CheckName("session", session) == nil
 }
 
 // directoryOf is the directory of a view's rows; "" for a view that there is not.

@@ -16,20 +16,20 @@ import (
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
-// bucket is a place in S3. Its readers need no lock, and its writer has none: a bucket's one writer is the hub's
-// durable consumer, of which the bus has one.
+// bucket is a place in S3. Its readers need no lock; its one writer has a lease (see leaseTime).
 type bucket struct {
 	client *minio.Client
 	name   string
 	prefix string // "" or ends in a slash
 	made   string // the stage
+	held   held   // by a writer
 }
 
 const s3Hint = "s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role) in the environment, " +
 	"and AWS_ENDPOINT_URL for a service that is not Amazon's"
 
 // openBucket opens a lake at s3://BUCKET/PREFIX. Credentials come from where other clients of S3 look for them.
-func openBucket(ctx context.Context, location string) (place, error) {
+func openBucket(ctx context.Context, location string, write bool) (place, error) {
 	u, err := url.Parse(location)
 	if err != nil || u.Host == "" {
 		return nil, remedy.Add(fmt.Errorf("%q names no bucket", location), s3Hint)
@@ -63,7 +63,14 @@ func openBucket(ctx context.Context, location string) (place, error) {
 	if prefix != "" {
 		prefix += "/"
 	}
-	return &bucket{client: client, name: u.Host, prefix: prefix, made: made}, nil
+	b := &bucket{client: client, name: u.Host, prefix: prefix, made: made}
+	if write {
+		if err := b.takeLease(ctx); err != nil {
+			_ = os.RemoveAll(made)
+			return nil, fmt.Errorf("lock %s: %w", location, err)
+		}
+	}
+	return b, nil
 }
 
 func region() string {
@@ -91,6 +98,9 @@ func (b *bucket) list(ctx context.Context, prefix string) (list []entry, err err
 
 // put is durable with the service's answer.
 func (b *bucket) put(ctx context.Context, name, from string) error {
+	if err := b.renew(ctx); err != nil {
+		return err
+	}
 	if _, err := b.client.FPutObject(ctx, b.name, b.prefix+name, from, minio.PutObjectOptions{}); err != nil {
 		return err
 	}
@@ -130,12 +140,12 @@ func (b *bucket) remove(ctx context.Context, names []string) (err error) {
 
 func (b *bucket) stage() string { return b.made }
 func (b *bucket) text() string  { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
-func (b *bucket) close() error  { return os.RemoveAll(b.made) }
+func (b *bucket) close() error  { return errors.Join(b.giveLease(), os.RemoveAll(b.made)) }
 
 // openPlace opens a lake by its location: a directory, or s3://BUCKET/PREFIX.
 func openPlace(ctx context.Context, location string, write bool) (place, error) {
 	if strings.HasPrefix(location, "s3://") {
-		return openBucket(ctx, location)
+		return openBucket(ctx, location, write)
 	}
 	return openDirectory(location, write)
 }

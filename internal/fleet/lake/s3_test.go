@@ -1,13 +1,19 @@
 package lake
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/minio/minio-go/v7"
 
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -19,6 +25,39 @@ func TestRowsOnceInS3(t *testing.T) {
 	rowsOnce(t, "s3://lake/training/a")
 	if _, err := New(t.Context(), Options{Location: "s3://none"}); err == nil {
 		t.Error("a bucket that there is not")
+	}
+}
+
+// TestOneWriterInS3: a second writer of a bucket's prefix is refused while the first lives, also one that comes just as
+// the lease of one that was killed has ended; the first notices if another has taken over.
+func TestOneWriterInS3(t *testing.T) {
+	gateway(t)
+	at := Options{Location: "s3://lake/training/one"}
+	first := writer(t, at)
+	if _, err := New(t.Context(), at); err == nil || !strings.Contains(err.Error(), "another process writes") {
+		t.Errorf("a second writer: %v", err)
+	}
+	other := writer(t, Options{Location: "s3://lake/training/two"})
+	if err := errors.Join(other.Close(), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	first = writer(t, at) // it was given back
+	defer first.Close()
+	b := first.place.(*bucket)
+	dead, _ := json.Marshal(lease{ownLease().Host, ownLease().Boot, 1 << 30, time.Now()}) // no pid is so high
+	if _, err := b.client.PutObject(t.Context(), b.name, b.prefix+leaseName, bytes.NewReader(dead), int64(len(dead)),
+		minio.PutObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	next := writer(t, at)
+	defer next.Close()
+	b.held.at = time.Time{} // it is time to renew
+	if _, err := first.Maintain(t.Context()); err == nil || !strings.Contains(err.Error(), "another process writes") {
+		t.Errorf("the writer that was taken for dead: %v", err)
+	}
+	next.place.(*bucket).held.at = time.Time{}
+	if _, err := next.Maintain(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

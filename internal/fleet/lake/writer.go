@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -47,6 +48,7 @@ type Writer struct {
 		sync.Mutex
 		parts map[hour]*part
 	}
+	notes notes
 }
 
 // part is a partition that rows have come for. Its lock is taken after the writer's is let go.
@@ -55,6 +57,7 @@ type part struct {
 	loaded     bool
 	generation int
 	rows       ledger
+	used       time.Time
 }
 
 // New opens a lake for writing. A directory is locked: a lake has one writer.
@@ -100,7 +103,7 @@ func (w *Writer) AppendAll(ctx context.Context, batches []frame.Batch) error {
 		}
 	}()
 	for _, b := range batches {
-		if err := split(b, byHour); err != nil {
+		if err := spread(b, byHour); err != nil {
 			return err
 		}
 	}
@@ -110,68 +113,6 @@ func (w *Writer) AppendAll(ctx context.Context, batches []frame.Batch) error {
 		}
 	}
 	return nil
-}
-
-// piece is rows of one stream that lie in one hour, with the number of the first.
-type piece struct {
-	stream  string
-	session string
-	first   uint64
-	rows    arrow.RecordBatch
-}
-
-func (p piece) span() span { return span{p.first, p.first + uint64(p.rows.NumRows()) - 1} }
-
-func (p piece) slice(s span) piece {
-	return piece{p.stream, p.session, s[0], p.rows.NewSlice(int64(s[0]-p.first), int64(s[1]-p.first+1))}
-}
-
-// split sorts a batch's rows by hour; rows that follow each other stay together.
-func split(b frame.Batch, into map[hour][]piece) error {
-	dir := directoryOf(b.Table)
-	if dir == "" {
-		return fmt.Errorf("append to the lake: there is no table %s", b.Table)
-	}
-	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, b.Record}
-	times := timesOf(b.Record)
-	from := 0
-	for i := 1; i <= int(b.Record.NumRows()); i++ {
-		if i < int(b.Record.NumRows()) && hourAt(times, i).Equal(hourAt(times, from)) {
-			continue
-		}
-		h := hour{dir, b.Job, hourAt(times, from)}
-		into[h] = append(into[h], whole.slice(span{b.First + uint64(from), b.First + uint64(i) - 1}))
-		from = i
-	}
-	return nil
-}
-
-// timesOf is the column that says when a row was: ts, or else the first time that it has.
-func timesOf(r arrow.RecordBatch) (times *array.Timestamp) {
-	for i := range int(r.NumCols()) {
-		if t, ok := r.Column(i).(*array.Timestamp); ok && (times == nil || r.ColumnName(i) == "ts") {
-			times = t
-		}
-	}
-	return times
-}
-
-// The years that are written with four digits; a clock that says another one has none.
-var (
-	firstHour = time.Unix(0, 0).UTC()
-	lastHour  = time.Date(9999, 12, 31, 23, 0, 0, 0, time.UTC)
-)
-
-// hourAt is the hour of a row; that of the epoch for one without a time.
-func hourAt(times *array.Timestamp, row int) time.Time {
-	if times == nil || times.IsNull(row) {
-		return firstHour
-	}
-	t := time.UnixMicro(int64(times.Value(row))).UTC().Truncate(time.Hour)
-	if t.Before(firstHour) || t.After(lastHour) {
-		return firstHour
-	}
-	return t
 }
 
 // part finds or makes the entry of a partition, locked and loaded.
@@ -184,6 +125,7 @@ func (w *Writer) part(ctx context.Context, h hour) (*part, error) {
 	}
 	w.mu.Unlock()
 	p.Lock()
+	p.used = time.Now()
 	if p.loaded {
 		return p, nil
 	}
@@ -194,7 +136,8 @@ func (w *Writer) part(ctx context.Context, h hour) (*part, error) {
 	return p, nil
 }
 
-// load learns from the files themselves which rows a partition has: after a crash nothing else knows.
+// load learns from the files themselves which rows a partition has: after a crash nothing else knows. Files that are
+// damaged, or none of ours, are set aside: they must keep no row from coming.
 func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 	files, err := w.place.list(ctx, h.dir())
 	if err != nil {
@@ -205,11 +148,19 @@ func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 		c = &content{}
 	}
 	m, err := readMarker(ctx, w.place, c)
+	if errors.Is(err, errBad) { // its rows are there, and those that come again may double
+		w.note("marker that can't be read: " + c.marker.name)
+		err = nil
+	}
 	if err != nil {
 		return err
 	}
 	for _, f := range c.raw {
-		rows, err := rowsOf(ctx, w.place, f.name)
+		rows, err := rowsOf(ctx, w.place, f, w.cache())
+		if errors.Is(err, errBad) {
+			err = w.setAside(ctx, f, err)
+			rows = nil
+		}
 		if err != nil {
 			return err
 		}
@@ -219,35 +170,42 @@ func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 	return nil
 }
 
-// store makes files of the pieces' rows that the partition does not have yet: one for each schema, which is one unless
-// nodes have different versions.
+// store makes a file of the pieces' rows that the partition does not have yet, nor the one of strays.
 func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
+	astray, err := w.astray(ctx, h, pieces)
+	if err != nil {
+		return err
+	}
 	p, err := w.part(ctx, h)
 	if err != nil {
 		return err
 	}
 	defer p.Unlock()
-	taken := ledger{}
-	taken.addAll(p.rows)
-	bySchema := map[string][]piece{}
+	taken, spans := maps.Clone(p.rows), spansOf(p.rows)
+	var list []piece
 	defer func() {
-		for _, list := range bySchema {
-			for _, x := range list {
-				x.rows.Release()
-			}
+		for _, x := range list {
+			x.rows.Release()
 		}
 	}()
-	came, fresh := int64(0), int64(0)
+	came, fresh, gaps := int64(0), int64(0), int64(0)
 	for _, x := range pieces {
 		came += x.rows.NumRows()
 		for _, s := range taken[x.stream].minus(x.span()) {
-			fresh += int64(s[1] - s[0] + 1)
-			key := x.rows.Schema().Fingerprint()
-			bySchema[key] = append(bySchema[key], x.slice(s))
-			taken.add(x.stream, s)
+			for _, s := range astray[x.stream].minus(s) {
+				next := taken[x.stream].add(s)
+				grown := len(next) - len(taken[x.stream])
+				n := int64(s[1] - s[0] + 1)
+				if grown > 0 && spans[nodeOf(x.stream)]+grown > maxSpans {
+					gaps, came = gaps+n, came-n
+					continue
+				}
+				list, fresh = append(list, x.slice(s)), fresh+n
+				taken[x.stream], spans[nodeOf(x.stream)] = next, spans[nodeOf(x.stream)]+grown
+			}
 		}
 	}
-	for _, list := range bySchema {
+	if len(list) > 0 {
 		rows, err := w.file(ctx, h, p.generation, list)
 		if err != nil {
 			return err
@@ -256,7 +214,29 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 	}
 	w.taken.Add(fresh)
 	w.again.Add(came - fresh)
+	w.refuse(whyGaps, gaps)
 	return nil
+}
+
+// astray is what the partition of strays has of the pieces' streams: a row that lay too far ahead of this machine's
+// clock may come again when it no longer does.
+func (w *Writer) astray(ctx context.Context, h hour, pieces []piece) (ledger, error) {
+	if h.begin.Equal(strays) {
+		return nil, nil
+	}
+	h.begin = strays
+	p, err := w.part(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Unlock()
+	out := ledger{}
+	for _, x := range pieces {
+		if have := p.rows[x.stream]; have != nil {
+			out[x.stream] = have // a range is never changed, but replaced
+		}
+	}
+	return out, nil
 }
 
 // file makes one file durable and returns what it holds.
@@ -284,7 +264,8 @@ const (
 	rowColumn     = "_row"
 )
 
-// writeParquet makes a file of pieces of one schema. The job is in the partition's name, so the column goes.
+// writeParquet makes a file of pieces, all of their table's schema. The job is in the partition's name, so the column
+// goes.
 func writeParquet(path string, pieces []piece, rows ledger) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -302,13 +283,21 @@ func writeParquet(path string, pieces []piece, rows ledger) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, x := range pieces {
-		r := fileRows(schema, x)
-		err := out.WriteBuffered(r)
-		r.Release()
+	for len(pieces) > 0 {
+		n, rows := 0, int64(0)
+		for n < len(pieces) && rows < togetherRows {
+			rows += pieces[n].rows.NumRows()
+			n++
+		}
+		r, err := fileRows(schema, pieces[:n], rows)
+		if err == nil {
+			err = out.WriteBuffered(r)
+			r.Release()
+		}
 		if err != nil {
 			return errors.Join(err, out.Close())
 		}
+		pieces = pieces[n:]
 	}
 	if err := out.AppendKeyValueMetadata(rowsKey, string(text)); err != nil {
 		return errors.Join(err, out.Close())
@@ -333,23 +322,41 @@ func fileSchema(s *arrow.Schema) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-func fileRows(schema *arrow.Schema, x piece) arrow.RecordBatch {
-	var columns []arrow.Array
-	for i := range int(x.rows.NumCols()) {
-		if x.rows.ColumnName(i) != "job" {
-			columns = append(columns, x.rows.Column(i))
+// togetherRows are written at a time: a piece may be one row, whose sixty columns take a millisecond by themselves.
+const togetherRows = 16 << 10
+
+// fileRows are the rows of pieces, with the columns that tell whose they are.
+func fileRows(schema *arrow.Schema, pieces []piece, rows int64) (arrow.RecordBatch, error) {
+	columns := make([]arrow.Array, 0, schema.NumFields())
+	defer func() {
+		for _, c := range columns {
+			c.Release()
 		}
+	}()
+	for i := range int(pieces[0].rows.NumCols()) {
+		if pieces[0].rows.ColumnName(i) == "job" {
+			continue
+		}
+		parts := make([]arrow.Array, len(pieces))
+		for k, x := range pieces {
+			parts[k] = x.rows.Column(i)
+		}
+		c, err := array.Concatenate(parts, memory.DefaultAllocator)
+		if err != nil {
+			return nil, err
+		}
+		columns = append(columns, c)
 	}
-	n := int(x.rows.NumRows())
 	session := array.NewStringBuilder(memory.DefaultAllocator)
 	defer session.Release()
 	number := array.NewInt64Builder(memory.DefaultAllocator)
 	defer number.Release()
-	for i := range n {
-		session.Append(x.session)
-		number.Append(int64(x.first) + int64(i)) // the frame's bound leaves 2^62
+	for _, x := range pieces {
+		for i := range x.rows.NumRows() {
+			session.Append(x.session)
+			number.Append(int64(x.first) + i) // the frame's bound leaves 2^62
+		}
 	}
-	last := []arrow.Array{session.NewArray(), number.NewArray()}
-	defer func() { last[0].Release(); last[1].Release() }()
-	return array.NewRecordBatch(schema, append(columns, last...), int64(n))
+	columns = append(columns, session.NewArray(), number.NewArray())
+	return array.NewRecordBatch(schema, columns, rows), nil
 }

@@ -52,6 +52,10 @@ const (
 	helloEvery = 5 * time.Second // a node is missed after three of them
 	// maxAnswers bounds what is answered at a time: each may hold a connection of a session's database.
 	maxAnswers = 16
+	// MaxJobs bounds the jobs that a node tells of; hubs take no more.
+	MaxJobs = 64
+	// maxTrouble bounds the words of why rows wait, in bytes; the log has all.
+	maxTrouble = 512
 )
 
 // Hello is a node's word that it is there.
@@ -69,7 +73,8 @@ type Hello struct {
 
 // Welcome is the hub's answer to it.
 type Welcome struct {
-	Keeps bool `json:"keeps"` // whether rows are wanted
+	Keeps   bool   `json:"keeps"`             // whether rows are wanted
+	Refused string `json:"refused,omitempty"` // why the hub takes no notice of us
 }
 
 // Run answers until ctx ends. A hub that is away is waited for; one that refuses us is an error, unless it had let this
@@ -186,6 +191,7 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	host, _ := os.Hostname()
 	h := Hello{Instance: n.instance, Host: host, Version: n.o.Version, Bye: bye}
 	h.Jobs, h.Sessions = n.sessions.jobs()
+	h.Jobs = h.Jobs[:min(len(h.Jobs), MaxJobs)]
 	h.Shipping, h.Refused = n.shipping.tell(), n.refused.Load()
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -201,6 +207,9 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	if err != nil {
 		n.o.Log.Debug("hello", "error", err)
 		return
+	}
+	if w.Refused != "" && n.again(w.Refused) {
+		n.o.Log.Warn("the hub takes no notice of this node", "why", w.Refused)
 	}
 	n.shipping.wanted(w.Keeps)
 }

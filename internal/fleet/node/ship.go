@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +57,7 @@ func (s *shipping) wanted(keeps bool) {
 func (s *shipping) tell() (out fanout.Shipping) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out.Trouble, out.Waits = s.why, len(s.behind)
+	out.Trouble, out.Waits = strings.ToValidUTF8(s.why[:min(len(s.why), maxTrouble)], ""), len(s.behind)
 	for _, since := range s.behind {
 		out.Behind = max(out.Behind, time.Since(since).Seconds())
 	}

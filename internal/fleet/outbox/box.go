@@ -25,14 +25,8 @@ type made struct {
 
 // place is where a frame lies in the file.
 type place struct {
-	id     string
 	offset int64
 	size   int
-}
-
-// idOf is a frame's name for the hub's stream, which takes each once.
-func idOf(h frame.Header) string {
-	return fmt.Sprintf("%s/%s/%s/%d", h.Node, h.Session, h.Table, h.First)
 }
 
 // pack writes frames one after the other.
@@ -42,9 +36,9 @@ type pack struct {
 	made   made
 }
 
-func (p *pack) add(h frame.Header, data []byte) error {
+func (p *pack) add(data []byte) error {
 	p.offset += 4
-	p.made.frames = append(p.made.frames, place{idOf(h), p.offset, len(data)})
+	p.made.frames = append(p.made.frames, place{p.offset, len(data)})
 	p.offset += int64(len(data))
 	_, err := p.out.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(data))))
 	if err == nil {
@@ -103,11 +97,10 @@ func readFrames(f io.ReadSeeker) (*made, error) {
 		if _, err := io.ReadFull(in, data); err != nil {
 			return nil, fmt.Errorf("read %s: %w", boxFile, err)
 		}
-		h, err := frame.Peek(data)
-		if err != nil {
+		if _, err := frame.Peek(data); err != nil {
 			return nil, fmt.Errorf("read %s: %w", boxFile, err)
 		}
-		m.frames = append(m.frames, place{idOf(h), offset, int(size)})
+		m.frames = append(m.frames, place{offset, int(size)})
 		offset += int64(size)
 	}
 	text, err := io.ReadAll(io.LimitReader(in, maxState))

@@ -115,9 +115,9 @@ func (b *Box) State() State {
 // Waits reports whether frames wait to be sent.
 func (b *Box) Waits() bool { return b.made != nil }
 
-// Send sends the frames that wait, in their order. After an error all of them are sent again, under the same ids: ship
-// returns when the hub has a frame on its disk.
-func (b *Box) Send(ctx context.Context, ship func(ctx context.Context, id string, data []byte) error) error {
+// Send sends the frames that wait, in their order. After an error all of them are sent again: ship returns when the
+// hub has a frame on its disk.
+func (b *Box) Send(ctx context.Context, ship func(ctx context.Context, data []byte) error) error {
 	if b.made == nil {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (b *Box) Send(ctx context.Context, ship func(ctx context.Context, id string
 		if _, err := f.ReadAt(data, at.offset); err != nil {
 			return fmt.Errorf("send rows: %w", err)
 		}
-		if err := ship(ctx, at.id, data); err != nil {
+		if err := ship(ctx, data); err != nil {
 			return fmt.Errorf("send rows: %w", err)
 		}
 	}

@@ -109,7 +109,7 @@ func (s *sheet) encode(record arrow.RecordBatch, p *pack) error {
 	case err == nil:
 		s.head.First += uint64(n)
 		s.sent += n
-		return p.add(h, data)
+		return p.add(data)
 	case n == 1:
 		s.head.First++
 		s.large++

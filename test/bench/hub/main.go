@@ -130,7 +130,7 @@ func (s *sum) node(ctx context.Context, c *bus.Conn, node, times int) {
 			log.Fatal(err)
 		}
 		began := time.Now()
-		err = c.Ship(ctx, fmt.Sprintf("%d/%d", node, first), data)
+		err = c.Ship(ctx, data)
 		took := time.Since(began)
 		s.mu.Lock()
 		if err == nil {

@@ -1,0 +1,195 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// shipping is a server with a stream, and two nodes.
+func shipping(t *testing.T) (hub, n1, n2 *Conn) {
+	t.Helper()
+	h := open(t, nil)
+	hub = env.Must[*Conn](t)(h.Connect())
+	t.Cleanup(hub.Close)
+	if err := hub.OpenStream(t.Context(), 64<<20, 1); err != nil {
+		t.Fatal(err)
+	}
+	patient := func(o *DialOptions) { o.Patient = true }
+	n1 = env.Must[*Conn](t)(h.node(t, "n1", "n1", patient))
+	n2 = env.Must[*Conn](t)(h.node(t, "n2", "n2", patient))
+	return hub, n1, n2
+}
+
+// TestIDsOfOthers: a node that sends messages under the ids that another's frames had, or will have, drops none of
+// them.
+func TestIDsOfOthers(t *testing.T) {
+	hub, n1, n2 := shipping(t)
+	for _, id := range []string{"n1/s/memgauge.events/1", ""} {
+		var opts []jetstream.PublishOpt
+		if id != "" {
+			opts = append(opts, jetstream.WithMsgID(id))
+		}
+		if _, err := n2.js.Publish(t.Context(), ship("n2"), []byte("hostile"), opts...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n1.Ship(t.Context(), []byte("honest")); err != nil {
+		t.Fatal(err)
+	}
+	// a node of before gives its frames such ids: the stream forgets the other's by its own clock
+	for end := time.Now().Add(20 * time.Second); ; {
+		old, err := n1.js.Publish(t.Context(), ship("n1"), []byte("of before"),
+			jetstream.WithMsgID("n1/s/memgauge.events/1"))
+		if err != nil || old.Duplicate && time.Now().After(end) {
+			t.Fatalf("%+v, %v", old, err)
+		}
+		if !old.Duplicate {
+			break
+		}
+	}
+	came := take(t, hub, 4)
+	if !strings.Contains(came, "honest") || !strings.Contains(came, "of before") {
+		t.Errorf("only %s came", came)
+	}
+}
+
+// take gives so many frames' texts.
+func take(t *testing.T, hub *Conn, n int) string {
+	t.Helper()
+	var out []string
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	g := Gather{Every: 10 * time.Millisecond, Bytes: 1 << 20}
+	err := hub.Consume(ctx, g, func(_ context.Context, l []Msg) error {
+		for _, m := range l {
+			if out = append(out, string(m.Data)); m.Time.IsZero() {
+				t.Error("a frame of no time")
+			}
+		}
+		if len(out) >= n {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.Join(out, ", ")
+}
+
+// TestOneNodeFillsNoStream: a node whose frames nobody takes is refused beyond its share, and others are not.
+func TestOneNodeFillsNoStream(t *testing.T) {
+	_, n1, n2 := shipping(t)
+	refused := 0
+	for range perNode + 10 {
+		if err := n2.Ship(t.Context(), []byte("x")); err != nil {
+			refused++
+		}
+	}
+	if refused != 10 {
+		t.Errorf("%d of %d were refused", refused, perNode+10)
+	}
+	if err := n1.Ship(t.Context(), []byte("y")); err != nil {
+		t.Errorf("another node's frame: %v", err)
+	}
+}
+
+// TestLater: a frame that is to come later comes again, and others meanwhile.
+func TestLater(t *testing.T) {
+	hub, n1, _ := shipping(t)
+	for _, text := range []string{"a", "b"} {
+		if err := n1.Ship(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var came []string
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	err := hub.Consume(ctx, Gather{Every: time.Millisecond, Bytes: 1}, func(_ context.Context, list []Msg) error {
+		for i := range list {
+			if came = append(came, string(list[i].Data)); len(came) == 1 {
+				list[i].Later = time.Millisecond
+			}
+		}
+		if len(came) == 3 {
+			cancel()
+		}
+		return nil
+	})
+	if err != nil || len(came) != 3 || came[0] != "a" {
+		t.Errorf("%v, %v", came, err)
+	}
+}
+
+// TestNoTokenInLogs: neither a right nor a wrong token, nor a signature, is in what the server says or on its disk but
+// in the tokens' own files; connections of every bad kind are made.
+func TestNoTokenInLogs(t *testing.T) {
+	var said bytes.Buffer
+	h := open(t, func(o *ServerOptions) {
+		o.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	wrong := NewToken(Join, h.o.Join.Pin)
+	c := env.Must[*Conn](t)(h.node(t, "n1", "n1", nil))
+	var signed string // by a key, as the library sends it
+	sign := nats.Nkey("UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4", func([]byte) ([]byte, error) {
+		signed = "c2lnbmF0dXJlLXRoYXQtaXMtbm9uZQ"
+		return []byte("signature-that-is-none"), nil
+	})
+	for i, change := range []func(*DialOptions){
+		func(o *DialOptions) { o.Token.Secret = wrong.Secret },
+		func(o *DialOptions) { o.Node = "no name!" },
+		func(o *DialOptions) { o.Key = filepath.Join(t.TempDir(), "other.key") },
+	} {
+		if x, err := h.node(t, "n1", "n1", change); !errors.Is(err, ErrRefused) {
+			t.Errorf("%d: %v", i, err)
+			if err == nil {
+				x.Close()
+			}
+		} else if strings.Contains(err.Error(), h.o.Join.Secret) || strings.Contains(err.Error(), wrong.Secret) {
+			t.Errorf("%d: the error tells a token: %v", i, err)
+		}
+	}
+	conf, err := pinned(h.o.Join.Pin, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if nc, err := nats.Connect(h.Addr(), nats.Secure(conf), nats.TLSHandshakeFirst(), sign,
+		nats.UserInfo(nodeUser+"n2", h.o.Join.Secret)); err == nil {
+		nc.Close()
+		t.Error("a signature that is none")
+	}
+	_ = c.nc.Publish(Hello("n2"), []byte("x")) // of another
+	_ = c.Flush(t.Context())
+	h.Close()
+	all := map[string]string{"the log": said.String()}
+	err = filepath.WalkDir(h.o.Dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && !strings.HasSuffix(path, ".key") {
+			text, err := os.ReadFile(path)
+			all[path] = string(text)
+			return err
+		}
+		return err
+	})
+	if err != nil || said.Len() == 0 || signed == "" {
+		t.Errorf("%d bytes were logged, signed %q: %v", said.Len(), signed, err)
+	}
+	for where, text := range all {
+		for _, secret := range []string{h.o.Join.Secret, h.o.Ask.Secret, wrong.Secret, h.internal, signed} {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s has a token or a signature:\n%.2000s", where, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package hub
+
+import (
+	"time"
+)
+
+// What one node may ask of the hub in a time. A node with 8 ranks sends some 13 frames in 30 s, each of another table:
+// a megabyte unpacked, and as many files a minute of the lake; one with a job for each rank eight times those. Frames
+// beyond its share stay in the stream, up to what bus lets wait of one node, and come again when there is room for
+// them: a node that catches up does so more slowly, and others don't notice.
+var (
+	byteShare = rate{burst: 256 << 20, each: 2 << 20} // unpacked: a small frame may hold 64 MiB of zeros
+	fileShare = rate{burst: 256, each: 2}             // files of the lake: some 10 ms and an fsync each
+	// hourShare is of partitions (table, job, hour) that the node has had no row in within this hour. A day that it
+	// was away takes two minutes, a month five hours.
+	hourShare = rate{burst: 256, each: 0.5}
+)
+
+// Bounds of the time after which a frame comes again.
+const (
+	leastLater = time.Second
+	mostLater  = 5 * time.Minute
+)
+
+// rate is so much at once, and so much each second.
+type rate struct{ burst, each float64 }
+
+// bucket is what is left of a rate. It may fall below nothing: whatever is larger than the burst passes too, and what
+// follows waits for it.
+type bucket struct {
+	left   float64
+	queued float64 // that was told to come later, and has not had the time to
+	at     time.Time
+}
+
+// take asks for some: 0 that it may have it, or after which time it is to ask again.
+func (b *bucket) take(r rate, cost float64, now time.Time) (later time.Duration) {
+	if b.at.IsZero() {
+		b.left = r.burst
+	} else if passed := now.Sub(b.at).Seconds(); passed > 0 {
+		b.left = min(r.burst, b.left+passed*r.each)
+		b.queued = max(0, b.queued-passed*r.each)
+	}
+	b.at = now
+	if b.left > 0 {
+		b.left -= cost
+		return 0
+	}
+	b.queued += cost
+	wait := time.Duration((b.queued - b.left) / r.each * float64(time.Second))
+	return min(max(wait, leastLater), mostLater)
+}
+
+// full says that nothing was taken for so long that the bucket need not be remembered.
+func (b *bucket) full(r rate, now time.Time) bool {
+	return b.at.IsZero() || b.left+now.Sub(b.at).Seconds()*r.each >= r.burst
+}
+
+// share is what a node has left.
+type share struct {
+	bytes, files, hours bucket
+	hour                time.Time
+	seen                map[string]bool // partitions in this hour; hourShare bounds them
+}
+
+// shares are those of all nodes that sent something lately. They are for one goroutine.
+type shares map[string]*share
+
+// of finds a node's.
+func (s shares) of(node string, now time.Time) *share {
+	one := s[node]
+	if one == nil {
+		if len(s) >= maxNodes { // of names that come and go
+			s.forget(now)
+		}
+		one = &share{}
+		s[node] = one
+	}
+	if hour := now.Truncate(time.Hour); !hour.Equal(one.hour) {
+		one.hour, one.seen = hour, map[string]bool{}
+	}
+	return one
+}
+
+func (s shares) forget(now time.Time) {
+	for node, one := range s {
+		if one.bytes.full(byteShare, now) && one.files.full(fileShare, now) && one.hours.full(hourShare, now) {
+			delete(s, node)
+		}
+	}
+}
+
+// parts asks for the partitions of a frame; flushed are those that this flush makes files of already.
+func (s *share) parts(names []string, flushed map[string]bool, now time.Time) (later time.Duration) {
+	var files, hours float64
+	for _, name := range names {
+		if !flushed[name] {
+			files++
+		}
+		if !s.seen[name] {
+			hours++
+		}
+	}
+	if hours > 0 {
+		later = s.hours.take(hourShare, hours, now)
+	}
+	if files > 0 && later == 0 {
+		later = s.files.take(fileShare, files, now)
+	}
+	if later > 0 {
+		return later
+	}
+	for _, name := range names {
+		s.seen[name], flushed[name] = true, true
+	}
+	return 0
+}

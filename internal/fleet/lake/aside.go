@@ -1,0 +1,104 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// asideName is the directory of files that were set aside, under the names that they had.
+const asideName = ".aside"
+
+// notes are what whoever keeps the lake should know of what came, or was found.
+type notes struct {
+	sync.Mutex
+	refused map[string]int64 // rows, by reason
+	aside   []string         // the newest
+	more    int              // that aside no longer names
+}
+
+// maxNotes bounds the names that are told: enough to see what they have in common.
+const maxNotes = 32
+
+func (w *Writer) refuse(why string, rows int64) {
+	if rows == 0 {
+		return
+	}
+	w.notes.Lock()
+	defer w.notes.Unlock()
+	if w.notes.refused == nil {
+		w.notes.refused = map[string]int64{}
+	}
+	w.notes.refused[why] += rows
+}
+
+func (w *Writer) note(text string) {
+	w.notes.Lock()
+	defer w.notes.Unlock()
+	if slices.Contains(w.notes.aside, text) {
+		return
+	}
+	if w.notes.aside = append(w.notes.aside, text); len(w.notes.aside) > maxNotes {
+		w.notes.aside = w.notes.aside[1:]
+		w.notes.more++
+	}
+}
+
+// Refused counts rows that were not kept and never will be, by reason.
+func (w *Writer) Refused() map[string]int64 {
+	w.notes.Lock()
+	defer w.notes.Unlock()
+	return maps.Clone(w.notes.refused)
+}
+
+// Aside tells of files in the lake that were none of its own, or damaged, by name; the newest, and how many there were
+// before.
+func (w *Writer) Aside() (names []string, more int) {
+	w.notes.Lock()
+	defer w.notes.Unlock()
+	return slices.Clone(w.notes.aside), w.notes.more
+}
+
+// cache is where files of S3 come to this machine for the writer.
+func (w *Writer) cache() string { return filepath.Join(w.place.stage(), "in") }
+
+// setAside moves a file to where no reader looks, and tells its name: the rest of its hour goes on without it.
+func (w *Writer) setAside(ctx context.Context, e entry, why error) error {
+	path, err := w.place.local(ctx, e, w.cache())
+	if err == nil {
+		err = w.place.put(ctx, asideName+"/"+e.name, path)
+	}
+	if err == nil {
+		err = w.place.remove(ctx, []string{e.name}) // of a directory it has moved already
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("set %s aside: %w", e.name, err)
+	}
+	w.note(fmt.Sprintf("%s: %.300v", e.name, why))
+	return nil
+}
+
+// sift sets those of a merge's files aside that are damaged or none of ours, and returns how many.
+func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileColumn) (n int, err error) {
+	for _, f := range from {
+		bad := store.CheckParquet(ctx, f.Path, columns, w.place.stage())
+		if !errors.Is(bad, store.ErrBadFile) {
+			if bad != nil {
+				return n, bad
+			}
+			continue
+		}
+		if err := w.setAside(ctx, f.entry, bad); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

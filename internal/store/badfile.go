@@ -1,0 +1,131 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	duck "github.com/duckdb/duckdb-go-bindings"
+)
+
+// BadFile is a Parquet file that is not what it should be, and why.
+type BadFile struct {
+	Path string
+	Why  string
+}
+
+// ErrBadFile marks an error that is a file's own: it is no Parquet, or has other columns. Others may pass.
+var ErrBadFile = errors.New("not a file of this table")
+
+// CheckParquet reads a whole file, and gives an ErrBadFile if it can't be read, or has one of the columns with another
+// type, or in another case. Columns that it lacks or has besides are no error.
+func CheckParquet(ctx context.Context, path string, columns []FileColumn, tempDir string) error {
+	own, err := newScratch(tempDir)
+	if err != nil {
+		return err
+	}
+	defer own.remove()
+	e := &engine{}
+	o := Options{TempDir: own.path}
+	if err := e.open(o.withDefaults()); err != nil {
+		return err
+	}
+	defer duck.Close(&e.db)
+	return withOne(ctx, e, func(c *conn) error {
+		err := c.checkColumns(path, columns)
+		if err == nil {
+			err = badFile(path, c.exec("SELECT count(hash(COLUMNS(*))) FROM "+plainFile(path)))
+		}
+		return err
+	})
+}
+
+func plainFile(path string) string {
+	return "read_parquet(" + quote(path) + ", hive_partitioning = false)"
+}
+
+// badFile tells a file's own errors from those of memory, time and a statement that was ended.
+func badFile(path string, err error) error {
+	var native *Error
+	if err == nil || !errors.As(err, &native) || native.fatal || native.Msg == "interrupted" ||
+		strings.HasPrefix(native.Msg, "Out of Memory") || strings.HasPrefix(native.Msg, "Cannot open file") {
+		return err
+	}
+	return fmt.Errorf("%w: %s: %w", ErrBadFile, path, err)
+}
+
+// checkColumns compares a file's columns with those that it should have. Whole numbers may be narrower.
+func (c *conn) checkColumns(path string, columns []FileColumn) error {
+	var odd string
+	seen := map[string]bool{}
+	err := c.all("DESCRIBE SELECT * FROM "+plainFile(path), func(v []any) {
+		name, kind := fmt.Sprint(v[0]), fmt.Sprint(v[1])
+		lower := strings.ToLower(name)
+		i := slices.IndexFunc(columns, func(x FileColumn) bool { return strings.ToLower(x.Name) == lower })
+		if i < 0 {
+			return
+		}
+		fits := kind == columns[i].Type || kind == "INTEGER" && columns[i].Type == "BIGINT"
+		if columns[i].Key || columns[i].Name != name || seen[lower] || !fits {
+			odd = fmt.Sprintf("its column %.100q is %.100s", name, kind)
+		}
+		seen[lower] = true
+	})
+	if err != nil {
+		return badFile(path, err)
+	}
+	if odd != "" {
+		return fmt.Errorf("%w: %s: %s", ErrBadFile, path, odd)
+	}
+	if len(seen) == 0 {
+		return fmt.Errorf("%w: %s: it has none of the columns", ErrBadFile, path)
+	}
+	return nil
+}
+
+// makeSound makes the views, and makes them once more without odd files if one can't be made or has other types than
+// its columns say: of thousands of files, which are ours mostly, each would take a millisecond to look at.
+func makeSound(c *conn, views []FileView) error {
+	err := makeViews(c, views)
+	if err == nil {
+		var as bool
+		if as, err = asDescribed(c, views); as && err == nil {
+			return nil
+		}
+	}
+	odd := 0
+	for i := range views {
+		v := &views[i]
+		v.Files = slices.DeleteFunc(slices.Clone(v.Files), func(path string) bool {
+			bad := c.checkColumns(path, v.Columns)
+			if errors.Is(bad, ErrBadFile) {
+				v.Odd = append(v.Odd, BadFile{path, bad.Error()})
+			}
+			return errors.Is(bad, ErrBadFile)
+		})
+		odd += len(v.Odd)
+	}
+	if odd == 0 && err != nil {
+		return err
+	}
+	return makeViews(c, views)
+}
+
+// asDescribed reports whether the views' columns have their types.
+func asDescribed(c *conn, views []FileView) (bool, error) {
+	want := map[[3]string]string{}
+	for _, v := range views {
+		for _, x := range v.Columns {
+			want[[3]string{v.Schema, v.Name, x.Name}] = x.Type
+		}
+	}
+	all := true
+	err := c.all("SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() "+
+		"WHERE database_name = 'memory'", func(v []any) {
+		kind, ours := want[[3]string{fmt.Sprint(v[0]), fmt.Sprint(v[1]), fmt.Sprint(v[2])}]
+		all = all && (!ours || kind == fmt.Sprint(v[3]))
+	})
+	return all, err
+}
