@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Sessions finds sessions, live and finished ones.
@@ -71,7 +72,10 @@ func New(o Options) (*Server, error) {
 	addr := o.Listener.Addr().(*net.TCPAddr)
 	s := &Server{Options: o, files: files, cookie: fmt.Sprintf("memgauge-%d", addr.Port), secret: rand.Text(),
 		watches: make(chan struct{}, maxWatches)}
-	s.doors.sessions = o.Sessions
+	s.doors.sessions, s.doors.rights = o.Sessions, api.Reading
+	if o.AllowEval {
+		s.doors.rights |= api.MayEval
+	}
 	s.snapshots.init(o.Snapshots)
 	scheme, port := "http", fmt.Sprint(addr.Port)
 	if o.TLS != nil {
@@ -141,13 +145,25 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Handler is what the server serves, behind the guard.
-func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /{file}", s.file)
-	mux.HandleFunc("GET /api/config", s.config)
-	mux.HandleFunc("GET /api/sessions", s.list)
+// route is what a page can ask for. Whatever a session is asked for it, needs no more than that right.
+type route struct {
+	pattern string
+	needs   api.Rights
+	serve   http.HandlerFunc
+}
+
+// routes are all of them; nothing else is served.
+func (s *Server) routes() []route {
+	list := []route{
+		{"GET /{$}", 0, s.page},
+		{"GET /{file}", 0, s.file},
+		{"GET /api/config", api.MayRead, s.config},
+		{"GET /api/sessions", api.MayRead, s.list},
+		{"GET /api/ranks", api.MayRead, s.heatMap},
+		{"GET /api/s/{id}/live", api.MayRead, s.live},
+		{"POST /api/s/{id}/query", api.MayQuery, s.query},
+		{"POST /api/s/{id}/eval", api.MayEval, s.eval},
+	}
 	for path, answer := range map[string]question{
 		"GET /brief": brief, "GET /about": about, "GET /tables": tables, "GET /series": series, "GET /events": events,
 		"GET /where": where, "GET /verdicts": verdicts, "GET /source": source, "GET /tensors": tensors,
@@ -155,12 +171,26 @@ func (s *Server) Handler() http.Handler {
 		"GET /native": native,
 	} {
 		method, name, _ := strings.Cut(path, " ")
-		mux.HandleFunc(method+" /api/s/{id}"+name, s.asked(answer))
+		list = append(list, route{method + " /api/s/{id}" + name, api.Reading, s.asked(answer)})
 	}
-	mux.HandleFunc("GET /api/s/{id}/live", s.live)
-	mux.HandleFunc("POST /api/s/{id}/query", s.query)
-	mux.HandleFunc("POST /api/s/{id}/eval", s.eval)
-	mux.HandleFunc("GET /api/ranks", s.heatMap)
-	s.handleSnapshots(mux)
-	return s.guard(mux)
+	return append(list, s.snapshotRoutes()...)
 }
+
+// Handler is what the server serves, behind the guard.
+func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
+
+func (s *Server) mux() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			if !s.doors.rights.Has(r.needs) {
+				reply(w, nil, fmt.Errorf("this page may not do that: %w", errRights))
+				return
+			}
+			r.serve(w, req)
+		})
+	}
+	return mux
+}
+
+var errRights = remedy.Add(api.ErrForbidden, "memgauge web --allow-eval lets it run code")
