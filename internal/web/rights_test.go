@@ -52,7 +52,7 @@ func TestRightsOfThePage(t *testing.T) {
 
 // needs says of each route of the page which right it has to have, so that a new one is thought about.
 var needs = map[api.Rights]string{
-	0: "GET /{$}; GET /{file}",
+	0: "GET /{$}; GET /{file}; POST /api/enter",
 	api.MayRead: "GET /api/config; GET /api/sessions; GET /api/ranks; GET /api/s/{id}/live; GET /api/f; POST /api/f; " +
 		"GET /api/f/{key}; GET /api/f/{key}/tile; GET /api/f/{key}/diff; GET /api/f/{key}/source; " +
 		"GET /api/f/{key}/block; GET /api/f/{key}/moment; GET /api/f/{key}/flame; GET /api/f/{key}/segments",
@@ -83,6 +83,16 @@ func TestRightsOfThePagesRoutes(t *testing.T) {
 			method, path, _ := strings.Cut(fill.Replace(r.pattern), " ")
 			w := httptest.NewRecorder()
 			req := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("{}"))
+			server.mux().ServeHTTP(w, req)
+			if public := r.needs == 0 && r.pattern != "POST /api/enter"; (w.Code == http.StatusUnauthorized) == public {
+				t.Errorf("%s without the key: %d", r.pattern, w.Code)
+			}
+			if reached := s.Reached(); reached != "" {
+				t.Errorf("%s without the key reached %s", r.pattern, reached)
+			}
+			w = httptest.NewRecorder()
+			req = httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("{}"))
+			req.Header.Set(keyHeader, server.key)
 			server.mux().ServeHTTP(w, req)
 			refused := w.Code == http.StatusForbidden
 			if right := !allow && r.needs.Changes(); refused != right {

@@ -1,5 +1,5 @@
 // Package web serves sessions to a browser: a page, and the questions that it asks. It sees of a session only
-// api.Session, and finds sessions by Sessions. Nobody gets anything without the token that the first address carries;
+// api.Session, and finds sessions by Sessions. Nobody gets an answer without the token that the first address carries;
 // the page can do no more than memgauge's own commands, and evaluates code only where the user has allowed it.
 package web
 
@@ -12,6 +12,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -46,8 +47,7 @@ type Options struct {
 type Server struct {
 	Options
 	files   map[string]file
-	cookie  string // its name: servers on other ports have others
-	secret  string // the cookie's value
+	key     string // of who has entered
 	origin  string // scheme and host that the page has
 	hosts   []string
 	doors   doors
@@ -70,8 +70,7 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	addr := o.Listener.Addr().(*net.TCPAddr)
-	s := &Server{Options: o, files: files, cookie: fmt.Sprintf("memgauge-%d", addr.Port), secret: rand.Text(),
-		watches: make(chan struct{}, maxWatches)}
+	s := &Server{Options: o, files: files, key: rand.Text(), watches: make(chan struct{}, maxWatches)}
 	s.doors.sessions, s.doors.rights = o.Sessions, api.Reading
 	if o.AllowEval {
 		s.doors.rights |= api.MayEval
@@ -86,16 +85,16 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// URL is the address for the browser, with the token.
+// URL is the address for the browser, with the token where no request carries it.
 func (s *Server) URL() string {
-	url := s.origin + "/?token=" + s.Token
+	address := s.origin + "/#token=" + url.PathEscape(s.Token)
 	switch {
 	case s.First != "":
-		url += "#/s/" + s.First
+		address += "/s/" + s.First
 	case len(s.Snapshots) > 0:
-		url += "#/f/1"
+		address += "/f/1"
 	}
-	return url
+	return address
 }
 
 const (
@@ -145,7 +144,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// route is what a page can ask for. Whatever a session is asked for it, needs no more than that right.
+// route is what a page can ask for. Whatever a session is asked for it, needs no more than that right. Those without
+// any are for everybody: the page's own files, which every memgauge of this version has.
 type route struct {
 	pattern string
 	needs   api.Rights
@@ -157,6 +157,7 @@ func (s *Server) routes() []route {
 	list := []route{
 		{"GET /{$}", 0, s.page},
 		{"GET /{file}", 0, s.file},
+		{"POST /api/enter", 0, s.enter},
 		{"GET /api/config", api.MayRead, s.config},
 		{"GET /api/sessions", api.MayRead, s.list},
 		{"GET /api/ranks", api.MayRead, s.heatMap},
@@ -183,11 +184,14 @@ func (s *Server) mux() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
 		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
-			if !s.doors.rights.Has(r.needs) {
+			switch {
+			case r.needs != 0 && !s.has(req):
+				refuse(w, http.StatusUnauthorized, noKey)
+			case !s.doors.rights.Has(r.needs):
 				reply(w, nil, fmt.Errorf("this page may not do that: %w", errRights))
-				return
+			default:
+				r.serve(w, req)
 			}
-			r.serve(w, req)
 		})
 	}
 	return mux
