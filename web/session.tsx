@@ -1,6 +1,6 @@
 // A session's page: the sentence that says how it stands, and its views.
 import { useEffect, useState } from "preact/hooks";
-import { type About, type Config, type News, type Verdicts, get, of } from "./api";
+import { type About, type Config, type News, type Verdicts, get, listen, of } from "./api";
 import { Cost } from "./cost";
 import { Eval } from "./eval";
 import { FlameGraph } from "./flame";
@@ -69,25 +69,23 @@ function Whole({ a, v, live, place }: { a: About; v?: Verdicts; live: boolean; p
   </>;
 }
 
-// useNews listens to the server. The browser connects again by itself when the line breaks.
+// useNews listens to the server.
 function useNews(id: string, live: boolean, ended: () => void) {
   const [news, setNews] = useState<News>();
   const [lost, setLost] = useState(false);
   useEffect(() => {
     if (!live) return;
-    const source = new EventSource("/api/" + of(id, "live"));
-    source.addEventListener("news", (e) => {
-      const n: News = JSON.parse((e as MessageEvent).data);
+    const stop = listen(of(id, "live"), (kind, data) => {
+      if (kind !== "news") return setLost(true);
+      const n: News = JSON.parse(data);
       setLost(false);
       setNews(n);
       if (!n.live) {
-        source.close();
+        stop();
         ended();
       }
-    });
-    source.addEventListener("trouble", () => setLost(true));
-    source.onerror = () => setLost(true);
-    return () => source.close();
+    }, () => setLost(true));
+    return stop;
   }, [id, live]);
   return { news, lost };
 }

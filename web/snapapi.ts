@@ -1,5 +1,6 @@
 // What is asked of memory snapshots. Events are counted from a device's first; bytes are bytes, times µs since the epoch.
 import { ask, get, Trouble } from "./api";
+import { key, keyHeader } from "./key";
 
 export interface Device {
   device: number; name?: string; first: number; events: number; allocs: number; from: number; to: number; peak: number;
@@ -79,6 +80,10 @@ export function upload(file: File, told: (share: number) => void, signal: AbortS
     };
     x.onerror = () => fail(new Trouble("gone"));
     signal.addEventListener("abort", () => { x.abort(); fail(new DOMException("", "AbortError")); });
-    x.send(file);
+    void key().then((k) => {
+      if (signal.aborted) return;
+      x.setRequestHeader(keyHeader, k);
+      x.send(file);
+    });
   });
 }

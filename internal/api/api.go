@@ -1,6 +1,6 @@
-// Package api owns the interface of a session: Session with its requests and replies, their HTTP server, and the
-// client. Code that presents a session sees nothing else of it. Package service answers the requests; api opens no
-// database, no process and no session directory.
+// Package api owns the interface of a session: Session with its requests and replies, the right that each needs, their
+// HTTP server, and the client. Code that presents a session sees nothing else of it. Package service answers the
+// requests; api opens no database, no process and no session directory.
 package api
 
 import (
@@ -57,7 +57,7 @@ func (e *Error) Error() string { return e.Message }
 
 // kinds are the errors that a caller distinguishes, on both sides of the socket.
 var kinds = map[string]error{"timeout": ErrTimeout, "canceled": ErrCanceled, "unknown": ErrUnknown,
-	"refused": ErrRefused}
+	"refused": ErrRefused, "forbidden": ErrForbidden}
 
 // Is makes errors.Is work for the kinds.
 func (e *Error) Is(target error) bool {

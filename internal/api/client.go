@@ -162,7 +162,11 @@ func (c *Client) Where(ctx context.Context) (w Where, err error) {
 
 // Census takes a census of live processes.
 func (c *Client) Census(ctx context.Context, q CensusRequest) (r CensusReply, err error) {
-	return r, c.post(ctx, "/v1/census", q, &r)
+	path := "/v1/census"
+	if q.Deep {
+		path += "?deep" // who passes it on sees what it needs
+	}
+	return r, c.post(ctx, path, q, &r)
 }
 
 // Backtrace returns the stacks of threads.

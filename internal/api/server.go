@@ -36,85 +36,95 @@ const Host = localHost
 // maxBody bounds a request: a statement and a little JSON around it, escaped at worst sixfold.
 const maxBody = 6*maxSQL + 1<<16
 
-// Handler serves a session over HTTP. finish is called when memgauge run reports that the command has ended; the
-// collector then ends in its own time.
-func Handler(s Session, finish func()) http.Handler {
-	h := &handler{s: s}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/query", h.query)
-	mux.HandleFunc("GET /v1/tables", func(w http.ResponseWriter, r *http.Request) {
-		whole(w)
-		t, err := s.Tables(r.Context(), r.URL.Query().Has("all"))
-		reply(w, TablesReply{t}, err)
-	})
-	mux.HandleFunc("GET /v1/summary", told(s.Summary))
-	mux.HandleFunc("GET /v1/about", told(s.About))
-	mux.HandleFunc("GET /v1/end", told(s.End))
-	mux.HandleFunc("GET /v1/where", told(s.Where))
-	mux.HandleFunc("POST /v1/processes", asked(s.Processes))
-	mux.HandleFunc("POST /v1/leak", asked(s.Leak))
-	mux.HandleFunc("POST /v1/oom", asked(s.OOM))
-	mux.HandleFunc("POST /v1/census", asked(s.Census))
-	mux.HandleFunc("POST /v1/backtrace", asked(s.Backtrace))
-	mux.HandleFunc("POST /v1/blocks", asked(s.Blocks))
-	mux.HandleFunc("POST /v1/record", asked(s.Record))
-	mux.HandleFunc("POST /v1/events", h.events)
-	mux.HandleFunc("POST /v1/snapshot", h.snapshot)
-	mux.HandleFunc("POST /v1/eval", h.eval)
-	mux.HandleFunc("POST /v1/interrupt", asked(func(_ context.Context, q InterruptRequest) (struct{}, error) {
-		h.evals.interrupt(q.Key)
-		return struct{}{}, nil
-	}))
-	outcome := told(s.Outcome)
-	mux.HandleFunc("POST /v1/finish", func(w http.ResponseWriter, r *http.Request) {
-		outcome(w, r)
-		finish()
-	})
+// Handler serves a session over HTTP, within the rights of whoever asks. finish is called when memgauge run reports
+// that the command has ended; the collector then ends in its own time.
+func Handler(s Session, rights Rights, finish func()) http.Handler {
+	h := &handler{s: Limit(s, rights), finish: finish}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != localHost {
 			http.Error(w, "wrong host", http.StatusForbidden)
 			return
 		}
+		found, err := routed(r)
+		switch {
+		case errors.Is(err, ErrUnknown):
+			http.Error(w, "no such question", http.StatusNotFound)
+			return
+		case err == nil && !rights.Has(found.Needs):
+			err = forbidden(strings.TrimPrefix(found.Target, "/v1/"))
+		}
+		if err != nil {
+			reply(w, nil, err)
+			return
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		// a connection of ours has deadlines
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readPatience))
-		mux.ServeHTTP(w, r)
+		found.serve(h, w, r)
 	})
 }
 
-// handler serves the requests that are more than a JSON document and a JSON reply.
+// handler answers the questions of routes.
 type handler struct {
-	s     Session
-	evals running
+	s      Session
+	finish func()
+	evals  running
 }
 
 // told serves a GET without parameters.
-func told[T any](ask func(context.Context) (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func told[T any](ask func(Session, context.Context) (T, error)) func(*handler, http.ResponseWriter, *http.Request) {
+	return func(h *handler, w http.ResponseWriter, r *http.Request) {
 		whole(w)
-		v, err := ask(r.Context())
+		v, err := ask(h.s, r.Context())
 		reply(w, v, err)
 	}
 }
 
 // asked serves a request that is a JSON document with a JSON reply.
-func asked[Q, T any](ask func(context.Context, Q) (T, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func asked[Q, T any](ask func(Session, context.Context, Q) (T, error)) func(*handler, http.ResponseWriter,
+	*http.Request) {
+	return func(h *handler, w http.ResponseWriter, r *http.Request) {
 		var q Q
 		if err := take(w, r, &q); err != nil {
 			reply(w, nil, err)
 			return
 		}
-		v, err := ask(r.Context(), q)
+		v, err := ask(h.s, r.Context(), q)
 		reply(w, v, err)
 	}
 }
 
-// take decodes a request.
+// take decodes a request: one document, and nothing behind it.
 func take(w http.ResponseWriter, r *http.Request, q any) error {
-	err := json.NewDecoder(r.Body).Decode(q)
+	from := json.NewDecoder(r.Body)
+	err := from.Decode(q)
+	if err == nil {
+		if _, end := from.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("something follows the request")
+		}
+	}
 	whole(w)
 	return err
+}
+
+func tables(all bool) func(*handler, http.ResponseWriter, *http.Request) {
+	return told(func(s Session, ctx context.Context) (TablesReply, error) {
+		t, err := s.Tables(ctx, all)
+		return TablesReply{t}, err
+	})
+}
+
+func (h *handler) interrupt(w http.ResponseWriter, r *http.Request) {
+	asked(func(_ Session, _ context.Context, q InterruptRequest) (struct{}, error) {
+		h.evals.interrupt(q.Key)
+		return struct{}{}, nil
+	})(h, w, r)
+}
+
+// finished answers the end of the command with the outcome.
+func (h *handler) finished(w http.ResponseWriter, r *http.Request) {
+	told(Session.Outcome)(h, w, r)
+	h.finish()
 }
 
 func (h *handler) query(w http.ResponseWriter, r *http.Request) {
@@ -148,14 +158,15 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request) {
 	out.end(nil, h.s.Events(r.Context(), q, func(e Event) error { return out.send(frame{Event: &e}) }))
 }
 
-// snapshot leaves the file in the session's directory, or sends it (?bytes).
+// snapshot leaves the file in the session's directory.
 func (h *handler) snapshot(w http.ResponseWriter, r *http.Request) {
-	if !r.URL.Query().Has("bytes") {
-		asked(func(ctx context.Context, q SnapshotRequest) (SnapshotReply, error) {
-			return h.s.Snapshot(ctx, q, nil)
-		})(w, r)
-		return
-	}
+	asked(func(s Session, ctx context.Context, q SnapshotRequest) (SnapshotReply, error) {
+		return s.Snapshot(ctx, q, nil)
+	})(h, w, r)
+}
+
+// snapshotBytes sends the file.
+func (h *handler) snapshotBytes(w http.ResponseWriter, r *http.Request) {
 	var q SnapshotRequest
 	if err := take(w, r, &q); err != nil {
 		reply(w, nil, err)
@@ -220,7 +231,7 @@ func reply(w http.ResponseWriter, v any, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if err != nil {
 		status := http.StatusUnprocessableEntity
-		if errors.Is(err, ErrRefused) {
+		if errors.Is(err, ErrRefused) || errors.Is(err, ErrForbidden) {
 			status = http.StatusForbidden // whoever passes answers on counts them
 		}
 		w.WriteHeader(status)

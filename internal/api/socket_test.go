@@ -71,7 +71,7 @@ func serve(t *testing.T, s api.Session) (*api.Client, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := api.Server(t.Context(), api.Handler(s, func() {}))
+	server := api.Server(t.Context(), api.Handler(s, api.Owner, func() {}))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	c := api.NewClient(socket)

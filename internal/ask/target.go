@@ -15,6 +15,8 @@ type Target struct {
 	PID  int    // 0 if the endpoint named none
 	Rank int    // -1 if the endpoint named none
 	Note string // one line for the user when the choice was ours
+
+	rights api.Rights // of the doors that it opens; 0: the user's own, all
 }
 
 // far is a session on another machine.
@@ -26,6 +28,20 @@ type far struct {
 // Far is a session on another machine: open makes a door to it. rank is that of the process it is about, -1 for none.
 func Far(about api.About, rank int, open func() api.Session) Target {
 	return Target{far: &far{about, open}, Rank: rank}
+}
+
+// Limited is the same session, whose doors have these rights alone.
+func (t Target) Limited(r api.Rights) Target {
+	t.rights = r
+	return t
+}
+
+// within gives a door the target's rights.
+func (t Target) within(s api.Session) api.Session {
+	if t.rights == 0 || s == nil {
+		return s
+	}
+	return api.Limit(s, t.rights)
 }
 
 // Home is the directory in which sessions lie, and what else lasts for their user. It may not exist yet.
@@ -96,17 +112,21 @@ func (t Target) IsLive() bool {
 // Open returns the session's interface; it connects to the database with the first request that needs it.
 func (t Target) Open() api.Session {
 	if t.far != nil {
-		return t.far.open()
+		return t.within(t.far.open())
 	}
-	return Open(t.s)
+	return t.within(Open(t.s))
 }
 
 // Connect is Open, but connects at once.
 func (t Target) Connect(ctx context.Context) (api.Session, error) {
 	if t.far != nil {
-		return t.far.open(), nil
+		return t.within(t.far.open()), nil
 	}
-	return Connect(ctx, t.s)
+	s, err := Connect(ctx, t.s)
+	if err != nil {
+		return nil, err
+	}
+	return t.within(s), nil
 }
 
 // Choice selects the live process that the endpoint names, unless other flags select one.

@@ -50,6 +50,9 @@ func reply(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		status, v = http.StatusUnprocessableEntity, api.Pack(err)
 	}
+	if errors.Is(err, api.ErrForbidden) {
+		status = http.StatusForbidden
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		status = http.StatusInternalServerError

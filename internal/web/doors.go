@@ -20,6 +20,7 @@ const (
 // doors are open sessions, shared by the questions of pages.
 type doors struct {
 	sessions Sessions
+	rights   api.Rights // of the page, whatever it asks
 	mu       sync.Mutex
 	open     map[string]*door
 }
@@ -49,7 +50,7 @@ func (d *doors) enter(ctx context.Context, id string) (*door, error) {
 	if d.open == nil {
 		d.open = map[string]*door{}
 	}
-	made := &door{Session: s, id: id, users: 1}
+	made := &door{Session: api.Limit(s, d.rights), id: id, users: 1}
 	d.open[id] = made
 	return made, nil
 }

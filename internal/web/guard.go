@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"crypto/x509"
+	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -19,7 +20,8 @@ func policy(nonce string) string {
 		"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
-// guard lets through only who has the token, by the name of this server and from its own page.
+// guard lets through only who asks by the name of this server, and from its own page. What routes answer but the page's
+// own files needs the key besides.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -34,10 +36,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			refuse(w, http.StatusMisdirectedRequest, "wrong host: open the address that memgauge web has printed")
 		case s.foreign(r):
 			refuse(w, http.StatusForbidden, "another page asks: only memgauge's own may")
-		case s.enters(w, r):
-		case !s.has(r):
-			refuse(w, http.StatusUnauthorized,
-				"This page needs the address with the token that memgauge web has printed.")
 		default:
 			limit := int64(maxBody)
 			if r.URL.Path == uploadPath {
@@ -85,25 +83,31 @@ func (s *Server) foreign(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return site != "same-origin"
 	}
-	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" // a link to the page: the cookie stays at home then
+	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" // a link to the page, which needs no key
 	return site != "" && site != "same-origin" && site != "none" && !navigates
 }
 
-// enters exchanges the token of the first address for a cookie, and leads to the address without it.
-func (s *Server) enters(w http.ResponseWriter, r *http.Request) bool {
-	token := r.URL.Query().Get("token")
-	if r.Method != http.MethodGet || r.URL.Path != "/" || token == "" || !same(token, s.Token) {
-		return false
+// keyHeader carries the key. It is no cookie: browsers send those to every port of a host, so that whoever listens on
+// another one would have it, or could set it. A page of another port can't read this page's storage, and only a page of
+// this origin can have a browser send the header.
+const keyHeader = "Memgauge-Key"
+
+// maxToken bounds what is read of somebody who has no key yet.
+const maxToken = 4 << 10
+
+// enter exchanges the token of the first address for this server's key, which ends with it: the token may be a file's,
+// and what a browser keeps can be read by whoever listens on this port later.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) {
+	token, err := io.ReadAll(io.LimitReader(r.Body, maxToken))
+	if err != nil || !same(string(token), s.Token) {
+		refuse(w, http.StatusUnauthorized, noKey)
+		return
 	}
-	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.secret, Path: "/", HttpOnly: true, Secure: s.TLS != nil,
-		SameSite: http.SameSiteStrictMode})
-	http.Redirect(w, r, "/", http.StatusSeeOther) // the browser keeps what stands behind #
-	return true
+	reply(w, map[string]any{"key": s.key}, nil)
 }
 
-func (s *Server) has(r *http.Request) bool {
-	c, err := r.Cookie(s.cookie)
-	return err == nil && same(c.Value, s.secret)
-}
+const noKey = "This page needs the address with the token that memgauge web has printed."
+
+func (s *Server) has(r *http.Request) bool { return same(r.Header.Get(keyHeader), s.key) }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }

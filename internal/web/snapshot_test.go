@@ -132,7 +132,7 @@ func TestTooLargeAnUpload(t *testing.T) {
 	req.ContentLength = 17 << 30
 	req.Header.Set("Origin", origin)
 	req.Header.Set("Expect", "100-continue")
-	client.Transport.(*http.Transport).ExpectContinueTimeout = time.Minute
+	client.Transport.(*keyed).RoundTripper.(*http.Transport).ExpectContinueTimeout = time.Minute
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)

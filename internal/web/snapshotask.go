@@ -53,17 +53,21 @@ type shotDevice struct {
 
 const uploadPath = "/api/f"
 
-func (s *Server) handleSnapshots(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+uploadPath, s.listSnapshots)
-	mux.HandleFunc("POST "+uploadPath, s.upload)
-	mux.HandleFunc("GET "+uploadPath+"/{key}", s.snapshotState)
-	mux.HandleFunc("GET "+uploadPath+"/{key}/tile", s.tile)
-	mux.HandleFunc("GET "+uploadPath+"/{key}/diff", s.compared)
-	mux.HandleFunc("GET "+uploadPath+"/{key}/source", s.sourceOfFrame)
+// snapshotRoutes are about files and what sessions keep already: none has a training write one.
+func (s *Server) snapshotRoutes() []route {
+	list := []route{
+		{"GET " + uploadPath, api.MayRead, s.listSnapshots},
+		{"POST " + uploadPath, api.MayRead, s.upload},
+		{"GET " + uploadPath + "/{key}", api.MayRead, s.snapshotState},
+		{"GET " + uploadPath + "/{key}/tile", api.MayRead, s.tile},
+		{"GET " + uploadPath + "/{key}/diff", api.MayRead, s.compared},
+		{"GET " + uploadPath + "/{key}/source", api.MayRead, s.sourceOfFrame},
+	}
 	for name, answer := range map[string]func(pictured) (any, error){"block": blockOf, "moment": momentOf,
 		"flame": s.flameAt, "segments": segmentsOf} {
-		mux.HandleFunc("GET "+uploadPath+"/{key}/"+name, s.picture(answer))
+		list = append(list, route{"GET " + uploadPath + "/{key}/" + name, api.MayRead, s.picture(answer)})
 	}
+	return list
 }
 
 func (s *Server) listSnapshots(w http.ResponseWriter, _ *http.Request) {

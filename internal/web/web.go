@@ -1,5 +1,5 @@
 // Package web serves sessions to a browser: a page, and the questions that it asks. It sees of a session only
-// api.Session, and finds sessions by Sessions. Nobody gets anything without the token that the first address carries;
+// api.Session, and finds sessions by Sessions. Nobody gets an answer without the token that the first address carries;
 // the page can do no more than memgauge's own commands, and evaluates code only where the user has allowed it.
 package web
 
@@ -12,12 +12,14 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 // Sessions finds sessions, live and finished ones.
@@ -45,8 +47,7 @@ type Options struct {
 type Server struct {
 	Options
 	files   map[string]file
-	cookie  string // its name: servers on other ports have others
-	secret  string // the cookie's value
+	key     string // of who has entered
 	origin  string // scheme and host that the page has
 	hosts   []string
 	doors   doors
@@ -69,9 +70,11 @@ func New(o Options) (*Server, error) {
 		return nil, fmt.Errorf("web: %w", err)
 	}
 	addr := o.Listener.Addr().(*net.TCPAddr)
-	s := &Server{Options: o, files: files, cookie: fmt.Sprintf("memgauge-%d", addr.Port), secret: rand.Text(),
-		watches: make(chan struct{}, maxWatches)}
-	s.doors.sessions = o.Sessions
+	s := &Server{Options: o, files: files, key: rand.Text(), watches: make(chan struct{}, maxWatches)}
+	s.doors.sessions, s.doors.rights = o.Sessions, api.Reading
+	if o.AllowEval {
+		s.doors.rights |= api.MayEval
+	}
 	s.snapshots.init(o.Snapshots)
 	scheme, port := "http", fmt.Sprint(addr.Port)
 	if o.TLS != nil {
@@ -82,16 +85,16 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// URL is the address for the browser, with the token.
+// URL is the address for the browser, with the token where no request carries it.
 func (s *Server) URL() string {
-	url := s.origin + "/?token=" + s.Token
+	address := s.origin + "/#token=" + url.PathEscape(s.Token)
 	switch {
 	case s.First != "":
-		url += "#/s/" + s.First
+		address += "/s/" + s.First
 	case len(s.Snapshots) > 0:
-		url += "#/f/1"
+		address += "/f/1"
 	}
-	return url
+	return address
 }
 
 const (
@@ -141,13 +144,27 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// Handler is what the server serves, behind the guard.
-func (s *Server) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", s.page)
-	mux.HandleFunc("GET /{file}", s.file)
-	mux.HandleFunc("GET /api/config", s.config)
-	mux.HandleFunc("GET /api/sessions", s.list)
+// route is what a page can ask for. Whatever a session is asked for it, needs no more than that right. Those without
+// any are for everybody: the page's own files, which every memgauge of this version has.
+type route struct {
+	pattern string
+	needs   api.Rights
+	serve   http.HandlerFunc
+}
+
+// routes are all of them; nothing else is served.
+func (s *Server) routes() []route {
+	list := []route{
+		{"GET /{$}", 0, s.page},
+		{"GET /{file}", 0, s.file},
+		{"POST /api/enter", 0, s.enter},
+		{"GET /api/config", api.MayRead, s.config},
+		{"GET /api/sessions", api.MayRead, s.list},
+		{"GET /api/ranks", api.MayRead, s.heatMap},
+		{"GET /api/s/{id}/live", api.MayRead, s.live},
+		{"POST /api/s/{id}/query", api.MayQuery, s.query},
+		{"POST /api/s/{id}/eval", api.MayEval, s.eval},
+	}
 	for path, answer := range map[string]question{
 		"GET /brief": brief, "GET /about": about, "GET /tables": tables, "GET /series": series, "GET /events": events,
 		"GET /where": where, "GET /verdicts": verdicts, "GET /source": source, "GET /tensors": tensors,
@@ -155,12 +172,29 @@ func (s *Server) Handler() http.Handler {
 		"GET /native": native,
 	} {
 		method, name, _ := strings.Cut(path, " ")
-		mux.HandleFunc(method+" /api/s/{id}"+name, s.asked(answer))
+		list = append(list, route{method + " /api/s/{id}" + name, api.Reading, s.asked(answer)})
 	}
-	mux.HandleFunc("GET /api/s/{id}/live", s.live)
-	mux.HandleFunc("POST /api/s/{id}/query", s.query)
-	mux.HandleFunc("POST /api/s/{id}/eval", s.eval)
-	mux.HandleFunc("GET /api/ranks", s.heatMap)
-	s.handleSnapshots(mux)
-	return s.guard(mux)
+	return append(list, s.snapshotRoutes()...)
 }
+
+// Handler is what the server serves, behind the guard.
+func (s *Server) Handler() http.Handler { return s.guard(s.mux()) }
+
+func (s *Server) mux() http.Handler {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.pattern, func(w http.ResponseWriter, req *http.Request) {
+			switch {
+			case r.needs != 0 && !s.has(req):
+				refuse(w, http.StatusUnauthorized, noKey)
+			case !s.doors.rights.Has(r.needs):
+				reply(w, nil, fmt.Errorf("this page may not do that: %w", errRights))
+			default:
+				r.serve(w, req)
+			}
+		})
+	}
+	return mux
+}
+
+var errRights = remedy.Add(api.ErrForbidden, "memgauge web --allow-eval lets it run code")

@@ -179,7 +179,7 @@ func (b *browser) clean(url string) {
 	for _, w := range b.wrong {
 		b.t.Errorf("the console says %s", w)
 	}
-	origin, _, _ := strings.Cut(url, "/?")
+	origin, _, _ := strings.Cut(url, "/#")
 	for _, a := range b.asked {
 		if !strings.HasPrefix(a, origin+"/") && !strings.HasPrefix(a, "data:") && !strings.HasPrefix(a, "blob:") {
 			b.t.Errorf("the page asked for %s", a)
@@ -324,7 +324,7 @@ func TestWebSQL(t *testing.T) {
 		t.Helper()
 		b.open("#/")
 		b.shows("h1", "Sessions")
-		b.open("#/s/" + regexp.MustCompile(`#/s/([^/?]+)`).FindStringSubmatch(url)[1] + "/sql?q=" +
+		b.open("#/s/" + regexp.MustCompile(`/s/([^/?]+)$`).FindStringSubmatch(url)[1] + "/sql?q=" +
 			strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", "+", "%2B").Replace(sql))
 		b.until("the editor", "!!document.querySelector('.cm-content')")
 	}

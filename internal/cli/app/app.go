@@ -41,6 +41,7 @@ type App struct {
 	Families       []Family
 	Far            *ask.Target // the session, where it is on another machine and was found already
 	Job            *Job        // many sessions on other machines, for a command that shows them together
+	Rights         api.Rights  // of a command that somebody else asks for; 0: the user's own, all
 }
 
 // Job is many sessions on other machines.
@@ -258,18 +259,19 @@ func (a *App) Report(err error) int {
 }
 
 // Target finds the session that the command line means.
-func (a *App) Target(_ context.Context) (ask.Target, error) {
-	if a.Far != nil {
-		return *a.Far, nil
+func (a *App) Target(_ context.Context) (t ask.Target, err error) {
+	switch {
+	case a.Far != nil:
+		t = *a.Far
+	case a.SessionDir != "":
+		t, err = ask.At(a.SessionDir)
+	default:
+		t, err = ask.Find(a.Endpoint)
 	}
-	if a.SessionDir != "" {
-		return ask.At(a.SessionDir)
-	}
-	t, err := ask.Find(a.Endpoint)
-	if err == nil && t.Note != "" {
+	if err == nil && a.Far == nil && t.Note != "" {
 		fmt.Fprintf(a.Stderr, "memgauge: %s\n", t.Note)
 	}
-	return t, err
+	return t.Limited(a.Rights), err
 }
 
 // Connect finds the session and connects to it.
@@ -287,5 +289,5 @@ func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
 
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
-	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families}
+	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/plain"
 )
@@ -68,7 +69,7 @@ const mcpInstructions = `memgauge records the memory of AI training jobs (PyTorc
 func (a *commands) mcpServer(eval bool) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "memgauge", Title: "memgauge", Version: app.Version},
 		&mcp.ServerOptions{Instructions: mcpInstructions, Logger: slog.New(slog.DiscardHandler)})
-	t := &tools{App: a.App, turn: make(chan struct{}, 1)}
+	t := newTools(a.App, eval)
 	reading := &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(bool)}
 	if a.SessionDir == "" && a.Endpoint == "" {
 		mcp.AddTool(s, &mcp.Tool{Name: "sessions", Annotations: reading,
@@ -107,7 +108,16 @@ func (a *commands) mcpServer(eval bool) *mcp.Server {
 // tools handles one request at a time: requests for a finished session would wait for its lock anyway.
 type tools struct {
 	*app.App
-	turn chan struct{}
+	turn   chan struct{}
+	rights api.Rights // of every session that a tool opens
+}
+
+func newTools(a *app.App, eval bool) *tools {
+	t := &tools{App: a, turn: make(chan struct{}, 1), rights: api.Reading}
+	if eval {
+		t.rights |= api.MayEval
+	}
+	return t
 }
 
 // command runs a command line with its own streams, and returns what it printed.
@@ -150,6 +160,7 @@ func (t *tools) about(ctx context.Context, session string) (sub *app.App, done f
 		return nil, nil, context.Cause(ctx)
 	}
 	sub = t.Again()
+	sub.Rights = t.rights
 	sub.Endpoint, sub.SessionDir = orElse(session, t.Endpoint), t.SessionDir
 	return sub, func() { <-t.turn }, nil
 }

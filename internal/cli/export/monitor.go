@@ -27,7 +27,7 @@ type monitor struct {
 // monitor reads the session once, so that errors are reported at once, and binds the address.
 func (a *commands) monitor(ctx context.Context, t ask.Target, o exportOptions) (*monitor, error) {
 	m := &monitor{App: a.App, o: o, source: metrics.NewSource(func(ctx context.Context) (api.Session, error) {
-		return t.Connect(ctx)
+		return t.Limited(api.Reading).Connect(ctx) // whoever reads the figures changes nothing
 	})}
 	if o.prometheus != "" {
 		server, err := prom.Listen(ctx, o.prometheus, m.source)

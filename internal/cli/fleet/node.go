@@ -22,7 +22,8 @@ func (a *commands) nodeCommand() *cobra.Command {
 			"for all sessions of\n" +
 			"this user; their rows go to the hub's lake every half minute. A hub that is away is waited\n" +
 			"for; nothing is lost meanwhile, since the sessions stay the truth. eval runs only\n" +
-			"where --allow eval is said here and on the hub.",
+			"where --allow eval is said here and on the hub, and so do recording allocations and taking snapshots;\n" +
+			"--allow record,snapshot allows these without eval.",
 		Example: "  memgauge node --join nats://gpu-1:4222 --token-file join.token\n" +
 			"  memgauge node --join gpu-1:4222 --token-file join.token --name rack2-7 --allow eval",
 		Args: app.Alone,
@@ -36,7 +37,8 @@ func (a *commands) nodeCommand() *cobra.Command {
 	f.StringVar(&o.Job, "job", "",
 		"`NAME` of the job of sessions that don't say theirs (default from Slurm, torchrun or Kubernetes)")
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
-	f.StringSliceVar(&o.Allow, "allow", nil, "also answer what changes trainings: eval")
+	f.StringSliceVar(&o.Allow, "allow", nil,
+		"also answer what changes trainings: eval, record, snapshot; eval means all three")
 	return c
 }
 

@@ -32,15 +32,18 @@ const lakeSlots = 2
 // lakeRows answers for the lake of a hub.
 func lakeRows(location string) node.Rows {
 	slots := make(chan struct{}, lakeSlots)
-	return func(ctx context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		defer func() { <-slots }()
-		lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank,
-			Since: of.Since}).ServeHTTP(w, r)
+	return func(of fanout.Select, rights api.Rights) http.Handler {
+		h := lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank, Since: of.Since},
+			rights)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case slots <- struct{}{}:
+			case <-r.Context().Done():
+				return
+			}
+			defer func() { <-slots }()
+			h.ServeHTTP(w, r)
+		})
 	}
 }
 

@@ -81,7 +81,8 @@ func hubFlags(f *pflag.FlagSet, o *node.Settings) {
 		"`NAME` of the job (default from Slurm, torchrun or Kubernetes, else the session's name)")
 	f.StringVar(&o.Name, "node", "", "`NAME` of this node (default the host's)")
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
-	f.StringSliceVar(&o.Allow, "allow", nil, "what the hub may do to this run: eval")
+	f.StringSliceVar(&o.Allow, "allow", nil,
+		"what the hub may do to this run: eval, record, snapshot; eval means all three")
 }
 
 // observeFlags adds the flags that run and attach share.

@@ -193,9 +193,13 @@ func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func
 	if err != nil {
 		return "", nil, nil, err
 	}
-	text, err := json.Marshal(q)
+	subject, err := subjectOf(q)
+	var text []byte
 	if err == nil {
-		err = a.conn.Send(subjectOf(q), "", text)
+		text, err = json.Marshal(q)
+	}
+	if err == nil {
+		err = a.conn.Send(subject, "", text)
 	}
 	if err != nil {
 		unhear()
@@ -204,17 +208,16 @@ func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func
 	return q.ID, parts, func() { close(over); unhear() }, nil
 }
 
-func subjectOf(q Question) string {
-	if Changes(q.Path) {
-		return bus.Grant(q.Select.Node)
+// subjectOf is where a question is sent: what changes something has subjects of its own, which the bus can hold back.
+func subjectOf(q Question) (string, error) {
+	needs, err := q.Needs()
+	switch {
+	case err != nil:
+		return "", err
+	case needs.Changes():
+		return bus.Grant(q.Select.Node), nil
 	}
-	return bus.Ask(q.Select.Node)
-}
-
-// Changes says whether a request does something to a training, which its node's owner must have allowed.
-func Changes(path string) bool {
-	path, _, _ = strings.Cut(path, "?")
-	return slices.Contains([]string{"/v1/eval", "/v1/interrupt", "/v1/record", "/v1/snapshot"}, path)
+	return bus.Ask(q.Select.Node), nil
 }
 
 func missingOf(nodes []Node, s Select, wanted map[string]bool, failed map[string]string) (list []Missing) {

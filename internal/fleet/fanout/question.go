@@ -37,6 +37,15 @@ type Question struct {
 	Time   time.Duration `json:"time_ns"` // after which nobody waits for the answer
 }
 
+// Needs is the right that a question needs, for who sends it and for who answers. Which sessions there are, and what
+// their machine has, is read; all else is package api's to say, from the text that is sent.
+func (q Question) Needs() (api.Rights, error) {
+	if q.Path == "" || q.Path == MachinePath {
+		return api.MayRead, nil
+	}
+	return api.Needs(q.Method, q.Path)
+}
+
 // Session is one that a node answers for.
 type Session struct {
 	Node    string    `json:"node"`

@@ -17,12 +17,15 @@ func TestPartsComeBack(t *testing.T) {
 	}
 }
 
-// TestChanges: whatever runs code or writes in a training needs to be allowed.
-func TestChanges(t *testing.T) {
-	for path, want := range map[string]bool{"/v1/eval": true, "/v1/record": true, "/v1/snapshot?bytes": true,
-		"/v1/interrupt": true, "/v1/query": false, "/v1/leak": false} {
-		if Changes(path) != want {
-			t.Errorf("%s: %v", path, !want)
+// TestSubjectOf: whatever runs code or writes in a training is sent where it needs to be allowed, and what is not
+// spelled as a question is sent nowhere.
+func TestSubjectOf(t *testing.T) {
+	for path, want := range map[string]string{"/v1/eval": "mg.grant.n1", "/v1/record": "mg.grant.n1",
+		"/v1/snapshot?bytes": "mg.grant.n1", "/v1/interrupt": "mg.grant.n1", "/v1/query": "mg.ask.n1",
+		"/v1/leak": "mg.ask.n1", "": "mg.ask.n1", "/v1/eval#x": "", "/v1/%65val": "", "/v1/later": ""} {
+		got, err := subjectOf(Question{Method: "POST", Path: path, Select: Select{Node: "n1"}})
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", path, got, err)
 		}
 	}
 }

@@ -95,7 +95,11 @@ type trip struct {
 }
 
 func (t *trip) begin(q Question) (err error) {
-	t.changes = Changes(q.Path)
+	needs, err := q.Needs()
+	if err != nil {
+		return err
+	}
+	t.changes = needs.Changes()
 	t.id, t.parts, t.stop, err = t.way.a.ask(q, 1)
 	return err
 }

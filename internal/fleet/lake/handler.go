@@ -10,17 +10,10 @@ import (
 	"github.com/memgauge/memgauge/internal/model"
 )
 
-// Handler answers requests of package api about a lake: queries and tables. It opens the lake for each of them, as it
-// is then.
-func Handler(c Choice) http.Handler {
-	all := api.Handler(asked{choice: c}, func() {})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/v1/query" && r.URL.Path != "/v1/tables" {
-			http.Error(w, "a lake answers query and tables alone", http.StatusNotFound)
-			return
-		}
-		all.ServeHTTP(w, r)
-	})
+// Handler answers requests of package api about a lake: queries and tables, whatever else the rights are. It opens the
+// lake for each of them, as it is then.
+func Handler(c Choice, rights api.Rights) http.Handler {
+	return api.Handler(asked{choice: c}, rights&api.MayQuery, nil)
 }
 
 // asked is a lake as the session of a handler that lets nothing else pass.

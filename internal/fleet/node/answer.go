@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
 
 const (
@@ -29,6 +29,7 @@ const (
 
 // answer is a question that is being answered.
 type answer struct {
+	rights api.Rights // of whoever asks
 	cancel context.CancelFunc
 	mu     sync.Mutex
 	free   map[string]chan struct{} // by session: chunks that may be sent
@@ -69,8 +70,9 @@ func newDesk(name string, log *slog.Logger) desk {
 		room: make(chan struct{}, maxAnswers)}
 }
 
-// hear subscribes to questions on subjects, and to how far the asking sides have read.
-func (n *desk) hear(ctx context.Context, subjects ...string) (stop func(), err error) {
+// hear subscribes to questions, and to how far the asking sides have read. The subject on which a question comes says
+// what its sender may do: the bus lets only some send there.
+func (n *desk) hear(ctx context.Context, subjects map[string]api.Rights) (stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, s := range stops {
@@ -78,8 +80,8 @@ func (n *desk) hear(ctx context.Context, subjects ...string) (stop func(), err e
 		}
 	}
 	hears := map[string]func(bus.Msg){bus.Flows(n.name): n.flow}
-	for _, subject := range subjects {
-		hears[subject] = func(m bus.Msg) { n.take(ctx, m) }
+	for subject, rights := range subjects {
+		hears[subject] = func(m bus.Msg) { n.take(ctx, m, rights) }
 	}
 	for subject, take := range hears {
 		s, err := n.conn.Hear(subject, take)
@@ -93,16 +95,20 @@ func (n *desk) hear(ctx context.Context, subjects ...string) (stop func(), err e
 }
 
 // take answers a question in the background. When too many are being answered it waits, and with it those behind it.
-func (n *desk) take(ctx context.Context, m bus.Msg) {
+func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 	var q fanout.Question
 	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" ||
 		strings.ContainsAny(q.ID, ".*> ") {
 		n.log.Warn("a question that is none", "bytes", len(m.Data))
 		return
 	}
-	if fanout.Changes(q.Path) && !strings.HasPrefix(m.Subject, bus.GrantPrefix) {
+	needs, err := q.Needs()
+	if err == nil && !rights.Has(needs) {
+		err = errRight
+	}
+	if err != nil && !errors.Is(err, api.ErrUnknown) { // each session answers what it does not know
 		n.refuse(q.Path)
-		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errChanges)})
+		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
 		return
 	}
 	select {
@@ -111,7 +117,7 @@ func (n *desk) take(ctx context.Context, m bus.Msg) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	a := &answer{cancel: cancel, free: map[string]chan struct{}{}}
+	a := &answer{rights: rights, cancel: cancel, free: map[string]chan struct{}{}}
 	n.lock.Lock()
 	n.running[q.ID] = a
 	n.lock.Unlock()
@@ -130,10 +136,11 @@ func (n *desk) refuse(path string) {
 	if n.refused.Add(1); n.onRefusal != nil {
 		n.onRefusal()
 	}
-	n.log.Warn("refused a question", "of", path)
+	n.log.Warn("refused a question", "of", path[:min(len(path), 100)]) // any text may stand there
 }
 
-var errChanges = errors.New("that changes the training, and is not asked so")
+var errRight = remedy.Add(fmt.Errorf("the question needs a right that its sender does not have: %w", api.ErrForbidden),
+	"what changes a training is allowed on both sides: memgauge hub --allow eval, and on that machine --allow eval")
 
 // flow hears how far the asking side has read.
 func (n *desk) flow(m bus.Msg) {
@@ -182,21 +189,21 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	w := n.writer(ctx, q, a, s.About.ID)
 	stop := w.live()
 	defer stop()
-	r, err := requestOf(ctx, q)
-	if err != nil || r.URL.Path == "/v1/finish" {
-		http.Error(w, "no such question", http.StatusNotFound)
-	} else {
-		api.Handler(n.sessions.open(t), func() {}).ServeHTTP(w, r)
-	}
+	handle(ctx, q, w, api.Handler(n.sessions.open(t, a.rights), a.rights, nil))
 	w.finish()
 	if !s.About.Live {
 		n.sessions.forget(t.Dir())
 	}
 }
 
-// requestOf is the request that a question carries.
-func requestOf(ctx context.Context, q fanout.Question) (*http.Request, error) {
-	return http.NewRequestWithContext(ctx, q.Method, "http://"+api.Host+q.Path, bytes.NewReader(q.Body))
+// handle has a handler answer the request that a question carries.
+func handle(ctx context.Context, q fanout.Question, w http.ResponseWriter, h http.Handler) {
+	r, err := api.NewRequest(ctx, q.Method, q.Path, q.Body)
+	if err != nil { // take has let it pass: it is one of another version
+		http.Error(w, "no such question", http.StatusNotFound)
+		return
+	}
+	h.ServeHTTP(w, r)
 }
 
 // answerMachine tells what is watched of the machine itself; nothing where nobody watches it.

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
@@ -26,7 +27,7 @@ type Options struct {
 	Version string
 	Job     Job           // of sessions that don't say theirs
 	Session string        // directory of the one session to answer for; "": all of this machine's user
-	Grant   bool          // whether questions that change something are answered
+	Allow   api.Rights    // of those that change something, what the user allows on the subjects for it
 	Every   time.Duration // between looks for rows to ship; 0: 30 s
 	Log     *slog.Logger
 	// Machine gives what is seen of this machine, as JSON; nil where nobody watches it.
@@ -99,7 +100,7 @@ func Run(ctx context.Context, o Options) error {
 	defer n.sessions.close()
 	defer n.answers.Wait()
 	defer n.leave(nil)
-	stop, err := n.hear(ctx, n.subjects()...)
+	stop, err := n.hear(ctx, n.subjects())
 	if err != nil {
 		return err
 	}
@@ -156,13 +157,13 @@ func (n *Node) again(why string) (other bool) {
 	return other
 }
 
-// subjects are those of the questions that this node answers.
-func (n *Node) subjects() []string {
-	list := []string{bus.Ask(""), bus.Ask(n.o.Name)}
-	if n.o.Grant {
-		list = append(list, bus.Grant(""), bus.Grant(n.o.Name))
+// subjects are those of the questions that this node answers, and what may be asked there.
+func (n *Node) subjects() map[string]api.Rights {
+	all := map[string]api.Rights{bus.Ask(""): api.Reading, bus.Ask(n.o.Name): api.Reading}
+	if allow := n.o.Allow & api.Changing; allow != 0 {
+		all[bus.Grant("")], all[bus.Grant(n.o.Name)] = api.Reading|allow, api.Reading|allow
 	}
-	return list
+	return all
 }
 
 // live says hello now and then, until ctx ends and the last rows have gone.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -334,7 +335,7 @@ func TestSettings(t *testing.T) {
 	}
 	o, err := node.Settings{Join: "h:1", Token: join, Name: "a b", Job: "mine", Allow: []string{"eval"}}.Options(home,
 		func(name string) string { return map[string]string{"MEMGAUGE_JOB": "other", "WORLD_SIZE": "8"}[name] })
-	if err != nil || !o.Grant || o.Job != (node.Job{Name: "mine", World: 8}) ||
+	if err != nil || o.Allow != api.Changing || o.Job != (node.Job{Name: "mine", World: 8}) ||
 		o.Dial.Key != filepath.Join(home, "fleet", "a-b.key") {
 		t.Errorf("%+v, %v", o, err)
 	}

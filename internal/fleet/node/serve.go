@@ -5,12 +5,14 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 )
 
-// Rows answers for what a hub keeps: requests of package api, about the rows that the selection leaves.
-type Rows func(ctx context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request)
+// Rows answers for what a hub keeps: requests of package api, about the rows that the selection leaves. rights are
+// those of whoever asks.
+type Rows func(of fanout.Select, rights api.Rights) http.Handler
 
 // ServeRows answers questions to the rows that a hub keeps, until ctx ends. refused is called for each that may not be
 // asked.
@@ -22,11 +24,7 @@ func ServeRows(ctx context.Context, conn *bus.Conn, log *slog.Logger, rows Rows,
 		d.reply(q, fanout.Part{Kind: fanout.Head, ID: s.About.ID, Session: &s})
 		w := d.writer(ctx, q, a, s.About.ID)
 		stop := w.live()
-		if r, err := requestOf(ctx, q); err != nil {
-			http.Error(w, "no such question", http.StatusNotFound)
-		} else {
-			rows(ctx, q.Of, w, r)
-		}
+		handle(ctx, q, w, rows(q.Of, a.rights))
 		stop()
 		w.finish()
 		d.reply(q, fanout.Part{Kind: fanout.Done, Count: 1})
@@ -34,7 +32,7 @@ func ServeRows(ctx context.Context, conn *bus.Conn, log *slog.Logger, rows Rows,
 	ctx, cancel := context.WithCancel(ctx)
 	defer d.answers.Wait()
 	defer cancel()
-	stop, err := d.hear(ctx, bus.Ask(fanout.LakeNode))
+	stop, err := d.hear(ctx, map[string]api.Rights{bus.Ask(fanout.LakeNode): api.MayQuery})
 	if err != nil {
 		return err
 	}

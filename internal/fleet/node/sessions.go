@@ -150,7 +150,7 @@ func (s *sessions) selected(ctx context.Context, want fanout.Select) (list []fan
 
 // fill adds who lives in a session.
 func (s *sessions) fill(ctx context.Context, t ask.Target, one *fanout.Session) {
-	procs, err := s.open(t).Processes(ctx, api.ProcessesRequest{})
+	procs, err := s.open(t, api.Reading).Processes(ctx, api.ProcessesRequest{})
 	if err != nil {
 		return
 	}
@@ -167,8 +167,8 @@ func (s *sessions) fill(ctx context.Context, t ask.Target, one *fanout.Session) 
 	slices.Sort(one.Ranks)
 }
 
-// open gives the door to a session, which stays open while the node lives.
-func (s *sessions) open(t ask.Target) api.Session {
+// open gives the door to a session, for who has these rights. What is behind it stays open while the node lives.
+func (s *sessions) open(t ask.Target, rights api.Rights) api.Session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.opened == nil {
@@ -179,7 +179,7 @@ func (s *sessions) open(t ask.Target) api.Session {
 		door = t.Open()
 		s.opened[t.Dir()] = door
 	}
-	return door
+	return api.Limit(door, rights)
 }
 
 // forget closes doors of sessions that are over, so that others can write their databases.

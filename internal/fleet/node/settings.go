@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/remedy"
 )
@@ -27,11 +28,8 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 	if s.Join == "" {
 		return o, remedy.Add(errors.New("no address of a hub"), "memgauge hub prints the whole line")
 	}
-	for _, what := range s.Allow {
-		if what != "eval" {
-			return o, fmt.Errorf("--allow %q: only eval can be allowed", what)
-		}
-		o.Grant = true
+	if o.Allow, err = api.Allowed(s.Allow); err != nil {
+		return o, err
 	}
 	if o.Name = s.Name; o.Name == "" {
 		if o.Name, err = Name(); err != nil {

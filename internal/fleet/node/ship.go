@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/outbox"
@@ -193,7 +194,7 @@ func (s *shipping) ship(ctx context.Context, t ask.Target) error {
 		if !more {
 			break
 		}
-		if more, err = box.Gather(ctx, s.n.sessions.open(t)); err != nil {
+		if more, err = box.Gather(ctx, s.n.sessions.open(t, api.Reading)); err != nil {
 			return err
 		}
 	}

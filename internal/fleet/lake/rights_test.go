@@ -1,0 +1,25 @@
+package lake
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/test/rights"
+)
+
+// TestRightsOfALake: queries and tables alone, whatever rights somebody claims. What else was asked would meet a
+// session that has no answer.
+func TestRightsOfALake(t *testing.T) {
+	h := Handler(Choice{Location: t.TempDir()}, api.Owner)
+	rights.Each(t, rights.Lake, &rights.Session{}, func(r api.Route) bool {
+		req, err := api.NewRequest(t.Context(), r.Method, r.Target, []byte(`{"sql":"SELECT 1","format":"csv"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, req)
+		return w.Code == http.StatusForbidden
+	})
+}
