@@ -15,6 +15,15 @@ type Target struct {
 	PID  int    // 0 if the endpoint named none
 	Rank int    // -1 if the endpoint named none
 	Note string // one line for the user when the choice was ours
+
+	apart bool
+}
+
+// Apart is the target for questions that come from outside, or one after the other to a process that must last: where
+// the session is finished, a process of its own answers, which can read its files and nothing else.
+func (t Target) Apart() Target {
+	t.apart = true
+	return t
 }
 
 // far is a session on another machine.
@@ -98,7 +107,7 @@ func (t Target) Open() api.Session {
 	if t.far != nil {
 		return t.far.open()
 	}
-	return Open(t.s)
+	return &opened{Job: service.Job{S: t.s}, apart: t.apart}
 }
 
 // Connect is Open, but connects at once.
@@ -106,7 +115,7 @@ func (t Target) Connect(ctx context.Context) (api.Session, error) {
 	if t.far != nil {
 		return t.far.open(), nil
 	}
-	return Connect(ctx, t.s)
+	return connect(ctx, &opened{Job: service.Job{S: t.s}, apart: t.apart})
 }
 
 // Choice selects the live process that the endpoint names, unless other flags select one.

@@ -41,6 +41,7 @@ type App struct {
 	Families       []Family
 	Far            *ask.Target // the session, where it is on another machine and was found already
 	Job            *Job        // many sessions on other machines, for a command that shows them together
+	Apart          bool        // a finished session is asked in a process of its own: this one answers others and lasts
 }
 
 // Job is many sessions on other machines.
@@ -258,7 +259,15 @@ func (a *App) Report(err error) int {
 }
 
 // Target finds the session that the command line means.
-func (a *App) Target(_ context.Context) (ask.Target, error) {
+func (a *App) Target(ctx context.Context) (ask.Target, error) {
+	t, err := a.find(ctx)
+	if a.Apart {
+		t = t.Apart()
+	}
+	return t, err
+}
+
+func (a *App) find(context.Context) (ask.Target, error) {
 	if a.Far != nil {
 		return *a.Far, nil
 	}
@@ -287,5 +296,5 @@ func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
 
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
-	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families}
+	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Apart: a.Apart}
 }

@@ -150,6 +150,7 @@ func (t *tools) about(ctx context.Context, session string) (sub *app.App, done f
 		return nil, nil, context.Cause(ctx)
 	}
 	sub = t.Again()
+	sub.Apart = true
 	sub.Endpoint, sub.SessionDir = orElse(session, t.Endpoint), t.SessionDir
 	return sub, func() { <-t.turn }, nil
 }

@@ -26,21 +26,15 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// lakeSlots bounds how many questions a hub's lake answers at a time: each may take 512 MiB of the hub's memory.
+// lakeSlots bounds how many questions a hub's lake answers at a time: each is a process that may take 1.25 GiB.
 const lakeSlots = 2
 
 // lakeRows answers for the lake of a hub.
 func lakeRows(location string) node.Rows {
-	slots := make(chan struct{}, lakeSlots)
-	return func(ctx context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request) {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		defer func() { <-slots }()
+	room := lake.NewRoom(lakeSlots)
+	return func(_ context.Context, of fanout.Select, w http.ResponseWriter, r *http.Request) {
 		lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank,
-			Since: of.Since}).ServeHTTP(w, r)
+			Since: of.Since}, room).ServeHTTP(w, r)
 	}
 }
 

@@ -185,7 +185,10 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	r, err := requestOf(ctx, q)
 	if err != nil || r.URL.Path == "/v1/finish" {
 		http.Error(w, "no such question", http.StatusNotFound)
+	} else if leave, err := n.sessions.room(ctx, s.About.Live); err != nil {
+		api.Fail(w, err)
 	} else {
+		defer leave()
 		api.Handler(n.sessions.open(t), func() {}).ServeHTTP(w, r)
 	}
 	w.finish()
