@@ -96,6 +96,9 @@ func (f fence) raise() error {
 		err = f.mount()
 	}
 	if err == nil {
+		err = dropRights()
+	}
+	if err == nil {
 		err = noSockets()
 	}
 	return err
