@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -34,8 +33,7 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	// a question that can't be stopped goes with the process
-	o, err := owner.Open(ctx, s, true, func(string) { os.Exit(1) })
+	o, err := owner.Open(ctx, s, true, nil) // a question that can't be stopped is the parent's, who kills this process
 	if err != nil {
 		return nil, err
 	}

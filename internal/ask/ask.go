@@ -50,10 +50,10 @@ func Open(s *session.Session) api.Session { return &opened{Job: service.Job{S: s
 // in this process for a finished one, whose rings it drains first. If the rings can't be drained, the database is read
 // as it is, with a note.
 func Connect(ctx context.Context, s *session.Session) (api.Session, error) {
-	return connect(ctx, &opened{Job: service.Job{S: s}})
+	return connected(ctx, &opened{Job: service.Job{S: s}})
 }
 
-func connect(ctx context.Context, o *opened) (api.Session, error) {
+func connected(ctx context.Context, o *opened) (api.Session, error) {
 	if _, err := o.database(ctx); err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (t Target) Connect(ctx context.Context) (api.Session, error) {
 	if t.far != nil {
 		return t.far.open(), nil
 	}
-	return connect(ctx, &opened{Job: service.Job{S: t.s}, apart: t.apart})
+	return connected(ctx, &opened{Job: service.Job{S: t.s}, apart: t.apart})
 }
 
 // Choice selects the live process that the endpoint names, unless other flags select one.

@@ -206,7 +206,8 @@ func (f fence) mount() error {
 		err = unix.Mount(f.Write, f.Write, "", unix.MS_BIND, "")
 	}
 	if err == nil {
-		err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE,
+			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
 	if err == nil {
 		err = unix.MountSetattr(unix.AT_FDCWD, f.Write, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})

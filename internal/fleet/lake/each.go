@@ -3,7 +3,7 @@ package lake
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
+	commas "encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +37,7 @@ func (t *Tables) each(ctx context.Context, sql string, row func(v []string)) err
 }
 
 func readEach(from io.Reader, row func(v []string)) error {
-	in := csv.NewReader(bufio.NewReader(from))
+	in := commas.NewReader(bufio.NewReader(from))
 	in.ReuseRecord = true // a value's bytes lie in one text with those of its row
 	for first := true; ; first = false {
 		v, err := in.Read()

@@ -28,8 +28,7 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := store.OpenFiles(ctx, t.Root, t.Views, store.Options{TempDir: os.TempDir(),
-		Stuck: func(string) { os.Exit(1) }}) // a question that can't be stopped goes with the process
+	db, err := store.OpenFiles(ctx, t.Root, t.Views, store.Options{TempDir: os.TempDir()})
 	if err != nil {
 		return nil, err
 	}
