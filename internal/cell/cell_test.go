@@ -27,9 +27,14 @@ func TestMain(m *testing.M) {
 	if os.Args[0] != "memgauge" {
 		env.Leftovers(m)
 	}
+	if os.Args[2] == withoutLandlock {
+		landlockVersion = func() int { return 0 }
+	}
 	fmt.Fprintln(os.Stderr, Serve(context.Background(), hostile))
 	os.Exit(1)
 }
+
+const withoutLandlock = "without-landlock" // a kind
 
 // target is what a hostile cell goes for.
 type target struct {
@@ -108,9 +113,9 @@ var acts = map[string]func(t target) error{
 	},
 }
 
-func start(t *testing.T, aim target, read ...string) *Cell {
+func start(t *testing.T, kind string, aim target, read ...string) *Cell {
 	t.Helper()
-	c, err := Start(Spec{Kind: "test", Task: aim, Read: read, Tmp: t.TempDir()})
+	c, err := Start(Spec{Kind: kind, Task: aim, Read: read, Tmp: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +151,7 @@ func TestFence(t *testing.T) {
 	}
 	defer l.Close()
 	t.Setenv("CELL_TEST_SECRET", "s3cret")
-	c := start(t, target{lake, secret, l.Addr().String(), os.Getpid()}, lake)
+	c := start(t, "test", target{lake, secret, l.Addr().String(), os.Getpid()}, lake)
 	allowed := []string{"read the lake", "write in the scratch directory"}
 	for _, act := range allowed {
 		if got := ask(t, c, act); got != "<nil>" {
@@ -163,9 +168,27 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// Without Landlock, root's cells can write nothing but their own directory, and no cell makes a socket.
+func TestFenceWithoutLandlock(t *testing.T) {
+	env.Root(t)
+	lake := t.TempDir()
+	if err := os.WriteFile(filepath.Join(lake, "rows"), []byte("rows"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, withoutLandlock, target{Lake: lake, Listener: "127.0.0.1:1", Parent: os.Getpid()}, lake)
+	for act, want := range map[string]string{"read the lake": "<nil>", "write in the scratch directory": "<nil>",
+		"write in the lake": "read-only", "change the lake": "read-only", "shorten the lake": "read-only",
+		"remove of the lake": "read-only", "read the parent's environment": "permission denied",
+		"connect": "permission denied", "make a socket": "permission denied"} {
+		if got := ask(t, c, act); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %s", act, got, want)
+		}
+	}
+}
+
 // A cell that takes more memory than it may ends, its question gets the reason, and nothing of it stays.
 func TestCellIsBounded(t *testing.T) {
-	c := start(t, target{}, t.TempDir())
+	c := start(t, "test", target{}, t.TempDir())
 	dir, pid := c.dir.path, c.PID()
 	err := c.Why(c.Query(t.Context(), api.QueryRequest{SQL: "grow"}, io.Discard))
 	if err == nil || !strings.Contains(err.Error(), "has ended") {

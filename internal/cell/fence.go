@@ -84,13 +84,16 @@ func Landlock() int {
 	return int(v)
 }
 
+// landlockVersion is a variable for tests.
+var landlockVersion = Landlock
+
 // raise puts the calling thread behind the fence for good.
 func (f fence) raise() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up new rights: %w", err)
 	}
 	var err error
-	if version := Landlock(); version > 0 {
+	if version := landlockVersion(); version > 0 {
 		err = f.landlock(version)
 	} else if os.Geteuid() == 0 {
 		err = f.mount()

@@ -59,7 +59,7 @@ func TestHostileQuestionsToTheHub(t *testing.T) {
 	pid := hub.Process.Pid
 	rss, data := statusKiB(t, pid, "VmRSS"), statusKiB(t, pid, "VmData")
 	hostile := func(sql string) {
-		r := w.do("memgauge", "hub", "query", "-f", "csv", "--timeout", "30s", "-o", "/dev/null",
+		r := w.do("memgauge", "hub", "query", "-f", "csv", "--timeout", "8s", "-o", "/dev/null",
 			from(sql, "python.steps"))
 		if r.code == 0 {
 			t.Errorf("%s was answered", sql)
@@ -104,7 +104,7 @@ func TestCollectorAfterHostileQuestions(t *testing.T) {
 		var all sync.WaitGroup
 		for _, sql := range greedy {
 			all.Go(func() {
-				r := w.do("memgauge", "query", "--session", session, "--timeout", "30s", "-o", "/dev/null",
+				r := w.do("memgauge", "query", "--session", session, "--timeout", "8s", "-o", "/dev/null",
 					from(sql, "range(50)"))
 				if r.code == 0 {
 					t.Errorf("%s was answered", sql)
