@@ -245,3 +245,6 @@ func Server(base context.Context, h http.Handler) *http.Server {
 	return &http.Server{Handler: h, MaxHeaderBytes: 1 << 14, ReadHeaderTimeout: readPatience, IdleTimeout: idlePatience,
 		BaseContext: func(net.Listener) context.Context { return base }}
 }
+
+// Fail answers a request with an error.
+func Fail(w http.ResponseWriter, err error) { reply(w, nil, err) }

@@ -46,6 +46,7 @@ var onlyUser = map[string]string{
 	"internal/owner":     "internal/collector internal/ask",                   // they alone take a session's lock
 	// they alone start processes of this binary
 	"internal/keeper":        "internal/collector internal/ask internal/observe",
+	"internal/cell":          "internal/collector internal/ask internal/fleet/lake internal/cli/ask internal/doctor",
 	"internal/ingest":        "internal/owner",
 	"internal/attach/ptrace": "internal/attach", // stops other people's processes
 	"internal/gpu/nvml":      "internal/gpu/discover",

@@ -23,8 +23,22 @@ import (
 // one.
 type opened struct {
 	service.Job
-	mu sync.Mutex
-	db api.Session // nil until it is needed
+	apart bool // a finished session is opened in a process of its own
+	mu    sync.Mutex
+	db    database // nil until it is needed
+}
+
+// database is who answers from a session's rows.
+type database interface {
+	Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
+	Tables(ctx context.Context, all bool) ([]model.Table, error)
+	Summary(ctx context.Context) (api.Summary, error)
+	Outcome(ctx context.Context) (api.Summary, error)
+	Events(ctx context.Context, q api.EventsRequest, take func(api.Event) error) error
+	Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error)
+	OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error)
+	Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error)
+	Close() error
 }
 
 var _ api.Session = (*opened)(nil)
@@ -36,21 +50,23 @@ func Open(s *session.Session) api.Session { return &opened{Job: service.Job{S: s
 // in this process for a finished one, whose rings it drains first. If the rings can't be drained, the database is read
 // as it is, with a note.
 func Connect(ctx context.Context, s *session.Session) (api.Session, error) {
-	o := &opened{Job: service.Job{S: s}}
-	_, err := o.database(ctx)
-	if err != nil {
+	return connected(ctx, &opened{Job: service.Job{S: s}})
+}
+
+func connected(ctx context.Context, o *opened) (api.Session, error) {
+	if _, err := o.database(ctx); err != nil {
 		return nil, err
 	}
 	return o, nil
 }
 
-func (o *opened) database(ctx context.Context) (api.Session, error) {
+func (o *opened) database(ctx context.Context) (database, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.db != nil {
 		return o.db, nil
 	}
-	db, err := find(ctx, o.S)
+	db, err := find(ctx, o.S, o.apart)
 	if err == nil {
 		o.db = db
 	}
@@ -58,25 +74,25 @@ func (o *opened) database(ctx context.Context) (api.Session, error) {
 }
 
 // find connects to the session's collector, or opens its database.
-func find(ctx context.Context, s *session.Session) (api.Session, error) {
+func find(ctx context.Context, s *session.Session, apart bool) (database, error) {
 	if s.Live() {
 		err := wake(ctx, s)
 		if err == nil {
 			return live{api.NewClient(s.Socket()), s}, nil
 		}
 		if s.Live() {
-			if b, rerr := asItIs(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil &&
+			if b, rerr := reading(apart)(ctx, s, fmt.Sprintf("no collector answers (%v)", err)); rerr == nil &&
 				ctx.Err() == nil {
 				return b, nil
 			}
 			return nil, err
 		}
 	}
-	return finished(ctx, s)
+	return finished(ctx, s, reading(apart))
 }
 
 // from sends a request to whoever has the database.
-func from[T any](ctx context.Context, o *opened, ask func(api.Session) (T, error)) (v T, err error) {
+func from[T any](ctx context.Context, o *opened, ask func(database) (T, error)) (v T, err error) {
 	db, err := o.database(ctx)
 	if err != nil {
 		return v, err
@@ -95,17 +111,17 @@ func (o *opened) Query(ctx context.Context, q api.QueryRequest, w io.Writer) err
 
 // Tables describes the tables.
 func (o *opened) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	return from(ctx, o, func(db api.Session) ([]model.Table, error) { return db.Tables(ctx, all) })
+	return from(ctx, o, func(db database) ([]model.Table, error) { return db.Tables(ctx, all) })
 }
 
 // Summary implements api.Session.
 func (o *opened) Summary(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Summary(ctx) })
+	return from(ctx, o, func(db database) (api.Summary, error) { return db.Summary(ctx) })
 }
 
 // Outcome returns the summary of a finished session with its verdict.
 func (o *opened) Outcome(ctx context.Context) (api.Summary, error) {
-	return from(ctx, o, func(db api.Session) (api.Summary, error) { return db.Outcome(ctx) })
+	return from(ctx, o, func(db database) (api.Summary, error) { return db.Outcome(ctx) })
 }
 
 // Events calls take for each event.
@@ -119,17 +135,17 @@ func (o *opened) Events(ctx context.Context, q api.EventsRequest, take func(api.
 
 // Leak judges the session.
 func (o *opened) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
-	return from(ctx, o, func(db api.Session) (detect.Report, error) { return db.Leak(ctx, q) })
+	return from(ctx, o, func(db database) (detect.Report, error) { return db.Leak(ctx, q) })
 }
 
 // OOM predicts when memory runs out.
 func (o *opened) OOM(ctx context.Context, q api.OOMRequest) (*monitor.Report, error) {
-	return from(ctx, o, func(db api.Session) (*monitor.Report, error) { return db.OOM(ctx, q) })
+	return from(ctx, o, func(db database) (*monitor.Report, error) { return db.OOM(ctx, q) })
 }
 
 // Census takes a census of live processes: what holds their memory.
 func (o *opened) Census(ctx context.Context, q api.CensusRequest) (api.CensusReply, error) {
-	return from(ctx, o, func(db api.Session) (api.CensusReply, error) { return db.Census(ctx, q) })
+	return from(ctx, o, func(db database) (api.CensusReply, error) { return db.Census(ctx, q) })
 }
 
 // Where lists the job's bytes.
@@ -147,9 +163,20 @@ func (o *opened) Close() error {
 	return err
 }
 
+// opening opens a database for reading; note is what the user must know about every answer.
+type opening func(ctx context.Context, s *session.Session, note string) (database, error)
+
+// reading is how a database is opened: in this process or in one of its own.
+func reading(apart bool) opening {
+	if apart {
+		return openApart
+	}
+	return asItIs
+}
+
 // finished opens a finished session for reading, after it has drained the rings and recorded the end if that was left
 // undone.
-func finished(ctx context.Context, s *session.Session) (api.Session, error) {
+func finished(ctx context.Context, s *session.Session, open opening) (database, error) {
 	var failed error
 	note := ""
 	if s.Unfinished() {
@@ -160,7 +187,7 @@ func finished(ctx context.Context, s *session.Session) (api.Session, error) {
 			note = "what was left in the rings could not be stored (" + service.Why(failed) + ")"
 		}
 	}
-	b, err := asItIs(ctx, s, note)
+	b, err := open(ctx, s, note)
 	if err != nil && failed != nil {
 		return nil, failed
 	}

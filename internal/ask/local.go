@@ -57,8 +57,11 @@ func (l *local) Close() error {
 	return err
 }
 
+// inDatabase ends a note about rows that could not be stored.
+const inDatabase = "; the answer has what is in the database"
+
 // asItIs opens the database for reading.
-func asItIs(ctx context.Context, s *session.Session, note string) (api.Session, error) {
+func asItIs(ctx context.Context, s *session.Session, note string) (database, error) {
 	lock, err := lockBusy(ctx, s, false, lockTimeout, never)
 	if err != nil {
 		return nil, err
@@ -75,7 +78,7 @@ func asItIs(ctx context.Context, s *session.Session, note string) (api.Session, 
 	}
 	svc := o.Service()
 	if note != "" {
-		svc.Note = note + "; the answer has what is in the database"
+		svc.Note = note + inDatabase
 	}
 	return &local{svc, o, lock, stuck}, nil
 }

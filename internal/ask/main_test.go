@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/collector"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/test/env"
@@ -34,6 +35,9 @@ const (
 )
 
 func background(args []string) error {
+	if args[0] == cell.Command {
+		return cell.Serve(context.Background(), Inside)
+	}
 	if slices.Contains(args, "--keep") {
 		return nil // a test says itself when there is to be another collector
 	}

@@ -17,6 +17,14 @@ type Target struct {
 	Note string // one line for the user when the choice was ours
 
 	rights api.Rights // of the doors that it opens; 0: the user's own, all
+	apart  bool
+}
+
+// Apart is the target for questions that come from outside, or one after the other to a process that must last: where
+// the session is finished, a process of its own answers, which can read its files and nothing else.
+func (t Target) Apart() Target {
+	t.apart = true
+	return t
 }
 
 // far is a session on another machine.
@@ -114,7 +122,7 @@ func (t Target) Open() api.Session {
 	if t.far != nil {
 		return t.within(t.far.open())
 	}
-	return t.within(Open(t.s))
+	return t.within(&opened{Job: service.Job{S: t.s}, apart: t.apart})
 }
 
 // Connect is Open, but connects at once.
@@ -122,7 +130,7 @@ func (t Target) Connect(ctx context.Context) (api.Session, error) {
 	if t.far != nil {
 		return t.within(t.far.open()), nil
 	}
-	s, err := Connect(ctx, t.s)
+	s, err := connected(ctx, &opened{Job: service.Job{S: t.s}, apart: t.apart})
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/owner"
 	"github.com/memgauge/memgauge/internal/sampler"
 	"github.com/memgauge/memgauge/internal/session"
@@ -68,7 +69,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		return fmt.Errorf("collect: %w", err)
 	}
 	again.owner = o
-	reserveForGo()
+	cell.ReserveForGo()
 	if err := store.BoundMemory(); err != nil {
 		c.log.Warn("the collector's memory has no bound", "error", err)
 	}
@@ -101,7 +102,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer finish()
 		defer shutdown(server)
-		return c.loop(ctx, o, ended, func() { sampled(); <-sampledAll; <-judged })
+		return c.loop(ctx, o, again, ended, func() { sampled(); <-sampledAll; <-judged })
 	})
 	err = g.Wait()
 	if cerr := o.Close(); err == nil {
@@ -138,7 +139,8 @@ func stepAside(log *slog.Logger) {
 
 // loop drains until the job has ended. A failed drain is repeated: the rings keep what is not in the database. Before
 // it returns, it calls stop, in which the samplers take a last sample.
-func (c *Collector) loop(ctx context.Context, o *owner.Owner, ended <-chan struct{}, stop func()) error {
+func (c *Collector) loop(ctx context.Context, o *owner.Owner, again *replacer, ended <-chan struct{},
+	stop func()) error {
 	drain, alive, maintain := time.NewTicker(drainEvery), time.NewTicker(livenessEvery), time.NewTicker(maintainEvery)
 	defer drain.Stop()
 	defer alive.Stop()
@@ -162,9 +164,11 @@ func (c *Collector) loop(ctx context.Context, o *owner.Owner, ended <-chan struc
 				c.log.Error("start who sees to it that there is a collector", "error", err)
 			}
 		case <-drain.C:
-			if _, err := o.Gather(ctx); err != nil && ctx.Err() == nil {
+			_, err := o.Gather(ctx)
+			if err != nil && ctx.Err() == nil {
 				c.log.Error("drain", "error", err)
 			}
+			again.look(err)
 		case <-maintain.C:
 			if err := o.Maintain(ctx); err != nil && ctx.Err() == nil {
 				c.log.Error("keep the database small", "error", err)

@@ -2,8 +2,8 @@ package collector
 
 import (
 	"context"
+	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -15,17 +15,6 @@ import (
 
 // A query that still runs after it was cancelled can be stopped only with the process. A collector then replaces itself
 // by exec; no record is lost, since the rings keep what it has not stored (docs/decisions/0007).
-
-// goRoom is the memory in bytes that is mapped for Go before store.BoundMemory: when an allocation fails, Go's runtime
-// ends the process, unlike DuckDB.
-const goRoom = 64 << 20
-
-// reserveForGo makes the runtime map memory and keep it. The memory is never touched, so no page of it is resident.
-func reserveForGo() {
-	room := make([]byte, goRoom)
-	runtime.KeepAlive(room)
-	runtime.GC() // so that the next collection doesn't wait for a heap of that size
-}
 
 // saveTime bounds the time for storing samples before the collector is replaced. While a query runs, samples are stored
 // every second, so those of about a second are left.
@@ -39,8 +28,22 @@ type replacer struct {
 }
 
 func (r *replacer) stuck(sql string) {
+	r.replace("a question could not be stopped; the collector starts anew", "sql", sql[:min(len(sql), 200)])
+}
+
+// look replaces a process that questions have left without memory, once none runs any more: records must be stored
+// before they are overwritten. A question that still runs may give its memory back, unless rows could not be stored
+// meanwhile; drained is what came of that.
+func (r *replacer) look(drained error) {
+	if !store.Exhausted() || r.owner.Asked() && !errors.Is(drained, store.ErrMemory) {
+		return
+	}
+	r.replace("questions have left no memory; the collector starts anew", "drain", drained)
+}
+
+func (r *replacer) replace(why string, details ...any) {
 	r.once.Do(func() {
-		r.c.log.Error("a question could not be stopped; the collector starts anew", "sql", sql[:min(len(sql), 200)])
+		r.c.log.Error(why, details...)
 		r.save()
 		store.UnboundMemory()
 		err := unix.Exec("/proc/self/exe", os.Args, os.Environ()) // ends all threads, whatever they are doing

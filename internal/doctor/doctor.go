@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/gpu/discover"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/proc"
@@ -96,7 +97,7 @@ func (m Machine) Examine(ctx context.Context) Report {
 	r.Checks = append(r.Checks, m.python(ctx)...)
 	r.Checks = append(r.Checks, m.memory(fs, &r.Figures), m.cgroup(fs, &r.Figures), m.pressure(fs), m.shm(&r.Figures),
 		cpu(fs, &r.Figures))
-	r.Checks = append(r.Checks, m.rollup(fs), m.ptrace())
+	r.Checks = append(r.Checks, m.rollup(fs), m.ptrace(), fenced(cell.Landlock()))
 	r.Checks = append(r.Checks, m.gpus(&r.Figures)...)
 	r.Suggestions = suggest(r.Figures)
 	return r
@@ -136,6 +137,19 @@ func (m Machine) sessions(f *Figures) Check {
 		c.State, c.Found, c.Hint = Limited, c.Found+", on "+kind, "rings and sockets go to "+os.TempDir()+
 			"; a local MEMGAUGE_HOME keeps everything in one place"
 	}
+	return c
+}
+
+// fenced tells what holds a process that answers questions from outside: to a hub, a page, an assistant.
+func fenced(landlock int) Check {
+	c := Check{Name: "questions from outside", State: Works,
+		Found: fmt.Sprintf("answered by processes that Landlock (version %d) holds to what they are about", landlock)}
+	if landlock > 0 {
+		return c
+	}
+	c.State, c.Found = Limited, "no Landlock in this kernel: the processes that answer them may read your files, and "+
+		"write them too unless root started them; they have bounded memory and no sockets"
+	c.Hint = "Linux has it since 5.13, where it is among the security modules (lsm= of the kernel)"
 	return c
 }
 

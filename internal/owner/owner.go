@@ -82,6 +82,9 @@ func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
 	return o.db.Query(ctx, sql)
 }
 
+// Asked reports whether a query runs.
+func (o *Owner) Asked() bool { return o.db.Oldest() > 0 }
+
 // Trainers returns the last readings that the session's processes have written.
 func (o *Owner) Trainers() *Trainers { return &o.trainers }
 

@@ -120,3 +120,28 @@ func credentials(c *net.UnixConn) (*unix.Ucred, error) {
 	}
 	return cred, nil
 }
+
+// Hand makes a socket as Listen does, for another process to serve: the descriptor listens, and Inherit takes it there.
+func Hand(path string) (*os.File, error) {
+	l, err := Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	inner := l.(*guarded).Listener.(*net.UnixListener)
+	defer inner.Close() // the path stays
+	return inner.File()
+}
+
+// Inherit is the listener whose descriptor the parent handed over.
+func Inherit(fd uintptr) (net.Listener, error) {
+	f := os.NewFile(fd, "inherited socket")
+	if f == nil {
+		return nil, fs.ErrInvalid
+	}
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return &guarded{Listener: l}, nil
+}

@@ -14,6 +14,9 @@ func (db *DB) SetBacktrace(ctx context.Context, rows []model.Backtrace) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	return db.about("store the backtrace in", db.withConn(ctx, func(c *conn) error {
+		if err := db.w.load(c); err != nil { // it has transactions of its own
+			return err
+		}
 		if err := c.exec("BEGIN"); err != nil {
 			return err
 		}
@@ -29,9 +32,6 @@ func (db *DB) SetBacktrace(ctx context.Context, rows []model.Backtrace) error {
 }
 
 func (w *writer) replaceBacktrace(c *conn, rows []model.Backtrace) error {
-	if err := w.load(c); err != nil {
-		return err
-	}
 	if err := c.exec("DELETE FROM store.backtrace"); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -422,5 +423,31 @@ func TestEnumsBehaveLikeText(t *testing.T) {
 	if got := fmt.Sprint(ask(t, db,
 		"SELECT count(*) FILTER (stage = 'nonsense'), count(*) FILTER (stage LIKE 'post%'), count(*) FILTER (stage IN ('pre step', 'x')), count(DISTINCT device || '') FROM python.torch_trace")); got != "[[0 64 21 128]]" {
 		t.Errorf("comparisons give %s", got)
+	}
+}
+
+// Stacks are stored also where nothing was before: the first use of the writer has transactions of its own.
+func TestBacktraceFirst(t *testing.T) {
+	db := open(t, Options{})
+	if err := db.SetBacktrace(t.Context(), someStacks); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, db, "SELECT count(*) FROM python.backtrace"); got[0][0].(int64) == 0 {
+		t.Error("python.backtrace is empty")
+	}
+}
+
+// Rows that are closed while the database is closed: its interrupt must not meet a connection that is gone.
+func TestCloseWhileRowsClose(t *testing.T) {
+	for range 40 {
+		db := open(t, Options{})
+		rows, err := db.Query(t.Context(), "SELECT * FROM range(100000000)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _ = rows.Close() })
+		both.Go(func() { _ = db.Close() })
+		both.Wait()
 	}
 }

@@ -22,6 +22,7 @@ var (
 	ErrNewer   = errors.New("made by a newer memgauge")         // the database has migrations that this one lacks
 	ErrEdited  = errors.New("does not fit this memgauge")       // a migration differs from the one that was run
 	ErrLocked  = errors.New("another process has the database") // DuckDB lets one process write
+	ErrMemory  = errors.New("out of memory")                    // an allocation failed, or would exceed DuckDB's limit
 	errClosed  = errors.New("the database was closed")
 )
 
@@ -53,8 +54,9 @@ func nativeError(t duck.ErrorType, msg, sql string) error {
 		return &Error{Msg: "interrupted"}
 	case t == duck.ErrorTypeFatal || strings.Contains(msg, "database has been invalidated"):
 		return &Error{Msg: msg, fatal: true}
-	case t == duck.ErrorTypeOutOfMemory:
-		return remedy.Add(&Error{Msg: firstLine(msg)},
+	case t == duck.ErrorTypeOutOfMemory, strings.HasPrefix(msg, "Out of Memory Error"),
+		strings.Contains(msg, "bad_alloc"):
+		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrMemory},
 			"the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
 	case strings.Contains(msg, "disabled by configuration") || t == duck.ErrorTypePermission:
 		return remedy.Add(&Error{Msg: firstLine(msg), Kind: ErrRefused}, filesHint)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 
@@ -44,6 +45,30 @@ func UnboundMemory() {
 		limit.Cur = limit.Max
 		_ = unix.Setrlimit(unix.RLIMIT_DATA, &limit) // an allowed change: Cur ≤ Max
 	}
+}
+
+// leastRoom is what a process must be able to allocate, in bytes, to go on storing: a full ring's rows and DuckDB's
+// buffers for them take some 40 MiB.
+const leastRoom = 128 << 20
+
+// Exhausted reports whether the process has less than leastRoom left below its limit, after it has given back what
+// nobody uses.
+func Exhausted() bool {
+	if room() >= leastRoom {
+		return false
+	}
+	giveBack()
+	return room() < leastRoom
+}
+
+// room is how many bytes may still be allocated.
+func room() int64 {
+	var limit unix.Rlimit
+	held, err := dataBytes()
+	if err != nil || unix.Getrlimit(unix.RLIMIT_DATA, &limit) != nil || limit.Cur > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(limit.Cur) - held
 }
 
 // dataBytes returns the bytes of this process that RLIMIT_DATA counts (VmData, proc(5)).

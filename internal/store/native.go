@@ -125,12 +125,24 @@ func (e *engine) remove(r *Rows) {
 type conn struct {
 	c      duck.Connection
 	inside atomic.Int64 // ns since the epoch at which a call of DuckDB for a query began; 0 if none runs
+	living sync.Mutex   // held to interrupt and to close: one may come from another goroutine than the other
 }
 
 func (c *conn) enter() { c.inside.Store(time.Now().UnixNano()) }
 func (c *conn) leave() { c.inside.Store(0) }
 
-func (c *conn) close() { duck.Disconnect(&c.c) }
+// close may meet an interrupt, which must not come to a connection that is gone.
+func (c *conn) close() {
+	c.living.Lock()
+	defer c.living.Unlock()
+	duck.Disconnect(&c.c)
+}
+
+func (c *conn) interrupt() {
+	c.living.Lock()
+	defer c.living.Unlock()
+	duck.Interrupt(c.c) // does nothing to one that is closed
+}
 
 // exec runs statements and discards their results.
 func (c *conn) exec(sql string) error {
@@ -206,7 +218,7 @@ func (c *conn) interruptUntil(quit <-chan struct{}, stuck func()) {
 	again := time.NewTicker(interruptEvery)
 	defer again.Stop()
 	for {
-		duck.Interrupt(c.c)
+		c.interrupt()
 		select {
 		case <-quit:
 			return

@@ -42,6 +42,7 @@ type App struct {
 	Far            *ask.Target // the session, where it is on another machine and was found already
 	Job            *Job        // many sessions on other machines, for a command that shows them together
 	Rights         api.Rights  // of a command that somebody else asks for; 0: the user's own, all
+	Apart          bool        // a finished session is asked in a process of its own: this one answers others and lasts
 }
 
 // Job is many sessions on other machines.
@@ -271,6 +272,9 @@ func (a *App) Target(_ context.Context) (t ask.Target, err error) {
 	if err == nil && a.Far == nil && t.Note != "" {
 		fmt.Fprintf(a.Stderr, "memgauge: %s\n", t.Note)
 	}
+	if a.Apart {
+		t = t.Apart()
+	}
 	return t.Limited(a.Rights), err
 }
 
@@ -289,5 +293,6 @@ func (a *App) Text() io.Writer { return plain.NewWriter(a.Stdout) }
 
 // Again returns an App for another command line, with the same streams.
 func (a *App) Again() *App {
-	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights}
+	return &App{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr, Families: a.Families, Rights: a.Rights,
+		Apart: a.Apart}
 }

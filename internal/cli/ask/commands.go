@@ -15,5 +15,5 @@ type commands struct{ *app.App }
 func Commands(a *app.App) []*cobra.Command {
 	c := &commands{a}
 	return []*cobra.Command{c.queryCommand(), c.tablesCommand(), c.listCommand(), c.evalCommand(),
-		c.backtraceCommand(), c.tensorsCommand(), c.whereCommand(), c.interactiveCommand()}
+		c.backtraceCommand(), c.tensorsCommand(), c.whereCommand(), c.interactiveCommand(), c.cellCommand()}
 }

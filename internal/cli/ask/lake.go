@@ -118,7 +118,7 @@ func (a *commands) queryLake(ctx context.Context, o QueryOptions, where string, 
 		return fmt.Errorf("query: %w", err)
 	}
 	defer out.Discard()
-	from, done, err := o.Lake.querier(ctx, choice, a.Stderr)
+	from, done, err := o.Lake.querier(ctx, choice)
 	if err != nil {
 		return WhyCut(ctx, err)
 	}
@@ -127,15 +127,11 @@ func (a *commands) queryLake(ctx context.Context, o QueryOptions, where string, 
 }
 
 // querier is the engine that answers; done lets go of it.
-func (o *LakeOptions) querier(ctx context.Context, c lake.Choice, stderr io.Writer) (from api.Querier, done func(),
-	err error) {
+func (o *LakeOptions) querier(ctx context.Context, c lake.Choice) (from api.Querier, done func(), err error) {
 	switch o.engine {
 	case "duckdb", "auto":
 		t, err := lake.Open(ctx, c)
 		if err == nil && (o.engine == "duckdb" || o.trino == "" || t.Bytes <= lake.MaxDownload) {
-			for _, f := range t.Odd {
-				fmt.Fprintf(stderr, "memgauge: left out of the answer: %s\n", f.Why)
-			}
 			return t, func() { t.Close() }, nil
 		}
 		if o.engine == "duckdb" || o.trino == "" || err != nil && !errors.Is(err, lake.ErrTooMuch) {

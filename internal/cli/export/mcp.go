@@ -160,7 +160,7 @@ func (t *tools) about(ctx context.Context, session string) (sub *app.App, done f
 		return nil, nil, context.Cause(ctx)
 	}
 	sub = t.Again()
-	sub.Rights = t.rights
+	sub.Rights, sub.Apart = t.rights, true
 	sub.Endpoint, sub.SessionDir = orElse(session, t.Endpoint), t.SessionDir
 	return sub, func() { <-t.turn }, nil
 }

@@ -26,24 +26,15 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-// lakeSlots bounds how many questions a hub's lake answers at a time: each may take 512 MiB of the hub's memory.
+// lakeSlots bounds how many questions a hub's lake answers at a time: each is a process that may take 1.25 GiB.
 const lakeSlots = 2
 
 // lakeRows answers for the lake of a hub.
 func lakeRows(location string) node.Rows {
-	slots := make(chan struct{}, lakeSlots)
+	room := lake.NewRoom(lakeSlots)
 	return func(of fanout.Select, rights api.Rights) http.Handler {
-		h := lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank, Since: of.Since},
-			rights)
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			select {
-			case slots <- struct{}{}:
-			case <-r.Context().Done():
-				return
-			}
-			defer func() { <-slots }()
-			h.ServeHTTP(w, r)
-		})
+		return lake.Handler(lake.Choice{Location: location, Job: of.Job, Node: of.Node, Rank: of.Rank, Since: of.Since},
+			room, rights)
 	}
 }
 

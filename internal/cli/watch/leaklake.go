@@ -30,9 +30,7 @@ func (a *commands) leakLake(ctx context.Context, o leakOptions, where string) er
 		return fmt.Errorf("leak: %w", err)
 	}
 	defer t.Close()
-	for _, f := range t.Odd {
-		fmt.Fprintf(a.Stderr, "memgauge: left out of the answer: %s\n", f.Why)
-	}
+	t.Note = func(text string) { fmt.Fprintf(a.Stderr, "memgauge: %s\n", text) }
 	job, err := theJob(ctx, t, o.job)
 	if err != nil {
 		return err

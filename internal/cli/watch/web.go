@@ -168,7 +168,7 @@ func (s sessions) List(ctx context.Context) ([]api.Listed, []error, error) {
 // Open makes the door to a session.
 func (s sessions) Open(_ context.Context, id string) (api.Session, error) {
 	if s.named != nil && id == s.id {
-		return s.named.Open(), nil
+		return s.named.Apart().Open(), nil
 	}
 	t, err := ask.Find(id)
 	if err != nil {
@@ -177,5 +177,5 @@ func (s sessions) Open(_ context.Context, id string) (api.Session, error) {
 	if t.About().ID != id { // a PID or a name, which may come to mean another session
 		return nil, ask.ErrNone
 	}
-	return t.Open(), nil
+	return t.Apart().Open(), nil
 }

@@ -1,16 +1,23 @@
 package hub
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 
+	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/test/env"
 )
 
 func TestMain(m *testing.M) {
+	if os.Args[0] == "memgauge" { // a cell
+		fmt.Fprintln(os.Stderr, cell.Serve(context.Background(), lake.Inside))
+		os.Exit(1)
+	}
 	if dir := os.Getenv(hubChild); dir != "" {
 		if err := runChild(dir); err != nil {
 			fmt.Fprintln(os.Stderr, err)

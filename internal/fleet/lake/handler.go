@@ -2,24 +2,52 @@ package lake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/remedy"
 )
+
+// Room bounds how many questions a lake answers at a time: each takes a process with its memory (package cell).
+type Room chan struct{}
+
+// NewRoom makes room for n questions.
+func NewRoom(n int) Room { return make(Room, n) }
+
+// roomWait is how long a question waits for others to be answered before it is refused.
+const roomWait = 30 * time.Second
+
+var errNoRoom = remedy.Add(errors.New("query: the lake is busy with other questions"), "ask again later")
+
+func (r Room) enter(ctx context.Context) (leave func(), err error) {
+	late := time.NewTimer(roomWait)
+	defer late.Stop()
+	select {
+	case r <- struct{}{}:
+		return func() { <-r }, nil
+	case <-late.C:
+		return nil, errNoRoom
+	case <-ctx.Done():
+		return nil, fmt.Errorf("query: %w", api.ErrCanceled)
+	}
+}
 
 // Handler answers requests of package api about a lake: queries and tables, whatever else the rights are. It opens the
 // lake for each of them, as it is then.
-func Handler(c Choice, rights api.Rights) http.Handler {
-	return api.Handler(asked{choice: c}, rights&api.MayQuery, nil)
+func Handler(c Choice, room Room, rights api.Rights) http.Handler {
+	return api.Handler(asked{choice: c, room: room}, rights&api.MayQuery, nil)
 }
 
 // asked is a lake as the session of a handler that lets nothing else pass.
 type asked struct {
 	api.Session
 	choice Choice
+	room   Room
 }
 
 // Query opens the tables that the statement names.
@@ -27,6 +55,11 @@ func (a asked) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
 	if err := q.Check(); err != nil {
 		return err
 	}
+	leave, err := a.room.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	a.choice.SQL = q.SQL
 	t, err := Open(ctx, a.choice)
 	if err != nil {
@@ -38,6 +71,11 @@ func (a asked) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error
 
 // Tables describes those of the lake.
 func (a asked) Tables(ctx context.Context, all bool) ([]model.Table, error) {
+	leave, err := a.room.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	t, err := Open(ctx, a.choice)
 	if err != nil {
 		return nil, err

@@ -7,20 +7,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/table"
@@ -38,15 +36,14 @@ type Choice struct {
 	TempDir  string    // for spilling; "": the system's
 }
 
-// Tables is an open lake, as it was when it was opened.
+// Tables is an open lake, as it was when it was opened. A process of its own answers for it, which can read the lake's
+// files and nothing else: rows and statements may come from anybody.
 type Tables struct {
-	service service.Service
-	db      *store.DB
-	place   place
-	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
-	scratch string
-	Bytes   int64           // of the files that were chosen
-	Odd     []store.BadFile // of them those that are left out: damaged, or with columns that are not their table's
+	cell  *cell.Cell
+	Bytes int64 // of the files that were chosen
+
+	// Note is told which files were left out, by the first question of Compare or Jobs. It may be nil.
+	Note func(string)
 }
 
 // ErrTooMuch is a question for which more would have to be fetched than MaxDownload.
@@ -62,13 +59,13 @@ func Open(ctx context.Context, c Choice) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer p.close()
 	for again := 0; ; again++ {
 		t, err := openOn(ctx, p, c)
 		if errors.Is(err, fs.ErrNotExist) && again < 3 { // a merge has replaced what was listed
 			continue
 		}
 		if err != nil {
-			_ = p.close()
 			return nil, fmt.Errorf("open the lake %s: %w", p.text(), err)
 		}
 		return t, nil
@@ -94,23 +91,11 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := os.MkdirTemp(c.TempDir, "memgauge-lake-") // 0700
+	work, err := cell.Start(cell.Spec{Kind: CellKind, Task: task{root, views}, Read: []string{root}, Tmp: c.TempDir})
 	if err != nil {
 		return nil, err
 	}
-	t := &Tables{place: p, stuck: make(chan struct{}), scratch: scratch, Bytes: bytes}
-	var once sync.Once
-	t.db, err = store.OpenFiles(ctx, root, views, store.Options{TempDir: scratch,
-		Stuck: func(string) { once.Do(func() { close(t.stuck) }) }})
-	if err != nil {
-		_ = os.RemoveAll(scratch)
-		return nil, err
-	}
-	for _, v := range views {
-		t.Odd = append(t.Odd, v.Odd...)
-	}
-	t.service = service.Service{DB: t.db, Tmp: scratch}
-	return t, nil
+	return &Tables{cell: work, Bytes: bytes}, nil
 }
 
 // cacheOf is where files of S3 are kept on this machine: one directory for each lake.
@@ -232,50 +217,32 @@ func columnsOf(t *table.Table) []store.FileColumn {
 		store.FileColumn{Name: "hour", Type: "VARCHAR", Key: true})
 }
 
-// docs are the lines of the columns that a lake's tables have besides those of a session's.
-var docs = map[string]string{"job": "name of the job", "node": "name of the machine",
-	"rank": "rank in the distributed job; NULL while unknown, and of what has none",
-	"date": "day (UTC) of ts, as 2026-11-20; a condition on it spares reading other days",
-	"hour": "hour (UTC) of ts, from 00 to 23; likewise"}
+// maxQuestion bounds a question to a lake whatever limit it has itself: then its process is killed.
+const maxQuestion = 10 * time.Minute
 
-// Query runs one reading statement and writes its result. It comes back in time also when the database does not.
+// Query runs one reading statement and writes its result. It comes back in time also when the database does not: Close
+// ends that.
 func (t *Tables) Query(ctx context.Context, q api.QueryRequest, w io.Writer) error {
-	done := make(chan error, 1)
-	go func() { done <- t.service.Query(ctx, q, w) }()
-	select {
-	case err := <-done:
-		return err
-	case <-t.stuck:
-	}
-	if err := context.Cause(ctx); err != nil {
+	if err := q.Check(); err != nil {
 		return err
 	}
-	return fmt.Errorf("query: %w of %s", api.ErrTimeout, q.Timeout)
+	ctx, cancel := cell.Bound(ctx, q.Timeout, maxQuestion)
+	defer cancel()
+	err := t.cell.Query(ctx, q, w)
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, api.ErrTimeout) {
+		return cause
+	}
+	return t.cell.Why(err)
 }
 
 // Tables describes the tables.
 func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
-	list, err := t.db.Tables(ctx, all)
-	list = slices.DeleteFunc(list, func(x model.Table) bool { return x.Schema == "main" })
-	for i := range list {
-		for k := range list[i].Columns {
-			if c := &list[i].Columns[k]; docs[c.Name] != "" {
-				c.Doc = docs[c.Name]
-			}
-		}
-	}
-	return list, err
+	list, err := t.cell.Tables(ctx, all)
+	return list, t.cell.Why(err)
 }
 
-// Close ends the use of the tables.
-func (t *Tables) Close() error {
-	select {
-	case <-t.stuck:
-		return nil
-	default:
-	}
-	return errors.Join(t.db.Close(), os.RemoveAll(t.scratch), t.place.close())
-}
+// Close ends the process that answers.
+func (t *Tables) Close() error { return t.cell.Close() }
 
 // leastFloors is how many stretches of steps floors are read of, at least: grids keep no more columns than that. A
 // stretch is a power of two, as a grid's columns are, so that none lies in two of them.
@@ -286,28 +253,28 @@ const leastFloors = "64"
 func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	in := skew.Input{Memory: skew.NewGrid(), Time: skew.NewGrid(), Host: skew.NewGrid()}
 	of := "job = '" + strings.ReplaceAll(job, "'", "''") + "'"
-	err := store.Each(ctx, t.db, `WITH own AS (
+	err := t.each(ctx, `WITH own AS (
 			SELECT min(step) AS first,
 				pow(2, floor(log2(greatest(1, (max(step) - min(step)) / `+leastFloors+`))))::BIGINT AS width
 		FROM python.steps WHERE `+of+` AND rank IS NOT NULL AND NOT inference)
 		SELECT node, rank, min(step), max(step), min(allocated)::DOUBLE, epoch_us(min(ts)) / 1e6::DOUBLE
 		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference
 		GROUP BY node, rank, (step - first) // width`,
-		func(v []any) {
-			u := skew.Unit{Node: v[0].(string), Rank: int(v[1].(int64))}
-			in.Memory.Add(u, v[2].(int64), number(v[4]))
-			in.Time.Add(u, v[2].(int64), number(v[5]))
-			in.Time.Seen(u, v[3].(int64))
-			in.Memory.Seen(u, v[3].(int64))
+		func(v []string) {
+			u := skew.Unit{Node: text(v[0]), Rank: int(whole(v[1]))}
+			in.Memory.Add(u, whole(v[2]), number(v[4]))
+			in.Time.Add(u, whole(v[2]), number(v[5]))
+			in.Time.Seen(u, whole(v[3]))
+			in.Memory.Seen(u, whole(v[3]))
 		})
 	if err == nil { // of hosts, by what step their ranks had made
-		err = store.Each(ctx, t.db, `WITH host AS (
+		err = t.each(ctx, `WITH host AS (
 				SELECT node, epoch_us(ts) // 60000000 AS minute, min(total - available) AS used
 				FROM host.memory WHERE `+of+` GROUP BY 1, 2),
 			made AS (SELECT node, epoch_us(ts) // 60000000 AS minute, max(step) AS step
 				FROM python.steps WHERE `+of+` GROUP BY 1, 2)
-			SELECT node, step, used::DOUBLE FROM host JOIN made USING (node, minute)`, func(v []any) {
-			in.Host.Add(skew.Unit{Node: v[0].(string), Rank: -1}, v[1].(int64), number(v[2]))
+			SELECT node, step, used::DOUBLE FROM host JOIN made USING (node, minute)`, func(v []string) {
+			in.Host.Add(skew.Unit{Node: text(v[0]), Rank: -1}, whole(v[1]), number(v[2]))
 		})
 	}
 	if err != nil {
@@ -316,18 +283,10 @@ func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
 	return skew.Judge(in), nil
 }
 
-func number(v any) float64 {
-	f, ok := v.(float64)
-	if !ok {
-		return math.NaN()
-	}
-	return f
-}
-
 // Jobs are the jobs of a lake, by name.
 func (t *Tables) Jobs(ctx context.Context) (names []string, err error) {
-	err = store.Each(ctx, t.db, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []any) {
-		names = append(names, v[0].(string))
+	err = t.each(ctx, "SELECT DISTINCT job FROM python.steps ORDER BY 1", func(v []string) {
+		names = append(names, text(v[0]))
 	})
 	return names, err
 }

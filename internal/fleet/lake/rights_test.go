@@ -12,7 +12,7 @@ import (
 // TestRightsOfALake: queries and tables alone, whatever rights somebody claims. What else was asked would meet a
 // session that has no answer.
 func TestRightsOfALake(t *testing.T) {
-	h := Handler(Choice{Location: t.TempDir()}, api.Owner)
+	h := Handler(Choice{Location: t.TempDir()}, NewRoom(1), api.Owner)
 	rights.Each(t, rights.Lake, &rights.Session{}, func(r api.Route) bool {
 		req, err := api.NewRequest(t.Context(), r.Method, r.Target, []byte(`{"sql":"SELECT 1","format":"csv"}`))
 		if err != nil {

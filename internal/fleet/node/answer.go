@@ -189,7 +189,12 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	w := n.writer(ctx, q, a, s.About.ID)
 	stop := w.live()
 	defer stop()
-	handle(ctx, q, w, api.Handler(n.sessions.open(t, a.rights), a.rights, nil))
+	if leave, err := n.sessions.room(ctx, s.About.Live); err != nil {
+		api.Fail(w, err)
+	} else {
+		handle(ctx, q, w, api.Handler(n.sessions.open(t, a.rights), a.rights, nil))
+		leave()
+	}
 	w.finish()
 	if !s.About.Live {
 		n.sessions.forget(t.Dir())

@@ -12,12 +12,20 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/memgauge/memgauge/internal/ask"
+	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/test/env"
 )
 
 // TestMain: this binary is a node where the environment says so.
 func TestMain(m *testing.M) {
+	if os.Args[0] == "memgauge" { // a cell
+		open := map[string]cell.Opener{lake.CellKind: lake.Inside, ask.CellKind: ask.Inside}[os.Args[2]]
+		fmt.Fprintln(os.Stderr, cell.Serve(context.Background(), open))
+		os.Exit(1)
+	}
 	if text := os.Getenv(childKey); text != "" {
 		if err := runChild(text); err != nil {
 			fmt.Fprintln(os.Stderr, err)

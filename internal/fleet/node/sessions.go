@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -97,6 +98,29 @@ type sessions struct {
 	at     time.Time
 	list   []ask.Target
 	opened map[string]api.Session // by directory; each keeps a connection to its collector
+	apart  chan struct{}          // answers from finished sessions at a time
+}
+
+// maxApart is how many finished sessions answer at a time: each has a process with its memory (package cell).
+const maxApart = 2
+
+// room waits until a finished session may answer. Live ones have their collectors.
+func (s *sessions) room(ctx context.Context, live bool) (leave func(), err error) {
+	if live {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	if s.apart == nil {
+		s.apart = make(chan struct{}, maxApart)
+	}
+	apart := s.apart
+	s.mu.Unlock()
+	select {
+	case apart <- struct{}{}:
+		return func() { <-apart }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("answer: %w", api.ErrCanceled)
+	}
 }
 
 // targets are the sessions; with finished those that are over too.
@@ -176,7 +200,7 @@ func (s *sessions) open(t ask.Target, rights api.Rights) api.Session {
 	}
 	door := s.opened[t.Dir()]
 	if door == nil {
-		door = t.Open()
+		door = t.Apart().Open()
 		s.opened[t.Dir()] = door
 	}
 	return api.Limit(door, rights)

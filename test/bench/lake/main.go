@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/trino"
 	"github.com/memgauge/memgauge/internal/store"
@@ -44,6 +45,10 @@ var questions = []question{
 }
 
 func main() {
+	if os.Args[0] == "memgauge" { // a cell
+		fmt.Fprintln(os.Stderr, cell.Serve(context.Background(), lake.Inside))
+		os.Exit(1)
+	}
 	dir := flag.String("dir", "", "directory of the lake, made where it is not there (default a temporary one)")
 	ranks := flag.Int("ranks", 8000, "ranks, eight a node")
 	steps := flag.Int("steps", 2000, "steps, over eight hours")

@@ -1,0 +1,249 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/test/env"
+)
+
+// TestMain: this binary is a cell where package cell starts it as one. It does what a hostile engine would try.
+func TestMain(m *testing.M) {
+	if os.Args[0] != "memgauge" {
+		env.Leftovers(m)
+	}
+	if os.Args[2] == withoutLandlock {
+		landlockVersion = func() int { return 0 }
+	}
+	fmt.Fprintln(os.Stderr, Serve(context.Background(), hostile))
+	os.Exit(1)
+}
+
+const withoutLandlock = "without-landlock" // a kind
+
+// target is what a hostile cell goes for.
+type target struct {
+	Lake, Secret, Listener string
+	Parent                 int
+}
+
+func hostile(_ context.Context, text []byte) (http.Handler, error) {
+	t, err := Task[target](text)
+	if err != nil {
+		return nil, err
+	}
+	return api.Handler(engine{target: t}, api.Owner, func() {}), nil
+}
+
+// engine answers a statement, the name of an act, with what came of it.
+type engine struct {
+	api.Session
+	target target
+}
+
+func (e engine) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
+	if q.SQL == "grow" {
+		for held := [][]byte{}; ; {
+			b := make([]byte, 16<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			held = append(held, b)
+		}
+	}
+	err := acts[q.SQL](e.target)
+	_, werr := fmt.Fprint(w, err)
+	return werr
+}
+
+var acts = map[string]func(t target) error{
+	"read the lake": func(t target) error { _, err := os.ReadFile(filepath.Join(t.Lake, "rows")); return err },
+	"write in the scratch directory": func(target) error {
+		return os.WriteFile(filepath.Join(os.TempDir(), "spilled"), []byte("x"), 0o600)
+	},
+	"write in the lake": func(t target) error {
+		return os.WriteFile(filepath.Join(t.Lake, "more"), []byte("x"), 0o600)
+	},
+	"change the lake": func(t target) error {
+		return os.WriteFile(filepath.Join(t.Lake, "rows"), []byte("x"), 0o600)
+	},
+	"shorten the lake":   func(t target) error { return os.Truncate(filepath.Join(t.Lake, "rows"), 0) },
+	"remove of the lake": func(t target) error { return os.Remove(filepath.Join(t.Lake, "rows")) },
+	"read beside the lake": func(t target) error {
+		_, err := os.ReadFile(t.Secret)
+		return err
+	},
+	"read /etc/shadow": func(target) error { _, err := os.ReadFile("/etc/shadow"); return err },
+	"read the parent's environment": func(t target) error {
+		_, err := os.ReadFile("/proc/" + strconv.Itoa(t.Parent) + "/environ")
+		return err
+	},
+	"connect": func(t target) error {
+		c, err := net.Dial("tcp", t.Listener)
+		if err == nil {
+			c.Close()
+		}
+		return err
+	},
+	"make a socket": func(target) error {
+		_, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
+		return err
+	},
+	"run a program": func(target) error { return unix.Exec("/bin/sh", []string{"sh", "-c", "exit"}, nil) },
+	"have the environment": func(target) error {
+		if v := os.Getenv("CELL_TEST_SECRET"); v != "" {
+			return nil
+		}
+		return errors.New("permission denied: it is empty")
+	},
+}
+
+func start(t *testing.T, kind string, aim target, read ...string) *Cell {
+	t.Helper()
+	c, err := Start(Spec{Kind: kind, Task: aim, Read: read, Tmp: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func ask(t *testing.T, c *Cell, act string) string {
+	t.Helper()
+	var out strings.Builder
+	if err := c.Query(t.Context(), api.QueryRequest{SQL: act}, &out); err != nil {
+		t.Fatalf("%s: %v", act, err)
+	}
+	return out.String()
+}
+
+// A cell whose engine was taken over can read what it was given and write its own directory. The kernel refuses all
+// else.
+func TestFence(t *testing.T) {
+	if Landlock() == 0 {
+		env.Missing(t, "landlock", "this kernel has no Landlock")
+	}
+	lake, other := t.TempDir(), t.TempDir()
+	secret := filepath.Join(other, "secret")
+	for _, path := range []string{filepath.Join(lake, "rows"), secret} {
+		if err := os.WriteFile(path, []byte("rows"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("CELL_TEST_SECRET", "s3cret")
+	c := start(t, "test", target{lake, secret, l.Addr().String(), os.Getpid()}, lake)
+	allowed := []string{"read the lake", "write in the scratch directory"}
+	for _, act := range allowed {
+		if got := ask(t, c, act); got != "<nil>" {
+			t.Errorf("%s: %s, want it allowed", act, got)
+		}
+	}
+	for act := range acts {
+		if got := ask(t, c, act); !slices.Contains(allowed, act) && !strings.Contains(got, "permission denied") {
+			t.Errorf("%s: %q, want permission denied", act, got)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(lake, "rows")); err != nil || string(b) != "rows" {
+		t.Errorf("the lake has %q, %v", b, err)
+	}
+}
+
+// Without Landlock, root's cells can write nothing but their own directory, and no cell makes a socket.
+func TestFenceWithoutLandlock(t *testing.T) {
+	env.Root(t)
+	lake := t.TempDir()
+	if err := os.WriteFile(filepath.Join(lake, "rows"), []byte("rows"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, withoutLandlock, target{Lake: lake, Listener: "127.0.0.1:1", Parent: os.Getpid()}, lake)
+	for act, want := range map[string]string{"read the lake": "<nil>", "write in the scratch directory": "<nil>",
+		"write in the lake": "read-only", "change the lake": "read-only", "shorten the lake": "read-only",
+		"remove of the lake": "read-only", "read the parent's environment": "permission denied",
+		"connect": "permission denied", "make a socket": "permission denied"} {
+		if got := ask(t, c, act); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %s", act, got, want)
+		}
+	}
+}
+
+// A cell that takes more memory than it may ends, its question gets the reason, and nothing of it stays.
+func TestCellIsBounded(t *testing.T) {
+	c := start(t, "test", target{}, t.TempDir())
+	dir, pid := c.dir.path, c.PID()
+	err := c.Why(c.Query(t.Context(), api.QueryRequest{SQL: "grow"}, io.Discard))
+	if err == nil || !strings.Contains(err.Error(), "has ended") {
+		t.Errorf("the question's answer: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process: %v", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Errorf("%s is still there", dir)
+	}
+}
+
+// What is over its time is killed, whatever it does.
+func TestBound(t *testing.T) {
+	for _, own := range []time.Duration{0, time.Minute, 2 * time.Hour} {
+		ctx, cancel := Bound(t.Context(), own, time.Hour)
+		at, _ := ctx.Deadline()
+		if left := time.Until(at); left > time.Hour || own == time.Minute && left > time.Minute+slack {
+			t.Errorf("%s: %s left", own, left)
+		}
+		cancel()
+	}
+}
+
+// A directory that a killed parent left is removed by the next; one in use is not.
+func TestSweep(t *testing.T) {
+	parent := t.TempDir()
+	used, err := newScratch(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer used.remove()
+	left := filepath.Join(parent, prefix+"left")
+	if err := os.Mkdir(left, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Hour)
+	for _, path := range []string{used.path, left} {
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next, err := newScratch(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.remove()
+	if _, err := os.Stat(left); err == nil {
+		t.Error("what was left is still there")
+	}
+	if _, err := os.Stat(used.path); err != nil {
+		t.Error(err)
+	}
+}
