@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -22,6 +21,10 @@ type Config struct {
 	Dir            string              `toml:"-"` // where the file lies: what patterns are relative to
 }
 
+// maxConfig bounds a pyproject.toml, in bytes: ten times the largest that people write, and what a parser that follows
+// nesting by recursion takes in without harm.
+const maxConfig = 256 << 10
+
 // ReadConfig finds the nearest pyproject.toml with a [tool.memgauge.check] at or above a directory. Without one the
 // configuration is empty.
 func ReadConfig(dir string) (Config, error) {
@@ -31,7 +34,7 @@ func ReadConfig(dir string) (Config, error) {
 	}
 	for {
 		path := filepath.Join(dir, "pyproject.toml")
-		data, err := os.ReadFile(path)
+		data, err := readBounded(path, maxConfig)
 		if err == nil {
 			c, there, err := ParseConfig(data)
 			if err != nil {

@@ -180,7 +180,11 @@ func (o options) readFiles(r *result, texts map[string][]byte, files []string, c
 	for range min(runtime.GOMAXPROCS(0), len(files)) {
 		wait.Go(func() {
 			for i := range next {
-				all[i].found, all[i].data = check.Read(files[i], config.For(files[i], o.selection(config)))
+				found, data := check.Read(files[i], config.For(files[i], o.selection(config)))
+				all[i].found = found
+				if slices.ContainsFunc(found, func(f check.Finding) bool { return f.Fix != nil }) {
+					all[i].data = data // to be mended; the texts of all files would be much
+				}
 			}
 		})
 	}
