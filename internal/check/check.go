@@ -58,6 +58,18 @@ func Read(path string, rules Selection) ([]Finding, []byte) {
 	return []Finding{unread(path, fmt.Sprintf("can't be checked: %v", err))}, nil
 }
 
+// MaxWeight is what files that are read at the same time may weigh together: a byte of source takes up to 350 of memory.
+const MaxWeight = maxSource
+
+// Weight is what a file weighs.
+func Weight(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return min(max(info.Size(), 0), MaxWeight)
+}
+
 // unread is the finding that says that a file was not read, or in part only.
 func unread(path, message string) Finding {
 	rule, _ := Find(Unreadable)

@@ -80,6 +80,8 @@ type index struct {
 	detached map[string]bool // what detach_() is called on
 	hooks    map[string]bool // what is registered as a forward hook, by the last part of the name
 	classes  map[string][]*class
+	on       map[string]map[string][]call // what callsOn has found, by method and class
+	makers   map[string][]string
 	workers  map[*class][]growth // what growsInWorker has found
 	given    map[*function]map[string]bool
 	runs     map[int32]bool
@@ -93,7 +95,8 @@ func (f *file) makeIndex() {
 		uses: map[string][]node{}, holders: map[holderKey]*holding{}, made: map[*binding]making{}, trained: map[string]bool{},
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
 		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, runs: map[int32]bool{},
-		limits: map[*class]bool{}, cuda: map[*function][]call{}}
+		limits: map[*class]bool{}, cuda: map[*function][]call{},
+		on: map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index
 	for _, fn := range f.funcs {
 		if fn.within != nil {

@@ -268,16 +268,16 @@ func meters(f *file, r *reporter) {
 
 // meter looks for calls of a meter's method with a graph, if the method keeps what it is given.
 func (f *file) meter(c *class, m *function, r *reporter) {
-	if len(f.byName[m.name]) == 0 {
+	calls := f.callsOn(c, m.name)
+	if len(calls) == 0 {
 		return
 	}
 	for i, p := range m.params {
 		if i == 0 || !f.keepsParam(c, m, p) {
 			continue
 		}
-		for _, call := range f.byName[m.name] {
-			if call.inside(c.node) || !call.receiver().ok() || !f.isInstance(call.receiver(), c) ||
-				f.gradOff(call.node) {
+		for _, call := range calls {
+			if call.inside(c.node) || f.gradOff(call.node) {
 				continue
 			}
 			arg := call.arg(i - 1)
@@ -328,16 +328,38 @@ func (f *file) keepsParam(c *class, m *function, param string) bool {
 	return false
 }
 
-// isInstance reports whether a name was made by a call of the class.
-func (f *file) isInstance(n node, c *class) bool {
-	name := f.plain(n)
-	for _, b := range f.index.bound[name] {
-		v := b.value.bare()
-		if v.is("call") && f.dotted(v.field("function")) == c.name {
-			return true
+// callsOn are the calls of a method on names that were made by a call of the class.
+func (f *file) callsOn(c *class, method string) []call {
+	byClass, known := f.index.on[method]
+	if !known {
+		byClass = map[string][]call{}
+		for _, on := range f.byName[method] {
+			if on.receiver().ok() {
+				for _, class := range f.makersOf(f.plain(on.receiver())) {
+					byClass[class] = append(byClass[class], on)
+				}
+			}
 		}
+		f.index.on[method] = byClass
 	}
-	return false
+	return byClass[c.name]
+}
+
+// makersOf are the functions whose results a name is given, each once.
+func (f *file) makersOf(name string) []string {
+	list, known := f.index.makers[name]
+	if !known {
+		seen := map[string]bool{}
+		for _, b := range f.index.bound[name] {
+			if v := b.value.bare(); v.is("call") && !seen[f.dotted(v.field("function"))] {
+				maker := f.dotted(v.field("function"))
+				seen[maker] = true
+				list = append(list, maker)
+			}
+		}
+		f.index.makers[name] = list
+	}
+	return list
 }
 
 // stepReturns finds training steps whose results are kept for training_epoch_end with their graphs (MG115).

@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
@@ -60,8 +61,8 @@ var grammar = sync.OnceValue(func() *language {
 
 const (
 	maxFile   = 64 << 20 // bytes of a file; outputs are the larger part of a notebook
-	maxSource = 16 << 20 // bytes; offsets are 32 bits, and no source that people wrote is larger
-	maxCells  = 32 << 20 // nodes: two a byte would be a grammar gone mad
+	maxSource = 4 << 20  // bytes: the tree of as much takes up to 1.4 GB, and no source that people wrote is larger
+	maxCells  = 8 << 20  // nodes: two a byte would be a grammar gone mad
 	// levels, a hundred times what people write: what lies below is not read, so recursion may follow
 	maxDepth = 1000
 )
@@ -69,7 +70,9 @@ const (
 var errTooLarge = errors.New("the file is too large")
 
 // parse makes the tree of a text. Broken text gives a tree with errors in it, never none.
-func parse(src []byte) (*tree, error) {
+func parse(src []byte) (*tree, error) { return parseWithin(src, newParserWork(src)) }
+
+func parseWithin(src []byte, w *parserWork) (*tree, error) {
 	if len(src) > maxSource {
 		return nil, errTooLarge
 	}
@@ -79,16 +82,15 @@ func parse(src []byte) (*tree, error) {
 	if err := p.SetLanguage(g.language); err != nil {
 		return nil, err
 	}
-	w := newParserWork(src)
+	runtime.LockOSThread() // whose time is taken
+	defer runtime.UnlockOSThread()
+	w.start()
 	parsed := p.ParseWithOptions(w.read, nil, &sitter.ParseOptions{ProgressCallback: w.tooMuch})
 	w.src = nil // the binding never lets go of the options
 	if parsed != nil {
 		defer parsed.Close()
 	}
-	switch {
-	case w.lost:
-		return nil, errBroken
-	case parsed == nil, w.reads < 0: // or the end of the text that the parser saw was not its end
+	if parsed == nil || w.reads < 0 { // or the end of the text that the parser saw was not its end
 		return nil, errHard
 	}
 	root := parsed.RootNode()

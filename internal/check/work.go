@@ -2,8 +2,10 @@ package check
 
 import (
 	"errors"
+	"time"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
+	"golang.org/x/sys/unix"
 )
 
 // Whoever wrote a file doesn't choose how long it is read. Work is counted, in steps and not in time, so that the same
@@ -50,17 +52,16 @@ func (t *tree) within(work func()) (done bool) {
 	return true
 }
 
-var errBroken = errors.New("it is no Python that can be parsed, and too large to find out what is left of it")
-
 var errHard = errors.New("the parser needs far more work for it than for source that people write")
 
 // parserWork bounds what tree-sitter does for one text: its operations, and the bytes that its lexer asks for, since
 // Python's lexer looks past all comments and blank lines for the next indentation at each of them.
 type parserWork struct {
 	src   []byte
-	calls int  // calls of tooMuch that are left, one for each hundred operations
-	reads int  // bytes that may still be read; negative: it was too much
-	lost  bool // it is broken, and larger than maxBroken
+	calls int           // calls of tooMuch that are left, one for each hundred operations
+	reads int           // bytes that may still be read; negative: it was too much
+	fuse  time.Duration // of CPU time, on this thread
+	began time.Duration
 }
 
 const (
@@ -71,14 +72,14 @@ const (
 	operationsPerByte, leastOperations = 20, 1_000_000
 	readsPerByte, leastReads           = 20, 16 << 20
 	// At each error tree-sitter makes the node of all errors before it again (ts_parser__recover_to_state), which takes
-	// the square of the errors, and counts no operations: four seconds for a text of this size that is nothing else.
-	// One broken file of 47,000 was larger, and none of those that mention PyTorch.
-	maxBroken = 128 << 10 // bytes
+	// the square of the errors and counts no operation. So there is a clock as well, of CPU time, for nothing but that:
+	// ten times what whole source takes, which is half a second a MiB.
+	fuse, fuseAMiB = 5 * time.Second, 10 * time.Second
 )
 
 func newParserWork(src []byte) *parserWork {
 	return &parserWork{src: src, calls: (leastOperations + operationsPerByte*len(src)) / 100,
-		reads: leastReads + readsPerByte*len(src)}
+		reads: leastReads + readsPerByte*len(src), fuse: fuse + fuseAMiB*time.Duration(len(src))>>20}
 }
 
 // read gives the lexer the text from a byte on.
@@ -91,9 +92,20 @@ func (w *parserWork) read(at int, _ sitter.Point) []byte {
 	return part
 }
 
+// start sets the clock; the parser runs on the thread that calls it.
+func (w *parserWork) start() { w.began = threadTime() }
+
 // tooMuch stops the parser.
-func (w *parserWork) tooMuch(s sitter.ParseState) bool {
+func (w *parserWork) tooMuch(sitter.ParseState) bool {
 	w.calls--
-	w.lost = w.lost || s.HasError && len(w.src) > maxBroken
-	return w.calls < 0 || w.reads < 0 || w.lost
+	return w.calls < 0 || w.reads < 0 || threadTime()-w.began > w.fuse
+}
+
+// threadTime is the CPU time that this thread has used.
+func threadTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -95,6 +95,7 @@ func (s *Server) enters(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodGet || r.URL.Path != "/" || token == "" || !same(token, s.Token) {
 		return false
 	}
+	// #nosec G124 -- without TLS a browser would not send back what is Secure
 	http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.secret, Path: "/", HttpOnly: true, Secure: s.TLS != nil,
 		SameSite: http.SameSiteStrictMode})
 	http.Redirect(w, r, "/", http.StatusSeeOther) // the browser keeps what stands behind #
