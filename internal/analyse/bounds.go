@@ -375,8 +375,8 @@ func (l *loader) untilEnough(read func()) {
 		switch r := recover(); r {
 		case nil:
 		case readEnough{}:
-			l.warnings = append(l.warnings, fmt.Sprintf("the program's sources need more than %s of reading: bounds of "+
-				"some containers are not known", units.Bytes(mostRead)))
+			l.warnings = append(l.warnings, fmt.Sprintf("the program's sources need more than %s of reading: bounds "+
+				"of some containers are not known", units.Bytes(mostRead)))
 		default:
 			panic(r)
 		}

@@ -156,7 +156,8 @@ func (f *file) addUse(w *holding, n node) {
 				p.parent().field("function").i == p.i
 			return
 		case p.is("argument_list"):
-			if c := (call{p.parent(), "len"}); c.is("call") && c.arg(0).i == n.i && f.dotted(c.field("function")) == "len" {
+			c := call{p.parent(), "len"}
+			if c.is("call") && c.arg(0).i == n.i && f.dotted(c.field("function")) == "len" {
 				for at := c.up("comparison_operator"); at.ok(); at = at.parent().up("comparison_operator") {
 					w.tests = append(w.tests, at)
 				}

@@ -58,7 +58,8 @@ func Read(path string, rules Selection) ([]Finding, []byte) {
 	return []Finding{unread(path, fmt.Sprintf("can't be checked: %v", err))}, nil
 }
 
-// MaxWeight is what files that are read at the same time may weigh together: a byte of source takes up to 350 of memory.
+// MaxWeight is what files that are read at the same time may weigh together: a byte of source takes up to 350 of
+// memory.
 const MaxWeight = maxSource
 
 // Weight is what a file weighs.

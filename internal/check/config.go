@@ -26,8 +26,8 @@ type Config struct {
 // nesting by recursion takes in without harm.
 const maxConfig = 256 << 10
 
-// deepKey and deepTable are names of fifty parts, and fifty tables each in the other: the parser keeps the whole name of
-// each, which takes the square of the parts, in time and in memory.
+// deepKey and deepTable are names of fifty parts, and fifty tables each in the other: the parser keeps the whole name
+// of each, which takes the square of the parts, in time and in memory.
 var (
 	deepKey   = regexp.MustCompile(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
 	deepTable = regexp.MustCompile(`(?:=\s*\{[^}]*){50}`)

@@ -74,7 +74,8 @@ var hostile = map[string]func(size int) string{
 	"late name":       after("a0 = f(q)\n", counted("a{j} = a{i} + a{i}\n")),
 	"ring of functions": after("def f0(): return f99()\n"+inLoop+" xs.append(f99())\n",
 		counted("def f{j}(): return f{i}() + f{i}()\n")),
-	"web of functions": counted("def f{i}():\n  return g(f{j}() + f0() + f1())\nxs = []\nfor e in range(9):\n  xs.append(f0())\n"),
+	"web of functions": counted("def f{i}():\n  return g(f{j}() + f0() + f1())\n" +
+		"xs = []\nfor e in range(9):\n  xs.append(f0())\n"),
 	"methods in chain": after("class A:\n", counted(" def f{j}(self): return self.f{i}() + self.f{i}()\n")),
 	"callers in chain": counted("def f{i}(x):\n  return f{j}(x)\n"),
 	"no_grad in chain": counted("def f{i}(x):\n  with torch.no_grad():\n    return f{j}(x)\n"),
@@ -83,46 +84,50 @@ var hostile = map[string]func(size int) string{
 	"deep def":         nested("def f(x):"),
 	"long line":        after("x = [", again("a, ")),
 	"semicolons":       after(inLoop+" pass\n", again("xs.append(loss); total += loss; ")),
-	"loops":            again("xs = []\nfor e in range(9):\n  l = f(x)\n  l.backward()\n  xs.append(l)\n  total += l\n"),
-	"loops apart": counted("xs{i} = []\nfor e in range(9):\n  l{i} = model(x)\n  l{i}.backward()\n  xs{i}.append(l{i})\n" +
-		"  t{i} += l{i}\n"),
+	"loops": again("xs = []\nfor e in range(9):\n  l = f(x)\n" +
+		"  l.backward()\n  xs.append(l)\n  total += l\n"),
+	"loops apart": counted("xs{i} = []\nfor e in range(9):\n  l{i} = model(x)\n  l{i}.backward()\n" +
+		"  xs{i}.append(l{i})\n  t{i} += l{i}\n"),
 	"quiet loops":   again("xs = []\nfor e in range(9):\n  l = f(x)\n  l.backward()\n  xs.append(l.item())\n"),
 	"one loop":      after(inLoop, again(" xs.append(l)\n total += l\n")),
 	"whiles":        again("while a < b:\n  y = model(x)\n  xs[y] = y\n"),
 	"same function": again("def f(x):\n  for e in loader:\n    f(x)\n    fig = plt.figure()\n"),
 	"datasets":      counted("class A{i}(Dataset):\n  def __getitem__(self, i):\n    self.c.append(i)\n  c = []\n"),
-	"meters":        counted("class M{i}:\n def __init__(self):\n  self.a = []\n def update(self, x):\n  self.a.append(x)\n" + "m = M{i}()\nm.update(l)\n"),
-	"outputs":       after("class A(LightningModule):\n def training_step(self, b):\n", again("  self.o.append(self.m(b))\n")),
-	"methods":       after("class A(LightningModule):\n", again(" def training_step(self, b):\n  self.o = []\n  self.o.append(b)\n")),
-	"globals":       after("def f():\n global a", counted(", a{i}")),
-	"decorators":    again("@a.b(c)\n"),
-	"dict":          after("x = {", counted("'k{i}': v{i}, ")),
-	"imports":       counted("from a{i} import a{j} as a{i}\n"),
-	"itself":        again("x = x\nself.x = self.x\nfor x in x: pass\n"),
-	"comments":      again("#\n"),
-	"blank lines":   again("\n"),
-	"backslashes":   after("x = ", again("\\\n")),
-	"spaces":        after("x", again(" ")),
-	"pragmas":       after(inLoop, again(" xs.append(l)  # memgauge: ignore[MG101, MG103]\n")),
-	"NUL":           again("\x00"),
-	"not UTF-8":     again("\xff\xfe"),
-	"tries":         again("try:\n  model(x)\nexcept RuntimeError as e:\n  es.append(e)\n"),
-	"figures":       after("def f():\n for e in loader:\n", again("  fig = plt.figure()\n")),
-	"backwards":     after("for e in loader:\n", again("  h = model(h)\n  l.backward(retain_graph=True)\n")),
-	"evals":         after("def f():\n for b in loader:\n", again("  model.eval()\n  model(b)\n")),
-	"parameters":    after("def forward(a", counted(", a{i}")),
-	"sum":           after("x = ", again("a + ")),
-	"one name":      after("x = ", again("a")),
-	"long names":    again(strings.Repeat("a", 5000) + " = " + strings.Repeat("a", 5000) + ".b\n"),
-	"defs":          again("def f("),
-	"colons":        again("a: "),
-	"subscripts":    after("x = a", again("[0]")),
-	"awaits":        again("await "),
-	"dels":          after(inLoop, again(" del ys[0]\n if len(xs) > 3: xs.append(l)\n")),
-	"environment":   again("os.environ['PYTORCH_ALLOC_CONF'] = 'a'\nx.cuda()\n"),
-	"hooks":         after("for b in loader:\n", again(" m.register_forward_hook(f)\n")),
-	"walruses":      again("(y := "),
-	"assignments":   after("x = ", again("x = ")),
+	"meters": counted("class M{i}:\n def __init__(self):\n  self.a = []\n def update(self, x):\n  self.a.append(x)\n" +
+		"m = M{i}()\nm.update(l)\n"),
+	"outputs": after("class A(LightningModule):\n def training_step(self, b):\n",
+		again("  self.o.append(self.m(b))\n")),
+	"methods": after("class A(LightningModule):\n",
+		again(" def training_step(self, b):\n  self.o = []\n  self.o.append(b)\n")),
+	"globals":     after("def f():\n global a", counted(", a{i}")),
+	"decorators":  again("@a.b(c)\n"),
+	"dict":        after("x = {", counted("'k{i}': v{i}, ")),
+	"imports":     counted("from a{i} import a{j} as a{i}\n"),
+	"itself":      again("x = x\nself.x = self.x\nfor x in x: pass\n"),
+	"comments":    again("#\n"),
+	"blank lines": again("\n"),
+	"backslashes": after("x = ", again("\\\n")),
+	"spaces":      after("x", again(" ")),
+	"pragmas":     after(inLoop, again(" xs.append(l)  # memgauge: ignore[MG101, MG103]\n")),
+	"NUL":         again("\x00"),
+	"not UTF-8":   again("\xff\xfe"),
+	"tries":       again("try:\n  model(x)\nexcept RuntimeError as e:\n  es.append(e)\n"),
+	"figures":     after("def f():\n for e in loader:\n", again("  fig = plt.figure()\n")),
+	"backwards":   after("for e in loader:\n", again("  h = model(h)\n  l.backward(retain_graph=True)\n")),
+	"evals":       after("def f():\n for b in loader:\n", again("  model.eval()\n  model(b)\n")),
+	"parameters":  after("def forward(a", counted(", a{i}")),
+	"sum":         after("x = ", again("a + ")),
+	"one name":    after("x = ", again("a")),
+	"long names":  again(strings.Repeat("a", 5000) + " = " + strings.Repeat("a", 5000) + ".b\n"),
+	"defs":        again("def f("),
+	"colons":      again("a: "),
+	"subscripts":  after("x = a", again("[0]")),
+	"awaits":      again("await "),
+	"dels":        after(inLoop, again(" del ys[0]\n if len(xs) > 3: xs.append(l)\n")),
+	"environment": again("os.environ['PYTORCH_ALLOC_CONF'] = 'a'\nx.cuda()\n"),
+	"hooks":       after("for b in loader:\n", again(" m.register_forward_hook(f)\n")),
+	"walruses":    again("(y := "),
+	"assignments": after("x = ", again("x = ")),
 }
 
 // square are those in which a rule has to compare each of many places with each of many others: their steps run out.
@@ -213,7 +218,8 @@ func TestHostileFiles(t *testing.T) {
 
 // TestHostileNotebook has cells whose lines make one long loop.
 func TestHostileNotebook(t *testing.T) {
-	cell := `{"cell_type": "code", "source": ["import torch\n", "l.backward()\n"` + strings.Repeat(`, "xs.append(l)\n"`, 50_000) +
+	cell := `{"cell_type": "code", "source": ["import torch\n", "l.backward()\n"` +
+		strings.Repeat(`, "xs.append(l)\n"`, 50_000) +
 		`]}`
 	text := `{"cells": [` + cell + "," + cell + `]}`
 	if _, err := File("x.ipynb", []byte(text), Selection{}); err != nil {
@@ -246,5 +252,13 @@ func TestManyFindings(t *testing.T) {
 	found, err := File("x.py", []byte("import torch\n"+hostile["one loop"](1<<16)), Selection{})
 	if err != nil || len(found) != maxFindings+1 || found[maxFindings].Rule.ID != Unreadable {
 		t.Errorf("%d findings, %v", len(found), err)
+	}
+}
+
+// TestUnreadIsTold holds that a choice of rules doesn't hide that a file was not read.
+func TestUnreadIsTold(t *testing.T) {
+	rule, _ := Find(Unreadable)
+	if !(Selection{Select: []string{"MG101"}}).Has(rule) || (Selection{Ignore: []string{Unreadable}}).Has(rule) {
+		t.Error("MG000 must go by --ignore only")
 	}
 }

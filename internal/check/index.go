@@ -92,7 +92,8 @@ type index struct {
 func (f *file) makeIndex() {
 	f.index = index{trains: map[int32]bool{}, offFrom: map[*function]int{}, frozen: map[*function]bool{},
 		members: map[*class][]*function{}, attrs: map[*class]map[string][]binding{}, bound: map[string][]binding{},
-		uses: map[string][]node{}, holders: map[holderKey]*holding{}, made: map[*binding]making{}, trained: map[string]bool{},
+		uses: map[string][]node{}, holders: map[holderKey]*holding{}, made: map[*binding]making{},
+		trained:  map[string]bool{},
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
 		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, runs: map[int32]bool{},
 		limits: map[*class]bool{}, cuda: map[*function][]call{},

@@ -467,7 +467,8 @@ func evalWithGradients(f *file, r *reporter) {
 		}
 		model := f.plain(c.receiver())
 		for _, m := range f.callsIn(fn.node) {
-			if f.function(m.node) != fn || f.plain(m.field("function")) != model || m.start() < c.start() || f.gradOff(m.node) {
+			if f.function(m.node) != fn || f.plain(m.field("function")) != model || m.start() < c.start() ||
+				f.gradOff(m.node) {
 				continue
 			}
 			loop := f.stepLoopOf(m.node)

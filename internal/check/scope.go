@@ -70,7 +70,8 @@ func newFile(src *source) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &file{tree: t, src: src, dots: map[int32]string{}, byName: map[string][]call{}, ofNode: map[int32]*function{},
+	return &file{tree: t, src: src, dots: map[int32]string{}, byName: map[string][]call{},
+		ofNode:  map[int32]*function{},
 		ofClass: map[int32]*class{}, fnNamed: map[string][]*function{}, off: map[int32]bool{}, withs: map[int32]bool{},
 		kinds: map[int32]loopKind{}, grades: newGrades()}, nil
 }
