@@ -31,10 +31,11 @@ test: ## every test: lint, Go, and the agent on every Python that is here (first
 test-trino: ## a real Trino over the lake gives DuckDB's answers (fetches 821 MB once; a minute, 1.8 GB of memory)
 	@home=$$(scripts/testenv --only trino) && MEMGAUGE_TRINO_HOME="$$home" MEMGAUGE_REQUIRE=trino go test -count=1 -v ./test/trino
 
-check: ## the quick part of test: vet, the house's rules, licences, staticcheck, known vulnerabilities
+check: ## the quick part of test: vet, the house's rules, licences, staticcheck, gosec, known vulnerabilities
 	@scripts/runtests lint
 	@go test ./internal/arch
 	@scripts/staticcheck
+	@scripts/gosec
 	@scripts/vulncheck
 
 demo: build ## train a small PyTorch model that leaks on purpose, and ask about it in SQL

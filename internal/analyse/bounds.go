@@ -1,17 +1,19 @@
 package analyse
 
 import (
+	"fmt"
 	"io"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // The program's own lines say whether a container has a bound: no census sees a test of a length. Python is read line
@@ -35,8 +37,41 @@ const (
 	belowTest    = 6   // lines below a test of the length in which the container is cut
 )
 
-// source is the text of a file of the program, in lines.
-type source []string
+// source is the text of a file of the program, in lines, and what may still be read of all files together.
+type source struct {
+	lines []string
+	left  *int // bytes
+}
+
+const (
+	// Every container asks for some passes over the files. A hundred of them in a file of 100 KiB, a large training,
+	// take 100 MB, two seconds; whoever writes a program must not choose how long its judgement takes.
+	mostRead = 512 << 20
+	lineCost = 32 // what a look at an empty line counts for, in bytes
+)
+
+// readEnough is the panic that leaves the reading of sources when mostRead is used up.
+type readEnough struct{}
+
+// read counts a look at a line.
+func (s source) read(text string) string {
+	if *s.left -= len(text) + lineCost; *s.left < 0 {
+		panic(readEnough{})
+	}
+	return text
+}
+
+func (s source) at(i int) string { return s.read(s.lines[i]) }
+
+// from are the lines from one on, up to one before to.
+func (s source) from(i, to int) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for ; i < to && yield(i, s.at(i)); i++ {
+		}
+	}
+}
+
+func (s source) all() iter.Seq2[int, string] { return s.from(0, len(s.lines)) }
 
 // boundOf says whether a container that goes by a name, and is added to at a line (0: unknown), has a bound.
 func (s source) boundOf(name string, line int) (b detect.Bound) {
@@ -68,7 +103,7 @@ func (s source) boundOf(name string, line int) (b detect.Bound) {
 // something that it adds to as well, there is a bound, of an unknown number of items.
 func (s source) called(name string) (b detect.Bound) {
 	adds := addsTo(name)
-	for i, text := range s {
+	for i, text := range s.all() {
 		if !adds.MatchString(text) {
 			continue
 		}
@@ -83,38 +118,44 @@ func (s source) called(name string) (b detect.Bound) {
 
 // callsGuarded says whether all calls of a function, given by its lines, are guarded by what it adds to.
 func (s source) callsGuarded(from, to int) bool {
-	call := regexp.MustCompile(`\b` + defLine.FindStringSubmatch(s[from])[1] + `\(`)
+	call := regexp.MustCompile(`\b` + defLine.FindStringSubmatch(s.at(from))[1] + `\(`)
 	guarded := false
-	for i, text := range s {
+	for i, text := range s.all() {
 		if i == from || !call.MatchString(text) {
 			continue
 		}
-		guarded = slices.ContainsFunc(s[from:to], func(text string) bool {
-			m := addLine.FindStringSubmatch(text)
-			return m != nil && s.guard(m[1], i+1).Kind == detect.Bounded
-		})
-		if !guarded {
+		if guarded = s.guardedBy(from, to, i+1); !guarded {
 			return false
 		}
 	}
 	return guarded
 }
 
+// guardedBy says whether a line is guarded by the length of something that some lines add to.
+func (s source) guardedBy(from, to, line int) bool {
+	for _, text := range s.from(from, to) {
+		if m := addLine.FindStringSubmatch(text); m != nil && s.guard(m[1], line).Kind == detect.Bounded {
+			return true
+		}
+	}
+	return false
+}
+
 // function gives the lines of the innermost function around a line: from its def to behind its end; -1 for none.
 func (s source) function(line int) (from, to int) {
-	within := indent(s[line])
+	within := indent(s.at(line))
 	for from = line - 1; from >= 0; from-- {
-		if strings.TrimSpace(s[from]) == "" || indent(s[from]) >= within {
+		if strings.TrimSpace(s.at(from)) == "" || indent(s.at(from)) >= within {
 			continue
 		}
-		if within = indent(s[from]); defLine.MatchString(s[from]) {
+		if within = indent(s.at(from)); defLine.MatchString(s.at(from)) {
 			break
 		}
 	}
 	if from < 0 {
 		return -1, 0
 	}
-	for to = from + 1; to < len(s) && (strings.TrimSpace(s[to]) == "" || indent(s[to]) > within); to++ {
+	for to = from + 1; to < len(s.lines) && (strings.TrimSpace(s.at(to)) == "" || indent(s.at(to)) > within); to++ {
 	}
 	return from, to
 }
@@ -133,7 +174,7 @@ func addsTo(name string) *regexp.Regexp {
 // bound. The line that a census names may be the one that replaces when it is full.
 func (s source) guards(name string) (b detect.Bound) {
 	adds := addsTo(name)
-	for i, text := range s {
+	for i, text := range s.all() {
 		if !adds.MatchString(text) {
 			continue
 		}
@@ -148,12 +189,12 @@ func (s source) guards(name string) (b detect.Bound) {
 
 // cache looks for a function of that name that remembers its results.
 func (s source) cache(name string) (b detect.Bound) {
-	for i, text := range s {
+	for i, text := range s.all() {
 		if m := defLine.FindStringSubmatch(text); m == nil || m[1] != name {
 			continue
 		}
-		for k := i - 1; k >= 0 && strings.HasPrefix(strings.TrimSpace(s[k]), "@"); k-- {
-			m := cacheLine.FindStringSubmatch(s[k])
+		for k := i - 1; k >= 0 && strings.HasPrefix(strings.TrimSpace(s.at(k)), "@"); k-- {
+			m := cacheLine.FindStringSubmatch(s.at(k))
 			if m == nil {
 				continue
 			}
@@ -173,25 +214,25 @@ func (s source) cache(name string) (b detect.Bound) {
 // guard looks for a test of the length that the adding line is reached through: a block that it stands in, or a line
 // above it in the same block or in one around it that leaves otherwise.
 func (s source) guard(name string, line int) (b detect.Bound) {
-	if line < 1 || line > len(s) {
+	if line < 1 || line > len(s.lines) {
 		return b
 	}
-	within := indent(s[line-1])
+	within := indent(s.at(line - 1))
 	for i := line - 2; i >= 0 && within > 0; i-- {
-		if strings.TrimSpace(s[i]) == "" || indent(s[i]) > within {
+		if strings.TrimSpace(s.at(i)) == "" || indent(s.at(i)) > within {
 			continue
 		}
-		encloses := indent(s[i]) < within
-		if defLine.MatchString(s[i]) && encloses {
+		encloses := indent(s.at(i)) < within
+		if defLine.MatchString(s.at(i)) && encloses {
 			return b
 		}
 		if items, op, ok := s.test(i, name); ok {
 			below := strings.HasPrefix(op, "<") || op == "!="
-			if encloses && below || !encloses && !below && i+1 < len(s) && leaves.MatchString(s[i+1]) {
+			if encloses && below || !encloses && !below && i+1 < len(s.lines) && leaves.MatchString(s.at(i+1)) {
 				return detect.Bound{Kind: detect.Bounded, Items: items}
 			}
 		}
-		within = min(within, indent(s[i]))
+		within = min(within, indent(s.at(i)))
 	}
 	return b
 }
@@ -201,14 +242,14 @@ func (s source) cut(name string) (b detect.Bound) {
 	x := `\b` + regexp.QuoteMeta(name)
 	cuts := regexp.MustCompile(`\bdel\s+[\w.]*` + x + `\[|` + x + `\.(?:pop|popleft|popitem|clear|remove)\(|` +
 		x + `(?:\[:\])?\s*=\s*(?:[\w.]*` + x + `\[|list\(|\[|\{)`)
-	for i := range s {
+	for i := range s.all() {
 		items, op, ok := s.test(i, name)
 		if !ok || strings.HasPrefix(op, "<") {
 			continue
 		}
-		for k := i + 1; k < len(s) && k <= i+belowTest && (strings.TrimSpace(s[k]) == "" ||
-			indent(s[k]) > indent(s[i])); k++ {
-			if cuts.MatchString(s[k]) {
+		for k := i + 1; k < len(s.lines) && k <= i+belowTest && (strings.TrimSpace(s.at(k)) == "" ||
+			indent(s.at(k)) > indent(s.at(i))); k++ {
+			if cuts.MatchString(s.at(k)) {
 				return detect.Bound{Kind: detect.Bounded, Items: items}
 			}
 		}
@@ -229,7 +270,7 @@ var sliced = []string{
 func (s source) slices(name string) (b detect.Bound) {
 	for _, form := range sliced {
 		cuts := regexp.MustCompile(strings.ReplaceAll(form, "NAME", regexp.QuoteMeta(name)))
-		for _, text := range s {
+		for _, text := range s.all() {
 			if m := cuts.FindStringSubmatch(text); m != nil && m[1] == m[2] {
 				return detect.Bound{Kind: detect.Bounded, Items: s.value(m[3])}
 			}
@@ -242,7 +283,7 @@ func (s source) slices(name string) (b detect.Bound) {
 // index of a ring is, there is a bound.
 func (s source) wraps(name string) (b detect.Bound) {
 	stores := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\[([^\]]*)\]\s*=[^=]`)
-	for _, text := range s {
+	for _, text := range s.all() {
 		m := stores.FindStringSubmatch(text)
 		if m == nil {
 			continue
@@ -252,18 +293,23 @@ func (s source) wraps(name string) (b detect.Bound) {
 		}
 		key := regexp.QuoteMeta(m[1][strings.LastIndexByte(m[1], '.')+1:])
 		wrapped := regexp.MustCompile(`\b` + key + `\s*=.*%\s*([\w.]+)\s*(?:#.*)?$`)
-		i := slices.IndexFunc(s, wrapped.MatchString)
-		if i < 0 {
+		wraps := []string(nil)
+		for _, text := range s.all() {
+			if wraps = wrapped.FindStringSubmatch(text); wraps != nil {
+				break
+			}
+		}
+		if wraps == nil {
 			return detect.Bound{}
 		}
-		b = detect.Bound{Kind: detect.Bounded, Items: s.value(wrapped.FindStringSubmatch(s[i])[1])}
+		b = detect.Bound{Kind: detect.Bounded, Items: s.value(wraps[1])}
 	}
 	return b
 }
 
 // test says whether a line tests the length of a container, and against what.
 func (s source) test(i int, name string) (items float64, op string, ok bool) {
-	m := testLine.FindStringSubmatch(s[i])
+	m := testLine.FindStringSubmatch(s.at(i))
 	if m == nil {
 		return 0, "", false
 	}
@@ -297,7 +343,7 @@ func (s source) value(word string) float64 {
 	name := regexp.QuoteMeta(word[strings.LastIndexByte(word, '.')+1:])
 	given := regexp.MustCompile(`\b` + name + `(?:\s*:\s*int)?\s*=\s*([\d_]+)\b`)
 	value := 0.0
-	for _, text := range s {
+	for _, text := range s.all() {
 		if m := given.FindStringSubmatch(text); m != nil {
 			n, _ := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
 			if value != 0 && value != n { // it has several
@@ -319,11 +365,31 @@ const (
 // bounds reads what the program's lines say of the containers that censuses saw. Files that are not there, or were
 // changed since the run began, say nothing: the session may be another machine's.
 func (l *loader) bounds() error {
-	files := map[string]source{}
+	l.untilEnough(l.findBounds)
+	return nil
+}
+
+// untilEnough reads sources, and says where it had to stop.
+func (l *loader) untilEnough(read func()) {
+	defer func() {
+		switch r := recover(); r {
+		case nil:
+		case readEnough{}:
+			l.warnings = append(l.warnings, fmt.Sprintf("the program's sources need more than %s of reading: bounds "+
+				"of some containers are not known", units.Bytes(mostRead)))
+		default:
+			panic(r)
+		}
+	}()
+	read()
+}
+
+func (l *loader) findBounds() {
+	files, left := map[string]source{}, mostRead
 	read := func(path string) source {
 		s, known := files[path]
 		if !known && len(files) < mostSources {
-			s = readSource(path, time.UnixMicro(int64(l.from0)))
+			s = source{readSource(path, time.UnixMicro(int64(l.from0))), &left}
 			files[path] = s
 		}
 		return s
@@ -351,12 +417,11 @@ func (l *loader) bounds() error {
 			}
 		}
 	}
-	return nil
 }
 
 // boundIn looks in the file that adds to the container, or where that is not known in all, if they agree.
 func boundIn(programs map[string]source, name, site string) (b detect.Bound) {
-	if path, line := placeOf(site); programs[path] != nil {
+	if path, line := placeOf(site); len(programs[path].lines) > 0 {
 		if b = programs[path].boundOf(name, line); b.Kind != detect.BoundUnknown {
 			return b
 		}
@@ -389,7 +454,7 @@ func lastName(holder string) string {
 }
 
 // readSource reads a regular file of some size that was not changed since a time.
-func readSource(path string, since time.Time) source {
+func readSource(path string, since time.Time) []string {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil

@@ -1,11 +1,14 @@
 package check
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // holder is a container by its name: "losses", "self.outputs".
 type holder struct {
 	name  string
-	made  []binding // where it is made
+	made  []binding // where it is made, in the order of the text
 	attr  bool      // of self
 	scope *function // whose variable it is; the class's __init__ or the like for attributes
 }
@@ -23,21 +26,16 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 		if c == nil {
 			return h, false
 		}
-		for _, fn := range f.funcs {
-			if f.classAt(fn.node) == c || fn.class == c {
-				h.made = append(h.made, fn.bindings[h.name]...)
-			}
-		}
+		h.made = f.attrsOf(c, h.name)
 		return h, len(h.made) > 0
 	}
 	if !n.is("identifier") {
 		return h, false
 	}
 	for fn := f.function(n); fn != nil; fn = fn.outer {
-		for _, p := range fn.params {
-			if p == h.name {
-				return h, false // the caller's
-			}
+		f.spend(1)
+		if fn.isParam[h.name] {
+			return h, false // the caller's
 		}
 		if made := fn.bindings[h.name]; len(made) > 0 {
 			h.made, h.scope = made, fn
@@ -47,14 +45,41 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 	return h, false
 }
 
+// madeIn are the places in a node where the container is made.
+func (h holder) madeIn(n node) []binding {
+	return between(h.made, n, func(b binding) node { return b.at })
+}
+
+// making is how a container is made, in all places together.
+type making struct{ container, bounded bool }
+
+// madeAs reports whether the container is one wherever it is made, and whether one of those has a bound.
+func (f *file) madeAs(h holder) (container, bounded bool) {
+	if len(h.made) == 0 {
+		return false, false
+	}
+	as, known := f.index.made[&h.made[0]]
+	if known {
+		return as.container, as.bounded
+	}
+	for _, b := range h.made {
+		if !b.value.ok() || b.target.is("subscript") {
+			continue
+		}
+		is, bounded := f.isContainer(b.value)
+		as.container, as.bounded = as.container || is, as.bounded || bounded
+	}
+	f.index.made[&h.made[0]] = as
+	return as.container, as.bounded
+}
+
 // isContainer reports whether an expression makes an empty or a growing container, and whether that is bounded.
 func (f *file) isContainer(n node) (container, bounded bool) {
 	n = n.bare()
 	switch n.kind() {
 	case "list", "dictionary", "set":
-		return !n.any(func(at node) bool {
-			return at.is("call") && f.grade(at) == unknown &&
-				at.parent().i == n.i
+		return !slices.ContainsFunc(n.children(), func(at node) bool {
+			return at.is("call") && f.grade(at) == unknown
 		}), false
 	case "list_comprehension", "dictionary_comprehension":
 		b := n.field("body").bare()
@@ -78,35 +103,92 @@ func (f *file) isContainer(n node) (container, bounded bool) {
 
 var emptiers = set("clear", "pop", "popleft", "popitem", "remove")
 
+// holding is what a file does with a container, wherever it is named.
+type holding struct {
+	uses     []node // where it is named, the outermost of nested ones
+	emptied  bool   // an item, or all, is taken out
+	tests    []node // comparisons with its length in them
+	remade   []node // assignments to it or to a slice of it
+	lossUse  bool   // something makes a loss of it
+	returned bool   // it stands in a return
+}
+
+// holderKey is all that means looks at.
+type holderKey struct {
+	name  string
+	attr  bool
+	scope *function
+}
+
+// holding looks at each place that names the container, once.
+func (f *file) holding(h holder) *holding {
+	key := holderKey{h.name, h.attr, h.scope}
+	if w := f.index.holders[key]; w != nil {
+		return w
+	}
+	w := &holding{}
+	var outer node
+	for _, n := range f.index.uses[last(h.name)] {
+		if !f.means(h, n) {
+			continue
+		}
+		if !n.parent().is("keyword_argument") && !(outer.ok() && n.inside(outer)) {
+			outer = n
+			w.uses = append(w.uses, n)
+			w.lossUse = w.lossUse || f.lossUse(n)
+			w.returned = w.returned || n.up("return_statement").ok()
+		}
+		w.emptied = w.emptied || f.places[n.i].deletes
+		f.addUse(w, n)
+	}
+	f.index.holders[key] = w
+	return w
+}
+
+// addUse notes what is done to the container, or to an item of it, at a place that names it.
+func (f *file) addUse(w *holding, n node) {
+	for {
+		p := n.parent()
+		f.spend(1)
+		switch {
+		case p.is("attribute") && p.field("object").i == n.i:
+			w.emptied = w.emptied || emptiers[p.field("attribute").text()] && p.parent().is("call") &&
+				p.parent().field("function").i == p.i
+			return
+		case p.is("argument_list"):
+			c := call{p.parent(), "len"}
+			if c.is("call") && c.arg(0).i == n.i && f.dotted(c.field("function")) == "len" {
+				for at := c.up("comparison_operator"); at.ok(); at = at.parent().up("comparison_operator") {
+					w.tests = append(w.tests, at)
+				}
+			}
+			return
+		case p.is("assignment"):
+			if p.field("left").i == n.i {
+				w.remade = append(w.remade, p)
+			}
+			return
+		case p.is("pattern_list", "tuple_pattern") && p.parent().is("assignment"):
+			w.remade = append(w.remade, p.parent())
+			return
+		case p.is("parenthesized_expression", "await"), p.is("subscript") && p.field("value").i == n.i:
+			n = p
+		default:
+			return
+		}
+		if p.is("subscript") && p.parent().is("assignment") && p.parent().field("left").i == p.i {
+			w.remade = append(w.remade, p.parent())
+			return
+		}
+	}
+}
+
 // isEmptied reports whether something takes items out of a container again: clear(), del, pop, a slice, a test of its
 // length, or making it anew where the loop, if any, comes by.
 func (f *file) isEmptied(h holder, loop, grows node) bool {
-	for name := range emptiers {
-		for _, c := range f.byName[name] {
-			if f.means(h, c.receiver()) {
-				return true
-			}
-		}
-	}
-	emptied := false
-	f.root().all(func(n node) bool {
-		if emptied {
-			return false
-		}
-		switch n.kind() {
-		case "delete_statement":
-			emptied = n.any(func(at node) bool { return f.means(h, at) })
-		case "comparison_operator":
-			emptied = n.any(func(at node) bool {
-				return at.is("call") && f.dotted(at.field("function")) == "len" &&
-					f.means(h, call{at, "len"}.arg(0))
-			}) && f.guards(n, grows)
-		case "assignment":
-			emptied = f.remakes(h, n, loop)
-		}
-		return true
-	})
-	return emptied
+	w := f.holding(h)
+	return w.emptied || slices.ContainsFunc(w.tests, func(n node) bool { return f.guards(n, grows) }) ||
+		slices.ContainsFunc(w.remade, func(n node) bool { return f.remakes(h, n, loop) })
 }
 
 // guards reports whether a comparison decides over the growth: it stands under it, or behind an if that may leave.
@@ -132,11 +214,7 @@ func (f *file) remakes(h holder, n, loop node) bool {
 	if left.is("subscript") && f.means(h, left.field("value")) && left.field("subscript").is("slice") {
 		return true // xs[:] = []
 	}
-	hit := !left.is("subscript") && f.means(h, left)
-	for _, part := range left.children() {
-		hit = hit || left.is("pattern_list", "tuple_pattern") && f.means(h, part)
-	}
-	if !hit {
+	if left.is("subscript") {
 		return false
 	}
 	fn := f.function(n)
@@ -174,17 +252,9 @@ func (f *file) means(h holder, n node) bool {
 	return h.scope == nil || fn == h.scope || len(fn.bindings[h.name]) == 0 || h.scope.node.is("module")
 }
 
-// uses are the places where the container is named, other than in the given statement.
-func (f *file) uses(h holder, but node) (list []node) {
-	f.root().all(func(n node) bool {
-		if but.ok() && n.i == but.i {
-			return false
-		}
-		if n.is("identifier", "attribute") && f.means(h, n) && !n.parent().is("keyword_argument") {
-			list = append(list, n)
-			return false
-		}
-		return true
-	})
-	return list
+// uses are the places where the container is named.
+func (f *file) uses(h holder) []node {
+	w := f.holding(h)
+	f.spend(1 + len(w.uses))
+	return w.uses
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // topics are the words of which a file must have one to be of interest: the rules are about nothing else. What has none
@@ -33,12 +35,16 @@ func File(path string, data []byte, rules Selection) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.check(rules), nil
+	found, why := f.check(rules)
+	if rule, _ := Find(Unreadable); why != "" && rules.Has(rule) {
+		found = append(found, unread(path, "can be checked only in part: "+why))
+	}
+	return found, nil
 }
 
 // Read checks a file on disk. What can't be read is a finding of its own: one bad file must not hide the others.
 func Read(path string, rules Selection) ([]Finding, []byte) {
-	data, err := readBounded(path)
+	data, err := readBounded(path, maxFile)
 	if err == nil {
 		var found []Finding
 		if found, err = File(path, data, rules); err == nil {
@@ -49,37 +55,76 @@ func Read(path string, rules Selection) ([]Finding, []byte) {
 	if !rules.Has(rule) {
 		return nil, nil
 	}
-	return []Finding{{Rule: rule, Path: path, Line: 1, Col: 1, EndLine: 1, EndCol: 1, Lines: []int{1},
-		Message: fmt.Sprintf("can't be checked: %v",
-			err), Hint: "name it under exclude in [tool.memgauge.check] if it is meant to be so"}}, nil
+	return []Finding{unread(path, fmt.Sprintf("can't be checked: %v", err))}, nil
 }
 
-func readBounded(path string) ([]byte, error) {
+// MaxWeight is what files that are read at the same time may weigh together: a byte of source takes up to 350 of
+// memory.
+const MaxWeight = maxSource
+
+// Weight is what a file weighs.
+func Weight(path string) int64 {
 	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return min(max(info.Size(), 0), MaxWeight)
+}
+
+// unread is the finding that says that a file was not read, or in part only.
+func unread(path, message string) Finding {
+	rule, _ := Find(Unreadable)
+	return Finding{Rule: rule, Path: path, Line: 1, Col: 1, EndLine: 1, EndCol: 1, Lines: []int{1}, Message: message,
+		Hint: "name it under exclude in [tool.memgauge.check] if it is meant to be so"}
+}
+
+// readBounded reads a regular file: a pipe may have no writer, and a device no end.
+func readBounded(path string, most int64) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > 4*maxSource {
+	defer file.Close()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("read %s: not a regular file", path)
+	case info.Size() > most:
 		return nil, errTooLarge
 	}
-	return os.ReadFile(path)
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if int64(len(data)) > most { // it grows while it is read
+		return nil, errTooLarge
+	}
+	return data, err
 }
 
-// check runs the rules over a parsed file.
-func (f *file) check(rules Selection) (found []Finding) {
+// check runs the rules over a parsed file. Where they stop before the end, why says the reason; what they have found
+// until then is right.
+func (f *file) check(rules Selection) (found []Finding, why string) {
+	if f.deep {
+		why = fmt.Sprintf("what lies below %d levels of nesting is not read", maxDepth)
+	}
+	done := f.within(f.read)
 	for _, rule := range Rules() {
-		if rule.find == nil || !rules.Has(rule) {
+		if !done || rule.find == nil || !rules.Has(rule) {
 			continue
 		}
-		r := reporter{f: f, rule: rule, seen: map[int]bool{}}
-		rule.find(f, &r)
+		r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings - len(found)}
+		done = f.within(func() { rule.find(f, &r) })
 		found = append(found, r.list...)
+	}
+	if !done {
+		why = fmt.Sprintf("cut short after %d steps or %d findings, more than source that people write needs",
+			stepsFor(len(f.src.text)), maxFindings)
 	}
 	found = f.src.pragmas(f, withoutDoubles(found), rules)
 	slices.SortStableFunc(found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Rule.ID, b.Rule.ID))
 	})
-	return found
+	return found, why
 }
 
 // kin are rules that may find the same mistake at the same place: the earlier one of a row speaks.
@@ -88,16 +133,25 @@ var kin = [][]string{{"MG102", "MG103", "MG105", "MG206", "MG120", "MG121", "MG1
 
 // withoutDoubles leaves one finding a place among rules that say the same.
 func withoutDoubles(found []Finding) []Finding {
-	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool {
-		for _, row := range kin[:2] {
-			mine := slices.Index(row, f.Rule.ID)
-			for _, g := range found {
-				if i := slices.Index(row, g.Rule.ID); mine > 0 && i >= 0 && i < mine && g.at == f.at {
-					return true
-				}
+	type place struct{ row, at int }
+	first := map[place]int{} // the rule of the row that speaks there
+	of := func(f Finding, each func(p place, i int)) {
+		for row := range kin[:2] {
+			if i := slices.Index(kin[row], f.Rule.ID); i >= 0 {
+				each(place{row, f.at}, i)
 			}
 		}
-		return false
+	}
+	for _, f := range found {
+		of(f, func(p place, i int) {
+			if best, known := first[p]; !known || i < best {
+				first[p] = i
+			}
+		})
+	}
+	return slices.DeleteFunc(slices.Clone(found), func(f Finding) (double bool) {
+		of(f, func(p place, i int) { double = double || first[p] < i })
+		return double
 	})
 }
 
@@ -110,32 +164,34 @@ func (s *source) pragmas(f *file, found []Finding, rules Selection) []Finding {
 		return found
 	}
 	rule, _ := Find(NoReason)
-	r := reporter{f: f, rule: rule, seen: map[int]bool{}}
-	f.root().all(func(n node) bool {
-		if !n.is("comment") {
-			return true
-		}
-		m := pragma.FindStringSubmatch(n.text())
+	r := reporter{f: f, rule: rule, seen: map[int]bool{}, room: maxFindings}
+	silenced := map[string][]int{} // lines by rule, in the order of the text
+	for _, n := range f.comments {
+		m := pragma.FindStringSubmatch(f.tree.src[n.start():n.end()])
 		if m == nil {
-			return true
+			continue
 		}
-		line := s.line(n.start())
-		found = slices.DeleteFunc(found, func(f Finding) bool {
-			return slices.Contains(ids(m[1]), f.Rule.ID) && s.covers(line, f)
-		})
-		if m[2] == "" && rules.Has(rule) {
+		for _, id := range ids(m[1][:min(len(m[1]), maxLine)]) {
+			silenced[id] = append(silenced[id], s.line(n.start()))
+		}
+		if m[2] == "" && rules.Has(rule) && len(r.list) < r.room {
 			r.report(n, "a finding is silenced without a reason",
-				"write it behind the bracket: # memgauge: ignore["+m[1]+"] why it is no leak")
+				"write it behind the bracket: # memgauge: ignore["+m[1][:min(len(m[1]), maxLine)]+"] why it is no leak")
 		}
-		return true
-	})
+	}
+	found = slices.DeleteFunc(found, func(f Finding) bool { return s.covered(silenced[f.Rule.ID], f) })
 	return append(found, r.list...)
 }
 
-// covers reports whether a comment in a line speaks of a finding: it stands in one of its lines, or alone above it.
-func (s *source) covers(line int, f Finding) bool {
+// covered reports whether one of the lines with a comment speaks of a finding: it is one of the finding's, or its
+// comment stands alone above them.
+func (s *source) covered(lines []int, f Finding) bool {
 	first := s.line(f.at)
 	last := first + f.EndLine - f.Line
-	return line >= first && line <= last ||
-		line == first-1 && strings.HasPrefix(strings.TrimSpace(s.lineAt(line)), "#")
+	_, above := slices.BinarySearch(lines, first-1)
+	if above && strings.HasPrefix(strings.TrimSpace(s.lineAt(first-1)), "#") {
+		return true
+	}
+	i, _ := slices.BinarySearch(lines, first)
+	return i < len(lines) && lines[i] <= last
 }

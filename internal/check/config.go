@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -22,6 +22,17 @@ type Config struct {
 	Dir            string              `toml:"-"` // where the file lies: what patterns are relative to
 }
 
+// maxConfig bounds a pyproject.toml, in bytes: ten times the largest that people write, and what a parser that follows
+// nesting by recursion takes in without harm.
+const maxConfig = 256 << 10
+
+// deepKey and deepTable are names of fifty parts, and fifty tables each in the other: the parser keeps the whole name
+// of each, which takes the square of the parts, in time and in memory.
+var (
+	deepKey   = regexp.MustCompile(`(?:(?:"[^"\n]*"|'[^'\n]*'|[\w-]+)[ \t]*\.[ \t]*){50}`)
+	deepTable = regexp.MustCompile(`(?:=\s*\{[^}]*){50}`)
+)
+
 // ReadConfig finds the nearest pyproject.toml with a [tool.memgauge.check] at or above a directory. Without one the
 // configuration is empty.
 func ReadConfig(dir string) (Config, error) {
@@ -31,7 +42,7 @@ func ReadConfig(dir string) (Config, error) {
 	}
 	for {
 		path := filepath.Join(dir, "pyproject.toml")
-		data, err := os.ReadFile(path)
+		data, err := readBounded(path, maxConfig)
 		if err == nil {
 			c, there, err := ParseConfig(data)
 			if err != nil {
@@ -61,6 +72,9 @@ func ParseConfig(data []byte) (c Config, there bool, err error) {
 				Check toml.Primitive `toml:"check"`
 			} `toml:"memgauge"`
 		} `toml:"tool"`
+	}
+	if deepKey.Match(data) || deepTable.Match(data) {
+		return c, false, errors.New("a name of more than fifty parts")
 	}
 	meta, err := toml.Decode(string(data), &file)
 	if err != nil {

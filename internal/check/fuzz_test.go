@@ -9,6 +9,14 @@ import (
 // checked holds what any input may do: findings with places inside the text, fixes that can be made; no more.
 func checked(t *testing.T, path string, data []byte) {
 	t.Helper()
+	if src, err := newSource(path, data); err == nil && len(data) < 1<<20 {
+		if f, err := newFile(src); err == nil {
+			f.check(Selection{})
+			if most := leastSteps/2 + stepsPerByte/2*len(src.text); stepsFor(len(src.text))-f.left > most {
+				t.Fatalf("%d bytes need more than %d steps", len(src.text), most)
+			}
+		}
+	}
 	began := time.Now()
 	found, err := File(path, data, Selection{})
 	if err != nil {

@@ -44,12 +44,30 @@ func (m imports) add(prefix string, n node) {
 // dotted is an expression's name as it would be without import aliases: "torch.cuda.empty_cache",
 // "self.outputs.append", "scaler.scale().backward", "batches[].cuda". What has no name is "?".
 func (f *file) dotted(n node) string {
+	if !n.ok() {
+		return "?"
+	}
 	if name, known := f.dots[n.i]; known {
 		return name
 	}
 	name := f.makeDotted(n)
-	f.dots[n.i] = name
+	if n.parent().is("call") { // what is asked again and again, and enough for a chain of calls to be short
+		f.dots[n.i] = name
+	}
 	return name
+}
+
+// longest is how long the front part of a name may be, in bytes: no chain that people write comes near. Names of all
+// parts of a chain together take the square of its length.
+const longest = 250
+
+// join makes a name longer.
+func (f *file) join(front, sign, part string) string {
+	if len(front) > longest {
+		front = "?"
+	}
+	f.spend(1 + (len(front)+len(part))/bytesAStep)
+	return front + sign + part
 }
 
 func (f *file) makeDotted(n node) string {
@@ -61,11 +79,11 @@ func (f *file) makeDotted(n node) string {
 		}
 		return name
 	case "attribute":
-		return f.dotted(n.field("object")) + "." + n.field("attribute").text()
+		return f.join(f.dotted(n.field("object")), ".", n.field("attribute").text())
 	case "call":
-		return f.dotted(n.field("function")) + "()"
+		return f.join(f.dotted(n.field("function")), "()", "")
 	case "subscript":
-		return f.dotted(n.field("value")) + "[]"
+		return f.join(f.dotted(n.field("value")), "[]", "")
 	case "parenthesized_expression", "await":
 		return f.dotted(n.child())
 	case "dotted_name":

@@ -28,19 +28,17 @@ func (f *file) datasetOf(c call) *class {
 	}
 	n = n.bare()
 	if n.is("identifier", "attribute") {
-		for _, fn := range f.funcs {
-			for _, b := range fn.bindings[f.plain(n)] {
-				if b.value.bare().is("call") {
-					n = b.value.bare()
-				}
+		for _, b := range f.index.bound[f.plain(n)] {
+			if b.value.bare().is("call") {
+				n = b.value.bare()
 			}
 		}
 	}
 	if !n.is("call") {
 		return nil
 	}
-	for _, k := range f.classes {
-		if k.isDataset() && k.name == f.dotted(n.field("function")) {
+	for _, k := range f.index.classes[f.dotted(n.field("function"))] {
+		if f.spend(1); k.isDataset() {
 			return k
 		}
 	}
@@ -72,8 +70,8 @@ func objectsInDataset(f *file, r *reporter) {
 		if init == nil {
 			continue
 		}
-		for name, bs := range init.bindings {
-			for _, b := range bs {
+		for _, name := range init.names {
+			for _, b := range init.bindings[name] {
 				if attr, of := strings.CutPrefix(name, "self."); of && b.kind == "=" && f.manyObjects(b.value) &&
 					f.indexed(k, attr) {
 					r.report(b.at, fmt.Sprintf("%s holds Python objects: every worker's reads count references, which "+
@@ -105,25 +103,34 @@ func (f *file) indexed(k *class, attr string) bool {
 }
 
 // growsInWorker are the places where a dataset's __getitem__ adds to what the dataset keeps.
-func (f *file) growsInWorker(k *class) (list []growth) {
-	for _, g := range f.growths() {
-		get := f.function(g.at)
-		if get.class != k || get.name != "__getitem__" && !f.calledFrom(k, get) {
-			continue
-		}
-		h, ok := f.holderOf(g.into)
-		if !ok || !h.attr || f.isEmptied(h, node{}, node{}) || f.optional(g.at, h) || !f.plainDict(h) {
-			continue
-		}
-		list = append(list, g)
+func (f *file) growsInWorker(k *class) []growth {
+	list, known := f.index.workers[k]
+	if known {
+		return list
 	}
+	for _, get := range k.order {
+		if get.name != "__getitem__" && !f.calledFrom(k, get) {
+			continue
+		}
+		for _, g := range f.growthsOf(get) {
+			h, ok := f.holderOf(g.into)
+			if ok && h.attr && !f.isEmptied(h, node{}, node{}) && !f.optional(g.at, h) && f.plainDict(h) {
+				list = append(list, g)
+			}
+		}
+	}
+	f.index.workers[k] = list
 	return list
 }
 
 // calledFrom reports whether a method is called by the class's __getitem__.
 func (f *file) calledFrom(k *class, m *function) bool {
-	for _, c := range f.byName[m.name] {
-		if f.function(c.node) == k.methods["__getitem__"] && c.receiver().text() == "self" {
+	get := k.methods["__getitem__"]
+	if get == nil {
+		return false
+	}
+	for _, c := range get.calls[m.name] {
+		if c.receiver().text() == "self" {
 			return true
 		}
 	}
@@ -224,11 +231,9 @@ func cycleLoader(f *file, r *reporter) {
 		name := f.plain(over)
 		isLoader := over.is("call") && endsIn(f.dotted(over.field("function")), "DataLoader") ||
 			loaderName.MatchString(name)
-		for _, fn := range f.funcs {
-			for _, b := range fn.bindings[name] {
-				if v := b.value.bare(); v.is("call") {
-					isLoader = isLoader || endsIn(f.dotted(v.field("function")), "DataLoader")
-				}
+		for _, b := range f.index.bound[name] {
+			if v := b.value.bare(); v.is("call") {
+				isLoader = isLoader || endsIn(f.dotted(v.field("function")), "DataLoader")
 			}
 		}
 		if isLoader {
@@ -264,12 +269,17 @@ func replayBuffer(f *file, r *reporter) {
 
 // comparesCapacity reports whether a method compares something with a capacity.
 func (f *file) comparesCapacity(fn *function, h holder) bool {
-	return fn.class.any(func(n node) bool {
-		if !n.is("comparison_operator") && !(n.is("binary_operator") && strings.Contains(n.text(), "%")) {
-			return false
-		}
-		return sizeWord.MatchString(n.text())
-	})
+	compares, known := f.index.limits[fn.class]
+	if !known {
+		compares = fn.class.any(func(n node) bool {
+			if !n.is("comparison_operator") && !(n.is("binary_operator") && strings.Contains(n.text(), "%")) {
+				return false
+			}
+			return sizeWord.MatchString(n.text())
+		})
+		f.index.limits[fn.class] = compares
+	}
+	return compares
 }
 
 // queueNeverRead finds queues between processes that every step fills and nothing here reads (MG207).
@@ -280,21 +290,22 @@ func queueNeverRead(f *file, r *reporter) {
 		}
 		name := f.plain(c.receiver())
 		made, read := false, false
-		for _, fn := range f.funcs {
-			for _, b := range fn.bindings[name] {
-				v := b.value.bare()
-				made = made || v.is("call") && endsIn(f.dotted(v.field("function")), "Queue", "SimpleQueue") &&
-					len(v.field("arguments").children()) == 0
-			}
+		for _, b := range f.index.bound[name] {
+			v := b.value.bare()
+			made = made || v.is("call") && endsIn(f.dotted(v.field("function")), "Queue", "SimpleQueue") &&
+				len(v.field("arguments").children()) == 0
 		}
 		for _, get := range append(append([]call{}, f.byName["get"]...), f.byName["get_nowait"]...) {
 			read = read || len(get.args()) == 0
+		}
+		if !made {
+			continue
 		}
 		for _, other := range f.calls { // another process or thread gets it
 			read = read || other.name != c.name && f.passes(other, name) || strings.Contains(other.text(), "args=") &&
 				strings.Contains(other.field("arguments").text(), name)
 		}
-		if made && !read {
+		if !read {
 			r.report(c.node, fmt.Sprintf("tensors go into %s and nothing takes them out", quote(name)),
 				"give the queue a maxsize, and read it", held(name))
 		}
@@ -304,8 +315,8 @@ func queueNeverRead(f *file, r *reporter) {
 // dataframeGrows finds tables that get a row a step by copying them (MG208).
 func dataframeGrows(f *file, r *reporter) {
 	for _, fn := range f.funcs {
-		for name, bs := range fn.bindings {
-			for _, b := range bs {
+		for _, name := range fn.names {
+			for _, b := range fn.bindings[name] {
 				v := b.value.bare()
 				loop := f.stepLoopOf(b.at)
 				if b.kind != "=" || !v.is("call") || !loop.ok() || !f.trains(loop) && !fn.hasBack {

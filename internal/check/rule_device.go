@@ -27,12 +27,7 @@ func groupEachStep(f *file, r *reporter) {
 }
 
 func (f *file) destroys(fn *function) bool {
-	for _, c := range f.byName["destroy_process_group"] {
-		if f.function(c.node) == fn {
-			return true
-		}
-	}
-	return false
+	return len(fn.calls["destroy_process_group"]) > 0
 }
 
 // ownRanks reports whether the file itself starts a job of several ranks with GPUs.
@@ -99,8 +94,8 @@ func firstGPU(f *file, r *reporter) {
 // settingTooLate finds settings of the allocator that come after CUDA has read them (MG404).
 func settingTooLate(f *file, r *reporter) {
 	for _, fn := range f.funcs {
-		for _, bs := range fn.bindings {
-			for _, b := range bs {
+		for _, name := range fn.names {
+			for _, b := range fn.bindings[name] {
 				if !b.target.is("subscript") || f.dotted(b.target.field("value")) != "os.environ" {
 					continue
 				}
@@ -121,9 +116,25 @@ func settingTooLate(f *file, r *reporter) {
 
 // cudaBefore is a place before n, in the same function and in no branch, that uses the GPU's memory.
 func (f *file) cudaBefore(fn *function, n node) node {
-	for _, c := range f.calls {
-		if f.function(c.node) != fn || c.start() >= n.start() || f.conditional(c.node) || c.up("try_statement").ok() ||
-			n.inside(c.node) {
+	for _, c := range f.cudaCalls(fn) {
+		if f.spend(1); c.start() >= n.start() {
+			break
+		}
+		if !n.inside(c.node) {
+			return c.node
+		}
+	}
+	return node{}
+}
+
+// cudaCalls are the calls of a function, in no branch, that use the GPU's memory.
+func (f *file) cudaCalls(fn *function) []call {
+	list, known := f.index.cuda[fn]
+	if known {
+		return list
+	}
+	for _, c := range f.callsIn(fn.node) {
+		if f.function(c.node) != fn || f.conditional(c.node) || c.up("try_statement").ok() {
 			continue
 		}
 		arg := strings.Trim(c.arg(0).text(), `"'`)
@@ -131,10 +142,11 @@ func (f *file) cudaBefore(fn *function, n node) node {
 			strings.HasPrefix(arg, "cuda") ||
 			strings.HasPrefix(c.name, "torch.") && strings.HasPrefix(strings.Trim(c.keyword("device").text(), `"'`),
 				"cuda") {
-			return c.node
+			list = append(list, c)
 		}
 	}
-	return node{}
+	f.index.cuda[fn] = list
+	return list
 }
 
 // emptyCacheEachStep finds caches that are thrown away at every step (MG405).
@@ -303,12 +315,7 @@ func autocastLoop(f *file, r *reporter) {
 
 // reloads reports whether a loop gives a model other weights.
 func (f *file) reloads(loop node) bool {
-	for _, c := range f.byName["load_state_dict"] {
-		if c.inside(loop) {
-			return true
-		}
-	}
-	return false
+	return len(between(f.byName["load_state_dict"], loop, func(c call) node { return c.node })) > 0
 }
 
 // graphPool finds CUDA graphs that are captured again and again, each with a memory pool of its own (MG413).

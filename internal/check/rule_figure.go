@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -39,10 +40,10 @@ func (f *file) figures() (list []figure) {
 func (f *file) closes(fn *function, fig figure) bool {
 	for _, name := range []string{"close", "show", "add_figure", "clf", "close_figure", "closefig", "ioff_close",
 		"clear"} {
-		for _, c := range f.byName[name] {
-			if f.function(c.node) == fn && (strings.HasPrefix(c.name, "matplotlib.pyplot.") ||
+		for _, c := range fn.calls[name] {
+			if strings.HasPrefix(c.name, "matplotlib.pyplot.") ||
 				strings.HasPrefix(c.name, "plt.") ||
-				name == "add_figure" || name == "close_figure" || fig.name != "" && f.plain(c.receiver()) == fig.name) {
+				name == "add_figure" || name == "close_figure" || fig.name != "" && f.plain(c.receiver()) == fig.name {
 				return true
 			}
 		}
@@ -52,10 +53,7 @@ func (f *file) closes(fn *function, fig figure) bool {
 
 // handedOn reports whether a variable is returned, yielded, stored, or passed to a function that isn't known to draw.
 func (f *file) handedOn(fn *function, name string) bool {
-	return fn.any(func(n node) bool {
-		if !n.is("identifier") || n.text() != name {
-			return false
-		}
+	return slices.ContainsFunc(f.usesIn(name, fn.node), func(n node) bool {
 		p := n.parent()
 		switch {
 		case p.is("return_statement", "yield", "expression_list", "list", "tuple", "dictionary", "pair"):
@@ -107,26 +105,25 @@ func (f *file) noPyplotState(fn *function) bool {
 func (f *file) closeFix(fn *function, fig figure) []Edit {
 	block := fig.stmt.up("block")
 	var final node
-	for _, c := range f.byName["savefig"] {
-		if f.function(c.node) == fn && c.parent().is("expression_statement") && c.parent().parent().i == block.i {
+	for _, c := range fn.calls["savefig"] {
+		if c.parent().is("expression_statement") && c.parent().parent().i == block.i {
 			final = c.parent()
 		}
 	}
 	if !final.ok() || fig.stmt.parent().parent().i != block.i {
 		return nil
 	}
+	if !block.ok() {
+		block = f.root()
+	}
 	if fig.name != "" {
-		for n := final.next(); n.ok(); n = n.next() {
-			if n.any(func(x node) bool { return x.is("identifier") && x.text() == fig.name }) {
-				return nil
-			}
+		if uses := f.usesIn(fig.name, block); len(uses) > 0 && uses[len(uses)-1].start() >= final.end() {
+			return nil
 		}
+	} else if rest := f.tree.src[final.end():block.end()]; strings.Contains(rest, f.pyplot(fig)+".") {
+		return nil
 	} else {
-		for n := final.next(); n.ok(); n = n.next() {
-			if strings.Contains(n.text(), f.pyplot(fig)+".") {
-				return nil
-			}
-		}
+		f.spend(len(rest) / bytesAStep)
 	}
 	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + f.pyplot(fig) + ".close(" +
 		fig.name + ")"}}

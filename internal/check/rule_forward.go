@@ -27,19 +27,8 @@ func activationsKept(f *file, r *reporter) {
 
 // isForwardHook reports whether a function is registered as a module's hook: by its name, or as what another returns.
 func (f *file) isForwardHook(fn *function) bool {
-	for _, name := range []string{"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"} {
-		for _, c := range f.byName[name] {
-			hook := c.arg(0).bare()
-			if hook.is("call") {
-				hook = hook.field("function")
-			}
-			name := last(f.plain(hook))
-			if name == fn.name && name != "" || fn.outer != nil && fn.outer.name == name && name != "" {
-				return true
-			}
-		}
-	}
-	return false
+	return fn.name != "" && f.index.hooks[fn.name] ||
+		fn.outer != nil && fn.outer.name != "" && f.index.hooks[fn.outer.name]
 }
 
 // fromParams reports whether a value is made of what a hook is given: no number, no part of the module.
@@ -92,7 +81,7 @@ func isNumber(f *file, n node) bool {
 // readsEnd reports whether all that is read of a container are its newest items: xs[-16:], xs[-1].
 func (f *file) readsEnd(h holder, g growth) bool {
 	reads := 0
-	for _, u := range f.uses(h, node{}) {
+	for _, u := range f.uses(h) {
 		p := u.parent()
 		switch {
 		case p.is("assignment") && p.field("left").i == u.i, u.inside(g.at) && u.i == g.into.i:
@@ -135,13 +124,10 @@ func (f *file) isRead(h holder) bool {
 			}
 		}
 	}
-	grows := map[int32]bool{}
-	for _, g := range f.growths() {
-		grows[g.into.bare().i] = true
-	}
-	for _, u := range f.uses(h, node{}) {
+	f.growths()
+	for _, u := range f.uses(h) {
 		p := u.parent()
-		if !grows[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {
+		if !f.index.into[u.i] && !(p.is("assignment") && p.field("left").i == u.i) {
 			return true
 		}
 	}

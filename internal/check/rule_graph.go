@@ -27,8 +27,8 @@ func retainGraph(f *file, r *reporter) {
 // otherGradients reports whether a function asks for gradients more than once: then the graph is wanted.
 func (f *file) otherGradients(fn *function, but call) bool {
 	for _, name := range []string{"backward", "grad", "manual_backward", "step_fn", "jacobian", "hessian"} {
-		for _, c := range f.byName[name] {
-			if c.i != but.i && f.function(c.node) == fn && (name != "grad" || strings.Contains(c.name, "autograd")) {
+		for _, c := range fn.calls[name] {
+			if c.i != but.i && (name != "grad" || strings.Contains(c.name, "autograd")) {
 				return true
 			}
 		}
@@ -38,19 +38,13 @@ func (f *file) otherGradients(fn *function, but call) bool {
 
 // conditional reports whether a node stands under an if within its loop.
 func (f *file) conditional(n node) bool {
-	for at := n.parent(); at.ok() && !at.is("for_statement", "while_statement", "function_definition",
-		"module"); at = at.parent() {
-		if at.is("if_statement", "conditional_expression", "except_clause", "match_statement") {
-			return true
-		}
-	}
-	return false
+	return n.ok() && f.places[n.i].under
 }
 
 // carry is the call whose result the next round of the loop puts in again with its graph: out, h = rnn(x, h).
 func (f *file) carry(fn *function, back call, loop node) node {
-	for _, c := range f.calls {
-		if !c.inside(loop) || f.function(c.node) != fn || c.inside(back.node) {
+	for _, c := range f.callsIn(loop) {
+		if f.function(c.node) != fn || c.inside(back.node) {
 			continue
 		}
 		left := c.parent().field("left")
@@ -79,6 +73,10 @@ func (f *file) passes(c call, name string) bool {
 
 func (f *file) madeBefore(fn *function, name string, loop node) bool {
 	for _, b := range fn.bindings[name] {
+		f.spend(1)
+		if b.at.start() > loop.start() {
+			break
+		}
 		if b.at.end() <= loop.start() {
 			return true
 		}
@@ -88,8 +86,8 @@ func (f *file) madeBefore(fn *function, name string, loop node) bool {
 
 // cutIn reports whether the loop gives a variable another value than the call does: h = h.detach().
 func (f *file) cutIn(fn *function, name string, but, loop node) bool {
-	for _, b := range fn.bindings[name] {
-		if b.at.inside(loop) && b.at.i != but.i {
+	for _, b := range fn.boundIn(name, loop) {
+		if b.at.i != but.i {
 			return true
 		}
 	}
@@ -122,11 +120,11 @@ func createGraph(f *file, r *reporter) {
 			continue
 		}
 		freed := false
-		for _, z := range f.byName["zero_grad"] {
-			freed = freed || f.function(z.node) == fn && z.keyword("set_to_none").text() != "False"
+		for _, z := range fn.calls["zero_grad"] {
+			freed = freed || z.keyword("set_to_none").text() != "False"
 		}
-		for name, bs := range fn.bindings {
-			for _, b := range bs {
+		for _, name := range fn.names {
+			for _, b := range fn.bindings[name] {
 				freed = freed || strings.HasSuffix(name, ".grad") && b.value.text() == "None"
 			}
 		}
@@ -154,8 +152,8 @@ func (f *file) keptException(clause node, r *reporter) {
 	if name == "" || !f.stepLoopOf(try).ok() && !fn.hook() || !f.runsModel(try.field("body")) {
 		return
 	}
-	for _, g := range f.growths() {
-		if !g.at.inside(clause) || !f.holdsName(g.value, name) {
+	for _, g := range f.growthsIn(clause) {
+		if !f.holdsName(g.value, name) {
 			continue
 		}
 		if h, ok := f.holderOf(g.into); ok && f.growsFreely(h, g, f.stepLoopOf(g.at)) {
@@ -195,6 +193,15 @@ func (f *file) holdsName(n node, name string) bool {
 
 // runsModel reports whether a block makes a step or calls a model.
 func (f *file) runsModel(n node) bool {
+	runs, known := f.index.runs[n.i]
+	if !known {
+		runs = f.findRun(n)
+		f.index.runs[n.i] = runs
+	}
+	return runs
+}
+
+func (f *file) findRun(n node) bool {
 	return n.any(func(at node) bool {
 		if !at.is("call") {
 			return false
@@ -264,8 +271,8 @@ func (f *file) tensorParam(fn *function) node {
 }
 
 func (f *file) shapeCache(fn *function, r *reporter) {
-	for _, bs := range fn.bindings {
-		for _, b := range bs {
+	for _, name := range fn.names {
+		for _, b := range fn.bindings[name] {
 			if b.kind != "=" || !b.target.is("subscript") {
 				continue
 			}
@@ -290,12 +297,8 @@ func (f *file) shapeCache(fn *function, r *reporter) {
 }
 
 func (f *file) plainDict(h holder) bool {
-	for _, b := range h.made {
-		if is, _ := f.isContainer(b.value); is && b.value.ok() && !b.target.is("subscript") {
-			return true
-		}
-	}
-	return false
+	container, _ := f.madeAs(h)
+	return container
 }
 
 func (f *file) makesTensor(n node) bool {
@@ -312,11 +315,11 @@ func contextOutput(f *file, r *reporter) {
 			continue
 		}
 		ctx := fn.params[0]
-		for name, bs := range fn.bindings {
+		for _, name := range fn.names {
 			if !strings.HasPrefix(name, ctx+".") {
 				continue
 			}
-			for _, b := range bs {
+			for _, b := range fn.bindings[name] {
 				if b.value.is("lambda") {
 					r.report(b.at, fmt.Sprintf("%s is a closure: it keeps the tensors that it uses for as long as the "+
 						"graph lives", quote(name)),
@@ -452,12 +455,7 @@ func (f *file) madeIn(fn *function, n node, loop node) bool {
 	root, _, _ := strings.Cut(f.plain(n), ".")
 	root, _, _ = strings.Cut(root, "[")
 	root = strings.TrimSuffix(root, "()")
-	for _, b := range fn.bindings[root] {
-		if b.at.inside(loop) || b.at.i == loop.i {
-			return true
-		}
-	}
-	return false
+	return len(fn.boundIn(root, loop)) > 0
 }
 
 // evalWithGradients finds evaluations that build graphs for nothing (MG117).
@@ -468,9 +466,9 @@ func evalWithGradients(f *file, r *reporter) {
 			continue
 		}
 		model := f.plain(c.receiver())
-		for _, m := range f.calls {
-			if f.plain(m.field("function")) != model || !m.inside(fn.node) || f.function(m.node) != fn ||
-				m.start() < c.start() || f.gradOff(m.node) {
+		for _, m := range f.callsIn(fn.node) {
+			if f.function(m.node) != fn || f.plain(m.field("function")) != model || m.start() < c.start() ||
+				f.gradOff(m.node) {
 				continue
 			}
 			loop := f.stepLoopOf(m.node)
@@ -485,9 +483,11 @@ func evalWithGradients(f *file, r *reporter) {
 
 // wantsGradients reports whether a function, for all that it evaluates, asks for gradients or switches them.
 func (f *file) wantsGradients(fn *function) bool {
-	return fn.any(func(n node) bool {
-		return n.is("identifier") && set("grad", "requires_grad", "requires_grad_", "autograd", "no_grad",
-			"inference_mode",
-			"set_grad_enabled", "jacobian", "retain_grad", "enable_grad")[n.text()]
-	})
+	for _, name := range []string{"grad", "requires_grad", "requires_grad_", "autograd", "no_grad", "inference_mode",
+		"set_grad_enabled", "jacobian", "retain_grad", "enable_grad"} {
+		if len(f.usesIn(name, fn.node)) > 0 {
+			return true
+		}
+	}
+	return false
 }

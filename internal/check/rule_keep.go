@@ -1,10 +1,8 @@
 package check
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -13,15 +11,6 @@ type growth struct {
 	at    node // the call or the statement
 	into  node
 	value node
-}
-
-// growths are all places where something is added to a container, in the order of the text.
-func (f *file) growths() []growth {
-	if f.grown == nil {
-		f.grown = f.findGrowths()
-		slices.SortStableFunc(f.grown, func(a, b growth) int { return cmp.Compare(a.at.i, b.at.i) })
-	}
-	return f.grown
 }
 
 func (f *file) findGrowths() (list []growth) {
@@ -34,8 +23,8 @@ func (f *file) findGrowths() (list []growth) {
 		}
 	}
 	for _, fn := range f.funcs {
-		for _, bs := range fn.bindings {
-			for _, b := range bs {
+		for _, name := range fn.names {
+			for _, b := range fn.bindings[name] {
 				switch {
 				case b.kind == "=" && b.target.is("subscript") && !b.target.field("subscript").is("slice", "string",
 					"integer"):
@@ -61,8 +50,8 @@ func detachFix(n node) []Edit {
 // sums finds totals that take the graph of every step along: total += loss (MG101).
 func sums(f *file, r *reporter) {
 	for _, fn := range f.funcs {
-		for name, bs := range fn.bindings {
-			for _, b := range bs {
+		for _, name := range fn.names {
+			for _, b := range fn.bindings[name] {
 				if added := f.addedTo(name, b); added.ok() {
 					f.sum(fn, name, b, added, r)
 				}
@@ -142,12 +131,11 @@ func (f *file) summand(name string, n node) node {
 // growsIn is the innermost loop over steps around a place in which a variable isn't made anew.
 func (f *file) growsIn(fn *function, name string, at node) node {
 	for _, l := range f.loops(at) {
-		remade := false
-		for _, b := range fn.bindings[name] {
-			remade = remade || b.kind != "+=" && b.at.i != at.i && b.at.inside(l)
-		}
-		if remade {
-			return node{}
+		for _, b := range fn.boundIn(name, l) {
+			f.spend(1)
+			if b.kind != "+=" && b.at.i != at.i {
+				return node{}
+			}
 		}
 		if f.kindOf(l) == stepLoop {
 			return l
@@ -162,29 +150,28 @@ func (f *file) returnsIt(fn *function, name string, loop node) bool {
 	if fn.hasBack || !loop.ok() || evalName.MatchString(fn.name) {
 		return false
 	}
-	for _, r := range fn.returns {
-		for _, n := range f.carried(r) {
-			if n == name {
-				return true
+	given := f.index.given[fn]
+	if given == nil {
+		given = map[string]bool{}
+		for _, r := range fn.returns {
+			for _, n := range f.carried(r) {
+				given[n] = true
 			}
 		}
+		f.index.given[fn] = given
 	}
-	return false
+	return given[name]
 }
 
 // cutLater reports whether the loop detaches the variable itself: total = total.detach().
 func (f *file) cutLater(fn *function, name string, loop, at node) bool {
-	for _, b := range fn.bindings[name] {
-		if b.kind == "=" && b.at.i != at.i && b.at.inside(loop) {
+	for _, b := range fn.boundIn(name, loop) {
+		f.spend(1)
+		if b.kind == "=" && b.at.i != at.i {
 			return true
 		}
 	}
-	for _, c := range f.byName["detach_"] {
-		if f.plain(c.receiver()) == name {
-			return true
-		}
-	}
-	return false
+	return f.index.detached[name]
 }
 
 var evalName = regexp.MustCompile(`(?i)(eval|valid|test|predict|infer)`)
@@ -203,8 +190,8 @@ func evalLike(f *file, fn *function, loop node) bool {
 
 // callsEval reports whether a function puts a model into evaluation mode.
 func (f *file) callsEval(fn *function) bool {
-	for _, c := range f.byName["eval"] {
-		if c.receiver().ok() && len(c.args()) == 0 && f.function(c.node) == fn {
+	for _, c := range fn.calls["eval"] {
+		if c.receiver().ok() && len(c.args()) == 0 {
 			return true
 		}
 	}
@@ -215,6 +202,7 @@ func (f *file) callsEval(fn *function) bool {
 func (f *file) born(fn *function, n node) (list []node) {
 	for _, name := range f.carried(n) {
 		for _, b := range fn.bindings[name] {
+			f.spend(1)
 			list = append(list, b.at)
 		}
 	}
@@ -258,8 +246,9 @@ func graphInContainer(f *file, r *reporter) {
 // holderLoop is the innermost loop over steps around a place in which the container isn't made.
 func (f *file) holderLoop(h holder, at node) node {
 	for _, l := range f.loops(at) {
-		for _, b := range h.made {
-			if b.kind != "+=" && b.at.inside(l) && b.target.kind() != "subscript" {
+		for _, b := range h.madeIn(l) {
+			f.spend(1)
+			if b.kind != "+=" && b.target.kind() != "subscript" {
 				return node{}
 			}
 		}
@@ -272,18 +261,7 @@ func (f *file) holderLoop(h holder, at node) node {
 
 // growsFreely reports whether what is added stays: a container, without a bound, never emptied.
 func (f *file) growsFreely(h holder, g growth, loop node) bool {
-	container := false
-	for _, b := range h.made {
-		if !b.value.ok() || b.target.is("subscript") {
-			continue
-		}
-		is, bounded := f.isContainer(b.value)
-		if bounded {
-			return false
-		}
-		container = container || is
-	}
-	if !container || f.isEmptied(h, loop, g.at) {
+	if container, bounded := f.madeAs(h); bounded || !container || f.isEmptied(h, loop, g.at) {
 		return false
 	}
 	if g.at.is("assignment") && !f.keyGrows(g, loop) {
@@ -325,10 +303,8 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	if evalLike(f, fn, loop) && !fn.hasBack {
 		return false
 	}
-	for _, u := range f.uses(h, node{}) {
-		if f.lossUse(u) || !fn.hasBack && u.up("return_statement").ok() {
-			return true
-		}
+	if w := f.holding(h); w.lossUse || !fn.hasBack && w.returned {
+		return true
 	}
 	return !f.trainedLoop(fn, loop)
 }
@@ -345,8 +321,8 @@ func (f *file) backedIn(fn *function, loop node) bool {
 
 // freed reports whether no backward() of the function keeps its graph.
 func (f *file) freed(fn *function) bool {
-	for _, c := range f.byName["backward"] {
-		if f.function(c.node) == fn && c.keyword("retain_graph").ok() {
+	for _, c := range fn.calls["backward"] {
+		if c.keyword("retain_graph").ok() {
 			return false
 		}
 	}
@@ -367,6 +343,7 @@ func quote(s string) string { return "`" + clip(s) + "`" }
 
 // clip makes an expression fit a message.
 func clip(s string) string {
+	s = s[:min(len(s), maxLine)]
 	s = strings.Join(strings.Fields(s), " ")
 	if r := []rune(s); len(r) > 40 {
 		return string(r[:39]) + "…"

@@ -99,7 +99,7 @@ func (f *file) clearFix(h holder, fn *function) []Edit {
 		return nil
 	}
 	reads := 0
-	for _, u := range f.uses(h, node{}) {
+	for _, u := range f.uses(h) {
 		in := f.function(u)
 		switch {
 		case in == end:
@@ -120,7 +120,7 @@ func (f *file) clearFix(h holder, fn *function) []Edit {
 // escapes reports whether a function stores or hands on the container itself, which clear() would then empty for
 // others.
 func (f *file) escapes(h holder, fn *function) bool {
-	for _, u := range f.uses(h, node{}) {
+	for _, u := range f.uses(h) {
 		if f.function(u) == fn && u.parent().is("assignment", "pair", "list", "tuple", "return_statement",
 			"keyword_argument") {
 			return true
@@ -164,10 +164,8 @@ func objectOutputs(f *file, r *reporter) {
 func (f *file) epochs(h holder, at node) bool {
 	n := 0
 	for _, l := range f.loops(at) {
-		for _, b := range h.made {
-			if b.at.inside(l) {
-				return false
-			}
+		if len(h.madeIn(l)) > 0 {
+			return false
 		}
 		if f.kindOf(l) == stepLoop {
 			n++
@@ -179,9 +177,14 @@ func (f *file) epochs(h holder, at node) bool {
 // fromModel reports whether a tensor comes out of a model or of a hook's batch: of a size that matters.
 func (f *file) fromModel(fn *function, n node) bool {
 	found := false
+	seen := map[int32]bool{}
 	for depth, open := 0, []node{n}; depth < 4 && !found; depth++ {
 		var more []node
 		for _, at := range open {
+			if seen[at.i] {
+				continue
+			}
+			seen[at.i] = true
 			found = found || at.any(func(x node) bool {
 				return x.is("call") && f.isModel(call{x, f.dotted(x.field("function"))}) && !isReduced(f, x)
 			})
@@ -225,23 +228,26 @@ func (f *file) names(n node) (names []string) {
 
 // calledInLoop reports whether a function is called in a loop over steps, or by one that is.
 func (f *file) calledInLoop(fn *function) bool {
-	return f.calledInLoopDeep(fn, 0)
-}
-
-func (f *file) calledInLoopDeep(fn *function, depth int) bool {
-	for _, c := range f.byName[fn.name] {
-		if c.inside(fn.node) || (fn.class != nil) != c.receiver().ok() {
-			continue
-		}
-		for _, l := range f.loops(c.node) {
-			if f.kindOf(l) == stepLoop || loaderName.MatchString(l.field("right").text()) {
-				return true
+	seen := map[*function]bool{fn: true}
+	for depth, open := 0, []*function{fn}; depth < 4; depth++ {
+		var callers []*function
+		for _, fn := range open {
+			for _, c := range f.byName[fn.name] {
+				if c.inside(fn.node) || (fn.class != nil) != c.receiver().ok() {
+					continue
+				}
+				for _, l := range f.loops(c.node) {
+					if f.kindOf(l) == stepLoop || loaderName.MatchString(l.field("right").text()) {
+						return true
+					}
+				}
+				if caller := f.function(c.node); !seen[caller] && !caller.node.is("module") {
+					seen[caller] = true
+					callers = append(callers, caller)
+				}
 			}
 		}
-		if caller := f.function(c.node); depth < 3 && caller != fn && !caller.node.is("module") &&
-			f.calledInLoopDeep(caller, depth+1) {
-			return true
-		}
+		open = callers
 	}
 	return false
 }
@@ -262,13 +268,16 @@ func meters(f *file, r *reporter) {
 
 // meter looks for calls of a meter's method with a graph, if the method keeps what it is given.
 func (f *file) meter(c *class, m *function, r *reporter) {
+	calls := f.callsOn(c, m.name)
+	if len(calls) == 0 {
+		return
+	}
 	for i, p := range m.params {
 		if i == 0 || !f.keepsParam(c, m, p) {
 			continue
 		}
-		for _, call := range f.byName[m.name] {
-			if call.inside(c.node) || !call.receiver().ok() || !f.isInstance(call.receiver(), c) ||
-				f.gradOff(call.node) {
+		for _, call := range calls {
+			if call.inside(c.node) || f.gradOff(call.node) {
 				continue
 			}
 			arg := call.arg(i - 1)
@@ -301,15 +310,15 @@ func (f *file) keepsParam(c *class, m *function, param string) bool {
 		}
 		return false
 	}
-	for name, bs := range m.bindings {
-		for _, b := range bs {
+	for _, name := range m.names {
+		for _, b := range m.bindings[name] {
 			if strings.HasPrefix(name, "self.") && b.value.ok() && f.addedTo(name, b).ok() && uses(b.value) {
 				return true
 			}
 		}
 	}
-	for _, g := range f.growths() {
-		if f.function(g.at) != m || !uses(g.value) {
+	for _, g := range f.growthsOf(m) {
+		if !uses(g.value) {
 			continue
 		}
 		if h, ok := f.holderOf(g.into); ok && h.attr && f.growsFreely(h, g, node{}) {
@@ -319,18 +328,38 @@ func (f *file) keepsParam(c *class, m *function, param string) bool {
 	return false
 }
 
-// isInstance reports whether a name was made by a call of the class.
-func (f *file) isInstance(n node, c *class) bool {
-	name := f.plain(n)
-	for _, fn := range f.funcs {
-		for _, b := range fn.bindings[name] {
-			v := b.value.bare()
-			if v.is("call") && f.dotted(v.field("function")) == c.name {
-				return true
+// callsOn are the calls of a method on names that were made by a call of the class.
+func (f *file) callsOn(c *class, method string) []call {
+	byClass, known := f.index.on[method]
+	if !known {
+		byClass = map[string][]call{}
+		for _, on := range f.byName[method] {
+			if on.receiver().ok() {
+				for _, class := range f.makersOf(f.plain(on.receiver())) {
+					byClass[class] = append(byClass[class], on)
+				}
 			}
 		}
+		f.index.on[method] = byClass
 	}
-	return false
+	return byClass[c.name]
+}
+
+// makersOf are the functions whose results a name is given, each once.
+func (f *file) makersOf(name string) []string {
+	list, known := f.index.makers[name]
+	if !known {
+		seen := map[string]bool{}
+		for _, b := range f.index.bound[name] {
+			if v := b.value.bare(); v.is("call") && !seen[f.dotted(v.field("function"))] {
+				maker := f.dotted(v.field("function"))
+				seen[maker] = true
+				list = append(list, maker)
+			}
+		}
+		f.index.makers[name] = list
+	}
+	return list
 }
 
 // stepReturns finds training steps whose results are kept for training_epoch_end with their graphs (MG115).
@@ -360,12 +389,12 @@ func stepReturns(f *file, r *reporter) {
 func epochEndCleanup(f *file, r *reporter) {
 	said := map[string]bool{}
 	for _, c := range f.classes {
-		for _, fn := range c.methods {
-			if !fn.epochEnd() {
+		for _, fn := range c.order {
+			if !fn.epochEnd() || c.methods[fn.name] != fn {
 				continue
 			}
 			for _, n := range []string{"cat", "stack", "vstack", "concatenate"} {
-				for _, call := range f.byName[n] {
+				for _, call := range fn.calls[n] {
 					f.gathered(c, fn, call, said, r)
 				}
 			}
@@ -374,19 +403,18 @@ func epochEndCleanup(f *file, r *reporter) {
 }
 
 func (f *file) gathered(c *class, fn *function, call call, said map[string]bool, r *reporter) {
-	if f.function(call.node) != fn {
-		return
-	}
 	for _, name := range f.carried(call.arg(0)) {
 		if !strings.HasPrefix(name, "self.") {
 			continue
 		}
 		var h holder
 		var grows growth
-		for _, g := range f.growths() {
-			if hook := f.function(g.at); hook.class == c && hook.hook() && strings.HasPrefix(f.plain(g.into), name) {
-				h, _ = f.holderOf(g.into)
-				grows = g
+		for _, hook := range c.order {
+			for _, g := range f.growthsOf(hook) {
+				if hook.hook() && strings.HasPrefix(f.plain(g.into), name) {
+					h, _ = f.holderOf(g.into)
+					grows = g
+				}
 			}
 		}
 		if place := c.name + fn.name + h.name; h.name != "" && !said[place] && f.growsFreely(h, grows, node{}) {
@@ -403,12 +431,12 @@ func (f *file) gathered(c *class, fn *function, call call, said map[string]bool,
 // resultPastEpoch finds whole epochs' results that an object keeps through the next epoch (MG119).
 func resultPastEpoch(f *file, r *reporter) {
 	for _, c := range f.classes {
-		for _, fn := range c.methods {
-			if !fn.epochEnd() || !c.isLightning() {
+		for _, fn := range c.order {
+			if !fn.epochEnd() || !c.isLightning() || c.methods[fn.name] != fn {
 				continue
 			}
-			for name, bs := range fn.bindings {
-				for _, b := range bs {
+			for _, name := range fn.names {
+				for _, b := range fn.bindings[name] {
 					v := b.value.bare()
 					if !strings.HasPrefix(name, "self.") || !v.is("call") || b.kind != "=" {
 						continue
@@ -430,7 +458,7 @@ func resultPastEpoch(f *file, r *reporter) {
 // released reports whether an attribute is deleted or set to something else again.
 func (f *file) released(c *class, name string, but node) bool {
 	h := holder{name: name, attr: true}
-	for _, u := range f.uses(h, node{}) {
+	for _, u := range f.uses(h) {
 		if u.up("delete_statement").ok() {
 			return true
 		}

@@ -138,7 +138,7 @@ type Finding struct {
 	EndCol    int
 	Message   string
 	Hint      string
-	Source    string // the line of the text
+	Source    string // the line of the text; "" where it is longer than a screen is wide many times over
 	Fix       []Edit // nil: none that is sure to keep results
 	Holder    string // the name of what keeps memory: "losses", "self.outputs"; "" unknown
 	Lines     []int  // lines of the file that take part, in the file's own count: where it is made, kept, held
@@ -156,6 +156,7 @@ type reporter struct {
 	f    *file
 	rule Rule
 	list []Finding
+	room int // how many findings there may be
 	seen map[int]bool
 }
 
@@ -168,7 +169,8 @@ func held(name string) option { return func(_ *reporter, f *Finding) { f.Holder 
 // with adds places that take part.
 func with(nodes ...node) option {
 	return func(r *reporter, f *Finding) {
-		for _, n := range nodes {
+		r.f.spend(len(nodes))
+		for _, n := range nodes[:min(len(nodes), maxLines)] {
 			if n.ok() {
 				f.Lines = append(f.Lines, r.f.src.line(n.start()))
 			}
@@ -184,12 +186,18 @@ func (r *reporter) report(n node, message, hint string, more ...option) {
 	if r.seen[n.start()] {
 		return
 	}
+	if len(r.list) == r.room {
+		panic(spent{})
+	}
 	r.seen[n.start()] = true
 	f := Finding{Rule: r.rule, Path: r.f.src.path, Message: message, Hint: hint, at: n.start(),
 		Lines: []int{r.f.src.line(n.start())}}
 	f.Cell, f.Line, f.Col = r.f.src.position(n.start())
 	_, f.EndLine, f.EndCol = r.f.src.position(n.end())
-	f.Source = r.f.src.lineText(n.start())
+	r.f.spend(1 + f.Col/bytesAStep)
+	if f.Source = r.f.src.lineText(n.start()); len(f.Source) > maxLine {
+		f.Source = ""
+	}
 	for _, o := range more {
 		o(r, &f)
 	}

@@ -8,19 +8,25 @@ import (
 // file is what the rules know of one text.
 type file struct {
 	*tree
-	src     *source
-	imports imports
-	dots    map[int32]string
-	calls   []call
-	byName  map[string][]call // by the last part of the name
-	funcs   []*function
-	ofNode  map[int32]*function // by the node of the definition
-	classes []*class
-	module  *function // the file's own statements
-	values  map[int32]grade
-	busy    map[int32]bool
-	grown   []growth       // what growths has found
-	off     map[int32]bool // functions whose callers switch gradients off
+	src      *source
+	places   []place // by node
+	imports  imports
+	dots     map[int32]string  // names of what is called, by node
+	calls    []call            // in the order of the text
+	byName   map[string][]call // by the last part of the name
+	funcs    []*function
+	fnNamed  map[string][]*function
+	ofNode   map[int32]*function // by the node of the definition
+	classes  []*class
+	ofClass  map[int32]*class // by the node of the definition
+	module   *function        // the file's own statements
+	comments []node
+	grades   grades
+	index    index
+	off      map[int32]bool // functions whose callers switch gradients off
+	depth    int            // of calls of offFunction
+	withs    map[int32]bool // with statements that switch gradients off
+	kinds    map[int32]loopKind
 }
 
 // class is a class and what it is made of.
@@ -29,6 +35,7 @@ type class struct {
 	name    string
 	bases   []string
 	methods map[string]*function
+	order   []*function // of the methods
 }
 
 // function is a function, a method, or the module itself.
@@ -39,7 +46,11 @@ type function struct {
 	outer      *function
 	decorators []string
 	params     []string
-	bindings   map[string][]binding // by dotted name: "x", "self.x"
+	isParam    map[string]bool
+	within     *class               // the class around, also of a function in a method
+	calls      map[string][]call    // by the last part of the name, those that stand in it and in no function in it
+	bindings   map[string][]binding // by dotted name: "x", "self.x"; in the order of the text
+	names      []string             // of the bindings, in the order of the first
 	backed     map[string]bool      // names whose backward() is called
 	flows      map[string]bool      // those, and what they are made of
 	hasBack    bool                 // some backward() is called here
@@ -59,21 +70,28 @@ func newFile(src *source) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &file{tree: t, src: src, dots: map[int32]string{}, byName: map[string][]call{}, ofNode: map[int32]*function{},
-		values: map[int32]grade{}, busy: map[int32]bool{}, off: map[int32]bool{}}
-	if len(t.cells) == 0 {
-		return f, nil
+	return &file{tree: t, src: src, dots: map[int32]string{}, byName: map[string][]call{},
+		ofNode:  map[int32]*function{},
+		ofClass: map[int32]*class{}, fnNamed: map[string][]*function{}, off: map[int32]bool{}, withs: map[int32]bool{},
+		kinds: map[int32]loopKind{}, grades: newGrades()}, nil
+}
+
+// read notes what every node is to the rules. They ask nothing before.
+func (f *file) read() {
+	if len(f.cells) == 0 {
+		return
 	}
-	f.imports = findImports(t.root())
-	f.module = f.addFunction(t.root(), nil)
-	t.root().all(func(n node) bool {
+	f.findPlaces()
+	f.imports = findImports(f.root())
+	f.module = f.addFunction(f.root(), nil)
+	f.root().all(func(n node) bool {
 		f.take(n)
 		return true
 	})
+	f.makeIndex()
 	for _, fn := range f.funcs {
 		f.flow(fn)
 	}
-	return f, nil
 }
 
 // take notes what a node is to the rules.
@@ -83,15 +101,20 @@ func (f *file) take(n node) {
 		c := call{n, f.dotted(n.field("function"))}
 		f.calls = append(f.calls, c)
 		f.byName[c.last()] = append(f.byName[c.last()], c)
+		fn := f.function(n)
+		fn.calls[c.last()] = append(fn.calls[c.last()], c)
 		if _, of := f.backwardOf(c); of {
-			f.function(n).hasBack = true
+			fn.hasBack = true
 		}
+	case "comment":
+		f.comments = append(f.comments, n)
 	case "class_definition":
 		c := &class{node: n, name: n.field("name").text(), methods: map[string]*function{}}
 		for _, b := range n.field("superclasses").children() {
 			c.bases = append(c.bases, f.dotted(b))
 		}
 		f.classes = append(f.classes, c)
+		f.ofClass[n.i] = c
 	case "function_definition":
 		f.addFunction(n, f.function(n.parent()))
 	case "assignment":
@@ -113,6 +136,7 @@ func (f *file) take(n node) {
 
 func (f *file) addFunction(n node, outer *function) *function {
 	fn := &function{node: n, outer: outer, name: n.field("name").text(), bindings: map[string][]binding{},
+		isParam: map[string]bool{}, calls: map[string][]call{},
 		backed: map[string]bool{}, flows: map[string]bool{}}
 	if up := n.parent(); up.is("decorated_definition") {
 		for _, d := range up.children() {
@@ -130,11 +154,19 @@ func (f *file) addFunction(n node, outer *function) *function {
 			name = nf
 		}
 		fn.params = append(fn.params, name.text())
+		fn.isParam[name.text()] = true
 	}
 	if c := f.classOf(n); c != nil {
 		fn.class, c.methods[fn.name] = c, fn
+		c.order = append(c.order, fn)
+	}
+	if fn.within = fn.class; fn.class == nil && outer != nil {
+		fn.within = outer.within
 	}
 	f.funcs = append(f.funcs, fn)
+	if !n.is("module") {
+		f.fnNamed[fn.name] = append(f.fnNamed[fn.name], fn)
+	}
 	f.ofNode[n.i] = fn
 	return fn
 }
@@ -148,28 +180,24 @@ func (f *file) classOf(n node) *class {
 	if !above.is("class_definition") {
 		return nil
 	}
-	for _, c := range f.classes {
-		if c.i == above.i {
-			return c
-		}
-	}
-	return nil
+	return f.ofClass[above.i]
 }
 
 // function is the one whose body a node stands in; the module, if no other.
 func (f *file) function(n node) *function {
-	if fn := f.ofNode[n.up("function_definition", "module").i]; fn != nil && n.ok() {
-		return fn
+	f.spend(1)
+	if n.ok() {
+		if fn := f.ofNode[f.places[n.i].function]; fn != nil {
+			return fn
+		}
 	}
 	return f.module
 }
 
 // classAt is the class around a node.
 func (f *file) classAt(n node) *class {
-	for fn := f.function(n); fn != nil; fn = fn.outer {
-		if fn.class != nil {
-			return fn.class
-		}
+	if fn := f.function(n); fn != nil {
+		return fn.within
 	}
 	return nil
 }
@@ -179,14 +207,18 @@ func (f *file) bind(at, target, value node, kind string) {
 	switch target.kind() {
 	case "identifier", "attribute", "subscript":
 		name := f.plain(target)
+		if fn.bindings[name] == nil {
+			fn.names = append(fn.names, name)
+		}
 		fn.bindings[name] = append(fn.bindings[name], binding{at, target, value, kind})
 	case "pattern_list", "tuple_pattern", "list_pattern", "expression_list", "tuple":
-		values := value.bare()
-		parts := target.children()
-		whole := values.is("expression_list", "tuple") && len(values.children()) == len(parts) && kind == "="
+		parts, values := target.children(), []node(nil)
+		if v := value.bare(); kind == "=" && v.is("expression_list", "tuple") {
+			values = v.children()
+		}
 		for i, t := range parts {
-			if whole {
-				f.bind(at, t, values.children()[i], kind)
+			if len(values) == len(parts) {
+				f.bind(at, t, values[i], kind)
 			} else {
 				f.bind(at, t, value, kind)
 			}
@@ -200,23 +232,23 @@ func (f *file) plain(n node) string {
 	case "identifier":
 		return n.text()
 	case "attribute":
-		return f.plain(n.field("object")) + "." + n.field("attribute").text()
+		return f.join(f.plain(n.field("object")), ".", n.field("attribute").text())
 	case "subscript":
-		return f.plain(n.field("value")) + "[]"
+		return f.join(f.plain(n.field("value")), "[]", "")
 	case "call":
-		return f.plain(n.field("function")) + "()"
+		return f.join(f.plain(n.field("function")), "()", "")
 	}
 	return "?"
 }
 
 // loops are the loops around a node within its function, the innermost first.
 func (f *file) loops(n node) (list []node) {
-	for below, at := n, n.parent(); at.ok() && !at.is("function_definition", "class_definition",
-		"lambda"); below, at = at,
-		at.parent() {
-		if at.is("for_statement", "while_statement") && below.i == at.field("body").i {
-			list = append(list, at)
-		}
+	if !n.ok() {
+		return nil
+	}
+	for i := f.places[n.i].loop; i >= 0; i = f.places[i].loop {
+		f.spend(1)
+		list = append(list, f.at(i))
 	}
 	return list
 }
@@ -240,6 +272,16 @@ const (
 
 // kindOf tells a loop over batches, steps or epochs from one over layers, files or time.
 func (f *file) kindOf(loop node) loopKind {
+	kind, known := f.kinds[loop.i]
+	if !known {
+		kind = f.findKind(loop)
+		f.kinds[loop.i] = kind
+	}
+	f.spend(1)
+	return kind
+}
+
+func (f *file) findKind(loop node) loopKind {
 	if loop.is("while_statement") {
 		if stepLimit.MatchString(loop.field("condition").text()) || f.trains(loop) {
 			return stepLoop
@@ -269,15 +311,7 @@ func (f *file) kindOf(loop node) loopKind {
 
 // trains reports whether the loop's own body updates weights.
 func (f *file) trains(loop node) bool {
-	body := loop.field("body")
-	for _, name := range []string{"backward", "manual_backward"} {
-		for _, c := range f.byName[name] {
-			if c.inside(body) && f.sameFunction(c.node, loop) {
-				return true
-			}
-		}
-	}
-	return false
+	return loop.ok() && f.index.trains[loop.i]
 }
 
 func (f *file) sameFunction(a, b node) bool { return f.function(a) == f.function(b) }
@@ -319,6 +353,7 @@ var noGrad = []string{"no_grad", "inference_mode", "no_grad_if_needed", "torch_n
 // gradOff reports whether gradients are switched off at a node.
 func (f *file) gradOff(n node) bool {
 	for at := n; at.ok(); at = at.parent() {
+		f.spend(1)
 		if at.is("with_statement") && f.offWith(at) {
 			return true
 		}
@@ -332,6 +367,15 @@ func (f *file) gradOff(n node) bool {
 }
 
 func (f *file) offWith(w node) bool {
+	off, known := f.withs[w.i]
+	if !known {
+		off = f.findOffWith(w)
+		f.withs[w.i] = off
+	}
+	return off
+}
+
+func (f *file) findOffWith(w node) bool {
 	head := w.child()
 	return head.is("with_clause") && head.any(func(n node) bool {
 		if !n.is("call", "identifier", "attribute") {
@@ -361,29 +405,24 @@ func (f *file) offFunction(fn *function) bool {
 	if known, ok := f.off[fn.i]; ok {
 		return known
 	}
-	f.off[fn.i] = false // a circle of calls proves nothing
+	f.off[fn.i] = false // a circle of calls proves nothing, nor does a chain longer than people make
 	calls := f.byName[fn.name]
-	off := len(calls) > 0 && !strings.HasPrefix(fn.name, "__")
+	off := len(calls) > 0 && !strings.HasPrefix(fn.name, "__") && f.depth < maxChain
+	f.depth++
 	for _, c := range calls {
 		off = off && !c.inside(fn.node) && f.gradOff(c.node)
 	}
+	f.depth--
 	f.off[fn.i] = off
 	return off
 }
 
 // offBefore reports whether a statement before n, of the same function or the module, switches gradients off for good.
 func (f *file) offBefore(fn *function, n node) bool {
-	for _, c := range f.byName["set_grad_enabled"] {
-		in := f.function(c.node)
-		if c.parent().is("expression_statement") && c.arg(0).text() != "True" && (in == fn || in == f.module) &&
-			c.start() < n.start() {
+	for _, in := range []*function{fn, f.module} {
+		if from, off := f.index.offFrom[in]; off && from < n.start() {
 			return true
 		}
 	}
-	for _, c := range f.byName["requires_grad_"] {
-		if c.arg(0).text() == "False" && f.function(c.node) == fn && !fn.hasBack {
-			return true
-		}
-	}
-	return false
+	return !fn.hasBack && f.index.frozen[fn]
 }

@@ -8,14 +8,15 @@ import (
 )
 
 // Selection says which rules apply: those selected (none: all) less those ignored. A name is an id, a rule's name, or
-// the beginning of an id: MG1 is all of MG101 to MG199.
+// the beginning of an id: MG1 is all of MG101 to MG199. That a file was not read is told unless it is ignored: to find
+// nothing of what was selected would look the same.
 type Selection struct {
 	Select, Ignore []string
 }
 
 // Has reports whether a rule applies.
 func (s Selection) Has(r Rule) bool {
-	return (len(s.Select) == 0 || matches(r, s.Select)) && !matches(r, s.Ignore)
+	return (len(s.Select) == 0 || r.ID == Unreadable || matches(r, s.Select)) && !matches(r, s.Ignore)
 }
 
 // Check refuses names that no rule has.

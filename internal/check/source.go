@@ -60,7 +60,7 @@ type notebookCell struct {
 }
 
 func (s *source) readNotebook(data []byte) error {
-	if len(data) > maxSource*4 { // outputs are the larger part of a notebook
+	if len(data) > maxFile {
 		return errTooLarge
 	}
 	var nb notebookFile

@@ -2,6 +2,7 @@ package check
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 
 	sitter "github.com/tree-sitter/go-tree-sitter"
@@ -20,9 +21,11 @@ type cell struct {
 // tree is the syntax tree of one text.
 type tree struct {
 	g      *language
-	src    []byte
+	src    string
 	cells  []cell
 	broken bool
+	deep   bool // something lies below maxDepth and is not in cells
+	left   int  // the steps that may still be made
 }
 
 // node is a place in a tree; the zero value is no node, and everything asked of it answers "nothing".
@@ -57,16 +60,19 @@ var grammar = sync.OnceValue(func() *language {
 })
 
 const (
-	maxSource = 16 << 20 // bytes; offsets are 32 bits, and no source that people wrote is larger
-	maxCells  = 32 << 20 // nodes: two a byte would be a grammar gone mad
+	maxFile   = 64 << 20 // bytes of a file; outputs are the larger part of a notebook
+	maxSource = 4 << 20  // bytes: the tree of as much takes up to 1.4 GB, and no source that people wrote is larger
+	maxCells  = 8 << 20  // nodes: two a byte would be a grammar gone mad
 	// levels, a hundred times what people write: what lies below is not read, so recursion may follow
 	maxDepth = 1000
 )
 
-var errTooLarge = errors.New("the file is too large to be read as source")
+var errTooLarge = errors.New("the file is too large")
 
 // parse makes the tree of a text. Broken text gives a tree with errors in it, never none.
-func parse(src []byte) (*tree, error) {
+func parse(src []byte) (*tree, error) { return parseWithin(src, newParserWork(src)) }
+
+func parseWithin(src []byte, w *parserWork) (*tree, error) {
 	if len(src) > maxSource {
 		return nil, errTooLarge
 	}
@@ -76,13 +82,20 @@ func parse(src []byte) (*tree, error) {
 	if err := p.SetLanguage(g.language); err != nil {
 		return nil, err
 	}
-	parsed := p.Parse(src, nil)
-	if parsed == nil {
-		return nil, errors.New("the parser gave up")
+	runtime.LockOSThread() // whose time is taken
+	defer runtime.UnlockOSThread()
+	w.start()
+	parsed := p.ParseWithOptions(w.read, nil, &sitter.ParseOptions{ProgressCallback: w.tooMuch})
+	w.src = nil // the binding never lets go of the options
+	if parsed != nil {
+		defer parsed.Close()
 	}
-	defer parsed.Close()
+	if parsed == nil || w.reads < 0 { // or the end of the text that the parser saw was not its end
+		return nil, errHard
+	}
 	root := parsed.RootNode()
-	t := &tree{g: g, src: src, cells: make([]cell, 0, len(src)/4+16), broken: root.HasError()}
+	t := &tree{g: g, src: string(src), cells: make([]cell, 0, len(src)/4+16), broken: root.HasError(),
+		left: stepsFor(len(src))}
 	c := root.Walk()
 	defer c.Close()
 	t.copy(c)
@@ -104,10 +117,12 @@ func (t *tree) copy(c *sitter.TreeCursor) {
 			mine = t.add(cell{kind: id, field: c.FieldId(), start: uint32(start), end: uint32(end),
 				parent: mine, next: -1, first: -1, last: -1})
 		}
-		if leaf := int(id) < len(g.leaf) && g.leaf[id]; !leaf && len(parents) < maxDepth && c.GotoFirstChild() {
+		leaf := int(id) < len(g.leaf) && g.leaf[id]
+		if !leaf && len(parents) < maxDepth && c.GotoFirstChild() {
 			parents = append(parents, mine)
 			continue
 		}
+		t.deep = t.deep || !leaf && len(parents) == maxDepth
 		for !c.GotoNextSibling() {
 			if !c.GotoParent() {
 				return
@@ -170,7 +185,9 @@ func (n node) text() string {
 	if !n.ok() {
 		return ""
 	}
-	return string(n.t.src[n.cell().start:n.cell().end])
+	text := n.t.src[n.cell().start:n.cell().end]
+	n.t.spend(1 + len(text)/bytesAStep)
+	return text
 }
 
 func (n node) start() int { return int(n.cell().start) }
@@ -207,6 +224,7 @@ func (n node) lastChild() node {
 // children are the node's own, comments left out.
 func (n node) children() (list []node) {
 	for c := n.firstChild(); c.ok(); c = c.next() {
+		n.t.spend(1)
 		if c.kind() != "comment" {
 			list = append(list, c)
 		}
@@ -217,6 +235,7 @@ func (n node) children() (list []node) {
 // child is the first child, comments left out.
 func (n node) child() node {
 	for c := n.firstChild(); c.ok(); c = c.next() {
+		n.t.spend(1)
 		if c.kind() != "comment" {
 			return c
 		}
@@ -231,6 +250,7 @@ func (n node) field(name string) node {
 	}
 	id := n.t.g.fields[name]
 	for c := n.firstChild(); c.ok(); c = c.next() {
+		n.t.spend(1)
 		if c.cell().field == id && id != 0 {
 			return c
 		}
@@ -245,12 +265,14 @@ func (n node) all(enter func(node) bool) {
 	}
 	stop := n.i
 	for at := n; ; {
+		n.t.spend(1)
 		deeper := enter(at)
 		if deeper && at.cell().first >= 0 {
 			at = at.t.at(at.cell().first)
 			continue
 		}
 		for at.i != stop && at.cell().next < 0 {
+			n.t.spend(1)
 			at = at.parent()
 		}
 		if at.i == stop {
@@ -272,12 +294,16 @@ func (n node) any(want func(node) bool) bool {
 
 // inside reports whether the node is outer or lies in it.
 func (n node) inside(outer node) bool {
+	if n.ok() {
+		n.t.spend(1)
+	}
 	return n.ok() && outer.ok() && n.start() >= outer.start() && n.end() <= outer.end()
 }
 
 // up is the nearest node above, itself included, of one of the kinds.
 func (n node) up(kinds ...string) node {
 	for at := n; at.ok(); at = at.parent() {
+		n.t.spend(1)
 		if at.is(kinds...) {
 			return at
 		}
@@ -288,6 +314,7 @@ func (n node) up(kinds ...string) node {
 // bare takes brackets off, and what waits.
 func (n node) bare() node {
 	for n.is("parenthesized_expression", "await") {
+		n.t.spend(1)
 		n = n.child()
 	}
 	return n

@@ -2,6 +2,7 @@ package check
 
 import (
 	"regexp"
+	"sort"
 	"strings"
 )
 
@@ -87,6 +88,7 @@ func (f *file) flow(fn *function) {
 		return
 	}
 	var open []string
+	read := map[int32]bool{}
 	add := func(name string) {
 		if !fn.flows[name] {
 			fn.flows[name] = true
@@ -94,10 +96,7 @@ func (f *file) flow(fn *function) {
 		}
 	}
 	for _, name := range []string{"backward", "manual_backward", "backward_pass"} {
-		for _, c := range f.byName[name] {
-			if f.function(c.node) != fn {
-				continue
-			}
+		for _, c := range fn.calls[name] {
 			of, _ := f.backwardOf(c)
 			for _, n := range of {
 				for _, name := range f.carried(n) {
@@ -111,10 +110,12 @@ func (f *file) flow(fn *function) {
 		name := open[len(open)-1]
 		open = open[:len(open)-1]
 		for _, b := range fn.bindings[name] {
-			if b.value.ok() {
-				for _, n := range f.carried(b.value) {
-					add(n)
-				}
+			if !b.value.ok() || read[b.value.i] {
+				continue
+			}
+			read[b.value.i] = true // one value may be given to many names
+			for _, n := range f.carried(b.value) {
+				add(n)
 			}
 		}
 	}
@@ -143,24 +144,69 @@ func (f *file) carried(n node) (names []string) {
 	return names
 }
 
+// grades are the values' grades that are known, by node.
+type grades struct {
+	known map[int32]grade
+	busy  map[int32]int // how deep a node is in the chain that is being followed
+	// What depends on a node that is still busy holds while that is so: a value that depends on itself. Without these
+	// a ring of names that each use two others would be followed along each of its exponentially many ways.
+	guessed map[int32]guess
+	order   []int32 // of the guesses, in the order in which they were made
+	lowest  int     // the least deep busy node that what is being graded has met
+}
+
+// guess is a grade that holds as long as the chain has that length.
+type guess struct {
+	grade  grade
+	lowest int
+}
+
+// maxChain is how long a chain of values, or of callers, is followed: longer than people make, and short on the stack.
+const maxChain = 500
+
+func newGrades() grades {
+	return grades{known: map[int32]grade{}, busy: map[int32]int{}, guessed: map[int32]guess{}, lowest: maxChain}
+}
+
 // grade returns what is known about an expression's value.
 func (f *file) grade(n node) grade {
 	n = n.bare()
 	if !n.ok() {
 		return unknown
 	}
-	if g, known := f.values[n.i]; known {
+	f.spend(1)
+	s := &f.grades
+	if g, known := s.known[n.i]; known {
 		return g
 	}
-	if f.busy[n.i] || len(f.busy) > 60 { // a value that depends on itself; a chain longer than people follow
+	if depth, busy := s.busy[n.i]; busy { // it depends on itself
+		s.lowest = min(s.lowest, depth)
 		return unknown
 	}
-	f.busy[n.i] = true
-	g := f.findGrade(n)
-	delete(f.busy, n.i)
-	if len(f.busy) == 0 || g != unknown {
-		f.values[n.i] = g
+	if g, guessed := s.guessed[n.i]; guessed {
+		s.lowest = min(s.lowest, g.lowest)
+		return g.grade
 	}
+	depth := len(s.busy)
+	if depth >= maxChain {
+		s.known[n.i] = unknown
+		return unknown
+	}
+	outer, first := s.lowest, len(s.order)
+	s.busy[n.i], s.lowest = depth, maxChain
+	g := f.findGrade(n)
+	delete(s.busy, n.i)
+	if s.lowest < depth {
+		s.guessed[n.i] = guess{g, s.lowest}
+		s.order = append(s.order, n.i)
+	} else {
+		s.known[n.i] = g
+		for _, i := range s.order[first:] { // they took n's grade for unknown
+			delete(s.guessed, i)
+		}
+		s.order, s.lowest = s.order[:first], maxChain
+	}
+	s.lowest = min(s.lowest, outer)
 	return g
 }
 
@@ -236,21 +282,31 @@ func (f *file) gradeBinding(b binding) grade {
 
 // latest is the binding that gives a name its value at a place: the last one before it, or in a loop the last of all.
 func (f *file) latest(fn *function, name string, at node) (best binding, ok bool) {
-	for _, b := range fn.bindings[name] {
-		if b.at.end() <= at.start() || b.kind == "for" && at.inside(b.at) || b.at.is("for_in_clause") &&
-			at.inside(b.at.parent()) {
-			if !exclusive(b.at, at) {
-				best, ok = b, true
-			}
+	if !at.ok() {
+		return best, false
+	}
+	list, until := fn.bindings[name], at.start()
+	if in := f.places[at.i].generator; in >= 0 {
+		until = f.at(in).end() // what a comprehension yields stands before the names that it binds
+	}
+	for i := sort.Search(len(list), func(i int) bool { return list[i].at.start() >= until }) - 1; i >= 0; i-- {
+		b := list[i]
+		f.spend(1)
+		if (b.at.end() <= at.start() || b.kind == "for" && at.inside(b.at) || b.at.is("for_in_clause") &&
+			at.inside(b.at.parent())) && !exclusive(b.at, at) {
+			return b, true
 		}
 	}
-	return best, ok
+	return best, false
 }
 
 // exclusive reports whether two places stand in different branches of one if.
 func exclusive(a, b node) bool {
 	for up := a; up.ok(); up = up.parent() {
 		p := up.parent()
+		if b.inside(p) && !p.is("if_statement") {
+			return false // both stand in it, and so in whatever is around it
+		}
 		if p.is("if_statement") && b.inside(p) && !b.inside(up) && !b.inside(p.field("condition")) {
 			return true
 		}
@@ -352,8 +408,9 @@ func (f *file) gradeOwn(c call) (g grade) {
 	if on.ok() && on.text() != "self" {
 		return unknown
 	}
-	for _, fn := range f.funcs {
-		if fn.name != c.last() || fn.node.is("module") || (fn.class != nil) != on.ok() ||
+	for _, fn := range f.fnNamed[c.last()] {
+		f.spend(1)
+		if (fn.class != nil) != on.ok() ||
 			on.ok() && fn.class != f.classAt(c.node) {
 			continue
 		}
@@ -380,10 +437,8 @@ func (f *file) isModel(c call) bool {
 	if _, imported := f.imports[fn.text()]; imported {
 		return false
 	}
-	for _, own := range f.funcs {
-		if own.name == name && !own.node.is("module") {
-			return false // a function of that name
-		}
+	if len(f.fnNamed[name]) > 0 {
+		return false // a function of that name
 	}
 	if on := c.receiver(); on.ok() && on.text() != "self" && !strings.HasPrefix(on.text(), "self.") {
 		return on.is("identifier") // trainer.model(x)
@@ -406,11 +461,5 @@ func (f *file) trained(c call) bool {
 	if fn := f.function(c.node); fn.hasBack || fn.name == "training_step" && fn.class.isLightning() {
 		return true
 	}
-	model := f.plain(c.field("function"))
-	for _, p := range f.byName["parameters"] {
-		if on := p.receiver(); on.ok() && last(f.plain(on)) == last(model) {
-			return true
-		}
-	}
-	return false
+	return f.index.trained[last(f.plain(c.field("function")))]
 }

@@ -41,7 +41,7 @@ func (v Visible) Number(d model.GPUDevice) int32 {
 	}
 	for i, e := range v.list {
 		if n, err := strconv.Atoi(e); err == nil {
-			if d.Parent < 0 && int32(n) == d.Device {
+			if d.Parent < 0 && n == int(d.Device) {
 				return int32(i)
 			}
 			continue

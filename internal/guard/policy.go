@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -95,14 +96,12 @@ func Load(name string) (*Policy, error) {
 	if name == Guide {
 		return Parse(Guide, guideText)
 	}
-	st, err := os.Stat(name)
+	file, err := os.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}
-	if st.Size() > maxPolicy {
-		return nil, fmt.Errorf("read policy %s: %s, more than %s", name, units.Bytes(st.Size()), units.Bytes(maxPolicy))
-	}
-	text, err := os.ReadFile(name)
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxPolicy+1)) // a device has no end, and no size
 	if err != nil {
 		return nil, fmt.Errorf("read policy: %w", err)
 	}

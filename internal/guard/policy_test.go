@@ -2,6 +2,7 @@ package guard
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -191,4 +192,23 @@ func FuzzParse(f *testing.F) {
 			t.Fatal("no JSON for the agent")
 		}
 	})
+}
+
+// TestHostilePolicy holds what a file may make us do: aliases that stand for more than there is memory, mappings in
+// mappings without an end, a device that has none.
+func TestHostilePolicy(t *testing.T) {
+	laughs := "training:\n  a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+	for i := 1; i < 40; i++ {
+		ten := strings.Repeat(fmt.Sprintf(", *a%d", i-1), 10)
+		laughs += fmt.Sprintf("  a%d: &a%d [%s]\n", i, i, ten[2:])
+	}
+	for name, text := range map[string]string{"laughs": laughs, "deep": "training: " + strings.Repeat("[", maxPolicy/2),
+		"keys": "training: " + strings.Repeat("{a: ", maxPolicy/5), "itself": "training: &a [*a]\n"} {
+		if _, err := Parse(name, []byte(text)); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+	if _, err := Load("/dev/zero"); err == nil {
+		t.Error("/dev/zero was read")
+	}
 }

@@ -28,7 +28,7 @@ func CheckParquet(ctx context.Context, path string, columns []FileColumn, tempDi
 	}
 	defer own.remove()
 	e := &engine{}
-	o := Options{TempDir: own.path}
+	o := Options{TempDir: own.path, outside: true}
 	if err := e.open(o.withDefaults()); err != nil {
 		return err
 	}

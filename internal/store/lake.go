@@ -110,10 +110,10 @@ type FileColumn struct {
 	Key        bool // it stands in the files' paths (key=value), not in the files
 }
 
-// OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Columns have the types that
-// the views say: files that would change one, or that can't be opened, are left out, and Odd of their view names them.
-// Questions can read no other file. The catalog global has the same views, and those whose name no other schema has
-// without a schema as well.
+// OpenFiles makes a database in memory that has nothing but views over files, of the lake dir. Columns have the types
+// that the views say: files that would change one, or that can't be opened, are left out, and Odd of their view names
+// them. Questions can read no other file. The catalog global has the same views, and those whose name no other schema
+// has without a schema as well.
 func OpenFiles(ctx context.Context, dir string, views []FileView, o Options) (*DB, error) {
 	own, err := newScratch(o.TempDir)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/memgauge/memgauge/internal/check"
 	"github.com/memgauge/memgauge/internal/cli/app"
@@ -176,11 +177,21 @@ func (o options) readFiles(r *result, texts map[string][]byte, files []string, c
 		data  []byte
 	}
 	all, next := make([]one, len(files)), make(chan int)
+	room := semaphore.NewWeighted(check.MaxWeight)
 	var wait sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(files)) {
 		wait.Go(func() {
 			for i := range next {
-				all[i].found, all[i].data = check.Read(files[i], config.For(files[i], o.selection(config)))
+				weight := check.Weight(files[i])
+				if room.Acquire(context.Background(), weight) != nil {
+					continue // never: nothing weighs more than there is room
+				}
+				found, data := check.Read(files[i], config.For(files[i], o.selection(config)))
+				room.Release(weight)
+				all[i].found = found
+				if slices.ContainsFunc(found, func(f check.Finding) bool { return f.Fix != nil }) {
+					all[i].data = data // to be mended; the texts of all files would be much
+				}
 			}
 		})
 	}

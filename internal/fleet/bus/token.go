@@ -35,7 +35,7 @@ type Token struct {
 }
 
 // credsHead begins a file of credentials as NATS's own tools write it.
-const credsHead = "-----BEGIN NATS USER JWT-----"
+const credsHead = "-----BEGIN NATS USER JWT-----" // #nosec G101 -- what a secret begins with, and no secret
 
 // Lets says whether its holder may have a role. Of credentials a NATS of the user's decides.
 func (t Token) Lets(role Role) bool { return t.Creds != "" || t.Role == role }

@@ -147,6 +147,24 @@ func hostileFiles(t *testing.T, good string) map[string][]byte {
 	return files
 }
 
+// told wants a reader to name the files that it leaves out.
+func told(t *testing.T, dir string, files map[string][]byte) {
+	t.Helper()
+	tables, err := Open(t.Context(), Choice{Location: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	note := ""
+	tables.Note = func(text string) { note = text }
+	_, err = tables.Jobs(t.Context())
+	for name := range files {
+		if err != nil || !strings.Contains(note, "/"+name+".parquet") {
+			t.Errorf("%s was not named: %q, %v", name, note, err)
+		}
+	}
+}
+
 // TestHostileFiles: files in a lake that are damaged, or none of its own, change no type, stop no row from coming and
 // no hour from being merged; they are set aside, and named.
 func TestHostileFiles(t *testing.T) {
@@ -175,19 +193,7 @@ func TestHostileFiles(t *testing.T) {
 	delete(files, "pages") // until a merge has read them nobody can tell
 	plant(filepath.Dir(raw[0]))
 	check("planted", batchRows)
-	tables, err := Open(t.Context(), Choice{Location: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	note := ""
-	tables.Note = func(text string) { note = text }
-	_, err = tables.Jobs(t.Context())
-	for name := range files {
-		if err != nil || !strings.Contains(note, "/"+name+".parquet") {
-			t.Errorf("%s was not named: %q, %v", name, note, err)
-		}
-	}
-	tables.Close()
+	told(t, dir, files)
 	if err := w.Close(); err != nil { // the next writer has to read them
 		t.Fatal(err)
 	}

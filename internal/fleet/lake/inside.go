@@ -34,7 +34,8 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return api.Handler(inside{&service.Service{DB: db, Tmp: os.TempDir(), Note: leftOut(t.Views)}}, api.MayQuery, nil), nil
+	rows := &service.Service{DB: db, Tmp: os.TempDir(), Note: leftOut(t.Views)}
+	return api.Handler(inside{rows}, api.MayQuery, nil), nil
 }
 
 // maxNamed bounds the files that a note names: it travels in a header.
