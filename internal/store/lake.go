@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // MergeSource is a Parquet file and which of its rows to take, in SQL; "": all.
@@ -64,7 +65,7 @@ func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
 	defer duck.Close(&e.db)
 	err = withOne(ctx, e, func(c *conn) error { return c.exec(sql) })
 	if err != nil {
-		_ = os.Remove(to)
+		_ = rootdir.Remove(to)
 	}
 	return err
 }

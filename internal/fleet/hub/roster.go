@@ -12,6 +12,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // roster knows the nodes. What a name's key is must survive the hub: it is saved before the node is let in.
 type roster struct {
-	path  string
+	dir   *rootdir.Dir
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
@@ -42,9 +43,12 @@ type helloed struct {
 	node.Hello
 }
 
-func openRoster(path string) (*roster, error) {
-	r := &roster{path: path, nodes: map[string]*known{}}
-	text, err := os.ReadFile(path)
+// maxRoster bounds nodes.json, in bytes: a hundred times what a thousand nodes take.
+const maxRoster = 64 << 20
+
+func openRoster(dir *rootdir.Dir) (*roster, error) {
+	r := &roster{dir: dir, nodes: map[string]*known{}}
+	text, err := dir.ReadFile(nodeFile, maxRoster)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -52,7 +56,7 @@ func openRoster(path string) (*roster, error) {
 		err = json.Unmarshal(text, &r.nodes)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the roster %s: %w", path, err)
+		return nil, fmt.Errorf("read the roster %s: %w", nodeFile, err)
 	}
 	for name, n := range r.nodes {
 		if n == nil {
@@ -163,5 +167,8 @@ func (r *roster) saveLocked() error {
 		return fmt.Errorf("write the roster: %w", err)
 	}
 	r.dirty = false
-	return replaceFile(r.path, text)
+	if err := r.dir.ReplaceText(nodeFile, text); err != nil {
+		return fmt.Errorf("write the roster: %w", err)
+	}
+	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,17 +181,17 @@ func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
 	if c == nil || len(c.raw) == 0 {
 		return nil
 	}
-	sources, rows, err := w.sources(ctx, c)
+	sources, rows, done, err := w.sources(ctx, c)
+	defer done()
 	if err != nil {
 		return err
 	}
-	next := c.generation + 1
-	made := filepath.Join(w.place.stage(), "merge.parquet")
-	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: made, Order: sortedBy(h.table),
-		Drop: []string{rowColumn}, RowGroup: rowGroup, TempDir: w.place.stage(), MemoryLimit: w.o.Memory}); err != nil {
+	next, stage := c.generation+1, w.place.stage().FD()
+	if err := store.MergeParquet(ctx, store.Merge{From: sources, To: stage + "/" + mergedName, Order: sortedBy(h.table),
+		Drop: []string{rowColumn}, RowGroup: rowGroup, TempDir: stage, MemoryLimit: w.o.Memory}); err != nil {
 		return err
 	}
-	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next)+mergedName, made); err != nil {
+	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next)+mergedName, mergedName); err != nil {
 		return err
 	}
 	if err := w.mark(ctx, h, marker{next, rows}); err != nil {
@@ -204,24 +203,39 @@ func (w *Writer) merge(ctx context.Context, h hour, r *Report) error {
 	return nil
 }
 
-// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row.
-func (w *Writer) sources(ctx context.Context, c *content) ([]store.MergeSource, ledger, error) {
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. DuckDB opens
+// them by their descriptors, which stay open until done: a path could lead elsewhere by then.
+func (w *Writer) sources(ctx context.Context, c *content) (out []store.MergeSource, _ ledger, done func(), err error) {
+	var open []*os.File
+	done = func() {
+		for _, f := range open {
+			f.Close()
+		}
+		_ = w.place.stage().RemoveAll(cacheName)
+	}
 	m, err := readMarker(ctx, w.place, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, done, err
 	}
-	cache := filepath.Join(w.place.stage(), "in")
-	var out []store.MergeSource
+	if err := w.place.stage().MkdirAll(cacheName); err != nil {
+		return nil, nil, done, err
+	}
+	cache, err := w.place.stage().Sub(cacheName)
+	if err != nil {
+		return nil, nil, done, err
+	}
+	defer cache.Close()
 	for _, f := range c.current() {
-		path, err := w.place.local(ctx, f, cache)
+		local, err := w.place.local(ctx, f, cache)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, done, err
 		}
-		source := store.MergeSource{Path: path}
+		open = append(open, local)
+		source := store.MergeSource{Path: "/proc/self/fd/" + strconv.Itoa(int(local.Fd()))}
 		if parsed, _ := parse(f.name); parsed.kind == rawTier {
 			rows, err := rowsOf(ctx, w.place, f.name)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, done, err
 			}
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
@@ -231,8 +245,11 @@ func (w *Writer) sources(ctx context.Context, c *content) ([]store.MergeSource, 
 		}
 		out = append(out, source)
 	}
-	return out, m.Rows, nil
+	return out, m.Rows, done, nil
 }
+
+// cacheName is where a merge keeps what comes from S3, in the stage.
+const cacheName = "in"
 
 // where is the condition that a row is one of a ledger's.
 func where(l ledger) string {
@@ -272,8 +289,9 @@ func (w *Writer) mark(ctx context.Context, h hour, m marker) error {
 	if err != nil {
 		return err
 	}
-	made := filepath.Join(w.place.stage(), "mark-"+strconv.Itoa(m.Generation)+".json")
-	if err := os.WriteFile(made, text, 0o600); err != nil {
+	made := "mark-" + strconv.Itoa(m.Generation) + ".json"
+	_ = w.place.stage().Remove(made) // of an attempt that failed
+	if err := w.place.stage().MakeText(made, text); err != nil {
 		return err
 	}
 	return w.place.put(ctx, h.dir()+markerName(m.Generation), made)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,10 +19,12 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -44,7 +45,7 @@ type Tables struct {
 	db      *store.DB
 	place   place
 	stuck   chan struct{} // closed when a question could not be stopped: what it holds goes with the process
-	scratch string
+	scratch *rootdir.Dir
 	Bytes   int64 // of the files that were chosen
 }
 
@@ -79,41 +80,43 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := p.text()
+	root, cache := p.text(), (*rootdir.Dir)(nil)
 	if _, remote := p.(*bucket); remote {
 		if bytes > MaxDownload {
 			return nil, remedy.Add(fmt.Errorf("%w: %s of the lake", ErrTooMuch, units.Bytes(bytes)),
 				"narrow it with --since or --job, or let Trino answer: --engine trino")
 		}
-		if root, err = cacheOf(p); err != nil {
+		if cache, err = cacheOf(p); err != nil {
 			return nil, err
 		}
+		defer cache.Close()
+		root = cache.Path()
 	}
-	views, err := viewsOf(ctx, p, files, root, c)
+	views, err := viewsOf(ctx, p, files, root, cache, c)
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := os.MkdirTemp(c.TempDir, "memgauge-lake-") // 0700
+	scratch, err := rootdir.Temp(c.TempDir, "memgauge-lake-")
 	if err != nil {
 		return nil, err
 	}
 	t := &Tables{place: p, stuck: make(chan struct{}), scratch: scratch, Bytes: bytes}
 	var once sync.Once
-	t.db, err = store.OpenFiles(ctx, root, views, store.Options{TempDir: scratch,
+	t.db, err = store.OpenFiles(ctx, root, views, store.Options{TempDir: scratch.Path(),
 		Stuck: func(string) { once.Do(func() { close(t.stuck) }) }})
 	if err != nil {
-		_ = os.RemoveAll(scratch)
+		_ = scratch.Discard()
 		return nil, err
 	}
-	t.service = service.Service{DB: t.db, Tmp: scratch}
+	t.service = service.Service{DB: t.db}
 	return t, nil
 }
 
 // cacheOf is where files of S3 are kept on this machine: one directory for each lake.
-func cacheOf(p place) (string, error) {
+func cacheOf(p place) (*rootdir.Dir, error) {
 	dir, err := session.Cache()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r == ':' {
@@ -121,8 +124,7 @@ func cacheOf(p place) (string, error) {
 		}
 		return r
 	}, strings.TrimPrefix(p.text(), "s3://"))
-	dir = filepath.Join(dir, "lake", name)
-	return dir, os.MkdirAll(dir, 0o700)
+	return rootdir.Own(filepath.Join(dir, "lake", name), trust.Data)
 }
 
 // choose finds the files that a choice means, by their directory.
@@ -179,8 +181,8 @@ func noJob(job string, jobs map[string]bool) error {
 }
 
 // viewsOf makes a view for every table; those that have no files are there and empty.
-func viewsOf(ctx context.Context, p place, files map[string][]entry, root string, c Choice) ([]store.FileView,
-	error) {
+func viewsOf(ctx context.Context, p place, files map[string][]entry, root string, cache *rootdir.Dir,
+	c Choice) ([]store.FileView, error) {
 	var out []store.FileView
 	for _, t := range table.All {
 		schema, name, ok := strings.Cut(t.View, ".")
@@ -189,14 +191,12 @@ func viewsOf(ctx context.Context, p place, files map[string][]entry, root string
 		}
 		v := store.FileView{Schema: schema, Name: name, Columns: columnsOf(t), Where: c.where(t)}
 		for _, f := range files[t.Store] {
-			path, err := p.local(ctx, f, root)
-			if err == nil {
-				_, err = os.Stat(path)
-			}
+			local, err := p.local(ctx, f, cache)
 			if err != nil {
 				return nil, err
 			}
-			v.Files = append(v.Files, path)
+			local.Close()
+			v.Files = append(v.Files, filepath.Join(root, filepath.FromSlash(f.name)))
 		}
 		out = append(out, v)
 	}
@@ -270,7 +270,7 @@ func (t *Tables) Close() error {
 		return nil
 	default:
 	}
-	return errors.Join(t.db.Close(), os.RemoveAll(t.scratch), t.place.close())
+	return errors.Join(t.db.Close(), t.scratch.Discard(), t.place.close())
 }
 
 // leastFloors is how many stretches of steps floors are read of, at least: grids keep no more columns than that. A

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -266,13 +265,12 @@ func (w *Writer) file(ctx context.Context, h hour, generation int, pieces []piec
 		rows.add(x.stream, x.span())
 	}
 	base := fmt.Sprintf("%d-%d-%d.parquet", time.Now().UnixNano(), os.Getpid(), w.files.Add(1))
-	made := filepath.Join(w.place.stage(), base)
-	err := writeParquet(made, pieces, rows)
+	err := w.place.stage().Make(base, func(f *os.File) error { return writeParquet(f, pieces, rows) })
 	if err == nil {
-		err = w.place.put(ctx, h.dir()+tier(rawTier, generation)+base, made)
+		err = w.place.put(ctx, h.dir()+tier(rawTier, generation)+base, base)
 	}
 	if err != nil {
-		_ = os.Remove(made) // a full disk needs the room
+		_ = w.place.stage().Remove(base) // a full disk needs the room
 		return nil, err
 	}
 	return rows, nil
@@ -285,12 +283,7 @@ const (
 )
 
 // writeParquet makes a file of pieces of one schema. The job is in the partition's name, so the column goes.
-func writeParquet(path string, pieces []piece, rows ledger) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+func writeParquet(f *os.File, pieces []piece, rows ledger) error {
 	text, err := json.Marshal(rows)
 	if err != nil {
 		return err
