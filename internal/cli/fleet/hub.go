@@ -102,6 +102,9 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	o.Log = a.log()
 	debug.SetMemoryLimit(softMemory)
+	if err := o.Prepare(); err != nil {
+		return err
+	}
 	w, err := o.openLake(ctx)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)

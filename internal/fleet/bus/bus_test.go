@@ -324,6 +324,24 @@ func TestTokens(t *testing.T) {
 	if _, err := ReadToken(path, false); err == nil || !strings.Contains(remedy.Of(err), "chmod") {
 		t.Errorf("a token that all can read: %v", err)
 	}
+	link := path + "-link" // a cluster's secrets are links
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o644, 0o660, 0o440} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadToken(link, true); err != nil || got != want {
+			t.Errorf("a shared token of mode %o: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadToken(path, true); err == nil {
+		t.Error("a token that everybody can write was taken")
+	}
 	if one, other := NewToken(Join, ""), NewToken(Join, ""); one == other {
 		t.Error("two tokens are the same")
 	}

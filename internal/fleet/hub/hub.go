@@ -141,12 +141,8 @@ func Open(o Options) (*Hub, error) {
 }
 
 func (h *Hub) open() (err error) {
-	level := trust.Code // who can put files here says who may ask
-	if h.o.SharedSecrets {
-		level = trust.Data
-	}
-	if h.dir, err = rootdir.Own(h.o.Dir, level); err != nil {
-		return fmt.Errorf("hub: %w", err)
+	if h.dir, err = h.o.ownDir(); err != nil {
+		return err
 	}
 	if h.lock, err = alone(h.dir); err != nil {
 		return err
@@ -162,6 +158,28 @@ func (h *Hub) open() (err error) {
 		return err
 	}
 	return h.tell()
+}
+
+// Prepare makes the hub's directory, or refuses it, before anything else is put there.
+func (o Options) Prepare() error {
+	dir, err := o.ownDir()
+	if err != nil {
+		return err
+	}
+	return dir.Close()
+}
+
+// ownDir opens the directory: who can put files there says who may ask.
+func (o Options) ownDir() (*rootdir.Dir, error) {
+	level := trust.Code
+	if o.SharedSecrets {
+		level = trust.Data
+	}
+	dir, err := rootdir.Own(o.Dir, level)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return dir, nil
 }
 
 // openServer starts the bus inside of the hub.
