@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/trust"
 )
 
@@ -40,36 +42,39 @@ func names() []string { return slices.Sorted(maps.Keys(source())) }
 // nothing is made. Several installs may run at once: each unpacks under a name of its own, and the first to rename
 // wins.
 func Install(home string) (dir string, err error) {
-	parent := filepath.Join(home, "agent")
-	dir = filepath.Join(parent, Hash())
+	at := filepath.Join(home, "agent")
+	dir = filepath.Join(at, Hash())
 	if strings.ContainsRune(dir, filepath.ListSeparator) {
 		return "", remedy.Add(fmt.Errorf("install agent: %s has a colon, which ends an entry of PYTHONPATH", dir),
 			"set MEMGAUGE_HOME to a directory without a colon")
 	}
-	if err := trust.Path(parent, trust.Code); err != nil {
-		return "", fmt.Errorf("install agent: %w", err)
-	}
-	if err := makePrivate(parent); err != nil {
-		return "", fmt.Errorf("install agent: %w", err)
-	}
-	if err := trust.Path(parent, trust.Code); err != nil { // of what was missing before, somebody may have made a part
-		return "", fmt.Errorf("install agent: %w", err)
-	}
-	if intact(dir) {
-		return dir, nil
-	}
-	temp, err := os.MkdirTemp(parent, ".new-*")
+	parent, err := rootdir.Own(at, trust.Code)
 	if err != nil {
 		return "", fmt.Errorf("install agent: %w", err)
 	}
-	defer os.RemoveAll(temp) // holds what was replaced
-	if err := unpack(temp); err != nil {
-		return "", fmt.Errorf("install agent: %w", err)
+	defer parent.Close()
+	if intact(dir) {
+		return dir, nil
 	}
-	if err := replace(temp, dir); err != nil && !intact(dir) {
+	if err := install(parent); err != nil && !intact(dir) {
 		return "", fmt.Errorf("install agent: %w", err)
 	}
 	return dir, nil
+}
+
+// install unpacks the agent beside its place, and then gives it that.
+func install(parent *rootdir.Dir) error {
+	temp, err := parent.Temp(".new-")
+	if err != nil {
+		return err
+	}
+	defer temp.Close()
+	name := filepath.Base(temp.Path())
+	defer func() { _ = parent.RemoveAll(name) }() // by then it holds what was replaced
+	if err := unpack(temp); err != nil {
+		return err
+	}
+	return replace(parent, name, Hash())
 }
 
 // intact reports whether every file of ours is there with its content, and besides them only caches of Python. Reading
@@ -111,62 +116,37 @@ func expected(path string, isDir bool) bool {
 }
 
 // unpack makes every file and directory with its mode, regardless of the umask.
-func unpack(dir string) error {
-	if err := os.Chmod(dir, 0o700); err != nil {
-		return err
-	}
+func unpack(dir *rootdir.Dir) error {
 	for name, data := range source() {
-		file := filepath.Join(dir, name)
-		if err := makePrivate(filepath.Dir(file)); err != nil {
-			return err
+		if in := path.Dir(name); in != "." {
+			if err := dir.MkdirAll(in); err != nil {
+				return err
+			}
 		}
-		if err := os.WriteFile(file, data, 0o600); err != nil {
-			return err
-		}
-		if err := os.Chmod(file, 0o600); err != nil {
+		if err := dir.MakeText(name, data); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// makePrivate makes the directories that are missing.
-func makePrivate(dir string) error {
-	err := os.Mkdir(dir, 0o700)
-	switch {
-	case err == nil:
-		return os.Chmod(dir, 0o700)
-	case errors.Is(err, fs.ErrExist):
-		return nil
-	case !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir:
-		return err
-	}
-	if _, there := os.Stat(filepath.Dir(dir)); there == nil {
-		return err // /proc says "no such file" where nothing can be made
-	}
-	if err := makePrivate(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	return makePrivate(dir)
-}
-
 // replace exchanges temp and dir. A Python that starts meanwhile finds the old files or the new ones, which differ only
 // in the damaged ones.
-func replace(temp, dir string) error {
-	err := os.Rename(temp, dir) // over nothing, or an empty directory
+func replace(parent *rootdir.Dir, temp, dir string) error {
+	err := parent.Move(temp, parent, dir) // over nothing, or an empty directory
 	if !errors.Is(err, fs.ErrExist) && !errors.Is(err, unix.ENOTDIR) {
 		return err
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	err = parent.Exchange(temp, dir)
 	if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOSYS) {
 		return err
 	}
 	old := temp + ".old" // a file system without exchange: for a moment there is none
-	defer os.RemoveAll(old)
-	if err := os.Rename(dir, old); err != nil {
+	defer func() { _ = parent.RemoveAll(old) }()
+	if err := parent.Move(dir, parent, old); err != nil {
 		return err
 	}
-	return os.Rename(temp, dir)
+	return parent.Move(temp, parent, dir)
 }
 
 // optional are the variables that only some sessions have.

@@ -1,10 +1,14 @@
 package cell
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // prefix is that of a cell's scratch directory. A lock shows that its parent lives.
@@ -16,6 +20,7 @@ const sweepAge = time.Minute
 
 type scratch struct {
 	path string
+	dir  *rootdir.Dir
 	lock *os.File
 }
 
@@ -29,20 +34,19 @@ func newScratch(parent string) (*scratch, error) {
 		return nil, err
 	}
 	sweep(parent)
-	path, err := os.MkdirTemp(parent, prefix) // 0700
+	dir, err := rootdir.Temp(parent, prefix)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockDir(path)
+	lock, err := lockDir(dir)
 	if err != nil {
-		_ = os.Remove(path)
-		return nil, err
+		return nil, errors.Join(err, dir.Discard())
 	}
-	return &scratch{path, lock}, nil
+	return &scratch{dir.Path(), dir, lock}, nil
 }
 
-func lockDir(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+func lockDir(dir *rootdir.Dir) (*os.File, error) {
+	f, err := dir.Handle()
 	if err != nil {
 		return nil, err
 	}
@@ -54,19 +58,33 @@ func lockDir(path string) (*os.File, error) {
 }
 
 func sweep(parent string) {
-	left, _ := filepath.Glob(filepath.Join(parent, prefix+"*")) // the pattern is well formed but for odd parents
-	for _, path := range left {
-		if info, err := os.Lstat(path); err != nil || time.Since(info.ModTime()) < sweepAge {
-			continue
-		}
-		if f, err := lockDir(path); err == nil { // another user's can't be opened
-			_ = os.RemoveAll(path)
-			f.Close()
+	in, err := rootdir.Open(parent)
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	entries, _ := in.List() // what can't be listed can't be swept
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name, prefix) && int(e.UID) == os.Geteuid() && time.Since(e.Modified) >= sweepAge {
+			sweepOne(in, e.Name)
 		}
 	}
 }
 
+// sweepOne removes a directory whose lock nobody holds.
+func sweepOne(in *rootdir.Dir, name string) {
+	dir, err := in.Sub(name)
+	if err != nil { // a link, or removed by another
+		return
+	}
+	defer dir.Close()
+	if f, err := lockDir(dir); err == nil {
+		_ = in.RemoveAll(name)
+		f.Close()
+	}
+}
+
 func (s *scratch) remove() {
-	_ = os.RemoveAll(s.path) // what stays is swept up by the next
+	_ = s.dir.Discard() // what stays is swept up by the next
 	s.lock.Close()
 }

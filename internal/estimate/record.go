@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // recorder are the programs that run a script; recorder.py is the first.
@@ -42,15 +43,15 @@ const tail = 4 << 10
 
 // Record runs the script and reads what it would take. The script and its children end with the context.
 func Record(ctx context.Context, r Run) (*Recording, error) {
-	dir, err := os.MkdirTemp("", "memgauge-estimate-")
+	dir, err := rootdir.Temp("", "memgauge-estimate-")
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	if err := os.CopyFS(dir, recorder); err != nil {
+	defer func() { _ = dir.Discard() }()
+	if err := os.CopyFS(dir.Path(), recorder); err != nil { // nobody else has put anything there
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	program, out := filepath.Join(dir, "py", "recorder.py"), filepath.Join(dir, "events")
+	program, out := filepath.Join(dir.Path(), "py", "recorder.py"), filepath.Join(dir.Path(), "events")
 	settings, err := json.Marshal(map[string]any{"steps": r.Steps, "factor": r.Factor, "shapes": r.Shapes,
 		"mixed": r.Mixed, "capability": r.Capability})
 	if err != nil {
@@ -59,7 +60,7 @@ func Record(ctx context.Context, r Run) (*Recording, error) {
 	if err := run(ctx, r.Python, append([]string{program, out, string(settings)}, r.Argv...)); err != nil {
 		return nil, err
 	}
-	file, err := os.Open(out)
+	file, err := dir.Open("events")
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}

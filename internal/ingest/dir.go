@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -92,7 +93,7 @@ func (in *Ingester) newRing(file string) *ring {
 func (in *Ingester) removeDone() {
 	for _, r := range in.done {
 		r.close()
-		if err := os.Remove(filepath.Join(in.dir, r.file)); err == nil {
+		if err := rootdir.Remove(filepath.Join(in.dir, r.file)); err == nil {
 			in.stats.Removed++
 		}
 	}

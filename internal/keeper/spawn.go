@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -21,8 +22,7 @@ func spawn(s *session.Session, args ...string) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}
 	defer session.PrivateFiles()()
-	const noLinkNoPipe = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_RDWR|os.O_APPEND|noLinkNoPipe, 0o600)
+	log, err := rootdir.AppendFile(s.Log())
 	if err != nil {
 		return nil, fmt.Errorf("start collector: %w", err)
 	}

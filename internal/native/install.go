@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -44,31 +43,19 @@ func Install(home string) (path string, err error) {
 			fmt.Errorf("native memory: %s has a colon or a space, which end an entry of LD_PRELOAD", path),
 			"set MEMGAUGE_HOME to a directory without")
 	}
-	err = errors.Join(trust.Path(home, trust.Code), os.MkdirAll(dir, 0o700), trust.Path(dir, trust.Code))
+	d, err := rootdir.Own(dir, trust.Code)
 	if err != nil {
 		return "", fmt.Errorf("native memory: %w", err)
 	}
-	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, data) && trust.Path(path, trust.Code) == nil {
+	defer d.Close()
+	have, err := d.ReadFile(libraryName, int64(len(data)))
+	if err == nil && bytes.Equal(have, data) && trust.Path(path, trust.Code) == nil {
 		return path, runnable(dir)
 	}
-	if err := replace(path, data); err != nil {
+	if err := d.ReplaceText(libraryName, data); err != nil { // a job that runs may have the file before mapped
 		return "", fmt.Errorf("native memory: %w", err)
 	}
 	return path, runnable(dir)
-}
-
-// replace writes under a name of its own first: a job that runs may have the file mapped.
-func replace(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o600), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // runnable refuses a file system from which the linker may not map code: it would only say so on the command's stderr.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 const (
@@ -83,7 +84,7 @@ func (r *Reader) Sweep(alive func(pid int, start uint64) bool) {
 			continue
 		}
 		f.Close()
-		os.Remove(filepath.Join(r.dir, name))
+		_ = rootdir.Remove(filepath.Join(r.dir, name))
 		delete(r.files, name)
 		delete(r.seen, name)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/wire"
 )
@@ -71,12 +72,9 @@ func effectiveUID(pid int) int {
 // holds a reference to it.
 func makeRing(rings string, p session.Pid) (ring *os.File, err error) {
 	path := filepath.Join(rings, fmt.Sprintf("%d.%d.1%s", p.PID, p.Start, wire.RingSuffix))
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := rootdir.CreateFile(path)
 	if err != nil {
 		return nil, err
-	}
-	if err := f.Chmod(0o600); err != nil { // regardless of the umask
-		return nil, errors.Join(err, f.Close())
 	}
 	if effectiveUID(p.PID) == os.Geteuid() {
 		return f, nil

@@ -3,8 +3,8 @@ package observe
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -43,16 +44,15 @@ type Tested struct {
 // is held, and whether a guard that is told to bound the list keeps memory low. python is an interpreter, with or
 // without torch.
 func Test(ctx context.Context, python, version string) (all []Tested, err error) {
-	dir, err := os.MkdirTemp("", "memgauge-test-")
+	temp, err := rootdir.Temp("", "memgauge-test-")
 	if err != nil {
 		return nil, fmt.Errorf("guard test: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = temp.Discard() }()
+	dir := temp.Path()
 	script, policy := filepath.Join(dir, "leaks.py"), filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(script, leakingScript, 0o600); err != nil {
-		return nil, fmt.Errorf("guard test: %w", err)
-	}
-	if err := os.WriteFile(policy, []byte(testPolicy), 0o600); err != nil {
+	err = errors.Join(temp.MakeText("leaks.py", leakingScript), temp.MakeText("policy.yaml", []byte(testPolicy)))
+	if err != nil {
 		return nil, fmt.Errorf("guard test: %w", err)
 	}
 	o := RunOptions{Settings: Settings{Budget: "1%", Trace: "auto", MaxDisk: "256MiB", Version: version,

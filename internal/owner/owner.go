@@ -7,7 +7,6 @@ package owner
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 
 	"github.com/memgauge/memgauge/internal/detect"
@@ -60,9 +59,9 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 
 // Service returns the session's interface on this database.
 func (o *Owner) Service() *service.Service {
-	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db, Tmp: os.TempDir()}
+	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db}
 	if !o.readOnly {
-		svc.Drain, svc.Stacks, svc.Tmp = o.Drain, o.backtrace, o.s.Dir
+		svc.Drain, svc.Stacks = o.Drain, o.backtrace
 	}
 	return svc
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
 )
 
@@ -17,6 +17,8 @@ const (
 	maxEntries = 2000
 	// maxFile is the size from which the file is written anew with the newest entries.
 	maxFile = 512 << 10
+	// maxRead bounds the file, in bytes: several prompts may have appended since one wrote it anew.
+	maxRead = 64 << 20
 	// maxEntry is the longest that is kept: a statement that was pasted by the page is no line to recall.
 	maxEntry = 16 << 10
 )
@@ -32,7 +34,7 @@ type History struct {
 // typed in memory.
 func OpenHistory(path string) (*History, error) {
 	h := &History{path: path}
-	text, err := os.ReadFile(path)
+	text, err := rootdir.ReadFile(path, maxRead)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return h, nil
@@ -60,11 +62,7 @@ func (h *History) bound() {
 
 // rewrite replaces the file by the entries that are kept.
 func (h *History) rewrite() error {
-	next := h.path + ".new"
-	if err := os.WriteFile(next, []byte(strings.Join(h.entries, "\n")+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the history: %w", err)
-	}
-	if err := os.Rename(next, h.path); err != nil {
+	if err := rootdir.ReplaceText(h.path, []byte(strings.Join(h.entries, "\n")+"\n")); err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}
 	return nil
@@ -94,7 +92,7 @@ func (h *History) keepLine(line string) error {
 	if h.path == "" {
 		return nil
 	}
-	f, err := os.OpenFile(h.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	f, err := rootdir.AppendFile(h.path)
 	if err != nil {
 		return fmt.Errorf("write the history: %w", err)
 	}

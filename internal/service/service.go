@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,7 +20,6 @@ type Service struct {
 	Job
 	DB    *store.DB
 	Drain func(context.Context) error // stores what is newest; nil when there is nothing left to read
-	Tmp   string                      // directory for exports on their way out
 	Note  string                      // what the user must know about every answer
 
 	// Stacks returns the rows of python.backtrace, for a statement that mentions it; nil if no process lives.
@@ -54,7 +51,7 @@ func (s *Service) Query(ctx context.Context, q api.QueryRequest, w io.Writer) er
 		return outcome(ctx, err)
 	}
 	if q.Format == "parquet" {
-		return outcome(ctx, s.export(ctx, q.SQL, w))
+		return outcome(ctx, s.DB.ExportTo(ctx, q.SQL, w))
 	}
 	return outcome(ctx, s.render(ctx, q, w))
 }
@@ -130,26 +127,6 @@ func (s *Service) render(ctx context.Context, q api.QueryRequest, w io.Writer) e
 		return err
 	}
 	return rows.Err()
-}
-
-// export has DuckDB write the file in its own temporary directory, and copies it to w.
-func (s *Service) export(ctx context.Context, sql string, w io.Writer) error {
-	dir, err := os.MkdirTemp(s.Tmp, ".export-")
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "result.parquet")
-	if err := s.DB.Export(ctx, sql, path); err != nil {
-		return err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	defer f.Close()
-	_, err = io.Copy(w, f)
-	return err
 }
 
 // Tables describes the tables; with all, memgauge's internal ones too.

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/wire"
 )
@@ -28,12 +28,13 @@ func (j Job) Snapshot(ctx context.Context, q api.SnapshotRequest, w io.Writer) (
 	}
 	p := chosen[0]
 	r.Process = processOf(p)
-	dir, err := os.MkdirTemp(j.S.Dir, "taking-") // 0700
+	dir, err := rootdir.Temp(j.S.Dir, "taking-")
 	if err != nil {
 		return r, err
 	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "snapshot.pickle")
+	defer func() { _ = dir.Discard() }()
+	const file = "snapshot.pickle"
+	path := filepath.Join(dir.Path(), file)
 	quoted, err := json.Marshal(path) // a JSON string is a Python string
 	if err != nil {
 		return r, err
@@ -43,19 +44,16 @@ func (j Job) Snapshot(ctx context.Context, q api.SnapshotRequest, w io.Writer) (
 	if err != nil {
 		return r, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil { // Python made it with the trainer's umask
-		return r, err
-	}
-	info, err := os.Stat(path)
+	info, err := dir.Lstat(file)
 	if err != nil {
 		return r, err
 	}
-	r.Bytes = info.Size()
+	r.Bytes = info.Size
 	if w == nil {
 		r.Path = j.S.SnapshotPath(p.PID)
-		return r, j.S.KeepSnapshot(p.PID, path)
+		return r, j.S.KeepSnapshot(p.PID, dir, file)
 	}
-	f, err := os.Open(path)
+	f, err := dir.Open(file)
 	if err != nil {
 		return r, err
 	}

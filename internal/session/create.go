@@ -20,6 +20,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
 	"github.com/memgauge/memgauge/internal/trust"
 )
@@ -179,11 +180,11 @@ func Create(o Options) (*Session, error) {
 // Remove removes a session in which no process was ever observed.
 func (s *Session) Remove() error {
 	if runtime := s.Meta.Runtime; runtime != "" {
-		if err := os.RemoveAll(runtime); err != nil {
+		if err := rootdir.RemoveAll(runtime); err != nil {
 			return err
 		}
 	}
-	return os.RemoveAll(s.Dir)
+	return rootdir.RemoveAll(s.Dir)
 }
 
 func meta(o Options, id, name string) Meta {
@@ -273,23 +274,23 @@ func makeDir(dir string) (string, error) {
 	} else if !os.IsExist(err) {
 		return "", err
 	}
-	entries, err := os.ReadDir(dir)
+	d, err := rootdir.Open(dir)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	entries, err := d.List()
 	if err != nil {
 		return "", err
 	}
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s is not empty", dir)
 	}
-	return dir, os.Chmod(dir, dirPerm)
+	return dir, d.Private()
 }
 
 // mkdir makes a directory with our mode, whatever the umask removes.
-func mkdir(dir string) error {
-	if err := os.Mkdir(dir, dirPerm); err != nil {
-		return err
-	}
-	return os.Chmod(dir, dirPerm)
-}
+func mkdir(dir string) error { return rootdir.In(dir, (*rootdir.Dir).Mkdir) }
 
 // PrivateFiles sets a umask with which everything that is made, DuckDB's files included, is usable by the user and by
 // nobody else. It applies to the whole process, so a process that makes files for others or starts their programs must
@@ -301,23 +302,20 @@ func PrivateFiles() (restore func()) {
 
 // mkdirAll makes the missing directories of a path.
 func mkdirAll(dir string) error {
-	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+	d, err := rootdir.Make(dir)
+	if err != nil {
 		return err
 	}
-	if err := mkdirAll(filepath.Dir(dir)); err != nil {
-		return err
-	}
-	if err := mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return d.Close()
 }
 
 // register makes `list` and PIDs find a session that lies elsewhere. Without it the session works by its path, so
 // errors don't matter.
 func register(sessions, name, dir string) {
 	if mkdirAll(sessions) == nil {
-		_ = os.Symlink(dir, filepath.Join(sessions, name))
+		_ = rootdir.In(filepath.Join(sessions, name), func(d *rootdir.Dir, name string) error {
+			return d.Link(dir, name)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // All lists the sessions in the home and those registered there, newest first. Entries that can't be read are left out;
@@ -45,7 +46,7 @@ func Scan() (all []*Session, left []error, err error) {
 				continue
 			}
 			if _, err := os.Stat(target); os.IsNotExist(err) {
-				_ = os.Remove(path)
+				_ = rootdir.Remove(path) // the link
 				continue
 			}
 			path = target

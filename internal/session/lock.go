@@ -7,6 +7,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Lock is the right to use the database file: exclusive for a writer (the collector, or a client that recovers a
@@ -23,10 +25,10 @@ func (s *Session) TryLock(exclusive bool) (*Lock, error) { return s.tryLock(lock
 func (s *Session) TryKeep() (*Lock, error) { return s.tryLock(keepFile, true) }
 
 func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
-	f, err := os.OpenFile(s.path(name), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, filePerm)
+	f, err := rootdir.EditFile(s.path(name))
 	// who can't write here can read
 	if !exclusive && (errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EACCES)) {
-		f, err = os.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+		f, err = rootdir.OpenFile(s.path(name))
 		if errors.Is(err, syscall.ENOENT) {
 			return &Lock{}, nil // nobody writes here
 		}

@@ -12,20 +12,19 @@ import (
 	"strconv"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // errForeign means that a session belongs to another user. Root gets it too: that user can forge every file of the
 // session, the links, the sockets and the processes that session.json names included, and a reader with root's rights
 // lends those rights to the forger. To refuse is simpler than to read without trust, and costs root nothing: with sudo
 // -u root has the owner's own rights, and gets what the owner would get, a live session's answers included.
-var errForeign = errors.New("belongs to another user")
+var errForeign = rootdir.ErrForeign
 
 // checkOwner refuses what another user made.
 func checkOwner(dir string) error {
-	fd, err := openAlone(dir, unix.O_DIRECTORY)
+	d, err := rootdir.Open(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return remedy.Add(fmt.Errorf("%w: no such directory", ErrNone),
@@ -36,12 +35,12 @@ func checkOwner(dir string) error {
 		}
 		return err
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	defer d.Close()
+	uid, err := d.Owner()
+	if err != nil {
 		return err
 	}
-	return checkUID(st.Uid)
+	return checkUID(uid)
 }
 
 func checkUID(uid uint32) error {
@@ -63,48 +62,9 @@ func userName(uid uint32) string {
 	return fmt.Sprintf("'#%d'", uid)
 }
 
-// openAlone opens a directory or a file to check its owner. Root follows no link in the last part of the path, and none
-// on the way that somebody else could have put there (a home, /tmp): the path is opened with RESOLVE_NO_SYMLINKS first,
-// and a link is followed only if it is root's own.
-func openAlone(path string, flags int) (int, error) {
-	flags |= unix.O_PATH | unix.O_CLOEXEC
-	if os.Geteuid() != 0 {
-		return unix.Open(path, flags, 0)
-	}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{Flags: uint64(flags | unix.O_NOFOLLOW),
-		Resolve: unix.RESOLVE_NO_SYMLINKS})
-	if !errors.Is(err, unix.ELOOP) && !errors.Is(err, unix.ENOSYS) {
-		return fd, err
-	}
-	if err := linksAreOurs(path); err != nil {
-		return -1, err
-	}
-	return unix.Open(path, flags, 0)
-}
-
-// linksAreOurs refuses a path with a link of another user.
-func linksAreOurs(path string) error {
-	for part := filepath.Clean(path); ; part = filepath.Dir(part) {
-		st, err := os.Lstat(part)
-		if err != nil {
-			return err
-		}
-		if uid := st.Sys().(*syscall.Stat_t).Uid; st.Mode()&fs.ModeSymlink != 0 && int(uid) != os.Geteuid() {
-			return fmt.Errorf("%s is a link that %w, uid %d", part, errForeign, uid)
-		}
-		if part == "/" || part == "." {
-			return nil
-		}
-	}
-}
-
 // made are the files of a session's directory, each of the kind that memgauge makes.
 var made = map[string]fs.FileMode{metaFile: 0, endFile: 0, lockFile: 0, keepFile: 0, dbFile: 0, dbFile + ".wal": 0,
 	logFile: 0, ringsDir: fs.ModeDir, ctlDir: fs.ModeDir, nativeDir: fs.ModeDir, socket: fs.ModeSocket}
-
-var kinds = map[fs.FileMode]string{0: "a file", fs.ModeDir: "a directory", fs.ModeSymlink: "a link",
-	fs.ModeNamedPipe: "a named pipe",
-	fs.ModeSocket:    "a socket", fs.ModeDevice: "a device", fs.ModeDevice | fs.ModeCharDevice: "a device"}
 
 // checkFiles refuses a directory that isn't ours, or that contains something other than what we put there: a link in
 // place of a file that we would write or execute (a session received from somebody may contain such links), a named
@@ -122,7 +82,7 @@ func checkFiles(dir string) error {
 			return err
 		}
 		if kind := st.Mode().Type(); kind != made[name] {
-			return fmt.Errorf("%s is %s, where memgauge makes %s", name, kinds[kind], kinds[made[name]])
+			return fmt.Errorf("%s is %s, where memgauge makes %s", name, rootdir.Kind(kind), rootdir.Kind(made[name]))
 		}
 		if err := checkUID(st.Sys().(*syscall.Stat_t).Uid); err != nil {
 			return fmt.Errorf("%s %w", name, err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -110,7 +111,7 @@ func TestOtherKindsInASession(t *testing.T) {
 		if err := syscall.Mkfifo(path, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, s.Dir, name+" is a named pipe, where memgauge makes "+kinds[kind])
+		refused(t, s.Dir, name+" is a named pipe, where memgauge makes "+rootdir.Kind(kind))
 		if kind == fs.ModeDir {
 			continue
 		}
@@ -120,7 +121,7 @@ func TestOtherKindsInASession(t *testing.T) {
 		if err := os.Mkdir(path, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, s.Dir, name+" is a directory, where memgauge makes "+kinds[kind])
+		refused(t, s.Dir, name+" is a directory, where memgauge makes "+rootdir.Kind(kind))
 	}
 }
 

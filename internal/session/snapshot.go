@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // A session keeps one snapshot of an allocator, the newest: snapshot.PID.pickle. So commands that need a snapshot also
@@ -26,19 +28,24 @@ type Snapshot struct {
 
 // KeepSnapshot moves a file, which must lie on the session's file system, into the session, and replaces the previous
 // one.
-func (s *Session) KeepSnapshot(pid int, file string) error {
-	older, err := filepath.Glob(filepath.Join(s.Dir, snapshotPrefix+"*"+snapshotSuffix))
+func (s *Session) KeepSnapshot(pid int, from *rootdir.Dir, file string) error {
+	dir, err := rootdir.Open(s.Dir)
 	if err != nil {
 		return fmt.Errorf("keep snapshot: %w", err)
 	}
-	path := s.SnapshotPath(pid)
-	if err := os.Rename(file, path); err != nil {
+	defer dir.Close()
+	older, err := dir.List()
+	if err != nil {
+		return fmt.Errorf("keep snapshot: %w", err)
+	}
+	kept := filepath.Base(s.SnapshotPath(pid))
+	if err := from.Give(file, dir, kept); err != nil {
 		return fmt.Errorf("keep snapshot: %w", err)
 	}
 	var errs []error
 	for _, o := range older {
-		if o != path {
-			errs = append(errs, os.Remove(o))
+		if o.Name != kept && strings.HasPrefix(o.Name, snapshotPrefix) && strings.HasSuffix(o.Name, snapshotSuffix) {
+			errs = append(errs, dir.Remove(o.Name))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

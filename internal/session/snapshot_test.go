@@ -4,6 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 func TestOneSnapshotIsKept(t *testing.T) {
@@ -11,12 +14,14 @@ func TestOneSnapshotIsKept(t *testing.T) {
 	if kept, ok := s.Snapshot(); ok {
 		t.Errorf("found %+v in an empty session", kept)
 	}
+	dir := env.Must[*rootdir.Dir](t)(rootdir.Open(s.Dir))
+	defer dir.Close()
 	for _, pid := range []int{7, 8, 8} {
 		file := filepath.Join(s.Dir, "new")
 		if err := os.WriteFile(file, []byte{byte(pid)}, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.KeepSnapshot(pid, file); err != nil {
+		if err := s.KeepSnapshot(pid, dir, "new"); err != nil {
 			t.Fatal(err)
 		}
 		kept, ok := s.Snapshot()
@@ -30,7 +35,7 @@ func TestOneSnapshotIsKept(t *testing.T) {
 			t.Errorf("the session has %v", all)
 		}
 	}
-	if err := s.KeepSnapshot(9, filepath.Join(s.Dir, "none")); err == nil {
+	if err := s.KeepSnapshot(9, dir, "none"); err == nil {
 		t.Error("a file that is not there was kept")
 	}
 	if kept, _ := s.Snapshot(); kept.PID != 8 {

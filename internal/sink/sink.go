@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 )
 
@@ -54,12 +55,8 @@ func (s *Spool) Write(p []byte) (int, error) {
 }
 
 func (s *Spool) open() error {
-	f, err := os.CreateTemp("", "memgauge-*")
+	f, err := rootdir.Anonymous("memgauge-")
 	if err != nil {
-		return fmt.Errorf("keep the output: %w", err)
-	}
-	if err := os.Remove(f.Name()); err != nil {
-		f.Close()
 		return fmt.Errorf("keep the output: %w", err)
 	}
 	s.Tail = f
@@ -93,7 +90,10 @@ func (s *Spool) Discard() {
 // replacement is a file that takes the place of another in one step.
 type replacement struct {
 	*os.File
-	path string
+	dir  *rootdir.Dir // stays the one that was looked at, whatever its path leads to at the end
+	temp string
+	name string
+	path string // for messages
 }
 
 func (r *replacement) Commit() error {
@@ -102,20 +102,22 @@ func (r *replacement) Commit() error {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(r.Name(), r.path)
+		err = r.dir.Move(r.temp, r.dir, r.name)
 	}
 	if err != nil {
-		os.Remove(r.Name())
-		return fmt.Errorf("write %s: %w", r.path, err)
+		_ = r.dir.Remove(r.temp)
+		err = fmt.Errorf("write %s: %w", r.path, Cause(err))
 	}
+	r.dir.Close()
 	r.File = nil
-	return nil
+	return err
 }
 
 func (r *replacement) Discard() {
 	if r.File != nil {
 		r.Close()
-		os.Remove(r.Name())
+		_ = r.dir.Remove(r.temp)
+		r.dir.Close()
 		r.File = nil
 	}
 }
@@ -139,39 +141,57 @@ func (d *device) Discard() {
 	d.file.Close()
 }
 
-// Create prepares a file to be written. If it can't be written, Create returns the error now, before any work.
+// Create prepares a file to be written. If it can't be written, Create returns the error now, before any work. A link
+// stays one, and what it points to is replaced; root is refused one that another user has put there.
 func Create(path string) (Sink, error) {
-	real, err := filepath.EvalSymlinks(path) // a link stays one; what it points to is replaced
-	if errors.Is(err, fs.ErrNotExist) {
-		real, err = path, nil
-	}
+	dir, name, err := rootdir.Named(path)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
 	}
-	if err := session.MayReplace(real); err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, err)
-	}
-	st, err := os.Stat(real)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return createBeside(real, 0o666)
-	case err != nil:
-		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
-	case st.IsDir():
-		return nil, fmt.Errorf("write %s: %w", path, syscall.EISDIR)
-	case !st.Mode().IsRegular():
-		return openDevice(path)
-	}
-	if err := unix.Access(real, unix.W_OK); err != nil { // the rename would get round a file's own protection
-		return nil, fmt.Errorf("write %s: %w", path, err)
-	}
-	r, err := createBeside(real, 0o600)
+	s, err := create(path, dir, name)
 	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	return s, nil
+}
+
+// create closes the directory unless the sink has it.
+func create(path string, dir *rootdir.Dir, name string) (_ Sink, err error) {
+	var r *replacement
+	defer func() {
+		if r == nil {
+			dir.Close()
+		}
+	}()
+	if err := session.MayReplace(filepath.Join(dir.Path(), name)); err != nil {
 		return nil, err
 	}
-	if err := r.Chmod(st.Mode().Perm()); err != nil {
+	st, err := dir.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if r, err = createBeside(path, dir, name, 0o666); err != nil {
+			return nil, err
+		}
+		return r, nil
+	case errors.Is(err, rootdir.ErrRefused): // "." or "/"
+		return nil, syscall.EISDIR
+	case err != nil:
+		return nil, err
+	case st.Mode.IsDir():
+		return nil, syscall.EISDIR
+	case !st.Mode.IsRegular():
+		return openDevice(filepath.Join(dir.FD(), name))
+	}
+	// the rename would get round a file's own protection
+	if err := unix.Access(filepath.Join(dir.FD(), name), unix.W_OK); err != nil {
+		return nil, err
+	}
+	if r, err = createBeside(path, dir, name, 0o600); err != nil {
+		return nil, err
+	}
+	if err := r.Chmod(st.Mode.Perm()); err != nil {
 		r.Discard()
-		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+		return nil, err
 	}
 	return r, nil
 }
@@ -214,9 +234,11 @@ func (s *Set) MakeDir(dir string) error {
 		}
 		missing = append([]string{at}, missing...)
 	}
-	if err := os.MkdirAll(dir, 0o777); err != nil { // less what the umask takes away, as for other output
+	made, err := rootdir.MakeAs(dir, 0o777) // less what the umask takes away, as for other output
+	if err != nil {
 		return fmt.Errorf("make %s: %w", dir, Cause(err))
 	}
+	made.Close()
 	s.dirs = append(s.dirs, missing...)
 	return nil
 }
@@ -241,7 +263,7 @@ func (s *Set) Discard() {
 		out.Discard()
 	}
 	for i := len(s.dirs) - 1; i >= 0 && !s.stands; i-- {
-		_ = os.Remove(s.dirs[i]) // it stays if something is in it by now
+		_ = rootdir.Remove(s.dirs[i]) // it stays if something is in it by now
 	}
 }
 
@@ -258,19 +280,19 @@ func Gzip(name string, w io.Writer, write func(io.Writer) error) error {
 }
 
 // createBeside makes the new file in the same directory: a rename works only within a file system.
-func createBeside(path string, perm os.FileMode) (*replacement, error) {
-	name := filepath.Join(filepath.Dir(path), ".memgauge-"+strconv.FormatUint(rand.Uint64(), 36))
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+func createBeside(path string, dir *rootdir.Dir, name string, perm uint32) (*replacement, error) {
+	temp := ".memgauge-" + strconv.FormatUint(rand.Uint64(), 36)
+	f, err := dir.CreateAs(temp, perm)
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+		return nil, err
 	}
-	return &replacement{f, path}, nil
+	return &replacement{f, dir, temp, name, path}, nil
 }
 
 func openDevice(path string) (Sink, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody reads is an error, not a wait
 	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+		return nil, err
 	}
 	d := &device{file: f}
 	d.To = f

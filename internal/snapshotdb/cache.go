@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -69,7 +70,7 @@ const lockPoll = 20 * time.Millisecond
 // lock serializes commands that need the same database, so that the second one finds it made. There are 16 lock files
 // for all databases, so that none needs to be removed.
 func lock(ctx context.Context, dir, key string) (release func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock-"+key[:1]), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	f, err := rootdir.EditFile(filepath.Join(dir, "lock-"+key[:1]))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func trim(dir, keep string, mostBytes int64, mostFiles int) error {
 	files := 0
 	for _, e := range all {
 		if e.path != keep && (bytes+e.size > mostBytes || files >= mostFiles) {
-			if err := os.Remove(e.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := rootdir.Remove(e.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return err
 			}
 			continue

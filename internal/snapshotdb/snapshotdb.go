@@ -17,6 +17,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
@@ -38,7 +39,7 @@ type Tables struct {
 	service service.Service
 	db      *store.DB
 	stuck   chan struct{} // closed when a query can't be stopped: only the end of the process frees its resources
-	discard string        // a directory to remove at the end; ""
+	discard *rootdir.Dir  // removed at the end; nil: there is none
 	Cut     string        // why the file ended before its time; ""
 }
 
@@ -163,7 +164,7 @@ func openKept(ctx context.Context, src Source, dir string) (*Tables, error) {
 	}
 	// the file changed while it was read: the next command must read it again
 	if after, err := identify(f); err != nil || after != key {
-		defer os.Remove(path)
+		defer func() { _ = rootdir.Remove(path) }()
 	}
 	if err := trim(dir, path, maxBytes, maxFiles); err != nil && src.Note != nil {
 		src.Note(fmt.Sprintf("the cache can't be kept within its bounds: %v", err))
@@ -195,17 +196,17 @@ func build(ctx context.Context, src Source, path string) error {
 
 // openOnce makes tables outside of the cache, for this use only.
 func openOnce(ctx context.Context, src Source) (*Tables, error) {
-	dir, err := os.MkdirTemp("", "memgauge-snapshot-") // 0700
+	dir, err := rootdir.Temp("", "memgauge-snapshot-")
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, prefix+"once"+suffix)
+	path := filepath.Join(dir.Path(), prefix+"once"+suffix)
 	var t *Tables
 	if err = build(ctx, src, path); err == nil {
 		t, err = open(ctx, path)
 	}
 	if err != nil {
-		os.RemoveAll(dir)
+		_ = dir.Discard()
 		return nil, err
 	}
 	t.discard = dir
@@ -272,8 +273,8 @@ func (t *Tables) Close() error {
 	default:
 	}
 	err := t.db.Close()
-	if t.discard != "" {
-		err = errors.Join(err, os.RemoveAll(t.discard))
+	if t.discard != nil {
+		err = errors.Join(err, t.discard.Discard())
 	}
 	return err
 }

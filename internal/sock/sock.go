@@ -9,47 +9,47 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
-// shortPath is a path through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a
+// short is a path through the directory's descriptor: the kernel takes at most 108 bytes of path (unix(7)), and a
 // session may lie deeper.
-func shortPath(path string) (short string, done func(), err error) {
-	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", nil, &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir, filepath.Base(path)), func() { unix.Close(dir) }, nil
-}
+func short(dir *rootdir.Dir, name string) string { return dir.FD() + "/" + name }
 
 // Listen makes a socket that admits only its own user. It replaces a stale one, so the caller must know that nobody
 // else serves at this path. Close removes it.
 func Listen(path string) (net.Listener, error) {
-	short, done, err := shortPath(path)
+	dir, err := rootdir.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	defer done()
-	_ = os.Remove(path)
-	l, err := net.Listen("unix", short)
+	name := filepath.Base(path)
+	_ = dir.Remove(name)
+	l, err := net.Listen("unix", short(dir, name))
 	if err != nil {
+		dir.Close()
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the short path, which is valid only for a moment
-	if err := os.Chmod(path, 0o600); err != nil {
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by the short path, which Close closes
+	if err := dir.PrivateSocket(name); err != nil {
 		l.Close()
+		dir.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &guarded{l, path}, nil
+	return &guarded{Listener: l, dir: dir, name: name}, nil
 }
 
 // guarded is a listener that disconnects other users.
 type guarded struct {
 	net.Listener
-	path string
+	dir  *rootdir.Dir
+	name string
+	once sync.Once
 }
 
 func (g *guarded) Accept() (net.Conn, error) {
@@ -66,19 +66,22 @@ func (g *guarded) Accept() (net.Conn, error) {
 }
 
 func (g *guarded) Close() error {
-	_ = os.Remove(g.path)
+	g.once.Do(func() {
+		_ = g.dir.Remove(g.name)
+		g.dir.Close()
+	})
 	return g.Listener.Close()
 }
 
 // Dial connects to a socket on which its own user, or root, listens.
 func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
-	short, done, err := shortPath(path)
+	dir, err := rootdir.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer dir.Close()
 	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", short)
+	c, err := d.DialContext(ctx, "unix", short(dir, filepath.Base(path)))
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,12 @@ import (
 	_ "embed"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // A database may come from elsewhere. The gate judges what is asked, but DuckDB binds more than that: the body of a
@@ -157,7 +157,7 @@ func foreign(items, newest []item) error {
 // it has parsed differently from what it has read (CAST(a AS "DOUBLE")).
 func sessionCatalog(dir string, all []migration) (items []item, err error) {
 	path := filepath.Join(dir, "catalog.duckdb")
-	defer os.Remove(path)
+	defer func() { _ = rootdir.Remove(path) }()
 	o := Options{Path: path, TempDir: dir}.withDefaults()
 	err = onFile(o, func(c *conn) error {
 		for _, m := range all {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,7 +108,11 @@ func TestForeignCatalogs(t *testing.T) {
 	}
 	for _, sql := range foreignCatalogs {
 		path := filepath.Join(t.TempDir(), "session.duckdb")
-		if err := copyFile(honest, path); err != nil {
+		text, err := os.ReadFile(honest)
+		if err == nil {
+			err = os.WriteFile(path, text, 0o600)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		alter(t, path, strings.ReplaceAll(sql, "$DIR", watched))
@@ -196,7 +201,7 @@ func TestSessionBehindALink(t *testing.T) {
 	path := filepath.Join(link, "session.duckdb")
 	db := open(t, Options{Path: path, logBytes: 1 << 40})
 	fillTrace(t, db, 100, 100, -1)
-	if err := db.Export(t.Context(), "FROM python.torch_trace", filepath.Join(link, "a.parquet")); err != nil {
+	if err := db.ExportTo(t.Context(), "FROM python.torch_trace", io.Discard); err != nil {
 		t.Error(err)
 	}
 	if err := db.Checkpoint(t.Context()); err != nil {
@@ -205,7 +210,11 @@ func TestSessionBehindALink(t *testing.T) {
 	fillTrace(t, db, 100, 100, -1)
 	copied := filepath.Join(link, "copy.duckdb") // as after a kill: the log is still beside it
 	for _, end := range []string{"", ".wal"} {
-		if err := copyFile(path+end, copied+end); err != nil {
+		text, err := os.ReadFile(path + end)
+		if err == nil {
+			err = os.WriteFile(copied+end, text, 0o600)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	}

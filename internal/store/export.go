@@ -2,51 +2,34 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
+	"sync/atomic"
 	"time"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
-
-// Export writes the answer to a query into a Parquet file, which appears whole or not at all.
-func (db *DB) Export(ctx context.Context, sql, path string) error {
-	made, err := db.exportTemp(ctx, sql)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(made)
-	err = os.Rename(made, path)
-	if errors.Is(err, syscall.EXDEV) {
-		err = copyFile(made, path)
-	}
-	if err != nil {
-		return fmt.Errorf("export to %s: %w", path, err)
-	}
-	return nil
-}
 
 // ExportTo writes the Parquet file of an answer to w.
 func (db *DB) ExportTo(ctx context.Context, sql string, w io.Writer) error {
-	made, err := db.exportTemp(ctx, sql)
+	name, err := db.exportTemp(ctx, sql)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(made)
-	if err := sendFile(w, made); err != nil {
+	defer func() { _ = db.scratch.dir.Remove(name) }()
+	if err := sendFile(w, db.scratch.dir, name); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
 }
 
-func sendFile(w io.Writer, path string) error {
-	f, err := os.Open(path)
+func sendFile(w io.Writer, dir *rootdir.Dir, name string) error {
+	f, err := dir.Open(name)
 	if err != nil {
 		return err
 	}
@@ -56,7 +39,7 @@ func sendFile(w io.Writer, path string) error {
 }
 
 // exportTemp writes a file in the temporary directory, the only place where DuckDB may write one.
-func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err error) {
+func (db *DB) exportTemp(ctx context.Context, sql string) (name string, err error) {
 	r, err := db.begin(ctx, sql)
 	if err != nil {
 		return "", err
@@ -71,22 +54,26 @@ func (db *DB) exportTemp(ctx context.Context, sql string) (path string, err erro
 		return "", r.explain(err)
 	}
 	duck.DestroyPrepare(&stmt)
-	f, err := os.CreateTemp(db.o.TempDir, "export-*.parquet") // 0600
+	name = fmt.Sprintf("export-%d.parquet", exports.Add(1))
+	f, err := db.scratch.dir.Create(name) // 0600, whatever mode DuckDB would give it
 	if err != nil {
 		return "", fmt.Errorf("export: %w", err)
 	}
-	path = f.Name()
 	f.Close()
+	path := filepath.Join(db.scratch.path, name)
 	// query() takes the statement as a text: no comment or semicolon in it can end the COPY.
 	stop := r.boundFile(path, db.o.exportBytes())
 	err = r.conn.exec("COPY (FROM query(" + quote(sql) + ")) TO " + quote(path) + " (FORMAT parquet, COMPRESSION zstd)")
 	stop()
 	if err != nil {
-		os.Remove(path)
+		_ = db.scratch.dir.Remove(name)
 		return "", fmt.Errorf("export: %w", r.explain(err))
 	}
-	return path, nil
+	return name, nil
 }
+
+// exports number the files of this process's exports.
+var exports atomic.Int64
 
 // leastExport is the size, in bytes, that an export may always have, even in a session with a small limit.
 const leastExport = 1 << 30
@@ -120,28 +107,4 @@ func (r *Rows) boundFile(path string, most int64) (stop func()) {
 		}
 	}()
 	return func() { close(quit); <-done }
-}
-
-// copyFile copies to another file system. The file at path appears only when it is complete.
-func copyFile(from, path string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(path), ".export-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if closed := out.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(out.Name(), path)
-	}
-	if err != nil {
-		os.Remove(out.Name())
-	}
-	return err
 }

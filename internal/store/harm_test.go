@@ -148,7 +148,7 @@ func askedPlaces(t *testing.T) []asked {
 			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if err := db.Export(t.Context(), "SELECT 1 AS step", file); err != nil {
+			if err := WriteParquet(t.Context(), "SELECT 1 AS step", file, 1, t.TempDir()); err != nil {
 				t.Fatal(err)
 			}
 			views := []FileView{{Schema: "python", Name: "steps", Files: []string{file},

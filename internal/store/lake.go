@@ -3,10 +3,11 @@ package store
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // MergeSource is a Parquet file and which of its rows to take, in SQL; "": all.
@@ -63,7 +64,7 @@ func copyTo(ctx context.Context, sql, to, tempDir string, memory int64) error {
 	defer duck.Close(&e.db)
 	err = withOne(ctx, e, func(c *conn) error { return c.exec(sql) })
 	if err != nil {
-		_ = os.Remove(to)
+		_ = rootdir.Remove(to)
 	}
 	return err
 }

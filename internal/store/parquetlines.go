@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strings"
 
 	duck "github.com/duckdb/duckdb-go-bindings"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // LineColumn is a member of JSON lines and the type that it has in Parquet.
@@ -17,24 +18,24 @@ type LineColumn struct{ Name, Type string }
 
 // ParquetOfLines writes JSON lines as a Parquet file with the given columns. It uses a temporary database in memory.
 func ParquetOfLines(ctx context.Context, lines io.Reader, columns []LineColumn, w io.Writer) error {
-	dir, err := os.MkdirTemp("", "memgauge-parquet-")
+	dir, err := rootdir.Temp("", "memgauge-parquet-")
 	if err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	in, made := filepath.Join(dir, "lines.jsonl"), filepath.Join(dir, "lines.parquet")
-	f, err := os.Create(in)
+	defer func() { _ = dir.Discard() }()
+	const in, made = "lines.jsonl", "lines.parquet"
+	err = dir.Make(in, func(f *os.File) error {
+		_, err := io.Copy(f, lines)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
-	_, err = io.Copy(f, lines)
-	if err := errors.Join(err, f.Close()); err != nil {
+	at := dir.Path()
+	if err := copyLines(ctx, filepath.Join(at, in), filepath.Join(at, made), columns, at); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
-	if err := copyLines(ctx, in, made, columns, dir); err != nil {
-		return fmt.Errorf("write Parquet: %w", err)
-	}
-	if err := sendFile(w, made); err != nil {
+	if err := sendFile(w, dir, made); err != nil {
 		return fmt.Errorf("write Parquet: %w", err)
 	}
 	return nil

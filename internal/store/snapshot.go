@@ -4,12 +4,12 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // SnapshotVersion is the version of a snapshot's database. It changes with any of its contents, including how
@@ -44,10 +44,10 @@ func MakeSnapshot(ctx context.Context, path string, h *anatomy.History, told fun
 		}
 		return fmt.Errorf("make %s: %w", path, err)
 	}
-	if err := os.Chmod(o.Path, 0o600); err != nil {
-		return fmt.Errorf("make %s: %w", path, err)
-	}
-	if err := os.Rename(o.Path, path); err != nil {
+	err = rootdir.In(path, func(d *rootdir.Dir, name string) error {
+		return own.dir.Give(filepath.Base(o.Path), d, name)
+	})
+	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
 	return nil

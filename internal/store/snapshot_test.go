@@ -296,9 +296,7 @@ func TestSnapshotParquet(t *testing.T) {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), table.Name+".parquet")
-		if err := db.Export(context.Background(), "FROM "+table.Name, path); err != nil {
-			t.Fatal(err)
-		}
+		exportFile(t, db, "FROM "+table.Name, path)
 		var got [][]any
 		if err := c.all("FROM read_parquet("+quote(path)+") ORDER BY ALL",
 			func(v []any) { got = append(got, v) }); err != nil {

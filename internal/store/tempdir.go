@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // engineDir is the prefix of an engine's own temporary directory. It is private, and the only place besides the
@@ -16,6 +18,7 @@ const engineDir = ".engine-"
 // scratch is such a directory; its flock shows that it is in use.
 type scratch struct {
 	path string
+	dir  *rootdir.Dir
 	f    *os.File
 }
 
@@ -23,26 +26,24 @@ type scratch struct {
 // read-only file system). It removes directories that killed engines have left in parent.
 func newScratch(parent string) (*scratch, error) {
 	sweep(parent)
-	dir, err := os.MkdirTemp(parent, engineDir) // 0700
+	dir, err := rootdir.Temp(parent, engineDir)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
-		dir, err = os.MkdirTemp("", "memgauge"+engineDir)
+		dir, err = rootdir.Temp("", "memgauge"+engineDir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("make the engine's directory: %w", err)
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, fmt.Errorf("make the engine's directory: %w", err)
 	}
 	f, err := lockDir(dir, syscall.LOCK_SH)
-	if err != nil {
-		_ = os.Remove(dir)
+	path, absErr := filepath.Abs(dir.Path())
+	if err = errors.Join(err, absErr); err != nil {
+		_ = dir.Discard()
 		return nil, fmt.Errorf("lock the engine's directory: %w", err)
 	}
-	return &scratch{dir, f}, nil
+	return &scratch{path, dir, f}, nil
 }
 
-func lockDir(dir string, how int) (*os.File, error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+func lockDir(dir *rootdir.Dir, how int) (*os.File, error) {
+	f, err := dir.Handle()
 	if err != nil {
 		return nil, err
 	}
@@ -55,20 +56,29 @@ func lockDir(dir string, how int) (*os.File, error) {
 
 // sweep removes directories whose lock nobody holds.
 func sweep(parent string) {
-	entries, _ := os.ReadDir(parent) // what can't be listed can't be swept
+	in, err := rootdir.Open(parent)
+	if err != nil {
+		return
+	}
+	defer in.Close()
+	entries, _ := in.List() // what can't be listed can't be swept
 	for _, e := range entries {
-		dir := filepath.Join(parent, e.Name())
-		if !strings.HasPrefix(e.Name(), engineDir) {
+		if !strings.HasPrefix(e.Name, engineDir) || int(e.UID) != os.Geteuid() {
+			continue
+		}
+		dir, err := in.Sub(e.Name)
+		if err != nil { // a link, or removed by another
 			continue
 		}
 		if f, err := lockDir(dir, syscall.LOCK_EX); err == nil {
-			_ = os.RemoveAll(dir) // tried again by the next
+			_ = in.RemoveAll(e.Name) // tried again by the next
 			f.Close()
 		}
+		dir.Close()
 	}
 }
 
 func (s *scratch) remove() {
-	_ = os.RemoveAll(s.path) // what stays is swept up by the next
+	_ = s.dir.Discard() // what stays is swept up by the next
 	s.f.Close()
 }

@@ -34,7 +34,7 @@ func TestOverviewAnswersAsTheRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	s := &counting{Service: &service.Service{DB: db, Tmp: dir}}
+	s := &counting{Service: &service.Service{DB: db}}
 	const begin = int64(1_700_000_000_000_000)
 	random := rand.New(rand.NewPCG(1, 2))
 	track, err := trackOf("process", 7, 0, "")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/ask"
 	typed "github.com/memgauge/memgauge/internal/prompt"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/term"
 )
 
@@ -55,7 +56,10 @@ func (p *talk) reader(ctx context.Context) lineReader {
 func (p *talk) openHistory() *typed.History {
 	home, err := ask.Home()
 	if err == nil {
-		err = os.MkdirAll(home, 0o700)
+		var made *rootdir.Dir
+		if made, err = rootdir.Make(home); err == nil {
+			err = made.Close()
+		}
 	}
 	if err != nil {
 		fmt.Fprintf(p.a.Stderr, "memgauge: the history does not last: %v\n", err)

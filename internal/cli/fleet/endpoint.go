@@ -31,6 +31,7 @@ type question struct {
 	addr   string // of the hub; "": this machine's
 	token  string // file
 	ca     string // file
+	shared bool   // the token may be readable by others: bus.SharedHint
 	sel    fanout.Select
 	strict bool
 	live   bool // ask the sessions, also for what the hub's lake has
@@ -50,7 +51,7 @@ var address = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,
 // Endpoint takes a command line that asks many machines: `hub`, host:port or job=NAME before the command or in
 // MEMGAUGE_TARGET, narrowed by node=NAME and rank=N.
 func Endpoint(ctx context.Context, a *app.App, root *cobra.Command, args []string) (taken bool, err error) {
-	q := &question{App: a, root: root, wait: patience}
+	q := &question{App: a, root: root, wait: patience, shared: bus.SharedSecrets()}
 	words, rest := leading(root, args)
 	if !slices.ContainsFunc(words, far) {
 		if len(args) == 0 || !app.IsCommand(root, args[0]) || !asksSessions(root, args[0]) {
@@ -161,6 +162,9 @@ func (q *question) flags(args []string) (rest []string, err error) {
 		case "--live":
 			q.live = true
 			continue
+		case "--shared-secrets":
+			q.shared = true
+			continue
 		case "--deadline", "--token-file", "--ca":
 			if !joined {
 				if i++; i == len(args) {
@@ -222,7 +226,7 @@ func (q *question) dialOptions() (o bus.DialOptions, err error) {
 	if o.Plain {
 		return o, nil
 	}
-	o.Token, err = bus.ReadToken(file)
+	o.Token, err = bus.ReadToken(file, q.shared)
 	if errors.Is(err, os.ErrNotExist) {
 		return o, remedy.Add(err,
 			"copy "+hub.AskToken(hubDir)+" from the hub's MEMGAUGE_HOME, and name it with --token-file")

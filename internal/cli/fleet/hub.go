@@ -89,6 +89,7 @@ func (a *commands) hubCommand() *cobra.Command {
 		"let NATS servers of yours at `ADDRESS` carry, such as nats://a:4222,nats://b:4222")
 	f.StringVar(&o.External.Creds, "token-file", "", "`FILE` with credentials for it (.creds)")
 	f.StringVar(&o.External.CA, "ca", "", "`FILE` with the authorities of its certificates (default the machine's)")
+	f.BoolVar(&o.SharedSecrets, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.IntVar(&o.External.Replicas, "replicas", defaultReplicas, "how many of its servers keep each frame, 1 to 5")
 	c.MarkFlagsRequiredTogether("cert", "key")
 	c.AddCommand(a.statusCommand())
@@ -101,6 +102,9 @@ func (a *commands) hub(ctx context.Context, o hubOptions) error {
 	}
 	o.Log = a.log()
 	debug.SetMemoryLimit(softMemory)
+	if err := o.Prepare(); err != nil {
+		return err
+	}
 	w, err := o.openLake(ctx)
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
@@ -271,6 +275,7 @@ func (a *commands) statusCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&q.addr, "hub", "", "the hub at `ADDRESS` host:port (default this machine's)")
 	f.StringVar(&q.token, "token-file", "", "`FILE` with the hub's ask token")
+	f.BoolVar(&q.shared, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.BoolVar(&asJSON, "json", false, "as JSON (docs/fleet.md)")
 	f.BoolVar(&strict, "strict", false, "exit with 1 where a node is missing")
 	run := c.RunE

@@ -9,6 +9,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 )
 
@@ -36,6 +37,7 @@ func (a *commands) nodeCommand() *cobra.Command {
 	f.StringVar(&o.Name, "name", "", "`NAME` of this node (default the host's)")
 	f.StringVar(&o.Job, "job", "",
 		"`NAME` of the job of sessions that don't say theirs (default from Slurm, torchrun or Kubernetes)")
+	f.BoolVar(&o.Shared, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"also answer what changes trainings: eval, record, snapshot; eval means all three")

@@ -15,8 +15,10 @@ import (
 
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
+	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/observe"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -80,6 +82,7 @@ func hubFlags(f *pflag.FlagSet, o *node.Settings) {
 	f.StringVar(&o.Job, "job", "",
 		"`NAME` of the job (default from Slurm, torchrun or Kubernetes, else the session's name)")
 	f.StringVar(&o.Name, "node", "", "`NAME` of this node (default the host's)")
+	f.BoolVar(&o.Shared, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"what the hub may do to this run: eval, record, snapshot; eval means all three")
@@ -158,7 +161,7 @@ func (a *commands) attend(ctx context.Context, dir string, o *node.Options) (lea
 	if o == nil {
 		return func() {}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, "node.log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	f, err := rootdir.AppendFile(filepath.Join(dir, "node.log"))
 	if err != nil {
 		fmt.Fprintf(a.Stderr, "memgauge: the hub can't ask this run: %v\n", err)
 		return func() {}

@@ -210,7 +210,8 @@ func (c *cluster) node(address string) (node.Options, error) {
 	if token == "" || c.o.role == "master" {
 		token = hub.JoinToken(filepath.Join(c.home, "hub"))
 	}
-	n, err := node.Settings{Join: address, Token: token, Name: c.name, Version: app.Version}.Options(c.home, os.Getenv)
+	n, err := node.Settings{Join: address, Token: token, Name: c.name, Version: app.Version,
+		Shared: bus.SharedSecrets()}.Options(c.home, os.Getenv)
 	if errors.Is(err, os.ErrNotExist) {
 		return n, remedy.Add(err, "copy hub/join.token from the master's MEMGAUGE_HOME, and name it with --token-file")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -31,15 +32,26 @@ type house struct {
 	keys map[string]string
 }
 
+func opened(t *testing.T, dir string) *rootdir.Dir {
+	t.Helper()
+	d, err := rootdir.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
 func open(t *testing.T, change func(*ServerOptions)) *house {
 	t.Helper()
 	dir := t.TempDir()
-	cert, pin, err := Identity(dir, "", "")
+	at := opened(t, dir)
+	cert, pin, err := Identity(at, "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &house{dir: dir, keys: map[string]string{}}
-	h.o = ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Cert: cert, MaxDisk: 1 << 30, Join: NewToken(Join, pin),
+	h.o = ServerOptions{Dir: at, Addr: "127.0.0.1:0", Cert: cert, MaxDisk: 1 << 30, Join: NewToken(Join, pin),
 		Ask: NewToken(Asks, pin), Log: slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil)), Known: h.known}
 	if change != nil {
 		change(&h.o)
@@ -136,7 +148,8 @@ func tlsTo(addr string, version uint16) error {
 // TestNobodyListensToTheWorldOpenly: without credentials only the loopback is served.
 func TestNobodyListensToTheWorldOpenly(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:4222"} {
-		s, err := StartServer(ServerOptions{Dir: t.TempDir(), Addr: addr, Insecure: true, Log: slog.Default()})
+		s, err := StartServer(ServerOptions{Dir: opened(t, t.TempDir()), Addr: addr, Insecure: true,
+			Log: slog.Default()})
 		if err == nil {
 			s.Close()
 			t.Errorf("%s: it listens", addr)
@@ -307,8 +320,26 @@ func TestTokens(t *testing.T) {
 	if err := os.WriteFile(path, []byte(want.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadToken(path); err == nil || !strings.Contains(remedy.Of(err), "chmod") {
+	if _, err := ReadToken(path, false); err == nil || !strings.Contains(remedy.Of(err), "chmod") {
 		t.Errorf("a token that all can read: %v", err)
+	}
+	link := path + "-link" // a cluster's secrets are links
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []os.FileMode{0o644, 0o660, 0o440} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadToken(link, true); err != nil || got != want {
+			t.Errorf("a shared token of mode %o: %v", mode, err)
+		}
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadToken(path, true); err == nil {
+		t.Error("a token that everybody can write was taken")
 	}
 	if one, other := NewToken(Join, ""), NewToken(Join, ""); one == other {
 		t.Error("two tokens are the same")

@@ -13,17 +13,17 @@ import (
 	"io/fs"
 	"math/big"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // certYears is how long a certificate of ours lasts: the token pins its key, so nothing is won by an early end.
 const certYears = 20
 
 // certificate loads the hub's own certificate from dir, or makes it there.
-func certificate(dir string) (tls.Certificate, error) {
-	certFile, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	c, err := tls.LoadX509KeyPair(certFile, keyFile)
+func certificate(dir *rootdir.Dir) (tls.Certificate, error) {
+	c, err := loadPair(dir)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return withLeaf(c, err)
 	}
@@ -44,15 +44,34 @@ func certificate(dir string) (tls.Certificate, error) {
 		return c, fmt.Errorf("make a certificate: %w", err)
 	}
 	for _, file := range []struct {
-		path, kind string
+		name, kind string
 		der        []byte
 	}{{keyFile, "PRIVATE KEY", private}, {certFile, "CERTIFICATE", der}} {
 		text := pem.EncodeToMemory(&pem.Block{Type: file.kind, Bytes: file.der})
-		if err := os.WriteFile(file.path, text, 0o600); err != nil {
+		if err := dir.ReplaceText(file.name, text); err != nil {
 			return c, fmt.Errorf("make a certificate: %w", err)
 		}
 	}
-	return withLeaf(tls.LoadX509KeyPair(certFile, keyFile))
+	return withLeaf(loadPair(dir))
+}
+
+// Files of the hub's own certificate.
+const (
+	certFile = "cert.pem"
+	keyFile  = "key.pem"
+	maxPEM   = 1 << 20 // bytes; ours take 700
+)
+
+func loadPair(dir *rootdir.Dir) (c tls.Certificate, err error) {
+	cert, err := dir.ReadFile(certFile, maxPEM)
+	if err != nil {
+		return c, err
+	}
+	key, err := dir.ReadFile(keyFile, maxPEM)
+	if err != nil {
+		return c, err
+	}
+	return tls.X509KeyPair(cert, key)
 }
 
 func withLeaf(c tls.Certificate, err error) (tls.Certificate, error) {

@@ -14,6 +14,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // DialOptions say who wants to reach which hub.
@@ -103,11 +105,15 @@ func nodeKey(path string) (nkeys.KeyPair, error) {
 	if path == "" {
 		return nil, errNoKey
 	}
-	seed, err := os.ReadFile(path)
+	dir, err := rootdir.Own(filepath.Dir(path), trust.Data)
+	if err != nil {
+		return nil, fmt.Errorf("the node's key: %w", err)
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	seed, err := dir.ReadFile(name, maxToken)
 	if errors.Is(err, os.ErrNotExist) {
-		if seed, err = makeKey(path); err != nil {
-			return nil, err
-		}
+		seed, err = makeKey(dir, name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the node's key: %w", err)
@@ -119,7 +125,7 @@ func nodeKey(path string) (nkeys.KeyPair, error) {
 	return key, nil
 }
 
-func makeKey(path string) ([]byte, error) {
+func makeKey(dir *rootdir.Dir, name string) ([]byte, error) {
 	key, err := nkeys.CreateUser()
 	if err != nil {
 		return nil, fmt.Errorf("make the node's key: %w", err)
@@ -128,18 +134,11 @@ func makeKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the node's key: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the node's key: %w", err)
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	err = dir.MakeText(name, seed)
 	if errors.Is(err, os.ErrExist) { // another process of this machine was first
-		return os.ReadFile(path)
+		return dir.ReadFile(name, maxToken)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("make the node's key: %w", err)
-	}
-	_, err = f.Write(seed)
-	return seed, errors.Join(err, f.Close())
+	return seed, err
 }
 
 func dial(url string, opts ...nats.Option) (*Conn, error) {

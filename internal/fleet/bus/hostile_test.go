@@ -174,7 +174,7 @@ func TestNoTokenInLogs(t *testing.T) {
 	_ = c.Flush(t.Context())
 	h.Close()
 	all := map[string]string{"the log": said.String()}
-	err = filepath.WalkDir(h.o.Dir, func(path string, d os.DirEntry, err error) error {
+	err = filepath.WalkDir(h.o.Dir.Path(), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && !strings.HasSuffix(path, ".key") {
 			text, err := os.ReadFile(path)
 			all[path] = string(text)

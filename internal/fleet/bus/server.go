@@ -21,12 +21,15 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // ServerOptions are a hub's.
 type ServerOptions struct {
-	Dir      string // 0700; streams, certificate and keys
-	Addr     string // host:port; port 0 takes any
+	Dir      *rootdir.Dir // ours; streams, certificate and keys
+	Shared   bool         // its group may write it
+	Addr     string       // host:port; port 0 takes any
 	Join     Token
 	Ask      Token
 	Cert     tls.Certificate // as Identity has given it
@@ -57,7 +60,7 @@ const (
 )
 
 // Identity gives the hub's certificate: the user's, or one of its own in dir; and the pin that tokens have of it.
-func Identity(dir, certFile, keyFile string) (c tls.Certificate, pin string, err error) {
+func Identity(dir *rootdir.Dir, certFile, keyFile string) (c tls.Certificate, pin string, err error) {
 	if certFile != "" {
 		c, err = withLeaf(tls.LoadX509KeyPair(certFile, keyFile))
 		return c, "", err // it will be renewed, with another key perhaps: authorities vouch for it
@@ -66,6 +69,27 @@ func Identity(dir, certFile, keyFile string) (c tls.Certificate, pin string, err
 		return c, "", err
 	}
 	return c, pinOf(c.Leaf), nil
+}
+
+// streamDir is where the server keeps frames. It writes there by path, so nothing in it may lead elsewhere.
+func streamDir(o ServerOptions) (string, error) {
+	path, level := filepath.Join(o.Dir.Path(), "bus"), trust.Code
+	if o.Shared {
+		level = trust.Data
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	if err := o.Dir.MkdirAll("bus"); err != nil { // refuses a link
+		return "", err
+	}
+	d, err := rootdir.Own(path, level)
+	if err != nil {
+		return "", err
+	}
+	defer d.Close()
+	return path, d.Check(level)
 }
 
 // StartServer starts the bus. Who calls it closes it.
@@ -82,12 +106,16 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, remedy.Add(fmt.Errorf("listen at %s: not without credentials and TLS", o.Addr),
 			"leave --insecure away, or listen at 127.0.0.1")
 	}
+	streams, err := streamDir(o)
+	if err != nil {
+		return nil, fmt.Errorf("start the bus: %w", err)
+	}
 	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
 	opts := &server.Options{ServerName: "memgauge-hub", Host: host, Port: port, NoSigs: true, NoLog: true,
-		JetStream: true, StoreDir: filepath.Join(o.Dir, "bus"), JetStreamMaxStore: o.MaxDisk,
+		JetStream: true, StoreDir: streams, JetStreamMaxStore: o.MaxDisk,
 		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
 		MaxConn: maxConnections, CustomClientAuthentication: s, AlwaysEnableNonce: true, DisableShortFirstPing: true}
 	if !o.Insecure {

@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Role is what a token lets its holder do.
@@ -71,19 +73,45 @@ func ParseToken(text string) (Token, error) {
 // maxToken is more than a token has, and more than credentials do.
 const maxToken = 64 << 10
 
-// ReadToken reads the token in a file, which nobody else may read; or takes that for credentials of NATS.
-func ReadToken(path string) (Token, error) {
-	f, err := os.Open(path)
+// SharedHint is what --shared-secrets and MEMGAUGE_SHARED_SECRETS are for.
+const SharedHint = "take secrets that others than their owner can read: a cluster gives the files of a volume " +
+	"their mode, and only the pod has them (default from MEMGAUGE_SHARED_SECRETS=1)"
+
+// SharedSecrets is what the environment says of secrets that others can read.
+func SharedSecrets() bool { return os.Getenv("MEMGAUGE_SHARED_SECRETS") == "1" }
+
+// ReadToken reads the token in a file, which nobody else may read unless it is shared; or takes that for credentials of
+// NATS.
+func ReadToken(path string, shared bool) (Token, error) {
+	f, err := rootdir.OpenNamed(path) // a cluster's secrets are links
 	if err != nil {
 		return Token{}, fmt.Errorf("read the token: %w", err)
 	}
+	return tokenOf(f, path, shared)
+}
+
+// TokenIn is ReadToken for a file of ours.
+func TokenIn(dir *rootdir.Dir, name string, shared bool) (Token, error) {
+	f, err := dir.Open(name)
+	if err != nil {
+		return Token{}, fmt.Errorf("read the token: %w", err)
+	}
+	return tokenOf(f, filepath.Join(dir.Path(), name), shared)
+}
+
+// tokenOf reads a token and closes the file.
+func tokenOf(f *os.File, path string, shared bool) (Token, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return Token{}, fmt.Errorf("read the token: %w", err)
 	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return Token{}, remedy.Add(fmt.Errorf("read the token %s: others can read it", path), "chmod 600 "+path)
+	switch mode := info.Mode().Perm(); {
+	case mode&0o002 != 0:
+		return Token{}, remedy.Add(fmt.Errorf("read the token %s: everybody can write it", path), "chmod 600 "+path)
+	case mode&0o077 != 0 && !shared:
+		return Token{}, remedy.Add(fmt.Errorf("read the token %s: others can read it", path),
+			"chmod 600 "+path+"; a cluster's volume, which only its pod has, is read with --shared-secrets")
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxToken))
 	if err != nil {

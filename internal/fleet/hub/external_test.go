@@ -46,7 +46,7 @@ func TestExternalNATS(t *testing.T) {
 	h, stop := running(t, one)
 	defer stop()
 	dial := func(creds, node string) *bus.Conn {
-		token, err := bus.ReadToken(o.Creds(creds))
+		token, err := bus.ReadToken(o.Creds(creds), false)
 		if err != nil || !token.Lets(bus.Join) {
 			t.Fatal(token, err)
 		}
@@ -102,7 +102,7 @@ func TestExternalLosesAServer(t *testing.T) {
 	one.Keep = k
 	_, stop := running(t, one)
 	defer stop()
-	token, err := bus.ReadToken(o.Creds("n1"))
+	token, err := bus.ReadToken(o.Creds("n1"), false)
 	if err != nil {
 		t.Fatal(err)
 	}

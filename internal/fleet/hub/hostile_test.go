@@ -20,6 +20,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/table"
 )
 
@@ -110,10 +111,21 @@ func TestHelloBounds(t *testing.T) {
 	}
 }
 
+// emptyRoster is one of no nodes, in a directory of the test's.
+func emptyRoster(t testing.TB, path string) *roster {
+	t.Helper()
+	dir, err := rootdir.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
+	return &roster{dir: dir, nodes: map[string]*known{}}
+}
+
 // crowded is a roster with as many nodes as there may be, each of which says as much as it may.
 func crowded(t testing.TB, nodes int) *roster {
 	t.Helper()
-	r := &roster{path: filepath.Join(t.TempDir(), "nodes.json"), nodes: map[string]*known{}}
+	r := emptyRoster(t, t.TempDir())
 	h := node.Hello{Host: strings.Repeat("<", maxWord), Version: strings.Repeat(">", maxWord)} // six bytes each in JSON
 	for i := range maxJobs {
 		h.Jobs = append(h.Jobs, fmt.Sprintf("%0100d", i))
@@ -158,11 +170,11 @@ func TestRepliesAreBounded(t *testing.T) {
 	if err := r.save(); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(r.path)
+	info, err := os.Stat(filepath.Join(r.dir.Path(), nodeFile))
 	if err != nil || info.Size()*maxNodes/1000 > maxRoster {
 		t.Errorf("%d bytes of 1000 nodes: %d would make more than can be read; %v", info.Size(), maxNodes, err)
 	}
-	again, err := openRoster(r.path, quiet())
+	again, err := openRoster(r.dir, quiet())
 	if err != nil || len(again.nodes) != 1000 || again.left != 0 {
 		t.Errorf("%d nodes read, %d left out: %v", len(again.nodes), again.left, err)
 	}
@@ -212,7 +224,7 @@ func TestDamagedRoster(t *testing.T) {
 		if err := os.WriteFile(path, []byte(f.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := openRoster(path, quiet())
+		r, err := openRoster(emptyRoster(t, filepath.Dir(path)).dir, quiet())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -229,7 +241,7 @@ func TestDamagedRoster(t *testing.T) {
 
 // TestFloodOfNames: a stranger's names lock no node out, and no node that has shipped rows loses its own.
 func TestFloodOfNames(t *testing.T) {
-	r := &roster{path: filepath.Join(t.TempDir(), "nodes.json"), nodes: map[string]*known{}}
+	r := emptyRoster(t, t.TempDir())
 	now := time.Now()
 	add := func(name string, seen time.Duration, kept uint64) {
 		r.nodes[name] = &known{Key: name, Node: fanout.Node{Name: name, Seen: now.Add(-seen), Kept: kept}}
@@ -447,7 +459,7 @@ func FuzzHello(f *testing.F) {
 	f.Add([]byte(`{"instance":"a","host":"h","jobs":["j"],"lost":{"x":1},"behind_seconds":3}`))
 	f.Add([]byte(`{"instance":"a","sessions":9223372036854775807,"lost":{"x":9223372036854775807}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r := &roster{path: filepath.Join(t.TempDir(), "nodes.json"), nodes: map[string]*known{}}
+		r := emptyRoster(t, t.TempDir())
 		h, err := readHello(text)
 		if err != nil {
 			return

@@ -23,11 +23,13 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // Options are a hub's.
 type Options struct {
-	Dir      string // 0700, for this hub alone
+	Dir      string // ours, and for this hub alone
 	Listen   string // host:port
 	CertFile string // the user's certificate and key; "": one of the hub's own
 	KeyFile  string
@@ -39,6 +41,10 @@ type Options struct {
 	Rows     node.Rows  // answers for what Keep has kept; nil: nobody does
 	Gather   bus.Gather // how frames are gathered for it
 	Log      *slog.Logger
+
+	// SharedSecrets takes files of secrets that others than their owner can read, and a directory that its group can
+	// write: a cluster's volumes are so, and only the pod has them.
+	SharedSecrets bool
 
 	External External // a NATS of the user's, in place of the one inside
 }
@@ -69,6 +75,7 @@ type Keeper interface {
 // Hub is a running one.
 type Hub struct {
 	o        Options
+	dir      *rootdir.Dir
 	lock     *os.File
 	server   *bus.Server
 	conn     *bus.Conn
@@ -92,6 +99,7 @@ const (
 	joinFile = "join.token"
 	askFile  = "ask.token"
 	addrFile = "hub.json"
+	nodeFile = "nodes.json"
 	lockFile = "hub.lock"
 )
 
@@ -112,7 +120,7 @@ func AskToken(dir string) string { return filepath.Join(dir, askFile) }
 
 // Find tells of the hub in dir, alive or not.
 func Find(dir string) (f Files, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, addrFile))
+	text, err := rootdir.ReadFile(filepath.Join(dir, addrFile), maxAddr)
 	if errors.Is(err, os.ErrNotExist) {
 		return f, remedy.Add(errors.New("there is no hub on this machine"),
 			"memgauge hub starts one; host:port instead of hub asks one elsewhere")
@@ -126,6 +134,9 @@ func Find(dir string) (f Files, err error) {
 	return f, nil
 }
 
+// maxAddr bounds hub.json, in bytes: addresses and two paths.
+const maxAddr = 64 << 10
+
 // Open starts a hub. Who calls it runs and closes it.
 func Open(o Options) (*Hub, error) {
 	h := &Hub{o: o, began: time.Now(), shares: shares{}}
@@ -137,13 +148,13 @@ func Open(o Options) (*Hub, error) {
 }
 
 func (h *Hub) open() (err error) {
-	if err := os.MkdirAll(h.o.Dir, 0o700); err != nil {
-		return fmt.Errorf("hub: %w", err)
-	}
-	if h.lock, err = alone(h.o.Dir); err != nil {
+	if h.dir, err = h.o.ownDir(); err != nil {
 		return err
 	}
-	if h.roster, err = openRoster(filepath.Join(h.o.Dir, "nodes.json"), h.o.Log); err != nil {
+	if h.lock, err = alone(h.dir); err != nil {
+		return err
+	}
+	if h.roster, err = openRoster(h.dir, h.o.Log); err != nil {
 		return err
 	}
 	if h.o.External.URLs != "" {
@@ -156,21 +167,43 @@ func (h *Hub) open() (err error) {
 	return h.tell()
 }
 
+// Prepare makes the hub's directory, or refuses it, before anything else is put there.
+func (o Options) Prepare() error {
+	dir, err := o.ownDir()
+	if err != nil {
+		return err
+	}
+	return dir.Close()
+}
+
+// ownDir opens the directory: who can put files there says who may ask.
+func (o Options) ownDir() (*rootdir.Dir, error) {
+	level := trust.Code
+	if o.SharedSecrets {
+		level = trust.Data
+	}
+	dir, err := rootdir.Own(o.Dir, level)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return dir, nil
+}
+
 // openServer starts the bus inside of the hub.
 func (h *Hub) openServer() error {
 	cert, pin, err := h.identity()
 	if err != nil {
 		return err
 	}
-	if h.Identity.Join, err = keepToken(JoinToken(h.o.Dir), bus.Join, pin); err != nil {
+	if h.Identity.Join, err = h.keepToken(joinFile, bus.Join, pin); err != nil {
 		return err
 	}
-	if h.Identity.Ask, err = keepToken(AskToken(h.o.Dir), bus.Asks, pin); err != nil {
+	if h.Identity.Ask, err = h.keepToken(askFile, bus.Asks, pin); err != nil {
 		return err
 	}
-	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.o.Dir, Addr: h.o.Listen, Join: h.Identity.Join,
-		Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant, MaxDisk: h.o.MaxDisk, Log: h.o.Log,
-		Known: h.roster.known})
+	h.server, err = bus.StartServer(bus.ServerOptions{Dir: h.dir, Shared: h.o.SharedSecrets, Addr: h.o.Listen,
+		Join: h.Identity.Join, Ask: h.Identity.Ask, Cert: cert, Insecure: h.o.Insecure, Grant: h.o.Grant,
+		MaxDisk: h.o.MaxDisk, Log: h.o.Log, Known: h.roster.known})
 	if err != nil {
 		return err
 	}
@@ -186,7 +219,7 @@ func (h *Hub) openExternal() (err error) {
 	x := h.o.External
 	o := bus.DialOptions{URL: x.URLs, CA: x.CA}
 	if x.Creds != "" {
-		if o.Token, err = bus.ReadToken(x.Creds); err == nil && o.Token.Creds == "" {
+		if o.Token, err = bus.ReadToken(x.Creds, h.o.SharedSecrets); err == nil && o.Token.Creds == "" {
 			err = remedy.Add(fmt.Errorf("%s has no credentials for NATS", x.Creds), "it is the .creds file of a user")
 		}
 		if err != nil {
@@ -202,7 +235,7 @@ func (h *Hub) identity() (c tls.Certificate, pin string, err error) {
 	if h.o.Insecure {
 		return c, "", nil
 	}
-	return bus.Identity(h.o.Dir, h.o.CertFile, h.o.KeyFile)
+	return bus.Identity(h.dir, h.o.CertFile, h.o.KeyFile)
 }
 
 // tell writes down where the hub is.
@@ -212,26 +245,29 @@ func (h *Hub) tell() error {
 	if err != nil {
 		return fmt.Errorf("hub: %w", err)
 	}
-	return replaceFile(filepath.Join(h.o.Dir, addrFile), append(text, '\n'))
+	if err := h.dir.ReplaceText(addrFile, append(text, '\n')); err != nil {
+		return fmt.Errorf("hub: %w", err)
+	}
+	return nil
 }
 
 // alone holds the directory: two hubs over the same stream would lose what either has.
-func alone(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+func alone(dir *rootdir.Dir) (*os.File, error) {
+	f, err := dir.Edit(lockFile)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, remedy.Add(fmt.Errorf("hub: another one has %s", dir),
+		return nil, remedy.Add(fmt.Errorf("hub: another one has %s", dir.Path()),
 			"memgauge hub status asks it; --dir gives a second one a place of its own")
 	}
 	return f, nil
 }
 
 // keepToken reads the token in a file, or makes it. The pin is that of the certificate that the hub has now.
-func keepToken(path string, role bus.Role, pin string) (bus.Token, error) {
-	t, err := bus.ReadToken(path)
+func (h *Hub) keepToken(name string, role bus.Role, pin string) (bus.Token, error) {
+	t, err := bus.TokenIn(h.dir, name, h.o.SharedSecrets)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		t = bus.NewToken(role, pin)
@@ -241,24 +277,10 @@ func keepToken(path string, role bus.Role, pin string) (bus.Token, error) {
 		return t, nil
 	}
 	t.Pin = pin
-	return t, replaceFile(path, []byte(t.String()+"\n"))
-}
-
-// replaceFile writes a file that is there whole or as it was.
-func replaceFile(path string, text []byte) error {
-	temp := path + ".new"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("hub: %w", err)
+	if err := h.dir.ReplaceText(name, []byte(t.String()+"\n")); err != nil {
+		return t, fmt.Errorf("hub: %w", err)
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return fmt.Errorf("hub: %w", err)
-	}
-	return nil
+	return t, nil
 }
 
 // Close ends the hub.
@@ -271,6 +293,9 @@ func (h *Hub) Close() {
 	}
 	if h.lock != nil {
 		h.lock.Close()
+	}
+	if h.dir != nil {
+		h.dir.Close()
 	}
 }
 

@@ -237,7 +237,7 @@ func TestRowsReachTheLakeOnce(t *testing.T) {
 	defer func() { c.kill() }()
 	w := newWire(t, c.addr)
 	var join bus.Token
-	until(t, "the token", func() bool { join, err = bus.ReadToken(JoinToken(c.dir)); return err == nil })
+	until(t, "the token", func() bool { join, err = bus.ReadToken(JoinToken(c.dir), false); return err == nil })
 	list := []*session{{id: "s1", node: "n1", ranks: 4}, {id: "s2", node: "n2", ranks: 4, ahead: 10 * time.Minute},
 		{id: "s3", node: "n2", ranks: 3, ahead: -10 * time.Minute}}
 	over := make(chan struct{})

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 
 // roster knows the nodes. What a name's key is must survive the hub: it is saved before the node is let in.
 type roster struct {
-	path  string
+	dir   *rootdir.Dir
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
@@ -56,9 +57,9 @@ const badRoster = ".bad"
 
 // openRoster reads the roster. A hub is there whatever it holds: entries that are none are left out and counted; a file
 // that is damaged or too large is kept under another name, and what can be read of it counts.
-func openRoster(path string, log *slog.Logger) (*roster, error) {
-	r := &roster{path: path, nodes: map[string]*known{}}
-	f, err := os.Open(path)
+func openRoster(dir *rootdir.Dir, log *slog.Logger) (*roster, error) {
+	r := &roster{dir: dir, nodes: map[string]*known{}}
+	f, err := dir.Open(nodeFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -68,15 +69,15 @@ func openRoster(path string, log *slog.Logger) (*roster, error) {
 	defer f.Close()
 	damage := r.read(f)
 	if damage != nil {
-		if err := os.Rename(path, path+badRoster); err != nil {
+		if err := dir.Move(nodeFile, dir, nodeFile+badRoster); err != nil {
 			return nil, fmt.Errorf("set the roster aside: %w", err)
 		}
-		log.Warn("the roster is damaged: names of nodes that are not in it are free", "file", path, "kept as",
-			path+badRoster, "why", damage, "nodes", len(r.nodes))
+		log.Warn("the roster is damaged: names of nodes that are not in it are free", "file", nodeFile, "kept as",
+			nodeFile+badRoster, "why", damage, "nodes", len(r.nodes))
 		r.dirty = true
 	}
 	if r.left > 0 {
-		log.Warn("entries of the roster were left out", "file", path, "entries", r.left)
+		log.Warn("entries of the roster were left out", "file", nodeFile, "entries", r.left)
 	}
 	r.forgetLocked(time.Now())
 	return r, nil
@@ -268,7 +269,10 @@ func (r *roster) saveLocked() error {
 		return fmt.Errorf("write the roster: %w", err)
 	}
 	r.dirty = false
-	return replaceFile(r.path, text)
+	if err := r.dir.ReplaceText(nodeFile, text); err != nil {
+		return fmt.Errorf("write the roster: %w", err)
+	}
+	return nil
 }
 
 // few keeps reasons within a number; the others are counted as one.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"path/filepath"
+	"os"
 	"slices"
 	"sync"
 
@@ -66,18 +66,25 @@ func (w *Writer) Aside() (names []string, more int) {
 	return slices.Clone(w.notes.aside), w.notes.more
 }
 
-// cache is where files of S3 come to this machine for the writer.
-func (w *Writer) cache() string { return filepath.Join(w.place.stage(), "in") }
+// cacheName is where files of S3 come to this machine for the writer, in the stage.
+const cacheName = "in"
+
+// local is a file with an entry's content, open.
+func (w *Writer) local(ctx context.Context, e entry) (*os.File, error) {
+	if err := w.place.stage().MkdirAll(cacheName); err != nil {
+		return nil, err
+	}
+	cache, err := w.place.stage().Sub(cacheName)
+	if err != nil {
+		return nil, err
+	}
+	defer cache.Close()
+	return w.place.local(ctx, e, cache)
+}
 
 // setAside moves a file to where no reader looks, and tells its name: the rest of its hour goes on without it.
 func (w *Writer) setAside(ctx context.Context, e entry, why error) error {
-	path, err := w.place.local(ctx, e, w.cache())
-	if err == nil {
-		err = w.place.put(ctx, asideName+"/"+e.name, path)
-	}
-	if err == nil {
-		err = w.place.remove(ctx, []string{e.name}) // of a directory it has moved already
-	}
+	err := w.place.move(ctx, e.name, asideName+"/"+e.name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("set %s aside: %w", e.name, err)
 	}
@@ -88,7 +95,7 @@ func (w *Writer) setAside(ctx context.Context, e entry, why error) error {
 // sift sets those of a merge's files aside that are damaged or none of ours, and returns how many.
 func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileColumn) (n int, err error) {
 	for _, f := range from {
-		bad := store.CheckParquet(ctx, f.Path, columns, w.place.stage())
+		bad := store.CheckParquet(ctx, f.Path, columns, w.place.stage().FD())
 		if !errors.Is(bad, store.ErrBadFile) {
 			if bad != nil {
 				return n, bad

@@ -34,7 +34,7 @@ func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := &service.Service{DB: db, Tmp: os.TempDir(), Note: leftOut(t.Views)}
+	rows := &service.Service{DB: db, Note: leftOut(t.Views)}
 	return api.Handler(inside{rows}, api.MayQuery, nil), nil
 }
 

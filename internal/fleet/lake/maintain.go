@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -221,7 +220,8 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if c == nil || len(c.raw) == 0 {
 		return false, nil
 	}
-	from, rows, err := w.sources(ctx, c)
+	from, rows, done, err := w.sources(ctx, c)
+	defer done()
 	if err != nil || len(from) == 0 {
 		return false, err
 	}
@@ -233,9 +233,9 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if err != nil {
 		return false, err
 	}
-	made := filepath.Join(w.place.stage(), "merge.parquet")
-	m := store.Merge{To: made, Columns: fileColumns(h.table), Order: sortedBy(h.table), RowGroup: rowGroup,
-		TempDir: w.place.stage(), MemoryLimit: w.o.Memory}
+	stage := w.place.stage().FD()
+	m := store.Merge{To: stage + "/" + mergedName, Columns: fileColumns(h.table), Order: sortedBy(h.table),
+		RowGroup: rowGroup, TempDir: stage, MemoryLimit: w.o.Memory}
 	for _, f := range from {
 		m.From = append(m.From, f.MergeSource)
 	}
@@ -249,7 +249,7 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 		}
 		return true, nil
 	}
-	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next.Generation)+mergedName, made); err != nil {
+	if err := w.place.put(ctx, h.dir()+tier(mergedTier, next.Generation)+mergedName, mergedName); err != nil {
 		return false, err
 	}
 	if err := w.mark(ctx, h, next.Generation, text); err != nil {
@@ -279,28 +279,36 @@ type source struct {
 	store.MergeSource
 }
 
-// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row.
-func (w *Writer) sources(ctx context.Context, c *content) ([]source, ledger, error) {
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. DuckDB opens
+// them by their descriptors, which stay open until done: a path could lead elsewhere by then.
+func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledger, done func(), err error) {
+	var open []*os.File
+	done = func() {
+		for _, f := range open {
+			f.Close()
+		}
+		_ = w.place.stage().RemoveAll(cacheName)
+	}
 	m, err := readMarker(ctx, w.place, c)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, done, err
 	}
-	var out []source
 	for _, f := range c.current() {
-		path, err := w.place.local(ctx, f, w.cache())
+		local, err := w.local(ctx, f)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, done, err
 		}
-		one := source{f, store.MergeSource{Path: path}}
+		open = append(open, local)
+		one := source{f, store.MergeSource{Path: "/proc/self/fd/" + strconv.Itoa(int(local.Fd()))}}
 		if parsed, _ := parse(f.name); parsed.kind == rawTier {
-			rows, err := rowsOf(ctx, w.place, f, w.cache())
+			rows, err := rowsOf(f.name, local)
 			if errors.Is(err, errBad) {
 				if err = w.setAside(ctx, f, err); err == nil {
 					continue
 				}
 			}
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, done, err
 			}
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
@@ -310,7 +318,7 @@ func (w *Writer) sources(ctx context.Context, c *content) ([]source, ledger, err
 		}
 		out = append(out, one)
 	}
-	return out, m.Rows, nil
+	return out, m.Rows, done, nil
 }
 
 // where is the condition that a row is one of a ledger's.
@@ -347,8 +355,9 @@ func sortedBy(dir string) []string {
 
 // mark puts a generation in place.
 func (w *Writer) mark(ctx context.Context, h hour, generation int, text []byte) error {
-	made := filepath.Join(w.place.stage(), "mark-"+strconv.Itoa(generation)+".json")
-	if err := os.WriteFile(made, text, 0o600); err != nil {
+	made := "mark-" + strconv.Itoa(generation) + ".json"
+	_ = w.place.stage().Remove(made) // of an attempt that failed
+	if err := w.place.stage().MakeText(made, text); err != nil {
 		return err
 	}
 	return w.place.put(ctx, h.dir()+markerName(generation), made)

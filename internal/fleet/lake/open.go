@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,9 +18,11 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -77,17 +78,19 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	root := p.text()
+	root, cache := p.text(), (*rootdir.Dir)(nil)
 	if _, remote := p.(*bucket); remote {
 		if bytes > MaxDownload {
 			return nil, remedy.Add(fmt.Errorf("%w: %s of the lake", ErrTooMuch, units.Bytes(bytes)),
 				"narrow it with --since or --job, or let Trino answer: --engine trino")
 		}
-		if root, err = cacheOf(p); err != nil {
+		if cache, err = cacheOf(p); err != nil {
 			return nil, err
 		}
+		defer cache.Close()
+		root = cache.Path()
 	}
-	views, err := viewsOf(ctx, p, files, root, c)
+	views, err := viewsOf(ctx, p, files, root, cache, c)
 	if err != nil {
 		return nil, err
 	}
@@ -99,10 +102,10 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 }
 
 // cacheOf is where files of S3 are kept on this machine: one directory for each lake.
-func cacheOf(p place) (string, error) {
+func cacheOf(p place) (*rootdir.Dir, error) {
 	dir, err := session.Cache()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	name := strings.Map(func(r rune) rune {
 		if r == '/' || r == ':' {
@@ -110,8 +113,7 @@ func cacheOf(p place) (string, error) {
 		}
 		return r
 	}, strings.TrimPrefix(p.text(), "s3://"))
-	dir = filepath.Join(dir, "lake", name)
-	return dir, os.MkdirAll(dir, 0o700)
+	return rootdir.Own(filepath.Join(dir, "lake", name), trust.Data)
 }
 
 // choose finds the files that a choice means, by their directory.
@@ -168,8 +170,8 @@ func noJob(job string, jobs map[string]bool) error {
 }
 
 // viewsOf makes a view for every table; those that have no files are there and empty.
-func viewsOf(ctx context.Context, p place, files map[string][]entry, root string, c Choice) ([]store.FileView,
-	error) {
+func viewsOf(ctx context.Context, p place, files map[string][]entry, root string, cache *rootdir.Dir,
+	c Choice) ([]store.FileView, error) {
 	var out []store.FileView
 	for _, t := range table.All {
 		schema, name, ok := strings.Cut(t.View, ".")
@@ -178,14 +180,12 @@ func viewsOf(ctx context.Context, p place, files map[string][]entry, root string
 		}
 		v := store.FileView{Schema: schema, Name: name, Columns: columnsOf(t), Where: c.where(t)}
 		for _, f := range files[t.Store] {
-			path, err := p.local(ctx, f, root)
-			if err == nil {
-				_, err = os.Stat(path)
-			}
+			local, err := p.local(ctx, f, cache)
 			if err != nil {
 				return nil, err
 			}
-			v.Files = append(v.Files, path)
+			local.Close()
+			v.Files = append(v.Files, filepath.Join(root, filepath.FromSlash(f.name)))
 		}
 		out = append(out, v)
 	}

@@ -184,19 +184,10 @@ const rowsKey = "memgauge.rows"
 
 // rowsOf reads the ledger of a flushed file from its footer. Whatever the file holds, the error is errBad where it is
 // the file's own. It is read from this machine: of S3, nobody could tell such errors from the network's.
-func rowsOf(ctx context.Context, p place, e entry, cache string) (ledger, error) {
-	path, err := p.local(ctx, e, cache)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", e.name, err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", e.name, err)
-	}
-	defer f.Close()
+func rowsOf(name string, f *os.File) (ledger, error) {
 	l, err := footer(f)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", e.name, errBad, err)
+		return nil, fmt.Errorf("read %s: %w: %w", name, errBad, err)
 	}
 	return l, nil
 }

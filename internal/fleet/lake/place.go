@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // entry is a file of a lake; name has slashes and no leading one.
@@ -33,165 +35,158 @@ type readable interface {
 // place is where a lake lies. What put returned from survives a crash of the machine.
 type place interface {
 	list(ctx context.Context, prefix string) ([]entry, error)
-	put(ctx context.Context, name, from string) error // takes the local file away
+	put(ctx context.Context, name, made string) error // takes the file of the stage away
 	open(ctx context.Context, name string) (readable, error)
-	local(ctx context.Context, e entry, cache string) (path string, err error) // a file here with its content
+	// local is a file on this machine with an entry's content. What is not here comes into the cache.
+	local(ctx context.Context, e entry, cache *rootdir.Dir) (*os.File, error)
 	remove(ctx context.Context, names []string) error
-	stage() string // directory of this machine for files that are being made
-	text() string  // for messages
+	// move gives a file another name.
+	move(ctx context.Context, name, to string) error
+	stage() *rootdir.Dir // directory of this machine for files that are being made; ours alone
+	text() string        // for messages
 	close() error
 }
 
-// directory is a place on this machine.
+// directory is a place on this machine. It may have come from elsewhere, with links in it, or belong to a user who
+// changes it while we write: all below it is reached from the root's descriptor, through no link.
 type directory struct {
-	root string
-	lock *os.File // held by the writer; nil for a reader
+	root *rootdir.Dir
+	made *rootdir.Dir // the stage; nil for a reader
+	lock *os.File     // held by the writer; nil for a reader
 }
 
 const stageName = ".stage"
 
 // openDirectory opens a lake in a directory. A writer makes it, and locks others out.
-func openDirectory(root string, write bool) (place, error) {
-	root, err := filepath.Abs(root)
+func openDirectory(path string, write bool) (place, error) {
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
 	if !write {
-		info, err := os.Stat(root)
-		if err == nil && !info.IsDir() {
-			err = errors.New("is no directory")
-		}
+		root, err := rootdir.Open(path)
 		if err != nil {
-			return nil, fmt.Errorf("open the lake %s: %w", root, err)
+			return nil, fmt.Errorf("open the lake: %w", err)
 		}
 		return &directory{root: root}, nil
 	}
-	stage := filepath.Join(root, stageName)
-	if err := os.MkdirAll(stage, 0o700); err != nil {
+	root, err := rootdir.Make(path)
+	if err != nil {
 		return nil, fmt.Errorf("make the lake: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(root, ".lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock the lake: %w", err)
-	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
-		return nil, remedy.Add(fmt.Errorf("another process writes the lake %s", root),
-			"a lake has one writer: end the other hub or memgauge lake first")
-	}
-	d := &directory{root: root, lock: lock}
-	if err := d.empty(stage); err != nil {
-		lock.Close()
-		return nil, fmt.Errorf("clear %s: %w", stage, err)
+	d := &directory{root: root}
+	if err := d.take(); err != nil {
+		_ = d.close()
+		return nil, err
 	}
 	return d, nil
 }
 
-// empty removes what a killed writer was making.
-func (d *directory) empty(dir string) error {
-	left, err := os.ReadDir(dir)
-	for _, e := range left {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+// take makes us the lake's writer, and removes what a killed one was making.
+func (d *directory) take() (err error) {
+	if d.lock, err = d.root.Edit(".lock"); err != nil {
+		return fmt.Errorf("lock the lake: %w", err)
 	}
-	return err
-}
-
-func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
-	top := filepath.Join(d.root, filepath.FromSlash(prefix))
-	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // given up meanwhile, or never there
-			return nil
-		}
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		if strings.HasPrefix(e.Name(), ".") && path != d.root {
-			if e.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() {
-			return nil // removed while we looked, or nothing of ours
-		}
-		name, err := filepath.Rel(d.root, path)
-		list = append(list, entry{filepath.ToSlash(name), info.Size(), info.ModTime()})
-		return err
-	})
-	return list, err
-}
-
-// put syncs the file, moves it to its name and syncs the directories that name it, as far up as they are new: rename(2)
-// alone survives no loss of power.
-func (d *directory) put(_ context.Context, name, from string) error {
-	if err := syncPath(from); err != nil {
-		return err
+	if err := unix.Flock(int(d.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return remedy.Add(fmt.Errorf("another process writes the lake %s", d.text()),
+			"a lake has one writer: end the other hub or memgauge lake first")
 	}
-	to := filepath.Join(d.root, filepath.FromSlash(name))
-	dir := filepath.Dir(to)
-	var dirty []string
-	for at := dir; at != d.root; at = filepath.Dir(at) {
-		dirty = append(dirty, at)
-		if _, err := os.Stat(at); err == nil {
-			break
-		}
+	if err := d.root.MkdirAll(stageName); err != nil {
+		return fmt.Errorf("make the lake: %w", err)
 	}
-	dirty = append(dirty, filepath.Dir(dirty[len(dirty)-1]))
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
+	if d.made, err = d.root.Sub(stageName); err == nil {
+		err = d.made.Private()
 	}
-	if err := os.Rename(from, to); err != nil {
-		return err
+	if err == nil {
+		err = d.made.Empty()
 	}
-	for _, path := range dirty {
-		if err := syncPath(path); err != nil {
-			return err
-		}
+	if err != nil {
+		return fmt.Errorf("clear the lake's stage: %w", err)
 	}
 	return nil
 }
 
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+// list tells of the files below a directory. A link is refused by its name: what it leads to is no part of the lake.
+func (d *directory) list(ctx context.Context, prefix string) (list []entry, err error) {
+	top, prefix := d.root, strings.TrimSuffix(prefix, "/")
+	if prefix != "" {
+		top, err = d.root.Sub(prefix)
+		if errors.Is(err, fs.ErrNotExist) { // given up meanwhile, or never there
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer top.Close()
 	}
-	return errors.Join(f.Sync(), f.Close())
+	err = top.Walk(func(name string, i rootdir.Info) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case strings.HasPrefix(i.Name, "."):
+			return fs.SkipDir
+		case i.Mode.Type() == fs.ModeSymlink:
+			return remedy.Add(fmt.Errorf("%w: %s is a link", rootdir.ErrRefused, filepath.Join(top.Path(), name)),
+				"no link is followed in a lake: remove it, and mount what lies elsewhere instead")
+		case i.Mode.IsRegular():
+			list = append(list, entry{path.Join(prefix, name), i.Size, i.Modified})
+		}
+		return nil
+	})
+	return list, err
+}
+
+// put syncs the file and the directories that name it: rename(2) alone survives no loss of power.
+func (d *directory) put(_ context.Context, name, made string) error {
+	return d.root.Put(d.made, made, name)
 }
 
 func (d *directory) open(_ context.Context, name string) (readable, error) {
-	f, err := os.Open(filepath.Join(d.root, filepath.FromSlash(name)))
+	f, err := d.root.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (d *directory) local(_ context.Context, e entry, _ string) (string, error) {
-	return filepath.Join(d.root, filepath.FromSlash(e.name)), nil
+func (d *directory) local(_ context.Context, e entry, _ *rootdir.Dir) (*os.File, error) {
+	return d.root.Open(e.name)
 }
 
 // remove takes files away, and directories that are empty then.
 func (d *directory) remove(_ context.Context, names []string) (err error) {
 	for _, name := range names {
-		path := filepath.Join(d.root, filepath.FromSlash(name))
-		if e := os.Remove(path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		if e := d.root.Unlink(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
-		for at := filepath.Dir(path); at != d.root && os.Remove(at) == nil; {
-			at = filepath.Dir(at)
-		}
+		d.root.Prune(path.Dir(name))
 	}
 	return err
 }
 
-func (d *directory) stage() string { return filepath.Join(d.root, stageName) }
-func (d *directory) text() string  { return d.root }
-
-func (d *directory) close() error {
-	if d.lock == nil {
-		return nil
+// move takes the directories away that are empty then.
+func (d *directory) move(_ context.Context, name, to string) error {
+	from, err := d.root.Sub(path.Dir(name))
+	if err != nil {
+		return err
 	}
-	return d.lock.Close()
+	defer from.Close()
+	if err := d.root.Put(from, path.Base(name), to); err != nil {
+		return err
+	}
+	d.root.Prune(path.Dir(name))
+	return nil
+}
+
+func (d *directory) stage() *rootdir.Dir { return d.made }
+func (d *directory) text() string        { return d.root.Path() }
+
+func (d *directory) close() (err error) {
+	if d.made != nil {
+		err = d.made.Close()
+	}
+	if d.lock != nil {
+		err = errors.Join(err, d.lock.Close())
+	}
+	return errors.Join(err, d.root.Close())
 }

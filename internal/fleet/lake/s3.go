@@ -4,25 +4,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // bucket is a place in S3. Its readers need no lock; its one writer has a lease (see leaseTime).
 type bucket struct {
 	client *minio.Client
 	name   string
-	prefix string // "" or ends in a slash
-	made   string // the stage
-	held   held   // by a writer
+	prefix string       // "" or ends in a slash
+	made   *rootdir.Dir // the stage
+	held   held         // by a writer
 }
 
 const s3Hint = "s3://BUCKET/PREFIX with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or a role) in the environment, " +
@@ -55,7 +57,7 @@ func openBucket(ctx context.Context, location string, write bool) (place, error)
 	if err != nil {
 		return nil, remedy.Add(fmt.Errorf("open %s: %w", location, err), s3Hint)
 	}
-	made, err := os.MkdirTemp("", "memgauge-lake-") // 0700
+	made, err := rootdir.Temp("", "memgauge-lake-")
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", location, err)
 	}
@@ -66,7 +68,7 @@ func openBucket(ctx context.Context, location string, write bool) (place, error)
 	b := &bucket{client: client, name: u.Host, prefix: prefix, made: made}
 	if write {
 		if err := b.takeLease(ctx); err != nil {
-			_ = os.RemoveAll(made)
+			_ = made.Discard()
 			return nil, fmt.Errorf("lock %s: %w", location, err)
 		}
 	}
@@ -97,14 +99,23 @@ func (b *bucket) list(ctx context.Context, prefix string) (list []entry, err err
 }
 
 // put is durable with the service's answer.
-func (b *bucket) put(ctx context.Context, name, from string) error {
+func (b *bucket) put(ctx context.Context, name, made string) error {
 	if err := b.renew(ctx); err != nil {
 		return err
 	}
-	if _, err := b.client.FPutObject(ctx, b.name, b.prefix+name, from, minio.PutObjectOptions{}); err != nil {
+	f, err := b.made.Open(made)
+	if err != nil {
 		return err
 	}
-	return os.Remove(from)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := b.client.PutObject(ctx, b.name, b.prefix+name, f, info.Size(), minio.PutObjectOptions{}); err != nil {
+		return err
+	}
+	return b.made.Remove(made)
 }
 
 func (b *bucket) open(ctx context.Context, name string) (readable, error) {
@@ -116,19 +127,34 @@ func (b *bucket) open(ctx context.Context, name string) (readable, error) {
 }
 
 // local downloads a file unless the cache has it: a file of a lake never changes, but for one that a merge makes anew.
-func (b *bucket) local(ctx context.Context, e entry, cache string) (string, error) {
-	path := filepath.Join(cache, filepath.FromSlash(e.name))
-	if info, err := os.Stat(path); err == nil && info.Size() == e.size && !info.ModTime().Before(e.modified) {
-		return path, nil
+func (b *bucket) local(ctx context.Context, e entry, cache *rootdir.Dir) (*os.File, error) {
+	if i, err := cache.Lstat(e.name); err == nil && i.Size == e.size && !i.Modified.Before(e.modified) {
+		return cache.Open(e.name)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", err
+	o, err := b.client.GetObject(ctx, b.name, b.prefix+e.name, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, err
 	}
-	err := b.client.FGetObject(ctx, b.name, b.prefix+e.name, path, minio.GetObjectOptions{})
-	if minio.ToErrorResponse(err).Code == "NoSuchKey" {
-		return "", fmt.Errorf("%s: %w", e.name, fs.ErrNotExist)
+	defer o.Close()
+	if dir := path.Dir(e.name); dir != "." {
+		if err := cache.MkdirAll(dir); err != nil {
+			return nil, err
+		}
 	}
-	return path, err
+	err = cache.Replace(e.name, func(f *os.File) error {
+		n, err := io.Copy(f, o)
+		if err == nil && n != e.size { // it was replaced: the listing is old
+			err = fmt.Errorf("%s: %w", e.name, fs.ErrNotExist)
+		}
+		if minio.ToErrorResponse(err).Code == "NoSuchKey" {
+			err = fmt.Errorf("%s: %w", e.name, fs.ErrNotExist)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return cache.Open(e.name)
 }
 
 func (b *bucket) remove(ctx context.Context, names []string) (err error) {
@@ -138,9 +164,22 @@ func (b *bucket) remove(ctx context.Context, names []string) (err error) {
 	return err
 }
 
-func (b *bucket) stage() string { return b.made }
-func (b *bucket) text() string  { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
-func (b *bucket) close() error  { return errors.Join(b.giveLease(), os.RemoveAll(b.made)) }
+// move copies within the service.
+func (b *bucket) move(ctx context.Context, name, to string) error {
+	if err := b.renew(ctx); err != nil {
+		return err
+	}
+	_, err := b.client.CopyObject(ctx, minio.CopyDestOptions{Bucket: b.name, Object: b.prefix + to},
+		minio.CopySrcOptions{Bucket: b.name, Object: b.prefix + name})
+	if err != nil {
+		return err
+	}
+	return b.remove(ctx, []string{name})
+}
+
+func (b *bucket) stage() *rootdir.Dir { return b.made }
+func (b *bucket) text() string        { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
+func (b *bucket) close() error        { return errors.Join(b.giveLease(), b.made.Discard()) }
 
 // openPlace opens a lake by its location: a directory, or s3://BUCKET/PREFIX.
 func openPlace(ctx context.Context, location string, write bool) (place, error) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -156,7 +155,7 @@ func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 		return err
 	}
 	for _, f := range c.raw {
-		rows, err := rowsOf(ctx, w.place, f, w.cache())
+		rows, err := w.rowsOf(ctx, f)
 		if errors.Is(err, errBad) {
 			err = w.setAside(ctx, f, err)
 			rows = nil
@@ -168,6 +167,16 @@ func (w *Writer) load(ctx context.Context, h hour, p *part) error {
 	}
 	p.loaded, p.generation, p.rows = true, c.generation, m.Rows
 	return nil
+}
+
+// rowsOf is rowsOf of an entry.
+func (w *Writer) rowsOf(ctx context.Context, e entry) (ledger, error) {
+	f, err := w.local(ctx, e)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", e.name, err)
+	}
+	defer f.Close()
+	return rowsOf(e.name, f)
 }
 
 // store makes a file of the pieces' rows that the partition does not have yet, nor the one of strays.
@@ -246,13 +255,12 @@ func (w *Writer) file(ctx context.Context, h hour, generation int, pieces []piec
 		rows.add(x.stream, x.span())
 	}
 	base := fmt.Sprintf("%d-%d-%d.parquet", time.Now().UnixNano(), os.Getpid(), w.files.Add(1))
-	made := filepath.Join(w.place.stage(), base)
-	err := writeParquet(made, pieces, rows)
+	err := w.place.stage().Make(base, func(f *os.File) error { return writeParquet(f, pieces, rows) })
 	if err == nil {
-		err = w.place.put(ctx, h.dir()+tier(rawTier, generation)+base, made)
+		err = w.place.put(ctx, h.dir()+tier(rawTier, generation)+base, base)
 	}
 	if err != nil {
-		_ = os.Remove(made) // a full disk needs the room
+		_ = w.place.stage().Remove(base) // a full disk needs the room
 		return nil, err
 	}
 	return rows, nil
@@ -266,12 +274,7 @@ const (
 
 // writeParquet makes a file of pieces, all of their table's schema. The job is in the partition's name, so the column
 // goes.
-func writeParquet(path string, pieces []piece, rows ledger) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+func writeParquet(f *os.File, pieces []piece, rows ledger) error {
 	text, err := json.Marshal(rows)
 	if err != nil {
 		return err

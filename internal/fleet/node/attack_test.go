@@ -24,7 +24,7 @@ func TestAttacksThroughAHub(t *testing.T) {
 	x.makes(1)
 	m.start()
 	until(t, "the node", func() bool { s := h.Status(t.Context()); return len(s.Nodes) == 1 && s.Nodes[0].Up })
-	token, err := bus.ReadToken(hub.AskToken(h.dir))
+	token, err := bus.ReadToken(hub.AskToken(h.dir), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Hold says to other nodes of this machine that this process answers for a session: until release, or its own end.
 func Hold(dir string) (release func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, holdFile), os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := rootdir.EditFile(filepath.Join(dir, holdFile))
 	if err != nil {
 		return nil, fmt.Errorf("hold the session: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/rights"
 )
 
@@ -27,7 +28,11 @@ type attacker struct {
 
 func newAttacker(t *testing.T, allow ...string) *attacker {
 	t.Helper()
-	dir := t.TempDir()
+	dir, err := rootdir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dir.Close() })
 	log := slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil))
 	cert, pin, err := bus.Identity(dir, "", "")
 	if err != nil {
@@ -60,7 +65,7 @@ func newAttacker(t *testing.T, allow ...string) *attacker {
 	n.sessions.list = []ask.Target{ask.Far(api.About{ID: "1", Live: true, Dir: t.TempDir()}, -1,
 		func() api.Session { return x.s })}
 	n.sessions.at = time.Now().Add(time.Hour) // nobody looks for others
-	n.conn = dial(bus.DialOptions{Token: o.Join, Node: n.o.Name, Key: dir + "/n1.key"})
+	n.conn = dial(bus.DialOptions{Token: o.Join, Node: n.o.Name, Key: dir.Path() + "/n1.key"})
 	stop, err := n.hear(t.Context(), n.subjects())
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Job is what a session is a part of.
@@ -29,19 +29,22 @@ type Job struct {
 // jobFile keeps it in the session's directory.
 const jobFile = "job.json"
 
+// maxJob bounds it, in bytes: a name and two numbers.
+const maxJob = 64 << 10
+
 // SetJob writes down what job a session belongs to.
 func SetJob(dir string, j Job) error {
 	text, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, jobFile), append(text, '\n'), 0o600)
+	return rootdir.ReplaceText(filepath.Join(dir, jobFile), append(text, '\n'))
 }
 
 // jobOf is the session's job: what was written down, what the node's options say, or the session's own name.
 func jobOf(dir, name string, otherwise Job) Job {
 	var j Job
-	text, err := os.ReadFile(filepath.Join(dir, jobFile))
+	text, err := rootdir.ReadFile(filepath.Join(dir, jobFile), maxJob)
 	if err != nil || json.Unmarshal(text, &j) != nil || j.Name == "" {
 		if j = otherwise; j.Name == "" {
 			j.Name = name
@@ -241,7 +244,7 @@ func (s *sessions) jobs() (names []string, n int) {
 
 // heldElsewhere says whether another process answers for this session alone.
 func heldElsewhere(dir string) bool {
-	f, err := os.Open(filepath.Join(dir, holdFile))
+	f, err := rootdir.OpenFile(filepath.Join(dir, holdFile))
 	if errors.Is(err, fs.ErrNotExist) || err != nil {
 		return false
 	}

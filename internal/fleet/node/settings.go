@@ -19,6 +19,7 @@ type Settings struct {
 	Name     string // "": the host's
 	Job      string // "": what a launcher says in the environment
 	Insecure bool
+	Shared   bool // the token may be readable by others: bus.SharedHint
 	Allow    []string
 	Version  string // of this program
 }
@@ -49,7 +50,7 @@ func (s Settings) Options(home string, env func(string) string) (o Options, err 
 		return o, remedy.Add(errors.New("no --token-file"),
 			"memgauge hub prints the name of the file on its machine: copy it here, chmod 600")
 	}
-	o.Dial.Token, err = bus.ReadToken(s.Token)
+	o.Dial.Token, err = bus.ReadToken(s.Token, s.Shared)
 	if err == nil && !o.Dial.Token.Lets(bus.Join) {
 		err = remedy.Add(fmt.Errorf("the token in %s lets one ask, not be a node", s.Token),
 			"take the hub's join.token")

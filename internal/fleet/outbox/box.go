@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
@@ -62,7 +60,7 @@ func (p *pack) finish(after State) error {
 // readBox finds frames that were made and not sent, by this process or one before it; nil if there are none. One that
 // is damaged is made anew: the numbers are those of the state.
 func (b *Box) readBox() (*made, error) {
-	f, err := os.Open(filepath.Join(b.dir, boxFile))
+	f, err := b.dir.Open(boxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -72,7 +70,7 @@ func (b *Box) readBox() (*made, error) {
 	defer f.Close()
 	m, err := readFrames(f)
 	if err != nil || m.after.After <= b.state.After { // it was sent, and the state says so
-		return nil, os.Remove(f.Name())
+		return nil, b.dir.Remove(boxFile)
 	}
 	return m, nil
 }

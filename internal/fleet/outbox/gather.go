@@ -45,7 +45,7 @@ func (b *Box) Gather(ctx context.Context, db api.Querier) (more bool, err error)
 		return false, nil
 	}
 	p := &pack{}
-	err = replace(b.dir, boxFile, func(f *os.File) error {
+	err = b.dir.Replace(boxFile, func(f *os.File) error {
 		p.out = bufio.NewWriterSize(f, 64<<10)
 		return b.pack(ctx, db, r, p, more)
 	})

@@ -6,7 +6,6 @@
 package outbox
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,13 +13,13 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Files in a session's directory.
@@ -45,7 +44,7 @@ type State struct {
 
 // Box is a session's outbox.
 type Box struct {
-	dir     string
+	dir     *rootdir.Dir
 	session string
 	lock    *os.File
 	state   State
@@ -57,23 +56,33 @@ var ErrBusy = errors.New("another process ships this session's rows")
 
 // Begun reports whether rows of the session in dir were shipped, or were about to be.
 func Begun(dir string) (begun, done bool) {
-	s, err := readState(dir)
+	at, err := rootdir.Open(dir)
+	if err != nil {
+		return false, false
+	}
+	defer at.Close()
+	s, err := readState(at)
 	return err == nil && s.Next != nil, err == nil && s.Done
 }
 
 // Open takes the outbox of the session in dir. The job stays that of its first rows; the node may get another name once
 // nothing waits.
 func Open(dir, session, job, node string) (b *Box, err error) {
-	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	at, err := rootdir.Open(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open the outbox: %w", err)
 	}
+	lock, err := at.Edit(lockFile)
+	if err != nil {
+		at.Close()
+		return nil, fmt.Errorf("open the outbox: %w", err)
+	}
+	b = &Box{dir: at, session: session, lock: lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		lock.Close()
+		_ = b.Close()
 		return nil, ErrBusy
 	}
-	b = &Box{dir: dir, session: session, lock: lock}
-	if b.state, err = readState(dir); err == nil && b.state.Next == nil {
+	if b.state, err = readState(at); err == nil && b.state.Next == nil {
 		b.state = State{Node: node, Job: job, Next: map[string]uint64{}, At: time.Now().UTC()}
 		err = b.keep(b.state)
 	}
@@ -84,7 +93,7 @@ func Open(dir, session, job, node string) (b *Box, err error) {
 		err = b.rename(node)
 	}
 	if err != nil {
-		lock.Close()
+		_ = b.Close()
 		return nil, fmt.Errorf("open the outbox of %s: %w", session, err)
 	}
 	return b, nil
@@ -103,7 +112,7 @@ func (b *Box) rename(node string) error {
 }
 
 // Close lets go of it.
-func (b *Box) Close() error { return b.lock.Close() }
+func (b *Box) Close() error { return errors.Join(b.lock.Close(), b.dir.Close()) }
 
 // State tells what the hub has.
 func (b *Box) State() State {
@@ -121,7 +130,7 @@ func (b *Box) Send(ctx context.Context, ship func(ctx context.Context, data []by
 	if b.made == nil {
 		return nil
 	}
-	f, err := os.Open(filepath.Join(b.dir, boxFile))
+	f, err := b.dir.Open(boxFile)
 	if err != nil {
 		return fmt.Errorf("send rows: %w", err)
 	}
@@ -144,7 +153,7 @@ func (b *Box) sent(after State) error {
 		return fmt.Errorf("send rows: %w", err)
 	}
 	b.made = nil
-	if err := os.Remove(filepath.Join(b.dir, boxFile)); err != nil {
+	if err := b.dir.Remove(boxFile); err != nil {
 		return fmt.Errorf("send rows: %w", err) // it is known by its state as one that was sent
 	}
 	return nil
@@ -171,46 +180,18 @@ func (b *Box) keep(s State) error {
 	if err != nil {
 		return err
 	}
-	err = replace(b.dir, stateFile, func(f *os.File) error {
-		_, err := f.Write(append(text, '\n'))
-		return err
-	})
-	if err != nil {
+	if err := b.dir.ReplaceText(stateFile, append(text, '\n')); err != nil {
 		return err
 	}
 	b.state = s
 	return nil
 }
 
-// replace writes a file that is there whole, or as it was, whatever happens to the machine.
-func replace(dir, name string, write func(f *os.File) error) error {
-	path := filepath.Join(dir, name)
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		_ = os.Remove(path + ".new") // a full disk needs the room
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // maxState bounds ship.json, in bytes: some thirty tables take 2 kB.
 const maxState = 1 << 20
 
-func readState(dir string) (s State, err error) {
-	text, err := readBounded(filepath.Join(dir, stateFile), maxState)
+func readState(dir *rootdir.Dir) (s State, err error) {
+	text, err := dir.ReadFile(stateFile, maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -233,22 +214,4 @@ func (s State) check() error {
 	}
 	h := frame.Header{Job: s.Job, Node: s.Node, Session: "s", Table: "a.b", First: 1, Count: 1}
 	return h.Check()
-}
-
-func readBounded(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && info.Size() > most {
-		err = fmt.Errorf("%d bytes, at most %d", info.Size(), most)
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	_, err = out.ReadFrom(f)
-	return out.Bytes(), err
 }

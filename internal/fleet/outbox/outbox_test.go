@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -212,4 +213,36 @@ func FuzzBox(f *testing.F) {
 			t.Errorf("%v, %v", m, err)
 		}
 	})
+}
+
+// TestPreparedSession: whatever lies in place of an outbox's files, nothing outside of the session's directory is
+// written.
+func TestPreparedSession(t *testing.T) {
+	for _, name := range []string{stateFile, stateFile + ".new", boxFile, boxFile + ".new", lockFile} {
+		outside := t.TempDir()
+		victim, missing := filepath.Join(outside, "victim"), filepath.Join(outside, "missing")
+		for kind, make := range map[string]func(path string) error{
+			"link":          func(path string) error { return os.Symlink(victim, path) },
+			"dangling link": func(path string) error { return os.Symlink(missing, path) },
+			"hard link":     func(path string) error { return os.Link(victim, path) },
+			"named pipe":    func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		} {
+			dir := t.TempDir()
+			err := os.WriteFile(victim, []byte("precious"), 0o600)
+			if err = errors.Join(err, make(filepath.Join(dir, name))); err != nil {
+				t.Fatal(err)
+			}
+			b, err := Open(dir, "s", "j", "n")
+			if err == nil {
+				err = errors.Join(b.Finish(), b.Close())
+			}
+			t.Logf("%s as a %s: %v", name, kind, err)
+			if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+				t.Errorf("%s as a %s: the user's file is %q, %v", name, kind, text, err)
+			}
+			if _, err := os.Lstat(missing); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s as a %s: a file was made outside", name, kind)
+			}
+		}
+	}
 }

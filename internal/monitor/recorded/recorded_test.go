@@ -57,7 +57,7 @@ func openSession(t *testing.T) (*store.DB, *recorded.Session) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	return db, recorded.New(&service.Service{DB: db, Tmp: t.TempDir()})
+	return db, recorded.New(&service.Service{DB: db})
 }
 
 func TestReadsASession(t *testing.T) {

@@ -62,7 +62,7 @@ func run(program string, nodes, times int, length time.Duration) (err error) {
 	defer func() { err = errors.Join(err, c.Process.Signal(os.Interrupt), c.Wait()) }()
 	var join bus.Token
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if join, err = bus.ReadToken(hub.JoinToken(dir)); err == nil || time.Now().After(end) {
+		if join, err = bus.ReadToken(hub.JoinToken(dir), false); err == nil || time.Now().After(end) {
 			break
 		}
 	}

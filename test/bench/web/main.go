@@ -68,7 +68,7 @@ func run(rows, hours int64, brief bool) error {
 		return err
 	}
 	defer l.Close()
-	s, err := web.New(web.Options{Sessions: one{&stored{Service: &service.Service{DB: db, Tmp: dir}}}, First: "day",
+	s, err := web.New(web.Options{Sessions: one{&stored{Service: &service.Service{DB: db}}}, First: "day",
 		Token: "measured", Listener: l, Version: "bench"})
 	if err != nil {
 		return err

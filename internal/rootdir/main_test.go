@@ -1,0 +1,9 @@
+package rootdir
+
+import (
+	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
+)
+
+func TestMain(m *testing.M) { env.Leftovers(m) }
