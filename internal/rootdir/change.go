@@ -24,17 +24,17 @@ func (d *Dir) Replace(name string, write func(f *os.File) error) error {
 	if err := unlike(at, base, 0, nil); err != nil { // rename(2) would replace a link or a pipe, which is somebody's
 		return d.fail("write", name, err)
 	}
-	var f *os.File
-	temp := ""
+	fd, temp := -1, ""
 	for range tries {
 		temp = randomName("." + base + "-")
-		if f, err = openFile(at, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); !errors.Is(err, fs.ErrExist) {
+		if fd, err = openFile(at, temp, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL); !errors.Is(err, fs.ErrExist) {
 			break
 		}
 	}
 	if err != nil {
 		return d.fail("write", name, err)
 	}
+	f := os.NewFile(uintptr(fd), temp)
 	if err = write(f); err == nil {
 		err = f.Sync()
 	}
@@ -107,7 +107,7 @@ func (d *Dir) Move(name string, to *Dir, as string) error {
 // Give is Move for a file that other code has made by its path: it becomes 0600, and must be a file of ours with one
 // name.
 func (d *Dir) Give(name string, to *Dir, as string) error {
-	f, err := d.open(name, "open", func(at int, base string) (*os.File, error) {
+	f, err := d.open(name, "open", func(at int, base string) (int, error) {
 		return openFile(at, base, unix.O_RDWR)
 	})
 	if err != nil {
@@ -126,7 +126,8 @@ func (d *Dir) Exchange(a, b string) error {
 }
 
 // Put moves a file to a name below d, and makes the directories on the way. What it returned from survives a crash of
-// the machine: the file is synced, then the directories that name it, as far up as they are new.
+// the machine: the file is synced, then every directory between d and it. One that is clean costs little, and another
+// put may have made any of them a moment ago.
 func (d *Dir) Put(from *Dir, file, name string) error {
 	f, err := from.Open(file)
 	if err != nil {
@@ -159,7 +160,7 @@ func (d *Dir) Put(from *Dir, file, name string) error {
 	if err := unix.Renameat(at, source, last, base); err != nil {
 		return d.fail("write", name, err)
 	}
-	for _, at := range slices.Backward(dirs) { // another put may have made them a moment ago and not synced them yet
+	for _, at := range slices.Backward(dirs) {
 		if err := syncDir(at); err != nil {
 			return d.fail("sync", path.Dir(name), err)
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // maxLinks is how many links are followed on one path, as the kernel does (path_resolution(7)).
@@ -99,7 +101,7 @@ func step(at int, part string) (fd int, target string, err error) {
 
 // followable refuses root a link of another user's.
 func followable(name string, uid uint32) error {
-	if os.Geteuid() == 0 && uid != 0 {
+	if os.Geteuid() == 0 && trust.Foreign(uid) {
 		return fmt.Errorf("%s is a link that %w, uid %d", name, ErrForeign, uid)
 	}
 	return nil

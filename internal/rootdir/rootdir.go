@@ -384,18 +384,17 @@ func (d *Dir) Sub(name string) (*Dir, error) {
 }
 
 // openFile opens a regular file that is no link. A named pipe neither blocks nor is taken for a file.
-func openFile(at int, name string, flags int) (*os.File, error) {
+func openFile(at int, name string, flags int) (int, error) {
 	return openAs(at, name, flags, fileMode)
 }
 
-func openAs(at int, name string, flags int, mode uint32) (*os.File, error) {
+func openAs(at int, name string, flags int, mode uint32) (int, error) {
 	fd, err := again(func() (int, error) {
 		return unix.Openat(at, name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, mode)
 	})
 	if err != nil {
-		return nil, unlike(at, name, 0, err)
+		return -1, unlike(at, name, 0, err)
 	}
-	f := os.NewFile(uintptr(fd), name)
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil {
@@ -405,10 +404,10 @@ func openAs(at int, name string, flags int, mode uint32) (*os.File, error) {
 		err = unix.Fchmod(fd, fileMode) // whatever the umask has removed
 	}
 	if err != nil {
-		f.Close()
-		return nil, err
+		unix.Close(fd)
+		return -1, err
 	}
-	return f, nil
+	return fd, nil
 }
 
 // checkFile refuses what is no file, and for writing what another user has, or what has a name elsewhere.
@@ -427,22 +426,22 @@ func checkFile(i Info, flags int) error {
 
 // Open opens a file for reading.
 func (d *Dir) Open(name string) (*os.File, error) {
-	return d.open(name, "open", func(at int, base string) (*os.File, error) {
+	return d.open(name, "open", func(at int, base string) (int, error) {
 		return openFile(at, base, unix.O_RDONLY)
 	})
 }
 
-func (d *Dir) open(name, op string, how func(at int, base string) (*os.File, error)) (*os.File, error) {
+func (d *Dir) open(name, op string, how func(at int, base string) (int, error)) (*os.File, error) {
 	at, base, done, err := d.parent(name)
 	if err != nil {
 		return nil, d.fail(op, name, err)
 	}
 	defer done()
-	f, err := how(at, base)
+	fd, err := how(at, base)
 	if err != nil {
 		return nil, d.fail(op, name, err)
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), filepath.Join(d.path, filepath.FromSlash(name))), nil
 }
 
 // ReadFile reads a file of at most so many bytes.
@@ -464,14 +463,14 @@ func (d *Dir) ReadFile(name string, most int64) ([]byte, error) {
 
 // Create makes a file that is not there yet, 0600, for reading and writing.
 func (d *Dir) Create(name string) (*os.File, error) {
-	return d.open(name, "create", func(at int, base string) (*os.File, error) {
+	return d.open(name, "create", func(at int, base string) (int, error) {
 		return openFile(at, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
 	})
 }
 
 // CreateAs is Create with a mode, less what the umask takes away.
 func (d *Dir) CreateAs(name string, mode uint32) (*os.File, error) {
-	return d.open(name, "create", func(at int, base string) (*os.File, error) {
+	return d.open(name, "create", func(at int, base string) (int, error) {
 		return openAs(at, base, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, mode)
 	})
 }
@@ -483,16 +482,16 @@ func (d *Dir) Edit(name string) (*os.File, error) { return d.edit(name, unix.O_R
 func (d *Dir) Append(name string) (*os.File, error) { return d.edit(name, unix.O_RDWR|unix.O_APPEND) }
 
 func (d *Dir) edit(name string, flags int) (*os.File, error) {
-	return d.open(name, "open", func(at int, base string) (f *os.File, err error) {
+	return d.open(name, "open", func(at int, base string) (fd int, err error) {
 		for range tries { // others may make and remove it meanwhile
-			if f, err = openFile(at, base, flags); !errors.Is(err, fs.ErrNotExist) {
-				return f, err
+			if fd, err = openFile(at, base, flags); !errors.Is(err, fs.ErrNotExist) {
+				return fd, err
 			}
-			if f, err = openFile(at, base, flags|unix.O_CREAT|unix.O_EXCL); !errors.Is(err, fs.ErrExist) {
-				return f, err
+			if fd, err = openFile(at, base, flags|unix.O_CREAT|unix.O_EXCL); !errors.Is(err, fs.ErrExist) {
+				return fd, err
 			}
 		}
-		return nil, err
+		return -1, err
 	})
 }
 

@@ -109,7 +109,7 @@ func (w *walk) step(at string, info fs.FileInfo, last bool) error {
 
 func (w *walk) owner(at string, info fs.FileInfo) error {
 	uid := info.Sys().(*syscall.Stat_t).Uid
-	if foreign(uid) {
+	if Foreign(uid) {
 		return fmt.Errorf("%s belongs to uid %d: %w", at, uid, ErrOthers)
 	}
 	return nil
@@ -142,9 +142,9 @@ func Tree(dir string, expected func(path string, isDir bool) bool) error {
 	})
 }
 
-// foreign recognises a user who is neither we nor root. In a user namespace the kernel shows all unmapped users as one
+// Foreign recognises a user who is neither we nor root. In a user namespace the kernel shows all unmapped users as one
 // (user_namespaces(7)). The machine's root, to whom / and /usr belong, is one of them.
-func foreign(uid uint32) bool {
+func Foreign(uid uint32) bool {
 	return uid != 0 && int(uid) != os.Geteuid() && !(nested() && uid == overflow())
 }
 
