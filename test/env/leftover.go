@@ -3,6 +3,7 @@ package env
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,9 +56,16 @@ func openFiles() map[string]string {
 	open := map[string]string{}
 	for _, e := range list {
 		at, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && at != "anon_inode:[eventpoll]" && at != "anon_inode:[eventfd]" {
+		if err == nil && at != "anon_inode:[eventpoll]" && at != "anon_inode:[eventfd]" && !lostReplica(at) {
 			open[e.Name()] = at
 		}
 	}
 	return open
+}
+
+// lostReplica knows a file of a NATS server of a test that was lost while it kept a copy of a group's log, as only
+// servers of a cluster do: nats-server 2.15.2 leaves the log of a group that it was catching up with open.
+func lostReplica(path string) bool {
+	return strings.Contains(path, "/jetstream/") && strings.Contains(path, "/_js_/") &&
+		strings.HasSuffix(path, " (deleted)")
 }
