@@ -102,7 +102,8 @@ var Attacks = []api.Route{
 	{Method: "POST", Target: "/v1/eval\n"}, {Method: "POST", Target: " /v1/eval"},
 	{Method: "POST", Target: "/v1\\eval"}, {Method: "POST", Target: "v1/eval"}, {Method: "POST", Target: "*"},
 	{Method: "POST", Target: "http://memgauge.local/v1/eval"}, {Method: "POST", Target: "//memgauge.local/v1/eval"},
-	{Method: "POST", Target: "http://u:p@memgauge.local/v1/eval"}, {Method: "POST", Target: "@memgauge.local/v1/eval"},
+	{Method: "POST", Target: "http://u:p@memgauge.local/v1/eval"}, // #nosec G101 -- it opens nothing
+	{Method: "POST", Target: "@memgauge.local/v1/eval"},
 	{Method: "POST", Target: ".evil.example/v1/eval"}, {Method: "POST", Target: ":80/v1/eval"},
 	{Method: "post", Target: "/v1/eval"}, {Method: "Post", Target: "/v1/eval"},
 	{Method: "POST ", Target: "/v1/eval"}, {Method: "POST\r\n", Target: "/v1/eval"},
