@@ -104,6 +104,32 @@ var acts = map[string]func(t target) error{
 		_, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 		return err
 	},
+	"change a mode":   func(t target) error { return unix.Chmod(t.Secret, 0o777) },
+	"change an owner": func(t target) error { return unix.Lchown(t.Secret, 1001, 1001) },
+	"change a time": func(t target) error {
+		return unix.UtimesNanoAt(unix.AT_FDCWD, t.Secret, make([]unix.Timespec, 2), 0)
+	},
+	"change an attribute": func(t target) error { return unix.Setxattr(t.Secret, "user.x", []byte("x"), 0) },
+	"limit the parent": func(t target) error {
+		return unix.Prlimit(t.Parent, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1 << 20, Max: 1 << 20}, nil)
+	},
+	"limit itself": func(target) error {
+		return unix.Prlimit(os.Getpid(), unix.RLIMIT_CORE, &unix.Rlimit{}, nil)
+	},
+	"signal the parent": func(t target) error {
+		err := unix.Kill(t.Parent, 0)
+		if errors.Is(err, unix.EPERM) { // Landlock, for newer kernels
+			err = unix.EACCES
+		}
+		return err
+	},
+	"slow the parent":         func(t target) error { return unix.Setpriority(unix.PRIO_PROCESS, t.Parent, 19) },
+	"make a namespace":        func(target) error { return unix.Unshare(unix.CLONE_NEWUSER) },
+	"make memory of no owner": func(target) error { _, err := unix.MemfdCreate("x", 0); return err },
+	"share memory": func(target) error {
+		_, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
+		return err
+	},
 	"run a program": func(target) error { return unix.Exec("/bin/sh", []string{"sh", "-c", "exit"}, nil) },
 	"have the environment": func(target) error {
 		if v := os.Getenv("CELL_TEST_SECRET"); v != "" {
@@ -152,7 +178,7 @@ func TestFence(t *testing.T) {
 	defer l.Close()
 	t.Setenv("CELL_TEST_SECRET", "s3cret")
 	c := start(t, "test", target{lake, secret, l.Addr().String(), os.Getpid()}, lake)
-	allowed := []string{"read the lake", "write in the scratch directory"}
+	allowed := []string{"read the lake", "write in the scratch directory", "limit itself"}
 	for _, act := range allowed {
 		if got := ask(t, c, act); got != "<nil>" {
 			t.Errorf("%s: %s, want it allowed", act, got)
@@ -179,7 +205,8 @@ func TestFenceWithoutLandlock(t *testing.T) {
 	for act, want := range map[string]string{"read the lake": "<nil>", "write in the scratch directory": "<nil>",
 		"write in the lake": "read-only", "change the lake": "read-only", "shorten the lake": "read-only",
 		"remove of the lake": "read-only", "read the parent's environment": "permission denied",
-		"connect": "permission denied", "make a socket": "permission denied"} {
+		"connect": "permission denied", "make a socket": "permission denied", "change a mode": "permission denied",
+		"limit the parent": "permission denied", "signal the parent": "permission denied"} {
 		if got := ask(t, c, act); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %s", act, got, want)
 		}

@@ -1,10 +1,15 @@
 package doctor
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // tree makes a machine of files.
@@ -146,5 +151,27 @@ func TestPythons(t *testing.T) {
 		if checks[0].State != want {
 			t.Errorf("%s: %+v", text, checks)
 		}
+	}
+}
+
+// TestWorkingDirectoryIsNoLibrary: the directory that doctor is run in may be anybody's, so nothing is imported there.
+func TestWorkingDirectoryIsNoLibrary(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"json", "sys", "importlib", "torch", "platform"} {
+		text := "open(" + strconv.Quote(filepath.Join(dir, "ran")) + ", 'w')\n"
+		if err := os.WriteFile(filepath.Join(dir, name+".py"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		env.Missing(t, "python3", err.Error())
+	}
+	if _, err := askPython(t.Context(), path); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat("ran"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("code of the working directory ran: %v", err)
 	}
 }

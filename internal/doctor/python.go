@@ -21,7 +21,10 @@ var packages = []string{"torch", "numpy", "torchvision", "lightning", "pytorch_l
 
 // The script finds versions without importing anything but torch.
 const pythonScript = `
-import json, sys
+import sys
+if sys.path and sys.path[0] == "":  # of -c: the working directory, where anybody may have put a json.py
+    del sys.path[0]
+import json
 out = {"version": sys.version.split()[0], "implementation": sys.implementation.name,
        "executable": sys.executable, "packages": {}}
 try:

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"time"
 )
 
 // maxBody bounds a request: a statement and a little around it.
@@ -42,6 +43,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 				limit = maxUpload
 			}
 			r.Body = http.MaxBytesReader(w, r.Body, limit)
+			if !s.has(r) { // a stranger of this machine must not keep connections by sending nothing
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readPatience))
+			}
 			next.ServeHTTP(w, r)
 		}
 	})

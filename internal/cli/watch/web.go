@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +20,8 @@ import (
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/internal/web"
 )
 
@@ -96,7 +101,11 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 	fmt.Fprintln(a.Stdout, s.URL())
 	fmt.Fprintln(a.Stderr, "memgauge: open this address in a browser; Ctrl-C ends it")
 	if o.open {
-		a.browse(s.URL())
+		done, err := a.browse(s.URL())
+		if err != nil {
+			return fmt.Errorf("web: %w", err)
+		}
+		defer done()
 	}
 	return s.Run(ctx)
 }
@@ -139,8 +148,41 @@ func loopback(addr string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// browse opens the address in the user's browser. xdg-open leaves the browser to the desktop, and ends.
-func (a *commands) browse(url string) {
+// browse opens the address in the user's browser, by a page on the disk that leads there, until done. Every user of the
+// machine can read a command line, and whoever has the address has the page.
+func (a *commands) browse(address string) (done func(), err error) {
+	home, err := ask.Home()
+	if err != nil {
+		return nil, err
+	}
+	parent, err := rootdir.Own(home, trust.Data)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := parent.Temp("open-")
+	if err != nil {
+		return nil, errors.Join(err, parent.Close())
+	}
+	done = func() { _ = errors.Join(dir.Discard(), parent.Close()) } // at the end: nobody is there to be told
+	target, err := json.Marshal(address)                             // with \u003c for <
+	if err == nil {
+		err = dir.MakeText(openName, fmt.Appendf(nil, openPage, target))
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	a.xdgOpen((&url.URL{Scheme: "file", Path: filepath.Join(dir.Path(), openName)}).String())
+	return done, nil
+}
+
+const (
+	openName = "memgauge.html"
+	openPage = "<!doctype html><meta charset=utf-8><title>memgauge</title><script>location.replace(%s)</script>\n"
+)
+
+// xdgOpen leaves the browser to the desktop, and ends.
+func (a *commands) xdgOpen(url string) {
 	for _, name := range []string{"xdg-open", "open", "wslview"} {
 		path, err := exec.LookPath(name)
 		if err != nil {

@@ -1,0 +1,51 @@
+package watch
+
+import (
+	"bytes"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memgauge/memgauge/internal/cli/app"
+)
+
+// TestOpenHidesTheToken: what a browser is started with can be read by every user of the machine, so it names a page of
+// the user's own disk.
+func TestOpenHidesTheToken(t *testing.T) {
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	told := filepath.Join(bin, "told")
+	script := "#!/bin/sh\nprintf %s \"$*\" >" + told + "\n"
+	if err := os.WriteFile(filepath.Join(bin, "xdg-open"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	const address = "http://127.0.0.1:1234/#token=s3cret"
+	var stderr bytes.Buffer
+	a := &commands{&app.App{Stderr: &stderr}}
+	done, err := a.browse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := os.ReadFile(told)
+	if err != nil || strings.Contains(string(line), "s3cret") {
+		t.Fatalf("the browser was started with %q, %v; %s", line, err, &stderr)
+	}
+	u, err := url.Parse(string(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(u.Path)
+	if err != nil || !strings.Contains(string(text), address) {
+		t.Errorf("the page is %q, %v", text, err)
+	}
+	if info, err := os.Stat(u.Path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v, %v", info, err)
+	}
+	done()
+	if _, err := os.Stat(filepath.Dir(u.Path)); !os.IsNotExist(err) {
+		t.Errorf("it stays: %v", err)
+	}
+}
