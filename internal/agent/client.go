@@ -47,7 +47,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 	if strings.HasPrefix(path, doorPrefix) {
 		return dialDoor(ctx, path)
 	}
-	conn, err := sock.Dial(ctx, path)
+	conn, err := sock.DialProgram(ctx, path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
 			err = remedy.Add(err, "the process has ended, or its agent was detached; memgauge list shows what is alive")

@@ -26,23 +26,20 @@ type scratch struct {
 
 // newScratch makes a directory for one cell, and removes those that killed parents have left.
 func newScratch(parent string) (*scratch, error) {
-	if parent == "" {
-		parent = os.TempDir()
-	}
-	parent, err := filepath.Abs(parent)
-	if err != nil {
-		return nil, err
-	}
-	sweep(parent)
 	dir, err := rootdir.Temp(parent, prefix)
 	if err != nil {
 		return nil, err
+	}
+	path, err := filepath.Abs(dir.Path())
+	if err != nil {
+		return nil, errors.Join(err, dir.Discard())
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard())
 	}
-	return &scratch{dir.Path(), dir, lock}, nil
+	sweep(filepath.Dir(path))
+	return &scratch{path, dir, lock}, nil
 }
 
 func lockDir(dir *rootdir.Dir) (*os.File, error) {

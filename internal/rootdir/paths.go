@@ -74,7 +74,7 @@ func Move(from, to string) error {
 
 // Anonymous makes a file without a name, which goes with the process however that ends.
 func Anonymous(prefix string) (*os.File, error) {
-	d, err := Open(os.TempDir())
+	d, err := openPlace("")
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,7 @@ const maxLinks = 40
 // ErrForeign means that a link on the way to a directory belongs to another user.
 var ErrForeign = errors.New("belongs to another user")
 
-// resolve opens the directory at an absolute path, part by part. Root follows a link only if it is root's own: any
-// other was put there by somebody who can aim it anew at any moment (a link in a home, or in /tmp).
+// resolve opens the directory at an absolute path, part by part, and follows the links that followable allows.
 func resolve(abs string) (int, error) {
 	at, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	parts := strings.Split(abs, "/")
@@ -78,30 +77,43 @@ func step(at int, part string) (fd int, target string, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
 		return -1, "", unix.ENOTDIR
 	}
-	var in unix.Statfs_t
-	if err := unix.Fstatfs(fd, &in); err == nil && in.Type == unix.PROC_SUPER_MAGIC {
+	if ofProc(fd) {
 		fd, err := again(func() (int, error) {
 			return unix.Openat(at, part, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		})
 		return fd, "", err
 	}
-	if err := followable(part, st.Uid); err != nil {
+	if err := followable(at, part, st.Uid); err != nil {
 		return -1, "", err
 	}
+	target, err = leads(fd)
+	return -1, target, err
+}
+
+// leads is where a link leads that was opened: its name may be another one's by now.
+func leads(fd int) (string, error) {
 	text := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(fd, "", text) // of the link that was opened: since Linux 2.6.39
+	n, err := unix.Readlinkat(fd, "", text) // since Linux 2.6.39
 	if err == nil && n == 0 {
 		err = unix.ENOENT
 	}
-	if err != nil {
-		return -1, "", err
-	}
-	return -1, string(text[:n]), nil
+	return string(text[:max(n, 0)]), err
 }
 
-// followable refuses root a link of another user's.
-func followable(name string, uid uint32) error {
-	if os.Geteuid() == 0 && trust.Foreign(uid) {
+// followable refuses a link that somebody else can have put there, and can aim anew at any moment. Root follows only
+// its own. In a directory where everybody may put one, such as /tmp, all follow only their own and those of the
+// directory's owner: the kernel's rule where fs.protected_symlinks is set (may_follow_link in fs/namei.c).
+func followable(at int, name string, uid uint32) error {
+	foreign := os.Geteuid() == 0 && trust.Foreign(uid)
+	if !foreign && int(uid) != os.Geteuid() {
+		var dir unix.Stat_t
+		if err := unix.Fstat(at, &dir); err != nil {
+			return err
+		}
+		const shared = unix.S_ISVTX | unix.S_IWOTH
+		foreign = dir.Mode&shared == shared && uid != dir.Uid
+	}
+	if foreign {
 		return fmt.Errorf("%s is a link that %w, uid %d", name, ErrForeign, uid)
 	}
 	return nil
@@ -116,24 +128,12 @@ func Named(path string) (d *Dir, name string, err error) {
 			return nil, "", err
 		}
 		name = filepath.Base(path)
-		i, statErr := d.Lstat(name)
-		if statErr != nil || i.Mode.Type() != fs.ModeSymlink {
-			return d, name, nil // also for what can't be looked at, or is no name: its use will say so
-		}
-		var in unix.Statfs_t
-		target, err := os.Readlink(filepath.Join(d.FD(), name))
-		if err == nil {
-			err = unix.Fstatfs(d.fd(), &in)
-		}
-		ofProc := in.Type == unix.PROC_SUPER_MAGIC
-		if err == nil && !ofProc {
-			err = followable(name, i.UID)
-		}
+		target, err := d.namedLink(name)
 		if err != nil {
 			d.Close()
 			return nil, "", &fs.PathError{Op: "open", Path: path, Err: err}
 		}
-		if ofProc && !filepath.IsAbs(target) {
+		if target == "" {
 			return d, name, nil
 		}
 		d.Close()
@@ -143,4 +143,44 @@ func Named(path string) (d *Dir, name string, err error) {
 		path = target
 	}
 	return nil, "", &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+}
+
+// namedLink is where the link of a name leads. It is empty for all else, also for what can't be looked at, or is no
+// name: its use will say so.
+func (d *Dir) namedLink(name string) (target string, err error) {
+	i, err := d.Lstat(name)
+	if err != nil || i.Mode.Type() != fs.ModeSymlink {
+		return "", nil
+	}
+	fd, err := again(func() (int, error) {
+		return unix.Openat(d.fd(), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return "", fmt.Errorf("%w: %s was a link a moment ago", ErrRefused, name)
+	}
+	proc := ofProc(fd)
+	if !proc {
+		if err := followable(d.fd(), name, st.Uid); err != nil {
+			return "", err
+		}
+	}
+	target, err = leads(fd)
+	if err == nil && proc && !filepath.IsAbs(target) {
+		return "", nil
+	}
+	return target, err
+}
+
+// ofProc recognises what lies in /proc, where nobody can make a link.
+func ofProc(fd int) bool {
+	var in unix.Statfs_t
+	return unix.Fstatfs(fd, &in) == nil && in.Type == unix.PROC_SUPER_MAGIC
 }

@@ -40,7 +40,7 @@ type Dir struct {
 	owns bool // closes up
 }
 
-// Open opens a directory that is there. Links on the way to it are followed; root follows only root's own.
+// Open opens a directory that is there. Links on the way to it are followed; ErrForeign tells of one that is not.
 func Open(dir string) (*Dir, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -72,6 +72,52 @@ func Own(dir string, level trust.Level) (*Dir, error) {
 		return nil, othersHint(err)
 	}
 	d.path = dir
+	return d, nil
+}
+
+// openPlace opens a directory for temporary files, and refuses one that others can exchange (trust.ErrOthers). For ""
+// that is TMPDIR; where others can, /tmp. What lies below a directory of a group's is refused only as the system's: any
+// other was chosen for what is kept there (trust.Data).
+func openPlace(parent string) (*Dir, error) {
+	if parent == "" {
+		return firstPlace(os.TempDir(), "/tmp")
+	}
+	d, err := trusted(parent, trust.Data)
+	return d, othersHint(err)
+}
+
+func firstPlace(places ...string) (*Dir, error) {
+	var first error
+	for _, place := range places {
+		abs, err := filepath.Abs(place)
+		if err != nil {
+			return nil, err
+		}
+		d, err := trusted(abs, trust.Code)
+		if first == nil {
+			first = err
+		}
+		if !errors.Is(err, trust.ErrOthers) && !errors.Is(err, ErrForeign) {
+			return d, err
+		}
+	}
+	return nil, remedy.Add(first, "set TMPDIR to a directory of your own, below directories that nobody else can write")
+}
+
+// trusted is Open, then a look at the way there: before, another user could still make what is missing on it.
+func trusted(dir string, level trust.Level) (*Dir, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	d, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := trust.Place(abs, level); err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
 }
 
@@ -120,12 +166,9 @@ func makePath(abs string, mode uint32) (*Dir, error) {
 }
 
 // Temp makes a directory that is new, ours and 0700, below a directory; "" is the system's temporary one. Discard
-// removes it.
+// removes it. Nobody else can exchange it for another one, so that code which takes no descriptor can use its path.
 func Temp(parent, prefix string) (*Dir, error) {
-	if parent == "" {
-		parent = os.TempDir()
-	}
-	up, err := Open(parent)
+	up, err := openPlace(parent)
 	if err != nil {
 		return nil, err
 	}

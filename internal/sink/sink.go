@@ -142,21 +142,22 @@ func (d *device) Discard() {
 }
 
 // Create prepares a file to be written. If it can't be written, Create returns the error now, before any work. A link
-// stays one, and what it points to is replaced; root is refused one that another user has put there.
+// stays one, and what it points to is replaced, unless another user can have put it there.
 func Create(path string) (Sink, error) {
 	dir, name, err := rootdir.Named(path)
-	if err != nil {
-		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	var s Sink
+	if err == nil {
+		s, err = create(path, dir, name, openDevice)
 	}
-	s, err := create(path, dir, name)
 	if err != nil {
 		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
 	}
 	return s, nil
 }
 
-// create closes the directory unless the sink has it.
-func create(path string, dir *rootdir.Dir, name string) (_ Sink, err error) {
+// create closes the directory unless the sink has it. What lies at the name and can't be replaced is for other to open.
+func create(path string, dir *rootdir.Dir, name string, other func(*rootdir.Dir, string) (Sink, error)) (_ Sink,
+	err error) {
 	var r *replacement
 	defer func() {
 		if r == nil {
@@ -180,11 +181,17 @@ func create(path string, dir *rootdir.Dir, name string) (_ Sink, err error) {
 	case st.Mode.IsDir():
 		return nil, syscall.EISDIR
 	case !st.Mode.IsRegular():
-		return openDevice(filepath.Join(dir.FD(), name))
+		return other(dir, name)
 	}
 	// the rename would get round a file's own protection
 	if err := unix.Access(filepath.Join(dir.FD(), name), unix.W_OK); err != nil {
 		return nil, err
+	}
+	if int(st.UID) != os.Geteuid() { // its owner does not choose who may read what we write
+		if r, err = createBeside(path, dir, name, 0o666); err != nil {
+			return nil, err
+		}
+		return r, nil
 	}
 	if r, err = createBeside(path, dir, name, 0o600); err != nil {
 		return nil, err
@@ -199,11 +206,20 @@ func create(path string, dir *rootdir.Dir, name string) (_ Sink, err error) {
 // CreateNamed is create for a file whose name we chose. A link of that name was not put there for us: who runs a
 // command in a directory that others can write to would have what it points to replaced.
 func CreateNamed(path string) (Sink, error) {
-	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
-		return nil, remedy.Add(fmt.Errorf("write %s: a link, or no file at all, has the name of the default output",
-			path), "name the file: --output FILE")
+	dir, err := rootdir.Open(filepath.Dir(path))
+	var s Sink
+	if err == nil {
+		s, err = create(path, dir, filepath.Base(path), refuseOther)
 	}
-	return Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	return s, nil
+}
+
+func refuseOther(*rootdir.Dir, string) (Sink, error) {
+	return nil, remedy.Add(errors.New("a link, or no file at all, has the name of the default output"),
+		"name the file: --output FILE")
 }
 
 // CreateFrom is create for what is made of other files. It does not replace one of them: less is written than was read.
@@ -289,8 +305,8 @@ func createBeside(path string, dir *rootdir.Dir, name string, perm uint32) (*rep
 	return &replacement{f, dir, temp, name, path}, nil
 }
 
-func openDevice(path string) (Sink, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody reads is an error, not a wait
+func openDevice(dir *rootdir.Dir, name string) (Sink, error) {
+	f, err := dir.Device(name)
 	if err != nil {
 		return nil, err
 	}

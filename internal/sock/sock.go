@@ -73,8 +73,15 @@ func (g *guarded) Close() error {
 	return g.Listener.Close()
 }
 
-// Dial connects to a socket on which its own user, or root, listens.
-func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
+// Dial connects to a socket on which our own user, or root, listens.
+func Dial(ctx context.Context, path string) (*net.UnixConn, error) { return dial(ctx, path, false) }
+
+// DialProgram connects to a socket in a program that we observe: root observes those of all users.
+func DialProgram(ctx context.Context, path string) (*net.UnixConn, error) {
+	return dial(ctx, path, os.Geteuid() == 0)
+}
+
+func dial(ctx context.Context, path string, anybody bool) (*net.UnixConn, error) {
 	dir, err := rootdir.Open(filepath.Dir(path))
 	if err != nil {
 		return nil, err
@@ -85,23 +92,23 @@ func Dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := Peer(c.(*net.UnixConn)); err != nil {
+	cred, err := credentials(c.(*net.UnixConn))
+	if err == nil && !anybody && cred.Uid != 0 && int(cred.Uid) != os.Geteuid() {
+		err = remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission),
+			"run as that user")
+	}
+	if err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c.(*net.UnixConn), nil
 }
 
-// Peer returns the PID at the other end of a connection that we made. It is an error if that process belongs to another
-// user, unless we are root, who may query anyone, or the process is root's.
+// Peer returns the PID at the other end of a connection that we made.
 func Peer(c *net.UnixConn) (pid int, err error) {
 	cred, err := credentials(c)
 	if err != nil {
 		return 0, err
-	}
-	if uid := os.Geteuid(); uid != 0 && cred.Uid != 0 && int(cred.Uid) != uid {
-		return 0, remedy.Add(fmt.Errorf("the other end belongs to uid %d: %w", cred.Uid, fs.ErrPermission),
-			"run as that user")
 	}
 	return int(cred.Pid), nil
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // A path may be longer than the 108 bytes that the kernel takes.
@@ -52,4 +57,44 @@ func TestLongPath(t *testing.T) {
 	if _, err := Dial(context.Background(), path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("nobody there: %v", err)
 	}
+}
+
+// listenAs makes a socket on which another user listens.
+func listenAs(t *testing.T, uid int) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "x.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	raw, err := l.(*net.UnixListener).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env.As(t, uid, func() {
+		err := raw.Control(func(fd uintptr) {
+			if err := unix.Listen(int(fd), 1); err != nil { // SO_PEERCRED tells of the last who called it (unix(7))
+				t.Error(err)
+			}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// Root asks nobody but itself for what it shows as its own: only the agents of programs are other users'.
+func TestRootRefusesAnothersSocket(t *testing.T) {
+	env.Root(t)
+	path := listenAs(t, 12345)
+	if c, err := Dial(t.Context(), path); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("%v, %v", c, err)
+	}
+	c, err := DialProgram(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
 }

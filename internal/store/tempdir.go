@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/trust"
 )
 
 // engineDir is the prefix of an engine's own temporary directory. It is private, and the only place besides the
@@ -23,11 +24,13 @@ type scratch struct {
 }
 
 // newScratch makes one in parent, or in the system's temporary directory if parent is not writable (a session on a
-// read-only file system). It removes directories that killed engines have left in parent.
+// read-only file system), or others can exchange what lies there: DuckDB uses it by its path. It removes directories
+// that killed engines have left in parent.
 func newScratch(parent string) (*scratch, error) {
 	sweep(parent)
 	dir, err := rootdir.Temp(parent, engineDir)
-	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) {
+	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) ||
+		errors.Is(err, trust.ErrOthers) {
 		dir, err = rootdir.Temp("", "memgauge"+engineDir)
 	}
 	if err != nil {

@@ -36,20 +36,28 @@ const maxLinks = 40
 // there.
 func Path(path string, level Level) error {
 	w := walk{level: level}
-	return w.to(path)
+	return w.to(filepath.Clean(path))
+}
+
+// Place is Path for a directory in which something new is made: it may be root's, as /tmp is.
+func Place(dir string, level Level) error {
+	w := walk{level: level, place: true}
+	return w.to(filepath.Clean(dir))
 }
 
 type walk struct {
 	level   Level
+	place   bool // the last component may be root's
 	links   int
 	private bool // a directory on the way admits only its owner
 }
 
 func (w *walk) to(path string) error {
-	parts := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
+	parts := strings.Split(strings.Trim(path, "/"), "/")
 	at := "/"
 	for i, part := range append([]string{""}, parts...) {
-		at = filepath.Join(at, part)
+		at = filepath.Join(at, part) // of no links, so that ".." leads where the kernel goes
+		w.private = w.private && part != ".."
 		info, err := os.Lstat(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
@@ -81,10 +89,10 @@ func (w *walk) through(link string, rest []string) error {
 		return err
 	}
 	if !filepath.IsAbs(target) {
-		target = filepath.Join(filepath.Dir(link), target)
+		target = filepath.Dir(link) + "/" + target
 	}
 	w.private = false
-	return w.to(filepath.Join(append([]string{target}, rest...)...))
+	return w.to(strings.Join(append([]string{target}, rest...), "/"))
 }
 
 func (w *walk) step(at string, info fs.FileInfo, last bool) error {
@@ -92,7 +100,7 @@ func (w *walk) step(at string, info fs.FileInfo, last bool) error {
 		return err
 	}
 	uid, mode := info.Sys().(*syscall.Stat_t).Uid, info.Mode()
-	if last && int(uid) != os.Geteuid() {
+	if last && !w.place && int(uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to uid %d: %w", at, uid, ErrOthers)
 	}
 	if mode&fs.ModeSticky == 0 && !w.private {

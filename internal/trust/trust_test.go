@@ -60,6 +60,14 @@ func TestPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(filepath.Join(hidden, "x"), Code, false)
+	// ".." in a link's target is the parent of what a link before it leads to
+	aside, back := filepath.Join(base, "aside"), filepath.Join(base, "back")
+	place(t, 0o755, base, "x")
+	err := errors.Join(os.Symlink(filepath.Join(everybodys, "x"), aside), os.Symlink("aside/../x", back))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(back, Data, false)
 	loop := filepath.Join(base, "loop")
 	if err := os.Symlink("loop", loop); err != nil {
 		t.Fatal(err)
@@ -89,6 +97,32 @@ func TestPathOfStrangers(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
+}
+
+// A place for new files may be root's, as /tmp is; one that others can exchange may not.
+func TestPlace(t *testing.T) {
+	env.Root(t)
+	base := open(t)
+	sticky, everybodys := place(t, os.ModeSticky|0o777, base, "tmp"), place(t, 0o777, base, "all")
+	theirs := place(t, 0o755, base, "theirs")
+	if err := os.Chown(theirs, stranger, stranger); err != nil {
+		t.Fatal(err)
+	}
+	env.As(t, stranger+1, func() {
+		own := filepath.Join(sticky, "own")
+		if err := os.Mkdir(own, 0o700); err != nil {
+			t.Error(err)
+		}
+		for path, good := range map[string]bool{sticky: true, own: true, everybodys: false, theirs: false,
+			filepath.Join(everybodys, "x"): false} {
+			if err := Place(path, Code); (err == nil) != good || err != nil && !errors.Is(err, ErrOthers) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+		if err := Path(sticky, Code); !errors.Is(err, ErrOthers) {
+			t.Errorf("root's directory passed for our own: %v", err)
+		}
+	})
 }
 
 func TestTree(t *testing.T) {
