@@ -155,18 +155,26 @@ func trace(t *testing.T, pid int) (release func()) {
 	return func() { close(let); <-gone }
 }
 
-// TestTracedRemoteDebug attaches to a traced process, through CPython's own remote debugging.
+// TestTracedRemoteDebug attaches to a traced process, root's and another user's, through CPython's own remote debugging.
 func TestTracedRemoteDebug(t *testing.T) {
 	for _, py := range pythons(t) {
 		if py.Root == "" { // 3.14 and newer live in the chroot
 			continue
 		}
-		p := start(t, py, "testdata/doing.py", "compute")
-		release := trace(t, p.Process.Pid)
-		r := inject(t, p, "result = 'in'")
-		release()
-		if r.Way != RemoteDebug || r.Value != "in" {
-			t.Errorf("%+v", r)
+		for name, prepare := range map[string]string{"own": "", "another user's": "os.setgid(65534); os.setuid(65534)"} {
+			t.Run(py.Name()+" "+name, func(t *testing.T) {
+				p := start(t, py, "-c", "import os\n"+prepare+"\nprint('ready', flush=True)\nwhile True: pass")
+				release := trace(t, p.Process.Pid)
+				r := inject(t, p, "import os\nresult = 'in as %d' % os.getuid()")
+				release()
+				want := "in as 0"
+				if prepare != "" {
+					want = "in as 65534"
+				}
+				if r.Way != RemoteDebug || r.Value != want {
+					t.Errorf("%+v, want %q", r, want)
+				}
+			})
 		}
 		if left, _ := filepath.Glob(filepath.Join(py.Root, "tmp", "memgauge-*", "run.py")); len(left) > 0 {
 			t.Errorf("left: %v", left)
@@ -274,7 +282,6 @@ int main(void) { if (vfork() == 0) { char b[16]; write(1, b, sprintf(b, "%d\n", 
 // TestOtherUser attaches as a user without rights: to a process of root's, and to one of its own that isn't dumpable.
 func TestOtherUser(t *testing.T) {
 	env.Root(t)
-	const nobody = 65534
 	p := start(t, debian(t), "testdata/doing.py", "sleep")
 	asNobody(t, p.Process.Pid, ErrOwner.Error(), fmt.Sprintf("uid 0, you are %d", nobody), "sudo -u '#0'")
 

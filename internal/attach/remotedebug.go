@@ -167,7 +167,7 @@ func (i *injection) viaRemoteDebug(ctx context.Context) (Result, error) {
 		return i.result, remedy.Add(fmt.Errorf("process %d: CPython %v: %w", i.PID, i.Python, errNoRemoteDebug),
 			"it needs 3.14, and is shut by -X disable-remote-debug and PYTHON_DISABLE_REMOTE_DEBUG")
 	}
-	f, err := newFolder(i.path("root"))
+	f, err := newFolder(i.PID)
 	if err != nil {
 		return i.result, fmt.Errorf("process %d: %w: %w", i.PID, errNoRemoteDebug, err)
 	}
@@ -192,7 +192,7 @@ func (i *injection) requestScript(d *debugSupport, f *folder) error {
 	if err != nil {
 		return err
 	}
-	if err := f.fill("run.py", fmt.Sprintf(script, program, name, i.Inner), i.PID); err != nil {
+	if err := f.fill("run.py", fmt.Sprintf(script, program, name, i.Inner)); err != nil {
 		return err
 	}
 	if uint32(i.pointer(d.pending)) != 0 {
@@ -227,7 +227,7 @@ func (i *injection) awaitScript(ctx context.Context, d *debugSupport, f *folder)
 		}
 		select {
 		case <-ctx.Done():
-			if f.fill("claim", "", 0) != nil {
+			if f.fill("claim", "") != nil {
 				f.keep = true // the script has begun: its own thread removes the folder
 				return nil, remedy.Add(fmt.Errorf("%w: process %d", ErrRunning, i.PID),
 					"give it more time with --timeout")

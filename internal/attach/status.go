@@ -20,7 +20,10 @@ type status struct {
 	ppid     int
 	tracer   int
 	uid      int // effective
-	inner    int // the PID in the process's own PID namespace
+	fsuid    int // for files, as the kernel shows it in our user namespace; -1 if unknown
+	fsgid    int
+	groups   []int // supplementary
+	inner    int   // the PID in the process's own PID namespace
 	threads  int
 	caught   uint64 // signals with a handler
 	features string // such as "shstk wrss"
@@ -43,7 +46,7 @@ func readStatus(path string) (status, error) {
 
 // parseStatus parses the fields that exist; which do depends on the kernel.
 func parseStatus(text string) status {
-	var s status
+	s := status{fsuid: -1, fsgid: -1}
 	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
 		f := strings.Fields(value)
@@ -66,6 +69,13 @@ func parseStatus(text string) status {
 		case "Uid":
 			if len(f) > 1 {
 				s.uid, _ = strconv.Atoi(f[1])
+				s.fsuid = number(f[len(f)-1])
+			}
+		case "Gid":
+			s.fsgid = number(f[len(f)-1])
+		case "Groups":
+			for _, id := range f {
+				s.groups = append(s.groups, number(id))
 			}
 		case "NStgid":
 			s.inner, _ = strconv.Atoi(f[len(f)-1])
@@ -86,4 +96,13 @@ func parseStatus(text string) status {
 		s.inner = s.tgid // kernels before 4.1
 	}
 	return s
+}
+
+// number is -1 for what is none.
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
+	}
+	return n
 }
