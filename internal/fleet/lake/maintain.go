@@ -62,6 +62,9 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 			}
 			err = errors.Join(err, e)
 		}
+		for _, f := range c.lost {
+			w.note(f.name + ": the marker of its generation is missing, so nobody reads it, and nobody removes it")
+		}
 		over := now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && viewOf(h.table) != nil // or of a newer memgauge
 		if len(c.raw) > 0 && over && quiet(c.raw, now, w.o.Grace) {
 			if e := w.merge(ctx, h, &r); e != nil {
@@ -140,7 +143,7 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 			return err
 		}
 		names := []string{}
-		for _, f := range slices.Concat(c.old, c.current()) {
+		for _, f := range slices.Concat(c.old, c.lost, c.current()) {
 			if parsed, _ := parse(f.name); parsed.kind != "" {
 				names = append(names, f.name)
 			}
@@ -220,6 +223,12 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if c == nil || len(c.raw) == 0 {
 		return false, nil
 	}
+	if name, ok := c.inTheWay(); ok {
+		return false, fmt.Errorf("%s has lost its marker: it would be written over", name)
+	}
+	if c.generation >= maxGeneration {
+		return false, fmt.Errorf("generation %d is the last", c.generation)
+	}
 	from, rows, done, err := w.sources(ctx, c)
 	defer done()
 	if err != nil || len(from) == 0 {
@@ -290,7 +299,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 		_ = w.place.stage().RemoveAll(cacheName)
 	}
 	m, err := readMarker(ctx, w.place, c)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAlone) {
 		return nil, nil, done, err
 	}
 	for _, f := range c.current() {
