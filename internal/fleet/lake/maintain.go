@@ -242,17 +242,16 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if err != nil {
 		return false, err
 	}
-	stage := w.place.stage().FD()
-	m := store.Merge{To: stage + "/" + mergedName, Columns: fileColumns(h.table), Order: sortedBy(h.table),
-		RowGroup: rowGroup, TempDir: stage, MemoryLimit: w.o.Memory}
-	for _, f := range from {
-		m.From = append(m.From, f.MergeSource)
-	}
-	if err := store.MergeParquet(ctx, m); err != nil {
+	m := store.Merge{Columns: fileColumns(h.table), Order: sortedBy(h.table), RowGroup: rowGroup,
+		MemoryLimit: w.o.Memory}
+	if err := w.mergeApart(ctx, m, from); err != nil {
 		if ctx.Err() != nil {
 			return false, err
 		}
 		bad, e := w.sift(ctx, from, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+		if bad == 0 && e == nil && errors.Is(err, errBeyond) {
+			bad, e = w.siftAlone(ctx, m, from)
+		}
 		if bad == 0 || e != nil {
 			return false, errors.Join(err, e)
 		}
@@ -285,11 +284,12 @@ func fileColumns(dir string) (out []store.FileColumn) {
 // source is a file of a merge.
 type source struct {
 	entry
-	store.MergeSource
+	file  *os.File
+	where string // which of its rows are taken, in SQL; "": all
 }
 
-// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. DuckDB opens
-// them by their descriptors, which stay open until done: a path could lead elsewhere by then.
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. They stay open
+// until done, and are read by their descriptors: a path could lead elsewhere by then.
 func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledger, done func(), err error) {
 	var open []*os.File
 	done = func() {
@@ -308,7 +308,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 			return nil, nil, done, err
 		}
 		open = append(open, local)
-		one := source{f, store.MergeSource{Path: "/proc/self/fd/" + strconv.Itoa(int(local.Fd()))}}
+		one := source{entry: f, file: local}
 		if parsed, _ := parse(f.name); parsed.kind == rawTier {
 			rows, err := rowsOf(f.name, local)
 			if errors.Is(err, errBad) {
@@ -321,7 +321,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 			}
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
-				one.Where = where(fresh)
+				one.where = where(fresh)
 			}
 			m.Rows.addAll(rows)
 		}
