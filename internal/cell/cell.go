@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sock"
 )
 
@@ -34,6 +36,33 @@ type Spec struct {
 	Task any      // what it is told about them, as JSON
 	Read []string // files and directories that it may read
 	Tmp  string   // where its scratch directory is made; "": the system's
+
+	Files []*os.File   // open files that it may read, each at the path that File says; no path leads to them anew
+	Work  *rootdir.Dir // a directory that it may write in place of its scratch directory; nil: none
+
+	Memory int64 // bytes that it may take; 0: memory
+	File   int64 // bytes that each file may have that it writes; 0: maxFile
+}
+
+// File is the path of Spec.Files[i] in the cell.
+func File(i int) string { return descriptors + strconv.Itoa(listenerFD+1+i) }
+
+// fence is what the spec leaves open. Descriptors lead where they did when they were opened, whatever was renamed.
+func (s Spec) fence(scratch string) fence {
+	f := fence{Read: slices.Clone(s.Read), Write: scratch, Memory: memory, File: maxFile}
+	for i := range s.Files {
+		f.Read = append(f.Read, File(i))
+	}
+	if s.Work != nil {
+		f.Write = File(len(s.Files))
+	}
+	if s.Memory > 0 {
+		f.Memory = uint64(s.Memory)
+	}
+	if s.File > 0 {
+		f.File = uint64(s.File)
+	}
+	return f
 }
 
 // Cell is a running child. Its methods may be called at the same time.
@@ -66,9 +95,19 @@ func Start(s Spec) (*Cell, error) {
 	defer listener.Close()
 	ctx, kill := context.WithCancel(context.Background())
 	c := &Cell{Client: api.NewClient(path), dir: dir, kill: kill, ended: make(chan struct{})}
-	cmd := command(ctx, s.Kind, fence{Read: s.Read, Write: dir.path})
+	cmd := command(ctx, s.Kind, dir.path, s.fence(dir.path))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(task), &c.said, &c.said
-	cmd.ExtraFiles = []*os.File{listener}
+	cmd.ExtraFiles = append([]*os.File{listener}, s.Files...)
+	if s.Work != nil {
+		work, err := s.Work.Handle()
+		if err != nil {
+			kill()
+			dir.remove()
+			return nil, fmt.Errorf("start a cell: %w", err)
+		}
+		defer work.Close()
+		cmd.ExtraFiles = append(cmd.ExtraFiles, work)
+	}
 	started := make(chan error, 1)
 	go c.run(cmd, started)
 	if err := <-started; err != nil {
@@ -82,10 +121,10 @@ func Start(s Spec) (*Cell, error) {
 
 // command is this program as a cell. Of the environment it gets where its libraries lie and the time zone: the rest may
 // hold secrets.
-func command(ctx context.Context, kind string, f fence) *exec.Cmd {
+func command(ctx context.Context, kind, dir string, f fence) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Command, kind) // also where the file was replaced meanwhile
 	cmd.Args[0] = "memgauge"                                         // what ps shows, and tests know it by
-	cmd.Dir = f.Write
+	cmd.Dir = dir
 	// mallopt(3): with an arena for each thread, each would keep the most that it ever held
 	cmd.Env = []string{"TMPDIR=" + f.Write, "MALLOC_ARENA_MAX=2", "GOTRACEBACK=none", fenceKey + "=" + f.text()}
 	for _, name := range []string{"LD_LIBRARY_PATH", "TZ"} {
@@ -160,6 +199,12 @@ func (c *Cell) Why(err error) error {
 	return remedy.Add(fmt.Errorf("query: the process that worked on it has ended (%s)", why),
 		"the statement needs more memory than it may take: add a WHERE, a GROUP BY or a LIMIT")
 }
+
+// Killed reports whether somebody else has ended the process, the kernel when the machine is short of memory, say: that
+// says nothing of what it worked on.
+func (c *Cell) Killed() bool { return c.Gone() && c.state == killed }
+
+var killed = "signal: " + syscall.SIGKILL.String() // of os.ProcessState
 
 // slack is how long a cell may take beyond a question's own time limit before it is killed: its database gets a second
 // to stop (store.Patience).

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
 
@@ -72,7 +73,8 @@ func (e engine) Query(_ context.Context, q api.QueryRequest, w io.Writer) error 
 }
 
 var acts = map[string]func(t target) error{
-	"read the lake": func(t target) error { _, err := os.ReadFile(filepath.Join(t.Lake, "rows")); return err },
+	"read the lake":       func(t target) error { _, err := os.ReadFile(filepath.Join(t.Lake, "rows")); return err },
+	"read the first file": func(target) error { _, err := os.ReadFile(File(0)); return err },
 	"write in the scratch directory": func(target) error {
 		return os.WriteFile(filepath.Join(os.TempDir(), "spilled"), []byte("x"), 0o600)
 	},
@@ -185,6 +187,9 @@ func TestFence(t *testing.T) {
 		}
 	}
 	for act := range acts {
+		if act == "read the first file" { // it was given none
+			continue
+		}
 		if got := ask(t, c, act); !slices.Contains(allowed, act) && !strings.Contains(got, "permission denied") {
 			t.Errorf("%s: %q, want permission denied", act, got)
 		}
@@ -272,5 +277,45 @@ func TestSweep(t *testing.T) {
 	}
 	if _, err := os.Stat(used.path); err != nil {
 		t.Error(err)
+	}
+}
+
+// A cell that is given open files and a directory reads and writes those, wherever they lie by then.
+func TestGivenByDescriptor(t *testing.T) {
+	for _, kind := range []string{"test", withoutLandlock} {
+		if kind == withoutLandlock {
+			env.Root(t)
+		}
+		parent := t.TempDir()
+		work, err := rootdir.Make(filepath.Join(parent, "work"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(parent, "rows")
+		if err := os.WriteFile(path, []byte("rows"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path, path+".old"); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Start(Spec{Kind: kind, Files: []*os.File{f}, Work: work, Tmp: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, act := range []string{"read the first file", "write in the scratch directory"} {
+			if got := ask(t, c, act); got != "<nil>" {
+				t.Errorf("%s, %s: %s, want it allowed", kind, act, got)
+			}
+		}
+		if b, err := work.ReadFile("spilled", 10); err != nil || string(b) != "x" {
+			t.Errorf("%s: %q, %v", kind, b, err)
+		}
+		if err := errors.Join(c.Close(), f.Close(), work.Close()); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"unsafe"
 
@@ -21,6 +22,8 @@ import (
 type fence struct {
 	Read  []string
 	Write string // a directory
+
+	Memory, File uint64 // bytes
 }
 
 // fenceKey is set in the environment of a cell that is not behind its fence yet.
@@ -42,7 +45,7 @@ func confine() error {
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
 		return fmt.Errorf("read what a cell may do: %w", err)
 	}
-	if err := bound(); err != nil {
+	if err := f.bound(); err != nil {
 		return err
 	}
 	runtime.LockOSThread()
@@ -205,21 +208,57 @@ func (f fence) mount() error {
 	if err == nil {
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	}
+	write := f.Write
+	if err == nil && strings.HasPrefix(write, descriptors) {
+		write, err = os.Readlink(write)
+	}
 	if err == nil {
-		err = unix.Mount(f.Write, f.Write, "", unix.MS_BIND, "")
+		err = unix.Mount(write, write, "", unix.MS_BIND, "")
 	}
 	if err == nil {
 		err = unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
 	if err == nil {
-		err = unix.MountSetattr(unix.AT_FDCWD, f.Write, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
+		err = unix.MountSetattr(unix.AT_FDCWD, write, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY})
 	}
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) { // root of a container; before Linux 5.12
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("make the files read-only for a cell: %w", err)
+	}
+	return f.renew(write)
+}
+
+const descriptors = "/proc/self/fd/"
+
+// renew lets the descriptor of the writable directory lead to what was mounted there, if that is the same directory
+// still: otherwise it was swapped meanwhile.
+func (f fence) renew(path string) error {
+	number, ok := strings.CutPrefix(f.Write, descriptors)
+	if !ok {
+		return nil
+	}
+	old, err := strconv.Atoi(number)
+	if err != nil {
+		return fmt.Errorf("open %s to a cell: %w", f.Write, err)
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s to a cell: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var was, is unix.Stat_t
+	err = errors.Join(unix.Fstat(old, &was), unix.Fstat(fd, &is))
+	if err == nil && (was.Dev != is.Dev || was.Ino != is.Ino) {
+		err = errors.New("it is another directory now")
+	}
+	if err == nil {
+		err = unix.Dup3(fd, old, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("open %s to a cell: %w", path, err)
 	}
 	return nil
 }

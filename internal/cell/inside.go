@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// memory bounds a cell's private writable memory (RLIMIT_DATA), in bytes: 512 MiB for DuckDB's tables and sorts, as
-	// much again for what single functions make, and 256 MiB for the program itself, Go, and the threads' stacks.
+	// memory bounds a cell's private writable memory (RLIMIT_DATA) unless its Spec does, in bytes: 512 MiB for DuckDB's
+	// tables and sorts, as much again for what single functions make, and 256 MiB for the program itself, Go, and the
+	// threads' stacks.
 	memory = 1280 << 20
 
 	// maxFile bounds each file that a cell writes, in bytes: what DuckDB spills is less (four times its memory), and an
@@ -74,11 +75,11 @@ func Task[T any](text []byte) (v T, err error) {
 }
 
 // bound limits this process for good.
-func bound() error {
+func (f fence) bound() error {
 	for _, l := range []struct {
 		what int
 		most uint64
-	}{{unix.RLIMIT_DATA, memory}, {unix.RLIMIT_FSIZE, maxFile}, {unix.RLIMIT_CORE, 0}} {
+	}{{unix.RLIMIT_DATA, f.Memory}, {unix.RLIMIT_FSIZE, f.File}, {unix.RLIMIT_CORE, 0}} {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(l.what, &now); err != nil {
 			return fmt.Errorf("bound a cell: %w", err)

@@ -50,7 +50,7 @@ func plainFile(path string) string {
 func badFile(path string, err error) error {
 	var native *Error
 	if err == nil || !errors.As(err, &native) || native.fatal || native.Msg == "interrupted" ||
-		strings.HasPrefix(native.Msg, "Out of Memory") || strings.HasPrefix(native.Msg, "Cannot open file") {
+		native.Kind == ErrMemory || strings.HasPrefix(native.Msg, "Cannot open file") {
 		return err
 	}
 	return fmt.Errorf("%w: %s: %w", ErrBadFile, path, err)
@@ -100,10 +100,14 @@ func makeSound(c *conn, views []FileView) error {
 		v := &views[i]
 		v.Files = slices.DeleteFunc(slices.Clone(v.Files), func(path string) bool {
 			bad := c.checkColumns(path, v.Columns)
-			if errors.Is(bad, ErrBadFile) {
+			if errors.Is(bad, ErrMemory) { // of its footer alone
+				bad = fmt.Errorf("%w: %s: %w", ErrBadFile, path, bad)
+			}
+			odd := errors.Is(bad, ErrBadFile)
+			if odd {
 				v.Odd = append(v.Odd, BadFile{path, bad.Error()})
 			}
-			return errors.Is(bad, ErrBadFile)
+			return odd
 		})
 		odd += len(v.Odd)
 	}

@@ -27,6 +27,9 @@ type Merge struct {
 // spillRoom is what a merge may spill, times its memory: an hour of a thousand nodes has some GB.
 const spillRoom = 256
 
+// Spill is what a merge may spill, in bytes. What it makes is less.
+func (m Merge) Spill() int64 { return m.MemoryLimit * spillRoom }
+
 // MergeParquet writes the rows of all files, sorted; a column that a file lacks is NULL in its rows. After an error
 // CheckParquet tells which of the files it is about. The file is not synced.
 func MergeParquet(ctx context.Context, m Merge) error {

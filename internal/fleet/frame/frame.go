@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -198,10 +200,16 @@ var (
 	tableForm = regexp.MustCompile(`^[a-z]+\.[a-z_]+$`)
 )
 
+// noNames are what engines take for no value where a name stands in a path (job=NULL), in any case.
+var noNames = []string{"NULL", "__HIVE_DEFAULT_PARTITION__"}
+
 // CheckName refuses what can't be the name of a job, a node or a session.
 func CheckName(what, name string) error {
 	if len(name) > maxName || !nameForm.MatchString(name) {
 		return fmt.Errorf("%s %.140q: not 1 to %d letters, digits, '_', '-' and '.'", what, name, maxName)
+	}
+	if slices.ContainsFunc(noNames, func(no string) bool { return strings.EqualFold(no, name) }) {
+		return fmt.Errorf("%s %q: engines read that as no value", what, name)
 	}
 	return nil
 }

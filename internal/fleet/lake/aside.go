@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/memgauge/memgauge/internal/cell"
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -92,11 +93,42 @@ func (w *Writer) setAside(ctx context.Context, e entry, why error) error {
 	return nil
 }
 
-// sift sets those of a merge's files aside that are damaged or none of ours, and returns how many.
+// sift sets those of a merge's files aside that are damaged or none of ours, or that nobody could read, and returns how
+// many.
 func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileColumn) (n int, err error) {
-	for _, f := range from {
-		bad := store.CheckParquet(ctx, f.Path, columns, w.place.stage().FD())
+	dir, err := w.place.stage().Temp("check-")
+	if err != nil {
+		return 0, err
+	}
+	defer dir.Discard()
+	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &work{Columns: columns}}, Files: filesOf(from),
+		Work: dir}}
+	defer k.close()
+	for i, f := range from {
+		bad := k.check(ctx, i)
 		if !errors.Is(bad, store.ErrBadFile) {
+			if bad != nil {
+				return n, bad
+			}
+			continue
+		}
+		if err := w.setAside(ctx, f.entry, bad); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// siftAlone sets those of a merge's files aside that can't be merged by themselves, for memory or time, and returns how
+// many.
+func (w *Writer) siftAlone(ctx context.Context, m store.Merge, from []source) (n int, err error) {
+	for i, f := range from {
+		bad := w.mergeApart(ctx, m, from[i:i+1])
+		if bad == nil {
+			bad = w.place.stage().Remove(mergedName)
+		}
+		if !errors.Is(bad, errBeyond) {
 			if bad != nil {
 				return n, bad
 			}

@@ -18,17 +18,21 @@ import (
 // CellKind is the kind of the cells that answer for a lake.
 const CellKind = "lake"
 
-// task is what such a cell is told: the files of each table, all below a directory.
+// task is what such a cell is told: the files of each table, all below a directory; or work on files of the writer's.
 type task struct {
 	Root  string
 	Views []store.FileView
+	Work  *work `json:",omitempty"`
 }
 
-// Inside opens the tables in the cell's own process.
+// Inside opens the tables in the cell's own process, or is ready for the work.
 func Inside(ctx context.Context, text []byte) (http.Handler, error) {
 	t, err := cell.Task[task](text)
 	if err != nil {
 		return nil, err
+	}
+	if t.Work != nil {
+		return api.Handler(worker{work: *t.Work}, api.MayQuery, nil), nil
 	}
 	db, err := store.OpenFiles(ctx, t.Root, t.Views, store.Options{TempDir: os.TempDir()})
 	if err != nil {

@@ -62,6 +62,9 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 			}
 			err = errors.Join(err, e)
 		}
+		for _, f := range c.lost {
+			w.note(f.name + ": the marker of its generation is missing, so nobody reads it, and nobody removes it")
+		}
 		over := now.Sub(h.begin.Add(time.Hour)) >= w.o.Grace && viewOf(h.table) != nil // or of a newer memgauge
 		if len(c.raw) > 0 && over && quiet(c.raw, now, w.o.Grace) {
 			if e := w.merge(ctx, h, &r); e != nil {
@@ -140,7 +143,7 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 			return err
 		}
 		names := []string{}
-		for _, f := range slices.Concat(c.old, c.current()) {
+		for _, f := range slices.Concat(c.old, c.lost, c.current()) {
 			if parsed, _ := parse(f.name); parsed.kind != "" {
 				names = append(names, f.name)
 			}
@@ -220,6 +223,12 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if c == nil || len(c.raw) == 0 {
 		return false, nil
 	}
+	if name, ok := c.inTheWay(); ok {
+		return false, fmt.Errorf("%s has lost its marker: it would be written over", name)
+	}
+	if c.generation >= maxGeneration {
+		return false, fmt.Errorf("generation %d is the last", c.generation)
+	}
 	from, rows, done, err := w.sources(ctx, c)
 	defer done()
 	if err != nil || len(from) == 0 {
@@ -233,17 +242,16 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if err != nil {
 		return false, err
 	}
-	stage := w.place.stage().FD()
-	m := store.Merge{To: stage + "/" + mergedName, Columns: fileColumns(h.table), Order: sortedBy(h.table),
-		RowGroup: rowGroup, TempDir: stage, MemoryLimit: w.o.Memory}
-	for _, f := range from {
-		m.From = append(m.From, f.MergeSource)
-	}
-	if err := store.MergeParquet(ctx, m); err != nil {
+	m := store.Merge{Columns: fileColumns(h.table), Order: sortedBy(h.table), RowGroup: rowGroup,
+		MemoryLimit: w.o.Memory}
+	if err := w.mergeApart(ctx, m, from); err != nil {
 		if ctx.Err() != nil {
 			return false, err
 		}
 		bad, e := w.sift(ctx, from, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+		if bad == 0 && e == nil && errors.Is(err, errBeyond) {
+			bad, e = w.siftAlone(ctx, m, from)
+		}
 		if bad == 0 || e != nil {
 			return false, errors.Join(err, e)
 		}
@@ -276,11 +284,12 @@ func fileColumns(dir string) (out []store.FileColumn) {
 // source is a file of a merge.
 type source struct {
 	entry
-	store.MergeSource
+	file  *os.File
+	where string // which of its rows are taken, in SQL; "": all
 }
 
-// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. DuckDB opens
-// them by their descriptors, which stay open until done: a path could lead elsewhere by then.
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. They stay open
+// until done, and are read by their descriptors: a path could lead elsewhere by then.
 func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledger, done func(), err error) {
 	var open []*os.File
 	done = func() {
@@ -290,7 +299,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 		_ = w.place.stage().RemoveAll(cacheName)
 	}
 	m, err := readMarker(ctx, w.place, c)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAlone) {
 		return nil, nil, done, err
 	}
 	for _, f := range c.current() {
@@ -299,7 +308,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 			return nil, nil, done, err
 		}
 		open = append(open, local)
-		one := source{f, store.MergeSource{Path: "/proc/self/fd/" + strconv.Itoa(int(local.Fd()))}}
+		one := source{entry: f, file: local}
 		if parsed, _ := parse(f.name); parsed.kind == rawTier {
 			rows, err := rowsOf(f.name, local)
 			if errors.Is(err, errBad) {
@@ -312,7 +321,7 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 			}
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
-				one.Where = where(fresh)
+				one.where = where(fresh)
 			}
 			m.Rows.addAll(rows)
 		}

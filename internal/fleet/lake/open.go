@@ -94,7 +94,8 @@ func openOn(ctx context.Context, p place, c Choice) (*Tables, error) {
 	if err != nil {
 		return nil, err
 	}
-	work, err := cell.Start(cell.Spec{Kind: CellKind, Task: task{root, views}, Read: []string{root}, Tmp: c.TempDir})
+	work, err := cell.Start(cell.Spec{Kind: CellKind, Task: task{Root: root, Views: views}, Read: []string{root},
+		Tmp: c.TempDir})
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,9 @@ const (
 	markerTail = ".json"
 )
 
+// maxGeneration is far beyond any that merges come to, and its successor is a number: a merge a minute for 4,000 years.
+const maxGeneration = 1 << 31
+
 func markerName(generation int) string { return markerHead + strconv.Itoa(generation) + markerTail }
 
 // parsed is what a file's name says.
@@ -92,7 +95,7 @@ func parse(name string) (p parsed, ok bool) {
 	}
 	p.generation, err = strconv.Atoi(number)
 	return p, err == nil && strconv.Itoa(p.generation) == number && p.generation >= 0 &&
-		slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
+		p.generation <= maxGeneration && slices.Contains([]string{rawTier, mergedTier, ""}, p.kind)
 }
 
 // content is what a partition has: files that are there for readers, and others.
@@ -100,7 +103,8 @@ type content struct {
 	generation int
 	raw        []entry
 	merged     []entry
-	old        []entry // of other generations: replaced, or of a merge that was cut short
+	old        []entry // replaced, or made by a merge that was cut short
+	lost       []entry // of generations whose marker is missing: nothing says that they were replaced
 	marked     time.Time
 	marker     entry
 	bytes      int64 // of all
@@ -131,15 +135,43 @@ func sortOut(files []entry) map[hour]*content {
 		c := at(p.hour)
 		c.bytes += f.size
 		switch {
-		case p.generation != c.generation:
+		case p.generation < c.generation:
 			c.old = append(c.old, f)
+		case p.generation > c.generation:
+			c.lost = append(c.lost, f)
 		case p.kind == rawTier:
 			c.raw = append(c.raw, f)
 		case p.kind == mergedTier:
 			c.merged = append(c.merged, f)
 		}
 	}
+	for _, c := range out {
+		c.findCutShort()
+	}
 	return out
+}
+
+// findCutShort tells a file of a merge that was cut short before its marker from one that has lost its marker: what the
+// former was made of is there still. Late rows come after the latter.
+func (c *content) findCutShort() {
+	c.lost = slices.DeleteFunc(c.lost, func(f entry) bool {
+		if p, _ := parse(f.name); p.kind != mergedTier || p.generation != c.generation+1 ||
+			!slices.ContainsFunc(c.raw, func(from entry) bool { return !from.modified.After(f.modified) }) {
+			return false
+		}
+		c.old = append(c.old, f)
+		return true
+	})
+}
+
+// inTheWay is a file that the next merge would write over, and that may be all there is of its rows.
+func (c *content) inTheWay() (name string, ok bool) {
+	for _, f := range c.lost {
+		if p, _ := parse(f.name); p.kind == mergedTier && p.generation == c.generation+1 {
+			return f.name, true
+		}
+	}
+	return "", false
 }
 
 // marker is what a marker's file says.
@@ -154,6 +186,9 @@ const maxMarker = 64 << 20
 
 // errBad marks a file that can be had and is none of ours, or is damaged.
 var errBad = errors.New("it is damaged, or none of the lake's")
+
+// errAlone is that of a marker whose merged file is missing, which was set aside, say: its rows may come again.
+var errAlone = fmt.Errorf("%w: its merged file is missing", errBad)
 
 // readMarker reads a partition's newest marker; without one it is generation 0 with nothing.
 func readMarker(ctx context.Context, p place, c *content) (marker, error) {
@@ -170,8 +205,18 @@ func readMarker(ctx context.Context, p place, c *content) (marker, error) {
 	if err != nil {
 		return m, fmt.Errorf("read %s: %w", c.marker.name, err)
 	}
-	if err := json.Unmarshal(text, &m); err != nil {
+	err = json.Unmarshal(text, &m)
+	if err == nil && m.Generation != c.generation {
+		err = fmt.Errorf("it says generation %d", m.Generation)
+	}
+	if err == nil {
+		err = m.Rows.check()
+	}
+	if err != nil {
 		return marker{Rows: ledger{}}, fmt.Errorf("read %s: %w: %w", c.marker.name, errBad, err)
+	}
+	if len(m.Rows) > 0 && len(c.merged) == 0 { // nobody has those rows
+		return marker{Rows: ledger{}}, fmt.Errorf("read %s: %w", c.marker.name, errAlone)
 	}
 	if m.Rows == nil {
 		m.Rows = ledger{}
@@ -209,14 +254,29 @@ func footer(f *os.File) (l ledger, err error) {
 	if err := json.Unmarshal([]byte(*text), &l); err != nil {
 		return nil, err
 	}
+	return l, l.check()
+}
+
+// check refuses a ledger that no writer makes: its spans are bounded, ascend, and have room for what comes.
+func (l ledger) check() error {
 	for stream, list := range l {
+		if !streamForm(stream) {
+			return fmt.Errorf("rows of %.100q", stream)
+		}
+		last := uint64(0)
 		for _, s := range list {
-			if s[0] < 1 || s[0] > s[1] || s[1] > 1<<63 || !streamForm(stream) {
-				return nil, fmt.Errorf("rows %v of %.100q", s, stream)
+			if s[0] <= last || s[0] > s[1] || s[1] > 1<<63 {
+				return fmt.Errorf("rows %v of %.100q", s, stream)
 			}
+			last = s[1]
 		}
 	}
-	return l, nil
+	for node, n := range spansOf(l) {
+		if n > 2*maxSpans { // a file's may fill the gaps between a partition's
+			return fmt.Errorf("%d stretches of rows of %.100q, at most %d", n, node, 2*maxSpans)
+		}
+	}
+	return nil
 }
 
 // streamForm: the names of a stream stand in SQL.

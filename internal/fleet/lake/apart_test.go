@@ -1,0 +1,127 @@
+package lake
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/compress"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// elements is a Parquet file whose footer claims to describe so many columns: of each a reader makes some 300 bytes.
+func elements(n uint64) []byte {
+	footer := binary.AppendUvarint([]byte{0x15, 2, 0x19, 0xfc}, n) // version 2, a list of structs (thrift, compact)
+	text := append([]byte("PAR1"), footer...)
+	return append(binary.LittleEndian.AppendUint32(text, uint32(len(footer))), "PAR1"...)
+}
+
+// repeated writes a file whose rows all have one long text: it lies there once, and whoever sorts the rows copies it.
+func repeated(t *testing.T, path string, length, rows int) {
+	t.Helper()
+	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
+	text := array.NewStringBuilder(memory.DefaultAllocator)
+	defer text.Release()
+	text.Append(strings.Repeat("N", length))
+	number := array.NewInt32Builder(memory.DefaultAllocator)
+	defer number.Release()
+	for range rows {
+		number.Append(0)
+	}
+	numbers, texts := number.NewArray(), text.NewArray()
+	column := array.NewDictionaryArray(kind, numbers, texts)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "node", Type: kind}}, nil)
+	record := array.NewRecordBatch(schema, []arrow.Array{column}, int64(rows))
+	defer record.Release()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	out, err := pqarrow.NewFileWriter(schema, &unclosed{f}, parquet.NewWriterProperties(
+		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithStats(false),
+		parquet.WithDictionaryPageSizeLimit(int64(length)*2)), pqarrow.DefaultWriterProps())
+	if err == nil {
+		err = errors.Join(out.Write(record), out.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Files that ask for more memory than there should be, whatever they hold, take it from a process that is bounded and
+// apart: the writer goes on, they are set aside and named, and the rows beside them are merged.
+func TestFilesThatAskForTooMuch(t *testing.T) {
+	for name, plant := range map[string]func(path string){
+		"footer": func(path string) {
+			if err := os.WriteFile(path, elements(12_000_000), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"text": func(path string) { repeated(t, path, 1<<20, 4096) },
+	} {
+		dir := t.TempDir()
+		planted(t, dir, tenOClock+"/_gen-1.json", `{"generation":1,"rows":{}}`)
+		w := writer(t, soon(dir))
+		appended(t, w, batch(t, 0, 0))
+		bad := filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=c1", mergedName)
+		if err := os.MkdirAll(filepath.Dir(bad), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		plant(bad)
+		if name == "footer" { // before a merge, a question leaves it out and says so
+			told(t, dir, map[string][]byte{"all": nil})
+		}
+		if r, err := w.Maintain(t.Context()); err != nil || r.Merged != 1 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		if names, _ := w.Aside(); !strings.Contains(strings.Join(names, "\n"), "tier=c1/"+mergedName) {
+			t.Errorf("%s: not named: %q", name, names)
+		}
+		if got := csv(t, Choice{Location: dir}, countRows); got != fmt.Sprint(batchRows) {
+			t.Errorf("%s: %s rows", name, got)
+		}
+		if left, err := os.ReadDir(filepath.Join(dir, stageName)); err != nil || len(left) > 0 {
+			t.Errorf("%s: left in the stage: %v, %v", name, left, err)
+		}
+		w.Close()
+	}
+}
+
+// The process that merges reads the files that it was given, and no other.
+func TestMergeReadsItsFiles(t *testing.T) {
+	dir, w := filled(t)
+	secret := filepath.Join(t.TempDir(), "secret.parquet")
+	if err := store.WriteParquet(t.Context(), "SELECT 'x' AS node", secret, 100, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=r0/*.parquet"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	own, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
+		MemoryLimit: w.o.Memory}
+	inside := []source{{file: own}}
+	if err := w.mergeApart(t.Context(), m, inside); err != nil {
+		t.Error(err)
+	}
+	inside[0].where = "EXISTS (FROM read_parquet('" + secret + "'))"
+	if err := w.mergeApart(t.Context(), m, inside); err == nil || !strings.Contains(err.Error(), "Permission denied") {
+		t.Errorf("another file: %v", err)
+	}
+}
