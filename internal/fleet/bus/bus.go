@@ -94,6 +94,8 @@ var (
 	ErrAway = errors.New("the hub does not answer")
 	// ErrRefused is a hub that does not let us in.
 	ErrRefused = errors.New("the hub refused us")
+	// ErrLost is a connection that will not come back by itself: see Conn.Lost.
+	ErrLost = errors.New("the connection to the hub is over")
 	// ErrNobody is a question that nobody hears.
 	ErrNobody = errors.New("nobody answers that")
 )

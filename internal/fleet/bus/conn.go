@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -37,6 +38,7 @@ type Conn struct {
 	nc   *nats.Conn
 	js   jetstream.JetStream
 	node string
+	lost chan struct{}
 }
 
 // Dial connects.
@@ -142,8 +144,9 @@ func makeKey(dir *rootdir.Dir, name string) ([]byte, error) {
 }
 
 func dial(url string, opts ...nats.Option) (*Conn, error) {
-	opts = append([]nats.Option{nats.MaxReconnects(-1), nats.ReconnectWait(retryWait),
-		nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
+	lost := make(chan struct{})
+	opts = append([]nats.Option{nats.ClosedHandler(func(*nats.Conn) { close(lost) }), nats.MaxReconnects(-1),
+		nats.ReconnectWait(retryWait), nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, opts...)
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
@@ -154,7 +157,7 @@ func dial(url string, opts ...nats.Option) (*Conn, error) {
 		nc.Close()
 		return nil, err
 	}
-	return &Conn{nc: nc, js: js}, nil
+	return &Conn{nc: nc, js: js, lost: lost}, nil
 }
 
 // explain says in our words why a connection failed.
@@ -183,6 +186,10 @@ func explain(err error) error {
 // Close ends the connection at once.
 func (c *Conn) Close() { c.nc.Close() }
 
+// Lost is closed when the connection is over and will not come back: by Close, or because the server has not understood
+// us, after which nats.go tries no more.
+func (c *Conn) Lost() <-chan struct{} { return c.lost }
+
 // Up says whether it is connected now.
 func (c *Conn) Up() bool { return c.nc.IsConnected() }
 
@@ -207,6 +214,14 @@ func (c *Conn) Inbox() string { return c.nc.NewInbox() }
 
 // Send sends a message; it arrives or not. reply may be "".
 func (c *Conn) Send(subject, reply string, data []byte) error {
+	if err := checkSubject(subject); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if reply != "" {
+		if err := checkSubject(reply); err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
+	}
 	if err := c.nc.PublishMsg(&nats.Msg{Subject: subject, Reply: reply, Data: data}); err != nil {
 		return fmt.Errorf("send: %w", err)
 	}
@@ -215,18 +230,42 @@ func (c *Conn) Send(subject, reply string, data []byte) error {
 
 // Hear calls take for every message, one after the other, until stop.
 func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
+	if err := checkSubject(subject); err != nil {
+		return nil, fmt.Errorf("hear: %w", err)
+	}
 	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
 		take(Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
-	_ = sub.SetPendingLimits(-1, maxPending) // a reader bounds by its window what can wait
+	_ = sub.SetPendingLimits(waiting(subject), maxPending)
 	return func() { _ = sub.Unsubscribe() }, nil
+}
+
+// Messages that may wait for a reader, besides their bytes: an empty one takes as much memory of its own as its two
+// subjects have, and 300 bytes. Those beyond are dropped, and who sent them hears nothing.
+const (
+	answersWait = 1 << 16 // windows of 1,000 nodes with 4 sessions each
+	hellosWait  = 1 << 14 // those of all nodes at once, when a hub is there again
+	flowsWait   = 1 << 13 // 16 answers of 64 sessions say 8 times a window how far they are
+	othersWait  = 1 << 10 // questions: of a node 16 are answered at a time
+)
+
+func waiting(subject string) int {
+	for prefix, most := range map[string]int{answerPrefix: answersWait, helloPrefix: hellosWait, flowPrefix: flowsWait} {
+		if strings.HasPrefix(subject, prefix) {
+			return most
+		}
+	}
+	return othersWait
 }
 
 // Request asks one who answers with one message.
 func (c *Conn) Request(ctx context.Context, subject string, data []byte) ([]byte, error) {
+	if err := checkSubject(subject); err != nil {
+		return nil, fmt.Errorf("ask: %w", err)
+	}
 	m, err := c.nc.RequestWithContext(ctx, subject, data)
 	switch {
 	case err == nil:

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/memgauge/memgauge/internal/remedy"
 )
 
@@ -52,13 +54,29 @@ func (c *Conn) fits(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	switch _, err := c.Request(ctx, Hub("status"), nil); {
+	switch err := c.another(ctx); {
 	case err == nil:
 		return remedy.Add(errors.New("another hub has it, and two would each get half of the rows"),
 			"memgauge hub status --hub HOST:PORT asks that one")
-	case errors.Is(err, ErrNobody), ctx.Err() != nil: // a hub that was lost hears for some minutes, and says nothing
+	case errors.Is(err, nats.ErrNoResponders), ctx.Err() != nil:
+		// a hub that was lost hears for some minutes, and says nothing
 		return nil
 	default:
 		return err
 	}
+}
+
+// another asks whether a hub is there, as those ask whom hubs answer.
+func (c *Conn) another(ctx context.Context) error {
+	to := inbox(askUser) + "." + randomText()
+	sub, err := c.nc.SubscribeSync(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := c.nc.PublishRequest(Hub("status"), to, nil); err != nil {
+		return err
+	}
+	_, err = sub.NextMsgWithContext(ctx)
+	return err
 }

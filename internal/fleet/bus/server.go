@@ -52,9 +52,11 @@ type Server struct {
 
 	mu      sync.Mutex
 	refused map[string]int64 // by reason
+	keys    map[string]int   // connections of nodes, by their keys; see admits
 }
 
 const (
+	authTime   = 10 * time.Second // a new name is on the disk before its node is let in
 	readyTime  = 20 * time.Second // JetStream reads its files at the start; some GB take seconds
 	maxPending = 256 << 20        // bytes that wait for one reader: the answers of 1,000 nodes at once
 )
@@ -110,14 +112,15 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the bus: %w", err)
 	}
-	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}}
+	s := &Server{o: o, internal: randomText(), refused: map[string]int64{}, keys: map[string]int{}}
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
 	opts := &server.Options{ServerName: "memgauge-hub", Host: host, Port: port, NoSigs: true, NoLog: true,
 		JetStream: true, StoreDir: streams, JetStreamMaxStore: o.MaxDisk,
 		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
-		MaxConn: maxConnections, CustomClientAuthentication: s, AlwaysEnableNonce: true, DisableShortFirstPing: true}
+		MaxConn: maxConnections, MaxSubs: maxSubs, MaxSubTokens: maxTokens, MaxControlLine: maxLine,
+		AuthTimeout: authTime.Seconds(), CustomClientAuthentication: s, AlwaysEnableNonce: true, DisableShortFirstPing: true}
 	if !o.Insecure {
 		opts.TLSConfig = &tls.Config{Certificates: []tls.Certificate{o.Cert}, MinVersion: tls.VersionTLS13}
 		opts.TLS, opts.TLSTimeout, opts.TLSHandshakeFirst = true, dialTime.Seconds(), true
@@ -127,7 +130,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	s.js = &server.JetStreamConfig{MaxMemory: opts.JetStreamMaxMemory, MaxStore: opts.JetStreamMaxStore,
 		StoreDir: opts.StoreDir, SyncAlways: true}
-	s.ns.SetLoggerV2(tells{o.Log, &s.stuck, s.refuse}, true, false, false)
+	words := &tells{log: o.Log, stuck: &s.stuck, refuse: s.refuse, said: map[string]int64{}}
+	s.ns.SetLoggerV2(words, true, false, false)
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(readyTime) {
 		s.Close()
@@ -136,9 +140,6 @@ func StartServer(o ServerOptions) (*Server, error) {
 	}
 	return s, nil
 }
-
-// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
-const maxConnections = 8192
 
 // Addr is where it listens.
 func (s *Server) Addr() string { return s.ns.Addr().String() }
@@ -176,8 +177,10 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	user, why := s.user(o.Username, o.Password, o.Nkey, o.Sig, c.GetNonce())
 	if user == nil {
-		s.refuse(why)
-		s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()), "as", clip(o.Username))
+		if n := s.refuse(why); Seldom(n) {
+			s.o.Log.Warn("refused a connection", "why", why, "from", fmt.Sprint(c.RemoteAddress()),
+				"as", clip(o.Username), "so far", n)
+		}
 		return false
 	}
 	c.RegisterUser(user)
@@ -186,10 +189,12 @@ func (s *Server) Check(c server.ClientAuthentication) bool {
 
 func clip(s string) string { return s[:min(len(s), 140)] }
 
-func (s *Server) refuse(why string) {
+// refuse counts, and says how many it were.
+func (s *Server) refuse(why string) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refused[why]++
+	return s.refused[why]
 }
 
 // Reasons for which a connection or a message is refused.
@@ -202,6 +207,7 @@ const (
 	whyLarge   = "message too large, or of no size"
 	whySubject = "message that it may not send or hear"
 	whySilent  = "message before a token"
+	whyMany    = "too many connections of nodes, or of this one"
 )
 
 // refusals are reasons by what the server says of them, behind the address and the number of a connection.
@@ -230,6 +236,8 @@ func (s *Server) user(name, secret, key, sig string, nonce []byte) (*server.User
 		return nil, whyKey
 	case !s.o.Known(node, key):
 		return nil, whyOther
+	case !s.admits(key):
+		return nil, whyMany
 	}
 	return &server.User{Username: name, Permissions: answering(node)}, ""
 }
@@ -279,27 +287,45 @@ func loopback(host string) bool {
 type tells struct {
 	log    *slog.Logger
 	stuck  *atomic.Bool // set where it says that the stream can't write
-	refuse func(why string)
+	refuse func(why string) int64
+
+	mu   sync.Mutex
+	said map[string]int64 // errors, by their words without who caused them
+}
+
+// maxSaid bounds the errors that are told apart; those beyond count as one.
+const maxSaid = 256
+
+// count counts an error. Before its words stand the address and the number of a connection, which are always others.
+func (t *tells) count(f string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f = f[strings.LastIndex(f, " - ")+1:]
+	if _, known := t.said[f]; !known && len(t.said) >= maxSaid {
+		f = ""
+	}
+	t.said[f]++
+	return t.said[f]
 }
 
 // noWrite is what the server says of a frame that it could not store.
 const noWrite = "JetStream failed to store a msg"
 
-func (t tells) Noticef(string, ...any) {}
-func (t tells) Tracef(string, ...any)  {}
-func (t tells) Debugf(f string, v ...any) {
+func (t *tells) Noticef(string, ...any) {}
+func (t *tells) Tracef(string, ...any)  {}
+func (t *tells) Debugf(f string, v ...any) {
 	if strings.Contains(f, noHandshake) {
 		t.Errorf(f, v...)
 	}
 }
-func (t tells) Warnf(f string, v ...any) {
+func (t *tells) Warnf(f string, v ...any) {
 	// what we have chosen: frames of 8 MiB, and nothing before TLS
 	if !strings.HasPrefix(f, "Maximum payloads") && !strings.HasPrefix(f, "Clients that are not using") {
 		t.log.Warn("bus", "says", fmt.Sprintf(f, v...))
 	}
 }
-func (t tells) Fatalf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
-func (t tells) Errorf(f string, v ...any) {
+func (t *tells) Fatalf(f string, v ...any) { t.log.Error("bus", "says", fmt.Sprintf(f, v...)) }
+func (t *tells) Errorf(f string, v ...any) {
 	text := fmt.Sprintf(f, v...)
 	if strings.HasPrefix(text, noWrite) && t.stuck.Swap(true) {
 		return // said already
@@ -312,7 +338,9 @@ func (t tells) Errorf(f string, v ...any) {
 			t.refuse(why)
 		}
 	}
-	t.log.Error("bus", "says", text)
+	if n := t.count(f); Seldom(n) {
+		t.log.Error("bus", "says", text, "so far", n)
+	}
 }
 
 var errNoKey = errors.New("a node needs a key")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -31,6 +32,13 @@ const maxWhole = 8 << 20
 
 var errWhole = errors.New("its answer is larger than 8 MiB")
 
+// Bounds of all answers together, so that no node keeps whoever asks waiting, or takes its memory.
+const (
+	wholeTime   = 10 * time.Minute // beyond Patience: a verdict on a day of a large session takes some
+	nodeBytes   = 64 << 20         // of a node's answers; those of 16 sessions with 4,096 processes
+	maxSessions = 1 << 10          // of a node
+)
+
 // All asks every session that a selection fits with one message, and waits for their whole answers. Nodes have Patience
 // to say that they are there; one that works at its answer may take longer, as long as it gives signs of life.
 func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, missing []Missing, err error) {
@@ -43,12 +51,13 @@ func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, mi
 		return nil, nil, err
 	}
 	q := Question{Select: s, Method: r.Method, Path: r.Path, Body: body}
-	id, parts, stop, err := a.ask(q, len(nodes))
+	as, parts, stop, err := a.ask(q, len(nodes))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer stop()
-	g := &gathering{a: a, id: id, wanted: map[string]bool{}, failed: map[string]string{}, open: map[string]*Answer{}}
+	g := &gathering{a: a, asked: as, most: a.Patience + wholeTime, wanted: map[string]bool{},
+		failed: map[string]string{}, open: map[string]*Answer{}, shares: map[string]*share{}}
 	for _, n := range nodes {
 		if n.Up && (s.Node == "" || s.Node == n.Name) {
 			for _, i := range n.Instances {
@@ -63,11 +72,49 @@ func (a *Asker) All(ctx context.Context, s Select, r Request) (list []Answer, mi
 // gathering is the state of a question to many.
 type gathering struct {
 	a      *Asker
-	id     string
+	asked  asked
+	most   time.Duration      // for all of it
 	wanted map[string]bool    // instances that have not ended their answer, and whether they have begun it
 	failed map[string]string  // nodes that refused
 	open   map[string]*Answer // by node, instance and session: answers that are coming in
+	shares map[string]*share  // by node
 	list   []Answer
+}
+
+// share is what a node has sent.
+type share struct{ bytes, sessions int }
+
+// fits counts more, and says whether a node may have so much.
+func (s *share) fits(bytes, sessions int) bool {
+	s.bytes, s.sessions = s.bytes+bytes, s.sessions+sessions
+	return s.bytes <= nodeBytes && s.sessions <= maxSessions
+}
+
+func shareOf(all map[string]*share, node string) *share {
+	if all[node] == nil {
+		all[node] = &share{}
+	}
+	return all[node]
+}
+
+// add counts what a node sends; false where that is too much, and the node is not listened to any more.
+func (g *gathering) add(node string, bytes, sessions int) bool {
+	if shareOf(g.shares, node).fits(bytes, sessions) {
+		return true
+	}
+	g.failed[node] = "it sends more than a node has to say"
+	for key, one := range g.open {
+		if one.Session.Node == node {
+			g.say(one, Flow{Cancel: true})
+			delete(g.open, key)
+		}
+	}
+	for who := range g.wanted {
+		if strings.HasPrefix(who, node+"/") {
+			delete(g.wanted, who)
+		}
+	}
+	return false
 }
 
 // run takes parts until every instance has ended its answer or fell silent, and names those that did.
@@ -77,6 +124,8 @@ func (g *gathering) run(ctx context.Context, parts <-chan Part) (late map[string
 	defer first.Stop()
 	quiet := time.NewTimer(g.a.Patience + silence)
 	defer quiet.Stop()
+	last := time.NewTimer(g.most)
+	defer last.Stop()
 	for len(g.wanted) > 0 {
 		select {
 		case p := <-parts:
@@ -90,6 +139,8 @@ func (g *gathering) run(ctx context.Context, parts <-chan Part) (late map[string
 				}
 			}
 		case <-quiet.C:
+			return g.giveUp(late)
+		case <-last.C:
 			return g.giveUp(late)
 		case <-ctx.Done():
 			return g.giveUp(late)
@@ -124,7 +175,9 @@ func (g *gathering) take(p Part) {
 		}
 	case p.Kind == Head && p.Session != nil:
 		p.Session.Node = p.Node // who speaks is for the bus to say
-		g.open[key] = &Answer{Session: *p.Session}
+		if g.add(p.Node, p.Size, 1) {
+			g.open[key] = &Answer{Session: *p.Session}
+		}
 	case one == nil:
 	case p.Kind == Head:
 		if p.Status != http.StatusOK {
@@ -145,7 +198,11 @@ func (g *gathering) take(p Part) {
 var errStatus = errors.New("it failed")
 
 func (g *gathering) body(one *Answer, data []byte) {
-	if len(data) == 0 || errors.Is(one.Err, errWhole) {
+	if len(data) == 0 { // a sign of life
+		g.say(one, Flow{})
+		return
+	}
+	if errors.Is(one.Err, errWhole) || !g.add(one.Session.Node, len(data), 0) {
 		return
 	}
 	if len(one.Data)+len(data) > maxWhole {
@@ -160,9 +217,9 @@ func (g *gathering) body(one *Answer, data []byte) {
 }
 
 func (g *gathering) say(one *Answer, f Flow) {
-	f.Session = one.Session.About.ID
+	f.Session, f.Secret = one.Session.About.ID, g.asked.secret
 	if text, err := json.Marshal(f); err == nil {
-		_ = g.a.conn.Send(bus.Flow(one.Session.Node, g.id), "", text) // without it the node gives up in its time
+		_ = g.a.conn.Send(bus.Flow(one.Session.Node, g.asked.id), "", text) // without it the node gives up in its time
 	}
 }
 

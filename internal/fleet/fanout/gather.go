@@ -122,8 +122,9 @@ func (a *Asker) Sessions(ctx context.Context, s Select) (list []Session, missing
 	if err != nil {
 		return nil, nil, err
 	}
+	told := map[string]*share{}
 	missing, err = a.gather(ctx, Question{Select: s}, nodes, func(p Part) {
-		if p.Kind == Head && p.Session != nil {
+		if p.Kind == Head && p.Session != nil && shareOf(told, p.Node).fits(p.Size, 1) {
 			p.Session.Node = p.Node // who speaks is for the bus to say
 			list = append(list, *p.Session)
 		}
@@ -174,9 +175,12 @@ func (a *Asker) gather(ctx context.Context, q Question, nodes []Node, take func(
 	return missingOf(nodes, q.Select, nil, failed), nil
 }
 
-// ask sends a question and gives its id and the parts of its answers; stop ends that.
-func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func(), err error) {
-	q.ID, q.Time = rand.Text(), a.Patience
+// asked is what words about a question's answers need.
+type asked struct{ id, secret string }
+
+// ask sends a question and gives the parts of its answers; stop ends that.
+func (a *Asker) ask(q Question, room int) (as asked, parts chan Part, stop func(), err error) {
+	q.ID, q.Secret, q.Time = rand.Text(), rand.Text(), a.Patience
 	parts = make(chan Part, 4*room+Window)
 	over := make(chan struct{})
 	unhear, err := a.conn.Hear(bus.Answers(q.ID), func(m bus.Msg) {
@@ -191,7 +195,7 @@ func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func
 		}
 	})
 	if err != nil {
-		return "", nil, nil, err
+		return as, nil, nil, err
 	}
 	subject, err := subjectOf(q)
 	var text []byte
@@ -203,9 +207,9 @@ func (a *Asker) ask(q Question, room int) (id string, parts chan Part, stop func
 	}
 	if err != nil {
 		unhear()
-		return "", nil, nil, fmt.Errorf("ask the nodes: %w", err)
+		return as, nil, nil, fmt.Errorf("ask the nodes: %w", err)
 	}
-	return q.ID, parts, func() { close(over); unhear() }, nil
+	return asked{q.ID, q.Secret}, parts, func() { close(over); unhear() }, nil
 }
 
 // subjectOf is where a question is sent: what changes something has subjects of its own, which the bus can hold back.

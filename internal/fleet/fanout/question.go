@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/api"
@@ -27,7 +28,8 @@ type Select struct {
 
 // Question is what nodes are asked.
 type Question struct {
-	ID     string `json:"id"` // of this question alone; answers come under it
+	ID     string `json:"id"`               // of this question alone; answers come under it
+	Secret string `json:"secret,omitempty"` // of it too: words about its answers have it, and only nodes hear it
 	Select Select `json:"select"`
 	Of     Select `json:"of,omitzero"` // to LakeNode: the rows that it is about
 	// The request to package api's Handler. Without a path the sessions themselves are the answer.
@@ -44,6 +46,12 @@ func (q Question) Needs() (api.Rights, error) {
 		return api.MayRead, nil
 	}
 	return api.Needs(q.Method, q.Path)
+}
+
+// Follows says whether the answer goes on until nobody reads it any more.
+func (q Question) Follows() bool {
+	var e api.EventsRequest
+	return strings.HasPrefix(q.Path, "/v1/events") && json.Unmarshal(q.Body, &e) == nil && e.Follow
 }
 
 // Session is one that a node answers for.
@@ -84,6 +92,7 @@ type Part struct {
 
 	Node string `json:"-"` // as the bus has it
 	Data []byte `json:"-"` // with Body
+	Size int    `json:"-"` // bytes that came
 }
 
 // maxHead bounds what a part says of itself: a session's command line, mostly.
@@ -116,7 +125,7 @@ func DecodePart(b []byte) (p Part, err error) {
 	if err := json.Unmarshal(b[4:4+n], &p); err != nil {
 		return p, fmt.Errorf("%w: %w", errPart, err)
 	}
-	p.Data = b[4+n:]
+	p.Data, p.Size = b[4+n:], len(b)
 	return p, nil
 }
 
@@ -126,9 +135,10 @@ const (
 	Window = 16       // chunks of a session's answer that may be under way: 1 MiB
 )
 
-// Flow is what the asking side says while it reads.
+// Flow is what the asking side says while it reads, and to each sign of life: who says nothing for long is gone.
 type Flow struct {
 	Session string `json:"session"`
-	Taken   int    `json:"taken"` // chunks that were read since the word before
+	Secret  string `json:"secret,omitempty"` // the question's
+	Taken   int    `json:"taken"`            // chunks that were read since the word before
 	Cancel  bool   `json:"cancel,omitempty"`
 }

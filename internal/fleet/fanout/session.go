@@ -82,7 +82,7 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 type trip struct {
 	way   *way
 	ctx   context.Context
-	id    string
+	asked asked
 	parts chan Part
 	stop  func()
 
@@ -100,7 +100,7 @@ func (t *trip) begin(q Question) (err error) {
 		return err
 	}
 	t.changes = needs.Changes()
-	t.id, t.parts, t.stop, err = t.way.a.ask(q, 1)
+	t.asked, t.parts, t.stop, err = t.way.a.ask(q, 1)
 	return err
 }
 
@@ -118,6 +118,8 @@ func (t *trip) head() (*http.Response, error) {
 			switch {
 			case p.Kind == Head && p.Status == 0: // it has begun to work
 				late.Stop()
+			case p.Kind == Body: // a sign of life
+				t.say(Flow{})
 			case p.Kind == Head:
 				t.resp = &http.Response{StatusCode: p.Status, Status: http.StatusText(p.Status), Header: p.Header,
 					Trailer: http.Header{}, Body: t, ContentLength: -1, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
@@ -158,7 +160,7 @@ func (t *trip) Read(b []byte) (int, error) {
 			return 0, t.end
 		}
 		if t.read >= Window/2 {
-			t.say(Flow{Session: t.way.s.About.ID, Taken: t.read})
+			t.say(Flow{Taken: t.read})
 			t.read = 0
 		}
 		t.next()
@@ -181,8 +183,10 @@ func (t *trip) next() {
 		case p.Node != t.way.s.Node:
 		case p.Kind == Body:
 			t.left = p.Data
-			if len(p.Data) > 0 { // else it is a sign of life
+			if len(p.Data) > 0 {
 				t.read++
+			} else { // a sign of life
+				t.say(Flow{})
 			}
 		case p.Kind == Tail:
 			for name, values := range p.Header {
@@ -201,7 +205,7 @@ func (t *trip) next() {
 // Close ends the answer, wherever it is.
 func (t *trip) Close() error {
 	if t.stop != nil {
-		t.say(Flow{Session: t.way.s.About.ID, Cancel: true})
+		t.say(Flow{Cancel: true})
 	}
 	t.over()
 	if t.end == nil {
@@ -218,8 +222,9 @@ func (t *trip) over() {
 }
 
 func (t *trip) say(f Flow) {
+	f.Session, f.Secret = t.way.s.About.ID, t.asked.secret
 	text, err := json.Marshal(f)
 	if err == nil {
-		_ = t.way.a.conn.Send(bus.Flow(t.way.s.Node, t.id), "", text) // without it the node gives up in its time
+		_ = t.way.a.conn.Send(bus.Flow(t.way.s.Node, t.asked.id), "", text) // without it the node gives up in its time
 	}
 }

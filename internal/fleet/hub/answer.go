@@ -33,11 +33,21 @@ const (
 	whyForged  = "frame in another node's name"
 	whyTable   = "frame of a table that is not known"
 	whyHello   = "hello out of bounds"
+	whyReply   = "message that can't be answered"
 	whyShare   = "frame beyond its node's share, to come later"
 	whyColumn  = "frame with columns that are not known, which were left out"
 	// whyQuestion is one that would change something, or read files; by the hub's lake or a node.
 	whyQuestion = "question that may not be asked"
 )
+
+// statusFor is how long an answer about the hub is given again: making one looks at all nodes and at the stream.
+const statusFor = time.Second
+
+// told is the newest of them. It is for one goroutine: one is made at a time.
+type told struct {
+	at     time.Time
+	status Status
+}
 
 // Status is what `memgauge hub status` tells.
 type Status struct {
@@ -81,7 +91,15 @@ func (h *Hub) nodes(m bus.Msg) {
 }
 
 func (h *Hub) status(ctx context.Context, m bus.Msg) {
-	h.reply(m, h.Status(ctx))
+	h.reply(m, h.lately(ctx, time.Now()))
+}
+
+// lately is the status, statusFor old at most.
+func (h *Hub) lately(ctx context.Context, now time.Time) Status {
+	if h.told.at.IsZero() || now.Sub(h.told.at) > statusFor {
+		h.told.status, h.told.at = h.Status(ctx), now
+	}
+	return h.told.status
 }
 
 // Status tells how the hub is.
@@ -138,21 +156,17 @@ func (h *Hub) Status(ctx context.Context) Status {
 }
 
 func (h *Hub) reply(m bus.Msg, v any) {
-	if m.Reply == "" {
-		return
-	}
 	b, err := json.Marshal(v)
 	if err == nil {
-		err = h.conn.Send(m.Reply, "", b)
+		err = h.conn.Reply(m, b)
 	}
 	if err != nil {
-		h.o.Log.Warn("answer", "error", err)
+		h.refuse("to answer", bus.NodeOf(m.Subject), whyReply, err)
 	}
 }
 
 func (h *Hub) refuse(what, from, why string, err error) {
-	// a node that goes on with it is told of with ever fewer lines: the count has all
-	if n := h.count(why); n&(n-1) == 0 || n%1024 == 0 {
+	if n := h.count(why); bus.Seldom(n) {
 		h.o.Log.Warn("refused "+what, "node", from, "why", why, "error", err, "so far", n)
 	}
 }

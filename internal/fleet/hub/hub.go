@@ -85,6 +85,7 @@ type Hub struct {
 
 	counts counts
 	shares shares // for take alone
+	told   told   // for status alone
 }
 
 // Identity is how others reach the hub.
@@ -299,8 +300,9 @@ func (h *Hub) Close() {
 	}
 }
 
-// Run answers until ctx ends.
+// Run answers until ctx ends, or the connection to the bus: nobody would be answered then.
 func (h *Hub) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
 	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes,
 		bus.Hub("status"): func(m bus.Msg) { h.status(ctx, m) }}
 	for subject, take := range subjects {
@@ -312,6 +314,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	var work sync.WaitGroup
 	defer work.Wait()
+	defer cancel()
 	if h.o.Keep != nil {
 		if err := h.makeRoom(ctx); ctx.Err() != nil {
 			return nil
@@ -329,19 +332,21 @@ func (h *Hub) Run(ctx context.Context) error {
 			}
 		})
 	}
-	h.remember(ctx)
-	return nil
+	return h.remember(ctx)
 }
 
-// remember writes the roster down now and then, until ctx ends.
-func (h *Hub) remember(ctx context.Context) {
+// remember writes the roster down now and then, until ctx ends or nobody hears us any more.
+func (h *Hub) remember(ctx context.Context) error {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			h.save()
-			return
+			return nil
+		case <-h.conn.Lost():
+			h.save()
+			return remedy.Add(fmt.Errorf("hub: %w", bus.ErrLost), "start it again: what was acknowledged is on its disk")
 		case <-tick.C:
 			h.save()
 		}

@@ -145,9 +145,11 @@ func release(batches []frame.Batch) {
 func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Batch, ok bool) {
 	from, now := bus.NodeOf(m.Subject), time.Now()
 	share := h.shares.of(from, now)
-	m.Later = share.bytes.take(byteShare, float64(len(m.Data)+frame.Unpacked(m.Data)), now)
+	unpacked := float64(frame.Unpacked(m.Data)) // as its first bytes claim
+	m.Later = share.bytes.take(byteShare, float64(len(m.Data))+unpacked, now)
 	if m.Later == 0 {
 		if b, ok = h.unpack(*m); !ok {
+			share.bytes.left += unpacked // it has cost what it is long
 			return b, false
 		}
 		if flushed[from] == nil {

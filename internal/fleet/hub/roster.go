@@ -27,13 +27,22 @@ const (
 	maxNodes    = 20_000              // beyond what one bus carries; whoever has the token could name more
 )
 
-// roster knows the nodes. What a name's key is must survive the hub: it is saved before the node is let in.
+// roster knows the nodes. What a name's key is must survive the hub: it is saved before the node is let in. All names
+// that come while the file is written are saved by the next one, and nothing else waits for it: who has the join token
+// may make names as fast as they can.
 type roster struct {
 	dir   *rootdir.Dir
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
 	left  int // entries of the file that were none
+
+	turn uint64 // counts the names that must be on the disk
+
+	write   sync.Mutex // held by who writes the file; it is taken before mu
+	settled uint64     // the turn that is on the disk
+	saves   int        // files that were written
+	next    time.Time  // when names may be written again
 }
 
 // known is a node.
@@ -41,6 +50,7 @@ type known struct {
 	Key    string      `json:"key"` // that the name belongs to
 	Node   fanout.Node `json:"node"`
 	hellos map[string]helloed
+	turn   uint64 // that has its key
 }
 
 // helloed is one process of a node.
@@ -111,21 +121,41 @@ func (r *roster) read(from io.Reader) error {
 
 // known gives a name to the first key that claims it.
 func (r *roster) known(name, key string) bool {
+	turn, ok := r.claim(name, key, time.Now())
+	return ok && (turn == 0 || r.settle(turn) == nil)
+}
+
+// claim gives a name to a key, and which turn of the roster must be on the disk for it; 0 for one that is.
+func (r *roster) claim(name, key string, now time.Time) (turn uint64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now := time.Now()
 	n := r.nodes[name]
 	if n != nil && n.Key != key && now.Sub(n.Node.Seen) < forgetAfter {
-		return false
+		return 0, false
 	}
 	if n != nil && n.Key == key {
-		return true
+		return n.turn, true
 	}
 	if n == nil && !r.roomLocked(key, now) {
-		return false
+		return 0, false
 	}
-	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}}}
-	return r.saveLocked() == nil
+	r.turn++
+	r.nodes[name] = &known{Key: key, Node: fanout.Node{Name: name, Seen: now.UTC(), Jobs: []string{}}, turn: r.turn}
+	return r.turn, true
+}
+
+// settle returns when a turn is on the disk. At most half of the time is spent on names, and a second is not waited for.
+func (r *roster) settle(turn uint64) error {
+	r.write.Lock()
+	defer r.write.Unlock()
+	if r.settled >= turn {
+		return nil
+	}
+	time.Sleep(time.Until(r.next))
+	began := time.Now()
+	err := r.put()
+	r.next = time.Now().Add(min(time.Since(began), time.Second))
+	return err
 }
 
 // roomLocked reports whether a key may have another name. Where there are too many names, the one goes that has been
@@ -254,25 +284,41 @@ func (r *roster) kept(name string, rows uint64, now time.Time) {
 }
 
 func (r *roster) save() error {
+	r.write.Lock()
+	defer r.write.Unlock()
+	return r.put()
+}
+
+// put writes the file for who holds write.
+func (r *roster) put() error {
+	text, turn, err := r.text()
+	if err != nil || text == nil {
+		return err
+	}
+	r.saves++
+	if err := r.dir.ReplaceText(nodeFile, text); err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.dirty = true
+		return fmt.Errorf("write the roster: %w", err)
+	}
+	r.settled = turn
+	return nil
+}
+
+// text is what the file shall be, and up to which turn; nil where it is that already.
+func (r *roster) text() (text []byte, turn uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetLocked(time.Now())
-	if !r.dirty {
-		return nil
+	if !r.dirty && r.settled >= r.turn {
+		return nil, 0, nil
 	}
-	return r.saveLocked()
-}
-
-func (r *roster) saveLocked() error {
-	text, err := json.Marshal(r.nodes)
-	if err != nil {
-		return fmt.Errorf("write the roster: %w", err)
+	if text, err = json.Marshal(r.nodes); err != nil {
+		return nil, 0, fmt.Errorf("write the roster: %w", err)
 	}
 	r.dirty = false
-	if err := r.dir.ReplaceText(nodeFile, text); err != nil {
-		return fmt.Errorf("write the roster: %w", err)
-	}
-	return nil
+	return text, r.turn, nil
 }
 
 // few keeps reasons within a number; the others are counted as one.

@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,7 +30,9 @@ const (
 // answer is a question that is being answered.
 type answer struct {
 	rights api.Rights // of whoever asks
-	cancel context.CancelFunc
+	secret string     // of the question: who knows it may call the answer off
+	cancel context.CancelCauseFunc
+	heard  func() // notes that the asking side is there
 	mu     sync.Mutex
 	free   map[string]chan struct{} // by session: chunks that may be sent
 }
@@ -61,13 +63,17 @@ type desk struct {
 
 	answers sync.WaitGroup
 	room    chan struct{} // answers at a time
+	follows chan struct{} // those without an end
+	line    chan struct{} // answers, and questions that wait for room
+	silence time.Duration // after which an asking side that says nothing is gone
 	lock    sync.Mutex
 	running map[string]*answer // by the question's id
 }
 
 func newDesk(name string, log *slog.Logger) desk {
 	return desk{name: name, log: log, instance: rand.Text(), running: map[string]*answer{},
-		room: make(chan struct{}, maxAnswers)}
+		room: make(chan struct{}, maxAnswers), follows: make(chan struct{}, maxFollows),
+		line: make(chan struct{}, maxAnswers+maxWaits), silence: readPatience}
 }
 
 // hear subscribes to questions, and to how far the asking sides have read. The subject on which a question comes says
@@ -94,12 +100,11 @@ func (n *desk) hear(ctx context.Context, subjects map[string]api.Rights) (stop f
 	return stop, nil
 }
 
-// take answers a question in the background. When too many are being answered it waits, and with it those behind it.
+// take answers a question in the background. It never waits: what is beyond the room and its line is refused.
 func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 	var q fanout.Question
-	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || q.ID == "" ||
-		strings.ContainsAny(q.ID, ".*> ") {
-		n.log.Warn("a question that is none", "bytes", len(m.Data))
+	if len(m.Data) > maxQuestion || json.Unmarshal(m.Data, &q) != nil || bus.CheckID(q.ID) != nil {
+		n.refuse("what is none")
 		return
 	}
 	needs, err := q.Needs()
@@ -112,31 +117,95 @@ func (n *desk) take(ctx context.Context, m bus.Msg, rights api.Rights) {
 		return
 	}
 	select {
-	case n.room <- struct{}{}:
-	case <-ctx.Done():
+	case n.line <- struct{}{}:
+	default:
+		n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(errBusy)})
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	a := &answer{rights: rights, cancel: cancel, free: map[string]chan struct{}{}}
-	n.lock.Lock()
-	n.running[q.ID] = a
-	n.lock.Unlock()
+	a := &answer{rights: rights, secret: q.Secret, free: map[string]chan struct{}{}}
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	gone := time.AfterFunc(n.silence, func() { a.cancel(errGone) })
+	a.heard = func() { gone.Reset(n.silence) }
+	if !n.begin(q.ID, a) {
+		gone.Stop()
+		a.cancel(nil)
+		n.refuse("one that is answered already") // its sender would speak about another's
+		<-n.line
+		return
+	}
 	n.answers.Go(func() {
-		defer func() { <-n.room }()
+		defer func() { <-n.line }()
+		defer n.end(q.ID)
+		defer gone.Stop()
+		defer a.cancel(nil)
+		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
+		leave, err := n.enter(ctx, q)
+		if err != nil {
+			n.reply(q, fanout.Part{Kind: fanout.Done, Error: api.Pack(err)})
+			return
+		}
+		defer leave()
 		n.work(ctx, q, a)
-		n.lock.Lock()
-		delete(n.running, q.ID)
-		n.lock.Unlock()
 	})
 }
 
+func (n *desk) begin(id string, a *answer) bool {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	if n.running[id] != nil {
+		return false
+	}
+	n.running[id] = a
+	return true
+}
+
+func (n *desk) end(id string) {
+	n.lock.Lock()
+	defer n.lock.Unlock()
+	delete(n.running, id)
+}
+
+// enter waits for room to answer.
+func (n *desk) enter(ctx context.Context, q fanout.Question) (leave func(), err error) {
+	leave = func() {}
+	if q.Follows() {
+		select {
+		case n.follows <- struct{}{}:
+			leave = func() { <-n.follows }
+		default:
+			return nil, errBusy
+		}
+	}
+	late := time.NewTimer(lineTime)
+	defer late.Stop()
+	select {
+	case n.room <- struct{}{}:
+		follows := leave
+		return func() { <-n.room; follows() }, nil
+	case <-late.C:
+		leave()
+		return nil, errBusy
+	case <-ctx.Done():
+		leave()
+		return nil, fmt.Errorf("answer: %w", context.Cause(ctx))
+	}
+}
+
+var (
+	errBusy = remedy.Add(errors.New("as many questions are answered there as may be at a time"), "ask again later")
+	errGone = errors.New("nobody reads the answer")
+)
+
 // refuse counts a question that was refused, and says so.
 func (n *desk) refuse(path string) {
-	if n.refused.Add(1); n.onRefusal != nil {
+	count := n.refused.Add(1)
+	if n.onRefusal != nil {
 		n.onRefusal()
 	}
-	n.log.Warn("refused a question", "of", path[:min(len(path), 100)]) // any text may stand there
+	if bus.Seldom(count) {
+		n.log.Warn("refused a question", "of", path[:min(len(path), 100)], "so far", count) // any text may stand there
+	}
 }
 
 var errRight = remedy.Add(fmt.Errorf("the question needs a right that its sender does not have: %w", api.ErrForbidden),
@@ -152,10 +221,11 @@ func (n *desk) flow(m bus.Msg) {
 	a := n.running[bus.FlowOf(m.Subject)]
 	n.lock.Unlock()
 	switch {
-	case a == nil:
+	case a == nil || subtle.ConstantTimeCompare([]byte(a.secret), []byte(f.Secret)) == 0: // others hear of its id
 	case f.Cancel:
-		a.cancel()
+		a.cancel(nil)
 	default:
+		a.heard()
 		for range min(f.Taken, fanout.Window) {
 			select {
 			case a.window(f.Session) <- struct{}{}:
@@ -303,7 +373,7 @@ func (w *writer) chunk(b []byte) {
 	case <-w.free:
 		w.send(fanout.Part{Kind: fanout.Body, Data: b})
 	case <-late.C:
-		w.failed = errors.New("nobody reads the answer")
+		w.failed = errGone
 	case <-w.ctx.Done():
 		w.failed = fmt.Errorf("answer: %w", context.Cause(w.ctx))
 	}

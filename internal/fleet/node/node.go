@@ -51,8 +51,14 @@ type Node struct {
 
 const (
 	helloEvery = 5 * time.Second // a node is missed after three of them
+	againWait  = time.Second     // before another connection in place of one that is over for good
 	// maxAnswers bounds what is answered at a time: each may hold a connection of a session's database.
 	maxAnswers = 16
+	// maxFollows bounds those of them that go on until nobody reads them any more.
+	maxFollows = 4
+	// maxWaits bounds the questions that wait for one of those, each lineTime at most: many at once are a page's.
+	maxWaits = 64
+	lineTime = 5 * time.Second
 	// MaxJobs bounds the jobs that a node tells of; hubs take no more.
 	MaxJobs = 64
 	// maxTrouble bounds the words of why rows wait, in bytes; the log has all.
@@ -84,13 +90,29 @@ func Run(ctx context.Context, o Options) error {
 	if err := frame.CheckName("node", o.Name); err != nil {
 		return err
 	}
-	n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1)}
+	for known := false; ; {
+		n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1), known: known}
+		err := n.run(ctx)
+		if !errors.Is(err, bus.ErrLost) || ctx.Err() != nil {
+			return err
+		}
+		known = !n.stranger()
+		o.Log.Warn("the connection to the hub is over, making another", "why", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(againWait):
+		}
+	}
+}
+
+// run answers over one connection until ctx ends or it is over for good.
+func (n *Node) run(ctx context.Context) error {
 	n.work = n.answer
 	n.sessions.n = n
 	ctx, n.leave = context.WithCancelCause(ctx)
 	defer n.leave(nil)
-	d := o.Dial
-	d.Node, d.Patient = o.Name, true
+	d := n.o.Dial
+	d.Node, d.Patient = n.o.Name, true
 	d.State = n.state
 	var err error
 	if n.conn, err = bus.Dial(d); err != nil {
@@ -110,7 +132,7 @@ func Run(ctx context.Context, o Options) error {
 	ships.Go(func() { n.shipping.run(ctx) })
 	defer ships.Wait()
 	n.live(ctx, ships.Wait)
-	if err := context.Cause(ctx); errors.Is(err, bus.ErrRefused) {
+	if err := context.Cause(ctx); errors.Is(err, bus.ErrRefused) || errors.Is(err, bus.ErrLost) {
 		return err
 	}
 	return nil
@@ -170,6 +192,7 @@ func (n *Node) subjects() map[string]api.Rights {
 func (n *Node) live(ctx context.Context, last func()) {
 	tick := time.NewTicker(helloEvery)
 	defer tick.Stop()
+	lost := n.conn.Lost()
 	for {
 		n.hello(ctx, false)
 		select {
@@ -177,6 +200,9 @@ func (n *Node) live(ctx context.Context, last func()) {
 			last()
 			n.hello(context.WithoutCancel(ctx), true)
 			return
+		case <-lost:
+			n.leave(fmt.Errorf("%w: %w", bus.ErrLost, n.conn.Why()))
+			lost = nil
 		case <-tick.C:
 		case <-n.greet:
 		}

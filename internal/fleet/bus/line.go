@@ -1,0 +1,115 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
+// takes, so what a stranger has chosen comes into none of ours unchecked.
+const (
+	// maxSubject bounds a subject, in bytes: that of an answer is 'mg.answer.', a node's name of 128, a question's id of
+	// 64; an inbox is '_INBOX.node-', that name, 22 and 8 of chance.
+	maxSubject = 256
+	// maxLine bounds a line, in bytes: that which ships a frame has two subjects, that which logs in two names of 128,
+	// a key, a signature and a secret of 174 together, and some 250 of its own.
+	maxLine = 1 << 10
+	// maxSubs bounds what one connection hears: a node some 8 subjects, who asks one for each question under way.
+	maxSubs = 128
+	// maxTokens bounds the words between dots of a subject that is heard; ours have 5.
+	maxTokens = 8
+)
+
+var idForm = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
+
+// CheckID refuses what can't be a question's id: it becomes a part of subjects.
+func CheckID(id string) error {
+	if !idForm.MatchString(id) {
+		return fmt.Errorf("a question's id of %d bytes: not 1 to 64 letters and digits", len(id))
+	}
+	return nil
+}
+
+var errSubject = errors.New("no subject")
+
+// checkSubject refuses what would break the line that a subject stands in.
+func checkSubject(s string) error {
+	if s == "" || len(s) > maxSubject || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		return fmt.Errorf("%w: %.40q of %d bytes", errSubject, s, len(s))
+	}
+	return nil
+}
+
+// errStranger is a message whose answer would go to others than who sent it.
+var errStranger = errors.New("its answer would go elsewhere than to its sender")
+
+// replyTo checks where an answer to a message goes. Who answers may send anywhere, and who asks names the subject: it
+// is one that its sender hears, so that nobody speaks with our voice.
+func replyTo(m Msg) error {
+	user := ""
+	switch {
+	case strings.HasPrefix(m.Subject, hubPrefix):
+		user = askUser
+	case strings.HasPrefix(m.Subject, helloPrefix):
+		user = nodeUser + strings.TrimPrefix(m.Subject, helloPrefix)
+	}
+	if err := checkSubject(m.Reply); err != nil {
+		return err
+	}
+	if user == "" || !strings.HasPrefix(m.Reply, inbox(user)+".") || strings.ContainsAny(m.Reply, "*>") {
+		return fmt.Errorf("%w: %.40q to a message on %.40q", errStranger, m.Reply, m.Subject)
+	}
+	return nil
+}
+
+// Reply answers a message to the hub, or a node's hello; one that wants no answer gets none.
+func (c *Conn) Reply(m Msg, data []byte) error {
+	if m.Reply == "" {
+		return nil
+	}
+	if err := replyTo(m); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return c.Send(m.Reply, "", data)
+}
+
+// Seldom says whether the n-th event of a kind that a stranger causes is worth a line in a log: the 1st, 2nd, 4th, 8th
+// and so on. A count has all.
+func Seldom(n int64) bool { return n&(n-1) == 0 }
+
+// Bounds of connections.
+const (
+	// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
+	maxConnections = 8192
+	// forAskers are left to people where nodes, or who has their token, take all.
+	forAskers = 512
+	// perKey bounds the connections of one node, to which its key and so its name belong: the node itself and runs with
+	// --hub on that machine.
+	perKey = 64
+)
+
+// admits says whether a node may have one more connection. What was let in is counted here, and looked at only where
+// it may be too many: the server does not tell of those that went.
+func (s *Server) admits(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ns.NumClients() > maxConnections-forAskers {
+		return false
+	}
+	if s.keys[key]++; s.keys[key] <= perKey && len(s.keys) <= maxConnections {
+		return true
+	}
+	s.keys = map[string]int{}
+	all, err := s.ns.Connz(&server.ConnzOptions{Username: true, Limit: maxConnections})
+	if err != nil {
+		return false
+	}
+	for _, one := range all.Conns {
+		s.keys[one.AuthorizedUser]++ // the key of a node; this one has told its own
+	}
+	return s.keys[key] <= perKey
+}

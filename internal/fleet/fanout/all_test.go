@@ -1,0 +1,60 @@
+package fanout
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// listens is a question to one process of n1 that goes on.
+func listens() *gathering {
+	return &gathering{a: &Asker{Patience: time.Millisecond}, most: time.Millisecond, failed: map[string]string{},
+		wanted: map[string]bool{"n1/i": true, "n2/i": true}, open: map[string]*Answer{}, shares: map[string]*share{}}
+}
+
+// TestNoEnd: a node that gives signs of life for ever is waited for no longer than a bound.
+func TestNoEnd(t *testing.T) {
+	g, parts, over := listens(), make(chan Part), make(chan map[string]bool)
+	go func() { over <- g.run(t.Context(), parts) }()
+	sign, late := Part{Kind: Body, Node: "n1", Instance: "i"}, time.After(time.Minute)
+	for {
+		select {
+		case parts <- sign:
+		case silent := <-over:
+			if !silent["n1/i"] {
+				t.Errorf("late: %v", silent)
+			}
+			return
+		case <-late:
+			t.Fatal("it is waited for")
+		}
+	}
+}
+
+// TestTooMuchOfANode: neither sessions nor bytes of a node are gathered beyond a bound; others are waited for.
+func TestTooMuchOfANode(t *testing.T) {
+	for what, size := range map[string]int{"sessions": 0, "bytes": 1 << 20} {
+		g := listens()
+		for i := range 2 * maxSessions {
+			id := fmt.Sprint(i)
+			g.take(Part{Kind: Head, Node: "n1", Instance: "i", ID: id, Session: &Session{}, Size: size})
+			g.take(Part{Kind: Tail, Node: "n1", Instance: "i", ID: id})
+		}
+		if _, waits := g.wanted["n2/i"]; len(g.list) > maxSessions || size > 0 && len(g.list) > nodeBytes/size ||
+			len(g.wanted) != 1 || !waits || g.failed["n1"] == "" {
+			t.Errorf("%s: %d answers, waits for %v, failed %v", what, len(g.list), g.wanted, g.failed)
+		}
+	}
+}
+
+// TestFollows tells answers without an end from others.
+func TestFollows(t *testing.T) {
+	for body, want := range map[string]bool{`{"follow":true}`: true, `{"FOLLOW":true}`: true, `{}`: false, ``: false} {
+		if got := (Question{Path: "/v1/events", Body: []byte(body)}).Follows(); got != want {
+			t.Errorf("%s: %t", body, got)
+		}
+	}
+	if (Question{Path: "/v1/query", Body: []byte(`{"follow":true}`)}).Follows() {
+		t.Error("a query")
+	}
+}
