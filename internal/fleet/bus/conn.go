@@ -236,6 +236,9 @@ func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
 	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
 		take(Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data})
 	})
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		err = ErrLost
+	}
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
