@@ -146,7 +146,8 @@ func makeKey(dir *rootdir.Dir, name string) ([]byte, error) {
 func dial(url string, opts ...nats.Option) (*Conn, error) {
 	lost := make(chan struct{})
 	opts = append([]nats.Option{nats.ClosedHandler(func(*nats.Conn) { close(lost) }), nats.MaxReconnects(-1),
-		nats.ReconnectWait(retryWait), nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1), nats.IgnoreAuthErrorAbort(),
+		nats.ReconnectWait(retryWait), nats.ReconnectJitter(retrySkew, retrySkew), nats.ReconnectBufSize(-1),
+		nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})}, opts...)
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {
@@ -236,6 +237,9 @@ func (c *Conn) Hear(subject string, take func(Msg)) (stop func(), err error) {
 	sub, err := c.nc.Subscribe(subject, func(m *nats.Msg) {
 		take(Msg{Subject: m.Subject, Reply: m.Reply, Data: m.Data})
 	})
+	if errors.Is(err, nats.ErrConnectionClosed) {
+		err = ErrLost
+	}
 	if err != nil {
 		return nil, fmt.Errorf("hear %s: %w", subject, err)
 	}
@@ -253,10 +257,13 @@ const (
 )
 
 func waiting(subject string) int {
-	for prefix, most := range map[string]int{answerPrefix: answersWait, helloPrefix: hellosWait, flowPrefix: flowsWait} {
-		if strings.HasPrefix(subject, prefix) {
-			return most
-		}
+	switch {
+	case strings.HasPrefix(subject, answerPrefix):
+		return answersWait
+	case strings.HasPrefix(subject, helloPrefix):
+		return hellosWait
+	case strings.HasPrefix(subject, flowPrefix):
+		return flowsWait
 	}
 	return othersWait
 }

@@ -12,8 +12,8 @@ import (
 // Bounds of the lines in which NATS speaks. Both sides close a connection for good on a line beyond what the server
 // takes, so what a stranger has chosen comes into none of ours unchecked.
 const (
-	// maxSubject bounds a subject, in bytes: that of an answer is 'mg.answer.', a node's name of 128, a question's id of
-	// 64; an inbox is '_INBOX.node-', that name, 22 and 8 of chance.
+	// maxSubject bounds a subject, in bytes: that of an answer is 'mg.answer.', a node's name of 128, a question's id
+	// of 64; an inbox is '_INBOX.node-', that name, 22 and 8 of chance.
 	maxSubject = 256
 	// maxLine bounds a line, in bytes: that which ships a frame has two subjects, that which logs in two names of 128,
 	// a key, a signature and a secret of 174 together, and some 250 of its own.

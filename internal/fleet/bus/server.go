@@ -120,7 +120,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 		JetStream: true, StoreDir: streams, JetStreamMaxStore: o.MaxDisk,
 		JetStreamMaxMemory: -1, SyncAlways: true, MaxPayload: MaxMessage, MaxPending: maxPending,
 		MaxConn: maxConnections, MaxSubs: maxSubs, MaxSubTokens: maxTokens, MaxControlLine: maxLine,
-		AuthTimeout: authTime.Seconds(), CustomClientAuthentication: s, AlwaysEnableNonce: true, DisableShortFirstPing: true}
+		AuthTimeout: authTime.Seconds(), CustomClientAuthentication: s,
+		AlwaysEnableNonce: true, DisableShortFirstPing: true}
 	if !o.Insecure {
 		opts.TLSConfig = &tls.Config{Certificates: []tls.Certificate{o.Cert}, MinVersion: tls.VersionTLS13}
 		opts.TLS, opts.TLSTimeout, opts.TLSHandshakeFirst = true, dialTime.Seconds(), true

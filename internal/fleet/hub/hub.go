@@ -303,6 +303,7 @@ func (h *Hub) Close() {
 // Run answers until ctx ends, or the connection to the bus: nobody would be answered then.
 func (h *Hub) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes,
 		bus.Hub("status"): func(m bus.Msg) { h.status(ctx, m) }}
 	for subject, take := range subjects {
@@ -314,7 +315,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel()
+	defer cancel() // before that
 	if h.o.Keep != nil {
 		if err := h.makeRoom(ctx); ctx.Err() != nil {
 			return nil
@@ -346,7 +347,8 @@ func (h *Hub) remember(ctx context.Context) error {
 			return nil
 		case <-h.conn.Lost():
 			h.save()
-			return remedy.Add(fmt.Errorf("hub: %w", bus.ErrLost), "start it again: what was acknowledged is on its disk")
+			return remedy.Add(fmt.Errorf("hub: %w", bus.ErrLost),
+				"start it again: what was acknowledged is on its disk")
 		case <-tick.C:
 			h.save()
 		}

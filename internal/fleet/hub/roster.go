@@ -144,7 +144,8 @@ func (r *roster) claim(name, key string, now time.Time) (turn uint64, ok bool) {
 	return r.turn, true
 }
 
-// settle returns when a turn is on the disk. At most half of the time is spent on names, and a second is not waited for.
+// settle returns when a turn is on the disk. At most half of the time is spent on names, and a second at most is waited
+// for that.
 func (r *roster) settle(turn uint64) error {
 	r.write.Lock()
 	defer r.write.Unlock()

@@ -75,6 +75,7 @@ func TestLongIDs(t *testing.T) {
 
 // TestNodeDialsAnew: a node whose connection a hub has ended for good makes another.
 func TestNodeDialsAnew(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestNodeDialsAnew(t *testing.T) {
 	log := slog.New(slog.NewTextHandler(&bytes.Buffer{}, nil))
 	done := make(chan error, 1)
 	all.Go(func() {
-		done <- Run(ctx, Options{Name: "n1", Session: t.TempDir(), Log: log, Dial: bus.DialOptions{Plain: true,
+		done <- Run(ctx, Options{Name: "n1", Log: log, Dial: bus.DialOptions{Plain: true,
 			URL: l.Addr().String(), Key: filepath.Join(t.TempDir(), "n1.key")}})
 	})
 	got(t, came)
@@ -162,10 +163,16 @@ func TestAskerIsGone(t *testing.T) {
 	for range maxAnswers {
 		x.node.take(t.Context(), question(t, fanout.Question{ID: rand.Text()}), api.Reading)
 	}
-	for range maxAnswers {
-		if err := got(t, ended); !errors.Is(err, errGone) {
+	all := make(chan bool)
+	go func() { x.node.answers.Wait(); close(all) }()
+	got(t, all)
+	for range len(ended) { // some were over before they began
+		if err := <-ended; !errors.Is(err, errGone) {
 			t.Error(err)
 		}
+	}
+	if len(x.node.line)+len(x.node.room)+len(x.node.running) > 0 {
+		t.Error("an answer still has its place")
 	}
 }
 
