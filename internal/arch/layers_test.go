@@ -23,7 +23,8 @@ var onlyImporter = map[string]string{
 	"github.com/google/pprof":      "internal/flame",
 	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
 	"github.com/apache/arrow-go":   "internal/fleet",
-	"github.com/nats-io":           "internal/fleet/bus", // what carries messages may be another one day
+	"github.com/apache/thrift":     "internal/fleet/lake", // Parquet's footers
+	"github.com/nats-io":           "internal/fleet/bus",  // what carries messages may be another one day
 	"github.com/rivo/uniseg":       "internal/render",
 	"github.com/tree-sitter":       "internal/check", // C, and a grammar: rules see our own tree
 	"github.com/BurntSushi/toml":   "internal/check",

@@ -137,7 +137,9 @@ func Hand(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner := l.(*guarded).Listener.(*net.UnixListener)
+	g := l.(*guarded)
+	inner := g.Listener.(*net.UnixListener)
+	defer g.dir.Close()
 	defer inner.Close() // the path stays
 	return inner.File()
 }

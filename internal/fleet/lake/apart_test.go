@@ -1,13 +1,16 @@
 package lake
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -123,5 +126,64 @@ func TestMergeReadsItsFiles(t *testing.T) {
 	inside[0].where = "EXISTS (FROM read_parquet('" + secret + "'))"
 	if err := w.mergeApart(t.Context(), m, inside); err == nil || !strings.Contains(err.Error(), "Permission denied") {
 		t.Errorf("another file: %v", err)
+	}
+}
+
+// A footer takes memory as it has bytes, whatever it claims: the writer reads it itself.
+func TestFootersThatClaim(t *testing.T) {
+	nested := append([]byte("PAR1\x15\x02"), strings.Repeat("\x1c", 1<<20)...)
+	nested = append(binary.LittleEndian.AppendUint32(nested, 1<<20+2), "PAR1"...)
+	for name, text := range map[string][]byte{"claims": elements(90_000_000), "more": elements(1<<31 - 1),
+		"nested": nested} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = rowsOf(name, f)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, errBad) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 64<<20 {
+			t.Errorf("%s: %d bytes were taken", name, took)
+		}
+		f.Close()
+	}
+}
+
+func FuzzFooter(f *testing.F) {
+	f.Add(elements(3)[4:])
+	f.Add([]byte("\x15\x02\x59\x1c\x18\x0dmemgauge.rows\x18\x02{}\x00\x00"))
+	f.Fuzz(func(_ *testing.T, footer []byte) { _, _ = valueIn(footer, rowsKey) })
+}
+
+// A merge that would take for ever ends with its context, and leaves nothing.
+func TestMergeIsCalledOff(t *testing.T) {
+	dir, w := filled(t)
+	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=r0/*.parquet"))
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	own, err := os.Open(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
+		MemoryLimit: w.o.Memory}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	forever := "(SELECT sum(sin(a.range + b.range)) FROM range(10000000000) a, range(10000000000) b) > 0"
+	if err := w.mergeApart(ctx, m, []source{{file: own, where: forever}}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("called off: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, stageName)); err != nil || len(left) > 0 {
+		t.Errorf("left in the stage: %v, %v", left, err)
 	}
 }

@@ -32,9 +32,9 @@ func TestLastGeneration(t *testing.T) {
 		dir := t.TempDir()
 		planted(t, dir, tenOClock+"/_gen-"+name+".json", `{"generation":`+name+`,"rows":{}}`)
 		w := writer(t, soon(dir))
-		for k := range 2 {
+		for k := range 2 { // the second comes to what the writer knows since the merge
 			appended(t, w, batch(t, k, 0))
-			if _, err := w.Maintain(t.Context()); err != nil {
+			if err := w.merge(t.Context(), hour{"steps", "llama", began.Truncate(time.Hour)}, &Report{}); err != nil {
 				t.Error(err)
 			}
 		}

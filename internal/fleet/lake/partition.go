@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/apache/arrow-go/v18/parquet/file"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/table"
@@ -222,67 +219,6 @@ func readMarker(ctx context.Context, p place, c *content) (marker, error) {
 		m.Rows = ledger{}
 	}
 	return m, nil
-}
-
-// rowsKey is the member of a Parquet file's footer with the ledger of its rows.
-const rowsKey = "memgauge.rows"
-
-// rowsOf reads the ledger of a flushed file from its footer. Whatever the file holds, the error is errBad where it is
-// the file's own. It is read from this machine: of S3, nobody could tell such errors from the network's.
-func rowsOf(name string, f *os.File) (ledger, error) {
-	l, err := footer(f)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", name, errBad, err)
-	}
-	return l, nil
-}
-
-func footer(f *os.File) (l ledger, err error) {
-	defer func() {
-		if p := recover(); p != nil { // arrow-go panics at footers that contradict themselves
-			err = fmt.Errorf("%v", p)
-		}
-	}()
-	r, err := file.NewParquetReader(f)
-	if err != nil {
-		return nil, err
-	}
-	text := r.MetaData().KeyValueMetadata().FindValue(rowsKey)
-	if text == nil {
-		return nil, errors.New("it does not say which rows it holds")
-	}
-	if err := json.Unmarshal([]byte(*text), &l); err != nil {
-		return nil, err
-	}
-	return l, l.check()
-}
-
-// check refuses a ledger that no writer makes: its spans are bounded, ascend, and have room for what comes.
-func (l ledger) check() error {
-	for stream, list := range l {
-		if !streamForm(stream) {
-			return fmt.Errorf("rows of %.100q", stream)
-		}
-		last := uint64(0)
-		for _, s := range list {
-			if s[0] <= last || s[0] > s[1] || s[1] > 1<<63 {
-				return fmt.Errorf("rows %v of %.100q", s, stream)
-			}
-			last = s[1]
-		}
-	}
-	for node, n := range spansOf(l) {
-		if n > 2*maxSpans { // a file's may fill the gaps between a partition's
-			return fmt.Errorf("%d stretches of rows of %.100q, at most %d", n, node, 2*maxSpans)
-		}
-	}
-	return nil
-}
-
-// streamForm: the names of a stream stand in SQL.
-func streamForm(stream string) bool {
-	node, session, ok := strings.Cut(stream, "/")
-	return ok && frame.CheckName("node", node) == nil && frame.CheckName("session", session) == nil
 }
 
 // directoryOf is the directory of a view's rows; "" for a view that there is not.
