@@ -77,7 +77,8 @@ func (f *folder) make(root int, dir string) error {
 	})
 }
 
-// enter opens the folder, if it still is the one that was made. The target may have moved it, or mounted something on it.
+// enter opens the folder, if it still is the one that was made. The target may have moved it, or mounted something on
+// it.
 func (f *folder) enter() error {
 	err := f.deputy.do(func() (err error) {
 		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: within}

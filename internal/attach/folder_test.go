@@ -24,7 +24,8 @@ const (
 // shell script has run in it.
 var ways = map[string]func(script string) *exec.Cmd{
 	"made by root": func(script string) *exec.Cmd {
-		return exec.Command("unshare", "--mount", "sh", "-ec", script+"\nexec "+become+"sh -c 'echo $$; exec sleep 1000'")
+		return exec.Command("unshare", "--mount", "sh", "-ec",
+			script+"\nexec "+become+"sh -c 'echo $$; exec sleep 1000'")
 	},
 	"made by the user": func(script string) *exec.Cmd {
 		argv := append(strings.Fields(become), "unshare", "--user", "--map-root-user", "--mount", "sh", "-ec",
@@ -33,8 +34,8 @@ var ways = map[string]func(script string) *exec.Cmd{
 	},
 }
 
-// mounted calls test for each way, with the PID of such a process of nobody's and a directory of root's, to which /tmp/…
-// leads in both namespaces. Root's groups may write in it, and it has a secret, root's alone.
+// mounted calls test for each way, with the PID of such a process of nobody's and a directory of root's, to which
+// /tmp/… leads in both namespaces. Root's groups may write in it, and it has a secret, root's alone.
 func mounted(t *testing.T, script string, test func(t *testing.T, pid int, victim string)) {
 	env.Root(t)
 	env.Program(t, "setpriv")

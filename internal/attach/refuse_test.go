@@ -155,13 +155,15 @@ func trace(t *testing.T, pid int) (release func()) {
 	return func() { close(let); <-gone }
 }
 
-// TestTracedRemoteDebug attaches to a traced process, root's and another user's, through CPython's own remote debugging.
+// TestTracedRemoteDebug attaches to a traced process, root's and another user's, through CPython's own remote
+// debugging.
 func TestTracedRemoteDebug(t *testing.T) {
 	for _, py := range pythons(t) {
 		if py.Root == "" { // 3.14 and newer live in the chroot
 			continue
 		}
-		for name, prepare := range map[string]string{"own": "", "another user's": "os.setgid(65534); os.setuid(65534)"} {
+		for name, prepare := range map[string]string{"own": "",
+			"another user's": "os.setgid(65534); os.setuid(65534)"} {
 			t.Run(py.Name()+" "+name, func(t *testing.T) {
 				p := start(t, py, "-c", "import os\n"+prepare+"\nprint('ready', flush=True)\nwhile True: pass")
 				release := trace(t, p.Process.Pid)
