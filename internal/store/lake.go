@@ -19,6 +19,7 @@ type Merge struct {
 	To          string
 	Columns     []FileColumn // that it has, whatever the files have besides
 	Order       []string     // columns that the rows are sorted by
+	Widest      int          // if not 0, so many rows alone, those with the longest texts
 	RowGroup    int
 	TempDir     string // for spilling
 	MemoryLimit int64  // bytes, beyond which the sort spills
@@ -85,8 +86,24 @@ func (m Merge) sql() string {
 		}
 		parts = append(parts, part)
 	}
-	return copySQL("SELECT "+strings.Join(typed, ", ")+" FROM ("+strings.Join(parts, " UNION ALL BY NAME ")+
-		") ORDER BY "+strings.Join(m.Order, ", "), m.To, m.RowGroup)
+	sql := "SELECT " + strings.Join(typed, ", ") + " FROM (" + strings.Join(parts, " UNION ALL BY NAME ") + ")"
+	if m.Widest > 0 {
+		sql = "SELECT * FROM (" + sql + ") ORDER BY " + m.width() + " DESC LIMIT " + itoa(int64(m.Widest))
+	} else {
+		sql += " ORDER BY " + strings.Join(m.Order, ", ")
+	}
+	return copySQL(sql, m.To, m.RowGroup)
+}
+
+// width is the length of a row's texts and lists, in SQL.
+func (m Merge) width() string {
+	parts := []string{"0"}
+	for _, c := range m.Columns {
+		if c.Type == "VARCHAR" || strings.ContainsAny(c.Type, "[(") {
+			parts = append(parts, "coalesce(strlen("+c.Name+"::VARCHAR), 0)")
+		}
+	}
+	return strings.Join(parts, " + ")
 }
 
 // none selects no row of the columns.

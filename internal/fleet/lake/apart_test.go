@@ -187,3 +187,29 @@ func TestMergeIsCalledOff(t *testing.T) {
 		t.Errorf("left in the stage: %v, %v", left, err)
 	}
 }
+
+// An honest file is not set aside for its rows' number: that an hour can't be sorted says nothing against its files.
+func TestHonestFileStays(t *testing.T) {
+	_, w := filled(t)
+	path := filepath.Join(t.TempDir(), "many.parquet")
+	sql := "SELECT 'node-' || range % 100 AS node, hash(range)::VARCHAR AS _session, range AS step FROM range(1000000)"
+	if err := store.WriteParquet(t.Context(), sql, path, rowGroup, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
+		MemoryLimit: 32 << 20}
+	from := []source{{entry: entry{name: "many.parquet"}, file: f}}
+	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
+		t.Errorf("sorted in 32 MiB: %v", err)
+	}
+	bad, err := w.sift(t.Context(), from, m.Columns)
+	alone, err2 := w.siftAlone(t.Context(), m, from)
+	if bad != 0 || alone != 0 || errors.Join(err, err2) != nil {
+		t.Errorf("%d and %d files were set aside, %v, %v", bad, alone, err, err2)
+	}
+}

@@ -120,9 +120,14 @@ func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileCo
 	return n, nil
 }
 
-// siftAlone sets those of a merge's files aside that can't be merged by themselves, for memory or time, and returns how
+// widest is how many rows DuckDB works on at a time at least (a vector). The widest of an honest file take some MB,
+// however many rows it has; a sort of all takes memory as there are rows, so that it fails says nothing against a file.
+const widest = 2048
+
+// siftAlone sets those of a merge's files aside whose widest rows alone take too much memory or time, and returns how
 // many.
 func (w *Writer) siftAlone(ctx context.Context, m store.Merge, from []source) (n int, err error) {
+	m.Widest, m.MemoryLimit = widest, 2*store.MemoryLimit
 	for i, f := range from {
 		bad := w.mergeApart(ctx, m, from[i:i+1])
 		if bad == nil {
