@@ -46,6 +46,7 @@ const statusFor = time.Second
 // told is the newest of them. It is for one goroutine: one is made at a time.
 type told struct {
 	at     time.Time
+	gone   int64 // of the roster then: who leaves is missed at once
 	status Status
 }
 
@@ -96,8 +97,9 @@ func (h *Hub) status(ctx context.Context, m bus.Msg) {
 
 // lately is the status, statusFor old at most.
 func (h *Hub) lately(ctx context.Context, now time.Time) Status {
-	if h.told.at.IsZero() || now.Sub(h.told.at) > statusFor {
-		h.told.status, h.told.at = h.Status(ctx), now
+	gone := h.roster.gone.Load()
+	if h.told.at.IsZero() || now.Sub(h.told.at) > statusFor || gone != h.told.gone {
+		h.told = told{now, gone, h.Status(ctx)}
 	}
 	return h.told.status
 }

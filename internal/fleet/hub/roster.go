@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
@@ -35,7 +36,8 @@ type roster struct {
 	mu    sync.Mutex
 	nodes map[string]*known
 	dirty bool
-	left  int // entries of the file that were none
+	left  int          // entries of the file that were none
+	gone  atomic.Int64 // processes that have said goodbye
 
 	turn uint64 // counts the names that must be on the disk
 
@@ -227,6 +229,9 @@ func (r *roster) hello(name string, h node.Hello, now time.Time) error {
 	}
 	n.Node.Seen, n.Node.Host, n.Node.Version, r.dirty = now.UTC(), h.Host, h.Version, true
 	if h.Bye {
+		if _, here := n.hellos[h.Instance]; here {
+			r.gone.Add(1)
+		}
 		delete(n.hellos, h.Instance)
 		return nil
 	}

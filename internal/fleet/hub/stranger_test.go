@@ -105,6 +105,12 @@ func TestStatusIsToldAgain(t *testing.T) {
 	if fmt.Sprint(totals) != "[0 0 1]" {
 		t.Errorf("%v nodes", totals)
 	}
+	if err := h.roster.hello("n1", node.Hello{Instance: "a", Bye: true}, now); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.lately(t.Context(), now.Add(statusFor+1)); s.Nodes[0].Up {
+		t.Error("a node that has said goodbye is up")
+	}
 }
 
 // TestHubEndsWithItsConnection: a hub that nobody hears any more ends with an error, so that it is started again.

@@ -93,13 +93,17 @@ func Run(ctx context.Context, o Options) error {
 	for known := false; ; {
 		n := &Node{desk: newDesk(o.Name, o.Log), o: o, greet: make(chan struct{}, 1), known: known}
 		err := n.run(ctx)
-		if !errors.Is(err, bus.ErrLost) || ctx.Err() != nil {
+		if !errors.Is(err, bus.ErrLost) {
 			return err
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 		known = !n.stranger()
 		o.Log.Warn("the connection to the hub is over, making another", "why", err)
 		select {
 		case <-ctx.Done():
+			return nil
 		case <-time.After(againWait):
 		}
 	}
