@@ -4,8 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/rootdir"
@@ -34,51 +32,12 @@ func newScratch(parent string) (*scratch, error) {
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard())
 	}
-	lock, err := lockDir(dir)
+	lock, err := dir.Lock()
 	if err != nil {
 		return nil, errors.Join(err, dir.Discard())
 	}
-	sweep(filepath.Dir(path))
+	rootdir.Sweep(filepath.Dir(path), prefix, sweepAge)
 	return &scratch{path, dir, lock}, nil
-}
-
-func lockDir(dir *rootdir.Dir) (*os.File, error) {
-	f, err := dir.Handle()
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-func sweep(parent string) {
-	in, err := rootdir.Open(parent)
-	if err != nil {
-		return
-	}
-	defer in.Close()
-	entries, _ := in.List() // what can't be listed can't be swept
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name, prefix) && int(e.UID) == os.Geteuid() && time.Since(e.Modified) >= sweepAge {
-			sweepOne(in, e.Name)
-		}
-	}
-}
-
-// sweepOne removes a directory whose lock nobody holds.
-func sweepOne(in *rootdir.Dir, name string) {
-	dir, err := in.Sub(name)
-	if err != nil { // a link, or removed by another
-		return
-	}
-	defer dir.Close()
-	if f, err := lockDir(dir); err == nil {
-		_ = in.RemoveAll(name)
-		f.Close()
-	}
 }
 
 func (s *scratch) remove() {

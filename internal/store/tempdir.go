@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 
 	"github.com/memgauge/memgauge/internal/rootdir"
@@ -27,7 +26,7 @@ type scratch struct {
 // read-only file system), or others can exchange what lies there: DuckDB uses it by its path. It removes directories
 // that killed engines have left in parent.
 func newScratch(parent string) (*scratch, error) {
-	sweep(parent)
+	rootdir.Sweep(parent, engineDir, 0)
 	dir, err := rootdir.Temp(parent, engineDir)
 	if errors.Is(err, syscall.EROFS) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.ENOSPC) ||
 		errors.Is(err, trust.ErrOthers) {
@@ -36,49 +35,13 @@ func newScratch(parent string) (*scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the engine's directory: %w", err)
 	}
-	f, err := lockDir(dir, syscall.LOCK_SH)
+	f, err := dir.Lock()
 	path, absErr := filepath.Abs(dir.Path())
 	if err = errors.Join(err, absErr); err != nil {
 		_ = dir.Discard()
 		return nil, fmt.Errorf("lock the engine's directory: %w", err)
 	}
 	return &scratch{path, dir, f}, nil
-}
-
-func lockDir(dir *rootdir.Dir, how int) (*os.File, error) {
-	f, err := dir.Handle()
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// sweep removes directories whose lock nobody holds.
-func sweep(parent string) {
-	in, err := rootdir.Open(parent)
-	if err != nil {
-		return
-	}
-	defer in.Close()
-	entries, _ := in.List() // what can't be listed can't be swept
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name, engineDir) || int(e.UID) != os.Geteuid() {
-			continue
-		}
-		dir, err := in.Sub(e.Name)
-		if err != nil { // a link, or removed by another
-			continue
-		}
-		if f, err := lockDir(dir, syscall.LOCK_EX); err == nil {
-			_ = in.RemoveAll(e.Name) // tried again by the next
-			f.Close()
-		}
-		dir.Close()
-	}
 }
 
 func (s *scratch) remove() {
