@@ -6,13 +6,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/memgauge/memgauge/alloc"
 	"github.com/memgauge/memgauge/alloc/fake"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // step is an operation of a generated training: what a transformer's step requests from an allocator, small and fast.
@@ -134,7 +134,7 @@ func TestEachDriverCallFails(t *testing.T) {
 			}
 			run(t, a, count, ops, nil)
 			calls := count.Calls()
-			stride := max(1, calls/limitOf(t, 12))
+			stride := max(1, calls/env.Times(12, 1000))
 			for n := 1; n <= calls; n += stride {
 				for _, with := range []error{alloc.ErrNoMemory, errBroken} {
 					failAt(t, o, ops, n, with)
@@ -142,14 +142,6 @@ func TestEachDriverCallFails(t *testing.T) {
 			}
 		})
 	}
-}
-
-func limitOf(t *testing.T, quick int) int {
-	n, err := strconv.Atoi(os.Getenv("MEMGAUGE_ALLOC_OPS"))
-	if err != nil {
-		return quick
-	}
-	return max(n, 1)
 }
 
 func failAt(t *testing.T, o alloc.Options, ops []step, n int, with error) {

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // device is a minimal driver for the two models: each has its own, and both get the same addresses. Package fake
@@ -349,25 +349,17 @@ func (p *pair) doubleFree() error {
 	return nil
 }
 
-// operations returns how many operations a test does: MEMGAUGE_ALLOC_OPS, or what fits into a quick run.
-func operations(t *testing.T, quick int) int {
-	text := os.Getenv("MEMGAUGE_ALLOC_OPS")
-	if text == "" {
-		if checking {
-			return quick / 50 // each operation also checks itself
-		}
-		return quick
+// operations returns how many operations a test does.
+func operations(quick int) int {
+	if checking {
+		return quick / 50 // each operation also checks itself
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("MEMGAUGE_ALLOC_OPS: %v", err)
-	}
-	return n
+	return env.Times(quick, 20*quick)
 }
 
 // TestAgainstNaive compares all statistics, all addresses and the whole state after each operation.
 func TestAgainstNaive(t *testing.T) {
-	n := operations(t, 150_000)
+	n := operations(150_000)
 	for seed, o := range []Options{{}, {MaxSplitSize: 24 << 20}, {MemoryFraction: 0.5}, {EventCapacity: 100}} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()

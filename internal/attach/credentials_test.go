@@ -30,7 +30,7 @@ func TestCredentials(t *testing.T) {
 // TestCredentialsMeanwhile attaches to a program in which another thread changes its credentials all the time.
 func TestCredentialsMeanwhile(t *testing.T) {
 	p := start(t, env.Python{Path: env.Program(t, "python3")}, "testdata/credentials.py", "hammer")
-	for range count(t, "MEMGAUGE_ATTACHES", 40) {
+	for range env.Times(40, 1000) {
 		inject(t, p, "result = 'here'")
 	}
 	if got := answer(t, p); got != "done" {

@@ -54,15 +54,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// count is how often to do something: few times by default, the full count where an environment variable gives it.
-func count(t testing.TB, key string, little int) int {
-	n, err := strconv.Atoi(os.Getenv(key))
-	if os.Getenv(key) != "" && err != nil {
-		t.Fatalf("%s=%q is no number", key, os.Getenv(key))
-	}
-	return max(n, little)
-}
-
 // numericLibrary compiles testdata/numeric.c for this processor.
 func numericLibrary(t testing.TB) string {
 	cc := env.Program(t, "cc")
@@ -169,7 +160,7 @@ func ours(t testing.TB, pid int) (threads, blocks int) {
 func TestAttaches(t *testing.T) {
 	lib := numericLibrary(t)
 	all := pythons(t)
-	n := (count(t, "MEMGAUGE_ATTACHES", 60) + len(all) - 1) / len(all) // for each program
+	n := (env.Times(30, 1000) + len(all) - 1) / len(all) // for each program
 	for _, py := range all {
 		t.Run(py.Name(), func(t *testing.T) {
 			for _, program := range checked(t, py, lib) {
@@ -194,7 +185,7 @@ func TestAttaches(t *testing.T) {
 func TestKills(t *testing.T) {
 	lib := numericLibrary(t)
 	all := pythons(t)
-	n := (count(t, "MEMGAUGE_KILLS", 30) + 3*len(all) - 1) / (3 * len(all))
+	n := (env.Times(15, 1000) + 3*len(all) - 1) / (3 * len(all))
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +247,7 @@ func TestSignals(t *testing.T) {
 			for _, doing := range []string{"sleep", "read", "lock", "compute"} {
 				t.Run(doing, func(t *testing.T) {
 					p := start(t, py, "testdata/interrupted.py", doing)
-					for range count(t, "MEMGAUGE_SIGNALS", 5) {
+					for range env.Times(3, 100) {
 						done := make(chan error, 1)
 						go func() {
 							_, err := Inject(t.Context(), p.Process.Pid, "", Options{Timeout: time.Minute})
@@ -328,7 +319,7 @@ func TestDeathWhileHeld(t *testing.T) {
 	for _, program := range checked(t, debian(t), lib) {
 		p := start(t, debian(t), program...)
 		for _, stage := range []string{"stopped", "written", "entered"} {
-			for range count(t, "MEMGAUGE_KILLS", 30) / 30 {
+			for range env.Times(1, 30) {
 				cmd := exec.Command(self)
 				cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", victimVar, p.Process.Pid), stageVar+"="+stage)
 				out, err := cmd.CombinedOutput()

@@ -3,9 +3,10 @@ package forecast
 import (
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 const mib = 1 << 20
@@ -133,7 +134,7 @@ func TestForecastOfSteadyGrowth(t *testing.T) {
 	for name, make := range cases {
 		for _, outside := range []bool{false, true} {
 			var s score
-			for seed := range runs(8, 50) {
+			for seed := range env.Times(8, 50) {
 				r := rand.New(rand.NewPCG(uint64(seed), 7))
 				all, died := make().readings(r, limit)
 				var m *rand.Rand
@@ -160,15 +161,6 @@ func TestForecastOfSteadyGrowth(t *testing.T) {
 			}
 		}
 	}
-}
-
-// runs is how many seeds a simulation gets: few by default, since the race detector makes it slow; MEMGAUGE_FULL=1
-// takes all.
-func runs(few, all int) int {
-	if os.Getenv("MEMGAUGE_FULL") != "" {
-		return all
-	}
-	return few
 }
 
 // healthyJobs keep within their memory.
@@ -241,7 +233,7 @@ func TestNoAlarmOnHealthyJobs(t *testing.T) {
 	for name, make := range cases {
 		for _, outside := range []bool{false, true} {
 			wrong, forecasts := 0, 0
-			for seed := range runs(3, 20) {
+			for seed := range env.Times(3, 20) {
 				if alarmsOn(make(), firstCycle[name], rand.New(rand.NewPCG(uint64(seed), 11)), outside) {
 					wrong++
 				}

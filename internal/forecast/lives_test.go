@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // life is a simulated job that grows from begin to its limit in a given time, as seen from outside: memory at random
@@ -94,7 +96,7 @@ func TestForecastByLengthOfLife(t *testing.T) {
 		for _, l := range lives {
 			for _, s := range samplings {
 				var sc score
-				for seed := range runs(6, 40) {
+				for seed := range env.Times(6, 40) {
 					r := rand.New(rand.NewPCG(uint64(seed), uint64(seconds)))
 					sc.live(l.readingsOf(r, s, seconds), seconds)
 				}
@@ -167,7 +169,7 @@ func TestNothingIsDeniedNearTheLimit(t *testing.T) {
 	for _, seconds := range []float64{5, 10, 60, 600, 4 * 3600} {
 		for _, l := range lives {
 			for _, s := range samplings {
-				for seed := range runs(3, 20) {
+				for seed := range env.Times(3, 20) {
 					r := rand.New(rand.NewPCG(uint64(seed), uint64(seconds)))
 					all := l.readingsOf(r, s, seconds)
 					for _, share := range []float64{0.9, 0.93, 0.96, 0.99} {
@@ -195,7 +197,7 @@ func TestWarnsFromHalfOfTheLifeOn(t *testing.T) {
 		for _, s := range samplings {
 			late, asked := 0, 0
 			var first []float64
-			for seed := range runs(6, 40) {
+			for seed := range env.Times(6, 40) {
 				r := rand.New(rand.NewPCG(uint64(seed), uint64(seconds)))
 				all := life{"", straight, 0.05, 0.02}.readingsOf(r, s, seconds)
 				sure := func(share float64) bool {
@@ -267,14 +269,14 @@ func TestFalseAlarmRate(t *testing.T) {
 		for name, make := range healthyJobs() {
 			for _, s := range samplings {
 				sure, imminent := 0, 0
-				for seed := range runs(2, 20) {
+				for seed := range env.Times(2, 20) {
 					r := rand.New(rand.NewPCG(uint64(seed), 13))
 					a, b := outlooks(make(), r, c.step, s, firstCycle[name])
 					sure, imminent, asked = sure+a, imminent+b, asked+1
 				}
 				if told, alarmed = told+sure, alarmed+imminent; sure+imminent > 0 {
 					t.Logf("%s, %g s a step, %s: told in %d runs, alarm in %d of %d", name, c.step, s.name, sure,
-						imminent, runs(2, 20))
+						imminent, env.Times(2, 20))
 				}
 			}
 		}
@@ -308,7 +310,7 @@ func outlooks(j job, r *rand.Rand, step float64, s sampling, known int) (sure, i
 			seen = append(seen, x)
 		}
 	}
-	asks := runs(30, 100)
+	asks := env.Times(30, 100)
 	for n := max(12, len(seen)/asks); n <= len(seen); n += max(1, len(seen)/asks) {
 		if seen[n-1].Step < float64(known) {
 			continue

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,15 +128,9 @@ func throughCtypes(stacks []model.NativeFrame) bool {
 }
 
 // TestStress: threads, forks, signal handlers and small stacks, with a sample every 16 KiB; no deadlock and no crash.
-// Once with each Python, or MEMGAUGE_NATIVE_STRESS times.
+// Once with each Python; more often in the long lane.
 func TestStress(t *testing.T) {
-	runs := 1
-	if v := os.Getenv("MEMGAUGE_NATIVE_STRESS"); v != "" {
-		var err error
-		if runs, err = strconv.Atoi(v); err != nil || runs < 1 {
-			t.Fatalf("MEMGAUGE_NATIVE_STRESS=%s is no number of runs", v)
-		}
-	}
+	runs := env.Times(1, 10)
 	for _, python := range pythons(t) {
 		t.Run(python.Name(), func(t *testing.T) {
 			for range runs {

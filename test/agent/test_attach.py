@@ -12,6 +12,7 @@ import attached
 import client
 from attached import Program, source
 from client import wait_for
+from lane import times
 from ringfile import S
 
 LOOP = """
@@ -416,7 +417,7 @@ class Behind(Case):
 
 
 class Memory(Case):
-    CYCLES = int(os.environ.get("MEMGAUGE_ATTACHES", "40"))
+    CYCLES = times(10, 300)
 
     def test_cycles_leave_nothing(self):
         program = self.start(LOOP)

@@ -6,6 +6,7 @@ import sys
 import time
 import unittest
 
+from lane import times
 from launch import Home, PRELUDE
 from ringfile import S
 
@@ -359,7 +360,7 @@ print("ok")
         self.assertEqual(got, "ok")
 
     def test_quick_forks_leave_nothing(self):
-        count = 10000 if os.environ.get("MEMGAUGE_LONG") else 500
+        count = times(200, 10000)
         got = self.run_code("""
 wait_ring()
 slow = 0

@@ -120,14 +120,14 @@ func (w *world) leftAlone(pid int) {
 	})
 }
 
-// Every Python, in one of the ways to be busy or blocked; the newest of each kind in all of them.
+// Every Python, in one of the ways to be busy or blocked; in the long lane in all of them.
 func TestAttach(t *testing.T) {
 	ways := []string{"compute", "sleep", "join", "event", "queue", "read", "extension", "threads"}
 	pythons := append(env.CPythons(t), env.ChrootCPythons(t)...)
 	for i, py := range pythons {
 		for k, way := range ways {
-			if k%len(pythons) != i%len(ways) && os.Getenv("MEMGAUGE_ATTACH_MATRIX") == "" {
-				continue // the whole matrix takes minutes; internal/attach enters all of it
+			if k%len(pythons) != i%len(ways) && !env.InLong() {
+				continue // internal/attach enters all of the matrix
 			}
 			t.Run(py.Name()+" "+way, func(t *testing.T) { attachOnce(t, py, way) })
 		}
@@ -207,10 +207,7 @@ func (w *world) steps(session string) int {
 
 // Attached and detached again and again: nothing is left over, and the training computes the same.
 func TestAttachCycles(t *testing.T) {
-	cycles := 20
-	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_ATTACHES")); err == nil && n > 0 {
-		cycles = n
-	}
+	cycles := env.Times(20, 300)
 	w := newWorld(t)
 	python := env.Torch(t).Path
 	progress := filepath.Join(w.home, "progress")
@@ -258,7 +255,7 @@ func resident(t *testing.T, pid int) int {
 
 // A process that sees other directories, other process numbers and another network than we do.
 func TestAttachIntoNamespaces(t *testing.T) {
-	python := env.CPythons(t)[3].Path
+	python := env.CPythons(t)[0].Path
 	for _, flags := range []string{"-m", "-mpn --fork --mount-proc", "-Urmn"} {
 		t.Run(flags, func(t *testing.T) {
 			w := newWorld(t)
@@ -498,7 +495,7 @@ func TestAttachKilled(t *testing.T) {
 	p.stop = progress + ".stop"
 	w.stepsReach(progress, 100)
 	in, before := 0, 0
-	for range max(1, kills(t)/3) { // each takes seconds
+	for range max(1, kills()/3) { // each takes seconds
 		cmd := w.command("memgauge", "attach", strconv.Itoa(p.pid))
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

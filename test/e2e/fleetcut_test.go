@@ -15,18 +15,10 @@ import (
 )
 
 // TestFleetCutOff: a node whose process is killed at any moment and whose network is cut, while its training goes on.
-// The training never notices, and each of its steps is in the lake once. MEMGAUGE_FLEET_KILLS=20 kills more often, and
-// MEMGAUGE_FLEET_CUT=1h cuts for longer.
+// The training never notices, and each of its steps is in the lake once.
 func TestFleetCutOff(t *testing.T) {
 	python := env.Torch(t).Path
-	kills, err := strconv.Atoi(os.Getenv("MEMGAUGE_FLEET_KILLS"))
-	if err != nil {
-		kills = 3
-	}
-	cut, err := time.ParseDuration(os.Getenv("MEMGAUGE_FLEET_CUT"))
-	if err != nil {
-		cut = 3 * time.Second
-	}
+	kills, cut := env.Times(3, 20), time.Duration(env.Times(3, 60))*time.Second
 	m := newMachines(t, 2)
 	boss, w, addr := newWorld(t), newWorld(t), m.addrs[0]+":4222"
 	name, rest := m.in(0, "memgauge", "hub", "--listen", addr)

@@ -11,18 +11,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
-// kills is how often each kill test kills: enough to meet every phase of a drain in a normal run. MEMGAUGE_KILLS=200 is
-// what a release is held to.
-func kills(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("MEMGAUGE_KILLS"))
-	if err != nil {
-		return 25
-	}
-	return n
-}
+// kills is how often each kill test kills: in the long lane enough to meet every phase of a drain.
+func kills() int { return env.Times(5, 100) }
 
 // ledgerRun starts a trainer that writes numbered records and a ledger of them.
 func (w *world) ledgerRun(i, records int) (run *background, session, ledger string) {
@@ -78,7 +72,7 @@ func pause(longest time.Duration) { time.Sleep(rand.N(longest)) }
 
 func TestKilledTrainerLosesNothing(t *testing.T) {
 	w := newWorld(t)
-	for i := range kills(t) {
+	for i := range kills() {
 		run, session, ledger := w.ledgerRun(i, 1<<30)
 		pause(150 * time.Millisecond)
 		kill(t, trainerPID(t, run))
@@ -87,7 +81,7 @@ func TestKilledTrainerLosesNothing(t *testing.T) {
 		}
 		w.checkLedger(session, ledger)
 	}
-	if out := w.mg("list", "-a"); strings.Count(out, "killed by SIGKILL") != kills(t) {
+	if out := w.mg("list", "-a"); strings.Count(out, "killed by SIGKILL") != kills() {
 		t.Errorf("list -a:\n%s", out)
 	}
 }
@@ -97,7 +91,7 @@ func TestKilledCollectorLosesNothing(t *testing.T) {
 	w := newWorld(t)
 	records := 40_000
 	run, session, ledger := w.ledgerRun(0, records)
-	for range kills(t) {
+	for range kills() {
 		pause(60 * time.Millisecond)
 		for _, pid := range collectors(session) {
 			kill(t, pid)
@@ -118,7 +112,7 @@ func TestKilledCollectorLosesNothing(t *testing.T) {
 
 func TestEverythingKilledAtOnceLosesNothing(t *testing.T) {
 	w := newWorld(t)
-	for i := range kills(t) {
+	for i := range kills() {
 		run, session, ledger := w.ledgerRun(i, 1<<30)
 		pause(150 * time.Millisecond)
 		pids := append([]int{run.Process.Pid, trainerPID(t, run)}, collectors(session)...)
@@ -128,7 +122,7 @@ func TestEverythingKilledAtOnceLosesNothing(t *testing.T) {
 		run.wait(t)
 		w.checkLedger(session, ledger)
 	}
-	if out := w.mg("list", "-a"); strings.Count(out, "lost") != kills(t) {
+	if out := w.mg("list", "-a"); strings.Count(out, "lost") != kills() {
 		t.Errorf("list -a does not say that the sessions were lost:\n%s", out)
 	}
 }

@@ -42,14 +42,8 @@ func inCgroup(dir string, args ...string) []string {
 	return append([]string{"sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, dir}, args...)
 }
 
-// oomRuns is how many processes are let run into their limit: a few by default, since each takes some 15 seconds;
-// MEMGAUGE_OOM_RUNS=50 is what a release is held to.
-func oomRuns() int {
-	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_OOM_RUNS")); err == nil {
-		return n
-	}
-	return 2
-}
+// oomRuns is how many processes are let run into their limit; each takes some 15 seconds.
+func oomRuns() int { return env.Times(2, 50) }
 
 // deadRun is a process that the kernel killed: what was read of its cgroup, and when it died.
 type deadRun struct {

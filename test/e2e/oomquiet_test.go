@@ -4,21 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// healthyRuns is how many healthy programs are run: one by default, since each takes 10 s to a minute;
-// MEMGAUGE_HEALTHY_RUNS=20 is what a release is held to.
-func healthyRuns() int {
-	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_HEALTHY_RUNS")); err == nil {
-		return n
-	}
-	return 1
-}
+// healthyRuns is how many healthy programs are run; each takes 10 s to a minute.
+func healthyRuns() int { return env.Times(1, 20) }
 
 type healthyProgram struct {
 	Name, File, Label string

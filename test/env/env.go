@@ -96,33 +96,40 @@ func Trino(t testing.TB) string {
 	return need(t, "trino", "MEMGAUGE_TRINO_HOME")
 }
 
-// Torches are all Pythons with torch, at least one.
+// Torches are all Pythons with torch, at least one; the short lane's only one is the newest.
 func Torches(t testing.TB) []Python {
 	t.Helper()
 	all := []Python{Torch(t)}
+	if !InLong() {
+		return all
+	}
 	if path, _ := lookup("torch113", "MEMGAUGE_TORCH113_PYTHON"); path != "" || required("torch113") {
 		all = append(all, Torch113(t))
 	}
 	return all
 }
 
-// CPythons are CPython 3.8 to 3.13, as many as there are, in that order; most have no torch.
+// CPythons are CPython 3.8 to 3.13, as many as there are, in that order; most have no torch. The short lane has the
+// oldest and the newest.
 func CPythons(t testing.TB) []Python {
 	t.Helper()
 	var all []Python
 	for _, path := range filepath.SplitList(need(t, "pythons", "MEMGAUGE_PYTHONS")) {
 		all = append(all, Python{Path: path})
 	}
-	return all
+	return Ends(all)
 }
 
-// ChrootCPythons are CPython 3.14 and 3.15 with another C library and another root.
+// ChrootCPythons are CPython 3.14 and 3.15 with another C library and another root; the short lane has the newest.
 func ChrootCPythons(t testing.TB) []Python {
 	t.Helper()
 	var all []Python
 	for _, entry := range filepath.SplitList(need(t, "chroot", "MEMGAUGE_CHROOT_PYTHONS")) {
 		tree, name, _ := strings.Cut(entry, "|")
 		all = append(all, Python{Path: name, Root: tree})
+	}
+	if !InLong() {
+		all = all[len(all)-1:]
 	}
 	return all
 }

@@ -12,7 +12,7 @@ import (
 
 // TestDebian installs the wheel as people do, with the Python and the pip of fresh Debian 11, 12 and 13.
 func TestDebian(t *testing.T) {
-	thorough(t)
+	env.Long(t, "fresh systems are made")
 	wheel(t)
 	for _, p := range env.Trees(t, "debian") {
 		t.Run(filepath.Base(p.Root), func(t *testing.T) {
@@ -27,7 +27,7 @@ func TestDebian(t *testing.T) {
 
 // TestReadme runs the README's first example with PyTorch and the wheel, which lies in a folder of its own.
 func TestReadme(t *testing.T) {
-	thorough(t)
+	env.Long(t, "fresh systems are made")
 	torch := env.Torch(t)
 	dir := t.TempDir()
 	script := `set -e
@@ -53,7 +53,7 @@ python -c 'from memgauge import feed; print(feed.binary())'`
 
 // TestAarch64 builds the other wheel and uses it in a Debian for that processor, which qemu emulates.
 func TestAarch64(t *testing.T) {
-	thorough(t)
+	env.Long(t, "fresh systems are made")
 	env.Sysroot(t)
 	dir := t.TempDir()
 	path, err := build(env.Checkout(), dir, "aarch64")
@@ -88,7 +88,7 @@ func TestAarch64(t *testing.T) {
 
 // TestRelease: what `make release` leaves is whole, its checksums fit, and the command of the tarball runs.
 func TestRelease(t *testing.T) {
-	thorough(t)
+	env.Long(t, "fresh systems are made")
 	dir := t.TempDir()
 	script := `set -e
 scripts/release --out "$0"

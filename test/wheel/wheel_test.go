@@ -2,7 +2,7 @@
 // it builds a wheel, examines it, installs it with pip and uses it as people do.
 //
 // What takes long or needs much (every Python, fresh Debian systems, aarch64 under emulation, a second build) is done
-// where MEMGAUGE_INSTALL_TESTS=1 asks for it.
+// in the long lane.
 package wheel
 
 import (
@@ -77,14 +77,6 @@ func wheel(t *testing.T) string {
 		t.Fatal(built.err)
 	}
 	return built.path
-}
-
-// thorough skips what is done only on request.
-func thorough(t *testing.T) {
-	t.Helper()
-	if os.Getenv("MEMGAUGE_INSTALL_TESTS") != "1" {
-		t.Skip("MEMGAUGE_INSTALL_TESTS=1 asks for it")
-	}
 }
 
 func read(t *testing.T, f *zip.File) []byte {
@@ -241,7 +233,7 @@ func auditwheel(t *testing.T, path, arch string) {
 func TestSameBytes(t *testing.T) {
 	first, dir := wheel(t), t.TempDir()
 	checkout := env.Checkout()
-	if os.Getenv("MEMGAUGE_INSTALL_TESTS") == "1" {
+	if env.InLong() {
 		checkout = copyCheckout(t)
 		second, err := build(checkout, dir, "x86_64")
 		if err != nil {
@@ -297,7 +289,7 @@ func copyCheckout(t *testing.T) string {
 func pythons(t *testing.T) []env.Python {
 	t.Helper()
 	all := env.CPythons(t)
-	if os.Getenv("MEMGAUGE_INSTALL_TESTS") == "1" {
+	if env.InLong() {
 		return append(all, env.ChrootCPythons(t)[0]) // 3.14; no pip that is at hand runs on 3.15
 	}
 	return slices.Compact([]env.Python{all[0], all[len(all)-1]})

@@ -221,12 +221,8 @@ func (s *session) ship(db *store.DB) (more bool, err error) {
 // TestRowsReachTheLakeOnce: nodes store and ship while the hub, and the lake's writer in it, is killed again and again,
 // the connection is cut, and nodes die with what they know. Clocks
 // are 20 minutes apart, and one job's second session has another number of ranks. Every row is in the lake once.
-// MEMGAUGE_FLEET_KILLS=20 is for longer.
 func TestRowsReachTheLakeOnce(t *testing.T) {
-	kills, err := strconv.Atoi(os.Getenv("MEMGAUGE_FLEET_KILLS"))
-	if err != nil {
-		kills = 4
-	}
+	kills := env.Times(3, 20)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // Batches of the tests: rows of python.steps, one every ten seconds from ten to eleven on, so that they lie in several
@@ -278,13 +279,8 @@ func child() {
 	}
 }
 
-// kills is how often the writer is killed; MEMGAUGE_LAKE_KILLS says another number.
-func kills() int {
-	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_LAKE_KILLS")); err == nil {
-		return n
-	}
-	return 20
-}
+// kills is how often the writer is killed.
+func kills() int { return env.Times(10, 100) }
 
 // Killed at any moment, the writer loses nothing that it acknowledged, and doubles nothing: each row is compared with
 // what was sent. Batches without an answer come again, and so do some of the others.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -43,13 +42,8 @@ func (h *house) has(list ...*training) {
 	}
 }
 
-// kills is how often something is killed; MEMGAUGE_FLEET_KILLS says another number.
-func kills() int {
-	if n, err := strconv.Atoi(os.Getenv("MEMGAUGE_FLEET_KILLS")); err == nil {
-		return n
-	}
-	return 4
-}
+// kills is how often something is killed.
+func kills() int { return env.Times(3, 20) }
 
 // TestKilled: a node's process is killed at any moment, while its training goes on and its ranks are restarted with
 // another world size. Every row is in the lake once.
