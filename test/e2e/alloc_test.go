@@ -14,6 +14,7 @@ import (
 // A live trainer is asked for its snapshot, which the session keeps for when it is gone; one that does not use CUDA
 // says so.
 func TestAdviseOnALiveSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	trace := filepath.Join(env.Checkout(), "testdata", "snapshots", "transformer.trace.gz")
 	pickle := filepath.Join(w.home, "taken.pickle")

@@ -129,7 +129,10 @@ func TestAttach(t *testing.T) {
 			if k%len(pythons) != i%len(ways) && !env.InLong() {
 				continue // internal/attach enters all of the matrix
 			}
-			t.Run(py.Name()+" "+way, func(t *testing.T) { attachOnce(t, py, way) })
+			t.Run(py.Name()+" "+way, func(t *testing.T) {
+				t.Parallel()
+				attachOnce(t, py, way)
+			})
 		}
 	}
 }
@@ -145,6 +148,7 @@ func attachOnce(t *testing.T, py env.Python, way string) {
 }
 
 func TestAttachDebianPythonAndVenv(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip",
 		filepath.Join(w.home, "venv")).CombinedOutput(); err != nil {
@@ -207,6 +211,8 @@ func (w *world) steps(session string) int {
 
 // Attached and detached again and again: nothing is left over, and the training computes the same.
 func TestAttachCycles(t *testing.T) {
+	env.Long(t, "a soak: attached and detached again and again")
+	t.Parallel()
 	cycles := env.Times(20, 300)
 	w := newWorld(t)
 	python := env.Torch(t).Path
@@ -255,6 +261,7 @@ func resident(t *testing.T, pid int) int {
 
 // A process that sees other directories, other process numbers and another network than we do.
 func TestAttachIntoNamespaces(t *testing.T) {
+	t.Parallel()
 	python := env.CPythons(t)[0].Path
 	for _, flags := range []string{"-m", "-mpn --fork --mount-proc", "-Urmn"} {
 		t.Run(flags, func(t *testing.T) {
@@ -280,6 +287,7 @@ func TestAttachIntoNamespaces(t *testing.T) {
 
 // A trainer that is killed leaves its records, also where its ring came through the door.
 func TestAttachIntoNamespacesAndKill(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	state := filepath.Join(w.home, "state")
 	os.MkdirAll(state, 0o700)
@@ -335,6 +343,7 @@ func innermost(t *testing.T, pid int) int {
 
 // The collector has a session of its own, so that the terminal's end is not its own.
 func TestAttachLeavesACollector(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.program("python3", script(t, "loop.py"), "sleep", "STOP")
 	w.attach(p.pid)
@@ -354,6 +363,7 @@ func TestAttachLeavesACollector(t *testing.T) {
 
 // A shell that starts a launcher that starts two ranks: all of them that are Python.
 func TestAttachChildren(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	launcher := w.file("launch.py",
 		"import subprocess, sys\nranks = [subprocess.Popen([sys.executable, sys.argv[1], 'sleep', sys.argv[2]]) for _ in range(2)]\n"+
@@ -378,6 +388,7 @@ func TestAttachChildren(t *testing.T) {
 
 // Workers of a data loader are forked with our hooks in them, or are Pythons of their own that were not attached to.
 func TestAttachToATrainerWithWorkers(t *testing.T) {
+	t.Parallel()
 	for _, context := range []string{"fork", "spawn"} {
 		t.Run(context, func(t *testing.T) {
 			w := newWorld(t)
@@ -411,6 +422,7 @@ func TestAttachToATrainerWithWorkers(t *testing.T) {
 
 // What is refused says why and what to do, leaves no session, and exits 1.
 func TestAttachRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sleep := w.start("sleep", "1000")
 	check := func(what, want string, args ...string) {
@@ -449,6 +461,7 @@ func TestAttachRefusals(t *testing.T) {
 
 // Root attaches to another user's training: it can't write into root's directories, and needn't.
 func TestAttachToAnotherUser(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		env.Missing(t, "root", "only root may attach to another user's process")
 	}
@@ -484,6 +497,7 @@ func TestAttachToAnotherUser(t *testing.T) {
 
 // memgauge attach is killed at random instants: the training computes the same, and can be attached to afterwards.
 func TestAttachKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	progress := filepath.Join(w.home, "progress")
 	python := env.Torch(t).Path

@@ -41,6 +41,7 @@ type backtraceDoc struct {
 }
 
 func TestBacktrace(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	session := filepath.Join(w.home, "s")
 	w.file("stuck.py", stuck)
@@ -104,6 +105,7 @@ func backtraceOfALockedProcess(t *testing.T, w *world, session string, take func
 }
 
 func TestBacktraceOfAFinishedSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	session := filepath.Join(w.home, "s")
 	w.mg("run", "--quiet", "--session", session, "--", "python3", "-c", "pass")

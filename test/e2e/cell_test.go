@@ -43,6 +43,8 @@ func children(pid int) (list []int) {
 // Questions that take all memory, one after the other and side by side, some of them called off, cost the hub nothing:
 // it stays within its memory, no process of theirs stays, and the next question is answered.
 func TestHostileQuestionsToTheHub(t *testing.T) {
+	env.Long(t, "a cluster under questions that take all the memory they get")
+	t.Parallel()
 	w := newWorld(t)
 	dir, addr := filepath.Join(w.home, "lake"), net.JoinHostPort("127.0.0.1", env.FreePort(t))
 	makeLake(t, dir)
@@ -97,6 +99,8 @@ func TestHostileQuestionsToTheHub(t *testing.T) {
 // Questions that were refused for their memory leave the collector what it needs: it gives back what they took, or
 // starts anew. Rows go on being stored, and none is lost.
 func TestCollectorAfterHostileQuestions(t *testing.T) {
+	env.Long(t, "questions that take all the memory they get, one after the other")
+	t.Parallel()
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
 	oneCollector(t, session, 0)

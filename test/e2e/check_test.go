@@ -14,6 +14,8 @@ import (
 // The code and the run say the same: check puts what a session measured beside its finding, before those about which
 // nothing was measured, and leak names the rule.
 func TestCheckAndLeakMeet(t *testing.T) {
+	env.Long(t, "trainings of the corpus to their end")
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	s, dir := filepath.Join(w.home, "s"), filepath.Join(w.home, "code")
@@ -109,6 +111,7 @@ func leakNamesRule(t *testing.T, w *world, s, file string) {
 
 // Where the line of a leak matches a rule that has a safe fix, leak shows it as a diff, in the text and in the JSON.
 func TestLeakShowsTheFix(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	file, s := filepath.Join(w.home, "train.py"), filepath.Join(w.home, "s")

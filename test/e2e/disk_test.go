@@ -33,6 +33,7 @@ func fillUp(t *testing.T, disk string) (free func()) {
 // On a full disk questions are answered from what was stored, and say that something is missing: while the job runs,
 // after it, and with whatever of ours having been killed. When there is room again nothing is lost.
 func TestDiskFullAnswersAllTheSame(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	disk := filepath.Join(w.home, "disk")
@@ -72,6 +73,7 @@ func TestDiskFullAnswersAllTheSame(t *testing.T) {
 
 // A session on a file system that can't be written to is read as it is.
 func TestReadOnlySessionAnswers(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	disk := filepath.Join(w.home, "disk")
@@ -100,6 +102,7 @@ func TestReadOnlySessionAnswers(t *testing.T) {
 
 // Who asks from another container than the job's does not take a live job for a finished one, whose rings may go.
 func TestAnotherPIDNamespaceLeavesRingsAlone(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)

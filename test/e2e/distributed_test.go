@@ -39,6 +39,7 @@ print(json.dumps(monitor.generate_report()), flush=True)
 // TestSeedsCluster: the document's own words start a master and a worker on machines of their own, each with its own
 // name. The master's report has both, with figures that they have told; a machine with another token is not in it.
 func TestSeedsCluster(t *testing.T) {
+	t.Parallel()
 	masters, workers := seedLines(t, "distributed --role master"), seedLines(t, "distributed --role worker")
 	if len(masters) < 2 || len(workers) < 2 {
 		t.Fatalf("%d masters, %d workers in the document", len(masters), len(workers))

@@ -24,6 +24,7 @@ while not os.path.exists("end"):
 // TestOneDoor asks a live session everything in both ways there are: from this machine, and through its collector, as
 // whoever is elsewhere would. Both answer the same. What a finished session can't be asked it refuses with a remedy.
 func TestOneDoor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := filepath.Join(w.home, "s")
 	w.file("held.py", held)

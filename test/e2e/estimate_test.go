@@ -28,6 +28,7 @@ while True:
 
 // A script that never ends and wants a GPU is estimated on a machine without one; nothing but the answer is printed.
 func TestEstimate(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	file := filepath.Join(w.home, "train.py")
@@ -68,6 +69,7 @@ func TestEstimate(t *testing.T) {
 }
 
 func TestEstimateRefuses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, args := range [][]string{{}, {"python3"}, {"train"}, {"--device-memory", "GTX 99", "train.py"},
 		{"--precision", "int4", "train.py"}, {"--steps", "0", "train.py"}, {"--batch", "0", "train.py"},
@@ -82,6 +84,7 @@ func TestEstimateRefuses(t *testing.T) {
 
 // The machine's advice, its file, and a session's whose heap keeps what it does not use.
 func TestAdvise(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	safe := filepath.Join(w.home, "safe_training.yaml")

@@ -14,6 +14,8 @@ import (
 // TestStress is the short form of test/bench/stress.py: questions at random moments to trainings that are mostly in
 // C++.
 func TestStress(t *testing.T) {
+	env.Long(t, "a storm of processes, threads and records")
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	script, err := filepath.Abs("../bench/stress.py")
@@ -44,6 +46,7 @@ func TestStress(t *testing.T) {
 
 // TestEvalPlaces: which thread stands still, what is told of it, and whose requests are events.
 func TestEvalPlaces(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	session, out := filepath.Join(w.home, "s"), filepath.Join(w.home, "out")
@@ -100,6 +103,7 @@ func TestEvalPlaces(t *testing.T) {
 
 // TestPythonModule: where the agent is, `python -m memgauge` is the command.
 func TestPythonModule(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := w.do("memgauge", "run", "--quiet", "--", "python3", "-m", "memgauge", "list", "--json")
 	if r.code != 0 || !strings.Contains(r.stdout, `"schema_version": 1`) {

@@ -71,6 +71,7 @@ func get(t *testing.T, from string) (int, string) {
 // rule is understood and answered; the
 // export ends by itself some time after the job, by Ctrl-C, and tells a port that is taken.
 func TestMonitoringOfASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	deploy := filepath.Join(env.Checkout(), "deploy")
 	prometheus := env.Prometheus(t, "prometheus")
@@ -249,6 +250,7 @@ func panels(t *testing.T, p asked, path string) {
 
 // promtool checks the rules and runs their own tests.
 func TestAlertRules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	promtool := env.Prometheus(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "memgauge.rules.yml"},
@@ -339,6 +341,8 @@ func (r *receiver) over(t *testing.T, w *world, export *background, server *http
 
 // Readers of others open what export writes: of a live job and of a finished one.
 func TestExportedFilesOpen(t *testing.T) {
+	env.Long(t, "the readers of six formats, each a large import")
+	t.Parallel()
 	w := newWorld(t)
 	readers := env.Readers(t)
 	run := keeps(t, w)
@@ -442,6 +446,8 @@ func longSession(t *testing.T, w *world) string {
 
 // A million steps are exported in the memory that a thousand need, and Ctrl-C in the middle leaves no file.
 func TestLongSessionIsExported(t *testing.T) {
+	env.Long(t, "a session of many hours")
+	t.Parallel()
 	w := newWorld(t)
 	dir := longSession(t, w)
 	out := filepath.Join(w.home, "out")

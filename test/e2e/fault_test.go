@@ -25,6 +25,7 @@ func smallDisk(t *testing.T, dir, size string) {
 
 // A disk without room for a ring: the training runs as if we were not there, and the user is told.
 func TestDiskFullFromTheStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	disk := filepath.Join(w.home, "disk")
 	if err := os.Mkdir(disk, 0o700); err != nil {
@@ -44,6 +45,7 @@ func TestDiskFullFromTheStart(t *testing.T) {
 // A disk that fills up while the training runs: rings are allocated beforehand, so the trainer can't be killed by a
 // SIGBUS; when there is room again everything is there.
 func TestDiskFullMeanwhile(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	disk := filepath.Join(w.home, "disk")
 	if err := os.Mkdir(disk, 0o700); err != nil {
@@ -75,6 +77,7 @@ func TestDiskFullMeanwhile(t *testing.T) {
 
 // Nothing of a session can be reached by another user: not by the command line, not by its sockets.
 func TestAnotherUserGetsNothing(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	for dir := w.home; dir != "/"; dir = filepath.Dir(dir) { // the other user may come as far as the session
@@ -140,15 +143,17 @@ except OSError as e:
 
 // A page in a browser that reaches the socket through some forwarder names another host, and is refused.
 func TestForeignHostIsRefused(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	run := w.start("memgauge", "run", "--session", s, "--", "sleep", "60")
 	sock := filepath.Join(s, "api.sock")
-	until(t, "the socket", func() bool { _, err := os.Stat(sock); return err == nil })
-	c, err := net.Dial("unix", sock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var c net.Conn
+	until(t, "the collector", func() (up bool) { // the socket is there a moment before somebody listens to it
+		var err error
+		c, err = net.Dial("unix", sock)
+		return err == nil
+	})
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if _,
@@ -165,6 +170,7 @@ func TestForeignHostIsRefused(t *testing.T) {
 }
 
 func TestSessionCopiedElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	run := w.start("memgauge", "run", "--session", s, "--", "python3", script(t, "ledger.py"), s+".ledger", "1000000",
@@ -186,6 +192,7 @@ func TestSessionCopiedElsewhere(t *testing.T) {
 }
 
 func TestOneCollectorForASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	run := w.start("memgauge", "run", "--session", s, "--", "sleep", "60")
@@ -206,6 +213,7 @@ func TestOneCollectorForASession(t *testing.T) {
 }
 
 func TestManyProcesses(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	prog := w.file("many.py", `

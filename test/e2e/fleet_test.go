@@ -20,6 +20,8 @@ const (
 // their own, one rank of which leaks. One question to the hub names that rank, its node and its line, also after the
 // hub was killed; a machine that is gone is named.
 func TestFleetNamesTheRankThatLeaks(t *testing.T) {
+	env.Long(t, "a cluster: hub, nodes and a job's ranks for most of a minute")
+	t.Parallel()
 	python := env.Torch(t).Path
 	m := newMachines(t, 4) // the hub's and three nodes
 	boss, addr := newWorld(t), m.addrs[0]+":4222"

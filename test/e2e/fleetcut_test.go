@@ -17,6 +17,8 @@ import (
 // TestFleetCutOff: a node whose process is killed at any moment and whose network is cut, while its training goes on.
 // The training never notices, and each of its steps is in the lake once.
 func TestFleetCutOff(t *testing.T) {
+	env.Long(t, "a cluster in network namespaces, with kills and cuts")
+	t.Parallel()
 	python := env.Torch(t).Path
 	kills, cut := env.Times(3, 20), time.Duration(env.Times(3, 60))*time.Second
 	m := newMachines(t, 2)

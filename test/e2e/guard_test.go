@@ -48,6 +48,7 @@ const endless = "SELECT levenshtein(repeat('a', n), repeat('b', n)) FROM (SELECT
 
 // A question that can't be stopped costs the process that runs it, and no record.
 func TestQuestionThatCannotBeStopped(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
 	w.number(session, "SELECT count(*) FROM python.steps")
@@ -70,6 +71,7 @@ func TestQuestionThatCannotBeStopped(t *testing.T) {
 // Questions that ask for more memory than there may be get an error, several at once too; the collector stays within
 // its bound and loses no record.
 func TestQuestionsCannotTakeTheMemory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
 	pid := oneCollector(t, session, 0)
@@ -104,6 +106,7 @@ func TestQuestionsCannotTakeTheMemory(t *testing.T) {
 // An attached session's collector that is killed comes back by itself, and so does one whose keeper was killed before
 // it.
 func TestAttachedSessionKeepsACollector(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	p := w.program(env.CPythons(t)[0].Path, script(t, "loop.py"), "sleep", "STOP")
 	name := w.attach(p.pid)
@@ -161,6 +164,7 @@ func keepers(dir string) (pids []int) {
 
 // A session that no collector can observe is never said to run.
 func TestListTellsOfUnobservedSessions(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run, session, _ := w.ledgerRun(0, 1<<30)
 	pid := oneCollector(t, session, 0)
@@ -186,6 +190,7 @@ func TestListTellsOfUnobservedSessions(t *testing.T) {
 
 // No statement and no output of ours reaches a ring that a trainer has mapped, nor any other file of a session.
 func TestHostileSQLAgainstALiveTrainer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
 	rings, _ := filepath.Glob(filepath.Join(session, "rings", "*.ring"))
@@ -219,6 +224,7 @@ func TestHostileSQLAgainstALiveTrainer(t *testing.T) {
 
 // A ring that is refused is told of once. It does not make every later command recover the session.
 func TestRefusedRingIsRecoveredOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := filepath.Join(w.home, "s")
 	w.mg("run", "--quiet", "--session", dir, "--", "python3", "-c", "pass")

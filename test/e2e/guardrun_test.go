@@ -29,6 +29,7 @@ func (w *world) policyFile(text string) string {
 // A training that the kernel kills is started again with half the batch until it fits, if it asks for its batch size;
 // one that doesn't ask would run out of memory again, and is not.
 func TestGuardRetries(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	policy := w.policyFile("rules:\n  - when: {memory: process, above: 8GiB}\n    do: [warn]\n" +
 		"training: {batch_size: 8, accumulate_grad_batches: 1}\n")
@@ -125,6 +126,7 @@ func TestGuardTellsItsWebhook(t *testing.T) {
 
 // What stops the training stops it where the loop asks, too; a dry run tells of it and does nothing.
 func TestGuardStops(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	policy := w.policyFile("rules:\n  - when: {every_steps: 50}\n    do: [stop]\n")
 	saved := filepath.Join(w.home, "saved")
@@ -173,6 +175,7 @@ func TestGuardInterruptedWhileSaving(t *testing.T) {
 
 // The frameworks' callbacks save with the Trainer and end its training.
 func TestCallbacksStop(t *testing.T) {
+	env.Long(t, "frameworks: imports of seconds")
 	python := env.Frameworks(t).Path
 	for _, c := range []struct{ name, saved string }{
 		{"transformers", "model/checkpoint-*"},

@@ -23,6 +23,7 @@ func guideFiles(t *testing.T, dir string) {
 // The guide's story, from end to end (docs/leak-guide.md): check finds the module's mistakes, --fix mends those that it
 // can; in 1 GiB the training dies, leak names the rule beside the line, and a guard keeps it alive to its end.
 func TestGuideCheck(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	guideFiles(t, w.home)
 	r := w.do("memgauge", "check", "--format", "json", "system.py")
@@ -87,6 +88,8 @@ func (w *world) bareRun() (r result, session string) {
 }
 
 func TestGuideGuarded(t *testing.T) {
+	env.Long(t, "every command of a guide, with several trainings to their end")
+	t.Parallel()
 	w := newWorld(t)
 	guideFiles(t, w.home)
 	bare, session := w.bareRun()
@@ -116,6 +119,7 @@ func TestGuideGuarded(t *testing.T) {
 
 // With a guard that has nothing to do, losses are bit for bit those of a run without it.
 func TestGuardChangesNothing(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
 	plain := w.do("memgauge", "run", "--quiet", "--", python, script(t, "losses.py"))

@@ -30,6 +30,7 @@ for at, _, files in os.walk(top):
 // TestHomePreparedBySomebodyElse: in a home that another user has made, with our own files in it and his bytecode
 // beside them, nothing of his runs and nothing is written; the user is told where his session is.
 func TestHomePreparedBySomebodyElse(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	opened(t, w.home)
@@ -84,6 +85,7 @@ func TestHomePreparedBySomebodyElse(t *testing.T) {
 
 // TestHomeThatAGroupCanWrite: it gets no code into us either, though sessions go where the user wants them.
 func TestHomeThatAGroupCanWrite(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	opened(t, w.home)
 	w.env = append(w.env, "HOME="+filepath.Join(w.home, "mine"), "XDG_STATE_HOME=")
@@ -130,6 +132,7 @@ func listing(t *testing.T, dir string) string {
 // TestFilesArePrivate: whatever the umask of the user's shell, also while a command has just ended and its session is
 // recovered.
 func TestFilesArePrivate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	script := w.file("umask.py",
 		"import os, time; os.umask(0); time.sleep(.6); print('%o' % os.umask(0o777)); time.sleep(.1)")

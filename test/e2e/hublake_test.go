@@ -14,6 +14,7 @@ import (
 // TestHubAnswersFromItsLake: a statement over tables that nodes ship is answered by the hub's lake, over all ranks at
 // once; one over live tables, and with --live any, by each session. What is not in the lake is told.
 func TestHubAnswersFromItsLake(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir, addr := filepath.Join(w.home, "lake"), net.JoinHostPort("127.0.0.1", env.FreePort(t))
 	makeLake(t, dir)

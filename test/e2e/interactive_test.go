@@ -8,6 +8,7 @@ import (
 // A session is asked from a prompt as a person does it: a typo taken back, Tab, SQL, a command that Ctrl-C ends,
 // Ctrl-D.
 func TestInteractive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.mg("run", "--name", "job", "--", "python3", "-c", "import time; time.sleep(0.5)")
 	out, code := onTerminal(t, w, []string{"job", "interactive"},
@@ -32,6 +33,7 @@ func TestInteractive(t *testing.T) {
 // What a prompt knows: several lines of SQL, shortcuts, earlier lines of another prompt, the trainer's names, a chart,
 // a pager for what does not fit; Ctrl-C gives up a statement that is not whole.
 func TestInteractiveOnATerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c",
 		"import time\nlosses_of_mine = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses_of_mine: time.sleep(0.01)")
@@ -75,6 +77,7 @@ func TestInteractiveOnATerminal(t *testing.T) {
 
 // Lines from a pipe: the trainer is alive, code runs in it, also in several lines.
 func TestInteractiveFromAPipe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c",
 		"import time\nlosses = [1, 2, 3]\nprint('ready', flush=True)\nwhile losses: time.sleep(0.01)")
@@ -97,6 +100,7 @@ func TestInteractiveFromAPipe(t *testing.T) {
 // How large an answer has grown stands on one line of the terminal, which moves the cursor and is no text in escapes;
 // it is taken away at the end.
 func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.mg("run", "--name", "job", "--", "true")
 	out, code := onTerminal(t, w, []string{"job", "query", "-o", w.file("x.csv", ""),

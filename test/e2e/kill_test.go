@@ -71,6 +71,7 @@ func kill(t *testing.T, pid int) {
 func pause(longest time.Duration) { time.Sleep(rand.N(longest)) }
 
 func TestKilledTrainerLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range kills() {
 		run, session, ledger := w.ledgerRun(i, 1<<30)
@@ -88,6 +89,7 @@ func TestKilledTrainerLosesNothing(t *testing.T) {
 
 // The collector is killed again and again under one trainer, which must neither notice nor lose a record.
 func TestKilledCollectorLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	records := 40_000
 	run, session, ledger := w.ledgerRun(0, records)
@@ -111,6 +113,7 @@ func TestKilledCollectorLosesNothing(t *testing.T) {
 }
 
 func TestEverythingKilledAtOnceLosesNothing(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range kills() {
 		run, session, ledger := w.ledgerRun(i, 1<<30)

@@ -20,6 +20,7 @@ import (
 // TestLake asks a lake of twelve ranks, one of which leaks, as a user does: SQL, tables, the odd rank, its upkeep, and
 // what is refused.
 func TestLake(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	dir := filepath.Join(w.home, "lake")
 	makeLake(t, dir)

@@ -63,6 +63,7 @@ func TestLeakPatterns(t *testing.T) {
 // The summary times the run that was judged, not the command that judges it; a device that the session has not is no
 // healthy one.
 func TestLeakOfAnEndedRunSaysWhatItJudged(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	w.mg("run", "--quiet", "--session", s, "--", "python3", "-c", "import time; time.sleep(2)")

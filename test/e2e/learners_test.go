@@ -14,6 +14,7 @@ import (
 // Trainings without PyTorch, with the real libraries: each counts its own kind of step, what leaks is called a leak
 // with its holder, and what doesn't is not. A forest that is being grown is no leak.
 func TestLearners(t *testing.T) {
+	env.Long(t, "frameworks: runs that a verdict needs")
 	python := env.Learners(t).Path
 	for _, c := range []struct {
 		name, kind string
@@ -88,6 +89,7 @@ func checkLearner(t *testing.T, w *world, session, verdict string) {
 
 // What JAX says of its own memory opens in memgauge snapshot, with the program's lines.
 func TestJAXProfile(t *testing.T) {
+	t.Parallel()
 	python := env.Learners(t).Path
 	w := newWorld(t)
 	file := filepath.Join(w.home, "memory.pprof")

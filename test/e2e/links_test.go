@@ -14,6 +14,7 @@ import (
 // TestLakeFromElsewhere: a lake whose stage, or an hour of it, leads into a directory of the user's is refused by every
 // command that writes it, with the link's name, and the directory stays as it is.
 func TestLakeFromElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	thesis := filepath.Join(w.home, "thesis")
 	file := filepath.Join(thesis, "chapter.tex")
@@ -61,6 +62,7 @@ func TestLakeFromElsewhere(t *testing.T) {
 // TestRootInAUsersDirectory: root's hub does not start in a directory that another user can change, and what that user
 // has prepared there leads nowhere.
 func TestRootInAUsersDirectory(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	dir, victim := filepath.Join(w.home, "user", "hub"), filepath.Join(w.home, "shadow")

@@ -75,6 +75,7 @@ func (a assistant) close() {
 
 // An assistant asks a real session by the SDK: all tools answer, nothing is changed, long answers are cut and say so.
 func TestAssistantAsksASession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run := keeps(t, w)
 	a := newAssistant(t, w.command("memgauge", "mcp"))

@@ -35,6 +35,7 @@ type pictureJSON struct {
 // A real training with four workers in a cgroup: where names at least 95 % of what the kernel charges, and the
 // processes add up to what the kernel counts within 2 %. While it runs and afterwards.
 func TestWhereNamesEveryByte(t *testing.T) {
+	t.Parallel()
 	const limit = 3 << 30
 	python := env.Torches(t)[0].Path
 	dir := memoryCgroup(t, limit)
@@ -69,6 +70,7 @@ func TestWhereNamesEveryByte(t *testing.T) {
 // Afterwards nobody can be asked any more: what the agents say of malloc's and Python's memory was recorded, of a
 // forked process too.
 func TestWhereOfAFinishedJob(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "s"), filepath.Join(w.home, "stop")
 	program := w.file("fork.py", `
@@ -158,6 +160,7 @@ func (w *world) until(what string, ok func() bool) {
 // The kernel kills a job at its limit: list says so, the event names it, and the minute before is there at full
 // resolution.
 func TestOOMKillIsRecorded(t *testing.T) {
+	t.Parallel()
 	const limit = 300 << 20
 	dir := memoryCgroup(t, limit)
 	w := newWorld(t)

@@ -101,6 +101,7 @@ func nativeFlames(t *testing.T, w *world, s string) {
 
 // What can't be done is said, with what can, and nothing is started.
 func TestNativeRefusals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "without")
 	w.mg("run", "--quiet", "--session", s, "--", "python3", "-c", "pass")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 
 	"github.com/memgauge/memgauge/test/env"
@@ -13,6 +14,9 @@ import (
 type machines struct {
 	names, addrs []string
 }
+
+// sets counts what newMachines made: tests run side by side.
+var sets atomic.Int32
 
 // newMachines makes n of them; the first has the address 192.168.1.100, and its name is m0. Where the kernel or the
 // user's rights don't allow that, the test is left out.
@@ -26,8 +30,9 @@ func newMachines(t *testing.T, n int) machines {
 			env.Missing(t, "netns", fmt.Sprintf("ip %v: %v %s", args, err, out))
 		}
 	}
+	set := sets.Add(1)
 	for i := range n {
-		name := fmt.Sprintf("mg%d-%d", os.Getpid(), i)
+		name := fmt.Sprintf("mg%d-%d-%d", os.Getpid(), set, i)
 		ip("netns", "add", name)
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 		m.names, m.addrs = append(m.names, name), append(m.addrs, fmt.Sprintf("192.168.1.%d", 100+i))

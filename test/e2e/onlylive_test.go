@@ -10,6 +10,7 @@ import (
 // Without an ENDPOINT the tools look at the only live session, as leak does, and say so; --machine looks at the
 // machine.
 func TestToolsLookAtTheOnlyLiveSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	sleeper := func(name string) *background {
 		p := w.start("memgauge", "run", "--quiet", "--name", name, "--", "python3", "-c",

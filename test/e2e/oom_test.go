@@ -103,6 +103,7 @@ func growToDeath(t *testing.T, w *world, r *rand.Rand) deadRun {
 
 // The kernel's own OOM kills against what was predicted of them, from half of the life on.
 func TestOOMForecastAgainstKills(t *testing.T) {
+	env.Long(t, "lives that end at a limit, in real time")
 	w := newWorld(t)
 	r := rand.New(rand.NewPCG(20260101, 1))
 	var errors []float64
@@ -196,6 +197,7 @@ func TestOOMWarnsBeforeTheKill(t *testing.T) {
 
 // --monitor goes on until Ctrl-C, unless --duration says how long.
 func TestOOMMonitorKeepsToItsDuration(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, args := range [][]string{{"--monitor", "--duration", "0.5"}, {"--duration", "0.5", "--monitor"}} {
 		r := w.do("memgauge", append([]string{"oom", "--interval", "0.1"}, args...)...)
@@ -263,6 +265,8 @@ func (w *world) postMortem(session string) told {
 // An allocation of PyTorch's that the host refuses, after a leak: the page draws the leak with its line, says what was
 // asked for, and what hole there was for it.
 func TestReportOfAFailedAllocation(t *testing.T) {
+	env.Long(t, "a training to its end in a cgroup, and a browser")
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	r := w.do("memgauge", "run", "--quiet", "--session", s, "--", env.Torch(t).Path, script(t, "train.py"), "400", "1",

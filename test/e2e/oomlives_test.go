@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // answer is what `memgauge oom` said at a moment.
@@ -54,6 +56,7 @@ func askWhileItLives(t *testing.T, w *world, s string, run *background) (list []
 // steadily beside a page cache that fills the cgroup, and in stairs. From half of the life on the time is told, within
 // 15 % and a second as a rule, and it is never denied.
 func TestOOMForetellsWithoutPyTorch(t *testing.T) {
+	env.Long(t, "lives that end at a limit, in real time")
 	for name, args := range map[string][]string{"beside page cache": {"10", "0.5", "60"},
 		"in stairs": {"10", "8", "0"}} {
 		t.Run(name, func(t *testing.T) {

@@ -53,6 +53,7 @@ func healthyPrograms(t *testing.T) (dir string, list []healthyProgram) {
 // Real trainings that have nothing wrong with them, in a cgroup that they fill to four fifths, watched from the start
 // on with the window that is the default and with a short one.
 func TestNoOOMAlarmOnHealthyRuns(t *testing.T) {
+	env.Long(t, "the corpus' healthy trainings, in real time")
 	python := env.Torch(t).Path
 	dir, programs := healthyPrograms(t)
 	alarms := map[string]int{}

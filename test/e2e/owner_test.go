@@ -15,6 +15,7 @@ import (
 // Another user has prepared a session for root to look at: links to what root can write, and a socket that answers.
 // Every command that takes a session refuses, starts nothing and touches nothing.
 func TestRootLooksAtAnotherUsersSession(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
@@ -61,6 +62,7 @@ func TestRootLooksAtAnotherUsersSession(t *testing.T) {
 // Root gives another user's program memory to write its records into, and no file that could fill root's disk; the
 // records are read all the same, also those that a killed one has left.
 func TestRingOfAnotherUsersProgram(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	w := newWorld(t)
 	p := w.program("setpriv", "--reuid", "65534", "--clear-groups", "/usr/bin/python3", "-c",

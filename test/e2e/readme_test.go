@@ -28,6 +28,7 @@ func TestReadme(t *testing.T) {
 
 // TestFirstHour is the same of the tutorial, in a folder that has the examples beside it.
 func TestFirstHour(t *testing.T) {
+	env.Long(t, "every command of a guide, with several trainings to their end")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

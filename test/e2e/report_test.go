@@ -60,6 +60,7 @@ func (b *browser) whole(url string) {
 // The page about a real training, live and finished, whose names would be markup: one file that Chromium opens from the
 // disk, with every view and no request.
 func TestReportPage(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	s := filepath.Join(w.home, "s")
@@ -135,6 +136,7 @@ func (w *world) reportsJSON(session string) {
 
 // What our own commands ask of the trainer is no event of the user's job; what the user has it do is.
 func TestOwnQuestionsAreNoEvents(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.start("memgauge", "run", "--quiet", "--name", "job", "--", "python3", "-c", holding)
 	until(t, "the program", func() bool { return strings.Contains(b.out.String(), "ready") })
@@ -153,6 +155,7 @@ func TestOwnQuestionsAreNoEvents(t *testing.T) {
 
 // A session that keeps a memory snapshot has its flame graph on the page.
 func TestReportWithSnapshot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	train := w.start("memgauge", "run", "--quiet", "--record-memory", "--", env.Torch(t).Path,
@@ -182,6 +185,7 @@ func TestReportWithSnapshot(t *testing.T) {
 // A page is about one session, found once: a second look could find another one by then. What a census cost is no share
 // of the moment that it took.
 func TestReportFindsItsSessionOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	run := w.start("memgauge", "run", "--quiet", "--name", "one", "--", "python3", "-c", `
 import os, time

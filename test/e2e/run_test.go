@@ -15,6 +15,7 @@ import (
 )
 
 func TestRunLeavesTheCommandAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	cmd := w.command("memgauge", "run", "--session", s, "--", "sh", "-c", `cat; echo err >&2; exit 7`)
@@ -33,6 +34,7 @@ func TestRunLeavesTheCommandAlone(t *testing.T) {
 }
 
 func TestRunPassesSignalsAndExitCodes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for sig, want := range map[syscall.Signal]string{syscall.SIGKILL: "killed by SIGKILL",
 		syscall.SIGSEGV: "killed by SIGSEGV"} {
@@ -55,6 +57,7 @@ func TestRunPassesSignalsAndExitCodes(t *testing.T) {
 // A signal to memgauge run alone is passed on; one from the keyboard goes to the whole process group and must reach the
 // command once.
 func TestRunDeliversASignalOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	script := w.file("count.py", `
 import signal, sys, time
@@ -154,6 +157,7 @@ func openPTY(t *testing.T) (master, slave *os.File) {
 }
 
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	full := filepath.Dir(w.file("full/x", ""))
 	for _, c := range []struct {
@@ -181,6 +185,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 }
 
 func TestHomeThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.file("state", "a file where the home should be")
 	r := w.do("memgauge", "run", "--", "sh", "-c", "echo started")
@@ -192,6 +197,7 @@ func TestHomeThatCannotBeWritten(t *testing.T) {
 
 // What a program without torch and a program that isn't Python leave: a session that can be asked, with no steps in it.
 func TestPrograms(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	pkg := w.file("pkg/__main__.py", "import time; print('hello from pkg', __name__); time.sleep(.6)")
 	sh := w.file("train.sh", "#!/bin/sh\necho shell\nexec python3 -m pkg\n")
@@ -216,6 +222,7 @@ func TestPrograms(t *testing.T) {
 }
 
 func TestInterpretersThatDoNotWantUs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	script := w.file("quiet.py", "import sys, time; time.sleep(.5); print([m for m in sys.modules if 'memgauge' in m])")
 	for _, flag := range []string{"-E", "-I", "-S"} {

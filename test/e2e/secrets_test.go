@@ -41,6 +41,7 @@ child.kill()
 `
 
 func TestNoSecretReachesTheDisk(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s, stop := filepath.Join(w.home, "state", "s"), filepath.Join(w.home, "stop")
 	job := filepath.Join(w.home, "job.py")

@@ -13,6 +13,7 @@ import (
 // TestSiege is the short form of test/bench/siege.py: hostile acts by chance against live trainings. Its seed is always
 // the same, so that it does the same to every build; other seeds are for the long form.
 func TestSiege(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	python := env.Torch(t).Path
 	w := newWorld(t)

@@ -13,6 +13,7 @@ import (
 // TestRunForwardsSignals: what is sent to `memgauge run` alone reaches the command, each kind of signal that means
 // something there.
 func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	script := w.file("signals.py", `import os, signal
 for n in signal.valid_signals():
@@ -53,6 +54,7 @@ while True: signal.pause()
 
 // TestRunLeavesIgnoredSignals: after nohup a hangup means nothing, to us and to the command.
 func TestRunLeavesIgnoredSignals(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	script := w.file("nohup.py", `import signal, time
 print("ready" if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else "changed", flush=True)

@@ -33,6 +33,7 @@ func fakeTrainer(t *testing.T, w *world, flags ...string) (done func()) {
 
 // A live trainer is told to record, and writes its snapshot where it was asked to; one that does not use CUDA says so.
 func TestSnapshotOfALiveTrainer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	done := fakeTrainer(t, w)
 	take := func(args ...string) result {
@@ -93,6 +94,7 @@ func TestSnapshotOfALiveTrainer(t *testing.T) {
 // With --record-memory the history is recorded from the start, and the session has the snapshot of an allocation that
 // failed.
 func TestRecordMemory(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	done := fakeTrainer(t, w, "--record-memory")
 	if r := w.do("memgauge", "faked", "eval", "recorded"); !strings.Contains(r.stdout,

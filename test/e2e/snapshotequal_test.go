@@ -41,6 +41,7 @@ func torchSnapshots(t *testing.T, w *world) []string {
 
 // What memgauge reads is what pickle.load and a naive replay read, of PyTorch's own files and of mosaic's.
 func TestSnapshotsEqualNaiveReplay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	paths := append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots", "mosaic.pickle"))
 	args := append([]string{filepath.Join(env.Checkout(), "test", "bench", "snapshot_equal.py"), "--memgauge",
@@ -54,6 +55,7 @@ func TestSnapshotsEqualNaiveReplay(t *testing.T) {
 
 // Each command works on each kind of file.
 func TestSnapshotCommandsOnEveryKind(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	out := t.TempDir()
 	for _, path := range append(torchSnapshots(t, w), filepath.Join(env.Checkout(), "testdata", "snapshots",

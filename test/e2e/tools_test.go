@@ -20,6 +20,7 @@ var toolLine = regexp.MustCompile(`(?m)^python (?:-m tools\.memory|memory_debug_
 // Every command line in the document of the tools whose commands these are, as it stands there, with our name for the
 // program's: it runs, is ended with Ctrl-C where it does not end by itself, and has written what it promised.
 func TestSeedsCommandLines(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(toolsDocument)
 	if err != nil {
 		t.Fatal(err)
@@ -126,6 +127,7 @@ var pythonBlock = regexp.MustCompile("(?s)```python\n(.*?)```")
 
 // Every Python snippet of the document runs as written but for the import line, observed and by itself.
 func TestSeedsPythonClasses(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(toolsDocument)
 	if err != nil {
 		t.Fatal(err)
@@ -177,6 +179,7 @@ func (w *world) snippet(path, agent string, observed bool) result {
 
 // A heap that is fragmented on purpose, counted from outside in the live process; the truth is known from the script.
 func TestFragmentCountsALiveHeap(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	path := w.file("holes.py", `
 import ctypes, os, time

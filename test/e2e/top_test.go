@@ -87,6 +87,7 @@ const holding = "import time\nkept = []\nprint('ready', flush=True)\nwhile True:
 // A live session on a real terminal: the levels, code in the trainer, freezing; and the terminal after Ctrl-C, SIGTERM
 // and the end of the program that was watched.
 func TestTop(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	b := w.start("memgauge", "run", "--name", "job", "--", "python3", "-c", holding)
 	until(t, "the program", func() bool { return strings.Contains(b.out.String(), "ready") })
@@ -144,6 +145,7 @@ func TestTop(t *testing.T) {
 
 // A finished session is replayed, and a frame of it goes into a pipe.
 func TestTopOfAFinishedSession(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.mg("run", "--name", "job", "--", "python3", "-c", "import time; x = bytearray(50_000_000); time.sleep(3)")
 	frame := w.mg("job", "top", "--once", "--width", "100", "--height", "30")

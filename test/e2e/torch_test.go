@@ -24,7 +24,10 @@ func script(t *testing.T, name string) string {
 
 func eachTorch(t *testing.T, f func(t *testing.T, python string)) {
 	for _, p := range env.Torches(t) {
-		t.Run(p.Name(), func(t *testing.T) { f(t, p.Path) })
+		t.Run(p.Name(), func(t *testing.T) {
+			t.Parallel()
+			f(t, p.Path)
+		})
 	}
 }
 
@@ -101,6 +104,7 @@ func statements(t *testing.T, path string) []string {
 
 // Every statement of the seeds runs as it is written there, on a job that is running.
 func TestSeedsSQLLive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	python := env.Torch(t).Path

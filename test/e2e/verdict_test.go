@@ -61,6 +61,7 @@ for i in range(500):
 
 // TestHostLeakOfACUDATraining: devices have series of their own, and hide neither each other's leaks nor the host's.
 func TestHostLeakOfACUDATraining(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
 	agent, err := filepath.Abs("../agent")
@@ -101,6 +102,7 @@ func TestHostLeakOfACUDATraining(t *testing.T) {
 // TestLeakOfAKilledTraining: what the kernel killed for its leak is judged as of its last step, also where asked for a
 // step before.
 func TestLeakOfAKilledTraining(t *testing.T) {
+	t.Parallel()
 	const limit = 900 << 20
 	python := env.Torch(t).Path
 	group := memoryCgroup(t, limit)
@@ -134,6 +136,7 @@ while True:
 
 // TestLeakWithoutSteps: a program without PyTorch is judged by time.
 func TestLeakWithoutSteps(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	program := w.file("service.py", `
 import sys, time

@@ -199,6 +199,7 @@ func (b *browser) id() string {
 
 // Every view of a finished session, with a name that would be markup, by mouse and by keyboard.
 func TestWebFinished(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	const name, markup = "a<img>&c", "<img src=x onerror=alert(1)>"
@@ -241,6 +242,7 @@ func TestWebFinished(t *testing.T) {
 }
 
 func TestWebKeyboardAndLinks(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "100", "0",
 		"0.02"); r.code != 0 {
@@ -313,6 +315,7 @@ func (b *browser) byMouse() {
 }
 
 func TestWebSQL(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if r := w.do("memgauge", "run", "--quiet", "--name", "q", "--", "python3", "-c", "pass"); r.code != 0 {
 		t.Fatalf("exit %d\n%s", r.code, r.stderr)
@@ -352,6 +355,7 @@ func TestWebSQL(t *testing.T) {
 // A live session: steps come without a reload, a census and stacks are taken, code runs only where it is allowed, and
 // the page says when it ends.
 func TestWebLive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	train := w.start("memgauge", "run", "--quiet", "--name", "alive", "--", env.Torch(t).Path, script(t, "train.py"),
 		"100000", "0.1", "0.05")
@@ -396,6 +400,7 @@ func TestWebLive(t *testing.T) {
 
 // In Chinese, on a phone, over a slow line.
 func TestWebChineseOnAPhone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "60", "0",
 		"0.02"); r.code != 0 {
@@ -429,6 +434,7 @@ func TestWebChineseOnAPhone(t *testing.T) {
 
 // Another address than loopback needs a token of the user's own and a certificate; and mistakes are told as such.
 func TestWebRefusesToBeReachable(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	token := w.file("token", "short")
 	for name, args := range map[string][]string{

@@ -69,6 +69,7 @@ func (p part) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 // 8,000 ranks of which one leaks: it is named, marked at the edge of the map, found by pointer and by keyboard, and the
 // map is zoomed into where it stands for its neighbours.
 func TestWebOddRankAmongThousands(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	env.Page(t, web.Bundled())

@@ -72,6 +72,7 @@ const boxesDrawn = "document.querySelector('.boxes')?.dataset.drawn > 0"
 // A history that a GPU has recorded, by keyboard and by mouse, with and without WebGL2; its flame graph, segments and
 // comparison; one full of markup; and files dropped onto the page: one that is cut, and one that is none.
 func TestWebSnapshot(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	recorded := filepath.Join(env.Checkout(), "testdata", "snapshots", "h100-expandable.pickle.gz")
@@ -210,6 +211,7 @@ func (b *browser) wide(view string) {
 
 // On a phone, in Chinese; and the snapshot that a session keeps, by the link from its page.
 func TestWebSnapshotOnAPhone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
 	recorded := filepath.Join(env.Checkout(), "testdata", "snapshots", "h100-segments.pickle.gz")
@@ -234,6 +236,7 @@ func TestWebSnapshotOnAPhone(t *testing.T) {
 
 // A file that can't be one is refused before the page is there.
 func TestWebSnapshotThatIsNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, path := range []string{w.home, filepath.Join(w.home, "nothing.pickle")} {
 		if r := w.do("memgauge", "web", "--snapshot", path); r.code == 0 || r.stdout != "" ||
@@ -245,6 +248,7 @@ func TestWebSnapshotThatIsNone(t *testing.T) {
 
 // The ranks of a job on two machines, beside each other; a click opens the session of one.
 func TestWebRanks(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	env.Chromium(t)
 	boss, addr := newWorld(t), "127.0.0.1:"+env.FreePort(t)

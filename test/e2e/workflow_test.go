@@ -13,6 +13,7 @@ import (
 // The steps of examples/ci/memory.yml, as a runner executes them: a pull request that changes nothing passes, one that
 // leaks fails at the verdict and at the peak.
 func TestWorkflow(t *testing.T) {
+	t.Parallel()
 	python := env.Frameworks(t).Path
 	w := newWorld(t)
 	for name, text := range map[string]string{
