@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // again is a text as often as it takes to fill some bytes.
@@ -139,7 +141,7 @@ func TestHostileSource(t *testing.T) {
 	began := time.Now()
 	for name, fill := range hostile {
 		t.Run(name, func(t *testing.T) {
-			text := "import torch, matplotlib.pyplot as plt\n" + fill(1<<16)
+			text := "import torch, matplotlib.pyplot as plt\n" + fill(env.Times(1<<14, 1<<16))
 			src, err := newSource("x.py", []byte(text))
 			if err != nil {
 				t.Fatal(err)

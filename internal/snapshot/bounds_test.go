@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // pack compresses a beginning, so many times a piece, and an end.
@@ -41,6 +42,7 @@ const maxTaken = 3 << 30
 
 // Small archives that would unpack to gigabytes, or of which gigabytes would be made: each is given up in time.
 func TestSmallArchivesStaySmall(t *testing.T) {
+	env.Long(t, "gigabytes are unpacked")
 	for name, data := range map[string][]byte{
 		"zeros":    pack(t, "\x80\x02", "\x00", 1<<30, "."),
 		"values":   pack(t, "\x80\x02(", "N", 60<<20, "l."),

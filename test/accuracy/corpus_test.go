@@ -18,6 +18,7 @@ func TestMain(m *testing.M) { env.Main(m, cli.Main) }
 
 // TestCorpus runs one program that leaks and its repaired twin through the harness; make accuracy runs all.
 func TestCorpus(t *testing.T) {
+	env.Long(t, "programs of the corpus to their end, in real time")
 	home := t.TempDir()
 	t.Setenv("MEMGAUGE_HOME", filepath.Join(home, "state"))
 	c := corpus{memgauge: env.Memgauge(t, home), python: env.Torch(t).Path, dir: "corpus", limit: 10 * time.Minute,

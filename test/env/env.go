@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -205,10 +204,22 @@ func Trees(t testing.TB, part string) (all []Python) {
 	return all
 }
 
-// Checkout is the root of the repository.
-func Checkout() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+// Checkout is the root of the repository. A test begins in its package's directory; the source's own path would not do,
+// since scripts/runtests builds with -trimpath, as make build does, so that all it compiles is compiled once.
+func Checkout() string { return checkout }
+
+var checkout = above("go.mod")
+
+// above is the nearest directory, from the working directory up, that has the file.
+func above(file string) string {
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
 }
 
 func need(t testing.TB, part, key string) string {

@@ -119,6 +119,7 @@ func TestRealAnswers(t *testing.T) {
 
 // TestDry runs the kit's checks that need no GPU.
 func TestDry(t *testing.T) {
+	env.Long(t, "the whole kit as it runs on a machine with a GPU, its trainings included")
 	python, dir := env.Torch(t).Path, t.TempDir()
 	memgauge := built(t)
 	library := filepath.Join(filepath.Dir(memgauge), "libmemgauge_alloc.so")

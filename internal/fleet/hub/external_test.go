@@ -11,6 +11,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/test/nats"
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // may is what docs/fleet.md says that users may do.
@@ -96,6 +97,7 @@ func TestExternalNATS(t *testing.T) {
 // TestExternalLosesAServer: of three servers that keep each frame, the one that leads is lost and comes back, again and
 // again. Every frame that was acknowledged reaches the keeper, and one that was not is sent again.
 func TestExternalLosesAServer(t *testing.T) {
+	env.Long(t, "a cluster of three servers that are lost and come back")
 	o := nats.StartCluster(t, may, bus.MaxMessage, 3)
 	k := kept{make(chan frame.Header, 4096)}
 	one := over(t, o.Server, 3)
