@@ -14,7 +14,7 @@ EXPORTS = -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml* -Wl$(,
 , := ,
 
 .DEFAULT_GOAL := build
-.PHONY: build test test-trino check demo bench bench-look accuracy wheel release generate licenses gpu-kit fuzz clean help
+.PHONY: build test test-long test-trino check demo bench bench-look accuracy wheel release generate licenses gpu-kit fuzz clean help
 
 build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@echo "building bin/memgauge $(VERSION) (the first time DuckDB is downloaded and linked: a minute or two)"
@@ -25,8 +25,12 @@ build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc
 	@cp cmd/memgauge_alloc/memgauge_alloc.h bin/ && rm bin/libmemgauge_alloc.h # cgo's own header is not for people
 
-test: ## every test: lint, Go, and the agent on every Python that is here (first time: up to 40 minutes)
+test: ## the short lane: lint, Go, and the agent on three Pythons; what CI runs (12 minutes; the first time 10 more)
 	@scripts/runtests
+
+test-long: ## every test, on every Python, with kills, clusters, frameworks, wheels (two hours); SCALE=10 for ten times the counts
+	@scripts/runtests --long=$(or $(SCALE),1)
+	@scripts/trinolane
 
 test-trino: ## a real Trino over the lake gives DuckDB's answers (fetches 821 MB once; a minute, 1.8 GB of memory)
 	@home=$$(scripts/testenv --only trino) && MEMGAUGE_TRINO_HOME="$$home" MEMGAUGE_REQUIRE=trino go test -count=1 -v ./test/trino

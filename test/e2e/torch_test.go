@@ -174,7 +174,7 @@ func TestKilledTrainingIsAskedAfterwards(t *testing.T) {
 
 func TestDataLoaderWorkers(t *testing.T) {
 	eachTorch(t, func(t *testing.T, python string) {
-		for _, context := range []string{"fork", "spawn"} {
+		for _, context := range contexts("spawn") {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
 			r := w.do("memgauge", "run", "--session", s, "--", python, script(t, "ddp.py"), context, "40")
@@ -194,9 +194,17 @@ func TestDataLoaderWorkers(t *testing.T) {
 	})
 }
 
+// contexts are the ways in which workers start; the short lane has one of them.
+func contexts(short string) []string {
+	if env.InLong() {
+		return []string{"fork", "spawn"}
+	}
+	return []string{short}
+}
+
 func TestTorchrun(t *testing.T) {
 	eachTorch(t, func(t *testing.T, python string) {
-		for _, context := range []string{"fork", "spawn"} {
+		for _, context := range contexts("fork") {
 			w := newWorld(t)
 			s := filepath.Join(w.home, "s")
 			job := []string{"run", "--session", s, "--", python, "-m", "torch.distributed.run", "--nproc_per_node", "2",
