@@ -156,7 +156,7 @@ export interface Cost {
 
 export interface Table { Schema: string; Name: string; Rows: number; Columns: { Name: string; Type: string; Doc: string }[]; Doc: string }
 
-export interface News { to: number; step: number; live: boolean }
+export interface News { to: number; step: number; live: boolean; final: boolean }
 
 export interface Ran {
   what: { ts: string; event: string; text: string; summary: string; device: string; limit_bytes: number | null;

@@ -51,7 +51,7 @@ export function Overview({ a, v, news, live, place }: {
   const shown = chosen.length ? all.filter((s) => chosen.includes(keyOf(s))) : all.slice(0, shownAtFirst);
   const fan = useMemo(() => future && live && v ? fanOf(v, end) : null, [future, live, v, end]);
   const view = viewOf(fixed, following, a.from, end, fan);
-  const events = useLoad<Event[]>((s) => get(of(a.id, "events"), s), [a.id, live ? Math.floor(end / 1e7) : 0]);
+  const events = useLoad<Event[]>((s) => get(of(a.id, "events"), s), [a.id, live ? Math.floor(end / 1e7) : news?.final ?? true]);
   const clock = useTrack(a.id, a.processes.find((p) => p.steps)?.pid, view, end);
   const zoom = (next: View) => {
     const { view: kept, follow } = bounded(next, a.from, end, live);

@@ -69,24 +69,25 @@ function Whole({ a, v, live, place }: { a: About; v?: Verdicts; live: boolean; p
   </>;
 }
 
-// useNews listens to the server.
+// useNews listens to the server until the session's end is final: what tells of it is recorded a moment after it was seen.
 function useNews(id: string, live: boolean, ended: () => void) {
   const [news, setNews] = useState<News>();
   const [lost, setLost] = useState(false);
+  const watching = news ? !news.final : live;
   useEffect(() => {
-    if (!live) return;
+    if (!watching) return;
+    let over = false;
     const stop = listen(of(id, "live"), (kind, data) => {
       if (kind !== "news") return setLost(true);
       const n: News = JSON.parse(data);
       setLost(false);
       setNews(n);
-      if (!n.live) {
-        stop();
-        ended();
-      }
+      if (n.final) stop();
+      if (n.final || !n.live && !over) ended();
+      over = !n.live;
     }, () => setLost(true));
     return stop;
-  }, [id, live]);
+  }, [id, watching]);
   return { news, lost };
 }
 

@@ -12,6 +12,8 @@ import (
 
 const (
 	newsEvery = time.Second
+	// settleNews are told at most of a session that has ended: its collector may have been killed with it.
+	settleNews = 30
 	// writePatience is for a browser to take some more of an answer.
 	writePatience = 30 * time.Second
 )
@@ -21,9 +23,12 @@ type news struct {
 	To   int64 `json:"to"` // µs since the epoch, of the last reading
 	Step int64 `json:"step"`
 	Live bool  `json:"live"`
+	// Final says that nothing changes any more: a job's end is seen a moment before its collector has recorded it, with
+	// the event that tells of it.
+	Final bool `json:"final"`
 }
 
-// live sends a session's news each second, as server-sent events, until it has ended. The page asks for what it shows
+// live sends a session's news each second, as server-sent events, until its end is final. The page asks for what it shows
 // by itself: news have the same size after a day.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	select {
@@ -36,9 +41,13 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
-	for {
+	for over := 0; ; {
 		n, err := s.newsOf(r.Context(), r.PathValue("id"))
-		if send(w, n, err) != nil || err == nil && !n.Live {
+		if err == nil && !n.Live {
+			over++
+			n.Final = n.Final || over > settleNews
+		}
+		if send(w, n, err) != nil || n.Final {
 			return
 		}
 		select {
@@ -57,7 +66,7 @@ func (s *Server) newsOf(ctx context.Context, id string) (n news, err error) {
 			return err
 		}
 		covered, err := spanOf(ctx, d)
-		n = news{covered.To, covered.Step, end.Live}
+		n = news{covered.To, covered.Step, end.Live, end.Final}
 		return err
 	})
 	if err == nil && !n.Live {

@@ -27,12 +27,16 @@ type scripted struct {
 	api.Session
 	about api.About
 	live  func() bool
+	final func() bool // nil: as soon as it is over
 	query func(q api.QueryRequest, w io.Writer) error
 }
 
 func (s *scripted) About(context.Context) (api.About, error) { return s.about, nil }
-func (s *scripted) End(context.Context) (api.End, error)     { return api.End{Live: s.live()}, nil }
-func (s *scripted) Close() error                             { return nil }
+func (s *scripted) End(context.Context) (api.End, error) {
+	live := s.live()
+	return api.End{Live: live, Final: !live && (s.final == nil || s.final())}, nil
+}
+func (s *scripted) Close() error { return nil }
 func (s *scripted) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 	return s.query(q, w)
 }
@@ -286,11 +290,12 @@ func TestSourceReadsOnlyWhatTheSessionNames(t *testing.T) {
 	}
 }
 
-// News come each second, and the last says that the session has ended.
+// News come each second, also when the session has ended, until its collector has recorded that.
 func TestNewsEndWithTheSession(t *testing.T) {
 	s := session()
 	asked := 0
 	s.live = func() bool { asked++; return asked < 2 }
+	s.final = func() bool { return asked > 2 }
 	s.query = func(_ api.QueryRequest, w io.Writer) error {
 		_, err := io.WriteString(w, `{"from":1,"to":2,"step":7}`+"\n")
 		return err
@@ -309,7 +314,8 @@ func TestNewsEndWithTheSession(t *testing.T) {
 			lines = append(lines, data)
 		}
 	}
-	want := `{"to":2,"step":7,"live":true} {"to":2,"step":7,"live":false}`
+	want := `{"to":2,"step":7,"live":true,"final":false} {"to":2,"step":7,"live":false,"final":false} ` +
+		`{"to":2,"step":7,"live":false,"final":true}`
 	if got := strings.Join(lines, " "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
