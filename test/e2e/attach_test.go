@@ -122,6 +122,7 @@ func (w *world) leftAlone(pid int) {
 
 // Every Python, in one of the ways to be busy or blocked; in the long lane in all of them.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	ways := []string{"compute", "sleep", "join", "event", "queue", "read", "extension", "threads"}
 	pythons := append(env.CPythons(t), env.ChrootCPythons(t)...)
 	for i, py := range pythons {
@@ -163,6 +164,7 @@ func TestAttachDebianPythonAndVenv(t *testing.T) {
 
 // A training is observed from its next step on, by what it made before; its losses are those of a run that nobody saw.
 func TestAttachToATraining(t *testing.T) {
+	t.Parallel()
 	eachTorch(t, func(t *testing.T, python string) {
 		w := newWorld(t)
 		progress := filepath.Join(w.home, "progress")

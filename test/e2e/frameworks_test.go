@@ -15,6 +15,7 @@ import (
 // and lands in TensorBoard through the framework's own logger.
 func TestFrameworks(t *testing.T) {
 	env.Long(t, "frameworks: imports of seconds, and runs that a verdict needs")
+	t.Parallel()
 	python := env.Frameworks(t).Path
 	for _, c := range []struct{ name, tag string }{
 		{"transformers", "train/memgauge/leak"},
@@ -64,6 +65,7 @@ func checkScalars(t *testing.T, w *world, python, dir, tag string) {
 // Without memgauge the callbacks do nothing but to say, once, how to be observed.
 func TestFrameworksUnobserved(t *testing.T) {
 	env.Long(t, "frameworks: imports of seconds")
+	t.Parallel()
 	python := env.Frameworks(t).Path
 	for _, name := range []string{"transformers", "lightning", "accelerate"} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +91,7 @@ func (w *world) unobserved(python string, args ...string) *exec.Cmd {
 // the same with xdist's workers.
 func TestPytestPlugin(t *testing.T) {
 	env.Long(t, "frameworks: pytest with its plugins over tests that leak")
+	t.Parallel()
 	python := env.Frameworks(t).Path
 	for _, c := range []struct {
 		name string

@@ -87,6 +87,7 @@ func newHook(t *testing.T) *hook {
 // A stop with a checkpoint, and what its rule tells, reach the webhook in either form, though its first answer was 503;
 // the trainer never has the address.
 func TestGuardTellsItsWebhook(t *testing.T) {
+	t.Parallel()
 	for _, form := range []string{"json", "slack"} {
 		t.Run(form, func(t *testing.T) {
 			t.Parallel()
@@ -149,6 +150,7 @@ func TestGuardStops(t *testing.T) {
 // Ctrl-C during a checkpoint ends the training as it would without a guard, and kill -9 leaves what was told until
 // then.
 func TestGuardInterruptedWhileSaving(t *testing.T) {
+	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"ctrl-c": syscall.SIGINT, "kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,6 +178,7 @@ func TestGuardInterruptedWhileSaving(t *testing.T) {
 // The frameworks' callbacks save with the Trainer and end its training.
 func TestCallbacksStop(t *testing.T) {
 	env.Long(t, "frameworks: imports of seconds")
+	t.Parallel()
 	python := env.Frameworks(t).Path
 	for _, c := range []struct{ name, saved string }{
 		{"transformers", "model/checkpoint-*"},

@@ -14,6 +14,7 @@ import (
 // The mistakes that leak memory, as the seeds' documents list them: each is called a leak with what holds it, and its
 // repair is not. Twelve trainings of some five seconds each, as many at a time as there are cores.
 func TestLeakPatterns(t *testing.T) {
+	t.Parallel()
 	python := env.Torch(t).Path
 	for _, p := range []struct{ name, holder, class, line string }{
 		{"losses", "all_losses", "autograd_graph", "patterns.py:"},

@@ -15,6 +15,7 @@ import (
 // with its holder, and what doesn't is not. A forest that is being grown is no leak.
 func TestLearners(t *testing.T) {
 	env.Long(t, "frameworks: runs that a verdict needs")
+	t.Parallel()
 	python := env.Learners(t).Path
 	for _, c := range []struct {
 		name, kind string

@@ -19,6 +19,7 @@ func masked(s string) string { return changing.ReplaceAllString(s, "") }
 
 // TestReadme: every console block of the README is run, in order, and must print what the README says but for figures.
 func TestReadme(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,7 @@ func TestReadme(t *testing.T) {
 // TestFirstHour is the same of the tutorial, in a folder that has the examples beside it.
 func TestFirstHour(t *testing.T) {
 	env.Long(t, "every command of a guide, with several trainings to their end")
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 // TestSlurmProlog: the prolog starts a node as the job's owner with the job's name, and the epilog ends it. Neither
 // fails where memgauge is not set up: Slurm would drain the machine.
 func TestSlurmProlog(t *testing.T) {
+	t.Parallel()
 	env.Root(t)
 	for _, program := range []string{"setsid", "setpriv", "getent"} {
 		if _, err := exec.LookPath(program); err != nil {

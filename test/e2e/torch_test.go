@@ -33,6 +33,7 @@ func eachTorch(t *testing.T, f func(t *testing.T, python string)) {
 
 // A training whose leak is known: 2 MiB a step. What the database says must be what the program did.
 func TestTrainingIsRecordedRight(t *testing.T) {
+	t.Parallel()
 	eachTorch(t, func(t *testing.T, python string) {
 		w := newWorld(t)
 		s := filepath.Join(w.home, "s")
@@ -150,6 +151,7 @@ func TestSeedsSQLLive(t *testing.T) {
 }
 
 func TestKilledTrainingIsAskedAfterwards(t *testing.T) {
+	t.Parallel()
 	eachTorch(t, func(t *testing.T, python string) {
 		w := newWorld(t)
 		run := w.start("memgauge", "run", "--name", "dies", "--", python, script(t, "train.py"), "2000", "1", "0.01")
@@ -173,6 +175,7 @@ func TestKilledTrainingIsAskedAfterwards(t *testing.T) {
 }
 
 func TestDataLoaderWorkers(t *testing.T) {
+	t.Parallel()
 	eachTorch(t, func(t *testing.T, python string) {
 		for _, context := range contexts("spawn") {
 			w := newWorld(t)
@@ -203,6 +206,7 @@ func contexts(short string) []string {
 }
 
 func TestTorchrun(t *testing.T) {
+	t.Parallel()
 	eachTorch(t, func(t *testing.T, python string) {
 		for _, context := range contexts("fork") {
 			w := newWorld(t)
