@@ -14,6 +14,7 @@ import weakref
 import client
 from census_case import settle, take
 from client import CENSUS, COUNTED, ERROR, wait_for
+from lane import times
 from launch import Home
 from test_census import Slotted, Thing
 
@@ -124,7 +125,7 @@ class Hostile(unittest.TestCase):
 
         thread = threading.Thread(target=make)
         thread.start()
-        for deep in (True, False) * 25:
+        for deep in (True, False) * times(10, 25):
             take(deep=deep)
         done.set()
         thread.join()
