@@ -125,10 +125,12 @@ class Hostile(unittest.TestCase):
 
         thread = threading.Thread(target=make)
         thread.start()
-        for deep in (True, False) * times(10, 25):
-            take(deep=deep)
-        done.set()
-        thread.join()
+        try:
+            for deep in (True, False) * times(10, 25):
+                take(deep=deep)
+        finally:
+            done.set()
+            thread.join()
         self.assertEqual((errors[:1], set(made)), ([], {13}))
 
     def test_objects_that_contain_themselves(self):
