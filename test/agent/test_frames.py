@@ -81,7 +81,8 @@ print(wrong, reads[0] > 100)
 
 def run(code):
     env = dict(os.environ, PYTHONPATH=AGENT, PYTHONFAULTHANDLER="1", PYTHONDONTWRITEBYTECODE="1")
-    done = subprocess.run([sys.executable, "-c", "SECONDS = %d\n" % times(1, 3) + code], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    code = "SECONDS = %d\n" % times(1, 3) + code
+    done = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True, timeout=120)
     return done.returncode, done.stdout
 

@@ -1,7 +1,7 @@
 """Runs a small training in a process of its own, observed, and reads what it left.
 
-The import of torch takes longer than such a training, so in the short lane one process of a file's tests has imported it
-and forks the programs. In each, torch is yet to be imported, which then takes no time: the agent finds what it would
+The import of torch takes longer than such a training, so in the short lane one process of a file's tests has imported
+it and forks the programs. In each, torch is yet to be imported, which then takes no time: the agent finds what it would
 find in a process that was started for the program, as each is in the long lane."""
 import importlib.util
 import json
