@@ -14,6 +14,7 @@ import weakref
 import client
 from census_case import settle, take
 from client import CENSUS, COUNTED, ERROR, wait_for
+from lane import times
 from launch import Home
 from test_census import Slotted, Thing
 
@@ -124,10 +125,12 @@ class Hostile(unittest.TestCase):
 
         thread = threading.Thread(target=make)
         thread.start()
-        for deep in (True, False) * 25:
-            take(deep=deep)
-        done.set()
-        thread.join()
+        try:
+            for deep in (True, False) * times(10, 25):
+                take(deep=deep)
+        finally:
+            done.set()
+            thread.join()
         self.assertEqual((errors[:1], set(made)), ([], {13}))
 
     def test_objects_that_contain_themselves(self):

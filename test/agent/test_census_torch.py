@@ -5,6 +5,7 @@ import unittest
 import weakref
 
 from census_case import line_of, take
+from lane import times
 
 from memgauge._agent.census import census
 
@@ -72,17 +73,17 @@ class Training(unittest.TestCase):
                 all_losses[:] = all_losses[-20:] + [loss]
             return losses
 
-        taken = []
+        taken, censuses = [], times(2, 5)
 
         def census_thread():
-            for _ in range(5):
+            for _ in range(censuses):
                 taken.append(take(self.memory, deep=True))
 
         thread = threading.Thread(target=census_thread)
         thread.start()
         losses = train(100, lambda: not thread.is_alive())
         thread.join()
-        self.assertEqual(len(taken), 5)
+        self.assertEqual(len(taken), censuses)
         self.assertEqual(losses, train(len(losses)))
         self.assertEqual([g for t in taken for g in t.tensors if g["role"] == "gradient"], [])
 

@@ -105,10 +105,10 @@ class Imports(unittest.TestCase):
         self.addCleanup(process.close)
         path = functools.partial(os.path.join, process.directory)
         # all of ours is loaded then
-        self.assertEqual(process.eval("import time; time.sleep(1)", 0.05).outcome, client.TIMEOUT)
+        self.assertEqual(process.eval("while True: pass", 0.05).outcome, client.TIMEOUT)
         open(path("hold"), "w").close()
         wait_for(lambda: os.path.exists(path("held")))
-        answer = process.eval("import wave", 0.2)
+        answer = process.eval("import wave", 1)     # time enough to come to the lock
         self.assertEqual(answer.outcome, client.GOES_ON, answer)
         open(path("release"), "w").close()
         self.assertEqual(process.child.wait(30), 0)
@@ -221,11 +221,12 @@ def short():
     print("ready")
     while not os.path.exists("leave"): time.sleep(0.001)
 short()
-print("left")
+open("left", "w").close()
 while not os.path.exists("stop"): time.sleep(0.001)
 """)
         self.addCleanup(process.close)
-        answer = process.eval("import os, time\nv = 2\nopen('leave', 'w').close()\ntime.sleep(0.2)", where=client.ASKED)
+        answer = process.eval("import os, time\nv = 2\nopen('leave', 'w').close()\n"
+                              "while not os.path.exists('left'): time.sleep(0.001)", where=client.ASKED)
         self.assertIn("short() has ended meanwhile: v not changed", answer.stderr)
 
     def test_locals_dicts_of_the_user(self):
@@ -447,26 +448,27 @@ class Endings(Case):
                      "import time\nwhile True:\n  try:\n    while True: time.sleep(0.001)\n  except BaseException:\n    time.sleep(0.01); raise",
                      "while x: y = x"):
             began = time.monotonic()
-            answer = self.run_code("print('x')\n" + code, 0.3)
+            answer = self.run_code("print('x')\n" + code, 0.5)     # time enough to begin
             self.assertEqual((answer.outcome, answer.stdout), (client.TIMEOUT, "x\n"), code)
-            self.assertTrue(0.29 < time.monotonic() - began < 5, code)
+            self.assertTrue(0.49 < time.monotonic() - began < 20, code)
         self.assertIn("memgauge.EvalTimeout: the code ran into its time limit", answer.exception)
         self.assertIn("while x: y = x", answer.exception)
         answer = self.run_code("def g():\n  while True: pass\ntry:\n  g()\nexcept BaseException: print('swallowed')",
-                               0.2)
+                               0.5)
         self.assertEqual((answer.outcome, answer.stdout), (client.TIMEOUT, "swallowed\n"))
 
     def test_no_time_limit(self):
         self.assertEqual(self.run_code("import time; time.sleep(0.05); x", 0).value, "41")
 
     def test_code_that_cant_be_interrupted(self):
+        self.assertEqual(self.run_code("import os; r, w = os.pipe()").outcome, client.FINE)
         began = time.monotonic()
-        answer = self.run_code("import time\nprint('in')\ntime.sleep(3)\nprint('out of it', flush=True)", 0.2)
-        self.assertTrue(1.1 < time.monotonic() - began < 2.9)
+        answer = self.run_code("print('in')\nos.read(r, 1)\nprint('out of it', flush=True)", 0.5)
+        self.assertGreater(time.monotonic() - began, 1.4)
         self.assertEqual((answer.outcome, answer.stdout), (client.GOES_ON, "in\n"))
-        self.assertIn('  File "<memgauge eval>", line 3, in <module>\n    time.sleep(3)\n', answer.exception)
+        self.assertIn('  File "<memgauge eval>", line 2, in <module>\n    os.read(r, 1)\n', answer.exception)
         self.assertIn("blocked outside Python", answer.exception)
-        self.assertEqual(self.run_code("x").value, "41")
+        self.assertEqual(self.run_code("os.write(w, b'x')").value, "1")
         wait_for(lambda: "memgauge-eval" not in
                  self.run_code("import threading; [t.name for t in threading.enumerate() if t is not threading.current_thread()]").value)
         self.assertNotIn(b"out of it", self.process.printed())   # the interruption still came, at the end of the call

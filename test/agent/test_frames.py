@@ -8,6 +8,7 @@ import unittest
 import weakref
 
 from client import AGENT
+from lane import times
 
 from memgauge._agent import frames
 
@@ -51,7 +52,7 @@ def work():
         try: raise ValueError
         finally: leaf(True, True)
     except ValueError: pass
-end = time.monotonic() + 3
+end = time.monotonic() + SECONDS
 while time.monotonic() < end: work()
 stop.append(1); reader.join()
 print("walks", walks)
@@ -67,7 +68,7 @@ def read():
     while not stop:
         frames.stack(frames.innermost_of(main), 20); reads[0] += 1
 reader = threading.Thread(target=read); reader.start()
-end = time.monotonic() + 2
+end = time.monotonic() + SECONDS
 while time.monotonic() < end and not wrong:
     for switch, on in ((gc.disable, False), (gc.enable, True)):
         switch()
@@ -80,6 +81,7 @@ print(wrong, reads[0] > 100)
 
 def run(code):
     env = dict(os.environ, PYTHONPATH=AGENT, PYTHONFAULTHANDLER="1", PYTHONDONTWRITEBYTECODE="1")
+    code = "SECONDS = %d\n" % times(1, 3) + code
     done = subprocess.run([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           universal_newlines=True, timeout=120)
     return done.returncode, done.stdout

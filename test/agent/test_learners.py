@@ -201,46 +201,5 @@ os.unlink("child")
         self.assertEqual((done.stdout, done.stderr), ("False\n", ""))
 
 
-TRAINING = """
-import memgauge, torch
-model = torch.nn.Linear(4, 4)
-optimizer = torch.optim.SGD(model.parameters(), 0.01)
-def train():
-    optimizer.zero_grad()
-    model(torch.ones(4)).sum().backward()
-    optimizer.step()
-"""
-
-
-class BesideTorch(Case):
-    """With the real one."""
-
-    def setUp(self):
-        try:
-            import torch  # noqa: F401
-        except ImportError:
-            self.skipTest("no torch")
-        super().setUp()
-
-    def test_torch_goes_on_where_the_loop_was(self):
-        last, told, _ = self.steps("import memgauge\nfor i in range(150):\n    memgauge.step()\n" + TRAINING
-                                   + "for i in range(150):\n    train()\n")
-        self.assertEqual(told, ["calls of memgauge.step()"])
-        self.assertAlmostEqual(last, 300, delta=3)
-
-    def test_both_in_an_iteration_are_one_step(self):
-        last, told, _ = self.steps(TRAINING + "for i in range(200):\n    train()\n    memgauge.step()\n")
-        self.assertAlmostEqual(last, 200, delta=3)
-
-    def test_a_manual_training_counts_by_the_programs_word(self):
-        last, told, _ = self.steps(TRAINING + """
-for i in range(200):
-    model(torch.ones(4)).sum().backward()
-    memgauge.step()
-""")
-        self.assertEqual(told, ["calls of memgauge.step()"])
-        self.assertAlmostEqual(last, 200, delta=3)
-
-
 if __name__ == "__main__":
     unittest.main()

@@ -1,10 +1,12 @@
 """Evals against a real training on the CPU: never in the middle of a backward pass, of an optimizer's step, or of a
 step."""
+import importlib.util
 import os
 import unittest
 
 import client
 from client import PYTHON, Process
+from lane import times
 
 TRAINER = """
 import os, sys, time
@@ -60,12 +62,10 @@ i = names.index("_engine_run_backward") if "_engine_run_backward" in names else 
 class Backward(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        try:
-            import torch  # noqa: F401
-        except ImportError as why:
+        if importlib.util.find_spec("torch") is None:
             if "torch" in os.environ.get("MEMGAUGE_REQUIRE", "").split(","):
-                raise
-            raise unittest.SkipTest("no torch in this Python: %s" % why)
+                raise ImportError("no torch in this Python, though MEMGAUGE_REQUIRE names it")
+            raise unittest.SkipTest("no torch in this Python")
 
     def process(self, slow=False):
         process = Process(TRAINER % slow, python=PYTHON)
@@ -75,7 +75,7 @@ class Backward(unittest.TestCase):
     def test_hooks_that_wait(self):
         """A main thread that waits in Python called from C++ is not taken for an idle one."""
         c = self.process(slow=True).client()
-        for _ in range(30):
+        for _ in range(times(10, 30)):
             answer = c.eval(WHERE)
             self.assertEqual((answer.value, answer.outcome, answer.place), ("[]", client.FINE, client.MAIN), answer)
 
@@ -83,7 +83,7 @@ class Backward(unittest.TestCase):
         """Beside the main thread, one in three of such codes ended the process by SIGSEGV."""
         process = self.process()
         c = process.client()
-        for turn in range(150):
+        for turn in range(times(30, 150)):
             code = ("model.zero_grad(set_to_none=True)", "for p in model.parameters(): p.grad = None",
                     "optimizer.state.clear()",
                     "for p in model.parameters(): p.grad = torch.zeros_like(p)",
@@ -112,7 +112,7 @@ class Backward(unittest.TestCase):
         self.assertIn(answer.outcome, (client.TIMEOUT, client.FINE))
         if answer.outcome == client.TIMEOUT:
             self.assertIn("another thread", answer.exception)
-        for _ in range(5):
+        for _ in range(times(2, 5)):
             process.eval("model.zero_grad(set_to_none=True)", 0.3)
         self.assertEqual(process.stop(), 0, process.printed())
 

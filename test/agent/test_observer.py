@@ -19,7 +19,7 @@ class Counting(TorchCase):
         return sorted(s.duration / s.steps for s in run.steps[1:])[len(run.steps) // 2]
 
     def test_plain(self):
-        run = self.run_code("m = net(); train(m, torch.optim.SGD(m.parameters(), .01), 300)")
+        run = self.run_code("m = net(); train(m, torch.optim.SGD(m.parameters(), .01), 300)", fresh=True)
         self.numbers(run, 300)
         self.assertEqual(run.steps[0].duration, S.NOT_TAKEN)
         self.assertTrue(all(s.duration < 10**10 for s in run.steps[1:]))

@@ -360,7 +360,7 @@ print("ok")
         self.assertEqual(got, "ok")
 
     def test_quick_forks_leave_nothing(self):
-        count = times(200, 10000)
+        count = times(100, 10000)
         got = self.run_code("""
 wait_ring()
 slow = 0
@@ -378,16 +378,16 @@ print(slow)
         """CPython 3.12+ warns about a fork of a process with several threads, in __main__ for all to see."""
         code = """
 import os
-for _ in range(200):
+for _ in range(%d):
     pid = os.fork()
     if pid == 0: os._exit(0)
     os.waitpid(pid, 0)
 wait_ring()
-for _ in range(200):
+for _ in range(%d):
     pid = os.fork()
     if pid == 0: os._exit(0)
     os.waitpid(pid, 0)
-"""
+""" % ((times(20, 200),) * 2)
         self.run_code(code, "-W", "error")
 
     def test_programs_own_threads_are_warned_about(self):
@@ -431,11 +431,11 @@ wait(pid); print(os.getpid())
         got = self.run_code("""
 import subprocess
 wait_ring()
-for _ in range(50):
+for _ in range(%d):
     assert subprocess.call(["/bin/true"], preexec_fn=lambda: os.setpgid(0, 0)) == 0
 assert state.current.thread is not None
 print(os.getpid())
-""")
+""" % times(10, 50))
         self.assertEqual(list(self.by_pid()), [int(got)])
 
     def test_busy_thread_holds_no_fork_up(self):

@@ -124,9 +124,9 @@ USUAL = [
 
 def missing():
     """Why this Python can't run the snippets, or ""."""
-    code = "import torch, psutil"
-    done = subprocess.run([PYTHON, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    return done.stderr.decode("utf-8", "replace").strip().splitlines()[-1] if done.returncode else ""
+    code = "import importlib.util as u; print(*[n for n in ('torch', 'psutil') if u.find_spec(n) is None])"
+    done = subprocess.run([PYTHON, "-c", code], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    return done.stdout.strip() and "no " + done.stdout.strip()
 
 
 WHY_NOT = missing()
@@ -147,7 +147,7 @@ class Parser(unittest.TestCase):
         self.assertIn('stats.get("allocated_bytes.all.current", 0)', seeds.snippets()[4])
 
 
-@unittest.skipIf(WHY_NOT, "%s: %s" % (PYTHON, WHY_NOT))
+@unittest.skipIf(WHY_NOT, "needs torch and psutil: %s has %s" % (PYTHON, WHY_NOT))
 class Snippets(unittest.TestCase):
     def verify(self, process, name, code, case):
         def clean(text):

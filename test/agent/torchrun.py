@@ -1,20 +1,30 @@
-"""Runs a small training in a process of its own, observed, and reads what it left."""
+"""Runs a small training in a process of its own, observed, and reads what it left.
+
+The import of torch takes longer than such a training, so in the short lane one process of a file's tests has imported
+it and forks the programs. In each, torch is yet to be imported, which then takes no time: the agent finds what it would
+find in a process that was started for the program, as each is in the long lane."""
+import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
+import lane
 from ringfile import AGENT, S, read_all
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PREAMBLE = """
+START = """
 import json, os, sys, warnings
 sys.path[:0] = [%r, %r]
 from memgauge._agent import life, recording, state
 life.start(os.environ["RUNTIME"])
+""" % (AGENT, HERE)
+PREAMBLE = START + """
 import torch
 torch.set_num_threads(1); torch.manual_seed(0)
 from memgauge._agent.observe import observer
@@ -28,17 +38,99 @@ def train(model, optimizer, steps, micro=1):
         optimizer.step(); optimizer.zero_grad()
 def say(**what):
     print(json.dumps(what))
-""" % (AGENT, HERE)
+"""
+
+# Of torch._dynamo the agent notices the import too. A program ends as Python has it up to the point where modules are
+# taken apart, for which torch needs a second.
+LOADED = """
+import atexit, importlib.util, json, os, sys, threading
+import torch
+if importlib.util.find_spec("torch._dynamo"):
+    import torch._dynamo
+class Loaded:
+    def __init__(self, names):
+        self.modules = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_loader(name, self, is_package=True) if name in self.modules else None
+    def create_module(self, spec):
+        self.spec = self.modules[spec.name].__spec__
+        return self.modules.pop(spec.name)
+    def exec_module(self, module):
+        module.__spec__, module.__loader__ = self.spec, self.spec.loader
+print(json.dumps(torch.__version__), flush=True)
+for line in sys.stdin:
+    if os.fork() == 0:
+        request = json.loads(line)
+        break
+    print(json.dumps(os.wait()[1]), flush=True)
+else:
+    sys.exit()
+for fd, name in enumerate(request["streams"]):
+    os.dup2(os.open(name, os.O_RDWR), fd)
+os.environ.clear(); os.environ.update(request["env"])
+sys.meta_path.insert(0, Loaded(("torch", "torch._dynamo")))
+del torch, fd, name, line
+try:
+    exec(compile(request["code"], "<string>", "exec"))
+    request = None
+except BaseException:
+    sys.excepthook(*sys.exc_info())
+threading._shutdown(); atexit._run_exitfuncs(); sys.stdout.flush()
+os._exit(request is not None)
+"""
 
 
-def torch_version():
-    try:
-        import torch
-    except ImportError as why:
+class Forker:
+    """A process that has imported torch."""
+
+    def __init__(self):
+        env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1",
+                   MKL_NUM_THREADS="1")      # a child inherits no threads
+        self.child = subprocess.Popen([sys.executable, "-c", LOADED], env=env, stdin=subprocess.PIPE,
+                                      stdout=subprocess.PIPE, universal_newlines=True, start_new_session=True)
+        self.version = json.loads(self.child.stdout.readline())
+
+    def run(self, code, env, timeout):
+        """What subprocess.run gives for a program."""
+        with tempfile.NamedTemporaryFile() as out, tempfile.NamedTemporaryFile() as err:
+            request = {"code": code, "env": env, "streams": [os.devnull, out.name, err.name]}
+            timer = threading.Timer(timeout, os.killpg, (self.child.pid, signal.SIGKILL))
+            timer.start()
+            try:
+                self.child.stdin.write(json.dumps(request) + "\n")
+                self.child.stdin.flush()
+                status = json.loads(self.child.stdout.readline() or "9")
+            finally:
+                timer.cancel()
+            code = -(status & 127) or status >> 8
+            return subprocess.CompletedProcess([], code, out.read().decode("utf-8"), err.read().decode("utf-8"))
+
+    def close(self):
+        self.child.stdin.close()
+        self.child.wait()
+        self.child.stdout.close()
+
+
+forker = None
+
+
+def start_forker():
+    """The version of torch."""
+    global forker
+    if importlib.util.find_spec("torch") is None:
         if "torch" in os.environ.get("MEMGAUGE_REQUIRE", "").split(","):
-            raise
-        raise unittest.SkipTest("no torch in this Python: %s" % why)
-    return tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+            raise ImportError("no torch in this Python, though MEMGAUGE_REQUIRE names it")
+        raise unittest.SkipTest("no torch in this Python")
+    if forker is None:
+        forker = Forker()
+        unittest.addModuleCleanup(end_forker)
+    return tuple(int(part) for part in forker.version.split("+")[0].split(".")[:2])
+
+
+def end_forker():
+    global forker
+    forker.close()
+    forker = None
 
 
 class Trace:
@@ -90,18 +182,22 @@ class Run:
 class TorchCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.torch = torch_version()
+        cls.torch = start_forker()
 
-    def run_code(self, code, timeout=240, quiet=True, **env):
+    def run_code(self, code, timeout=240, quiet=True, preamble=PREAMBLE, fresh=bool(lane.SCALE), **env):
         """The Run of the process, or with forks {pid: Run}; it must end well, say nothing on stderr, and have no
-        error."""
+        error. fresh: it is started for this, and imports torch itself."""
         runtime = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, runtime, True)
         for name in ("rings", "ctl"):
             os.mkdir(os.path.join(runtime, name))
         env = dict(os.environ, RUNTIME=runtime, PYTHONDONTWRITEBYTECODE="1", **env)
-        done = subprocess.run([sys.executable, "-c", PREAMBLE + code], env=env, timeout=timeout,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True)
+        if fresh:
+            done = subprocess.run([sys.executable, "-c", preamble + code], env=env, timeout=timeout,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  universal_newlines=True)
+        else:
+            done = forker.run(preamble + code, env, timeout)
         self.assertEqual(done.returncode, 0, done.stderr)
         if quiet:
             self.assertEqual(done.stderr, "")
