@@ -28,8 +28,8 @@ type news struct {
 	Final bool `json:"final"`
 }
 
-// live sends a session's news each second, as server-sent events, until its end is final. The page asks for what it shows
-// by itself: news have the same size after a day.
+// live sends a session's news each second, as server-sent events, until its end is final. The page asks for what it
+// shows by itself: news have the same size after a day.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.watches <- struct{}{}:

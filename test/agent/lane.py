@@ -1,5 +1,5 @@
-"""The two lanes of tests, as test/env/lane.go has them: MEMGAUGE_LONG is empty in the short one, and else multiplies the
-long one's counts."""
+"""The two lanes of tests, as test/env/lane.go has them: MEMGAUGE_LONG is empty in the short one, and else multiplies
+the long one's counts."""
 import os
 import unittest
 

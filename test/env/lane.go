@@ -12,8 +12,8 @@ import (
 // closed, 10 over a night, 0.1 to see that the long tests still run.
 const Lane = "MEMGAUGE_LONG"
 
-// Long leaves a test to the long lane; why says what makes it long or what a neighbour may disturb. Its place, the first
-// lines of a test, is the only one that says which lane the test is in. A test without it is in both.
+// Long leaves a test to the long lane; why says what makes it long, or what a neighbour may disturb. Its place, the
+// first lines of a test, is the only one that says which lane the test is in. A test without it is in both.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if InLong() {

@@ -10,8 +10,8 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/remedy"
-	"github.com/memgauge/memgauge/test/nats"
 	"github.com/memgauge/memgauge/test/env"
+	"github.com/memgauge/memgauge/test/nats"
 )
 
 // may is what docs/fleet.md says that users may do.
