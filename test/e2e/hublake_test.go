@@ -98,6 +98,7 @@ func wrongQueries(t *testing.T, w *world, across string) {
 		}
 	}
 	until(t, "what was refused to be counted", func() bool { // a status is told again for a second
-		return strings.Contains(w.do("memgauge", "hub", "status").stdout, "refused: question that may not be asked, 2 times")
+		return strings.Contains(w.do("memgauge", "hub", "status").stdout,
+			"refused: question that may not be asked, 2 times")
 	})
 }
