@@ -49,7 +49,7 @@ func File(i int) string { return descriptors + strconv.Itoa(listenerFD+1+i) }
 
 // fence is what the spec leaves open. Descriptors lead where they did when they were opened, whatever was renamed.
 func (s Spec) fence(scratch string) fence {
-	f := fence{Read: slices.Clone(s.Read), Write: scratch, Memory: memory, File: maxFile}
+	f := fence{Read: slices.Clone(s.Read), Write: scratch, Memory: memory, File: maxFile, Parent: os.Getpid()}
 	for i := range s.Files {
 		f.Read = append(f.Read, File(i))
 	}

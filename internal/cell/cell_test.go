@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,14 +27,35 @@ import (
 
 // TestMain: this binary is a cell where package cell starts it as one. It does what a hostile engine would try.
 func TestMain(m *testing.M) {
+	if os.Args[0] == mortal {
+		mortalParent()
+	}
 	if os.Args[0] != "memgauge" {
 		env.Leftovers(m)
 	}
 	if os.Args[2] == withoutLandlock {
 		landlockVersion = func() int { return 0 }
 	}
-	fmt.Fprintln(os.Stderr, Serve(context.Background(), hostile))
+	served := make(chan error)
+	go func() { served <- Serve(context.Background(), hostile) }()
+	fmt.Fprintln(os.Stderr, <-served)
 	os.Exit(1)
+}
+
+// The first thread is main's alone, so that another one serves, as it may happen in memgauge.
+func init() { runtime.LockOSThread() }
+
+// mortal is the name of a process that has a cell, and is killed.
+const mortal = "mortal"
+
+// mortalParent starts a cell, says its PID, and waits for its own end.
+func mortalParent() {
+	c, err := Start(Spec{Kind: os.Args[1], Task: target{}, Tmp: os.Args[2]})
+	if err == nil {
+		err = c.Query(context.Background(), api.QueryRequest{SQL: "write in the scratch directory"}, io.Discard)
+	}
+	fmt.Println(c.PID(), err)
+	select {}
 }
 
 const withoutLandlock = "without-landlock" // a kind
@@ -235,6 +258,42 @@ func TestCellIsBounded(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Errorf("%s is still there", dir)
 	}
+}
+
+// A cell whose parent is killed ends with it, whichever thread put it behind its fence.
+func TestEndsWithItsParent(t *testing.T) {
+	for i := range env.Times(8, 50) {
+		cmd := exec.Command("/proc/self/exe", "test", t.TempDir())
+		cmd.Args[0] = mortal
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		var failed string
+		_, err = fmt.Fscanln(out, &pid, &failed)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err != nil || failed != "<nil>" {
+			t.Fatalf("cell %d: %v %s", pid, err, failed)
+		}
+		for end := time.Now().Add(20 * time.Second); alive(pid); runtime.Gosched() {
+			if time.Now().After(end) {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				t.Fatalf("cell %d lives on without its parent, in round %d", pid, i)
+			}
+		}
+	}
+}
+
+// alive tells whether a process runs; one that nobody has waited for yet doesn't.
+func alive(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
 }
 
 // What is over its time is killed, whatever it does.

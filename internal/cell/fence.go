@@ -24,6 +24,7 @@ type fence struct {
 	Write string // a directory
 
 	Memory, File uint64 // bytes
+	Parent       int    // the PID with which the cell ends
 }
 
 // fenceKey is set in the environment of a cell that is not behind its fence yet.
@@ -49,11 +50,26 @@ func confine() error {
 		return err
 	}
 	runtime.LockOSThread()
+	if err := f.endWithParent(); err != nil {
+		return err
+	}
 	if err := f.raise(); err != nil {
 		return err
 	}
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, fenceKey+"=") })
 	return fmt.Errorf("start behind the fence: %w", unix.Exec("/proc/self/exe", os.Args, env))
+}
+
+// endWithParent has the kernel end this process with the one that started it. That is an attribute of a thread: what the
+// parent asked for at the start was the first thread's (PR_SET_PDEATHSIG in prctl(2)), and it is this one that lives on.
+func (f fence) endWithParent() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("end with the parent: %w", err)
+	}
+	if os.Getppid() != f.Parent { // it has ended already
+		return errors.New("end with the parent: it has ended")
+	}
+	return nil
 }
 
 // Rights over files by the first version of Landlock's ABI that knows them.

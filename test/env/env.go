@@ -6,15 +6,19 @@ package env
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // Python is an interpreter that tests can run.
@@ -240,7 +244,41 @@ func Main(m *testing.M, program func(args []string, stdin io.Reader, stdout, std
 	for _, name := range []string{"MEMGAUGE_TARGET", "MEMGAUGE_RUNTIME", "PYTHONPATH"} {
 		os.Unsetenv(name)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if left := leftBehind(); len(left) > 0 && code == 0 {
+		fmt.Fprintf(os.Stderr, "FAIL: processes that were started by tests outlive them: %s\n", strings.Join(left, "; "))
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// leftBehind are the command lines of processes that run this test's binary, after they have had time to end. They are
+// killed.
+func leftBehind() (left []string) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		left = left[:0]
+		late := time.Now().After(end)
+		links, _ := filepath.Glob("/proc/[0-9]*/exe")
+		for _, link := range links {
+			dir := filepath.Dir(link)
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			if exe, err := os.Readlink(link); err != nil || exe != self || pid == os.Getpid() {
+				continue
+			}
+			line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+			left = append(left, strings.ReplaceAll(strings.TrimSpace(string(line)), "\x00", " "))
+			if late {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if late || len(left) == 0 {
+			return left
+		}
+	}
 }
 
 // Memgauge makes the name memgauge in a directory, for a binary whose TestMain is Main, and returns its path.
