@@ -24,9 +24,6 @@ func (a *commands) allocCommand() *cobra.Command {
 			"  memgauge alloc bench",
 	}
 	c.AddCommand(a.allocReplayCommand(), a.allocAdviseCommand(), a.allocConvertCommand(), a.allocBenchCommand())
-	for _, sub := range c.Commands() {
-		a.FinishCommand(sub)
-	}
 	return c
 }
 

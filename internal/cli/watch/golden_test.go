@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 			"done baseline check base.json", "mute baseline save other.json", "done baseline check none.json",
 			"done baseline check text.json", "done baseline check base.json --tolerance most",
 			"done baseline save a b",
-			"done baseline"}},
+			"done baseline", "done baseline chekc"}},
 		{Name: "report", Lines: []string{"done report --json", "mute report", "report done",
 			"done report --jsno"}},
 		{Name: "web-wrong", Lines: []string{"web --snapshot none.pickle", "web --snapshot .", "web --addr nowhere",
