@@ -74,9 +74,9 @@ func (w *Watch) BlocksChart(title string) chart.Chart {
 			continue
 		}
 		s := looks[len(looks)-1].Sum()
-		c.Note = fmt.Sprintf("%s: %s of %s lie in %d holes; a defragmentation would give back %s", t.Device.Label(),
+		c.Note = fmt.Sprintf("%s: %s of %s lie in %s holes; a defragmentation would give back %s", t.Device.Label(),
 			units.Bytes(s.Holes.Bytes),
-			units.Bytes(s.Held), s.Holes.Count, units.Bytes(s.Reclaimable))
+			units.Bytes(s.Held), units.Count(s.Holes.Count), units.Bytes(s.Reclaimable))
 		if len(looks) > 1 {
 			c.Panels = append(c.Panels, blocksOverTime(t, looks))
 		}
