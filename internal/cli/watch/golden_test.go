@@ -50,6 +50,8 @@ func TestGolden(t *testing.T) {
 		{Name: "report", Lines: []string{"done report --json", "mute report", "report done",
 			"done report --jsno"}},
 		{Name: "web-wrong", Lines: []string{"web --snapshot none.pickle", "web --snapshot .", "web --addr nowhere",
+			"web --addr 0.0.0.0:0",
+			"web --addr example.org:80", "nobody web",
 			"web --tls-cert cert.pem", "web --token-file short", "web resnet"}},
 		{Name: "distributed-wrong", Lines: []string{"distributed --role boss", "distributed --port 99999",
 			"distributed --role worker --token-file none", "distributed --interval 0"}},
