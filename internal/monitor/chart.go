@@ -19,7 +19,8 @@ func (w *Watch) Chart(title string) chart.Chart {
 		}
 	}
 	for _, e := range w.Events {
-		c.Events = append(c.Events, chart.Event{Seconds: e.Time.Sub(w.Started).Seconds(), Text: e.Text, Bad: e.Bad})
+		c.Events = append(c.Events, chart.Event{Seconds: e.Time.Sub(w.Started).Seconds(), Text: clip(e.Text, 50),
+			Bad: e.Bad})
 	}
 	return c
 }
@@ -105,4 +106,12 @@ func blocksOverTime(t *Track, looks []Look) chart.Panel {
 		}
 	}
 	return chart.Panel{Title: t.Device.Label() + ": the allocator's memory", Series: []chart.Series{used, held, holes}}
+}
+
+// clip cuts what has no room beside a line of the picture; a report has the whole text.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
 }
