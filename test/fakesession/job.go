@@ -116,7 +116,8 @@ func judgement() detect.Report {
 			Start: 1, End: 8, Total: float64(32 * kib), N: 8, Needs: 42}}
 	return detect.Report{Verdict: detect.Leak, Class: detect.RetainedTensors, Confidence: 0.98, Steps: Steps,
 		Findings: []detect.Finding{leak, sound, young},
-		Warnings: []string{"ranks disagree: host heap leaks on rank 0, not on rank 1: look at what only that rank does"}}
+		Warnings: []string{"ranks disagree: host heap leaks on rank 0, not on rank 1: look at what only that rank " +
+			"does"}}
 }
 
 func prediction() *monitor.Report {
