@@ -63,7 +63,8 @@ func Run(t *testing.T, table Table) {
 	keep(t, &time.Local, time.UTC)
 	keep(t, &app.Version, "0.2.0")
 	for name, value := range map[string]string{"MEMGAUGE_HOME": filepath.Join(home, "memgauge"), "MEMGAUGE_TARGET": "",
-		"HOME": home, "COLUMNS": "", "NO_COLOR": "", "MEMGAUGE_HUB": ""} {
+		"HOME": home, "COLUMNS": "", "NO_COLOR": "", "MEMGAUGE_HUB": "",
+		"MEMGAUGE_TOKEN_FILE": "", "MEMGAUGE_SHARED_SECRETS": "", "MEMGAUGE_TRINO": "", "AWS_ENDPOINT_URL": ""} {
 		t.Setenv(name, value)
 	}
 	golden, err := filepath.Abs("testdata/golden")
