@@ -24,6 +24,13 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
+// Local times are read before a test can begin, by goroutines that last.
+func init() {
+	if err := os.Setenv("TZ", "UTC"); err != nil {
+		panic(err) // TZ is no wrong name
+	}
+}
+
 // Case is one transcript, testdata/golden/NAME.txt.
 type Case struct {
 	Name  string
@@ -60,7 +67,6 @@ func Run(t *testing.T, table Table) {
 	t.Helper()
 	repo := repository(t)
 	home := t.TempDir()
-	keep(t, &time.Local, time.UTC)
 	keep(t, &app.Version, "0.2.0")
 	for name, value := range map[string]string{"MEMGAUGE_HOME": filepath.Join(home, "memgauge"), "MEMGAUGE_TARGET": "",
 		"HOME": home, "COLUMNS": "", "NO_COLOR": "", "MEMGAUGE_HUB": "",
