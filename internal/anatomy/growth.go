@@ -38,6 +38,9 @@ func (h *History) growth(d *Device) Growth {
 		g.Reason = "no iterations can be told apart: mark them with torch.profiler.record_function(\"step\"), or record the optimizer's stacks"
 		if g.By != "" {
 			g.Reason = fmt.Sprintf("%d whole iterations are too few to judge", g.Iterations)
+			if g.Iterations == 1 {
+				g.Reason = "one whole iteration is too little to judge"
+			}
 		}
 		return g
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sort"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/flame"
@@ -37,7 +38,7 @@ func ChooseDevice(with []int, number int) (int, error) {
 	case slices.Contains(with, number):
 		return number, nil
 	case number >= 0:
-		return 0, fmt.Errorf("device %d has no history; %s have", number, listed(with))
+		return 0, fmt.Errorf("device %d has no history; those that have one: %s", number, listed(with))
 	case len(with) > 1:
 		return 0, fmt.Errorf("devices %s have a history: say which", listed(with))
 	}
@@ -48,10 +49,15 @@ func ChooseDevice(with []int, number int) (int, error) {
 const maxListed = 16
 
 func listed(devices []int) string {
-	if len(devices) <= maxListed {
-		return fmt.Sprint(devices)
+	names := make([]string, 0, maxListed)
+	for _, d := range devices[:min(len(devices), maxListed)] {
+		names = append(names, strconv.Itoa(d))
 	}
-	return fmt.Sprintf("%v and %d more", devices[:maxListed], len(devices)-maxListed)
+	text := strings.Join(names, ", ")
+	if more := len(devices) - maxListed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // NoSuchEvent says that a device has not the event of a number.

@@ -3,6 +3,7 @@ package detect
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,12 +115,17 @@ func (r Report) unit() string {
 
 // Ignore takes leaks back that somebody doesn't count as such, with the reason.
 func (r *Report) Ignore(which func(Finding) bool, reason string) {
+	disagreed := disagreements(r.Findings)
+	r.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w string) bool {
+		return slices.Contains(disagreed, w)
+	})
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Verdict == Leak && which(*f) {
 			f.because(NotCounted, reason)
 		}
 	}
 	order(r.Findings)
+	r.Warnings = append(r.Warnings, disagreements(r.Findings)...)
 	r.Verdict, r.Class, r.Confidence, r.Needs, r.Missing = Healthy, "", 0, 0, ""
 	r.sum()
 }

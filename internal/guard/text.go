@@ -17,6 +17,9 @@ func (r Rule) Condition() string {
 	switch r.Kind {
 	case Above:
 		if r.Share > 0 {
+			if r.Memory == "limit" { // the tightest of several
+				of = "memory "
+			}
 			return fmt.Sprintf("%sabove %s of its limit", of, units.Fraction(r.Share))
 		}
 		return fmt.Sprintf("%sabove %s", of, units.Bytes(r.Bytes))

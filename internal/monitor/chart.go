@@ -19,7 +19,8 @@ func (w *Watch) Chart(title string) chart.Chart {
 		}
 	}
 	for _, e := range w.Events {
-		c.Events = append(c.Events, chart.Event{Seconds: e.Time.Sub(w.Started).Seconds(), Text: e.Text, Bad: e.Bad})
+		c.Events = append(c.Events, chart.Event{Seconds: e.Time.Sub(w.Started).Seconds(), Text: clip(e.Text, 50),
+			Bad: e.Bad})
 	}
 	return c
 }
@@ -74,9 +75,9 @@ func (w *Watch) BlocksChart(title string) chart.Chart {
 			continue
 		}
 		s := looks[len(looks)-1].Sum()
-		c.Note = fmt.Sprintf("%s: %s of %s lie in %d holes; a defragmentation would give back %s", t.Device.Label(),
+		c.Note = fmt.Sprintf("%s: %s of %s lie in %s holes; a defragmentation would give back %s", t.Device.Label(),
 			units.Bytes(s.Holes.Bytes),
-			units.Bytes(s.Held), s.Holes.Count, units.Bytes(s.Reclaimable))
+			units.Bytes(s.Held), units.Count(s.Holes.Count), units.Bytes(s.Reclaimable))
 		if len(looks) > 1 {
 			c.Panels = append(c.Panels, blocksOverTime(t, looks))
 		}
@@ -105,4 +106,12 @@ func blocksOverTime(t *Track, looks []Look) chart.Panel {
 		}
 	}
 	return chart.Panel{Title: t.Device.Label() + ": the allocator's memory", Series: []chart.Series{used, held, holes}}
+}
+
+// clip cuts what has no room beside a line of the picture; a report has the whole text.
+func clip(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n]) + "…"
+	}
+	return s
 }

@@ -282,9 +282,10 @@ func (w *Watch) concludeFragment(r *Report) {
 			continue
 		}
 		s := t.Blocks.Looks[len(t.Blocks.Looks)-1].Sum()
-		r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s of %s (%.1f %%) lie in %d holes, the largest %s",
+		r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s of %s (%.1f %%) lie in %s holes, the largest %s",
 			t.Device.Label(),
-			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), s.Holes.Count, units.Bytes(s.Holes.Largest))+
+			units.Bytes(s.Holes.Bytes), units.Bytes(s.Held), s.Percent(), units.Count(s.Holes.Count),
+			units.Bytes(s.Holes.Largest))+
 			given(&s))
 		if r.Verdict == "undecided" {
 			r.Verdict = "fine"

@@ -215,7 +215,7 @@ func byPID(text string, pid int) (*Session, error) {
 	if i := slices.IndexFunc(all, func(s *Session) bool { return s.Meta.ID == text }); i >= 0 {
 		return all[i], nil
 	}
-	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w has this process", pid, ErrNone),
+	return nil, remedy.Add(fmt.Errorf("endpoint %d: %w: none has this process", pid, ErrNone),
 		"memgauge list shows live sessions and their processes")
 }
 

@@ -3,6 +3,7 @@ package alloc
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,9 +25,6 @@ func (a *commands) allocCommand() *cobra.Command {
 			"  memgauge alloc bench",
 	}
 	c.AddCommand(a.allocReplayCommand(), a.allocAdviseCommand(), a.allocConvertCommand(), a.allocBenchCommand())
-	for _, sub := range c.Commands() {
-		a.FinishCommand(sub)
-	}
 	return c
 }
 
@@ -55,7 +53,12 @@ func onlyDevice(with []int) (int, error) {
 	case 1:
 		return with[0], nil
 	}
-	return 0, app.Usage(remedy.Add(fmt.Errorf("devices %v have a history", with), "say which with --device"))
+	return 0, app.Usage(remedy.Add(fmt.Errorf("devices %s have a history", listed(with)), "say which with --device"))
+}
+
+// listed shows a list as people write one.
+func listed[T any](list []T) string {
+	return strings.Join(strings.Fields(strings.Trim(fmt.Sprint(list), "[]")), ", ")
 }
 
 // percent shows a share that may lie above one, or below zero.

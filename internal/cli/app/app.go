@@ -135,7 +135,7 @@ func (a *App) RootCommand() *cobra.Command {
 	root.SetOut(a.Stdout)
 	root.SetErr(a.Stderr)
 	root.SetUsageFunc(printUsage)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return Usage(wrongFlag(c, err)) })
 	root.PersistentFlags().StringVarP(&a.Endpoint, "target", "t", os.Getenv("MEMGAUGE_TARGET"),
 		"session to ask: `ENDPOINT` is a PID, name, id, directory or rank=N")
 	for _, family := range a.Families {
@@ -159,8 +159,15 @@ func TakesSession(c *cobra.Command) bool {
 // AboutNoSession returns the Annotations of such a command.
 func AboutNoSession() map[string]string { return map[string]string{noSession: ""} }
 
-// FinishCommand adds what all commands have: the flag --session, and usage errors for wrong arguments.
+// FinishCommand adds what all commands have: the flag --session, and usage errors for wrong arguments. A command that
+// only leads to others shows its help, and refuses what is none of them.
 func (a *App) FinishCommand(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		a.FinishCommand(sub)
+	}
+	if c.HasSubCommands() && !c.Runnable() {
+		leadOn(c)
+	}
 	if TakesSession(c) && c.Flags().Lookup("session") == nil {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
 	}
@@ -172,6 +179,9 @@ func (a *App) FinishCommand(c *cobra.Command) {
 		err := check(c, args)
 		if err == nil {
 			return nil
+		}
+		if strings.HasPrefix(err.Error(), "unknown command") { // cobra.NoArgs takes any argument for one
+			err = fmt.Errorf("unexpected argument %q", args[0])
 		}
 		if remedy.Of(err) == "" {
 			err = remedy.Add(err, "it is called as "+c.UseLine())
@@ -188,8 +198,16 @@ func Alone(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return remedy.Add(fmt.Errorf("unexpected argument %q", args[0]),
-		fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], c.Name()))
+	err := fmt.Errorf("unexpected argument %q", args[0])
+	switch {
+	case TakesSession(c):
+	case c.HasSubCommands():
+		return remedy.Add(err, listsCommands(c))
+	default:
+		return err
+	}
+	return remedy.Add(err,
+		fmt.Sprintf("a session or PID stands before the command: memgauge %s %s", args[0], Called(c)))
 }
 
 // TakeEndpoint takes an ENDPOINT that stands before the command, as in `memgauge 27891 query …`.
@@ -240,6 +258,7 @@ func (a *App) Report(err error) int {
 	if errors.As(err, &exit) && exit.err == nil {
 		return exit.code
 	}
+	err = wordGroups(err)
 	fmt.Fprintf(a.Stderr, "memgauge: %v\n", err)
 	if hint := remedy.Of(err); hint != "" {
 		fmt.Fprintf(a.Stderr, "hint: %s\n", hint)
@@ -248,8 +267,7 @@ func (a *App) Report(err error) int {
 	case exit != nil:
 		return exit.code
 	case IsUsage(err), errors.Is(err, ask.ErrAmbiguous), strings.HasPrefix(err.Error(),
-		"unknown command"),
-		strings.HasPrefix(err.Error(), "if any flags in the group"): // cobra's word for flags that exclude each other
+		"unknown command"):
 		return exitUsage
 	case errors.Is(err, api.ErrTimeout):
 		return ExitTimeout

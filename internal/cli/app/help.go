@@ -12,7 +12,7 @@ import (
 func printUsage(c *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:\n")
-	if c.Runnable() {
+	if c.Runnable() && !leads(c) {
 		fmt.Fprintf(&b, "  %s\n", c.UseLine())
 	}
 	if c.HasAvailableSubCommands() {

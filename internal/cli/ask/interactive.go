@@ -27,7 +27,7 @@ func (a *commands) interactiveCommand() *cobra.Command {
 			"  leak, where, oom …  every command of memgauge, with its flags\n" +
 			"  >>> len(losses)     Python, run in the live trainer; a line that ends in : goes on to an empty one\n" +
 			"  \\chart SELECT …     the columns over the first one, drawn\n" +
-			"  \\d, \\d TABLE, \\l   tables, columns, sessions; \\bt, \\w: backtrace, where\n" +
+			"  \\d, \\d TABLE, \\l    tables, columns, sessions; \\bt, \\w: backtrace, where\n" +
 			"  use ENDPOINT, \\c    another session from now on\n" +
 			"  help, exit, \\q\n\n" +
 			"A line that ends in \\ goes on. Tab completes commands, flags, tables, columns, and the trainer's names\n" +

@@ -42,7 +42,7 @@ func (a *commands) queryCommand() *cobra.Command {
 			"  memgauge 27891 query -f csv --timeout 10s - < growth.sql\n" +
 			"  memgauge query -o steps.parquet \"SELECT * FROM python.steps\"\n" +
 			"  memgauge lake=/data/lake query --job llama --since 2h \"SELECT max(rss) FROM python.steps\"",
-		Args: cobra.ExactArgs(1),
+		Args: oneStatement,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			_, isLake := LakeOf(a.App)
 			if flag := o.Lake.Given(cmd.Flags()); flag != "" && !isLake {
@@ -54,6 +54,15 @@ func (a *commands) queryCommand() *cobra.Command {
 	o.AddFlags(c)
 	o.Lake.AddFlags(c.Flags())
 	return c
+}
+
+// oneStatement takes a statement, which a shell cuts at its blanks where nobody has quoted it.
+func oneStatement(c *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return remedy.Add(fmt.Errorf("want one statement, there are %d arguments", len(args)),
+			`put the statement in quotes: memgauge query "SELECT …"`)
+	}
+	return cobra.ExactArgs(1)(c, args)
 }
 
 // AddFlags adds the flags to a command.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/wire"
 )
 
@@ -13,11 +14,12 @@ import (
 func (a *commands) debugCommand() *cobra.Command {
 	debug := &cobra.Command{Use: "debug", Short: "Shows memgauge's own files as text", Hidden: true}
 	debug.AddCommand(&cobra.Command{
-		Use:     "ring FILE",
-		Short:   "Prints a ring: header, names, records",
-		Example: "  memgauge debug ring rings/4711.123456.1.ring",
-		Args:    cobra.ExactArgs(1),
-		RunE:    func(_ *cobra.Command, args []string) error { return a.debugRing(args[0]) },
+		Use:         "ring FILE",
+		Annotations: app.AboutNoSession(),
+		Short:       "Prints a ring: header, names, records",
+		Example:     "  memgauge debug ring rings/4711.123456.1.ring",
+		Args:        cobra.ExactArgs(1),
+		RunE:        func(_ *cobra.Command, args []string) error { return a.debugRing(args[0]) },
 	})
 	return debug
 }

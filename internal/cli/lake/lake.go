@@ -32,7 +32,6 @@ func Commands(a *app.App) []*cobra.Command {
 	}
 	for _, sub := range []*cobra.Command{c.statusCommand(), c.mergeCommand(), c.trinoCommand()} {
 		sub.Annotations = app.AboutNoSession()
-		a.FinishCommand(sub)
 		parent.AddCommand(sub)
 	}
 	return []*cobra.Command{parent}

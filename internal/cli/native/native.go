@@ -45,9 +45,6 @@ func (a *commands) nativeCommand() *cobra.Command {
 	}
 	o.flags(c)
 	c.AddCommand(a.flameCommand(), a.diffCommand())
-	for _, sub := range c.Commands() {
-		a.FinishCommand(sub)
-	}
 	return c
 }
 

@@ -58,9 +58,6 @@ func (a *commands) snapshotCommand() *cobra.Command {
 	c.AddCommand(a.snapshotQueryCommand(&o), saysCanceled(a.snapshotTablesCommand(&o)),
 		saysCanceled(a.snapshotDiffCommand(&o)), saysCanceled(a.snapshotFlameCommand(&o)),
 		saysCanceled(a.snapshotExportCommand(&o)), a.snapshotTakeCommand(), a.snapshotRecordCommand())
-	for _, sub := range c.Commands() {
-		a.FinishCommand(sub)
-	}
 	return saysCanceled(c)
 }
 

@@ -70,13 +70,6 @@ func (a *commands) baselineCommand() *cobra.Command {
 			"request. examples/ci/memory.yml is such a workflow.",
 		Example: "  memgauge baseline save memgauge-baseline.json\n" +
 			"  memgauge baseline check memgauge-baseline.json --tolerance 10%",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("no command %q: it is save or check", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	save := &cobra.Command{
 		Use:   "save [FILE]",
@@ -105,9 +98,6 @@ func (a *commands) baselineCommand() *cobra.Command {
 	check.Flags().Var(&tolerance, "tolerance", "by how much a peak may grow")
 	check.Flags().BoolVar(&asJSON, "json", false, "print the comparison as JSON (docs/cli-json.md)")
 	c.AddCommand(save, check)
-	for _, sub := range c.Commands() {
-		a.FinishCommand(sub)
-	}
 	return c
 }
 

@@ -135,6 +135,9 @@ func (o webOptions) served() (s web.Options, err error) {
 		}
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	}
+	if _, _, err := net.SplitHostPort(o.addr); err != nil {
+		return s, app.Usage(fmt.Errorf("web: --addr %q: not HOST:PORT", o.addr))
+	}
 	if !loopback(o.addr) && (o.tokenFile == "" || s.TLS == nil) {
 		return s, app.Usage(remedy.Add(fmt.Errorf("web: %s is reachable from other machines", o.addr),
 			"that needs --token-file, --tls-cert and --tls-key; ssh -L forwards a local port without them"))

@@ -216,18 +216,11 @@ func (s *Session) Events(ctx context.Context) ([]monitor.Event, error) {
 	for _, r := range list {
 		text := r.Name
 		if first, _, _ := strings.Cut(r.Text, "\n"); first != "" {
-			text += ": " + clip(first, 40)
+			text += ": " + first
 		}
 		low := strings.ToLower(r.Name + r.Text)
 		out = append(out, monitor.Event{Time: time.UnixMicro(r.Time).UTC(), Text: text, Bad: r.Name == "leak" ||
 			strings.Contains(low, "oom") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory")})
 	}
 	return out, nil
-}
-
-func clip(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n]) + "…"
-	}
-	return s
 }
