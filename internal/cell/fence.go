@@ -60,8 +60,9 @@ func confine() error {
 	return fmt.Errorf("start behind the fence: %w", unix.Exec("/proc/self/exe", os.Args, env))
 }
 
-// endWithParent has the kernel end this process with the one that started it. That is an attribute of a thread: what the
-// parent asked for at the start was the first thread's (PR_SET_PDEATHSIG in prctl(2)), and it is this one that lives on.
+// endWithParent has the kernel end this process with the one that started it. That is an attribute of a thread: what
+// the parent asked for at the start was the first one's (PR_SET_PDEATHSIG in prctl(2)), and it is this one that lives
+// on.
 func (f fence) endWithParent() error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("end with the parent: %w", err)

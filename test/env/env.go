@@ -246,7 +246,7 @@ func Main(m *testing.M, program func(args []string, stdin io.Reader, stdout, std
 	}
 	code := m.Run()
 	if left := leftBehind(); len(left) > 0 && code == 0 {
-		fmt.Fprintf(os.Stderr, "FAIL: processes that were started by tests outlive them: %s\n", strings.Join(left, "; "))
+		fmt.Fprintf(os.Stderr, "FAIL: processes outlive the tests that started them: %s\n", strings.Join(left, "; "))
 		code = 1
 	}
 	os.Exit(code)
