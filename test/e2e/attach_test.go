@@ -390,6 +390,7 @@ func TestAttachChildren(t *testing.T) {
 
 // Workers of a data loader are forked with our hooks in them, or are Pythons of their own that were not attached to.
 func TestAttachToATrainerWithWorkers(t *testing.T) {
+	env.Long(t, "workers that import PyTorch, with each way to start them")
 	t.Parallel()
 	for _, context := range []string{"fork", "spawn"} {
 		t.Run(context, func(t *testing.T) {

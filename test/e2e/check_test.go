@@ -111,6 +111,7 @@ func leakNamesRule(t *testing.T, w *world, s, file string) {
 
 // Where the line of a leak matches a rule that has a safe fix, leak shows it as a diff, in the text and in the JSON.
 func TestLeakShowsTheFix(t *testing.T) {
+	env.Long(t, "trainings whose verdict needs readings")
 	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)

@@ -28,6 +28,7 @@ while True:
 
 // A script that never ends and wants a GPU is estimated on a machine without one; nothing but the answer is printed.
 func TestEstimate(t *testing.T) {
+	env.Long(t, "three trainings; internal/estimate records one")
 	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)
@@ -84,6 +85,7 @@ func TestEstimateRefuses(t *testing.T) {
 
 // The machine's advice, its file, and a session's whose heap keeps what it does not use.
 func TestAdvise(t *testing.T) {
+	env.Long(t, "replays of a training's whole trace under each setting")
 	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)

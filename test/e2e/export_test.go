@@ -71,6 +71,7 @@ func get(t *testing.T, from string) (int, string) {
 // rule is understood and answered; the
 // export ends by itself some time after the job, by Ctrl-C, and tells a port that is taken.
 func TestMonitoringOfASession(t *testing.T) {
+	env.Long(t, "a real Prometheus, for as long as its alerts need")
 	t.Parallel()
 	w := newWorld(t)
 	deploy := filepath.Join(env.Checkout(), "deploy")

@@ -119,6 +119,7 @@ func TestGuideGuarded(t *testing.T) {
 
 // With a guard that has nothing to do, losses are bit for bit those of a run without it.
 func TestGuardChangesNothing(t *testing.T) {
+	env.Long(t, "a training, twice")
 	t.Parallel()
 	python := env.Torch(t).Path
 	w := newWorld(t)

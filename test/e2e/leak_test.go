@@ -12,18 +12,18 @@ import (
 )
 
 // The mistakes that leak memory, as the seeds' documents list them: each is called a leak with what holds it, and its
-// repair is not. Twelve trainings of some five seconds each, as many at a time as there are cores.
+// repair is not. Trainings of some five seconds each; the short lane has the first mistake and the last.
 func TestLeakPatterns(t *testing.T) {
 	t.Parallel()
 	python := env.Torch(t).Path
-	for _, p := range []struct{ name, holder, class, line string }{
+	for _, p := range env.Ends([]struct{ name, holder, class, line string }{
 		{"losses", "all_losses", "autograd_graph", "patterns.py:"},
 		{"intermediate", "features", "autograd_graph", "patterns.py:"},
 		{"cycles", "", "gc_cycles", ""},
 		{"outputs", "validation_step_outputs", "retained_tensors", "patterns.py:"},
 		{"workers", "augmented", "worker_growth", "patterns.py:"},
 		{"plots", "open", "retained_objects", ""},
-	} {
+	}) {
 		for _, kind := range []string{"leaky", "fixed"} {
 			t.Run(p.name+" "+kind, func(t *testing.T) {
 				t.Parallel()

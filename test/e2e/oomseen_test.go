@@ -50,6 +50,7 @@ func (s *screen) levels() {
 // A training that the kernel kills at its cgroup's limit, while a page and a terminal look on: both say that memory ran
 // out, without a reload, and every view of them shows the session that is over.
 func TestOOMKilledIsSeen(t *testing.T) {
+	env.Long(t, "a life that ends at a limit, in real time, with a browser and a terminal")
 	w := newWorld(t)
 	env.Chromium(t)
 	dir := memoryCgroup(t, 600<<20)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 const toolsDocument = "../../testdata/seeds/tinytorch-memory-debug-tools.zh-CN.md"
@@ -20,6 +22,7 @@ var toolLine = regexp.MustCompile(`(?m)^python (?:-m tools\.memory|memory_debug_
 // Every command line in the document of the tools whose commands these are, as it stands there, with our name for the
 // program's: it runs, is ended with Ctrl-C where it does not end by itself, and has written what it promised.
 func TestSeedsCommandLines(t *testing.T) {
+	env.Long(t, "each command line of a document, some for their seconds; golden files have the output")
 	t.Parallel()
 	text, err := os.ReadFile(toolsDocument)
 	if err != nil {

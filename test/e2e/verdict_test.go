@@ -61,6 +61,7 @@ for i in range(500):
 
 // TestHostLeakOfACUDATraining: devices have series of their own, and hide neither each other's leaks nor the host's.
 func TestHostLeakOfACUDATraining(t *testing.T) {
+	env.Long(t, "a training whose verdict needs readings")
 	t.Parallel()
 	w := newWorld(t)
 	s := filepath.Join(w.home, "s")
@@ -102,6 +103,7 @@ func TestHostLeakOfACUDATraining(t *testing.T) {
 // TestLeakOfAKilledTraining: what the kernel killed for its leak is judged as of its last step, also where asked for a
 // step before.
 func TestLeakOfAKilledTraining(t *testing.T) {
+	env.Long(t, "a life that ends at a limit, in real time")
 	t.Parallel()
 	const limit = 900 << 20
 	python := env.Torch(t).Path

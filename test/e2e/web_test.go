@@ -242,6 +242,7 @@ func TestWebFinished(t *testing.T) {
 }
 
 func TestWebKeyboardAndLinks(t *testing.T) {
+	env.Long(t, "a browser through all views; TestWebFinished does so by mouse")
 	t.Parallel()
 	w := newWorld(t)
 	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "100", "0",
@@ -400,6 +401,7 @@ func TestWebLive(t *testing.T) {
 
 // In Chinese, on a phone, over a slow line.
 func TestWebChineseOnAPhone(t *testing.T) {
+	env.Long(t, "a browser through all views; TestWebFinished does so on a desktop")
 	t.Parallel()
 	w := newWorld(t)
 	if r := w.do("memgauge", "run", "--quiet", "--", env.Torch(t).Path, script(t, "train.py"), "60", "0",

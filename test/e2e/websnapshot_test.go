@@ -211,6 +211,7 @@ func (b *browser) wide(view string) {
 
 // On a phone, in Chinese; and the snapshot that a session keeps, by the link from its page.
 func TestWebSnapshotOnAPhone(t *testing.T) {
+	env.Long(t, "a browser through all views; TestWebSnapshot does so on a desktop")
 	t.Parallel()
 	w := newWorld(t)
 	env.Chromium(t)
