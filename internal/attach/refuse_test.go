@@ -373,10 +373,25 @@ func TestRaised(t *testing.T) {
 	}
 }
 
+// reads waits until the main thread reads its standard input: it says that it is ready a moment before.
+func (p *target) reads(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", p.Process.Pid))
+		if strings.HasPrefix(string(text), fmt.Sprintf("%d 0x0 ", syscall.SYS_READ)) {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("it does not read: %q, %v", text, err)
+		}
+	}
+}
+
 // TestTimeout cancels the source while native code holds the GIL, and reports source that is already running.
 func TestTimeout(t *testing.T) {
 	py := debian(t)
 	p := start(t, py, "testdata/doing.py", "hog")
+	p.reads(t)
 	r, err := Inject(t.Context(), p.Process.Pid, "import __main__; __main__.entered = True",
 		Options{Timeout: 300 * time.Millisecond})
 	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "holds the GIL") {
