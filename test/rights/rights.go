@@ -156,8 +156,12 @@ func (s *Session) About(context.Context) (api.About, error) {
 	return api.About{ID: "1", Name: "fake", Live: true}, nil
 }
 
-// End of none.
-func (s *Session) End(context.Context) (api.End, error) { return note[api.End](s, "end") }
+// End of none, long ago.
+func (s *Session) End(context.Context) (api.End, error) {
+	end, err := note[api.End](s, "end")
+	end.Final = true
+	return end, err
+}
 
 // Processes are none.
 func (s *Session) Processes(context.Context, api.ProcessesRequest) ([]api.Process, error) {
