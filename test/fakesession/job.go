@@ -203,7 +203,7 @@ func stacks() []api.Stacks {
 	}
 	return []api.Stacks{train(Rank0, 0), train(Rank1, 1), {PID: Worker, Rank: -1, Argv: "python train.py",
 		Threads: []api.Thread{{TID: Worker, Comm: "pt_data_worker", State: "D", Kernel: "waits for a disk"}},
-		Error: api.Pack(remedy.Add(fmt.Errorf("Python's lock could not be had within 2s"),
+		Error: api.Pack(remedy.Add(fmt.Errorf("the lock of Python could not be had within 2s"),
 			"--timeout 10s waits longer"))}}
 }
 
