@@ -239,7 +239,7 @@ func TestContextEndsAQuery(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the deadline's", err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > time.Minute { // it would take days
 		t.Errorf("it took %v", d)
 	}
 	// Between two rows, too.

@@ -89,7 +89,7 @@ func (x *terminal) state() unix.Termios {
 // wait waits until the terminal has shown a text.
 func (x *terminal) wait(text string) {
 	x.t.Helper()
-	for end := time.Now().Add(20 * time.Second); !strings.Contains(x.text(), text); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(90 * time.Second); !strings.Contains(x.text(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			x.t.Fatalf("waited in vain for %q in %q", text, x.text())
 		}

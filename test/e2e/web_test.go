@@ -110,7 +110,7 @@ func (b *browser) text(selector string) string {
 // until waits until a script says true.
 func (b *browser) until(what, script string) {
 	b.t.Helper()
-	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		if run[bool](b, script) {
 			return
 		}
