@@ -71,6 +71,7 @@ static int lock_word;
 static pid_t owner;
 static char directory[3072], path[3200];
 static char *file;
+static uint64_t file_size;
 static struct header *head;
 static struct index *ix;
 static uint64_t grown[AREAS + 1]; // bytes of each area that the file has; the last is the slots'
@@ -118,8 +119,10 @@ void mg_unlock(void) {
 // Signals that tell of an error of the program itself are left: blocked ones would end it without its handler.
 #define FAULTS (1ull << 3 | 1ull << 4 | 1ull << 6 | 1ull << 7 | 1ull << 10) // ILL, TRAP, BUS, FPE, SEGV
 
+// enter takes the lock, in a process that may use the table: one that was made by clone(2) without our handler of forks shares
+// its parent's file, and maybe a lock that nobody in it will give back.
 static bool enter(uint64_t *signals) {
-	if (mg_thread.inside)
+	if (mg_thread.inside || owner != (pid_t)syscall(SYS_getpid))
 		return false;
 	uint64_t all = ~FAULTS;
 	syscall(SYS_rt_sigprocmask, 0, &all, signals, sizeof all); // SIG_BLOCK
@@ -248,11 +251,14 @@ static bool map_file(uint64_t size) {
 	bool ok = syscall(SYS_ftruncate, fd, size) == 0;
 	void *p = ok ? (void *)syscall(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
 	syscall(SYS_close, fd);
-	file = p;
-	if (p != MAP_FAILED && mg_allocate(0, PAGE))
-		return true;
-	if (p != MAP_FAILED)
+	if (p != MAP_FAILED) {
+		file_size = size;
+		file = p;
+		if (mg_allocate(0, PAGE))
+			return true;
+		file = NULL;
 		syscall(SYS_munmap, p, size);
+	}
 	syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 	return false;
 }
@@ -285,10 +291,9 @@ static bool open_table(void) {
 	return true;
 }
 
-// usable says whether samples may go into the table now. A process that was made by clone(2) without our handler of forks
-// shares its parent's file: it leaves it alone.
+// usable says whether samples may go into the table now.
 static bool usable(void) {
-	if (!mg_on() || owner != (pid_t)syscall(SYS_getpid))
+	if (!mg_on())
 		return false;
 	if (head)
 		return true;
@@ -693,28 +698,28 @@ void mg_put_back(void *p, const struct saved *was) {
 
 // ---- forks
 
-// The thread that forks holds the lock over it, so the child never meets a table that another thread was changing.
-static void before_fork(void) {
-	mg_thread.inside = true;
-	mg_lock();
-}
+// The thread that forks does not take the lock. Handlers of forks are called in reverse order, and an allocator's comes after
+// ours: it waits for its own lock, whose holder may map memory and so wait for ours. Until the child is told, the thread's
+// blocks are let pass, since another thread may have held the lock when the process was copied.
+static void before_fork(void) { mg_thread.inside = true; }
 
-static void after_fork(void) {
-	mg_unlock();
-	mg_thread.inside = false;
-}
+static void after_fork(void) { mg_thread.inside = false; }
 
-// The child's blocks are copies of its parent's: it begins with a table of its own, which is made at its first sample.
+// The child's blocks are copies of its parent's: it begins with a table of its own, which is made at its first sample. All that
+// another thread was changing when the process was copied is put back to its beginning, here and by mg_unwind_reset.
 static void in_child(void) {
 	lock_word = 0;
 	owner = (pid_t)syscall(SYS_getpid);
-	if (head) {
-		syscall(SYS_munmap, file, head->offset[AREAS - 1] + head->size[AREAS - 1]);
-		syscall(SYS_madvise, ix, sizeof *ix, MADV_DONTNEED);
+	mg_peek_end();
+	head = NULL;
+	if (file) {
+		syscall(SYS_munmap, file, file_size);
+		file = NULL;
 		memset(mg_filter, 0, sizeof mg_filter);
-		memset(grown, 0, sizeof grown);
-		head = NULL;
 	}
+	if (ix)
+		syscall(SYS_madvise, ix, sizeof *ix, MADV_DONTNEED);
+	memset(grown, 0, sizeof grown);
 	mg_thread.inside = false;
 }
 

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"math"
 	"os"
@@ -39,6 +40,8 @@ func stress(t *testing.T, python env.Python, environ []string) {
 	t.Helper()
 	c := python.Command(t, "-W", "ignore", filepath.Join(env.Checkout(), "test", "native", "stress.py"), "1")
 	c.Env, c.WaitDelay = environ, time.Second
+	stuck := time.AfterFunc(3*time.Minute, func() { _ = c.Process.Kill() }) // a deadlock is a failure, not a wait
+	defer stuck.Stop()
 	if out, err := c.CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "ok\n") {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -119,6 +122,21 @@ func TestDeepBind(t *testing.T) {
 	}
 	if got := float64(held(t, dir, "")); got < 0.8e8 || got > 1.4e8 {
 		t.Errorf("%.0f bytes, not some 100 MB and the interpreter's own", got)
+	}
+}
+
+// TestForkBesideAnAllocator: an allocator maps memory under a lock that its handler of forks takes too, after the
+// library's handler. Neither waits for the other, and parent and child go on.
+func TestForkBesideAnAllocator(t *testing.T) {
+	module := compile(t, "forklock.c", "-DMODULE", "-shared", "-fPIC", "-pthread")
+	program := compile(t, "forklock.c", "-pthread", "-rdynamic", "-ldl")
+	_, environ := sampling(t, 16*units.KiB)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	c := exec.CommandContext(ctx, program)
+	c.Env = append(environ, preload(valueOf(environ, "LD_PRELOAD"), module))
+	if out, err := c.CombinedOutput(); err != nil || string(out) != "ok\n" {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
 
