@@ -79,3 +79,26 @@ func (u *bounded) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// maxBlank bounds white space at one place of a text, in bytes: json.Decoder looks through all of it again with each
+// piece that is read, so that 300 MiB of it, 300 KiB packed, would take minutes. Indentation is a thousandth of that.
+const maxBlank = 64 << 10
+
+// spaced ends with an error where a text has too much white space.
+type spaced struct {
+	io.Reader
+	at, blank int64 // bytes read; of them blank at the end
+}
+
+func (s *spaced) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	for i, c := range p[:n] {
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			s.blank = 0
+		} else if s.blank++; s.blank > maxBlank {
+			return 0, atByte(s.at+int64(i), "more than %d KiB of white space", maxBlank>>10)
+		}
+	}
+	s.at += int64(n)
+	return n, err
+}

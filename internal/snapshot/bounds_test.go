@@ -40,6 +40,25 @@ func pack(t *testing.T, begin, piece string, times int, end string) []byte {
 // files took more than 5 GiB before.
 const maxTaken = 3 << 30
 
+// White space without end is refused at once, whatever stands before it; what people and programs indent is read.
+func TestBlanks(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"before a list":     pack(t, `{"traceEvents":`, " ", 60<<20, `[]}`),
+		"between events":   pack(t, `{"traceEvents":[{"ph":"M"},`, "\n", 60<<20, `{}]}`),
+		"in another value": pack(t, `{"schemaVersion":1,"traceEvents":[],"a":[1,`, "\t \r\n", 15<<20, `2]}`),
+	} {
+		_, err := ReadColumns(context.Background(), bytes.NewReader(data), testBudget)
+		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "more than 64 KiB of white space") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wide := strings.Repeat(" ", maxBlank)
+	_, err := ReadColumns(context.Background(), strings.NewReader(`{"traceEvents":`+wide+`[{"ph":"M"}]}`), testBudget)
+	if err == nil || !strings.Contains(err.Error(), "has no memory events") {
+		t.Errorf("wide: %v", err)
+	}
+}
+
 // Small archives that would unpack to gigabytes, or of which gigabytes would be made: each is given up in time.
 func TestSmallArchivesStaySmall(t *testing.T) {
 	env.Long(t, "gigabytes are unpacked")

@@ -99,7 +99,7 @@ func readProfile(ctx context.Context, r io.Reader, disk *counter, most int64) (*
 		limit: &budget{most}, frames: map[Frame]uint32{}, stacks: map[string][]Frame{}, slices: map[string][]slice{},
 		memory: map[string][]memoryEvent{},
 	}
-	cut, err := p.read(ctx, &bounded{Reader: r, packed: disk})
+	cut, err := p.read(ctx, &spaced{Reader: &bounded{Reader: r, packed: disk}})
 	if err != nil {
 		return nil, err
 	}
