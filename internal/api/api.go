@@ -6,6 +6,7 @@ package api
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/memgauge/memgauge/internal/model"
@@ -84,13 +85,26 @@ func Pack(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	e := &Error{Message: err.Error(), Hint: remedy.Of(err)}
+	e := &Error{Message: shortened(err.Error()), Hint: shortened(remedy.Of(err))}
 	for kind, known := range kinds {
 		if errors.Is(err, known) {
 			e.Kind = kind
 		}
 	}
 	return e
+}
+
+// maxMessage bounds the text of an error that crosses a socket, in bytes. A conversion of DuckDB's that fails names the
+// value of the row, which may have any size.
+const maxMessage = 16 << 10
+
+// shortened is a text of at most maxMessage bytes, with a word on what was left out.
+func shortened(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	cut := strings.ToValidUTF8(text[:maxMessage], "")
+	return fmt.Sprintf("%s… (%d bytes more)", cut, len(text)-len(cut))
 }
 
 // Unpack is the reverse of Pack: an error with its remedy.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -228,5 +229,19 @@ func TestStrangersAreRefused(t *testing.T) {
 	fmt.Fprint(conn, "GET /v1/summary HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 403 ") {
 		t.Errorf("%.60q, %v", answer, err)
+	}
+}
+
+// The text of an error that crosses a socket is bounded, whatever a row has put into it, and stays valid UTF-8.
+func TestLongErrorIsShortened(t *testing.T) {
+	row := strings.Repeat("é", 1<<20)
+	e := api.Pack(remedy.Add(errors.New("conversion of "+row), "not "+row))
+	for _, text := range []string{e.Message, e.Hint} {
+		if len(text) > 17<<10 || !utf8.ValidString(text) || !strings.Contains(text, "bytes more)") {
+			t.Errorf("%d bytes, ending with %q", len(text), text[len(text)-40:])
+		}
+	}
+	if e := api.Pack(errors.New("no such column")); e.Message != "no such column" || e.Hint != "" {
+		t.Errorf("%+v", e)
 	}
 }

@@ -43,7 +43,7 @@ const maxTaken = 3 << 30
 // White space without end is refused at once, whatever stands before it; what people and programs indent is read.
 func TestBlanks(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"before a list":     pack(t, `{"traceEvents":`, " ", 60<<20, `[]}`),
+		"before a list":    pack(t, `{"traceEvents":`, " ", 60<<20, `[]}`),
 		"between events":   pack(t, `{"traceEvents":[{"ph":"M"},`, "\n", 60<<20, `{}]}`),
 		"in another value": pack(t, `{"schemaVersion":1,"traceEvents":[],"a":[1,`, "\t \r\n", 15<<20, `2]}`),
 	} {
