@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,21 +50,33 @@ func newWorld(t *testing.T) *world {
 
 // reap ends the collectors of the test's sessions, by their own pids, so that none outlives a failed test.
 func (w *world) reap() {
-	dirs, _ := filepath.Glob(filepath.Join(w.home, "state", "sessions", "*"))
-	left := func(signal syscall.Signal) (n int) {
-		for _, d := range dirs {
-			for _, pid := range append(keepers(d), collectors(d)...) {
-				_ = syscall.Kill(pid, signal)
-				n++
-			}
-		}
-		return n
+	for _, pid := range w.collecting() {
+		_ = syscall.Kill(pid, syscall.SIGTERM)
 	}
-	left(syscall.SIGTERM)
-	for end := time.Now().Add(5 * time.Second); left(0) > 0 &&
+	for end := time.Now().Add(patience); len(w.collecting()) > 0 &&
 		time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		continue // they write into the directory that is removed next
 	}
+}
+
+// settled waits until the sessions that have ended are written: a collector may outlive its command by a moment.
+func (w *world) settled() {
+	w.t.Helper()
+	until(w.t, "the collectors' end", func() bool { return len(w.collecting()) == 0 })
+}
+
+// collecting are the collectors and keepers of sessions below the world's home.
+func (w *world) collecting() (pids []int) {
+	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, path := range lines {
+		text, _ := os.ReadFile(path)
+		args := strings.Split(string(text), "\x00")
+		if len(args) > 1 && args[1] == "collector" && strings.Contains(string(text), "\x00"+w.home+"/") {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // collectors finds the processes that run as a session's collector.

@@ -36,6 +36,7 @@ func TestHomePreparedBySomebodyElse(t *testing.T) {
 	opened(t, w.home)
 	w.env = append(w.env, "HOME="+filepath.Join(w.home, "mine"), "XDG_STATE_HOME=")
 	w.mg("run", "--quiet", "--", "true") // leaves our files in the home
+	w.settled()
 	state, mark := filepath.Join(w.home, "state"), filepath.Join(w.home, "mark")
 	agent, err := filepath.Glob(filepath.Join(state, "agent", "*"))
 	if err != nil || len(agent) != 1 {
