@@ -11,8 +11,10 @@ import (
 	"github.com/memgauge/memgauge/internal/keeper"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/monitor"
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/session"
+	"github.com/memgauge/memgauge/internal/sock"
 )
 
 const (
@@ -22,7 +24,13 @@ const (
 
 // wake makes sure that a collector listens.
 func wake(ctx context.Context, s *session.Session) error {
-	if api.Dial(ctx, s.Socket()) == nil {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	up, dying := listens(ctx, s)
+	for ; dying && keeper.Rest(ctx, readyPoll); up, dying = listens(ctx, s) {
+		continue // while it has the session's lock, no other can begin
+	}
+	if up && !dying {
 		return nil
 	}
 	cmd, err := keeper.SpawnCollector(s)
@@ -31,10 +39,8 @@ func wake(ctx context.Context, s *session.Session) error {
 	}
 	gone := make(chan error, 1)
 	go func() { gone <- cmd.Wait() }() // ends with the child, or with this process
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
 	for {
-		if err := api.Dial(ctx, s.Socket()); err == nil {
+		if up, dying := listens(ctx, s); up && !dying {
 			return nil
 		}
 		select {
@@ -48,6 +54,18 @@ func wake(ctx context.Context, s *session.Session) error {
 		case <-time.After(readyPoll):
 		}
 	}
+}
+
+// listens tells whether somebody accepts clients, and whether that is a collector that was killed and has not ended
+// yet. It will never answer, and on a busy machine its end takes seconds.
+func listens(ctx context.Context, s *session.Session) (up, dying bool) {
+	c, err := sock.Dial(ctx, s.Socket())
+	if err != nil {
+		return false, false
+	}
+	defer c.Close()
+	pid, err := sock.Peer(c)
+	return true, err == nil && proc.New("/proc").Dying(pid)
 }
 
 // live is a client of a collector. If the collector is killed during a request, another one is started and the request
