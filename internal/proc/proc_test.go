@@ -163,8 +163,9 @@ func FuzzStat(f *testing.F) {
 			}
 			return
 		}
-		back := fmt.Sprintf("%d (%s) %c %d %s%d 0 %d", s.PID, s.Comm, s.State, s.PPID, strings.Repeat("0 ", 15),
-			s.Threads, s.Start)
+		flags := map[bool]int{true: exiting}[s.Exiting]
+		back := fmt.Sprintf("%d (%s) %c %d 0 0 0 0 %d %s%d 0 %d", s.PID, s.Comm, s.State, s.PPID, flags,
+			strings.Repeat("0 ", 10), s.Threads, s.Start)
 		if again, err := parseStat([]byte(back)); err != nil || again != s {
 			t.Fatalf("%+v became %+v, %v", s, again, err)
 		}
