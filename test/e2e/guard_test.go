@@ -29,6 +29,23 @@ func oneCollector(t *testing.T, session string, old int) int {
 	return pid
 }
 
+// answering waits for the collector that has the session: one that was started while the killed one still held the
+// session's lock ends again.
+func (w *world) answering(session string, old int) (pid int) {
+	w.t.Helper()
+	until(w.t, "a collector that answers", func() bool {
+		if w.do("memgauge", "query", "--session", session, "SELECT 1").code != 0 {
+			return false
+		}
+		pids := collectors(session)
+		if len(pids) == 1 && pids[0] != old {
+			pid = pids[0]
+		}
+		return pid != 0
+	})
+	return pid
+}
+
 // statusKiB is a line of /proc/PID/status.
 func statusKiB(t *testing.T, pid int, name string) (n int) {
 	t.Helper()
@@ -71,6 +88,7 @@ func TestQuestionThatCannotBeStopped(t *testing.T) {
 // Questions that ask for more memory than there may be get an error, several at once too; the collector stays within
 // its bound and loses no record.
 func TestQuestionsCannotTakeTheMemory(t *testing.T) {
+	env.Long(t, "questions that take all the memory they get, at once")
 	t.Parallel()
 	w := newWorld(t)
 	run, session, ledger := w.ledgerRun(0, 1<<30)
@@ -123,7 +141,7 @@ func TestAttachedSessionKeepsACollector(t *testing.T) {
 	if out := w.mg("list"); !strings.Contains(out, "running") {
 		t.Errorf("list:\n%s", out)
 	}
-	third := oneCollector(t, dirs[0], second)
+	third := w.answering(dirs[0], second)
 	keeper := keepers(dirs[0])
 	if len(keeper) != 1 {
 		t.Fatalf("keepers %v", keeper)
@@ -141,7 +159,7 @@ func TestAttachedSessionKeepsACollector(t *testing.T) {
 	}
 	kill(t, fourth)
 	w.mg("list")
-	fifth := oneCollector(t, dirs[0], fourth)
+	fifth := w.answering(dirs[0], fourth)
 	kill(t, keeper[0])
 	until(t, "another keeper", func() bool { now := keepers(dirs[0]); return len(now) == 1 && now[0] != keeper[0] })
 	kill(t, fifth)
