@@ -165,7 +165,7 @@ import os, resource, sys, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 limit = int(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-time.sleep(.4)
+time.sleep(float(sys.argv[2]))
 try:
     kept = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit)]
 except OSError:
@@ -175,11 +175,12 @@ if os.fork() == 0:
 os.wait()
 print("ok")
 """)
-        programs = [subprocess.Popen([sys.executable, script, str(limit)], env=self.home.env(),
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                     universal_newlines=True) for limit in (4, 8, 16, 20, 64, 256)]
-        said = [(p.communicate(timeout=120)[0], p.returncode) for p in programs]
-        self.assertEqual(said, [("ok\n", 0)] * 6)
+        for wait in "0", ".4":      # before the agent has opened anything, and afterwards
+            programs = [subprocess.Popen([sys.executable, script, str(limit), wait], env=self.home.env(),
+                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                         universal_newlines=True) for limit in (4, 8, 16, 20, 64, 256)]
+            said = [(p.communicate(timeout=120)[0], p.returncode) for p in programs]
+            self.assertEqual(said, [("ok\n", 0)] * 6)
 
     def test_none_left(self):
         got = self.run_code("""

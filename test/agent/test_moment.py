@@ -294,11 +294,12 @@ class HandlersAnywhere(unittest.TestCase):
             rung = True
         finally:
             sys.settrace(None)
+        late = time.monotonic() >= j.deadline    # on a busy machine its time may have been over before it began
         self.assertEqual(rung, len(seen) >= line, "line %d: what the handler raised did not reach the program" % line)
         self.assertIsNone(mainthread.stopped, "line %d" % line)
         self.assertTrue(ended.wait(20), "line %d: the code goes on" % line)
         ticks.join(20)
-        if rung and seen[-1]:
+        if rung and seen[-1] and not late:
             self.assertEqual(j.outcome, client.INTERRUPTED, "line %d" % line)
         return rung
 

@@ -20,6 +20,7 @@ from . import frames, state, unload
 
 JOIN = 0.05          # s that a fork or an exit waits for the control thread: it may be answering a client
 PATIENCE = 2.0       # s; the largest module of ours takes 20 ms where two others want each core
+FIRST = 0.5          # s that the start waits for the first thread's end, before 3.11; it takes some 300 µs
 GONE = 0.01          # s that a fork waits for the kernel to take the ended thread off its list; it takes some 100 µs
 
 _FAULTS = (_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT)  # faulthandler's own
@@ -54,17 +55,31 @@ def start(s):
     # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second
     # has every later setuid of the program wait for ever
     valid = _signal.valid_signals()
-    first = state.sigmask is None
+    first = state.sigmask is None and sys.version_info < (3, 11)
+    ended = []
     state.sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
-        # there a thread's end loads libgcc_s, or aborts: a descriptor may be lacking
-        if first and sys.version_info < (3, 11):
-            _thread.start_new_thread(int, ())
+        if first:
+            _thread.start_new_thread(_first, (ended,))
         thread.ident = _thread.start_new_thread(unload.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
         s.thread = None
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, state.sigmask)
+    if first:
+        _await_first(ended)
+
+
+def _first(ended):
+    """Before 3.11 the first thread that ends loads libgcc_s for pthread_exit, or aborts the process where no descriptor
+    is left for that: it is one of ours, and the program goes on when it has ended."""
+    ended.append(_thread.get_native_id())
+
+
+def _await_first(ended):
+    end = monotonic() + FIRST
+    while monotonic() < end and not (ended and not os.path.exists("/proc/self/task/%d" % ended[0])):
+        sleep(2e-5)
 
 
 def _run(s, thread):
