@@ -1,5 +1,6 @@
 """Starts Python programs under the agent, unpacked as `memgauge run` unpacks it."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,9 @@ import tempfile
 import textwrap
 
 from ringfile import AGENT, read_all
+
+# A fork waits for our thread for a bounded time, which a busy machine may exceed: see test_no_deprecation_warning.
+FORK_WARNING = re.compile(r"^/\S+/script\.py:\d+: DeprecationWarning: This process .* is multi-threaded.*\n.*\n", re.M)
 
 
 class Home:

@@ -1,6 +1,5 @@
 """The agent's life in a process: when it opens what, forks of all kinds, exec, exit, detach. Real processes."""
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -8,7 +7,7 @@ import time
 import unittest
 
 from lane import long, times
-from launch import Home, PRELUDE
+from launch import FORK_WARNING, Home, PRELUDE
 from ringfile import S
 
 FORK = """
@@ -32,10 +31,6 @@ def eventually(what, seconds=20):
             return False
         time.sleep(0.005)   # between two looks, bounded by the deadline
     return True
-
-
-# A fork waits for our thread for a bounded time, which a busy machine may exceed: see test_no_deprecation_warning.
-FORK_WARNING = re.compile(r"^/\S+/script\.py:\d+: DeprecationWarning: This process .* is multi-threaded.*\n.*\n", re.M)
 
 
 class Case(unittest.TestCase):

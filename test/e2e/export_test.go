@@ -448,7 +448,6 @@ func longSession(t *testing.T, w *world) string {
 // A million steps are exported in the memory that a thousand need, and Ctrl-C in the middle leaves no file.
 func TestLongSessionIsExported(t *testing.T) {
 	env.Long(t, "a session of many hours")
-	t.Parallel()
 	w := newWorld(t)
 	dir := longSession(t, w)
 	out := filepath.Join(w.home, "out")
