@@ -55,12 +55,13 @@ def start(s):
     # SETMASK: the C library leaves its own two (32, 33) out, which may be blocked here: a thread that blocks the second
     # has every later setuid of the program wait for ever
     valid = _signal.valid_signals()
-    first = state.sigmask is None and sys.version_info < (3, 11)
-    ended = []
+    first, ended = state.sigmask is None and sys.version_info < (3, 11), []
     state.sigmask = valid.intersection(_signal.pthread_sigmask(_signal.SIG_SETMASK, valid.difference(_FAULTS)))
     try:
         if first:
+            first = False       # where no thread can be had, none is waited for
             _thread.start_new_thread(_first, (ended,))
+            first = True
         thread.ident = _thread.start_new_thread(unload.outermost(), (_run, s, thread, s.wiped, s.ends))
     except RuntimeError:
         s.thread = None
@@ -78,8 +79,10 @@ def _first(ended):
 
 def _await_first(ended):
     end = monotonic() + FIRST
-    while monotonic() < end and not (ended and not os.path.exists("/proc/self/task/%d" % ended[0])):
+    while not ended and monotonic() < end:
         sleep(2e-5)
+    if ended:
+        _await_kernel(ended[0], end)
 
 
 def _run(s, thread):
@@ -117,22 +120,22 @@ def stop(s, timeout=JOIN):
     if not thread.ended(timeout):
         return False
     s.thread = None
-    return _await_kernel(thread)
+    return not thread.native or _await_kernel(thread.native, monotonic() + GONE)
 
 
-def _await_kernel(thread):
-    """CPython 3.12+ counts threads by num_threads in /proc/self/stat, right after the fork and before the hook in the
-    parent (Modules/posixmodule.c, warn_about_fork_with_threads). A thread that has run its last Python line is still
-    there for some µs; the kernel takes it out of /proc/self/task and of the count at the same moment."""
-    end = monotonic() + GONE
-    path = "/proc/self/task/%d" % thread.native
-    while thread.native and monotonic() < end:
+def _await_kernel(native, end):
+    """Waits until the kernel lists a thread no more, or until the end; says which. CPython 3.12+ counts threads by
+    num_threads in /proc/self/stat, right after the fork and before the hook in the parent (Modules/posixmodule.c,
+    warn_about_fork_with_threads). A thread that has run its last Python line is still there for some µs; the kernel
+    takes it out of /proc/self/task and of the count at the same moment."""
+    path = "/proc/self/task/%d" % native
+    while monotonic() < end:
         try:
             os.stat(path)
         except OSError:
             return True
         sleep(2e-5)     # a mere yield would take the GIL back before the thread, which needs it once more, wakes up
-    return not thread.native
+    return False
 
 
 def start_again(s, thread):
