@@ -5,11 +5,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/trust"
 	"github.com/memgauge/memgauge/test/env"
@@ -191,20 +188,7 @@ func TestRemoveAll(t *testing.T) {
 func (y *yard) swap(t *testing.T, name string) (stop func()) {
 	t.Helper()
 	must(t, os.Symlink(y.victim, filepath.Join(y.at, "aside")))
-	done := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(y.at, name), unix.AT_FDCWD, filepath.Join(y.at, "aside"),
-				unix.RENAME_EXCHANGE)
-		}
-	})
-	return func() { close(done); wait.Wait() }
+	return env.Exchange(filepath.Join(y.at, name), filepath.Join(y.at, "aside"))
 }
 
 // swaps is how often each of the races below is run: a walk that followed links lost it within some tens.

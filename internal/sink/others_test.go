@@ -6,11 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
@@ -55,18 +52,7 @@ func TestDefaultNameBecomesALink(t *testing.T) {
 	victim, path, aside := filepath.Join(dir, "victim"), filepath.Join(dir, "out"), filepath.Join(dir, "aside")
 	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
 	must(t, os.Symlink(victim, aside))
-	done := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			_ = unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE)
-		}
-	})
+	stop := env.Exchange(path, aside)
 	for range 300 {
 		_ = os.Remove(path)
 		_ = os.Remove(aside)
@@ -74,8 +60,7 @@ func TestDefaultNameBecomesALink(t *testing.T) {
 		_ = os.Symlink(victim, aside)
 		_ = write(CreateNamed(path))
 	}
-	close(done)
-	wait.Wait()
+	stop()
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
 		t.Errorf("the victim has %q, %v", b, err)
 	}

@@ -5,12 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
@@ -182,18 +179,7 @@ func TestPartitionSwappedMeanwhile(t *testing.T) {
 	if err := os.Symlink(victim, aside); err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	var wait sync.WaitGroup
-	wait.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, hour, unix.AT_FDCWD, aside, unix.RENAME_EXCHANGE)
-			}
-		}
-	})
+	stop := env.Exchange(hour, aside)
 	for k := range 20 {
 		b := batch(t, 1, k)
 		_ = w.Append(t.Context(), b)
@@ -205,8 +191,7 @@ func TestPartitionSwappedMeanwhile(t *testing.T) {
 			_, _ = w.Maintain(t.Context())
 		}
 	}
-	close(done)
-	wait.Wait()
+	stop()
 	intact()
 }
 
