@@ -101,13 +101,9 @@ func TestFilesThatAskForTooMuch(t *testing.T) {
 	}
 }
 
-// The process that merges reads the files that it was given, and no other.
-func TestMergeReadsItsFiles(t *testing.T) {
-	dir, w := filled(t)
-	secret := filepath.Join(t.TempDir(), "secret.parquet")
-	if err := store.WriteParquet(t.Context(), "SELECT 'x' AS node", secret, 100, t.TempDir()); err != nil {
-		t.Fatal(err)
-	}
+// mergeOf is a merge of the lake's steps, and one of its files.
+func mergeOf(t *testing.T, dir string, w *Writer) (store.Merge, *os.File) {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=r0/*.parquet"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
@@ -116,9 +112,19 @@ func TestMergeReadsItsFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer own.Close()
-	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
-		MemoryLimit: w.o.Memory}
+	t.Cleanup(func() { own.Close() })
+	return store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
+		MemoryLimit: w.o.Memory}, own
+}
+
+// The process that merges reads the files that it was given, and no other.
+func TestMergeReadsItsFiles(t *testing.T) {
+	dir, w := filled(t)
+	secret := filepath.Join(t.TempDir(), "secret.parquet")
+	if err := store.WriteParquet(t.Context(), "SELECT 'x' AS node", secret, 100, t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	m, own := mergeOf(t, dir, w)
 	inside := []source{{file: own}}
 	if err := w.mergeApart(t.Context(), m, inside); err != nil {
 		t.Error(err)
@@ -166,17 +172,7 @@ func FuzzFooter(f *testing.F) {
 // A merge that would take for ever ends with its context, and leaves nothing.
 func TestMergeIsCalledOff(t *testing.T) {
 	dir, w := filled(t)
-	files, err := filepath.Glob(filepath.Join(dir, filepath.FromSlash(tenOClock), "tier=r0/*.parquet"))
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	own, err := os.Open(files[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
-		MemoryLimit: w.o.Memory}
+	m, own := mergeOf(t, dir, w)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	forever := "(SELECT sum(sin(a.range + b.range)) FROM range(10000000000) a, range(10000000000) b) > 0"

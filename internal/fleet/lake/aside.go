@@ -104,13 +104,20 @@ func (w *Writer) sift(ctx context.Context, from []source, columns []store.FileCo
 	k := checker{spec: cell.Spec{Kind: CellKind, Task: task{Work: &work{Columns: columns}}, Files: filesOf(from),
 		Work: dir}}
 	defer k.close()
+	return w.setAsideWhere(ctx, from, store.ErrBadFile, func(i int) error { return k.check(ctx, i) })
+}
+
+// setAsideWhere sets those files aside for which look gives such an error, and returns how many. Any other error ends
+// it.
+func (w *Writer) setAsideWhere(ctx context.Context, from []source, such error, look func(i int) error) (n int,
+	err error) {
 	for i, f := range from {
-		bad := k.check(ctx, i)
-		if !errors.Is(bad, store.ErrBadFile) {
-			if bad != nil {
-				return n, bad
-			}
+		bad := look(i)
+		switch {
+		case bad == nil:
 			continue
+		case !errors.Is(bad, such):
+			return n, bad
 		}
 		if err := w.setAside(ctx, f.entry, bad); err != nil {
 			return n, err
@@ -128,21 +135,10 @@ const widest = 2048
 // many.
 func (w *Writer) siftAlone(ctx context.Context, m store.Merge, from []source) (n int, err error) {
 	m.Widest, m.MemoryLimit = widest, 2*store.MemoryLimit
-	for i, f := range from {
-		bad := w.mergeApart(ctx, m, from[i:i+1])
-		if bad == nil {
-			bad = w.place.stage().Remove(mergedName)
+	return w.setAsideWhere(ctx, from, errBeyond, func(i int) error {
+		if err := w.mergeApart(ctx, m, from[i:i+1]); err != nil {
+			return err
 		}
-		if !errors.Is(bad, errBeyond) {
-			if bad != nil {
-				return n, bad
-			}
-			continue
-		}
-		if err := w.setAside(ctx, f.entry, bad); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
+		return w.place.stage().Remove(mergedName)
+	})
 }
