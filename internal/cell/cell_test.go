@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -291,9 +292,8 @@ func TestEndsWithItsParent(t *testing.T) {
 
 // alive tells whether a process runs; one that nobody has waited for yet doesn't.
 func alive(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(text), ") ")
-	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+	s, err := proc.New("/proc").Stat(pid)
+	return err == nil && !s.Dead()
 }
 
 // What is over its time is killed, whatever it does.
