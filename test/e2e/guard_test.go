@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -168,16 +167,8 @@ func TestAttachedSessionKeepsACollector(t *testing.T) {
 }
 
 // keepers finds the processes that see to it that the session has a collector.
-func keepers(dir string) (pids []int) {
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range lines {
-		b, _ := os.ReadFile(path)
-		if strings.HasSuffix(string(b), "\x00collector\x00--keep\x00--session\x00"+dir+"\x00") {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
+func keepers(dir string) []int {
+	return running(func(line string) bool { return line == "collector\x00--keep\x00--session\x00"+dir+"\x00" })
 }
 
 // A session that no collector can observe is never said to run.

@@ -66,12 +66,16 @@ func (w *world) settled() {
 }
 
 // collecting are the collectors and keepers of sessions below the world's home.
-func (w *world) collecting() (pids []int) {
+func (w *world) collecting() []int {
+	return running(func(line string) bool { return strings.Contains(line, "\x00"+w.home+"/") })
+}
+
+// running finds the collectors and keepers whose command line, with a zero byte behind each word, is one of these.
+func running(these func(line string) bool) (pids []int) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, path := range lines {
 		text, _ := os.ReadFile(path)
-		args := strings.Split(string(text), "\x00")
-		if len(args) > 1 && args[1] == "collector" && strings.Contains(string(text), "\x00"+w.home+"/") {
+		if _, rest, _ := strings.Cut(string(text), "\x00"); strings.HasPrefix(rest, "collector\x00") && these(rest) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 			pids = append(pids, pid)
 		}
@@ -84,19 +88,10 @@ func collectors(dir string) []int {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	cmdlines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	var pids []int
-	for _, path := range cmdlines {
-		b, _ := os.ReadFile(path)
-		args := strings.Split(string(b), "\x00")
-		if len(args) >= 4 && args[1] == "collector" && args[3] == dir {
-			var pid int
-			if json.Unmarshal([]byte(filepath.Base(filepath.Dir(path))), &pid) == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
+	return running(func(line string) bool {
+		args := strings.Split(line, "\x00")
+		return len(args) >= 3 && args[2] == dir
+	})
 }
 
 // result of a command.
