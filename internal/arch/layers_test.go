@@ -18,7 +18,7 @@ var onlyImporter = map[string]string{
 	"github.com/prometheus/procfs": "internal/proc",
 	"charm.land":                   "internal/tui", // the screen; what it draws is made safe there
 	"github.com/charmbracelet":     "internal/tui",
-	"gonum.org/v1/plot":            "internal/chart",
+	"golang.org/x/image":           "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
 	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
@@ -37,6 +37,10 @@ var onlyImporter = map[string]string{
 	"go.opentelemetry.io":                 "internal/metrics/otlp", // with it comes all of gRPC
 	"github.com/modelcontextprotocol":     "internal/cli/export",
 	modulePath + "/internal/arch":         "",
+
+	// They call methods by names that are text: the linker then keeps every method of every type, 11 MB of them.
+	"text/template": "",
+	"html/template": "",
 }
 
 // onlyUser is onlyImporter for packages of ours. Tests may look further.

@@ -124,7 +124,8 @@ func TestBand(t *testing.T) {
 	if !strings.Contains(with.String(), ">-40<") || !strings.Contains(with.String(), "seconds before it") {
 		t.Error("the axis does not begin where it should")
 	}
-	if fill := "fill-opacity:0.25"; !strings.Contains(with.String(), fill) || strings.Contains(without.String(), fill) {
+	fill := `fill-opacity="0.25"`
+	if !strings.Contains(with.String(), fill) || strings.Contains(without.String(), fill) {
 		t.Errorf("%s: %v with a band, %v without", fill, strings.Contains(with.String(), fill),
 			strings.Contains(without.String(), fill))
 	}

@@ -1,26 +1,16 @@
 package chart
 
 import (
-	"fmt"
 	"image/color"
-	"io"
 	"math"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 )
 
+// Pixels of a picture.
 const (
-	width       = 10 * vg.Inch
-	panelHeight = 2.9 * vg.Inch
-	headHeight  = 0.62 * vg.Inch
-	dpi         = 110
+	width       = 1100
+	headHeight  = 68
+	panelHeight = 318
+	rightMargin = 30 // half of the last text below an axis
 )
 
 // Colours of series that colour-blind readers can distinguish, and that differ in lightness when printed in grey (Okabe
@@ -33,39 +23,13 @@ var palette = []color.RGBA{
 var (
 	alarm = color.RGBA{0xc6, 0x28, 0x28, 0xff}
 	quiet = color.RGBA{0x66, 0x66, 0x66, 0xff}
-	grid  = color.RGBA{0xe2, 0xe2, 0xe2, 0xff}
+	grid  = color.RGBA{0xe8, 0xe8, 0xe8, 0xff}
 	ink   = color.RGBA{0x22, 0x22, 0x22, 0xff}
 )
 
-// WritePNG draws the chart as a picture of about 1100 pixels' width.
-func (c Chart) WritePNG(w io.Writer) error {
-	canvas := vgimg.NewWith(vgimg.UseWH(width, c.height()), vgimg.UseDPI(dpi), vgimg.UseBackgroundColor(color.White))
-	if err := c.drawOn(draw.New(canvas)); err != nil {
-		return err
-	}
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(w); err != nil {
-		return fmt.Errorf("draw PNG: %w", err)
-	}
-	return nil
-}
+func (c Chart) height() int { return c.head() + panelHeight*max(1, len(c.Panels)) }
 
-// WriteSVG draws the chart as an SVG document.
-func (c Chart) WriteSVG(w io.Writer) error {
-	canvas := vgsvg.New(width, c.height())
-	if err := c.drawOn(draw.New(canvas)); err != nil {
-		return err
-	}
-	if _, err := canvas.WriteTo(w); err != nil {
-		return fmt.Errorf("draw SVG: %w", err)
-	}
-	return nil
-}
-
-func (c Chart) height() vg.Length {
-	return c.head() + panelHeight*vg.Length(max(1, len(c.Panels)))
-}
-
-func (c Chart) head() vg.Length {
+func (c Chart) head() int {
 	if c.Title == "" && c.Note == "" {
 		return 0
 	}
@@ -73,87 +37,53 @@ func (c Chart) head() vg.Length {
 }
 
 // drawOn draws the panels with their left edges on one line.
-func (c Chart) drawOn(dc draw.Canvas) error {
-	c.drawHead(dc)
-	if len(c.Panels) == 0 {
-		return nil
-	}
-	plots := make([][]*plot.Plot, len(c.Panels))
-	for i, p := range c.Panels {
-		drawn, err := c.panel(p, i == 0)
-		if err != nil {
-			return fmt.Errorf("draw %q: %w", p.Title, err)
-		}
-		plots[i] = []*plot.Plot{drawn}
-	}
-	body := draw.Crop(dc, 0, 0, 0, -c.head())
-	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadLeft: 8, PadRight: 14, PadBottom: 6, PadTop: 4, PadY: 10}
-	for i, row := range plot.Align(plots, tiles, body) {
-		plots[i][0].Draw(row[0])
-	}
-	return nil
-}
-
-func (c Chart) drawHead(dc draw.Canvas) {
-	style := textStyle(14, ink)
-	style.YAlign = text.YTop
-	dc.FillText(style, vg.Point{X: dc.Min.X + 12, Y: dc.Max.Y - 8}, c.Title)
-	style = textStyle(10, quiet)
-	style.YAlign = text.YTop
-	dc.FillText(style, vg.Point{X: dc.Min.X + 12, Y: dc.Max.Y - 27}, c.Note)
-}
-
-func textStyle(size vg.Length, c color.Color) text.Style {
-	return text.Style{Color: c, Font: font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, size),
-		Handler: plot.DefaultTextHandler}
-}
-
-func (c Chart) panel(p Panel, named bool) (*plot.Plot, error) {
-	pl := plot.New()
-	pl.Title.Text = p.Title
-	pl.Title.TextStyle = textStyle(11, ink)
-	pl.Title.TextStyle.XAlign, pl.Title.TextStyle.YAlign = text.XCenter, text.YTop
-	pl.Title.Padding = 4
-	unit := p.scale()
-	pl.Y.Label.Text = unit.name
-	for _, axis := range []*plot.Axis{&pl.X, &pl.Y} {
-		axis.Label.TextStyle.Font = textStyle(10, ink).Font
-		axis.Tick.Label.Font = textStyle(9, ink).Font
-		axis.Tick.Marker = roundTicks{}
-		axis.LineStyle.Color, axis.Tick.Color = quiet, quiet
-	}
-	lines := plotter.NewGrid()
-	lines.Vertical.Color, lines.Horizontal.Color = grid, grid
-	pl.Add(lines)
-	pl.Legend.Top, pl.Legend.Left = true, true
-	pl.Legend.TextStyle = textStyle(9, ink)
-	pl.Legend.XOffs, pl.Legend.YOffs, pl.Legend.Padding = 6, -3, 2
-	if len(p.Bars) > 0 {
-		return pl, bars(pl, p, unit)
-	}
+func (c Chart) drawOn(on canvas) {
+	on.text(letters{21, ink, left}, point{18, 34}, c.Title)
+	on.text(letters{15, quiet, left}, point{18, 57}, c.Note)
+	texts := faces{}
 	span := timeScale(c.duration())
 	if c.Across != "" {
 		span = scale{1, c.Across}
 	}
-	pl.X.Label.Text = span.name
-	pl.X.Min, pl.X.Max = c.Begin/span.per, c.duration()/span.per
-	if err := addSeries(pl, p, unit, span); err != nil {
-		return nil, err
+	views := make([]*view, len(c.Panels))
+	edge := 0.0
+	for i, p := range c.Panels {
+		unit := p.scale()
+		x := axis{lo: c.Begin / span.per, hi: c.duration() / span.per, scale: span}
+		v := &view{canvas: on, faces: texts, right: width - rightMargin, x: x, y: p.heights(unit)}
+		v.top = float64(c.head() + panelHeight*i + 40)
+		v.bottom = v.top + panelHeight - 96
+		views[i] = v
+		for _, t := range v.y.ticks() {
+			edge = max(edge, texts.width(tickSize, t.label))
+		}
 	}
-	setHeight(pl, p, unit)
-	if err := addLevels(pl, p, unit); err != nil {
-		return nil, err
+	for i, p := range c.Panels {
+		views[i].left = edge + 30
+		views[i].draw(p, c.Events, i == 0)
 	}
-	return pl, c.addEvents(pl, span, named)
 }
 
-// setHeight begins at zero if that wastes less than half of the height, and leaves some room for the legend.
-func setHeight(pl *plot.Plot, p Panel, unit scale) {
+// axis is a range of values in a unit.
+type axis struct {
+	lo, hi float64
+	scale  scale
+}
+
+// part is where a value in base units lies between the axis's ends, 0 to 1.
+func (a axis) part(v float64) float64 {
+	return min(max((v/a.scale.per-a.lo)/(a.hi-a.lo), 0), 1)
+}
+
+// heights begin at zero if that wastes less than half of the height, and leave some room for the legend.
+func (p Panel) heights(unit scale) axis {
 	if p.Unit == Percent {
-		pl.Y.Min, pl.Y.Max = 0, 108
-		return
+		return axis{0, 108, unit}
 	}
 	lo, hi := p.lowest(), p.highest()
+	if len(p.Bars) > 0 {
+		return axis{0, max(hi/unit.per*1.15, 1), unit}
+	}
 	for _, l := range p.Levels {
 		if !p.far(l) {
 			hi = max(hi, l.Value)
@@ -163,78 +93,97 @@ func setHeight(pl *plot.Plot, p Panel, unit scale) {
 		lo = 0
 	}
 	room := max(hi-lo, hi*0.02, unit.per*0.01)
-	pl.Y.Min, pl.Y.Max = max(0, lo-0.08*room)/unit.per, (hi+0.25*room)/unit.per
+	a := axis{max(0, lo-0.08*room) / unit.per, (hi + 0.25*room) / unit.per, unit}
 	if lo == 0 {
-		pl.Y.Min = 0
+		a.lo = 0
 	}
+	return a
 }
 
-func addSeries(pl *plot.Plot, p Panel, unit, span scale) error {
+// view is where a panel's values are drawn.
+type view struct {
+	canvas
+	faces                    faces
+	left, right, top, bottom float64 // pixels; bottom is the greater
+	x, y                     axis
+}
+
+func (v *view) at(x, y float64) point {
+	return point{v.left + v.x.part(x)*(v.right-v.left), v.bottom - v.y.part(y)*(v.bottom-v.top)}
+}
+
+const (
+	tickSize  = 13.5
+	labelSize = 15
+)
+
+func (v *view) draw(p Panel, events []Event, named bool) {
+	v.text(letters{17, ink, centre}, point{(v.left + v.right) / 2, v.top - 14}, p.Title)
+	v.text(letters{tickSize, quiet, right}, point{v.left - 10, v.top - 14}, v.y.scale.name)
+	for _, t := range v.y.ticks() {
+		at := v.at(0, t.value*v.y.scale.per)
+		v.line(pen{grid, 1, nil}, []point{{v.left, at.y}, {v.right, at.y}})
+		v.text(letters{tickSize, ink, right}, point{v.left - 10, at.y + 5}, t.label)
+	}
+	if len(p.Bars) > 0 {
+		v.bars(p)
+		return
+	}
+	for _, t := range v.x.ticks() {
+		at := v.at(t.value*v.x.scale.per, 0)
+		v.line(pen{grid, 1, nil}, []point{{at.x, v.top}, {at.x, v.bottom}})
+		v.text(letters{tickSize, ink, centre}, point{at.x, v.bottom + 18}, t.label)
+	}
+	v.text(letters{labelSize, ink, centre}, point{(v.left + v.right) / 2, v.bottom + 38}, v.x.scale.name)
+	v.axes()
 	for i, s := range p.Series {
-		colour := palette[i%len(palette)]
-		if err := addBand(pl, s, unit, span, colour); err != nil {
-			return err
-		}
-		first := true
-		for _, xy := range pieces(s, unit, span) {
-			line, err := plotter.NewLine(xy)
-			if err != nil {
-				return err
-			}
-			line.Color, line.Width = colour, 1.4
-			if s.Thin {
-				line.Width, line.Dashes = 1, []vg.Length{4, 3}
-			}
-			if s.Area {
-				faint := colour
-				line.FillColor = color.NRGBA{faint.R, faint.G, faint.B, 0x26}
-			}
-			pl.Add(line)
-			if first {
-				pl.Legend.Add(s.Name, legendLine{line.LineStyle})
-				first = false
-			}
-		}
+		v.series(s, palette[i%len(palette)])
 	}
-	return nil
+	v.legend(p.Series)
+	v.levels(p)
+	v.events(events, named)
 }
 
-func addBand(pl *plot.Plot, s Series, unit, span scale, colour color.RGBA) error {
+func (v *view) axes() {
+	v.line(pen{quiet, 1, nil}, []point{{v.left, v.top}, {v.left, v.bottom}, {v.right, v.bottom}})
+}
+
+func (v *view) series(s Series, colour color.RGBA) {
+	v.band(s, colour)
+	style := pen{colour, 2.1, nil}
+	if s.Thin {
+		style = pen{colour, 1.5, []float64{6, 5}}
+	}
+	for _, points := range v.pieces(s) {
+		if s.Area {
+			first, last := points[0], points[len(points)-1]
+			v.area(color.NRGBA{colour.R, colour.G, colour.B, 0x26},
+				append(points[:len(points):len(points)], point{last.x, v.bottom}, point{first.x, v.bottom}))
+		}
+		v.line(style, points)
+	}
+}
+
+func (v *view) band(s Series, colour color.RGBA) {
 	if len(s.Low) < 2 || len(s.Low) != len(s.X) || len(s.High) != len(s.X) {
-		return nil
+		return
 	}
 	n := len(s.X)
-	outline := make(plotter.XYs, 2*n)
+	outline := make([]point, 2*n)
 	for i, x := range s.X {
-		outline[i] = plotter.XY{X: x / span.per, Y: s.High[i] / unit.per}
-		outline[2*n-1-i] = plotter.XY{X: x / span.per, Y: s.Low[i] / unit.per}
+		outline[i], outline[2*n-1-i] = v.at(x, s.High[i]), v.at(x, s.Low[i])
 	}
-	band, err := plotter.NewPolygon(outline)
-	if err != nil {
-		return err
-	}
-	band.Color, band.LineStyle.Width = color.NRGBA{colour.R, colour.G, colour.B, 0x40}, 0
-	pl.Add(band)
-	return nil
-}
-
-// legendLine is a series' sample in the legend.
-type legendLine struct{ draw.LineStyle }
-
-func (l legendLine) Thumbnail(c *draw.Canvas) {
-	y := c.Center().Y
-	c.StrokeLine2(l.LineStyle, c.Min.X, y, c.Max.X, y)
+	v.area(color.NRGBA{colour.R, colour.G, colour.B, 0x40}, outline)
 }
 
 // pieces returns the stretches of a series between interruptions; a lone point becomes a short line, so that it is
 // visible.
-func pieces(s Series, unit, span scale) []plotter.XYs {
+func (v *view) pieces(s Series) (out [][]point) {
 	x, y := thin(s)
-	var out []plotter.XYs
-	var now plotter.XYs
+	var now []point
 	flush := func() {
 		if len(now) == 1 {
-			now = append(now, plotter.XY{X: now[0].X + 1e-3, Y: now[0].Y})
+			now = append(now, point{now[0].x + 2, now[0].y})
 		}
 		if len(now) > 0 {
 			out = append(out, now)
@@ -242,12 +191,25 @@ func pieces(s Series, unit, span scale) []plotter.XYs {
 		now = nil
 	}
 	for i := range x {
-		if math.IsNaN(y[i]) || math.IsInf(y[i], 0) {
+		if math.IsNaN(y[i]) || math.IsInf(y[i], 0) || math.IsNaN(x[i]) {
 			flush()
 			continue
 		}
-		now = append(now, plotter.XY{X: x[i] / span.per, Y: y[i] / unit.per})
+		now = append(now, v.at(x[i], y[i]))
 	}
 	flush()
 	return out
+}
+
+func (v *view) legend(series []Series) {
+	y := v.top + 14
+	for i, s := range series {
+		style := pen{palette[i%len(palette)], 2.1, nil}
+		if s.Thin {
+			style = pen{style.colour, 1.5, []float64{6, 5}}
+		}
+		v.line(style, []point{{v.left + 12, y - 5}, {v.left + 42, y - 5}})
+		v.text(letters{tickSize, ink, left}, point{v.left + 48, y}, s.Name)
+		y += 17
+	}
 }

@@ -4,30 +4,28 @@ import (
 	"fmt"
 	"image/color"
 	"slices"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-// addLevels draws limits. One that is far above everything is named at the top edge instead.
-func addLevels(pl *plot.Plot, p Panel, unit scale) error {
+// levels draws limits. One that is far above everything is named at the top edge instead.
+func (v *view) levels(p Panel) {
 	for i, l := range p.Levels {
-		m := mark{text: fmt.Sprintf("%s %s", l.Name, shown(l.Value, p.Unit)), colour: quiet,
-			line: draw.LineStyle{Color: quiet, Width: 1, Dashes: []vg.Length{3, 3}}}
+		text := fmt.Sprintf("%s %s", l.Name, shown(l.Value, p.Unit))
+		colour, style := quiet, pen{quiet, 1.5, []float64{4.5, 4.5}}
 		if l.Alarm {
-			m.colour, m.line = alarm, draw.LineStyle{Color: alarm, Width: 1.5, Dashes: []vg.Length{6, 3}}
+			colour, style = alarm, pen{alarm, 2.3, []float64{9, 4.5}}
 		}
-		if m.far = p.far(l); m.far {
-			m.text = "↑ " + m.text
-			m.below = vg.Length(11 * i)
+		x := v.right - 5
+		if p.far(l) {
+			v.text(letters{tickSize, colour, right}, point{x, v.top + 15 + 17*float64(i)}, "↑ "+text)
+			continue
 		}
-		m.value = l.Value / unit.per
-		pl.Add(m)
+		y := v.at(0, l.Value).y
+		v.line(style, []point{{v.left, y}, {v.right, y}})
+		if !l.Alarm { // where a series up to this point does not cross it
+			x = v.left + (v.right-v.left)*0.55
+		}
+		v.text(letters{tickSize, colour, right}, point{x, y - 4}, text)
 	}
-	return nil
 }
 
 func shown(v float64, unit Unit) string {
@@ -41,42 +39,8 @@ func shown(v float64, unit Unit) string {
 	return fmt.Sprintf("%.4g %s", v/s.per, s.name)
 }
 
-// mark is a horizontal line with its text at the right edge.
-type mark struct {
-	value  float64
-	text   string
-	far    bool
-	below  vg.Length
-	colour color.Color
-	line   draw.LineStyle
-}
-
-func (m mark) Plot(c draw.Canvas, pl *plot.Plot) {
-	style := textStyle(9, m.colour)
-	style.XAlign, style.YAlign = text.XRight, text.YBottom
-	if m.far {
-		style.YAlign = text.YTop
-		c.FillText(style, vg.Point{X: c.Max.X - 3, Y: c.Max.Y - 3 - m.below}, m.text)
-		return
-	}
-	_, tr := pl.Transforms(&c)
-	y := tr(m.value)
-	c.StrokeLine2(m.line, c.Min.X, y, c.Max.X, y)
-	x := c.Max.X - 3
-	if m.colour != alarm { // where a series up to this point does not cross it
-		x = c.Min.X + (c.Max.X-c.Min.X)*0.55
-	}
-	c.FillText(style, vg.Point{X: x, Y: y + 2}, m.text)
-}
-
 // maxEvents that are drawn; more lines than that hide the series.
 const maxEvents = 24
-
-func (c Chart) addEvents(pl *plot.Plot, span scale, named bool) error {
-	events := worstFirst(c.Events)
-	pl.Add(moments{events[:min(len(events), maxEvents)], span, named})
-	return nil
-}
 
 func worstFirst(events []Event) []Event {
 	var bad, other []Event
@@ -90,70 +54,57 @@ func worstFirst(events []Event) []Event {
 	return append(bad, other...)
 }
 
-// moments are vertical lines with their texts at the bottom; the texts of bad events come first.
-type moments struct {
-	events []Event
-	span   scale
-	named  bool
-}
-
 // eventRows is how many texts may be above each other: they take a fifth of a panel.
 const eventRows = 4
 
-// Plot leaves a text out if it would overlap another in every row.
-func (m moments) Plot(c draw.Canvas, pl *plot.Plot) {
-	tr, _ := pl.Transforms(&c)
-	var taken [eventRows][][2]vg.Length
-	for _, e := range m.events {
-		style := textStyle(8.5, color.RGBA{0x7b, 0x52, 0xab, 0xff})
+// events draws vertical lines with their texts at the bottom. The texts of bad events come first; one that would
+// overlap another in every row is left out.
+func (v *view) events(events []Event, named bool) {
+	var taken [eventRows][][2]float64
+	events = worstFirst(events)
+	for _, e := range events[:min(len(events), maxEvents)] {
+		style := letters{13, color.RGBA{0x7b, 0x52, 0xab, 0xff}, left}
 		if e.Bad {
-			style.Color = alarm
+			style.colour = alarm
 		}
-		x := tr(e.Seconds / m.span.per)
-		c.StrokeLine2(draw.LineStyle{Color: style.Color, Width: 0.8, Dashes: []vg.Length{2, 2}}, x, c.Min.Y, x, c.Max.Y)
-		if !m.named {
+		x := v.at(e.Seconds, 0).x
+		v.line(pen{style.colour, 1.2, []float64{3, 3}}, []point{{x, v.bottom}, {x, v.top}})
+		if !named {
 			continue
 		}
-		style.YAlign, style.XAlign = text.YBottom, text.XLeft
-		from, at := x+3, x+3
-		if x > c.Min.X+(c.Max.X-c.Min.X)*0.7 {
-			style.XAlign, from, at = text.XRight, x-3-style.Width(e.Text), x-3
+		wide := v.faces.width(style.size, e.Text)
+		from, at := x+5, x+5
+		if x > v.left+(v.right-v.left)*0.7 {
+			style.align, from, at = right, x-5-wide, x-5
 		}
-		extent := [2]vg.Length{from, from + style.Width(e.Text)}
-		row := slices.IndexFunc(taken[:], func(others [][2]vg.Length) bool { return fits(extent, others) })
+		row := slices.IndexFunc(taken[:], func(others [][2]float64) bool { return fits(from, from+wide, others) })
 		if row < 0 {
 			continue
 		}
-		taken[row] = append(taken[row], extent)
-		c.FillText(style, vg.Point{X: at, Y: c.Min.Y + 4 + vg.Length(row)*11}, e.Text)
+		taken[row] = append(taken[row], [2]float64{from, from + wide})
+		v.text(style, point{at, v.bottom - 7 - float64(row)*17}, e.Text)
 	}
 }
 
-func fits(extent [2]vg.Length, others [][2]vg.Length) bool {
-	const gap = 4
+func fits(from, to float64, others [][2]float64) bool {
+	const gap = 6
 	for _, o := range others {
-		if extent[0] < o[1]+gap && o[0] < extent[1]+gap {
+		if from < o[1]+gap && o[0] < to+gap {
 			return false
 		}
 	}
 	return true
 }
 
-func bars(pl *plot.Plot, p Panel, unit scale) error {
-	values := make(plotter.Values, len(p.Bars))
-	labels := make([]string, len(p.Bars))
+func (v *view) bars(p Panel) {
+	step := (v.right - v.left) / float64(len(p.Bars))
+	half := min(30, step*0.4)
 	for i, b := range p.Bars {
-		values[i], labels[i] = b.Value/unit.per, b.Label
+		x, y := v.left+(float64(i)+0.5)*step, v.at(0, b.Value).y
+		c := palette[0]
+		v.area(color.NRGBA{c.R, c.G, c.B, 0xff},
+			[]point{{x - half, y}, {x + half, y}, {x + half, v.bottom}, {x - half, v.bottom}})
+		v.text(letters{tickSize, ink, centre}, point{x, v.bottom + 18}, b.Label)
 	}
-	wide := min(40, 560/vg.Length(len(p.Bars)))
-	chart, err := plotter.NewBarChart(values, wide)
-	if err != nil {
-		return err
-	}
-	chart.Color, chart.LineStyle.Width = palette[0], 0
-	pl.Add(chart)
-	pl.NominalX(labels...)
-	pl.X.Tick.Label.Font = textStyle(9, ink).Font
-	pl.Y.Min, pl.Y.Max = 0, max(p.highest()/unit.per*1.15, 1)
-	return nil
+	v.axes()
 }

@@ -3,8 +3,6 @@ package chart
 import (
 	"math"
 	"strconv"
-
-	"gonum.org/v1/plot"
 )
 
 // scale converts base units into what an axis shows.
@@ -55,18 +53,21 @@ func (p Panel) scale() scale {
 	return byteScale(top, p.Unit == BytesPerSecond)
 }
 
-// roundTicks marks 4 to 9 round values, with as many digits as distinguish them.
-type roundTicks struct{}
+// tick is a value of an axis, in the axis's unit.
+type tick struct {
+	value float64
+	label string
+}
 
-func (roundTicks) Ticks(lo, hi float64) []plot.Tick {
-	step := roundStep((hi - lo) / 5)
+// ticks marks 4 to 9 round values, with as many digits as distinguish them.
+func (a axis) ticks() (out []tick) {
+	step := roundStep((a.hi - a.lo) / 5)
 	digits := max(0, int(math.Ceil(-math.Log10(step)-1e-9)))
-	var ticks []plot.Tick
-	for i := math.Ceil(lo/step - 1e-9); i*step <= hi+step*1e-9; i++ {
+	for i := math.Ceil(a.lo/step - 1e-9); i*step <= a.hi+step*1e-9; i++ {
 		value := i*step + 0 // no negative zero
-		ticks = append(ticks, plot.Tick{Value: value, Label: strconv.FormatFloat(value, 'f', digits, 64)})
+		out = append(out, tick{value, strconv.FormatFloat(value, 'f', digits, 64)})
 	}
-	return ticks
+	return out
 }
 
 // roundStep returns the next of 1, 2, 5 times a power of ten.

@@ -9,8 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/page"
@@ -78,25 +79,33 @@ func packed(h *held) (string, error) {
 	return b.String(), nil
 }
 
-// head is what the page shows where scripts don't run. Its texts are the session's; the template escapes them.
-var head = template.Must(template.New("head").Parse(`<!doctype html>
+// writeHead writes what the page shows where scripts don't run. Its texts are the session's, and are escaped.
+func writeHead(w io.Writer, d *page.Document, policy string) error {
+	name := html.EscapeString(d.Session.Name)
+	var headlines strings.Builder
+	for _, h := range d.Headlines {
+		fmt.Fprintf(&headlines, "<p>%s</p>\n", html.EscapeString(h.Text))
+	}
+	_, err := fmt.Fprintf(w, `<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{{.Policy}}">
+<meta http-equiv="Content-Security-Policy" content="%s">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>{{.Session.Name}} · memgauge</title>
+<title>%s · memgauge</title>
 </head>
 <body>
-<div id="app"><h1>{{.Session.Name}}</h1>
-<p><code>{{range .Session.Command}}{{.}} {{end}}</code></p>
-<p>{{.Session.State}}</p>
-{{range .Headlines}}<p>{{.Text}}</p>
-{{end}}<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>` +
-	`</noscript></div>
-`))
+<div id="app"><h1>%[2]s</h1>
+<p><code>%[3]s</code></p>
+<p>%[4]s</p>
+%[5]s<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>
+</noscript></div>
+`, html.EscapeString(policy), name, html.EscapeString(strings.Join(d.Session.Command, " ")),
+		html.EscapeString(string(d.Session.State)), headlines.String())
+	return err
+}
 
 func writePage(w io.Writer, d *page.Document, script, style []byte, data string) error {
 	for _, text := range [][]byte{script, style} {
@@ -104,11 +113,8 @@ func writePage(w io.Writer, d *page.Document, script, style []byte, data string)
 			return errors.New("write report: the page's own script or style would end its element")
 		}
 	}
-	err := head.Execute(w, struct {
-		*page.Document
-		Policy string
-	}{d, "default-src 'none'; script-src " + hashOf(script) + "; style-src " + hashOf(style) +
-		"; img-src data:; base-uri 'none'; form-action 'none'"})
+	err := writeHead(w, d, "default-src 'none'; script-src "+hashOf(script)+"; style-src "+hashOf(style)+
+		"; img-src data:; base-uri 'none'; form-action 'none'")
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
