@@ -8,12 +8,9 @@ export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half
 # of the time that a command took to start. DuckDB's bindings ask for -lstdc++, so a directory with the archive alone comes first.
-# Nothing loads a library that needs our symbols: exporting DuckDB's 60,000 only makes those tables longer. NVML's functions
-# must stay in the table: they are bound at their first call, when the driver's library has been loaded (-z lazy); without
-# that a call of one jumps to 0.
+# Nothing loads a library that needs our symbols: exporting DuckDB's 60,000 only makes those tables longer.
 STDCXX = $(wildcard $(shell $$(go env CC) -print-file-name=libstdc++.a))
-STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc $(EXPORTS)")
-EXPORTS = -Wl$(,)--no-export-dynamic -Wl$(,)--export-dynamic-symbol=nvml* -Wl$(,)-z$(,)lazy
+STATIC = $(if $(STDCXX),-extldflags "-L$(CURDIR)/bin/link -static-libgcc -Wl$(,)--no-export-dynamic")
 , := ,
 
 .DEFAULT_GOAL := build

@@ -28,7 +28,7 @@ const (
 
 // forDevelopers is what runs in a checkout and is in no binary of ours.
 const forDevelopers = "scripts test internal/cli/gen internal/secret/gen internal/table/gen internal/wire/gen " +
-	"internal/wire/wiretest"
+	"internal/wire/wiretest internal/gpu/nvml/gen"
 
 // TestOneWriter holds that files are made, written and removed by package rootdir alone. testdata/writes.txt lists what
 // is left, each with its reason; it may only shrink.

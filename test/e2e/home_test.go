@@ -161,3 +161,15 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 	}
 }
+
+// TestBoundAtOnce: a loader that binds every function before the program begins (LD_BIND_NOW is set on some clusters)
+// finds all that the program needs, on machines without a GPU's driver too.
+func TestBoundAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = append(w.env, "LD_BIND_NOW=1")
+	if out := w.mg("run", "--quiet", "--", "echo", "hello"); out != "hello\n" {
+		t.Errorf("%q", out)
+	}
+	w.mg("doctor")
+}

@@ -29,6 +29,7 @@ type Backend struct {
 
 // Open loads libnvidia-ml.so.1 and finds the GPUs.
 func Open() (*Backend, error) {
+	bind(library)
 	return OpenWith(lib.New())
 }
 
