@@ -26,7 +26,8 @@ func (db *DB) Tables(ctx context.Context, all bool) (list []model.Table, err err
 
 // columnsOf lists tables by schema and name, each with its columns in order.
 func columnsOf(c *conn, all bool) (list []model.Table, err error) {
-	sql := "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
+	sql := "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() " +
+		"WHERE NOT internal AND database_name = current_database()" // a lake's views are in another one too
 	if !all {
 		sql += " AND schema_name NOT IN ('store', 'main')"
 	}

@@ -88,22 +88,32 @@ func (q *question) answer(ctx context.Context, asker *fanout.Asker, list []fanou
 		return q.list(list, missing)
 	case len(list) == 0:
 		return remedy.Add(fmt.Errorf("%s: no node has such a session", command), "memgauge hub list -a shows all")
-	case len(list) == 1 && (q.sel.Node != "" || q.sel.Rank != nil):
+	case len(list) == 1 && (q.sel.Node != "" || q.sel.Rank != nil || q.asksOne()):
 		return q.one(ctx, asker, list[0])
+	case q.asksOne():
+		return app.Usage(remedy.Add(fmt.Errorf("%s: %d sessions are meant, and it asks one", command, len(list)),
+			"node=NAME or rank=N says which: memgauge hub node="+list[0].Node+" "+command+" …"))
 	case command == "web":
 		return q.web(ctx, asker, list)
 	case command == "query":
 		return q.query(ctx, asker, list)
-	case !slices.Contains(many, command), command == "report" && !slices.Contains(q.args, "--json"),
-		command == "eval" && !slices.Contains(q.args, "--all"):
-		return app.Usage(remedy.Add(fmt.Errorf("%s: %d sessions are meant, and it asks one", command, len(list)),
-			"node=NAME or rank=N says which: memgauge hub node="+list[0].Node+" "+command+" …"))
 	}
 	answers := q.ask(ctx, asker, list)
 	if slices.Contains(q.args, "--json") {
 		return q.document(answers, missing)
 	}
 	return q.show(answers)
+}
+
+// asksOne says that the command's answers can't be put together: only one session can be asked.
+func (q *question) asksOne() bool {
+	switch q.args[0] {
+	case "report":
+		return !slices.Contains(q.args, "--json")
+	case "eval":
+		return !slices.Contains(q.args, "--all")
+	}
+	return !slices.Contains(many, q.args[0])
 }
 
 // tell names the nodes that did not answer.

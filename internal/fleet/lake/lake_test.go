@@ -208,6 +208,36 @@ func TestDoors(t *testing.T) {
 	}
 }
 
+// TestTablesOnce: each column is described once, although the lake's views are in two databases of DuckDB's.
+func TestTablesOnce(t *testing.T) {
+	dir := t.TempDir()
+	w := writer(t, soon(dir))
+	defer w.Close()
+	b := batch(t, 0, 0)
+	defer b.Record.Release()
+	if err := w.Append(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := Open(t.Context(), Choice{Location: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	list, err := tables.Tables(t.Context(), false)
+	if err != nil || len(list) == 0 {
+		t.Fatal(list, err)
+	}
+	for _, of := range list {
+		seen := map[string]bool{}
+		for _, c := range of.Columns {
+			if seen[c.Name] {
+				t.Errorf("%s.%s: %s is there twice", of.Schema, of.Name, c.Name)
+			}
+			seen[c.Name] = true
+		}
+	}
+}
+
 // The oldest hours go first, and nothing of them is left.
 func TestGivenUp(t *testing.T) {
 	dir := t.TempDir()
