@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"slices"
@@ -55,9 +56,10 @@ type rankRow struct {
 
 // ranksSQL reads the lowest of each stretch of steps: what every step comes back to. A stretch is a power of two long,
 // so that those of different sessions can be joined.
-const ranksSQL = `WITH w AS (SELECT greatest(1, 2 ** ceil(log2((max(step) + 1) / %d.0)))::BIGINT AS w FROM python.steps)
-	SELECT coalesce(rank, 0) AS rank, w, step // w AS "at", min(allocated) AS allocated, min(rss) AS rss
-	FROM python.steps, w WHERE step IS NOT NULL GROUP BY ALL`
+var ranksSQL = skew.Session.Own() + fmt.Sprintf(`,
+	w AS (SELECT greatest(1, 2 ** ceil(log2((max(step) + 1) / %d.0)))::BIGINT AS w FROM own)
+	SELECT rank, w, step // w AS "at", min(allocated) AS allocated, min(rss) AS rss FROM own, w GROUP BY ALL`,
+	rankColumns)
 
 type rankCell struct {
 	Rank      int      `json:"rank"`
@@ -79,13 +81,14 @@ func (s *Server) fresh(ctx context.Context) error {
 	}
 	cells := make([][]rankCell, len(members))
 	failed := make([]error, len(members))
+	held := skew.NewHeld()
 	slots := make(chan struct{}, membersAtOnce)
 	var all sync.WaitGroup
 	for i, m := range members {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			cells[i], failed[i] = s.cellsOf(ctx, m)
+			cells[i], failed[i] = s.tell(ctx, m, held)
 		})
 	}
 	all.Wait()
@@ -95,21 +98,27 @@ func (s *Server) fresh(ctx context.Context) error {
 		}
 	}
 	r.fill(members, cells)
+	r.report = skew.Judge(held.Input)
 	r.missing, r.read = missing, time.Now()
 	return ctx.Err()
 }
 
-func (s *Server) cellsOf(ctx context.Context, m Member) ([]rankCell, error) {
+// tell asks a session for the picture's cells, and for what the comparison needs.
+func (s *Server) tell(ctx context.Context, m Member, held *skew.Held) (cells []rankCell, err error) {
 	d, err := s.doors.enter(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := api.Rows[rankCell](ctx, d, fmt.Sprintf(ranksSQL, rankColumns))
+	if cells, err = api.Rows[rankCell](ctx, d, ranksSQL); err == nil {
+		err = held.Ask(m.Node, skew.Session, func(sql string, w io.Writer) error {
+			return d.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson"}, w)
+		})
+	}
 	s.doors.leave(d, err)
-	return rows, err
+	return cells, err
 }
 
-// fill joins what the sessions have told at the widest of their stretches, and has skew say who is odd.
+// fill joins what the sessions have told at the widest of their stretches.
 func (r *ranks) fill(members []Member, cells [][]rankCell) {
 	r.list, r.width = nil, 1
 	for _, list := range cells {
@@ -139,16 +148,6 @@ func (r *ranks) fill(members []Member, cells [][]rankCell) {
 		}
 	}
 	slices.SortStableFunc(r.list, func(a, b rankRow) int { return a.Rank - b.Rank })
-	grid := skew.NewGrid()
-	for i := range r.list {
-		x := &r.list[i]
-		for c, v := range x.Allocated {
-			if !math.IsNaN(v) {
-				grid.Add(skew.Unit{Rank: x.Rank, Node: x.Node}, int64(c)*r.width, v)
-			}
-		}
-	}
-	r.report = skew.Judge(skew.Input{Memory: grid})
 }
 
 func newRank(rank int, m Member) rankRow {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"testing"
+
+	"github.com/memgauge/memgauge/internal/fleet/skew"
 )
 
 // job makes what nodes of eight ranks tell, of which one rank leaks from the middle on.
@@ -29,6 +31,7 @@ func job(nodes, leaky int) ([]Member, [][]rankCell) {
 func TestOddRankIsSeenAmongThousands(t *testing.T) {
 	var r ranks
 	r.fill(job(1000, 4321))
+	r.report.Findings = []skew.Finding{{Kind: skew.Leak, Rank: 4321, Node: "n0540"}}
 	h := r.draw(false, true, 0, 0, 400)
 	if h.Ranks != 8000 || len(h.Rows) != 400 || len(h.Cells) != 400*h.Columns || h.Columns != 100 {
 		t.Fatalf("%d ranks, %d rows, %d cells, %d columns", h.Ranks, len(h.Rows), len(h.Cells), h.Columns)

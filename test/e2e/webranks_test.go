@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/fleet/skew"
 	"github.com/memgauge/memgauge/internal/web"
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -52,15 +54,27 @@ func (p part) Query(_ context.Context, q api.QueryRequest, w io.Writer) error {
 	}
 	out := json.NewEncoder(w)
 	for rank := p.first; rank < p.first+p.ranks/p.members; rank++ {
+		var steps, held []string
 		for at := range 16 {
 			bytes := 1<<30 + (rank*7919+at*104729)%1000
 			if rank == p.odd {
 				bytes += at * 50e6
 			}
+			if q.SQL == skew.Session.Statement() {
+				steps, held = append(steps, strconv.Itoa(4*at)), append(held, strconv.Itoa(bytes/1024))
+				continue
+			}
 			err := out.Encode(map[string]int{"rank": rank, "w": 4, "at": at, "allocated": bytes, "rss": bytes})
 			if err != nil {
 				return err
 			}
+		}
+		if len(steps) == 0 {
+			continue
+		}
+		if err := out.Encode(map[string]any{"rank": rank, "last": 63, "steps": strings.Join(steps, " "),
+			"held": strings.Join(held, " ")}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -192,14 +193,14 @@ func compareJobs(list []*judged) (jobs []*job, err error) {
 }
 
 func (j *job) compare() error {
-	held := fanout.NewHeld()
+	held := skew.NewHeld()
 	for _, s := range j.sessions {
 		if s.err != nil {
 			j.Failed = append(j.Failed, s.Node)
 			continue
 		}
 		from := len(held.Ranks)
-		if err := held.Add(s.Node, s.held); err != nil {
+		if err := held.Add(s.Node, bytes.NewReader(s.held)); err != nil {
 			return fmt.Errorf("node %s: %w", s.Node, err)
 		}
 		for _, u := range held.Ranks[from:] {

@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
 )
 
-// each runs a statement of ours and calls row for every row of its result. The values are texts that text, whole and
-// number read; the slice is row's until it returns.
+// each runs a statement of ours and calls row for every row of its result. The values are texts that text
+// reads; the slice is row's until it returns.
 func (t *Tables) each(ctx context.Context, sql string, row func(v []string)) error {
 	r, w := io.Pipe()
 	asked := make(chan error, 1)
@@ -57,18 +55,3 @@ func readEach(from io.Reader, row func(v []string)) error {
 
 // text keeps a value beyond its row, and the row not with it.
 func text(v string) string { return strings.Clone(v) }
-
-// whole is an integer; 0 for what is none.
-func whole(v string) int64 {
-	n, _ := strconv.ParseInt(v, 10, 64)
-	return n
-}
-
-// number is NaN for NULL.
-func number(v string) float64 {
-	f, err := strconv.ParseFloat(v, 64)
-	if err != nil {
-		return math.NaN()
-	}
-	return f
-}

@@ -245,43 +245,17 @@ func (t *Tables) Tables(ctx context.Context, all bool) ([]model.Table, error) {
 // Close ends the process that answers.
 func (t *Tables) Close() error { return t.cell.Close() }
 
-// leastFloors is how many stretches of steps floors are read of, at least: grids keep no more columns than that. A
-// stretch is a power of two, as a grid's columns are, so that none lies in two of them.
-const leastFloors = "64"
-
-// Compare judges the ranks of a job against each other. Steps that only inferred are left out. What a rank holds is
-// what the fullest of its devices does; hosts are compared where their memory was recorded.
+// Compare judges the ranks of a job against each other.
 func (t *Tables) Compare(ctx context.Context, job string) (skew.Report, error) {
-	in := skew.Input{Memory: skew.NewGrid(), Time: skew.NewGrid(), Host: skew.NewGrid()}
-	of := "job = '" + strings.ReplaceAll(job, "'", "''") + "'"
-	err := t.each(ctx, `WITH own AS (
-			SELECT min(step) AS first,
-				pow(2, floor(log2(greatest(1, (max(step) - min(step)) / `+leastFloors+`))))::BIGINT AS width
-		FROM python.steps WHERE `+of+` AND rank IS NOT NULL AND NOT inference)
-		SELECT node, rank, min(step), max(step), min(allocated)::DOUBLE, epoch_us(min(ts)) / 1e6::DOUBLE
-		FROM python.steps, own WHERE `+of+` AND rank IS NOT NULL AND NOT inference
-		GROUP BY node, rank, (step - first) // width`,
-		func(v []string) {
-			u := skew.Unit{Node: text(v[0]), Rank: int(whole(v[1]))}
-			in.Memory.Add(u, whole(v[2]), number(v[4]))
-			in.Time.Add(u, whole(v[2]), number(v[5]))
-			in.Time.Seen(u, whole(v[3]))
-			in.Memory.Seen(u, whole(v[3]))
-		})
-	if err == nil { // of hosts, by what step their ranks had made
-		err = t.each(ctx, `WITH host AS (
-				SELECT node, epoch_us(ts) // 60000000 AS minute, min(total - available) AS used
-				FROM host.memory WHERE `+of+` GROUP BY 1, 2),
-			made AS (SELECT node, epoch_us(ts) // 60000000 AS minute, max(step) AS step
-				FROM python.steps WHERE `+of+` GROUP BY 1, 2)
-			SELECT node, step, used::DOUBLE FROM host JOIN made USING (node, minute)`, func(v []string) {
-			in.Host.Add(skew.Unit{Node: text(v[0]), Rank: -1}, whole(v[1]), number(v[2]))
-		})
-	}
+	held := skew.NewHeld()
+	err := held.Ask("", skew.Lake(job), func(sql string, w io.Writer) error {
+		return t.Query(ctx, api.QueryRequest{SQL: sql, Format: "ndjson", Note: t.Note}, w)
+	})
+	t.Note = nil // one question says it
 	if err != nil {
 		return skew.Report{}, fmt.Errorf("compare the ranks: %w", err)
 	}
-	return skew.Judge(in), nil
+	return skew.Judge(held.Input), nil
 }
 
 // Jobs are the jobs of a lake, by name.

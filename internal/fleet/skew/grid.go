@@ -24,7 +24,8 @@ const MaxUnits = 100_000
 
 // Grid holds the lowest value of each unit in each bucket of steps. The lowest is what every step comes back to:
 // evaluations, checkpoints and long batches lie above it. Buckets are one step wide at first, and get twice as wide
-// whenever there would be more than maxBuckets of them.
+// whenever there would be more than maxBuckets of them. They begin at multiples of their width, as cells of sessions
+// do: a cell that lacks its first step must not fall into another bucket than its peers'.
 type Grid struct {
 	Refused int64 // values of units beyond MaxUnits, and of no step or no finite value
 
@@ -105,15 +106,20 @@ func (g *Grid) extendDown(step int64) {
 	for {
 		shift := (g.first - step + g.width - 1) / g.width
 		if shift+g.used() <= maxBuckets {
-			empty := slices.Repeat([]float64{math.NaN()}, int(shift))
-			for i, row := range g.cells {
-				g.cells[i] = append(slices.Clone(empty), row...)
-			}
-			g.first -= shift * g.width
+			g.before(shift)
 			return
 		}
 		g.widen()
 	}
+}
+
+// before puts empty buckets before the first one.
+func (g *Grid) before(buckets int64) {
+	empty := slices.Repeat([]float64{math.NaN()}, int(buckets))
+	for i, row := range g.cells {
+		g.cells[i] = append(slices.Clone(empty), row...)
+	}
+	g.first -= buckets * g.width
 }
 
 func (g *Grid) used() int64 {
@@ -125,6 +131,9 @@ func (g *Grid) used() int64 {
 }
 
 func (g *Grid) widen() {
+	if g.first%(2*g.width) != 0 {
+		g.before(1)
+	}
 	g.width *= 2
 	for i, row := range g.cells {
 		half := row[:0]

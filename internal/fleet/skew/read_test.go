@@ -1,11 +1,9 @@
-package fanout
+package skew
 
 import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/memgauge/memgauge/internal/fleet/skew"
 )
 
 // answerOf is what the statement gives of one rank.
@@ -33,13 +31,13 @@ func TestHeldNamesTheRank(t *testing.T) {
 			text += answerOf(rank, pace)
 		}
 		text += `{"rank":-1,"last":639,"steps":"0 320","held":"5 -","process":null,"began":null,"ms":null}` + "\n"
-		if err := h.Add(fmt.Sprintf("n%d", node), []byte(text)); err != nil {
+		if err := h.Add(fmt.Sprintf("n%d", node), strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := skew.Judge(h.Input)
+	r := Judge(h.Input)
 	if len(h.Ranks) != 6 || len(r.Findings) != 1 || r.Findings[0].Rank != 3 || r.Findings[0].Node != "n1" ||
-		r.Findings[0].Kind != skew.Leak || r.Findings[0].LastStep != 639 {
+		r.Findings[0].Kind != Leak || r.Findings[0].LastStep != 639 {
 		t.Errorf("%d ranks, %+v", len(h.Ranks), r.Findings)
 	}
 	if p := r.Findings[0].Pace; p < 0.98*(1<<20) || p > 1.02*(1<<20) {
@@ -54,8 +52,8 @@ func FuzzHeld(f *testing.F) {
 	f.Add([]byte(`{"rank":1,"steps":"9223372036854775807 1 x","held":"- 1 1 1"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		h := NewHeld()
-		if err := h.Add("n", text); err == nil {
-			skew.Judge(h.Input)
+		if err := h.Add("n", strings.NewReader(string(text))); err == nil {
+			Judge(h.Input)
 		}
 	})
 }

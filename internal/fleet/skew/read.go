@@ -1,0 +1,168 @@
+package skew
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Source is where the rows of a job lie: tables in SQL that have a column node.
+type Source struct {
+	Steps string // rows of python.steps
+	Hosts string // rows of host.memory
+	Ranks int    // at most so many are told, the lowest
+}
+
+// Session is a session's own tables. Its node is known by who asks it. With 4,096 ranks of 1 KiB the answer has 4 MiB.
+var Session = Source{"(SELECT '' AS node, * FROM python.steps)", "(SELECT '' AS node, * FROM host.memory)", 4096}
+
+// Lake is what a lake has of a job.
+func Lake(job string) Source {
+	of := " WHERE job = '" + strings.ReplaceAll(job, "'", "''") + "')"
+	return Source{"(SELECT * FROM python.steps" + of, "(SELECT * FROM host.memory" + of, MaxUnits}
+}
+
+// Own begins a statement with the rows that ranks are compared by, as the table own: those of training steps, of the
+// newest process of each rank where one was restarted. What has no rank, or only infers, has no peers; steps that no
+// training reaches are another machine's word, and would overflow.
+func (s Source) Own() string {
+	return fmt.Sprintf(`WITH step AS (SELECT * FROM %s WHERE rank IS NOT NULL AND NOT inference
+		AND step BETWEEN 0 AND 1000000000000),
+	newest AS (SELECT node, rank, arg_max(pid, ts) AS pid FROM step GROUP BY node, rank ORDER BY rank, node LIMIT %d),
+	own AS (SELECT step.* FROM step JOIN newest USING (node, rank, pid))`, s.Steps, s.Ranks)
+}
+
+// Statement asks for what the ranks held at their steps: at most 65 cells of equal width in steps for each. Widths are
+// powers of two and cells begin at multiples of them, so that those of all sessions fall together. The row of rank -1
+// is a machine's memory, by the steps of its lowest rank. Sizes are KiB, times ms; lists are texts, which are read
+// several times as fast as lists of JSON.
+func (s Source) Statement() string {
+	return s.Own() + `,
+	wide AS (SELECT pow(2, ceil(log2(greatest(1, (max(step) - min(step) + 1) / 64))))::BIGINT AS width FROM own),
+	made AS (SELECT node, date_trunc('second', ts) AS second, min(ts) AS ts, max(step) AS step
+		FROM own JOIN (SELECT node, min(rank) AS rank FROM newest GROUP BY node) USING (node, rank) GROUP BY 1, 2),
+	host AS (SELECT node, made.step, min(h.total - h.available) AS used FROM ` + s.Hosts + ` h
+		ASOF JOIN made USING (node, ts) WHERE h.available BETWEEN 0 AND h.total GROUP BY 1, 2),
+	cells AS (
+		SELECT node, rank, step // width AS cell, min(step) AS first, max(step) AS last, min(allocated) AS held,
+			min(anon) FILTER (device <> 'cpu') AS process, epoch_ms(min(ts)) AS ms FROM own, wide GROUP BY 1, 2, 3
+		UNION ALL
+		SELECT node, -1, step // width, min(step), max(step), min(used), NULL, NULL FROM host, wide GROUP BY 1, 2, 3)
+	SELECT node, rank, max(last) AS last,
+		string_agg(first, ' ' ORDER BY cell) AS steps,
+		string_agg(coalesce((held // 1024)::VARCHAR, '-'), ' ' ORDER BY cell) AS held,
+		CASE WHEN count(process) > 0
+			THEN string_agg(coalesce((process // 1024)::VARCHAR, '-'), ' ' ORDER BY cell) END AS process,
+		min(ms) AS began,
+		CASE WHEN count(ms) > 0 THEN string_agg(ms - own_began, ' ' ORDER BY cell) END AS ms
+	FROM (SELECT *, min(ms) OVER (PARTITION BY node, rank) AS own_began FROM cells)
+	GROUP BY node, rank ORDER BY rank, node`
+}
+
+// series is a row of the answer to Statement.
+type series struct {
+	Node    string  `json:"node"`
+	Rank    int     `json:"rank"`
+	Last    int64   `json:"last"`
+	Steps   string  `json:"steps"`
+	Held    string  `json:"held"`
+	Process string  `json:"process"`
+	Began   float64 `json:"began"`
+	MS      string  `json:"ms"`
+}
+
+// Held is what was told of a job: its ranks, and what they and their nodes held. Several may add to it at a time.
+type Held struct {
+	Input Input
+	Ranks []Unit // at most MaxUnits
+
+	mu sync.Mutex
+}
+
+// NewHeld makes an empty one.
+func NewHeld() *Held {
+	return &Held{Input: Input{Memory: NewGrid(), Process: NewGrid(), Time: NewGrid(), Host: NewGrid()}}
+}
+
+// Ask adds the answer of a node's session, or of a lake (node ""), to the statement that query is given.
+func (h *Held) Ask(node string, s Source, query func(sql string, w io.Writer) error) error {
+	r, w := io.Pipe()
+	asked := make(chan error, 1)
+	go func() {
+		err := query(s.Statement(), w)
+		w.CloseWithError(err)
+		asked <- err
+	}()
+	read := h.Add(node, r)
+	r.CloseWithError(errors.New("the answer is read no further"))
+	if err := <-asked; read == nil || errors.Is(read, err) {
+		return err
+	}
+	return read
+}
+
+// Add reads one answer to Statement, as lines of JSON. node is whose it is; "": the rows say that. What follows
+// something unreadable is left out.
+func (h *Held) Add(node string, from io.Reader) error {
+	for dec := json.NewDecoder(from); ; {
+		var s series
+		err := dec.Decode(&s)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("what ranks held: %w", err)
+		case s.Rank < -1 || s.Rank > math.MaxInt32:
+			return fmt.Errorf("what ranks held: rank %d", s.Rank)
+		}
+		if node != "" {
+			s.Node = node
+		}
+		h.add(s)
+	}
+}
+
+func (h *Held) add(s series) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	u := Unit{Rank: s.Rank, Node: s.Node}
+	if u.Rank < 0 {
+		each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Host.Add(u, step, kib*1024) })
+		return
+	}
+	if len(h.Ranks) < MaxUnits {
+		h.Ranks = append(h.Ranks, u)
+	}
+	each(s.Steps, s.Held, func(step int64, kib float64) { h.Input.Memory.Add(u, step, kib*1024) })
+	each(s.Steps, s.Process, func(step int64, kib float64) { h.Input.Process.Add(u, step, kib*1024) })
+	each(s.Steps, s.MS, func(step int64, ms float64) { h.Input.Time.Add(u, step, (s.Began+ms)/1e3) })
+	for _, g := range []*Grid{h.Input.Memory, h.Input.Process, h.Input.Time} {
+		g.Seen(u, s.Last)
+	}
+}
+
+// maxCells bounds the values of one list: the statement makes 65, and who answers is not trusted to have run it.
+const maxCells = 1024
+
+// each walks two lists side by side, up to the end of the shorter one. What is no number is no value.
+func each(steps, values string, take func(step int64, value float64)) {
+	for range maxCells {
+		var step, value string
+		var more, both bool
+		step, steps, more = strings.Cut(steps, " ")
+		value, values, both = strings.Cut(values, " ")
+		s, err := strconv.ParseInt(step, 10, 64)
+		v, errValue := strconv.ParseInt(value, 10, 64)
+		if err == nil && errValue == nil {
+			take(s, float64(v))
+		}
+		if !more || !both {
+			return
+		}
+	}
+}
