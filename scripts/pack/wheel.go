@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -23,6 +24,12 @@ const (
 	plugin     = "integrations/pytest.py" // of the package: pytest finds it by an entry point
 )
 
+// entryPoints names the plugin as `-p` and pytest_plugins do: under another name pytest would load it twice, which it
+// refuses.
+//
+//go:embed entry_points.txt
+var entryPoints string
+
 // wheel writes a wheel (packaging.python.org, "Binary distribution format"). The command goes where pip puts commands,
 // as it is: started through Python it would take 20 ms longer. The library goes to PREFIX/lib, beside PREFIX/bin.
 func (r release) wheel() error {
@@ -35,7 +42,7 @@ func (r release) wheel() error {
 	c.text(info+"METADATA", r.metadata())
 	c.text(info+"WHEEL", "Wheel-Version: 1.0\nGenerator: memgauge\nRoot-Is-Purelib: false\nTag: "+tag+"\n")
 	if slices.ContainsFunc(c.files, func(f file) bool { return f.name == "memgauge/"+plugin }) {
-		c.text(info+"entry_points.txt", "[pytest11]\nmemgauge = memgauge.integrations.pytest\n")
+		c.text(info+"entry_points.txt", entryPoints)
 	}
 	c.add(r.fromSource("LICENSE", info+"LICENSE"))
 	c.add(r.fromSource("THIRD_PARTY_LICENSES", info+"THIRD_PARTY_LICENSES"))

@@ -188,7 +188,7 @@ func checkPackage(t *testing.T, files map[string]*zip.File) {
 	if (plugin == nil) != (points == nil) {
 		t.Errorf("the plugin for pytest is %v, its entry point %v", plugin, points)
 	}
-	if points != nil && !strings.Contains(string(read(t, points)), "[pytest11]\nmemgauge = ") {
+	if points != nil && !strings.Contains(string(read(t, points)), "[pytest11]\nmemgauge.integrations.pytest = ") {
 		t.Error(string(read(t, points)))
 	}
 }
