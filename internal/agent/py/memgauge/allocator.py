@@ -9,6 +9,7 @@ import sys
 import threading
 
 from . import feed
+from ._agent import torchhook
 
 LIBRARY = "libmemgauge_alloc.so"
 MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
@@ -141,11 +142,8 @@ def _parse(name):
 
 
 def _torch_uses_cuda():
-    torch = sys.modules.get("torch")
-    try:
-        return torch is not None and torch.cuda.is_available()
-    except Exception:  # a torch that is still being imported has no cuda
-        return False
+    cuda = getattr(torchhook.loaded("torch"), "cuda", None)
+    return cuda is not None and cuda.is_available()
 
 
 def replaced():
