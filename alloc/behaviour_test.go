@@ -234,7 +234,8 @@ func TestHitsAreTimed(t *testing.T) {
 	get := must(t)
 	for _, debug := range []bool{false, true} {
 		now, tick := int64(0), int64(1)
-		a := newBench(t, alloc.Options{EventCapacity: 100, Debug: debug, Clock: func() int64 { now += tick; return now }})
+		clock := func() int64 { now += tick; return now }
+		a := newBench(t, alloc.Options{EventCapacity: 100, Debug: debug, Clock: clock})
 		for i := range 6 {
 			tick = int64(1 + i)
 			_ = a.Free(get(a.Alloc(1000, 0)))

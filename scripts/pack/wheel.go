@@ -71,6 +71,9 @@ func (c *collect) python(r release) {
 			return err
 		}
 		data, err := os.ReadFile(name) // #nosec G122 -- our own checkout, in which nobody else swaps links
+		if inside == "_version.py" {
+			data = fmt.Appendf(nil, "VERSION = %q\n", r.Version) // with the build
+		}
 		c.add(file{"memgauge/" + filepath.ToSlash(inside), plain, data}, err)
 		return nil
 	})

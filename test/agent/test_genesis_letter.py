@@ -34,6 +34,12 @@ cuda = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: T
 sys.modules["torch"] = types.SimpleNamespace(cuda=cuda, __version__="2.9")
 device = memgauge.device("cuda")
 assert type(device).__name__ == "TorchDevice"
+try:
+    memgauge.device("cuda", "policy:vmm")
+except allocator.AllocatorError as e:
+    assert "PYTORCH_ALLOC_CONF" in str(e) and "install_allocator" in str(e), e
+else:
+    assert False, "its settings were left out"
 with memgauge.profiler.profile_memory() as prof:
     x = memgauge.ones(100, 200, device=device)
     y = memgauge.matmul(x, x.T)

@@ -113,11 +113,14 @@ def failure(lib):
 def device(name="cuda", conf=None):
     """Returns the device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's
     own allocator, unless ours was installed in its place (install_allocator). conf are settings as in
-    PYTORCH_ALLOC_CONF; only the first call for a device uses them."""
+    PYTORCH_ALLOC_CONF, for the first call for a device: those of an open one can't be changed (AllocatorError)."""
     if isinstance(name, (Device, TorchDevice)):
-        return name
+        return name if conf is None else device(str(name), conf)
     kind, index = _parse(name)
     if kind == "cuda" and not _installed and _torch_uses_cuda():
+        if conf is not None:
+            raise AllocatorError("memgauge: cuda:%d is PyTorch's own allocator: set %r in PYTORCH_ALLOC_CONF before "
+                                 "the start, or call install_allocator(conf) instead" % (index, conf))
         return TorchDevice(index)
     lib = library()
     with _lock:
@@ -127,8 +130,11 @@ def device(name="cuda", conf=None):
             if handle == 0:
                 raise failure(lib)
             found = _devices[kind, index] = Device(kind, index, lib, handle)
+            found.conf = conf
             if _debug:
                 found.set_memory_debug(True)
+        elif conf not in (None, found.conf):
+            raise AllocatorError("memgauge: %s is open already: its settings can't be changed to %r" % (found, conf))
     return found
 
 
@@ -262,7 +268,7 @@ class Device(_Methods):
 
     def __init__(self, kind, index, lib, handle):
         self.type, self.index, self.lib, self.handle = kind, index, lib, handle
-        self.debug = False
+        self.debug, self.conf = False, None     # conf: as it was given
 
     def _done(self, code):
         if code != 0:

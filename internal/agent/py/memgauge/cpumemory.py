@@ -11,8 +11,8 @@ from ._agent import torchhook
 
 NAME = "torch cpu"
 MARK = "memgauge.profile_memory"    # an event of ours: whose thread's number in the profiler is known
-UNSEEN = ("not seen: other threads, frees of older blocks, memory that libraries take elsewhere (numpy, malloc), and how "
-          "long an allocation took; PyTorch has no cache for the CPU")
+UNSEEN = ("not seen: other threads, frees of older blocks, memory that libraries take elsewhere (numpy, malloc), and "
+          "how long an allocation took; PyTorch has no cache for the CPU")
 QUIET = "KINETO_LOG_LEVEL", "99"    # else starting the profiler writes to stderr (libkineto_init)
 
 _recorder = None    # while there are open sections
@@ -68,7 +68,7 @@ class _Recorder:
     def start(self):
         from torch.autograd import _profiler_enabled, profiler
         if _profiler_enabled() or getattr(profiler, "_is_profiler_enabled", False):
-            raise Unseen("the program's own profiler of PyTorch runs")  # newer ones would be cancelled, older ones raise
+            raise Unseen("the program's own profiler of PyTorch runs")  # which a second one would cancel
         before = os.environ.get(QUIET[0])
         if before is None:
             os.environ[QUIET[0]] = QUIET[1]     # read when the first profiler of the process starts
