@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import alloclib
+from ringfile import AGENT
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "allocator.md")
 
@@ -14,6 +15,7 @@ TORCH = """
 import sys, types
 sys.path.insert(0, %(here)r)
 import alloclib
+from ringfile import AGENT
 reason = alloclib.fake_gpu(1 << 30)
 if reason:
     print("skip:", reason); sys.exit()
@@ -110,6 +112,12 @@ class Letter(unittest.TestCase):
         code = self.device.lib.memgauge_free(self.device.handle, address)  # from C, which gives no stack
         self.assertNotIn(".go:", self.device.lib.memgauge_error().decode())
         self.assertEqual(code, -1)
+
+    def test_no_gpu(self):
+        code = "import memgauge; memgauge.device('cuda:63')"    # also where there are some
+        done = subprocess.run([sys.executable, "-B", "-c", code], stderr=subprocess.PIPE, universal_newlines=True,
+                              env=dict(os.environ, PYTHONPATH=AGENT))
+        self.assertRegex(done.stderr, r'AllocatorError: .*open CUDA device 63: .*needs a GPU.*device\("cpu"\)')
 
     def test_oom_event_has_no_address(self):
         with self.assertRaises(self.memgauge.OutOfMemoryError):

@@ -16,6 +16,8 @@ MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
 DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
 NO_STREAM = None
 MAX_SIZE = (1 << 63) - 1  # bytes of a request
+NO_GPU = ('the device "cuda" needs a GPU: without one there are memgauge.device("cpu"), the memory of this machine, and '
+          '"fake", which only counts')
 
 _lock = threading.Lock()
 _library = None
@@ -128,7 +130,8 @@ def device(name="cuda", conf=None):
         if found is None:
             handle = lib.memgauge_open(DRIVERS[kind], index, None if conf is None else conf.encode())
             if handle == 0:
-                raise failure(lib)
+                error = failure(lib)
+                raise AllocatorError("%s; %s" % (error, NO_GPU)) if "open CUDA device" in str(error) else error
             found = _devices[kind, index] = Device(kind, index, lib, handle)
             found.conf = conf
             if _debug:
