@@ -11,8 +11,8 @@ import (
 	"github.com/memgauge/memgauge/test/env"
 )
 
-// TestSeedsSnippets runs the Python of the seeds' documents with the wheel beside PyTorch, observed and not. Where there
-// is no GPU, examples of CUDA memory say that they need one, and which devices there are.
+// TestSeedsSnippets runs the Python of the seeds' documents with the wheel beside PyTorch, observed and not. Where
+// there is no GPU, examples of CUDA memory say that they need one, and which devices there are.
 func TestSeedsSnippets(t *testing.T) {
 	wheel(t)
 	at := installFor(t, env.Torch(t))

@@ -12,8 +12,7 @@ GUIDE = "memory-leak-fix-guide.zh-TW.md"
 
 # What a document takes for granted where it goes on from an example further up, or from a training of the reader's.
 CLASSES = "from memgauge import MemoryDebugger, OOMDetector\n"
-DEVICE = "device = genesis.device('cuda')\n"
-HELD = "held = genesis.rand(100, 100, device=device)\n"     # the example divides by what is allocated
+HELD = "held = genesis.rand(100, 100, device='cuda')\n"     # the example divides by what is allocated
 TRAINING = """
 class Loss:
     def backward(self): pass
@@ -38,8 +37,8 @@ def snippets(seeds):
     found = [(TOOLS, CLASSES * ("import" not in code.replace("import logging", "")) +
               code.replace("from tools.memory import", "from memgauge import")) for code in blocks(seeds, TOOLS)]
     for code in blocks(seeds, GENESIS):
-        found.append((GENESIS, "import memgauge as genesis\n" + TRAINING + DEVICE * ("device = " not in code) +
-                      (DEVICE + HELD) * ("efficiency" in code) + code.replace("import genesis\n", "")))
+        found.append((GENESIS, "import memgauge as genesis\n" + TRAINING + HELD * ("efficiency" in code) +
+                      code.replace("import genesis\n", "")))
     found += [(GUIDE, code) for code in blocks(seeds, GUIDE) if "import gc" in code]
     return found
 

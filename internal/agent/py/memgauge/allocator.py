@@ -16,8 +16,8 @@ MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
 DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
 NO_STREAM = None
 MAX_SIZE = (1 << 63) - 1  # bytes of a request
-NO_GPU = ('the device "cuda" needs a GPU: without one there are memgauge.device("cpu"), the memory of this machine, and '
-          '"fake", which only counts')
+NO_GPU = ('the device "cuda" needs a GPU: without one there are memgauge.device("cpu"), the memory of this machine, '
+          'and "fake", which only counts')
 
 _lock = threading.Lock()
 _library = None
