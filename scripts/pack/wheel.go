@@ -31,13 +31,14 @@ const (
 var entryPoints string
 
 // wheel writes a wheel (packaging.python.org, "Binary distribution format"). The command goes where pip puts commands,
-// as it is: started through Python it would take 20 ms longer. The library goes to PREFIX/lib, beside PREFIX/bin.
+// as it is: started through Python it would take 20 ms longer. The library goes beside it: what is meant for PREFIX/lib
+// `pip install --target` leaves out.
 func (r release) wheel() error {
 	info, data := "memgauge-"+r.Version+".dist-info/", "memgauge-"+r.Version+".data/"
 	tag := "py3-none-manylinux_" + glibc + "_" + r.Arch
 	var c collect
 	c.add(r.built("memgauge", data+"scripts/memgauge", program))
-	c.add(r.built("libmemgauge_alloc.so", data+"data/lib/libmemgauge_alloc.so", program))
+	c.add(r.built("libmemgauge_alloc.so", data+"scripts/libmemgauge_alloc.so", program))
 	c.python(r)
 	c.text(info+"METADATA", r.metadata())
 	c.text(info+"WHEEL", "Wheel-Version: 1.0\nGenerator: memgauge\nRoot-Is-Purelib: false\nTag: "+tag+"\n")

@@ -118,7 +118,7 @@ func TestContents(t *testing.T) {
 		t.Errorf("the wheel is %s, want %s", filepath.Base(path), want)
 	}
 	files := contents(t, path)
-	for _, name := range []string{"data/scripts/memgauge", "data/data/lib/libmemgauge_alloc.so"} {
+	for _, name := range []string{"data/scripts/memgauge", "data/scripts/libmemgauge_alloc.so"} {
 		if f := files[name]; f == nil || f.Mode() != 0o755 {
 			t.Errorf("%s: %v", name, f)
 		}
