@@ -1,9 +1,10 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
 VERSION := $(shell scripts/version)
+BUILD := $(shell scripts/version -build)
 # gRPC comes with OpenTelemetry's exporter. Its page of traces is a template, for which the linker would keep every method of
 # every type.
 TAGS := -tags grpcnotrace
-LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(shell scripts/version -build)
+LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(BUILD) -X github.com/memgauge/memgauge/internal/agent.build=$(BUILD)
 export CGO_ENABLED := 1
 
 # Where the C++ runtime is there as an archive, it is linked in: loading libstdc++.so and binding DuckDB's symbols to it was half

@@ -51,8 +51,9 @@ type Allocator struct {
 	deferred []deferredMarks
 }
 
-// hitTimings: one of so many hits is timed; the others carry the last measured duration. A hit takes a fraction of a
-// microsecond, of which another reading of the clock would be a tenth. Every miss is timed.
+// hitTimings: one of so many hits is timed, the first one too; the others carry the last measured duration. A hit takes
+// a fraction of a microsecond, of which another reading of the clock would be a tenth. Every miss is timed, and with
+// debug on every hit.
 const hitTimings = 16
 
 // DriverCalls counts the calls of the driver since the start.
@@ -143,7 +144,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 	if timed {
 		began = a.stamp(s)
 	}
-	p := s.poolOf(a.r.large(size))
+	p := s.poolOf(a.r.large(q.Size, size))
 	if len(s.waiting) > 0 {
 		if err := a.passMarks(s); err != nil {
 			s.mu.Unlock()
@@ -177,7 +178,7 @@ func (a *Allocator) AllocRequest(q Request) (Ptr, error) {
 // noteAlloc records an allocation that began at a time.
 func (s *shard) noteAlloc(a *Allocator, b *block, q Request, began int64, hit bool) {
 	span := s.took
-	if s.timings++; !hit || s.timings%hitTimings == 1 {
+	if !hit || s.hits%hitTimings == 1 || a.debug.Load() {
 		now := a.stamp(s)
 		span = now - began
 		if hit {

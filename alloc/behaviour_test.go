@@ -229,6 +229,59 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestHitsAreTimed: hits have a measured duration from the first one on, and with debug on each its own.
+func TestHitsAreTimed(t *testing.T) {
+	get := must(t)
+	for _, debug := range []bool{false, true} {
+		now, tick := int64(0), int64(1)
+		clock := func() int64 { now += tick; return now }
+		a := newBench(t, alloc.Options{EventCapacity: 100, Debug: debug, Clock: clock})
+		for i := range 6 {
+			tick = int64(1 + i)
+			_ = a.Free(get(a.Alloc(1000, 0)))
+		}
+		var spans []int64
+		for _, e := range a.Snapshot().Events {
+			if e.Kind == alloc.EventAlloc && e.Hit {
+				spans = append(spans, e.Span)
+			}
+		}
+		want := []int64{2, 2, 2, 2, 2}
+		if debug {
+			want = []int64{2, 3, 4, 5, 6}
+		}
+		if !slices.Equal(spans, want) {
+			t.Errorf("debug %v: hits took %v, want %v", debug, spans, want)
+		}
+	}
+}
+
+// TestPoolBySize: PyTorch decides by the rounded size, which is small up to 1 MiB; Genesis by the request, of which
+// 1 MiB is large.
+func TestPoolBySize(t *testing.T) {
+	for _, fromMiB := range []bool{false, true} {
+		for size, large := range map[int64]bool{
+			1<<20 - 512: false, 1<<20 - 511: false, 1<<20 - 1: false, 1 << 20: fromMiB, 1<<20 + 1: true,
+		} {
+			for _, policy := range []alloc.Policy{alloc.Torch, alloc.Packed, alloc.VMM} {
+				a := newBench(t, alloc.Options{LargeFromMiB: fromMiB, Policy: policy})
+				p := must(t)(a.Alloc(size, 0))
+				s := a.Stats()
+				if got := s.AllocatedBytes.Large.Current > 0; got != large {
+					t.Errorf("%s, from 1 MiB %v: %d bytes are large: %v", policy, fromMiB, size, got)
+				}
+				if policy != alloc.VMM && !large && s.ReservedBytes.All.Current != 2<<20 {
+					t.Errorf("%s: %d bytes reserved %d", policy, size, s.ReservedBytes.All.Current)
+				}
+				_ = a.Free(p)
+				if again := must(t)(a.Alloc(size, 0)); again != p {
+					t.Errorf("%d bytes are not reused", size)
+				}
+			}
+		}
+	}
+}
+
 // TestSettingsAct checks the effect of each setting on a small history.
 func TestSettingsAct(t *testing.T) {
 	get := must(t)

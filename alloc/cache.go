@@ -128,7 +128,7 @@ func (a *Allocator) warmShard(s *shard, sizes []int64) (err error) {
 			break
 		}
 		size := a.r.round(n)
-		p := s.poolOf(a.r.large(size))
+		p := s.poolOf(a.r.large(n, size))
 		id := s.take(p, size)
 		if id == 0 {
 			if id, err = a.extend(s, p, size); err != nil {

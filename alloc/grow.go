@@ -104,7 +104,7 @@ func (a *Allocator) extend(s *shard, p *pool, size int64) (blockID, error) {
 	if a.r.policy == Packed {
 		return a.extendPacked(s, p, size)
 	}
-	return a.newSegment(s, p, a.r.segmentSize(size))
+	return a.newSegment(s, p, a.r.segmentSize(size, p.large))
 }
 
 // newSegment requests one segment of so many bytes from the driver.

@@ -152,7 +152,7 @@ func (a *Allocator) outOfMemory(s *shard, size int64, q Request) *OOMError {
 	e.Allocated = sums[int(allocatedBytes)*numScopes]
 	e.Used = sums[int(usedBytes)*numScopes]
 	e.Active = sums[int(activeBytes)*numScopes]
-	if id := s.poolOf(a.r.large(size)).last(s.blocks.at); id != 0 {
+	if id := s.poolOf(a.r.large(q.Size, size)).last(s.blocks.at); id != 0 {
 		e.LargestHole = s.blocks.at[id].size
 	}
 	e.AfterCompaction = min(a.limit, a.total, e.Reserved+e.DeviceFree) - e.Active

@@ -127,7 +127,7 @@ func (a *Allocator) nextSegment(p *pool, size int64) int64 {
 	case a.r.segment > 0:
 		return max(roundUp(size, roundLarge), a.r.segment)
 	}
-	return a.r.segmentSize(size)
+	return a.r.segmentSize(size, p.large)
 }
 
 // extendPacked requests the next segment. If the device has less left, it requests less, down to what the request

@@ -25,8 +25,8 @@ type Event struct {
 	Time int64 // ns since the Unix epoch (with Options.Clock: what that returned)
 	Addr uint64
 	Size int64 // bytes: the requested size; of segment events what the driver gave
-	// ns: EventAlloc how long it took (every 16th hit is measured, the others have its value); frees: how long the
-	// block lived
+	// ns: EventAlloc how long it took (every 16th hit is measured, with debug on each; the others have its value);
+	// frees: how long the block lived
 	Span   int64
 	Stream Stream
 	Stack  StackID // of the caller; see Allocator.Stack

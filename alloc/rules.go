@@ -21,7 +21,7 @@ type rules struct {
 	maxSplit  int64 // blocks from this size on are not split
 	unsplit   int64 // bytes by which such a block may exceed the request that it serves
 	largeSeg  int64 // what a request from 1 to 10 MiB requests from the driver
-	small     int64 // the largest request of the small pool, in bytes
+	fromMiB   bool  // a request of 1 MiB is a large one, and none that is smaller
 	divisions [16]int64
 	divided   bool     // one of them is not 0
 	keep      [2]int64 // a remainder of at least so many bytes is split off, in the small pool and in the large one
@@ -42,9 +42,8 @@ func makeRules(o *Options) rules {
 		keep: [2]int64{minBlock, smallSize + 1}, page: [2]int64{smallBuffer, o.largeSegment()},
 		largeSeg: o.largeSegment(), unsplit: max(o.MaxNonSplitRounding, o.largeSegment()),
 	}
-	r.small = smallSize
 	if o.LargeFromMiB {
-		r.small--
+		r.fromMiB = true
 		r.keep[1]-- // a rest of 1 MiB is useful
 	}
 	r.divided = r.divisions != [16]int64{}
@@ -101,8 +100,14 @@ func roundUpDivision(size, n int64) int64 {
 	return (size + step - 1) &^ (step - 1)
 }
 
-// large reports to which pool a block of so many bytes belongs.
-func (r *rules) large(size int64) bool { return size > r.small }
+// large reports to which pool a request for so many bytes belongs, which a block of size bytes serves. PyTorch decides
+// by the block (get_pool).
+func (r *rules) large(request, size int64) bool {
+	if r.fromMiB {
+		return request >= smallSize
+	}
+	return size > smallSize
+}
 
 // splits reports whether size bytes are cut off the front of a free block of have bytes.
 func (r *rules) splits(have, size int64, large bool) bool {
@@ -110,11 +115,11 @@ func (r *rules) splits(have, size int64, large bool) bool {
 }
 
 // segmentSize returns the size to request from the driver for a block of size bytes (get_allocation_size).
-func (r *rules) segmentSize(size int64) int64 {
+func (r *rules) segmentSize(size int64, large bool) int64 {
 	switch {
 	case !r.cached:
 		return size
-	case size <= r.small:
+	case !large:
 		return smallBuffer
 	case size < minLargeAlloc:
 		return r.largeSeg

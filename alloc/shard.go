@@ -43,9 +43,8 @@ type shard struct {
 	uses    map[blockID][]Stream // recorded streams of live blocks
 	waiting []markQueue          // marks that the device has not passed, by stream
 	ring    ring
-	latest  int64  // stamp: see Allocator.stamp
-	timings uint64 // events of allocations so far
-	took    int64  // between two stamps: the last hit that was measured
+	latest  int64 // stamp: see Allocator.stamp
+	took    int64 // between two stamps: the last hit that was measured
 }
 
 // markQueue is a stream's marks in the order in which the device passes them.

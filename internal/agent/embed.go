@@ -18,14 +18,27 @@ import (
 //go:embed all:py
 var embedded embed.FS
 
+// build is set by the linker, as that of internal/cli/app is: what memgauge.__version__ has after the number.
+var build string
+
+const versionFile = "lib/memgauge/_version.py"
+
 // source is the agent as it is unpacked: boot/sitecustomize.py and lib/memgauge/**.py, by path.
 var source = sync.OnceValue(func() map[string][]byte {
 	files, err := readSource(embedded)
 	if err != nil {
 		panic(err) // the files are part of this binary
 	}
+	files[versionFile] = withBuild(files[versionFile], build)
 	return files
 })
+
+func withBuild(module []byte, build string) []byte {
+	if build == "" {
+		return module
+	}
+	return fmt.Appendf(module, "VERSION += %q\n", build)
+}
 
 func readSource(from fs.FS) (map[string][]byte, error) {
 	files := map[string][]byte{}

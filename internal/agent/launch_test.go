@@ -50,6 +50,10 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if got := string(withBuild([]byte("VERSION = \"1\"\n"), "+g1")); got != "VERSION = \"1\"\nVERSION += \"+g1\"\n" ||
+		len(source()[versionFile]) == 0 {
+		t.Errorf("_version.py of a build is %q", got)
+	}
 	if dir != filepath.Join(home, "agent", Hash()) {
 		t.Errorf("installed into %s", dir)
 	}

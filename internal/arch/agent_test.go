@@ -19,7 +19,8 @@ const (
 )
 
 // openToUsers are the guest's modules that what programs import may use.
-var openToUsers = []string{"state", "recording", "gauges/memory", "gauges/heap", "observe/loop", "guard/hooks"}
+var openToUsers = []string{"state", "torchhook", "recording", "gauges/memory", "gauges/heap", "observe/loop",
+	"guard/hooks"}
 
 // pyImports prints the imports of every source that it gets as JSON {path: text}, wherever they stand in it: path,
 // dots, module, name. Python's own parser knows what is an import.

@@ -401,6 +401,9 @@ func TestCriticalIsNotDoubted(t *testing.T) {
 		}
 		r := w.Report(What{Tool: "oom", Now: start})
 		for _, x := range warnings {
+			if !strings.Contains(x.Text(), "\n   confidence: 0.") {
+				t.Errorf("%s: no confidence in %s", name, x.Text())
+			}
 			if x.Risk.Usage > 90 && strings.Contains(x.Text(), "none in sight") {
 				t.Errorf("%s: at %.0f %%: %s", name, x.Risk.Usage, x.Text())
 			}

@@ -165,11 +165,12 @@ func (w *Warning) Text() string {
 	out := fmt.Sprintf("[WARNING] OOM warning: %s\n   risk level: %s\n   current usage: %.1f%%\n", w.Device.Label(),
 		r.Level, r.Usage)
 	if r.Predicted {
-		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n   confidence: %.2f\n", Span(r.Seconds),
-			bare(r.SecondsLow), bare(r.SecondsHigh), r.Confidence)
+		out += fmt.Sprintf("   predicted OOM: in %s (%s to %s)\n", Span(r.Seconds), bare(r.SecondsLow),
+			bare(r.SecondsHigh))
 	} else {
 		out += "   predicted OOM: " + r.unforeseen() + "\n"
 	}
+	out += fmt.Sprintf("   confidence: %.2f\n", r.confidence())
 	for _, a := range r.Advice {
 		out += "   advice: " + a + "\n"
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -23,19 +24,26 @@ const (
 	plugin     = "integrations/pytest.py" // of the package: pytest finds it by an entry point
 )
 
+// entryPoints names the plugin as `-p` and pytest_plugins do: under another name pytest would load it twice, which it
+// refuses.
+//
+//go:embed entry_points.txt
+var entryPoints string
+
 // wheel writes a wheel (packaging.python.org, "Binary distribution format"). The command goes where pip puts commands,
-// as it is: started through Python it would take 20 ms longer. The library goes to PREFIX/lib, beside PREFIX/bin.
+// as it is: started through Python it would take 20 ms longer. The library goes beside it: what is meant for PREFIX/lib
+// `pip install --target` leaves out.
 func (r release) wheel() error {
 	info, data := "memgauge-"+r.Version+".dist-info/", "memgauge-"+r.Version+".data/"
 	tag := "py3-none-manylinux_" + glibc + "_" + r.Arch
 	var c collect
 	c.add(r.built("memgauge", data+"scripts/memgauge", program))
-	c.add(r.built("libmemgauge_alloc.so", data+"data/lib/libmemgauge_alloc.so", program))
+	c.add(r.built("libmemgauge_alloc.so", data+"scripts/libmemgauge_alloc.so", program))
 	c.python(r)
 	c.text(info+"METADATA", r.metadata())
 	c.text(info+"WHEEL", "Wheel-Version: 1.0\nGenerator: memgauge\nRoot-Is-Purelib: false\nTag: "+tag+"\n")
 	if slices.ContainsFunc(c.files, func(f file) bool { return f.name == "memgauge/"+plugin }) {
-		c.text(info+"entry_points.txt", "[pytest11]\nmemgauge = memgauge.integrations.pytest\n")
+		c.text(info+"entry_points.txt", entryPoints)
 	}
 	c.add(r.fromSource("LICENSE", info+"LICENSE"))
 	c.add(r.fromSource("THIRD_PARTY_LICENSES", info+"THIRD_PARTY_LICENSES"))
@@ -64,6 +72,9 @@ func (c *collect) python(r release) {
 			return err
 		}
 		data, err := os.ReadFile(name) // #nosec G122 -- our own checkout, in which nobody else swaps links
+		if inside == "_version.py" {
+			data = fmt.Appendf(nil, "VERSION = %q\n", r.Version) // with the build
+		}
 		c.add(file{"memgauge/" + filepath.ToSlash(inside), plain, data}, err)
 		return nil
 	})

@@ -174,6 +174,17 @@ class Devices(unittest.TestCase):
         for bad in ("gpu", "cuda:x", "fake:-1", ""):
             self.assertRaises(ValueError, self.memgauge.device, bad)
 
+    def test_settings_of_an_open_device(self):
+        from memgauge import allocator
+        device = self.memgauge.device("fake:7", "policy:packed")
+        self.assertIs(self.memgauge.device("fake:7", "policy:packed"), device)
+        self.assertIs(self.memgauge.device(device), device)
+        for again in "fake:7", device:
+            with self.assertRaisesRegex(allocator.AllocatorError, "fake:7 is open already: .* to 'policy:vmm'"):
+                self.memgauge.device(again, "policy:vmm")
+        with self.assertRaisesRegex(allocator.AllocatorError, "open already"):
+            self.memgauge.device(self.device, "policy:vmm")     # it was opened without any
+
     def test_events(self):
         x = self.memgauge.empty(300, device=self.device)
         address = x.data_ptr()

@@ -7,6 +7,7 @@ import sys
 import unittest
 
 import alloclib
+from ringfile import AGENT
 
 DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "allocator.md")
 
@@ -14,6 +15,7 @@ TORCH = """
 import sys, types
 sys.path.insert(0, %(here)r)
 import alloclib
+from ringfile import AGENT
 reason = alloclib.fake_gpu(1 << 30)
 if reason:
     print("skip:", reason); sys.exit()
@@ -34,6 +36,12 @@ cuda = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: T
 sys.modules["torch"] = types.SimpleNamespace(cuda=cuda, __version__="2.9")
 device = memgauge.device("cuda")
 assert type(device).__name__ == "TorchDevice"
+try:
+    memgauge.device("cuda", "policy:vmm")
+except allocator.AllocatorError as e:
+    assert "PYTORCH_ALLOC_CONF" in str(e) and "install_allocator" in str(e), e
+else:
+    assert False, "its settings were left out"
 with memgauge.profiler.profile_memory() as prof:
     x = memgauge.ones(100, 200, device=device)
     y = memgauge.matmul(x, x.T)
@@ -104,6 +112,12 @@ class Letter(unittest.TestCase):
         code = self.device.lib.memgauge_free(self.device.handle, address)  # from C, which gives no stack
         self.assertNotIn(".go:", self.device.lib.memgauge_error().decode())
         self.assertEqual(code, -1)
+
+    def test_no_gpu(self):
+        code = "import memgauge; memgauge.device('cuda:63')"    # also where there are some
+        done = subprocess.run([sys.executable, "-B", "-c", code], stderr=subprocess.PIPE, universal_newlines=True,
+                              env=dict(os.environ, PYTHONPATH=AGENT))
+        self.assertRegex(done.stderr, r'AllocatorError: .*open CUDA device 63: .*needs a GPU.*device\("cpu"\)')
 
     def test_oom_event_has_no_address(self):
         with self.assertRaises(self.memgauge.OutOfMemoryError):

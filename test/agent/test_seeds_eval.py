@@ -164,6 +164,7 @@ class Snippets(unittest.TestCase):
             self.assertEqual(answer.outcome, FAILED, (name, answer))
             self.assertTrue(answer.exception.startswith("Traceback (most recent call last):\n"), answer)
             self.assertRegex(answer.exception, "(?m)^%s" % case.exception)
+            self.assertEqual(case.exception == NO_CUDA, "under `if torch.cuda.is_available():`" in answer.exception)
         printed = BESIDE.sub("", answer.stderr)
         if "reduce_op is deprecated" not in printed.replace("`", ""):   # torch's own, when code looks at every object
             self.assertEqual(printed, "", name)

@@ -1,4 +1,6 @@
 """The classes for programs, against a stand-in for the memgauge command: callbacks, faults, forks."""
+import builtins
+import importlib
 import json
 import os
 import stat
@@ -6,10 +8,13 @@ import sys
 import tempfile
 import threading
 import unittest
+from unittest import mock
 
 import memgauge
-from memgauge import feed, tools
+from memgauge import feed, leaks, tools
+from memgauge._agent import torchhook
 from memgauge._agent.gauges import heap
+from memgauge.integrations import gauges
 
 RISK = {"risk_level": "high", "confidence": 0.8, "current_usage_percent": 88.5, "growth_rate_mb_per_sec": 12.3,
         "predicted_oom_time_seconds": 45, "predicted_oom_low_seconds": 38.9, "predicted_oom_high_seconds": 53.0,
@@ -114,15 +119,130 @@ class Classes(Case):
         with self.assertRaisesRegex(ValueError, "role"):
             memgauge.DistributedMemoryMonitor(role="boss")
 
-    def test_leaks_need_a_session(self):
-        with self.assertRaisesRegex(feed.FeedError, "memgauge run"):
-            memgauge.MemoryLeakDetector().start_monitoring()
-
     def test_wrong_arguments(self):
         for make in (lambda: memgauge.MemoryProfiler(0), lambda: memgauge.OOMDetector(99, 90),
                      lambda: memgauge.OOMDetector(-1)):
             with self.assertRaises(ValueError):
                 make()
+
+
+HALF_TORCH = """
+import builtins
+builtins.during()       # the import is under way
+from . import cuda
+"""
+HALF_CUDA = """
+def is_available(): return False
+def is_initialized(): return False
+"""
+
+
+class ImportOfTorch(Case):
+    """Everything may be started before the program imports torch, while it does, and afterwards."""
+
+    def setUp(self):
+        super().setUp()
+        os.mkdir(os.path.join(self.home, "torch"))
+        for name, text in ("__init__", HALF_TORCH), ("cuda", HALF_CUDA):
+            with open(os.path.join(self.home, "torch", name + ".py"), "w") as f:
+                f.write(text)
+        real = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "torch"}
+        sys.path.insert(0, self.home)
+        self.addCleanup(lambda: (self.forget(), sys.path.remove(self.home), sys.modules.update(real)))
+
+    def forget(self):
+        for name in ("torch.cuda", "torch"):
+            sys.modules.pop(name, None)
+        builtins.__dict__.pop("during", None)
+
+    def around_the_import(self, begin, end):
+        for moment in ("before", "during", "after"):
+            with self.subTest(moment):
+                running = []
+                builtins.during = lambda: running.append(begin()) if moment == "during" else None
+                if moment == "before":
+                    running.append(begin())
+                importlib.invalidate_caches()
+                import torch
+                self.assertFalse(torch.cuda.is_initialized())
+                if moment == "after":
+                    running.append(begin())
+                end(running[0])
+                self.forget()
+
+    def test_classes(self):
+        for kind in (memgauge.MemoryDebugger, memgauge.MemoryProfiler, memgauge.OOMDetector,
+                     memgauge.FragmentationAnalyzer, memgauge.DistributedMemoryMonitor, memgauge.MemoryLeakDetector):
+            def begin():
+                tool = kind()
+                if hasattr(tool, "add_warning_callback"):
+                    tool.add_warning_callback(lambda device, prediction: None)
+                tool.start_monitoring()
+                tool.get_status_report()
+                return tool
+
+            def end(tool):
+                feed = tool._feed
+                tool.stop_monitoring()
+                self.assertEqual(feed.callback_errors, [])
+                report = tool.generate_report()
+                if kind is not memgauge.MemoryLeakDetector:
+                    self.assertEqual(report["told"], ["malloc_info", "segments"] if kind._tell_blocks else None)
+
+            with self.subTest(kind.__name__):
+                self.around_the_import(begin, end)
+
+    def test_the_rest(self):
+        def begin():
+            detector = memgauge.MemoryLeakDetector()
+            memory = gauges.Memory()
+            self.addCleanup(memory.close)
+            return (detector.manual_check()["level"], list(detector.force_cleanup()), max(memory.read()),
+                    torchhook.cuda())
+
+        self.around_the_import(begin, lambda got: self.assertEqual(got, ("ok", ["host"], "private memory", None)))
+
+    def test_one_place_tells(self):
+        seen = []
+        self.around_the_import(lambda: seen.append(torchhook.loaded("torch")), lambda _: None)
+        self.assertEqual([module and module.__name__ for module in seen], [None, None, "torch"])
+
+
+class Unobserved(Case):
+    """MemoryLeakDetector without a session: growth is all that it knows."""
+
+    def test_undecided(self):
+        with memgauge.MemoryLeakDetector() as detector:
+            pass
+        report = detector.generate_report()
+        self.assertEqual((report["verdict"], report["steps"], report["session"]), ("undecided", 0, None))
+        self.assertIn("memgauge run", report["missing"])
+        self.assertIn("threshold", report["missing"])
+
+    def test_growth_beyond_the_threshold(self):
+        detector = memgauge.MemoryLeakDetector(threshold=100)
+        for rate, verdict in ((5.0, "leak"), (1.0, "undecided")):       # MiB a second
+            base = detector._base["host"] >> 20
+            detector.checks = [{"time": float(i), "memory_mb": {"host": base + rate * i}} for i in range(2000)]
+            last = dict(detector.checks[-1], level="ok")
+            with mock.patch.object(detector, "manual_check", lambda: last):
+                report = detector.check_for_leaks()
+            self.assertEqual((report["verdict"], report["findings"][0]["verdict"]), (verdict, verdict))
+            self.assertAlmostEqual(report["findings"][0]["rate_mb_per_second"], rate, delta=0.01)
+            self.assertEqual(len(report["leak_events"]), report["monitoring_summary"]["leaks_detected"])
+            self.assertEqual(report["devices"]["host"]["leak_detected"], verdict == "leak")
+            self.assertIn(verdict, detector._text(report))
+
+    def test_no_advice_that_needs_a_session(self):
+        detector = memgauge.MemoryLeakDetector(warning_threshold_mb=1, critical_threshold_mb=1e9)
+        detector._base["host"] = 0
+        with self.assertLogs("memgauge", "WARNING") as logs:
+            detector.manual_check()
+        self.assertIn("`memgauge run -- python …` tells", logs.output[0])
+        self.assertNotIn(str(os.getpid()), logs.output[0])
+        with mock.patch.object(leaks, "observed", lambda: True), self.assertLogs("memgauge", "WARNING") as logs:
+            detector._warn(detector.checks[-1])
+        self.assertIn("`memgauge %d leak` tells" % os.getpid(), logs.output[0])
 
 
 class Faults(Case):

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -170,14 +171,79 @@ func TestSeedsPythonClasses(t *testing.T) {
 	}
 }
 
-func (w *world) snippet(path, agent string, observed bool) result {
+func (w *world) snippet(path, agent string, observed bool, args ...string) result {
 	w.t.Helper()
+	args = append([]string{"-B", path}, args...)
 	if observed {
-		return w.do("memgauge", "run", "--quiet", "--", "python3", path)
+		return w.do("memgauge", append([]string{"run", "--quiet", "--", "python3"}, args...)...)
 	}
-	cmd := w.command("python3", "-B", path)
+	cmd := w.command("python3", args...)
 	cmd.Env = append(cmd.Env, "PYTHONPATH="+agent)
 	return w.finish(cmd)
+}
+
+// anyTime starts every class at one moment of an import of a module that is called torch, and prints their reports.
+const anyTime = `
+import builtins, json, sys
+import memgauge
+moment, tools, reports = sys.argv[1], [], {}
+def begin(now):
+    if now == moment:
+        for kind in ("MemoryDebugger", "MemoryProfiler", "OOMDetector", "FragmentationAnalyzer", "MemoryLeakDetector"):
+            tools.append(getattr(memgauge, kind)())
+            tools[-1].start_monitoring()
+builtins.during = lambda: begin("during")
+begin("before")
+import torch
+begin("after")
+for tool in tools:
+    tool.stop_monitoring()
+    reports[type(tool).__name__] = tool.get_status_report()
+print(json.dumps(reports))
+`
+
+// Every class may be started before torch is imported, while it is, and afterwards, in the first moments of a process
+// too: where the process is observed, they see its session, else what can be seen without one.
+func TestClassesAtAnyTime(t *testing.T) {
+	t.Parallel()
+	agent, err := filepath.Abs("../../internal/agent/py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := map[string]string{} // of the report on leaks, with a session and without
+	for _, moment := range []string{"before", "during", "after"} {
+		for _, observed := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s observed=%v", moment, observed), func(t *testing.T) {
+				w := newWorld(t)
+				w.file("torch/__init__.py", "import builtins\nbuiltins.during()\nfrom . import cuda\n")
+				w.file("torch/cuda.py", "is_initialized = is_available = lambda: False\n")
+				r := w.snippet(w.file("anytime.py", anyTime), agent, observed, moment)
+				var reports map[string]map[string]any
+				if err := json.Unmarshal([]byte(r.stdout), &reports); err != nil || r.code != 0 || len(reports) != 5 {
+					t.Fatalf("exit %d, %v\n%s%s", r.code, err, r.stdout, r.stderr)
+				}
+				for class, report := range reports {
+					if (report["session"] != nil) != observed {
+						t.Errorf("%s has session %v", class, report["session"])
+					}
+				}
+				host := reports["MemoryProfiler"]["devices"].(map[string]any)["host"].(map[string]any)
+				if v := host["statistics"].(map[string]any)["avg_fragmentation"]; v == nil {
+					t.Errorf("no fragmentation in %v", host)
+				}
+				leak := reports["MemoryLeakDetector"]
+				members[fmt.Sprint(observed)] = fmt.Sprint(slices.Sorted(maps.Keys(leak)),
+					slices.Sorted(maps.Keys(leak["monitoring_summary"].(map[string]any))))
+				if got := reports["MemoryDebugger"]["leak"]; got.(map[string]any)["verdict"] != "undecided" {
+					t.Errorf("the debugger says of leaks %v", got)
+				}
+			})
+		}
+	}
+	if members["true"] != members["false"] {
+		t.Errorf("reports on leaks have these members with a session, and without:\n%s\n%s", members["true"],
+			members["false"])
+	}
 }
 
 // A heap that is fragmented on purpose, counted from outside in the live process; the truth is known from the script.

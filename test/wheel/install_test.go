@@ -135,9 +135,9 @@ func use(t *testing.T, at *place) {
 	if got := at.must(t, at.dir+"/venv/bin/python", "-m", "memgauge", "--version"); got != want {
 		t.Errorf("python -m memgauge --version prints %q, want %q", got, want)
 	}
-	number, _, _ := strings.Cut(built.version, "+")
-	if got := at.must(t, "env", "PATH=/usr/bin:/bin", at.dir+"/venv/bin/python", "-c", classes); got != number+"\n" {
-		t.Errorf("memgauge.__version__ is %q, want %q", got, number)
+	got := at.must(t, "env", "PATH=/usr/bin:/bin", at.dir+"/venv/bin/python", "-c", classes)
+	if got != built.version+"\n" {
+		t.Errorf("memgauge.__version__ is %q, want %q", got, built.version)
 	}
 	for _, c := range examples(t) {
 		got := at.must(t, "sh", "-c", c.line+" 2>&1")
@@ -188,7 +188,6 @@ func TestWhichCopyRuns(t *testing.T) {
 	all := env.CPythons(t)
 	at := install(t, all[len(all)-1])
 	at.pretendOther(t)
-	number, _, _ := strings.Cut(built.version, "+")
 	tell := `import memgauge, sys; from memgauge import feed
 print(memgauge.__version__, feed.observed(), any("site-packages" in p for p in sys.path))`
 	python := at.dir + "/venv/bin/python"
@@ -197,7 +196,7 @@ print(memgauge.__version__, feed.observed(), any("site-packages" in p for p in s
 		command    []string
 	}{
 		{"by itself", other + " False True", []string{python, "-c", tell}},
-		{"observed", number + " True True", []string{"memgauge", "run", "--quiet", "--", python, "-c",
+		{"observed", built.version + " True True", []string{"memgauge", "run", "--quiet", "--", python, "-c",
 			"import time; time.sleep(1)\n" + tell}}, // after 0.2 s the agent has a ring
 		{"in an observed job, but not observed", other + " False True",
 			[]string{"memgauge", "run", "--quiet", "--", python, "-E", "-c", tell}},

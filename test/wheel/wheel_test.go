@@ -118,7 +118,7 @@ func TestContents(t *testing.T) {
 		t.Errorf("the wheel is %s, want %s", filepath.Base(path), want)
 	}
 	files := contents(t, path)
-	for _, name := range []string{"data/scripts/memgauge", "data/data/lib/libmemgauge_alloc.so"} {
+	for _, name := range []string{"data/scripts/memgauge", "data/scripts/libmemgauge_alloc.so"} {
 		if f := files[name]; f == nil || f.Mode() != 0o755 {
 			t.Errorf("%s: %v", name, f)
 		}
@@ -188,7 +188,7 @@ func checkPackage(t *testing.T, files map[string]*zip.File) {
 	if (plugin == nil) != (points == nil) {
 		t.Errorf("the plugin for pytest is %v, its entry point %v", plugin, points)
 	}
-	if points != nil && !strings.Contains(string(read(t, points)), "[pytest11]\nmemgauge = ") {
+	if points != nil && !strings.Contains(string(read(t, points)), "[pytest11]\nmemgauge.integrations.pytest = ") {
 		t.Error(string(read(t, points)))
 	}
 }

@@ -9,12 +9,15 @@ import sys
 import threading
 
 from . import feed
+from ._agent import torchhook
 
 LIBRARY = "libmemgauge_alloc.so"
 MAX_FRAMES = 32  # of a stack that set_memory_debug records, innermost first
 DRIVERS = {"cuda": b"cuda", "cpu": b"host", "fake": b"fake"}
 NO_STREAM = None
 MAX_SIZE = (1 << 63) - 1  # bytes of a request
+NO_GPU = ('the device "cuda" needs a GPU: without one there are memgauge.device("cpu"), the memory of this machine, '
+          'and "fake", which only counts')
 
 _lock = threading.Lock()
 _library = None
@@ -112,11 +115,14 @@ def failure(lib):
 def device(name="cuda", conf=None):
     """Returns the device "cuda", "cuda:1", "cpu" or "fake". In a process whose PyTorch uses CUDA, "cuda" is PyTorch's
     own allocator, unless ours was installed in its place (install_allocator). conf are settings as in
-    PYTORCH_ALLOC_CONF; only the first call for a device uses them."""
+    PYTORCH_ALLOC_CONF, for the first call for a device: those of an open one can't be changed (AllocatorError)."""
     if isinstance(name, (Device, TorchDevice)):
-        return name
+        return name if conf is None else device(str(name), conf)
     kind, index = _parse(name)
     if kind == "cuda" and not _installed and _torch_uses_cuda():
+        if conf is not None:
+            raise AllocatorError("memgauge: cuda:%d is PyTorch's own allocator: set %r in PYTORCH_ALLOC_CONF before "
+                                 "the start, or call install_allocator(conf) instead" % (index, conf))
         return TorchDevice(index)
     lib = library()
     with _lock:
@@ -124,10 +130,14 @@ def device(name="cuda", conf=None):
         if found is None:
             handle = lib.memgauge_open(DRIVERS[kind], index, None if conf is None else conf.encode())
             if handle == 0:
-                raise failure(lib)
+                error = failure(lib)
+                raise AllocatorError("%s; %s" % (error, NO_GPU)) if "open CUDA device" in str(error) else error
             found = _devices[kind, index] = Device(kind, index, lib, handle)
+            found.conf = conf
             if _debug:
                 found.set_memory_debug(True)
+        elif conf not in (None, found.conf):
+            raise AllocatorError("memgauge: %s is open already: its settings can't be changed to %r" % (found, conf))
     return found
 
 
@@ -141,11 +151,8 @@ def _parse(name):
 
 
 def _torch_uses_cuda():
-    torch = sys.modules.get("torch")
-    try:
-        return torch is not None and torch.cuda.is_available()
-    except Exception:  # a torch that is still being imported has no cuda
-        return False
+    cuda = getattr(torchhook.loaded("torch"), "cuda", None)
+    return cuda is not None and cuda.is_available()
 
 
 def replaced():
@@ -264,7 +271,7 @@ class Device(_Methods):
 
     def __init__(self, kind, index, lib, handle):
         self.type, self.index, self.lib, self.handle = kind, index, lib, handle
-        self.debug = False
+        self.debug, self.conf = False, None     # conf: as it was given
 
     def _done(self, code):
         if code != 0:

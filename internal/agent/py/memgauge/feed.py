@@ -11,6 +11,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+from importlib import import_module
 
 READY = 20.0      # s until the command is ready: it opens the session's database and the GPUs' driver
 ANSWER = 30.0     # s for a report
@@ -47,15 +48,17 @@ def installed():
 
 
 def observed():
-    """Whether this process itself is observed in a session. In one that had imported this package before it was
-    attached to, the agent has another name (internal/agent/inject.py)."""
+    """Whether this process itself is observed in a session. One that has just started gets its ring now: without us it
+    would have none before it is 0.2 s old. In a process that had imported this package before it was attached to, the
+    agent has another name (internal/agent/inject.py)."""
     for package in (__package__, "memgauge_agent"):
         if package + "._agent.life" not in sys.modules:
             continue    # nothing has started an agent of this name
-        state, recording = (sys.modules.get("%s._agent.%s" % (package, name)) for name in ("state", "recording"))
+        state = sys.modules.get(package + "._agent.state")
         process = state and state.current
-        if process and not process.over and process.pid == os.getpid() and recording and recording.ring() is not None:
-            return True
+        if process and not process.over and process.pid == os.getpid():
+            if import_module(package + "._agent.recording").ring(wait=READY) is not None:
+                return True
     return False
 
 
@@ -165,14 +168,17 @@ class Feed:
         elif kind == "blocks" and self.tell_blocks:
             try:
                 self.blocks()
-            except FeedError:
-                pass
+            except Exception as error:      # a report without blocks is better than none
+                self._failed(error)
         elif kind == "warning" and self.on_warning is not None:
             try:
                 self.on_warning(message)
             except Exception as error:   # the user's own: it must not end the watching
-                del self.callback_errors[:-9]
-                self.callback_errors.append(error)
+                self._failed(error)
+
+    def _failed(self, error):
+        del self.callback_errors[:-9]
+        self.callback_errors.append(error)
 
     def _why(self):
         try:

@@ -20,16 +20,6 @@ log = logging.getLogger("memgauge")
 _told = set()
 
 
-def _open_ring():
-    """Although the process is young: what it asked for must be known, however soon its memory runs out."""
-    state, loop = marks._agent()
-    if state is not None and state.current.ring is None:
-        try:
-            import_module(loop.rpartition(".observe")[0] + ".recording").ring()
-        except Exception:
-            state.error("memgauge.policy")
-
-
 class Settings:
     """What a policy offers the script, such as policy().training. Reads like a dict, and notes what was read: `memgauge
     run` says at the end which keys nothing has asked for, and a retry with a smaller batch needs that the script asks
@@ -64,7 +54,7 @@ class Settings:
         if path not in _told and len(_told) < MAX_TOLD:
             _told.add(path)
             marks.event("policy", path)
-            _open_ring()
+            feed.observed()     # opens the ring: what was asked for must be known, however soon memory runs out
         return value
 
     def __contains__(self, key):

@@ -9,9 +9,9 @@ import json
 import os
 from datetime import datetime
 
-from .feed import Feed, FeedError, observed
+from .feed import Feed, FeedError
 
-
+BLOCKS = "30s"      # between two counts of the holes, where that is not what a class is for
 
 class RiskLevel(enum.Enum):
     """The level of OOM risk in a prediction."""
@@ -122,16 +122,17 @@ class _Tool:
 
 
 class MemoryProfiler(_Tool):
-    """Records the memory of the host and the GPUs."""
+    """Records the memory of the host and the GPUs, and now and then how fragmented this process's is."""
 
     _report = "profile"
+    _tell_blocks = True
 
     def __init__(self, sampling_interval=0.1, devices=None, max_snapshots=10000):
         super().__init__(sampling_interval, devices)
         self.max_snapshots = max_snapshots
 
     def _arguments(self):
-        return super()._arguments() + ["--max-snapshots", str(self.max_snapshots)]
+        return super()._arguments() + ["--blocks", BLOCKS, "--max-snapshots", str(self.max_snapshots)]
 
 
 class OOMDetector(_Tool):
@@ -205,25 +206,31 @@ class FragmentationAnalyzer(_Tool):
 
 class MemoryDebugger(_Tool):
     """Combines the others: memory, OOM risk (warnings are printed, or passed to warning_callback) and fragmentation.
-    In an observed process report["leak"] has the verdict on leaks."""
+    report["leak"] is what MemoryLeakDetector says."""
 
     _tell_blocks = True
 
     def __init__(self, sampling_interval=1.0, devices=None, oom_threshold=85.0, oom_critical_threshold=95.0,
                  warning_callback=None, max_snapshots=10000):
         super().__init__(sampling_interval, devices)
+        from .leaks import MemoryLeakDetector
         self.max_snapshots = max_snapshots
         self._oom = OOMDetector(oom_threshold, oom_critical_threshold, warning_callback=warning_callback)
+        self._leaks = MemoryLeakDetector()
+
+    def start_monitoring(self):
+        if not self.is_monitoring:
+            super().start_monitoring()
+            self._leaks.begin()
 
     def _arguments(self):
         return super()._arguments() + ["--threshold", "%g" % self._oom.threshold, "--critical",
                                        "%g" % self._oom.critical_threshold,
-                                       "--blocks", "30s", "--max-snapshots", str(self.max_snapshots)]
+                                       "--blocks", BLOCKS, "--max-snapshots", str(self.max_snapshots)]
 
     def _final(self, feed):
         report = super()._final(feed)
-        from .leaks import MemoryLeakDetector
-        report["leak"] = MemoryLeakDetector().check_for_leaks() if observed() else None
+        report["leak"] = self._leaks.check_for_leaks()
         return report
 
     def add_warning_callback(self, callback):

@@ -1,6 +1,7 @@
 """A process's place in a distributed job, as its launcher or torch tells it."""
 import os
-import sys
+
+from . import torchhook
 
 
 def from_environment():
@@ -11,7 +12,7 @@ def from_environment():
 
 def from_torch():
     """torch.distributed's rank and world size once it has them, else None. Only looked for, never imported."""
-    distributed = sys.modules.get("torch.distributed")
+    distributed = torchhook.loaded("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
     return distributed.get_rank(), distributed.get_world_size()

@@ -5,15 +5,16 @@ OPENING = 0.05       # s that a thread waits for another one that is just openin
 MAX_FAILURES = 3     # rings that could not be opened: a full disk may have room again when torch is imported
 
 
-def ring(large=False):
-    """The open ring; opens one, or the large one in place of the small, where that is possible. None: unobserved."""
+def ring(large=False, wait=OPENING):
+    """The open ring; opens one, or the large one in place of the small, where that is possible. None: unobserved.
+    wait: s that another thread's opening may take."""
     s = state.current
     if s is None:
         return None
     current = s.ring
     if current is not None and (current.large or not large):
         return current
-    if s.over or s.failures >= MAX_FAILURES or not s.opening.acquire(True, OPENING):
+    if s.over or s.failures >= MAX_FAILURES or not s.opening.acquire(True, wait):
         return current
     try:
         if s.busy:      # a signal handler interrupted the opening in this very thread

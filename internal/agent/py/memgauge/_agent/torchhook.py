@@ -1,4 +1,5 @@
-"""Notices the import of torch, later of its compiler, and of other libraries that have steps.
+"""Notices the import of torch, later of its compiler, and of other libraries that have steps. Says whether one has
+ended: loaded().
 
 A finder in front of sys.meta_path wraps the loaders of a few modules alone. The loader puts the real one back before it
 runs the module, so that inspect, pkgutil and importlib.reload see what they would see without us, and takes the name
@@ -102,21 +103,20 @@ def notice_others(names, found):
 
 
 def _notice(finder, name, found):
-    module = sys.modules.get(name)
-    if module is None:
+    module = loaded(name)
+    if module is not None:
+        found(module)
+    elif name not in sys.modules:
         finder.wanted[name] = found
         if finder not in sys.meta_path:
             finder.on()
-    elif not _initializing(module):
-        found(module)
 
 
 def install(found):
     """Calls found(torch) when torch has been imported."""
     global _importing, _found
     _found = found
-    torch = sys.modules.get("torch")
-    _importing = torch is not None and _initializing(torch)
+    _importing = "torch" in sys.modules and loaded("torch") is None
     if not _importing:
         _notice(_finder, "torch", found)
 
@@ -134,6 +134,20 @@ def remove():
     _importing = False
     _finder.off()
     _others.off()
+
+
+def loaded(name):
+    """The program's module once its import has ended, else None. Until then another thread finds it in sys.modules
+    without most of its names."""
+    module = sys.modules.get(name)
+    return None if module is None or _initializing(module) else module
+
+
+def cuda():
+    """torch.cuda once the program has initialized it, else None. Neither is done here."""
+    found = getattr(loaded("torch"), "cuda", None)
+    initialized = getattr(found, "is_initialized", None)    # a folder of the program's may be called torch
+    return found if initialized is not None and initialized() else None
 
 
 def _initializing(module):

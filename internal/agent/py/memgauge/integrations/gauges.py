@@ -1,8 +1,8 @@
 """Readings of this process's memory for tests: what it holds, and the peak since a moment."""
 import gc
-import sys
 import threading
 
+from .._agent import torchhook
 from .._agent.gauges.memory import NOT_TAKEN, Host
 
 SAMPLE = 0.002      # s between two readings if the kernel's own peak can't be reset
@@ -35,7 +35,7 @@ class Memory:
             info = mallinfo()
             out["heap"] = info.uordblks + info.hblkhd
         for device in _cuda_devices():
-            out["cuda:%d" % device] = sys.modules["torch"].cuda.memory_allocated(device)
+            out["cuda:%d" % device] = torchhook.cuda().memory_allocated(device)
         return out
 
     def resident(self):
@@ -60,7 +60,7 @@ class Peak:
         """Resets the peaks and begins to measure."""
         self.before = self.memory.resident()
         for device in _cuda_devices():
-            cuda = sys.modules["torch"].cuda
+            cuda = torchhook.cuda()
             cuda.reset_peak_memory_stats(device)
             self.devices[device] = cuda.memory_allocated(device)
         try:
@@ -78,7 +78,7 @@ class Peak:
             peak = _kernels_peak()
         out = {"host": max(0, max(peak, self.memory.resident()) - self.before)}
         for device in _cuda_devices():
-            out["cuda:%d" % device] = max(0, sys.modules["torch"].cuda.max_memory_allocated(device)
+            out["cuda:%d" % device] = max(0, torchhook.cuda().max_memory_allocated(device)
                                           - self.devices.get(device, 0))
         return out
 
@@ -108,7 +108,5 @@ def _kernels_peak():
 
 def _cuda_devices():
     """The CUDA devices that the program itself uses."""
-    cuda = getattr(sys.modules.get("torch"), "cuda", None)
-    if cuda is None or not cuda.is_initialized():
-        return ()
-    return range(cuda.device_count())
+    cuda = torchhook.cuda()
+    return () if cuda is None else range(cuda.device_count())

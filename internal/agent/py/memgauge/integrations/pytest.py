@@ -1,6 +1,6 @@
 """A plugin for pytest: limits on memory as marks, and the heaviest tests. docs/pytest.md
 
-    pytest -p memgauge.integrations.pytest --memgauge
+    pytest --memgauge
 
     @pytest.mark.limit_peak("2 GiB")
     @pytest.mark.limit_leak("10 KiB/step", steps=300)

@@ -9,7 +9,7 @@ import _thread
 import sys
 from time import monotonic, monotonic_ns, thread_time_ns
 
-from .. import mainthread, state
+from .. import mainthread, state, torchhook
 from . import evidence, graphs_garbage, introspect, libraries, roots, sites, tensors, unseen, walk
 from .memory import SHARE, WINDOW, Memory
 
@@ -184,7 +184,7 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
 
     def _phases(self):
         self.torch = torch = tensors.Torch()
-        numpy = sys.modules.get("numpy")
+        numpy = torchhook.loaded("numpy")
         self.kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer,
                                       getattr(numpy, "ndarray", None))
         del numpy

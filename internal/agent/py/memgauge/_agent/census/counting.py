@@ -10,7 +10,7 @@ import sys
 from collections import deque
 from time import thread_time_ns
 
-from .. import frames, mainthread, recording, state
+from .. import frames, mainthread, recording, state, torchhook
 from ..record._spec import FLAG_ESTIMATED, NOT_TAKEN
 from . import introspect, roots, rows, tensors
 from .introspect import ARRAY, ATOM, DEQUE, DICT, LIST, SET, TENSOR
@@ -73,7 +73,7 @@ def look(memory, until):
     """[(texts, flags, items, bytes)] of the containers that are there, as far as this thread's time `until` allows."""
     torch = tensors.Torch()
     kinds = introspect.Kinds(torch.tensor, torch.parameter, torch.module, torch.optimizer,
-                             getattr(sys.modules.get("numpy"), "ndarray", None))
+                             getattr(torchhook.loaded("numpy"), "ndarray", None))
     found, read = [], []
     try:
         variables = _variables({f.root for f in memory.followed}, read)

@@ -10,6 +10,7 @@ fetched, since an in-place operation replaces them without the GIL. docs/agent.m
 """
 import sys
 
+from .. import torchhook
 from . import introspect
 
 MAX_NODES = 1000     # of a graph visited without a pause, about 2 ms: nothing of it may be held during a pause
@@ -20,10 +21,9 @@ class Torch:
     """This process's torch, if it is imported already (`found`)."""
 
     def __init__(self):
-        torch = sys.modules.get("torch")
+        torch = torchhook.loaded("torch")
         raw = getattr(torch, "_C", None)
         base = getattr(raw, "TensorBase", None) or getattr(raw, "_TensorBase", None)
-        # Not while another thread is in the middle of importing it: torch.nn comes late.
         self.found = base is not None and getattr(torch, "Tensor", None) is not None and hasattr(torch, "nn")
         self.tensor = self.parameter = self.module = self.optimizer = None
         if not self.found:

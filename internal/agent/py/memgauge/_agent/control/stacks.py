@@ -7,7 +7,7 @@ import _thread
 import os
 import sys
 
-from .. import frames, mainthread
+from .. import frames, mainthread, torchhook
 
 MAX_TEXT = 1 << 20    # bytes of the answer: a frame of the control socket holds no more
 MAX_INNER, MAX_OUTER = 200, 50   # frames kept of a deep recursion: where it is, and how it began
@@ -131,7 +131,7 @@ def _container(value, kind, nested):
 
 def _object(value, kind):
     """A short text of a value. Of its attributes only torch's and numpy's own are read."""
-    torch = sys.modules.get("torch")
+    torch = torchhook.loaded("torch")
     try:
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
             return "%s(%s, %s, %s)" % (kind.__name__, tuple(value.shape), str(value.dtype).replace("torch.", ""),

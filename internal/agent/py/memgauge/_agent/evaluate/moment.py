@@ -15,7 +15,7 @@ import os
 import sys
 from time import monotonic
 
-from .. import frames, mainthread, persistent, state
+from .. import frames, mainthread, persistent, state, torchhook
 from . import hindrance
 from .idle import Idle
 from .stop import ASKED, IDLE, MAIN, STEP, Stop, ours, tell_error
@@ -231,16 +231,14 @@ def _take_into(visits, visit):
 
 def _task_on_this_thread():
     """The operation of PyTorch that is half done on the calling thread, if no frame shows it."""
-    torch = sys.modules.get("torch")
-    raw = getattr(torch, "_C", None)
     try:
+        raw, cuda = getattr(torchhook.loaded("torch"), "_C", None), torchhook.cuda()
         task = getattr(raw, "_current_graph_task_id", None)     # 2.1 and newer
         if task is not None and task() != -1:
             return "it is in a backward pass"
-        cuda = getattr(torch, "cuda", None)
-        if cuda is not None and cuda.is_initialized() and cuda.is_current_stream_capturing():
+        if cuda is not None and cuda.is_current_stream_capturing():
             return "it captures a CUDA graph"
-    except (AttributeError, RuntimeError):   # torch is just being imported, or is none
+    except (AttributeError, RuntimeError):   # another version of torch, or something else of that name
         pass
     return ""
 

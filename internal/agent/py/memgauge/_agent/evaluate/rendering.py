@@ -1,5 +1,5 @@
 """Values, tracebacks and stacks as a client sees them."""
-from .. import frames, state
+from .. import frames, state, torchhook
 from . import scope
 
 MAX_TEXT = (1 << 20) - 1024   # bytes of a value or a traceback: a frame holds 1 MiB
@@ -24,8 +24,23 @@ def traceback(error, source):
     import traceback
     cut = _cut(error.__traceback__)
     with _lines_of(source):
-        parts = traceback.format_exception(type(error), error, cut)
+        parts = traceback.format_exception(type(error), error, cut) + [_advice(cut)]
     return _bounded("".join(parts), "… [a traceback of %d characters, cut]\n")
+
+
+NO_GPU = ("memgauge: PyTorch sees no GPU in this process, so torch.cuda can't do that: "
+          "put it under `if torch.cuda.is_available():`\n")
+
+
+def _advice(trace):
+    """What to do about an exception that torch.cuda has raised where there is no GPU; its own texts don't tell."""
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    torch = torchhook.loaded("torch")
+    home = getattr(getattr(torch, "cuda", None), "__file__", None)
+    if trace is None or not home or not trace.tb_frame.f_code.co_filename.startswith(home.rpartition("/")[0] + "/"):
+        return ""
+    return "" if torch.cuda.is_initialized() or torch.cuda.is_available() else NO_GPU
 
 
 def _cut(trace):

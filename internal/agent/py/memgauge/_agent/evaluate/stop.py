@@ -1,9 +1,8 @@
 """A thread of the program that is stopped while clients' code runs."""
 import _thread
 import os
-import sys
 
-from .. import mainthread, state
+from .. import mainthread, state, torchhook
 
 MAIN, STEP, IDLE, ASKED = range(4)   # places; a request's is MAIN, STEP or ASKED
 
@@ -120,10 +119,9 @@ class Stop:
 def _device():
     """CUDA's current one, of this thread; None where there is no choice."""
     try:
-        cuda = sys.modules["torch"].cuda
-        return cuda.current_device() if cuda.is_initialized() and cuda.device_count() > 1 else None
-    # no torch, one without CUDA, a driver that fails
-    except (AssertionError, AttributeError, KeyError, RuntimeError):
+        cuda = torchhook.cuda()
+        return cuda.current_device() if cuda is not None and cuda.device_count() > 1 else None
+    except (AssertionError, AttributeError, RuntimeError):  # a driver that fails
         return None
 
 

@@ -2,7 +2,7 @@
 import _thread
 import sys
 
-from .. import frames, mainthread, state
+from .. import frames, mainthread, state, torchhook
 
 DEVICE_WAIT = 0.1  # s for the main thread to report its CUDA device; if it computes, that takes a few ms
 
@@ -21,15 +21,15 @@ def same_device(stop):
     """CUDA's current device belongs to a thread: without this, memory_allocated() in the trainer of rank 3 would tell
     of device 0. A main thread that is blocked keeps the device that it had."""
     try:
-        cuda = sys.modules["torch"].cuda
-        if not cuda.is_initialized() or cuda.device_count() < 2:
+        cuda = torchhook.cuda()
+        if cuda is None or cuda.device_count() < 2:
             return
         if stop is not None and stop.device is not None:
             _device[0] = stop.device
         elif stop is None:
             mainthread.on_main_thread(lambda: _device.__setitem__(0, cuda.current_device()), DEVICE_WAIT)
         cuda.set_device(_device[0])
-    except Exception:   # no torch, or one that is being imported
+    except Exception:   # a driver that fails
         pass
 
 

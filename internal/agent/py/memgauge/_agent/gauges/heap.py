@@ -4,7 +4,8 @@ Reading them stops the allocator: 1 µs a free chunk in glibc, a few µs a block
 step."""
 import json
 import os
-import sys
+
+from .. import torchhook
 
 MAX_TEXT = 4 << 20    # bytes of malloc_info's XML: some 10 KiB an arena
 
@@ -34,11 +35,11 @@ def malloc_info():
 
 def cuda_segments():
     """PyTorch's segments with their blocks as plain lists, [] without CUDA in use. Torch is never imported for it."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    cuda = torchhook.cuda()
+    if cuda is None:
         return []
     return [[s["device"], s["total_size"], [[b["size"], b["state"]] for b in s["blocks"]]]
-            for s in torch.cuda.memory_snapshot()]
+            for s in cuda.memory_snapshot()]
 
 
 def told():

@@ -6,10 +6,9 @@ own out-of-memory observer has the snapshot written before the error is raised: 
 It goes into the runtime directory as snapshot.PID.pickle, in place of an older one of the session.
 """
 import os
-import sys
 import time
 
-from .. import state
+from .. import state, torchhook
 
 KEEP_EVERY = 60     # s between two snapshots, so that a program that searches its batch size by failing is not slow
 _kept = -KEEP_EVERY
@@ -17,8 +16,8 @@ _kept = -KEEP_EVERY
 
 def _cuda():
     """torch, if the program uses it on CUDA; else None. This imports nothing and doesn't initialise CUDA."""
-    torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized():
+    torch = torchhook.loaded("torch")
+    if torchhook.cuda() is None:
         built = getattr(torch, "version", None)
         if built is not None and built.cuda is None and getattr(built, "hip", None) is None:
             raise RuntimeError("the process does not use CUDA: its PyTorch is built for the CPU, whose allocator keeps "
@@ -112,7 +111,7 @@ def keep(directory, most):
     temp = os.path.join(directory, ".taking.%d" % os.getpid())
     os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600))
     try:
-        sys.modules["torch"].cuda.memory._dump_snapshot(temp)
+        torchhook.cuda().memory._dump_snapshot(temp)
         size = os.stat(temp).st_size
         if size > most:
             return 0

@@ -3,9 +3,8 @@
 An action returns what there is to say of it, or raises Unfit: then it is as if it were not in the policy."""
 import gc
 import logging
-import sys
 
-from .. import state
+from .. import state, torchhook
 from . import lists
 
 FREEING = {"collect", "empty_cache", "trim", "clear", "cap"}   # judged by whether they helped
@@ -32,7 +31,7 @@ class Actions:
         return "%d objects" % gc.collect()
 
     def do_empty_cache(self, step):
-        torch = sys.modules.get("torch")
+        torch = torchhook.loaded("torch")
         if torch is None or not self.observer.cuda.ready():
             raise Unfit("CUDA is not in use")
         if self.observer.cuda.capturing():
@@ -79,7 +78,7 @@ class Actions:
 
     def do_figures(self, step):
         """What pyplot holds until it is closed (matplotlib/_pylab_helpers.py, Gcf.figs)."""
-        pyplot = sys.modules.get("matplotlib.pyplot")
+        pyplot = torchhook.loaded("matplotlib.pyplot")
         if pyplot is None:
             raise Unfit("matplotlib.pyplot is not in use")
         count = len(pyplot.get_fignums())

@@ -7,6 +7,8 @@ import sys
 import weakref
 from collections import deque
 
+from .. import torchhook
+
 MAX_FOUND = 1000      # objects that one name stands for
 
 
@@ -62,7 +64,7 @@ class Watched:
 
 
 def modules_of_torch():
-    torch = sys.modules.get("torch")
+    torch = torchhook.loaded("torch")
     base = getattr(getattr(torch, "nn", None), "Module", None)
     if base is None:
         return []
@@ -71,7 +73,7 @@ def modules_of_torch():
 
 def loaders():
     """DataLoaders whose workers persist and run."""
-    data = sys.modules.get("torch.utils.data")
+    data = torchhook.loaded("torch.utils.data")
     base = getattr(data, "DataLoader", None)
     if base is None:
         return []
