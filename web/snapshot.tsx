@@ -73,7 +73,7 @@ function Ready({ s }: { s: Shot; again: () => void }) {
   return <>
     <section class="head">
       <h1>{s.name}</h1>
-      <p class="sentence">{d.events ? t("xSentence", f.bytes(d.peak_bytes), f.count(d.peak + d.first), f.bytes(d.peak_reserved), f.bytes(d.end_bytes)) : t("xNoHistory", f.bytes(d.end_bytes))}</p>
+      <p class="sentence">{d.events ? t("xSentence", f.bytes(d.peak_bytes), f.count(Math.max(0, d.peak) + d.first), f.bytes(d.peak_reserved), f.bytes(d.end_bytes)) : t("xNoHistory", f.bytes(d.end_bytes))}</p>
       <p class="meta"><span>{s.format}</span><span>{f.bytes(s.read)}</span><span>{t("xCounts", f.count(d.events), f.count(d.allocs))}</span>
         {d.to > 0 && <span>{f.span((d.to - d.from) / 1e6)}</span>}{d.ooms.length > 0 && <span class="chip leak">OOM {d.ooms.length}</span>}</p>
       {s.cut && <p class="state warn" role="status">{t("xCut", s.cut)}</p>}

@@ -30,6 +30,21 @@ func open(t testing.TB, path string) *History {
 	return New(c)
 }
 
+// historyOf is what a file of the snapshot says.
+func historyOf(t testing.TB, s *snapshot.Snapshot) *History {
+	t.Helper()
+	var file bytes.Buffer
+	if err := snapshot.WritePickle(&file, s); err != nil {
+		t.Fatal(err)
+	}
+	c, err := snapshot.ReadColumns(context.Background(), &file, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return New(c)
+}
+
 // made writes a snapshot of a training that never was; see test/bench/snapshots.py.
 func made(t testing.TB, args ...string) string {
 	t.Helper()
@@ -343,5 +358,22 @@ func TestWithoutHistory(t *testing.T) {
 		if (err == nil) != want || want && row != d.EndRow() {
 			t.Errorf("moment %s: row %d, %v", moment, row, err)
 		}
+	}
+}
+
+// Where the history only gives back, most was live before its first event.
+func TestPeakBeforeTheHistory(t *testing.T) {
+	h := historyOf(t, &snapshot.Snapshot{Traces: [][]snapshot.Event{
+		{{Action: snapshot.Alloc, Addr: 512, Size: 100, Time: 1}},
+		{{Action: snapshot.FreeCompleted, Addr: 512, Size: 2000, Time: 1},
+			{Action: snapshot.Alloc, Addr: 512, Size: 1000, Time: 2}},
+	}})
+	report := h.Report()
+	if p := report.Devices[0].Peak; p.Row != 0 || p.Requested != 100 {
+		t.Errorf("what is allocated: row %d, %d bytes", p.Row, p.Requested)
+	}
+	p := report.Devices[1].Peak
+	if p.Row != None || p.Requested != 2000 || p.FromBefore != 2000 || len(p.Holders) != 1 || p.Time != 0 {
+		t.Errorf("what is freed: %+v", p)
 	}
 }

@@ -37,7 +37,7 @@ type DeviceReport struct {
 
 // Peak is the moment when most was live, and what it was made of.
 type Peak struct {
-	Row          int     `json:"row"` // of the columns; -1 without events
+	Row          int     `json:"row"` // of the columns; -1: before the first event, or without events
 	Time         int64   `json:"time_us"`
 	Requested    int64   `json:"requested_bytes"` // what the program asked for and held
 	Allocated    int64   `json:"allocated_bytes"` // the same in blocks of 512 bytes, the allocator's unit
@@ -188,9 +188,6 @@ func (t tally) top(n int) ([]Share, int) {
 	return all[:n], len(all) - n
 }
 
-// NoStack names what the file has no stack of.
-const NoStack = "(no stack recorded)"
-
 func (h *History) siteName(stack uint32) string {
 	if p := h.sites[stack].place; p != "" {
 		return p
@@ -224,14 +221,14 @@ func (h *History) alive(d *Device, row int, f func(alloc, block int, bytes int64
 }
 
 func (h *History) peak(d *Device) Peak {
-	p := Peak{Row: d.Peak, Requested: d.PeakLive, ReservedPeak: d.PeakReserved().Bytes}
-	row := d.PeakRow()
-	if d.Peak != None {
+	p := Peak{Row: d.Peak, Requested: d.PeakLive, ReservedPeak: d.PeakReserved().Bytes, Reserved: d.ReservedAt(d.Peak)}
+	if d.Peak >= d.From {
 		p.Time = h.Time[d.Peak]
+	} else {
+		p.Row = None
 	}
-	p.Reserved = d.ReservedAt(row)
 	sites, paths, uses := tally{}, tally{}, tally{}
-	h.alive(d, row, func(alloc, block int, bytes int64, stack uint32) {
+	h.alive(d, d.Peak, func(alloc, block int, bytes int64, stack uint32) {
 		p.Allocated += (bytes + blockUnit - 1) / blockUnit * blockUnit
 		if alloc == None {
 			p.FromBefore += bytes

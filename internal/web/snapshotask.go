@@ -41,7 +41,7 @@ type shotDevice struct {
 	Allocs      int    `json:"allocs"`
 	From        int64  `json:"from"`
 	To          int64  `json:"to"`
-	Peak        int    `json:"peak"` // event, -1 without events
+	Peak        int    `json:"peak"` // event, -1 before the first, or without events
 	PeakBytes   int64  `json:"peak_bytes"`
 	PeakReserve int64  `json:"peak_reserved"`
 	EndBytes    int64  `json:"end_bytes"`
@@ -293,9 +293,14 @@ func (p pictured) block(id uint32, whole bool) (shotBlock, bool) {
 		v.Ended = h.Time[p.d.From+b.To]
 	}
 	if whole {
-		stack := h.StackFrames(b.Stack)
-		for _, n := range stack[:min(len(stack), maxShotFrames)] {
+		for _, n := range h.StackFrames(b.Stack) {
 			f := h.Frame(n)
+			if anatomy.Recorder(f) {
+				continue
+			}
+			if len(v.Frames) == maxShotFrames {
+				break
+			}
 			v.Frames = append(v.Frames, shotFrame{f.Name, f.File, f.Line, anatomy.Own(f.File), n})
 		}
 	}
@@ -382,7 +387,7 @@ func (s *Server) flameAt(p pictured) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		row := d.PeakRow()
+		row := d.Peak
 		if p.q.text("at") == "end" {
 			row = d.EndRow()
 		}

@@ -70,6 +70,8 @@ func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 		doc.Size(p.Reserved))
 	if p.Row >= 0 && d.ToTime > d.FromTime {
 		fmt.Fprintf(b, ", %s after the first event", micros(p.Time-d.FromTime))
+	} else if d.Events > 0 && p.Row < 0 {
+		b.WriteString(", before the first event")
 	}
 	if p.ReservedPeak > p.Reserved {
 		fmt.Fprintf(b, " (at most %s reserved)", doc.Size(p.ReservedPeak))
