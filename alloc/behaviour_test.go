@@ -337,3 +337,24 @@ func TestAfterClose(t *testing.T) {
 		}
 	}
 }
+
+// The pool is chosen by the size of the block, which is rounded up to 512 bytes, as PyTorch's get_pool is called with
+// what round_size returns. So under the rule of Genesis requests of a little less than 1 MiB are large, too.
+func TestPoolsAtOneMiB(t *testing.T) {
+	for _, genesis := range []bool{false, true} {
+		for size, large := range map[int64]bool{
+			1<<20 - 512: false, 1<<20 - 511: genesis, 1<<20 - 1: genesis, 1 << 20: genesis, 1<<20 + 1: true,
+		} {
+			a := newBench(t, alloc.Options{LargeFromMiB: genesis})
+			if _, err := a.Alloc(size, 0); err != nil {
+				t.Fatal(err)
+			}
+			if s := a.Snapshot().Segments; len(s) != 1 || s[0].Large != large {
+				t.Errorf("%d bytes, from 1 MiB on large: %v: %+v", size, genesis, s)
+			}
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
