@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/page"
@@ -31,27 +32,15 @@ type held struct {
 
 // WriteReport writes the page: d is what the session is, s answers for the views.
 func WriteReport(ctx context.Context, w io.Writer, s api.Session, d *page.Document) error {
-	files, err := bundled()
-	if err != nil {
-		return err
-	}
-	script, err := plainOf(files, "report.js")
-	if err != nil {
-		return err
-	}
-	style, err := plainOf(files, "style.css")
-	if err != nil {
-		return err
-	}
 	h, err := hold(ctx, s, d)
 	if err != nil {
 		return err
 	}
-	data, err := packed(h)
-	if err != nil {
-		return err
+	c := cover{Name: d.Session.Name, Command: strings.Join(d.Session.Command, " "), Lines: []string{d.Session.State}}
+	for _, line := range d.Headlines {
+		c.Lines = append(c.Lines, line.Text)
 	}
-	return writePage(w, d, script, style, data)
+	return writePage(w, c, "report.js", h)
 }
 
 func plainOf(files map[string]file, name string) ([]byte, error) {
@@ -63,22 +52,28 @@ func plainOf(files map[string]file, name string) ([]byte, error) {
 }
 
 // packed is compressed and has letters and digits only: nothing that a session says can end the element it stands in.
-func packed(h *held) (string, error) {
+func packed(held any) (string, error) {
 	var b bytes.Buffer
 	to64 := base64.NewEncoder(base64.StdEncoding, &b)
 	z, err := gzip.NewWriterLevel(to64, gzip.BestCompression)
 	if err != nil {
 		return "", err
 	}
-	for _, step := range []func() error{func() error { return json.NewEncoder(z).Encode(h) }, z.Close, to64.Close} {
+	for _, step := range []func() error{func() error { return json.NewEncoder(z).Encode(held) }, z.Close, to64.Close} {
 		if err := step(); err != nil {
-			return "", fmt.Errorf("write report: %w", err)
+			return "", fmt.Errorf("write page: %w", err)
 		}
 	}
 	return b.String(), nil
 }
 
-// head is what the page shows where scripts don't run. Its texts are the session's; the template escapes them.
+// cover is what the page shows where scripts don't run.
+type cover struct {
+	Name, Command string
+	Lines         []string
+}
+
+// head has the texts of a session or of a file in it; the template escapes them.
 var head = template.Must(template.New("head").Parse(`<!doctype html>
 <html lang="en">
 <head>
@@ -87,35 +82,51 @@ var head = template.Must(template.New("head").Parse(`<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>{{.Session.Name}} · memgauge</title>
+<title>{{.Name}} · memgauge</title>
 </head>
 <body>
-<div id="app"><h1>{{.Session.Name}}</h1>
-<p><code>{{range .Session.Command}}{{.}} {{end}}</code></p>
-<p>{{.Session.State}}</p>
-{{range .Headlines}}<p>{{.Text}}</p>
+<div id="app"><h1>{{.Name}}</h1>
+{{with .Command}}<p><code>{{.}}</code></p>
+{{end}}{{range .Lines}}<p>{{.}}</p>
 {{end}}<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>` +
 	`</noscript></div>
 `))
 
-func writePage(w io.Writer, d *page.Document, script, style []byte, data string) error {
+// writePage writes a page of the bundle's script of a name, with what the page is to show inside.
+func writePage(w io.Writer, c cover, scriptName string, held any) error {
+	files, err := bundled()
+	if err != nil {
+		return err
+	}
+	script, err := plainOf(files, scriptName)
+	if err != nil {
+		return err
+	}
+	style, err := plainOf(files, "style.css")
+	if err != nil {
+		return err
+	}
+	data, err := packed(held)
+	if err != nil {
+		return err
+	}
 	for _, text := range [][]byte{script, style} {
 		if bytes.Contains(bytes.ToLower(text), []byte("</s")) {
-			return errors.New("write report: the page's own script or style would end its element")
+			return errors.New("write page: its own script or style would end its element")
 		}
 	}
-	err := head.Execute(w, struct {
-		*page.Document
+	err = head.Execute(w, struct {
+		cover
 		Policy string
-	}{d, "default-src 'none'; script-src " + hashOf(script) + "; style-src " + hashOf(style) +
+	}{c, "default-src 'none'; script-src " + hashOf(script) + "; style-src " + hashOf(style) +
 		"; img-src data:; base-uri 'none'; form-action 'none'"})
 	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+		return fmt.Errorf("write page: %w", err)
 	}
 	for _, piece := range []string{`<style>`, string(style), "</style>\n", `<script type="text/plain" id="data">`, data,
 		"</script>\n<script>", string(script), "</script>\n</body>\n</html>\n"} {
 		if _, err := io.WriteString(w, piece); err != nil {
-			return fmt.Errorf("write report: %w", err)
+			return fmt.Errorf("write page: %w", err)
 		}
 	}
 	return nil

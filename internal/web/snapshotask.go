@@ -208,6 +208,12 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, errors.New("there is no such tile"))
 		return
 	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = w.Write(p.drawn(t))
+}
+
+// drawn is a tile as bytes.
+func (p pictured) drawn(t anatomy.BoxTile) []byte {
 	out := make([]byte, 0, 24+20*len(t.Columns)+20*len(t.Boxes))
 	for _, n := range []int{tileMagic, t.Level, t.Index, len(t.Columns), len(t.Boxes),
 		int(math.Log2(float64(t.Least)))} {
@@ -236,8 +242,7 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		out = binary.LittleEndian.AppendUint32(out, b.ID)
 		out = binary.LittleEndian.AppendUint16(append(out, use, 0), hue)
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(out)
+	return out
 }
 
 func appendFloat(out []byte, n int64) []byte {
@@ -293,18 +298,24 @@ func (p pictured) block(id uint32, whole bool) (shotBlock, bool) {
 		v.Ended = h.Time[p.d.From+b.To]
 	}
 	if whole {
-		for _, n := range h.StackFrames(b.Stack) {
-			f := h.Frame(n)
-			if anatomy.Recorder(f) {
-				continue
-			}
-			if len(v.Frames) == maxShotFrames {
-				break
-			}
-			v.Frames = append(v.Frames, shotFrame{f.Name, f.File, f.Line, anatomy.Own(f.File), n})
-		}
+		v.Frames = p.frames(b.Stack)
 	}
 	return v, true
+}
+
+// frames are those of a stack that the page lists.
+func (p pictured) frames(stack uint32) (list []shotFrame) {
+	for _, n := range p.history.StackFrames(stack) {
+		f := p.history.Frame(n)
+		if anatomy.Recorder(f) {
+			continue
+		}
+		if len(list) == maxShotFrames {
+			break
+		}
+		list = append(list, shotFrame{f.Name, f.File, f.Line, anatomy.Own(f.File), n})
+	}
+	return list
 }
 
 func blockOf(p pictured) (any, error) {
@@ -366,6 +377,13 @@ func momentOf(p pictured) (any, error) {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Name, b.Name))
 	})
 	return m, nil
+}
+
+// flame is what was live behind an event by the stacks that allocated it.
+func (p pictured) flame(event, most int) *burned {
+	g := flame.New("")
+	p.history.Flame(g, p.d, p.d.From+event, false)
+	return burnedOf(g, most)
 }
 
 // flameAt is what was live behind an event by the stacks that allocated it; beside another snapshot's peak or end if

@@ -70,7 +70,8 @@ func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64,
 const peakSQL = "WITH e AS (SELECT seq, live_after, live_after + CASE action WHEN 'alloc' THEN -size " +
 	"WHEN 'free_completed' THEN size ELSE 0 END AS live_before FROM events WHERE device = %d), " +
 	"most AS (SELECT max(live_after) AS after, arg_min(live_before, seq) AS began FROM e) " +
-	"SELECT CASE WHEN after > began THEN (SELECT min(seq) FROM e WHERE live_after = after)::BIGINT ELSE -1 END FROM most"
+	"SELECT CASE WHEN after > began THEN (SELECT min(seq) FROM e WHERE live_after = after)::BIGINT ELSE -1 END " +
+	"FROM most"
 
 // cachedMoment is History.Moment, read from the tables; -1 is a moment before the first event.
 func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text string) (int64, error) {

@@ -35,6 +35,8 @@ func TestGolden(t *testing.T) {
 		{Name: "flame", Lines: []string{"snapshot flame a.pickle -o peak.folded", "snapshot flame a.pickle",
 			"snapshot flame a.pickle -o peak.doc", "snapshot flame a.pickle --at noon -o peak.svg",
 			"snapshot flame a.pickle --device 7 -o peak.svg"}},
+		{Name: "timeline", Lines: []string{"snapshot timeline a.pickle",
+			"snapshot timeline a.pickle -o a.png", "snapshot timeline none.pickle -o a.html"}},
 		{Name: "export", Lines: []string{"snapshot export a.pickle --protocol4 b.pickle",
 			"snapshot export a.pickle --perfetto a.json", "snapshot export a.pickle",
 			"snapshot export a.pickle --perfetto a.txt"}},
