@@ -69,6 +69,10 @@ type EndState struct {
 	Splits      int64 `json:"inactive_split_bytes"` // free beside blocks in use: can't go back to the driver
 	Segments    int   `json:"segments"`
 	Blocks      int   `json:"blocks"`
+	// What blocks have beyond what was asked for: up to 512 bytes by rounding, and rests of free blocks that were too
+	// small to be split off.
+	Rounding int64 `json:"rounding_bytes"`
+	Rests    int64 `json:"unsplit_bytes"`
 }
 
 // Growth is what training steps leave behind.
@@ -256,7 +260,8 @@ func (h *History) endState(d *Device) (e EndState) {
 				whole += h.wholePages(g, at, to)
 			}
 		}
-		for _, b := range h.Blocks[g.From:g.To] {
+		for i := g.From; i < g.To; i++ {
+			b := &h.Blocks[i]
 			if b.State == snapshot.Inactive {
 				continue
 			}
@@ -269,6 +274,9 @@ func (h *History) endState(d *Device) (e EndState) {
 			}
 			e.Blocks++
 			used += b.Size
+			rounding, rest := lost(b)
+			e.Rounding += rounding
+			e.Rests += rest
 		}
 		free(g.Address + uint64(g.Size))
 		e.Free += g.Size - used
@@ -277,6 +285,12 @@ func (h *History) endState(d *Device) (e EndState) {
 		}
 	}
 	return e
+}
+
+// lost is what a block has beyond what was asked for.
+func lost(b *snapshot.BlockRow) (rounding, rest int64) {
+	rounded := min(b.Size, (b.Requested+blockUnit-1)/blockUnit*blockUnit)
+	return max(0, rounded-b.Requested), b.Size - rounded
 }
 
 // Pages of expandable segments, in bytes: what PyTorch maps at once, and takes back when nothing lies in it.

@@ -18,7 +18,10 @@ import (
 
 // cachedFlame adds the live blocks to a graph if the cache has the file's tables; else done is false.
 func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path string, before bool) (done bool, err error) {
-	t, ok := snapshotdb.Cached(ctx, path)
+	t, ok := (*snapshotdb.Tables)(nil), false
+	if o.by != bySegment { // the tables have segments, too, but reading them takes more code than it saves time
+		t, ok = snapshotdb.Cached(ctx, path)
+	}
 	if !ok {
 		return false, nil
 	}

@@ -132,6 +132,11 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 		doc.Size(e.Reserved), doc.Plural(e.Segments, "segment"), doc.Size(e.Allocated), doc.Size(e.Free),
 		doc.Size(e.LargestFree),
 		doc.Size(e.Splits))
+	if in := e.Rounding + e.Rests; in > 0 {
+		fmt.Fprintf(b, "              the blocks have %s more than was asked for: %s by rounding, %s in rests too small to split off "+
+			"(%.1f %% of what is unused)\n", doc.Size(in), doc.Size(e.Rounding), doc.Size(e.Rests),
+			100*float64(in)/float64(e.Free+in))
+	}
 	if e.Pending > 0 {
 		fmt.Fprintf(b, "              %s freed and still in use by a stream\n", doc.Size(e.Pending))
 	}
