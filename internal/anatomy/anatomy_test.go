@@ -391,7 +391,8 @@ func TestSegmentsAddUp(t *testing.T) {
 					requested += b.Requested
 				}
 			}
-			if lost := e.Allocated + e.Pending - requested; e.Rounding+e.Rests != lost || e.Rounding < 0 || e.Rests < 0 {
+			lost := e.Allocated + e.Pending - requested
+			if e.Rounding+e.Rests != lost || e.Rounding < 0 || e.Rests < 0 {
 				t.Errorf("%s: %d lost by rounding and %d in rests, want %d", name, e.Rounding, e.Rests, lost)
 			}
 			g := flame.New("")

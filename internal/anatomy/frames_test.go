@@ -56,8 +56,8 @@ func TestSites(t *testing.T) {
 		if len(frames) > 0 && c.want != "aten::empty" { // PyTorch's profiler has no frames of its own in its traces
 			frames = append(recorder[:len(recorder):len(recorder)], frames...)
 		}
-		s := snapshot.Snapshot{Traces: [][]snapshot.Event{{{Action: snapshot.Alloc, Addr: 512, Size: 1, Frames: frames}}}}
-		h := historyOf(t, &s)
+		alloc := snapshot.Event{Action: snapshot.Alloc, Addr: 512, Size: 1, Frames: frames}
+		h := historyOf(t, &snapshot.Snapshot{Traces: [][]snapshot.Event{{alloc}}})
 		if got := h.Site(h.Stack[0]); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}

@@ -16,8 +16,8 @@ const (
 	waitFrame  = "freed, waits for a stream"
 )
 
-// FlameSegments adds to a graph what a device's allocator had from the driver at the end: by pool and segment the blocks
-// by their stacks, what they have beyond what was asked for, and what is free. Its sum is what was reserved.
+// FlameSegments adds to a graph what a device's allocator had from the driver at the end: by pool and segment the
+// blocks by their stacks, what they have beyond what was asked for, and what is free. Its sum is what was reserved.
 func (h *History) FlameSegments(g *flame.Graph, d *Device) {
 	for _, s := range d.Segments {
 		row := &h.Columns.Segments[s]

@@ -76,7 +76,8 @@ func TestTimelineIsWhole(t *testing.T) {
 		defer h.Close()
 		d := h.Devices[0]
 		page, c := timelineOf(t, h)
-		if !bytes.Contains(page, []byte(`content="default-src &#39;none&#39;;`)) || bytes.Count(page, []byte("<script")) != 2 {
+		if !bytes.Contains(page, []byte(`content="default-src &#39;none&#39;;`)) ||
+			bytes.Count(page, []byte("<script")) != 2 {
 			t.Errorf("%s: the page may ask others, or a name stands as markup", name)
 		}
 		if len(page) > 4<<20 {
@@ -87,7 +88,8 @@ func TestTimelineIsWhole(t *testing.T) {
 		if err != nil || m.Live != d.PeakLive {
 			t.Errorf("%s: %d bytes at the peak, want %d: %v", name, m.Live, d.PeakLive, err)
 		}
-		for _, question := range []string{"", "list", "segments?device=0", fmt.Sprintf("flame?device=0&event=%d", d.Peak-d.From),
+		for _, question := range []string{"", "list", "segments?device=0",
+			fmt.Sprintf("flame?device=0&event=%d", d.Peak-d.From),
 			fmt.Sprintf("flame?device=0&event=%d", d.To-d.From-1)} {
 			if len(c.Answers[question]) < 20 {
 				t.Errorf("%s: no answer to %q", name, question)

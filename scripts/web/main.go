@@ -70,8 +70,8 @@ func bundle() ([]api.OutputFile, error) {
 		return nil, err
 	}
 	// The editor asks a server: no report has it.
-	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx", "web/timeline.tsx"}, Format: api.FormatIIFE,
-		External: []string{"./editor"}})
+	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx", "web/timeline.tsx"},
+		Format: api.FormatIIFE, External: []string{"./editor"}})
 	return append(served, alone...), err
 }
 
@@ -100,7 +100,7 @@ func save(files []api.OutputFile) error {
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(name, "part-") && !slices.Contains([]string{"report.js.gz", "timeline.js.gz"}, name) {
+		if !strings.HasPrefix(name, "part-") && name != "report.js.gz" && name != "timeline.js.gz" {
 			first += len(zipped)
 		}
 		if have, err := os.ReadFile(filepath.Join(out, name)); err == nil && bytes.Equal(have, zipped) {

@@ -29,11 +29,12 @@ func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command 
 	c := &cobra.Command{
 		Use:   "flame FILE -o OUTPUT",
 		Short: "A flame graph of what was live at one moment of a memory snapshot",
-		Long: "Draws the bytes that were live at a moment by the stacks that allocated them. OUTPUT's name says how: .html (a page to zoom\n" +
-			"in, without a server), .svg, .folded (for flamegraph.pl), .speedscope.json, .pb.gz (for go tool pprof). With --diff OTHER the\n" +
-			"colours show what FILE has more (red) and less (blue) than OTHER at the same moment; .html and .svg only. --by segment draws what\n" +
-			"the allocator had from the driver at the end: pools, segments, their blocks by stack, what is free, and what blocks have beyond\n" +
-			"what was asked for.",
+		Long: "Draws the bytes that were live at a moment by the stacks that allocated them. OUTPUT's name\n" +
+			"says how: .html (a page to zoom in, without a server), .svg, .folded (for flamegraph.pl),\n" +
+			".speedscope.json, .pb.gz (for go tool pprof). With --diff OTHER the colours show what FILE has\n" +
+			"more (red) and less (blue) than OTHER at the same moment; .html and .svg only. --by segment\n" +
+			"draws what the allocator had from the driver at the end: pools, segments, their blocks by\n" +
+			"stack, what is free, and what blocks have beyond what was asked for.",
 		Example: "  memgauge snapshot flame snapshot.pickle -o peak.html\n" +
 			"  memgauge snapshot flame snapshot.pickle --at 12.5s -o then.speedscope.json\n" +
 			"  memgauge snapshot flame snapshot.pickle --by segment -o segments.html\n" +
@@ -48,7 +49,7 @@ func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command 
 	}
 	f := c.Flags()
 	f.StringVar(&o.at, "at", "peak", "peak, end, the number of an event, or a time after the first (`MOMENT`)")
-	f.StringVar(&o.by, "by", "stack", "stack, or segment: what the allocator had at the end, with what is free and lost in it")
+	f.StringVar(&o.by, "by", "stack", "stack, or segment: all that the allocator had at the end")
 	f.StringVar(&o.diff, "diff", "", "compare with the snapshot in `OTHER`")
 	f.StringVarP(&o.output, "output", "o", "", "write to `OUTPUT`")
 	f.IntVar(&o.device, "device", -1, "the device `N`, if several have a history")

@@ -57,7 +57,9 @@ func (a *commands) snapshotCommand() *cobra.Command {
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
 	c.AddCommand(a.snapshotQueryCommand(&o), saysCanceled(a.snapshotTablesCommand(&o)),
 		saysCanceled(a.snapshotDiffCommand(&o)), saysCanceled(a.snapshotFlameCommand(&o)),
-		saysCanceled(a.snapshotTimelineCommand(&o)), saysCanceled(a.snapshotExportCommand(&o)), a.snapshotTakeCommand(), a.snapshotRecordCommand())
+		saysCanceled(a.snapshotTimelineCommand(&o)), saysCanceled(a.snapshotStagesCommand(&o)),
+		saysCanceled(a.snapshotCategoriesCommand(&o)), saysCanceled(a.snapshotExportCommand(&o)),
+		a.snapshotTakeCommand(), a.snapshotRecordCommand())
 	return saysCanceled(c)
 }
 

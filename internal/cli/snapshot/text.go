@@ -133,8 +133,9 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 		doc.Size(e.LargestFree),
 		doc.Size(e.Splits))
 	if in := e.Rounding + e.Rests; in > 0 {
-		fmt.Fprintf(b, "              the blocks have %s more than was asked for: %s by rounding, %s in rests too small to split off "+
-			"(%.1f %% of what is unused)\n", doc.Size(in), doc.Size(e.Rounding), doc.Size(e.Rests),
+		fmt.Fprintf(b, "              the blocks have %s more than was asked for: "+
+			"%s by rounding, %s in rests too small to split off (%.1f %% of what is unused)\n",
+			doc.Size(in), doc.Size(e.Rounding), doc.Size(e.Rests),
 			100*float64(in)/float64(e.Free+in))
 	}
 	if e.Pending > 0 {

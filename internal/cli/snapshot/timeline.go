@@ -19,10 +19,11 @@ func (a *commands) snapshotTimelineCommand(shared *snapshotOptions) *cobra.Comma
 	c := &cobra.Command{
 		Use:   "timeline FILE -o OUTPUT.html",
 		Short: "A memory snapshot over time, as one page that needs no server",
-		Long: "Writes the page that memgauge web --snapshot shows into one file: the blocks over time, to zoom in and to point at, with their\n" +
-			"stacks; what was live at the peak, at the end, at OOMs and at some other moments; flame graphs of the peak and of the end; a map\n" +
-			"of the segments. The file asks nobody anything and opens without a network. Of a long history it has the whole, and its parts as\n" +
-			"finely as some megabytes have room for; memgauge web zooms down to a single event.",
+		Long: "Writes the page that memgauge web --snapshot shows into one file: the blocks over time, to zoom\n" +
+			"in and to point at, with their stacks; what was live at the peak, at the end, at OOMs and at\n" +
+			"some other moments; flame graphs of the peak and of the end; a map of the segments. The file\n" +
+			"asks nobody anything and opens without a network. Of a long history it has the whole, and its\n" +
+			"parts as finely as some megabytes have room for; memgauge web zooms down to a single event.",
 		Example: "  memgauge snapshot timeline snapshot.pickle -o timeline.html\n" +
 			"  ssh node7 cat snapshot.pickle | memgauge snapshot timeline - -o timeline.html",
 		Args: cobra.ExactArgs(1),
