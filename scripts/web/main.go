@@ -50,7 +50,7 @@ func run(fetch string) error {
 		fmt.Println(list[i].Dir())
 		return npm.Fetch(context.Background(), list[i:i+1])
 	}
-	list = slices.DeleteFunc(list, func(p npm.Package) bool { return p.Name == npm.TestOnly })
+	list = slices.DeleteFunc(list, npm.Package.TestOnly)
 	if err := npm.Fetch(context.Background(), list); err != nil {
 		return err
 	}
