@@ -43,8 +43,10 @@ func TestPerfettosTraceProcessor(t *testing.T) {
 		if len(rows) != 5 || len(rows[0]) > 0 {
 			t.Fatalf("%s: %v", name, rows)
 		}
-		for i, want := range []map[string]any{1: {"most": float64(d.PeakLive)},
-			2: {"most": float64(d.PeakReserved().Bytes)}, 3: {"n": float64(len(d.Iterations.Starts))}, 4: {"n": float64(len(h.Stages(d)))}} {
+		for i, want := range []map[string]any{
+			1: {"most": float64(d.PeakLive)}, 2: {"most": float64(d.PeakReserved().Bytes)},
+			3: {"n": float64(len(d.Iterations.Starts))}, 4: {"n": float64(len(h.Stages(d)))},
+		} {
 			for column, value := range want {
 				if rows[i][0][column] != value {
 					t.Errorf("%s: answer %d has %v for %s, want %v", name, i, rows[i][0][column], column, value)
