@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -209,7 +210,7 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(p.drawn(t))
+	_, _ = bytes.NewReader(p.drawn(t)).WriteTo(w)
 }
 
 // drawn is a tile as bytes.
