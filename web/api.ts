@@ -1,5 +1,5 @@
 // What the server is asked, and the shapes of its answers. Bytes are bytes, times are µs since the epoch.
-import { answer, held } from "./held";
+import { answer, held, heldShot, shotAnswer } from "./held";
 import { key, keyHeader } from "./key";
 
 export class Trouble extends Error {
@@ -30,6 +30,7 @@ export async function ask(path: string, init?: RequestInit): Promise<Response> {
 
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   if (held) return answer<T>(path);
+  if (heldShot) return shotAnswer<T>(path);
   return (await ask(path, { signal })).json();
 }
 

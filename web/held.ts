@@ -75,3 +75,55 @@ function joined(c: Columns, width: number): Columns {
   });
   return out;
 }
+
+// What the page of a snapshot carries: tiles in base64, blocks in columns.
+export interface HeldShot {
+  version: string; answers: Record<string, unknown>;
+  tiles: Record<string, { level: number; index: number; bytes: string }[]>;
+  blocks: Record<string, Record<string, any[]>>;
+  stacks: Record<string, { site: string; frames: number[] }>; frames: Record<string, unknown>;
+}
+
+export let heldShot: HeldShot | null = null;
+
+export function holdShot(h: HeldShot) { heldShot = h; }
+
+// shotAnswer is to a question about the snapshot: what follows its key.
+export function shotAnswer<T>(path: string): T {
+  const [what, query] = path.replace(/^f\/?[^/]*\/?/, "").split("?"), q = new URLSearchParams(query ?? ""), h = heldShot!;
+  if (path === "f") return h.answers.list as T;
+  if (what === "block") return heldBlock(q.get("device")!, Number(q.get("id"))) as T;
+  if (what === "moment") return heldMoment(q.get("device")!, Number(q.get("event"))) as T;
+  const v = h.answers[what + (query ? "?" + query : "")];
+  if (v === undefined) throw new Trouble("absent");
+  return v as T;
+}
+
+function heldBlock(device: string, id: number) {
+  const all = heldShot!.blocks[device], i = all.id.indexOf(id);
+  if (i < 0) throw new Trouble("absent");
+  const one: Record<string, unknown> = {};
+  for (const k of Object.keys(all)) one[k] = all[k][i];
+  const stack = heldShot!.stacks[String(one.stack)];
+  return { ...one, site: stack.site, frames: stack.frames.map((n) => heldShot!.frames[n]) };
+}
+
+// heldMoment is the last one before an event that the page has; it says which it is.
+function heldMoment(device: string, event: number) {
+  const prefix = `moment?device=${device}&event=`;
+  const list = Object.keys(heldShot!.answers).filter((k) => k.startsWith(prefix)).map((k) => Number(k.slice(prefix.length)));
+  const before = list.filter((e) => e <= event);
+  if (!list.length) throw new Trouble("absent");
+  return heldShot!.answers[prefix + (before.length ? Math.max(...before) : Math.min(...list))];
+}
+
+// heldTile is the finest one that has a stretch, if none has it as fine as it is asked for.
+export function heldTile(device: number, level: number, index: number): { level: number; index: number; bytes: string } {
+  let best: { level: number; index: number; bytes: string } | undefined;
+  for (const x of heldShot!.tiles[device] ?? []) {
+    if (x.level < level || index >> (x.level - level) !== x.index) continue;
+    if (!best || x.level < best.level) best = x;
+  }
+  if (!best) throw new Trouble("absent");
+  return best;
+}

@@ -7,6 +7,7 @@ import { lang, setLang, t } from "./i18n";
 import { Failed } from "./parts";
 import { Session } from "./session";
 import { here, link, usePlace } from "./state";
+import { unpack } from "./unpack";
 
 function Report({ id, version }: { id: string; version: string }) {
   const place = { ...usePlace(), id };
@@ -22,13 +23,6 @@ function Report({ id, version }: { id: string; version: string }) {
       <Session place={place} config={{ version, allow_eval: false, first: id }} /></main>
     <footer>memgauge {version}</footer>
   </>;
-}
-
-// unpack reads what the page carries: JSON, compressed, as letters and digits.
-async function unpack() {
-  const text = document.getElementById("data")!.textContent!;
-  const zipped = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  return new Response(new Blob([zipped]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
 }
 
 async function show() {

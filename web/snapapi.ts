@@ -1,5 +1,6 @@
 // What is asked of memory snapshots. Events are counted from a device's first; bytes are bytes, times µs since the epoch.
 import { ask, get, Trouble } from "./api";
+import { heldShot, heldTile } from "./held";
 import { key, keyHeader } from "./key";
 
 export interface Device {
@@ -57,8 +58,26 @@ export const tileColumns = 512, boxBytes = 20, rest = 0xffffffff;
 const magic = 0x31544d47, head = 24;
 
 export async function tile(key: string, device: number, level: number, index: number, least: number, s: AbortSignal): Promise<Tile> {
+  if (heldShot) return unheld(device, level, index);
   const r = await ask(at(key, `tile?device=${device}&level=${level}&index=${index}&least=${least}`), { signal: s });
-  const all = await r.arrayBuffer(), v = new DataView(all), n = (i: number) => v.getUint32(4 * i, true);
+  return cut(await r.arrayBuffer(), level, index, least);
+}
+
+const cuts = new Map<string, Tile>(); // a coarse tile stands for many fine ones, and is drawn as one
+
+// unheld is a tile that the page carries.
+function unheld(device: number, level: number, index: number): Tile {
+  const x = heldTile(device, level, index), id = `${device}/${x.level}/${x.index}`;
+  let tile = cuts.get(id);
+  if (!tile) {
+    const bytes = Uint8Array.from(atob(x.bytes), (c) => c.charCodeAt(0)).buffer;
+    cuts.set(id, tile = cut(bytes, x.level, x.index, 0));
+  }
+  return tile;
+}
+
+function cut(all: ArrayBuffer, level: number, index: number, least: number): Tile {
+  const v = new DataView(all), n = (i: number) => v.getUint32(4 * i, true);
   if (all.byteLength < head || n(0) !== magic) throw new Trouble("gone");
   const columns = n(3), count = n(4), from = head + 20 * columns;
   const bytes = all.slice(from, from + boxBytes * count);

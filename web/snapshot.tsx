@@ -11,6 +11,7 @@ import { Busy, Failed, Shown, Table } from "./parts";
 import { type Block, type Device, type Diff, type Moment, type Segments, type Shot, at, rest, shot } from "./snapapi";
 import { dark, useLoad } from "./state";
 import type { Burned, Source, Trouble } from "./api";
+import { heldShot } from "./held";
 
 const askEvery = 250; // ms, while a file is read
 const views = ["xTimeline", "xFlame", "xSegments", "xDiff"] as const;
@@ -73,7 +74,7 @@ function Ready({ s }: { s: Shot; again: () => void }) {
   return <>
     <section class="head">
       <h1>{s.name}</h1>
-      <p class="sentence">{d.events ? t("xSentence", f.bytes(d.peak_bytes), f.count(d.peak + d.first), f.bytes(d.peak_reserved), f.bytes(d.end_bytes)) : t("xNoHistory", f.bytes(d.end_bytes))}</p>
+      <p class="sentence">{d.events ? t("xSentence", f.bytes(d.peak_bytes), f.count(Math.max(0, d.peak) + d.first), f.bytes(d.peak_reserved), f.bytes(d.end_bytes)) : t("xNoHistory", f.bytes(d.end_bytes))}</p>
       <p class="meta"><span>{s.format}</span><span>{f.bytes(s.read)}</span><span>{t("xCounts", f.count(d.events), f.count(d.allocs))}</span>
         {d.to > 0 && <span>{f.span((d.to - d.from) / 1e6)}</span>}{d.ooms.length > 0 && <span class="chip leak">OOM {d.ooms.length}</span>}</p>
       {s.cut && <p class="state warn" role="status">{t("xCut", s.cut)}</p>}
@@ -81,7 +82,7 @@ function Ready({ s }: { s: Shot; again: () => void }) {
     </section>
     {list.length > 1 && <div class="controls"><label>{t("device")} <select value={d.device} onChange={(e) => { location.hash = link(s.key, place.view, new URLSearchParams({ d: e.currentTarget.value })); }}>
       {list.map((x) => <option value={x.device}>{names_(x)}, {f.bytes(x.peak_bytes)}</option>)}</select></label></div>}
-    <nav class="tabs" aria-label={s.name}>{views.map((v) => <a href={link(s.key, names[v], kept)} aria-current={v === view ? "page" : undefined}>{t(v)}</a>)}</nav>
+    <nav class="tabs" aria-label={s.name}>{views.filter((v) => !heldShot || v !== "xDiff").map((v) => <a href={link(s.key, names[v], kept)} aria-current={v === view ? "page" : undefined}>{t(v)}</a>)}</nav>
     {view === "xTimeline" && (d.events ? <Timeline key={d.device} s={s} d={d} /> : <p class="state">{t("xNoHistoryHint")}</p>)}
     {view === "xFlame" && <FlameView key={d.device} s={s} d={d} />}
     {view === "xSegments" && <SegmentMap s={s} d={d} />}
@@ -160,7 +161,7 @@ function BlockCard({ s, d, id }: { s: Shot; d: Device; id: number }) {
         <div><dt>{t("xFreed")}</dt><dd>{b.freed ? `${t("xEvent", f.count(b.to + d.first))}, ${since(d, b.ended)}` : t("xStays")}</dd></div>
         {b.addr && <div><dt>{t("xAddress")}</dt><dd><code>{b.addr}</code></dd></div>}
       </dl>
-      {own && <FrameSource s={s} frame={own.frame} />}
+      {own && !heldShot && <FrameSource s={s} frame={own.frame} />}
       {b.frames?.length ? <details open><summary>{t("frames")} ({b.frames.length})</summary><div class="scroll" tabIndex={0} role="group" aria-label={t("frames")}>
         <ol class="stackframes">{b.frames.map((x) => <li class={x.own ? "own" : ""}><code>{x.name}</code> <small>{x.file && x.file !== "??" ? `${x.file}:${x.line}` : ""}</small></li>)}</ol></div></details>
         : <p class="hint">{t("xNoStack")}</p>}
@@ -180,8 +181,8 @@ function FrameSource({ s, frame }: { s: Shot; frame: number }) {
 function MomentCard({ s, d, event, pick }: { s: Shot; d: Device; event: number; pick: (id: number) => void }) {
   const m = useLoad<Moment>((signal) => get(at(s.key, `moment?device=${d.device}&event=${event}`), signal), [s.key, d.device, event]);
   const q = new URLSearchParams({ d: String(d.device), e: String(event) });
-  return <section aria-labelledby="moment"><div class="bar"><h2 id="moment">{t("xMoment", f.count(event + d.first))} <small>{m.value ? since(d, m.value.t) : ""}</small></h2>
-    <a href={link(s.key, "flame", q)}>{t("xFlameHere")}</a></div>
+  return <section aria-labelledby="moment"><div class="bar"><h2 id="moment">{t("xMoment", f.count((m.value?.event ?? event) + d.first))} <small>{m.value ? since(d, m.value.t) : ""}</small></h2>
+    {!heldShot && <a href={link(s.key, "flame", q)}>{t("xFlameHere")}</a>}</div>
     <Shown of={m}>{(v) => <>
       <p>{t("xLive", f.bytes(v.live), f.bytes(v.reserved), f.count(v.count))} {v.uses.map((u) => `${t("use " + u.name)} ${f.bytes(u.bytes)}`).join(", ")}</p>
       <Table label={t("xLargest")} head={[t("bytes"), t("xUse"), t("site"), t("xMade"), t("xStack")]} numeric={[0]} rows={v.blocks.map((b) =>
@@ -226,9 +227,9 @@ function FlameView({ s, d }: { s: Shot; d: Device }) {
   const last = d.events - 1;
   return <section aria-labelledby="flame"><h2 id="flame">{t("xFlame")} <small>{event >= 0 ? t("xMoment", f.count(event + d.first)) : ""}</small></h2>
     <div class="controls">{d.events > 0 && <><button onClick={() => setEvent(d.peak)}>{t("xPeak")}</button><button onClick={() => setEvent(last)}>{t("xEnd")}</button>
-      <label>{t("xEventLabel")} <input type="number" min={d.first} max={d.first + last} value={event + d.first}
-        onChange={(e) => setEvent(Math.max(0, Math.min(last, Number(e.currentTarget.value) - d.first)))} /></label></>}
-      <Against s={s} value={against} pick={setAgainst} /></div>
+      {!heldShot && <label>{t("xEventLabel")} <input type="number" min={d.first} max={d.first + last} value={event + d.first}
+        onChange={(e) => setEvent(Math.max(0, Math.min(last, Number(e.currentTarget.value) - d.first)))} /></label>}</>}
+      {!heldShot && <Against s={s} value={against} pick={setAgainst} />}</div>
     {against && <p class="hint">{t(event === last ? "xAgainstEnd" : "xAgainstPeak")}</p>}
     {against && other?.state !== "ready" ? other?.state === "failed" ? <p class="state bad">{other.failure?.message}</p> : <Busy />
       : <Flame shotKey={s.key} device={d.device} event={event} against={against} atEnd={event === last} />}

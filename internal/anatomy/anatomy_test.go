@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/memgauge/memgauge/internal/flame"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/test/env"
 )
@@ -23,6 +24,21 @@ func open(t testing.TB, path string) *History {
 		t.Fatal(err)
 	}
 	c, err := snapshot.ReadColumns(context.Background(), bytes.NewReader(data), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return New(c)
+}
+
+// historyOf is what a file of the snapshot says.
+func historyOf(t testing.TB, s *snapshot.Snapshot) *History {
+	t.Helper()
+	var file bytes.Buffer
+	if err := snapshot.WritePickle(&file, s); err != nil {
+		t.Fatal(err)
+	}
+	c, err := snapshot.ReadColumns(context.Background(), &file, 1<<30)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,6 +358,72 @@ func TestWithoutHistory(t *testing.T) {
 		row, err := bare.Moment(d, moment)
 		if (err == nil) != want || want && row != d.EndRow() {
 			t.Errorf("moment %s: row %d, %v", moment, row, err)
+		}
+	}
+}
+
+// Where the history only gives back, most was live before its first event.
+func TestPeakBeforeTheHistory(t *testing.T) {
+	h := historyOf(t, &snapshot.Snapshot{Traces: [][]snapshot.Event{
+		{{Action: snapshot.Alloc, Addr: 512, Size: 100, Time: 1}},
+		{{Action: snapshot.FreeCompleted, Addr: 512, Size: 2000, Time: 1},
+			{Action: snapshot.Alloc, Addr: 512, Size: 1000, Time: 2}},
+	}})
+	report := h.Report()
+	if p := report.Devices[0].Peak; p.Row != 0 || p.Requested != 100 {
+		t.Errorf("what is allocated: row %d, %d bytes", p.Row, p.Requested)
+	}
+	p := report.Devices[1].Peak
+	if p.Row != None || p.Requested != 2000 || p.FromBefore != 2000 || len(p.Holders) != 1 || p.Time != 0 {
+		t.Errorf("what is freed: %+v", p)
+	}
+}
+
+// What the allocator had at the end adds up: what was asked for, what blocks have beyond it, and what is free.
+func TestSegmentsAddUp(t *testing.T) {
+	for _, name := range []string{"h100-segments.pickle.gz", "h100-expandable.pickle.gz", "mosaic.pickle"} {
+		h := open(t, "../../testdata/snapshots/"+name)
+		for _, d := range h.Devices {
+			e := h.endState(d)
+			var requested int64
+			for _, b := range h.Blocks {
+				if b.State != snapshot.Inactive {
+					requested += b.Requested
+				}
+			}
+			lost := e.Allocated + e.Pending - requested
+			if e.Rounding+e.Rests != lost || e.Rounding < 0 || e.Rests < 0 {
+				t.Errorf("%s: %d lost by rounding and %d in rests, want %d", name, e.Rounding, e.Rests, lost)
+			}
+			g := flame.New("")
+			h.FlameSegments(g, d)
+			leaves := map[string]int64{}
+			var walk func(n *flame.Node)
+			walk = func(n *flame.Node) {
+				if len(n.Children) == 0 {
+					leaves[n.Name] += n.Value
+				}
+				for _, c := range n.Children {
+					walk(c)
+				}
+			}
+			walk(g.Root)
+			if g.Root.Value != e.Reserved || leaves[freeFrame] != e.Free || leaves[roundFrame] != e.Rounding ||
+				leaves[restFrame] != e.Rests {
+				t.Errorf("%s: %d drawn of %d reserved; %v, want %+v", name, g.Root.Value, e.Reserved, leaves, e)
+			}
+		}
+	}
+}
+
+// A rest that is too small to be split off is told apart from rounding.
+func TestRests(t *testing.T) {
+	for _, c := range []struct{ size, requested, rounding, rest int64 }{
+		{512, 4, 508, 0}, {512, 512, 0, 0}, {2 << 20, 1<<20 + 1, 511, 1<<20 - 512}, {2048, 0, 0, 2048},
+	} {
+		rounding, rest := lost(&snapshot.BlockRow{Size: c.size, Requested: c.requested})
+		if rounding != c.rounding || rest != c.rest {
+			t.Errorf("%d of %d: %d and %d, want %d and %d", c.requested, c.size, rounding, rest, c.rounding, c.rest)
 		}
 	}
 }

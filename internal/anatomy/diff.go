@@ -58,7 +58,7 @@ type pair struct{ a, b side }
 
 func (p pair) compare() Diff {
 	return Diff{
-		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.PeakRow(), p.b.d.PeakRow()),
+		DeviceA: p.a.d.Number, DeviceB: p.b.d.Number, Peak: p.deltas(p.a.d.Peak, p.b.d.Peak),
 		End: p.deltas(p.a.d.EndRow(), p.b.d.EndRow()),
 	}
 }

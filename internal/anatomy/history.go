@@ -31,7 +31,7 @@ type Device struct {
 	// what the history frees without having allocated it: the least that it can have been.
 	Before      int64
 	BeforeKnown bool
-	Peak        int     // the row after which most was live; None without events
+	Peak        int     // the row after which most was live; From-1: before its first
 	PeakLive    int64   // bytes
 	Reserved    []Level // from the driver: at the beginning (row From-1), and after each event that changes it
 	Old         []int   // blocks at the end that the history has no alloc of: in Blocks
@@ -52,7 +52,7 @@ func New(c *snapshot.Columns) *History {
 	byNumber := map[int]*Device{}
 	device := func(n int) *Device {
 		if byNumber[n] == nil {
-			byNumber[n] = &Device{Number: n, Peak: None}
+			byNumber[n] = &Device{Number: n, Peak: None} // row -1 is before the first
 		}
 		return byNumber[n]
 	}
@@ -90,14 +90,6 @@ func (h *History) Told() (list []*Device) {
 	return list
 }
 
-// PeakRow is the row after which most was live. Without events it is the one before the first, as is EndRow.
-func (d *Device) PeakRow() int {
-	if d.Peak == None {
-		return d.EndRow()
-	}
-	return d.Peak
-}
-
 // EndRow is the last row, or the one before the first.
 func (d *Device) EndRow() int { return d.To - 1 }
 
@@ -125,14 +117,13 @@ func (h *History) follow(d *Device) {
 			live[i] += d.Before
 		}
 	}
-	if d.PeakLive = d.Before; d.Peak != None {
-		d.PeakLive = h.Live[d.Peak]
-	}
+	d.PeakLive = h.liveAfter(d, d.Peak)
 }
 
 // count follows what is live, as if there had been nothing before the first event, and finds the peak.
 func (h *History) count(d *Device) {
 	var live, most int64
+	d.Peak = d.From - 1
 	for i := d.From; i < d.To; i++ {
 		switch h.Action[i] {
 		case snapshot.IsAlloc:
@@ -141,7 +132,7 @@ func (h *History) count(d *Device) {
 			live -= h.Size[i]
 		}
 		h.Live[i] = live
-		if d.Peak == None || live > most {
+		if live > most {
 			d.Peak, most = i, live
 		}
 	}

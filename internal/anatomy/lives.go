@@ -76,7 +76,8 @@ func (h *History) Uses() []Category {
 // useParts is over how many cores the uses are worked out: six million events take a third of a second on one.
 const useParts = 2
 
-// Site is where a stack comes from, "file:line function": the user's innermost frame; "" for a stack without frames.
+// Site is where a stack comes from, "file:line function": the user's innermost frame, else the one that tells most;
+// NoPython if none does, "" for a stack without frames.
 func (h *History) Site(stack uint32) string { return h.sites[stack].place }
 
 // Path is the user's functions of a stack, outermost first; "" where none is the user's.
@@ -84,6 +85,9 @@ func (h *History) Path(stack uint32) string { return h.sites[stack].path }
 
 // Own tells whether a file is the user's own Python, no library.
 func Own(file string) bool { return isUserFile(file) }
+
+// Recorder tells whether a frame belongs to what recorded the stack.
+func Recorder(f snapshot.Frame) bool { return isRecorder(f) }
 
 // CategoryNames are the names of all categories, by number.
 func CategoryNames() []string { return categoryNames[:] }

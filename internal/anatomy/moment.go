@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/units"
 )
 
@@ -93,7 +94,7 @@ func TimeOf(text string, device, began, ended int64) (int64, error) {
 func (h *History) Moment(d *Device, text string) (row int, err error) {
 	switch text {
 	case "peak":
-		return d.PeakRow(), nil
+		return d.Peak, nil
 	case "end":
 		return d.EndRow(), nil
 	}
@@ -120,14 +121,17 @@ func (h *History) Flame(g *flame.Graph, d *Device, row int, before bool) {
 	h.alive(d, row, func(_, _ int, bytes int64, stack uint32) {
 		frames, ok := stacks[stack]
 		if !ok {
-			for _, f := range h.StackFrames(stack) {
-				frames = append(frames, flame.Frame(h.Frame(f)))
-			}
-			if len(frames) == 0 {
-				frames = []flame.Frame{{Name: NoStack}}
-			}
+			frames = Told(h.framesOf(stack))
 			stacks[stack] = frames
 		}
 		g.Add(frames, bytes, before)
 	})
+}
+
+// framesOf are the frames of a stack, innermost first.
+func (h *History) framesOf(stack uint32) (out []snapshot.Frame) {
+	for _, f := range h.StackFrames(stack) {
+		out = append(out, h.Frame(f))
+	}
+	return out
 }

@@ -5,7 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/memgauge/memgauge/test/env"
 )
 
 // chrome is what is read back of a trace.
@@ -15,6 +19,40 @@ type chrome struct {
 		Pid, Tid int
 		Ts, Dur  int64
 		Args     map[string]any
+	}
+}
+
+// Perfetto's own trace processor reads the traces of real snapshots without an error, and finds in them what there is.
+func TestPerfettosTraceProcessor(t *testing.T) {
+	for _, name := range []string{"mosaic.pickle", "h100-segments.pickle.gz"} {
+		h := open(t, "../../testdata/snapshots/"+name)
+		d := h.Devices[0]
+		var out bytes.Buffer
+		if err := h.WritePerfetto(context.Background(), &out); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "trace.json")
+		if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		level := "SELECT max(value) AS most, count(*) AS n FROM counter JOIN counter_track AS c ON c.id = track_id " +
+			"WHERE c.name = '"
+		rows := env.TraceRows(t, path, env.TraceErrors, level+"live bytes'", level+"reserved bytes'",
+			"SELECT count(*) AS n FROM slice WHERE name GLOB 'iteration *'",
+			"SELECT count(*) AS n FROM slice WHERE name NOT GLOB 'iteration *'")
+		if len(rows) != 5 || len(rows[0]) > 0 {
+			t.Fatalf("%s: %v", name, rows)
+		}
+		for i, want := range []map[string]any{
+			1: {"most": float64(d.PeakLive)}, 2: {"most": float64(d.PeakReserved().Bytes)},
+			3: {"n": float64(len(d.Iterations.Starts))}, 4: {"n": float64(len(h.Stages(d)))},
+		} {
+			for column, value := range want {
+				if rows[i][0][column] != value {
+					t.Errorf("%s: answer %d has %v for %s, want %v", name, i, rows[i][0][column], column, value)
+				}
+			}
+		}
 	}
 }
 

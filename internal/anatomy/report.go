@@ -37,7 +37,7 @@ type DeviceReport struct {
 
 // Peak is the moment when most was live, and what it was made of.
 type Peak struct {
-	Row          int     `json:"row"` // of the columns; -1 without events
+	Row          int     `json:"row"` // of the columns; -1: before the first event, or without events
 	Time         int64   `json:"time_us"`
 	Requested    int64   `json:"requested_bytes"` // what the program asked for and held
 	Allocated    int64   `json:"allocated_bytes"` // the same in blocks of 512 bytes, the allocator's unit
@@ -69,6 +69,10 @@ type EndState struct {
 	Splits      int64 `json:"inactive_split_bytes"` // free beside blocks in use: can't go back to the driver
 	Segments    int   `json:"segments"`
 	Blocks      int   `json:"blocks"`
+	// What blocks have beyond what was asked for: up to 512 bytes by rounding, and rests of free blocks that were too
+	// small to be split off.
+	Rounding int64 `json:"rounding_bytes"`
+	Rests    int64 `json:"unsplit_bytes"`
 }
 
 // Growth is what training steps leave behind.
@@ -188,9 +192,6 @@ func (t tally) top(n int) ([]Share, int) {
 	return all[:n], len(all) - n
 }
 
-// NoStack names what the file has no stack of.
-const NoStack = "(no stack recorded)"
-
 func (h *History) siteName(stack uint32) string {
 	if p := h.sites[stack].place; p != "" {
 		return p
@@ -224,14 +225,14 @@ func (h *History) alive(d *Device, row int, f func(alloc, block int, bytes int64
 }
 
 func (h *History) peak(d *Device) Peak {
-	p := Peak{Row: d.Peak, Requested: d.PeakLive, ReservedPeak: d.PeakReserved().Bytes}
-	row := d.PeakRow()
-	if d.Peak != None {
+	p := Peak{Row: d.Peak, Requested: d.PeakLive, ReservedPeak: d.PeakReserved().Bytes, Reserved: d.ReservedAt(d.Peak)}
+	if d.Peak >= d.From {
 		p.Time = h.Time[d.Peak]
+	} else {
+		p.Row = None
 	}
-	p.Reserved = d.ReservedAt(row)
 	sites, paths, uses := tally{}, tally{}, tally{}
-	h.alive(d, row, func(alloc, block int, bytes int64, stack uint32) {
+	h.alive(d, d.Peak, func(alloc, block int, bytes int64, stack uint32) {
 		p.Allocated += (bytes + blockUnit - 1) / blockUnit * blockUnit
 		if alloc == None {
 			p.FromBefore += bytes
@@ -259,7 +260,8 @@ func (h *History) endState(d *Device) (e EndState) {
 				whole += h.wholePages(g, at, to)
 			}
 		}
-		for _, b := range h.Blocks[g.From:g.To] {
+		for i := g.From; i < g.To; i++ {
+			b := &h.Blocks[i]
 			if b.State == snapshot.Inactive {
 				continue
 			}
@@ -272,6 +274,9 @@ func (h *History) endState(d *Device) (e EndState) {
 			}
 			e.Blocks++
 			used += b.Size
+			rounding, rest := lost(b)
+			e.Rounding += rounding
+			e.Rests += rest
 		}
 		free(g.Address + uint64(g.Size))
 		e.Free += g.Size - used
@@ -280,6 +285,12 @@ func (h *History) endState(d *Device) (e EndState) {
 		}
 	}
 	return e
+}
+
+// lost is what a block has beyond what was asked for.
+func lost(b *snapshot.BlockRow) (rounding, rest int64) {
+	rounded := min(b.Size, (b.Requested+blockUnit-1)/blockUnit*blockUnit)
+	return max(0, rounded-b.Requested), b.Size - rounded
 }
 
 // Pages of expandable segments, in bytes: what PyTorch maps at once, and takes back when nothing lies in it.

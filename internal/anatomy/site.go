@@ -9,7 +9,7 @@ import (
 
 // site is where a stack comes from.
 type site struct {
-	// "file:line function" of the user's innermost frame, else of the innermost with a file; "" without a stack
+	// "file:line function" of the frame that tells most, the innermost of its kind; "" without a stack
 	place string
 	path  string // functions of the user's frames, outermost first
 }
@@ -29,32 +29,34 @@ func sitesOf(c *snapshot.Columns) []site {
 
 // siteFrame is what a site says of a frame, worked out when a stack first has it: there may be far more stacks.
 type siteFrame struct {
-	name, place string // place is "" where the frame has no file
-	users, done bool
+	name, place string
+	kind        frameKind
+	done        bool
 }
 
 func siteFrameOf(c *snapshot.Columns, f uint32) siteFrame {
 	frame := c.Frame(f)
-	s := siteFrame{name: frame.Name, users: isUserFile(frame.File), done: true}
-	if frame.File != "" && frame.File != "??" {
-		s.place = placeOf(frame)
-	}
-	return s
+	return siteFrame{name: frame.Name, place: placeOf(frame), kind: kindOf(frame), done: true}
 }
 
 func siteOf(c *snapshot.Columns, stack []uint32, frames []siteFrame) (s site) {
+	if len(stack) == 0 {
+		return s
+	}
 	var path [maxPath]string
 	n := maxPath
+	best := internalFrame
+	s.place = NoPython
 	for _, f := range stack {
 		frame := &frames[f]
 		if !frame.done {
 			*frame = siteFrameOf(c, f)
 		}
-		if !frame.users {
-			continue
+		if frame.kind > best {
+			best, s.place = frame.kind, frame.place
 		}
-		if s.place == "" {
-			s.place = frame.place
+		if frame.kind != userFrame {
+			continue
 		}
 		n--
 		if path[n] = frame.name; n == 0 {
@@ -62,45 +64,19 @@ func siteOf(c *snapshot.Columns, stack []uint32, frames []siteFrame) (s site) {
 		}
 	}
 	s.path = strings.Join(path[n:], " > ")
-	for i := 0; s.place == "" && i < len(stack); i++ {
-		s.place = frames[stack[i]].place
-	}
-	if s.place == "" && len(stack) > 0 {
-		s.place = frames[stack[0]].name
-	}
 	return s
 }
 
-func placeOf(f snapshot.Frame) string { return fmt.Sprintf("%s:%d %s", f.File, f.Line, f.Name) }
-
-// libraries are parts of paths that no user's own code has. memgauge's agent calls the modules that it traces.
-var libraries = []string{"/site-packages/", "/dist-packages/", "/lib/python", "<frozen ", "<string>", "/torch/",
-	"/memgauge/_agent/"}
-
-// isUserFile tells Python that the user wrote from libraries, the standard library and C++.
-func isUserFile(path string) bool {
-	if !strings.HasSuffix(path, ".py") && !strings.HasPrefix(path, "<ipython") &&
-		!strings.Contains(path, "/ipykernel_") {
-		return false
+// placeOf names a frame. C++ has no line where its library has no debug information.
+func placeOf(f snapshot.Frame) string {
+	name := f.Name
+	if !isPython(f.File) {
+		name = qualified(name)
 	}
-	for _, part := range libraries {
-		if strings.Contains(path, part) {
-			return false
-		}
+	if isPython(f.File) || f.Line > 0 && f.File != "" && f.File != "??" {
+		return fmt.Sprintf("%s:%d %s", f.File, f.Line, name)
 	}
-	for _, start := range shortLibraries {
-		if strings.HasPrefix(path, start) {
-			return false
-		}
-	}
-	return true
-}
-
-// shortLibraries are how torch.profiler names files of libraries, which leaves out the directory: those that stand on
-// the stack below every user's code.
-var shortLibraries = []string{
-	"torch/", "numpy/", "contextlib.py", "functools.py", "threading.py", "runpy.py", "importlib/", "multiprocessing/",
-	"concurrent/", "asyncio/",
+	return name
 }
 
 // phase is what a program was doing, as its stack shows.

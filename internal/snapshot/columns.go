@@ -34,6 +34,10 @@ type Columns struct {
 
 	// Cut says why a file ended before its time; what stood before is here. nil for a whole file.
 	Cut error
+	// Pickle is how many bytes the pickle has, unpacked; 0 if the file is none, or is cut short.
+	Pickle int64
+	// Bytearrays says that it has values for which protocol 4 has no opcode. PyTorch writes none.
+	Bytearrays bool
 	// Trailing is how many bytes followed the pickle and were not read.
 	Trailing int64
 

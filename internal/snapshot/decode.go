@@ -222,6 +222,7 @@ func (d *decoder) stop() {
 		return
 	}
 	d.root = d.stk[0]
+	d.Pickle = d.in.base + int64(d.p)
 	d.Trailing = int64(d.in.end - d.p)
 	for !d.in.final {
 		d.p = d.in.more(d.in.end)

@@ -112,6 +112,7 @@ func (d *decoder) text(op byte, b []byte) {
 	}
 	d.p += int(width + n)
 	if op == 'C' || op == 'B' || op == 0x8e || op == 0x96 { // bytes: their content is of no interest
+		d.Bytearrays = d.Bytearrays || op == 0x96
 		d.push(mk(tNone, 0))
 		return
 	}

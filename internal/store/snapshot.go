@@ -14,7 +14,7 @@ import (
 
 // SnapshotVersion is the version of a snapshot's database. It changes with any of its contents, including how
 // categories and sites are found. A database of another version is made again.
-const SnapshotVersion = 2
+const SnapshotVersion = 3
 
 //go:embed snapshot.sql
 var snapshotSchema string

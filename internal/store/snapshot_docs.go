@@ -92,7 +92,7 @@ var snapshotColumnDocs = map[string]string{
 	"alloc_ts":              "time of alloc_seq",
 	"free_ts":               "time of free_seq",
 	"lifetime_us":           "from alloc_ts to free_ts, in µs; NULL where one is missing",
-	"site":                  "file:line function of your innermost frame; NULL without a stack",
+	"site":                  "file:line function of your innermost frame, else of another one; NULL without a stack",
 	"path":                  "the functions of your own frames, outermost first",
 	"segment_id":            "number of the segment",
 	"allocated":             "bytes in blocks that the program held",

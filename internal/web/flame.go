@@ -100,7 +100,7 @@ func (out *drawnFlame) read(ctx context.Context, path string) error {
 		return anatomy.ErrNoDevice
 	}
 	g := flame.New("")
-	h.Flame(g, most, most.PeakRow(), false)
+	h.Flame(g, most, most.Peak, false)
 	out.Device, out.Live, out.Root = most.Number, g.Root.Value, burnedOf(g, mostHeld)
 	return nil
 }

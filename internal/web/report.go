@@ -32,27 +32,15 @@ type held struct {
 
 // WriteReport writes the page: d is what the session is, s answers for the views.
 func WriteReport(ctx context.Context, w io.Writer, s api.Session, d *page.Document) error {
-	files, err := bundled()
-	if err != nil {
-		return err
-	}
-	script, err := plainOf(files, "report.js")
-	if err != nil {
-		return err
-	}
-	style, err := plainOf(files, "style.css")
-	if err != nil {
-		return err
-	}
 	h, err := hold(ctx, s, d)
 	if err != nil {
 		return err
 	}
-	data, err := packed(h)
-	if err != nil {
-		return err
+	c := cover{Name: d.Session.Name, Command: strings.Join(d.Session.Command, " "), Lines: []string{d.Session.State}}
+	for _, line := range d.Headlines {
+		c.Lines = append(c.Lines, line.Text)
 	}
-	return writePage(w, d, script, style, data)
+	return writePage(w, c, "report.js", h)
 }
 
 func plainOf(files map[string]file, name string) ([]byte, error) {
@@ -64,27 +52,35 @@ func plainOf(files map[string]file, name string) ([]byte, error) {
 }
 
 // packed is compressed and has letters and digits only: nothing that a session says can end the element it stands in.
-func packed(h *held) (string, error) {
+func packed(held any) (string, error) {
 	var b bytes.Buffer
 	to64 := base64.NewEncoder(base64.StdEncoding, &b)
 	z, err := gzip.NewWriterLevel(to64, gzip.BestCompression)
 	if err != nil {
 		return "", err
 	}
-	for _, step := range []func() error{func() error { return json.NewEncoder(z).Encode(h) }, z.Close, to64.Close} {
+	for _, step := range []func() error{func() error { return json.NewEncoder(z).Encode(held) }, z.Close, to64.Close} {
 		if err := step(); err != nil {
-			return "", fmt.Errorf("write report: %w", err)
+			return "", fmt.Errorf("write page: %w", err)
 		}
 	}
 	return b.String(), nil
 }
 
-// writeHead writes what the page shows where scripts don't run. Its texts are the session's, and are escaped.
-func writeHead(w io.Writer, d *page.Document, policy string) error {
-	name := html.EscapeString(d.Session.Name)
-	var headlines strings.Builder
-	for _, h := range d.Headlines {
-		fmt.Fprintf(&headlines, "<p>%s</p>\n", html.EscapeString(h.Text))
+// cover is what the page shows where scripts don't run.
+type cover struct {
+	Name, Command string
+	Lines         []string
+}
+
+// writeHead writes the cover. Its texts are those of a session or of a file, and are escaped.
+func writeHead(w io.Writer, c cover, policy string) error {
+	var lines strings.Builder
+	if c.Command != "" {
+		fmt.Fprintf(&lines, "<p><code>%s</code></p>\n", html.EscapeString(c.Command))
+	}
+	for _, l := range c.Lines {
+		fmt.Fprintf(&lines, "<p>%s</p>\n", html.EscapeString(l))
 	}
 	_, err := fmt.Fprintf(w, `<!doctype html>
 <html lang="en">
@@ -98,30 +94,44 @@ func writeHead(w io.Writer, d *page.Document, policy string) error {
 </head>
 <body>
 <div id="app"><h1>%[2]s</h1>
-<p><code>%[3]s</code></p>
-<p>%[4]s</p>
-%[5]s<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>
+%[3]s<noscript><p>The rest of this page needs JavaScript. It asks nobody anything: all of it is in this file.</p>
 </noscript></div>
-`, html.EscapeString(policy), name, html.EscapeString(strings.Join(d.Session.Command, " ")),
-		html.EscapeString(string(d.Session.State)), headlines.String())
+`, html.EscapeString(policy), html.EscapeString(c.Name), lines.String())
 	return err
 }
 
-func writePage(w io.Writer, d *page.Document, script, style []byte, data string) error {
+// writePage writes a page of the bundle's script of a name, with what the page is to show inside.
+func writePage(w io.Writer, c cover, scriptName string, held any) error {
+	files, err := bundled()
+	if err != nil {
+		return err
+	}
+	script, err := plainOf(files, scriptName)
+	if err != nil {
+		return err
+	}
+	style, err := plainOf(files, "style.css")
+	if err != nil {
+		return err
+	}
+	data, err := packed(held)
+	if err != nil {
+		return err
+	}
 	for _, text := range [][]byte{script, style} {
 		if bytes.Contains(bytes.ToLower(text), []byte("</s")) {
-			return errors.New("write report: the page's own script or style would end its element")
+			return errors.New("write page: its own script or style would end its element")
 		}
 	}
-	err := writeHead(w, d, "default-src 'none'; script-src "+hashOf(script)+"; style-src "+hashOf(style)+
+	err = writeHead(w, c, "default-src 'none'; script-src "+hashOf(script)+"; style-src "+hashOf(style)+
 		"; img-src data:; base-uri 'none'; form-action 'none'")
 	if err != nil {
-		return fmt.Errorf("write report: %w", err)
+		return fmt.Errorf("write page: %w", err)
 	}
 	for _, piece := range []string{`<style>`, string(style), "</style>\n", `<script type="text/plain" id="data">`, data,
 		"</script>\n<script>", string(script), "</script>\n</body>\n</html>\n"} {
 		if _, err := io.WriteString(w, piece); err != nil {
-			return fmt.Errorf("write report: %w", err)
+			return fmt.Errorf("write page: %w", err)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -41,7 +42,7 @@ type shotDevice struct {
 	Allocs      int    `json:"allocs"`
 	From        int64  `json:"from"`
 	To          int64  `json:"to"`
-	Peak        int    `json:"peak"` // event, -1 without events
+	Peak        int    `json:"peak"` // event, -1 before the first, or without events
 	PeakBytes   int64  `json:"peak_bytes"`
 	PeakReserve int64  `json:"peak_reserved"`
 	EndBytes    int64  `json:"end_bytes"`
@@ -208,6 +209,12 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, errors.New("there is no such tile"))
 		return
 	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = bytes.NewReader(p.drawn(t)).WriteTo(w)
+}
+
+// drawn is a tile as bytes.
+func (p pictured) drawn(t anatomy.BoxTile) []byte {
 	out := make([]byte, 0, 24+20*len(t.Columns)+20*len(t.Boxes))
 	for _, n := range []int{tileMagic, t.Level, t.Index, len(t.Columns), len(t.Boxes),
 		int(math.Log2(float64(t.Least)))} {
@@ -236,8 +243,7 @@ func (s *Server) tile(w http.ResponseWriter, r *http.Request) {
 		out = binary.LittleEndian.AppendUint32(out, b.ID)
 		out = binary.LittleEndian.AppendUint16(append(out, use, 0), hue)
 	}
-	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(out)
+	return out
 }
 
 func appendFloat(out []byte, n int64) []byte {
@@ -293,13 +299,24 @@ func (p pictured) block(id uint32, whole bool) (shotBlock, bool) {
 		v.Ended = h.Time[p.d.From+b.To]
 	}
 	if whole {
-		stack := h.StackFrames(b.Stack)
-		for _, n := range stack[:min(len(stack), maxShotFrames)] {
-			f := h.Frame(n)
-			v.Frames = append(v.Frames, shotFrame{f.Name, f.File, f.Line, anatomy.Own(f.File), n})
-		}
+		v.Frames = p.frames(b.Stack)
 	}
 	return v, true
+}
+
+// frames are those of a stack that the page lists.
+func (p pictured) frames(stack uint32) (list []shotFrame) {
+	for _, n := range p.history.StackFrames(stack) {
+		f := p.history.Frame(n)
+		if anatomy.Recorder(f) {
+			continue
+		}
+		if len(list) == maxShotFrames {
+			break
+		}
+		list = append(list, shotFrame{f.Name, f.File, f.Line, anatomy.Own(f.File), n})
+	}
+	return list
 }
 
 func blockOf(p pictured) (any, error) {
@@ -363,6 +380,13 @@ func momentOf(p pictured) (any, error) {
 	return m, nil
 }
 
+// flame is what was live behind an event by the stacks that allocated it.
+func (p pictured) flame(event, most int) *burned {
+	g := flame.New("")
+	p.history.Flame(g, p.d, p.d.From+event, false)
+	return burnedOf(g, most)
+}
+
 // flameAt is what was live behind an event by the stacks that allocated it; beside another snapshot's peak or end if
 // one is named.
 func (s *Server) flameAt(p pictured) (any, error) {
@@ -382,7 +406,7 @@ func (s *Server) flameAt(p pictured) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		row := d.PeakRow()
+		row := d.Peak
 		if p.q.text("at") == "end" {
 			row = d.EndRow()
 		}

@@ -106,7 +106,7 @@ func bundled() (modules []module, err error) {
 	if err != nil {
 		return nil, err
 	}
-	list = slices.DeleteFunc(list, func(p npm.Package) bool { return p.Name == npm.TestOnly })
+	list = slices.DeleteFunc(list, npm.Package.TestOnly)
 	for _, p := range list {
 		modules = append(modules, module{Path: "npm: " + p.Name, Version: p.Version, Dir: p.Dir()})
 	}

@@ -50,7 +50,7 @@ func run(fetch string) error {
 		fmt.Println(list[i].Dir())
 		return npm.Fetch(context.Background(), list[i:i+1])
 	}
-	list = slices.DeleteFunc(list, func(p npm.Package) bool { return p.Name == npm.TestOnly })
+	list = slices.DeleteFunc(list, npm.Package.TestOnly)
 	if err := npm.Fetch(context.Background(), list); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func run(fetch string) error {
 }
 
 // bundle has esbuild make the page's script, its style, and the parts that are loaded when they are needed; and the
-// script of a report, which is one file.
+// scripts of a report and of a snapshot's timeline, which are one file each.
 func bundle() ([]api.OutputFile, error) {
 	served, err := build(api.BuildOptions{EntryPoints: []string{"web/app.tsx", "web/style.css"}, Splitting: true,
 		Format: api.FormatESModule, ChunkNames: "part-[hash]"})
@@ -70,8 +70,8 @@ func bundle() ([]api.OutputFile, error) {
 		return nil, err
 	}
 	// The editor asks a server: no report has it.
-	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx"}, Format: api.FormatIIFE,
-		External: []string{"./editor"}})
+	alone, err := build(api.BuildOptions{EntryPoints: []string{"web/report.tsx", "web/timeline.tsx"},
+		Format: api.FormatIIFE, External: []string{"./editor"}})
 	return append(served, alone...), err
 }
 
@@ -100,7 +100,7 @@ func save(files []api.OutputFile) error {
 		if err != nil {
 			return err
 		}
-		if !strings.HasPrefix(name, "part-") && !strings.HasPrefix(name, "report.") {
+		if !strings.HasPrefix(name, "part-") && name != "report.js.gz" && name != "timeline.js.gz" {
 			first += len(zipped)
 		}
 		if have, err := os.ReadFile(filepath.Join(out, name)); err == nil && bytes.Equal(have, zipped) {

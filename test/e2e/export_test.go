@@ -360,11 +360,11 @@ func TestExportedFilesOpen(t *testing.T) {
 	steps := fmt.Sprint(int64(w.number(filepath.Join(w.home, "job"), "SELECT max(step) FROM python.steps")))
 	w.mg(flags...)
 	openFiles(t, w, readers, steps, "leak")
-	if path := os.Getenv("TRACE_PROCESSOR"); path != "" {
-		r := w.finish(w.command(readers.Path, script(t, "readtrace.py"), path, "t.json.gz", steps))
-		if r.code != 0 {
-			t.Errorf("trace_processor: exit %d\n%s%s", r.code, r.stdout, r.stderr)
-		}
+	rows := env.TraceRows(t, filepath.Join(w.home, "t.json.gz"),
+		"SELECT count(*) >= "+steps+" AS whole FROM slice WHERE name GLOB 'step *'",
+		"SELECT DISTINCT name FROM counter_track WHERE name GLOB '*allocated cpu*'", env.TraceErrors)
+	if rows[0][0]["whole"] != 1.0 || len(rows[1]) == 0 || len(rows[2]) > 0 {
+		t.Errorf("Perfetto reads %v", rows)
 	}
 
 	// what can't be written leaves nothing behind

@@ -5,6 +5,8 @@ package env
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -80,6 +82,35 @@ func Readers(t testing.TB) Python {
 	t.Helper()
 	return Python{Path: need(t, "readers", "MEMGAUGE_READERS_PYTHON")}
 }
+
+// TraceRows has Perfetto's own trace processor open a trace, and returns the rows of each query, by column.
+func TraceRows(t testing.TB, trace string, queries ...string) (rows [][]map[string]any) {
+	t.Helper()
+	dir := need(t, "trace_processor", "TRACE_PROCESSOR")
+	node, err := exec.LookPath("node")
+	if err != nil {
+		Missing(t, "trace_processor", err)
+	}
+	script := filepath.Join(Checkout(), "test", "env", "testdata", "traceprocessor.mjs")
+	cmd := exec.CommandContext(t.Context(), node, append([]string{script, dir, trace}, queries...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("trace processor: %v\n%s", err, stderr.String())
+	}
+	for dec := json.NewDecoder(bytes.NewReader(out)); dec.More(); {
+		var r []map[string]any
+		if err := dec.Decode(&r); err != nil {
+			t.Fatalf("trace processor: %v\n%s", err, out)
+		}
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// TraceErrors is a query for what the trace processor could not make sense of.
+const TraceErrors = "SELECT name, value FROM stats WHERE severity IN ('error', 'data_loss') AND value > 0"
 
 // Prometheus is the path of one of its programs: prometheus or promtool.
 func Prometheus(t testing.TB, program string) string {

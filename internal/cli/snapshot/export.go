@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/cli/app"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/term"
@@ -28,8 +31,8 @@ func (a *commands) snapshotExportCommand(shared *snapshotOptions) *cobra.Command
 		Short: "A memory snapshot for other tools: Parquet, Perfetto, or a pickle that old viewers read",
 		Long: "Writes a snapshot for other tools; several of the flags can be given at once. --parquet writes the tables of snapshot query, a\n" +
 			"file each, into DIR, which is made. --perfetto writes counters, iterations and OOMs for ui.perfetto.dev, packed where OUTPUT ends\n" +
-			"in .gz. --protocol4 writes the snapshot again with pickle protocol 4: PyTorch's viewers can't read protocol 5, which Python 3.14\n" +
-			"writes. Files appear when they are whole.",
+			"in .gz. --protocol4 writes the snapshot again with pickle protocol 4, and equal values: PyTorch's viewers can't read protocol 5,\n" +
+			"which Python 3.14 writes. Files appear when they are whole.",
 		Example: "  memgauge snapshot export snapshot.pickle --parquet tables\n" +
 			"  memgauge snapshot export snapshot.pickle --perfetto trace.json.gz\n" +
 			"  memgauge snapshot export snapshot.pickle --protocol4 fixed.pickle",
@@ -61,15 +64,20 @@ func (a *commands) snapshotExport(ctx context.Context, s *snapshotOptions, o exp
 	if err := o.check(); err != nil {
 		return app.Usage(fmt.Errorf("snapshot export: %w", err))
 	}
+	kept, err := keptFor(o, path)
+	if err != nil {
+		return fmt.Errorf("snapshot export: %w", err)
+	}
+	defer kept.Close() // of nil it does nothing
 	files := o.perfetto != "" || o.protocol4 != ""
 	// Making the tables reads the history. The other files are written from the same history, so that the snapshot is
 	// read only once; if the cache has the tables already, it is read for them alone.
 	read := func(ctx context.Context) (*anatomy.History, error) {
-		h, _, err := a.readHistory(ctx, s, path)
+		h, err := a.readKeeping(ctx, s, path, kept)
 		if err != nil || !files {
 			return h, err
 		}
-		if err := a.exportFiles(ctx, o, path, h); err != nil {
+		if err := a.exportFiles(ctx, o, path, h, kept); err != nil {
 			h.Close()
 			return nil, err
 		}
@@ -90,6 +98,18 @@ func (a *commands) snapshotExport(ctx context.Context, s *snapshotOptions, o exp
 	}
 	h.Close()
 	return nil
+}
+
+// keptFor is where a copy of the input is kept while it is read: --protocol4 reads it twice, which a pipe can't be. nil
+// if none is needed.
+func keptFor(o exportOptions, path string) (*os.File, error) {
+	if o.protocol4 == "" {
+		return nil, nil
+	}
+	if info, err := os.Stat(path); path != "-" && (err != nil || info.Mode().IsRegular() || info.IsDir()) {
+		return nil, nil // reading says what is wrong
+	}
+	return rootdir.Anonymous("memgauge-snapshot-")
 }
 
 // exportParquet writes all tables, or none.
@@ -126,7 +146,14 @@ func (a *commands) exportParquet(ctx context.Context, dir, path string,
 }
 
 // exportFiles writes the files that are made from the history and not from the tables.
-func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string, h *anatomy.History) error {
+func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string, h *anatomy.History,
+	kept *os.File) error {
+	again := func() (io.ReadCloser, error) {
+		if kept == nil {
+			return os.Open(path)
+		}
+		return io.NopCloser(io.NewSectionReader(kept, 0, math.MaxInt64)), nil
+	}
 	type file struct {
 		name  string
 		out   sink.Sink
@@ -136,7 +163,7 @@ func (a *commands) exportFiles(ctx context.Context, o exportOptions, path string
 	for _, f := range []file{
 		{name: o.perfetto, write: func(w io.Writer, h *anatomy.History) error { return h.WritePerfetto(ctx, w) }},
 		{name: o.protocol4, write: func(w io.Writer, h *anatomy.History) error {
-			return snapshot.WriteColumns(ctx, w, h.Columns)
+			return snapshot.WriteProtocol4(ctx, w, h.Columns, again)
 		}},
 	} {
 		if f.name == "" {

@@ -17,9 +17,11 @@ import (
 	"github.com/memgauge/memgauge/internal/sink"
 )
 
+const bySegment = "segment"
+
 type flameOptions struct {
-	at, diff, output string
-	device           int
+	at, by, diff, output string
+	device               int
 }
 
 func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command {
@@ -27,19 +29,27 @@ func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command 
 	c := &cobra.Command{
 		Use:   "flame FILE -o OUTPUT",
 		Short: "A flame graph of what was live at one moment of a memory snapshot",
-		Long: "Draws the bytes that were live at a moment by the stacks that allocated them. OUTPUT's name says how: .html (a page to zoom\n" +
-			"in, without a server), .svg, .folded (for flamegraph.pl), .speedscope.json, .pb.gz (for go tool pprof). With --diff OTHER the\n" +
-			"colours show what FILE has more (red) and less (blue) than OTHER at the same moment; .html and .svg only.",
+		Long: "Draws the bytes that were live at a moment by the stacks that allocated them. OUTPUT's name\n" +
+			"says how: .html (a page to zoom in, without a server), .svg, .folded (for flamegraph.pl),\n" +
+			".speedscope.json, .pb.gz (for go tool pprof). With --diff OTHER the colours show what FILE has\n" +
+			"more (red) and less (blue) than OTHER at the same moment; .html and .svg only. --by segment\n" +
+			"draws what the allocator had from the driver at the end: pools, segments, their blocks by\n" +
+			"stack, what is free, and what blocks have beyond what was asked for.",
 		Example: "  memgauge snapshot flame snapshot.pickle -o peak.html\n" +
 			"  memgauge snapshot flame snapshot.pickle --at 12.5s -o then.speedscope.json\n" +
+			"  memgauge snapshot flame snapshot.pickle --by segment -o segments.html\n" +
 			"  memgauge snapshot flame after.pickle --diff before.pickle --at end -o grown.svg",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.by == bySegment && !cmd.Flags().Changed("at") {
+				o.at = "end"
+			}
 			return a.snapshotFlame(cmd.Context(), shared, o, args[0])
 		},
 	}
 	f := c.Flags()
 	f.StringVar(&o.at, "at", "peak", "peak, end, the number of an event, or a time after the first (`MOMENT`)")
+	f.StringVar(&o.by, "by", "stack", "stack, or segment: all that the allocator had at the end")
 	f.StringVar(&o.diff, "diff", "", "compare with the snapshot in `OTHER`")
 	f.StringVarP(&o.output, "output", "o", "", "write to `OUTPUT`")
 	f.IntVar(&o.device, "device", -1, "the device `N`, if several have a history")
@@ -77,6 +87,10 @@ func (a *commands) snapshotFlame(ctx context.Context, s *snapshotOptions, o flam
 	case o.diff != "" && !compares:
 		return app.Usage(remedy.Add(fmt.Errorf("snapshot flame: -o %s has no place for a comparison", o.output),
 			"write .html or .svg"))
+	}
+	if o.by == bySegment && (o.diff != "" || o.at != "end") || o.by != bySegment && o.by != "stack" {
+		return app.Usage(remedy.Add(fmt.Errorf("snapshot flame: --by %s can't be had of this", o.by),
+			"--by stack, or --by segment of the end of one file"))
 	}
 	g := flame.New(fmt.Sprintf("%s, live at %s", filepath.Base(path), o.at))
 	g.Compare = o.diff != ""
@@ -118,7 +132,11 @@ func (a *commands) addFlame(ctx context.Context, s *snapshotOptions, o flameOpti
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	h.Flame(g, d, row, before)
+	if o.by == bySegment {
+		h.FlameSegments(g, d)
+	} else {
+		h.Flame(g, d, row, before)
+	}
 	return nil
 }
 

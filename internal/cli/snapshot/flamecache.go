@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/flame"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/snapshot"
 	"github.com/memgauge/memgauge/internal/snapshotdb"
 )
 
@@ -18,7 +18,10 @@ import (
 
 // cachedFlame adds the live blocks to a graph if the cache has the file's tables; else done is false.
 func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path string, before bool) (done bool, err error) {
-	t, ok := snapshotdb.Cached(ctx, path)
+	t, ok := (*snapshotdb.Tables)(nil), false
+	if o.by != bySegment { // the tables have segments, too, but reading them takes more code than it saves time
+		t, ok = snapshotdb.Cached(ctx, path)
+	}
 	if !ok {
 		return false, nil
 	}
@@ -33,6 +36,9 @@ func cachedFlame(ctx context.Context, o flameOptions, g *flame.Graph, path strin
 	seq, err := cachedMoment(ctx, t, device, o.at)
 	if err != nil {
 		return true, fmt.Errorf("--at: %w", err)
+	}
+	if seq < 0 {
+		return false, nil // before the first event, after which the tables tell nothing
 	}
 	return true, addCached(ctx, t, g, seq, before)
 }
@@ -63,7 +69,14 @@ func cachedDevice(ctx context.Context, t *snapshotdb.Tables, number int) (int64,
 	return int64(number), err
 }
 
-// cachedMoment is History.Moment, read from the tables.
+// peakSQL is the event after which most was live; -1 where more was live before the first.
+const peakSQL = "WITH e AS (SELECT seq, live_after, live_after + CASE action WHEN 'alloc' THEN -size " +
+	"WHEN 'free_completed' THEN size ELSE 0 END AS live_before FROM events WHERE device = %d), " +
+	"most AS (SELECT max(live_after) AS after, arg_min(live_before, seq) AS began FROM e) " +
+	"SELECT CASE WHEN after > began THEN (SELECT min(seq) FROM e WHERE live_after = after)::BIGINT ELSE -1 END " +
+	"FROM most"
+
+// cachedMoment is History.Moment, read from the tables; -1 is a moment before the first event.
 func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text string) (int64, error) {
 	where := fmt.Sprintf(" FROM events WHERE device = %d", device)
 	bounds, err := integers(ctx, t, "SELECT min(seq)::BIGINT, max(seq)::BIGINT, epoch_us(arg_min(ts, seq)), "+
@@ -74,8 +87,7 @@ func cachedMoment(ctx context.Context, t *snapshotdb.Tables, device int64, text 
 	first, last, began, ended := bounds[0][0], bounds[0][1], bounds[0][2], bounds[0][3]
 	switch text {
 	case "peak":
-		return one(integers(ctx, t, "SELECT min(seq)::BIGINT"+where+" AND live_after = (SELECT max(live_after)"+where+
-			")"))
+		return one(integers(ctx, t, fmt.Sprintf(peakSQL, device)))
 	case "end":
 		return last, nil
 	}
@@ -108,24 +120,20 @@ func addCached(ctx context.Context, t *snapshotdb.Tables, g *flame.Graph, seq in
 	if err != nil {
 		return err
 	}
-	frames := map[int64][]flame.Frame{}
+	frames := map[int64][]snapshot.Frame{}
 	err = t.Rows(ctx, fmt.Sprintf("SELECT stack_id::BIGINT, func, file, lineno::BIGINT FROM frames "+
 		"WHERE stack_id IN (SELECT stack_id FROM live_at(%d)) ORDER BY stack_id, depth", seq), func(v []any) {
 		id, _ := v[0].(int64)
 		name, _ := v[1].(string)
 		file, _ := v[2].(string)
 		line, _ := v[3].(int64)
-		frames[id] = append(frames[id], flame.Frame{File: file, Line: int(line), Name: name})
+		frames[id] = append(frames[id], snapshot.Frame{File: file, Line: int(line), Name: name})
 	})
 	if err != nil {
 		return err
 	}
 	for _, r := range live {
-		stack := frames[r[0]]
-		if len(stack) == 0 {
-			stack = []flame.Frame{{Name: anatomy.NoStack}}
-		}
-		g.Add(slices.Clip(stack), r[1], before)
+		g.Add(anatomy.Told(frames[r[0]]), r[1], before)
 	}
 	return nil
 }

@@ -57,7 +57,9 @@ func (a *commands) snapshotCommand() *cobra.Command {
 	c.PersistentFlags().Var(&o.memory, "memory", "give up when reading takes more than this")
 	c.AddCommand(a.snapshotQueryCommand(&o), saysCanceled(a.snapshotTablesCommand(&o)),
 		saysCanceled(a.snapshotDiffCommand(&o)), saysCanceled(a.snapshotFlameCommand(&o)),
-		saysCanceled(a.snapshotExportCommand(&o)), a.snapshotTakeCommand(), a.snapshotRecordCommand())
+		saysCanceled(a.snapshotTimelineCommand(&o)), saysCanceled(a.snapshotStagesCommand(&o)),
+		saysCanceled(a.snapshotCategoriesCommand(&o)), saysCanceled(a.snapshotExportCommand(&o)),
+		a.snapshotTakeCommand(), a.snapshotRecordCommand())
 	return saysCanceled(c)
 }
 
@@ -128,6 +130,28 @@ func (a *commands) readHistory(ctx context.Context, o *snapshotOptions, path str
 		return nil, 0, openError(err)
 	}
 	defer f.Close()
+	return a.readFrom(ctx, o, path, f, total)
+}
+
+// readKeeping is readHistory, which also writes what it reads to kept unless that is nil.
+func (a *commands) readKeeping(ctx context.Context, o *snapshotOptions, path string, kept *os.File) (*anatomy.History,
+	error) {
+	f, total, err := a.OpenInput(ctx, path)
+	if err != nil {
+		return nil, openError(err)
+	}
+	defer f.Close()
+	in := io.Reader(f)
+	if kept != nil {
+		in = io.TeeReader(f, kept)
+	}
+	h, _, err := a.readFrom(ctx, o, path, in, total)
+	return h, err
+}
+
+// readFrom reads an open file, of so many bytes or 0.
+func (a *commands) readFrom(ctx context.Context, o *snapshotOptions, path string, f io.Reader,
+	total int64) (*anatomy.History, int64, error) {
 	in := &term.Counted{Reader: f, Total: total, Line: term.NewStatusLine(a.Stderr), Name: filepath.Base(path)}
 	defer in.Line.Clear()
 	c, err := snapshot.ReadColumns(ctx, in, int64(o.memory))

@@ -70,6 +70,8 @@ func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 		doc.Size(p.Reserved))
 	if p.Row >= 0 && d.ToTime > d.FromTime {
 		fmt.Fprintf(b, ", %s after the first event", micros(p.Time-d.FromTime))
+	} else if d.Events > 0 && p.Row < 0 {
+		b.WriteString(", before the first event")
 	}
 	if p.ReservedPeak > p.Reserved {
 		fmt.Fprintf(b, " (at most %s reserved)", doc.Size(p.ReservedPeak))
@@ -130,6 +132,12 @@ func endText(b *strings.Builder, e *anatomy.EndState) {
 		doc.Size(e.Reserved), doc.Plural(e.Segments, "segment"), doc.Size(e.Allocated), doc.Size(e.Free),
 		doc.Size(e.LargestFree),
 		doc.Size(e.Splits))
+	if in := e.Rounding + e.Rests; in > 0 {
+		fmt.Fprintf(b, "              the blocks have %s more than was asked for: "+
+			"%s by rounding, %s in rests too small to split off (%.1f %% of what is unused)\n",
+			doc.Size(in), doc.Size(e.Rounding), doc.Size(e.Rests),
+			100*float64(in)/float64(e.Free+in))
+	}
 	if e.Pending > 0 {
 		fmt.Fprintf(b, "              %s freed and still in use by a stream\n", doc.Size(e.Pending))
 	}

