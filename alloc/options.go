@@ -52,8 +52,8 @@ type Options struct {
 	WarmUp   []int64 // sizes in bytes; one block of each is cached at the start, counted as neither hit nor miss
 	Adaptive bool    // Packed: segments are sized by recent requests (see packed.go)
 
-	// LargeFromMiB makes a request of 1 MiB a large one, as in Genesis, and smaller ones small. PyTorch chooses the pool
-	// by the rounded size (malloc calls round_size, then get_pool), and 1 MiB is small there.
+	// LargeFromMiB makes a request of 1 MiB a large one, as in Genesis, and smaller ones small. PyTorch chooses the
+	// pool by the rounded size (malloc calls round_size, then get_pool), and 1 MiB is small there.
 	LargeFromMiB bool
 	// Foreign says that the callers are not Go code: stacks are only those that they give.
 	Foreign bool
