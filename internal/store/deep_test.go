@@ -101,7 +101,8 @@ func TestNestedTexts(t *testing.T) {
 	}
 	n := env.Times(200_000, 1_000_000)
 	for _, call := range calls {
-		for _, x := range []string{"repeat('[', %d) || repeat(']', %d)", `repeat('{"a":', %d) || '1' || repeat('}', %d)`} {
+		for _, x := range []string{"repeat('[', %d) || repeat(']', %d)",
+			`repeat('{"a":', %d) || '1' || repeat('}', %d)`} {
 			sql := "SELECT length(CAST(" + call + " AS VARCHAR)) FROM (SELECT " + fmt.Sprintf(x, n, n) + " AS x)"
 			_, err := tryAsk(t.Context(), db, sql)
 			var e *Error

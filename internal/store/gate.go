@@ -255,8 +255,8 @@ func (w *walker) deeper(class string) error {
 	if w.depth <= maxDepth && w.twice <= maxTwice {
 		return nil
 	}
-	return remedy.Add(&Error{Kind: ErrRefused, Msg: fmt.Sprintf("the statement is too deep: at most %d expressions may "+
-		"stand in each other, and %d subqueries, lambdas and ->", maxDepth, maxTwice)},
+	return remedy.Add(&Error{Kind: ErrRefused, Msg: fmt.Sprintf("the statement is too deep: at most %d expressions "+
+		"may stand in each other, and %d subqueries, lambdas and ->", maxDepth, maxTwice)},
 		"take parts out into WITH; of JSON text, name a path: x->>'$.a.b.c'")
 }
 
