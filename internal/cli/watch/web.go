@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -130,19 +129,12 @@ func (a *commands) listen(ctx context.Context, addr string) (net.Listener, error
 	return l.Listen(ctx, "tcp", "127.0.0.1:0")
 }
 
-// minToken is the least length of a token that somebody makes: 16 characters of 64 are 96 bits.
-const minToken = 16
-
 // served reads what is needed to serve somebody beyond this machine, and refuses to do it without.
 func (o webOptions) served() (s web.Options, err error) {
 	s.Token, s.AllowEval = rand.Text(), o.allowEval
 	if o.tokenFile != "" {
-		text, err := os.ReadFile(o.tokenFile)
-		if err != nil {
-			return s, fmt.Errorf("web: --token-file: %w", err)
-		}
-		if s.Token = strings.TrimSpace(string(text)); len(s.Token) < minToken {
-			return s, app.Usage(fmt.Errorf("web: the token in %s has fewer than %d characters", o.tokenFile, minToken))
+		if s.Token, err = app.ReadToken(o.tokenFile); err != nil {
+			return s, fmt.Errorf("web: %w", err)
 		}
 	}
 	if (o.cert == "") != (o.key == "") {
