@@ -185,7 +185,10 @@ func TestEvalIsInterruptedByAnotherHandler(t *testing.T) {
 	c := api.NewClient(socket)
 	t.Cleanup(func() { c.Close(); server.Close(); <-served })
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := c.Eval(ctx, api.EvalRequest{}, api.EvalOutput{Print: func(int, bool, []byte) error { cancel(); return nil }})
+	r, err := c.Eval(ctx, api.EvalRequest{}, api.EvalOutput{Print: func(int, bool, []byte) error {
+		cancel()
+		return nil
+	}})
 	if err != nil || len(r.Results) != 1 || r.Results[0].Outcome != api.Interrupted {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -155,10 +155,12 @@ for name, act in tries.items():
     done.append(name)
 raise ValueError("done: %%s" %% done)
 `
-	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, fmt.Sprintf(acts, kept, l.Addr().(*net.TCPAddr).Port))},
-		Steps: 1, Factor: 1, NoNetwork: true, NoWrites: true}
+	text := fmt.Sprintf(acts, kept, l.Addr().(*net.TCPAddr).Port)
+	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, text)}, Steps: 1, Factor: 1, NoNetwork: true,
+		NoWrites: true}
 	_, err = Record(t.Context(), r)
-	if err != nil && (strings.Contains(err.Error(), "can't be kept") || strings.Contains(err.Error(), "needs Landlock")) {
+	said := fmt.Sprint(err)
+	if strings.Contains(said, "can't be kept") || strings.Contains(said, "needs Landlock") {
 		env.Missing(t, "unshare", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "ValueError: done: []") {

@@ -209,10 +209,12 @@ func TestPreparedRuntime(t *testing.T) {
 		"theirs": func(base string) error {
 			return errors.Join(os.Mkdir(base, 0o700), os.Chown(base, stranger, stranger))
 		},
-		"a link":         func(base string) error { return os.Symlink(theirs, base) },
-		"a link to ours": func(base string) error { return errors.Join(os.Mkdir(target, 0o700), os.Symlink(target, base)) },
-		"for all":        func(base string) error { return errors.Join(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
-		"a file":         func(base string) error { return os.WriteFile(base, nil, 0o600) },
+		"a link": func(base string) error { return os.Symlink(theirs, base) },
+		"a link to ours": func(base string) error {
+			return errors.Join(os.Mkdir(target, 0o700), os.Symlink(target, base))
+		},
+		"for all": func(base string) error { return errors.Join(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
+		"a file":  func(base string) error { return os.WriteFile(base, nil, 0o600) },
 		"exchangeable": func(base string) error {
 			return errors.Join(os.Mkdir(base, 0o700), os.Chmod(filepath.Dir(base), 0o777))
 		},

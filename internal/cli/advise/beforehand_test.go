@@ -15,7 +15,7 @@ func TestBeforehand(t *testing.T) {
 		precisions []string
 		want       []string
 	}{
-		{estimate.Run{Argv: []string{"train.py"}, Steps: 3}, all, []string{"train.py", "up to 4 times, for 3 steps each",
+		{estimate.Run{Argv: []string{"train.py"}, Steps: 3}, all, []string{"train.py is run here up to 4 times, for 3 steps",
 			"--no-writes", "--no-network"}},
 		{estimate.Run{Argv: []string{"-m", "pack.train"}, Steps: 2, Once: true}, all[:1], []string{"pack.train is run",
 			"once, for 2 steps"}},

@@ -47,18 +47,19 @@ func (a *commands) estimateCommand() *cobra.Command {
 		Use: "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
 		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
 			"without a GPU",
-		Long: "Runs SCRIPT for a few steps on the host, up to four times: what it writes or sends happens each time,\n" +
-			"unless --no-writes or --no-network keeps it from that. It sees a GPU, \"cuda:0\", that isn't there; what it " +
-			"would allocate is written down,\n" +
-			"and played by the rules of PyTorch's allocator at other batch sizes and precisions " +
-			"(docs/estimate.md). Its batch size is found in\n" +
-			"its arguments (--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where " +
-			"{batch:8} stands among its arguments. What\n" +
-			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
-			"is named. Exit code 3 means that\n" +
-			"it will not fit. Without SCRIPT, for a session (named before the command, or --session DIR), the " +
-			"answer comes\n" +
-			"from what it has recorded: nothing is run, and what a session can't know is said.",
+		Long: "Runs SCRIPT for a few steps on the host, up to four times: what it writes or sends happens " +
+			"each time, unless --no-writes\n" +
+			"or --no-network keeps it from that. It sees a GPU, \"cuda:0\", that isn't there; what it would " +
+			"allocate is written down, and played by\n" +
+			"the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
+			"size is found in its arguments\n" +
+			"(--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among " +
+			"its arguments. What no run on the\n" +
+			"host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and is named. Exit " +
+			"code 3 means that it will not fit.\n" +
+			"Without SCRIPT, for a session (named before the command, or --session DIR), the answer comes from " +
+			"what it has recorded: nothing is\n" +
+			"run, and what a session can't know is said.",
 		Example: "  memgauge estimate train.py --batch-size 8\n" +
 			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
 			"  memgauge estimate --device-memory 4GiB --batch 4,8,16 --precision as-is,mixed --shapes train.py\n" +

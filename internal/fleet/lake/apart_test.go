@@ -184,6 +184,33 @@ func TestMergeIsCalledOff(t *testing.T) {
 	}
 }
 
+// A merge, or a file, that takes more time than it may is given up, and the file is set aside and named. The rows beside
+// it are merged.
+func TestFilesWithoutEnd(t *testing.T) {
+	_, w := filled(t)
+	m, own := mergeOf(t, w.o.Location, w)
+	real := workTime
+	t.Cleanup(func() { workTime = real })
+	workTime = 300 * time.Millisecond
+	forever := "(SELECT sum(sin(a.range + b.range)) FROM range(10000000000) a, range(10000000000) b) > 0"
+	from := []source{{entry: entry{name: tenOClock + "/tier=r0/endless.parquet"}, file: own, where: forever}}
+	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
+		t.Errorf("given up: %v", err)
+	}
+	workTime = time.Nanosecond
+	if n, err := w.sift(t.Context(), from, m.Columns); n != 1 || err != nil {
+		t.Errorf("%d were set aside, %v", n, err)
+	}
+	if names, _ := w.Aside(); len(names) != 1 || !strings.Contains(names[0], "/endless.parquet: ") ||
+		!strings.Contains(names[0], errBeyond.Error()) {
+		t.Errorf("named: %q", names)
+	}
+	workTime = real
+	if r, err := w.Maintain(t.Context()); err != nil || r.Merged == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // An honest file is not set aside for its rows' number: that an hour can't be sorted says nothing against its files.
 func TestHonestFileStays(t *testing.T) {
 	_, w := filled(t)
