@@ -13,6 +13,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -109,7 +110,12 @@ func filesOf(from []source) (list []*os.File) {
 const besides = int64(768 * units.MiB)
 
 // mergeApart merges in a cell; the file lies in the stage then.
-func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) (err error) {
+func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) error {
+	return w.mergeInto(ctx, m, from, w.place.stage(), mergedName)
+}
+
+// mergeInto merges in a cell, to a file of that name.
+func (w *Writer) mergeInto(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
 	for i, f := range from {
 		m.From = append(m.From, store.MergeSource{Path: cell.File(i), Where: f.where})
 	}
@@ -130,7 +136,7 @@ func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) (
 	if err != nil {
 		return err
 	}
-	return dir.Give(mergedName, w.place.stage(), mergedName)
+	return dir.Give(mergedName, to, name)
 }
 
 // checker checks files in a cell, and those that need too much there in one of their own.
