@@ -215,8 +215,8 @@ func TestFilesWithoutEnd(t *testing.T) {
 func TestHonestFileStays(t *testing.T) {
 	_, w := filled(t)
 	path := filepath.Join(t.TempDir(), "many.parquet")
-	sql := "SELECT 'node-' || range % 100 AS node, hash(range)::VARCHAR AS _session, range AS step FROM range(1000000)"
-	if err := store.WriteParquet(t.Context(), sql, path, rowGroup, t.TempDir()); err != nil {
+	sql := "SELECT 'node-' || range % 100 AS node, hash(range)::VARCHAR AS _session, range AS step FROM range(500000)"
+	if err := store.WriteParquet(t.Context(), sql, path, smallGroup, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -227,8 +227,18 @@ func TestHonestFileStays(t *testing.T) {
 	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
 		MemoryLimit: 32 << 20}
 	from := []source{{entry: entry{name: "many.parquet"}, file: f}}
-	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
+	stage := w.place.stage()
+	if err := w.mergeBy(t.Context(), m, from, stage, mergedName); !errors.Is(err, errBeyond) {
 		t.Errorf("sorted in 32 MiB: %v", err)
+	}
+	if err := w.mergeApart(t.Context(), m, from); err != nil {
+		t.Errorf("unsorted in 32 MiB: %v", err)
+	}
+	if info, err := stage.Lstat(mergedName); err != nil || info.Size < 1<<20 {
+		t.Errorf("merged: %+v, %v", info, err)
+	}
+	if err := stage.Remove(mergedName); err != nil {
+		t.Error(err)
 	}
 	bad, err := w.sift(t.Context(), from, m.Columns)
 	alone, err2 := w.siftAlone(t.Context(), m, from)

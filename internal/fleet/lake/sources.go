@@ -63,7 +63,7 @@ func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out 
 	return append(p.merged, p.files...), m.Rows, p.close, nil
 }
 
-// maxSources is how many files are open for a merge at a time: an hour has some hundreds. One of a node that sends small
+// maxSources is how many files are open for a merge at a time: an hour has some hundreds. One of a node that sends tiny
 // frames has any number, and each takes a descriptor, and memory where it is read. It is a variable for tests.
 var maxSources = 512
 
