@@ -15,8 +15,8 @@ func TestBeforehand(t *testing.T) {
 		precisions []string
 		want       []string
 	}{
-		{estimate.Run{Argv: []string{"train.py"}, Steps: 3}, all, []string{"train.py is run here up to 4 times, for 3 steps",
-			"--no-writes", "--no-network"}},
+		{estimate.Run{Argv: []string{"train.py"}, Steps: 3}, all, []string{"train.py is run here up to 4 times",
+			"for 3 steps", "--no-writes", "--no-network"}},
 		{estimate.Run{Argv: []string{"-m", "pack.train"}, Steps: 2, Once: true}, all[:1], []string{"pack.train is run",
 			"once, for 2 steps"}},
 		{estimate.Run{Argv: []string{"a.py"}, NoWrites: true}, all[2:], []string{"up to 2 times", "writes no files",

@@ -27,8 +27,8 @@ type work struct {
 	Columns []store.FileColumn // that a checked file should have
 }
 
-// workTime bounds a merge and the check of one file: an hour of a thousand nodes takes a minute or two. It is a variable
-// for tests.
+// workTime bounds a merge and the check of one file: an hour of a thousand nodes takes a minute or two. It is a
+// variable for tests.
 var workTime = 10 * time.Minute
 
 // worker does the work in the cell's own process. The statement is the number of the file that is to be checked.

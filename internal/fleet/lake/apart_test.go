@@ -184,8 +184,8 @@ func TestMergeIsCalledOff(t *testing.T) {
 	}
 }
 
-// A merge, or a file, that takes more time than it may is given up, and the file is set aside and named. The rows beside
-// it are merged.
+// A merge, or a file, that takes more time than it may is given up, and the file is set aside and named. The rows
+// beside it are merged.
 func TestFilesWithoutEnd(t *testing.T) {
 	_, w := filled(t)
 	m, own := mergeOf(t, w.o.Location, w)

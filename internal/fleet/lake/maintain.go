@@ -79,8 +79,8 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 	return r, err
 }
 
-// maxRaw is how many files an hour may have before they are merged, though it is not over: a question reads each. At one
-// flush in 30 s an hour has 120, and twice that when nodes catch up. It is a variable for tests.
+// maxRaw is how many files an hour may have before they are merged, though it is not over: a question reads each. At
+// one flush in 30 s an hour has 120, and twice that when nodes catch up. It is a variable for tests.
 var maxRaw = 1000
 
 // tidyEvery is the time between maintenances. One lists the lake, and merges at most the hour that was over.
