@@ -114,24 +114,8 @@ func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) e
 	return w.mergeInto(ctx, m, from, w.place.stage(), mergedName)
 }
 
-// smallGroup is the rows of a group where a million of them don't fit into memory.
-const smallGroup = 50_000
-
-// mergeInto merges to a file of that name. Rows that memory can't sort, some millions with texts that all differ, lie
-// unsorted in small groups: a question reads more of them, but no longer each of an hour's files.
+// mergeInto merges in a cell, to a file of that name.
 func (w *Writer) mergeInto(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
-	err := w.mergeBy(ctx, m, from, to, name)
-	if errors.Is(err, errBeyond) && m.Widest == 0 && ctx.Err() == nil {
-		m.Order, m.RowGroup = nil, smallGroup
-		if e := w.mergeBy(ctx, m, from, to, name); e == nil {
-			return nil
-		}
-	}
-	return err
-}
-
-// mergeBy merges in a cell, as m says.
-func (w *Writer) mergeBy(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
 	for i, f := range from {
 		m.From = append(m.From, store.MergeSource{Path: cell.File(i), Where: f.where})
 	}

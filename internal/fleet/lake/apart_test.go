@@ -228,10 +228,10 @@ func TestHonestFileStays(t *testing.T) {
 		MemoryLimit: 32 << 20}
 	from := []source{{entry: entry{name: "many.parquet"}, file: f}}
 	stage := w.place.stage()
-	if err := w.mergeBy(t.Context(), m, from, stage, mergedName); !errors.Is(err, errBeyond) {
+	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
 		t.Errorf("sorted in 32 MiB: %v", err)
 	}
-	if err := w.mergeApart(t.Context(), m, from); err != nil {
+	if err := w.mergeHonest(t.Context(), m, from, stage, mergedName); err != nil {
 		t.Errorf("unsorted in 32 MiB: %v", err)
 	}
 	if info, err := stage.Lstat(mergedName); err != nil || info.Size < 1<<20 {

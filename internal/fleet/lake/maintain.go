@@ -250,8 +250,8 @@ func (w *Writer) mergeOnce(ctx context.Context, h hour, p *part, r *Report) (aga
 	if err != nil {
 		return false, err
 	}
-	if err := w.mergeApart(ctx, m, from); err != nil {
-		if err = w.blame(ctx, m, from, err); errors.Is(err, errAgain) {
+	if err := w.mergeHonest(ctx, m, from, w.place.stage(), mergedName); err != nil {
+		if errors.Is(err, errAgain) {
 			return true, nil
 		}
 		return false, err

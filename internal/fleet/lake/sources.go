@@ -90,8 +90,8 @@ func (p *portions) room(ctx context.Context) error {
 		p.dir = dir
 	}
 	name := strconv.Itoa(len(p.merged)) + ".parquet"
-	if err := p.w.mergeInto(ctx, p.how, p.files, p.dir, name); err != nil {
-		return p.w.blame(ctx, p.how, p.files, err)
+	if err := p.w.mergeHonest(ctx, p.how, p.files, p.dir, name); err != nil {
+		return err
 	}
 	f, err := p.dir.Open(name)
 	if err != nil {
@@ -123,6 +123,28 @@ func (p *portions) close() {
 
 // errAgain says that files were set aside, without which the merge is to be tried again.
 var errAgain = errors.New("files were set aside")
+
+// smallGroup is the rows of a group where a million of them don't fit into memory.
+const smallGroup = 50_000
+
+// mergeHonest merges to a file of that name, or sets files aside that keep it from that: errAgain. Rows that memory
+// can't sort though each file is honest, some millions with texts that all differ, lie unsorted in small groups: a
+// question reads more of them, but no longer each of an hour's files.
+func (w *Writer) mergeHonest(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
+	err := w.mergeInto(ctx, m, from, to, name)
+	if err == nil {
+		return nil
+	}
+	err = w.blame(ctx, m, from, err)
+	if errors.Is(err, errAgain) || !errors.Is(err, errBeyond) || ctx.Err() != nil {
+		return err
+	}
+	m.Order, m.RowGroup = nil, smallGroup
+	if w.mergeInto(ctx, m, from, to, name) == nil {
+		return nil
+	}
+	return err
+}
 
 // blame sets those files aside for which a merge failed; where there are none, the error is the merge's.
 func (w *Writer) blame(ctx context.Context, m store.Merge, from []source, err error) error {
