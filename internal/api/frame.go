@@ -68,13 +68,14 @@ type InterruptRequest struct {
 	Key string `json:"key"`
 }
 
-// running are the evals that can be interrupted, by key.
-type running struct {
+// Evals are the running evals that can be interrupted, by key. Handlers of one session that live for a request only
+// share them: an InterruptRequest is another request.
+type Evals struct {
 	mu   sync.Mutex
 	stop map[string]func()
 }
 
-func (r *running) add(key string, stop func()) (remove func()) {
+func (r *Evals) add(key string, stop func()) (remove func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stop == nil {
@@ -88,7 +89,7 @@ func (r *running) add(key string, stop func()) (remove func()) {
 	}
 }
 
-func (r *running) interrupt(key string) {
+func (r *Evals) interrupt(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if stop := r.stop[key]; stop != nil {

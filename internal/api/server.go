@@ -39,7 +39,12 @@ const maxBody = 6*maxSQL + 1<<16
 // Handler serves a session over HTTP, within the rights of whoever asks. finish is called when memgauge run reports
 // that the command has ended; the collector then ends in its own time.
 func Handler(s Session, rights Rights, finish func()) http.Handler {
-	h := &handler{s: Limit(s, rights), finish: finish}
+	return new(Evals).Handler(s, rights, finish)
+}
+
+// Handler is the function of that name, with evals that other handlers interrupt too.
+func (r *Evals) Handler(s Session, rights Rights, finish func()) http.Handler {
+	h := &handler{s: Limit(s, rights), finish: finish, evals: r}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != localHost {
 			http.Error(w, "wrong host", http.StatusForbidden)
@@ -68,7 +73,7 @@ func Handler(s Session, rights Rights, finish func()) http.Handler {
 type handler struct {
 	s      Session
 	finish func()
-	evals  running
+	evals  *Evals
 }
 
 // told serves a GET without parameters.

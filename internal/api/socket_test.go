@@ -164,6 +164,36 @@ func TestEvalIsInterrupted(t *testing.T) {
 	<-ended
 }
 
+// TestEvalIsInterruptedByAnotherHandler: a node makes one for each question, and the interruption is another question.
+func TestEvalIsInterruptedByAnotherHandler(t *testing.T) {
+	s := &scripted{eval: func(ctx context.Context, _ api.EvalRequest, out api.EvalOutput) (api.EvalReply, error) {
+		_ = out.Print(0, false, []byte("began"))
+		<-ctx.Done()
+		return api.EvalReply{Results: []api.EvalResult{{Outcome: api.Interrupted}}}, nil
+	}}
+	var evals api.Evals
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := api.Server(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		evals.Handler(s, api.Owner, nil).ServeHTTP(w, r)
+	}))
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	c := api.NewClient(socket)
+	t.Cleanup(func() { c.Close(); server.Close(); <-served })
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := c.Eval(ctx, api.EvalRequest{}, api.EvalOutput{Print: func(int, bool, []byte) error {
+		cancel()
+		return nil
+	}})
+	if err != nil || len(r.Results) != 1 || r.Results[0].Outcome != api.Interrupted {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // TestEventsAndSnapshotsStream: an error after the first pieces is told behind them.
 func TestEventsAndSnapshotsStream(t *testing.T) {
 	s := &scripted{snapshot: bytes.Repeat([]byte("pickle\x00"), 100_000)}

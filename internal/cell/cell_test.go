@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -156,6 +157,19 @@ var acts = map[string]func(t target) error{
 		_, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
 		return err
 	},
+	"fork": func(target) error {
+		return child(unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0))
+	},
+	"fork as a C library does": func(target) error { return exec.Command("/proc/self/exe").Start() },
+	"fork by a newer call": func(target) error {
+		args := [8]uint64{4: uint64(unix.SIGCHLD)} // struct clone_args (linux/sched.h)
+		pid, _, errno := unix.RawSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&args)), unsafe.Sizeof(args), 0)
+		err := child(pid, 0, errno)
+		if errors.Is(err, unix.ENOSYS) { // what makes the C library take the older one
+			err = unix.EACCES
+		}
+		return err
+	},
 	"run a program": func(target) error { return unix.Exec("/bin/sh", []string{"sh", "-c", "exit"}, nil) },
 	"have the environment": func(target) error {
 		if v := os.Getenv("CELL_TEST_SECRET"); v != "" {
@@ -163,6 +177,17 @@ var acts = map[string]func(t target) error{
 		}
 		return errors.New("permission denied: it is empty")
 	},
+}
+
+// child ends the process that a raw fork has made, and leaves its maker the reason why there is none.
+func child(pid, _ uintptr, errno syscall.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	if pid == 0 {
+		unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	}
+	return nil
 }
 
 func start(t *testing.T, kind string, aim target, read ...string) *Cell {
@@ -235,7 +260,8 @@ func TestFenceWithoutLandlock(t *testing.T) {
 		"write in the lake": "read-only", "change the lake": "read-only", "shorten the lake": "read-only",
 		"remove of the lake": "read-only", "read the parent's environment": "permission denied",
 		"connect": "permission denied", "make a socket": "permission denied", "change a mode": "permission denied",
-		"limit the parent": "permission denied", "signal the parent": "permission denied"} {
+		"limit the parent": "permission denied", "signal the parent": "permission denied",
+		"fork": "permission denied", "fork as a C library does": "permission denied"} {
 		if got := ask(t, c, act); !strings.Contains(got, want) {
 			t.Errorf("%s: %q, want %s", act, got, want)
 		}

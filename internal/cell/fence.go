@@ -122,7 +122,7 @@ func (f fence) raise() error {
 		err = dropRights()
 	}
 	if err == nil {
-		err = noSockets()
+		err = noOthers()
 	}
 	return err
 }

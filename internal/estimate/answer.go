@@ -230,6 +230,21 @@ func Observe(ctx context.Context, r Run, precisions []string, said func(string))
 	return out, nil
 }
 
+// Runs is how often Observe runs the script at most.
+func Runs(r Run, precisions []string) int {
+	n, own := 0, false
+	for _, name := range precisions {
+		if name == Half && own {
+			continue
+		}
+		own = own || name != Mixed
+		if n += 2; r.Once {
+			n--
+		}
+	}
+	return n
+}
+
 // pair runs the script at two batch sizes.
 func pair(ctx context.Context, r Run, said func(string)) (*Program, error) {
 	r.Factor = 1

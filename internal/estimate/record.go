@@ -33,6 +33,9 @@ type Run struct {
 	Once       bool    // at its own batch size only
 	Mixed      bool    // under autocast
 	Capability [2]int  // of the GPU that the script sees
+
+	NoNetwork bool // the script has no network
+	NoWrites  bool // it writes no file but temporary ones, which are removed
 }
 
 // stopping is how long a script may take to end after it was told to; then it is killed.
@@ -52,12 +55,20 @@ func Record(ctx context.Context, r Run) (*Recording, error) {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	program, out := filepath.Join(dir.Path(), "py", "recorder.py"), filepath.Join(dir.Path(), "events")
-	settings, err := json.Marshal(map[string]any{"steps": r.Steps, "factor": r.Factor, "shapes": r.Shapes,
-		"mixed": r.Mixed, "capability": r.Capability})
+	told := map[string]any{"steps": r.Steps, "factor": r.Factor, "shapes": r.Shapes, "mixed": r.Mixed,
+		"capability": r.Capability}
+	tmp := ""
+	if r.NoWrites {
+		tmp, told["write"] = filepath.Join(dir.Path(), "tmp"), []string{dir.Path()}
+		if err := dir.Mkdir("tmp"); err != nil {
+			return nil, fmt.Errorf("record: %w", err)
+		}
+	}
+	settings, err := json.Marshal(told)
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
-	if err := run(ctx, r.Python, append([]string{program, out, string(settings)}, r.Argv...)); err != nil {
+	if err := run(ctx, r, tmp, append([]string{program, out, string(settings)}, r.Argv...)); err != nil {
 		return nil, err
 	}
 	file, err := dir.Open("events")
@@ -68,10 +79,11 @@ func Record(ctx context.Context, r Run) (*Recording, error) {
 	return Read(file)
 }
 
-// run runs Python in a process group of its own, so that workers of the script end with it.
-func run(ctx context.Context, python string, args []string) error {
+// run runs Python in a process group of its own, so that workers of the script end with it. tmp is where it has its
+// temporary files; "": where they always are.
+func run(ctx context.Context, r Run, tmp string, args []string) error {
 	last := &lastBytes{}
-	c := exec.CommandContext(ctx, python, args...)
+	c := exec.CommandContext(ctx, r.Python, args...)
 	c.Stdout, c.Stderr = last, last
 	runtime.LockOSThread() // Pdeathsig goes by the thread that started the process
 	defer runtime.UnlockOSThread()
@@ -80,6 +92,14 @@ func run(ctx context.Context, python string, args []string) error {
 	c.WaitDelay = stopping
 	c.Env = append(os.Environ(), "MEMGAUGE_DISABLE=1", "CUDA_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1",
 		"PYTHONUNBUFFERED=1")
+	if tmp != "" {
+		c.Env = append(c.Env, "TMPDIR="+tmp)
+	}
+	if r.NoNetwork { // a network namespace without a device; making one takes a user namespace (user_namespaces(7))
+		c.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}}
+	}
 	err := c.Run()
 	if c.Process != nil {
 		_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // what it left; ESRCH: nothing
@@ -90,6 +110,10 @@ func run(ctx context.Context, python string, args []string) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return failure(last.String(), exit)
+	}
+	if err != nil && r.NoNetwork && c.Process == nil {
+		return remedy.Add(fmt.Errorf("record: --no-network can't be kept here: %w", err),
+			"user namespaces are off: run it without the flag where it may reach the network, or in a container")
 	}
 	if err != nil {
 		return fmt.Errorf("record: %w", err)

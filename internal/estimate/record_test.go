@@ -3,6 +3,8 @@ package estimate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,5 +124,49 @@ func TestAScriptEndsWithItsContext(t *testing.T) {
 	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, "import time\ntime.sleep(3600)")}, Steps: 1, Factor: 1}
 	if _, err := Record(ctx, r); !errors.Is(err, why) {
 		t.Errorf("it ended with %v", err)
+	}
+}
+
+// TestFencedScript: with both fences a script changes no file and reaches no network, and has its temporary files.
+func TestFencedScript(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "kept")
+	if err := os.WriteFile(kept, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	const acts = `
+import os, socket, sys, tempfile
+tempfile.NamedTemporaryFile().write(b"x")
+open(os.devnull, "w").write("x")
+kept, port = %q, %d
+tries = {"write": lambda: open(kept, "w"), "append": lambda: open(kept, "a"), "remove": lambda: os.remove(kept),
+         "make": lambda: os.mkdir(kept + ".d"), "connect": lambda: socket.create_connection(("127.0.0.1", port))}
+done = []
+for name, act in tries.items():
+    try:
+        act()
+    except OSError:
+        continue
+    done.append(name)
+raise ValueError("done: %%s" %% done)
+`
+	text := fmt.Sprintf(acts, kept, l.Addr().(*net.TCPAddr).Port)
+	r := Run{Python: env.Torch(t).Path, Argv: []string{script(t, text)}, Steps: 1, Factor: 1, NoNetwork: true,
+		NoWrites: true}
+	_, err = Record(t.Context(), r)
+	said := fmt.Sprint(err)
+	if strings.Contains(said, "can't be kept") || strings.Contains(said, "needs Landlock") {
+		env.Missing(t, "unshare", err)
+	}
+	if err == nil || !strings.Contains(err.Error(), "ValueError: done: []") {
+		t.Errorf("%v", err)
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "kept" {
+		t.Errorf("the file has %q, %v", text, err)
 	}
 }

@@ -235,25 +235,25 @@ func (s *Session) fill() error {
 var networkFS = proc.NetworkFS
 
 // localRuntime is the fallback when a session lies on a network file system. There, a mapped ring would kill the
-// trainer with SIGBUS when the server fails, and sockets don't work across hosts.
+// trainer with SIGBUS when the server fails, and sockets don't work across hosts. The place is for all users, so that
+// somebody else may have prepared the name, or be able to exchange it later: such a one is refused.
 func localRuntime(id string) (string, error) {
-	base := filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Getuid()))
-	if err := mkdir(base); err != nil && !os.IsExist(err) {
-		return "", err
+	base := filepath.Join(os.TempDir(), "memgauge-"+strconv.Itoa(os.Geteuid()))
+	if st, err := os.Lstat(base); err == nil && (!st.IsDir() || st.Mode().Perm()&0o077 != 0) {
+		return "", remedy.Add(fmt.Errorf("%s is not a directory with mode 0700", base), "remove it, or set TMPDIR")
 	}
-	st, err := os.Lstat(base)
+	d, err := rootdir.Own(base, trust.Data)
 	if err != nil {
 		return "", err
 	}
-	if !st.IsDir() || int(st.Sys().(*syscall.Stat_t).Uid) != os.Getuid() || st.Mode().Perm()&0o077 != 0 {
-		return "", remedy.Add(fmt.Errorf("%s is not a directory of ours with mode 0700", base),
-			"remove it, or set TMPDIR")
+	defer d.Close()
+	if err := d.Private(); err != nil {
+		return "", err
 	}
 	if kind, network, err := networkFS(base); err != nil || network {
 		return "", remedy.Add(fmt.Errorf("%s is on %s too", base, kind), "set TMPDIR to a directory on a local disk")
 	}
-	dir := filepath.Join(base, id)
-	return dir, mkdir(dir)
+	return filepath.Join(base, id), d.Mkdir(id)
 }
 
 // makeDir makes dir, or takes an existing empty one of the user's own, and returns its absolute path. A directory that

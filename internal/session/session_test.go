@@ -193,6 +193,52 @@ func TestNetworkHomeGetsALocalRuntime(t *testing.T) {
 	}
 }
 
+// TestPreparedRuntime: the place for rings beside a network file system has a name that everybody can guess. What
+// others prepared there, or can exchange, is not used, and nothing is made in it.
+func TestPreparedRuntime(t *testing.T) {
+	dir, theirs := open(t)
+	t.Setenv("MEMGAUGE_HOME", filepath.Join(dir, "home"))
+	real := networkFS
+	t.Cleanup(func() { networkFS = real })
+	networkFS = func(path string) (string, bool, error) {
+		return "nfs", strings.HasPrefix(path, filepath.Join(dir, "home")), nil
+	}
+	name := "memgauge-" + strconv.Itoa(os.Geteuid())
+	target := filepath.Join(dir, "target")
+	prepared := map[string]func(base string) error{
+		"theirs": func(base string) error {
+			return errors.Join(os.Mkdir(base, 0o700), os.Chown(base, stranger, stranger))
+		},
+		"a link": func(base string) error { return os.Symlink(theirs, base) },
+		"a link to ours": func(base string) error {
+			return errors.Join(os.Mkdir(target, 0o700), os.Symlink(target, base))
+		},
+		"for all": func(base string) error { return errors.Join(os.Mkdir(base, 0o700), os.Chmod(base, 0o777)) },
+		"a file":  func(base string) error { return os.WriteFile(base, nil, 0o600) },
+		"exchangeable": func(base string) error {
+			return errors.Join(os.Mkdir(base, 0o700), os.Chmod(filepath.Dir(base), 0o777))
+		},
+	}
+	for what, prepare := range prepared {
+		tmp := filepath.Join(dir, "tmp-"+strings.ReplaceAll(what, " ", "-"))
+		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("TMPDIR", tmp)
+		if err := prepare(filepath.Join(tmp, name)); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := Create(Options{}); err == nil {
+			t.Errorf("%s: the rings are at %s", what, s.Rings())
+		}
+	}
+	for _, at := range []string{theirs, target} {
+		if made, err := os.ReadDir(at); err != nil || len(made) > 0 {
+			t.Errorf("%s has %v, %v", at, made, err)
+		}
+	}
+}
+
 func TestLocks(t *testing.T) {
 	home(t)
 	s := create(t, Options{Name: "a"})

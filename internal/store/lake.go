@@ -89,7 +89,7 @@ func (m Merge) sql() string {
 	sql := "SELECT " + strings.Join(typed, ", ") + " FROM (" + strings.Join(parts, " UNION ALL BY NAME ") + ")"
 	if m.Widest > 0 {
 		sql = "SELECT * FROM (" + sql + ") ORDER BY " + m.width() + " DESC LIMIT " + itoa(int64(m.Widest))
-	} else {
+	} else if len(m.Order) > 0 {
 		sql += " ORDER BY " + strings.Join(m.Order, ", ")
 	}
 	return copySQL(sql, m.To, m.RowGroup)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
@@ -106,15 +107,16 @@ func (s *snapshots) load(x *shot) {
 }
 
 func openSnapshot(x *shot) (*os.File, error) {
-	info, err := os.Stat(x.path) // before it is opened: opening a FIFO waits
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a file", x.path)
-	}
+	f, err := rootdir.OpenNamed(x.path)
 	if err != nil {
 		return nil, err
 	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	x.total.Store(info.Size())
-	return os.Open(x.path)
+	return f, nil
 }
 
 // take reads a snapshot, and works out what the page needs of it.

@@ -16,6 +16,7 @@ import (
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/monitor"
 	"github.com/memgauge/memgauge/internal/page"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/secret"
 )
 
@@ -211,18 +212,15 @@ func cutLast(text, mark string) (before, after string, ok bool) {
 }
 
 func excerptOf(file string, line int, about api.About) (*excerpt, error) {
-	info, err := os.Stat(file) // before it is opened: opening a FIFO waits
-	if err != nil {
-		return nil, fmt.Errorf("source: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("source: %s is not a file", file)
-	}
-	f, err := os.Open(file)
+	f, err := rootdir.OpenNamed(file) // a session may name a pipe, or exchange what it named for one
 	if err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
 	e := &excerpt{File: file, Line: line, First: max(1, line-around), Lines: []string{},
 		Later: info.ModTime().After(about.Started)}
 	lines := bufio.NewScanner(io.LimitReader(f, maxSource))

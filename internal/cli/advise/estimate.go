@@ -30,6 +30,8 @@ type estimateOptions struct {
 	steps      int
 	shapes     bool
 	once       bool
+	noNetwork  bool
+	noWrites   bool
 	batches    []int
 	precisions []string
 	json       bool
@@ -45,17 +47,19 @@ func (a *commands) estimateCommand() *cobra.Command {
 		Use: "estimate [--] [PYTHON] SCRIPT [ARGUMENT…]",
 		Short: "Say how much GPU memory a training will take, and the largest batch size that fits, " +
 			"without a GPU",
-		Long: "Runs SCRIPT for a few steps on the host. It sees a GPU, \"cuda:0\", that isn't there; what it " +
-			"would allocate is written down,\n" +
-			"and played by the rules of PyTorch's allocator at other batch sizes and precisions " +
-			"(docs/estimate.md). Its batch size is found in\n" +
-			"its arguments (--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where " +
-			"{batch:8} stands among its arguments. What\n" +
-			"no run on the host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and " +
-			"is named. Exit code 3 means that\n" +
-			"it will not fit. Without SCRIPT, for a session (named before the command, or --session DIR), the " +
-			"answer comes\n" +
-			"from what it has recorded: nothing is run, and what a session can't know is said.",
+		Long: "Runs SCRIPT for a few steps on the host, up to four times: what it writes or sends happens " +
+			"each time, unless --no-writes\n" +
+			"or --no-network keeps it from that. It sees a GPU, \"cuda:0\", that isn't there; what it would " +
+			"allocate is written down, and played by\n" +
+			"the rules of PyTorch's allocator at other batch sizes and precisions (docs/estimate.md). Its batch " +
+			"size is found in its arguments\n" +
+			"(--batch-size 8), in its text (batch_size = 8), in its DataLoader, or where {batch:8} stands among " +
+			"its arguments. What no run on the\n" +
+			"host can see, CUDA's context and the workspaces of cuDNN, is in the interval, and is named. Exit " +
+			"code 3 means that it will not fit.\n" +
+			"Without SCRIPT, for a session (named before the command, or --session DIR), the answer comes from " +
+			"what it has recorded: nothing is\n" +
+			"run, and what a session can't know is said.",
 		Example: "  memgauge estimate train.py --batch-size 8\n" +
 			"  memgauge estimate --device-memory \"GTX 1650\" -- .venv/bin/python train.py\n" +
 			"  memgauge estimate --device-memory 4GiB --batch 4,8,16 --precision as-is,mixed --shapes train.py\n" +
@@ -80,6 +84,9 @@ func (a *commands) estimateCommand() *cobra.Command {
 	f.BoolVar(&o.shapes, "shapes", false,
 		"leave out arithmetic on large tensors: faster, and for models larger than the host's memory")
 	f.BoolVar(&o.once, "once", false, "run the script at its own batch size only: no other is estimated then")
+	f.BoolVar(&o.noNetwork, "no-network", false, "run the script without a network")
+	f.BoolVar(&o.noWrites, "no-writes", false,
+		"let the script write no file but temporary ones, which are removed (Linux 5.13 or newer)")
 	f.IntSliceVar(&o.batches, "batch", nil, "batch `SIZES` to estimate (default: the script's own)")
 	f.StringSliceVar(&o.precisions, "precision", []string{"as-is", "mixed", "bf16"},
 		"`PRECISIONS`: as-is, mixed (autocast to bfloat16), bf16 (model and optimizer)")
@@ -176,7 +183,8 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 		defer stop()
 	}
 	run := estimate.Run{Python: python, Argv: script, Steps: o.steps, Shapes: o.shapes, Once: o.once,
-		Capability: capability(q)}
+		Capability: capability(q), NoNetwork: o.noNetwork, NoWrites: o.noWrites}
+	fmt.Fprintf(a.Stderr, "memgauge: %s\n", beforehand(run, precisions))
 	programs, err := estimate.Observe(ctx, run, precisions, a.progress())
 	if err != nil {
 		return fmt.Errorf("estimate: %w", err)
@@ -186,6 +194,27 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 		return fmt.Errorf("estimate: %w", err)
 	}
 	return a.showEstimate(answer{o, q, script, programs, cases})
+}
+
+// beforehand says what is about to be done with the user's script.
+func beforehand(r estimate.Run, precisions []string) string {
+	name, times := r.Argv[0], "once"
+	if name == "-m" {
+		name = r.Argv[1]
+	}
+	if n := estimate.Runs(r, precisions); n > 1 {
+		times = fmt.Sprintf("up to %d times", n)
+	}
+	text := fmt.Sprintf("%s is run here %s, for %d steps each", name, times, r.Steps)
+	switch {
+	case r.NoWrites && r.NoNetwork:
+		return text + "; it writes no files and has no network"
+	case r.NoWrites:
+		return text + "; it writes no files, and does to the network what it always does (--no-network)"
+	case r.NoNetwork:
+		return text + "; it has no network, and does to files what it always does (--no-writes)"
+	}
+	return text + ", and does to files and network what it always does (--no-writes, --no-network)"
 }
 
 func capability(q estimate.Question) [2]int {

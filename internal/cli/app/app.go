@@ -173,6 +173,10 @@ func (a *App) FinishCommand(c *cobra.Command) {
 	}
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
+		if !TakesSession(c) && c.Flags().Changed("target") {
+			return Usage(remedy.Add(fmt.Errorf("%s: it asks no session, so that %q has no meaning before it", Called(c),
+				a.Endpoint), "it is called as "+c.UseLine()))
+		}
 		if check == nil {
 			return nil
 		}

@@ -25,6 +25,7 @@ import (
 type exportOptions struct {
 	perfetto, pprof, tensorboard, parquet string
 	prometheus, otlp                      string
+	tokenFile, token                      string
 	interval, linger                      units.Duration
 }
 
@@ -49,7 +50,10 @@ func (a *commands) exportCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.prometheus, "prometheus", "",
-		"serve http://`ADDR`/metrics; :PORT is for this machine alone, other addresses must be named in full")
+		"serve http://`ADDR`/metrics; :PORT is for this machine, whose users can all read it, other addresses must be "+
+			"named in full")
+	f.StringVar(&o.tokenFile, "token-file", "",
+		"with --prometheus: answer only those who send the token in `FILE` (Authorization: Bearer)")
 	f.StringVar(&o.otlp, "otlp", "", "send to the OpenTelemetry receiver at `URL`, such as http://127.0.0.1:4318")
 	f.Var(&o.interval, "interval", "with --otlp: send every `DURATION`")
 	f.Var(&o.linger, "linger", "with --prometheus: serve the last values for `DURATION` after the job has ended")
@@ -77,6 +81,14 @@ func (o *exportOptions) check() (err error) {
 	}
 	if o.perfetto != "" {
 		if err := traceevent.CheckName("--perfetto", o.perfetto); err != nil {
+			return err
+		}
+	}
+	if o.tokenFile != "" {
+		if o.prometheus == "" {
+			return errors.New("--token-file is about --prometheus")
+		}
+		if o.token, err = app.ReadToken(o.tokenFile); err != nil {
 			return err
 		}
 	}

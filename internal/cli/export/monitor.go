@@ -34,6 +34,7 @@ func (a *commands) monitor(ctx context.Context, t ask.Target, o exportOptions) (
 		if err != nil {
 			return nil, err
 		}
+		server.Require(o.token)
 		m.server = server
 	}
 	if _, err := m.source.Read(ctx); err != nil {
@@ -101,6 +102,9 @@ func (m *monitor) announce(first metrics.Reading) {
 	}
 	fmt.Fprintf(m.Stderr, "memgauge: serving http://%s/metrics of session %s, %s\n", m.server.Addr(),
 		first.Session, state)
+	if m.o.token == "" && !m.server.Open() {
+		fmt.Fprintln(m.Stderr, "memgauge: every user of this machine can read them; --token-file asks for a token")
+	}
 	if m.server.Open() {
 		fmt.Fprintln(m.Stderr, "memgauge: who reaches this address can read them; :PORT serves this machine alone")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/observe"
+	"github.com/memgauge/memgauge/internal/remedy"
 	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -142,6 +143,10 @@ func (a *commands) runOnce(ctx context.Context, o observe.RunOptions, join *node
 // joins checks what was said about a hub; nil where nothing was.
 func (a *commands) joins(hub node.Settings) (*node.Options, error) {
 	if hub.Join == "" {
+		if len(hub.Allow) > 0 {
+			return nil, app.Usage(remedy.Add(errors.New("run: --allow says what a hub may do, and there is no hub"),
+				"--hub names it"))
+		}
 		return nil, nil
 	}
 	home, err := ask.Home()

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -50,7 +49,8 @@ func (a *commands) webCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.web(c.Context(), o) },
 	}
 	f := c.Flags()
-	f.StringVar(&o.addr, "addr", "127.0.0.1:0", "listen on `HOST:PORT`; port 0 is any that is free")
+	f.StringVar(&o.addr, "addr", "",
+		"listen on `HOST:PORT`; port 0 is any that is free (default: a loopback address picked at random, port 0)")
 	f.BoolVar(&o.open, "open", false, "open the page in the browser")
 	f.BoolVar(&o.allowEval, "allow-eval", false, "let the page run code in the trainer")
 	f.StringArrayVar(&o.snapshots, "snapshot", nil, "show the memory snapshot in `FILE`; may be given again")
@@ -86,7 +86,7 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 		about := t.About()
 		opts.First, opts.Sessions = about.ID, sessions{&t, about.ID}
 	}
-	opts.Listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", o.addr)
+	opts.Listener, err = a.listen(ctx, o.addr)
 	if err != nil {
 		return fmt.Errorf("web: %w", err)
 	}
@@ -110,19 +110,31 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 	return s.Run(ctx)
 }
 
-// minToken is the least length of a token that somebody makes: 16 characters of 64 are 96 bits.
-const minToken = 16
+// listen takes the address that the user names, else one of the 16 million of 127.0.0.0/8. What a browser keeps belongs
+// to an address and a port: whoever had them before may have left a service worker or a cached page there, which gets
+// the token in place of ours. Nobody can prepare an address that is picked now.
+func (a *commands) listen(ctx context.Context, addr string) (net.Listener, error) {
+	var l net.ListenConfig
+	if addr != "" {
+		return l.Listen(ctx, "tcp", addr)
+	}
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	host := net.IPv4(127, 1+b[0]%254, b[1], 1+b[2]%254)
+	picked, err := l.Listen(ctx, "tcp", net.JoinHostPort(host.String(), "0"))
+	if err == nil {
+		return picked, nil
+	}
+	fmt.Fprintf(a.Stderr, "memgauge: %v: 127.0.0.1 serves instead, whose ports other users may have had before\n", err)
+	return l.Listen(ctx, "tcp", "127.0.0.1:0")
+}
 
 // served reads what is needed to serve somebody beyond this machine, and refuses to do it without.
 func (o webOptions) served() (s web.Options, err error) {
 	s.Token, s.AllowEval = rand.Text(), o.allowEval
 	if o.tokenFile != "" {
-		text, err := os.ReadFile(o.tokenFile)
-		if err != nil {
-			return s, fmt.Errorf("web: --token-file: %w", err)
-		}
-		if s.Token = strings.TrimSpace(string(text)); len(s.Token) < minToken {
-			return s, app.Usage(fmt.Errorf("web: the token in %s has fewer than %d characters", o.tokenFile, minToken))
+		if s.Token, err = app.ReadToken(o.tokenFile); err != nil {
+			return s, fmt.Errorf("web: %w", err)
 		}
 	}
 	if (o.cert == "") != (o.key == "") {
@@ -134,6 +146,9 @@ func (o webOptions) served() (s web.Options, err error) {
 			return s, fmt.Errorf("web: --tls-cert: %w", err)
 		}
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if o.addr == "" {
+		return s, nil
 	}
 	if _, _, err := net.SplitHostPort(o.addr); err != nil {
 		return s, app.Usage(fmt.Errorf("web: --addr %q: not HOST:PORT", o.addr))

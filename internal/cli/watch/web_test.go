@@ -2,6 +2,7 @@ package watch
 
 import (
 	"bytes"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,6 +11,33 @@ import (
 
 	"github.com/memgauge/memgauge/internal/cli/app"
 )
+
+// TestAddressOfItsOwn: whoever listened on an address and port earlier may have left something in the browser that gets
+// the token of who comes later, so each run has an address that nobody could know before.
+func TestAddressOfItsOwn(t *testing.T) {
+	a := &commands{&app.App{Stderr: t.Output()}}
+	seen := map[string]bool{"127.0.0.1": true}
+	for range 8 {
+		l, err := a.listen(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ip := l.Addr().(*net.TCPAddr).IP
+		if !ip.IsLoopback() || seen[ip.String()] {
+			t.Errorf("%s, after %v", ip, seen)
+		}
+		seen[ip.String()] = true
+	}
+	l, err := a.listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if host, _, _ := net.SplitHostPort(l.Addr().String()); host != "127.0.0.1" {
+		t.Errorf("127.0.0.1 was asked for, and %s listens", host)
+	}
+}
 
 // TestOpenHidesTheToken: what a browser is started with can be read by every user of the machine, so it names a page of
 // the user's own disk.

@@ -5,7 +5,7 @@
 There need not be a GPU. The script sees one, "cuda:0"; its tensors lie in the host's memory, and each storage that
 would lie on the GPU is written down when it is made and when it is freed. SETTINGS is JSON: {"steps": 3, "factor": 1.0
 (of the batch size), "shapes": false (leave out arithmetic on large tensors), "mixed": false (autocast around
-everything)}.
+everything), "write": [directories that alone may be written; not there: all]}.
 
 OUT is text, a line for each event; docs/formats/estimate.md describes it.
 """
@@ -15,6 +15,10 @@ import os
 import sys
 import types
 import weakref
+
+if __name__ == "__main__" and "write" in json.loads(sys.argv[2]):  # before torch starts threads
+    from memgauge_estimate_fence import shut
+    shut(json.loads(sys.argv[2])["write"])
 
 import torch
 import torch.autograd

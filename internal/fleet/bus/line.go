@@ -81,16 +81,17 @@ func (c *Conn) Reply(m Msg, data []byte) error {
 // and so on. A count has all.
 func Seldom(n int64) bool { return n&(n-1) == 0 }
 
-// Bounds of connections.
-const (
+// Bounds of connections; variables for tests.
+var (
 	// maxConnections: 1,000 nodes, those that come back before the server has missed them, and people.
 	maxConnections = 8192
 	// forAskers are left to people where nodes, or who has their token, take all.
 	forAskers = 512
-	// perKey bounds the connections of one node, to which its key and so its name belong: the node itself and runs with
-	// --hub on that machine.
-	perKey = 64
 )
+
+// perKey bounds the connections of one node, to which its key and so its name belong: the node itself and runs with
+// --hub on that machine.
+const perKey = 64
 
 // admits says whether a node may have one more connection. What was let in is counted here, and looked at only where
 // it may be too many: the server does not tell of those that went.

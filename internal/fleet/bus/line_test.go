@@ -148,6 +148,35 @@ func TestConnectionsOfAKey(t *testing.T) {
 	}
 }
 
+// TestPlacesOfAskers: nodes, or who has their token, can't take the places that are left to who asks.
+func TestPlacesOfAskers(t *testing.T) {
+	oldMost, oldAskers := maxConnections, forAskers
+	maxConnections, forAskers = 24, 8
+	t.Cleanup(func() { maxConnections, forAskers = oldMost, oldAskers }) // after the server's end
+	h := open(t, nil)
+	nodes := 0
+	for ; nodes <= maxConnections; nodes++ {
+		name := fmt.Sprint("n", nodes)
+		if _, err := h.node(t, name, name, nil); err != nil {
+			break
+		}
+	}
+	if most := maxConnections - forAskers; nodes > most || nodes < most/2 || h.Refused()[whyMany] == 0 {
+		t.Errorf("%d nodes came in, of %d; refused %v", nodes, most, h.Refused())
+	}
+	for i := range forAskers {
+		for end := time.Now().Add(time.Minute); ; { // the node that was refused goes in its own time
+			_, err := h.dialed(t, DialOptions{URL: h.o.Addr, Token: h.o.Ask})
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("asker %d: %v", i, err)
+			}
+		}
+	}
+}
+
 // TestSubscriptions of one connection are bounded, in number and in words.
 func TestSubscriptions(t *testing.T) {
 	h := open(t, nil)

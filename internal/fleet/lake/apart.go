@@ -13,6 +13,7 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/cell"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/store"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -26,8 +27,9 @@ type work struct {
 	Columns []store.FileColumn // that a checked file should have
 }
 
-// workTime bounds a merge and the check of one file: an hour of a thousand nodes takes a minute or two.
-const workTime = 10 * time.Minute
+// workTime bounds a merge and the check of one file: an hour of a thousand nodes takes a minute or two. It is a
+// variable for tests.
+var workTime = 10 * time.Minute
 
 // worker does the work in the cell's own process. The statement is the number of the file that is to be checked.
 type worker struct {
@@ -108,7 +110,12 @@ func filesOf(from []source) (list []*os.File) {
 const besides = int64(768 * units.MiB)
 
 // mergeApart merges in a cell; the file lies in the stage then.
-func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) (err error) {
+func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) error {
+	return w.mergeInto(ctx, m, from, w.place.stage(), mergedName)
+}
+
+// mergeInto merges in a cell, to a file of that name.
+func (w *Writer) mergeInto(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
 	for i, f := range from {
 		m.From = append(m.From, store.MergeSource{Path: cell.File(i), Where: f.where})
 	}
@@ -129,7 +136,7 @@ func (w *Writer) mergeApart(ctx context.Context, m store.Merge, from []source) (
 	if err != nil {
 		return err
 	}
-	return dir.Give(mergedName, w.place.stage(), mergedName)
+	return dir.Give(mergedName, to, name)
 }
 
 // checker checks files in a cell, and those that need too much there in one of their own.

@@ -184,12 +184,39 @@ func TestMergeIsCalledOff(t *testing.T) {
 	}
 }
 
+// A merge, or a file, that takes more time than it may is given up, and the file is set aside and named. The rows
+// beside it are merged.
+func TestFilesWithoutEnd(t *testing.T) {
+	_, w := filled(t)
+	m, own := mergeOf(t, w.o.Location, w)
+	real := workTime
+	t.Cleanup(func() { workTime = real })
+	workTime = 300 * time.Millisecond
+	forever := "(SELECT sum(sin(a.range + b.range)) FROM range(10000000000) a, range(10000000000) b) > 0"
+	from := []source{{entry: entry{name: tenOClock + "/tier=r0/endless.parquet"}, file: own, where: forever}}
+	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
+		t.Errorf("given up: %v", err)
+	}
+	workTime = time.Nanosecond
+	if n, err := w.sift(t.Context(), from, m.Columns); n != 1 || err != nil {
+		t.Errorf("%d were set aside, %v", n, err)
+	}
+	if names, _ := w.Aside(); len(names) != 1 || !strings.Contains(names[0], "/endless.parquet: ") ||
+		!strings.Contains(names[0], errBeyond.Error()) {
+		t.Errorf("named: %q", names)
+	}
+	workTime = real
+	if r, err := w.Maintain(t.Context()); err != nil || r.Merged == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // An honest file is not set aside for its rows' number: that an hour can't be sorted says nothing against its files.
 func TestHonestFileStays(t *testing.T) {
 	_, w := filled(t)
 	path := filepath.Join(t.TempDir(), "many.parquet")
-	sql := "SELECT 'node-' || range % 100 AS node, hash(range)::VARCHAR AS _session, range AS step FROM range(1000000)"
-	if err := store.WriteParquet(t.Context(), sql, path, rowGroup, t.TempDir()); err != nil {
+	sql := "SELECT 'node-' || range % 100 AS node, hash(range)::VARCHAR AS _session, range AS step FROM range(500000)"
+	if err := store.WriteParquet(t.Context(), sql, path, smallGroup, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.Open(path)
@@ -200,8 +227,18 @@ func TestHonestFileStays(t *testing.T) {
 	m := store.Merge{Columns: fileColumns("steps"), Order: sortedBy("steps"), RowGroup: rowGroup,
 		MemoryLimit: 32 << 20}
 	from := []source{{entry: entry{name: "many.parquet"}, file: f}}
+	stage := w.place.stage()
 	if err := w.mergeApart(t.Context(), m, from); !errors.Is(err, errBeyond) {
 		t.Errorf("sorted in 32 MiB: %v", err)
+	}
+	if err := w.mergeHonest(t.Context(), m, from, stage, mergedName); err != nil {
+		t.Errorf("unsorted in 32 MiB: %v", err)
+	}
+	if info, err := stage.Lstat(mergedName); err != nil || info.Size < 1<<20 {
+		t.Errorf("merged: %+v, %v", info, err)
+	}
+	if err := stage.Remove(mergedName); err != nil {
+		t.Error(err)
 	}
 	bad, err := w.sift(t.Context(), from, m.Columns)
 	alone, err2 := w.siftAlone(t.Context(), m, from)

@@ -47,8 +47,8 @@ type Tables struct {
 	Note func(string)
 }
 
-// ErrTooMuch is a question for which more would have to be fetched than MaxDownload.
-var ErrTooMuch = errors.New("too much to fetch for one machine")
+// ErrTooMuch is a question for which more would have to be fetched than MaxDownload, or maxFiles read.
+var ErrTooMuch = errors.New("too much for one machine")
 
 // MaxDownload bounds what a question fetches from S3 to answer on this machine, in bytes: about a fleet-day. Beyond
 // it Trino reads where the files lie.
@@ -117,6 +117,10 @@ func cacheOf(p place) (*rootdir.Dir, error) {
 	return rootdir.Own(filepath.Join(dir, "lake", name), trust.Data)
 }
 
+// maxFiles bounds the files of a table that a question reads: with 20,000 DuckDB has used its memory up, after a
+// minute, before it looks at a row. It is a variable for tests.
+var maxFiles = 20_000
+
 // choose finds the files that a choice means, by their directory.
 func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, error) {
 	list, err := p.list(ctx, "")
@@ -144,7 +148,12 @@ func choose(ctx context.Context, p place, c Choice) (map[string][]entry, int64, 
 	if c.Job != "" && !jobs[c.Job] {
 		return nil, 0, noJob(c.Job, jobs)
 	}
-	for _, files := range out {
+	for name, files := range out {
+		if len(files) >= maxFiles {
+			return nil, 0, remedy.Add(fmt.Errorf("%w: %s has %d files, fewer than %d are read", ErrTooMuch, name,
+				len(files), maxFiles), "narrow it with --since or --job; `memgauge lake merge WHERE` makes one "+
+				"file of an hour's; --engine trino reads any number")
+		}
 		slices.SortFunc(files, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	}
 	return out, bytes, nil

@@ -262,7 +262,7 @@ func (n *Node) answerOne(ctx context.Context, q fanout.Question, a *answer, s fa
 	if leave, err := n.sessions.room(ctx, s.About.Live); err != nil {
 		api.Fail(w, err)
 	} else {
-		handle(ctx, q, w, api.Handler(n.sessions.open(t, a.rights), a.rights, nil))
+		handle(ctx, q, w, n.evals.Handler(n.sessions.open(t, a.rights), a.rights, nil))
 		leave()
 	}
 	w.finish()

@@ -39,6 +39,7 @@ type Node struct {
 	desk
 	o        Options
 	sessions sessions
+	evals    api.Evals     // of all sessions: each question has a handler of its own
 	greet    chan struct{} // say hello now: the hub is another, or there again
 
 	mu    sync.Mutex

@@ -5,6 +5,7 @@ package prom
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -35,6 +36,7 @@ type Server struct {
 	source   *metrics.Source
 	listener net.Listener
 	loopback bool
+	token    string // that a scrape has to bring; "": none
 }
 
 // Listen binds the address. The error says why that fails.
@@ -48,7 +50,7 @@ func Listen(ctx context.Context, addr string, source *metrics.Source) (*Server, 
 		return nil, remedy.Add(fmt.Errorf("listen on %s: %w", addr, err), "name another port, such as 127.0.0.1:9401")
 	}
 	at, _ := l.Addr().(*net.TCPAddr)
-	return &Server{source, l, at != nil && at.IP.IsLoopback()}, nil
+	return &Server{source: source, listener: l, loopback: at != nil && at.IP.IsLoopback()}, nil
 }
 
 // Addr returns the address on which the server listens.
@@ -94,6 +96,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch {
 	case s.loopback && !names(q.Host):
 		http.Error(w, "this address is for this machine alone", http.StatusForbidden)
+	case !s.knows(q):
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "the token is missing or another one", http.StatusUnauthorized)
 	case q.Method != http.MethodGet && q.Method != http.MethodHead:
 		http.Error(w, "metrics are only read", http.StatusMethodNotAllowed)
 	case q.URL.Path == "/":
@@ -104,6 +109,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	default:
 		s.scrape(w, q)
 	}
+}
+
+// Require has each scrape bring a token, as `Authorization: Bearer TOKEN`.
+func (s *Server) Require(token string) { s.token = token }
+
+func (s *Server) knows(q *http.Request) bool {
+	want := []byte("Bearer " + s.token)
+	return s.token == "" || subtle.ConstantTimeCompare([]byte(q.Header.Get("Authorization")), want) == 1
 }
 
 // names reports whether a request's Host is this machine's own.

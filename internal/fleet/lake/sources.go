@@ -1,0 +1,180 @@
+package lake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memgauge/memgauge/internal/rootdir"
+	"github.com/memgauge/memgauge/internal/store"
+)
+
+// source is a file of a merge. A portion of others, which lies in the stage, has no name.
+type source struct {
+	entry
+	file  *os.File
+	where string // which of its rows are taken, in SQL; "": all
+}
+
+// sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. They stay open
+// until done, and are read by their descriptors: a path could lead elsewhere by then. Of very many, portions are merged
+// already. With errAgain files were set aside meanwhile.
+func (w *Writer) sources(ctx context.Context, c *content, how store.Merge) (out []source, _ ledger, done func(),
+	err error) {
+	p := &portions{w: w, how: how}
+	m, err := readMarker(ctx, w.place, c)
+	if err != nil && !errors.Is(err, errAlone) {
+		return nil, nil, p.close, err
+	}
+	for _, f := range c.current() {
+		if err := p.room(ctx); err != nil {
+			return nil, nil, p.close, err
+		}
+		local, err := w.local(ctx, f)
+		if err != nil {
+			return nil, nil, p.close, err
+		}
+		p.open = append(p.open, local)
+		one := source{entry: f, file: local}
+		if parsed, _ := parse(f.name); parsed.kind == rawTier {
+			rows, err := rowsOf(f.name, local)
+			if errors.Is(err, errBad) {
+				if err = w.setAside(ctx, f, err); err == nil {
+					p.open = p.open[:len(p.open)-1]
+					local.Close()
+					continue
+				}
+			}
+			if err != nil {
+				return nil, nil, p.close, err
+			}
+			fresh, all := m.Rows.fresh(rows)
+			if !all {
+				one.where = where(fresh)
+			}
+			m.Rows.addAll(rows)
+		}
+		p.files = append(p.files, one)
+	}
+	return append(p.merged, p.files...), m.Rows, p.close, nil
+}
+
+// maxSources is how many files are open for a merge at a time: an hour has some hundreds. One of a node that sends tiny
+// frames has any number, and each takes a descriptor, and memory where it is read. It is a variable for tests.
+var maxSources = 512
+
+// portions are the files of a merge, as many as may be open, and what was merged of those before them.
+type portions struct {
+	w      *Writer
+	how    store.Merge
+	open   []*os.File // those of files
+	files  []source
+	dir    *rootdir.Dir // of merged, in the stage; nil while there are none
+	merged []source
+}
+
+// room makes one file of those that are open, if there may be no more.
+func (p *portions) room(ctx context.Context) error {
+	if len(p.files) < maxSources {
+		return nil
+	}
+	if p.dir == nil {
+		dir, err := p.w.place.stage().Temp("portions-")
+		if err != nil {
+			return err
+		}
+		p.dir = dir
+	}
+	name := strconv.Itoa(len(p.merged)) + ".parquet"
+	if err := p.w.mergeHonest(ctx, p.how, p.files, p.dir, name); err != nil {
+		return err
+	}
+	f, err := p.dir.Open(name)
+	if err != nil {
+		return err
+	}
+	p.shut()
+	p.merged = append(p.merged, source{file: f})
+	return nil
+}
+
+// shut closes the files that are open, and gives up what S3 was copied to.
+func (p *portions) shut() {
+	for _, f := range p.open {
+		f.Close()
+	}
+	p.open, p.files = nil, nil
+	_ = p.w.place.stage().RemoveAll(cacheName)
+}
+
+func (p *portions) close() {
+	p.shut()
+	for _, f := range p.merged {
+		f.file.Close()
+	}
+	if p.dir != nil {
+		_ = p.dir.Discard() // what stays is removed with the stage's leftovers
+	}
+}
+
+// errAgain says that files were set aside, without which the merge is to be tried again.
+var errAgain = errors.New("files were set aside")
+
+// smallGroup is the rows of a group where a million of them don't fit into memory.
+const smallGroup = 50_000
+
+// mergeHonest merges to a file of that name, or sets files aside that keep it from that: errAgain. Rows that memory
+// can't sort though each file is honest, some millions with texts that all differ, lie unsorted in small groups: a
+// question reads more of them, but no longer each of an hour's files.
+func (w *Writer) mergeHonest(ctx context.Context, m store.Merge, from []source, to *rootdir.Dir, name string) error {
+	err := w.mergeInto(ctx, m, from, to, name)
+	if err == nil {
+		return nil
+	}
+	err = w.blame(ctx, m, from, err)
+	if errors.Is(err, errAgain) || !errors.Is(err, errBeyond) || ctx.Err() != nil {
+		return err
+	}
+	m.Order, m.RowGroup = nil, smallGroup
+	if w.mergeInto(ctx, m, from, to, name) == nil {
+		return nil
+	}
+	return err
+}
+
+// blame sets those files aside for which a merge failed; where there are none, the error is the merge's.
+func (w *Writer) blame(ctx context.Context, m store.Merge, from []source, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	theirs := slices.DeleteFunc(slices.Clone(from), func(f source) bool { return f.name == "" })
+	bad, e := w.sift(ctx, theirs, append(m.Columns, store.FileColumn{Name: rowColumn, Type: "BIGINT"}))
+	if bad == 0 && e == nil && errors.Is(err, errBeyond) {
+		bad, e = w.siftAlone(ctx, m, theirs)
+	}
+	if bad == 0 || e != nil {
+		return errors.Join(err, e)
+	}
+	return errAgain
+}
+
+// where is the condition that a row is one of a ledger's.
+func where(l ledger) string {
+	var parts []string
+	for stream, list := range l {
+		node, session, _ := strings.Cut(stream, "/") // neither has a slash (frame.CheckName)
+		for _, s := range list {
+			parts = append(parts, fmt.Sprintf("node = '%s' AND %s = '%s' AND %s BETWEEN %d AND %d", node, sessionColumn,
+				session, rowColumn, s[0], s[1]))
+		}
+	}
+	if len(parts) == 0 {
+		return "false"
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, " OR ")
+}
