@@ -38,15 +38,6 @@ func (f *file) findGrowths() (list []growth) {
 	return list
 }
 
-// detachFix puts .detach() behind a simple expression.
-func detachFix(n node) []Edit {
-	n = n.bare()
-	if n.is("identifier", "attribute", "subscript", "call") {
-		return []Edit{{n.end(), n.end(), ".detach()"}}
-	}
-	return nil
-}
-
 // sums finds totals that take the graph of every step along: total += loss (MG101).
 func sums(f *file, r *reporter) {
 	for _, fn := range f.funcs {
@@ -106,7 +97,7 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 		return
 	}
 	o := []option{held(strings.TrimSuffix(name, "[]")), with(f.born(fn, value)...)}
-	if edits := detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
+	if edits := f.detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
 		o = append(o, fixed(edits...))
 	}
 	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
@@ -235,7 +226,7 @@ func graphInContainer(f *file, r *reporter) {
 		for _, b := range h.made {
 			o = append(o, with(b.at))
 		}
-		if edits := detachFix(g.value); edits != nil {
+		if edits := f.detachFix(g.value); edits != nil && !endsIn(f.dotted(g.at.field("function")), "extend") {
 			o = append(o, fixed(edits...))
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),

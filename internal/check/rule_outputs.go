@@ -114,7 +114,7 @@ func (f *file) clearFix(h holder, fn *function) []Edit {
 	if reads == 0 || !final.ok() || final.is("return_statement", "raise_statement") || f.escapes(h, end) {
 		return nil
 	}
-	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + h.name + ".clear()"}}
+	return f.lineAfter(final, h.name+".clear()")
 }
 
 // escapes reports whether a function stores or hands on the container itself, which clear() would then empty for
@@ -286,7 +286,7 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 			}
 			if arg.ok() && f.grade(arg) == strong {
 				o := []option{held(f.plain(call.receiver())), with(m.node)}
-				if e := detachFix(arg); e != nil {
+				if e := f.detachFix(arg); e != nil {
 					o = append(o, fixed(e...))
 				}
 				r.report(call.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", c.name, m.name,
@@ -374,7 +374,7 @@ func stepReturns(f *file, r *reporter) {
 				key, v := strings.Trim(p.field("key").text(), `"'`), p.field("value")
 				if ret.bare().is("dictionary") && key != "loss" && v.ok() && f.grade(v).graph() {
 					o := []option{with(end.node)}
-					if e := detachFix(v); e != nil {
+					if e := f.detachFix(v); e != nil {
 						o = append(o, fixed(e...))
 					}
 					r.report(p, fmt.Sprintf("%s is kept with its graph until training_epoch_end", quote(v.text())),
