@@ -15,7 +15,7 @@ import (
 // topics are the words of which a file must have one to be of interest: the rules are about nothing else. What has none
 // isn't parsed.
 var topics = [][]byte{[]byte("torch"), []byte("lightning"), []byte("accelerate"), []byte("pyplot"),
-	[]byte("transformers"),
+	[]byte("transformers"), []byte("dataloader"), []byte("plt."), []byte("_step_outputs"),
 	[]byte("ultralytics"), []byte("fastai"), []byte("gc.disable")}
 
 func ofInterest(text []byte) bool {

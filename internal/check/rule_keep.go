@@ -124,7 +124,7 @@ func (f *file) growsIn(fn *function, name string, at node) node {
 	for _, l := range f.loops(at) {
 		for _, b := range fn.boundIn(name, l) {
 			f.spend(1)
-			if b.kind != "+=" && b.at.i != at.i {
+			if b.kind != "+=" && b.at.i != at.i && !f.firstValue(name, b.at) {
 				return node{}
 			}
 		}
@@ -133,6 +133,14 @@ func (f *file) growsIn(fn *function, name string, at node) node {
 		}
 	}
 	return node{}
+}
+
+// firstValue reports whether an assignment is only made while the variable has no value: under "if x is None".
+func (f *file) firstValue(name string, at node) bool {
+	up := at.up("if_statement")
+	cond := up.field("condition")
+	return up.ok() && at.inside(up.field("consequence")) && cond.is("comparison_operator") &&
+		f.plain(cond.child()) == name && strings.HasSuffix(cond.text(), " is None")
 }
 
 // returnsIt reports whether the function gives the variable away with its graph on purpose: a loss made of parts, where
@@ -158,7 +166,7 @@ func (f *file) returnsIt(fn *function, name string, loop node) bool {
 func (f *file) cutLater(fn *function, name string, loop, at node) bool {
 	for _, b := range fn.boundIn(name, loop) {
 		f.spend(1)
-		if b.kind == "=" && b.at.i != at.i {
+		if b.kind == "=" && b.at.i != at.i && !f.firstValue(name, b.at) {
 			return true
 		}
 	}
@@ -294,11 +302,17 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	if evalLike(f, fn, loop) && !fn.hasBack {
 		return false
 	}
-	if w := f.holding(h); w.lossUse || !fn.hasBack && w.returned {
+	w := f.holding(h)
+	if w.lossUse || !fn.hasBack && w.returned {
 		return true
+	}
+	if fn == f.module && lossList.MatchString(h.name) && loaderName.MatchString(loop.field("right").text()) {
+		return false // all_losses of a script: nothing here makes a loss of it
 	}
 	return !f.trainedLoop(fn, loop)
 }
+
+var lossList = regexp.MustCompile(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
 
 // trainedLoop reports whether steps are made in the loop around.
 func (f *file) trainedLoop(fn *function, loop node) bool {

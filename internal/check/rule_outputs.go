@@ -45,15 +45,24 @@ func (f *file) tensorish(n node) bool {
 	return false
 }
 
+// stepList is what Lightning's documents call the list of a step's outputs.
+var stepList = regexp.MustCompile(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
+
 // stepOutputs finds lists of a hook that only ever grow (MG102).
 func stepOutputs(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
-		if fn.class == nil || !fn.hook() || !g.at.is("call") {
+		h, ok := f.holderOf(g.into)
+		documented := !ok && h.attr && stepList.MatchString(h.name)
+		if !g.at.is("call") || !fn.hook() && !(documented && fn == f.module) {
 			continue
 		}
-		h, ok := f.holderOf(g.into)
-		if !ok || !h.attr || !f.growsFreely(h, g, node{}) || !f.tensorish(g.value) {
+		if documented { // made by whoever holds the rest of the class
+			ok = !f.isEmptied(h, node{}, g.at)
+		} else {
+			ok = ok && h.attr && f.growsFreely(h, g, node{})
+		}
+		if !ok || !f.tensorish(g.value) {
 			continue
 		}
 		o := []option{held(h.name)}
@@ -94,6 +103,9 @@ func endOf(hook string) string {
 // clearFix empties the container at the end of the hook that uses it up, where that is the only one that reads it: what
 // nobody reads any more can't change a result.
 func (f *file) clearFix(h holder, fn *function) []Edit {
+	if fn.class == nil {
+		return nil
+	}
 	end := fn.class.methods[endOf(fn.name)]
 	if end == nil || len(end.returns) > 0 {
 		return nil
