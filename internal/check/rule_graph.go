@@ -279,13 +279,14 @@ func (f *file) shapeCache(fn *function, r *reporter) {
 				key = k.value
 			}
 			content := strings.Contains(key.text(), ".tolist()") // of a tensor: hardly ever the same again
-			if !content && !(fn.name == "forward" || fn.hook()) || !content && !strings.Contains(key.text(), ".shape") &&
-				!strings.Contains(key.text(), ".size(") &&
-				!strings.Contains(key.text(), "data_ptr()") && !strings.HasPrefix(key.text(), "id(") {
+			if !content && !(fn.name == "forward" || fn.hook()) ||
+				!content && !strings.Contains(key.text(), ".shape") && !strings.Contains(key.text(), ".size(") &&
+					!strings.Contains(key.text(), "data_ptr()") && !strings.HasPrefix(key.text(), "id(") {
 				continue
 			}
 			h, ok := f.holderOf(b.target.field("value"))
-			if !ok || !h.attr && !(content && h.scope == f.module && fn != f.module) || f.isEmptied(h, node{}, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
+			if !ok || !h.attr && !(content && h.scope == f.module && fn != f.module) ||
+				f.isEmptied(h, node{}, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
 				!f.makesTensor(b.value) {
 				continue
 			}

@@ -493,8 +493,7 @@ func (f *file) isModule(v node, depth int) bool {
 	name := last(maker)
 	if strings.HasPrefix(maker, "torch.nn.") && !strings.Contains(maker, "functional") && name != "" &&
 		name[0] >= 'A' && name[0] <= 'Z' {
-		return !strings.HasSuffix(name, "List") && !strings.HasSuffix(name, "Dict") && !strings.HasSuffix(name, "Loss") &&
-			!strings.HasPrefix(name, "Parameter")
+		return !noForward.MatchString(name)
 	}
 	for _, c := range f.index.classes[maker] {
 		if f.spend(1); c.isModule() {
@@ -503,6 +502,9 @@ func (f *file) isModule(v node, depth int) bool {
 	}
 	return false
 }
+
+// noForward are those of torch.nn's classes that return no tensor of a size that matters, or are never called.
+var noForward = regexp.MustCompile(`(List|Dict|Loss)$|^Parameter`)
 
 // givenModule reports whether an attribute is set to a parameter of __init__ that is given a module.
 func (f *file) givenModule(b binding, v node, depth int) bool {

@@ -90,11 +90,14 @@ func (o options) validate(paths []string) error {
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
 	case formats[o.format] == nil:
-		return remedy.Add(fmt.Errorf("check: unknown format %q", o.format),
+		return remedy.Add(fmt.Errorf("check: --format %q: unknown", o.format),
 			"formats are text, json, sarif, github, junit")
 	}
-	if err := (check.Selection{Select: o.selected, Ignore: o.ignored}).Check(); err != nil {
-		return fmt.Errorf("check: %w", err)
+	if err := (check.Selection{Select: o.selected}).Check(); err != nil {
+		return fmt.Errorf("check: --select: %w", err)
+	}
+	if err := (check.Selection{Ignore: o.ignored}).Check(); err != nil {
+		return fmt.Errorf("check: --ignore: %w", err)
 	}
 	return nil
 }
@@ -336,7 +339,7 @@ func (a *commands) explain(name string) error {
 	}
 	r, ok := check.Find(name)
 	if !ok {
-		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name),
+		return app.Usage(remedy.Add(fmt.Errorf("check: --explain %q: there is no such rule", name),
 			"memgauge check --explain all lists them"))
 	}
 	_, err := fmt.Fprint(a.Stdout, r.Page())

@@ -128,7 +128,8 @@ func Print(w io.Writer, pairs, heldOut []Pair, labelled []Labelled, packages []P
 				loud++
 			}
 		}
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %.2f |\n", []string{Known, HeldOut}[i], len(list), found, loud, Recall(list))
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %.2f |\n", []string{Known, HeldOut}[i], len(list), found, loud,
+			Recall(list))
 	}
 	fmt.Fprintln(w)
 	fmt.Fprintf(w, "| labelled programs of test/accuracy | leaking | found | healthy | wrong "+
