@@ -69,6 +69,9 @@ func (e *OOMError) Error() string {
 		size(e.Reserved), size(e.Allocated), size(e.Used), size(e.LargestHole))
 	if !e.possible() {
 		b.WriteString("\n  the request is larger than all that may be reserved: no setting can serve it")
+	} else if e.AfterCompaction >= e.Size && e.Reserved-e.Allocated < e.Size {
+		fmt.Fprintf(&b, "\n  not fragmentation: the capacity is too small. %s is left, less than the segment that "+
+			"this allocator takes from the driver for it", size(min(e.Limit, e.Total)-e.Reserved))
 	} else if e.AfterCompaction >= e.Size {
 		fmt.Fprintf(&b, "\n  fragmentation: with all blocks moved together %s would be free in one piece, enough; "+
 			"try policy:vmm, or expandable_segments:True", size(e.AfterCompaction))

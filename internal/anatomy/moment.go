@@ -71,6 +71,14 @@ func NoSuchMoment(text string) error {
 	return fmt.Errorf("%q is neither peak, end, the number of an event, nor a time such as 4.3s", text)
 }
 
+// CheckMoment says why a text can be no moment of any history.
+func CheckMoment(text string) error {
+	if d, err := units.ParseDuration(text); text == "peak" || text == "end" || err == nil && d >= 0 {
+		return nil
+	}
+	return errors.New("want peak, end, the number of an event, or a time after the first such as 90s")
+}
+
 // TimeOf is the moment, in µs since the epoch, that a time after a device's first event is. The history lasts from
 // began to ended; 0 says that the file has no times.
 func TimeOf(text string, device, began, ended int64) (int64, error) {

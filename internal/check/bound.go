@@ -16,8 +16,12 @@ type holder struct {
 // holderOf is the container that a node names, and where it is made. ok is false where that can't be seen.
 func (f *file) holderOf(n node) (h holder, ok bool) {
 	n = n.bare()
-	for n.is("subscript") { // outputs[name].append(…)
-		n = n.field("value").bare()
+	for n.is("subscript") || n.is("call") && last(f.dotted(n.field("function"))) == "setdefault" {
+		if n.is("call") { // outputs.setdefault(name, []).append(…)
+			n = call{n, ""}.receiver().bare()
+		} else { // outputs[name].append(…)
+			n = n.field("value").bare()
+		}
 	}
 	h.name = f.plain(n)
 	if attr, is := strings.CutPrefix(h.name, "self."); is && !strings.ContainsAny(attr, ".[(?") {
@@ -26,7 +30,9 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 		if c == nil {
 			return h, false
 		}
-		h.made = f.attrsOf(c, h.name)
+		if h.made = f.attrsOf(c, h.name); len(h.made) == 0 {
+			h.made = f.bodyOf(c, attr)
+		}
 		return h, len(h.made) > 0
 	}
 	if !n.is("identifier") {
@@ -43,6 +49,16 @@ func (f *file) holderOf(n node) (h holder, ok bool) {
 		}
 	}
 	return h, false
+}
+
+// bodyOf are the bindings of a name in a class's own body: all objects share it.
+func (f *file) bodyOf(c *class, name string) (list []binding) {
+	for _, b := range f.module.boundIn(name, c.node) {
+		if f.spend(1); b.at.parent().parent().parent().i == c.i {
+			list = append(list, b)
+		}
+	}
+	return list
 }
 
 // madeIn are the places in a node where the container is made.

@@ -15,7 +15,7 @@ import (
 // topics are the words of which a file must have one to be of interest: the rules are about nothing else. What has none
 // isn't parsed.
 var topics = [][]byte{[]byte("torch"), []byte("lightning"), []byte("accelerate"), []byte("pyplot"),
-	[]byte("transformers"),
+	[]byte("transformers"), []byte("dataloader"), []byte("plt."), []byte("_step_outputs"),
 	[]byte("ultralytics"), []byte("fastai"), []byte("gc.disable")}
 
 func ofInterest(text []byte) bool {
@@ -28,18 +28,54 @@ func File(path string, data []byte, rules Selection) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !ofInterest(src.text) {
+	wrong := src.fault()
+	if wrong == nil && !ofInterest(src.text) {
 		return nil, nil
 	}
 	f, err := newFile(src)
 	if err != nil {
 		return nil, err
 	}
-	found, why := f.check(rules)
-	if rule, _ := Find(Unreadable); why != "" && rules.Has(rule) {
-		found = append(found, unread(path, "can be checked only in part: "+why))
+	var found []Finding
+	why := ""
+	if ofInterest(src.text) {
+		found, why = f.check(rules)
+	}
+	if wrong != nil || f.broken || !mayMend(src.text) { // who doesn't understand a text changes nothing in it
+		for i := range found {
+			found[i].Fix = nil
+		}
+	}
+	if rule, _ := Find(Unreadable); rules.Has(rule) {
+		if why != "" {
+			found = append(found, unread(path, "can be checked only in part: "+why))
+		}
+		if wrong != nil {
+			found = append([]Finding{src.unparsed(wrong)}, found...)
+		}
 	}
 	return found, nil
+}
+
+// fault is where the text is no Python. Cells of a notebook need not be.
+func (s *source) fault() *fault {
+	if s.notebook {
+		return nil
+	}
+	return faultIn(string(s.text))
+}
+
+// unparsed is the finding about a text that is no Python.
+func (s *source) unparsed(wrong *fault) Finding {
+	found := unread(s.path, "does not parse: "+wrong.what)
+	found.at = wrong.at
+	_, found.Line, found.Col = s.position(wrong.at)
+	found.EndLine, found.EndCol, found.Lines = found.Line, found.Col+1, []int{found.Line}
+	if found.Source = s.lineText(wrong.at); len(found.Source) > maxLine {
+		found.Source = ""
+	}
+	found.Hint = "mend it first: what is found in the file else may be wrong or missing, and --fix leaves it alone"
+	return found
 }
 
 // Read checks a file on disk. What can't be read is a finding of its own: one bad file must not hide the others.

@@ -75,16 +75,12 @@ func TestGuide(t *testing.T) {
 			t.Errorf("%v is not found, only %v", want, got)
 		}
 	}
-	after, n := Apply([]byte(guide), fs)
-	if n < 2 {
-		t.Errorf("%d findings are mended, want the validation outputs and the figures", n)
+	after, left, n, err := Mend("system.py", []byte(guide), Selection{})
+	if err != nil || n < 2 {
+		t.Errorf("%d findings are mended, %v, want the validation outputs and the figures", n, err)
 	}
 	if tree, err := parse(after); err != nil || tree.broken {
 		t.Errorf("the mended module is broken: %v\n%s", err, after)
-	}
-	left, err := File("system.py", after, Selection{})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for _, f := range left {
 		if f.Rule.ID == "MG301" || f.Rule.ID == "MG102" && f.Line < 31 {

@@ -84,6 +84,8 @@ type index struct {
 	makers   map[string][]string
 	workers  map[*class][]growth // what growsInWorker has found
 	given    map[*function]map[string]bool
+	modules  map[string]bool
+	asked    map[*function]map[string]bool
 	runs     map[int32]bool
 	limits   map[*class]bool
 	cuda     map[*function][]call
@@ -95,7 +97,8 @@ func (f *file) makeIndex() {
 		uses: map[string][]node{}, holders: map[holderKey]*holding{}, made: map[*binding]making{},
 		trained:  map[string]bool{},
 		detached: map[string]bool{}, hooks: map[string]bool{}, classes: map[string][]*class{},
-		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, runs: map[int32]bool{},
+		workers: map[*class][]growth{}, given: map[*function]map[string]bool{}, modules: map[string]bool{},
+		asked: map[*function]map[string]bool{}, runs: map[int32]bool{},
 		limits: map[*class]bool{}, cuda: map[*function][]call{},
 		on: map[string]map[string][]call{}, makers: map[string][]string{}}
 	x := &f.index

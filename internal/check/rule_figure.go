@@ -125,8 +125,7 @@ func (f *file) closeFix(fn *function, fig figure) []Edit {
 	} else {
 		f.spend(len(rest) / bytesAStep)
 	}
-	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + f.pyplot(fig) + ".close(" +
-		fig.name + ")"}}
+	return f.lineAfter(final, f.pyplot(fig)+".close("+fig.name+")")
 }
 
 // plotsEveryEpoch finds hooks that draw after each epoch (MG302).

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -50,13 +51,17 @@ func onlyTheEnd(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
 		loop := f.stepLoopOf(g.at)
+		if !loop.ok() {
+			loop = f.modelLoop(g.at)
+		}
 		h, ok := f.holderOf(g.into)
 		if !ok || !g.at.is("call") || isNumber(f, g.value) || f.grade(g.value) == scalar {
 			continue
 		}
 		tensor := f.grade(g.value) >= detached || f.fromModel(fn, g.value)
-		if !h.attr && !(loop.ok() && tensor && f.holderLoop(h, g.at).ok()) ||
-			h.attr && (constructor(fn.name) || fn.class.isModule() || !f.calledInLoop(fn)) ||
+		forward := fn.class.isModule() && fn.name == "forward" && tensor
+		if !h.attr && !(loop.ok() && tensor && len(h.madeIn(loop)) == 0) ||
+			h.attr && (constructor(fn.name) || !forward && (fn.class.isModule() || !f.calledInLoop(fn))) ||
 			!f.growsFreely(h, g, loop) || !f.readsEnd(h, g) {
 			continue
 		}
@@ -65,9 +70,38 @@ func onlyTheEnd(f *file, r *reporter) {
 	}
 }
 
+// modelLoop is the innermost loop around a place that puts its own variable into a model: one over inputs.
+func (f *file) modelLoop(n node) node {
+	for _, l := range f.loops(n) {
+		for _, c := range f.callsIn(l.field("body")) {
+			f.spend(1)
+			if !f.isModel(c) || f.function(c.node) != f.function(n) {
+				continue
+			}
+			for _, name := range f.carried(l.field("left")) {
+				if f.passes(c, name) {
+					return l
+				}
+			}
+		}
+	}
+	return node{}
+}
+
 // isNumber reports whether a value is a mean, a sum or a loss: a tensor of one number.
 func isNumber(f *file, n node) bool {
 	n = n.bare()
+	if n.is("dictionary", "tuple") {
+		return !slices.ContainsFunc(n.children(), func(c node) bool {
+			if c.is("pair") {
+				c = c.field("value")
+			}
+			return f.grade(c) != scalar && !stepName.MatchString(c.text()) && !isNumber(f, c)
+		})
+	}
+	if n.is("list_comprehension") {
+		return false
+	}
 	for n.is("call") && (sameTensor[last(f.dotted(n.field("function")))] ||
 		toDetached[last(f.dotted(n.field("function")))]) {
 		if name := last(f.dotted(n.field("function"))); name == "mean" || name == "sum" || name == "norm" {
@@ -83,10 +117,15 @@ func (f *file) readsEnd(h holder, g growth) bool {
 	reads := 0
 	for _, u := range f.uses(h) {
 		p := u.parent()
+		if c := p.parent(); p.is("argument_list") && c.is("call") && c.parent().is("subscript") {
+			if name := c.field("function").text(); name == "list" || name == "tuple" { // list(queue)[-40:]
+				u, p = c, c.parent()
+			}
+		}
 		switch {
 		case p.is("assignment") && p.field("left").i == u.i, u.inside(g.at) && u.i == g.into.i:
-		case p.is("attribute") && p.field("attribute").text() == "append":
-		case p.is("subscript") && strings.HasPrefix(p.field("subscript").text(), "-"):
+		case p.is("attribute") && (p.field("attribute").text() == "append" || p.field("attribute").text() == "extend"):
+		case p.is("subscript") && p.field("value").i == u.i && strings.HasPrefix(p.field("subscript").text(), "-"):
 			reads++
 		case p.is("argument_list") && f.dotted(p.parent().field("function")) == "len":
 		default:

@@ -254,9 +254,7 @@ func tensorCache(f *file, r *reporter) {
 						"again", held(fn.name))
 			}
 		}
-		if fn.name == "forward" || fn.hook() {
-			f.shapeCache(fn, r)
-		}
+		f.shapeCache(fn, r)
 	}
 }
 
@@ -280,17 +278,24 @@ func (f *file) shapeCache(fn *function, r *reporter) {
 			if k, ok := f.latest(fn, f.plain(key), b.at); ok && key.is("identifier") && k.value.ok() {
 				key = k.value
 			}
-			if !strings.Contains(key.text(), ".shape") && !strings.Contains(key.text(), ".size(") &&
-				!strings.Contains(key.text(), "data_ptr()") && !strings.HasPrefix(key.text(), "id(") {
+			content := strings.Contains(key.text(), ".tolist()") // of a tensor: hardly ever the same again
+			if !content && !(fn.name == "forward" || fn.hook()) ||
+				!content && !strings.Contains(key.text(), ".shape") && !strings.Contains(key.text(), ".size(") &&
+					!strings.Contains(key.text(), "data_ptr()") && !strings.HasPrefix(key.text(), "id(") {
 				continue
 			}
 			h, ok := f.holderOf(b.target.field("value"))
-			if !ok || !h.attr || f.isEmptied(h, node{}, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
+			if !ok || !h.attr && !(content && h.scope == f.module && fn != f.module) ||
+				f.isEmptied(h, node{}, node{}) || !f.plainDict(h) || f.grade(b.value) < detached &&
 				!f.makesTensor(b.value) {
 				continue
 			}
-			r.report(b.at, fmt.Sprintf("%s keeps a tensor for every shape that comes by, without a bound",
-				quote(h.name)),
+			what := "shape"
+			if content {
+				what = "batch's numbers"
+			}
+			r.report(b.at, fmt.Sprintf("%s keeps a tensor for every %s that comes by, without a bound",
+				quote(h.name), what),
 				"bound it: an OrderedDict that drops the oldest, or one buffer of the largest shape", held(h.name))
 		}
 	}

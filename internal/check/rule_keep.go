@@ -38,15 +38,6 @@ func (f *file) findGrowths() (list []growth) {
 	return list
 }
 
-// detachFix puts .detach() behind a simple expression.
-func detachFix(n node) []Edit {
-	n = n.bare()
-	if n.is("identifier", "attribute", "subscript", "call") {
-		return []Edit{{n.end(), n.end(), ".detach()"}}
-	}
-	return nil
-}
-
 // sums finds totals that take the graph of every step along: total += loss (MG101).
 func sums(f *file, r *reporter) {
 	for _, fn := range f.funcs {
@@ -106,7 +97,7 @@ func (f *file) sum(fn *function, name string, b binding, added node, r *reporter
 		return
 	}
 	o := []option{held(strings.TrimSuffix(name, "[]")), with(f.born(fn, value)...)}
-	if edits := detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
+	if edits := f.detachFix(value); edits != nil && value.bare().i == added.bare().i && b.kind == "+=" {
 		o = append(o, fixed(edits...))
 	}
 	r.report(b.at, fmt.Sprintf("%s adds up a tensor with its autograd graph: every step's graph is kept",
@@ -133,7 +124,7 @@ func (f *file) growsIn(fn *function, name string, at node) node {
 	for _, l := range f.loops(at) {
 		for _, b := range fn.boundIn(name, l) {
 			f.spend(1)
-			if b.kind != "+=" && b.at.i != at.i {
+			if b.kind != "+=" && b.at.i != at.i && !f.firstValue(name, b.at) {
 				return node{}
 			}
 		}
@@ -142,6 +133,14 @@ func (f *file) growsIn(fn *function, name string, at node) node {
 		}
 	}
 	return node{}
+}
+
+// firstValue reports whether an assignment is only made while the variable has no value: under "if x is None".
+func (f *file) firstValue(name string, at node) bool {
+	up := at.up("if_statement")
+	cond := up.field("condition")
+	return up.ok() && at.inside(up.field("consequence")) && cond.is("comparison_operator") &&
+		f.plain(cond.child()) == name && strings.HasSuffix(cond.text(), " is None")
 }
 
 // returnsIt reports whether the function gives the variable away with its graph on purpose: a loss made of parts, where
@@ -167,7 +166,7 @@ func (f *file) returnsIt(fn *function, name string, loop node) bool {
 func (f *file) cutLater(fn *function, name string, loop, at node) bool {
 	for _, b := range fn.boundIn(name, loop) {
 		f.spend(1)
-		if b.kind == "=" && b.at.i != at.i {
+		if b.kind == "=" && b.at.i != at.i && !f.firstValue(name, b.at) {
 			return true
 		}
 	}
@@ -235,7 +234,7 @@ func graphInContainer(f *file, r *reporter) {
 		for _, b := range h.made {
 			o = append(o, with(b.at))
 		}
-		if edits := detachFix(g.value); edits != nil {
+		if edits := f.detachFix(g.value); edits != nil && !endsIn(f.dotted(g.at.field("function")), "extend") {
 			o = append(o, fixed(edits...))
 		}
 		r.report(g.at, fmt.Sprintf("%s keeps a tensor with its autograd graph for every step", quote(h.name)),
@@ -303,11 +302,17 @@ func (f *file) goesBack(fn *function, h holder, value grade, loop node) bool {
 	if evalLike(f, fn, loop) && !fn.hasBack {
 		return false
 	}
-	if w := f.holding(h); w.lossUse || !fn.hasBack && w.returned {
+	w := f.holding(h)
+	if w.lossUse || !fn.hasBack && w.returned {
 		return true
+	}
+	if fn == f.module && lossList.MatchString(h.name) && loaderName.MatchString(loop.field("right").text()) {
+		return false // all_losses of a script: nothing here makes a loss of it
 	}
 	return !f.trainedLoop(fn, loop)
 }
+
+var lossList = regexp.MustCompile(`(?i)^(\w+_)?(losses|loss_(list|history|hist|log|values))$`)
 
 // trainedLoop reports whether steps are made in the loop around.
 func (f *file) trainedLoop(fn *function, loop node) bool {

@@ -45,15 +45,24 @@ func (f *file) tensorish(n node) bool {
 	return false
 }
 
+// stepList is what Lightning's documents call the list of a step's outputs.
+var stepList = regexp.MustCompile(`^self\.(training|train|validation|val|test|predict)_step_outputs$`)
+
 // stepOutputs finds lists of a hook that only ever grow (MG102).
 func stepOutputs(f *file, r *reporter) {
 	for _, g := range f.growths() {
 		fn := f.function(g.at)
-		if fn.class == nil || !fn.hook() || !g.at.is("call") {
+		h, ok := f.holderOf(g.into)
+		documented := !ok && h.attr && stepList.MatchString(h.name)
+		if !g.at.is("call") || !fn.hook() && !(documented && fn == f.module) {
 			continue
 		}
-		h, ok := f.holderOf(g.into)
-		if !ok || !h.attr || !f.growsFreely(h, g, node{}) || !f.tensorish(g.value) {
+		if documented { // made by whoever holds the rest of the class
+			ok = !f.isEmptied(h, node{}, g.at)
+		} else {
+			ok = ok && h.attr && f.growsFreely(h, g, node{})
+		}
+		if !ok || !f.tensorish(g.value) {
 			continue
 		}
 		o := []option{held(h.name)}
@@ -94,6 +103,9 @@ func endOf(hook string) string {
 // clearFix empties the container at the end of the hook that uses it up, where that is the only one that reads it: what
 // nobody reads any more can't change a result.
 func (f *file) clearFix(h holder, fn *function) []Edit {
+	if fn.class == nil {
+		return nil
+	}
 	end := fn.class.methods[endOf(fn.name)]
 	if end == nil || len(end.returns) > 0 {
 		return nil
@@ -114,7 +126,7 @@ func (f *file) clearFix(h holder, fn *function) []Edit {
 	if reads == 0 || !final.ok() || final.is("return_statement", "raise_statement") || f.escapes(h, end) {
 		return nil
 	}
-	return []Edit{{final.end(), final.end(), "\n" + f.src.indent(final.start()) + h.name + ".clear()"}}
+	return f.lineAfter(final, h.name+".clear()")
 }
 
 // escapes reports whether a function stores or hands on the container itself, which clear() would then empty for
@@ -286,7 +298,7 @@ func (f *file) meter(c *class, m *function, r *reporter) {
 			}
 			if arg.ok() && f.grade(arg) == strong {
 				o := []option{held(f.plain(call.receiver())), with(m.node)}
-				if e := detachFix(arg); e != nil {
+				if e := f.detachFix(arg); e != nil {
 					o = append(o, fixed(e...))
 				}
 				r.report(call.node, fmt.Sprintf("%s.%s() keeps %s with its autograd graph", c.name, m.name,
@@ -374,7 +386,7 @@ func stepReturns(f *file, r *reporter) {
 				key, v := strings.Trim(p.field("key").text(), `"'`), p.field("value")
 				if ret.bare().is("dictionary") && key != "loss" && v.ok() && f.grade(v).graph() {
 					o := []option{with(end.node)}
-					if e := detachFix(v); e != nil {
+					if e := f.detachFix(v); e != nil {
 						o = append(o, fixed(e...))
 					}
 					r.report(p, fmt.Sprintf("%s is kept with its graph until training_epoch_end", quote(v.text())),

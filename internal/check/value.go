@@ -44,7 +44,7 @@ var (
 		`calculate_loss|get_loss|criterion_\w+|\w+_criterion|\w+_loss|loss_\w+|loss|cross_entropy|` +
 		`binary_cross_entropy\w*|kl_div|l1_loss|ctc_loss|\w+_loss_fn)$`)
 	modelCall = regexp.MustCompile(`(?i)(^|_)(model|net|network|module|generator|discriminator|critic|actor|backbone|` +
-		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|lstm|rnn|gru|transformer|netg|netd)$`)
+		`classifier|unet|vae|autoencoder|encoder|decoder|resnet|student|teacher|lstm|rnn|gru|transformer|netg|netd)$`)
 	fakeModel = regexp.MustCompile(`(?i)(load|get|create|build|make|save|init|prepare|unwrap|compile|wrap|_to_|` +
 		`freeze|convert|export|print|log|set|register|find|num|is|has|parse|eval|test|validate|train|plot|update|` +
 		`count|summary|del|free|select)_`)
@@ -242,14 +242,20 @@ func (f *file) findGrade(n node) grade {
 	return unknown
 }
 
-func (f *file) gradeAll(list []node) (g grade) {
+func (f *file) gradeAll(list []node) (most grade) {
+	sure := true
 	for _, n := range list {
 		if n.is("pair") {
 			n = n.field("value")
 		}
-		g = max(g, f.grade(n))
+		g := f.grade(n)
+		sure = sure && g != unknown
+		most = max(most, g)
 	}
-	return g
+	if most == scalar && !sure {
+		return unknown
+	}
+	return most
 }
 
 // gradeName follows a variable to where it got its value last.
@@ -431,6 +437,9 @@ func (f *file) isModel(c call) bool {
 	}
 	fn := c.field("function")
 	name := c.last()
+	if fn.is("identifier", "attribute") && f.madeModule(fn, 0) {
+		return true
+	}
 	if !fn.is("identifier", "attribute") || fakeModel.MatchString(name) || !modelCall.MatchString(name) {
 		return false
 	}
@@ -444,6 +453,77 @@ func (f *file) isModel(c call) bool {
 		return on.is("identifier") // trainer.model(x)
 	}
 	return true
+}
+
+// madeModule reports whether a name is given one of PyTorch's modules, or of the file's own, here or by who makes the
+// object that it is an attribute of.
+func (f *file) madeModule(n node, depth int) bool {
+	name := f.plain(n)
+	made, known := f.index.modules[name]
+	if known || depth > maxTensorDepth {
+		return made
+	}
+	f.index.modules[name] = false // a ring proves nothing
+	for _, b := range f.index.bound[name] {
+		f.spend(1)
+		v := b.value.bare()
+		if b.kind != "=" || !v.is("call", "identifier") {
+			continue
+		}
+		if made = f.isModule(v, depth) || f.givenModule(b, v, depth); made {
+			break
+		}
+	}
+	f.index.modules[name] = made
+	return made
+}
+
+// isModule reports whether an expression is a module.
+func (f *file) isModule(v node, depth int) bool {
+	for v.is("call") && (endsIn(f.plain(v.field("function")), "cuda", "to", "eval", "train", "cpu") && v.ok()) {
+		v = call{v, ""}.receiver()
+	}
+	if v.is("identifier") {
+		return f.madeModule(v, depth+1)
+	}
+	if !v.is("call") {
+		return false
+	}
+	maker := f.dotted(v.field("function"))
+	name := last(maker)
+	if strings.HasPrefix(maker, "torch.nn.") && !strings.Contains(maker, "functional") && name != "" &&
+		name[0] >= 'A' && name[0] <= 'Z' {
+		return !noForward.MatchString(name)
+	}
+	for _, c := range f.index.classes[maker] {
+		if f.spend(1); c.isModule() {
+			return true
+		}
+	}
+	return false
+}
+
+// noForward are those of torch.nn's classes that return no tensor of a size that matters, or are never called.
+var noForward = regexp.MustCompile(`(List|Dict|Loss)$|^Parameter`)
+
+// givenModule reports whether an attribute is set to a parameter of __init__ that is given a module.
+func (f *file) givenModule(b binding, v node, depth int) bool {
+	fn := f.function(b.at)
+	if !v.is("identifier") || fn.name != "__init__" || fn.class == nil {
+		return false
+	}
+	for i, p := range fn.params {
+		if p != v.text() {
+			continue
+		}
+		for _, c := range f.byName[fn.class.name] {
+			f.spend(1)
+			if f.isModule(c.arg(i-1).bare(), depth+1) || f.isModule(c.keyword(p).bare(), depth+1) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c call) class(f *file) *class { return f.classAt(c.node) }

@@ -69,3 +69,6 @@ func checkTimeout(command, text string) (time.Duration, error) {
 	}
 	return time.Duration(timeout), nil
 }
+
+// CheckName says why a session may not have a name.
+func CheckName(name string) error { return session.CheckName(name) }

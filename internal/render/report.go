@@ -57,7 +57,7 @@ func ParseFormat(name string) (Format, error) {
 			return f, nil
 		}
 	}
-	return "", remedy.Add(fmt.Errorf("unknown format %q", name), "formats are table, json, ndjson, csv and parquet")
+	return "", remedy.Add(fmt.Errorf("--format %q: unknown", name), "formats are table, json, ndjson, csv and parquet")
 }
 
 // FormatOf returns the format of a file by its name's ending.

@@ -150,8 +150,8 @@ func Create(o Options) (*Session, error) {
 	name := nameOf(o.Command) + "-" + id
 	entry := name // in the sessions' directory
 	if o.Name != "" {
-		if err := checkName(o.Name); err != nil {
-			return nil, err
+		if err := CheckName(o.Name); err != nil {
+			return nil, fmt.Errorf("--name %q: %w", o.Name, err)
 		}
 		name, entry = o.Name, o.Name+"-"+id
 	}
@@ -354,15 +354,18 @@ func nameOf(command []string) string {
 
 const maxName = 64 // it becomes part of a file name and of a line in `list`
 
-func checkName(n string) error {
+// CheckName says why a session may not have a name.
+func CheckName(n string) error {
 	switch {
+	case n == "":
+		return nil
 	case len(n) > maxName:
-		return fmt.Errorf("--name %q: longer than %d bytes", n, maxName)
+		return fmt.Errorf("longer than %d bytes", maxName)
 	case n[0] == '-' || n[0] == '.' || strings.ContainsAny(n, "/=: \t\n\x00"):
-		return fmt.Errorf("--name %q: may not begin with - or . nor contain / = : or blanks", n)
+		return errors.New("may not begin with - or . nor contain / = : or blanks")
 	}
 	if _, err := strconv.Atoi(n); err == nil {
-		return fmt.Errorf("--name %q: a number would be taken for a PID", n)
+		return errors.New("a number would be taken for a PID")
 	}
 	return nil
 }

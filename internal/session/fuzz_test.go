@@ -33,7 +33,7 @@ func FuzzFiles(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.Rings() != filepath.Join(dir, ringsDir) || checkName(s.Meta.Name) != nil {
+		if s.Rings() != filepath.Join(dir, ringsDir) || CheckName(s.Meta.Name) != nil {
 			t.Fatalf("rings at %s, name %q", s.Rings(), s.Meta.Name)
 		}
 		if s.Live() || len(s.Askable()) > 0 {

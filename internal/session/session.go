@@ -149,7 +149,7 @@ func Open(dir string) (*Session, error) {
 		return nil, fmt.Errorf("open session: %w", err)
 	}
 	// it becomes part of file names and of what is printed as commands
-	if s.Meta.Name == "" || checkName(s.Meta.Name) != nil {
+	if s.Meta.Name == "" || CheckName(s.Meta.Name) != nil {
 		base := nameChars.ReplaceAllString(filepath.Base(abs), "-")
 		s.Meta.Name = "session-" + base[:min(len(base), maxName-len("session-"))]
 	}

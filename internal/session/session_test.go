@@ -77,7 +77,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"-x", "a/b", "a b", "12", "rank=3", strings.Repeat("x", 65)} {
-		if checkName(bad) == nil {
+		if CheckName(bad) == nil {
 			t.Errorf("name %q was taken", bad)
 		}
 	}

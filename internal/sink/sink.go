@@ -217,6 +217,53 @@ func CreateNamed(path string) (Sink, error) {
 	return s, nil
 }
 
+// Rewrite is create for a file that is there, and of which nothing changes but its bytes: mode, owner and group stay. A
+// link of its name is followed only if through says so.
+func Rewrite(path string, through bool) (Sink, error) {
+	name := filepath.Base(path)
+	var dir *rootdir.Dir
+	var err error
+	if through {
+		dir, name, err = rootdir.Named(path)
+	} else {
+		dir, err = rootdir.Open(filepath.Dir(path))
+	}
+	var s Sink
+	if err == nil {
+		s, err = create(path, dir, name, func(*rootdir.Dir, string) (Sink, error) {
+			return nil, errors.New("it is a link, or no regular file")
+		})
+	}
+	if err == nil {
+		if err = s.(*replacement).belike(); err != nil {
+			s.Discard()
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, Cause(err))
+	}
+	return s, nil
+}
+
+// belike gives the new file the mode, owner and group of the one that it replaces.
+func (r *replacement) belike() error {
+	file, err := r.dir.Open(r.name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var was, is unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(file.Fd()), &was), unix.Fstat(int(r.Fd()), &is)); err != nil {
+		return err
+	}
+	if was.Uid != is.Uid || was.Gid != is.Gid {
+		if err := r.Chown(int(was.Uid), int(was.Gid)); err != nil {
+			return err
+		}
+	}
+	return r.Chmod(fs.FileMode(was.Mode & 0o777))
+}
+
 func refuseOther(*rootdir.Dir, string) (Sink, error) {
 	return nil, remedy.Add(errors.New("a link, or no file at all, has the name of the default output"),
 		"name the file: --output FILE")

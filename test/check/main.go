@@ -33,7 +33,11 @@ func main() {
 }
 
 func run(cached, list bool) error {
-	pairs, err := corpus.Pairs()
+	pairs, err := corpus.Pairs(corpus.Known)
+	if err != nil {
+		return err
+	}
+	heldOut, err := corpus.Pairs(corpus.HeldOut)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func run(cached, list bool) error {
 		corpus.List(os.Stdout, packages)
 		return nil
 	}
-	corpus.Print(os.Stdout, pairs, labelled, packages)
+	corpus.Print(os.Stdout, pairs, heldOut, labelled, packages)
 	if corpus.Recall(pairs) < corpus.MinRecall || corpus.WrongRate(packages) > corpus.MaxWrong {
 		return errors.New("below what is promised")
 	}

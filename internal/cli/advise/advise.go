@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os/exec"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -89,6 +90,12 @@ func (a *commands) advise(ctx context.Context, o adviseOptions) error {
 }
 
 func (a *commands) gather(ctx context.Context, o adviseOptions) (*advised, error) {
+	if o.python != "" {
+		if _, err := exec.LookPath(o.python); err != nil {
+			return nil, remedy.Add(fmt.Errorf("--python %q: there is no such interpreter: %w", o.python, err),
+				"give its path: --python .venv/bin/python")
+		}
+	}
 	m, err := doctor.Here(o.python)
 	if err != nil {
 		return nil, err

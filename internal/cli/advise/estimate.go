@@ -122,7 +122,7 @@ func (o *estimateOptions) question() (q estimate.Question, precisions []string, 
 	for _, p := range o.precisions {
 		name, ok := precisionNames[p]
 		if !ok {
-			return q, nil, remedy.Add(fmt.Errorf("unknown precision %q", p), "precisions are as-is, mixed, bf16")
+			return q, nil, remedy.Add(fmt.Errorf("--precision %q: unknown", p), "precisions are as-is, mixed, bf16")
 		}
 		if !slices.Contains(precisions, name) {
 			precisions = append(precisions, name)
@@ -130,12 +130,15 @@ func (o *estimateOptions) question() (q estimate.Question, precisions []string, 
 	}
 	if o.device != "" {
 		if q.Device, err = estimate.ParseDevice(o.device); err != nil {
-			return q, nil, err
+			return q, nil, fmt.Errorf("--device-memory: %w", err)
 		}
 	}
 	q.Batches = o.batches
 	q.Options = alloc.Options{}
-	return q, precisions, q.Options.Set(o.conf)
+	if err := q.Options.Set(o.conf); err != nil {
+		return q, nil, fmt.Errorf("--conf: %w", err)
+	}
+	return q, precisions, nil
 }
 
 // interpreter takes Python and its flags off a command line: python3 -u train.py.
@@ -174,7 +177,8 @@ func (a *commands) estimate(ctx context.Context, o estimateOptions, args []strin
 		return app.Usage(fmt.Errorf("estimate: %w", err))
 	}
 	if python, err = exec.LookPath(python); err != nil {
-		return remedy.Add(fmt.Errorf("estimate: %w", err), "name the training's interpreter before SCRIPT")
+		return remedy.Add(fmt.Errorf("estimate: the interpreter (--python): %w", err),
+			"name the training's interpreter before SCRIPT")
 	}
 	if o.timeout > 0 {
 		var stop context.CancelFunc

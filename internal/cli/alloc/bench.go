@@ -49,7 +49,7 @@ func (a *commands) allocBenchCommand() *cobra.Command {
 func (o allocBenchOptions) check() error {
 	for _, p := range o.policies {
 		if !slices.Contains(alloc.Policies, alloc.Policy(p)) {
-			return fmt.Errorf("alloc bench: policy %q: not one of %s", p, listed(alloc.Policies))
+			return fmt.Errorf("alloc bench: --policy %q: not one of %s", p, listed(alloc.Policies))
 		}
 	}
 	if o.pairs < 1 || o.pairs > 1e8 || o.rounds < 1 || o.rounds > 1000 {

@@ -73,8 +73,11 @@ func (a *commands) allocReplayCommand() *cobra.Command {
 }
 
 func (o *allocReplayOptions) check() error {
+	if _, err := replay.Settings(o.policies, nil); err != nil {
+		return fmt.Errorf("--policy: %w", err)
+	}
 	if _, err := replay.Settings(o.policies, o.confs); err != nil {
-		return err
+		return fmt.Errorf("--conf: %w", err)
 	}
 	if o.repeat < 1 || o.repeat > maxRepeat {
 		return fmt.Errorf("--repeat from 1 to %d", maxRepeat)

@@ -171,6 +171,7 @@ func (a *App) FinishCommand(c *cobra.Command) {
 	if TakesSession(c) && c.Flags().Lookup("session") == nil {
 		c.Flags().StringVar(&a.SessionDir, "session", "", "the session in `DIR`")
 	}
+	checkAll(c)
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
 		if !TakesSession(c) && c.Flags().Changed("target") {

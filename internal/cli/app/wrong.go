@@ -22,7 +22,20 @@ func wrongFlag(c *cobra.Command, err error) error {
 	}
 	var value *pflag.InvalidValueError
 	var number *strconv.NumError
-	if !errors.As(err, &value) || !errors.As(err, &number) {
+	if !errors.As(err, &value) {
+		return err
+	}
+	var bad badValue
+	if errors.As(err, &bad) {
+		return fmt.Errorf("--%s %q: %w", value.GetFlag().Name, value.GetValue(), bad.error)
+	}
+	if !errors.As(err, &number) {
+		if _, want, says := strings.Cut(err.Error(), ": want "); says {
+			return fmt.Errorf("--%s %q: want %s", value.GetFlag().Name, value.GetValue(), want)
+		}
+		if value.GetFlag().Value.Type() == "duration" {
+			return fmt.Errorf("--%s %q: not a duration such as 2s or 5m", value.GetFlag().Name, value.GetValue())
+		}
 		return err
 	}
 	why := "not a number"

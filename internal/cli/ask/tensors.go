@@ -62,7 +62,7 @@ func (a *commands) tensorsCommand() *cobra.Command {
 
 func (a *commands) tensors(ctx context.Context, o tensorsOptions) error {
 	if o.top < 0 || o.timeout <= 0 {
-		return app.Usage(errors.New("tensors: --top and --timeout want a positive number"))
+		return app.Usage(errors.New("tensors: --timeout wants a positive duration"))
 	}
 	if o.last && o.deep {
 		return app.Usage(errors.New("tensors: --last shows a census that was taken, --deep wants a new one"))

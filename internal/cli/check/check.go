@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -89,11 +90,14 @@ func (o options) validate(paths []string) error {
 	case o.fix && o.diff:
 		return errors.New("check: --fix and --diff exclude each other")
 	case formats[o.format] == nil:
-		return remedy.Add(fmt.Errorf("check: unknown format %q", o.format),
+		return remedy.Add(fmt.Errorf("check: --format %q: unknown", o.format),
 			"formats are text, json, sarif, github, junit")
 	}
-	if err := (check.Selection{Select: o.selected, Ignore: o.ignored}).Check(); err != nil {
-		return fmt.Errorf("check: %w", err)
+	if err := (check.Selection{Select: o.selected}).Check(); err != nil {
+		return fmt.Errorf("check: --select: %w", err)
+	}
+	if err := (check.Selection{Ignore: o.ignored}).Check(); err != nil {
+		return fmt.Errorf("check: --ignore: %w", err)
 	}
 	return nil
 }
@@ -118,9 +122,16 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	var out bytes.Buffer
 	switch {
 	case o.diff:
-		err = writeDiff(&out, r, texts)
+		err = mend(texts, func(path string, m mended) error {
+			out.WriteString(check.Diff(path, m.before, m.after))
+			return nil
+		})
 	case o.fix:
-		err = r.mend(texts)
+		err = mend(texts, func(path string, m mended) error {
+			r.mended += m.count
+			r.leave(path, m.left)
+			return replace(path, m.before, m.after, slices.Contains(paths, path))
+		})
 	}
 	if err == nil && !o.diff {
 		err = formats[o.format](&out, r)
@@ -141,9 +152,15 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	return nil
 }
 
+// text is what a file holds, if something in it can be mended, and the rules that apply to it.
+type text struct {
+	data  []byte
+	rules check.Selection
+}
+
 // read checks every file below the paths, as many at a time as there are cores.
-func (o options) read(paths []string) (*result, map[string][]byte, error) {
-	r, texts := &result{}, map[string][]byte{}
+func (o options) read(paths []string) (*result, map[string]text, error) {
+	r, texts := &result{}, map[string]text{}
 	for _, path := range paths {
 		dir := path
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
@@ -171,10 +188,10 @@ func (o options) selection(c check.Config) check.Selection {
 	return s
 }
 
-func (o options) readFiles(r *result, texts map[string][]byte, files []string, config check.Config) {
+func (o options) readFiles(r *result, texts map[string]text, files []string, config check.Config) {
 	type one struct {
 		found []check.Finding
-		data  []byte
+		text
 	}
 	all, next := make([]one, len(files)), make(chan int)
 	room := semaphore.NewWeighted(check.MaxWeight)
@@ -186,11 +203,12 @@ func (o options) readFiles(r *result, texts map[string][]byte, files []string, c
 				if room.Acquire(context.Background(), weight) != nil {
 					continue // never: nothing weighs more than there is room
 				}
-				found, data := check.Read(files[i], config.For(files[i], o.selection(config)))
+				rules := config.For(files[i], o.selection(config))
+				found, data := check.Read(files[i], rules)
 				room.Release(weight)
 				all[i].found = found
-				if slices.ContainsFunc(found, func(f check.Finding) bool { return f.Fix != nil }) {
-					all[i].data = data // to be mended; the texts of all files would be much
+				if slices.ContainsFunc(found, check.Finding.Fixable) {
+					all[i].text = text{data, rules} // to be mended; the texts of all files would be much
 				}
 			}
 		})
@@ -201,7 +219,7 @@ func (o options) readFiles(r *result, texts map[string][]byte, files []string, c
 	close(next)
 	wait.Wait()
 	for i, f := range files {
-		texts[f] = all[i].data
+		texts[f] = all[i].text
 		r.files++
 		for _, found := range all[i].found {
 			r.findings = append(r.findings, measured{Finding: found})
@@ -245,53 +263,70 @@ func (m measured) size() int64 {
 	return m.Measured.Bytes
 }
 
-// byFile groups the findings by file, in the order of the files' names.
-func (r *result) byFile() (names []string, of map[string][]check.Finding) {
-	of = map[string][]check.Finding{}
-	for _, f := range r.findings {
-		if of[f.Path] == nil {
-			names = append(names, f.Path)
-		}
-		of[f.Path] = append(of[f.Path], f.Finding)
-	}
-	slices.Sort(names)
-	return names, of
+// mended is a file in its mended form, and what is left to be found in it.
+type mended struct {
+	before, after []byte
+	left          []check.Finding
+	count         int
 }
 
-func writeDiff(out *bytes.Buffer, r *result, texts map[string][]byte) error {
-	names, of := r.byFile()
-	for _, name := range names {
-		if after, n := check.Apply(texts[name], of[name]); n > 0 {
-			out.WriteString(check.Diff(name, texts[name], after))
-		}
-	}
-	return nil
-}
-
-// mend writes the fixed files and leaves the findings that remain.
-func (r *result) mend(texts map[string][]byte) error {
-	names, of := r.byFile()
-	for _, name := range names {
-		after, n := check.Apply(texts[name], of[name])
-		if n == 0 {
+// mend mends each file in which something can be.
+func mend(texts map[string]text, then func(path string, m mended) error) error {
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		t := texts[path]
+		if t.data == nil {
 			continue
 		}
-		out, err := sink.Create(name)
+		after, left, n, err := check.Mend(path, t.data, t.rules)
+		if err == nil && n > 0 {
+			err = then(path, mended{t.data, after, left, n})
+		}
 		if err != nil {
 			return err
 		}
-		_, err = out.Write(after)
-		if err == nil {
-			err = out.Commit()
-		}
-		out.Discard()
-		if err != nil {
-			return err
-		}
-		r.mended += n
 	}
-	r.findings = slices.DeleteFunc(r.findings, func(f measured) bool { return f.Fix != nil && f.Cell == 0 })
 	return nil
+}
+
+// leave makes those the file's findings that are left, with what was measured for them before their lines moved.
+func (r *result) leave(path string, left []check.Finding) {
+	same := func(a, b check.Finding) bool {
+		return a.Rule.ID == b.Rule.ID && a.Source == b.Source && a.Message == b.Message
+	}
+	r.findings = slices.DeleteFunc(r.findings, func(m measured) bool {
+		return m.Path == path && !slices.ContainsFunc(left, func(f check.Finding) bool { return same(f, m.Finding) })
+	})
+	for i, m := range r.findings {
+		at := slices.IndexFunc(left, func(f check.Finding) bool { return m.Path == path && same(f, m.Finding) })
+		if at >= 0 {
+			r.findings[i].Finding = left[at]
+			left = slices.Delete(left, at, at+1)
+		}
+	}
+	for _, f := range left {
+		r.findings = append(r.findings, measured{Finding: f})
+	}
+}
+
+// replace writes a mended file, through a link only if the link was named itself. What has changed since it was read
+// stays as it is.
+func replace(path string, before, after []byte, named bool) error {
+	out, err := sink.Rewrite(path, named)
+	if err != nil {
+		return err
+	}
+	defer out.Discard()
+	now, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now, before) {
+		return fmt.Errorf("write %s: it has changed since it was read", path)
+	}
+	if _, err := out.Write(after); err != nil {
+		return err
+	}
+	return out.Commit()
 }
 
 // explain prints a rule's page, or the list of all rules.
@@ -304,7 +339,7 @@ func (a *commands) explain(name string) error {
 	}
 	r, ok := check.Find(name)
 	if !ok {
-		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name),
+		return app.Usage(remedy.Add(fmt.Errorf("check: --explain %q: there is no such rule", name),
 			"memgauge check --explain all lists them"))
 	}
 	_, err := fmt.Fprint(a.Stdout, r.Page())

@@ -39,7 +39,7 @@ func writeJSON(out *bytes.Buffer, r *result) error {
 	for _, f := range r.findings {
 		j := findingJSON{Rule: f.Rule.ID, Name: f.Rule.Name, Severity: f.Rule.Severity, Path: f.Path, Line: f.Line,
 			Column: f.Col, EndLine: f.EndLine, EndColumn: f.EndCol, Message: f.Message, Hint: f.Hint,
-			Holder: doc.Known(f.Holder), Fixable: f.Fix != nil && f.Cell == 0, Measured: f.Measured}
+			Holder: doc.Known(f.Holder), Fixable: f.Fixable(), Measured: f.Measured}
 		if f.Cell > 0 {
 			j.Cell = &f.Cell
 		}

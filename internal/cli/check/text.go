@@ -21,7 +21,7 @@ func writeText(out *bytes.Buffer, r *result) error {
 	fixable := 0
 	for _, f := range r.findings {
 		mark := ""
-		if f.Fix != nil && f.Cell == 0 {
+		if f.Fixable() {
 			fixable++
 			mark = "[*] "
 		}

@@ -91,6 +91,8 @@ func (a *commands) hubCommand() *cobra.Command {
 	f.StringVar(&o.External.CA, "ca", "", "`FILE` with the authorities of its certificates (default the machine's)")
 	f.BoolVar(&o.SharedSecrets, "shared-secrets", bus.SharedSecrets(), bus.SharedHint)
 	f.IntVar(&o.External.Replicas, "replicas", defaultReplicas, "how many of its servers keep each frame, 1 to 5")
+	app.Check(f, "listen", app.Listens)
+	app.Check(f, "lake", lake.CheckLocation)
 	c.MarkFlagsRequiredTogether("cert", "key")
 	c.AddCommand(a.statusCommand())
 	return c

@@ -41,6 +41,7 @@ func (a *commands) nodeCommand() *cobra.Command {
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"also answer what changes trainings: eval, record, snapshot; eval means all three")
+	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
 	return c
 }
 

@@ -43,7 +43,7 @@ func (a *commands) statusCommand() *cobra.Command {
 		Use:     "status WHERE",
 		Short:   "List the jobs of a lake: hours, files, size",
 		Example: "  memgauge lake status /data/lake\n  memgauge lake status s3://training/lake --json",
-		Args:    cobra.ExactArgs(1),
+		Args:    where,
 		RunE: func(c *cobra.Command, args []string) error {
 			list, err := lake.StatusOf(c.Context(), args[0])
 			if err != nil {
@@ -94,7 +94,7 @@ func (a *commands) mergeCommand() *cobra.Command {
 			"what such files have replaced. With --max-age or --max-size the oldest hours are given up. A directory\n" +
 			"that another process writes is refused.",
 		Example: "  memgauge lake merge /data/lake\n  memgauge lake merge /data/lake --max-age 720h --max-size 500GiB",
-		Args:    cobra.ExactArgs(1),
+		Args:    where,
 		RunE:    func(c *cobra.Command, args []string) error { return a.merge(c, o, args[0]) },
 	}
 	f := c.Flags()
@@ -146,11 +146,11 @@ func (a *commands) trinoCommand() *cobra.Command {
 			"does so until it is interrupted.",
 		Example: "  memgauge lake trino /data/lake --seen-as local:///\n" +
 			"  memgauge lake trino s3://training/lake --server http://trino:8080 --every 1m",
-		Args: cobra.ExactArgs(1),
+		Args: where,
 		RunE: func(c *cobra.Command, args []string) error {
 			client, err := trino.New(server)
 			if err != nil {
-				return app.Usage(fmt.Errorf("lake trino: %w", err))
+				return app.Usage(fmt.Errorf("lake trino: --server: %w", err))
 			}
 			return a.sync(c, client, trino.Sync{Lake: args[0], Seen: seen}, time.Duration(every))
 		},
@@ -185,4 +185,15 @@ func (a *commands) sync(c *cobra.Command, client *trino.Client, s trino.Sync, ev
 		case <-time.After(every):
 		}
 	}
+}
+
+// where takes one argument, the place of a lake.
+func where(c *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(c, args); err != nil {
+		return err
+	}
+	if err := lake.CheckLocation(args[0]); err != nil {
+		return fmt.Errorf("%q: %w", args[0], err)
+	}
+	return nil
 }

@@ -168,9 +168,9 @@ type document struct {
 }
 
 func (a *commands) list(ctx context.Context, command string, o listOptions) error {
-	for _, m := range []string{o.from, o.to} {
+	for flag, m := range map[string]string{"--from": o.from, "--to": o.to} {
 		if _, err := moment(m); err != nil {
-			return app.Usage(fmt.Errorf("%s: %w", command, err))
+			return app.Usage(fmt.Errorf("%s: %s: %w", command, flag, err))
 		}
 	}
 	if o.top < 0 {

@@ -87,6 +87,7 @@ func hubFlags(f *pflag.FlagSet, o *node.Settings) {
 	f.BoolVar(&o.Insecure, "insecure", false, "without TLS and token, as a hub with --insecure wants it")
 	f.StringSliceVar(&o.Allow, "allow", nil,
 		"what the hub may do to this run: eval, record, snapshot; eval means all three")
+	app.Check(f, "allow", app.OneOf("eval", "record", "snapshot"))
 }
 
 // observeFlags adds the flags that run and attach share.
@@ -94,6 +95,7 @@ func (a *commands) observeFlags(f *pflag.FlagSet, o *observe.Settings) {
 	o.Version, o.Note = app.Version, func(note string) { fmt.Fprintln(a.Stderr, "memgauge: "+note) }
 	f.StringVar(&o.Dir, "session", "", "keep the session in `DIR`, which must be empty or not exist")
 	f.StringVar(&o.Name, "name", "", "name of the session")
+	app.Check(f, "name", observe.CheckName)
 	f.StringVar(&o.Budget, "budget", "1%", "share of the training's time that observing may take")
 	f.StringVar(&o.Trace, "trace", "auto", "steps whose modules are traced: auto (as the budget allows), all, off")
 	f.StringVar(&o.MaxDisk, "max-disk", "2GiB", "bound of the session's database; old detail is thinned first")

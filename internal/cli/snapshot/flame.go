@@ -50,6 +50,7 @@ func (a *commands) snapshotFlameCommand(shared *snapshotOptions) *cobra.Command 
 	f := c.Flags()
 	f.StringVar(&o.at, "at", "peak", "peak, end, the number of an event, or a time after the first (`MOMENT`)")
 	f.StringVar(&o.by, "by", "stack", "stack, or segment: all that the allocator had at the end")
+	app.Check(f, "at", anatomy.CheckMoment)
 	f.StringVar(&o.diff, "diff", "", "compare with the snapshot in `OTHER`")
 	f.StringVarP(&o.output, "output", "o", "", "write to `OUTPUT`")
 	f.IntVar(&o.device, "device", -1, "the device `N`, if several have a history")

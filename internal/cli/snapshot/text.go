@@ -77,6 +77,10 @@ func peakText(b *strings.Builder, d *anatomy.DeviceReport) {
 		fmt.Fprintf(b, " (at most %s reserved)", doc.Size(p.ReservedPeak))
 	}
 	b.WriteString("\n")
+	if p.Allocated > p.Reserved {
+		b.WriteString("  warning     the file contradicts itself: blocks can't take more than is reserved for them.\n" +
+			"              Its events and its segments are of different moments, or events are missing\n")
+	}
 	shares(b, "for", p.Categories, p.Requested, 0)
 	shares(b, "by line", p.Holders, p.Requested, p.HoldersLeft)
 	shares(b, "by path", p.Paths, p.Requested, 0)

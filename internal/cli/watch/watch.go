@@ -92,7 +92,7 @@ func (o *watchOptions) check() error {
 			"end the name in .png, .svg or .html"))
 	}
 	if p := o.oom; p.Threshold < 0 || p.Threshold > 100 || p.Critical < 0 || p.Critical > 100 {
-		return app.Usage(fmt.Errorf("%s: thresholds are percentages between 0 and 100", o.tool))
+		return app.Usage(fmt.Errorf("%s: --threshold and --critical are percentages between 0 and 100", o.tool))
 	}
 	if o.oom.Critical < o.oom.Threshold {
 		return app.Usage(fmt.Errorf("%s: --critical %g lies below --threshold %g", o.tool, o.oom.Critical,

@@ -181,6 +181,14 @@ func (b *bucket) stage() *rootdir.Dir { return b.made }
 func (b *bucket) text() string        { return "s3://" + b.name + "/" + strings.TrimSuffix(b.prefix, "/") }
 func (b *bucket) close() error        { return errors.Join(b.giveLease(), b.made.Discard()) }
 
+// CheckLocation says why a location can't be a lake's.
+func CheckLocation(location string) error {
+	if scheme, _, is := strings.Cut(location, "://"); is && scheme != "s3" {
+		return errors.New("a lake is a directory or s3://BUCKET/PREFIX")
+	}
+	return nil
+}
+
 // openPlace opens a lake by its location: a directory, or s3://BUCKET/PREFIX.
 func openPlace(ctx context.Context, location string, write bool) (place, error) {
 	if strings.HasPrefix(location, "s3://") {

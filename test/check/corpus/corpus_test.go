@@ -9,7 +9,7 @@ import (
 
 // TestPairs holds the promised recall.
 func TestPairs(t *testing.T) {
-	list, err := Pairs()
+	list, err := Pairs(Known)
 	if err != nil {
 		t.Fatal(err)
 	}
