@@ -148,10 +148,10 @@ func (p Process) suspects(f *Finding, accounts []account) []suspect {
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
 		return s.site != "" && !IsForeign(s.site) &&
-			!isInstalled(s.site)
+			!IsInstalled(s.site)
 	})
 	list = slices.DeleteFunc(list, func(s suspect) bool {
-		s.foreign = s.foreign || own && isInstalled(s.site) // else the program itself is an installed package
+		s.foreign = s.foreign || own && IsInstalled(s.site) // else the program itself is an installed package
 		return !s.holds(f.Rate, f.End-f.Start)
 	})
 	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })

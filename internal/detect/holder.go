@@ -41,8 +41,8 @@ func IsForeign(site string) bool {
 		strings.Contains(site, "/lib64/python3")
 }
 
-// isInstalled says that a site lies in a package that was installed.
-func isInstalled(site string) bool { return strings.Contains(site, "-packages/") }
+// IsInstalled says that a site lies in a package that was installed.
+func IsInstalled(site string) bool { return strings.Contains(site, "-packages/") }
 
 // local says that a holder's path begins at a running function's variable.
 func local(path string) bool {

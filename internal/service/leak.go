@@ -13,7 +13,7 @@ func (s *Service) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, e
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return detect.Report{}, err
 	}
-	return analyse.Judge(ctx, s.DB, analyse.Options{Until: q.Until, Devices: q.Devices})
+	return analyse.Judge(ctx, s.DB, analyse.Options{Until: q.Until, Devices: q.Devices, Sources: s.Sources})
 }
 
 // Where lists the job's bytes by process and class.
