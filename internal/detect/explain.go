@@ -86,6 +86,7 @@ func (p Process) attribute(f *Finding, accounts []account) {
 	}
 	best := list[0]
 	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
+	p.choice(f)
 	switch {
 	case f.Worker:
 		f.Class = WorkerGrowth

@@ -129,6 +129,7 @@ type Finding struct {
 	Worker   bool
 	Site     string
 	Holder   string
+	Lines    int    // that Site was chosen among, where nothing says which of them it is; else 0
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
 	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …

@@ -88,6 +88,21 @@ func first(t *testing.T, p Process) Finding {
 	return r.Findings[0]
 }
 
+// TestOneOfSeveralLines: a line that was chosen among several is told as such.
+func TestOneOfSeveralLines(t *testing.T) {
+	for detail, want := range map[string]string{"of float": "a.py:3",
+		"of float; one of 2 lines: 3, 9": "a.py:3 (one of 2 lines)"} {
+		f := first(t, leaky(func(_, step int64) []model.ObjectGroup {
+			return []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1,
+				Length: step, Bytes: step * 600_000, Site: "a.py:3", Detail: detail}}
+		}))
+		told := strings.Contains(strings.Join(f.Evidence, "\n"), "2 lines may add to it, and which does is not known: 3, 9")
+		if f.Site != "a.py:3" || f.Created() != want || told != (f.Lines == 2) {
+			t.Errorf("%q: %q at %q, %q", detail, f.Created(), f.Site, f.Evidence)
+		}
+	}
+}
+
 func TestClasses(t *testing.T) {
 	list := func(_, step int64) model.ObjectGroup {
 		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1, Length: step,

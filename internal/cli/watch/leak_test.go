@@ -37,7 +37,7 @@ func TestLeakJSON(t *testing.T) {
 	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string", "pid": "number",
 		"rank": "number or null", "rate_mb_per_step": "number or null",
 		"rate_low": "number or null", "rate_high": "number or null", "start_step": "number or null",
-		"site": "string or null", "holder": "string or null", "evidence": "array",
+		"site": "string or null", "site_lines": "number", "holder": "string or null", "evidence": "array",
 		"advice": "array", "time_to_limit_seconds": "number or null", "limit": "string or null",
 		"device": "string or null", "held": "string or null", "reason": "string",
 		"missing": "string or null", "readings": "number", "p": "number or null", "by_time": "bool",
