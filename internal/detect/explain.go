@@ -295,7 +295,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	var list []suspect
 	for holder := range sizes {
-		span := seenAt.of(holder, sizes[holder], first, last, f.Start)
+		from, shrank := sizes.rises(holder, first)
+		span := seenAt.of(holder, sizes[holder], from, last, f.Start)
 		now, ok := byCensus[span.to][holder]
 		if !ok {
 			continue
@@ -308,7 +309,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role,
 			late:  span.late || len(sizes[holder]) == 1 && now.count < moreItems,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
-		s.foreign, s.shrank, s.few = IsForeign(now.site), sizes.shrank(holder, first), now.count < moreItems
+		s.foreign, s.shrank, s.few = IsForeign(now.site), shrank, now.count < moreItems
 		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
@@ -381,7 +382,8 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		seenAt.add(t.Holder, t.Census)
 	}
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], first, last, f.Start)
+		from, shrank := sizes.rises(key, first)
+		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], from, last, f.Start)
 		o, ok := rows[key][span.to]
 		if !ok {
 			continue
@@ -394,7 +396,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		if !ok || s.container && !more && states[s.holder] {
 			continue
 		}
-		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
+		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
 		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last) ||
 			strings.HasPrefix(o.Holder, loggers) && len(sizes[key]) < 2
 		if s.unseen && s.bytes < explains*f.Rate {
@@ -425,7 +427,7 @@ func (p Process) counted(f *Finding, list []suspect, accounts []account) []suspe
 		if !slices.Contains(a.counted, true) || a.tensors {
 			continue
 		}
-		if a = a.during(f); len(a.steps) < leastCensuses {
+		if a = a.during(f).again(); len(a.steps) < leastCensuses {
 			continue
 		}
 		if chance, _ := a.constant(); a.trained && chance > concealed && !more {

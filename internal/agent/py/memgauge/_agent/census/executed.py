@@ -1,7 +1,8 @@
 """Which lines of a function have run.
 
 From CPython 3.11 on an instruction that may be specialized has a counter behind it in the bytecode, which its first
-runs change (`adaptive_counter_warmup` in Include/internal/pycore_code.h). The raw bytes are `code._co_code_adaptive`. Before
+runs change (`adaptive_counter_warmup` in Include/internal/pycore_code.h). The raw bytes are `code._co_code_adaptive`.
+Before
 3.11, and in free-threaded builds, where each thread has a copy, nothing tells."""
 import sys
 
