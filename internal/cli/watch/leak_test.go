@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // leakReport is a report with one memory of each verdict.
@@ -142,5 +143,22 @@ func TestLeakThreshold(t *testing.T) {
 	leakOptions{threshold: 500}.ignoreSlow(&r)
 	if r.Verdict == detect.Leak || math.IsNaN(r.Confidence) {
 		t.Errorf("slower than the threshold: %s", r.Verdict)
+	}
+}
+
+// TestCheckThreshold: of a check counts what grows while it watches, however much had grown before.
+func TestCheckThreshold(t *testing.T) {
+	half := leakOptions{check: true, duration: units.Duration(30 * time.Second), durationSet: true}
+	for threshold, want := range map[float64]detect.Verdict{220: detect.Leak, 240: detect.Healthy} { // 229 MiB
+		r := leakReport()
+		for i := range r.Findings {
+			r.Findings[i].Total = 1 << 40
+		}
+		o := half
+		o.threshold = threshold
+		o.ignoreSlow(&r)
+		if (r.Verdict == detect.Leak) != (want == detect.Leak) {
+			t.Errorf("threshold %g MB in 30 s: %s", threshold, r.Verdict)
+		}
 	}
 }
