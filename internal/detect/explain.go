@@ -12,18 +12,6 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-func sortBy(fs []Finding, less func(a, b Finding) bool) {
-	slices.SortStableFunc(fs, func(a, b Finding) int {
-		switch {
-		case less(a, b):
-			return -1
-		case less(b, a):
-			return 1
-		}
-		return 0
-	})
-}
-
 // explain fills in class, holder, line, limit and advice of a finding.
 func (p Process) explain(f *Finding, in Input) {
 	accounts := p.accounts()
