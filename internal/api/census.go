@@ -7,7 +7,8 @@ package api
 func NewestCensuses(condition string) string {
 	return `SELECT pid, census_id, rank, step, ts, note FROM (
 	SELECT e.pid, e.rank, e.a AS census_id, e.ts, coalesce(e.text, '') AS note, found.bytes, found.step,
-		arg_max(found.bytes, e.ts) FILTER (coalesce(e.text, '') = '' AND found.bytes IS NOT NULL) OVER (PARTITION BY e.pid) AS whole
+		arg_max(found.bytes, e.ts) FILTER (coalesce(e.text, '') = '' AND found.bytes IS NOT NULL)
+			OVER (PARTITION BY e.pid) AS whole
 	FROM (SELECT * FROM memgauge.events WHERE name = 'census' AND ` + condition + `) e LEFT JOIN (
 		SELECT pid, census_id, sum(coalesce(bytes, 0))::BIGINT AS bytes, max(step) AS step FROM (
 			SELECT pid, census_id, bytes, step FROM python.tensors

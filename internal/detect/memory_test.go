@@ -96,7 +96,7 @@ func TestOneOfSeveralLines(t *testing.T) {
 			return []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1,
 				Length: step, Bytes: step * 600_000, Site: "a.py:3", Detail: detail}}
 		}))
-		told := strings.Contains(strings.Join(f.Evidence, "\n"), "2 lines may add to it, and which does is not known: 3")
+		told := strings.Contains(strings.Join(f.Evidence, "\n"), "2 lines may add to it, and which does is not known")
 		if f.Site != "a.py:3" || f.Created() != want || told != (f.Lines == 2) {
 			t.Errorf("%q: %q at %q, %q", detail, f.Created(), f.Site, f.Evidence)
 		}
@@ -289,13 +289,16 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestClearedOnce: a list that somebody emptied once, and that grows again as before, is the holder; one that is emptied
-// time and again is not.
+// TestClearedOnce: a list that somebody emptied once, and that grows again as before, is the holder; one that is
+// emptied time and again is not.
 func TestClearedOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		cleared []int64 // steps
 		holder  string
-	}{"once": {[]int64{450}, "__main__.all_losses"}, "each epoch": {[]int64{130, 260, 390, 520, 650, 780, 910}, ""}} {
+	}{
+		"once":       {[]int64{450}, "__main__.all_losses"},
+		"each epoch": {[]int64{130, 260, 390, 520, 650, 780, 910}, ""},
+	} {
 		p := leaky(func(int64, int64) []model.ObjectGroup { return nil })
 		for step := int64(20); step <= 1000; step += 20 {
 			items := step

@@ -11,8 +11,8 @@ import (
 
 // TestTheCensusThatCounts: the newest whole one, or a newer one that was cut short and found at least as much.
 func TestTheCensusThatCounts(t *testing.T) {
-	const short, end = "it ended early, having used up what the budget allows: 9 objects were seen", "the process ended: " +
-		"not everything was looked at"
+	const short = "it ended early, having used up what the budget allows: 9 objects were seen"
+	const end = "the process ended: not everything was looked at"
 	type taken struct {
 		note  string
 		bytes int64 // 0: no rows

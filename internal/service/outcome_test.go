@@ -25,8 +25,9 @@ func TestOutcomeIsOfARunThatIsOver(t *testing.T) {
 	defer db.Close()
 	b := &model.Batch{}
 	for i := range int64(20) {
-		b.Steps = append(b.Steps, model.Step{Time: 1.7e15 + i*50_000, PID: 7, Rank: -1, World: -1, Step: i + 1, Steps: 1,
-			Device: -1, HeapInUse: 1<<30 + i<<20, Anon: 1<<30 + i<<20})
+		b.Steps = append(b.Steps, model.Step{Time: 1.7e15 + i*50_000, PID: 7, Rank: -1, World: -1,
+			Step: i + 1, Steps: 1, Device: -1,
+			HeapInUse: 1<<30 + i<<20, Anon: 1<<30 + i<<20})
 	}
 	if err := db.Append(t.Context(), b); err != nil {
 		t.Fatal(err)

@@ -308,7 +308,8 @@ type holder struct {
 }
 
 // holdersSQL reads the census that counts of each process at a time: %[1]d µs. Containers count their items.
-var holdersSQL = `WITH t AS (SELECT pid, census_id AS id FROM (` + api.NewestCensuses("ts <= make_timestamp(%[1]d)") + `))
+var holdersSQL = `WITH t AS (SELECT pid, census_id AS id FROM (` +
+	api.NewestCensuses("ts <= make_timestamp(%[1]d)") + `))
 	SELECT * FROM (SELECT x.pid, 'tensors' AS kind, coalesce(holder, '') AS holder, coalesce(site, '') AS site,
 		concat_ws(' ', arg_max(shape, bytes), arg_max(x.dtype, bytes), arg_max(x.device, bytes)) AS text,
 		sum(x.count)::BIGINT AS count, coalesce(sum(x.bytes), -1)::BIGINT AS bytes,

@@ -216,8 +216,8 @@ func pauseWhile(ctx context.Context, d time.Duration, live func() bool) error {
 	return nil
 }
 
-// ignoreSlow withdraws the verdict of leaks that are slower than the user's threshold: at their late pace, over a minute
-// or over the time that a check takes. What had grown before a check says nothing about it.
+// ignoreSlow withdraws the verdict of leaks that are slower than the user's threshold: at their late pace, over a
+// minute or over the time that a check takes. What had grown before a check says nothing about it.
 func (o leakOptions) ignoreSlow(r *detect.Report) {
 	if o.threshold == 0 {
 		return
