@@ -48,26 +48,26 @@ func TestBoundsInSource(t *testing.T) {
 		"@functools.cache\ndef kept(x):\n return x":                                        free,
 		"@lru_cache(maxsize=SIZE)\ndef kept(x):\n return x\nSIZE = 1_000\nSIZES = 3\n":     bounded(1000),
 	} {
-		left, line := mostRead, 0
-		s := source{strings.Split(text, "\n"), &left}
-		for i, code := range s.lines {
+		lines, line := strings.Split(text, "\n"), 0
+		for i, code := range lines {
 			if strings.Contains(code, "# HERE") || line == 0 && strings.Contains(code, "kept.append") {
 				line = i + 1
 			}
 		}
-		if got := s.boundOf("kept", line); got != want {
+		if got := parse(lines).boundOf("kept", line); got != want {
 			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
 }
 
-// TestBoundsOfHostileSource holds the reading of a program's sources to its bound: each of these lines asks for the
-// value of a name, which is a pass over all of them.
+// TestBoundsOfHostileSource holds the questions about a source to their bound: for each of these lines the test is
+// looked for above all the others.
 func TestBoundsOfHostileSource(t *testing.T) {
-	text := strings.Repeat("if len(kept) > SIZE:\n pass\n", mostSource/30)
-	left, l := mostRead, &loader{}
-	l.untilEnough(func() { source{strings.Split(text, "\n"), &left}.boundOf("kept", 3) })
-	if left >= 0 || left < -mostSource || len(l.warnings) != 1 {
-		t.Errorf("%d bytes are left, warnings %q", left, l.warnings)
+	o := parse(strings.Split("def f():\n if len(kept) > 1:\n  pass\n"+strings.Repeat(" kept.append(x)\n", 20_000)+
+		" f()\n"+strings.Repeat("f()\n", 20_000), "\n"))
+	o.boundOf("kept", 3)
+	s := &Sources{files: map[string]*outline{"": o}}
+	if over := o.looks - mostLooks; over < 0 || over > mostLooks/10 || !s.tooMany() {
+		t.Errorf("%d looks", o.looks)
 	}
 }

@@ -21,6 +21,7 @@ type Options struct {
 	Until   int64    // only what was known when this step had ended; 0: everything
 	Devices []string // only these (cpu, cuda:0 …); none: all
 	Over    bool     // the job has ended, and the database does not say so yet
+	Sources *Sources // what was read of the program before; nil: nothing
 }
 
 // buckets is how many floors of each series are read: the judge's shortest window, a seventh, still has 64 stretches of

@@ -109,9 +109,14 @@ func (l *loader) limits() error {
 // deviceLimits reads the same of each device. Of memory that PyTorch's allocator holds and could hand out again nothing
 // is in use.
 func (l *loader) deviceLimits() error {
+	told := false // without the driver nobody knows how large a device is
+	err := l.all("SELECT 1 FROM gpu.utilization LIMIT 1", func([]any) { told = true })
+	if err != nil || !told {
+		return err
+	}
 	tracks := map[string]*track{}
 	until := l.asOf()
-	err := l.all(fmt.Sprintf(DeviceSQL, 0, MaxReadings), func(v []any) {
+	err = l.all(fmt.Sprintf(DeviceSQL, 0, MaxReadings), func(v []any) {
 		us, total := number(v[0]), number(v[6])
 		if us > until || v[3] == nil || total <= 0 || v[8] == nil {
 			return

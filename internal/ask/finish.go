@@ -16,6 +16,8 @@ const finishPoll = time.Millisecond
 // that isn't ready yet, since the command may have been short. If the collector died, this process finishes the
 // session.
 func Finish(ctx context.Context, s *session.Session) (api.Summary, error) {
+	wait := time.AfterFunc(sayAfter, func() { tell(ctx, "waiting until what the job left is stored and judged") })
+	defer wait.Stop()
 	ready, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for api.Dial(ready, s.Socket()) != nil {

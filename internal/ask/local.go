@@ -11,6 +11,8 @@ import (
 
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/owner"
+	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/service"
 	"github.com/memgauge/memgauge/internal/session"
 	"github.com/memgauge/memgauge/internal/store"
@@ -19,6 +21,7 @@ import (
 const (
 	lockTimeout  = 10 * time.Second      // a holder of the lock that writes nothing for so long hangs
 	lockLook     = 50 * time.Millisecond // interval of the checks whether its holder makes progress
+	sayAfter     = time.Second           // a user who waits longer is told for what
 	recoverLimit = 10 * time.Minute      // the full rings of some hundred processes after a crash
 )
 
@@ -83,13 +86,15 @@ func asItIs(ctx context.Context, s *session.Session, note string) (database, err
 	return &local{svc, o, lock, stuck}, nil
 }
 
-// lockBusy waits for the lock as long as its holder makes progress: a recovery may take minutes. A holder that writes
-// nothing for the time of patience hangs. If both lock and error are nil, the lock is no longer needed, though somebody
-// holds it.
+// lockBusy waits for the lock as long as its holder gets on: storing and judging what was left may take minutes. A
+// holder that writes nothing and takes no CPU time for the time of patience hangs. If both lock and error are nil, the
+// lock is no longer needed, though somebody holds it.
 func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience time.Duration,
 	needless func() bool) (*session.Lock, error) {
-	limit := time.Now().Add(recoverLimit)
-	for stored, since := s.Touched(), time.Now(); ; {
+	begun := time.Now()
+	limit := begun.Add(recoverLimit)
+	said := false
+	for done, since := progress(s), begun; ; {
 		wait, cancel := context.WithTimeout(ctx, min(patience, lockLook))
 		lock, err := s.Lock(wait, exclusive)
 		cancel()
@@ -100,13 +105,42 @@ func lockBusy(ctx context.Context, s *session.Session, exclusive bool, patience 
 		if needless() {
 			return nil, nil
 		}
-		if last := s.Touched(); last.After(stored) {
-			stored, since = last, now
+		if more := progress(s); more != done {
+			done, since = more, now
 		}
 		if now.Sub(since) > patience {
 			return nil, err
 		}
+		if !said && now.Sub(begun) > sayAfter {
+			said = true
+			tell(ctx, waitingFor(s))
+		}
 	}
+}
+
+// advance is how far the holder of a session's lock has come.
+type advance struct {
+	stored time.Time
+	ticks  uint64 // of CPU time
+}
+
+func progress(s *session.Session) (a advance) {
+	a.stored = s.Touched()
+	if h, ok := s.Holder(); ok {
+		if u, err := proc.New("/proc").Usage(h.Process.PID); err == nil {
+			a.ticks = u.UserTicks + u.SystemTicks
+		}
+	}
+	return a
+}
+
+// waitingFor says in a line what the session's lock is waited for.
+func waitingFor(s *session.Session) string {
+	h, ok := s.Holder()
+	if !ok {
+		return "waiting for another process that uses session " + s.Meta.Name
+	}
+	return fmt.Sprintf("waiting for process %d, which %s", h.Process.PID, plain.Line(h.Doing))
 }
 
 func never() bool { return false }
@@ -128,6 +162,7 @@ func recoverSession(ctx context.Context, s *session.Session) error {
 		return err
 	}
 	defer lock.Release()
+	lock.Say("stores and judges what was left of the session")
 	if !s.Unfinished() { // the collector finished while we waited
 		return nil
 	}

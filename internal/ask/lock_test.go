@@ -3,7 +3,9 @@ package ask
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,5 +70,45 @@ func TestLockThatIsNeedlessMeanwhile(t *testing.T) {
 	lock, err := lockBusy(context.Background(), s, true, time.Hour, func() bool { looks++; return looks == 3 })
 	if lock != nil || err != nil {
 		t.Errorf("lock %v, %v after %d looks; want none, and no error", lock, err, looks)
+	}
+}
+
+// A judgement writes nothing for as long as it takes: its CPU time shows that it gets on. Who waits is told for what.
+func TestLockIsWaitedForWhileItsHolderComputes(t *testing.T) {
+	t.Setenv("MEMGAUGE_HOME", t.TempDir())
+	s, err := session.Create(session.Options{Name: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, err := s.TryLock(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder.Say("judges\x1b[2J")
+	told := make(chan string, 9)
+	ctx := Telling(context.Background(), func(line string) {
+		told <- line
+		holder.Release()
+	})
+	done := make(chan struct{})
+	go func() { // the CPU time of this process grows until the lock is had
+		defer close(done)
+		for n := 0; ; n++ {
+			if _, ok := s.Holder(); !ok {
+				return
+			}
+		}
+	}()
+	// shorter than the time until the wait is told, much longer than a clock tick
+	lock, err := lockBusy(ctx, s, false, sayAfter*4/5, never)
+	if err != nil {
+		holder.Release()
+		t.Fatalf("waiting for a holder that computes: %v", err)
+	}
+	<-done
+	lock.Release()
+	want := fmt.Sprintf("waiting for process %d, which judges", os.Getpid())
+	if line := <-told; !strings.HasPrefix(line, want) || strings.Contains(line, "\x1b") || len(told) > 0 {
+		t.Errorf("told %q, want %q and no more", line, want)
 	}
 }

@@ -57,6 +57,7 @@ func (c *Collector) Run(ctx context.Context) error {
 		return err
 	}
 	defer lock.Release()
+	lock.Say("collects")
 	stepAside(c.log)
 	listener, err := sock.Listen(c.s.Socket())
 	if err != nil {
@@ -102,7 +103,12 @@ func (c *Collector) Run(ctx context.Context) error {
 	g.Go(func() error {
 		defer finish()
 		defer shutdown(server)
-		return c.loop(ctx, o, again, ended, func() { sampled(); <-sampledAll; <-judged })
+		return c.loop(ctx, o, again, ended, func() {
+			lock.Say("stores and judges what the job left")
+			sampled()
+			<-sampledAll
+			<-judged
+		})
 	})
 	err = g.Wait()
 	if cerr := o.Close(); err == nil {

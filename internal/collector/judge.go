@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/owner"
@@ -84,7 +83,7 @@ func (j *judge) look(ctx context.Context) (cost time.Duration, err error) {
 	if _, err := j.o.DrainOlder(ctx, min(time.Since(j.began)/6, owner.HoldMost)); err != nil {
 		return done(), err
 	}
-	in, err := analyse.Load(ctx, j.o, analyse.Options{})
+	in, err := j.o.Load(ctx)
 	if err != nil {
 		return done(), err
 	}

@@ -243,6 +243,25 @@ func (a account) since(step float64) account {
 	return a
 }
 
+// again is the account since it was emptied, where that happened once: what grows again as before is kept. What is
+// cleared each epoch loses its items more than once.
+func (a account) again() account {
+	at := -1
+	for i := 1; i < len(a.items); i++ {
+		if a.items[i] >= (1-shrinks)*a.items[i-1] {
+			continue
+		}
+		if at > 0 {
+			return a
+		}
+		at = i
+	}
+	if at < 0 {
+		return a
+	}
+	return a.since(a.steps[at])
+}
+
 // pace is what xs gained a step, from the first to the last census; 0 of fewer than two.
 func (a account) pace(xs []float64) float64 {
 	n := len(a.steps)

@@ -12,18 +12,6 @@ import (
 	"github.com/memgauge/memgauge/internal/units"
 )
 
-func sortBy(fs []Finding, less func(a, b Finding) bool) {
-	slices.SortStableFunc(fs, func(a, b Finding) int {
-		switch {
-		case less(a, b):
-			return -1
-		case less(b, a):
-			return 1
-		}
-		return 0
-	})
-}
-
 // explain fills in class, holder, line, limit and advice of a finding.
 func (p Process) explain(f *Finding, in Input) {
 	accounts := p.accounts()
@@ -86,6 +74,7 @@ func (p Process) attribute(f *Finding, accounts []account) {
 	}
 	best := list[0]
 	f.Holder, f.Site, f.Held, f.Class, f.kind = best.holder, best.site, best.what, best.class, best.kind
+	p.choice(f)
 	switch {
 	case f.Worker:
 		f.Class = WorkerGrowth
@@ -148,10 +137,10 @@ func (p Process) suspects(f *Finding, accounts []account) []suspect {
 	}
 	own := slices.ContainsFunc(list, func(s suspect) bool {
 		return s.site != "" && !IsForeign(s.site) &&
-			!isInstalled(s.site)
+			!IsInstalled(s.site)
 	})
 	list = slices.DeleteFunc(list, func(s suspect) bool {
-		s.foreign = s.foreign || own && isInstalled(s.site) // else the program itself is an installed package
+		s.foreign = s.foreign || own && IsInstalled(s.site) // else the program itself is an installed package
 		return !s.holds(f.Rate, f.End-f.Start)
 	})
 	slices.SortStableFunc(list, func(a, b suspect) int { return cmp.Compare(b.weight(f.Rate), a.weight(f.Rate)) })
@@ -294,7 +283,8 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 	}
 	var list []suspect
 	for holder := range sizes {
-		span := seenAt.of(holder, sizes[holder], first, last, f.Start)
+		from, shrank := sizes.rises(holder, first)
+		span := seenAt.of(holder, sizes[holder], from, last, f.Start)
 		now, ok := byCensus[span.to][holder]
 		if !ok {
 			continue
@@ -307,7 +297,7 @@ func (p Process) tensorSuspects(f *Finding) []suspect {
 		s := suspect{holder: holder, site: now.site, class: RetainedTensors, kind: now.role,
 			late:  span.late || len(sizes[holder]) == 1 && now.count < moreItems,
 			bytes: (now.bytes - before.bytes) / span.over, items: (now.count - before.count) / span.over}
-		s.foreign, s.shrank, s.few = IsForeign(now.site), sizes.shrank(holder, first), now.count < moreItems
+		s.foreign, s.shrank, s.few = IsForeign(now.site), shrank, now.count < moreItems
 		s.fleeting = local(holder) && span.fleeting(sizes[holder], first, last)
 		s.what = fmt.Sprintf("%s tensors, %+.3g per %s", units.Count(int64(now.count)), s.items, f.Unit())
 		list = append(list, s)
@@ -380,7 +370,8 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		seenAt.add(t.Holder, t.Census)
 	}
 	for _, key := range slices.Sorted(maps.Keys(rows)) {
-		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], first, last, f.Start)
+		from, shrank := sizes.rises(key, first)
+		span := seenAt.of(rows[key][sizes[key][0].census].Holder, sizes[key], from, last, f.Start)
 		o, ok := rows[key][span.to]
 		if !ok {
 			continue
@@ -393,7 +384,7 @@ func (p Process) objectSuspects(f *Finding) (list []suspect) {
 		if !ok || s.container && !more && states[s.holder] {
 			continue
 		}
-		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), sizes.shrank(key, first)
+		s.late, s.foreign, s.shrank = span.late, IsForeign(o.Site), shrank
 		s.fleeting = local(o.Holder) && span.fleeting(sizes[key], first, last) ||
 			strings.HasPrefix(o.Holder, loggers) && len(sizes[key]) < 2
 		if s.unseen && s.bytes < explains*f.Rate {
@@ -424,7 +415,7 @@ func (p Process) counted(f *Finding, list []suspect, accounts []account) []suspe
 		if !slices.Contains(a.counted, true) || a.tensors {
 			continue
 		}
-		if a = a.during(f); len(a.steps) < leastCensuses {
+		if a = a.during(f).again(); len(a.steps) < leastCensuses {
 			continue
 		}
 		if chance, _ := a.constant(); a.trained && chance > concealed && !more {

@@ -41,8 +41,8 @@ func IsForeign(site string) bool {
 		strings.Contains(site, "/lib64/python3")
 }
 
-// isInstalled says that a site lies in a package that was installed.
-func isInstalled(site string) bool { return strings.Contains(site, "-packages/") }
+// IsInstalled says that a site lies in a package that was installed.
+func IsInstalled(site string) bool { return strings.Contains(site, "-packages/") }
 
 // local says that a holder's path begins at a running function's variable.
 func local(path string) bool {
@@ -68,20 +68,24 @@ func (h history) add(name string, census int64, value float64) {
 	h[name] = append(list, size{census, value})
 }
 
-// shrank says whether a holder became smaller between censuses from the first one on: what is emptied now and then
-// keeps nothing.
-func (h history) shrank(name string, first int64) bool {
+// rises says from which census on a holder has only grown: the first one, or where it was emptied once the one after
+// that, if enough censuses have seen it grow again. What is emptied now and then keeps nothing: shrank.
+func (h history) rises(name string, first int64) (from int64, shrank bool) {
 	list := h[name]
 	i := slices.IndexFunc(list, func(s size) bool { return s.census >= first })
 	if i < 0 {
-		return false
+		return first, false
 	}
-	for ; i+1 < len(list); i++ {
-		if list[i+1].value < (1-shrinks)*list[i].value {
-			return true
+	for from = first; i+1 < len(list); i++ {
+		if list[i+1].value >= (1-shrinks)*list[i].value {
+			continue
 		}
+		if from != first || len(list)-(i+1) < leastCensuses {
+			return first, true
+		}
+		from = list[i+1].census
 	}
-	return false
+	return from, false
 }
 
 // below says whether a path lies at a holder or below it.

@@ -90,7 +90,7 @@ func (r Report) Line() string {
 		if f.Holder != "" {
 			line += ", held by " + f.Holder
 		} else if f.Site != "" {
-			line += ", created at " + f.Site
+			line += ", created at " + f.Created()
 		}
 		return line + " (memgauge leak tells more)"
 	case r.Verdict == Undecided:

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -129,6 +130,7 @@ type Finding struct {
 	Worker   bool
 	Site     string
 	Holder   string
+	Lines    int    // that Site was chosen among, where nothing says which of them it is; else 0
 	Held     string // "list, 1,204 items, +1 per step"
 	Evidence []string
 	kind     string  // of holder: list, dict, cache, hooks, tensors, parameter …
@@ -269,22 +271,18 @@ func (f Finding) decides() bool {
 	return true
 }
 
-func order(fs []Finding) {
+func order(fs []Finding) { slices.SortStableFunc(fs, Compare) }
+
+// Compare is the order of findings wherever they are told: leaks first, the fastest before others. Who makes findings
+// anew of rows asks here too.
+func Compare(a, b Finding) int {
 	rank := map[Verdict]int{Leak: 0, Undecided: 1, Healthy: 2}
-	less := func(a, b Finding) bool {
-		switch {
-		case rank[a.Verdict] != rank[b.Verdict]:
-			return rank[a.Verdict] < rank[b.Verdict]
-		case a.Verdict == Leak && a.Rate != b.Rate:
-			return a.Rate > b.Rate
-		case a.Rank != b.Rank:
-			return a.Rank < b.Rank
-		case a.PID != b.PID:
-			return a.PID < b.PID
-		}
-		return a.Device+string(a.Memory) < b.Device+string(b.Memory)
+	faster := 0
+	if a.Verdict == Leak {
+		faster = cmp.Compare(b.Rate, a.Rate)
 	}
-	sortBy(fs, less)
+	return cmp.Or(cmp.Compare(rank[a.Verdict], rank[b.Verdict]), faster, cmp.Compare(a.Rank, b.Rank),
+		cmp.Compare(a.PID, b.PID), strings.Compare(a.Device+string(a.Memory), b.Device+string(b.Memory)))
 }
 
 // judgeProcess judges each memory of a process by itself, and then which of them say the same.

@@ -88,6 +88,21 @@ func first(t *testing.T, p Process) Finding {
 	return r.Findings[0]
 }
 
+// TestOneOfSeveralLines: a line that was chosen among several is told as such.
+func TestOneOfSeveralLines(t *testing.T) {
+	for detail, want := range map[string]string{"of float": "a.py:3",
+		"of float; one of 2 lines: 3, 9": "a.py:3 (one of 2 lines)"} {
+		f := first(t, leaky(func(_, step int64) []model.ObjectGroup {
+			return []model.ObjectGroup{{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1,
+				Length: step, Bytes: step * 600_000, Site: "a.py:3", Detail: detail}}
+		}))
+		told := strings.Contains(strings.Join(f.Evidence, "\n"), "2 lines may add to it, and which does is not known")
+		if f.Site != "a.py:3" || f.Created() != want || told != (f.Lines == 2) {
+			t.Errorf("%q: %q at %q, %q", detail, f.Created(), f.Site, f.Evidence)
+		}
+	}
+}
+
 func TestClasses(t *testing.T) {
 	list := func(_, step int64) model.ObjectGroup {
 		return model.ObjectGroup{Evidence: "container", Type: "list", Holder: "__main__.kept", Count: 1, Length: step,
@@ -269,6 +284,34 @@ func TestHolders(t *testing.T) {
 		}, "train().kept"},
 	} {
 		if f := first(t, leaky(c.objects)); f.Holder != c.holder {
+			t.Errorf("%s: held by %q, want %q", name, f.Holder, c.holder)
+		}
+	}
+}
+
+// TestClearedOnce: a list that somebody emptied once, and that grows again as before, is the holder; one that is
+// emptied time and again is not.
+func TestClearedOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		cleared []int64 // steps
+		holder  string
+	}{
+		"once":       {[]int64{450}, "__main__.all_losses"},
+		"each epoch": {[]int64{130, 260, 390, 520, 650, 780, 910}, ""},
+	} {
+		p := leaky(func(int64, int64) []model.ObjectGroup { return nil })
+		for step := int64(20); step <= 1000; step += 20 {
+			items := step
+			for _, at := range c.cleared {
+				if at <= step {
+					items = step - at
+				}
+			}
+			p.Objects = append(p.Objects, model.ObjectGroup{Evidence: Count, Type: "list", Census: 1, Step: step,
+				Holder: "__main__.all_losses", Count: 1, Length: items, Bytes: model.Null, Site: "a.py:3",
+				Detail: "of torch.Tensor"})
+		}
+		if f := first(t, p); f.Holder != c.holder {
 			t.Errorf("%s: held by %q, want %q", name, f.Holder, c.holder)
 		}
 	}

@@ -112,7 +112,7 @@ const (
 // fastest first.
 func (p Process) growingWith(f *Finding, accounts []account) (list []account) {
 	for _, a := range accounts {
-		if a = a.during(f); !a.container || IsForeign(a.site) || isInstalled(a.site) || a.pace(a.items) <= 0 ||
+		if a = a.during(f).again(); !a.container || IsForeign(a.site) || IsInstalled(a.site) || a.pace(a.items) <= 0 ||
 			a.items[len(a.items)-1]-a.items[0] < moreItems || strings.HasPrefix(a.holder, "logging.") {
 			continue
 		}

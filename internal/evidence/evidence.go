@@ -45,11 +45,11 @@ type heldRow struct {
 // maxHeld bounds the places that are queried, the largest of all processes; a program has some dozens.
 const maxHeld = "2000"
 
-const heldSQL = `WITH newest AS (SELECT pid, max(census_id) AS census_id FROM python.tensors GROUP BY pid),
+var heldSQL = `WITH newest AS (` + api.NewestCensuses("true") + `),
 rows AS (SELECT t.pid, t.site, t.holder, coalesce(t.bytes, 0) AS bytes, t.count AS n FROM python.tensors t
- JOIN newest USING (pid, census_id) WHERE t.role = 'tensor'
+ JOIN newest n ON n.pid = t.pid AND n.census_id = t.census_id WHERE t.role = 'tensor'
  UNION ALL SELECT o.pid, o.site, o.holder, coalesce(o.bytes, 0), o.length FROM python.objects o
- JOIN newest USING (pid, census_id) WHERE o.evidence = 'container')
+ JOIN newest n ON n.pid = o.pid AND n.census_id = o.census_id WHERE o.evidence = 'container')
 SELECT site, holder, max(bytes)::BIGINT AS bytes, coalesce(max(n), 0)::BIGINT AS count FROM rows
 WHERE site IS NOT NULL OR holder IS NOT NULL GROUP BY site, holder ORDER BY bytes DESC LIMIT ` + maxHeld
 

@@ -24,13 +24,11 @@ type holding struct {
 }
 
 // Containers may hold the very tensors that are listed, so they are shown only for processes without tensors.
-// A census with a note is incomplete: one that began at a process's end may have found next to nothing.
-const holdingsSQL = `WITH last AS (SELECT pid, a AS census FROM memgauge.events WHERE name = 'census'
-		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY coalesce(text, '') <> '', ts DESC) = 1),
+var holdingsSQL = `WITH last AS (` + api.NewestCensuses("true") + `),
 	t AS (SELECT t.pid, t.rank, t.role AS what, t.holder, t.site, t.bytes FROM python.tensors t
-		JOIN last ON t.pid = last.pid AND t.census_id = last.census WHERE t.bytes > 0)
+		JOIN last ON t.pid = last.pid AND t.census_id = last.census_id WHERE t.bytes > 0)
 	SELECT * FROM t UNION ALL SELECT o.pid, o.rank, o.type, o.holder, o.site, o.bytes FROM python.objects o
-		JOIN last ON o.pid = last.pid AND o.census_id = last.census
+		JOIN last ON o.pid = last.pid AND o.census_id = last.census_id
 		WHERE o.evidence = 'container' AND o.bytes > 0 AND o.pid NOT IN (SELECT pid FROM t)`
 
 // Pprof writes who holds the memory, for `go tool pprof`: stacks of process, kind and holder, and as the holder's place
@@ -55,7 +53,33 @@ func Pprof(ctx context.Context, s api.Session, w io.Writer) (notes []string, err
 	for _, h := range rows {
 		g.Add(h.stack(), h.Bytes, false)
 	}
+	if g.Comments, err = asOf(ctx, s); err != nil {
+		return nil, err
+	}
 	return notes, g.WritePprof(w)
+}
+
+// asOf says for each process which census counts.
+func asOf(ctx context.Context, s api.Session) (lines []string, err error) {
+	type row struct {
+		PID  int
+		ID   int64 `json:"census_id"`
+		Step *int64
+		TS   string
+		Note string
+	}
+	rows, err := api.Rows[row](ctx, s, api.NewestCensuses("true")+" ORDER BY pid")
+	for _, r := range rows {
+		line := fmt.Sprintf("process %d: census %d", r.PID, r.ID)
+		if r.Step != nil {
+			line += fmt.Sprintf(" after step %d", *r.Step)
+		}
+		if line += ", " + r.TS; r.Note != "" {
+			line += "; " + r.Note
+		}
+		lines = append(lines, line)
+	}
+	return lines, err
 }
 
 // census takes a census of the live processes. If it fails for one, that is noted, and an earlier census is used.

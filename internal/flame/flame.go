@@ -32,6 +32,8 @@ type Graph struct {
 	Title   string
 	Root    *Node
 	Compare bool // Before counts
+
+	Comments []string // of a pprof profile, besides the title
 }
 
 // New makes an empty graph.

@@ -99,8 +99,10 @@ func (g *Graph) WritePprof(w io.Writer) error {
 	var kind message
 	kind.number(1, p.text("inuse_space"))
 	kind.number(2, p.text("bytes"))
-	p.bytes(1, kind)              // Profile.sample_type
-	p.number(13, p.text(g.Title)) // Profile.comment
+	p.bytes(1, kind) // Profile.sample_type
+	for _, comment := range append([]string{g.Title}, g.Comments...) {
+		p.number(13, p.text(comment)) // Profile.comment
+	}
 	g.each(func(stack []*Node) {
 		if own := stack[len(stack)-1].own(); own > 0 && len(stack) > 1 {
 			p.sample(stack, own)

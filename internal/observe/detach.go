@@ -21,13 +21,13 @@ type DetachOptions struct {
 
 	// Left is called for each process as soon as the agent has left it.
 	Left func(pid int)
-	// Finished is called for each session in which no process is left, with the steps of the process that made most.
-	// Detach returns its error.
+	// Finished is called for each session in which no process is left, with the steps of the process that made most: -1
+	// where that is not known yet. Detach returns its error.
 	Finished func(s Ref, steps int64) error
 }
 
 // Detach removes the agent from a process, which continues. It finishes a session without remaining processes, which
-// may take 20 s. If it fails for one process, it continues with the others.
+// may take 10 s. If it fails for one process, it continues with the others.
 func Detach(ctx context.Context, o DetachOptions) error {
 	timeout, err := checkTimeout("detach", o.Timeout)
 	if err != nil {
@@ -98,9 +98,12 @@ func (o DetachOptions) finish(ctx context.Context, s *session.Session) error {
 	if err := s.SetEnd(session.End{Ended: time.Now().UTC(), State: "detached"}); err != nil {
 		return err
 	}
-	sum, err := finish(ctx, s)
+	sum, pending, err := finish(ctx, s, finishTimeout)
 	if err != nil {
 		return fmt.Errorf("finish session %s: %w", s.Meta.Name, err)
+	}
+	if pending {
+		sum.Steps = -1
 	}
 	return o.Finished(refTo(s), sum.Steps)
 }

@@ -30,13 +30,17 @@ func refTo(s *session.Session) Ref {
 	return ref
 }
 
-// finishTimeout bounds the wait for the end of a session: the rings of a hundred processes drain in less time.
-const finishTimeout = 20 * time.Second
+// finishTimeout bounds the wait for the end of a session: the rings of a hundred processes drain in less time. The
+// collector goes on without us.
+const finishTimeout = 10 * time.Second
 
 // finish has the collector drain the rings and summarize the session. It does so even if ctx has ended: the interrupt
-// that ended the command must not lose its data.
-func finish(ctx context.Context, s *session.Session) (api.Summary, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+// that ended the command must not lose its data. pending says that the collector needs longer than anybody should wait.
+func finish(ctx context.Context, s *session.Session, timeout time.Duration) (sum api.Summary, pending bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	return ask.Finish(ctx, s)
+	if sum, err = ask.Finish(ctx, s); err != nil && ctx.Err() != nil {
+		return api.Summary{}, true, nil
+	}
+	return sum, false, err
 }

@@ -200,7 +200,8 @@ type Ended struct {
 	How     string      // in a few words, such as "exit 1", "killed by SIGTERM" or "OOM kill"
 	Code    int         // like a shell's: the command's own, or 128 plus the number of the signal that ended it
 	Peak    units.Bytes // largest resident set of one process
-	Summary api.Summary // zero if the session could not be summarized
+	Summary api.Summary // zero if the session could not be summarized, or not yet
+	Pending bool        // its collector still stores and judges what was recorded
 	Guard   Guarded     // zero without a guard
 
 	Policy *guard.Policy // of this try; nil without a guard
@@ -210,7 +211,7 @@ type Ended struct {
 }
 
 // Wait forwards signals and keeps a collector running until the command has ended, then has the session finished. That
-// takes up to 20 s, and 10 s more after a SIGKILL, in which the collector finds out whether the kernel sent it. If ctx
+// takes up to 10 s, and 10 s more after a SIGKILL, in which the collector finds out whether the kernel sent it. If ctx
 // ends, the command continues, and its data are stored nevertheless.
 func (r *Run) Wait(ctx context.Context) Ended {
 	k, g := keepCollector(r.session), watchGuard(r.session, r.guard)
@@ -218,14 +219,14 @@ func (r *Run) Wait(ctx context.Context) Ended {
 	k.stop()
 	end := endOf(state)
 	endErr := r.session.SetEnd(end)
-	sum, sumErr := finish(ctx, r.session)
+	sum, pending, sumErr := finish(ctx, r.session, finishTimeout)
 	if end.Signal == "SIGKILL" {
 		end = whoKilled(r.session, end)
 	}
 	guarded, guardErr := g.guarded(ctx, end)
 	guarded.Trouble = g.end()
 	return Ended{Session: refTo(r.session), How: end.String(), Code: codeOf(state),
-		Peak: units.Bytes(max(end.Peak, sum.PeakRSS)), Summary: sum,
+		Peak: units.Bytes(max(end.Peak, sum.PeakRSS)), Summary: sum, Pending: pending,
 		Guard: guarded, Policy: r.guard, Trouble: errors.Join(r.trouble, endErr, k.err, sumErr, guardErr)}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/detect"
 	"github.com/memgauge/memgauge/internal/ingest"
 	"github.com/memgauge/memgauge/internal/model"
@@ -30,6 +31,7 @@ type Owner struct {
 	trainers Trainers
 	ooms     chan int64 // times of events about a failed allocation
 	natives  natives    // samples of native memory
+	sources  analyse.Sources
 
 	verdicts struct {
 		sync.Mutex
@@ -59,7 +61,7 @@ func Open(ctx context.Context, s *session.Session, readOnly bool, stuck func(str
 
 // Service returns the session's interface on this database.
 func (o *Owner) Service() *service.Service {
-	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db}
+	svc := &service.Service{Job: service.Job{S: o.s}, DB: o.db, Sources: &o.sources}
 	if !o.readOnly {
 		svc.Drain, svc.Stacks = o.Drain, o.backtrace
 	}
@@ -79,6 +81,11 @@ func (o *Owner) backtrace(ctx context.Context) (rows []model.Backtrace, err erro
 // Query runs a statement on the database. It makes an owner a store.Querier.
 func (o *Owner) Query(ctx context.Context, sql string) (*store.Rows, error) {
 	return o.db.Query(ctx, sql)
+}
+
+// Load reads what a verdict on the session as it is goes by.
+func (o *Owner) Load(ctx context.Context) (detect.Input, error) {
+	return analyse.Load(ctx, o.db, analyse.Options{Sources: &o.sources})
 }
 
 // Asked reports whether a query runs.

@@ -42,7 +42,7 @@ func (o *Owner) Keep(ctx context.Context, r detect.Report) error {
 
 // lastJudgement stores the verdict on the whole session. If judging fails, the session is finished without it.
 func (o *Owner) lastJudgement(ctx context.Context) error {
-	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true})
+	r, err := analyse.Judge(ctx, o.db, analyse.Options{Over: true, Sources: &o.sources})
 	if err == nil {
 		err = o.Keep(ctx, r)
 	}

@@ -10,10 +10,15 @@ import (
 
 // Leak judges the session as it is now. Nothing is stored: the collector keeps its own judgements.
 func (s *Service) Leak(ctx context.Context, q api.LeakRequest) (detect.Report, error) {
+	return s.judge(ctx, analyse.Options{Until: q.Until, Devices: q.Devices})
+}
+
+func (s *Service) judge(ctx context.Context, o analyse.Options) (detect.Report, error) {
 	if err := s.drain(ctx); err != nil && ctx.Err() != nil {
 		return detect.Report{}, err
 	}
-	return analyse.Judge(ctx, s.DB, analyse.Options{Until: q.Until, Devices: q.Devices})
+	o.Sources = s.Sources
+	return analyse.Judge(ctx, s.DB, o)
 }
 
 // Where lists the job's bytes by process and class.
@@ -25,7 +30,7 @@ func (s *Service) Outcome(ctx context.Context) (api.Summary, error) {
 	if err != nil {
 		return sum, err
 	}
-	report, err := s.Leak(ctx, api.LeakRequest{})
+	report, err := s.judge(ctx, analyse.Options{Over: true}) // nothing more will come, whoever has recorded that yet
 	if err != nil {
 		sum.Verdict = "no verdict: " + err.Error()
 		return sum, nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/analyse"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/model"
 	"github.com/memgauge/memgauge/internal/render"
@@ -21,6 +22,9 @@ type Service struct {
 	DB    *store.DB
 	Drain func(context.Context) error // stores what is newest; nil when there is nothing left to read
 	Note  string                      // what the user must know about every answer
+
+	// Sources remembers what was read of the program from one verdict to the next.
+	Sources *analyse.Sources
 
 	// Stacks returns the rows of python.backtrace, for a statement that mentions it; nil if no process lives.
 	Stacks func(context.Context) ([]model.Backtrace, error)

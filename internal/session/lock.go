@@ -2,18 +2,23 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
 	"time"
 
+	"github.com/memgauge/memgauge/internal/proc"
 	"github.com/memgauge/memgauge/internal/rootdir"
 )
 
 // Lock is the right to use the database file: exclusive for a writer (the collector, or a client that recovers a
 // session), shared for clients that read a finished one. The kernel releases it when its holder dies.
-type Lock struct{ f *os.File }
+type Lock struct {
+	f    *os.File
+	said bool
+}
 
 // ErrLocked means that another process has the lock.
 var ErrLocked = errors.New("in use by another process")
@@ -47,7 +52,7 @@ func (s *Session) tryLock(name string, exclusive bool) (*Lock, error) {
 		}
 		return nil, fmt.Errorf("lock session %s: %w", s.Dir, err)
 	}
-	return &Lock{f}, nil
+	return &Lock{f: f}, nil
 }
 
 // lockPoll is how often a waiting client tries to take the lock: flock(2) has no wait with a deadline.
@@ -71,9 +76,37 @@ func (s *Session) Lock(ctx context.Context, exclusive bool) (*Lock, error) {
 	}
 }
 
+// Say tells those who wait for an exclusive lock what its holder does with it, in a few words. That is a courtesy: what
+// can't be said is left out.
+func (l *Lock) Say(doing string) {
+	start, err := proc.New("/proc").StartTicks(os.Getpid())
+	text, jerr := json.Marshal(Holder{Pid{os.Getpid(), start}, doing})
+	if errors.Join(err, jerr, l.f.Truncate(0)) == nil {
+		_, _ = l.f.WriteAt(text, 0)
+	}
+	l.said = true
+}
+
 // Release releases the lock.
 func (l *Lock) Release() {
+	if l.said {
+		_ = l.f.Truncate(0)
+	}
 	if l.f != nil {
 		l.f.Close()
 	}
+}
+
+// Holder is who has a session's lock to write, and what it does with it.
+type Holder struct {
+	Process Pid    `json:"process"`
+	Doing   string `json:"doing"`
+}
+
+// Holder returns who has the lock, as it has said; false if nobody has said so, or who did is gone.
+func (s *Session) Holder() (h Holder, ok bool) {
+	if s.Elsewhere() || readJSON(s.path(lockFile), &h) != nil {
+		return h, false
+	}
+	return h, s.alive(h.Process)
 }

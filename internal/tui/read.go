@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 )
 
 // reader asks a session for what is new. One read is under way at a time.
@@ -93,8 +94,16 @@ const findingsSQL = `SELECT epoch_us(ts) AS t, judgement, run_verdict, verdict, 
 	coalesce(reason, '') AS reason, coalesce(site, '') AS site, coalesce(holder, '') AS holder,
 	coalesce(held, '') AS held, coalesce(advice, '') AS advice, coalesce(limit_name, '') AS limit_name,
 	seconds_to_limit AS seconds, seconds_low, seconds_high
-	FROM memgauge.findings WHERE judgement > %d
-	ORDER BY judgement, verdict = 'leak' DESC, verdict = 'undecided' DESC, abs(coalesce(grown, 0)) DESC LIMIT 4000`
+	FROM memgauge.findings WHERE judgement > %d ORDER BY judgement LIMIT 4000`
+
+// finding is what the order of findings goes by.
+func (f findingRow) finding() detect.Finding {
+	out := detect.Finding{Memory: detect.Kind(f.Memory), Device: f.Device, PID: f.PID, Rank: f.Rank}
+	if out.Verdict = detect.Verdict(f.Verdict); f.Rate != nil {
+		out.Rate = *f.Rate
+	}
+	return out
+}
 
 // spanSQL is the time that the tables cover.
 const spanSQL = `SELECT coalesce(min(a), 0) AS a, coalesce(max(b), 0) AS b FROM (

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memgauge/memgauge/internal/api"
+	"github.com/memgauge/memgauge/internal/detect"
 )
 
 // recording is what has been read of a session so far. It is a picture of all its time, so that the screen can show any
@@ -227,6 +228,11 @@ func (r *recording) takeFindings(rows []findingRow) {
 		if j := &r.judged[n-1]; j.number == f.Judgement {
 			j.findings = append(j.findings, f)
 		}
+	}
+	for i := len(r.judged) - 1; i >= 0 && len(rows) > 0 && r.judged[i].number >= rows[0].Judgement; i-- {
+		slices.SortStableFunc(r.judged[i].findings, func(a, b findingRow) int {
+			return detect.Compare(a.finding(), b.finding())
+		})
 	}
 	if n := len(r.judged) - maxJudged; n > 0 {
 		r.judged = slices.Delete(r.judged, 0, n)

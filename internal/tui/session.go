@@ -307,10 +307,9 @@ type holder struct {
 	Oldest int64  `json:"oldest"`
 }
 
-// holdersSQL reads the newest census of each process at a time: %[1]d µs. Containers count their items.
-const holdersSQL = `WITH t AS (SELECT pid, max(census_id) AS id FROM python.tensors
-		WHERE ts <= make_timestamp(%[1]d) GROUP BY pid),
-	o AS (SELECT pid, max(census_id) AS id FROM python.objects WHERE ts <= make_timestamp(%[1]d) GROUP BY pid)
+// holdersSQL reads the census that counts of each process at a time: %[1]d µs. Containers count their items.
+var holdersSQL = `WITH t AS (SELECT pid, census_id AS id FROM (` +
+	api.NewestCensuses("ts <= make_timestamp(%[1]d)") + `))
 	SELECT * FROM (SELECT x.pid, 'tensors' AS kind, coalesce(holder, '') AS holder, coalesce(site, '') AS site,
 		concat_ws(' ', arg_max(shape, bytes), arg_max(x.dtype, bytes), arg_max(x.device, bytes)) AS text,
 		sum(x.count)::BIGINT AS count, coalesce(sum(x.bytes), -1)::BIGINT AS bytes,
@@ -319,7 +318,7 @@ const holdersSQL = `WITH t AS (SELECT pid, max(census_id) AS id FROM python.tens
 	FROM python.tensors x JOIN t ON x.pid = t.pid AND x.census_id = t.id GROUP BY ALL
 	UNION ALL SELECT x.pid, evidence, coalesce(holder, ''), coalesce(site, ''), coalesce(type, ''),
 		coalesce(length, x.count, 0), coalesce(x.bytes, -1), coalesce(delta, 0), coalesce(step, 0), 0
-	FROM python.objects x JOIN o ON x.pid = o.pid AND x.census_id = o.id
+	FROM python.objects x JOIN t ON x.pid = t.pid AND x.census_id = t.id
 	WHERE evidence IN ('container', 'graph', 'cycle', 'traceback', 'hooks') AND coalesce(delta, 0) > 0)
 	ORDER BY bytes DESC, fresh DESC LIMIT 200`
 

@@ -95,11 +95,11 @@ type holding struct {
 
 // holdersAt are the largest holders of tensors on the host by the last census of each process before a moment.
 func holdersAt(ctx context.Context, s api.Session, moment string) (map[int][]holding, error) {
-	rows, err := api.Rows[holding](ctx, s, fmt.Sprintf(`WITH last AS (SELECT pid, max(census_id) AS census_id
-			FROM python.tensors WHERE ts <= %s GROUP BY pid)
+	rows, err := api.Rows[holding](ctx, s, fmt.Sprintf(`WITH last AS (
+			SELECT pid, census_id FROM (%s))
 		SELECT pid, coalesce(holder, site, '?') AS holder, sum(bytes)::BIGINT AS bytes FROM python.tensors
 		JOIN last USING (pid, census_id) WHERE device = 'cpu' AND bytes > 0 GROUP BY ALL ORDER BY bytes DESC LIMIT 60`,
-		moment))
+		api.NewestCensuses("ts <= "+moment)))
 	by := map[int][]holding{}
 	for _, r := range rows {
 		by[r.PID] = append(by[r.PID], r)

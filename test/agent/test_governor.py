@@ -2,7 +2,7 @@
 import unittest
 
 from ringfile import AGENT  # noqa: F401  (puts the agent on the path)
-from memgauge._agent.observe.governor import AIM, EARLY, Governor, Median, Typical
+from memgauge._agent.observe.governor import AIM, BURST, EARLY, Governor, Median, Typical
 
 MS = 1_000_000
 
@@ -93,9 +93,24 @@ class Budget(unittest.TestCase):
         self.assertEqual(g.next_sample(1), 2)
         for _ in range(EARLY):
             g.after_sample(100_000, 5 * MS, 6 * MS, 5 * MS, 10)
+        g.samples += len(BURST)      # a burst is over
         gaps = {g.next_sample(n) for n in range(100)}
         self.assertGreater(min(gaps), 20)
         self.assertGreater(len(gaps), 5, "gaps of one length could lock on to a period")
+
+    def test_samples_come_in_bursts(self):
+        """The last ten steps up to one that was sampled have three samples, for as many samples in all."""
+        for gap in (4, 5, 9, 40, 300):
+            g = Governor(0.01)
+            g.gap, g.samples = gap, EARLY
+            sampled, step = [], 100
+            for _ in range(300):
+                sampled.append(step)
+                step += 1 + g.next_sample(step)      # its comparison takes the step after it
+                g.samples += 1
+            within = [sum(last - 10 < s <= last for s in sampled) for last in sampled[2:]]
+            self.assertGreaterEqual(sorted(within)[len(within) * 2 // 3 + 1], 2 if gap < 9 else 3, gap)
+            self.assertGreaterEqual((sampled[-1] - sampled[0]) / len(sampled), gap)
 
     def test_all(self):
         self.assertEqual(Governor(0.01, "all").next_sample(5), 1)

@@ -103,6 +103,7 @@ func Main(families []Family, elsewhere Elsewhere, args []string, stdin io.Reader
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process even if the first had no effect
+	ctx = ask.Telling(ctx, func(line string) { fmt.Fprintln(a.Stderr, "memgauge: "+line) })
 	root := a.RootCommand()
 	taken, err := elsewhere(ctx, a, root, args)
 	if taken {

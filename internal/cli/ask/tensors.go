@@ -175,21 +175,14 @@ type censusDocument struct {
 	Censuses      []census `json:"censuses"`
 }
 
-// cutOff is in the note of a census that was cut off by the end of its process (census.py).
-const cutOff = "the process ended"
-
-// lastCensuses reads the last census of each process, or of certain ones. A census that was cut off by the process's
-// end may cover little, so it is shown only if there is no complete one.
+// lastCensuses reads the census that counts (api.NewestCensuses) of each process, or of certain ones.
 func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, error) {
-	where := ""
+	which := "true"
 	if len(pids) > 0 {
-		where = " AND pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
+		which = "pid IN (" + strings.Trim(strings.ReplaceAll(fmt.Sprint(pids), " ", ", "), "[]") + ")"
 	}
-	list, err := api.Rows[census](ctx, from,
-		`SELECT pid, rank, a AS census_id, strftime(ts, '%Y-%m-%dT%H:%M:%S.%fZ') AS ts, text AS note
-		FROM memgauge.events WHERE name = 'census'`+where+`
-		QUALIFY row_number() OVER (PARTITION BY pid ORDER BY contains(coalesce(text, ''), '`+cutOff+`'), ts DESC) = 1
-		ORDER BY rank NULLS LAST, pid`)
+	list, err := api.Rows[census](ctx, from, "SELECT * REPLACE (strftime(ts, '%Y-%m-%dT%H:%M:%S.%fZ') AS ts) FROM ("+
+		api.NewestCensuses(which)+") ORDER BY rank NULLS LAST, pid")
 	if err != nil {
 		return nil, err
 	}
@@ -209,12 +202,6 @@ func lastCensuses(ctx context.Context, from api.Querier, pids []int) ([]census, 
 				where+" AND evidence <> 'count' ORDER BY delta DESC NULLS LAST, bytes DESC NULLS LAST"); err != nil {
 			return nil, err
 		}
-		steps, err := api.Rows[struct{ Step *int64 }](ctx, from,
-			"SELECT max(step) AS step FROM python.objects"+where+" AND evidence <> 'count'")
-		if err != nil {
-			return nil, err
-		}
-		c.Step = steps[0].Step
 		if ts, err := time.Parse(time.RFC3339Nano, c.Time); err == nil {
 			c.Ago = time.Since(ts).Seconds()
 		}

@@ -230,7 +230,7 @@ func ownVerdict(u skew.Unit, s *judged) rankVerdict {
 		}
 		seen = true
 		switch {
-		case f.Verdict == detect.Leak && (v.leak == nil || f.Total > v.leak.Total):
+		case f.Verdict == detect.Leak && v.leak == nil: // the first is the worst
 			v.Verdict, v.leak = detect.Leak, f
 		case f.Verdict == detect.Undecided && v.Verdict == detect.Healthy:
 			v.Verdict = detect.Undecided

@@ -34,8 +34,11 @@ func (a *commands) detachCommand() *cobra.Command {
 func (a *commands) sayLeft(pid int) { fmt.Fprintf(a.Text(), "detached from %d\n", pid) }
 
 func (a *commands) sayFinished(s observe.Ref, steps int64) error {
-	_, err := fmt.Fprintf(a.Text(),
-		"session %s is finished, %s steps seen; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", s.Endpoint,
-		units.Count(steps), s.Endpoint)
+	seen := fmt.Sprintf(", %s steps seen", units.Count(steps))
+	if steps < 0 {
+		seen = "; what was recorded is still being stored"
+	}
+	_, err := fmt.Fprintf(a.Text(), "session %s is finished%s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n",
+		s.Endpoint, seen, s.Endpoint)
 	return err
 }

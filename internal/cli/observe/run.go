@@ -221,8 +221,13 @@ func (a *commands) printEnd(end observe.Ended) {
 	if sum.LeftOut > 0 {
 		left = fmt.Sprintf("; %s rows left out for want of disk (memgauge.drops)", units.Count(sum.LeftOut))
 	}
-	fmt.Fprintf(a.Stderr, "memgauge: %s, %s steps seen, peak %s resident in one process%s\n", end.How,
-		units.Count(sum.Steps), end.Peak, left)
+	steps := fmt.Sprintf(", %s steps seen", units.Count(sum.Steps))
+	if end.Pending {
+		steps = ""
+		fmt.Fprintf(a.Stderr, "memgauge: what was recorded is still being stored and judged; memgauge %s leak waits\n",
+			end.Session.Endpoint)
+	}
+	fmt.Fprintf(a.Stderr, "memgauge: %s%s, peak %s resident in one process%s\n", end.How, steps, end.Peak, left)
 	fmt.Fprintf(a.Stderr, "memgauge: session %s; ask it: memgauge %s query \"SHOW ALL TABLES\"\n", end.Session.Name,
 		end.Session.Endpoint)
 }

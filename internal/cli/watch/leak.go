@@ -23,7 +23,7 @@ type leakOptions struct {
 	tracking    bool
 	watch       bool
 	json        bool
-	threshold   float64 // MB/min; with check MB over the check; 0: none
+	threshold   float64 // MB/min; with check MB in the check's time; 0: none
 	devices     []string
 	interval    units.Duration
 	window      units.Duration
@@ -61,7 +61,7 @@ func (a *commands) leakCommand() *cobra.Command {
 	f.BoolVar(&o.tracking, "enable-tracking", false, "take a census now and at the end, so that holders can be named")
 	f.BoolVar(&o.watch, "watch", false, "judge while the run goes on, and speak up once, when it is sure")
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
-	f.Float64Var(&o.threshold, "threshold", 0, "count only what grows by `MB` a minute; with --check: over the check")
+	f.Float64Var(&o.threshold, "threshold", 0, "count only what grows by `MB` a minute; with --check: while it watches")
 	f.StringSliceVar(&o.devices, "devices", nil, "judge only these `DEVICES`: 0 1 …, host")
 	f.Var(&o.interval, "interval", "with --watch: how often to judge")
 	f.Var(&o.window, "window", "accepted for older scripts: the judge chooses its own")
@@ -216,17 +216,19 @@ func pauseWhile(ctx context.Context, d time.Duration, live func() bool) error {
 	return nil
 }
 
-// ignoreSlow withdraws the verdict of leaks that are slower than the user's threshold.
+// ignoreSlow withdraws the verdict of leaks that are slower than the user's threshold: at their late pace, over a
+// minute or over the time that a check takes. What had grown before a check says nothing about it.
 func (o leakOptions) ignoreSlow(r *detect.Report) {
 	if o.threshold == 0 {
 		return
 	}
+	window := time.Minute
+	if o.check {
+		window = o.patience()
+	}
 	r.Ignore(func(f detect.Finding) bool {
-		if o.check {
-			return f.Total < o.threshold*float64(units.MiB)
-		}
-		return f.PerSec > 0 && f.PerSec*60 < o.threshold*float64(units.MiB)
-	}, fmt.Sprintf("it is below the threshold of %g MB", o.threshold))
+		return f.PerSec > 0 && f.PerSec*window.Seconds() < o.threshold*float64(units.MiB)
+	}, fmt.Sprintf("it is below the threshold of %g MB in %s", o.threshold, units.Duration(window)))
 }
 
 func (a *commands) printLeak(o leakOptions, r detect.Report, m leakContext) error {

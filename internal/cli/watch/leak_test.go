@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/memgauge/memgauge/internal/detect"
+	"github.com/memgauge/memgauge/internal/units"
 )
 
 // leakReport is a report with one memory of each verdict.
@@ -37,7 +38,7 @@ func TestLeakJSON(t *testing.T) {
 	finding := map[string]string{"verdict": "string", "class": "string or null", "memory": "string", "pid": "number",
 		"rank": "number or null", "rate_mb_per_step": "number or null",
 		"rate_low": "number or null", "rate_high": "number or null", "start_step": "number or null",
-		"site": "string or null", "holder": "string or null", "evidence": "array",
+		"site": "string or null", "site_lines": "number", "holder": "string or null", "evidence": "array",
 		"advice": "array", "time_to_limit_seconds": "number or null", "limit": "string or null",
 		"device": "string or null", "held": "string or null", "reason": "string",
 		"missing": "string or null", "readings": "number", "p": "number or null", "by_time": "bool",
@@ -142,5 +143,22 @@ func TestLeakThreshold(t *testing.T) {
 	leakOptions{threshold: 500}.ignoreSlow(&r)
 	if r.Verdict == detect.Leak || math.IsNaN(r.Confidence) {
 		t.Errorf("slower than the threshold: %s", r.Verdict)
+	}
+}
+
+// TestCheckThreshold: of a check counts what grows while it watches, however much had grown before.
+func TestCheckThreshold(t *testing.T) {
+	half := leakOptions{check: true, duration: units.Duration(30 * time.Second), durationSet: true}
+	for threshold, want := range map[float64]detect.Verdict{220: detect.Leak, 240: detect.Healthy} { // 229 MiB
+		r := leakReport()
+		for i := range r.Findings {
+			r.Findings[i].Total = 1 << 40
+		}
+		o := half
+		o.threshold = threshold
+		o.ignoreSlow(&r)
+		if (r.Verdict == detect.Leak) != (want == detect.Leak) {
+			t.Errorf("threshold %g MB in 30 s: %s", threshold, r.Verdict)
+		}
 	}
 }

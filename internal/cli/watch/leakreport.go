@@ -78,7 +78,7 @@ func leakBlock(b *strings.Builder, f detect.Finding, cwd string) {
 		held = f.Held
 	}
 	line("held by", held)
-	line("created", strings.TrimPrefix(f.Site, strings.TrimSuffix(cwd, "/")+"/"))
+	line("created", strings.TrimPrefix(f.Created(), strings.TrimSuffix(cwd, "/")+"/"))
 	line("limit", limitLine(f))
 	for i, advice := range f.Advice {
 		if i == 0 {
@@ -236,6 +236,7 @@ type leakFinding struct {
 	EndStep     int64          `json:"end_step"`
 	GrowthBytes int64          `json:"growth_bytes"`
 	Site        *string        `json:"site"`
+	SiteLines   int            `json:"site_lines"`
 	Holder      *string        `json:"holder"`
 	Held        *string        `json:"held"`
 	Reason      string         `json:"reason"`
@@ -342,7 +343,8 @@ func (d *leakDocument) add(f detect.Finding, r detect.Report, now time.Time) {
 func findingJSON(f detect.Finding) leakFinding {
 	out := leakFinding{Verdict: f.Verdict, Class: doc.Known(string(f.Class)), Memory: string(f.Memory),
 		Device: doc.Known(f.Device), PID: f.PID, ByTime: f.ByTime, Unit: f.Unit(), EndStep: int64(f.End),
-		GrowthBytes: int64(f.Total), Site: doc.Known(f.Site), Holder: doc.Known(f.Holder), Held: doc.Known(f.Held),
+		GrowthBytes: int64(f.Total), Site: doc.Known(f.Site), SiteLines: f.Lines,
+		Holder: doc.Known(f.Holder), Held: doc.Known(f.Held),
 		Reason: f.Reason, Readings: f.N, Evidence: append([]string{}, f.Evidence...), Advice: append([]string{},
 			f.Advice...), TimeToLimit: positive(figures(f.Seconds, 3)), TimeLow: positive(figures(f.SecondsLow, 3)),
 		TimeHigh: positive(figures(f.SecondsHigh, 3)), Limit: doc.Known(f.Limit), LimitMet: f.Met, Ended: f.Over}

@@ -66,6 +66,7 @@ settings = Settings()
 current = None      # the Process; None: it is not observed
 observer = None     # of torch (observe/observer.py), once that is there
 census = None       # the one that runs (census/census.py)
+evaluated = {}      # name in __main__ that an eval has made: id of its value; what it holds is no evidence
 followed = False    # a census has found containers, which are counted until the next (census/counting.py)
 guard = None        # what acts by a policy at the ends of steps (guard/engine.py)
 guard_hooks = None  # what the program has told it, maybe before it is there (guard/hooks.py)

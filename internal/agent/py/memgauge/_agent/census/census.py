@@ -313,6 +313,8 @@ class Census(graphs_garbage.GraphsGarbage, libraries.Libraries, unseen.Unseen, e
         home = values.get("__file__")
         for key, value in list(values.items()):
             if type(key) is str and not key.startswith("__"):
+                if name == libraries.MAIN and key in state.evaluated and state.evaluated[key] == id(value):
+                    continue     # the user's question made it
                 self.homes["%s.%s" % (name, key)] = home
                 self.walk.start(value, "%s.%s" % (name, key))
 

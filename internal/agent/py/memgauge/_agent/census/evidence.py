@@ -4,7 +4,7 @@ import sys
 from time import monotonic_ns
 
 from .. import recording, state
-from . import counting, cycles, introspect, rows, sites, sourcelines, tensors
+from . import counting, cycles, executed, introspect, rows, sites, sourcelines, tensors
 from .places import ROLES, TENSOR_ROLE
 from ..record._spec import FLAG_COMPARED, FLAG_ESTIMATED, NOT_TAKEN
 
@@ -12,6 +12,10 @@ RESERVE = 0.25           # share of a census's time for writing rows
 MAX_KNOWN = 4_096        # lengths of containers and numbers of instances remembered until the next one
 MAX_GROUPS, MAX_CONTAINERS, MAX_TYPES, MAX_ERRORS, MAX_GRAPH_ROWS, MAX_NATIVE = 64, 48, 32, 16, 16, 8   # rows
 LINKS = 16               # objects; shorter chains are not worth a row
+
+
+def joined(text, more):
+    return "%s; %s" % (text, more) if more else text
 
 
 class Telling(sourcelines.SourceLines):
@@ -143,7 +147,7 @@ class Telling(sourcelines.SourceLines):
             self._object("hooks" if hooks else "container", w.container_type[place], count, was, w.length[place],
                          w.length[place],
                          None if place in cut else size, path, self.found,
-                         self._about(place, unseen.get(place, 0)), count != int(count))
+                         joined(self._about(place, unseen.get(place, 0)), self.among), count != int(count))
         self.memory.followed = counting.choose(w, told)
         state.followed = True
 
@@ -189,8 +193,8 @@ class Telling(sourcelines.SourceLines):
             if nodes:
                 detail = "%s%d nodes behind one of them, %s" % ("more than " if most else "", nodes, detail)
             was = before.get(hash(path), 0 if "[*]" in path else None)   # a variable's graph comes and goes
-            self._object("graph", "torch.Tensor", count, was, length, length, None, path, self.found, detail,
-                         most)
+            self._object("graph", "torch.Tensor", count, was, length, length, None, path, self.found,
+                         joined(detail, self.among), most)
         self.memory.graphs = now
 
     def _error_rows(self):
@@ -202,7 +206,7 @@ class Telling(sourcelines.SourceLines):
             key = hash("traceback " + path)
             was, self.memory.others[key] = self.memory.others.get(key, 0), through
             self._object("traceback", w.error_type[place], count, was, through, through, total.get(place), path,
-                         self.found)
+                         self.found, self.among)
 
     def _cycle_rows(self):
         young = cycles.sizes()[0]
@@ -216,8 +220,8 @@ class Telling(sourcelines.SourceLines):
             was, self.memory.others[key] = self.memory.others.get(key, 0), count
             if s.garbage:
                 yield from self._codes()
-                site = self._closing(s.path)
-                detail = "%d objects hold each other; %s" % (s.members, waiting)
+                site, among = self._closing(s.path)
+                detail = joined("%d objects hold each other; %s" % (s.members, waiting), among)
                 size = s.bytes / s.garbage * count if s.bytes else None
                 self._object("cycle", s.name, count, was, count, None, size, s.path, site, detail, True)
             else:
@@ -240,8 +244,11 @@ class Telling(sourcelines.SourceLines):
             space = sys.modules.get(module)
             if space is None or len(found) >= MAX_NATIVE:
                 continue
-            calls = [(line, text, "call") for line, text in sites.native_calls(code, introspect.module_dict(space))[:1]]
-            for line, text, kind in calls + sites.memory_calls(code)[:2]:
+            calls = [(line, text, "call") for line, text in sites.native_calls(code, introspect.module_dict(space))]
+            makes = sites.memory_calls(code)
+            ran = executed.lines(code) if executed.AT_ONCE and (calls or makes) else {}
+            calls = [call for call in calls if ran.get(call[0]) is not False][:1]
+            for line, text, kind in calls + [make for make in makes if ran.get(make[0]) is not False][:2]:
                 found.append(("%s.%s" % (module, introspect.code_name(code)), sites.where(code, line), text, kind))
             del space
             if self.over():

@@ -110,14 +110,14 @@ def _instructions(code):
 
 
 def growing(code, name, attribute, function, registered=False):
-    """(how surely, line) of the best statement in a code that makes `name` grow; (0, 0) for none. `attribute`: it is
-    looked up on an object, not as a variable; `function`: it is a local variable there; `registered`: by a
-    library's method that adds to what has this name.
+    """{line: how surely} of the statements in a code that make `name` grow. `attribute`: it is looked up on an object,
+    not as a variable; `function`: it is a local variable there; `registered`: by a library's method that adds to what
+    has this name.
 
     The depth of the stack is followed, so that it is known what a method is looked up on and into what is stored. Jumps
     disturb it, but within a statement it is right again."""
     hooks = REGISTERS.get(name) if registered else HOOKS.get(name)
-    best = (0, 0)
+    statements = {}
     depth = 0
     at = []                  # where on the stack values of the name lie, or items of them
     argument = None          # where the first argument of a function that inserts lies
@@ -158,11 +158,12 @@ def growing(code, name, attribute, function, registered=False):
                 joined = line
         elif operation.startswith("STORE") and value == name and ("ATTR" in operation) >= attribute:
             found = ACCUMULATES if joined == line == loaded else ASSIGNS
-        best = max(best, (found, -line)) if found else best
+        if found:
+            statements[line] = max(found, statements.get(line, 0))
         depth += effect
         while at and at[-1] >= depth:
             at.pop()
-    return best[0], -best[1]
+    return statements
 
 
 def _fits(operation, attribute, function):
@@ -173,10 +174,9 @@ def _fits(operation, attribute, function):
     return "METHOD" not in operation and "ATTR" not in operation
 
 
-def attribute_stored(code, name):
-    """The line of a statement that puts something into an attribute; 0 for none."""
-    return next((line for line, operation, value, _, _ in _instructions(code) if operation == "STORE_ATTR"
-                 and value == name), 0)
+def attributes_stored(code, name):
+    """The lines of the statements that put something into an attribute."""
+    return {line for line, operation, value, _, _ in _instructions(code) if operation == "STORE_ATTR" and value == name}
 
 
 def names_of(labels):

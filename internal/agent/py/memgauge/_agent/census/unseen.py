@@ -11,6 +11,7 @@ from itertools import chain, compress, islice
 from time import thread_time_ns
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
+from .. import state
 from . import introspect, roots, walk
 
 MATERIAL = 2 << 20       # bytes of growth between two censuses that must be explained …
@@ -69,7 +70,7 @@ class Unseen:
             del suspended[:], rest[:], large[:]
 
     def _start(self, o):
-        if id(o) in self.walk.done or id(o) in self.walk.queued:
+        if id(o) in self.walk.done or id(o) in self.walk.queued or id(o) in state.evaluated.values():
             return
         label = introspect.short_name(type(o))
         if not self.kinds.own(type(o)):

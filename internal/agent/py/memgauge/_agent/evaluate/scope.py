@@ -13,6 +13,7 @@ import sys
 from .. import frames, mainthread, state
 
 FILENAME = "<memgauge eval>"
+MOST_MADE = 1_000    # names that evals have made are remembered
 WRITE_WAIT = 1.0     # s for the main thread to reach a bytecode, where a local can be changed; most steps are shorter
 
 _AST = 0x400         # ast.PyCF_ONLY_AST; `import ast` alone takes milliseconds
@@ -104,7 +105,10 @@ class Program:
         tree = _parsed(source)
         code = compile(source, FILENAME, "exec", dont_inherit=True)   # every SyntaxError comes from the code as it is
         futures = code.co_flags & _future_flags() if "__future__" in source else 0
-        homes, read = find(_names(code), main)
+        names = _names(code)
+        new = {n for n in names if n not in main or n in state.evaluated}
+        self.made = new and new & _bound(source)
+        homes, read = find(names, main)
         if homes:
             homes = {n: h for n, h in homes.items() if n in _free_names(source)}
         try:
@@ -160,7 +164,12 @@ class Program:
         return notes
 
     def close(self):
-        """Releases all objects of the trainer. Functions that the code has left behind keep their own cells."""
+        """Releases all objects of the trainer. Functions that the code has left behind keep their own cells. A census
+        must know which names the code made: what these keep alive the program would not."""
+        for name in self.made if self.main is not None else ():
+            state.evaluated.pop(name, None)
+            if name in self.main and len(state.evaluated) < MOST_MADE:
+                state.evaluated[name] = id(self.main[name])
         self.homes, self.cells, self.run, self.main = {}, {}, None, None
 
 

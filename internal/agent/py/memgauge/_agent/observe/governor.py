@@ -5,7 +5,8 @@ push the trainer's data out of the caches. So a sampled step is also compared wi
 it, in CPU time of the training thread, which preemption and other threads don't touch; the larger figure counts.
 
 The governor aims at half of the budget: the other half is for costs that can't be measured here or arise elsewhere.
-Gaps vary by a fixed sequence, without randomness, so that sampling can't lock on to a period of the training.
+Gaps vary by a fixed sequence, without randomness, so that sampling can't lock on to a period of the training. Samples
+come in bursts: who asks for the last ten steps that were sampled finds several within so many steps.
 It is pure arithmetic without a clock: the caller passes every figure. Times are ns.
 """
 from collections import deque
@@ -26,6 +27,7 @@ DENSE = 8  # a gap below it: all modules fit in
 COMPARED = 5  # comparisons before the difference is used, …
 FACTOR = 4  # … until then a sample is assumed to cost so many times what its own clock shows
 MOST = 10  # and never more than so many times, twice the highest measured: more is noise of a crowded machine
+BURST = (3, 4)  # from a sample's comparison to the next sample of its burst: three samples lie within ten steps
 EARLY = 6  # first samples, taken regardless of cost, to have measurements
 
 
@@ -164,5 +166,8 @@ class Governor:
             return 1
         if self.samples < EARLY:
             return 2
-        spread = max(1, self.gap // 4)
-        return self.gap + (step * 2654435761 >> 7) % spread  # Knuth's multiplicative hash
+        inside = (self.samples - EARLY) % (len(BURST) + 1)
+        if inside < len(BURST) and self.gap > BURST[inside]:
+            return BURST[inside]
+        gap = max(self.gap, (len(BURST) + 1) * self.gap - sum(BURST))
+        return gap + (step * 2654435761 >> 7) % max(1, gap // 4)  # Knuth's multiplicative hash
