@@ -21,8 +21,7 @@ var onlyImporter = map[string]string{
 	"golang.org/x/image":           "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
-	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
-	"github.com/apache/arrow-go":   "internal/fleet",
+	"github.com/klauspost":         "internal/snapshot internal/fleet/frame internal/fleet/lake",
 	"github.com/apache/thrift":     "internal/fleet/lake", // Parquet's footers
 	"github.com/nats-io":           "internal/fleet/bus",  // what carries messages may be another one day
 	"github.com/rivo/uniseg":       "internal/render",

@@ -57,11 +57,10 @@ func TestClaimedSize(t *testing.T) {
 		}
 	}
 	m := bus.Msg{Subject: "mg.ship.n1", Data: batch(t, "n1", "n1", 1)}
-	b, ok := h.admit(&m, flushed)
+	_, ok := h.admit(&m, flushed)
 	if !ok {
 		t.Fatalf("the node's own frame is to come in %s", m.Later)
 	}
-	b.Record.Release()
 }
 
 // TestNamesShareASave: while the file is written nothing waits for it but new names, and one more is for all of them.
