@@ -136,6 +136,11 @@ func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 // admit unpacks a frame that its node may send now.
 func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Batch, ok bool) {
 	from, now := bus.NodeOf(m.Subject), time.Now()
+	if bus.IsFormer(m.Subject) { // it was acknowledged by an older hub, so it stays
+		m.Later = mostLater
+		h.refuse("a frame that an older hub has left here", from, whyFormer, errors.New("that hub can read it"))
+		return b, false
+	}
 	share := h.shares.of(from, now)
 	unpacked := float64(frame.Unpacked(m.Data)) // as its first bytes claim
 	m.Later = share.bytes.take(byteShare, float64(len(m.Data))+unpacked, now)

@@ -181,6 +181,63 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestFormerFramesAreMadeAnew: frames of an older version that wait when memgauge is upgraded are made anew, with the
+// same rows under the same numbers, though more has been stored since.
+func TestFormerFramesAreMadeAnew(t *testing.T) {
+	dir := t.TempDir()
+	db := opened(t, dir)
+	defer db.Close()
+	store := func(from, to int64) {
+		batch := &model.Batch{}
+		for step := from; step < to; step++ {
+			batch.Steps = append(batch.Steps, model.Step{Time: step, PID: 1, Rank: 3, Step: step, Steps: 1})
+		}
+		if err := db.Append(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := &hub{t: t, rows: map[string]string{}, fails: -1}
+	gather := func(b *Box) {
+		t.Helper()
+		if _, err := b.Gather(t.Context(), &service.Service{DB: db}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send := func(b *Box) {
+		t.Helper()
+		if err := b.Send(t.Context(), h.ship); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store(0, 1000)
+	b := box(t, dir)
+	state, err := os.ReadFile(filepath.Join(dir, stateFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gather(b)
+	waits, err := os.ReadFile(filepath.Join(dir, boxFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send(b) // an older hub has all of them, and the node dies before it knows
+	b.Close()
+	former := bytes.ReplaceAll(waits, []byte{'M', 'G', 'F', frame.Version}, []byte("MGF\x01"))
+	for name, text := range map[string][]byte{boxFile: former, stateFile: state} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store(1000, 1500)
+	b = box(t, dir)
+	defer b.Close()
+	gather(b)
+	send(b) // fails where a number has another row than before
+	if len(h.rows) != 1500 {
+		t.Errorf("%d rows", len(h.rows))
+	}
+}
+
 // TestOneShips: a session's rows have one sender, and its state is not made anew where it can't be read.
 func TestOneShips(t *testing.T) {
 	dir := t.TempDir()
