@@ -78,7 +78,11 @@ func TestFormerNode(t *testing.T) {
 		answer, err := c.Request(t.Context(), "mg.ship.n1", older)
 		return err == nil && strings.Contains(string(answer), `"description":"`+errFormer.Error())
 	})
-	if s := h.Status(t.Context()); s.Refused[whyFormer] == 0 || s.Waiting.Frames > 0 || s.Refused[whyCorrupt] > 0 {
+	if err := ship(t, c, batch(t, "n1", "n1", 1)); err != nil { // it was upgraded
+		t.Fatal(err)
+	}
+	<-k.came
+	if s := h.Status(t.Context()); s.Refused[whyFormer] == 0 || s.Frames > 1 || s.Refused[whyCorrupt] > 0 {
 		t.Errorf("%+v", s)
 	}
 	m := bus.Msg{Subject: "mg.ship.n1", Data: older}
