@@ -17,12 +17,29 @@ const (
 )
 
 // encodeRows is what a frame of the rows packs.
-func encodeRows(r Rows) (raw []byte) {
+func encodeRows(r Rows) []byte {
+	size := 0
+	for k := range r.Width() {
+		c := r.Column(k)
+		size += c.room()
+	}
+	raw := make([]byte, 0, size)
 	for k := range r.Width() {
 		c := r.Column(k)
 		raw = c.encode(raw)
 	}
 	return raw
+}
+
+// room is how many bytes the column takes at most.
+func (c *Column) room() int {
+	switch {
+	case c.empty:
+		return 1
+	case c.Type == Text:
+		return 1 + (c.n+7)/8 + 4*c.n + int(c.ends[c.from+c.n]-c.ends[c.from])
+	}
+	return 1 + (c.n+7)/8 + c.n*c.Type.size()
 }
 
 func (c *Column) encode(raw []byte) []byte {
