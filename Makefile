@@ -1,9 +1,6 @@
 # make help lists the targets. Everything needs Go, a C compiler and Python 3; what else is needed the scripts get or name.
 VERSION := $(shell scripts/version)
 BUILD := $(shell scripts/version -build)
-# gRPC comes with OpenTelemetry's exporter. Its page of traces is a template, for which the linker would keep every method of
-# every type.
-TAGS := -tags grpcnotrace
 LDFLAGS := -s -w -X github.com/memgauge/memgauge/internal/cli/app.build=$(BUILD) -X github.com/memgauge/memgauge/internal/agent.build=$(BUILD)
 export CGO_ENABLED := 1
 
@@ -22,7 +19,7 @@ build: ## bin/memgauge, and bin/libmemgauge_alloc.so with its header
 	@go run ./scripts/web || echo "the page of memgauge web is not made, for the reason above; everything else is"
 	@mkdir -p bin/link && $(if $(STDCXX),ln -sf $(STDCXX) bin/link/,true)
 	@scripts/native "$$(go env CC)" "$$(go env GOARCH)"
-	@go build -trimpath $(TAGS) -ldflags '$(LDFLAGS) $(STATIC)' -o bin/memgauge ./cmd/memgauge
+	@go build -trimpath -ldflags '$(LDFLAGS) $(STATIC)' -o bin/memgauge ./cmd/memgauge
 	@go build -trimpath -buildmode=c-shared -ldflags '-s -w' -o bin/libmemgauge_alloc.so ./cmd/memgauge_alloc
 	@cp cmd/memgauge_alloc/memgauge_alloc.h bin/ && rm bin/libmemgauge_alloc.h # cgo's own header is not for people
 

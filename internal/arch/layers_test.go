@@ -21,8 +21,7 @@ var onlyImporter = map[string]string{
 	"golang.org/x/image":           "internal/chart",
 	"gonum.org/v1/gonum":           "internal/stats internal/forecast",
 	"github.com/google/pprof":      "internal/flame",
-	"github.com/klauspost":         "internal/snapshot internal/fleet/frame",
-	"github.com/apache/arrow-go":   "internal/fleet",
+	"github.com/klauspost":         "internal/snapshot internal/fleet/frame internal/fleet/lake",
 	"github.com/apache/thrift":     "internal/fleet/lake", // Parquet's footers
 	"github.com/nats-io":           "internal/fleet/bus",  // what carries messages may be another one day
 	"github.com/rivo/uniseg":       "internal/render",
@@ -33,10 +32,12 @@ var onlyImporter = map[string]string{
 	"github.com/NVIDIA/go-nvml":    "internal/gpu/nvml",
 	"github.com/ebitengine/purego": "alloc/cuda",
 
-	"github.com/prometheus/client_golang": "internal/metrics/prom",
-	"go.opentelemetry.io":                 "internal/metrics/otlp", // with it comes all of gRPC
-	"github.com/modelcontextprotocol":     "internal/cli/export",
-	modulePath + "/internal/arch":         "",
+	"github.com/modelcontextprotocol": "internal/cli/export",
+	modulePath + "/internal/arch":     "",
+
+	// They bring 5 MB of protocol buffers and gRPC for two small files of ours; tests read with them what we send.
+	"github.com/prometheus/client_golang": "",
+	"go.opentelemetry.io":                 "internal/metrics/otlp",
 
 	// They call methods by names that are text: the linker then keeps every method of every type, 11 MB of them.
 	"text/template": "",

@@ -92,7 +92,6 @@ func newSameJob(t *testing.T, odd oddity) sameJob {
 					if err != nil {
 						return err
 					}
-					defer b.Record.Release()
 					return w.Append(ctx, b)
 				})
 			}

@@ -67,9 +67,9 @@ func get(t *testing.T, from string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// A real Prometheus scrapes a real session, and OpenTelemetry's SDK sends it: every query of the dashboard and every
-// rule is understood and answered; the
-// export ends by itself some time after the job, by Ctrl-C, and tells a port that is taken.
+// A real Prometheus scrapes a real session, and OTLP has it too: every query of the dashboard and every rule is
+// understood and answered; the export ends by itself some time after the job, or by Ctrl-C, and says that a port is
+// taken.
 func TestMonitoringOfASession(t *testing.T) {
 	env.Long(t, "a real Prometheus, for as long as its alerts need")
 	t.Parallel()
@@ -304,8 +304,7 @@ func (r *receiver) value(name string) (float64, string, int) {
 	return r.values[name], r.units[name], r.posts
 }
 
-// live: the SDK sends a live session again and again, its end once more, and then the command ends; a finished one
-// once.
+// live: a live session is sent again and again, its end once more, and then the command ends; a finished one once.
 func (r *receiver) live(t *testing.T, export *background) {
 	t.Helper()
 	until(t, "two sendings", func() bool { _, _, n := r.value(""); return n >= 2 || ended(export) })

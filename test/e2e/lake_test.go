@@ -8,13 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 // TestLake asks a lake of twelve ranks, one of which leaks, as a user does: SQL, tables, the odd rank, its upkeep, and
@@ -84,51 +80,38 @@ func makeLake(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	schema, err := frame.Schema(table.Find("python.steps"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for rank := range int32(12) {
-		b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
 		h := frame.Header{Job: "llama", Node: fmt.Sprintf("node-%d", rank/4), Rank: rank,
 			Session: fmt.Sprint("s", rank), Table: "python.steps", First: 1, Count: 300}
-		for step := range int64(300) {
-			appendStep(b, schema, h, step)
-		}
-		r := b.NewRecordBatch()
-		err := l.Append(t.Context(), frame.Batch{Header: h, Record: r})
-		r.Release()
-		b.Release()
-		if err != nil {
+		rows := frames.Rows(frames.Fields(h.Table), h.Count, func(f frame.Field, step int) any {
+			return valueOf(h, f.Name, step)
+		})
+		if err := l.Append(t.Context(), frame.Batch{Header: h, Rows: rows}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func appendStep(b *array.RecordBuilder, schema *arrow.Schema, h frame.Header, step int64) {
-	allocated := int64(1<<33) + step%5<<20
-	if h.Rank == 7 && step > 100 {
-		allocated += (step - 100) << 22 / 5 * 4
-	}
-	for k, f := range schema.Fields() {
-		switch f.Name {
-		case "job":
-			b.Field(k).(*array.StringBuilder).Append(h.Job)
-		case "node":
-			b.Field(k).(*array.StringBuilder).Append(h.Node)
-		case "rank":
-			b.Field(k).(*array.Int32Builder).Append(h.Rank)
-		case "ts":
-			when := time.Date(2026, 1, 1, 10, 0, int(step), 0, time.UTC)
-			b.Field(k).(*array.TimestampBuilder).Append(arrow.Timestamp(when.UnixMicro()))
-		case "step":
-			b.Field(k).(*array.Int64Builder).Append(step)
-		case "allocated":
-			b.Field(k).(*array.Int64Builder).Append(allocated)
-		case "inference":
-			b.Field(k).(*array.BooleanBuilder).Append(false)
-		default:
-			b.Field(k).AppendNull()
+func valueOf(h frame.Header, column string, step int) any {
+	switch column {
+	case "job":
+		return h.Job
+	case "node":
+		return h.Node
+	case "rank":
+		return h.Rank
+	case "ts":
+		return time.Date(2026, 1, 1, 10, 0, step, 0, time.UTC)
+	case "step":
+		return step
+	case "allocated":
+		allocated := 1<<33 + step%5<<20
+		if h.Rank == 7 && step > 100 {
+			allocated += (step - 100) << 22 / 5 * 4
 		}
+		return allocated
+	case "inference":
+		return false
 	}
+	return nil
 }

@@ -16,17 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/trino"
 	"github.com/memgauge/memgauge/internal/render"
-	"github.com/memgauge/memgauge/internal/table"
 	"github.com/memgauge/memgauge/test/env"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 const (
@@ -183,10 +179,7 @@ func freePair(t *testing.T) int {
 func fill(t *testing.T, w *lake.Writer, from, to int) {
 	t.Helper()
 	for rank := range ranks {
-		b := steady(t, rank, from, to)
-		err := w.Append(t.Context(), b)
-		b.Record.Release()
-		if err != nil {
+		if err := w.Append(t.Context(), steady(rank, from, to)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,44 +187,30 @@ func fill(t *testing.T, w *lake.Writer, from, to int) {
 
 var began = time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)
 
-func steady(t *testing.T, rank, from, to int) frame.Batch {
-	t.Helper()
-	schema, err := frame.Schema(table.Find("python.steps"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
+func steady(rank, from, to int) frame.Batch {
 	h := frame.Header{Job: "llama", Node: fmt.Sprintf("node-%d", rank/8), Rank: int32(rank),
 		Session: fmt.Sprint("s", rank), Table: "python.steps", First: uint64(from) + 1, Count: to - from}
-	for step := from; step < to; step++ {
-		for k, f := range schema.Fields() {
-			appendValue(b.Field(k), h, f.Name, step)
-		}
-	}
-	return frame.Batch{Header: h, Record: b.NewRecordBatch()}
+	return frame.Batch{Header: h, Rows: frames.Rows(frames.Fields(h.Table), h.Count,
+		func(f frame.Field, row int) any { return valueOf(h, f, from+row) })}
 }
 
-func appendValue(b array.Builder, h frame.Header, name string, step int) {
-	switch b := b.(type) {
-	case *array.StringBuilder:
-		b.Append(map[string]string{"job": h.Job, "node": h.Node, "device": "cuda:0"}[name])
-	case *array.TimestampBuilder:
-		since := time.Duration(step) * (20*time.Second + time.Microsecond)
-		b.Append(arrow.Timestamp(began.Add(since).UnixMicro()))
-	case *array.Int32Builder:
-		b.Append(map[string]int32{"rank": h.Rank, "pid": 1000 + h.Rank, "world_size": ranks, "steps": 1}[name])
-	case *array.Int64Builder:
-		b.Append(number(name, h.Rank, step))
-	case *array.Float64Builder:
+func valueOf(h frame.Header, f frame.Field, step int) any {
+	switch f.Type {
+	case frame.Text:
+		return map[string]string{"job": h.Job, "node": h.Node, "device": "cuda:0"}[f.Name]
+	case frame.Time:
+		return began.Add(time.Duration(step) * (20*time.Second + time.Microsecond))
+	case frame.Int32:
+		return map[string]int32{"rank": h.Rank, "pid": 1000 + h.Rank, "world_size": ranks, "steps": 1}[f.Name]
+	case frame.Int64:
+		return number(f.Name, h.Rank, step)
+	case frame.Float64:
 		if step == 0 {
-			b.AppendNull()
-			return
+			return nil
 		}
-		b.Append(0.5 + float64(step%3)/4)
-	case *array.BooleanBuilder:
-		b.Append(name == "sampled" && step%5 == 0)
+		return 0.5 + float64(step%3)/4
 	}
+	return f.Name == "sampled" && step%5 == 0
 }
 
 func number(name string, rank int32, step int) int64 {

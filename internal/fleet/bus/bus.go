@@ -20,7 +20,8 @@ const (
 	flowPrefix   = "mg.flow."   // what an asking side says while it reads an answer
 	helloPrefix  = "mg.hello."  // a node's word that it is there
 	hubPrefix    = "mg.hub."    // questions to the hub
-	shipPrefix   = "mg.ship."   // frames
+	shipPrefix   = "mg.rows."   // frames
+	formerPrefix = "mg.ship."   // frames of an older memgauge, in a form that nobody reads any more
 	everybody    = "all"
 )
 
@@ -69,6 +70,12 @@ func Hub(what string) string { return hubPrefix + what }
 func NodeOf(subject string) string {
 	return strings.ReplaceAll(subject[strings.LastIndexByte(subject, '.')+1:], "~", ".")
 }
+
+// Former is the subject on which nodes of an older memgauge ship. No stream takes it, so they keep what they have.
+const Former = formerPrefix + "*"
+
+// IsFormer says whether a frame came on a subject of Former, as those did that were in the stream before.
+func IsFormer(subject string) bool { return strings.HasPrefix(subject, formerPrefix) }
 
 func ship(node string) string { return shipPrefix + token(node) }
 

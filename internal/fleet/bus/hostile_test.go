@@ -106,6 +106,70 @@ func TestOneNodeFillsNoStream(t *testing.T) {
 	}
 }
 
+// TestFormerFrames: what a node of an older memgauge ships is in no stream; the node is told why, as a stream tells
+// that it could not store something. What an older hub has acknowledged stays until that hub is there again.
+func TestFormerFrames(t *testing.T) {
+	hub, n1, _ := shipping(t)
+	older := jetstream.StreamConfig{Name: streamName, Subjects: []string{formerPrefix + "*"},
+		Storage: jetstream.FileStorage, Retention: jetstream.WorkQueuePolicy, Discard: jetstream.DiscardNew,
+		MaxBytes: 64 << 20, MaxMsgsPerSubject: perNode, DiscardNewPerSubject: true, MaxMsgSize: MaxMessage}
+	upgraded := func(yes bool) {
+		t.Helper()
+		err := hub.OpenStream(t.Context(), 64<<20, 1)
+		if !yes {
+			_, err = hub.js.UpdateStream(t.Context(), older)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ship := func(text string) error {
+		_, err := n1.js.Publish(t.Context(), formerPrefix+"n1", []byte(text), jetstream.WithRetryAttempts(0))
+		return err
+	}
+	upgraded(false)
+	if err := ship("acknowledged"); err != nil {
+		t.Fatal(err)
+	}
+	upgraded(true)
+	stop, err := hub.Hear(Former, func(m Msg) {
+		if err := hub.Decline(m, "upgrade me"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err == nil {
+		err = hub.nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ship("declined"); err == nil || !strings.Contains(err.Error(), "upgrade me") {
+		t.Errorf("the node was told %v", err)
+	}
+	stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var came []string
+	err = hub.Consume(ctx, Gather{Every: time.Millisecond, Bytes: 1}, func(_ context.Context, list []Msg) error {
+		for i, m := range list {
+			came = append(came, string(m.Data))
+			if !IsFormer(m.Subject) || NodeOf(m.Subject) != "n1" {
+				t.Errorf("it came on %s", m.Subject)
+			}
+			list[i].Later = time.Hour
+		}
+		cancel()
+		return nil
+	})
+	if w, e := hub.Waiting(t.Context()); err != nil || e != nil || w.Frames != 1 {
+		t.Errorf("%d frames wait, %v, %v", w.Frames, err, e)
+	}
+	upgraded(false)
+	if left := take(t, hub, 1); left != "acknowledged" || len(came) != 1 {
+		t.Errorf("%q came, and to the older hub %q", came, left)
+	}
+}
+
 // TestLater: a frame that is to come later comes again, and others meanwhile.
 func TestLater(t *testing.T) {
 	hub, n1, _ := shipping(t)

@@ -70,13 +70,13 @@ func TestHugeFrames(t *testing.T) {
 		text   string
 		joined bool
 	}{
-		"a frame of 2 GiB":               {fmt.Sprintf("PUB mg.ship.n1 %d\r\n", huge), true},
-		"a frame of 100 MB":              {"PUB mg.ship.n1 100000000\r\n", true},
-		"with headers":                   {fmt.Sprintf("HPUB mg.ship.n1 %d %d\r\n", huge-1, huge), true},
-		"more than 64 bits":              {"PUB mg.ship.n1 99999999999999999999\r\n", true},
-		"below nothing":                  {"PUB mg.ship.n1 -5\r\n", true},
-		"a line without an end":          {"PUB mg.ship.n1", true},
-		"before a token was said":        {fmt.Sprintf("PUB mg.ship.n1 %d\r\n", huge), false},
+		"a frame of 2 GiB":               {fmt.Sprintf("PUB mg.rows.n1 %d\r\n", huge), true},
+		"a frame of 100 MB":              {"PUB mg.rows.n1 100000000\r\n", true},
+		"with headers":                   {fmt.Sprintf("HPUB mg.rows.n1 %d %d\r\n", huge-1, huge), true},
+		"more than 64 bits":              {"PUB mg.rows.n1 99999999999999999999\r\n", true},
+		"below nothing":                  {"PUB mg.rows.n1 -5\r\n", true},
+		"a line without an end":          {"PUB mg.rows.n1", true},
+		"before a token was said":        {fmt.Sprintf("PUB mg.rows.n1 %d\r\n", huge), false},
 		"a token without an end":         {"CONNECT {\"pass\":\"", false},
 		"no line of the protocol at all": {"\x00\x01MGF", false},
 	} {

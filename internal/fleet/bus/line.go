@@ -56,6 +56,8 @@ func replyTo(m Msg) error {
 		user = askUser
 	case strings.HasPrefix(m.Subject, helloPrefix):
 		user = nodeUser + strings.TrimPrefix(m.Subject, helloPrefix)
+	case IsFormer(m.Subject):
+		user = nodeUser + strings.TrimPrefix(m.Subject, formerPrefix)
 	}
 	if err := checkSubject(m.Reply); err != nil {
 		return err
@@ -66,7 +68,7 @@ func replyTo(m Msg) error {
 	return nil
 }
 
-// Reply answers a message to the hub, or a node's hello; one that wants no answer gets none.
+// Reply answers a message to the hub, a node's hello, or a frame on Former; one that wants no answer gets none.
 func (c *Conn) Reply(m Msg, data []byte) error {
 	if m.Reply == "" {
 		return nil

@@ -265,7 +265,8 @@ func (s *Server) asking() *server.Permissions {
 // answering is what a node may do: hear questions to it, answer them, and ship in its own name.
 func answering(node string) *server.Permissions {
 	return &server.Permissions{
-		Publish: &server.SubjectPermission{Allow: []string{Hello(node), ship(node), Answer(node, "*")}},
+		Publish: &server.SubjectPermission{Allow: []string{Hello(node), ship(node), formerPrefix + token(node),
+			Answer(node, "*")}},
 		Subscribe: &server.SubjectPermission{Allow: []string{Ask(""), Ask(node), Grant(""), Grant(node), Flows(node),
 			inbox(nodeUser+token(node)) + ".>"}}}
 }

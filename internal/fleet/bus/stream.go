@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -101,6 +102,22 @@ func (c *Conn) Ship(ctx context.Context, data []byte) error {
 		return fmt.Errorf("ship a frame: %w", err)
 	}
 	return nil
+}
+
+// Decline tells who sent a frame on Former why it was not taken, as a stream tells that it could not store one.
+func (c *Conn) Decline(m Msg, why string) error {
+	var answer struct {
+		Error struct {
+			Code        int    `json:"code"`
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	answer.Error.Code, answer.Error.Description = 400, why
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return c.Reply(m, text)
 }
 
 // Gather says how many frames are handed over at a time: those that came within Every, unless they are Bytes before.

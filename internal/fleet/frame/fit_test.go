@@ -2,46 +2,45 @@ package frame
 
 import (
 	"errors"
+	"slices"
 	"testing"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/memgauge/memgauge/internal/table"
 )
 
 // made is a frame of python.steps with the given columns behind job, node and rank, as a stranger makes it: encoded
 // and decoded.
-func made(t testing.TB, columns ...field) (Batch, error) {
+func made(t testing.TB, columns ...Field) (Batch, error) {
 	t.Helper()
-	fields := append([]arrow.Field{}, front...)
-	for _, c := range columns {
-		fields = append(fields, arrow.Field{Name: c.Name, Type: types[c.Type], Nullable: true})
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), arrow.NewSchema(fields, nil))
-	defer b.Release()
+	b := NewBuilder(slices.Concat(front, columns))
 	const rows = 3
 	for range rows {
-		b.Field(0).(*array.StringBuilder).Append("j")
-		b.Field(1).(*array.StringBuilder).Append("n")
-		for _, f := range b.Fields()[2:] {
-			f.AppendEmptyValue()
+		b.Text(0, "j")
+		b.Text(1, "n")
+		for k, f := range b.Fields()[2:] {
+			switch f.Type {
+			case Float64:
+				b.Float(k+2, 0)
+			case Bool:
+				b.Bool(k+2, false)
+			case Text:
+				b.Text(k+2, "")
+			default:
+				b.Int(k+2, 0)
+			}
 		}
 	}
-	record := b.NewRecordBatch()
-	defer record.Release()
 	h := Header{Job: "j", Node: "n", Rank: -1, Session: "s", Table: "python.steps", First: 1, Count: rows,
 		Schema: table.Latest() + 1}
-	raw, err := Encode(Batch{Header: h, Record: record})
+	raw, err := Encode(Batch{Header: h, Rows: b.Rows()})
 	if err != nil {
 		return Batch{}, err
 	}
 	return Decode(raw)
 }
 
-// fits says what becomes of a frame with these columns, and wants its rows to have the table's schema.
-func fits(t testing.TB, columns ...field) (left int, err error) {
+// fits says what becomes of a frame with these columns, and wants its rows to have the table's.
+func fits(t testing.TB, columns ...Field) (left int, err error) {
 	t.Helper()
 	b, err := made(t, columns...)
 	if err != nil {
@@ -51,45 +50,59 @@ func fits(t testing.TB, columns ...field) (left int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer fitted.Record.Release()
 	want, err := Schema(table.Find("python.steps"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !fitted.Record.Schema().Equal(want) || fitted.Record.NumRows() != 3 {
-		t.Fatalf("%d rows of %v", fitted.Record.NumRows(), fitted.Record.Schema())
+	if !slices.Equal(fitted.Rows.Fields(), want) || fitted.Rows.Len() != 3 {
+		t.Fatalf("%d rows of %v", fitted.Rows.Len(), fitted.Rows.Fields())
 	}
-	for i, c := range fitted.Record.Columns() {
-		if c.Len() != 3 {
-			t.Fatalf("column %d has %d values", i, c.Len())
+	for k := range fitted.Rows.Width() {
+		if c := fitted.Rows.Column(k); c.Len() != 3 {
+			t.Fatalf("column %d has %d values", k, c.Len())
 		}
 	}
-	read(fitted.Record)
+	read(fitted.Rows)
 	return left, nil
 }
 
 // TestFit: whatever columns a frame has, its rows have the table's, or are refused.
 func TestFit(t *testing.T) {
-	const whole, text, when = 0, 4, 5
 	for _, good := range []struct {
 		left    int
-		columns []field
+		columns []Field
 	}{
-		{0, nil}, {0, []field{{"ts", when}, {"step", whole}}}, // an older node has fewer columns
-		{2, []field{{"step", whole}, {"of_a_newer_one", text}, {"another", whole}}},
-		{2, []field{{"_session", text}, {"_row", whole}}}, // names that the lake's files have for themselves
+		{0, nil}, {0, []Field{{"ts", Time}, {"step", Int64}}}, // an older node has fewer columns
+		{2, []Field{{"step", Int64}, {"of_a_newer_one", Text}, {"another", Int64}}},
+		{2, []Field{{"_session", Text}, {"_row", Int64}}}, // names that the lake's files have for themselves
 	} {
 		if left, err := fits(t, good.columns...); err != nil || left != good.left {
 			t.Errorf("%v: %d left out, %v; want %d", good.columns, left, err, good.left)
 		}
 	}
-	for _, bad := range [][]field{
-		{{"STEP", text}}, {{"STEP", whole}}, {{"step", whole}, {"STEP", text}}, {{"step", text}}, {{"Job", text}},
-		{{"x", text}, {"X", text}}, {{"Rank", text}},
+	for _, bad := range [][]Field{
+		{{"STEP", Text}}, {{"STEP", Int64}}, {{"step", Int64}, {"STEP", Text}}, {{"step", Text}}, {{"Job", Text}},
+		{{"x", Text}, {"X", Text}}, {{"Rank", Text}},
 	} {
 		if left, err := fits(t, bad...); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%v: %d left out, %v", bad, left, err)
 		}
+	}
+}
+
+// TestMissingColumns: columns that a frame lacks cost a byte each when it is sent on.
+func TestMissingColumns(t *testing.T) {
+	b, err := made(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fitted, _, err := b.Fit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := fitted.Rows.Width() - len(front)
+	if had, has := len(encodeRows(b.Rows)), len(encodeRows(fitted.Rows)); missing < 20 || has != had+missing {
+		t.Errorf("%d columns more made %d of %d bytes", missing, has, had)
 	}
 }
 
@@ -98,7 +111,8 @@ func FuzzFit(f *testing.F) {
 	f.Add("step", "STEP", byte(0), byte(4))
 	f.Add("_row", "ts", byte(0), byte(5))
 	f.Fuzz(func(t *testing.T, a, b string, typeA, typeB byte) {
-		_, err := fits(t, field{a, int(typeA) % len(types)}, field{b, int(typeB) % len(types)})
+		types := byte(len(words))
+		_, err := fits(t, Field{a, Type(typeA % types)}, Field{b, Type(typeB % types)})
 		if err != nil && !errors.Is(err, ErrCorrupt) && len(a)+len(b) < 1000 { // longer names make no frame
 			t.Fatal(err)
 		}

@@ -1,7 +1,7 @@
 // Package frame owns the unit that a node ships to the hub of a fleet: rows of one table of one session, numbered, as
 // bytes that a stranger may have sent. Decode believes none of them: every length is checked before memory is asked
-// for, the columns come from the header and not from Arrow's own schema message, and what does not fit is refused
-// whole. It knows nothing of who carries frames, and nothing of where rows end up but the interface Sink.
+// for, and what does not fit is refused whole. It knows nothing of who carries frames, and nothing of where rows end up
+// but the interface Sink.
 package frame
 
 import (
@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -47,10 +46,10 @@ type Header struct {
 // Last is the number of the last row.
 func (h Header) Last() uint64 { return h.First + uint64(h.Count) - 1 }
 
-// Batch is a frame's content. Whoever decoded it releases the Record.
+// Batch is a frame's content.
 type Batch struct {
 	Header
-	Record arrow.RecordBatch // columns job, node, rank, then the table's own (see Schema)
+	Rows Rows // columns job, node, rank, then the table's own (see Schema)
 	// Arrived is when whoever keeps the rows got them, the same however often they come to it; zero: now.
 	Arrived time.Time
 }
@@ -65,8 +64,11 @@ type Sink interface {
 // ErrCorrupt is a frame that is not what Encode makes.
 var ErrCorrupt = errors.New("corrupt frame")
 
-// magic begins a frame, with the version of the format in its last byte.
-var magic = []byte("MGF\x01")
+// Version is that of the format. Rows of version 1 were a message of Arrow's.
+const Version = 2
+
+// magic begins a frame.
+var magic = []byte{'M', 'G', 'F', Version}
 
 // prefix is the magic, then three lengths of 4 bytes, little-endian: header, packed rows, rows unpacked.
 const prefix = 4 + 3*4
@@ -74,13 +76,7 @@ const prefix = 4 + 3*4
 // named is a header as it travels.
 type named struct {
 	Header
-	Columns []field `json:"columns"`
-}
-
-// field is a column: its name and the number of its type in types.
-type field struct {
-	Name string `json:"n"`
-	Type int    `json:"t"`
+	Columns []Field `json:"columns"`
 }
 
 // Encode makes the bytes of a frame; an error names what is out of bounds.
@@ -88,17 +84,14 @@ func Encode(b Batch) ([]byte, error) {
 	if err := b.Check(); err != nil {
 		return nil, err
 	}
-	if int64(b.Count) != b.Record.NumRows() {
-		return nil, fmt.Errorf("encode frame: %d rows, the header says %d", b.Record.NumRows(), b.Count)
+	if b.Count != b.Rows.Len() {
+		return nil, fmt.Errorf("encode frame: %d rows, the header says %d", b.Rows.Len(), b.Count)
 	}
-	head, err := encodeHeader(b)
+	head, err := json.Marshal(named{b.Header, b.Rows.Fields()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode frame: %w", err)
 	}
-	raw, err := encodeRows(b.Record)
-	if err != nil {
-		return nil, err
-	}
+	raw := encodeRows(b.Rows)
 	if len(raw) > maxRaw {
 		return nil, fmt.Errorf("encode frame: rows of %d bytes, at most %d", len(raw), maxRaw)
 	}
@@ -116,22 +109,6 @@ func Encode(b Batch) ([]byte, error) {
 	return out, nil
 }
 
-func encodeHeader(b Batch) ([]byte, error) {
-	h := named{Header: b.Header}
-	for _, f := range b.Record.Schema().Fields() {
-		i := typeNumber(f.Type)
-		if i < 0 {
-			return nil, fmt.Errorf("encode frame: column %s has type %s", f.Name, f.Type)
-		}
-		h.Columns = append(h.Columns, field{f.Name, i})
-	}
-	text, err := json.Marshal(h)
-	if err != nil {
-		return nil, fmt.Errorf("encode frame: %w", err)
-	}
-	return text, nil
-}
-
 // Decode reads a frame. An error is ErrCorrupt; nothing that the bytes say makes it take more memory than the bounds
 // allow, or panic.
 func Decode(b []byte) (batch Batch, err error) {
@@ -143,15 +120,12 @@ func Decode(b []byte) (batch Batch, err error) {
 	if err != nil || len(rows) != raw {
 		return Batch{}, fmt.Errorf("%w: %d bytes of rows, want %d: %v", ErrCorrupt, len(rows), raw, err)
 	}
-	schema, err := schemaOf(h.Columns)
-	if err != nil {
+	if err := checkFields(h.Columns); err != nil {
 		return Batch{}, err
 	}
-	record, err := decodeRows(schema, rows, h.Count)
-	if err != nil {
-		return Batch{}, err
-	}
-	return Batch{Header: h.Header, Record: record}, nil
+	batch = Batch{Header: h.Header}
+	batch.Rows, err = decodeRows(h.Columns, rows, h.Count)
+	return batch, err
 }
 
 // Peek reads a frame's header alone.
@@ -175,7 +149,7 @@ func split(b []byte) (h named, packed []byte, raw int, err error) {
 		return h, nil, 0, fmt.Errorf("%w: %d bytes, at most %d", ErrCorrupt, len(b), MaxBytes)
 	}
 	if len(b) < prefix || !bytes.Equal(b[:4], magic) {
-		return h, nil, 0, fmt.Errorf("%w: it does not begin as one of version %d", ErrCorrupt, magic[3])
+		return h, nil, 0, fmt.Errorf("%w: it does not begin as one of version %d", ErrCorrupt, Version)
 	}
 	head, pack := int64(binary.LittleEndian.Uint32(b[4:])), int64(binary.LittleEndian.Uint32(b[8:]))
 	unpacked := int64(binary.LittleEndian.Uint32(b[12:]))

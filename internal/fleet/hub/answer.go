@@ -32,6 +32,7 @@ const (
 	whyCorrupt = "corrupt frame"
 	whyForged  = "frame in another node's name"
 	whyTable   = "frame of a table that is not known"
+	whyFormer  = "frame of an older memgauge"
 	whyHello   = "hello out of bounds"
 	whyReply   = "message that can't be answered"
 	whyShare   = "frame beyond its node's share, to come later"

@@ -104,7 +104,19 @@ func (h *Hub) hello(m bus.Msg) {
 		h.reply(m, node.Welcome{Refused: cut(err.Error(), keptTrouble)})
 		return
 	}
-	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil}) // it is known now
+	h.reply(m, node.Welcome{Keeps: h.o.Keep != nil, Frames: frame.Version}) // it is known now
+}
+
+// errFormer is told to nodes whose frames have an older form: they keep the rows, and send them when they are upgraded.
+var errFormer = errors.New("this hub takes rows in a newer form: upgrade memgauge on the node, where they wait")
+
+// former declines a frame of an older memgauge.
+func (h *Hub) former(m bus.Msg) {
+	from := bus.NodeOf(m.Subject)
+	h.refuse("a frame", from, whyFormer, errFormer)
+	if err := h.conn.Decline(m, errFormer.Error()); err != nil {
+		h.refuse("to answer", from, whyReply, err)
+	}
 }
 
 // sane bounds what a file says of a node: what is out of bounds is forgotten, but for whose the name is.

@@ -11,17 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/lake"
 	"github.com/memgauge/memgauge/internal/fleet/node"
 	"github.com/memgauge/memgauge/internal/rootdir"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -62,9 +58,11 @@ func TestLargeHellos(t *testing.T) {
 	stop()
 	h, stop = running(t, Options{Dir: dir})
 	defer stop()
-	if list, err := fanout.NewAsker(dial(t, h, ""), 5*time.Second).Nodes(t.Context()); err != nil || len(list) != 3 {
-		t.Errorf("after its restart: %d nodes, %v", len(list), err)
-	}
+	asker = fanout.NewAsker(dial(t, h, ""), 5*time.Second)
+	until(t, "the nodes after its restart", func() bool { // it may not hear yet
+		list, err := asker.Nodes(t.Context())
+		return err == nil && len(list) == 3
+	})
 }
 
 // TestHelloBounds: each bound of what a node says of itself.
@@ -337,32 +335,11 @@ func TestShares(t *testing.T) {
 // rowsAt is a frame of memgauge.events with one row at each time.
 func rowsAt(t testing.TB, from string, first uint64, times []time.Time) []byte {
 	t.Helper()
-	schema, err := frame.Schema(table.Find("memgauge.events"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
-	for _, at := range times {
-		for i, f := range schema.Fields() {
-			switch f.Name {
-			case "job":
-				b.Field(i).(*array.StringBuilder).Append("j")
-			case "node":
-				b.Field(i).(*array.StringBuilder).Append(from)
-			case "ts":
-				if err := b.Field(i).AppendValueFromString(at.UTC().Format("2006-01-02 15:04:05.000000")); err != nil {
-					t.Fatal(err)
-				}
-			default:
-				b.Field(i).AppendNull()
-			}
-		}
-	}
-	record := b.NewRecordBatch()
-	defer record.Release()
+	rows := frames.Rows(frames.Fields("memgauge.events"), len(times), func(f frame.Field, row int) any {
+		return map[string]any{"job": "j", "node": from, "ts": times[row]}[f.Name]
+	})
 	text, err := frame.Encode(frame.Batch{Header: frame.Header{Job: "j", Node: from, Rank: -1, Session: "s",
-		Table: "memgauge.events", First: first, Count: len(times)}, Record: record})
+		Table: "memgauge.events", First: first, Count: len(times)}, Rows: rows})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,23 +401,9 @@ func TestManyColumns(t *testing.T) {
 	h, stop := running(t, Options{Dir: t.TempDir(), Keep: k})
 	defer stop()
 	c := dial(t, h, "n1")
-	b, err := frame.Decode(batch(t, "n1", "n1", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.Record.Release()
 	for _, name := range []string{"newer", "TEXT"} {
-		schema, err := b.Record.Schema().AddField(int(b.Record.NumCols()), b.Record.Schema().Field(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fields := schema.Fields()
-		fields[len(fields)-1].Name = name
-		record := array.NewRecordBatch(arrow.NewSchema(fields, nil), append(b.Record.Columns(), b.Record.Column(0)), 1)
-		text, err := frame.Encode(frame.Batch{Header: b.Header, Record: record})
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := append(frames.Fields("memgauge.events"), frame.Field{Name: name, Type: frame.Text})
+		text := encoded(t, fields, "n1", "n1", 1)
 		if err := ship(t, c, text); err != nil {
 			t.Fatal(err)
 		}

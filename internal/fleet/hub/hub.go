@@ -304,7 +304,7 @@ func (h *Hub) Close() {
 func (h *Hub) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes,
+	subjects := map[string]func(bus.Msg){bus.Hello(""): h.hello, bus.Hub("nodes"): h.nodes, bus.Former: h.former,
 		bus.Hub("status"): func(m bus.Msg) { h.status(ctx, m) }}
 	for subject, take := range subjects {
 		stop, err := h.conn.Hear(subject, take)

@@ -11,14 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/node"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 // kept is a sink that remembers numbers of rows.
@@ -150,21 +147,19 @@ func TestTwoHubs(t *testing.T) {
 	}
 }
 
+// batch is a frame of one row of memgauge.events that a node sends in its own name, with rows of the owner's.
 func batch(t *testing.T, from, owner string, first uint64) []byte {
 	t.Helper()
-	schema, err := frame.Schema(table.Find("memgauge.events"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
-	b.Field(0).(*array.StringBuilder).Append("j")
-	b.Field(1).(*array.StringBuilder).Append(owner)
-	for _, f := range b.Fields()[2:] {
-		f.AppendNull()
-	}
+	return encoded(t, frames.Fields("memgauge.events"), from, owner, first)
+}
+
+func encoded(t *testing.T, fields []frame.Field, from, owner string, first uint64) []byte {
+	t.Helper()
+	rows := frames.Rows(fields, 1, func(f frame.Field, _ int) any {
+		return map[string]any{"job": "j", "node": owner}[f.Name]
+	})
 	text, err := frame.Encode(frame.Batch{Header: frame.Header{Job: "j", Node: from, Rank: -1, Session: "s",
-		Table: "memgauge.events", First: first, Count: 1}, Record: b.NewRecordBatch()})
+		Table: "memgauge.events", First: first, Count: 1}, Rows: rows})
 	if err != nil {
 		t.Fatal(err)
 	}

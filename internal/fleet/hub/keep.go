@@ -111,7 +111,6 @@ const handBytes = 128 << 20
 // sent it, is counted and dropped: it would come again for ever. What is beyond a node's share comes later.
 func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 	var batches []frame.Batch
-	defer func() { release(batches) }()
 	flushed, bytes := map[string]map[string]bool{}, 0
 	for i := range list {
 		m := &list[i]
@@ -126,7 +125,6 @@ func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 		if err := h.hand(ctx, batches); err != nil {
 			return err
 		}
-		release(batches)
 		batches, bytes = nil, 0
 	}
 	if len(batches) == 0 {
@@ -135,15 +133,14 @@ func (h *Hub) take(ctx context.Context, list []bus.Msg) error {
 	return h.hand(ctx, batches)
 }
 
-func release(batches []frame.Batch) {
-	for _, b := range batches {
-		b.Record.Release()
-	}
-}
-
 // admit unpacks a frame that its node may send now.
 func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Batch, ok bool) {
 	from, now := bus.NodeOf(m.Subject), time.Now()
+	if bus.IsFormer(m.Subject) { // it was acknowledged by an older hub, so it stays
+		m.Later = mostLater
+		h.refuse("a frame that an older hub has left here", from, whyFormer, errors.New("that hub can read it"))
+		return b, false
+	}
 	share := h.shares.of(from, now)
 	unpacked := float64(frame.Unpacked(m.Data)) // as its first bytes claim
 	m.Later = share.bytes.take(byteShare, float64(len(m.Data))+unpacked, now)
@@ -156,9 +153,7 @@ func (h *Hub) admit(m *bus.Msg, flushed map[string]map[string]bool) (b frame.Bat
 			flushed[from] = map[string]bool{}
 		}
 		m.Later = share.parts(h.o.Keep.Parts(b), flushed[from], now)
-		if ok = m.Later == 0; !ok {
-			b.Record.Release()
-		}
+		ok = m.Later == 0
 	}
 	if !ok {
 		h.refuse("a frame for now", from, whyShare, fmt.Errorf("it comes again in %s", m.Later.Round(time.Second)))
@@ -197,7 +192,6 @@ func (h *Hub) unpack(m bus.Msg) (b frame.Batch, ok bool) {
 		return b, false
 	}
 	if b.Node != from {
-		b.Record.Release()
 		h.refuse("a frame", from, whyForged, errors.New(b.Node))
 		return b, false
 	}

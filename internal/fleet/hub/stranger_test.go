@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestHubSpeaksForNobody(t *testing.T) {
 	c, asks := dial(t, h, "n1"), dial(t, h, "")
 	hello(t, c, "n1", "a", false)
 	for from, subject := range map[*bus.Conn]string{c: bus.Hello("n1"), asks: bus.Hub("nodes")} {
-		for _, to := range []string{"mg.ship.n2", "$JS.API.STREAM.PURGE.MEMGAUGE", "mg.ask.all", "_INBOX.hub.x"} {
+		for _, to := range []string{"mg.rows.n2", "$JS.API.STREAM.PURGE.MEMGAUGE", "mg.ask.all", "_INBOX.hub.x"} {
 			if err := from.Send(subject, to, []byte("{}")); err != nil {
 				t.Fatal(err)
 			}
@@ -50,18 +51,45 @@ func TestClaimedSize(t *testing.T) {
 	flushed := map[string]map[string]bool{}
 	for _, text := range [][]byte{corrupt, forged} {
 		for range 20 {
-			m := bus.Msg{Subject: "mg.ship.n1", Data: text}
+			m := bus.Msg{Subject: "mg.rows.n1", Data: text}
 			if _, ok := h.admit(&m, flushed); ok || m.Later > 0 {
 				t.Fatalf("%t, later %s", ok, m.Later)
 			}
 		}
 	}
-	m := bus.Msg{Subject: "mg.ship.n1", Data: batch(t, "n1", "n1", 1)}
-	b, ok := h.admit(&m, flushed)
+	m := bus.Msg{Subject: "mg.rows.n1", Data: batch(t, "n1", "n1", 1)}
+	_, ok := h.admit(&m, flushed)
 	if !ok {
 		t.Fatalf("the node's own frame is to come in %s", m.Later)
 	}
-	b.Record.Release()
+}
+
+// TestFormerNode: a node of an older memgauge is told to upgrade, counted, and keeps its rows; what an older hub has
+// left in the stream is kept there.
+func TestFormerNode(t *testing.T) {
+	k := kept{make(chan frame.Header, 16)}
+	h, stop := running(t, Options{Dir: t.TempDir(), Keep: k})
+	defer stop()
+	c := dial(t, h, "n1")
+	hello(t, c, "n1", "a", false)
+	older := batch(t, "n1", "n1", 1)
+	older[3] = 1 // its version
+	until(t, "an answer", func() bool {
+		answer, err := c.Request(t.Context(), "mg.ship.n1", older)
+		return err == nil && strings.Contains(string(answer), `"description":"`+errFormer.Error())
+	})
+	if err := ship(t, c, batch(t, "n1", "n1", 1)); err != nil { // it was upgraded
+		t.Fatal(err)
+	}
+	<-k.came
+	if s := h.Status(t.Context()); s.Refused[whyFormer] == 0 || s.Frames > 1 || s.Refused[whyCorrupt] > 0 {
+		t.Errorf("%+v", s)
+	}
+	m := bus.Msg{Subject: "mg.ship.n1", Data: older}
+	other := &Hub{o: Options{Log: quiet(), Keep: kept{}}, shares: shares{}}
+	if _, ok := other.admit(&m, nil); ok || m.Later == 0 || other.counts.bad[whyFormer] != 1 {
+		t.Errorf("one in the stream: later %s, %v", m.Later, other.counts.bad)
+	}
 }
 
 // TestNamesShareASave: while the file is written nothing waits for it but new names, and one more is for all of them.

@@ -12,13 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
-
 	"github.com/memgauge/memgauge/internal/store"
 )
 
@@ -32,32 +25,8 @@ func elements(n uint64) []byte {
 // repeated writes a file whose rows all have one long text: it lies there once, and whoever sorts the rows copies it.
 func repeated(t *testing.T, path string, length, rows int) {
 	t.Helper()
-	kind := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
-	text := array.NewStringBuilder(memory.DefaultAllocator)
-	defer text.Release()
-	text.Append(strings.Repeat("N", length))
-	number := array.NewInt32Builder(memory.DefaultAllocator)
-	defer number.Release()
-	for range rows {
-		number.Append(0)
-	}
-	numbers, texts := number.NewArray(), text.NewArray()
-	column := array.NewDictionaryArray(kind, numbers, texts)
-	schema := arrow.NewSchema([]arrow.Field{{Name: "node", Type: kind}}, nil)
-	record := array.NewRecordBatch(schema, []arrow.Array{column}, int64(rows))
-	defer record.Release()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	out, err := pqarrow.NewFileWriter(schema, &unclosed{f}, parquet.NewWriterProperties(
-		parquet.WithCompression(compress.Codecs.Zstd), parquet.WithStats(false),
-		parquet.WithDictionaryPageSizeLimit(int64(length)*2)), pqarrow.DefaultWriterProps())
-	if err == nil {
-		err = errors.Join(out.Write(record), out.Close())
-	}
-	if err != nil {
+	sql := fmt.Sprintf("SELECT repeat('N', %d) AS node FROM range(%d)", length, rows)
+	if err := store.WriteParquet(t.Context(), sql, path, rows, t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -18,7 +18,6 @@ func TestQuestionsLeaveTheLakeAlone(t *testing.T) {
 		if err := w.Append(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		b.Record.Release()
 	}
 	secret := filepath.Join(dir, "secret.csv")
 	if err := os.WriteFile(secret, []byte("xyzzy\n"), 0o600); err != nil {

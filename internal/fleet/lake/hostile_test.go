@@ -8,44 +8,34 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/store"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 // framed is a batch of python.steps with the given columns alone behind job, node and rank; value says what one has.
-func framed(t testing.TB, h frame.Header, fields []arrow.Field, value func(name string, row int) any) frame.Batch {
-	t.Helper()
-	front := []arrow.Field{{Name: "job", Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: "node", Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: "rank", Type: arrow.PrimitiveTypes.Int32, Nullable: true}}
-	schema := arrow.NewSchema(append(front, fields...), nil)
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
-	for row := range h.Count {
-		b.Field(0).(*array.StringBuilder).Append(h.Job)
-		b.Field(1).(*array.StringBuilder).Append(h.Node)
-		b.Field(2).(*array.Int32Builder).Append(0)
-		for i, f := range fields {
-			switch to := b.Field(i + 3).(type) {
-			case *array.Int64Builder:
-				to.Append(value(f.Name, row).(int64))
-			case *array.TimestampBuilder:
-				to.Append(arrow.Timestamp(value(f.Name, row).(time.Time).UnixMicro()))
-			case *array.StringBuilder:
-				to.Append(fmt.Sprint(value(f.Name, row)))
-			}
+func framed(h frame.Header, fields []frame.Field, value func(name string, row int) any) frame.Batch {
+	front := []frame.Field{{Name: "job", Type: frame.Text}, {Name: "node", Type: frame.Text},
+		{Name: "rank", Type: frame.Int32}}
+	k := 0
+	rows := frames.Rows(append(front, fields...), h.Count, func(f frame.Field, row int) any {
+		k++ // names of a stranger's may be those in front
+		switch (k - 1) % (len(front) + len(fields)) {
+		case 0:
+			return h.Job
+		case 1:
+			return h.Node
+		case 2:
+			return 0
 		}
-	}
-	return frame.Batch{Header: h, Record: b.NewRecordBatch()}
+		return value(f.Name, row)
+	})
+	return frame.Batch{Header: h, Rows: rows}
 }
 
 var (
-	tsField   = arrow.Field{Name: "ts", Type: &arrow.TimestampType{Unit: arrow.Microsecond}, Nullable: true}
-	stepField = arrow.Field{Name: "step", Type: arrow.PrimitiveTypes.Int64, Nullable: true}
+	tsField   = frame.Field{Name: "ts", Type: frame.Time}
+	stepField = frame.Field{Name: "step", Type: frame.Int64}
 )
 
 func stranger(first uint64, rows int) frame.Header {
@@ -55,7 +45,6 @@ func stranger(first uint64, rows int) frame.Header {
 
 func appended(t testing.TB, w *Writer, b frame.Batch) {
 	t.Helper()
-	defer b.Record.Release()
 	if err := w.Append(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -78,15 +67,14 @@ func TestColumnsAreOurs(t *testing.T) {
 		}
 		return "spoilt"
 	}
-	text := func(name string) arrow.Field { return arrow.Field{Name: name, Type: arrow.BinaryTypes.String} }
-	appended(t, w, framed(t, stranger(1, 3), []arrow.Field{tsField, text("_session"), text("newer")}, value)) // no step
-	appended(t, w, framed(t, stranger(4, 3), []arrow.Field{stepField}, value))                                // no ts
-	for _, bad := range [][]arrow.Field{{text("STEP")}, {text("step")}, {tsField, text("Node")}} {
-		b := framed(t, stranger(7, 3), bad, value)
+	text := func(name string) frame.Field { return frame.Field{Name: name, Type: frame.Text} }
+	appended(t, w, framed(stranger(1, 3), []frame.Field{tsField, text("_session"), text("newer")}, value)) // no step
+	appended(t, w, framed(stranger(4, 3), []frame.Field{stepField}, value))                                // no ts
+	for _, bad := range [][]frame.Field{{text("STEP")}, {text("step")}, {tsField, text("Node")}} {
+		b := framed(stranger(7, 3), bad, value)
 		if err := w.Append(t.Context(), b); err == nil {
 			t.Errorf("%v was taken", bad)
 		}
-		b.Record.Release()
 	}
 	check := func(when string) {
 		t.Helper()
@@ -241,7 +229,7 @@ func TestManyHours(t *testing.T) {
 	defer w.Close()
 	now := time.Now()
 	spread := func(at func(row int) time.Time) frame.Batch {
-		return framed(t, stranger(1, 4000), []arrow.Field{tsField}, func(_ string, row int) any { return at(row) })
+		return framed(stranger(1, 4000), []frame.Field{tsField}, func(_ string, row int) any { return at(row) })
 	}
 	rows := func() string {
 		return csv(t, Choice{Location: dir}, "SELECT count(*), count(DISTINCT ts) FROM python.steps")
@@ -256,7 +244,6 @@ func TestManyHours(t *testing.T) {
 		if names := w.Parts(b); len(names) != 1 {
 			t.Errorf("%s: %d partitions", name, len(names))
 		}
-		b.Record.Release()
 	}
 	ahead := func(row int) time.Time { return now.Add(time.Duration(row+25) * time.Hour).Truncate(time.Second) }
 	appended(t, w, spread(ahead))
@@ -266,9 +253,8 @@ func TestManyHours(t *testing.T) {
 	// the same come when their time has come nearer
 	b := spread(ahead)
 	b.Arrived = now.Add(30 * time.Hour)
-	part := frame.Batch{Header: stranger(1, 20), Record: b.Record.NewSlice(0, 20), Arrived: b.Arrived}
+	part := frame.Batch{Header: stranger(1, 20), Rows: b.Rows.Slice(0, 20), Arrived: b.Arrived}
 	appended(t, w, part)
-	b.Record.Release()
 	if got := rows(); got != "4000,4000" {
 		t.Errorf("sent again: %s", got)
 	}
@@ -280,12 +266,11 @@ func TestManyHours(t *testing.T) {
 		t.Errorf("%d files", files)
 	}
 	// a session that was away for a month lies in its own hours
-	month := framed(t, stranger(5001, 24*30), []arrow.Field{tsField},
+	month := framed(stranger(5001, 24*30), []frame.Field{tsField},
 		func(_ string, row int) any { return now.Add(-time.Duration(row) * time.Hour) })
 	if names := w.Parts(month); len(names) != 24*30 {
 		t.Errorf("a month: %d partitions", len(names))
 	}
-	month.Record.Release()
 }
 
 func listed(t testing.TB, w *Writer) []entry {
@@ -303,8 +288,8 @@ func TestNumbersOfOthers(t *testing.T) {
 	w := writer(t, soon(dir))
 	defer w.Close()
 	one := func(first uint64, rows int) frame.Batch {
-		return framed(t, frame.Header{Job: "llama", Node: "stranger", Rank: -1, Session: "s1", Table: "python.steps",
-			First: first, Count: rows}, []arrow.Field{tsField}, func(string, int) any { return began })
+		return framed(frame.Header{Job: "llama", Node: "stranger", Rank: -1, Session: "s1", Table: "python.steps",
+			First: first, Count: rows}, []frame.Field{tsField}, func(string, int) any { return began })
 	}
 	appended(t, w, one(1, 2*batchRows)) // the session's id is that of node-0's
 	appended(t, w, one(1<<62, batchRows))
@@ -317,7 +302,6 @@ func TestNumbersOfOthers(t *testing.T) {
 	if err := w.AppendAll(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	shared.Record.Release()
 	if n := w.Refused()[whyGaps]; n != 102 {
 		t.Errorf("%d rows refused", n)
 	}

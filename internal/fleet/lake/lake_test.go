@@ -15,14 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
-	"github.com/memgauge/memgauge/internal/table"
 	"github.com/memgauge/memgauge/test/env"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 // Batches of the tests: rows of python.steps, one every ten seconds from ten to eleven on, so that they lie in several
@@ -37,37 +33,27 @@ var began = time.Date(2026, 1, 1, 10, 50, 0, 0, time.UTC)
 
 func batch(t testing.TB, node, number int) frame.Batch {
 	t.Helper()
-	schema, err := frame.Schema(table.Find("python.steps"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
 	h := frame.Header{Job: "llama", Node: fmt.Sprintf("node-%d", node), Rank: int32(node), Session: "s1",
 		Table: "python.steps", First: uint64(number*batchRows) + 1, Count: batchRows}
-	for i := range batchRows {
+	rows := frames.Rows(frames.Fields(h.Table), batchRows, func(f frame.Field, i int) any {
 		row := number*batchRows + i
-		for k, f := range schema.Fields() {
-			switch f.Name {
-			case "job":
-				b.Field(k).(*array.StringBuilder).Append(h.Job)
-			case "node":
-				b.Field(k).(*array.StringBuilder).Append(h.Node)
-			case "rank":
-				b.Field(k).(*array.Int32Builder).Append(h.Rank)
-			case "ts":
-				at := began.Add(time.Duration(row) * rowEvery)
-				b.Field(k).(*array.TimestampBuilder).Append(arrow.Timestamp(at.UnixMicro()))
-			case "step":
-				b.Field(k).(*array.Int64Builder).Append(int64(row))
-			case "allocated":
-				b.Field(k).(*array.Int64Builder).Append(int64(node)<<40 + int64(row))
-			default:
-				b.Field(k).AppendNull()
-			}
+		switch f.Name {
+		case "job":
+			return h.Job
+		case "node":
+			return h.Node
+		case "rank":
+			return h.Rank
+		case "ts":
+			return began.Add(time.Duration(row) * rowEvery)
+		case "step":
+			return row
+		case "allocated":
+			return node<<40 + row
 		}
-	}
-	return frame.Batch{Header: h, Record: b.NewRecordBatch()}
+		return nil
+	})
+	return frame.Batch{Header: h, Rows: rows}
 }
 
 // csv asks a lake.
@@ -115,7 +101,6 @@ func rowsOnce(t *testing.T, location string) {
 	send := func(node, number int) {
 		t.Helper()
 		b := batch(t, node, number)
-		defer b.Record.Release()
 		if err := w.Append(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -142,10 +127,8 @@ func rowsOnce(t *testing.T, location string) {
 			send(1, k)
 		}
 		b := batch(t, 2, 3)
-		defer b.Record.Release()
-		tail := frame.Batch{Header: b.Header, Record: b.Record.NewSlice(20, batchRows)} // other cuts
+		tail := frame.Batch{Header: b.Header, Rows: b.Rows.Slice(20, batchRows)} // other cuts
 		tail.First, tail.Count = b.First+20, batchRows-20
-		defer tail.Record.Release()
 		if err := w.Append(t.Context(), tail); err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +196,7 @@ func TestTablesOnce(t *testing.T) {
 	dir := t.TempDir()
 	w := writer(t, soon(dir))
 	defer w.Close()
-	b := batch(t, 0, 0)
-	defer b.Record.Release()
-	if err := w.Append(t.Context(), b); err != nil {
+	if err := w.Append(t.Context(), batch(t, 0, 0)); err != nil {
 		t.Fatal(err)
 	}
 	tables, err := Open(t.Context(), Choice{Location: dir})
@@ -247,7 +228,6 @@ func TestGivenUp(t *testing.T) {
 		if err := w.Append(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		b.Record.Release()
 	}
 	r, err := w.Maintain(t.Context())
 	if err != nil || r.Hours != 4 {

@@ -73,7 +73,6 @@ func filled(t *testing.T) (dir string, w *Writer) {
 	for k := range 20 {
 		b := batch(t, 0, k)
 		err := w.Append(t.Context(), b)
-		b.Record.Release()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +137,6 @@ func TestPartitionThatIsALink(t *testing.T) {
 		for k := range 20 { // rows of every hour, from another node
 			b := batch(t, 1, k)
 			appended = errors.Join(appended, w.Append(t.Context(), b))
-			b.Record.Release()
 		}
 		if !errors.Is(appended, rootdir.ErrRefused) {
 			t.Errorf("%s: rows for an hour that is a link: %v", what, appended)
@@ -183,7 +181,6 @@ func TestPartitionSwappedMeanwhile(t *testing.T) {
 	for k := range 20 {
 		b := batch(t, 1, k)
 		_ = w.Append(t.Context(), b)
-		b.Record.Release()
 		if k == 15 {
 			w.o.MaxAge = time.Millisecond // and what is there is given up
 		}

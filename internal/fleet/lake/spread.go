@@ -5,9 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 )
 
@@ -40,13 +37,13 @@ type piece struct {
 	stream  string
 	session string
 	first   uint64
-	rows    arrow.RecordBatch
+	rows    frame.Rows
 }
 
-func (p piece) span() span { return span{p.first, p.first + uint64(p.rows.NumRows()) - 1} }
+func (p piece) span() span { return span{p.first, p.first + uint64(p.rows.Len()) - 1} }
 
 func (p piece) slice(s span) piece {
-	return piece{p.stream, p.session, s[0], p.rows.NewSlice(int64(s[0]-p.first), int64(s[1]-p.first+1))}
+	return piece{p.stream, p.session, s[0], p.rows.Slice(int(s[0]-p.first), int(s[1]-p.first+1))}
 }
 
 func nodeOf(stream string) string {
@@ -70,13 +67,11 @@ func spread(b frame.Batch, into map[hour][]piece) error {
 	if dir == "" {
 		return fmt.Errorf("append to the lake: there is no table %s", b.Table)
 	}
-	b.Record.Retain() // Fit takes one, and the caller has its own
 	b, _, err := b.Fit()
 	if err != nil {
 		return fmt.Errorf("append to the lake: %w", err)
 	}
-	defer b.Record.Release()
-	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, b.Record}
+	whole := piece{b.Node + "/" + b.Session, b.Session, b.First, b.Rows}
 	for _, r := range runs(b) {
 		h := hour{dir, b.Job, r.begin}
 		into[h] = append(into[h], whole.slice(span{b.First + uint64(r.from), b.First + uint64(r.to) - 1}))
@@ -107,8 +102,8 @@ func runs(b frame.Batch) (out []run) {
 	if now.IsZero() {
 		now = time.Now()
 	}
-	times, latest := timesOf(b.Record), now.Add(ahead)
-	from, n := 0, int(b.Record.NumRows())
+	times, latest := timesOf(b.Rows), now.Add(ahead)
+	from, n := 0, b.Rows.Len()
 	for i := 1; i <= n; i++ {
 		if i < n && hourAt(times, i, latest).Equal(hourAt(times, from, latest)) {
 			continue
@@ -121,22 +116,23 @@ func runs(b frame.Batch) (out []run) {
 	return out
 }
 
-// timesOf is the column that says when a row was: ts, or else the last time that it has.
-func timesOf(r arrow.RecordBatch) (times *array.Timestamp) {
-	for i := range int(r.NumCols()) {
-		if t, ok := r.Column(i).(*array.Timestamp); ok && (times == nil || r.ColumnName(i) == "ts") {
-			times = t
+// timesOf is the column that says when a row was: ts, or else the last time that it has; nil for none.
+func timesOf(r frame.Rows) (times *frame.Column) {
+	for k := range r.Width() {
+		if f := r.Field(k); f.Type == frame.Time && (times == nil || f.Name == "ts") {
+			c := r.Column(k)
+			times = &c
 		}
 	}
 	return times
 }
 
 // hourAt is the hour of a row; that of the strays for one without a time, or with an impossible one.
-func hourAt(times *array.Timestamp, row int, latest time.Time) time.Time {
-	if times == nil || times.IsNull(row) {
+func hourAt(times *frame.Column, row int, latest time.Time) time.Time {
+	if times == nil || times.Null(row) {
 		return strays
 	}
-	t := time.UnixMicro(int64(times.Value(row))).UTC()
+	t := time.UnixMicro(times.Int(row)).UTC()
 	if t.Before(firstHour) || t.After(latest) {
 		return strays
 	}

@@ -2,7 +2,6 @@ package lake
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,13 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/parquet"
-	"github.com/apache/arrow-go/v18/parquet/compress"
-	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/units"
@@ -94,13 +86,6 @@ func (w *Writer) Append(ctx context.Context, b frame.Batch) error {
 // before. After an error some may be; the same batches are to be sent again.
 func (w *Writer) AppendAll(ctx context.Context, batches []frame.Batch) error {
 	byHour := map[hour][]piece{}
-	defer func() {
-		for _, pieces := range byHour {
-			for _, p := range pieces {
-				p.rows.Release()
-			}
-		}
-	}()
 	for _, b := range batches {
 		if err := spread(b, byHour); err != nil {
 			return err
@@ -192,14 +177,9 @@ func (w *Writer) store(ctx context.Context, h hour, pieces []piece) error {
 	defer p.Unlock()
 	taken, spans := maps.Clone(p.rows), spansOf(p.rows)
 	var list []piece
-	defer func() {
-		for _, x := range list {
-			x.rows.Release()
-		}
-	}()
 	came, fresh, gaps := int64(0), int64(0), int64(0)
 	for _, x := range pieces {
-		came += x.rows.NumRows()
+		came += int64(x.rows.Len())
 		for _, s := range taken[x.stream].minus(x.span()) {
 			for _, s := range astray[x.stream].minus(s) {
 				next := taken[x.stream].add(s)
@@ -271,95 +251,3 @@ const (
 	sessionColumn = "_session"
 	rowColumn     = "_row"
 )
-
-// writeParquet makes a file of pieces, all of their table's schema. The job is in the partition's name, so the column
-// goes.
-func writeParquet(f *os.File, pieces []piece, rows ledger) error {
-	text, err := json.Marshal(rows)
-	if err != nil {
-		return err
-	}
-	schema := fileSchema(pieces[0].rows.Schema())
-	// the caller closes the file: pqarrow's Close would close it a second time
-	out, err := pqarrow.NewFileWriter(schema, &unclosed{f},
-		parquet.NewWriterProperties(parquet.WithCompression(compress.Codecs.Zstd)), pqarrow.DefaultWriterProps())
-	if err != nil {
-		return err
-	}
-	for len(pieces) > 0 {
-		n, rows := 0, int64(0)
-		for n < len(pieces) && rows < togetherRows {
-			rows += pieces[n].rows.NumRows()
-			n++
-		}
-		r, err := fileRows(schema, pieces[:n], rows)
-		if err == nil {
-			err = out.WriteBuffered(r)
-			r.Release()
-		}
-		if err != nil {
-			return errors.Join(err, out.Close())
-		}
-		pieces = pieces[n:]
-	}
-	if err := out.AppendKeyValueMetadata(rowsKey, string(text)); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	return out.Close()
-}
-
-// unclosed writes to a file and leaves it open.
-type unclosed struct{ f *os.File }
-
-func (u *unclosed) Write(b []byte) (int, error) { return u.f.Write(b) }
-
-func fileSchema(s *arrow.Schema) *arrow.Schema {
-	var fields []arrow.Field
-	for _, f := range s.Fields() {
-		if f.Name != "job" {
-			fields = append(fields, f)
-		}
-	}
-	fields = append(fields, arrow.Field{Name: sessionColumn, Type: arrow.BinaryTypes.String},
-		arrow.Field{Name: rowColumn, Type: arrow.PrimitiveTypes.Int64})
-	return arrow.NewSchema(fields, nil)
-}
-
-// togetherRows are written at a time: a piece may be one row, whose sixty columns take a millisecond by themselves.
-const togetherRows = 16 << 10
-
-// fileRows are the rows of pieces, with the columns that tell whose they are.
-func fileRows(schema *arrow.Schema, pieces []piece, rows int64) (arrow.RecordBatch, error) {
-	columns := make([]arrow.Array, 0, schema.NumFields())
-	defer func() {
-		for _, c := range columns {
-			c.Release()
-		}
-	}()
-	for i := range int(pieces[0].rows.NumCols()) {
-		if pieces[0].rows.ColumnName(i) == "job" {
-			continue
-		}
-		parts := make([]arrow.Array, len(pieces))
-		for k, x := range pieces {
-			parts[k] = x.rows.Column(i)
-		}
-		c, err := array.Concatenate(parts, memory.DefaultAllocator)
-		if err != nil {
-			return nil, err
-		}
-		columns = append(columns, c)
-	}
-	session := array.NewStringBuilder(memory.DefaultAllocator)
-	defer session.Release()
-	number := array.NewInt64Builder(memory.DefaultAllocator)
-	defer number.Release()
-	for _, x := range pieces {
-		for i := range x.rows.NumRows() {
-			session.Append(x.session)
-			number.Append(int64(x.first) + i) // the frame's bound leaves 2^62
-		}
-	}
-	columns = append(columns, session.NewArray(), number.NewArray())
-	return array.NewRecordBatch(schema, columns, rows), nil
-}

@@ -82,6 +82,7 @@ type Hello struct {
 // Welcome is the hub's answer to it.
 type Welcome struct {
 	Keeps   bool   `json:"keeps"`             // whether rows are wanted
+	Frames  int    `json:"frames"`            // version of the frames that it takes; 0: 1
 	Refused string `json:"refused,omitempty"` // why the hub takes no notice of us
 }
 
@@ -243,7 +244,7 @@ func (n *Node) hello(ctx context.Context, bye bool) {
 	if w.Refused != "" && n.again(w.Refused) {
 		n.o.Log.Warn("the hub takes no notice of this node", "why", w.Refused)
 	}
-	n.shipping.wanted(w.Keeps)
+	n.shipping.wanted(w)
 }
 
 // Name is what a machine is called where nobody says: its host's name.

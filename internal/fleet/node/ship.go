@@ -13,6 +13,7 @@ import (
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/ask"
 	"github.com/memgauge/memgauge/internal/fleet/fanout"
+	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/outbox"
 )
 
@@ -44,13 +45,25 @@ func (s *shipping) init(n *Node) {
 	s.behind, s.lost = map[string]time.Time{}, map[string]map[string]int64{}
 }
 
-// wanted notes what the hub says.
-func (s *shipping) wanted(keeps bool) {
+// wanted notes what the hub says. One that takes frames of another version gets none: it would drop them.
+func (s *shipping) wanted(w Welcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if keeps && !s.asked {
+	if !w.Keeps || s.asked {
+		return
+	}
+	if w.Frames == frame.Version {
 		s.asked = true
 		close(s.want)
+		return
+	}
+	why := "the hub takes rows in an older form than this node's: upgrade memgauge on the hub"
+	if w.Frames > frame.Version {
+		why = "the hub takes rows in a newer form than this node's: upgrade memgauge on this node"
+	}
+	if why != s.why {
+		s.why = why
+		s.n.o.Log.Warn("rows wait for the hub", "why", why)
 	}
 }
 

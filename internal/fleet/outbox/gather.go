@@ -113,7 +113,6 @@ func (b *Box) pack(ctx context.Context, db api.Querier, r round, p *pack, more b
 			return err
 		}
 		err = b.readTable(ctx, db, t, r.upTo, s, p)
-		s.close()
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.View, err)
 		}

@@ -5,10 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/table"
 )
@@ -16,7 +12,7 @@ import (
 // sheet gathers rows of a table until they are a frame.
 type sheet struct {
 	head  frame.Header // of the next frame
-	build *array.RecordBuilder
+	build *frame.Builder
 	rows  int
 	bytes int
 	sent  int64 // rows in frames
@@ -24,26 +20,24 @@ type sheet struct {
 }
 
 func newSheet(t *table.Table, h frame.Header) (*sheet, error) {
-	schema, err := frame.Schema(t)
+	fields, err := frame.Schema(t)
 	if err != nil {
 		return nil, err
 	}
-	return &sheet{head: h, build: array.NewRecordBuilder(memory.NewGoAllocator(), schema)}, nil
+	return &sheet{head: h, build: frame.NewBuilder(fields)}, nil
 }
 
-func (s *sheet) close() { s.build.Release() }
-
 // row takes one as statement selects it: rank, then the table's other columns.
-func (s *sheet) row(fields []string) error {
+func (s *sheet) row(values []string) error {
 	columns := s.build.Fields()
 	const names = 2 // job and node stand before
-	if len(fields)+names != len(columns) {
-		return fmt.Errorf("a row of %d columns, not %d", len(fields), len(columns)-names)
+	if len(values)+names != len(columns) {
+		return fmt.Errorf("a row of %d columns, not %d", len(values), len(columns)-names)
 	}
-	columns[0].(*array.StringBuilder).Append(s.head.Job)
-	columns[1].(*array.StringBuilder).Append(s.head.Node)
-	for i, text := range fields {
-		if err := appendText(columns[i+names], text); err != nil {
+	s.build.Text(0, s.head.Job)
+	s.build.Text(1, s.head.Node)
+	for i, text := range values {
+		if err := s.value(i+names, columns[i+names].Type, text); err != nil {
 			return err
 		}
 		s.bytes += len(text) + 1
@@ -52,40 +46,37 @@ func (s *sheet) row(fields []string) error {
 	return nil
 }
 
-func appendText(to array.Builder, text string) error {
+// value adds one that is written as text.
+func (s *sheet) value(k int, kind frame.Type, text string) error {
 	if text == "" {
-		to.AppendNull()
+		s.build.Null(k)
 		return nil
 	}
-	switch to := to.(type) {
-	case *array.Int64Builder:
-		n, err := number(text, 64)
-		to.Append(n)
+	switch kind {
+	case frame.Int64, frame.Int32, frame.Time:
+		bits := 64
+		if kind == frame.Int32 {
+			bits = 32
+		}
+		n, err := number(text, bits)
+		s.build.Int(k, n)
 		return err
-	case *array.TimestampBuilder:
-		n, err := number(text, 64)
-		to.Append(arrow.Timestamp(n))
-		return err
-	case *array.Int32Builder:
-		n, err := number(text, 32)
-		to.Append(int32(n))
-		return err
-	case *array.Float64Builder:
+	case frame.Float64:
 		x, err := strconv.ParseFloat(text, 64)
-		to.Append(x)
+		s.build.Float(k, x)
 		return err
-	case *array.BooleanBuilder:
-		to.Append(text == "true")
+	case frame.Bool:
+		s.build.Bool(k, text == "true")
 		return nil
-	case *array.StringBuilder:
+	case frame.Text:
 		text = text[1:]
 		if strings.IndexByte(text, '\\') >= 0 {
 			text = unescape.Replace(text)
 		}
-		to.Append(text)
+		s.build.Text(k, text)
 		return nil
 	}
-	return fmt.Errorf("a column of type %s", to.Type())
+	return fmt.Errorf("a column of type %s", kind)
 }
 
 // flush makes a frame of the rows, if there are any.
@@ -93,35 +84,28 @@ func (s *sheet) flush(p *pack) error {
 	if s.rows == 0 {
 		return nil
 	}
-	record := s.build.NewRecordBatch()
-	defer record.Release()
 	s.rows, s.bytes = 0, 0
-	return s.encode(record, p)
+	return s.encode(s.build.Rows(), p)
 }
 
 // encode writes one frame, or where that is too large one of each half. A row that no frame can hold keeps its number,
 // which then never comes.
-func (s *sheet) encode(record arrow.RecordBatch, p *pack) error {
-	h, n := s.head, record.NumRows()
-	h.Count = int(n)
-	data, err := frame.Encode(frame.Batch{Header: h, Record: record})
+func (s *sheet) encode(rows frame.Rows, p *pack) error {
+	h, n := s.head, rows.Len()
+	h.Count = n
+	data, err := frame.Encode(frame.Batch{Header: h, Rows: rows})
 	switch {
 	case err == nil:
 		s.head.First += uint64(n)
-		s.sent += n
+		s.sent += int64(n)
 		return p.add(data)
 	case n == 1:
 		s.head.First++
 		s.large++
 		return nil
 	}
-	for _, half := range [][2]int64{{0, n / 2}, {n / 2, n}} {
-		part := record.NewSlice(half[0], half[1])
-		err := s.encode(part, p)
-		part.Release()
-		if err != nil {
-			return err
-		}
+	if err := s.encode(rows.Slice(0, n/2), p); err != nil {
+		return err
 	}
-	return nil
+	return s.encode(rows.Slice(n/2, n), p)
 }

@@ -1,20 +1,17 @@
-// Package otlp sends a session's metrics to an OpenTelemetry endpoint (OTLP, protocol buffers over HTTP), by the
-// official SDK.
+// Package otlp sends a session's metrics to an OpenTelemetry endpoint (OTLP, protocol buffers over HTTP).
 package otlp
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/url"
+	"strings"
 	"time"
-
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
-	"go.opentelemetry.io/otel/metric"
-	sdk "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/memgauge/memgauge/internal/metrics"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -40,8 +37,18 @@ func Check(to string) (*url.URL, error) {
 	return u, nil
 }
 
-// goodbye bounds the last sending, after which the command ends.
-const goodbye = 5 * time.Second
+const (
+	// goodbye bounds the last sending, after which the command ends.
+	goodbye = 5 * time.Second
+	// maxAnswer bounds an answer, in bytes: that nothing was wrong is some 10.
+	maxAnswer = 64 << 10
+)
+
+// Attributes of the resource.
+const (
+	serviceName    = "service.name"
+	serviceVersion = "service.version"
+)
 
 // Send sends the figures at each interval until ctx ends, and once more then.
 func Send(ctx context.Context, source *metrics.Source, o Options) error {
@@ -49,75 +56,28 @@ func Send(ctx context.Context, source *metrics.Source, o Options) error {
 	if err != nil {
 		return err
 	}
-	lasting := context.WithoutCancel(ctx) // the last sending comes when ctx has ended
-	// A failed sending is reported, not repeated: the next interval sends newer figures.
-	exporter, err := otlpmetrichttp.New(lasting, otlpmetrichttp.WithEndpointURL(to.String()),
-		otlpmetrichttp.WithRetry(otlpmetrichttp.RetryConfig{}))
+	s := &sender{source: source, to: to.String(), version: o.Version, began: time.Now(), headers: http.Header{},
+		resource: [][2]string{{serviceName, "memgauge"}, {serviceVersion, o.Version}}}
+	if err = s.environment(); err == nil {
+		err = s.run(ctx, o)
+	}
+	s.client.CloseIdleConnections()
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", to.Redacted(), err)
 	}
-	reader := sdk.NewManualReader()
-	provider := sdk.NewMeterProvider(sdk.WithReader(reader),
-		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", "memgauge"),
-			attribute.String("service.version", o.Version))))
-	s := &sender{source: source, reader: reader, exporter: exporter,
-		instruments: map[*metrics.Metric]metric.Float64Observable{}}
-	if err := s.register(provider.Meter("memgauge", metric.WithInstrumentationVersion(o.Version))); err != nil {
-		return errors.Join(fmt.Errorf("send to %s: %w", to.Redacted(), err), exporter.Shutdown(lasting))
-	}
-	err = s.run(ctx, o)
-	late, cancel := context.WithTimeout(lasting, goodbye)
-	defer cancel()
-	if err != nil {
-		err = fmt.Errorf("send to %s: %w", to.Redacted(), err)
-	}
-	return errors.Join(err, provider.Shutdown(late), exporter.Shutdown(late))
-}
-
-// sender collects and exports on demand, so that the caller gets each error.
-type sender struct {
-	source      *metrics.Source
-	reader      *sdk.ManualReader
-	exporter    sdk.Exporter
-	instruments map[*metrics.Metric]metric.Float64Observable
-}
-
-// register makes an instrument of each metric, all observed by one reading.
-func (s *sender) register(meter metric.Meter) error {
-	all := make([]metric.Observable, 0, len(metrics.All))
-	for _, m := range metrics.All {
-		var made metric.Float64Observable
-		var err error
-		about, unit := metric.WithDescription(m.Help), metric.WithUnit(m.UCUM())
-		if m.Kind == metrics.Counter {
-			made, err = meter.Float64ObservableCounter(m.OTel(), about, unit)
-		} else {
-			made, err = meter.Float64ObservableGauge(m.OTel(), about, unit)
-		}
-		if err != nil {
-			return err
-		}
-		s.instruments[m] = made
-		all = append(all, made)
-	}
-	_, err := meter.RegisterCallback(s.observe, all...)
-	return err
-}
-
-func (s *sender) observe(ctx context.Context, to metric.Observer) error {
-	reading, err := s.source.Read(ctx)
-	if err != nil {
-		return err
-	}
-	for _, sample := range reading.Samples {
-		labels := make([]attribute.KeyValue, 0, len(sample.Labels)+1)
-		labels = append(labels, attribute.String("session", reading.Session))
-		for i, name := range sample.Labels {
-			labels = append(labels, attribute.String(name, sample.Values[i]))
-		}
-		to.ObserveFloat64(s.instruments[sample.Metric], sample.Value, metric.WithAttributes(labels...))
-	}
 	return nil
+}
+
+// sender reads and sends on demand, so that the caller gets each error.
+type sender struct {
+	source   *metrics.Source
+	to       string
+	version  string
+	began    time.Time
+	client   http.Client
+	headers  http.Header
+	resource [][2]string
+	gzip     bool
 }
 
 // run sends until ctx ends, and once more then. It returns only the error of the last sending: earlier errors were
@@ -137,12 +97,50 @@ func (s *sender) run(ctx context.Context, o Options) error {
 	}
 }
 
+// send sends once. What fails is not repeated: the next interval sends newer figures.
 func (s *sender) send(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(patience, goodbye))
 	defer cancel()
-	var all metricdata.ResourceMetrics
-	if err := s.reader.Collect(ctx, &all); err != nil {
+	reading, err := s.source.Read(ctx)
+	if err != nil {
 		return err
 	}
-	return s.exporter.Export(ctx, &all)
+	body := s.request(reading, s.began, time.Now())
+	if s.gzip {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err = w.Write(body)
+		if err = errors.Join(err, w.Close()); err != nil {
+			return err
+		}
+		body = packed.Bytes()
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, s.to, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	q.Header = s.headers.Clone()
+	q.Header.Set("Content-Type", "application/x-protobuf")
+	q.Header.Set("User-Agent", "memgauge/"+s.version)
+	if s.gzip {
+		q.Header.Set("Content-Encoding", "gzip")
+	}
+	r, err := s.client.Do(q)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if r.StatusCode/100 != 2 {
+		return fmt.Errorf("%s: %.200q", r.Status, text)
+	}
+	if why := rejected(text); why != "" {
+		return errors.New(valid(why))
+	}
+	return nil
 }
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,6 +1,6 @@
-// Package prom serves a session's metrics to Prometheus, in OpenMetrics' format or the older text, by the official
-// client library. A server on a loopback address answers only requests whose Host is one, so that a web page can't read
-// the metrics under a name of its own (DNS rebinding).
+// Package prom serves a session's metrics to Prometheus, in OpenMetrics' format or the older text. A server on a
+// loopback address answers only requests whose Host is one, so that a web page can't read the metrics under a name of
+// its own (DNS rebinding).
 package prom
 
 import (
@@ -11,9 +11,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/memgauge/memgauge/internal/metrics"
 	"github.com/memgauge/memgauge/internal/remedy"
@@ -135,36 +132,5 @@ func (s *Server) scrape(w http.ResponseWriter, q *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	registry := prometheus.NewPedanticRegistry() // it refuses what a scraper would
-	if err := registry.Register(collector(reading)); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP(w, q)
-}
-
-// collector passes a reading to the library.
-type collector metrics.Reading
-
-// Describe lists every metric there is.
-func (c collector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range metrics.All {
-		to <- c.desc(m)
-	}
-}
-
-// Collect gives the values.
-func (c collector) Collect(to chan<- prometheus.Metric) {
-	for _, s := range c.Samples {
-		kind := prometheus.GaugeValue
-		if s.Kind == metrics.Counter {
-			kind = prometheus.CounterValue
-		}
-		to <- prometheus.MustNewConstMetric(c.desc(s.Metric), kind, s.Value, s.Values...)
-	}
-}
-
-func (c collector) desc(m *metrics.Metric) *prometheus.Desc {
-	return prometheus.V2.NewDesc(m.Prom(), m.Help, prometheus.UnconstrainedLabels(m.Labels),
-		prometheus.Labels{"session": c.Session}, prometheus.WithUnit(m.Unit))
+	answer(w, q, reading)
 }

@@ -20,14 +20,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-
 	"github.com/memgauge/memgauge/internal/fleet/bus"
 	"github.com/memgauge/memgauge/internal/fleet/frame"
 	"github.com/memgauge/memgauge/internal/fleet/hub"
-	"github.com/memgauge/memgauge/internal/table"
+	"github.com/memgauge/memgauge/test/frames"
 )
 
 const (
@@ -144,34 +140,23 @@ func (s *sum) node(ctx context.Context, c *bus.Conn, node, times int) {
 
 // steps is a frame of rows.
 func steps(node, first, count int) ([]byte, error) {
-	schema, err := frame.Schema(table.Find("python.steps"))
-	if err != nil {
-		return nil, err
-	}
-	b := array.NewRecordBuilder(memory.NewGoAllocator(), schema)
-	defer b.Release()
 	h := frame.Header{Job: "llama", Node: fmt.Sprintf("n%d", node), Rank: -1, Session: "s", Table: "python.steps",
 		First: uint64(first), Count: count}
-	now := time.Now().UnixMicro()
-	for i := range count {
-		for k, f := range schema.Fields() {
-			switch to := b.Field(k).(type) {
-			case *array.StringBuilder:
-				to.Append(map[string]string{"job": h.Job, "node": h.Node}[f.Name])
-			case *array.Int32Builder:
-				to.Append(int32(i % ranks))
-			case *array.TimestampBuilder:
-				to.Append(arrow.Timestamp(now + int64(i)))
-			case *array.Int64Builder:
-				to.Append(int64(first+i)<<20 + rand.Int64N(1<<16)) // sizes that differ in their last bits
-			default:
-				to.AppendNull()
+	now := time.Now()
+	return frame.Encode(frame.Batch{Header: h, Rows: frames.Rows(frames.Fields(h.Table), count,
+		func(f frame.Field, i int) any {
+			switch f.Type {
+			case frame.Text:
+				return map[string]string{"job": h.Job, "node": h.Node}[f.Name]
+			case frame.Int32:
+				return i % ranks
+			case frame.Time:
+				return now.Add(time.Duration(i) * time.Microsecond)
+			case frame.Int64:
+				return (first+i)<<20 + rand.IntN(1<<16) // sizes that differ in their last bits
 			}
-		}
-	}
-	r := b.NewRecordBatch()
-	defer r.Release()
-	return frame.Encode(frame.Batch{Header: h, Record: r})
+			return nil
+		})})
 }
 
 // used is what a process took.
