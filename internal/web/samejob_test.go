@@ -23,7 +23,7 @@ const (
 	mebi      = int64(1 << 20)
 	jobSteps  = 160
 	perNode   = 2 // ranks
-	jobNodes  = 6
+	jobNodes  = 4
 	jobRanks  = perNode * jobNodes
 	usualHeld = 4096 * mebi
 )
@@ -189,17 +189,17 @@ var oddJobs = map[string]struct {
 		return 0
 	}}, []named{{skew.HostLeak, -1, "n2"}}},
 	"a process on the host leaks": {oddity{step: func(rank int, s *model.Step) {
-		if rank == 9 {
+		if rank == 7 {
 			s.Anon += 4 * mebi * s.Step
 		}
-	}}, []named{{skew.Leak, 9, "n4"}}},
+	}}, []named{{skew.Leak, 7, "n3"}}},
 	"a rank was restarted": {oddity{step: func(rank int, s *model.Step) {
 		if rank == 5 && s.Step <= 40 { // it leaked, and was killed
 			s.PID, s.Allocated = 55, s.Allocated+256*mebi*s.Step
 		}
 	}}, nil},
 	"ranks infer": {oddity{step: func(rank int, s *model.Step) {
-		if rank >= 10 {
+		if rank >= 6 {
 			s.Inference, s.Allocated = true, s.Allocated+64*mebi*s.Step
 		}
 	}}, nil},

@@ -31,8 +31,8 @@ func Lake(job string) Source {
 // newest process of each rank where one was restarted. What has no rank, or only infers, has no peers; steps that no
 // training reaches are another machine's word, and would overflow.
 func (s Source) Own() string {
-	return fmt.Sprintf(`WITH step AS (SELECT * REPLACE (coalesce(pid, 0) AS pid) FROM %s WHERE rank IS NOT NULL AND NOT inference
-		AND step BETWEEN 0 AND 1000000000000),
+	return fmt.Sprintf(`WITH step AS (SELECT * REPLACE (coalesce(pid, 0) AS pid) FROM %s
+		WHERE rank IS NOT NULL AND NOT inference AND step BETWEEN 0 AND 1000000000000),
 	newest AS (SELECT node, rank, arg_max(pid, ts) AS pid FROM step GROUP BY node, rank ORDER BY rank, node LIMIT %d),
 	own AS (SELECT step.* FROM step JOIN newest USING (node, rank, pid))`, s.Steps, s.Ranks)
 }
