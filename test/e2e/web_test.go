@@ -36,7 +36,7 @@ func (w *world) served(args ...string) string {
 	b := w.start("memgauge", args...)
 	until(w.t, "the address", func() bool { return strings.Contains(b.out.String(), "\n") || ended(b) })
 	url := strings.TrimSpace(b.out.String())
-	if !strings.HasPrefix(url, "http://127.0.0.1:") {
+	if !strings.HasPrefix(url, "http://127.") {
 		w.t.Fatalf("%s\n%s", url, b.err)
 	}
 	return url

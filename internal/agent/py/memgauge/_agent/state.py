@@ -43,7 +43,7 @@ class Process:
 
     __slots__ = ("runtime", "pid", "parent", "deadline", "ring", "failures", "opening", "busy", "control", "thread",
                  "pipe", "serve", "early", "errors", "rank", "world", "over", "birth", "door", "wiped", "modules",
-                 "ends", "lost")
+                 "ends", "lost", "exchange")
 
     def __init__(self, runtime, rank, parent=0):
         """`rank` is (rank, world size); `parent` the pid of the process that was forked."""
@@ -58,6 +58,7 @@ class Process:
         self.serve = None       # what the control thread does, of life.py
         self.failures = self.errors = 0
         self.opening, self.busy = _thread.RLock(), False
+        self.exchange = _thread.allocate_lock()     # held while an ended control thread gives way to another or to none
         self.early, self.over, self.lost = [], False, False
         self.rank, self.world = rank
 

@@ -108,6 +108,7 @@ def stop(s, timeout=JOIN):
         return True
     if thread.ident == _thread.get_ident():
         return False
+    del thread.again[:]     # of the fork before this one
     if s.pipe is not None and not s.pipe.intact():      # asked first: at its end the thread itself closes the pipe
         timeout = 0     # nothing wakes it until a client comes
     thread.stop = True
@@ -117,9 +118,14 @@ def stop(s, timeout=JOIN):
         pass
     if s.pipe is not None:
         s.pipe.wake()
-    if not thread.ended(timeout):
+    if not thread.ended(timeout) or not s.exchange.acquire(True, JOIN):
         return False
-    s.thread = None
+    another = s.thread is not thread    # which it has started at its end
+    if not another:
+        s.thread = None
+    s.exchange.release()
+    if another:
+        return stop(s, timeout)
     return not thread.native or _await_kernel(thread.native, monotonic() + GONE)
 
 
@@ -139,11 +145,15 @@ def _await_kernel(native, end):
 
 
 def start_again(s, thread):
+    if not s.exchange.acquire(True, JOIN):      # a signal handler that forks has interrupted one who holds it
+        return
     try:
         thread.again.pop()
+        start(s)
     except IndexError:      # the other side was quicker
-        return
-    start(s)
+        pass
+    finally:
+        s.exchange.release()
 
 
 def signals_of_main():
