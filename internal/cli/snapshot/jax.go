@@ -46,7 +46,7 @@ func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path str
 		return fmt.Errorf("snapshot: %s: %w", path, openError(err))
 	}
 	defer f.Close()
-	p, err := jaxprofile.Read(f)
+	p, err := jaxprofile.Read(f, int64(o.memory))
 	if err != nil {
 		return fmt.Errorf("snapshot: %s: %w", path, err)
 	}
