@@ -72,7 +72,7 @@ func (a *commands) advise(ctx context.Context, o adviseOptions) error {
 			return fmt.Errorf("advise: %w", err)
 		}
 	}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, r)

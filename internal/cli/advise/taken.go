@@ -64,7 +64,7 @@ func (a *commands) estimateSession(ctx context.Context, o estimateOptions, given
 }
 
 func (a *commands) showTaken(r *takenAnswer, asJSON bool) error {
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(asJSON)}
 	defer out.Discard()
 	var err error
 	if asJSON {

@@ -128,11 +128,7 @@ func (a *commands) check(ctx context.Context, o options, paths []string) error {
 	if err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
-	to := a.Stdout
-	if o.format == "text" {
-		to = a.Text()
-	}
-	if _, err := to.Write(out.Bytes()); err != nil {
+	if _, err := a.Answer(o.format != "text" && o.format != "github").Write(out.Bytes()); err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	if len(r.findings) > 0 {
@@ -298,7 +294,7 @@ func (r *result) mend(texts map[string][]byte) error {
 func (a *commands) explain(name string) error {
 	if strings.EqualFold(name, "all") {
 		for _, r := range check.Rules() {
-			fmt.Fprintf(a.Stdout, "%s  %-8s %s\n", r.ID, r.Severity, r.Name)
+			fmt.Fprintf(a.Text(), "%s  %-8s %s\n", r.ID, r.Severity, r.Name)
 		}
 		return nil
 	}
@@ -307,6 +303,6 @@ func (a *commands) explain(name string) error {
 		return app.Usage(remedy.Add(fmt.Errorf("check: there is no rule %q", name),
 			"memgauge check --explain all lists them"))
 	}
-	_, err := fmt.Fprint(a.Stdout, r.Page())
+	_, err := fmt.Fprint(a.Text(), r.Page())
 	return err
 }

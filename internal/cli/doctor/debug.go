@@ -35,7 +35,7 @@ func (a *commands) debugRing(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := wire.Dump(a.Stdout, f, st.Size()); err != nil {
+	if err := wire.Dump(a.Text(), f, st.Size()); err != nil {
 		return fmt.Errorf("dump %s: %w", path, err)
 	}
 	return nil

@@ -244,17 +244,17 @@ func (a *commands) greet(h *hub.Hub, o hubOptions) {
 	}
 	addr := net.JoinHostPort(host, port)
 	if o.Insecure {
-		fmt.Fprintf(a.Stdout, "memgauge node --join nats://%s --insecure\n", addr)
+		fmt.Fprintf(a.Text(), "memgauge node --join nats://%s --insecure\n", addr)
 		return
 	}
-	fmt.Fprintf(a.Stdout, "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
+	fmt.Fprintf(a.Text(), "memgauge node --join nats://%s --token-file %s\n", addr, hub.JoinToken(o.Dir))
 	fmt.Fprintf(a.Stderr, "memgauge: copy that file to the other machine; %s lets people ask from elsewhere\n",
 		hub.AskToken(o.Dir))
 }
 
 // greetExternal is greet where a NATS of the user's decides who comes in.
 func (a *commands) greetExternal(urls string) {
-	fmt.Fprintf(a.Stdout, "memgauge node --join %s --token-file node.creds\n", urls)
+	fmt.Fprintf(a.Text(), "memgauge node --join %s --token-file node.creds\n", urls)
 	fmt.Fprintln(a.Stderr, "memgauge: node.creds stands for credentials of that node (docs/fleet.md)")
 }
 

@@ -51,12 +51,12 @@ func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path str
 		return fmt.Errorf("snapshot: %s: %w", path, err)
 	}
 	told := jaxDoc{SchemaVersion: 1, File: path, Bytes: size, Format: "JAX device memory profile", Profile: p}
-	out := &sink.Spool{To: a.Stdout}
+	out := &sink.Spool{To: a.Answer(o.json)}
 	defer out.Discard()
 	if o.json {
 		err = doc.WriteJSON(out, told)
 	} else {
-		_, err = io.WriteString(plain.NewWriter(out), told.text())
+		_, err = io.WriteString(out, told.text())
 	}
 	if err == nil {
 		err = out.Commit()
@@ -69,14 +69,14 @@ func (a *commands) jaxSnapshot(ctx context.Context, o *snapshotOptions, path str
 
 func (d *jaxDoc) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %s, %s, %s\n", d.File, d.Format, doc.Size(d.Bytes),
+	plain.Fprintf(&b, "%s: %s, %s, %s, %s\n", d.File, d.Format, doc.Size(d.Bytes),
 		doc.Plural(len(d.Devices), "device"), doc.Plural(int(d.Executables), "compiled program"))
 	for _, device := range d.Devices {
-		fmt.Fprintf(&b, "\n%s: %s in %s, made by\n", device.Name, doc.Size(device.Bytes),
+		plain.Fprintf(&b, "\n%s: %s in %s, made by\n", device.Name, doc.Size(device.Bytes),
 			doc.Plural(int(device.Buffers), "live buffer"))
 		for i, site := range device.Sites {
 			if i == shownSites {
-				fmt.Fprintf(&b, "  …and %s more\n", doc.Plural(len(device.Sites)-i, "line"))
+				plain.Fprintf(&b, "  …and %s more\n", doc.Plural(len(device.Sites)-i, "line"))
 				break
 			}
 			siteText(&b, site, device.Bytes)
@@ -90,9 +90,9 @@ func siteText(b *strings.Builder, s jaxprofile.Site, all int64) {
 	if all > 0 {
 		share = 100 * float64(s.Bytes) / float64(all)
 	}
-	fmt.Fprintf(b, "  %10s  %3.0f %%  %s:%d %s, %s\n", doc.Size(s.Bytes), share, s.File, s.Line, s.Function,
+	plain.Fprintf(b, "  %10s  %3.0f %%  %s:%d %s, %s\n", doc.Size(s.Bytes), share, s.File, s.Line, s.Function,
 		doc.Plural(int(s.Buffers), "buffer"))
 	for _, caller := range s.Callers {
-		fmt.Fprintf(b, "  %10s         from %s:%d %s\n", "", caller.File, caller.Line, caller.Function)
+		plain.Fprintf(b, "  %10s         from %s:%d %s\n", "", caller.File, caller.Line, caller.Function)
 	}
 }

@@ -98,7 +98,7 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 	if !web.Bundled() {
 		fmt.Fprintln(a.Stderr, "memgauge: this program carries no page: make build makes it")
 	}
-	fmt.Fprintln(a.Stdout, s.URL())
+	fmt.Fprintln(a.Text(), s.URL())
 	fmt.Fprintln(a.Stderr, "memgauge: open this address in a browser; Ctrl-C ends it")
 	if o.open {
 		done, err := a.browse(s.URL())
