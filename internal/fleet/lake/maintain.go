@@ -55,7 +55,7 @@ func (w *Writer) Maintain(ctx context.Context) (r Report, err error) {
 		if c == nil { // given up
 			continue
 		}
-		if len(c.old) > 0 && now.Sub(c.marked) >= w.o.Linger {
+		if len(c.old) > 0 && age(now, c.marked) >= w.o.Linger {
 			_, e := readMarker(ctx, w.place, c) // one that is none of ours replaces nothing
 			if e == nil {
 				e = w.removeAll(ctx, c.old, &r)
@@ -104,12 +104,16 @@ func (w *Writer) Tidy(ctx context.Context, tell func(bytes int64, hours int, err
 // quiet says that no file has come for a while: a node that catches up makes one merge, not one for each flush.
 func quiet(raw []entry, now time.Time, grace time.Duration) bool {
 	for _, f := range raw {
-		if now.Sub(f.modified) < min(grace, 2*FlushEvery) {
+		if age(now, f.modified) < min(grace, 2*FlushEvery) {
 			return false
 		}
 	}
 	return true
 }
+
+// age is how long ago a file came. Its time may lie in the future, by a wrong clock or somebody's will: it is taken for
+// as old as it is ahead, or its hour would wait until then.
+func age(now, modified time.Time) time.Duration { return now.Sub(modified).Abs() }
 
 func (w *Writer) removeAll(ctx context.Context, files []entry, r *Report) error {
 	var names []string
@@ -133,7 +137,7 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 	now := time.Now()
 	for _, h := range order {
 		c := hours[h]
-		tooOld := w.o.MaxAge > 0 && now.Sub(c.since(h)) > w.o.MaxAge
+		tooOld := w.o.MaxAge > 0 && now.Sub(c.since(h, now)) > w.o.MaxAge
 		tooMuch := w.o.MaxBytes > 0 && total > w.o.MaxBytes && now.Sub(h.begin) > time.Hour
 		if !tooOld && !tooMuch {
 			continue
@@ -165,12 +169,12 @@ func (w *Writer) giveUp(ctx context.Context, order []hour, hours map[hour]*conte
 }
 
 // since is when an hour was over; that of strays when the last of them came.
-func (c *content) since(h hour) time.Time {
+func (c *content) since(h hour, now time.Time) time.Time {
 	at := h.begin.Add(time.Hour)
 	if h.begin.Equal(strays) {
 		for _, f := range c.current() {
-			if f.modified.After(at) {
-				at = f.modified
+			if came := now.Add(-age(now, f.modified)); came.After(at) {
+				at = came
 			}
 		}
 	}
@@ -286,6 +290,7 @@ type source struct {
 	entry
 	file  *os.File
 	where string // which of its rows are taken, in SQL; "": all
+	claim ledger // the rows that it says it holds; nil for a merged one
 }
 
 // sources are the files of a merge with what is to be taken of each: all, unless two hold the same row. They stay open
@@ -309,16 +314,23 @@ func (w *Writer) sources(ctx context.Context, c *content) (out []source, _ ledge
 		}
 		open = append(open, local)
 		one := source{entry: f, file: local}
-		if parsed, _ := parse(f.name); parsed.kind == rawTier {
-			rows, err := rowsOf(f.name, local)
-			if errors.Is(err, errBad) {
-				if err = w.setAside(ctx, f, err); err == nil {
-					continue
-				}
+		parsed, _ := parse(f.name)
+		var rows ledger
+		if parsed.kind == rawTier {
+			rows, err = rowsOf(f.name, local)
+		} else if bad := sound(local); bad != nil {
+			err = fmt.Errorf("read %s: %w: %w", f.name, errBad, bad)
+		}
+		if errors.Is(err, errBad) {
+			if err = w.setAside(ctx, f, err); err == nil {
+				continue
 			}
-			if err != nil {
-				return nil, nil, done, err
-			}
+		}
+		if err != nil {
+			return nil, nil, done, err
+		}
+		if parsed.kind == rawTier {
+			one.claim = rows
 			fresh, all := m.Rows.fresh(rows)
 			if !all {
 				one.where = where(fresh)
@@ -345,6 +357,24 @@ func where(l ledger) string {
 	}
 	slices.Sort(parts)
 	return strings.Join(parts, " OR ")
+}
+
+// claim is a ledger as what a file says of itself: nil for none.
+func (l ledger) claim() *store.Claim {
+	if l == nil {
+		return nil
+	}
+	spans := []string{"('', '', 1, 0)"}
+	for stream, list := range l {
+		node, session, _ := strings.Cut(stream, "/")
+		for _, s := range list {
+			spans = append(spans, fmt.Sprintf("('%s', '%s', %d, %d)", node, session, s[0], s[1]))
+		}
+	}
+	slices.Sort(spans)
+	return &store.Claim{Rows: int64(l.rows()), Key: "node, " + sessionColumn + ", " + rowColumn,
+		Join: "JOIN (VALUES " + strings.Join(spans, ", ") + ") AS claim(n, s, a, b) ON node = claim.n AND " +
+			sessionColumn + " = claim.s AND " + rowColumn + " BETWEEN claim.a AND claim.b"}
 }
 
 // sortedBy is how a table's merged rows lie: those of a rank together, in their order.
