@@ -9,6 +9,7 @@ import (
 	"github.com/memgauge/memgauge/internal/anatomy"
 	"github.com/memgauge/memgauge/internal/api"
 	"github.com/memgauge/memgauge/internal/flame"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/snapshot"
 )
 
@@ -79,7 +80,7 @@ func flameOf(ctx context.Context, kept *api.Kept, host string) *drawnFlame {
 }
 
 func (out *drawnFlame) read(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if err != nil {
 		return err
 	}

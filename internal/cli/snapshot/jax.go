@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/jaxprofile"
 	"github.com/memgauge/memgauge/internal/plain"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 )
 
@@ -23,13 +23,12 @@ func isJAX(path string) bool {
 	if path == "-" {
 		return false
 	}
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if err != nil {
 		return false // reading the file later will report the error
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	return err == nil && info.Mode().IsRegular() && jaxprofile.Is(f)
+	return jaxprofile.Is(f)
 }
 
 type jaxDoc struct {

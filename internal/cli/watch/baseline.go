@@ -20,6 +20,7 @@ import (
 	"github.com/memgauge/memgauge/internal/doc"
 	"github.com/memgauge/memgauge/internal/plain"
 	"github.com/memgauge/memgauge/internal/remedy"
+	"github.com/memgauge/memgauge/internal/rootdir"
 	"github.com/memgauge/memgauge/internal/sink"
 	"github.com/memgauge/memgauge/internal/units"
 )
@@ -214,7 +215,7 @@ func (a *commands) baselineCheck(ctx context.Context, path string, tolerance flo
 }
 
 func readBaseline(path string) (b baseline, err error) {
-	f, err := os.Open(path)
+	f, err := rootdir.OpenNamed(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return b, remedy.Add(err, "memgauge baseline save makes one, from a run that is as it should be")
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
@@ -113,11 +114,23 @@ func (a *commands) web(ctx context.Context, o webOptions) error {
 // minToken is the least length of a token that somebody makes: 16 characters of 64 are 96 bits.
 const minToken = 16
 
+// maxToken bounds what is read of a token's file, in bytes.
+const maxToken = 4 << 10
+
+func readToken(path string) ([]byte, error) {
+	f, err := rootdir.OpenNamed(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxToken))
+}
+
 // served reads what is needed to serve somebody beyond this machine, and refuses to do it without.
 func (o webOptions) served() (s web.Options, err error) {
 	s.Token, s.AllowEval = rand.Text(), o.allowEval
 	if o.tokenFile != "" {
-		text, err := os.ReadFile(o.tokenFile)
+		text, err := readToken(o.tokenFile)
 		if err != nil {
 			return s, fmt.Errorf("web: --token-file: %w", err)
 		}
