@@ -277,7 +277,8 @@ func (c comparison) text() string {
 		case p.Change == nil:
 			plain.Fprintf(&b, "%-6s peak of %s: %s; not in the baseline\n", "-", p.Memory, doc.Size(*p.Now))
 		default:
-			plain.Fprintf(&b, "%-6s peak of %s: %s, %+.1f %% against %s (%s allowed)\n", word, p.Memory, doc.Size(*p.Now),
+			plain.Fprintf(&b, "%-6s peak of %s: %s, %+.1f %% against %s (%s allowed)\n", word, p.Memory,
+				doc.Size(*p.Now),
 				100**p.Change, doc.Size(*p.Baseline), units.Fraction(c.Tolerance))
 		}
 	}
