@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/memgauge/memgauge/internal/plain"
 )
 
 const (
@@ -49,10 +51,18 @@ func (c Chart) WritePNG(w io.Writer) error {
 	return nil
 }
 
+// names is a canvas whose texts are made of characters that SVG has, whatever names are in them.
+type names struct{ *vgsvg.Canvas }
+
+// FillString implements vg.Canvas.
+func (n names) FillString(f font.Face, at vg.Point, s string) {
+	n.Canvas.FillString(f, at, plain.XML(s))
+}
+
 // WriteSVG draws the chart as an SVG document.
 func (c Chart) WriteSVG(w io.Writer) error {
 	canvas := vgsvg.New(width, c.height())
-	if err := c.drawOn(draw.New(canvas)); err != nil {
+	if err := c.drawOn(draw.New(names{canvas})); err != nil {
 		return err
 	}
 	if _, err := canvas.WriteTo(w); err != nil {

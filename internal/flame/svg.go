@@ -7,7 +7,6 @@ import (
 	"hash/fnv"
 	"html"
 	"io"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/memgauge/memgauge/internal/plain"
@@ -146,10 +145,8 @@ func (g *Graph) colour(n *Node) string {
 	return fmt.Sprintf("#%02x%02x%02x", 225+v%30, 130+(v>>8)%90, 70+(v>>16)%60)
 }
 
-// escape makes a text a part of a document. XML has no place for most control characters, nor for U+FFFE and U+FFFF.
-func escape(s string) string {
-	return html.EscapeString(strings.NewReplacer("\ufffe", "\ufffd", "\uffff", "\ufffd").Replace(plain.Text(s)))
-}
+// escape makes a text a part of a document.
+func escape(s string) string { return html.EscapeString(plain.XML(s)) }
 
 // fit cuts a text to n letters.
 func fit(s string, n int) string {

@@ -31,6 +31,12 @@ func Line(s string) string { return show(s, "") }
 // Text is Line for a text that may have lines and tabs.
 func Text(s string) string { return show(s, "\n\t") }
 
+var noXML = strings.NewReplacer("\ufffe", "\ufffd", "\uffff", "\ufffd")
+
+// XML is Text for a document: XML has no place for most control characters, nor for U+FFFE and U+FFFF. Its own
+// characters are not escaped.
+func XML(s string) string { return noXML.Replace(Text(s)) }
+
 // Fprintf is fmt.Fprintf for prose. An argument that is a text or an error is one line there: a name of somebody else's
 // forges no lines. Those of the format are ours.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
