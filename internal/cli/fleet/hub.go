@@ -314,7 +314,8 @@ func (q *question) status(ctx context.Context, asJSON bool) error {
 func (q *question) writeStatus(s hub.Status) error {
 	now, width := time.Now(), term.TerminalWidth(q.Stdout)
 	out := q.Text()
-	plain.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up, s.Total)
+	plain.Fprintf(out, "hub at %s, since %s: %d of %d nodes connected\n", s.Addr, units.Age(s.Began, now), s.Up,
+		s.Total)
 	if s.Keeps {
 		q.writeKept(out, s)
 	}
